@@ -1,0 +1,35 @@
+"""Certified ℓ2 Lipschitz bounds for neural networks."""
+
+from lipcert.activations import Activation, activation
+from lipcert.certificate import Certificate
+from lipcert.certify import certify
+from lipcert.enclosures import Linear, Lipschitz
+from lipcert.errors import InvalidInput, LipcertError, ProofFailed, UnreadableModel
+from lipcert.lower import LowerBound, lower_bound
+from lipcert.multipliers import ClosedForm, Diagonal, Scalar
+from lipcert.network import Network
+from lipcert.regions import Ball, Box, Everywhere
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Activation",
+    "Ball",
+    "Box",
+    "Certificate",
+    "ClosedForm",
+    "Diagonal",
+    "Everywhere",
+    "InvalidInput",
+    "Linear",
+    "LipcertError",
+    "Lipschitz",
+    "LowerBound",
+    "Network",
+    "ProofFailed",
+    "Scalar",
+    "UnreadableModel",
+    "activation",
+    "certify",
+    "lower_bound",
+]

@@ -1,0 +1,75 @@
+"""What was proved, of what, with which hints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lipcert.regions import Region
+from lipcert.typing import Array
+
+if TYPE_CHECKING:
+    from lipcert.multipliers import Method
+
+
+@dataclass(frozen=True, eq=False)
+class LayerProof:
+    """One hidden layer: where its pre-activations lie, the slopes there, and the multipliers T.
+
+    ``multiplier`` is relative: the true T is 4**exponent times it.
+    """
+
+    lower: Array
+    upper: Array
+    alpha: Array
+    beta: Array
+    multiplier: Array
+    exponent: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """A bound and the layers it was carried through."""
+
+    bound: float
+    layers: tuple[LayerProof, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which part of a network a bound speaks of: from z_p to v_i, some coordinates at each end."""
+
+    layers: tuple[int, int]
+    inputs: tuple[int, ...] | None = None
+    outputs: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """A certified upper bound on an ℓ2 Lipschitz constant.
+
+    Attributes
+    ----------
+    bound : ‖f(x) - f(y)‖₂ ≤ bound · ‖x - y‖₂ for all x, y of the region.
+    method : the method that found it.
+    region : the inputs it holds for.
+    network : digest of the network.
+    part : the part of the network it is about.
+    layers : per hidden layer of that part: intervals, slopes, multipliers, seconds.
+    seconds : wall-clock time.
+    verified : whether the bound was proved in floating point with outward rounding.
+    """
+
+    bound: float
+    method: Method
+    region: Region
+    network: str
+    part: Part
+    layers: tuple[LayerProof, ...]
+    seconds: float
+    verified: bool = False
+
+    def __repr__(self) -> str:
+        facts = f"bound={self.bound:.6g}, method={self.method!r}, seconds={self.seconds:.3g}, verified={self.verified}"
+        return f"Certificate({facts})"

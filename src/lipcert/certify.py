@@ -1,0 +1,185 @@
+"""The algorithm: an ellipsoid of differences pushed through the network, one layer at a time.
+
+P_0 = I
+for each layer:
+    S = W P Wᵀ                          what differences become under the affine map
+    interval ← every enclosure          what each neuron can see over the region
+    [α, β]  ← slopes on the interval
+    T       ← the method                the multipliers; any feasible ones give a valid bound
+    P = D_m S D_m + D_m S D_r (T - D_r S D_r)⁻¹ D_r S D_m + T
+L² = λmax(S) at the output
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lipcert.certificate import Certificate, LayerProof, Part, Proof
+from lipcert.ellipsoid import Ellipsoid, activate
+from lipcert.enclosures import Enclosure, Interval, Linear, Lipschitz
+from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.multipliers import Method, Scalar, Stage
+from lipcert.network import Network, indices
+from lipcert.regions import Everywhere, Region
+from lipcert.threads import suited_to
+from lipcert.typing import Array
+
+BOTH: tuple[Enclosure, ...] = (Lipschitz(), Linear())
+"""The default enclosures, intersected."""
+
+
+def certify(
+    network: Network,
+    region: Region | None = None,
+    method: Method | None = None,
+    *,
+    inputs: Iterable[int] | None = None,
+    outputs: Iterable[int] | None = None,
+    layers: tuple[int, int] | None = None,
+    enclosures: Sequence[Enclosure] = BOTH,
+) -> Certificate:
+    """Bound the ℓ2 Lipschitz constant of a network over a region.
+
+    Parameters
+    ----------
+    network
+        What :meth:`Network.from_weights` or an importer built.
+    region
+        A :class:`Ball` or :class:`Box`; the default :class:`Everywhere` gives the global constant.
+    method
+        How multipliers are chosen: ``ClosedForm()`` (fastest), ``Scalar()`` (the default) or ``Diagonal()``.
+    inputs, outputs
+        Coordinates at the two ends; other inputs are held equal, other outputs ignored. Default: all.
+    layers
+        (p, i): from z_p (p = 0: the input) to v_i. Default: the whole network.
+    enclosures
+        How pre-activations are bounded; the intersection counts.
+
+    Returns
+    -------
+    Certificate
+        Its ``bound`` satisfies ‖f(x) - f(y)‖₂ ≤ bound·‖x - y‖₂ for all x, y of the region.
+
+    Examples
+    --------
+    >>> import lipcert as lc
+    >>> net = lc.Network.from_weights([[[1.0, 2.0], [0.0, 1.0]], [[1.0, -1.0]]], activation="relu")
+    >>> round(lc.certify(net, lc.Ball([3.0, 3.0], 0.5)).bound, 6)
+    1.414214
+    """
+    started = time.perf_counter()
+    region = Everywhere() if region is None else region
+    method = Scalar() if method is None else method
+    _check(network, region, method, enclosures)
+    part = _part(network, inputs, outputs, layers)
+    with suited_to(max(network.sizes)):
+        problem = Problem(network, region, tuple(enclosures))
+        proof = method.solve(problem)
+        if part != Part((0, network.depth)):
+            proof = method.solve(problem.restrict(part, proof))
+    if not np.isfinite(proof.bound):
+        raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
+    seconds = time.perf_counter() - started
+    return Certificate(float(proof.bound), method, region, network.digest, part, proof.layers, seconds)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A network, a region, and how to enclose; ``intervals``, where given, replace the enclosing."""
+
+    network: Network
+    region: Region
+    enclosures: tuple[Enclosure, ...]
+    intervals: tuple[Interval, ...] | None = None
+
+    def sweep(self, choose: Callable[[Stage], Array]) -> Proof:
+        """The loop, with multipliers chosen layer by layer."""
+        enclose = self._enclosing()
+        P = Ellipsoid.ball()
+        done: list[LayerProof] = []
+        for layer, ahead in zip(self.network.layers, self.network.layers[1:], strict=False):
+            clock = time.perf_counter()
+            S = P.through(layer.weight)
+            lower, upper = enclose(len(done), S)
+            assert layer.neurons is not None
+            assert S.matrix is not None
+            alpha, beta = layer.neurons.slope_range(lower, upper)
+            T = choose(Stage(S.matrix, alpha, beta, ahead.weight))
+            P, T = feasible_step(S, alpha, beta, T)
+            seconds = time.perf_counter() - clock
+            done.append(LayerProof(lower, upper, alpha, beta, T, int(S.exponent), seconds))
+        return Proof(float(P.through(self.network.layers[-1].weight).norm()), tuple(done))
+
+    def restrict(self, part: Part, whole: Proof) -> Problem:
+        """The problem of a part of the network, with the intervals found for the whole."""
+        start, stop = part.layers
+        network = self.network.slice(start, stop).select(part.inputs, part.outputs)
+        intervals = tuple((layer.lower, layer.upper) for layer in whole.layers[start : stop - 1])
+        return Problem(network, self.region, self.enclosures, intervals)
+
+    def _enclosing(self) -> Callable[[int, Ellipsoid], Interval]:
+        """A function from layer number and ellipsoid to the interval of its pre-activations."""
+        if self.intervals is not None:
+            given = self.intervals
+            return lambda index, S: given[index]
+        if not self.region.bounded:
+            return lambda index, S: _anything(self.network.layers[index].size)
+        passes = [enclosure.start(self.network, self.region) for enclosure in self.enclosures]
+        centers = self.network.preactivations(self.region.center)
+
+        def enclose(index: int, S: Ellipsoid) -> Interval:
+            interval = _anything(self.network.layers[index].size)
+            for run in passes:
+                interval = run.tighten(index, S, interval)
+            # the centre belongs to the region: rounding must not lose its value
+            interval = np.minimum(interval[0], centers[index]), np.maximum(interval[1], centers[index])
+            for run in passes:
+                run.settle(index, interval)
+            return interval
+
+        return enclose
+
+
+def feasible_step(S: Ellipsoid, alpha: Array, beta: Array, T: Array) -> tuple[Ellipsoid, Array]:
+    """One activation step; multipliers on the edge of the feasible set are enlarged until they are inside."""
+    for _ in range(60):
+        try:
+            return activate(S, alpha, beta, T), T
+        except np.linalg.LinAlgError:
+            T = T * 1.5
+    raise ProofFailed("no feasible multipliers were found for a layer; its ellipsoid is not positive semidefinite")
+
+
+def _anything(size: int) -> Interval:
+    return np.full(size, -np.inf), np.full(size, np.inf)
+
+
+def _check(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure]) -> None:
+    if not isinstance(network, Network):
+        raise InvalidInput(
+            f"network must be a lipcert.Network, got {type(network).__name__}; build one with Network.from_weights"
+        )
+    if not isinstance(region, Region):
+        raise InvalidInput(f"region must be a Ball, Box or Everywhere, got {type(region).__name__}")
+    if not isinstance(method, Method):
+        raise InvalidInput(f"method must be a value such as Scalar(), got {method!r}")
+    if not enclosures:
+        raise InvalidInput("enclosures is empty; give at least one, such as Lipschitz()")
+    if region.dimension is not None and region.dimension != network.inputs:
+        raise InvalidInput(f"the region has {region.dimension} coordinates, the network has {network.inputs} inputs")
+
+
+def _part(
+    network: Network, inputs: Iterable[int] | None, outputs: Iterable[int] | None, layers: tuple[int, int] | None
+) -> Part:
+    start, stop = (0, network.depth) if layers is None else layers
+    if not 0 <= start < stop <= network.depth:
+        raise InvalidInput(f"layers must be (p, i) with 0 <= p < i <= {network.depth}, got {layers}")
+    ends = []
+    for name, chosen, size in (("inputs", inputs, network.sizes[start]), ("outputs", outputs, network.sizes[stop])):
+        ends.append(None if chosen is None else tuple(indices(name, chosen, size).tolist()))
+    return Part((start, stop), *ends)

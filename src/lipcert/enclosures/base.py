@@ -1,0 +1,35 @@
+"""What an enclosure is: a rule that bounds every pre-activation over the region, layer by layer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from lipcert.ellipsoid import Ellipsoid
+from lipcert.network import Network
+from lipcert.regions import Region
+from lipcert.typing import Array
+
+Interval = tuple[Array, Array]
+
+
+class Pass(ABC):
+    """One run of an enclosure through a network; it remembers what the earlier layers taught it."""
+
+    @abstractmethod
+    def tighten(self, layer: int, S: Ellipsoid, known: Interval) -> Interval:
+        """An interval for the pre-activations of a layer (counted from 0), inside the known one.
+
+        S is the ellipsoid of the layer's pre-activation differences.
+        """
+
+    @abstractmethod
+    def settle(self, layer: int, interval: Interval) -> None:
+        """The interval that was finally agreed on for the layer."""
+
+
+class Enclosure(ABC):
+    """A way to bound pre-activations; a value, with its options."""
+
+    @abstractmethod
+    def start(self, network: Network, region: Region) -> Pass:
+        """Begin a run."""

@@ -1,0 +1,103 @@
+"""Linear relaxation by back-substitution: each activation between two lines, traced back to the input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lipcert.ellipsoid import Ellipsoid
+from lipcert.enclosures.base import Enclosure, Interval, Pass
+from lipcert.enclosures.lines import Lines, bounding_lines
+from lipcert.network import Network, Neurons, dense, times
+from lipcert.regions import Region
+from lipcert.typing import Array
+
+
+@dataclass(frozen=True)
+class Linear(Enclosure):
+    """v ≤ A z_0 + c with A and c found by replacing each activation, last first, by the line that is on the safe side.
+
+    Parameters
+    ----------
+    depth
+        How many layers to go back at most; None goes back to the input. When the trace ends early it is
+        closed with the intervals of the layer it has reached, so cost per layer stays constant.
+    """
+
+    depth: int | None = 24
+
+    def start(self, network: Network, region: Region) -> Pass:
+        return _Run(network, region, self.depth)
+
+
+@dataclass(frozen=True, eq=False)
+class _Run(Pass):
+    network: Network
+    region: Region
+    depth: int | None
+    lines: list[Lines] = field(default_factory=list)
+    boxes: list[Interval] = field(default_factory=list)
+
+    def tighten(self, layer: int, S: Ellipsoid, known: Interval) -> Interval:
+        lower, upper = known
+        rows = self.undecided(layer, known)
+        if not rows.size:
+            return known
+        here = self.network.layers[layer]
+        weight = dense(here.weight[rows])
+        batch = lower.shape[:-1]
+        above = self.trace(
+            layer, np.broadcast_to(np.concatenate([weight, -weight]), (*batch, 2 * rows.size, weight.shape[1]))
+        )
+        bias = here.bias[rows]
+        lower, upper = np.array(lower), np.array(upper)
+        upper[..., rows] = np.minimum(upper[..., rows], above[..., : rows.size] + bias)
+        lower[..., rows] = np.maximum(lower[..., rows], bias - above[..., rows.size :])
+        return lower, upper
+
+    def undecided(self, layer: int, known: Interval) -> Array:
+        """Neurons whose slope still depends on where in the interval they are."""
+        neurons = self.network.layers[layer].neurons
+        if neurons is None:
+            return np.arange(self.network.layers[layer].size)
+        alpha, beta = neurons.slope_range(*known)
+        return np.flatnonzero((alpha < beta).reshape(-1, neurons.size).any(axis=0))
+
+    def trace(self, layer: int, rows: Array) -> Array:
+        """At least max over the region of rows·z for z the activations before ``layer``."""
+        stop = 0 if self.depth is None else max(0, layer - self.depth)
+        offset = np.zeros(rows.shape[:-1])
+        for index in range(layer - 1, stop - 1, -1):
+            lines, bias = self.lines[index], self.network.layers[index].bias
+            positive, negative = np.maximum(rows, 0.0), np.minimum(rows, 0.0)
+            offset = offset + _apply(positive, lines.upper_offset) + _apply(negative, lines.lower_offset)
+            rows = positive * lines.upper_slope[..., None, :] + negative * lines.lower_slope[..., None, :]
+            offset = offset + _apply(rows, bias)
+            rows = times(rows, self.network.layers[index].weight)
+        if stop == 0:
+            return offset + _apply(rows, self.region.center) + self.region.support(rows)
+        low, high = self.boxes[stop - 1]
+        return offset + _apply(np.maximum(rows, 0.0), high) + _apply(np.minimum(rows, 0.0), low)
+
+    def settle(self, layer: int, interval: Interval) -> None:
+        neurons = self.network.layers[layer].neurons
+        assert neurons is not None
+        lines = bounding_lines(neurons, *interval)
+        self.lines.append(lines)
+        self.boxes.append(_value_range(neurons, lines, interval))
+
+
+def _value_range(neurons: Neurons, lines: Lines, interval: Interval) -> Interval:
+    """Bounds of φ on the interval: its ends where φ is monotone, else the ends of the bounding lines."""
+    alpha, beta = neurons.slope_range(*interval)
+    steady = (alpha >= 0) | (beta <= 0)
+    ends = [neurons.value(end) for end in interval]
+    floor = [lines.lower_slope * end + lines.lower_offset for end in interval]
+    roof = [lines.upper_slope * end + lines.upper_offset for end in interval]
+    return np.minimum(*np.where(steady, ends, floor)), np.maximum(*np.where(steady, ends, roof))
+
+
+def _apply(rows: Array, vector: Array) -> Array:
+    """rows·vector for rows (..., k, n) and a vector (..., n)."""
+    return np.einsum("...kn,...n->...k", rows, vector)

@@ -1,0 +1,19 @@
+"""What can go wrong, as exceptions that say what to do about it."""
+
+from __future__ import annotations
+
+
+class LipcertError(Exception):
+    """Root of every error that lipcert raises on purpose."""
+
+
+class InvalidInput(LipcertError, ValueError):
+    """An argument is not what the function needs; the message names it, its value and the remedy."""
+
+
+class UnreadableModel(LipcertError):
+    """A model file or object could not be read as a network."""
+
+
+class ProofFailed(LipcertError):
+    """No bound could be established; there is no number to return."""

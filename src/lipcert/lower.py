@@ -1,0 +1,110 @@
+"""Lower bounds: the largest Jacobian norm that a search finds, with the point where it was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lipcert.errors import InvalidInput
+from lipcert.network import Network
+from lipcert.regions import Region
+from lipcert.threads import suited_to
+from lipcert.typing import Array
+
+
+@dataclass(frozen=True, eq=False)
+class LowerBound:
+    """``value`` is the spectral norm of the Jacobian at ``point``, so no Lipschitz bound can be smaller."""
+
+    value: float
+    point: Array
+
+
+def lower_bound(
+    network: Network, region: Region, *, samples: int = 1000, steps: int = 40, starts: int = 16, seed: int = 0
+) -> LowerBound:
+    """The largest Jacobian spectral norm found in a region.
+
+    The centre and random points come first; the best of them then climb. The gradient of σmax(J) is taken with
+    φ'' replaced by the difference quotient of φ' over a shrinking window, so kinks attract the search instead of
+    hiding from it.
+
+    Parameters
+    ----------
+    network, region
+        A bounded region; in all of space a search has nowhere to begin.
+    samples, starts, steps
+        How many points to try, how many of them climb, and for how long.
+    seed
+        Of the random points; the result is reproducible.
+    """
+    if not region.bounded:
+        raise InvalidInput("lower_bound needs a bounded region, such as Ball(center, radius)")
+    if region.dimension != network.inputs:
+        raise InvalidInput(f"the region has {region.dimension} coordinates, the network has {network.inputs} inputs")
+    rng = np.random.default_rng(seed)
+    with suited_to(max(network.sizes)):
+        points = np.concatenate([region.center[None], region.sample(samples, rng)]) if samples else region.center[None]
+        norms = _norms(network, points)
+        order = np.argsort(norms)[::-1]
+        best, value = points[order[0]], norms[order[0]]
+        z = points[order[:starts]]
+        window = 0.5
+        for _ in range(steps):
+            z = _climb(network, region, z, window, rng)
+            found = _norms(network, z)
+            leader = int(np.argmax(found))
+            if found[leader] > value:
+                best, value = z[leader], found[leader]
+            window *= 0.85
+    return LowerBound(float(value), np.array(best))
+
+
+def _norms(network: Network, points: Array) -> Array:
+    """σmax of the Jacobian at each point, zero where a kink makes it ambiguous."""
+    values = []
+    for part in np.array_split(points, max(1, len(points) * max(network.sizes) // 30_000)):
+        right, left = network.jacobian(part), network.jacobian(part, side=-1)
+        clear = (right == left).reshape(len(part), -1).all(axis=1)
+        values.append(np.where(clear, np.linalg.norm(right, ord=2, axis=(-2, -1)), 0.0))
+    return np.concatenate(values)
+
+
+def _climb(network: Network, region: Region, z: Array, window: float, rng: np.random.Generator) -> Array:
+    """One step from each point: the best of several lengths along the smoothed gradient and of a random move."""
+    gradient = _ascent(network, z, window * float(region.radius))
+    length = np.linalg.norm(gradient, axis=-1, keepdims=True)
+    direction = np.divide(gradient, length, out=np.zeros_like(gradient), where=length > 0)
+    noise = rng.standard_normal(z.shape)
+    noise /= np.linalg.norm(noise, axis=-1, keepdims=True)
+    reach = window * float(region.radius)
+    moves = [z] + [region.project(z + reach * scale * direction) for scale in (1.0, 0.3, 0.1)]
+    moves.append(region.project(z + reach * 0.3 * noise))
+    trials = np.stack(moves)  # (moves, starts, inputs)
+    norms = _norms(network, trials.reshape(-1, z.shape[-1])).reshape(len(moves), len(z))
+    return trials[np.argmax(norms, axis=0), np.arange(len(z))]
+
+
+def _ascent(network: Network, z: Array, reach: float) -> Array:
+    """Gradient of uᵀJ(z)v, u and v the top singular vectors, with φ'' smoothed over what z can do within reach."""
+    preactivations = network.preactivations(z)
+    hidden = network.layers[:-1]
+    slopes = [layer.neurons.slope(v) for layer, v in zip(hidden, preactivations) if layer.neurons]
+    left, _, right = np.linalg.svd(network.jacobian_of(slopes, z.shape[:-1]), full_matrices=False)
+    forward, state = [], right[..., 0, :]
+    for layer, slope in zip(hidden, slopes, strict=True):
+        moved = layer.affine(state) - layer.bias
+        forward.append(moved)
+        state = slope * moved
+    back = left[..., 0] @ network.layers[-1].weight
+    spill = np.zeros_like(back)
+    for k in range(len(hidden) - 1, -1, -1):
+        layer, slope, v = hidden[k], slopes[k], preactivations[k]
+        assert layer.neurons is not None
+        width = reach * np.abs(forward[k]) + 1e-9
+        bend = (layer.neurons.slope(v + width) - layer.neurons.slope(v - width)) / (2.0 * width)
+        spill = spill * slope + back * forward[k] * bend
+        back = back * slope
+        spill, back = spill @ layer.weight, back @ layer.weight
+    return np.asarray(spill)

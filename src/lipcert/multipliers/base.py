@@ -1,0 +1,61 @@
+"""What a method is: a value that turns a problem into a proof."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lipcert.typing import Array, Weight
+
+if TYPE_CHECKING:
+    from lipcert.certificate import Proof
+    from lipcert.certify import Problem
+
+
+class Method(ABC):
+    """A way to obtain a certified bound. Methods are frozen values; their options are their fields."""
+
+    @abstractmethod
+    def solve(self, problem: Problem) -> Proof:
+        """Bound the problem's Lipschitz constant."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """What is known when the multipliers T of one layer are chosen.
+
+    S (n, n) is the ellipsoid of Δv, relative to the running scale; the slopes lie in [α, β]; ``ahead`` is the next
+    weight W⁺, so that the objective is λmax(W⁺ P(T) W⁺ᵀ).
+    """
+
+    S: Array
+    alpha: Array
+    beta: Array
+    ahead: Weight
+
+    @property
+    def m(self) -> Array:
+        return 0.5 * (self.alpha + self.beta)
+
+    @property
+    def r(self) -> Array:
+        return 0.5 * (self.beta - self.alpha)
+
+    @property
+    def active(self) -> Array:
+        """The neurons whose slope is not a single number."""
+        return np.flatnonzero(self.beta > self.alpha)
+
+
+class Greedy(Method):
+    """A method that chooses the multipliers of each layer from what lies before it and the next weight."""
+
+    @abstractmethod
+    def choose(self, stage: Stage) -> Array:
+        """Multipliers T ≥ 0, (n,), zero on neurons that are exactly affine, with T - D_r S D_r ≻ 0 on the others."""
+
+    def solve(self, problem: Problem) -> Proof:
+        return problem.sweep(self.choose)

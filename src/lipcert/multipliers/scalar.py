@@ -1,0 +1,100 @@
+"""T = tI with the best t (the paper's Fast, without an SDP)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lipcert.ellipsoid import symmetric, top
+from lipcert.multipliers.base import Greedy, Stage
+from lipcert.network import dense, times
+from lipcert.typing import Array
+
+
+@dataclass(frozen=True)
+class Scalar(Greedy):
+    """The t > s = λmax(R) that minimises λmax(W⁺ P(t) W⁺ᵀ), a convex function of t.
+
+    One eigendecomposition R = Q diag(ρ) Qᵀ turns the objective into
+    λmax(B + G diag(1/(t - ρ)) Gᵀ + tE) with B = W⁺ D_m S D_m W⁺ᵀ, G = W⁺ D_m S D_r Q, E = W⁺_A W⁺_Aᵀ. For a fixed unit
+    vector u the quadratic form of that matrix lies below it, so the eigenvectors met so far give a lower model
+    whose minimiser is the next trial; the gap between trial and model says when to stop.
+
+    Parameters
+    ----------
+    tolerance
+        Relative gap to the best t at which the search stops.
+    """
+
+    tolerance: float = 1e-6
+
+    def choose(self, stage: Stage) -> Array:
+        T = np.zeros(stage.alpha.shape)
+        if stage.active.size:
+            T[stage.active] = best_scalar(stage, self.tolerance)
+        return T
+
+
+def best_scalar(stage: Stage, tolerance: float) -> float:
+    """The minimising t, within the tolerance in the objective."""
+    line = _Line.of(stage)
+    s = float(line.rho[-1])
+    if s <= 0.0:
+        return 0.0
+    low, high = np.log(1e-9), np.log(1e9)  # t = s + s·exp(x)
+    best, best_x = np.inf, 0.0
+    x = 0.0
+    for _ in range(40):
+        value = line.trial(s, x)
+        if value < best:
+            best, best_x = value, x
+        x, floor = line.model(s, low, high)
+        if best - floor <= tolerance * best:
+            break
+    return s + s * float(np.exp(best_x))
+
+
+@dataclass(eq=False)
+class _Line:
+    """The objective on the line T = tI and the lower model built from its eigenvectors."""
+
+    rho: Array
+    B: Array
+    G: Array
+    E: Array
+    cuts: list[tuple[float, Array, float]] = field(default_factory=list)
+
+    @staticmethod
+    def of(stage: Stage) -> _Line:
+        active = stage.active
+        r, m = stage.r[active], stage.m
+        rho, Q = np.linalg.eigh(symmetric(r[:, None] * stage.S[np.ix_(active, active)] * r))
+        head = dense(stage.ahead[:, active])
+        scaled = times((m[:, None] * stage.S).T, stage.ahead.T).T  # W⁺ D_m S
+        B = symmetric(times(scaled * m, stage.ahead.T))
+        return _Line(rho, B, (scaled[:, active] * r) @ Q, head @ head.T)
+
+    def trial(self, s: float, x: float) -> float:
+        """The objective at t = s + s·exp(x); its top eigenvector joins the model."""
+        gap = (s - self.rho) + s * np.exp(x)
+        value, u = top(symmetric(self.B + (self.G / gap) @ self.G.T + (s + s * np.exp(x)) * self.E))
+        self.cuts.append((float(u @ self.B @ u), (self.G.T @ u) ** 2, float(u @ self.E @ u)))
+        return value
+
+    def model(self, s: float, low: float, high: float) -> tuple[float, float]:
+        """Minimiser and minimum of max over the cuts, each b + Σ g/(t - ρ) + t e, convex in t."""
+        constant, weights, slope = (np.array(part) for part in zip(*self.cuts, strict=True))
+
+        def derivative_and_value(x: float) -> tuple[float, float]:
+            gap = (s - self.rho) + s * np.exp(x)
+            values = constant + weights @ (1.0 / gap) + (s + s * np.exp(x)) * slope
+            worst = int(np.argmax(values))
+            return float(slope[worst] - weights[worst] @ (1.0 / gap**2)), float(values[worst])
+
+        for _ in range(50):
+            x = 0.5 * (low + high)
+            rising, _ = derivative_and_value(x)
+            low, high = (low, x) if rising > 0 else (x, high)
+        x = 0.5 * (low + high)
+        return x, derivative_and_value(x)[1]

@@ -1,0 +1,246 @@
+"""Sets of inputs: an ℓ2 ball, a box, a ball clipped to a box, everything."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lipcert.errors import InvalidInput
+from lipcert.network import numbers
+from lipcert.typing import Array
+
+
+class Region(ABC):
+    """A convex set Z of inputs.
+
+    Leading axes of the arrays that define a region make it a stack of regions; every method then works on
+    the stack at once. Bounded regions have a ``center``, a point of the region, (..., inputs), and a
+    ``radius`` δ with ‖z - center‖₂ ≤ δ for every z of the region.
+    """
+
+    center: Array
+    radius: Array
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int | None:
+        """Number of inputs, or None where any will do."""
+
+    @property
+    @abstractmethod
+    def bounded(self) -> bool:
+        """Whether a centre and a radius exist."""
+
+    @abstractmethod
+    def support(self, rows: Array) -> Array:
+        """At least max over z in Z of rows·(z - center), for rows (..., k, inputs)."""
+
+    @abstractmethod
+    def project(self, points: Array) -> Array:
+        """Points of the region near the given ones; those already inside are unchanged."""
+
+    @abstractmethod
+    def contains(self, points: Array) -> Array:
+        """Whether each point (..., inputs) lies in the region."""
+
+    @abstractmethod
+    def sample(self, count: int, rng: np.random.Generator) -> Array:
+        """Points of the region, (count, inputs), spread over it and its boundary."""
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Everywhere(Region):
+    """All inputs: the bound is then the global Lipschitz constant."""
+
+    center: Array
+    radius: Array
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "center", np.zeros(0))
+        object.__setattr__(self, "radius", np.asarray(np.inf))
+
+    @property
+    def dimension(self) -> None:
+        return None
+
+    @property
+    def bounded(self) -> bool:
+        return False
+
+    def support(self, rows: Array) -> Array:
+        return np.where(np.any(rows != 0.0, axis=-1), np.inf, 0.0)
+
+    def project(self, points: Array) -> Array:
+        return points
+
+    def contains(self, points: Array) -> Array:
+        return np.asarray(np.isfinite(points).all(axis=-1))
+
+    def sample(self, count: int, rng: np.random.Generator) -> Array:
+        raise InvalidInput("Everywhere() cannot be sampled; give a Ball or a Box")
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Box(Region):
+    """All inputs between two corners, lower ≤ z ≤ upper.
+
+    Examples
+    --------
+    >>> Box([0, 0], [1, 2]).center
+    array([0.5, 1. ])
+    """
+
+    lower: Array
+    upper: Array
+    center: Array
+    radius: Array
+    reach: Array
+    """Largest distance from the centre along each axis."""
+
+    def __init__(self, lower: Any, upper: Any) -> None:
+        low, high = np.broadcast_arrays(np.atleast_1d(numbers("lower", lower)), np.atleast_1d(numbers("upper", upper)))
+        if (low > high).any():
+            where = np.argwhere(low > high)[0]
+            raise InvalidInput(
+                f"lower must not exceed upper; at index {where.tolist()} lower is {low[tuple(where)]},"
+                f" upper is {high[tuple(where)]}"
+            )
+        center = np.clip(0.5 * low + 0.5 * high, low, high)
+        reach = np.maximum(high - center, center - low)
+        for name, value in (("lower", low), ("upper", high), ("center", center), ("reach", reach)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "radius", np.linalg.norm(reach, axis=-1))
+
+    @property
+    def dimension(self) -> int:
+        return int(self.lower.shape[-1])
+
+    @property
+    def bounded(self) -> bool:
+        return True
+
+    def support(self, rows: Array) -> Array:
+        return np.einsum("...kd,...d->...k", np.abs(rows), self.reach)
+
+    def project(self, points: Array) -> Array:
+        return np.clip(points, self.lower, self.upper)
+
+    def contains(self, points: Array) -> Array:
+        return np.asarray(((self.lower <= points) & (points <= self.upper)).all(axis=-1))
+
+    def sample(self, count: int, rng: np.random.Generator) -> Array:
+        inside = rng.uniform(self.lower, self.upper, size=(count, self.dimension))
+        corner = np.where(rng.random((count, self.dimension)) < 0.5, self.lower, self.upper)
+        return np.where((np.arange(count) % 3 == 0)[:, None], corner, self.project(inside))
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Ball(Region):
+    """All inputs within ``radius`` of ``center`` in the ℓ2 norm, optionally clipped to a box.
+
+    Parameters
+    ----------
+    center
+        A point, (inputs,).
+    radius
+        δ ≥ 0.
+    clip
+        A pair (lower, upper) of numbers or arrays: only inputs between them count, as in ``clip=(0, 1)`` for
+        images. The centre must lie inside.
+
+    Examples
+    --------
+    >>> Ball([0.2, 0.8], 0.1, clip=(0, 1)).contains([0.25, 0.8])
+    np.True_
+    """
+
+    center: Array
+    radius: Array
+    clip: Box | None
+
+    def __init__(self, center: Any, radius: Any, clip: Any = None) -> None:
+        middle = np.atleast_1d(numbers("center", center))
+        size = numbers("radius", radius)
+        if (size < 0).any():
+            raise InvalidInput(f"radius must be at least 0, got {radius}")
+        box = None
+        if clip is not None:
+            if not isinstance(clip, Box):
+                try:
+                    low, high = clip
+                except (TypeError, ValueError):
+                    raise InvalidInput(f"clip must be a pair (lower, upper), got {clip!r}") from None
+                clip = Box(*(np.broadcast_to(numbers("clip", side), middle.shape) for side in (low, high)))
+            box = clip
+            if box.dimension != middle.shape[-1]:
+                raise InvalidInput(f"clip has {box.dimension} coordinates, center has {middle.shape[-1]}")
+            if not box.contains(middle).all():
+                raise InvalidInput("center must lie inside clip; project it there first, for example with numpy.clip")
+        object.__setattr__(self, "center", middle)
+        object.__setattr__(self, "radius", size)
+        object.__setattr__(self, "clip", box)
+
+    @property
+    def dimension(self) -> int:
+        return int(self.center.shape[-1])
+
+    @property
+    def bounded(self) -> bool:
+        return True
+
+    def support(self, rows: Array) -> Array:
+        if self.clip is None:
+            return self.radius[..., None] * np.linalg.norm(rows, axis=-1)
+        return _clipped_support(rows, self.radius, self.clip.lower - self.center, self.clip.upper - self.center)
+
+    def project(self, points: Array) -> Array:
+        points = np.asarray(points, dtype=float)
+        boxed = points if self.clip is None else self.clip.project(points)
+        offset = boxed - self.center
+        length = np.linalg.norm(offset, axis=-1, keepdims=True)
+        outside = length > self.radius[..., None]
+        # shrinking towards the centre keeps a point of the box inside the box
+        shrink = np.where(outside, self.radius[..., None] * (1 - 4e-16) / np.where(outside, length, 1.0), 1.0)
+        moved = self.center + shrink * offset
+        return np.where(outside, moved if self.clip is None else self.clip.project(moved), boxed)
+
+    def contains(self, points: Array) -> Array:
+        offset = np.linalg.norm(np.asarray(points) - self.center, axis=-1)
+        inside = offset <= self.radius * (1 + 1e-15)
+        return inside if self.clip is None else inside & self.clip.contains(points)
+
+    def sample(self, count: int, rng: np.random.Generator) -> Array:
+        direction = rng.standard_normal((count, self.dimension))
+        direction /= np.linalg.norm(direction, axis=-1, keepdims=True)
+        distance = np.where(np.arange(count) % 2 == 0, 1.0, rng.random(count) ** (1.0 / self.dimension))
+        return self.project(self.center + self.radius * distance[:, None] * direction)
+
+
+def _clipped_support(rows: Array, radius: Array, below: Array, above: Array) -> Array:
+    """Max a·y over ‖y‖ ≤ δ, below ≤ y ≤ above, from above, for each row a.
+
+    For any λ > 0 put y = clip(a/λ, below, above) and split a = λy + (a - λy): the ball bounds the first part
+    by δλ‖y‖, and the box the second by (a - λy)·y, since a - λy is nonzero only where y is at the limit that
+    its sign asks for. Bisection on λ brings ‖y‖ to δ, where the sum is the maximum itself.
+    """
+    radius = np.asarray(radius)[..., None]
+    below, above = below[..., None, :], above[..., None, :]
+    corner = np.where(rows > 0, above, below)
+    best = np.minimum((rows * corner).sum(axis=-1), radius * np.linalg.norm(rows, axis=-1))
+    scale = np.linalg.norm(rows, axis=-1) / np.where(radius > 0, radius, 1.0)
+    live = (scale > 0) & (radius > 0)
+    high = np.where(live, np.log(np.where(live, scale, 1.0)), 0.0)
+    low = high - 40.0
+    for _ in range(24):
+        middle = 0.5 * (low + high)
+        rate = np.exp(middle)[..., None]
+        y = np.clip(rows / rate, below, above)
+        length = np.linalg.norm(y, axis=-1)
+        value = rate[..., 0] * length * (radius - length) + (rows * y).sum(axis=-1)
+        best = np.where(live, np.minimum(best, value), best)
+        short = length < radius
+        high, low = np.where(short, middle, high), np.where(short, low, middle)
+    return best
