@@ -1,10 +1,12 @@
 """Certified ℓ2 Lipschitz bounds for neural networks."""
 
+from lipcert import published
 from lipcert.activations import Activation, activation
 from lipcert.certificate import Certificate
 from lipcert.certify import certify
 from lipcert.enclosures import Linear, Lipschitz
 from lipcert.errors import InvalidInput, LipcertError, ProofFailed, UnreadableModel
+from lipcert.importers import load
 from lipcert.lower import LowerBound, lower_bound
 from lipcert.multipliers import ClosedForm, Diagonal, Scalar
 from lipcert.network import Network
@@ -31,5 +33,7 @@ __all__ = [
     "UnreadableModel",
     "activation",
     "certify",
+    "load",
     "lower_bound",
+    "published",
 ]

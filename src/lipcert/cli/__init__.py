@@ -1,0 +1,54 @@
+"""The command ``lipcert``: one verb a file, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from lipcert import __version__
+from lipcert.cli.bound import bound
+from lipcert.cli.demo import demo
+from lipcert.errors import LipcertError, ProofFailed
+
+NOT_CERTIFIED = 1
+WRONG_USE = 2
+
+app = typer.Typer(
+    name="lipcert",
+    help="Certified ℓ2 Lipschitz bounds for neural networks.",
+    epilog="Exit codes: 0 certified, 1 not certified, 2 wrong use. Begin with: lipcert demo",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for verb in (bound, demo):
+    app.command()(verb)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"lipcert {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Certified ℓ2 Lipschitz bounds for neural networks."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and end the process: 0 certified, 1 not certified, 2 wrong use."""
+    try:
+        app(args=None if arguments is None else list(arguments), prog_name="lipcert")
+    except LipcertError as error:
+        typer.echo(f"lipcert: {error}", err=True)
+        sys.exit(NOT_CERTIFIED if isinstance(error, ProofFailed) else WRONG_USE)

@@ -1,0 +1,105 @@
+"""``lipcert bound``: one network, one region, one method."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from lipcert.certificate import Certificate
+from lipcert.certify import certify
+from lipcert.cli import options
+from lipcert.cli.output import (
+    as_json,
+    certificate_record,
+    describe_network,
+    describe_region,
+    downward,
+    ratio,
+    upward,
+)
+from lipcert.importers import load
+from lipcert.lower import LowerBound, lower_bound
+from lipcert.network import Network
+
+
+def bound(
+    model: options.ModelArgument,
+    center: options.CenterOption = None,
+    radius: options.RadiusOption = None,
+    box: options.BoxOption = None,
+    clip: options.ClipOption = None,
+    method: options.MethodOption = None,
+    activation: options.ActivationOption = None,
+    inputs: options.InputsOption = None,
+    outputs: options.OutputsOption = None,
+    layers: options.LayersOption = None,
+    lower: Annotated[
+        bool,
+        typer.Option(
+            "--lower-bound/--no-lower-bound",
+            help="Search for a lower bound too, which tells how tight the result is.",
+        ),
+    ] = True,
+    json: options.JsonOption = False,
+) -> None:
+    """Bound the Lipschitz constant of MODEL over a region.
+
+    For any two inputs x, y of the region, ‖f(x) - f(y)‖ is at most the bound times ‖x - y‖ (ℓ2 norms).
+
+    [bold]Example[/bold]: how fast can the outputs of a network with arrays W1, b1, W2, b2 in model.npz change near the
+    origin? And how fast everywhere?
+
+      lipcert bound model.npz --activation relu --center zeros --radius 0.5
+
+      lipcert bound model.npz --activation relu
+    """
+    network = load(model, options.activations(activation))
+    region = options.region_of(network, center, radius, box, clip)
+    certificate = certify(
+        network,
+        region,
+        method,
+        inputs=options.indices("--inputs", inputs),
+        outputs=options.indices("--outputs", outputs),
+        layers=options.span("--layers", layers),
+    )
+    below = _lower(network, certificate) if lower else None
+    if json:
+        typer.echo(as_json(certificate_record(network, certificate, below)))
+    else:
+        Console().print(_table(network, certificate, below))
+
+
+def _lower(network: Network, certificate: Certificate) -> LowerBound | None:
+    """A lower bound of the same constant, where a search knows how: bounded regions, all inputs, from the input on."""
+    part = certificate.part
+    if not certificate.region.bounded or part.layers[0] or part.inputs is not None:
+        return None
+    return lower_bound(network.slice(*part.layers).select(outputs=part.outputs), certificate.region)
+
+
+def _table(network: Network, certificate: Certificate, below: LowerBound | None) -> Table:
+    part = certificate.part
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    table.add_row("bound", f"[bold]{upward(certificate.bound)}[/bold]")
+    if below is not None:
+        table.add_row("lower bound", downward(below.value))
+        tightness = ratio(certificate.bound, below)
+        if tightness is not None:
+            table.add_row("ratio", upward(tightness, 4))
+    table.add_row("method", repr(certificate.method))
+    table.add_row("region", describe_region(certificate.region))
+    table.add_row("network", describe_network(network))
+    if part.layers != (0, network.depth):
+        table.add_row("layers", f"{part.layers[0]}:{part.layers[1]}")
+    for name, chosen in (("inputs", part.inputs), ("outputs", part.outputs)):
+        if chosen is not None:
+            table.add_row(name, ", ".join(map(str, chosen)))
+    table.add_row("seconds", f"{certificate.seconds:.3g}")
+    table.add_row("verified", "yes" if certificate.verified else "no (floating point, rounding not accounted for)")
+    return table

@@ -1,0 +1,78 @@
+"""``lipcert demo``: what a local bound is worth, on a network that comes along."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from lipcert.certify import certify
+from lipcert.cli.methods import METHODS
+from lipcert.cli.output import describe_network, describe_region, downward, upward
+from lipcert.errors import InvalidInput
+from lipcert.lower import lower_bound
+from lipcert.network import Network
+from lipcert.published import Trivial
+from lipcert.regions import Ball, Everywhere
+from lipcert.reproduce.networks import paper_center, paper_network
+
+
+def demo(
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE.npz", help="Write the network there too, to play with.")
+    ] = None,
+) -> None:
+    """Bound a small network that comes along, with every method.
+
+    Shows the trivial bound, a lower bound, and each method with its time, over all inputs and over a ball.
+
+    [bold]Example[/bold]
+
+      lipcert demo --save demo.npz
+
+      lipcert bound demo.npz --center 0.4,1.8,-0.5,-1.3,0.9 --radius 0.1
+    """
+    console = Console(highlight=False)
+    network, ball = paper_network(width=40, layers=20, activation="relu"), Ball(paper_center(), 1.0)
+    console.print(f"network  {describe_network(network)}\nregion   {describe_region(ball)}\n")
+    lower = lower_bound(network, ball)
+    trivial = certify(network, Everywhere(), Trivial())
+    table = Table()
+    table.add_column("method")
+    for heading in ("over all inputs", "over the ball", "÷ lower bound", "seconds"):
+        table.add_column(heading, justify="right")
+    table.add_row("trivial", upward(trivial.bound, 4), "", "", f"{trivial.seconds:.2f}", end_section=True)
+    smallest = trivial.bound
+    for name, make in METHODS.items():
+        everywhere, local = certify(network, Everywhere(), make()), certify(network, ball, make())
+        smallest = min(smallest, local.bound)
+        times = upward(local.bound / lower.value, 3)
+        bounds = upward(everywhere.bound, 4), upward(local.bound, 4)
+        table.add_row(name, *bounds, times, f"{local.seconds:.2f}", end_section=name == list(METHODS)[-1])
+    table.add_row("lower bound", "", downward(lower.value, 4), "1", "")
+    console.print(table)
+    console.print(
+        f"\nMove an input by 0.01 inside the ball and the output moves by at most {upward(0.01 * smallest, 3)}. The"
+        f" product of the layers' norms (trivial) could only say {upward(0.01 * trivial.bound, 3)}. Every row is valid,"
+        f" so the smallest counts; the true constant is at most {upward(smallest / lower.value, 3)} times smaller,"
+        " since a search found a point with the lower bound.\n"
+    )
+    if save is not None:
+        _save(network, save)
+    console.print("Next, the same network with a region of your choice, or your own with arrays W1, b1, W2, b2, …:")
+    if save is None:
+        console.print("  lipcert demo --save demo.npz", style="bold")
+    console.print(f"  lipcert bound {save or 'demo.npz'} --center zeros --radius 0.5", style="bold", soft_wrap=True)
+
+
+def _save(network: Network, path: Path) -> None:
+    if path.suffix.lower() != ".npz" or path.exists() or not path.parent.is_dir():
+        raise InvalidInput(f"--save must name a new .npz file in a folder that exists, got {path}")
+    arrays: dict[str, Any] = {"activation": "relu"}
+    for number, layer in enumerate(network.layers, 1):
+        arrays |= {f"W{number}": layer.weight, f"b{number}": layer.bias}
+    np.savez(path, **arrays)

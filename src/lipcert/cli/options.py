@@ -1,0 +1,197 @@
+"""Options that several verbs share, and what their text means."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import numpy as np
+import typer
+
+from lipcert.cli.methods import METHODS, method
+from lipcert.errors import InvalidInput, UnreadableModel
+from lipcert.importers.arrays import stored
+from lipcert.multipliers import Method
+from lipcert.network import Network
+from lipcert.regions import Ball, Box, Everywhere, Region
+from lipcert.typing import Array
+
+VECTOR = "FILE|NUMBERS"
+REGION = "Region (default: all inputs, the global bound)"
+PART = "Part of the network (default: all of it)"
+
+ModelArgument: TypeAlias = Annotated[str, typer.Argument(metavar="MODEL", help="A .npz or .mat file with the weights.")]
+CenterOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar=f"{VECTOR}|zeros",
+        help="Centre of the ball: a .npy, .npz or .csv file, numbers separated by commas, or 'zeros'.",
+        rich_help_panel=REGION,
+    ),
+]
+RadiusOption: TypeAlias = Annotated[
+    float | None, typer.Option(help="ℓ2 radius of the ball.", metavar="NUMBER", rich_help_panel=REGION)
+]
+BoxOption: TypeAlias = Annotated[
+    tuple[str, str] | None,
+    typer.Option(
+        metavar="LOWER UPPER",
+        help="A box instead of a ball; each corner as for --center, or one number for all inputs.",
+        rich_help_panel=REGION,
+    ),
+]
+ClipOption: TypeAlias = Annotated[
+    tuple[str, str] | None,
+    typer.Option(
+        metavar="LOWER UPPER",
+        help="Only the part of the ball between these, as in --clip 0 1 for images.",
+        rich_help_panel=REGION,
+    ),
+]
+MethodOption: TypeAlias = Annotated[
+    Method | None,
+    typer.Option(
+        parser=method,
+        metavar="|".join(METHODS),
+        help="How tight and how slow; see docs/how-to-choose.md. [default: scalar]",
+        show_default=False,
+    ),
+]
+ActivationOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Where the file does not say: a name such as relu or leaky_relu(0.2), or one a layer, comma separated.",
+    ),
+]
+InputsOption: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="I,J,…", help="Input coordinates, from 0; the others fixed.", rich_help_panel=PART)
+]
+OutputsOption: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="I,J,…", help="Output coordinates, from 0.", rich_help_panel=PART)
+]
+LayersOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="P:I",
+        help="From what layer P puts out (0: the input) to what layer I computes before its activation.",
+        rich_help_panel=PART,
+    ),
+]
+JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+def activations(text: str | None) -> str | list[str] | None:
+    """One name, or a list where commas (outside brackets) separate several."""
+    names = re.findall(r"[^,(]+(?:\([^)]*\)?)?", text) if text else []
+    return text if len(names) < 2 else names
+
+
+def region_of(
+    network: Network,
+    center: str | None,
+    radius: float | None,
+    box: tuple[str, str] | None,
+    clip: tuple[str, str] | None,
+) -> Region:
+    """The region that the options describe; everywhere without any."""
+    if box is not None:
+        if center is not None or radius is not None or clip is not None:
+            raise InvalidInput("--box describes the whole region; leave out --center, --radius and --clip")
+        return Box(*_corners("--box", box, network.inputs))
+    if center is None and radius is None:
+        if clip is not None:
+            raise InvalidInput("--clip needs a ball to clip: give --center and --radius; for a box alone use --box")
+        return Everywhere()
+    if center is None:
+        raise InvalidInput("--radius needs --center: a file, numbers separated by commas, or zeros")
+    if radius is None:
+        raise InvalidInput("--center needs --radius, as in --radius 0.1; without both the bound is global")
+    middle = vector("--center", center, network.inputs)
+    return Ball(middle, radius, None if clip is None else _corners("--clip", clip, network.inputs))
+
+
+def vector(option: str, text: str, size: int) -> Array:
+    """The ``size`` numbers that a text means: a file, numbers separated by commas, or zeros."""
+    if text.strip().lower() == "zeros":
+        return np.zeros(size)
+    values = _from_file(option, Path(text)) if _is_file(text) else _numbers(option, text)
+    if values.size != size:
+        shape = f" (shape {values.shape})" if values.ndim > 1 else ""
+        raise InvalidInput(f"{option} must have {size} numbers, as the network has inputs; got {values.size}{shape}")
+    return values.reshape(size)
+
+
+def indices(option: str, text: str | None) -> list[int] | None:
+    """Integers separated by commas."""
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidInput(f"{option} must be whole numbers separated by commas, as in 0,3; got {text!r}") from None
+
+
+def span(option: str, text: str | None) -> tuple[int, int] | None:
+    """A pair P:I."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+):(\d+)", text.strip())
+    if match is None:
+        raise InvalidInput(f"{option} must be P:I, as in 2:5; got {text!r}")
+    return int(match[1]), int(match[2])
+
+
+def _corners(option: str, texts: tuple[str, str], size: int) -> tuple[Array, Array]:
+    low, high = (_spread(option, text, size) for text in texts)
+    return low, high
+
+
+def _spread(option: str, text: str, size: int) -> Array:
+    """As ``vector``, but one number alone stands for all."""
+    if "," in text or _is_file(text) or text.strip().lower() == "zeros":
+        return vector(option, text, size)
+    return np.full(size, _numbers(option, text)[0])
+
+
+def _is_file(text: str) -> bool:
+    return Path(text).suffix.lower() in (".npy", ".npz", ".csv")
+
+
+def _numbers(option: str, text: str) -> Array:
+    try:
+        return np.array([float(part) for part in text.split(",")])
+    except ValueError:
+        raise InvalidInput(
+            f"{option} must be numbers separated by commas, a .npy, .npz or .csv file, or zeros; got {text!r}"
+        ) from None
+
+
+def _from_file(option: str, path: Path) -> Array:
+    if not path.is_file():
+        raise InvalidInput(f"{option}: there is no file {path}")
+    if path.suffix.lower() == ".csv":
+        return _from_csv(option, path)
+    try:
+        arrays = stored(path)
+    except UnreadableModel as error:
+        raise InvalidInput(f"{option}: {error}") from None
+    if len(arrays) != 1:
+        raise InvalidInput(f"{option}: {path} must hold one array, it holds {', '.join(arrays) or 'none'}")
+    (array,) = arrays.values()
+    if array.dtype.kind not in "fiub":
+        raise InvalidInput(f"{option}: {path} must hold real numbers, got {array.dtype}")
+    return array
+
+
+def _from_csv(option: str, path: Path) -> Array:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # numpy only warns of an empty file
+            return np.loadtxt(path, delimiter=",", ndmin=1)
+    except (ValueError, UserWarning) as error:
+        raise InvalidInput(
+            f"{option}: {path} must hold numbers separated by commas and nothing else; {error}"
+        ) from None

@@ -1,0 +1,205 @@
+"""Networks stored as bare arrays: NumPy's .npz and MATLAB's .mat (version 5 to 7.2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from lipcert.activations import TABLE, Activation, activation
+from lipcert.errors import InvalidInput, UnreadableModel
+from lipcert.network import Network
+from lipcert.typing import Array
+
+LAYOUT = "W1, b1, W2, b2, … (each W outputs × inputs, biases optional) and optionally a string 'activation'"
+CELLS = "cell arrays 'weights' and, optionally, 'biases', and optionally a string 'activation'"
+
+
+def read_npz(path: Path, activation: Any = None) -> Network:
+    """The network stored as W1, b1, W2, b2, … in an .npz file."""
+    arrays = stored(path)
+    names = {name: re.fullmatch(r"([Wb])([1-9]\d*)", name) for name in arrays if name != "activation"}
+    strange = [name for name, match in names.items() if match is None]
+    if strange:
+        raise UnreadableModel(f"{path} has arrays of unknown meaning: {_listed(strange)}; expected {LAYOUT}")
+    numbered = {(match[1], int(match[2])) for match in names.values() if match}
+    weights, biases = ({i for letter, i in numbered if letter == kind} for kind in "Wb")
+    if not weights:
+        raise UnreadableModel(f"{path} has no W1; it holds {_listed(arrays)}; expected {LAYOUT}")
+    depth = max(weights)
+    missing = [f"W{i}" for i in range(1, depth + 1) if i not in weights]
+    if missing:
+        raise UnreadableModel(f"{path} has W{depth} but not {_listed(missing)}; number the layers from 1 without gaps")
+    spare = [f"b{i}" for i in sorted(biases - weights)]
+    if spare:
+        raise UnreadableModel(
+            f"{path} has {_listed(spare)} but its last weight is W{depth}; store W and b of each layer"
+        )
+    layers = range(1, depth + 1)
+    return _assemble(
+        path,
+        {f"W{i}": arrays[f"W{i}"] for i in layers},
+        {f"b{i}": arrays.get(f"b{i}") for i in layers},
+        _names(path, arrays.get("activation")),
+        activation,
+    )
+
+
+def read_mat(path: Path, activation: Any = None) -> Network:
+    """The network stored as cell arrays ``weights`` and ``biases`` in a .mat file."""
+    from scipy.io import loadmat
+
+    try:
+        content = loadmat(path)
+    except NotImplementedError:
+        raise UnreadableModel(f"{path} is a MATLAB 7.3 file; save it again with save(…, '-v7')") from None
+    except Exception as error:  # a damaged file makes the parser fail in any way it likes
+        raise _damaged(path, "a MATLAB file", error) from None
+    arrays = {name: value for name, value in content.items() if not name.startswith("__")}
+    if "weights" not in arrays:
+        raise UnreadableModel(f"{path} has no 'weights'; it holds {_listed(arrays)}; expected {CELLS}")
+    weights = _cells(path, "weights", arrays["weights"])
+    biases: list[Any] = [None] * len(weights)
+    if "biases" in arrays:
+        biases = [None if np.size(b) == 0 else b for b in _cells(path, "biases", arrays["biases"])]
+    if len(biases) != len(weights):
+        raise UnreadableModel(f"{path} has {len(weights)} weights and {len(biases)} biases; there must be one a layer")
+    return _assemble(
+        path,
+        {f"weights{{{i}}}": w for i, w in enumerate(weights, 1)},
+        {f"biases{{{i}}}": b for i, b in enumerate(biases, 1)},
+        _names(path, arrays.get("activation")),
+        activation,
+    )
+
+
+def stored(path: Path) -> dict[str, Array]:
+    """The arrays of an .npz file by name, or of an .npy file under the name ''. Pickled objects are refused."""
+    try:
+        with open(path, "rb") as file:
+            content = np.load(file, allow_pickle=False)
+            return {"": content} if isinstance(content, np.ndarray) else {name: content[name] for name in content.files}
+    except Exception as error:  # a damaged file makes the parser fail in any way it likes
+        if "Object arrays cannot be loaded" in str(error):
+            raise UnreadableModel(
+                f"{path} holds pickled Python objects, which could run code and are never loaded;"
+                " save each matrix as a numeric array of its own"
+            ) from None
+        raise _damaged(path, "a NumPy file", error) from None
+
+
+def named(text: str) -> Activation:
+    """An activation from its name, with parameters in brackets where they differ from the defaults.
+
+    Examples
+    --------
+    >>> named("leaky_relu(0.2)") == named("leaky_relu(negative_slope=0.2)")
+    True
+    """
+    match = re.fullmatch(r"([^()]*)(?:\(([^()]*)\))?", text.strip())
+    if match is None:
+        raise InvalidInput(f"activation {text!r} is not a name or name(number, …), as in leaky_relu(0.2)")
+    given = [part for part in (match[2] or "").split(",") if part.strip()]
+    slots = list(TABLE[activation(match[1]).name].parameters)
+    parameters = {}
+    for place, part in enumerate(given):
+        label, _, number = part.rpartition("=")
+        if not label and place >= len(slots):
+            raise InvalidInput(f"activation {text!r} has too many parameters; {match[1]} takes {_listed(slots)}")
+        try:
+            parameters[label.strip() or slots[place]] = float(number)
+        except ValueError:
+            raise InvalidInput(f"activation {text!r}: {part.strip()!r} is not a number") from None
+    return activation(match[1], **parameters)
+
+
+def _assemble(
+    path: Path, weights: Mapping[str, Any], biases: Mapping[str, Any], said: list[str] | None, wanted: Any
+) -> Network:
+    spec = _spec(path, said, wanted, hidden=len(weights) - 1)
+    for name, array in {**weights, **biases}.items():
+        dtype = array.dtype if sparse.issparse(array) else np.asarray(0.0 if array is None else array).dtype
+        if dtype.kind not in "fiub":
+            raise UnreadableModel(f"{path}: {name} must hold real numbers, got {dtype}")
+    matrices, vectors = list(weights.values()), list(biases.values())
+    try:
+        return Network.from_weights(matrices, vectors, spec)
+    except InvalidInput as error:
+        raise UnreadableModel(f"{path}: {error}{_orientation(matrices, vectors, spec)}") from None
+
+
+def _orientation(weights: Sequence[Any], biases: Sequence[Any], spec: Any) -> str:
+    """A hint for weights that would fit the other way round."""
+    try:
+        Network.from_weights([w.T for w in weights], biases, spec)
+    except InvalidInput:
+        return ""
+    return "; the weights are stored (inputs, outputs), as some frameworks do: store the transpose of each"
+
+
+def _spec(path: Path, said: list[str] | None, wanted: Any, hidden: int) -> Any:
+    """What the file says, else what the caller wants; a contradiction is an error."""
+    asked = None if wanted is None else _parsed(wanted)
+    if said is None:
+        if asked is None and hidden:
+            raise InvalidInput(
+                f"{path} does not say which activation its {hidden} hidden layer{'s' * (hidden > 1)} use;"
+                " give activation='relu' (on the command line: --activation relu)"
+                f" or another of {_listed(TABLE)}"
+            )
+        return "identity" if asked is None else asked
+    try:
+        written = _parsed(said if len(said) > 1 else said[0])
+    except InvalidInput as error:
+        raise UnreadableModel(f"{path}: {error}") from None
+    if asked is not None and repr(asked) != repr(written):  # parameters may be arrays, so not ==
+        raise InvalidInput(
+            f"{path} says its activation is {_listed(said)}, the argument says {wanted!r}; leave the argument out"
+            " or correct the file"
+        )
+    return written
+
+
+def _parsed(spec: Any) -> Any:
+    """The spec with every name in it resolved."""
+    if isinstance(spec, str):
+        return named(spec)
+    return [_parsed(item) for item in spec] if isinstance(spec, (list, tuple)) else spec
+
+
+def _names(path: Path, value: Any) -> list[str] | None:
+    """The names in an array of strings, of bytes, or in a cell array of strings."""
+    if value is None:
+        return None
+    array = np.asarray(value)
+    if array.dtype.kind == "O":
+        return [name for cell in array.ravel() for name in _names(path, cell) or []]
+    if array.dtype.kind not in "US" or array.size == 0:
+        raise UnreadableModel(
+            f"{path}: activation must be a string or strings, got {array.dtype} of shape {array.shape}"
+        )
+    return [
+        item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in array.ravel().tolist()
+    ]
+
+
+def _cells(path: Path, name: str, value: Any) -> list[Any]:
+    if not (isinstance(value, np.ndarray) and value.dtype == object and value.size and value.size == max(value.shape)):
+        came = f"{type(value).__name__} of shape {np.shape(value)}" if np.size(value) else "nothing"
+        raise UnreadableModel(f"{path}: '{name}' must be a cell array with one matrix a layer, got {came}")
+    return list(value.ravel())
+
+
+def _damaged(path: Path, kind: str, error: Exception) -> UnreadableModel:
+    if isinstance(error, PermissionError):
+        return UnreadableModel(f"{path} may not be read: {error.strerror}")
+    reason = f"{type(error).__name__}: {error}".strip().rstrip(".:")
+    return UnreadableModel(f"{path} is not {kind}, or it is damaged or cut short ({reason}); write it again")
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(map(str, names)) or "nothing"
