@@ -37,7 +37,7 @@ class Row:
     why : the reason the numbers hold.
     kinks : whether φ' may jump at the knots.
     exact : whether the knots are exact floating-point numbers.
-    period : of φ', if it is periodic; an interval that long has the slope range [-1, 1].
+    period : of φ', if it is periodic; an interval that long has the slope range [-1, 1] and touches the extent.
     parameters : names and defaults, in the order the callables take them.
     legal : predicate the parameters must satisfy, with its description.
     """
@@ -95,19 +95,26 @@ def _sin_shape(start: Array) -> Sequence[Parameter]:
 
 
 def _normal_density(v: Array) -> Array:
-    return np.exp(-0.5 * v * v) / np.sqrt(2.0 * np.pi)
+    w = np.clip(v, -50.0, 50.0)  # where the density is zero in floating point
+    return np.exp(-0.5 * w * w) / np.sqrt(2.0 * np.pi)
 
 
 _GELU_SCALE = np.sqrt(2.0 / np.pi)
 _GELU_CUBIC = 0.044715
 _SELU_SCALE = 1.0507009873554805
 _SELU_ALPHA = 1.6732632423543772
+_PERIODS_RESOLVED = 1e6  # from here on a rounded knot is no longer where cos is ±1 to the last bit
+
+
+def _gelu_tanh_inner(v: Array) -> Array:
+    w = np.clip(v, -100.0, 100.0)  # where the gate is 0 or 1 in floating point
+    return 2.0 * _GELU_SCALE * (w + _GELU_CUBIC * w**3)
 
 
 def _gelu_tanh_slope(v: Array) -> Array:
-    inner = _GELU_SCALE * (v + _GELU_CUBIC * v**3)
-    gate = special.expit(2.0 * inner)
-    return gate * (1.0 + 2.0 * v * (1.0 - gate) * _GELU_SCALE * (1.0 + 3.0 * _GELU_CUBIC * v * v))
+    inner, w = _gelu_tanh_inner(v), np.clip(v, -100.0, 100.0)
+    rate = 2.0 * _GELU_SCALE * (1.0 + 3.0 * _GELU_CUBIC * w * w)
+    return special.expit(inner) * (1.0 + w * special.expit(-inner) * rate)
 
 
 def _silu_slope(v: Array) -> Array:
@@ -202,9 +209,9 @@ TABLE: Final[Mapping[str, Row]] = {
         legal=(lambda gain, shift: bool(np.all(np.greater(gain, 0.0))), "alpha > 0"),
     ),
     "hardswish": Row(
-        value=lambda v: v * np.clip(v + 3.0, 0.0, 6.0) / 6.0,
+        value=lambda v: v * (np.clip(v + 3.0, 0.0, 6.0) / 6.0),
         slope=lambda v, side: np.where(
-            _beyond(v, 3.0, side), 1.0, np.where(_beyond(v, -3.0, side), (2.0 * v + 3.0) / 6.0, 0.0)
+            _beyond(v, 3.0, side), 1.0, np.where(_beyond(v, -3.0, side), v / 3.0 + 0.5, 0.0)
         ),
         knots=_knots(-3.0, 3.0),
         shape=_shape(STRAIGHT, CONVEX, STRAIGHT),
@@ -266,7 +273,7 @@ TABLE: Final[Mapping[str, Row]] = {
     ),
     "arctan": Row(
         value=lambda v: np.arctan(v),
-        slope=lambda v, side: 1.0 / (1.0 + v * v),
+        slope=lambda v, side: (1.0 / np.hypot(1.0, v)) ** 2,
         knots=_knots(0.0),
         shape=_shape(CONVEX, CONCAVE),
         ends=_constant(0.0, 0.0),
@@ -275,7 +282,7 @@ TABLE: Final[Mapping[str, Row]] = {
     ),
     "softsign": Row(
         value=lambda v: v / (1.0 + np.abs(v)),
-        slope=lambda v, side: 1.0 / (1.0 + np.abs(v)) ** 2,
+        slope=lambda v, side: (1.0 / (1.0 + np.abs(v))) ** 2,
         knots=_knots(0.0),
         shape=_shape(CONVEX, CONCAVE),
         ends=_constant(0.0, 0.0),
@@ -314,12 +321,12 @@ TABLE: Final[Mapping[str, Row]] = {
         exact=False,
     ),
     "gelu_tanh": Row(
-        value=lambda v: v * special.expit(2.0 * _GELU_SCALE * (v + _GELU_CUBIC * v**3)),
+        value=lambda v: v * special.expit(_gelu_tanh_inner(v)),
         slope=lambda v, side: _gelu_tanh_slope(v),
         knots=_knots(-1.4185040087908283, 1.4185040087908283),
         shape=_shape(CONCAVE, CONVEX, CONCAVE),
         ends=_constant(0.0, 1.0),
-        extent=_constant(-0.17040883, np.inf),
+        extent=_constant(-0.17004075057125407, np.inf),
         why="φ'' has the two zeros ±1.41850…; φ' there is -0.1290 and 1.1290.",
         exact=False,
     ),
@@ -329,7 +336,7 @@ TABLE: Final[Mapping[str, Row]] = {
         knots=_knots(-2.256376396360793, 1.4905711794854285),
         shape=_shape(CONCAVE, CONVEX, CONCAVE),
         ends=_constant(0.0, 1.0),
-        extent=_constant(-0.30884010, np.inf),
+        extent=_constant(-0.30884341301725043, np.inf),
         why="φ'' has the two zeros -2.25638… and 1.49057…; φ' there is -0.1125 and 1.0885.",
         exact=False,
     ),
@@ -405,9 +412,16 @@ class Activation:
                 least = np.where(inside, np.minimum(least, at_knot), least)
                 most = np.where(inside, np.maximum(most, at_knot), most)
         if np.isfinite(self.row.period):
-            long = upper - lower >= self.row.period
+            long = self.whole_period(lower, upper)
             least, most = np.where(long, -1.0, least), np.where(long, 1.0, most)
         return least, most
+
+    def whole_period(self, lower: Array, upper: Array) -> Array:
+        """Whether φ' may take all its values on the interval; so far out that knots are not resolved, it may."""
+        if not np.isfinite(self.row.period):
+            return np.zeros(lower.shape, dtype=bool)
+        far = np.maximum(np.abs(lower), np.abs(upper)) > _PERIODS_RESOLVED * self.row.period
+        return (0.5 * upper - 0.5 * lower >= 0.5 * self.row.period) | (far & (lower < upper))
 
     def knots_inside(self, lower: Array, upper: Array) -> list[tuple[Array, Array]]:
         """Each knot, and for which neurons it lies inside (lower, upper); rounded knots count generously."""
@@ -436,6 +450,8 @@ def activation(name: str | Activation, **parameters: Parameter | Sequence[float]
     Activation(name='leaky_relu', parameters=(0.2,))
     """
     if isinstance(name, Activation):
+        if parameters:
+            raise InvalidInput(f"{name} has its parameters already; give the name to set {', '.join(parameters)}")
         return name
     key = _resolve(name)
     row = TABLE[key]
@@ -447,14 +463,22 @@ def activation(name: str | Activation, **parameters: Parameter | Sequence[float]
         )
     values: list[Parameter] = []
     for label, default in row.parameters.items():
-        given = np.asarray(parameters.get(label, default), dtype=float)
-        if not np.all(np.isfinite(given)):
-            raise InvalidInput(f"activation {key!r}: {label} must be finite, got {given}")
-        values.append(float(given) if given.ndim == 0 else given)
+        values.append(_parameter(key, label, parameters.get(label, default)))
     legal, condition = row.legal
     if not legal(*values):
         raise InvalidInput(f"activation {key!r} needs {condition}, got {dict(zip(row.parameters, values))}")
     return Activation(key, tuple(values))
+
+
+def _parameter(key: str, label: str, value: Parameter | Sequence[float]) -> Parameter:
+    try:
+        given = np.array(value, dtype=float)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"activation {key!r}: {label} must be a number or one a neuron, got {value!r}") from None
+    if not np.all(np.isfinite(given)):
+        raise InvalidInput(f"activation {key!r}: {label} must be finite, got {given}")
+    given.flags.writeable = False
+    return float(given) if given.ndim == 0 else given
 
 
 def _resolve(name: str) -> str:

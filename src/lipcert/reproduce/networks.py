@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -34,10 +35,10 @@ def paper_network(width: int, layers: int, activation: Any, norms: Sequence[floa
     (5, 10, 10, 10, 10, 2)
     """
     # the legacy generator: its stream is the one numpy.random.seed started in the paper's code
-    stream = np.random.RandomState(77 * width + 9 * layers)  # noqa: NPY002
+    stream = np.random.RandomState(77 * width + 9 * layers)
     sizes = [5] + [width] * (layers - 1) + [2]
     weights, biases = [], []
-    for inputs, outputs in zip(sizes[:-1], sizes[1:], strict=True):
+    for inputs, outputs in itertools.pairwise(sizes):
         target = stream.uniform(norms[0], norms[1])
         weight = stream.randn(outputs, inputs)
         weights.append(weight * (target / np.linalg.norm(weight, 2)))

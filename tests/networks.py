@@ -1,0 +1,88 @@
+"""What many tests share: activations with parameters, random networks, regions, sampled Lipschitz quotients."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+import lipcert as lc
+from lipcert.activations import TABLE, Activation
+from lipcert.network import dense
+from lipcert.regions import Region
+from lipcert.typing import Array
+
+ROWS: list[Activation] = [
+    *(lc.activation(name) for name in TABLE),
+    lc.activation("leaky_relu", negative_slope=0.0),
+    lc.activation("leaky_relu", negative_slope=0.3),
+    lc.activation("leaky_relu", negative_slope=1.0),
+    lc.activation("leaky_relu", negative_slope=2.5),
+    lc.activation("leaky_relu", negative_slope=-1.0),
+    lc.activation("hardtanh", min_val=-0.25, max_val=3.0),
+    lc.activation("hardtanh", min_val=1.0, max_val=2.0),
+    lc.activation("hardsigmoid", alpha=0.2, beta=0.5),
+    lc.activation("hardsigmoid", alpha=3.0, beta=-0.1),
+    lc.activation("elu", alpha=0.3),
+    lc.activation("elu", alpha=2.0),
+    lc.activation("celu", alpha=0.4),
+    lc.activation("celu", alpha=3.0),
+    lc.activation("softplus", beta=0.5),
+    lc.activation("softplus", beta=7.0),
+]
+"""Every row of the table, those with parameters several times."""
+
+
+def label(row: Activation) -> str:
+    """A name for pytest."""
+    return "-".join([row.name, *(f"{p:g}" for p in row.parameters)])
+
+
+ROW_LABELS = [label(row) for row in ROWS]
+
+
+def random_network(
+    seed: int, sizes: tuple[int, ...], activation: Any = "relu", gain: float = 1.5, bias: float = 0.5
+) -> lc.Network:
+    """Gaussian weights of spectral norm about ``gain``, Gaussian biases of size ``bias``."""
+    rng = np.random.default_rng(seed)
+    weights = [rng.standard_normal((out, into)) for into, out in itertools.pairwise(sizes)]
+    weights = [w * gain / (np.sqrt(w.shape[0]) + np.sqrt(w.shape[1])) for w in weights]
+    return lc.Network.from_weights(weights, [bias * rng.standard_normal(w.shape[0]) for w in weights], activation)
+
+
+def sampled_norms(network: lc.Network, points: Array) -> Array:
+    """Jacobian norms at points where both one-sided derivatives agree; zero elsewhere."""
+    right, left = network.jacobian(points), network.jacobian(points, side=-1)
+    clear = (right == left).all(axis=(-2, -1))
+    return np.where(clear, np.linalg.norm(right, ord=2, axis=(-2, -1)), 0.0)
+
+
+def sampled_quotients(network: lc.Network, one: Array, two: Array) -> tuple[Array, Array]:
+    """‖f(x) - f(y)‖/‖x - y‖ for pairs of points, and the rounding error each quotient may carry."""
+    distance = np.linalg.norm(one - two, axis=-1)
+    apart = distance > 0
+    values = [network(one), network(two)]
+    scale = sum(np.linalg.norm(v, axis=-1) for v in values) + noise(network, one) + noise(network, two)
+    safe = np.where(apart, distance, 1.0)
+    quotient = np.linalg.norm(values[0] - values[1], axis=-1) / safe
+    return np.where(apart, quotient, 0.0), np.where(apart, 1e-15 * scale / safe, 0.0)
+
+
+def noise(network: lc.Network, x: Array) -> Array:
+    """How large the intermediate numbers of f(x) are, as seen at the output: |W_N| … (|W_1||x| + |b_1|) …"""
+    size = np.abs(x)
+    for layer in network.layers:
+        size = size @ np.abs(dense(layer.weight)).T + np.abs(layer.bias)
+        if layer.neurons is not None:
+            low, high = layer.neurons.slope_range(-size - 1.0, size + 1.0)
+            size = size * np.maximum(np.abs(low), np.abs(high)) + np.abs(layer.neurons.value(np.zeros_like(size)))
+    return np.asarray(layer.size * np.linalg.norm(size, axis=-1))
+
+
+def pairs(region: Region, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Pairs of points of a bounded region, half of them close together."""
+    one, two = region.sample(count, rng), region.sample(count, rng)
+    near = region.project(one + 1e-4 * (two - one))
+    return one, np.where((np.arange(count) % 2 == 0)[:, None], near, two)
