@@ -38,6 +38,8 @@ def demo(
     """
     console = Console(highlight=False)
     network, ball = paper_network(width=40, layers=20, activation="relu"), Ball(paper_center(), 1.0)
+    if save is not None:
+        _save(network, save)
     console.print(f"network  {describe_network(network)}\nregion   {describe_region(ball)}\n")
     lower = lower_bound(network, ball)
     trivial = certify(network, Everywhere(), Trivial())
@@ -61,8 +63,6 @@ def demo(
         f" so the smallest counts; the true constant is at most {upward(smallest / lower.value, 3)} times smaller,"
         " since a search found a point with the lower bound.\n"
     )
-    if save is not None:
-        _save(network, save)
     console.print("Next, the same network with a region of your choice, or your own with arrays W1, b1, W2, b2, …:")
     if save is None:
         console.print("  lipcert demo --save demo.npz", style="bold")

@@ -18,7 +18,7 @@ from lipcert.regions import Ball, Box, Region
 
 def as_json(record: dict[str, Any]) -> str:
     """One JSON object; there is no NaN or infinity in it."""
-    return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
+    return json.dumps(record, ensure_ascii=False, allow_nan=False)
 
 
 def certificate_record(network: Network, certificate: Certificate, lower: LowerBound | None) -> dict[str, Any]:

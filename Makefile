@@ -1,0 +1,55 @@
+# Everything from a bare machine with Python 3.11 and make: `make demo`, `make test`.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3 || command -v python)
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+TORCH  := $(shell grep '^torch==' constraints.txt)
+CORE   := $(VENV)/.installed-core
+ALL    := $(VENV)/.installed-all
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test slow lint format clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+demo: $(CORE)  ## bound a small network with every method
+	@$(BIN)/lipcert demo
+
+test: lint  ## style, types and all tests but the slow ones
+	$(BIN)/python -m pytest -m "not slow"
+
+slow: $(ALL)  ## the tests that take minutes
+	$(BIN)/python -m pytest -m slow
+
+lint: $(ALL)  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(ALL)  ## bring the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove the environment and everything that was built
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python"; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed, $(PYTHON) is older; set PYTHON=/path/to/python"; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
+
+# no build isolation: the builder is pinned by the constraints like everything else
+$(CORE): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) hatchling editables
+	$(PIP) --no-build-isolation --editable .
+	@touch $@
+
+# torch by its exact pin first, so that nothing resolves a newer one
+$(ALL): $(CORE)
+	$(PIP) $(TORCH)
+	$(PIP) --no-build-isolation --editable '.[all,dev]'
+	@touch $@
