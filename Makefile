@@ -16,6 +16,7 @@ help:  ## list the targets
 
 demo: $(CORE)  ## bound a small network with every method
 	@$(BIN)/lipcert demo
+	@echo; echo "The command lives in $(BIN): source $(BIN)/activate"
 
 test: lint  ## style, types and all tests but the slow ones
 	$(BIN)/python -m pytest -m "not slow"
@@ -44,12 +45,14 @@ $(BIN)/python:
 
 # no build isolation: the builder is pinned by the constraints like everything else
 $(CORE): pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) hatchling editables
-	$(PIP) --no-build-isolation --editable .
+	@echo "Installing lipcert into $(VENV) ..."
+	@$(PIP) hatchling editables
+	@$(PIP) --no-build-isolation --editable .
 	@touch $@
 
 # torch by its exact pin first, so that nothing resolves a newer one
 $(ALL): $(CORE)
-	$(PIP) $(TORCH)
-	$(PIP) --no-build-isolation --editable '.[all,dev]'
+	@echo "Installing the extras and tools into $(VENV), some minutes ..."
+	@$(PIP) $(TORCH)
+	@$(PIP) --no-build-isolation --editable '.[all,dev]'
 	@touch $@
