@@ -91,7 +91,7 @@ def _table(network: Network, certificate: Certificate, below: LowerBound | None)
         table.add_row("lower bound", downward(below.value))
         tightness = ratio(certificate.bound, below)
         if tightness is not None:
-            table.add_row("ratio", upward(tightness, 4))
+            table.add_row("ratio", f"{tightness:.4g}")
     table.add_row("method", repr(certificate.method))
     table.add_row("region", describe_region(certificate.region))
     table.add_row("network", describe_network(network))

@@ -52,7 +52,7 @@ def demo(
     for name, make in METHODS.items():
         everywhere, local = certify(network, Everywhere(), make()), certify(network, ball, make())
         smallest = min(smallest, local.bound)
-        times = upward(local.bound / lower.value, 3)
+        times = f"{local.bound / lower.value:.3g}"
         bounds = upward(everywhere.bound, 4), upward(local.bound, 4)
         table.add_row(name, *bounds, times, f"{local.seconds:.2f}", end_section=name == list(METHODS)[-1])
     table.add_row("lower bound", "", downward(lower.value, 4), "1", "")
