@@ -1,0 +1,324 @@
+"""The verbs in which importers write a graph: tensors in, tensors out, shapes checked on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from lipcert.activations import activation
+from lipcert.errors import LipcertError
+from lipcert.importers import windows as win
+from lipcert.importers.graph import (
+    Affine,
+    Apply,
+    Constant,
+    Graph,
+    Input,
+    Join,
+    Maximum,
+    Node,
+    Offender,
+    Op,
+    Pick,
+    Product,
+    Scale,
+    Special,
+    Sum,
+    Unknown,
+    refuse,
+)
+from lipcert.importers.lowering.constants import fold_constants
+from lipcert.importers.lowering.gates import recognise_gates, unrecognised
+from lipcert.network import Neurons
+from lipcert.typing import Array, Weight
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A value of the graph under construction."""
+
+    node: int
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=int))
+
+
+Value = Tensor | Array
+"""A tensor that depends on the input, or a constant."""
+
+
+SOFTMAX = (
+    "take the logits before it as the output: drop_softmax=True (--drop-softmax) does so where it is the last operation"
+)
+"""Why a softmax is refused."""
+
+
+class Unsupported(Exception):
+    """An operation, as it is used here, has no exact translation; the message says why."""
+
+
+class Builder:
+    """A graph under construction. Operations that cannot be translated are noted, and refused all at once."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        self.nodes: list[Node] = []
+        self.offenders: list[Offender] = []
+        self.source, self.kind = "input", "Input"
+        self.input = self._add(Input(), (), tuple(shape))
+
+    @contextmanager
+    def reading(self, source: str, kind: str, shape: tuple[int, ...] | None) -> Iterator[None]:
+        """Within the block, nodes belong to this operation of the model, and what it cannot do is noted."""
+        self.source, self.kind = source, kind
+        try:
+            yield
+        except Unsupported as reason:
+            self.offenders.append(Offender(source, kind, shape, str(reason)))
+        except LipcertError as reason:  # a parameter outside what an activation allows
+            self.offenders.append(Offender(source, kind, shape, str(reason)))
+
+    def finish(self, output: Tensor) -> Graph:
+        """The graph, or an error with every offender."""
+        graph = Graph(tuple(self.nodes), output.node)
+        offenders = [*self.offenders, *unrecognised(recognise_gates(fold_constants(graph.live())))]
+        if offenders:
+            refuse(offenders)
+        return graph
+
+    def unknown(self, shape: Sequence[int], operands: Sequence[Any] = ()) -> Tensor:
+        """A stand-in for what could not be translated."""
+        return self._add(Unknown(), tuple(o.node for o in operands if isinstance(o, Tensor)), tuple(shape))
+
+    def constant(self, value: Array) -> Tensor:
+        """A constant as a tensor."""
+        value = np.asarray(value, dtype=float)
+        return self._add(Constant(value.ravel()), (), value.shape)
+
+    def tensor(self, value: Value) -> Tensor:
+        """A constant made a tensor; a tensor as it is."""
+        return value if isinstance(value, Tensor) else self.constant(value)
+
+    # positions -----------------------------------------------------------------------------------------------
+
+    def pick(self, x: Tensor, index: Array, fill: float = 0.0) -> Tensor:
+        """The tensor of x's elements at the given positions; ``fill`` where the position is -1."""
+        if index.size == 0:
+            raise Unsupported(f"the result has no elements (shape {index.shape})")
+        flat = index.ravel()
+        if flat.size == x.size and (flat == np.arange(x.size)).all():
+            return Tensor(x.node, index.shape)
+        picked = self._add(Pick(flat), (x.node,), index.shape)
+        if fill != 0.0 and (flat < 0).any():
+            picked = self.scale(picked, 1.0, np.where(index < 0, fill, 0.0))
+        return picked
+
+    def view(self, x: Tensor, change: Any) -> Tensor:
+        """Whatever a function of arrays does to the arrangement of the elements (reshape, transpose, slice …)."""
+        try:
+            index = np.asarray(change(win.positions(x.shape)))
+        except (ValueError, IndexError, TypeError, np.exceptions.AxisError) as error:
+            raise Unsupported(f"its arguments do not fit an operand of shape {x.shape}: {error}") from None
+        return self.pick(x, index)
+
+    def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+        """The same elements in another shape; one entry may be -1."""
+        return self.view(x, lambda index: index.reshape(tuple(int(s) for s in shape)))
+
+    def flatten(self, x: Tensor, start: int = 1, stop: int = -1) -> Tensor:
+        """Axes start … stop become one."""
+        rank = len(x.shape)
+        start, stop = start % max(rank, 1), stop % max(rank, 1)
+        middle = int(np.prod(x.shape[start : stop + 1], dtype=int))
+        return self.reshape(x, (*x.shape[:start], middle, *x.shape[stop + 1 :]))
+
+    def pad(self, x: Tensor, pads: win.Pads, mode: win.PadMode = "constant", fill: float = 0.0) -> Tensor:
+        """Padding of the last axes."""
+        return self.pick(x, win.padded(win.positions(x.shape), pads, mode), fill)
+
+    def concat(self, parts: Sequence[Value], axis: int) -> Tensor:
+        """Tensors side by side along an axis."""
+        tensors = [self.tensor(part) for part in parts]
+        offsets = np.cumsum([0, *(t.size for t in tensors[:-1])])
+        try:
+            index = np.concatenate([win.positions(t.shape) + o for t, o in zip(tensors, offsets)], axis=axis)
+        except (ValueError, np.exceptions.AxisError) as error:
+            raise Unsupported(f"operands do not fit together: {error}") from None
+        joined = self._add(Join(), tuple(t.node for t in tensors), (int(index.size),))
+        return self.pick(joined, index)
+
+    # affine maps ---------------------------------------------------------------------------------------------
+
+    def affine(self, x: Tensor, weight: Weight, bias: Any, shape: Sequence[int]) -> Tensor:
+        """weight·x + bias on the flat tensor; the bias is broadcast to the result's shape."""
+        offset = np.broadcast_to(np.asarray(bias, dtype=float), tuple(shape)).ravel()
+        return self._add(Affine(weight, offset), (x.node,), tuple(shape))
+
+    def scale(self, x: Tensor, factor: Any, shift: Any = 0.0) -> Tensor:
+        """factor·x + shift, element by element, all three broadcast."""
+        factor, shift = np.asarray(factor, dtype=float), np.asarray(shift, dtype=float)
+        x = self.spread(x, _common(x.shape, factor.shape, shift.shape))
+        flat = [np.broadcast_to(value, x.shape).ravel() for value in (factor, shift)]
+        return self._add(Scale(*flat), (x.node,), x.shape)
+
+    def spread(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """X broadcast to a shape."""
+        return x if x.shape == shape else self.view(x, lambda index: np.broadcast_to(index, shape))
+
+    def add(self, x: Value, y: Value, sign: float = 1.0) -> Value:
+        """X + sign·y."""
+        if not isinstance(x, Tensor) and not isinstance(y, Tensor):
+            return np.asarray(np.asarray(x) + sign * np.asarray(y))
+        if isinstance(x, Tensor) and isinstance(y, Tensor):
+            shape = _common(x.shape, y.shape)
+            y = y if sign == 1.0 else self.scale(y, sign)
+            return self._add(Sum(), (self.spread(x, shape).node, self.spread(y, shape).node), shape)
+        if isinstance(x, Tensor):
+            return self.scale(x, 1.0, sign * np.asarray(y, dtype=float))
+        assert isinstance(y, Tensor)
+        return self.scale(y, sign, x)
+
+    def multiply(self, x: Value, y: Value) -> Value:
+        """X·y, element by element."""
+        if isinstance(x, Tensor) and isinstance(y, Tensor):
+            shape = _common(x.shape, y.shape)
+            return self._add(Product(), (self.spread(x, shape).node, self.spread(y, shape).node), shape)
+        if isinstance(x, Tensor):
+            return self.scale(x, y)
+        return self.scale(y, x) if isinstance(y, Tensor) else np.asarray(np.asarray(x) * np.asarray(y))
+
+    def divide(self, x: Value, y: Value) -> Value:
+        """Quotient x / y for a constant y."""
+        if isinstance(y, Tensor):
+            raise Unsupported("it divides by a value that depends on the input")
+        if not np.all(y):
+            raise Unsupported("it divides by zero")
+        if not isinstance(x, Tensor):
+            return np.asarray(x / np.asarray(y))
+        return self.multiply(x, 1.0 / np.asarray(y, dtype=float))
+
+    def matmul(self, x: Value, y: Value) -> Value:
+        """Matrix product with a constant matrix on either side, vectors as in numpy."""
+        if isinstance(x, Tensor) and isinstance(y, Tensor):
+            raise Unsupported("it multiplies two values that both depend on the input")
+        if not isinstance(x, Tensor) and not isinstance(y, Tensor):
+            return np.asarray(np.asarray(x) @ np.asarray(y))
+        tensor, matrix = (x, np.asarray(y, float)) if isinstance(x, Tensor) else (y, np.asarray(x, float))
+        assert isinstance(tensor, Tensor)
+        if matrix.ndim != 2:
+            raise Unsupported(f"the constant operand must be a matrix, it has shape {matrix.shape}")
+        right = isinstance(x, Tensor)
+        inner = tensor.shape[-1] if right or len(tensor.shape) == 1 else tensor.shape[-2]
+        if inner != matrix.shape[0 if right else 1]:
+            raise Unsupported(f"shapes do not fit: {getattr(x, 'shape', ())} times {getattr(y, 'shape', ())}")
+        if right:
+            shape = (*tensor.shape[:-1], matrix.shape[1])
+            return self.affine(tensor, _repeat(matrix.T, tensor.size // inner, 1), 0.0, shape)
+        after = 1 if len(tensor.shape) == 1 else tensor.shape[-1]
+        shape = (matrix.shape[0],) if len(tensor.shape) == 1 else (*tensor.shape[:-2], matrix.shape[0], after)
+        return self.affine(tensor, _repeat(matrix, tensor.size // (inner * after), after), 0.0, shape)
+
+    def mean(self, x: Tensor, axes: Sequence[int] | None, keep: bool, total: bool = False) -> Tensor:
+        """Mean (or sum) over some axes; None is all of them."""
+        rank = len(x.shape)
+        chosen = tuple(range(rank)) if axes is None else tuple(int(a) % rank for a in axes)
+        count = int(np.prod([x.shape[a] for a in chosen], dtype=int))
+        seen = np.moveaxis(win.positions(x.shape), chosen, range(rank - len(chosen), rank)).reshape(-1, count)
+        shape = [1 if a in chosen else s for a, s in enumerate(x.shape) if keep or a not in chosen]
+        weight = win.averaging(seen, np.full(len(seen), 1.0 if total else float(count)), x.size)
+        return self.affine(x, weight, 0.0, shape)
+
+    def conv(
+        self,
+        x: Tensor,
+        weight: Array,
+        bias: Array | None,
+        stride: Sequence[int],
+        pads: win.Pads,
+        dilation: Sequence[int],
+        groups: int = 1,
+        mode: win.PadMode = "constant",
+    ) -> Tensor:
+        """A convolution of (batch, channels, …)."""
+        weight = np.asarray(weight, dtype=float)
+        if len(x.shape) != weight.ndim or x.shape[1] != weight.shape[1] * groups:
+            raise Unsupported(f"a kernel of shape {weight.shape} in {groups} groups does not fit {x.shape}")
+        matrix, shape = win.convolution(x.shape, weight, stride, pads, dilation, groups, mode)
+        offset = 0.0 if bias is None else np.reshape(bias, (-1, *(1 for _ in shape[2:])))
+        return self.affine(x, matrix, offset, shape)
+
+    def average_windows(self, x: Tensor, seen: Array, counts: Array | None, shape: Sequence[int]) -> Tensor:
+        """The average over windows of positions, divided by the given counts or by what each window sees."""
+        divisor = (seen >= 0).sum(axis=1) if counts is None else counts
+        if (divisor == 0).any():
+            raise Unsupported("a window lies outside the input")
+        return self.affine(x, win.averaging(seen, divisor.astype(float), x.size), 0.0, shape)
+
+    # what is not affine --------------------------------------------------------------------------------------
+
+    def activate(self, x: Tensor, name: str, **parameters: Any) -> Tensor:
+        """An activation of the table; parameters are broadcast to x's shape."""
+        values = {
+            key: value if np.ndim(value) == 0 else np.broadcast_to(value, x.shape).ravel()
+            for key, value in parameters.items()
+        }
+        return self._add(Apply(Neurons.of(activation(name, **values), x.size)), (x.node,), x.shape)
+
+    def special(self, x: Tensor, name: Any) -> Tensor:
+        """A function that only counts as a part of an activation."""
+        return self._add(Special(name), (x.node,), x.shape)
+
+    def clamp(self, x: Tensor, low: float | None, high: float | None) -> Tensor:
+        """Values held between two limits, either of which may be missing."""
+        low = None if low is None or np.isneginf(low) else low
+        high = None if high is None or np.isposinf(high) else high
+        if low is not None and high is not None:
+            return self.activate(x, "hardtanh", min_val=low, max_val=high)
+        if low is not None:  # max(x, c) = c + relu(x - c)
+            return self.scale(self.activate(self.scale(x, 1.0, -low), "relu"), 1.0, low)
+        if high is not None:
+            return self.scale(self.activate(self.scale(x, -1.0, high), "relu"), -1.0, high)
+        return x
+
+    def maximum(self, x: Tensor, seen: Array, shape: Sequence[int]) -> Tensor:
+        """The maximum over windows of positions."""
+        if (seen < 0).all(axis=1).any():
+            raise Unsupported("a window lies outside the input")
+        return self._add(Maximum(seen), (x.node,), tuple(shape))
+
+    def larger(self, x: Value, y: Value, sign: float = 1.0) -> Tensor:
+        """The larger of two values, element by element; the smaller with sign -1."""
+        left, right = self.tensor(x), self.tensor(y)
+        shape = _common(left.shape, right.shape)
+        pair = [self.spread(side, shape) for side in (left, right)]
+        joined = self.concat([self.flatten(side, 0) if shape else self.reshape(side, (1,)) for side in pair], 0)
+        joined = joined if sign == 1.0 else self.scale(joined, sign)
+        size = pair[0].size
+        best = self.maximum(joined, np.stack([np.arange(size), np.arange(size) + size], axis=1), shape)
+        return best if sign == 1.0 else self.scale(best, sign)
+
+    def _add(self, op: Op, inputs: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
+        shape = tuple(int(s) for s in shape)
+        self.nodes.append(Node(op, inputs, shape, self.source, self.kind))
+        return Tensor(len(self.nodes) - 1, shape)
+
+
+def _common(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError as error:
+        raise Unsupported(f"shapes do not fit: {error}") from None
+
+
+def _repeat(matrix: Array, before: int, after: int) -> Weight:
+    """I ⊗ matrix ⊗ I, with identities of the given sizes."""
+    if before == after == 1:
+        return matrix
+    inner = sparse.kron(sparse.csr_array(matrix), sparse.eye_array(after))
+    return sparse.csr_array(sparse.kron(sparse.eye_array(before), inner))

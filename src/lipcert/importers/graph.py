@@ -1,0 +1,270 @@
+"""A model as a graph of operations, each with an exact meaning: what importers write and lowering reads.
+
+Values are tensors stored flat, in C order; a node knows the shape it came from. Nodes refer to earlier nodes
+only, so a graph is evaluated front to back.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+from scipy import sparse, special
+
+from lipcert.errors import UnreadableModel
+from lipcert.network import Neurons
+from lipcert.typing import Array, Weight
+
+
+class Op(ABC):
+    """What a node does to its operands; a frozen value."""
+
+    linear = False
+    """Whether the result is an affine function of the operands."""
+
+    @abstractmethod
+    def value(self, *operands: Array) -> Array:
+        """The result for operands of shape (..., n)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Input(Op):
+    """The model's input."""
+
+    def value(self, *operands: Array) -> Array:
+        raise ValueError("the input has no value of its own")
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(Op):
+    """The same numbers whatever the input."""
+
+    number: Array
+    linear = True
+
+    def value(self, *operands: Array) -> Array:
+        return self.number
+
+
+@dataclass(frozen=True, eq=False)
+class Affine(Op):
+    """y = weight·x + bias."""
+
+    weight: Weight
+    bias: Array
+    linear = True
+
+    def value(self, *operands: Array) -> Array:
+        (x,) = operands
+        if sparse.issparse(self.weight):
+            flat = np.reshape(x, (-1, x.shape[-1]))
+            return np.reshape((self.weight @ flat.T).T, (*x.shape[:-1], self.weight.shape[0])) + self.bias
+        return np.asarray(x @ self.weight.T + self.bias)
+
+
+@dataclass(frozen=True, eq=False)
+class Scale(Op):
+    """y = factor·x + shift, element by element; both of shape (n,)."""
+
+    factor: Array
+    shift: Array
+    linear = True
+
+    def value(self, *operands: Array) -> Array:
+        return self.factor * operands[0] + self.shift
+
+
+@dataclass(frozen=True, eq=False)
+class Pick(Op):
+    """y = x[index]: reshape, transpose, slice, repeat. Index -1 picks nothing and gives 0."""
+
+    index: Array
+    linear = True
+
+    def value(self, *operands: Array) -> Array:
+        return np.where(self.index >= 0, operands[0][..., self.index], 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Sum(Op):
+    """y = x_1 + x_2 + …, operands of one size."""
+
+    linear = True
+
+    def value(self, *operands: Array) -> Array:
+        total = operands[0]
+        for operand in operands[1:]:
+            total = total + operand
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Join(Op):
+    """All operands, one after the other."""
+
+    linear = True
+
+    def value(self, *operands: Array) -> Array:
+        batch = np.broadcast_shapes(*(operand.shape[:-1] for operand in operands))
+        return np.concatenate([np.broadcast_to(o, (*batch, o.shape[-1])) for o in operands], axis=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Apply(Op):
+    """An activation, neuron by neuron."""
+
+    neurons: Neurons
+
+    def value(self, *operands: Array) -> Array:
+        return self.neurons.value(operands[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Special(Op):
+    """A function that is no activation by itself but part of one; a rewrite must remove it."""
+
+    name: Literal["erf"]
+
+    def value(self, *operands: Array) -> Array:
+        return np.asarray(special.erf(operands[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class Product(Op):
+    """y = x_1 · x_2, element by element; a rewrite must remove it."""
+
+    def value(self, *operands: Array) -> Array:
+        return operands[0] * operands[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Maximum(Op):
+    """y_j = max of x over row j of ``windows`` (outputs, k); entries -1 stand for nothing."""
+
+    windows: Array
+
+    def value(self, *operands: Array) -> Array:
+        seen = np.where(self.windows >= 0, operands[0][..., self.windows], -np.inf)
+        return np.asarray(seen.max(axis=-1))
+
+
+@dataclass(frozen=True, eq=False)
+class Unknown(Op):
+    """An operation without translation; it keeps the shape so that reading can go on and find the others."""
+
+    def value(self, *operands: Array) -> Array:
+        raise ValueError("an unknown operation has no value")
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One operation of a graph.
+
+    Attributes
+    ----------
+    op : what it does.
+    inputs : positions of its operands in the graph.
+    shape : of its result.
+    source : name of the model's operation it came from.
+    kind : type of that operation, in the model's own words.
+    """
+
+    op: Op
+    inputs: tuple[int, ...]
+    shape: tuple[int, ...]
+    source: str = ""
+    kind: str = ""
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=int))
+
+    def label(self) -> str:
+        """Name and type, for people."""
+        return f"{self.source} ({self.kind})" if self.source else self.kind
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Nodes in an order in which each comes after its operands; node 0 is the input."""
+
+    nodes: tuple[Node, ...]
+    output: int
+
+    def __call__(self, x: Any) -> Array:
+        """The output for inputs of shape (..., inputs), as the definition of the operations says."""
+        x = np.asarray(x, dtype=float)
+        values: list[Array] = []
+        for node in self.nodes:
+            values.append(x if isinstance(node.op, Input) else node.op.value(*(values[i] for i in node.inputs)))
+        last = values[self.output]
+        return np.broadcast_to(last, (*x.shape[:-1], last.shape[-1]))
+
+    @cached_property
+    def consumers(self) -> tuple[tuple[int, ...], ...]:
+        """For each node, the nodes that use it."""
+        users: list[list[int]] = [[] for _ in self.nodes]
+        for position, node in enumerate(self.nodes):
+            for operand in dict.fromkeys(node.inputs):
+                users[operand].append(position)
+        return tuple(tuple(user) for user in users)
+
+    def live(self) -> Graph:
+        """The same function without the nodes that do not reach the output; the input always stays."""
+        needed = {self.output}
+        for position in range(len(self.nodes) - 1, -1, -1):
+            if position in needed:
+                needed.update(self.nodes[position].inputs)
+        kept = sorted(needed | {0})
+        place = {old: new for new, old in enumerate(kept)}
+        nodes = tuple(
+            Node(n.op, tuple(place[i] for i in n.inputs), n.shape, n.source, n.kind)
+            for n in (self.nodes[old] for old in kept)
+        )
+        return Graph(nodes, place[self.output])
+
+
+class Rewriting:
+    """A graph being copied with changes: ``place`` says where each old node's value now is."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.place: dict[int, int] = {}
+
+    def add(self, op: Op, inputs: Iterable[int], like: Node, shape: tuple[int, ...] | None = None) -> int:
+        """A new node, its operands given as new positions; it inherits the origin of an old node."""
+        self.nodes.append(Node(op, tuple(inputs), like.shape if shape is None else shape, like.source, like.kind))
+        return len(self.nodes) - 1
+
+    def copy(self, position: int, node: Node) -> None:
+        """An old node as it is."""
+        self.place[position] = self.add(node.op, (self.place[i] for i in node.inputs), node)
+
+    def graph(self, output: int) -> Graph:
+        """The finished copy, given the old position of the output."""
+        return Graph(tuple(self.nodes), self.place[output]).live()
+
+
+@dataclass(frozen=True)
+class Offender:
+    """An operation that stands in the way, and why."""
+
+    name: str
+    kind: str
+    shape: tuple[int, ...] | None
+    reason: str
+
+    def __str__(self) -> str:
+        shape = "of unknown shape" if self.shape is None else f"of shape {self.shape}"
+        return f"{self.name or '(unnamed)'}: {self.kind} {shape}: {self.reason}"
+
+
+def refuse(offenders: Iterable[Offender]) -> NoReturn:
+    """One error that lists every offender."""
+    lines = [str(offender) for offender in dict.fromkeys(offenders)]
+    count = "1 operation has" if len(lines) == 1 else f"{len(lines)} operations have"
+    raise UnreadableModel(f"{count} no exact translation:\n" + "\n".join(f"  {line}" for line in lines))
