@@ -1,0 +1,177 @@
+"""PyTorch's layers with weights, and its pools, as verbs of the builder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from lipcert.importers import windows as win
+from lipcert.importers.builder import SOFTMAX, Builder, Tensor, Unsupported
+from lipcert.typing import Array
+
+PADDING: Final[Mapping[str, win.PadMode]] = {
+    "zeros": "constant",
+    "constant": "constant",
+    "reflect": "reflect",
+    "replicate": "edge",
+    "circular": "wrap",
+}
+
+
+def linear(b: Builder, input: Tensor, weight: Any, bias: Any = None) -> Any:
+    if isinstance(weight, Tensor):
+        raise Unsupported("its weight depends on the input")
+    result = b.matmul(input, np.asarray(weight).T)
+    return result if bias is None else b.add(result, bias)
+
+
+def conv(
+    b: Builder,
+    input: Tensor,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    mode: win.PadMode = "constant",
+) -> Tensor:
+    if isinstance(weight, Tensor) or isinstance(bias, Tensor):
+        raise Unsupported("its weight depends on the input")
+    rank = weight.ndim - 2
+    if len(input.shape) == rank + 1:  # without the batch axis
+        single = b.reshape(input, (1, *input.shape))
+        result = conv(b, single, weight, bias, stride, padding, dilation, groups, mode)
+        return b.reshape(result, result.shape[1:])
+    stride, dilation = each(stride, rank), each(dilation, rank)
+    if padding == "valid":
+        pads = [(0, 0)] * rank
+    elif padding == "same":
+        spare = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
+        pads = [(s // 2, s - s // 2) for s in spare]
+    else:
+        pads = [(p, p) for p in each(padding, rank)]
+    return b.conv(input, weight, bias, stride, pads, dilation, int(groups), mode)
+
+
+def batch_norm(
+    b: Builder,
+    input: Tensor,
+    running_mean: Array | None,
+    running_var: Array | None,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    if training or running_mean is None or running_var is None:
+        raise Unsupported("it normalises by the batch at hand; call eval(), and keep running statistics")
+    factor = (1.0 if weight is None else weight) / np.sqrt(running_var + eps)
+    shift = (0.0 if bias is None else bias) - factor * running_mean
+    along = (-1, *(1 for _ in input.shape[2:]))
+    return b.scale(input, factor.reshape(along), np.reshape(shift, along))
+
+
+def prelu(b: Builder, input: Tensor, weight: Array) -> Tensor:
+    if weight.size == 1:
+        return b.activate(input, "leaky_relu", negative_slope=float(weight.reshape(-1)[0]))
+    along = (-1, *(1 for _ in input.shape[2:]))
+    return b.activate(input, "leaky_relu", negative_slope=np.reshape(weight, along))
+
+
+def dropout(b: Builder, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    if training and p > 0:
+        raise Unsupported("it is random: pass training=self.training, and call eval()")
+    return input
+
+
+def softmax(b: Builder, input: Tensor, *_: Any, **__: Any) -> Tensor:
+    raise Unsupported(SOFTMAX)
+
+
+def average_pool(rank: int) -> Callable[..., Tensor]:
+    def handler(
+        b: Builder,
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Tensor:
+        kernel = each(kernel_size, rank)
+        step = kernel if stride is None or stride == () else each(stride, rank)
+        pads = [(p, p) for p in each(padding, rank)]
+        ones = (1,) * rank
+        seen, shape = win.pool_windows(input.shape, kernel, step, pads, ones, ceil_mode)
+        counts: Array | None = None
+        if divisor_override is not None:
+            counts = np.full(len(seen), float(divisor_override))
+        elif count_include_pad:
+            spatial = input.shape[len(input.shape) - rank :]
+            counts = np.resize(win.padded_counts(spatial, kernel, step, pads, ones, ceil_mode), len(seen))
+        return b.average_windows(input, seen, counts, shape)
+
+    return handler
+
+
+def max_pool(rank: int) -> Callable[..., Tensor]:
+    def handler(
+        b: Builder,
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Tensor:
+        if return_indices:
+            raise Unsupported("it also returns indices")
+        kernel = each(kernel_size, rank)
+        step = kernel if stride is None or stride == () else each(stride, rank)
+        pads = [(p, p) for p in each(padding, rank)]
+        seen, shape = win.pool_windows(input.shape, kernel, step, pads, each(dilation, rank), ceil_mode)
+        return b.maximum(input, seen, shape)
+
+    return handler
+
+
+def adaptive(rank: int, maximum: bool) -> Callable[..., Tensor]:
+    def handler(b: Builder, input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
+        if return_indices:
+            raise Unsupported("it also returns indices")
+        spatial = input.shape[len(input.shape) - rank :]
+        sizes = (output_size,) * rank if output_size is None or isinstance(output_size, int) else output_size
+        result = [s if size is None else int(size) for size, s in zip(sizes, spatial, strict=True)]
+        seen, shape = win.adaptive_windows(input.shape, result)
+        return b.maximum(input, seen, shape) if maximum else b.average_windows(input, seen, None, shape)
+
+    return handler
+
+
+def each(value: Any, rank: int) -> tuple[int, ...]:
+    """One number an axis."""
+    values = (value,) * rank if np.ndim(value) == 0 else tuple(value)
+    if len(values) == 1 and rank > 1:
+        values = values * rank
+    if len(values) != rank:
+        raise Unsupported(f"it has {len(values)} sizes for {rank} axes")
+    return tuple(int(v) for v in values)
+
+
+LAYERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "linear": linear,
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), conv),
+    **{f"avg_pool{d}d": average_pool(d) for d in (1, 2, 3)},
+    **{f"max_pool{d}d": max_pool(d) for d in (1, 2, 3)},
+    **{f"adaptive_avg_pool{d}d": adaptive(d, maximum=False) for d in (1, 2, 3)},
+    **{f"adaptive_max_pool{d}d": adaptive(d, maximum=True) for d in (1, 2, 3)},
+    "batch_norm": batch_norm,
+    **dict.fromkeys(("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout"), dropout),
+    **dict.fromkeys(("softmax", "log_softmax"), softmax),
+}

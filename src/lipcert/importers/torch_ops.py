@@ -1,0 +1,357 @@
+"""What PyTorch's modules, functions and tensor methods mean, as verbs of the builder.
+
+Handlers carry the parameter names and defaults of the function they stand for, so that arguments bind as they do
+in PyTorch. Modules are translated into the function they call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import fx, nn
+from torch.fx.passes.shape_prop import ShapeProp
+
+from lipcert.importers.builder import Builder, Tensor, Unsupported
+from lipcert.importers.torch_arrange import ARRANGE, IDENTITIES
+from lipcert.importers.torch_layers import LAYERS, PADDING, batch_norm, conv, linear, prelu, softmax
+
+Handler = Callable[..., Any]
+
+
+def _row(name: str, **parameters: Any) -> Handler:
+    """Handler of an activation: parameters in the order of PyTorch's function, each with its default."""
+    order = [key for key in parameters if key != "inplace"]
+
+    def handler(b: Builder, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        values = {**parameters, **dict(zip(order, args)), **kwargs}
+        return b.activate(input, name, **{key: values[key] for key in order})
+
+    return handler
+
+
+def _gelu(b: Builder, input: Tensor, approximate: str = "none") -> Tensor:
+    return b.activate(input, "gelu_tanh" if approximate == "tanh" else "gelu")
+
+
+def _softplus(b: Builder, input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    if threshold < 15.0:
+        raise Unsupported(f"below its threshold of {threshold} it jumps away from softplus; use 20")
+    return b.activate(input, "softplus", beta=beta)
+
+
+def _clamp(b: Builder, input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    for limit in (min, max):
+        if isinstance(limit, Tensor) or np.ndim(limit):
+            raise Unsupported("its limits must be numbers")
+    return b.clamp(input, min, max)
+
+
+def _log_sigmoid(b: Builder, input: Tensor) -> Tensor:
+    return b.scale(b.activate(b.scale(input, -1.0), "softplus"), -1.0)
+
+
+def _rrelu(
+    b: Builder, input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
+) -> Tensor:
+    if training:
+        raise Unsupported("it is random in training mode")
+    return b.activate(input, "leaky_relu", negative_slope=(lower + upper) / 2)
+
+
+ACTIVATIONS: Final[Mapping[str, Handler]] = {
+    "relu": _row("relu", inplace=False),
+    "leaky_relu": _row("leaky_relu", negative_slope=0.01, inplace=False),
+    "prelu": prelu,
+    "rrelu": _rrelu,
+    "relu6": _row("relu6", inplace=False),
+    "hardtanh": _row("hardtanh", min_val=-1.0, max_val=1.0, inplace=False),
+    "elu": _row("elu", alpha=1.0, inplace=False),
+    "celu": _row("celu", alpha=1.0, inplace=False),
+    "selu": _row("selu", inplace=False),
+    "sigmoid": _row("sigmoid"),
+    "tanh": _row("tanh"),
+    "softplus": _softplus,
+    "softsign": _row("softsign"),
+    "silu": _row("silu", inplace=False),
+    "gelu": _gelu,
+    "mish": _row("mish", inplace=False),
+    "hardswish": _row("hardswish", inplace=False),
+    "hardsigmoid": _row("hardsigmoid", inplace=False),
+    "arctan": _row("arctan"),
+    "atan": _row("arctan"),
+    "sin": _row("sin"),
+    "expit": _row("sigmoid"),
+    "erf": lambda b, input: b.special(input, "erf"),
+    "logsigmoid": _log_sigmoid,
+    "abs": lambda b, input: b.activate(input, "leaky_relu", negative_slope=-1.0),
+    "absolute": lambda b, input: b.activate(input, "leaky_relu", negative_slope=-1.0),
+    "clamp": _clamp,
+    "clip": _clamp,
+    "clamp_min": lambda b, input, min: _clamp(b, input, min=min),
+    "clamp_max": lambda b, input, max: _clamp(b, input, max=max),
+}
+
+
+def _add(b: Builder, input: Any, other: Any, *, alpha: float = 1.0) -> Any:
+    return b.add(input, other, float(alpha))
+
+
+def _sub(b: Builder, input: Any, other: Any, *, alpha: float = 1.0) -> Any:
+    return b.add(input, other, -float(alpha))
+
+
+def _div(b: Builder, input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+    if rounding_mode is not None:
+        raise Unsupported("division with rounding is a step function")
+    return b.divide(input, other)
+
+
+def _extreme(sign: float) -> Handler:
+    def handler(b: Builder, input: Any, other: Any = None, **kwargs: Any) -> Tensor:
+        if kwargs or other is None or isinstance(other, int):
+            raise Unsupported("only the maximum of two tensors is known; for one over an axis use amax or a pool")
+        return b.larger(input, other, sign)
+
+    return handler
+
+
+def _over_axes(sign: float) -> Handler:
+    def handler(b: Builder, input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+        rank = len(input.shape)
+        axes = tuple(a % rank for a in np.atleast_1d(np.asarray(dim, dtype=int))) or tuple(range(rank))
+        count = int(np.prod([input.shape[a] for a in axes]))
+        index = np.arange(input.size).reshape(input.shape)
+        seen = np.moveaxis(index, axes, range(rank - len(axes), rank)).reshape(-1, count)
+        shape = [1 if a in axes else s for a, s in enumerate(input.shape) if keepdim or a not in axes]
+        signed = input if sign == 1.0 else b.scale(input, sign)
+        best = b.maximum(signed, seen, shape)
+        return best if sign == 1.0 else b.scale(best, sign)
+
+    return handler
+
+
+ARITHMETIC: Final[Mapping[str, Handler]] = {
+    **dict.fromkeys(("add", "iadd"), _add),
+    **dict.fromkeys(("sub", "subtract", "isub"), _sub),
+    "rsub": lambda b, input, other, alpha=1.0: b.add(other, b.multiply(input, np.asarray(alpha)), -1.0),
+    **dict.fromkeys(("mul", "multiply", "imul"), lambda b, input, other: b.multiply(input, other)),
+    **dict.fromkeys(("div", "divide", "true_divide", "truediv", "itruediv"), _div),
+    **dict.fromkeys(("neg", "negative"), lambda b, input: b.scale(input, -1.0)),
+    **dict.fromkeys(("matmul", "mm", "mv"), lambda b, input, other: b.matmul(input, other)),
+    "addmm": lambda b, input, mat1, mat2: b.add(input, b.matmul(mat1, mat2)),
+    **dict.fromkeys(("maximum", "max"), _extreme(1.0)),
+    **dict.fromkeys(("minimum", "min"), _extreme(-1.0)),
+    "amax": _over_axes(1.0),
+    "amin": _over_axes(-1.0),
+}
+
+HANDLERS: Final[Mapping[str, Handler]] = {**ACTIVATIONS, **ARITHMETIC, **LAYERS, **ARRANGE}
+"""By the name of the function or method; a trailing underscore (in place) does not matter."""
+
+_HOMES = ("torch", "torch.nn.functional", "torch._C._nn", "torch.special", "_operator", "builtins", "math")
+
+
+def _attributes(name: str, **keys: str) -> tuple[str, Mapping[str, str]]:
+    return name, keys
+
+
+MODULES: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
+    "ReLU": _attributes("relu"),
+    "LeakyReLU": _attributes("leaky_relu", negative_slope="negative_slope"),
+    "PReLU": _attributes("prelu", weight="weight"),
+    "RReLU": _attributes("rrelu", lower="lower", upper="upper"),
+    "ReLU6": _attributes("relu6"),
+    "Hardtanh": _attributes("hardtanh", min_val="min_val", max_val="max_val"),
+    "ELU": _attributes("elu", alpha="alpha"),
+    "CELU": _attributes("celu", alpha="alpha"),
+    "SELU": _attributes("selu"),
+    "Sigmoid": _attributes("sigmoid"),
+    "Tanh": _attributes("tanh"),
+    "Softplus": _attributes("softplus", beta="beta", threshold="threshold"),
+    "Softsign": _attributes("softsign"),
+    "SiLU": _attributes("silu"),
+    "GELU": _attributes("gelu", approximate="approximate"),
+    "Mish": _attributes("mish"),
+    "Hardswish": _attributes("hardswish"),
+    "Hardsigmoid": _attributes("hardsigmoid"),
+    "LogSigmoid": _attributes("logsigmoid"),
+    "Flatten": _attributes("flatten", start_dim="start_dim", end_dim="end_dim"),
+    "Unflatten": _attributes("unflatten", dim="dim", sizes="unflattened_size"),
+    **{
+        f"AvgPool{d}d": _attributes(
+            f"avg_pool{d}d",
+            kernel_size="kernel_size",
+            stride="stride",
+            padding="padding",
+            ceil_mode="ceil_mode",
+            count_include_pad="count_include_pad",
+            **({} if d == 1 else {"divisor_override": "divisor_override"}),
+        )
+        for d in (1, 2, 3)
+    },
+    **{
+        f"MaxPool{d}d": _attributes(
+            f"max_pool{d}d",
+            kernel_size="kernel_size",
+            stride="stride",
+            padding="padding",
+            dilation="dilation",
+            ceil_mode="ceil_mode",
+            return_indices="return_indices",
+        )
+        for d in (1, 2, 3)
+    },
+    **{f"AdaptiveAvgPool{d}d": _attributes(f"adaptive_avg_pool{d}d", output_size="output_size") for d in (1, 2, 3)},
+    **{
+        f"AdaptiveMaxPool{d}d": _attributes(
+            f"adaptive_max_pool{d}d", output_size="output_size", return_indices="return_indices"
+        )
+        for d in (1, 2, 3)
+    },
+    **{f"ZeroPad{d}d": _attributes("pad", pad="padding") for d in (1, 2, 3)},
+    **{f"ConstantPad{d}d": _attributes("pad", pad="padding", value="value") for d in (1, 2, 3)},
+}
+"""Modules whose attributes are the arguments of a function: (function, {argument: attribute})."""
+
+
+def translate(b: Builder, module: fx.GraphModule, node: fx.Node, args: Any, kwargs: Any) -> Any:
+    """The result of one call of the traced graph."""
+    if node.op == "call_module":
+        return _module(b, module.get_submodule(str(node.target)), *args, **kwargs)
+    name = str(node.target) if node.op == "call_method" else _function(node.target)
+    handler = HANDLERS.get(name) or HANDLERS.get(name.removesuffix("_"))
+    if handler is None:
+        raise Unsupported("unknown operation")
+    return _bound(handler, b, *(_plain(a) for a in args), **{k: _plain(v) for k, v in kwargs.items()})
+
+
+def _bound(handler: Handler, *args: Any, **kwargs: Any) -> Any:
+    try:
+        return handler(*args, **kwargs)
+    except TypeError as error:
+        raise Unsupported(f"it is called in an unknown way: {error}") from None
+
+
+def _module(b: Builder, module: Any, x: Any, *rest: Any, **kwargs: Any) -> Any:
+    if rest or kwargs:
+        raise Unsupported("it is called with more than one argument")
+    _no_hooks(module)
+    kind = _base(module)
+    if kind == "Linear":
+        return linear(b, x, array(module.weight), array(module.bias))
+    if kind in ("Conv1d", "Conv2d", "Conv3d"):
+        settings = {key: getattr(module, key) for key in ("stride", "padding", "dilation", "groups")}
+        return conv(b, x, array(module.weight), array(module.bias), mode=PADDING[str(module.padding_mode)], **settings)
+    if kind in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d"):
+        if module.running_mean is None:
+            raise Unsupported("it normalises by the batch at hand, for want of running statistics")
+        keys = ("running_mean", "running_var", "weight", "bias")
+        return batch_norm(b, x, eps=float(module.eps), **{key: array(getattr(module, key)) for key in keys})
+    if kind in IDENTITIES:
+        return x
+    if kind in ("ReflectionPad", "ReplicationPad", "CircularPad"):
+        mode = {"ReflectionPad": "reflect", "ReplicationPad": "replicate", "CircularPad": "circular"}[kind]
+        return ARRANGE["pad"](b, x, pad=module.padding, mode=mode)
+    if kind in ("Softmax", "LogSoftmax"):
+        return softmax(b, x)
+    if kind not in MODULES:
+        raise Unsupported("unknown module")
+    function, attributes = MODULES[kind]
+    settings = {key: _plain(getattr(module, name)) for key, name in attributes.items()}
+    return _bound(HANDLERS[function], b, x, **settings)
+
+
+def _base(module: nn.Module) -> str:
+    """Name of the class of torch.nn whose forward the module runs; parametrised weights do not change it."""
+    for kind in type(module).__mro__:
+        if kind.__module__.startswith("torch.nn.modules"):
+            if type(module).forward is not kind.forward:  # type: ignore[attr-defined]
+                break
+            for pad in ("ReflectionPad", "ReplicationPad", "CircularPad"):
+                if kind.__name__.startswith(pad):
+                    return pad
+            return kind.__name__
+    return type(module).__name__
+
+
+def _no_hooks(module: nn.Module) -> None:
+    """Hooks could do anything; those of weight and spectral norm only prepare the weight, and have done so."""
+    hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
+    known = ("torch.nn.utils.weight_norm", "torch.nn.utils.spectral_norm")
+    strange = [hook for hook in hooks if type(hook).__module__ not in known]
+    if strange:
+        raise Unsupported("it has forward hooks; remove them")
+
+
+def _function(target: Any) -> str:
+    name = str(getattr(target, "__name__", target))
+    home = getattr(target, "__module__", None)
+    return name if home in _HOMES or home is None else f"{home}.{name}"
+
+
+def _plain(value: Any) -> Any:
+    """Constants of PyTorch as arrays."""
+    if isinstance(value, torch.Tensor):
+        return array(value)
+    if isinstance(value, (list, tuple)):
+        return tuple(_plain(item) for item in value)
+    return value
+
+
+def array(value: Any) -> Any:
+    """A tensor's numbers in double precision (whole numbers and truth values stay what they are)."""
+    if value is None:
+        return None
+    numbers = value.detach().cpu()
+    return numbers.to(torch.float64).numpy().copy() if numbers.is_floating_point() else numbers.numpy().copy()
+
+
+def attribute(module: nn.Module, path: str) -> Any:
+    """A parameter or buffer by its dotted name."""
+    value: Any = module
+    for part in path.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def propagate_shapes(module: fx.GraphModule, x: torch.Tensor) -> None:
+    """Run the traced module once to learn the shape of every value."""
+    with torch.no_grad():
+        ShapeProp(module).propagate(x)
+
+
+def shape_of(node: fx.Node) -> tuple[int, ...] | None:
+    """Shape of a node's result, where it is a tensor."""
+    shape = getattr(node.meta.get("tensor_meta"), "shape", None)
+    return None if shape is None else tuple(int(s) for s in shape)
+
+
+def kind_of(module: fx.GraphModule, node: fx.Node) -> str:
+    """Type of a call in PyTorch's words."""
+    if node.op == "call_module":
+        return type(module.get_submodule(str(node.target))).__name__
+    if node.op == "call_method":
+        return f"Tensor.{node.target}"
+    return _function(node.target) if node.op == "call_function" else node.op
+
+
+def is_softmax(module: fx.GraphModule, node: fx.Node) -> bool:
+    """Whether a node is a softmax or its logarithm."""
+    return kind_of(module, node).rpartition(".")[2].lower().replace("_", "") in ("softmax", "logsoftmax")
+
+
+def input_size(module: fx.GraphModule, node: fx.Node) -> int | None:
+    """How many inputs a call needs, where its module says so."""
+    part = module.get_submodule(str(node.target)) if node.op == "call_module" else None
+    return int(part.in_features) if isinstance(part, nn.Linear) else None
+
+
+def keeps_size(module: fx.GraphModule, node: fx.Node) -> bool:
+    """Whether a call leaves the number of elements of a sample as it is, whatever their shape."""
+    if node.op == "call_module":
+        kind = _base(module.get_submodule(str(node.target)))
+        return kind in IDENTITIES or kind == "Flatten" or (kind in MODULES and MODULES[kind][0] in ACTIVATIONS)
+    return kind_of(module, node).rpartition(".")[2] in {"flatten", *ACTIVATIONS}
