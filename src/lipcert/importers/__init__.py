@@ -3,67 +3,135 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.network import Network
 
-FILES: Final[Mapping[str, str]] = {
+if TYPE_CHECKING:
+    from lipcert.importers.faithful import Imported
+
+ARRAYS: Final[Mapping[str, str]] = {
     ".npz": "lipcert.importers.arrays:read_npz",
     ".mat": "lipcert.importers.arrays:read_mat",
+    ".pt": "lipcert.importers.torch:read_state",
+    ".pth": "lipcert.importers.torch:read_state",
 }
-"""Suffix of a file → its reader, a function of (path, activation)."""
+"""Suffix of a file of bare arrays → its reader, a function of (path, activation) to a network."""
 
-OBJECTS: Final[Mapping[str, str]] = {}
-"""Package that defines the class of an object → its reader, a function of (object, activation)."""
+MODELS: Final[Mapping[str, str]] = {".onnx": "lipcert.importers.onnx:read_onnx"}
+"""Suffix of a file with a whole model → its reader, to a network and where it comes from."""
+
+OBJECTS: Final[Mapping[str, str]] = {
+    "torch": "lipcert.importers.torch:read_module",
+    "onnx": "lipcert.importers.onnx:read_onnx",
+}
+"""Package that defines the class of an object → its reader, as for MODELS."""
 
 
-def load(source: Any, activation: Any = None) -> Network:
-    """A network from a file.
+def load(
+    source: Any,
+    activation: Any = None,
+    *,
+    input_shape: Sequence[int] | None = None,
+    drop_softmax: bool = False,
+    points: Any = None,
+) -> Network:
+    """A network from a model or a file.
 
     Parameters
     ----------
     source
-        Path of a ``.npz`` file with arrays ``W1, b1, W2, b2, …`` (biases optional) and optionally a string
-        ``activation``, or of a ``.mat`` file with cell arrays ``weights`` and ``biases``. Nothing in a file is
+        A ``torch.nn.Module`` in evaluation mode, or the path of a file: ``.onnx``; ``.npz`` with arrays
+        ``W1, b1, W2, b2, …`` (biases optional) and optionally a string ``activation``; ``.mat`` with cell arrays
+        ``weights`` and ``biases``; ``.pt`` with the state dict of a stack of linear layers. Nothing in a file is
         ever executed.
     activation
         As in :meth:`Network.from_weights`, where the file does not say. Names may carry parameters, as in
         ``"leaky_relu(0.2)"``.
+    input_shape
+        Shape of one input, without the batch, such as ``(3, 32, 32)``, where the model does not say.
+    drop_softmax
+        Where the last operation of a model is a softmax, take what it receives, the logits, as the output.
+    points
+        Inputs, flat, at which network and model are compared, besides random ones.
+
+    Returns
+    -------
+    Network
+        It computes what the model computes for a batch of one, input and output flat (C order). This has been
+        checked against the library the model comes from.
 
     Raises
     ------
     UnreadableModel
-        The file cannot be read as a network; the message says why.
+        The source cannot be read as a network; the message says why and, for operations without an exact
+        translation, lists them all.
     InvalidInput
         An argument is not what it should be.
     """
+    if _model_reader(source) is not None:
+        return _model(source, activation, input_shape, drop_softmax, points).network
+    if not isinstance(source, (str, os.PathLike)):
+        if isinstance(source, Network):
+            raise InvalidInput("source is a Network already; there is nothing to load")
+        raise InvalidInput(
+            f"source must be a torch.nn.Module or a path of a {_known()} file, got {type(source).__name__};"
+            " weights at hand go to Network.from_weights"
+        )
+    path = _file(Path(source))
+    given = {"input_shape": input_shape, "drop_softmax": drop_softmax or None, "points": points}
+    spare = [name for name, value in given.items() if value is not None]
+    if spare:
+        raise InvalidInput(f"{', '.join(spare)} has no meaning for {path}, a {path.suffix} file of weights")
+    return _reader(ARRAYS[path.suffix.lower()])(path, activation)
+
+
+def examine(
+    source: Any,
+    activation: Any = None,
+    *,
+    input_shape: Sequence[int] | None = None,
+    drop_softmax: bool = False,
+) -> tuple[Network, Imported | None]:
+    """As :func:`load`, with what is known of where the network's layers come from."""
+    if _model_reader(source) is not None:
+        imported = _model(source, activation, input_shape, drop_softmax, None)
+        return imported.network, imported
+    return load(source, activation, input_shape=input_shape, drop_softmax=drop_softmax), None
+
+
+def _model(source: Any, activation: Any, input_shape: Any, drop_softmax: bool, points: Any) -> Imported:
+    if activation is not None:
+        raise InvalidInput("activation has no meaning here: the model says which activations it has")
+    reader = _model_reader(source)
+    assert reader is not None
+    source = _file(Path(source)) if isinstance(source, (str, os.PathLike)) else source
+    return _reader(reader)(source, input_shape=input_shape, drop_softmax=drop_softmax, points=points)
+
+
+def _model_reader(source: Any) -> str | None:
+    """Where to find the reader of a whole model, if the source is one."""
     if isinstance(source, (str, os.PathLike)):
-        return _from_file(Path(source), activation)
+        return MODELS.get(Path(source).suffix.lower())
     for package, reader in OBJECTS.items():
         if any(kind.__module__.partition(".")[0] == package for kind in type(source).__mro__):
-            return _reader(reader)(source, activation)
-    if isinstance(source, Network):
-        raise InvalidInput("source is a Network already; there is nothing to load")
-    raise InvalidInput(
-        f"source must be a path of a {_known()} file, got {type(source).__name__};"
-        " weights at hand go to Network.from_weights"
-    )
+            return reader
+    return None
 
 
-def _from_file(path: Path, activation: Any) -> Network:
-    reader = FILES.get(path.suffix.lower())
-    if reader is None:
+def _file(path: Path) -> Path:
+    if path.suffix.lower() not in {*ARRAYS, *MODELS}:
         came = f"the suffix {path.suffix!r}" if path.suffix else "no suffix"
         raise UnreadableModel(f"{path} has {came}; networks are read from {_known()} files")
     if path.is_dir():
         raise UnreadableModel(f"{path} is a folder; name a {_known()} file in it")
     if not path.exists():
         raise UnreadableModel(f"{path} does not exist; check the path (relative paths start at {Path.cwd()})")
-    return _reader(reader)(path, activation)
+    return path
 
 
 def _reader(where: str) -> Any:
@@ -72,5 +140,5 @@ def _reader(where: str) -> Any:
 
 
 def _known() -> str:
-    *most, last = FILES
+    *most, last = (*ARRAYS, *MODELS)
     return f"{', '.join(most)} or {last}"
