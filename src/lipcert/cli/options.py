@@ -22,7 +22,7 @@ VECTOR = "FILE|NUMBERS"
 REGION = "Region (default: all inputs, the global bound)"
 PART = "Part of the network (default: all of it)"
 
-ModelArgument: TypeAlias = Annotated[str, typer.Argument(metavar="MODEL", help="A .npz or .mat file with the weights.")]
+ModelArgument: TypeAlias = Annotated[str, typer.Argument(metavar="MODEL", help="A .onnx, .npz, .mat or .pt file.")]
 CenterOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
