@@ -2,13 +2,14 @@
 
 from lipcert import published
 from lipcert.activations import Activation, activation
+from lipcert.auto import Auto
 from lipcert.certificate import Certificate
 from lipcert.certify import certify
 from lipcert.enclosures import Linear, Lipschitz
 from lipcert.errors import InvalidInput, LipcertError, ProofFailed, UnreadableModel
 from lipcert.importers import load
 from lipcert.lower import LowerBound, lower_bound
-from lipcert.multipliers import ClosedForm, Diagonal, Scalar
+from lipcert.multipliers import ClosedForm, Diagonal, Joint, Scalar
 from lipcert.network import Network
 from lipcert.regions import Ball, Box, Everywhere
 
@@ -16,6 +17,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Activation",
+    "Auto",
     "Ball",
     "Box",
     "Certificate",
@@ -23,6 +25,7 @@ __all__ = [
     "Diagonal",
     "Everywhere",
     "InvalidInput",
+    "Joint",
     "Linear",
     "LipcertError",
     "Lipschitz",

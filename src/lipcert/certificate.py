@@ -9,6 +9,7 @@ from lipcert.regions import Region
 from lipcert.typing import Array
 
 if TYPE_CHECKING:
+    from lipcert.enclosures import Enclosure
     from lipcert.multipliers import Method
 
 
@@ -29,11 +30,34 @@ class LayerProof:
 
 
 @dataclass(frozen=True, eq=False)
+class Sweep:
+    """The hints that repeat one sweep: which enclosures tightened the intervals, and the multipliers of each layer."""
+
+    enclosures: tuple[Enclosure, ...]
+    multipliers: tuple[Array, ...]
+    exponents: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Proof:
-    """A bound and the layers it was carried through."""
+    """A bound, the layers it was carried through, and the sweeps that led there.
+
+    Each sweep starts from the intervals of the ones before; the last gives the bound.
+    """
 
     bound: float
     layers: tuple[LayerProof, ...]
+    sweeps: tuple[Sweep, ...] = ()
+
+    @property
+    def intervals(self) -> tuple[tuple[Array, Array], ...]:
+        """Where the pre-activations of each hidden layer lie."""
+        return tuple((layer.lower, layer.upper) for layer in self.layers)
+
+    @property
+    def slopes(self) -> list[tuple[Array, Array]]:
+        """The slope ranges (α, β) of each hidden layer."""
+        return [(layer.alpha, layer.beta) for layer in self.layers]
 
 
 @dataclass(frozen=True)
@@ -57,6 +81,7 @@ class Certificate:
     network : digest of the network.
     part : the part of the network it is about.
     layers : per hidden layer of that part: intervals, slopes, multipliers, seconds.
+    sweeps : the hints from which the bound can be derived again.
     seconds : wall-clock time.
     verified : whether the bound was proved in floating point with outward rounding.
     """
@@ -67,6 +92,7 @@ class Certificate:
     network: str
     part: Part
     layers: tuple[LayerProof, ...]
+    sweeps: tuple[Sweep, ...]
     seconds: float
     verified: bool = False
 

@@ -14,15 +14,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
-from lipcert.certificate import Certificate, LayerProof, Part, Proof
+from lipcert.auto import Auto
+from lipcert.certificate import Certificate, LayerProof, Part, Proof, Sweep
 from lipcert.ellipsoid import Ellipsoid, activate
 from lipcert.enclosures import Enclosure, Interval, Linear, Lipschitz
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.multipliers import Method, Scalar, Stage
+from lipcert.multipliers import Method, Stage
 from lipcert.network import Network, indices
 from lipcert.regions import Everywhere, Region
 from lipcert.threads import suited_to
@@ -51,7 +53,8 @@ def certify(
     region
         A :class:`Ball` or :class:`Box`; the default :class:`Everywhere` gives the global constant.
     method
-        How multipliers are chosen: ``ClosedForm()`` (fastest), ``Scalar()`` (the default) or ``Diagonal()``.
+        How multipliers are chosen: ``ClosedForm()``, ``Scalar()``, ``Diagonal()``, ``Joint()``; the default ``Auto()`` climbs
+        that ladder while its time lasts.
     inputs, outputs
         Coordinates at the two ends; other inputs are held equal, other outputs ignored. Default: all.
     layers
@@ -73,71 +76,79 @@ def certify(
     """
     started = time.perf_counter()
     region = Everywhere() if region is None else region
-    method = Scalar() if method is None else method
+    method = Auto() if method is None else method
     _check(network, region, method, enclosures)
     part = _part(network, inputs, outputs, layers)
     with suited_to(max(network.sizes)):
         problem = Problem(network, region, tuple(enclosures))
-        proof = method.solve(problem)
-        if part != Part((0, network.depth)):
-            proof = method.solve(problem.restrict(part, proof))
+        try:
+            proof = method.solve(problem)
+            if part != Part((0, network.depth)):
+                proof = method.solve(problem.restrict(part, proof))
+        except np.linalg.LinAlgError as error:
+            raise ProofFailed(f"{method} found no bound: {error}; weights may be too large or ill-scaled") from error
     if not np.isfinite(proof.bound):
         raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
     seconds = time.perf_counter() - started
-    return Certificate(float(proof.bound), method, region, network.digest, part, proof.layers, seconds)
+    return Certificate(proof.bound, method, region, network.digest, part, proof.layers, proof.sweeps, seconds)
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A network, a region, and how to enclose; ``intervals``, where given, replace the enclosing."""
+    """A network, a region, how to enclose, and intervals that are known beforehand."""
 
     network: Network
     region: Region
     enclosures: tuple[Enclosure, ...]
-    intervals: tuple[Interval, ...] | None = None
+    known: tuple[Interval, ...] | None = None
+    history: tuple[Sweep, ...] = ()
 
     def sweep(self, choose: Callable[[Stage], Array]) -> Proof:
         """The loop, with multipliers chosen layer by layer."""
         enclose = self._enclosing()
         P = Ellipsoid.ball()
         done: list[LayerProof] = []
-        for layer, ahead in zip(self.network.layers, self.network.layers[1:], strict=False):
+        for layer, ahead in pairwise(self.network.layers):
             clock = time.perf_counter()
             S = P.through(layer.weight)
             lower, upper = enclose(len(done), S)
             assert layer.neurons is not None
             assert S.matrix is not None
             alpha, beta = layer.neurons.slope_range(lower, upper)
-            T = choose(Stage(S.matrix, alpha, beta, ahead.weight))
+            exponent = int(S.exponent)
+            T = choose(Stage(len(done), S.matrix, exponent, alpha, beta, ahead.weight))
             P, T = feasible_step(S, alpha, beta, T)
-            seconds = time.perf_counter() - clock
-            done.append(LayerProof(lower, upper, alpha, beta, T, int(S.exponent), seconds))
-        return Proof(float(P.through(self.network.layers[-1].weight).norm()), tuple(done))
+            done.append(LayerProof(lower, upper, alpha, beta, T, exponent, time.perf_counter() - clock))
+        bound = float(P.through(self.network.layers[-1].weight).norm())
+        hints = Sweep(self.enclosures, tuple(d.multiplier for d in done), tuple(d.exponent for d in done))
+        return Proof(bound, tuple(done), (*self.history, hints))
+
+    def knowing(self, proof: Proof, *enclosures: Enclosure) -> Problem:
+        """The same problem with the intervals of a proof known, to be tightened by the given enclosures."""
+        return replace(self, enclosures=enclosures, known=proof.intervals, history=proof.sweeps)
 
     def restrict(self, part: Part, whole: Proof) -> Problem:
         """The problem of a part of the network, with the intervals found for the whole."""
         start, stop = part.layers
         network = self.network.slice(start, stop).select(part.inputs, part.outputs)
-        intervals = tuple((layer.lower, layer.upper) for layer in whole.layers[start : stop - 1])
-        return Problem(network, self.region, self.enclosures, intervals)
+        return Problem(network, self.region, (), whole.intervals[start : stop - 1])
 
     def _enclosing(self) -> Callable[[int, Ellipsoid], Interval]:
         """A function from layer number and ellipsoid to the interval of its pre-activations."""
-        if self.intervals is not None:
-            given = self.intervals
-            return lambda index, S: given[index]
-        if not self.region.bounded:
-            return lambda index, S: _anything(self.network.layers[index].size)
-        passes = [enclosure.start(self.network, self.region) for enclosure in self.enclosures]
+        sizes = self.network.sizes[1:]
+        known = self.known or tuple((np.full(size, -np.inf), np.full(size, np.inf)) for size in sizes)
+        if not self.enclosures or not self.region.bounded:
+            return lambda index, S: known[index]
+        runs = [enclosure.start(self.network, self.region) for enclosure in self.enclosures]
         centers = self.network.preactivations(self.region.center)
 
         def enclose(index: int, S: Ellipsoid) -> Interval:
-            interval = _anything(self.network.layers[index].size)
-            for run in passes:
+            interval = known[index]
+            for run in runs:
                 interval = run.tighten(index, S, interval)
             # the centre belongs to the region: rounding must not lose its value
             interval = np.minimum(interval[0], centers[index]), np.maximum(interval[1], centers[index])
-            for run in passes:
+            for run in runs:
                 run.settle(index, interval)
             return interval
 
@@ -152,10 +163,6 @@ def feasible_step(S: Ellipsoid, alpha: Array, beta: Array, T: Array) -> tuple[El
         except np.linalg.LinAlgError:
             T = T * 1.5
     raise ProofFailed("no feasible multipliers were found for a layer; its ellipsoid is not positive semidefinite")
-
-
-def _anything(size: int) -> Interval:
-    return np.full(size, -np.inf), np.full(size, np.inf)
 
 
 def _check(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure]) -> None:

@@ -37,6 +37,10 @@ class Ellipsoid:
 
     def through(self, weight: Weight) -> Ellipsoid:
         """S = W P Wᵀ, the ellipsoid after an affine map."""
+        size = abs(weight).max()
+        if size > 0 and not 2.0**-200 < size < 2.0**200:  # squares would leave the range of floats
+            power = int(np.frexp(size)[1])
+            return Ellipsoid(self.matrix, self.exponent + power).through(weight * 2.0**-power)
         if self.matrix is None:
             gram = dense(weight @ weight.T)
             return Ellipsoid.of(np.broadcast_to(gram, (*self.exponent.shape, *gram.shape)), self.exponent)
@@ -71,6 +75,8 @@ def activate(S: Ellipsoid, alpha: Array, beta: Array, multiplier: Array) -> Elli
     """
     assert S.matrix is not None
     m, r = 0.5 * (alpha + beta), 0.5 * (beta - alpha)
+    if ((r > 0) & (multiplier <= 0) & (np.diagonal(S.matrix, axis1=-2, axis2=-1) > 0)).any():
+        raise np.linalg.LinAlgError("a neuron that moves and has no single slope needs a positive multiplier")
     P = m[..., :, None] * S.matrix * m[..., None, :]
     s = np.divide(r, np.sqrt(multiplier), out=np.zeros(np.shape(multiplier)), where=(r > 0) & (multiplier > 0))
     active = np.flatnonzero(s.reshape(-1, s.shape[-1]).any(axis=0))

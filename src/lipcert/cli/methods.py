@@ -7,12 +7,15 @@ from typing import Final
 
 import typer
 
-from lipcert.multipliers import ClosedForm, Diagonal, Method, Scalar
+from lipcert.auto import Auto
+from lipcert.multipliers import ClosedForm, Diagonal, Joint, Method, Scalar
 
 METHODS: Final[Mapping[str, Callable[[], Method]]] = {
     "closed-form": ClosedForm,
     "scalar": Scalar,
     "diagonal": Diagonal,
+    "joint": Joint,
+    "auto": Auto,
 }
 
 

@@ -23,12 +23,15 @@ class Linear(Enclosure):
     depth
         How many layers to go back at most; None goes back to the input. When the trace ends early it is
         closed with the intervals of the layer it has reached, so cost per layer stays constant.
+    tilt
+        Where on its interval a line touches the activation, 0 to 1; in the middle the area is least.
     """
 
     depth: int | None = 24
+    tilt: float = 0.5
 
     def start(self, network: Network, region: Region) -> Pass:
-        return _Run(network, region, self.depth)
+        return _Run(network, region, self.depth, self.tilt)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +39,7 @@ class _Run(Pass):
     network: Network
     region: Region
     depth: int | None
+    tilt: float
     lines: list[Lines] = field(default_factory=list)
     boxes: list[Interval] = field(default_factory=list)
 
@@ -83,7 +87,7 @@ class _Run(Pass):
     def settle(self, layer: int, interval: Interval) -> None:
         neurons = self.network.layers[layer].neurons
         assert neurons is not None
-        lines = bounding_lines(neurons, *interval)
+        lines = bounding_lines(neurons, *interval, self.tilt)
         self.lines.append(lines)
         self.boxes.append(_value_range(neurons, lines, interval))
 

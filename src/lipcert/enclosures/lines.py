@@ -4,7 +4,8 @@ The upper line is the one of least area: it supports the concave envelope of φ 
 because the area under a line is its value there times the length. For a convex φ that is the chord, for a
 concave one the tangent at the midpoint, for ReLU from below the slope of the longer side; one rule for all.
 The intercept is then computed piece by piece: where φ is convex the ends decide, where it is concave any
-tangent lies above it. A poor slope therefore costs tightness, never validity.
+tangent lies above it. A poor slope therefore costs tightness, never validity. Last, the intercept moves out by
+the rounding it may have suffered.
 """
 
 from __future__ import annotations
@@ -17,8 +18,13 @@ from lipcert.activations import CONCAVE, CONVEX, Activation
 from lipcert.network import Neurons
 from lipcert.typing import Array
 
-_GRID = 33
-_HALVINGS = 40
+_NEAR = 4.0 ** -np.arange(1.0, 13.0)
+_SHARES = np.unique(np.concatenate([_NEAR, 1.0 - _NEAR, np.linspace(0.0, 1.0, 9)]))
+"""Where the first look at a concave piece falls: evenly, and ever closer to its ends, however long it is."""
+
+_ZOOMS = 5
+_HALVINGS = 50
+_ROUNDING = 32.0 * np.finfo(float).eps
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +37,15 @@ class Lines:
     upper_offset: Array
 
 
-def bounding_lines(neurons: Neurons, lower: Array, upper: Array) -> Lines:
-    """The two lines of every neuron of a layer; where an interval is infinite they are level, or at infinity."""
-    return Lines(*neurons.gather(_both, lower, upper))
+def bounding_lines(neurons: Neurons, lower: Array, upper: Array, tilt: float = 0.5) -> Lines:
+    """The two lines of every neuron of a layer; where an interval is infinite they are level, or at infinity.
+
+    The lines touch φ, or its envelope, at the share ``tilt`` of the interval.
+    """
+    return Lines(*neurons.gather(lambda row, low, high: _both(row, low, high, tilt), lower, upper))
 
 
-def _both(row: Activation, lower: Array, upper: Array) -> tuple[Array, Array, Array, Array]:
+def _both(row: Activation, lower: Array, upper: Array, tilt: float) -> tuple[Array, Array, Array, Array]:
     shape = lower.shape
     lower, upper = np.ravel(lower), np.ravel(upper)
     if shape[:-1]:
@@ -49,7 +58,7 @@ def _both(row: Activation, lower: Array, upper: Array) -> tuple[Array, Array, Ar
         inside = np.flatnonzero(finite)
         if inside.size:
             part = row if inside.size == lower.size else row.take(inside)
-            a, c = _upper(_Signed(part, sign), lower[inside], upper[inside])
+            a, c = _upper(_Signed(part, sign), lower[inside], upper[inside], tilt)
             slope[inside], offset[inside] = sign * a, sign * c
         results += [slope.reshape(shape), offset.reshape(shape)]
     return results[0], results[1], results[2], results[3]
@@ -70,6 +79,11 @@ class _Signed:
 
     def take(self, neurons: Array) -> _Signed:
         return _Signed(self.row.take(neurons), self.sign)
+
+    def ceiling(self) -> Array:
+        """Supremum on the whole line."""
+        least, most = self.row.row.extent(*self.row.parameters)
+        return np.asarray(-np.asarray(least) if self.sign < 0 else most, dtype=float)
 
     def pieces(self, lower: Array, upper: Array) -> list[tuple[Array, Array, Array]]:
         """Start, end and curvature of the pieces of [lower, upper]; empty ones have start = end."""
@@ -96,74 +110,111 @@ class _Signed:
         return convex, concave
 
 
-def _upper(phi: _Signed, lower: Array, upper: Array) -> tuple[Array, Array]:
+def _upper(phi: _Signed, lower: Array, upper: Array, tilt: float) -> tuple[Array, Array]:
     """Slope and offset of the upper line."""
-    middle = 0.5 * lower + 0.5 * upper
-    width = upper - lower
+    middle = np.clip((1.0 - tilt) * lower + tilt * upper, lower, upper)
+    half = 0.5 * upper - 0.5 * lower
     convex, concave = phi.bends(lower, upper)
     tangent = phi.slope(middle, 1)
-    at_lower, at_upper = phi.value(lower), phi.value(upper)
-    chord = np.divide(at_upper - at_lower, width, out=np.array(tangent, dtype=float), where=width > 0)
+    ends = phi.value(lower), phi.value(upper)
+    chord = np.divide(0.5 * ends[1] - 0.5 * ends[0], half, out=np.array(tangent, dtype=float), where=half > 0)
     slope = np.where(concave, tangent, chord)
-    if np.isfinite(phi.row.row.period):
-        whole = width >= phi.row.row.period
-        slope = np.where(whole, 0.0, slope)
-        convex, concave = convex & ~whole, concave & ~whole
-    else:
-        whole = np.zeros(lower.shape, dtype=bool)
+    at_middle = phi.value(middle)
+    offset = np.where(concave, at_middle - slope * middle, np.maximum(ends[0] - slope * lower, ends[1] - slope * upper))
+    whole = phi.row.whole_period(lower, upper)
     mixed = np.flatnonzero(~convex & ~concave & ~whole)
     if mixed.size:
-        slope[mixed] = _envelope_slope(phi.take(mixed), lower[mixed], upper[mixed])
-    offset = np.where(
-        concave,
-        phi.value(middle) - slope * middle,
-        np.maximum(at_lower - slope * lower, at_upper - slope * upper),
-    )
-    if mixed.size:
-        offset[mixed] = _offset(phi.take(mixed), lower[mixed], upper[mixed], slope[mixed])
-    return slope, np.where(whole, 1.0, offset)
+        part = phi.take(mixed)
+        slope[mixed] = _envelope_slope(part, lower[mixed], upper[mixed], middle[mixed])
+        offset[mixed] = _offset(part, lower[mixed], upper[mixed], slope[mixed])
+    slope, offset = np.where(whole, 0.0, slope), np.where(whole, phi.ceiling(), offset)
+    size = np.maximum(np.abs(ends[0]), np.abs(ends[1])) + np.abs(slope) * np.maximum(np.abs(lower), np.abs(upper))
+    return slope, offset + _ROUNDING * np.where(whole, 0.0, np.maximum(size, np.abs(at_middle)))
 
 
-def _envelope_slope(phi: _Signed, lower: Array, upper: Array) -> Array:
-    """The a that minimises max_v φ(v) - a(v - middle): where the maximiser changes sides, by bisection on a grid."""
-    middle = 0.5 * lower + 0.5 * upper
-    share = np.linspace(0.0, 1.0, _GRID)
-    grid = lower[:, None] * (1.0 - share) + upper[:, None] * share
-    knots = [np.clip(knot, lower, upper)[:, None] for knot in phi.row.row.knots(lower, *phi.row.parameters)]
-    grid = np.concatenate([grid, *knots], axis=1)
-    height = np.stack([phi.value(column) for column in grid.T], axis=1)
-    offset = grid - middle[:, None]
+def _envelope_slope(phi: _Signed, lower: Array, upper: Array, middle: Array) -> Array:
+    """The a that minimises max_v φ(v) - a(v - middle).
+
+    That maximum is the larger of one over the left half, which grows with a, and one over the right half, which
+    falls; they meet at the slope of the line through the two maximisers. These are sought on a grid that zooms in.
+    """
+    marks = [lower, middle, upper]
+    for start, stop, shape in phi.pieces(lower, upper):
+        inner = _SHARES if (shape == CONCAVE).any() else _SHARES[[0, -1]]
+        marks += [start * (1.0 - share) + stop * share for share in inner]
+    grid = np.sort(np.clip(np.stack(marks, axis=1), lower[:, None], upper[:, None]), axis=1)
+    left, right = np.minimum(grid, middle[:, None]), np.maximum(grid, middle[:, None])
     rise = phi.row.slope_range(lower, upper)
-    low, high = np.minimum(phi.sign * rise[0], phi.sign * rise[1]), np.maximum(phi.sign * rise[0], phi.sign * rise[1])
-    rows = np.arange(lower.size)
-    for _ in range(_HALVINGS):
-        slope = 0.5 * (low + high)
-        best = np.argmax(height - slope[:, None] * offset, axis=1)
-        right = offset[rows, best] > 0
-        low, high = np.where(right, slope, low), np.where(right, high, slope)
-    return 0.5 * (low + high)
+    bracket = np.minimum(phi.sign * rise[0], phi.sign * rise[1]), np.maximum(phi.sign * rise[0], phi.sign * rise[1])
+    chord = (phi.value(upper) - phi.value(lower)) / np.where(upper > lower, upper - lower, 1.0)
+    slope, i, j = _balance(phi, left, right, middle, chord, bracket)
+    for _ in range(_ZOOMS):
+        left, right = _zoom(left, i), _zoom(right, j)
+        slope, i, j = _balance(phi, left, right, middle, slope, bracket)
+    touching = (_at(left, i) == middle) & (_at(right, j) == middle)
+    sides = phi.slope(middle, -1), phi.slope(middle, 1)
+    return np.where(touching, np.clip(slope, np.minimum(*sides), np.maximum(*sides)), slope)
+
+
+def _balance(
+    phi: _Signed, left: Array, right: Array, middle: Array, slope: Array, bracket: tuple[Array, Array]
+) -> tuple[Array, Array, Array]:
+    """The slope at which the maxima over the two grids (n, k) agree, and where on the grids they are attained."""
+    n, k = left.shape
+    rows = phi.take(np.repeat(np.arange(n), k))
+    heights = [rows.value(np.ravel(side)).reshape(n, k) for side in (left, right)]
+    away = [side - middle[:, None] for side in (left, right)]
+    low, high = bracket
+    for _ in range(8):
+        tilted = [h - slope[:, None] * x for h, x in zip(heights, away, strict=True)]
+        i, j = (np.argmax(t, axis=1) for t in tilted)
+        short = _at(tilted[0], i) < _at(tilted[1], j)
+        low, high = np.where(short, slope, low), np.where(short, high, slope)
+        gap = _at(right, j) - _at(left, i)
+        chord = (_at(heights[1], j) - _at(heights[0], i)) / np.where(gap > 0, gap, 1.0)
+        better = np.where((low <= chord) & (chord <= high), chord, 0.5 * (low + high))
+        slope = np.where(gap > 0, better, slope)
+    return slope, i, j
+
+
+def _zoom(grid: Array, index: Array) -> Array:
+    """A finer grid between the neighbours of one point a row, that point included."""
+    here, last = _at(grid, index), grid.shape[1] - 1
+    before, after = _at(grid, np.maximum(index - 1, 0)), _at(grid, np.minimum(index + 1, last))
+    share = np.linspace(0.0, 1.0, 5)
+    up = [before * (1.0 - t) + here * t for t in share]
+    down = [here * (1.0 - t) + after * t for t in share[1:]]
+    return np.stack([*up[:-1], here, *down], axis=1)
+
+
+def _at(grid: Array, index: Array) -> Array:
+    """One entry a row."""
+    return np.asarray(np.take_along_axis(grid, index[:, None], axis=1)[:, 0])
 
 
 def _offset(phi: _Signed, lower: Array, upper: Array, slope: Array) -> Array:
     """At least max of φ(v) - slope·v on [lower, upper]."""
     best = np.full(lower.shape, -np.inf)
     for start, stop, shape in phi.pieces(lower, upper):
-        ends = np.maximum(phi.value(start) - slope * start, phi.value(stop) - slope * stop)
-        touch = _touch(phi, start, stop, slope)
-        tangent = phi.slope(touch, 1)
-        tangent = np.where(touch >= stop, phi.slope(stop, -1), tangent)
-        base = phi.value(touch) - tangent * touch
-        above = base + np.maximum((tangent - slope) * start, (tangent - slope) * stop)
-        highest = np.where(shape == CONCAVE, np.maximum(above, ends), ends)
+        highest = np.maximum(phi.value(start) - slope * start, phi.value(stop) - slope * stop)
+        round_ = np.flatnonzero((shape == CONCAVE) & (start < stop))
+        if round_.size:
+            part = phi.take(round_)
+            highest[round_] = np.maximum(
+                highest[round_], _concave_offset(part, start[round_], stop[round_], slope[round_])
+            )
         best = np.where(start < stop, np.maximum(best, highest), best)
     return best
 
 
-def _touch(phi: _Signed, start: Array, stop: Array, slope: Array) -> Array:
-    """The point of a concave piece whose tangent has the given slope, or the end nearest to it."""
+def _concave_offset(phi: _Signed, start: Array, stop: Array, slope: Array) -> Array:
+    """At least max of φ(v) - slope·v on a concave piece: by the tangent at the point that has about that slope."""
     low, high = np.array(start), np.array(stop)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         steep = phi.slope(middle, 1) > slope
         low, high = np.where(steep, middle, low), np.where(steep, high, middle)
-    return 0.5 * (low + high)
+    touch = 0.5 * (low + high)
+    tangent = np.where(touch >= stop, phi.slope(stop, -1), phi.slope(touch, 1))
+    drift = tangent - slope
+    return np.asarray(phi.value(touch) - slope * touch + np.maximum(drift * (start - touch), drift * (stop - touch)))

@@ -27,11 +27,13 @@ class Method(ABC):
 class Stage:
     """What is known when the multipliers T of one layer are chosen.
 
-    S (n, n) is the ellipsoid of Δv, relative to the running scale; the slopes lie in [α, β]; ``ahead`` is the next
-    weight W⁺, so that the objective is λmax(W⁺ P(T) W⁺ᵀ).
+    S (n, n) is the ellipsoid of Δv divided by 4**exponent; the slopes lie in [α, β]; ``ahead`` is the next
+    weight W⁺, so that the objective is λmax(W⁺ P(T) W⁺ᵀ). T is relative to the same scale as S.
     """
 
+    index: int
     S: Array
+    exponent: int
     alpha: Array
     beta: Array
     ahead: Weight
