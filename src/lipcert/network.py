@@ -193,7 +193,7 @@ class Network:
         """SHA-256 of everything that defines the function, as hexadecimal."""
         state = hashlib.sha256()
         for layer in self.layers:
-            entries = sparse.csr_array(layer.weight)
+            entries = sparse.csr_array(layer.weight, copy=True)  # the stored arrays are read-only
             entries.sum_duplicates()
             entries.eliminate_zeros()
             state.update(repr(layer.weight.shape).encode())

@@ -235,7 +235,12 @@ class _Reader:
             raise Unsupported("unknown operator")
         attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
         version = self.opset.get("", self.opset.get("ai.onnx", OLDEST_OPSET))
-        result = operator(self.build, Call(operands, attributes, version, len(node.output)))
+        try:
+            result = operator(self.build, Call(operands, attributes, version, len(node.output)))
+        except LipcertError:  # says itself what is wrong
+            raise
+        except (TypeError, ValueError, AttributeError, LookupError) as error:
+            raise Unsupported(f"it is used in an unknown way: {error}") from None
         return result if isinstance(result, tuple) else (result,)
 
     def _unknown(self, name: str, tensors: Sequence[Tensor]) -> Any:

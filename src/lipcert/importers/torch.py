@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +83,8 @@ def _trace(module: torch.nn.Module, input_shape: Sequence[int] | None, drop_soft
     for dtype in (torch.float64, torch.float32):
         try:
             twin = copy.deepcopy(module).cpu().to(dtype)
+            if type(module).__module__.startswith("torch.nn"):  # a bare layer: read it as a whole
+                twin = torch.nn.Sequential(twin).eval()
             traced = fx.GraphModule(twin, fx.Tracer().trace(twin))
         except Exception as error:  # tracing runs the module's own code, which may fail in any way
             reason = str(error).splitlines()[0] if str(error) else ""
@@ -188,7 +191,8 @@ class _Reader:
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         if any(isinstance(leaf, _Opaque) for leaf in leaves):
             return _Opaque() if shape is None else self.build.unknown(shape, tensors)
-        if not tensors and node.op != "call_module":
+        picks = node.target is operator.getitem and isinstance(args[0], (tuple, list))
+        if picks or (not tensors and node.op != "call_module"):
             return self._constant(node, args, kwargs)
         name = str(node.target) if node.op == "call_module" else node.name
         with self.build.reading(name, ops.kind_of(self.traced.module, node), shape):

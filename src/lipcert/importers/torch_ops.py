@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 import torch
 from torch import fx, nn
-from torch.fx.passes.shape_prop import ShapeProp
 
+from lipcert.errors import LipcertError
 from lipcert.importers.builder import Builder, Tensor, Unsupported
 from lipcert.importers.torch_arrange import ARRANGE, IDENTITIES
 from lipcert.importers.torch_layers import LAYERS, PADDING, batch_norm, conv, linear, prelu, softmax
@@ -231,7 +231,9 @@ def translate(b: Builder, module: fx.GraphModule, node: fx.Node, args: Any, kwar
 def _bound(handler: Handler, *args: Any, **kwargs: Any) -> Any:
     try:
         return handler(*args, **kwargs)
-    except TypeError as error:
+    except LipcertError:  # says itself what is wrong
+        raise
+    except (TypeError, ValueError, AttributeError, LookupError) as error:
         raise Unsupported(f"it is called in an unknown way: {error}") from None
 
 
@@ -296,9 +298,9 @@ def _plain(value: Any) -> Any:
     """Constants of PyTorch as arrays."""
     if isinstance(value, torch.Tensor):
         return array(value)
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, tuple):
         return tuple(_plain(item) for item in value)
-    return value
+    return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
 def array(value: Any) -> Any:
@@ -317,16 +319,24 @@ def attribute(module: nn.Module, path: str) -> Any:
     return value
 
 
+class _Shapes(fx.Interpreter):
+    """Runs a traced module and notes the shape of every value."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        n.meta["lipcert_shape"] = tuple(result.shape) if isinstance(result, torch.Tensor) else None
+        return result
+
+
 def propagate_shapes(module: fx.GraphModule, x: torch.Tensor) -> None:
     """Run the traced module once to learn the shape of every value."""
     with torch.no_grad():
-        ShapeProp(module).propagate(x)
+        _Shapes(module).run(x)
 
 
 def shape_of(node: fx.Node) -> tuple[int, ...] | None:
     """Shape of a node's result, where it is a tensor."""
-    shape = getattr(node.meta.get("tensor_meta"), "shape", None)
-    return None if shape is None else tuple(int(s) for s in shape)
+    return node.meta.get("lipcert_shape")
 
 
 def kind_of(module: fx.GraphModule, node: fx.Node) -> str:
@@ -345,8 +355,13 @@ def is_softmax(module: fx.GraphModule, node: fx.Node) -> bool:
 
 def input_size(module: fx.GraphModule, node: fx.Node) -> int | None:
     """How many inputs a call needs, where its module says so."""
-    part = module.get_submodule(str(node.target)) if node.op == "call_module" else None
-    return int(part.in_features) if isinstance(part, nn.Linear) else None
+    if node.op == "call_module":
+        part = module.get_submodule(str(node.target))
+        return int(part.in_features) if isinstance(part, nn.Linear) else None
+    weight = node.args[1] if node.target is nn.functional.linear and len(node.args) > 1 else None
+    if isinstance(weight, fx.Node) and weight.op == "get_attr":
+        return int(attribute(module, str(weight.target)).shape[-1])
+    return None
 
 
 def keeps_size(module: fx.GraphModule, node: fx.Node) -> bool:
