@@ -86,6 +86,8 @@ class Builder:
 
     def finish(self, output: Tensor) -> Graph:
         """The graph, or an error with every offender."""
+        if self.offenders:  # whatever was read may hold further ones, also where the output is out of reach
+            output = self._add(Unknown(), tuple(range(len(self.nodes))), (1,))
         graph = Graph(tuple(self.nodes), output.node)
         offenders = [*self.offenders, *unrecognised(recognise_gates(fold_constants(graph.live())))]
         if offenders:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
-from lipcert.importers.builder import Builder, Tensor, Unsupported
+from lipcert.importers.builder import SOFTMAX, Builder, Tensor, Unsupported
 from lipcert.importers.faithful import Imported, Original, confirm
 from lipcert.importers.graph import Graph
 from lipcert.importers.lowering import lower
@@ -23,7 +23,7 @@ try:
 except ImportError:  # pragma: no cover - depends on the installation
     raise LipcertError('reading ONNX models needs onnx: pip install "lipcert[onnx]"') from None
 
-from lipcert.importers.onnx_ops import OPERATORS, Call
+from lipcert.importers.onnx_ops import OPERATORS, Call, Operator, softmax
 
 OLDEST_OPSET = 7
 """Before it, broadcasting followed other rules."""
@@ -215,24 +215,33 @@ class _Reader:
         tensors = [operand for operand in operands if isinstance(operand, Tensor)]
         names = [name for name in node.output if name]
         results: Sequence[Any] | None = None
-        if not any(isinstance(operand, _Opaque) for operand in operands):
-            shape = self.shapes.get(names[0]) if names else None
-            with self.build.reading(node.name or names[0], node.op_type, shape):
-                results = self._results(node, operands, bool(tensors))
+        shape = self.shapes.get(names[0]) if names else None
+        with self.build.reading(node.name or names[0], node.op_type, shape):
+            operator = self._operator(node)
+            if not any(isinstance(operand, _Opaque) for operand in operands):
+                results = self._results(operator, node, operands, bool(tensors))
         if results is None:
             results = [self._unknown(name, tensors) for name in names]
         self.values.update(zip(names, results))
 
-    def _results(self, node: onnx.NodeProto, operands: Sequence[Any], depends: bool) -> Sequence[Any]:
+    def _operator(self, node: onnx.NodeProto) -> Operator | None:
+        """What to do for an operator; None where it is known on constants only."""
         if node.domain not in ("", "ai.onnx"):
             raise Unsupported(f"operators of the domain {node.domain} are not known")
         if any(a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for a in node.attribute):
             raise Unsupported("control flow has no translation")
+        operator = OPERATORS.get(node.op_type)
+        constant = all(isinstance(self.values.get(name), np.ndarray) for name in node.input if name)
+        if not constant and (operator is None or operator is softmax):
+            raise Unsupported(SOFTMAX if operator is softmax else "unknown operator")
+        return operator
+
+    def _results(
+        self, operator: Operator | None, node: onnx.NodeProto, operands: Sequence[Any], depends: bool
+    ) -> Sequence[Any]:
         if not depends:
             return _evaluated(node, operands, self.model.opset_import)
-        operator = OPERATORS.get(node.op_type)
-        if operator is None:
-            raise Unsupported("unknown operator")
+        assert operator is not None
         attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
         version = self.opset.get("", self.opset.get("ai.onnx", OLDEST_OPSET))
         try:

@@ -298,7 +298,7 @@ def _shape(b: Builder, call: Call) -> Array:
     return whole[int(call.attribute("start", 0)) : call.attribute("end", None)]
 
 
-def _softmax(b: Builder, call: Call) -> Tensor:
+def softmax(b: Builder, call: Call) -> Tensor:
     raise Unsupported(SOFTMAX)
 
 
@@ -328,7 +328,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "HardSwish": _row("hardswish"),
     "Identity": lambda b, call: call.x,
     "LeakyRelu": _row("leaky_relu", negative_slope=0.01),
-    "LogSoftmax": _softmax,
+    "LogSoftmax": softmax,
     "MatMul": _fold(lambda b, x, y: b.matmul(x, y)),
     "Max": _fold(lambda b, x, y: b.larger(x, y)),
     "MaxPool": _max_pool,
@@ -349,7 +349,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Sigmoid": _row("sigmoid"),
     "Sin": _row("sin"),
     "Slice": _slice,
-    "Softmax": _softmax,
+    "Softmax": softmax,
     "Softplus": _row("softplus"),
     "Softsign": _row("softsign"),
     "Split": _split,
