@@ -11,6 +11,7 @@ import typer
 from lipcert import __version__
 from lipcert.cli.bound import bound
 from lipcert.cli.demo import demo
+from lipcert.cli.inspect import inspect
 from lipcert.errors import LipcertError, ProofFailed
 
 NOT_CERTIFIED = 1
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (bound, demo):
+for verb in (bound, inspect, demo):
     app.command()(verb)
 
 

@@ -33,6 +33,8 @@ def bound(
     clip: options.ClipOption = None,
     method: options.MethodOption = None,
     activation: options.ActivationOption = None,
+    input_shape: options.InputShapeOption = None,
+    drop_softmax: options.DropSoftmaxOption = False,
     inputs: options.InputsOption = None,
     outputs: options.OutputsOption = None,
     layers: options.LayersOption = None,
@@ -56,7 +58,12 @@ def bound(
 
       lipcert bound model.npz --activation relu
     """
-    network = load(model, options.activations(activation))
+    network = load(
+        model,
+        options.activations(activation),
+        input_shape=options.shape("--input-shape", input_shape),
+        drop_softmax=drop_softmax,
+    )
     region = options.region_of(network, center, radius, box, clip)
     certificate = certify(
         network,

@@ -66,6 +66,13 @@ ActivationOption: TypeAlias = Annotated[
         help="Where the file does not say: a name such as relu or 'leaky_relu(0.2)', or one a layer, comma separated.",
     ),
 ]
+InputShapeOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="N,N,…", help="Shape of one input, as in 3,32,32, where the model leaves it open."),
+]
+DropSoftmaxOption: TypeAlias = Annotated[
+    bool, typer.Option("--drop-softmax", help="Take the logits before a final softmax as the output.")
+]
 InputsOption: TypeAlias = Annotated[
     str | None, typer.Option(metavar="I,J,…", help="Input coordinates, from 0; the others fixed.", rich_help_panel=PART)
 ]
@@ -132,6 +139,12 @@ def indices(option: str, text: str | None) -> list[int] | None:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise InvalidInput(f"{option} must be whole numbers separated by commas, as in 0,3; got {text!r}") from None
+
+
+def shape(option: str, text: str | None) -> tuple[int, ...] | None:
+    """Sizes separated by commas or x, as in 3,32,32."""
+    sizes = indices(option, None if text is None else text.replace("x", ","))
+    return None if sizes is None else tuple(sizes)
 
 
 def span(option: str, text: str | None) -> tuple[int, int] | None:

@@ -38,10 +38,11 @@ class Original:
 
 @dataclass(frozen=True, eq=False)
 class Imported:
-    """What an importer returns: the network, where it comes from, and the shape of the model's input."""
+    """What an importer returns: the network, where it comes from, and the model's input shape and parameter count."""
 
     lowered: Lowered
     input_shape: tuple[int, ...]
+    parameters: int
 
     @property
     def network(self) -> Network:

@@ -55,7 +55,9 @@ def read_onnx(
     source = _fix_shape(model, input_shape)
     network = lower(_Reader(model, source.shape).read())
     confirm(network.network, _original(model, source), points)
-    return Imported(network, source.shape[1:] if source.batched else source.shape)
+    real = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
+    parameters = sum(int(np.prod(t.dims)) for t in model.graph.initializer if t.data_type in real)
+    return Imported(network, source.shape[1:] if source.batched else source.shape, parameters)
 
 
 @dataclass(frozen=True)

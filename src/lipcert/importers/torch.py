@@ -59,7 +59,7 @@ def read_module(
     network = lower(_Reader(traced).read())
     original = Original(traced.run, traced.dtype == torch.float32, "PyTorch")
     confirm(network.network, original, points)
-    return Imported(network, traced.shape[1:])
+    return Imported(network, traced.shape[1:], sum(parameter.numel() for parameter in module.parameters()))
 
 
 @dataclass(frozen=True, eq=False)
