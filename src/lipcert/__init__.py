@@ -6,12 +6,13 @@ from lipcert.auto import Auto
 from lipcert.certificate import Certificate
 from lipcert.certify import certify
 from lipcert.enclosures import Linear, Lipschitz
-from lipcert.errors import InvalidInput, LipcertError, ProofFailed, UnreadableModel
+from lipcert.errors import InvalidInput, LipcertError, ProofFailed, UnreadableCertificate, UnreadableModel
 from lipcert.importers import load
 from lipcert.lower import LowerBound, lower_bound
 from lipcert.multipliers import ClosedForm, Diagonal, Joint, Scalar
 from lipcert.network import Network
 from lipcert.regions import Ball, Box, Everywhere
+from lipcert.verify import verify
 
 __version__ = "0.1.0"
 
@@ -33,10 +34,12 @@ __all__ = [
     "Network",
     "ProofFailed",
     "Scalar",
+    "UnreadableCertificate",
     "UnreadableModel",
     "activation",
     "certify",
     "load",
     "lower_bound",
     "published",
+    "verify",
 ]

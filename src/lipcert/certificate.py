@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lipcert import storage
 from lipcert.regions import Region
 from lipcert.typing import Array
 
@@ -31,11 +33,16 @@ class LayerProof:
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """The hints that repeat one sweep: which enclosures tightened the intervals, and the multipliers of each layer."""
+    """The hints that repeat one sweep.
+
+    Which enclosures tightened the intervals, and per hidden layer the multipliers (relative to 4**exponent) and, where
+    a linear relaxation took part, the slopes of its lower and upper lines.
+    """
 
     enclosures: tuple[Enclosure, ...]
     multipliers: tuple[Array, ...]
     exponents: tuple[int, ...]
+    lines: tuple[tuple[Array, Array], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,20 +88,31 @@ class Certificate:
     network : digest of the network.
     part : the part of the network it is about.
     layers : per hidden layer of that part: intervals, slopes, multipliers, seconds.
-    sweeps : the hints from which the bound can be derived again.
+    sweeps : the hints from which the whole network's bound can be derived again.
+    part_sweeps : the same for the part, where the certificate is about less than the whole network.
     seconds : wall-clock time.
     verified : whether the bound was proved in floating point with outward rounding.
     """
 
     bound: float
-    method: Method
+    method: Method | str
     region: Region
     network: str
     part: Part
     layers: tuple[LayerProof, ...]
     sweeps: tuple[Sweep, ...]
+    part_sweeps: tuple[Sweep, ...]
     seconds: float
     verified: bool = False
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the certificate to a file; what it proves can be checked from there with :func:`lipcert.verify`."""
+        storage.save(self, path)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Certificate:
+        """Read a certificate from a file. Nothing in it is believed before :func:`lipcert.verify` has passed it."""
+        return storage.load(path)
 
     def __repr__(self) -> str:
         facts = f"bound={self.bound:.6g}, method={self.method!r}, seconds={self.seconds:.3g}, verified={self.verified}"

@@ -29,6 +29,7 @@ from lipcert.network import Network, indices
 from lipcert.regions import Everywhere, Region
 from lipcert.threads import suited_to
 from lipcert.typing import Array
+from lipcert.verify.checker import ROOM, prove
 
 BOTH: tuple[Enclosure, ...] = (Lipschitz(), Linear())
 """The default enclosures, intersected."""
@@ -43,6 +44,7 @@ def certify(
     outputs: Iterable[int] | None = None,
     layers: tuple[int, int] | None = None,
     enclosures: Sequence[Enclosure] = BOTH,
+    verify: bool = True,
 ) -> Certificate:
     """Bound the ℓ2 Lipschitz constant of a network over a region.
 
@@ -53,14 +55,16 @@ def certify(
     region
         A :class:`Ball` or :class:`Box`; the default :class:`Everywhere` gives the global constant.
     method
-        How multipliers are chosen: ``ClosedForm()``, ``Scalar()``, ``Diagonal()``, ``Joint()``; the default ``Auto()`` climbs
-        that ladder while its time lasts.
+        How multipliers are chosen: ``ClosedForm()``, ``Scalar()``, ``Diagonal()``, ``Joint()``; the default
+        ``Auto()`` climbs that ladder while its time lasts.
     inputs, outputs
         Coordinates at the two ends; other inputs are held equal, other outputs ignored. Default: all.
     layers
         (p, i): from z_p (p = 0: the input) to v_i. Default: the whole network.
     enclosures
         How pre-activations are bounded; the intersection counts.
+    verify
+        Prove the bound with outward rounding before returning it. Without, it is only as good as floating point.
 
     Returns
     -------
@@ -82,15 +86,21 @@ def certify(
     with suited_to(max(network.sizes)):
         problem = Problem(network, region, tuple(enclosures))
         try:
-            proof = method.solve(problem)
+            proof = whole = method.solve(problem)
             if part != Part((0, network.depth)):
-                proof = method.solve(problem.restrict(part, proof))
+                proof = method.solve(problem.restrict(part, whole))
         except np.linalg.LinAlgError as error:
             raise ProofFailed(f"{method} found no bound: {error}; weights may be too large or ill-scaled") from error
-    if not np.isfinite(proof.bound):
+        part_sweeps = () if proof is whole else proof.sweeps
+        bound, verified = proof.bound, False
+        if verify and whole.sweeps:
+            bound, verified = ROOM * prove(network, region, whole.sweeps, part, part_sweeps), True
+    if not np.isfinite(bound):
         raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
     seconds = time.perf_counter() - started
-    return Certificate(proof.bound, method, region, network.digest, part, proof.layers, proof.sweeps, seconds)
+    return Certificate(
+        bound, method, region, network.digest, part, proof.layers, whole.sweeps, part_sweeps, seconds, verified
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,13 +115,13 @@ class Problem:
 
     def sweep(self, choose: Callable[[Stage], Array]) -> Proof:
         """The loop, with multipliers chosen layer by layer."""
-        enclose = self._enclosing()
+        enclosing = _Enclosing(self)
         P = Ellipsoid.ball()
         done: list[LayerProof] = []
         for layer, ahead in pairwise(self.network.layers):
             clock = time.perf_counter()
             S = P.through(layer.weight)
-            lower, upper = enclose(len(done), S)
+            lower, upper = enclosing.interval(len(done), S)
             assert layer.neurons is not None
             assert S.matrix is not None
             alpha, beta = layer.neurons.slope_range(lower, upper)
@@ -120,7 +130,8 @@ class Problem:
             P, T = feasible_step(S, alpha, beta, T)
             done.append(LayerProof(lower, upper, alpha, beta, T, exponent, time.perf_counter() - clock))
         bound = float(P.through(self.network.layers[-1].weight).norm())
-        hints = Sweep(self.enclosures, tuple(d.multiplier for d in done), tuple(d.exponent for d in done))
+        multipliers, exponents = tuple(d.multiplier for d in done), tuple(d.exponent for d in done)
+        hints = Sweep(self.enclosures, multipliers, exponents, enclosing.lines())
         return Proof(bound, tuple(done), (*self.history, hints))
 
     def knowing(self, proof: Proof, *enclosures: Enclosure) -> Problem:
@@ -133,35 +144,42 @@ class Problem:
         network = self.network.slice(start, stop).select(part.inputs, part.outputs)
         return Problem(network, self.region, (), whole.intervals[start : stop - 1])
 
-    def _enclosing(self) -> Callable[[int, Ellipsoid], Interval]:
-        """A function from layer number and ellipsoid to the interval of its pre-activations."""
-        sizes = self.network.sizes[1:]
-        known = self.known or tuple((np.full(size, -np.inf), np.full(size, np.inf)) for size in sizes)
-        if not self.enclosures or not self.region.bounded:
-            return lambda index, S: known[index]
-        runs = [enclosure.start(self.network, self.region) for enclosure in self.enclosures]
-        centers = self.network.preactivations(self.region.center)
 
-        def enclose(index: int, S: Ellipsoid) -> Interval:
-            interval = known[index]
-            for run in runs:
-                interval = run.tighten(index, S, interval)
-            # the centre belongs to the region: rounding must not lose its value
-            interval = np.minimum(interval[0], centers[index]), np.maximum(interval[1], centers[index])
-            for run in runs:
-                run.settle(index, interval)
-            return interval
+class _Enclosing:
+    """Intervals of pre-activations, layer by layer: what is known, tightened by every enclosure."""
 
-        return enclose
+    def __init__(self, problem: Problem) -> None:
+        sizes = problem.network.sizes[1:]
+        self.known = problem.known or tuple((np.full(size, -np.inf), np.full(size, np.inf)) for size in sizes)
+        bounded = problem.region.bounded and bool(problem.enclosures)
+        self.runs = [e.start(problem.network, problem.region) for e in problem.enclosures] if bounded else []
+        self.centers = problem.network.preactivations(problem.region.center) if bounded else []
+
+    def interval(self, index: int, S: Ellipsoid) -> Interval:
+        """Where the pre-activations of a layer lie."""
+        interval = self.known[index]
+        for run in self.runs:
+            interval = run.tighten(index, S, interval)
+        if self.runs:  # the centre belongs to the region: rounding must not lose its value
+            center = self.centers[index]
+            interval = np.minimum(interval[0], center), np.maximum(interval[1], center)
+        for run in self.runs:
+            run.settle(index, interval)
+        return interval
+
+    def lines(self) -> tuple[tuple[Array, Array], ...]:
+        """The slopes of the lines that the linear relaxation used, for the checker."""
+        return tuple(pair for run in self.runs for pair in run.line_slopes())
 
 
 def feasible_step(S: Ellipsoid, alpha: Array, beta: Array, T: Array) -> tuple[Ellipsoid, Array]:
     """One activation step; multipliers on the edge of the feasible set are enlarged until they are inside."""
-    for _ in range(60):
+    growth = 2.0**-40
+    for _ in range(80):
         try:
             return activate(S, alpha, beta, T), T
         except np.linalg.LinAlgError:
-            T = T * 1.5
+            T, growth = (1.0 + growth) * T, min(4.0 * growth, 0.5)
     raise ProofFailed("no feasible multipliers were found for a layer; its ellipsoid is not positive semidefinite")
 
 

@@ -15,5 +15,9 @@ class UnreadableModel(LipcertError):
     """A model file or object could not be read as a network."""
 
 
+class UnreadableCertificate(LipcertError):
+    """A file is not a certificate, or is damaged."""
+
+
 class ProofFailed(LipcertError):
     """No bound could be established; there is no number to return."""

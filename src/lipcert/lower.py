@@ -1,4 +1,4 @@
-"""Lower bounds: the largest Jacobian norm that a search finds, with the point where it was found."""
+"""Lower bounds: the largest Jacobian norm that a search finds, proved at the point where it was found."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ import numpy as np
 
 from lipcert.errors import InvalidInput
 from lipcert.network import Network
-from lipcert.regions import Region
+from lipcert.regions import Ball, Region
 from lipcert.threads import suited_to
 from lipcert.typing import Array
+from lipcert.verify.rounding import norm_above
+from lipcert.verify.trajectory import stretch_below
 
 
 @dataclass(frozen=True, eq=False)
 class LowerBound:
-    """``value`` is the spectral norm of the Jacobian at ``point``, so no Lipschitz bound can be smaller."""
+    """``value`` is at most the spectral norm of the Jacobian at ``point``, in real arithmetic.
+
+    The point belongs to the region, so the Lipschitz constant there is at least ``value``.
+    """
 
     value: float
     point: Array
@@ -48,17 +53,44 @@ def lower_bound(
         points = np.concatenate([region.center[None], region.sample(samples, rng)]) if samples else region.center[None]
         norms = _norms(network, points)
         order = np.argsort(norms)[::-1]
-        best, value = points[order[0]], norms[order[0]]
+        trail = [(norms[k], points[k]) for k in order[:3]]
         z = points[order[:starts]]
         window = 0.5
         for _ in range(steps):
             z = _climb(network, region, z, window, rng)
             found = _norms(network, z)
             leader = int(np.argmax(found))
-            if found[leader] > value:
-                best, value = z[leader], found[leader]
+            if found[leader] > trail[-1][0]:
+                trail.append((found[leader], z[leader]))
             window *= 0.85
-    return LowerBound(float(value), np.array(best))
+        return _attained(network, region, trail)
+
+
+def _attained(network: Network, region: Region, trail: list[tuple[float, Array]]) -> LowerBound:
+    """The best of the points met, by what is proved there; near a kink the proof may say less than the search."""
+    best = LowerBound(0.0, region.center)
+    for norm, point in sorted(trail, key=lambda found: -found[0])[:6]:
+        if norm <= best.value:
+            break
+        x = _inside(region, point)
+        direction = np.linalg.svd(network.jacobian(x))[2][0]
+        best = max(best, LowerBound(stretch_below(network, x, direction), x), key=lambda found: found.value)
+        if best.value > 0.999 * norm:
+            break
+    return best
+
+
+def _inside(region: Region, point: Array) -> Array:
+    """The point, moved towards the centre by rounding errors until it provably belongs to the region."""
+    if not isinstance(region, Ball):
+        return region.project(point)
+    shrink = 1.0
+    while norm_above(point - region.center) * (1.0 + 2.0**-50) > region.radius:
+        shrink -= 2.0**-48
+        point = region.project(region.center + shrink * (point - region.center))
+        if shrink < 0.5:
+            return region.center
+    return point
 
 
 def _norms(network: Network, points: Array) -> Array:

@@ -194,7 +194,37 @@ class Ball(Region):
     def support(self, rows: Array) -> Array:
         if self.clip is None:
             return self.radius[..., None] * np.linalg.norm(rows, axis=-1)
-        return _clipped_support(rows, self.radius, self.clip.lower - self.center, self.clip.upper - self.center)
+        radius, below, above = self._limits()
+        corner = (rows * np.where(rows > 0, above, below)).sum(axis=-1)
+        plain = np.minimum(corner, radius * np.linalg.norm(rows, axis=-1))
+        rate = self.rate(rows)
+        split, _ = _split(rows, np.where(rate > 0, rate, 1.0), radius, below, above)
+        return np.where(rate > 0, np.minimum(split, plain), plain)
+
+    def rate(self, rows: Array) -> Array:
+        """The λ that makes the bound of a clipped ball's support function sharp; 0 where nothing needs splitting.
+
+        For any λ > 0 put y = clip(a/λ, below, above) and split a = λy + (a - λy): the ball bounds the first part
+        by δλ‖y‖, and the box the second by (a - λy)·y, since a - λy is nonzero only where y is at the limit that
+        its sign asks for. Bisection on λ brings ‖y‖ to δ, where the sum is the maximum itself.
+        """
+        radius, below, above = self._limits()
+        size = np.linalg.norm(rows, axis=-1)
+        live = (size > 0) & (radius > 0)
+        high = np.log(np.where(live, size, 1.0) / np.where(radius > 0, radius, 1.0))
+        low = high - 40.0
+        for _ in range(24):
+            middle = 0.5 * (low + high)
+            _, length = _split(rows, np.exp(middle), radius, below, above)
+            short = length < radius
+            high, low = np.where(short, middle, high), np.where(short, low, middle)
+        return np.where(live, np.exp(0.5 * (low + high)), 0.0)
+
+    def _limits(self) -> tuple[Array, Array, Array]:
+        """Radius (..., 1) and the box around the centre (..., 1, inputs)."""
+        assert self.clip is not None
+        below, above = self.clip.lower - self.center, self.clip.upper - self.center
+        return self.radius[..., None], below[..., None, :], above[..., None, :]
 
     def project(self, points: Array) -> Array:
         points = np.asarray(points, dtype=float)
@@ -219,28 +249,8 @@ class Ball(Region):
         return self.project(self.center + self.radius * distance[:, None] * direction)
 
 
-def _clipped_support(rows: Array, radius: Array, below: Array, above: Array) -> Array:
-    """Max a·y over ‖y‖ ≤ δ, below ≤ y ≤ above, from above, for each row a.
-
-    For any λ > 0 put y = clip(a/λ, below, above) and split a = λy + (a - λy): the ball bounds the first part
-    by δλ‖y‖, and the box the second by (a - λy)·y, since a - λy is nonzero only where y is at the limit that
-    its sign asks for. Bisection on λ brings ‖y‖ to δ, where the sum is the maximum itself.
-    """
-    radius = np.asarray(radius)[..., None]
-    below, above = below[..., None, :], above[..., None, :]
-    corner = np.where(rows > 0, above, below)
-    best = np.minimum((rows * corner).sum(axis=-1), radius * np.linalg.norm(rows, axis=-1))
-    scale = np.linalg.norm(rows, axis=-1) / np.where(radius > 0, radius, 1.0)
-    live = (scale > 0) & (radius > 0)
-    high = np.where(live, np.log(np.where(live, scale, 1.0)), 0.0)
-    low = high - 40.0
-    for _ in range(24):
-        middle = 0.5 * (low + high)
-        rate = np.exp(middle)[..., None]
-        y = np.clip(rows / rate, below, above)
-        length = np.linalg.norm(y, axis=-1)
-        value = rate[..., 0] * length * (radius - length) + (rows * y).sum(axis=-1)
-        best = np.where(live, np.minimum(best, value), best)
-        short = length < radius
-        high, low = np.where(short, middle, high), np.where(short, low, middle)
-    return best
+def _split(rows: Array, rate: Array, radius: Array, below: Array, above: Array) -> tuple[Array, Array]:
+    """For λ = rate: the bound that the split a = λy + (a - λy) gives, y = clip(a/λ, below, above), and ‖y‖."""
+    y = np.clip(rows / rate[..., None], below, above)
+    length = np.linalg.norm(y, axis=-1)
+    return rate * length * (radius - length) + (rows * y).sum(axis=-1), length

@@ -26,6 +26,10 @@ class Pass(ABC):
     def settle(self, layer: int, interval: Interval) -> None:
         """The interval that was finally agreed on for the layer."""
 
+    @abstractmethod
+    def line_slopes(self) -> list[tuple[Array, Array]]:
+        """Slopes of the lower and upper lines of each layer so far, where the run draws lines."""
+
 
 class Enclosure(ABC):
     """A way to bound pre-activations; a value, with its options."""

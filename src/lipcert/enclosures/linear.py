@@ -61,9 +61,10 @@ class _Run(Pass):
         return lower, upper
 
     def undecided(self, layer: int, known: Interval) -> Array:
-        """Neurons whose slope still depends on where in the interval they are."""
+        """Neurons whose slope depends on where in the interval they are; all, where a later trace closes here."""
         neurons = self.network.layers[layer].neurons
-        if neurons is None:
+        closing = self.depth is not None and layer + self.depth < self.network.depth - 1
+        if neurons is None or closing:
             return np.arange(self.network.layers[layer].size)
         alpha, beta = neurons.slope_range(*known)
         return np.flatnonzero((alpha < beta).reshape(-1, neurons.size).any(axis=0))
@@ -90,6 +91,9 @@ class _Run(Pass):
         lines = bounding_lines(neurons, *interval, self.tilt)
         self.lines.append(lines)
         self.boxes.append(_value_range(neurons, lines, interval))
+
+    def line_slopes(self) -> list[tuple[Array, Array]]:
+        return [(lines.lower_slope, lines.upper_slope) for lines in self.lines]
 
 
 def _value_range(neurons: Neurons, lines: Lines, interval: Interval) -> Interval:

@@ -33,3 +33,6 @@ class _Run(Pass):
 
     def settle(self, layer: int, interval: Interval) -> None:
         """Nothing to remember: the ellipsoid carries it all."""
+
+    def line_slopes(self) -> list[tuple[Array, Array]]:
+        return []

@@ -1,0 +1,152 @@
+"""Error-bounded linear algebra in plain float64.
+
+Every function states the inequality it guarantees in real arithmetic. All of them rest on one fact: a sum of n products
+computed in floating point, in any order, with or without fused operations, differs from the exact one by at most
+
+    γ_n Σ|a_i b_i| + n·η,   γ_n = nu/(1 - nu),  u = 2⁻⁵³,  η = 2⁻¹⁰⁷⁴
+
+(Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1). The fact holds for every order of
+summation and so for every blocking and number of threads; it does not hold for Strassen-like fast products, which no
+BLAS uses for float64 by default. Bounds of sums of non-negative terms are themselves computed in floating point and
+then enlarged by the factor UP, which exceeds 1 + γ_n for every n below ten million.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from scipy import sparse
+
+from lipcert.errors import ProofFailed
+from lipcert.network import dense
+from lipcert.typing import Array, Weight
+
+U: Final = 2.0**-53
+UP: Final = 1.0 + 2.0**-28
+TINY: Final = 2.0**-1000
+"""More than any underflow can contribute to the sums here, far less than anything that matters."""
+
+
+def gamma(n: int) -> float:
+    """At least γ_n = nu/(1 - nu)."""
+    return n * U * UP
+
+
+def up(x: Array) -> Array:
+    """A float above every real number that rounds to x."""
+    return np.nextafter(x, np.inf)
+
+
+def down(x: Array) -> Array:
+    """A float below every real number that rounds to x."""
+    return np.nextafter(x, -np.inf)
+
+
+def stretched(x: Array, n: int) -> Array:
+    """At least x(1 + γ_n) for x ≥ 0: above the exact value of a quantity whose n roundings each lost a factor 1 ± u."""
+    return np.asarray(up(x * (1.0 + gamma(n))) + TINY)
+
+
+def apply(matrix: Array, vector: Array) -> Array:
+    """matrix·vector for a stack of matrices (..., k, n) and of vectors (..., n), rounded as it comes."""
+    return np.asarray((matrix @ vector[..., None])[..., 0])
+
+
+def magnitude(weight: Weight) -> Weight:
+    """|W|, dense or sparse."""
+    return abs(weight)
+
+
+def spread(weight: Weight, vector: Array) -> Array:
+    """weight·vector for a dense or sparse weight (m, n) and vectors (..., n), rounded as it comes."""
+    if sparse.issparse(weight):
+        flat = np.reshape(vector, (-1, vector.shape[-1]))
+        return np.asarray((weight @ flat.T).T).reshape(*vector.shape[:-1], weight.shape[0])
+    return np.asarray(vector @ weight.T)
+
+
+def fan_in(weight: Weight) -> int:
+    """Most terms in a row of a product with this weight."""
+    if sparse.issparse(weight):
+        return int(np.diff(sparse.csr_array(weight).indptr).max(initial=0))
+    return int(weight.shape[1])
+
+
+def norm_above(rows: Array) -> Array:
+    """At least the Euclidean norm of each row: n squares lose a factor 1 ± γ_n, the root another rounding."""
+    return stretched(np.sqrt((rows * rows).sum(axis=-1)), rows.shape[-1] // 2 + 4)
+
+
+def congruence(P: Array | None, weight: Weight) -> Array:
+    """A symmetric float matrix Ŝ with W P Wᵀ ≼ Ŝ; P symmetric, (..., n, n), or None for the identity.
+
+    With U = fl(P Wᵀ) and S = fl(W U) the error matrix E satisfies |E| ≤ γ|W|(|P||Wᵀ| + |U|) entrywise. A symmetric
+    matrix is at most the diagonal matrix of its absolute row sums (Gershgorin), and the row sums of such products cost
+    matrix-vector products only.
+    """
+    size = magnitude(weight)
+    g = gamma(max(weight.shape[1], 1) + 3)
+    if P is None:
+        half = dense(weight.T)
+        inner = np.zeros(weight.shape[1])
+    else:
+        half = _right(P, weight)
+        inner = apply(np.abs(P), spread(size.T, np.ones(weight.shape[0])))
+    S = _left(weight, half)
+    reach = np.abs(half)
+    rows = spread(size, inner + reach.sum(axis=-1))
+    columns = spread(size, inner) + apply(np.swapaxes(reach, -1, -2), spread(size.T, np.ones(weight.shape[0])))
+    S = 0.5 * (S + np.swapaxes(S, -1, -2))
+    error = g * (0.5 * (rows + columns) + np.abs(S).sum(axis=-1)) * UP + TINY
+    return raise_diagonal(S, error)
+
+
+def _right(P: Array, weight: Weight) -> Array:
+    """fl(P Wᵀ) for a stack of matrices P."""
+    if sparse.issparse(weight):
+        flat = np.reshape(P, (-1, P.shape[-1])) @ weight.T
+        return np.asarray(flat).reshape(*P.shape[:-1], weight.shape[0])
+    return np.asarray(P @ weight.T)
+
+
+def _left(weight: Weight, half: Array) -> Array:
+    """fl(W U) for a stack of matrices U."""
+    if sparse.issparse(weight):
+        return np.swapaxes(_right(np.swapaxes(half, -1, -2), weight), -1, -2)
+    return np.asarray(weight @ half)
+
+
+def raise_diagonal(matrix: Array, amount: Array) -> Array:
+    """A copy with at least ``amount`` added to the diagonal."""
+    out = np.array(matrix)
+    n = out.shape[-1]
+    diagonal = np.arange(n)
+    out[..., diagonal, diagonal] = up(out[..., diagonal, diagonal] + amount)
+    return out
+
+
+def largest_eigenvalue_above(matrix: Array) -> Array:
+    """At least λmax of each symmetric matrix of a stack.
+
+    For t a little above the computed λmax, tI - A = L Lᵀ + Δ with L a floating Cholesky factor, whose provenance does
+    not matter: the residual Δ is computed and bounded. So A ≼ tI + ‖Δ‖I.
+    """
+    n = matrix.shape[-1]
+    scale = np.abs(matrix).sum(axis=-1).max(axis=-1)
+    top = np.linalg.eigvalsh(matrix)[..., -1]
+    eye = np.eye(n)
+    slack = 4e-15 * n
+    for _ in range(12):
+        t = top + slack * scale + TINY
+        shifted = t[..., None, None] * eye - matrix  # one rounding an entry, charged below
+        try:
+            L = np.linalg.cholesky(shifted)
+        except np.linalg.LinAlgError:
+            slack *= 8.0
+            continue
+        residual = np.abs(shifted - L @ np.swapaxes(L, -1, -2)).sum(axis=-1)
+        size = np.abs(L)
+        error = residual + gamma(n + 4) * (apply(size, size.sum(axis=-2)) + np.abs(shifted).sum(axis=-1))
+        return np.asarray(up(t + error.max(axis=-1) * UP + TINY))
+    raise ProofFailed("the largest eigenvalue of a matrix could not be bounded")

@@ -1,0 +1,122 @@
+"""What a network does at one point, with proved errors: its pre-activations, and how far it stretches a direction."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lipcert.network import Network
+from lipcert.typing import Array, Weight
+from lipcert.verify.relaxation import slope_bounds, value_error
+from lipcert.verify.rounding import (
+    TINY,
+    UP,
+    U,
+    congruence,
+    down,
+    fan_in,
+    gamma,
+    magnitude,
+    norm_above,
+    raise_diagonal,
+    spread,
+    up,
+)
+
+
+class Error:
+    """The error e of a computed vector, kept in an ellipsoid: e eᵀ ≼ Q.
+
+    An ellipsoid follows the contraction of the network where norms would grow with every layer.
+    """
+
+    def __init__(self) -> None:
+        self.Q: Array | None = None
+
+    def through(self, weight: Weight) -> None:
+        """The error after an exact linear map."""
+        if self.Q is not None:
+            self.Q = congruence(self.Q, weight)
+
+    def scaled(self, factor: Array) -> None:
+        """The error after an exact multiplication of each entry."""
+        if self.Q is not None:
+            self.Q = UP * (factor[:, None] * self.Q * factor)
+
+    def add(self, delta: Array) -> None:
+        """A further error d with |d| ≤ δ entrywise.
+
+        d dᵀ ≼ n·diag(δ²), and (e + d)(e + d)ᵀ ≼ (a + b)(Q/a + n·diag(δ²)/b) for any a, b > 0. The factor UP and the
+        raised diagonal cover the rounding of these operations.
+        """
+        box = len(delta) * (delta * UP + TINY) ** 2 * UP + TINY
+        if self.Q is None:
+            self.Q = np.diag(box)
+            return
+        a, b = np.sqrt(np.trace(self.Q)), np.sqrt(box.sum())
+        total = UP * (1.0 + b / a) * self.Q if a > 0 else self.Q
+        raised = (1.0 + a / b) * box * UP + 2.0**-40 * np.abs(total).sum(axis=1)
+        self.Q = raise_diagonal(total, raised)
+
+    def sizes(self, n: int) -> Array:
+        """At least |e_l| for each entry."""
+        return np.zeros(n) if self.Q is None else np.sqrt(np.diagonal(self.Q)) * UP
+
+    def norm(self) -> float:
+        """At least ‖e‖₂."""
+        return 0.0 if self.Q is None else float(np.sqrt(np.trace(self.Q)) * UP)
+
+
+def trajectory(network: Network, point: Array) -> list[tuple[Array, Array]]:
+    """The pre-activations of the hidden layers at a point as computed, each with a bound of its error."""
+    z, error = point, Error()
+    found = []
+    for layer in network.layers[:-1]:
+        assert layer.neurons is not None
+        v = layer.affine(z)
+        error.through(layer.weight)
+        error.add(_product_error(layer.weight, z) + gamma(2) * np.abs(layer.bias) + gamma(2) * np.abs(v))
+        size = error.sizes(layer.size)
+        found.append((v, size))
+        alpha, beta = slope_bounds(layer.neurons, down(v - size), up(v + size))
+        m = 0.5 * (alpha + beta)
+        z = layer.neurons.value(v)
+        error.scaled(m)
+        error.add(up(np.maximum(beta - m, m - alpha)) * size + value_error(layer.neurons, z))
+    return found
+
+
+def stretch_below(network: Network, point: Array, direction: Array) -> float:
+    """At most ‖J·direction‖₂/‖direction‖₂ for the Jacobian J at the point (at a kink: for every one-sided Jacobian)."""
+    y, error, exponent = direction, Error(), 0
+    for layer, (v, size) in zip(network.layers, trajectory(network, point), strict=False):
+        assert layer.neurons is not None
+        rounding = _product_error(layer.weight, y)
+        y = spread(layer.weight, y)
+        error.through(layer.weight)
+        error.add(rounding)
+        alpha, beta = slope_bounds(layer.neurons, down(v - size), up(v + size))
+        m = 0.5 * (alpha + beta)
+        apart = up(np.maximum(beta - m, m - alpha))
+        rest = apart * (np.abs(y) + error.sizes(len(y))) + 2.0 * U * np.abs(m * y)
+        y = m * y
+        error.scaled(m)
+        error.add(rest)
+        top = float(np.abs(y).max())
+        if top > 0 and np.isfinite(top):  # keep the vector near unit size
+            power = int(np.frexp(top)[1])
+            y, exponent = np.ldexp(y, -power), exponent + power
+            if error.Q is not None:
+                error.Q = np.ldexp(error.Q, -2 * power)
+    last = network.layers[-1].weight
+    rounding = _product_error(last, y)
+    y = spread(last, y)
+    error.through(last)
+    error.add(rounding)
+    length = float(np.linalg.norm(y)) * (1.0 - 2.0**-40) - error.norm()
+    below = np.ldexp(max(length, 0.0), exponent) / float(norm_above(direction)) * (1.0 - 2.0**-50)
+    return float(below) if np.isfinite(below) else 0.0
+
+
+def _product_error(weight: Weight, z: Array) -> Array:
+    """At least the rounding error of weight·z."""
+    return gamma(fan_in(weight) + 3) * spread(magnitude(weight), np.abs(z)) * UP
