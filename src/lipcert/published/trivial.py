@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lipcert.certificate import Proof
-from lipcert.multipliers import Method
+from lipcert.certify import Problem
 from lipcert.network import Layer, dense
-
-if TYPE_CHECKING:
-    from lipcert.certify import Problem
+from lipcert.published.base import Published, Run
 
 
 @dataclass(frozen=True)
-class Trivial(Method):
-    """‖W_N‖ Π ‖W_i‖ max|φ_i'|: each layer bounded by itself, the region ignored.
+class Trivial(Published):
+    """‖W_N‖ Π ‖W_i‖ max|φ_i'|, as in Szegedy et al., *Intriguing Properties of Neural Networks*, ICLR 2014. Global: the
+    region is ignored.
+
+    Limits: each layer is bounded by itself, as if the worst directions of all layers met.
 
     Examples
     --------
     >>> import lipcert as lc
     >>> net = lc.Network.from_weights([[[3.0]], [[2.0]]], activation="sigmoid")
-    >>> lc.certify(net, method=Trivial()).bound
+    >>> lc.published.Trivial().value(net)
     1.5
     """
 
-    def solve(self, problem: Problem) -> Proof:
-        return Proof(math.prod(_gain(layer) for layer in problem.network.layers), ())
+    def run(self, problem: Problem) -> Run:
+        return Run(math.prod(_gain(layer) for layer in problem.network.layers))
 
 
 def _gain(layer: Layer) -> float:

@@ -1,0 +1,97 @@
+"""What the methods of the literature share: a number as published, and multipliers that prove it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lipcert.certificate import Proof
+from lipcert.certify import Problem
+from lipcert.ellipsoid import largest
+from lipcert.enclosures import Lipschitz
+from lipcert.errors import ProofFailed
+from lipcert.multipliers import Method, Stage
+from lipcert.network import Network
+from lipcert.regions import Everywhere, Region
+from lipcert.threads import suited_to
+from lipcert.typing import Array
+
+
+class NotApplicable(ProofFailed):
+    """The method was not made for this network; the message says why and what to take instead."""
+
+
+@dataclass(frozen=True, eq=False)
+class Multipliers:
+    """What a method chose for one hidden layer: T = 1/Λ, (n,), for slopes of half-width r, (n,).
+
+    Where r is 0 the neuron is affine and T does not matter.
+    """
+
+    T: Array
+    r: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """The number that a method computes, as published, and the multipliers behind it, one entry a hidden layer."""
+
+    value: float
+    layers: tuple[Multipliers, ...] | None = None
+
+
+class Published(Method):
+    """A method of the literature.
+
+    Where the method has multipliers, its proof is a sweep of lipcert's own step with them. It gives the published
+    number or less: affine neurons are exact there, and slopes are not widened. Where it has none, the number stands on
+    the method's own theorem, in floating point. Either way :meth:`value` is the number as published.
+    """
+
+    @abstractmethod
+    def run(self, problem: Problem) -> Run:
+        """Compute the number, and the multipliers if the method has any."""
+
+    def setting(self, problem: Problem) -> Problem:
+        """The problem as the method sees it: here with slopes that hold everywhere."""
+        return worldwide(problem)
+
+    def solve(self, problem: Problem) -> Proof:
+        run = self.run(problem)
+        if run.layers is None:
+            return Proof(run.value, ())
+        proof = self.setting(problem).sweep(again(run.layers))
+        return replace(proof, bound=max(run.value, proof.bound))
+
+    def value(self, network: Network, region: Region | None = None) -> float:
+        """The number as published, without a proof; global methods ignore the region."""
+        with suited_to(max(network.sizes)):
+            return self.run(Problem(network, region or Everywhere(), (Lipschitz(),))).value
+
+
+def worldwide(problem: Problem) -> Problem:
+    """The same problem without its region: every neuron may see anything."""
+    return replace(problem, enclosures=(), known=None, history=())
+
+
+def again(layers: tuple[Multipliers, ...]) -> Callable[[Stage], Array]:
+    """The choice that repeats a method's multipliers in lipcert's own step.
+
+    On slopes [α', β'] inside the [α, β] that T was chosen for, with half-widths r' ≤ r, T·r'/r gives a bound that is
+    nowhere above: with τ = r/r', τ(s - α')(s - β') ≥ (s - α)(s - β) for every s, because |m' - m| ≤ r - r'.
+    """
+
+    def choose(stage: Stage) -> Array:
+        kept = layers[stage.index]
+        share = np.divide(stage.r, kept.r, out=np.zeros(stage.r.shape), where=kept.r > 0)
+        T = np.ldexp(kept.T * share, -2 * stage.exponent)
+        bare = (stage.r > 0) & ~(T > 0)
+        if bare.any():  # affine to the method, but not to the last bit
+            R = stage.r[:, None] * stage.S * stage.r
+            T[bare] = 2.0 * float(largest(R))
+        return T
+
+    return choose

@@ -1,0 +1,122 @@
+"""A network as linear forms: every neuron in terms of the inputs and of the neurons that are not affine.
+
+With ξ = (Δx, Δz of all neurons without a single slope), each Δv is a linear form in ξ, and a neuron with slopes in
+[α, β] obeys (Δz - αΔv)(Δz - βΔv) ≤ 0. These quadratic constraints are all that LipSDP, GeoLIP and LipDiff know of
+the network. Affine neurons are substituted, so no multiplier ever has to be infinite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import linalg, sparse
+
+from lipcert.ellipsoid import largest
+from lipcert.multipliers import Stage
+from lipcert.network import dense
+from lipcert.published.base import Multipliers
+from lipcert.typing import Array
+
+if TYPE_CHECKING:
+    from lipcert.certificate import Proof
+    from lipcert.certify import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Forms:
+    """The quadratic constraints of a network: (a_k·ξ)(b_k·ξ) ≤ 0 for the columns of ``left`` and ``right``.
+
+    ``inputs`` of the coordinates ξ are the inputs; ``output`` (size, outputs) reads the output, ‖outputᵀξ‖ = ‖Δy‖.
+    ``layer`` says to which hidden layer each constraint belongs, ``neuron`` to which of its neurons.
+    ``start`` are strictly feasible multipliers Λ.
+    """
+
+    inputs: int
+    left: sparse.csc_array
+    right: sparse.csc_array
+    output: Array
+    layer: Array
+    neuron: Array
+    start: Array
+    slopes: tuple[tuple[Array, Array], ...]
+
+    @property
+    def size(self) -> int:
+        return int(self.output.shape[0])
+
+    def spread(self, Lambda: Array) -> tuple[Multipliers, ...]:
+        """The multipliers of each hidden layer from those of the constraints."""
+        kept = []
+        for index, (alpha, beta) in enumerate(self.slopes):
+            T, r = np.zeros(alpha.shape), np.zeros(alpha.shape)
+            mine = self.layer == index
+            where = self.neuron[mine]
+            T[where] = 1.0 / Lambda[mine]
+            r[where] = 0.5 * (beta - alpha)[where]
+            kept.append(Multipliers(T, r))
+        return tuple(kept)
+
+
+def forms(problem: Problem, isotropic: bool = True) -> Forms:
+    """The constraints for the problem's slopes.
+
+    With ``isotropic``, inputs beyond the first layer's width are folded away: directions that W_1 does not see
+    cannot matter when all directions weigh the same.
+    """
+    proof = problem.sweep(safe)
+    first = dense(problem.network.layers[0].weight)
+    if isotropic and first.shape[1] > first.shape[0]:
+        first = linalg.qr(first.T, mode="economic")[1].T
+    weights = [first, *(layer.weight for layer in problem.network.layers[1:])]
+    moving = [(layer.multiplier > 0) & (layer.beta > layer.alpha) for layer in proof.layers]
+    size = first.shape[1] + sum(int(part.sum()) for part in moving)
+    state: Any = sparse.csr_array(sparse.eye_array(first.shape[1], size))
+    offset = first.shape[1]
+    left, right = [], []
+    for weight, layer, moves in zip(weights, proof.layers, moving):
+        v = sparse.csr_array(weight) @ state
+        count = int(moves.sum())
+        unit = sparse.csr_array((np.ones(count), (np.arange(count), offset + np.arange(count))), shape=(count, size))
+        offset += count
+        left.append(unit - sparse.diags_array(layer.alpha[moves]) @ v[moves])
+        right.append(unit - sparse.diags_array(layer.beta[moves]) @ v[moves])
+        # rows in the order of the neurons: z is the new coordinate, or the slope times v
+        place = sparse.csr_array((np.ones(count), (np.flatnonzero(moves), np.arange(count))), shape=(moves.size, count))
+        middle = np.where(moves, 0.0, 0.5 * (layer.alpha + layer.beta))
+        state = sparse.csr_array(sparse.diags_array(middle) @ v + place @ unit)
+    places = [np.flatnonzero(moves) for moves in moving]
+    return Forms(
+        first.shape[1],
+        _columns(left, size),
+        _columns(right, size),
+        (sparse.csr_array(weights[-1]) @ state).toarray().T,
+        np.concatenate([np.zeros(0, dtype=int), *(np.full(part.size, index) for index, part in enumerate(places))]),
+        np.concatenate([np.zeros(0, dtype=int), *places]),
+        _start(proof, moving),
+        tuple(proof.slopes),
+    )
+
+
+def _columns(parts: list[Any], size: int) -> sparse.csc_array:
+    if not parts:
+        return sparse.csc_array((size, 0))
+    return sparse.csc_array(sparse.vstack(parts, format="csr").T)
+
+
+def safe(stage: Stage) -> Array:
+    """Multipliers well inside the feasible set: T = 2 λmax(R) on the neurons that move."""
+    T = np.zeros(stage.alpha.shape)
+    if stage.active.size:
+        r = stage.r[stage.active]
+        T[stage.active] = max(2.0 * float(largest(r[:, None] * stage.S[np.ix_(stage.active, stage.active)] * r)), 0.0)
+    return T
+
+
+def _start(proof: Proof, moving: list[Array]) -> Array:
+    parts = [
+        1.0 / np.ldexp(layer.multiplier[moves], 2 * layer.exponent)
+        for layer, moves in zip(proof.layers, moving, strict=True)
+    ]
+    return np.concatenate([np.zeros(0), *parts])

@@ -1,0 +1,105 @@
+"""GLipSDP: dissipativity inequalities, one a layer, coupled by matrices between the layers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from lipcert.certificate import LayerProof
+from lipcert.certify import Problem
+from lipcert.errors import InvalidInput
+from lipcert.network import dense
+from lipcert.published.base import Multipliers, Published, Run, worldwide
+from lipcert.published.conic import answer, cvxpy
+from lipcert.published.forms import safe
+from lipcert.published.lmi import OWN, SolverFailed, check_solver
+from lipcert.typing import Array
+
+
+@dataclass(frozen=True)
+class GLipSDP(Published):
+    """Pauli, Gramlich and Allgöwer, *Lipschitz Constant Estimation for General Neural Network Architectures Using
+    Control Tools*, 2024. Global: the region is ignored.
+
+    The network is a chain of systems; a matrix X_i between two of them says what the first supplies and the second may
+    use. Each layer gives one matrix inequality in X_{i-1}, X_i and its multipliers Λ_i, and all are solved together.
+    For affine maps and elementwise activations the optimum is that of LipSDP with a multiplier a neuron.
+
+    Limits: the matrices X_i are unknowns too, so memory and time grow steeply with the width; beyond 40 neurons a layer
+    a general solver takes many minutes.
+
+    Parameters
+    ----------
+    solver
+        A solver that cvxpy knows (extra ``sdp``).
+    """
+
+    solver: str = "CLARABEL"
+
+    def run(self, problem: Problem) -> Run:
+        if self.solver == OWN:
+            raise InvalidInput("GLipSDP has matrices for unknowns; solver must be one that cvxpy knows: 'CLARABEL'")
+        check_solver(self.solver)
+        network = problem.network
+        start = worldwide(problem).sweep(safe)
+        sizes = _units(start.layers)
+        units = [1.0, *sizes]
+        weights = [dense(layer.weight) * unit for layer, unit in zip(network.layers, units, strict=True)]
+        weights[:-1] = [weight / unit for weight, unit in zip(weights[:-1], sizes, strict=True)]
+        gain = 1.0 / float(start.bound) if start.bound > 0.0 else 1.0
+        module = cvxpy()
+        matrices: list[Any] = [np.eye(network.inputs)]
+        matrices += [module.Variable((weight.shape[0],) * 2, symmetric=True) for weight in weights[:-1]]
+        unknowns, constraints = [], []
+        for layer, weight, (before, after) in zip(start.layers, weights, pairwise(matrices)):
+            Lambda, inequality = _supply(module, layer, weight, before, after)
+            unknowns.append(Lambda)
+            constraints.append(inequality)
+        c = module.Variable()
+        output = gain * weights[-1]
+        constraints.append(matrices[-1] - c * (output.T @ output) >> 0)
+        answer(module.Problem(module.Maximize(c), constraints), self.solver)
+        if not float(c.value) > 0.0:
+            raise SolverFailed(f"{self.solver} found no positive c")
+        layers = tuple(_multipliers(*parts) for parts in zip(start.layers, unknowns, sizes, strict=True))
+        return Run(1.0 / (gain * math.sqrt(float(c.value))), layers)
+
+
+def _units(layers: tuple[LayerProof, ...]) -> list[float]:
+    """A length for each hidden layer, so that all unknowns come out near one."""
+    sizes = []
+    for layer in layers:
+        moving = layer.multiplier[layer.multiplier > 0]
+        sizes.append(math.ldexp(math.sqrt(float(moving.mean())), layer.exponent) if moving.size else 1.0)
+    return sizes
+
+
+def _supply(module: Any, layer: LayerProof, weight: Array, before: Any, after: Any) -> tuple[Any, Any]:
+    """Δz_{i-1}ᵀX_{i-1}Δz_{i-1} + Σ Λ_k (Δz - αΔv)_k (Δz - βΔv)_k ≥ Δz_iᵀX_iΔz_i, affine neurons substituted."""
+    moves = (layer.multiplier > 0) & (layer.beta > layer.alpha)
+    count, inputs = int(moves.sum()), weight.shape[1]
+    take = np.vstack([np.eye(inputs), np.zeros((count, inputs))])
+    middle = np.where(moves, 0.0, 0.5 * (layer.alpha + layer.beta))
+    give = np.hstack([middle[:, None] * weight, np.eye(moves.size)[:, moves]])
+    matrix = take @ before @ take.T - give.T @ after @ give
+    if not count:
+        return None, matrix >> 0
+    left, right = (
+        np.vstack([-(slope[moves, None] * weight[moves]).T, np.eye(count)]) for slope in (layer.alpha, layer.beta)
+    )
+    Lambda = module.Variable(count, nonneg=True)
+    product = left @ module.diag(Lambda) @ right.T
+    return Lambda, matrix + 0.5 * (product + product.T) >> 0
+
+
+def _multipliers(layer: LayerProof, Lambda: Any, unit: float) -> Multipliers:
+    T, r = np.zeros(layer.alpha.shape), np.zeros(layer.alpha.shape)
+    if Lambda is not None:
+        moves = (layer.multiplier > 0) & (layer.beta > layer.alpha)
+        T[moves] = unit**2 / np.maximum(Lambda.value, 1e-300)
+        r[moves] = 0.5 * (layer.beta - layer.alpha)[moves]
+    return Multipliers(T, r)

@@ -1,0 +1,122 @@
+"""How the Eclipse family chooses Λ: the closed form, one number a layer, one number a neuron (Algorithms 3 to 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from scipy import linalg, sparse
+
+from lipcert.errors import ProofFailed
+from lipcert.published.base import NotApplicable
+from lipcert.published.lmi import Inequality, Solution, SolverFailed, solve
+from lipcert.published.messenger import Choice, Chooser, Handover, messenger, positive
+from lipcert.typing import Array
+
+INACTIVE: Final = 100.0
+"""The paper's l_i: neurons with one slope get so many times the mean of the others' Λ."""
+
+
+def closed_form(hand: Handover) -> Choice:
+    """Algorithm 5: Λ = λI with λ = 2/σmax(D S D), D = D_α + D_β after widening the slopes until α⊙β = 0."""
+    if (hand.alpha * hand.beta < 0.0).any():
+        raise NotApplicable(
+            f"the closed form needs slopes of one sign and layer {hand.index + 1} has others; take 'Fast' or 'Acc'"
+        )
+    alpha, beta = np.where(hand.alpha >= 0.0, 0.0, hand.alpha), np.where(hand.alpha >= 0.0, hand.beta, 0.0)
+    both = alpha + beta
+    size = float(np.linalg.norm(both[:, None] * hand.S * both, 2))
+    if size <= 0.0:
+        raise ProofFailed(f"layer {hand.index + 1} does not move at all, so the closed form is not defined")
+    Lambda = np.full(both.size, 2.0 / size)
+    choice = Choice(Lambda, 0.0, alpha, beta)
+    return Choice(Lambda, _promise(hand, messenger(hand, choice)), alpha, beta)
+
+
+@dataclass(frozen=True)
+class Fast:
+    """Algorithm 4: one λ for the layer from a small semidefinite program; the closed form where that fails."""
+
+    solver: str
+    cap: float
+
+    def __call__(self, hand: Handover) -> Choice:
+        try:
+            found = small_program(hand, np.zeros(hand.free.size, dtype=int), self.solver)
+        except SolverFailed:
+            return closed_form(hand)
+        Lambda = np.full(hand.alpha.size, min(self.cap, float(found.x[0])))
+        choice = Choice(Lambda, found.c, hand.alpha, hand.beta)
+        return choice if _feasible(hand, choice) else closed_form(hand)
+
+
+@dataclass(frozen=True)
+class Acc:
+    """Algorithm 3: one λ a neuron from a small semidefinite program; where that fails the better of the other two."""
+
+    solver: str
+    cap: float
+
+    def __call__(self, hand: Handover) -> Choice:
+        try:
+            found = small_program(hand, np.arange(hand.free.size), self.solver)
+        except SolverFailed:
+            return self._instead(hand)
+        Lambda = np.full(hand.alpha.size, INACTIVE * float(found.x.mean()))
+        Lambda[hand.free] = found.x
+        choice = Choice(np.minimum(self.cap, Lambda), found.c, hand.alpha, hand.beta)
+        return choice if _feasible(hand, choice) else self._instead(hand)
+
+    def _instead(self, hand: Handover) -> Choice:
+        fast = Fast(self.solver, self.cap)(hand)
+        try:
+            plain = closed_form(hand)
+        except NotApplicable:
+            return fast
+        return fast if fast.c >= plain.c else plain
+
+
+def chooser(variant: str, solver: str, cap: float) -> Chooser:
+    """The rule of that name."""
+    if variant == "CF":
+        return closed_form
+    return Fast(solver, cap) if variant == "Fast" else Acc(solver, cap)
+
+
+def small_program(hand: Handover, groups: Array, solver: str) -> Solution:
+    """The program of one layer on the neurons of M_i, in the coordinates (z_i, z_{i-1}):
+
+    maximise c subject to M_{i-1} + Σ λ_k (e_k - α_k w_k)(e_k - β_k w_k) - c W⁺ᵀW⁺ ≽ 0.
+    """
+    free = hand.free
+    count, before = free.size, hand.M.shape[0]
+    constant = np.zeros((count + before, count + before))
+    constant[count:, count:] = hand.M
+    rows = hand.W[free]
+    left, right = (np.vstack([np.eye(count), -(slope[free, None] * rows).T]) for slope in (hand.alpha, hand.beta))
+    output = np.vstack([hand.ahead[:, free].T, np.zeros((before, hand.ahead.shape[0]))])
+    r = 0.5 * (hand.beta - hand.alpha)[free]
+    size = float(np.linalg.norm(r[:, None] * hand.S[np.ix_(free, free)] * r, 2))
+    if size <= 0.0:
+        raise SolverFailed(f"the neurons of layer {hand.index + 1} with more than one slope do not move")
+    start = np.full(groups.max() + 1, 0.5 / size)
+    return solve(Inequality(constant, sparse.csc_array(left), sparse.csc_array(right), output, groups, start), solver)
+
+
+def _feasible(hand: Handover, choice: Choice) -> bool:
+    if not ((choice.Lambda > 0.0) & np.isfinite(choice.Lambda)).all():
+        return False
+    try:
+        return positive(messenger(hand, choice))
+    except ProofFailed:
+        return False
+
+
+def _promise(hand: Handover, M: Array) -> float:
+    """C = 1/σmax(W⁺ M⁻¹ W⁺ᵀ)."""
+    if not positive(M):
+        return 0.0
+    half = linalg.solve_triangular(linalg.cholesky(M, lower=True), hand.ahead.T, lower=True)
+    size = float(np.linalg.norm(half, 2)) ** 2
+    return 1.0 / size if size > 0.0 else np.inf
