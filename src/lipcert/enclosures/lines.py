@@ -22,7 +22,8 @@ _NEAR = 4.0 ** -np.arange(1.0, 13.0)
 _SHARES = np.unique(np.concatenate([_NEAR, 1.0 - _NEAR, np.linspace(0.0, 1.0, 9)]))
 """Where the first look at a concave piece falls: evenly, and ever closer to its ends, however long it is."""
 
-_ZOOMS = 5
+_STEPS = np.array([0.25, 0.5, 0.75, 1.0])
+_ZOOMS = 4
 _HALVINGS = 50
 _ROUNDING = 32.0 * np.finfo(float).eps
 
@@ -115,7 +116,7 @@ def _upper(phi: _Signed, lower: Array, upper: Array, tilt: float) -> tuple[Array
     middle = np.clip((1.0 - tilt) * lower + tilt * upper, lower, upper)
     half = 0.5 * upper - 0.5 * lower
     convex, concave = phi.bends(lower, upper)
-    tangent = phi.slope(middle, 1)
+    tangent = np.where(middle < upper, phi.slope(middle, 1), phi.slope(middle, -1))  # from inside the interval
     ends = phi.value(lower), phi.value(upper)
     chord = np.divide(0.5 * ends[1] - 0.5 * ends[0], half, out=np.array(tangent, dtype=float), where=half > 0)
     slope = np.where(concave, tangent, chord)
@@ -135,61 +136,70 @@ def _upper(phi: _Signed, lower: Array, upper: Array, tilt: float) -> tuple[Array
 def _envelope_slope(phi: _Signed, lower: Array, upper: Array, middle: Array) -> Array:
     """The a that minimises max_v φ(v) - a(v - middle).
 
-    That maximum is the larger of one over the left half, which grows with a, and one over the right half, which
+    That maximum is the larger of one over the left part, which grows with a, and one over the right part, which
     falls; they meet at the slope of the line through the two maximisers. These are sought on a grid that zooms in.
     """
-    marks = [lower, middle, upper]
-    for start, stop, shape in phi.pieces(lower, upper):
-        inner = _SHARES if (shape == CONCAVE).any() else _SHARES[[0, -1]]
-        marks += [start * (1.0 - share) + stop * share for share in inner]
-    grid = np.sort(np.clip(np.stack(marks, axis=1), lower[:, None], upper[:, None]), axis=1)
-    left, right = np.minimum(grid, middle[:, None]), np.maximum(grid, middle[:, None])
-    rise = phi.row.slope_range(lower, upper)
-    bracket = np.minimum(phi.sign * rise[0], phi.sign * rise[1]), np.maximum(phi.sign * rise[0], phi.sign * rise[1])
-    chord = (phi.value(upper) - phi.value(lower)) / np.where(upper > lower, upper - lower, 1.0)
-    slope, i, j = _balance(phi, left, right, middle, chord, bracket)
+    pieces = phi.pieces(lower, upper)
+    ends = np.stack([lower, *(stop for _, stop, _ in pieces)], axis=1)
+    marks = [ends]
+    for start, stop, shape in pieces:
+        if (shape == CONCAVE).any():
+            marks.append(start[:, None] * (1.0 - _SHARES) + stop[:, None] * _SHARES)
+    left = right = np.sort(np.concatenate(marks, axis=1), axis=1)
+    rise = [phi.sign * edge for edge in phi.row.slope_range(lower, upper)]
+    bracket = np.minimum(*rise), np.maximum(*rise)
+    slope, i, j = _balance(phi, left, right, middle, 0.5 * bracket[0] + 0.5 * bracket[1], bracket, 16)
+    ends = np.concatenate([ends, middle[:, None]], axis=1)
     for _ in range(_ZOOMS):
-        left, right = _zoom(left, i), _zoom(right, j)
-        slope, i, j = _balance(phi, left, right, middle, slope, bracket)
-    touching = (_at(left, i) == middle) & (_at(right, j) == middle)
-    sides = phi.slope(middle, -1), phi.slope(middle, 1)
-    return np.where(touching, np.clip(slope, np.minimum(*sides), np.maximum(*sides)), slope)
+        left, right = _zoom(left, i, ends), _zoom(right, j, ends)
+        slope, i, j = _balance(phi, left, right, middle, slope, bracket, 3)
+    return slope
 
 
 def _balance(
-    phi: _Signed, left: Array, right: Array, middle: Array, slope: Array, bracket: tuple[Array, Array]
+    phi: _Signed, left: Array, right: Array, middle: Array, slope: Array, bracket: tuple[Array, Array], rounds: int
 ) -> tuple[Array, Array, Array]:
-    """The slope at which the maxima over the two grids (n, k) agree, and where on the grids they are attained."""
+    """The slope at which the maxima over the left and the right grid (n, k) agree, and where they are attained.
+
+    The left grid counts up to the middle, the right one from there on. Newton's method: the next slope is that of
+    the chord between the two maximisers.
+    """
     n, k = left.shape
     rows = phi.take(np.repeat(np.arange(n), k))
-    heights = [rows.value(np.ravel(side)).reshape(n, k) for side in (left, right)]
     away = [side - middle[:, None] for side in (left, right)]
+    heights = [
+        np.where(sign * x >= 0.0, rows.value(np.ravel(side)).reshape(n, k), -np.inf)
+        for side, x, sign in zip((left, right), away, (-1, 1), strict=True)
+    ]
     low, high = bracket
-    for _ in range(8):
+    best, least = (slope, np.zeros(n, dtype=int), np.zeros(n, dtype=int)), np.full(n, np.inf)
+    for _ in range(rounds):
         tilted = [h - slope[:, None] * x for h, x in zip(heights, away, strict=True)]
         i, j = (np.argmax(t, axis=1) for t in tilted)
-        short = _at(tilted[0], i) < _at(tilted[1], j)
-        low, high = np.where(short, slope, low), np.where(short, high, slope)
+        rise, fall = _at(tilted[0], i), _at(tilted[1], j)
+        worst = np.maximum(rise, fall)
+        better = worst < least
+        least = np.where(better, worst, least)
+        best = np.where(better, slope, best[0]), np.where(better, i, best[1]), np.where(better, j, best[2])
+        low, high = np.where(rise < fall, slope, low), np.where(rise < fall, high, slope)
         gap = _at(right, j) - _at(left, i)
         chord = (_at(heights[1], j) - _at(heights[0], i)) / np.where(gap > 0, gap, 1.0)
-        better = np.where((low <= chord) & (chord <= high), chord, 0.5 * (low + high))
-        slope = np.where(gap > 0, better, slope)
-    return slope, i, j
+        inside = (gap > 0) & (low <= chord) & (chord <= high)
+        slope = np.where(inside, chord, np.where(gap > 0, 0.5 * (low + high), slope))
+    return best
 
 
-def _zoom(grid: Array, index: Array) -> Array:
-    """A finer grid between the neighbours of one point a row, that point included."""
-    here, last = _at(grid, index), grid.shape[1] - 1
-    before, after = _at(grid, np.maximum(index - 1, 0)), _at(grid, np.minimum(index + 1, last))
-    share = np.linspace(0.0, 1.0, 5)
-    up = [before * (1.0 - t) + here * t for t in share]
-    down = [here * (1.0 - t) + after * t for t in share[1:]]
-    return np.stack([*up[:-1], here, *down], axis=1)
+def _zoom(grid: Array, index: Array, ends: Array) -> Array:
+    """A finer grid between the neighbours of one point a row; the ends of the pieces stay."""
+    here, last = _at(grid, index)[:, None], grid.shape[1] - 1
+    before, after = (_at(grid, np.clip(index + step, 0, last))[:, None] for step in (-1, 1))
+    finer = [before * (1.0 - _STEPS) + here * _STEPS, here * _STEPS[::-1] + after * (1.0 - _STEPS[::-1])]
+    return np.sort(np.concatenate([*finer, ends], axis=1), axis=1)
 
 
 def _at(grid: Array, index: Array) -> Array:
     """One entry a row."""
-    return np.asarray(np.take_along_axis(grid, index[:, None], axis=1)[:, 0])
+    return np.asarray(grid[np.arange(index.size), index])
 
 
 def _offset(phi: _Signed, lower: Array, upper: Array, slope: Array) -> Array:
