@@ -48,7 +48,7 @@ class Region(ABC):
 
     @abstractmethod
     def sample(self, count: int, rng: np.random.Generator) -> Array:
-        """Points of the region, (count, inputs), spread over it and its boundary."""
+        """Points of the region, (count, ..., inputs), spread over it and its boundary."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -110,9 +110,8 @@ class Box(Region):
             )
         center = np.clip(0.5 * low + 0.5 * high, low, high)
         reach = np.maximum(high - center, center - low)
-        for name, value in (("lower", low), ("upper", high), ("center", center), ("reach", reach)):
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "radius", np.linalg.norm(reach, axis=-1))
+        radius = np.linalg.norm(reach, axis=-1)
+        _freeze(self, lower=np.array(low), upper=np.array(high), center=center, reach=reach, radius=radius)
 
     @property
     def dimension(self) -> int:
@@ -132,9 +131,12 @@ class Box(Region):
         return np.asarray(((self.lower <= points) & (points <= self.upper)).all(axis=-1))
 
     def sample(self, count: int, rng: np.random.Generator) -> Array:
-        inside = rng.uniform(self.lower, self.upper, size=(count, self.dimension))
-        corner = np.where(rng.random((count, self.dimension)) < 0.5, self.lower, self.upper)
-        return np.where((np.arange(count) % 3 == 0)[:, None], corner, self.project(inside))
+        shape = (count, *self.lower.shape)
+        share = rng.random(shape)
+        inside = self.project((1.0 - share) * self.lower + share * self.upper)
+        corner = np.where(rng.random(shape) < 0.5, self.lower, self.upper)
+        inside[::3] = corner[::3]
+        return inside
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -179,8 +181,11 @@ class Ball(Region):
                 raise InvalidInput(f"clip has {box.dimension} coordinates, center has {middle.shape[-1]}")
             if not box.contains(middle).all():
                 raise InvalidInput("center must lie inside clip; project it there first, for example with numpy.clip")
-        object.__setattr__(self, "center", middle)
-        object.__setattr__(self, "radius", size)
+        if size.shape not in ((), middle.shape[:-1]):
+            raise InvalidInput(
+                f"radius must be one number, or one a center of shape {middle.shape[:-1]}; got shape {size.shape}"
+            )
+        _freeze(self, center=middle, radius=np.array(np.broadcast_to(size, middle.shape[:-1])))
         object.__setattr__(self, "clip", box)
 
     @property
@@ -228,25 +233,40 @@ class Ball(Region):
 
     def project(self, points: Array) -> Array:
         points = np.asarray(points, dtype=float)
-        boxed = points if self.clip is None else self.clip.project(points)
-        offset = boxed - self.center
-        length = np.linalg.norm(offset, axis=-1, keepdims=True)
-        outside = length > self.radius[..., None]
-        # shrinking towards the centre keeps a point of the box inside the box
-        shrink = np.where(outside, self.radius[..., None] * (1 - 4e-16) / np.where(outside, length, 1.0), 1.0)
-        moved = self.center + shrink * offset
-        return np.where(outside, moved if self.clip is None else self.clip.project(moved), boxed)
+        moved = points if self.clip is None else self.clip.project(points)
+        for shortfall in (4e-16, 4e-15, 4e-14):
+            offset = moved - self.center
+            length = np.linalg.norm(offset, axis=-1)
+            outside = length > self.radius
+            if not outside.any():
+                return moved
+            # towards the centre, which keeps a point of the box inside the box; rounding may ask for another try
+            share = np.where(outside, self.radius * (1.0 - shortfall) / np.where(outside, length, 1.0), 1.0)
+            inner = self.center + share[..., None] * offset
+            moved = np.where(outside[..., None], inner if self.clip is None else self.clip.project(inner), moved)
+        # the centre is so far from the origin that its rounding matters: step in by a few ulp
+        offset = moved - self.center
+        step = 2.0 * np.spacing(np.maximum(np.abs(moved), np.abs(self.center)))
+        inner = self.center + np.sign(offset) * np.maximum(np.abs(offset) - step, 0.0)
+        return np.where(self.contains(moved)[..., None], moved, inner)
 
     def contains(self, points: Array) -> Array:
-        offset = np.linalg.norm(np.asarray(points) - self.center, axis=-1)
-        inside = offset <= self.radius * (1 + 1e-15)
-        return inside if self.clip is None else inside & self.clip.contains(points)
+        inside = np.linalg.norm(np.asarray(points) - self.center, axis=-1) <= self.radius
+        return np.asarray(inside if self.clip is None else inside & self.clip.contains(points))
 
     def sample(self, count: int, rng: np.random.Generator) -> Array:
-        direction = rng.standard_normal((count, self.dimension))
+        direction = rng.standard_normal((count, *self.center.shape))
         direction /= np.linalg.norm(direction, axis=-1, keepdims=True)
-        distance = np.where(np.arange(count) % 2 == 0, 1.0, rng.random(count) ** (1.0 / self.dimension))
-        return self.project(self.center + self.radius * distance[:, None] * direction)
+        distance = self.radius * rng.random(direction.shape[:-1]) ** (1.0 / self.dimension)
+        distance[::2] = self.radius
+        return self.project(self.center + distance[..., None] * direction)
+
+
+def _freeze(region: Region, **arrays: Array) -> None:
+    for name, array in arrays.items():
+        array = np.asarray(array)
+        array.flags.writeable = False
+        object.__setattr__(region, name, array)
 
 
 def _split(rows: Array, rate: Array, radius: Array, below: Array, above: Array) -> tuple[Array, Array]:
