@@ -12,6 +12,7 @@ from lipcert.lower import LowerBound, lower_bound
 from lipcert.multipliers import ClosedForm, Diagonal, Joint, Scalar
 from lipcert.network import Network
 from lipcert.regions import Ball, Box, Everywhere
+from lipcert.split import Split
 from lipcert.verify import verify
 
 __version__ = "0.1.0"
@@ -34,6 +35,7 @@ __all__ = [
     "Network",
     "ProofFailed",
     "Scalar",
+    "Split",
     "UnreadableCertificate",
     "UnreadableModel",
     "activation",

@@ -13,6 +13,7 @@ from lipcert.typing import Array
 if TYPE_CHECKING:
     from lipcert.enclosures import Enclosure
     from lipcert.multipliers import Method
+    from lipcert.verify.tree import Tree
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +56,7 @@ class Proof:
     bound: float
     layers: tuple[LayerProof, ...]
     sweeps: tuple[Sweep, ...] = ()
+    tree: Tree | None = None
 
     @property
     def intervals(self) -> tuple[tuple[Array, Array], ...]:
@@ -91,6 +93,7 @@ class Certificate:
     sweeps : the hints from which the whole network's bound can be derived again.
     part_sweeps : the same for the part, where the certificate is about less than the whole network.
     seconds : wall-clock time.
+    tree : the pieces, where the region was cut; the largest of their bounds counts.
     verified : whether the bound was proved in floating point with outward rounding.
     """
 
@@ -104,6 +107,7 @@ class Certificate:
     part_sweeps: tuple[Sweep, ...]
     seconds: float
     verified: bool = False
+    tree: Tree | None = None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the certificate to a file; what it proves can be checked from there with :func:`lipcert.verify`."""

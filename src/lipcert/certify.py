@@ -95,11 +95,13 @@ def certify(
         bound, verified = proof.bound, False
         if verify and whole.sweeps:
             bound, verified = ROOM * prove(network, region, whole.sweeps, part, part_sweeps), True
+            if proof.tree is not None:  # its pieces were proved as they were bounded
+                bound = min(bound, ROOM * proof.tree.bound)
     if not np.isfinite(bound):
         raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
     seconds = time.perf_counter() - started
     return Certificate(
-        bound, method, region, network.digest, part, proof.layers, whole.sweeps, part_sweeps, seconds, verified
+        bound, method, region, network.digest, part, proof.layers, whole.sweeps, part_sweeps, seconds, verified, proof.tree
     )
 
 

@@ -51,14 +51,14 @@ def lower_bound(
     rng = np.random.default_rng(seed)
     with suited_to(max(network.sizes)):
         points = np.concatenate([region.center[None], region.sample(samples, rng)]) if samples else region.center[None]
-        norms = _norms(network, points)
+        norms = jacobian_norms(network, points)
         order = np.argsort(norms)[::-1]
         trail = [(norms[k], points[k]) for k in order[:3]]
         z = points[order[:starts]]
         window = 0.5
         for _ in range(steps):
             z = _climb(network, region, z, window, rng)
-            found = _norms(network, z)
+            found = jacobian_norms(network, z)
             leader = int(np.argmax(found))
             if found[leader] > trail[-1][0]:
                 trail.append((found[leader], z[leader]))
@@ -93,7 +93,7 @@ def _inside(region: Region, point: Array) -> Array:
     return point
 
 
-def _norms(network: Network, points: Array) -> Array:
+def jacobian_norms(network: Network, points: Array) -> Array:
     """σmax of the Jacobian at each point, zero where a kink makes it ambiguous."""
     values = []
     for part in np.array_split(points, max(1, len(points) * max(network.sizes) // 30_000)):
@@ -114,7 +114,7 @@ def _climb(network: Network, region: Region, z: Array, window: float, rng: np.ra
     moves = [z] + [region.project(z + reach * scale * direction) for scale in (1.0, 0.3, 0.1)]
     moves.append(region.project(z + reach * 0.3 * noise))
     trials = np.stack(moves)  # (moves, starts, inputs)
-    norms = _norms(network, trials.reshape(-1, z.shape[-1])).reshape(len(moves), len(z))
+    norms = jacobian_norms(network, trials.reshape(-1, z.shape[-1])).reshape(len(moves), len(z))
     return trials[np.argmax(norms, axis=0), np.arange(len(z))]
 
 

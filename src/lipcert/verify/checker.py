@@ -36,6 +36,7 @@ from lipcert.verify.rounding import (
 )
 from lipcert.verify.support import support_above
 from lipcert.verify.trajectory import trajectory
+from lipcert.verify.tree import prove_tree
 
 Interval = tuple[Array, Array]
 ROOM = 1.0 + 2.0**-40
@@ -66,6 +67,9 @@ def verify(network: Network, certificate: Certificate) -> float:
             f"this network's is {network.digest[:12]}…"
         )
     bound = prove(network, certificate.region, certificate.sweeps, certificate.part, certificate.part_sweeps)
+    if certificate.tree is not None and not certificate.part_sweeps:
+        with suited_to(max(network.sizes)):
+            bound = min(bound, prove_tree(network, certificate.region, certificate.tree))
     if not bound <= certificate.bound:
         raise ProofFailed(f"the certificate claims {certificate.bound!r}, its hints prove no better than {bound!r}")
     return bound

@@ -103,18 +103,16 @@ def congruence(P: Array | None, weight: Weight) -> Array:
 
 
 def _right(P: Array, weight: Weight) -> Array:
-    """fl(P Wᵀ) for a stack of matrices P."""
-    if sparse.issparse(weight):
-        flat = np.reshape(P, (-1, P.shape[-1])) @ weight.T
-        return np.asarray(flat).reshape(*P.shape[:-1], weight.shape[0])
-    return np.asarray(P @ weight.T)
+    """fl(P Wᵀ) for a stack of matrices P, as one product."""
+    flat = np.reshape(P, (-1, P.shape[-1])) @ weight.T
+    return np.asarray(flat).reshape(*P.shape[:-1], weight.shape[0])
 
 
 def _left(weight: Weight, half: Array) -> Array:
     """fl(W U) for a stack of matrices U."""
-    if sparse.issparse(weight):
-        return np.swapaxes(_right(np.swapaxes(half, -1, -2), weight), -1, -2)
-    return np.asarray(weight @ half)
+    if half.ndim == 2 and not sparse.issparse(weight):
+        return np.asarray(weight @ half)
+    return np.swapaxes(_right(np.swapaxes(half, -1, -2), weight), -1, -2)
 
 
 def raise_diagonal(matrix: Array, amount: Array) -> Array:

@@ -1,0 +1,252 @@
+"""Branch and bound: cut the region, bound the pieces, take the maximum."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lipcert.errors import InvalidInput
+from lipcert.lower import jacobian_norms, lower_bound
+from lipcert.multipliers import Joint, Method
+from lipcert.network import Network
+from lipcert.progress import Report, watched
+from lipcert.regions import Region
+from lipcert.threads import suited_to
+from lipcert.typing import Array
+from lipcert.verify.stack import Bounds, Pieces, bound_pieces
+from lipcert.verify.tree import AXIS, LEAF, Tree, children, confined, root_piece
+
+if TYPE_CHECKING:
+    from lipcert.certificate import Proof
+    from lipcert.certify import Problem
+
+_BATCH = 96
+_FEW = 4
+"""A piece with so few open neurons is cut by their sign: then its bound becomes exact."""
+_SMALL = 16
+"""With at most so many inputs, halving boxes gets somewhere."""
+
+
+@dataclass(frozen=True)
+class Split(Method):
+    """The largest bound over pieces of the region, always cutting the piece with the largest.
+
+    On a convex region the Lipschitz constant is the largest Jacobian norm, so any cover will do. Pieces are cut by halving an
+    input axis or by confining a neuron to one side of its kink; when no neuron of a piece is open its bound is the
+    norm itself. The bound is valid whenever the search stops: at the tolerance, at the end of its time, or on an interrupt.
+
+    Parameters
+    ----------
+    method
+        Bounds the whole region first.
+    seconds
+        About how long to go on.
+    tolerance
+        Stop when upper/lower ≤ 1 + tolerance.
+    workers
+        Processes that bound pieces; 1 works in this one.
+    """
+
+    method: Method = field(default_factory=lambda: Joint(seconds=5.0))
+    seconds: float = 60.0
+    tolerance: float = 0.05
+    workers: int = 1
+
+    def solve(self, problem: Problem) -> Proof:
+        started = time.perf_counter()
+        proof = self.method.solve(problem)
+        if not problem.region.bounded:
+            raise InvalidInput("Split needs a bounded region, such as Ball(center, radius)")
+        return self.refine(problem, proof, started + self.seconds)
+
+    def refine(self, problem: Problem, proof: Proof, end: float) -> Proof:
+        """A proof with a tree of pieces, if that is better than the proof itself."""
+        if not problem.network.sizes[1:-1] or problem.known is not None:
+            return proof
+        search = _Search(problem.network, problem.region)
+        with watched() as report, _bounding(self.workers, problem) as bounding:
+            try:
+                search.run(bounding, self.tolerance, end, proof.bound, report)
+            except KeyboardInterrupt:
+                report("interrupted; the best bound so far is kept")
+        tree = search.tree()
+        return replace(proof, bound=tree.bound, tree=tree) if tree.bound < proof.bound else proof
+
+
+@dataclass(eq=False)
+class _Search:
+    """The tree as it grows, and the pieces that are still open, worst first."""
+
+    network: Network
+    region: Region
+    layer: list[int] = field(default_factory=list)
+    index: list[int] = field(default_factory=list)
+    value: list[float] = field(default_factory=list)
+    child: list[int] = field(default_factory=list)
+    open: list[tuple[float, int, Pieces, Array, Array]] = field(default_factory=list)
+    done: float = 0.0
+    lower: float = 0.0
+
+    def run(self, bounding: _Bounding, tolerance: float, end: float, ceiling: float, report: Report) -> None:
+        """Cut until upper and lower meet, or time is up."""
+        self.lower = lower_bound(self.network, self.region).value
+        root = root_piece(self.network, self.region)
+        self.add(root, bounding(root))
+        while self.open and time.perf_counter() < end:
+            upper = self.upper
+            if upper <= self.lower * (1.0 + tolerance):
+                return
+            batch = [heapq.heappop(self.open) for _ in range(min(len(self.open), self.batch))]
+            kept = [entry for entry in batch if -entry[0] > self.lower * (1.0 + tolerance)]
+            closed = [-entry[0] for entry in batch if -entry[0] <= self.lower * (1.0 + tolerance)]
+            self.done = max(self.done, *closed, 0.0)
+            if not kept:
+                continue
+            cut, pieces = self.cut(kept)
+            halves = children(pieces, *cut)
+            try:
+                found = bounding(halves)
+            except KeyboardInterrupt:
+                for entry in kept:
+                    heapq.heappush(self.open, entry)
+                raise
+            for number, (_, node, *_) in enumerate(kept):
+                self.layer[node], self.index[node], self.value[node] = (column[number].item() for column in cut)
+                self.child[node] = len(self.layer) + 2 * number
+            self.add(halves, found)
+            share = min(self.upper, ceiling)
+            report(
+                f"{len(self.layer)} pieces, {len(self.open)} open, upper {share:.4g}, lower {self.lower:.4g},"
+                f" ratio {share / max(self.lower, 1e-300):.4g}"
+            )
+
+    @property
+    def upper(self) -> float:
+        """The largest bound of a leaf."""
+        return max(self.done, -self.open[0][0] if self.open else 0.0)
+
+    @property
+    def batch(self) -> int:
+        return int(np.clip(len(self.open) // 3, 1, _BATCH))
+
+    def add(self, pieces: Pieces, found: Bounds) -> None:
+        """New leaves; those that can be cut further stay open."""
+        pieces = confined(pieces, found)
+        inside = self.region.project(0.5 * pieces.lower + 0.5 * pieces.upper)
+        self.lower = max(self.lower, float(jacobian_norms(self.network, inside).max()))
+        for number, bound in enumerate(found.bound):
+            node = len(self.layer)
+            for column, blank in ((self.layer, LEAF), (self.index, 0), (self.child, 0)):
+                column.append(blank)
+            self.value.append(0.0)
+            if bound <= 0.0:
+                continue
+            one = pieces.take(np.array([number]))
+            entry = (-float(bound), node, one, found.axes[number], found.open[number])
+            heapq.heappush(self.open, entry)
+
+    def cut(self, entries: list[tuple[float, int, Pieces, Array, Array]]) -> tuple[tuple[Array, Array, Array], Pieces]:
+        """Where to cut each of the pieces."""
+        starts = np.cumsum([0, *self.network.sizes[1:-1]])
+        where, what, at = [], [], []
+        for _, _, piece, axes, shares in entries:
+            open_neurons = int((shares > 0).sum())
+            if open_neurons and (self.network.inputs > _SMALL or open_neurons <= _FEW):
+                neuron = int(np.argmax(shares))
+                layer = int(np.searchsorted(starts, neuron, side="right")) - 1
+                index = neuron - int(starts[layer])
+                where.append(layer)
+                what.append(index)
+                at.append(self.middle(piece, layer, index))
+            else:
+                width = (piece.upper - piece.lower)[0]
+                axis = int(np.argmax(np.where(width > 0, axes if axes.any() else width, -1.0)))
+                where.append(AXIS)
+                what.append(axis)
+                at.append(float(0.5 * piece.lower[0, axis] + 0.5 * piece.upper[0, axis]))
+        stacked = _stack([entry[2] for entry in entries])
+        return (np.array(where), np.array(what), np.array(at)), stacked
+
+    def middle(self, piece: Pieces, layer: int, index: int) -> float:
+        """The kink of a neuron inside its interval, or else the middle."""
+        neurons = self.network.layers[layer].neurons
+        assert neurons is not None
+        low, high = (end[0, index : index + 1] for end in piece.known[layer])
+        row = neurons.take(np.array([index])).groups[0][0]
+        if row.row.kinks:
+            for knot, inside in row.knots_inside(low, high):
+                if inside[0]:
+                    return float(knot[0])
+        return float(0.5 * low[0] + 0.5 * high[0])
+
+    def tree(self) -> Tree:
+        """The tree as arrays."""
+        columns = (np.array(column) for column in (self.layer, self.index, self.value, self.child))
+        return Tree(*columns, bound=self.upper if self.layer else np.inf)
+
+
+def _stack(pieces: list[Pieces]) -> Pieces:
+    """Single pieces as one stack."""
+    known = tuple(
+        (np.concatenate([low for low, _ in layer]), np.concatenate([high for _, high in layer]))
+        for layer in zip(*(piece.known for piece in pieces), strict=True)
+    )
+    return Pieces(
+        np.concatenate([piece.lower for piece in pieces]), np.concatenate([piece.upper for piece in pieces]), known
+    )
+
+
+class _Bounding:
+    """Bounds of pieces, in this process or shared among workers."""
+
+    def __init__(self, problem: Problem, pool: Executor | None, workers: int) -> None:
+        self.network, self.region = problem.network, problem.region
+        self.pool, self.workers = pool, workers
+
+    def __call__(self, pieces: Pieces) -> Bounds:
+        if self.pool is None or len(pieces) < 2 * self.workers:
+            return bound_pieces(self.network, self.region, pieces)
+        parts = [pieces.take(part) for part in np.array_split(np.arange(len(pieces)), self.workers)]
+        return _join(list(self.pool.map(_work, parts)))
+
+
+def _join(found: list[Bounds]) -> Bounds:
+    intervals = tuple(
+        (np.concatenate([low for low, _ in layer]), np.concatenate([high for _, high in layer]))
+        for layer in zip(*(one.intervals for one in found), strict=True)
+    )
+    return Bounds(
+        np.concatenate([one.bound for one in found]),
+        intervals,
+        np.concatenate([one.axes for one in found]),
+        np.concatenate([one.open for one in found]),
+    )
+
+
+@contextmanager
+def _bounding(workers: int, problem: Problem) -> Iterator[_Bounding]:
+    if workers <= 1:
+        yield _Bounding(problem, None, 1)
+        return
+    with ProcessPoolExecutor(workers, initializer=_prepare, initargs=(problem.network, problem.region)) as pool:
+        yield _Bounding(problem, pool, workers)
+
+
+_shared: dict[str, tuple[Network, Region]] = {}
+
+
+def _prepare(network: Network, region: Region) -> None:
+    _shared["problem"] = (network, region)
+
+
+def _work(pieces: Pieces) -> Bounds:
+    network, region = _shared["problem"]
+    with suited_to(max(network.sizes)):
+        return bound_pieces(network, region, pieces)

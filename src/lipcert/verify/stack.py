@@ -1,0 +1,278 @@
+"""Proved bounds for many pieces of one region at once: stacked arrays, one sweep.
+
+A piece is a part of the input region (its intersection with a box) on which some neurons may be confined to intervals. The
+bound of a piece holds for ‖W_N D_{N-1} … D_1 W_1‖ with every slope matrix that its intervals allow, hence for the Jacobian at
+every input of the piece. The largest over pieces that cover a convex region bounds the Lipschitz constant there.
+Everything is rounded outwards, as in checker.py; multipliers and lines need no hints, they come from closed formulas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lipcert.enclosures.lines import bounding_lines
+from lipcert.errors import ProofFailed
+from lipcert.network import Network, dense
+from lipcert.regions import Ball, Region
+from lipcert.typing import Array, Weight
+from lipcert.verify.relaxation import Relaxation, relax, slope_bounds
+from lipcert.verify.rounding import (
+    TINY,
+    UP,
+    apply,
+    congruence,
+    down,
+    gamma,
+    largest_eigenvalue_above,
+    magnitude,
+    norm_above,
+    raise_diagonal,
+    spread,
+    stretched,
+    up,
+)
+
+Interval = tuple[Array, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Boxes (count, inputs) and, per hidden layer, the intervals (count, neurons) that are known beforehand."""
+
+    lower: Array
+    upper: Array
+    known: tuple[Interval, ...]
+
+    def __len__(self) -> int:
+        return len(self.lower)
+
+    def take(self, which: Array) -> Pieces:
+        """Some of the pieces."""
+        known = tuple((low[which], high[which]) for low, high in self.known)
+        return Pieces(self.lower[which], self.upper[which], known)
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """What a sweep found for each piece: the bound (0 where the piece is empty), the intervals, and advice where to cut.
+
+    ``axes`` (count, inputs) estimates how much each input axis widens the open neurons; ``open`` (count, neurons of all hidden
+    layers in a row) how much each neuron's open slope adds to the bound, 0 where its slope is a single number.
+    """
+
+    bound: Array
+    intervals: tuple[Interval, ...]
+    axes: Array
+    open: Array
+
+
+def bound_pieces(network: Network, region: Region, pieces: Pieces) -> Bounds:
+    """Prove a bound for each piece."""
+    return _Stack(network, region, pieces).run()
+
+
+@dataclass(eq=False)
+class _Stack:
+    network: Network
+    region: Region
+    pieces: Pieces
+
+    def run(self) -> Bounds:
+        count = len(self.pieces)
+        self.relaxations: list[Relaxation] = []
+        self.axes = np.zeros((count, self.network.inputs))
+        self.empty = self._outside()
+        intervals: list[Interval] = []
+        opened: list[Array] = []
+        P: Array | None = None
+        exponent = np.zeros(count, dtype=int)
+        for index, (layer, ahead) in enumerate(zip(self.network.layers[:-1], self.network.layers[1:], strict=True)):
+            assert layer.neurons is not None
+            S, exponent = _rescaled(np.broadcast_to(congruence(P, layer.weight), (count, layer.size, layer.size)), exponent)
+            lower, upper = self._tightened(index)
+            hollow = (lower > upper).any(axis=-1)  # no input of the piece obeys its confinements
+            self.empty |= hollow
+            lower, upper = np.where(hollow[:, None], 0.0, lower), np.where(hollow[:, None], 0.0, upper)
+            intervals.append((lower, upper))
+            lines = bounding_lines(layer.neurons, lower, upper)
+            self.relaxations.append(relax(layer.neurons, lower, upper, lines.lower_slope, lines.upper_slope))
+            alpha, beta = slope_bounds(layer.neurons, lower, upper)
+            P, share = activate_stack(S, alpha, beta, ahead.weight)
+            opened.append(share)
+        weight = self.network.layers[-1].weight
+        S, exponent = _rescaled(np.broadcast_to(congruence(P, weight), (count, len(dense(weight)), len(dense(weight)))), exponent)
+        bound = np.ldexp(stretched(np.sqrt(largest_eigenvalue_above(S)), 2), exponent)
+        every = np.concatenate(opened, axis=-1) if opened else np.zeros((count, 0))
+        return Bounds(np.where(self.empty, 0.0, bound), tuple(intervals), self.axes, every)
+
+    def _outside(self) -> Array:
+        """Pieces whose box does not meet the region's ball."""
+        if not isinstance(self.region, Ball):
+            return np.zeros(len(self.pieces), dtype=bool)
+        gap = np.maximum(self.pieces.lower - self.region.center, self.region.center - self.pieces.upper)
+        gap = np.maximum(down(gap), 0.0)
+        return np.asarray(np.sqrt((gap * gap).sum(axis=-1)) * (1.0 - 2.0**-40) > self.region.radius)
+
+    def _tightened(self, index: int) -> Interval:
+        """The known intervals of a layer, tightened by back-substitution for the neurons whose slope is open."""
+        layer = self.network.layers[index]
+        assert layer.neurons is not None
+        lower, upper = self.pieces.known[index]
+        alpha, beta = layer.neurons.slope_range(lower, upper)
+        undecided = alpha < beta
+        most = int(undecided.sum(axis=-1).max(initial=0))
+        if not most:
+            return lower, upper
+        rows = np.argsort(~undecided, axis=-1, kind="stable")[:, :most]  # (count, most), the open ones first
+        weight = dense(layer.weight)[rows]
+        above, reach = self._above(index, np.concatenate([weight, -weight], axis=-2))
+        bias = layer.bias[rows]
+        low, high = np.take_along_axis(lower, rows, -1), np.take_along_axis(upper, rows, -1)
+        high = np.minimum(high, up(above[:, :most] + bias))
+        low = np.maximum(low, -up(above[:, most:] - bias))
+        lower, upper = np.array(lower), np.array(upper)
+        np.put_along_axis(lower, rows, low, -1)
+        np.put_along_axis(upper, rows, high, -1)
+        straddling = np.take_along_axis(undecided, rows, -1) & (low < high)
+        width = np.where(straddling, 1.0 / np.maximum(high - low, TINY), 0.0)
+        self.axes += (width[..., None] * reach[:, :most]).sum(axis=1)
+        return lower, upper
+
+    def _above(self, index: int, rows: Array) -> tuple[Array, Array]:
+        """At least max of rows·z over each piece, z the activations before the layer; and |rows at the input|·half-width."""
+        offset, charge = np.zeros(rows.shape[:-1]), np.zeros(rows.shape[:-1])
+        for back in range(index - 1, -1, -1):
+            layer, lines = self.network.layers[back], self.relaxations[back]
+            positive, negative = np.maximum(rows, 0.0), np.minimum(rows, 0.0)
+            offset = offset + apply(positive, lines.upper_offset) + apply(negative, lines.lower_offset)
+            sizes = np.maximum(np.abs(lines.upper_offset), np.abs(lines.lower_offset))
+            before = np.abs(rows)
+            rows = positive * lines.upper_slope[:, None, :] + negative * lines.lower_slope[:, None, :]
+            offset = offset + rows @ layer.bias
+            passed = spread(magnitude(layer.weight), self._below(back)) + np.abs(layer.bias) + lines.v_size
+            g = gamma(max(layer.weight.shape) + 8)
+            charge = charge + g * (apply(before, sizes) + apply(np.abs(rows), passed) + np.abs(offset))
+            rows = _flat_product(rows, layer.weight)
+        charge = charge * UP * (1.0 + gamma(index + 1)) + TINY
+        value, error, reach = self._support(rows)
+        charge = charge + 4.0 * gamma(1) * (np.abs(offset) + np.abs(value) + error)
+        return up(offset + value + (error + charge * UP)), reach
+
+    def _below(self, index: int) -> Array:
+        if index:
+            return self.relaxations[index - 1].z_size
+        return np.maximum(np.abs(self.pieces.lower), np.abs(self.pieces.upper))
+
+    def _support(self, rows: Array) -> tuple[Array, Array, Array]:
+        """The smaller of what the box and what the ball allow: value, error, and the box's share of each axis."""
+        middle = 0.5 * self.pieces.lower + 0.5 * self.pieces.upper
+        half = up(np.maximum(self.pieces.upper - middle, middle - self.pieces.lower))
+        n = rows.shape[-1]
+        g = gamma(n + 4)
+        reach = np.abs(rows) * half[:, None, :]
+        value = apply(rows, middle)
+        error = stretched(reach.sum(axis=-1) + g * UP * apply(np.abs(rows), np.abs(middle)), n + 3)
+        if isinstance(self.region, Ball):
+            center = rows @ self.region.center
+            slack = g * UP * (np.abs(rows) @ np.abs(self.region.center))
+            other = stretched(stretched(self.region.radius * norm_above(rows), 2) + slack, 2)
+            smaller = center + other < value + error
+            value, error = np.where(smaller, center, value), np.where(smaller, other, error)
+        return value, error, reach
+
+
+def _flat_product(rows: Array, weight: Weight) -> Array:
+    """rows·weight for a stack of rows, as one product."""
+    flat = np.reshape(rows, (-1, rows.shape[-1])) @ weight
+    return np.reshape(np.asarray(flat), (*rows.shape[:-1], weight.shape[1]))
+
+
+def _rescaled(S: Array, exponent: Array) -> tuple[Array, Array]:
+    """Each matrix over a power of four that brings its mean diagonal near one."""
+    mean = np.trace(S, axis1=-2, axis2=-1) / S.shape[-1]
+    if not np.isfinite(mean).all():
+        raise ProofFailed("the ellipsoid of a layer is not finite; weights may be too large")
+    power = np.round(0.5 * np.log2(np.where(mean > 0, mean, 1.0))).astype(int)
+    scaled = S * np.ldexp(1.0, -2 * power)[..., None, None]
+    diagonal = np.arange(S.shape[-1])
+    scaled[..., diagonal, diagonal] += S.shape[-1] * TINY
+    return scaled, exponent + power
+
+
+def activate_stack(S: Array, alpha: Array, beta: Array, ahead: Weight) -> tuple[Array, Array]:
+    """P̂ with P ≼ P̂ for a stack of ellipsoids, as in checker.py, with T = tI from a closed formula; and each neuron's T."""
+    m = 0.5 * (alpha + beta)
+    r = np.where(alpha < beta, up(np.maximum(beta - m, m - alpha)), 0.0)
+    size = np.abs(S)
+    PP = m[..., :, None] * S * m[..., None, :]
+    error = 4.0 * gamma(1) * np.abs(m) * apply(size, np.abs(m))
+    raised = np.zeros(m.shape)
+    most = int((r > 0).sum(axis=-1).max(initial=0))
+    if most:
+        active = np.argsort(r <= 0, axis=-1, kind="stable")[:, :most]  # (count, most); padding has r = 0
+        T = closed_multiplier(S, m, r, ahead)
+        L, X, C, M, h, g = _factor(S, m, r, active, T)
+        abs_L, abs_X = np.abs(L), np.abs(X)
+        rounding = gamma(most + 6)
+        left_L = abs_L.sum(axis=-2)
+        block = np.take_along_axis(np.take_along_axis(size, active[:, :, None], 1), active[:, None, :], 2)
+        residual_C = np.abs(C - L @ np.swapaxes(L, -1, -2)).sum(axis=-1)
+        residual_C = residual_C + rounding * (apply(abs_L, left_L) + np.abs(C).sum(axis=-1))
+        residual_C = residual_C + 4.0 * gamma(1) * h * apply(block, h)
+        size_M = np.abs(M)
+        residual = np.abs(M - L @ X) + 4.0 * gamma(1) * size_M
+        spill = abs_X.sum(axis=-1)
+        rows = residual.sum(axis=-1) + rounding * (apply(abs_L, spill) + size_M.sum(axis=-1))
+        turned = np.swapaxes(abs_X, -1, -2)
+        error = error + residual.sum(axis=-2) + rounding * (apply(turned, left_L) + size_M.sum(axis=-2))
+        error = error + rounding * apply(turned, spill)
+        PP = PP + np.swapaxes(X, -1, -2) @ X
+        inflated = stretched((1.0 + (residual_C + rows) * UP) / (g * g), 6)
+        np.put_along_axis(raised, active, np.where(np.take_along_axis(r, active, -1) > 0, inflated, 0.0), -1)
+    error = (error + 4.0 * gamma(1) * np.abs(PP).sum(axis=-1)) * UP + TINY
+    return raise_diagonal(0.5 * (PP + np.swapaxes(PP, -1, -2)), up(raised + error)), raised
+
+
+def _factor(S: Array, m: Array, r: Array, active: Array, T: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
+    """L, X, C, M, h, g of the step; multipliers are enlarged until every C is positive definite."""
+    part = np.take_along_axis(np.take_along_axis(S, active[:, :, None], 1), active[:, None, :], 2)
+    strip = np.take_along_axis(S, active[:, :, None], 1) * m[:, None, :]
+    apart = np.take_along_axis(r, active, -1)
+    eye = np.eye(active.shape[-1])
+    growth = 2.0**-40
+    for _ in range(80):
+        g = 1.0 / np.sqrt(T)[:, None] * np.ones(apart.shape)
+        h = np.where(apart > 0, up(g * apart), 0.0)
+        C = eye - h[..., :, None] * part * h[..., None, :]
+        try:
+            L = np.linalg.cholesky(C)
+        except np.linalg.LinAlgError:
+            T, growth = (1.0 + growth) * T, min(4.0 * growth, 0.5)
+            continue
+        M = h[..., None] * strip
+        return L, np.linalg.solve(L, M), C, M, h, g
+    raise ProofFailed("no multipliers make the step of a layer valid")
+
+
+def closed_multiplier(S: Array, m: Array, r: Array, ahead: Weight) -> Array:
+    """The t = s + sqrt(s σ / e) of each piece, (count,), from a few power iterations; any larger s would do as well."""
+    turned = ahead.T
+    open_ = (r > 0).astype(float)
+
+    def power(step: object, start: Array) -> Array:
+        x = start
+        value = np.zeros(len(start))
+        for _ in range(7):
+            x = step(x)  # type: ignore[operator]
+            value = np.sqrt((x * x).sum(axis=-1))
+            x = x / np.maximum(value, TINY)[:, None]
+        return value
+
+    s = power(lambda x: r * apply(S, r * x), r + TINY)
+    sigma = power(lambda x: spread(ahead, m * apply(S, m * spread(turned, x))), np.ones((len(S), ahead.shape[0])))
+    e = power(lambda x: spread(ahead, open_ * spread(turned, x)), np.ones((len(S), ahead.shape[0])))
+    s = 1.02 * s
+    t = s + np.sqrt(s * sigma / np.where(e > 0, e, 1.0))
+    return np.where((e > 0) & (t > s), t, 2.0 * s) + TINY
