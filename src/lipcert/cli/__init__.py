@@ -10,6 +10,7 @@ import typer
 
 from lipcert import __version__
 from lipcert.cli.bound import bound
+from lipcert.cli.compare import compare
 from lipcert.cli.demo import demo
 from lipcert.cli.inspect import inspect
 from lipcert.errors import LipcertError, ProofFailed
@@ -27,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (bound, inspect, demo):
+for verb in (bound, compare, inspect, demo):
     app.command()(verb)
 
 

@@ -124,7 +124,7 @@ class _Penalty:
             values, vectors = linalg.eigh(matrix.toarray(), subset_by_index=[size - 1, size - 1], check_finite=False)
         else:
             guess = np.ones(size) if self.vector is None else self.vector
-            values, vectors = eigsh(matrix, k=1, which="LA", v0=guess, tol=1e-8)
+            values, vectors = eigsh(matrix, k=1, which="LA", v0=guess, tol=1e-5)
         top, self.vector = float(values[0]), vectors[:, 0]
         gradient = np.concatenate([np.ones(1 + self.left.shape[1]), np.zeros(self.left.shape[1])])
         if top > 0.0:

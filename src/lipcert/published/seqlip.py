@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lipcert.certify import Problem
-from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.errors import InvalidInput
 from lipcert.network import Network, dense
-from lipcert.published.base import Published, Run
+from lipcert.published.base import NotApplicable, Published, Run
 from lipcert.typing import Array
 
 _BATCH = 2048
@@ -51,7 +51,7 @@ class SeqLip(Published):
     def run(self, problem: Problem) -> Run:
         wide = max((int(np.count_nonzero(f.low < f.high)) for f in _factors(problem.network)), default=0)
         if wide > self.widest:
-            raise ProofFailed(
+            raise NotApplicable(
                 f"SeqLip would have to try 2^{wide} corners for a layer, and widest is {self.widest}; raise it, or call"
                 " SeqLip().estimate(network) for the greedy value, which is not a bound"
             )

@@ -1,0 +1,117 @@
+"""``lipcert compare``: one network, one region, every method."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from lipcert.cli import options
+from lipcert.cli.output import (
+    activations,
+    as_json,
+    describe_network,
+    describe_region,
+    downward,
+    region_record,
+    upward,
+)
+from lipcert.compare import METHODS, Comparison
+from lipcert.compare import compare as run_all
+from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.importers import load
+from lipcert.network import Network
+from lipcert.regions import Region
+
+
+def compare(
+    model: options.ModelArgument,
+    center: options.CenterOption = None,
+    radius: options.RadiusOption = None,
+    box: options.BoxOption = None,
+    clip: options.ClipOption = None,
+    methods: Annotated[
+        str | None, typer.Option(metavar="NAME,NAME,…", help=f"Which methods: {', '.join(METHODS)}. [default: all]")
+    ] = None,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Limit for each method.")] = 60.0,
+    activation: options.ActivationOption = None,
+    input_shape: options.InputShapeOption = None,
+    drop_softmax: options.DropSoftmaxOption = False,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw bound against time there: .png, .pdf or .svg.")
+    ] = None,
+    json: options.JsonOption = False,
+) -> None:
+    """Bound MODEL with every method of the literature and of lipcert, side by side.
+
+    Each method runs in a process of its own under the limit; one that takes too long or does not apply says so in its
+    row, and the others go on. Methods of the literature show the number as published; global ones ignore the region.
+
+    [bold]Example[/bold]
+
+      lipcert compare model.npz --activation relu --center zeros --radius 0.5 --timeout 20 --plot compare.png
+
+      lipcert compare model.onnx --methods trivial,lipsdp-neuron,joint --json
+    """
+    if plot is not None and (plot.suffix.lower() not in (".png", ".pdf", ".svg") or not plot.parent.is_dir()):
+        raise InvalidInput(f"--plot must name a .png, .pdf or .svg file in a folder that exists, got {plot}")
+    network = load(
+        model,
+        options.activations(activation),
+        input_shape=options.shape("--input-shape", input_shape),
+        drop_softmax=drop_softmax,
+    )
+    region = options.region_of(network, center, radius, box, clip)
+    names = None if methods is None else [name.strip() for name in methods.split(",")]
+    comparison = run_all(network, region, names, timeout=timeout)
+    if json:
+        typer.echo(as_json(_record(network, region, comparison)))
+    else:
+        _print(Console(highlight=False), network, region, comparison)
+    if plot is not None:
+        from lipcert import plots
+
+        plots.save(plots.comparison(comparison), plot)
+    if all(row.bound is None for row in comparison.rows):
+        raise ProofFailed("no method found a bound; a longer --timeout or other --methods may help")
+
+
+def _record(network: Network, region: Region, comparison: Comparison) -> dict[str, Any]:
+    lower = comparison.lower
+    return {
+        "network": {"digest": network.digest, "sizes": list(network.sizes), "activations": activations(network)},
+        "region": region_record(region),
+        "lower": None if lower is None else lower.value,
+        "lower_point": None if lower is None else lower.point.tolist(),
+        "rows": [{**dataclasses.asdict(row), "published": row.published} for row in comparison.rows],
+    }
+
+
+def _print(console: Console, network: Network, region: Region, comparison: Comparison) -> None:
+    console.print(f"network  {describe_network(network)}\nregion   {describe_region(region)}\n")
+    table = Table()
+    table.add_column("method", no_wrap=True)
+    for heading in ("bound", "÷ lower bound", "seconds"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    for row, following in zip(comparison.rows, [*comparison.rows[1:], None], strict=True):
+        table.add_row(
+            row.name,
+            "" if row.bound is None else upward(row.bound, 4),
+            "" if row.ratio is None else f"{row.ratio:.4g}",
+            "" if row.seconds is None else f"{row.seconds:.2f}",
+            "verified" if row.verified else row.status,
+            end_section=following is None or row.published != following.published,
+        )
+    if comparison.lower is not None:
+        table.add_row("lower bound", downward(comparison.lower.value, 4), "1", "", "")
+    console.print(table)
+    for row in comparison.rows:
+        if row.status in ("does not apply", "failed"):
+            console.print(f"{row.name}: {row.note}", markup=False)
+    if not region.bounded:
+        console.print("All inputs: there is no lower bound to compare with. Give --center and --radius for one.")

@@ -1,0 +1,212 @@
+"""Every method on one network and region, each in a process of its own under a time limit."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any, Final, Literal
+
+from lipcert.auto import Auto
+from lipcert.certificate import Proof
+from lipcert.certify import BOTH, Problem, certify
+from lipcert.errors import InvalidInput, LipcertError
+from lipcert.lower import LowerBound, lower_bound
+from lipcert.multipliers import ClosedForm, Diagonal, Joint, Method, Scalar
+from lipcert.network import Network
+from lipcert.progress import watched
+from lipcert.published import (
+    AAO,
+    Eclipse,
+    EclipseFast,
+    EclipseGen,
+    EclipseGenLocal,
+    GeoLIP,
+    GLipSDP,
+    JacobianBox,
+    LipDiff,
+    LipSDP,
+    NotApplicable,
+    SeqLip,
+    Trivial,
+)
+from lipcert.regions import Everywhere, Region
+from lipcert.threads import suited_to
+
+PUBLISHED: Final[Mapping[str, Callable[[], Method]]] = {
+    "trivial": Trivial,
+    "seqlip": SeqLip,
+    "aao": AAO,
+    "lipdiff": LipDiff,
+    "geolip": GeoLIP,
+    "lipsdp-layer": lambda: LipSDP("layer"),
+    "lipsdp-layer-split": lambda: LipSDP("layer", split=10),
+    "lipsdp-neuron": lambda: LipSDP("neuron"),
+    "lipsdp-neuron-split": lambda: LipSDP("neuron", split=10),
+    "glipsdp": GLipSDP,
+    "eclipse-fast": EclipseFast,
+    "eclipse": Eclipse,
+    "eclipse-gen-cf": lambda: EclipseGen("CF"),
+    "eclipse-gen-fast": lambda: EclipseGen("Fast"),
+    "eclipse-gen-acc": lambda: EclipseGen("Acc"),
+    "eclipse-gen-local-cf": lambda: EclipseGenLocal("CF"),
+    "eclipse-gen-local-fast": lambda: EclipseGenLocal("Fast"),
+    "eclipse-gen-local-acc": lambda: EclipseGenLocal("Acc"),
+    "jacobian-box": JacobianBox,
+}
+"""The methods of the literature by name."""
+
+OWN: Final[Mapping[str, Callable[[], Method]]] = {
+    "closed-form": ClosedForm,
+    "scalar": Scalar,
+    "diagonal": Diagonal,
+    "joint": Joint,
+    "auto": Auto,
+}
+"""lipcert's own."""
+
+METHODS: Final = {**PUBLISHED, **OWN}
+
+Status = Literal["certified", "timeout", "does not apply", "failed"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one method did.
+
+    Attributes
+    ----------
+    name : of the method, as on the command line.
+    status : "certified", "timeout", "does not apply" or "failed".
+    bound : the bound, or None without one. For a method of the literature, the number as published.
+    ratio : the bound over the lower bound, where there is one.
+    seconds : what it took, proof included; for a timeout the limit.
+    verified : whether the bound is proved with rounding accounted for.
+    note : why there is no bound.
+    """
+
+    name: str
+    status: Status
+    bound: float | None = None
+    ratio: float | None = None
+    seconds: float | None = None
+    verified: bool = False
+    note: str = ""
+
+    @property
+    def published(self) -> bool:
+        """Whether it is a method of the literature."""
+        return self.name in PUBLISHED
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A row for each method, in the order asked for, and the lower bound they are measured by."""
+
+    rows: tuple[Row, ...]
+    lower: LowerBound | None
+
+
+def compare(
+    network: Network,
+    region: Region | None = None,
+    methods: Iterable[str] | None = None,
+    *,
+    timeout: float = 60.0,
+    lower: bool = True,
+) -> Comparison:
+    """Run methods side by side: bound, ratio to a lower bound, seconds.
+
+    Parameters
+    ----------
+    network, region
+        As for :func:`certify`; global methods ignore the region.
+    methods
+        Names from ``METHODS``; the default is all of them.
+    timeout
+        Seconds that each method may take, start-up not counted. A method that takes longer is stopped, and the others
+        go on.
+    lower
+        Search for a lower bound first; only bounded regions have one.
+
+    Notes
+    -----
+    Methods run one after another in fresh processes. A script that calls this needs the usual
+    ``if __name__ == "__main__":``.
+    """
+    names = list(METHODS) if methods is None else list(methods)
+    unknown = [name for name in names if name not in METHODS]
+    if unknown:
+        raise InvalidInput(f"methods: {', '.join(map(repr, unknown))} unknown; known are {', '.join(METHODS)}")
+    if not (math.isfinite(timeout) and timeout > 0.0):
+        raise InvalidInput(f"timeout must be a positive number of seconds, got {timeout}")
+    region = Everywhere() if region is None else region
+    below = lower_bound(network, region) if lower and region.bounded else None
+    rows = []
+    with watched() as report:
+        for number, name in enumerate(names, 1):
+            report(f"{number} of {len(names)}: {name}")
+            row = _supervised(name, network, region, timeout)
+            if below is not None and below.value > 0.0 and row.bound is not None:
+                row = replace(row, ratio=row.bound / below.value)
+            rows.append(row)
+    return Comparison(tuple(rows), below)
+
+
+def _supervised(name: str, network: Network, region: Region, timeout: float) -> Row:
+    """One method in a process of its own, stopped at the limit."""
+    context = get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_work, args=(theirs, name, network, region, timeout))
+    process.start()
+    theirs.close()
+    try:
+        if ours.recv() != "ready":
+            raise EOFError
+        if not ours.poll(timeout):
+            return Row(name, "timeout", seconds=timeout, note=f"stopped after {timeout:g} s")
+        row: Row = ours.recv()
+        return row
+    except EOFError:
+        process.join()
+        return Row(name, "failed", note=f"the process ended with code {process.exitcode}; memory may have run out")
+    finally:
+        process.kill()
+        process.join()
+        ours.close()
+
+
+def _work(pipe: Connection[Any, Any], name: str, network: Network, region: Region, timeout: float) -> None:
+    pipe.send("ready")
+    try:
+        row = run(name, network, region, timeout)
+    except NotApplicable as error:
+        row = Row(name, "does not apply", note=str(error))
+    except (LipcertError, MemoryError) as error:
+        row = Row(name, "failed", note=str(error) or type(error).__name__)
+    pipe.send(row)
+
+
+def run(name: str, network: Network, region: Region, timeout: float) -> Row:
+    """One method here and now."""
+    method = Auto(seconds=0.5 * timeout) if name == "auto" else METHODS[name]()
+    started = time.perf_counter()
+    with suited_to(max(network.sizes)):
+        proof = method.solve(Problem(network, region, BOTH))
+    certificate = certify(network, region, _Found(proof))
+    # what a method's multipliers prove can be less than what it publishes; the comparison is of what is published
+    bound = max(proof.bound, certificate.bound)
+    return Row(name, "certified", bound, None, time.perf_counter() - started, certificate.verified)
+
+
+@dataclass(frozen=True, eq=False)
+class _Found(Method):
+    """A proof that is there already."""
+
+    proof: Proof
+
+    def solve(self, problem: Problem) -> Proof:
+        return self.proof
