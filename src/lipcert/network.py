@@ -46,6 +46,9 @@ class Neurons:
         rows = [activation(item) for item in spec]
         if len(rows) != size:
             raise InvalidInput(f"activation must name one row a neuron: got {len(rows)} for {size} neurons")
+        for place, row in enumerate(rows):
+            if any(np.ndim(parameter) for parameter in row.parameters):
+                raise InvalidInput(f"activation of neuron {place} must have single numbers as parameters, got {row}")
         keys = [(row.name, row.parameters) for row in rows]
         distinct = sorted(set(keys), key=keys.index)
         where = [np.flatnonzero([key == kind for key in keys]) for kind in distinct]
@@ -168,7 +171,9 @@ class Network:
 
     def __post_init__(self) -> None:
         for layer in self.layers:
-            for array in (layer.bias, layer.weight.data if sparse.issparse(layer.weight) else layer.weight):
+            weight = layer.weight
+            parts = (weight,) if isinstance(weight, np.ndarray) else (weight.data, weight.indices, weight.indptr)
+            for array in (layer.bias, *parts):
                 np.asarray(array).flags.writeable = False
 
     @property
@@ -317,12 +322,13 @@ def indices(name: str, value: Iterable[int] | None, size: int) -> Array:
 def _weight(value: Any, layer: int) -> Weight:
     if sparse.issparse(value):
         matrix = sparse.csr_array(value, dtype=np.float64, copy=True)
+        matrix.sum_duplicates()
         numbers(f"weight of layer {layer}", matrix.data)
-        return matrix
-    dense = numbers(f"weight of layer {layer}", value)
-    if dense.ndim != 2 or 0 in dense.shape:
-        raise InvalidInput(f"weight of layer {layer} must be a matrix (outputs, inputs), got shape {dense.shape}")
-    return dense
+    else:
+        matrix = numbers(f"weight of layer {layer}", value)
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise InvalidInput(f"weight of layer {layer} must be a matrix (outputs, inputs), got shape {matrix.shape}")
+    return matrix
 
 
 def _bias(value: Any, size: int, layer: int) -> Array:

@@ -252,7 +252,7 @@ class Ball(Region):
 
     def contains(self, points: Array) -> Array:
         inside = np.linalg.norm(np.asarray(points) - self.center, axis=-1) <= self.radius
-        return np.asarray(inside if self.clip is None else inside & self.clip.contains(points))
+        return inside if self.clip is None else inside & self.clip.contains(points)
 
     def sample(self, count: int, rng: np.random.Generator) -> Array:
         direction = rng.standard_normal((count, *self.center.shape))
