@@ -21,6 +21,7 @@ import numpy as np
 
 from lipcert.auto import Auto
 from lipcert.certificate import Certificate, LayerProof, Part, Proof, Sweep
+from lipcert.condense import Image, condense
 from lipcert.ellipsoid import Ellipsoid, activate
 from lipcert.enclosures import Enclosure, Interval, Linear, Lipschitz
 from lipcert.errors import InvalidInput, ProofFailed
@@ -101,7 +102,17 @@ def certify(
         raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
     seconds = time.perf_counter() - started
     return Certificate(
-        bound, method, region, network.digest, part, proof.layers, whole.sweeps, part_sweeps, seconds, verified, proof.tree
+        bound,
+        method,
+        region,
+        network.digest,
+        part,
+        proof.layers,
+        whole.sweeps,
+        part_sweeps,
+        seconds,
+        verified,
+        proof.tree,
     )
 
 
@@ -118,20 +129,23 @@ class Problem:
     def sweep(self, choose: Callable[[Stage], Array]) -> Proof:
         """The loop, with multipliers chosen layer by layer."""
         enclosing = _Enclosing(self)
-        P = Ellipsoid.ball()
+        P, weight = Ellipsoid.ball(), self.network.layers[0].weight
         done: list[LayerProof] = []
         for layer, ahead in pairwise(self.network.layers):
             clock = time.perf_counter()
-            S = P.through(layer.weight)
-            lower, upper = enclosing.interval(len(done), S)
+            image = Image(P, weight)
+            lower, upper = enclosing.interval(len(done), image)
             assert layer.neurons is not None
-            assert S.matrix is not None
             alpha, beta = layer.neurons.slope_range(lower, upper)
-            exponent = int(S.exponent)
-            T = choose(Stage(len(done), S.matrix, exponent, alpha, beta, ahead.weight))
-            P, T = feasible_step(S, alpha, beta, T)
-            done.append(LayerProof(lower, upper, alpha, beta, T, exponent, time.perf_counter() - clock))
-        bound = float(P.through(self.network.layers[-1].weight).norm())
+            # a neuron that does not move has any slope; one with a single slope need not be kept
+            kept = condense(weight, alpha, np.where(image.axes() > 0, beta, alpha), ahead.weight)
+            S = image.whole if kept.weight is weight else P.through(kept.weight)
+            T = choose(Stage.of(len(done), S, kept))
+            P, T = feasible_step(S, kept.alpha, kept.beta, T)
+            seconds = time.perf_counter() - clock
+            done.append(LayerProof(lower, upper, alpha, beta, kept.spread(T), int(S.exponent), seconds))
+            weight = kept.ahead
+        bound = float(P.through(weight).norm())
         multipliers, exponents = tuple(d.multiplier for d in done), tuple(d.exponent for d in done)
         hints = Sweep(self.enclosures, multipliers, exponents, enclosing.lines())
         return Proof(bound, tuple(done), (*self.history, hints))
@@ -157,7 +171,7 @@ class _Enclosing:
         self.runs = [e.start(problem.network, problem.region) for e in problem.enclosures] if bounded else []
         self.centers = problem.network.preactivations(problem.region.center) if bounded else []
 
-    def interval(self, index: int, S: Ellipsoid) -> Interval:
+    def interval(self, index: int, S: Image) -> Interval:
         """Where the pre-activations of a layer lie."""
         interval = self.known[index]
         for run in self.runs:

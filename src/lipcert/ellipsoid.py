@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, sparse
 from scipy.sparse.linalg import eigsh
 
 from lipcert.network import dense, times
@@ -37,15 +37,26 @@ class Ellipsoid:
 
     def through(self, weight: Weight) -> Ellipsoid:
         """S = W P Wᵀ, the ellipsoid after an affine map."""
-        size = abs(weight).max()
-        if size > 0 and not 2.0**-200 < size < 2.0**200:  # squares would leave the range of floats
-            power = int(np.frexp(size)[1])
+        power = _power(weight)
+        if power:
             return Ellipsoid(self.matrix, self.exponent + power).through(weight * 2.0**-power)
         if self.matrix is None:
             gram = dense(weight @ weight.T)
             return Ellipsoid.of(np.broadcast_to(gram, (*self.exponent.shape, *gram.shape)), self.exponent)
         half = times(np.swapaxes(times(self.matrix, weight.T), -1, -2), weight.T)
         return Ellipsoid.of(symmetric(half), self.exponent)
+
+    def reach(self, weight: Weight) -> Array:
+        """The axes of W P Wᵀ, without forming it; (n,)."""
+        power = _power(weight)
+        if power:
+            return Ellipsoid(self.matrix, self.exponent + power).reach(weight * 2.0**-power)
+        half = weight if self.matrix is None else weight @ self.matrix
+        if sparse.issparse(weight):
+            squares = np.asarray((sparse.csr_array(weight) * half).sum(axis=1))
+        else:
+            squares = np.asarray((half * weight).sum(axis=1))
+        return np.ldexp(np.sqrt(np.maximum(squares, 0.0)), self.exponent)
 
     def axes(self) -> Array:
         """Sqrt of the true diagonal: neuron l is that Lipschitz; (..., n)."""
@@ -59,6 +70,12 @@ class Ellipsoid:
         if self.matrix is None:
             return np.ldexp(1.0, self.exponent)
         return np.ldexp(np.sqrt(np.maximum(largest(self.matrix), 0.0)), self.exponent)
+
+
+def _power(weight: Weight) -> int:
+    """Power of two to take out of a weight whose squares would leave the range of floats, else 0."""
+    size = abs(weight).max()
+    return int(np.frexp(size)[1]) if size > 0 and not 2.0**-200 < size < 2.0**200 else 0
 
 
 def activate(S: Ellipsoid, alpha: Array, beta: Array, multiplier: Array) -> Ellipsoid:

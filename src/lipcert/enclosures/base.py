@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from lipcert.ellipsoid import Ellipsoid
+from lipcert.condense import Image
 from lipcert.network import Network
 from lipcert.regions import Region
 from lipcert.typing import Array
@@ -16,7 +16,7 @@ class Pass(ABC):
     """One run of an enclosure through a network; it remembers what the earlier layers taught it."""
 
     @abstractmethod
-    def tighten(self, layer: int, S: Ellipsoid, known: Interval) -> Interval:
+    def tighten(self, layer: int, S: Image, known: Interval) -> Interval:
         """An interval for the pre-activations of a layer (counted from 0), inside the known one.
 
         S is the ellipsoid of the layer's pre-activation differences.

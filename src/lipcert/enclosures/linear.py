@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lipcert.ellipsoid import Ellipsoid
+from lipcert.condense import Image
 from lipcert.enclosures.base import Enclosure, Interval, Pass
 from lipcert.enclosures.lines import Lines, bounding_lines
 from lipcert.network import Network, Neurons, dense, times
@@ -43,7 +43,7 @@ class _Run(Pass):
     lines: list[Lines] = field(default_factory=list)
     boxes: list[Interval] = field(default_factory=list)
 
-    def tighten(self, layer: int, S: Ellipsoid, known: Interval) -> Interval:
+    def tighten(self, layer: int, S: Image, known: Interval) -> Interval:
         lower, upper = known
         rows = self.undecided(layer, known)
         if not rows.size:
@@ -67,7 +67,8 @@ class _Run(Pass):
         if neurons is None or closing:
             return np.arange(self.network.layers[layer].size)
         alpha, beta = neurons.slope_range(*known)
-        return np.flatnonzero((alpha < beta).reshape(-1, neurons.size).any(axis=0))
+        loose = (alpha < beta) & (known[0] < known[1])  # nothing tightens a point
+        return np.flatnonzero(loose.reshape(-1, neurons.size).any(axis=0))
 
     def trace(self, layer: int, rows: Array) -> Array:
         """At least max over the region of rows·z for z the activations before ``layer``."""

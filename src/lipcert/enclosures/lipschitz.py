@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lipcert.ellipsoid import Ellipsoid
+from lipcert.condense import Image
 from lipcert.enclosures.base import Enclosure, Interval, Pass
 from lipcert.network import Network
 from lipcert.regions import Region
@@ -26,7 +26,7 @@ class _Run(Pass):
     centers: list[Array]
     radius: Array
 
-    def tighten(self, layer: int, S: Ellipsoid, known: Interval) -> Interval:
+    def tighten(self, layer: int, S: Image, known: Interval) -> Interval:
         reach = self.radius[..., None] * S.axes()
         center = self.centers[layer]
         return np.maximum(known[0], center - reach), np.minimum(known[1], center + reach)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lipcert.condense import Kept
+from lipcert.ellipsoid import Ellipsoid
 from lipcert.typing import Array, Weight
 
 if TYPE_CHECKING:
@@ -37,6 +39,23 @@ class Stage:
     alpha: Array
     beta: Array
     ahead: Weight
+    kept: Kept | None = None
+    """Which neurons of the layer these are, where not all; the others are affine functions of what is kept."""
+
+    @staticmethod
+    def of(index: int, S: Ellipsoid, kept: Kept) -> Stage:
+        """The stage of a layer of which some neurons are kept."""
+        assert S.matrix is not None
+        return Stage(index, S.matrix, int(S.exponent), kept.alpha, kept.beta, kept.target, kept)
+
+    @property
+    def size(self) -> int:
+        """Neurons of the layer."""
+        return len(self.alpha) if self.kept is None else self.kept.size
+
+    def narrow(self, multipliers: Array) -> Array:
+        """Multipliers of the layer's neurons, as multipliers of what is kept."""
+        return multipliers if self.kept is None else self.kept.narrow(multipliers)
 
     @property
     def m(self) -> Array:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
+from lipcert.condense import condensed
 from lipcert.ellipsoid import symmetric
 from lipcert.network import Network, dense, times
 from lipcert.typing import Array
@@ -48,10 +49,12 @@ class Chain:
     """
 
     def __init__(self, network: Network, slopes: list[Slopes]) -> None:
-        self.weights = [layer.weight for layer in network.layers]
-        self.m = [0.5 * (alpha + beta) for alpha, beta in slopes]
-        self.r = [0.5 * (beta - alpha) for alpha, beta in slopes]
+        kept = condensed(network.layers, slopes)
+        self.weights = [*(part.weight for part in kept), kept[-1].ahead if kept else network.layers[0].weight]
+        self.m = [0.5 * (part.alpha + part.beta) for part in kept]
+        self.r = [0.5 * (part.beta - part.alpha) for part in kept]
         self.active = [np.flatnonzero(r > 0) for r in self.r]
+        self.neurons = [part.neurons[active] for part, active in zip(kept, self.active, strict=True)]
         self.cuts = np.cumsum([0] + [len(active) for active in self.active])
         self.first = dense(self.weights[0] @ self.weights[0].T)
 

@@ -33,8 +33,8 @@ class Joint(Method):
     """The multipliers of all layers together.
 
     For the slopes of a Scalar sweep it minimises f(x) = log τ + μ·barrier (see :class:`Chain`) for a falling
-    sequence of μ, each from the minimiser before. Rounds follow: other bounding lines tighten intervals and slopes, and the
-    multipliers are improved for those. The bound never rises from round to round.
+    sequence of μ, each from the minimiser before. Rounds follow: other bounding lines tighten intervals and slopes,
+    and the multipliers are improved for those. The bound never rises from round to round.
 
     Parameters
     ----------
@@ -115,9 +115,9 @@ def chosen(chain: Chain, x: Array) -> Callable[[Stage], Array]:
     parts = chain.split(x)
 
     def choose(stage: Stage) -> Array:
-        T = np.zeros(stage.alpha.shape)
-        T[chain.active[stage.index]] = np.exp(parts[stage.index] - stage.exponent * LOG4)
-        return T
+        T = np.zeros(stage.size)
+        T[chain.neurons[stage.index]] = np.exp(parts[stage.index] - stage.exponent * LOG4)
+        return stage.narrow(T)
 
     return choose
 
@@ -127,7 +127,7 @@ def kept(proof: Proof) -> Callable[[Stage], Array]:
 
     def choose(stage: Stage) -> Array:
         layer = proof.layers[stage.index]
-        T = np.exp(LOG4 * (layer.exponent - stage.exponent)) * layer.multiplier
+        T = np.exp(LOG4 * (layer.exponent - stage.exponent)) * stage.narrow(layer.multiplier)
         return np.where(stage.beta > stage.alpha, T, 0.0)
 
     return choose
