@@ -24,7 +24,7 @@ from lipcert.verify.stack import Bounds, Pieces, bound_pieces
 from lipcert.verify.tree import AXIS, LEAF, Tree, children, confined, root_piece
 
 if TYPE_CHECKING:
-    from lipcert.certificate import Proof
+    from lipcert.certificate import Proof, Sweep
     from lipcert.certify import Problem
 
 _BATCH = 96
@@ -38,9 +38,10 @@ _SMALL = 16
 class Split(Method):
     """The largest bound over pieces of the region, always cutting the piece with the largest.
 
-    On a convex region the Lipschitz constant is the largest Jacobian norm, so any cover will do. Pieces are cut by halving an
-    input axis or by confining a neuron to one side of its kink; when no neuron of a piece is open its bound is the
-    norm itself. The bound is valid whenever the search stops: at the tolerance, at the end of its time, or on an interrupt.
+    On a convex region the Lipschitz constant is the largest Jacobian norm, so any cover will do. Pieces are cut by
+    halving an input axis or by confining a neuron to one side of its kink; when no neuron of a piece is open its
+    bound is the norm itself. The bound is valid whenever the search stops: at the tolerance, at the end of its time,
+    or on an interrupt.
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ class Split(Method):
         """A proof with a tree of pieces, if that is better than the proof itself."""
         if not problem.network.sizes[1:-1] or problem.known is not None:
             return proof
-        search = _Search(problem.network, problem.region)
+        search = _Search(problem.network, problem.region, proof.sweeps[-1] if proof.sweeps else None)
         with watched() as report, _bounding(self.workers, problem) as bounding:
             try:
                 search.run(bounding, self.tolerance, end, proof.bound, report)
@@ -86,6 +87,7 @@ class _Search:
 
     network: Network
     region: Region
+    hints: Sweep | None
     layer: list[int] = field(default_factory=list)
     index: list[int] = field(default_factory=list)
     value: list[float] = field(default_factory=list)
@@ -97,7 +99,7 @@ class _Search:
     def run(self, bounding: _Bounding, tolerance: float, end: float, ceiling: float, report: Report) -> None:
         """Cut until upper and lower meet, or time is up."""
         self.lower = lower_bound(self.network, self.region).value
-        root = root_piece(self.network, self.region)
+        root = root_piece(self.network, self.region, self.hints)
         self.add(root, bounding(root))
         while self.open and time.perf_counter() < end:
             upper = self.upper
@@ -188,8 +190,8 @@ class _Search:
 
     def tree(self) -> Tree:
         """The tree as arrays."""
-        columns = (np.array(column) for column in (self.layer, self.index, self.value, self.child))
-        return Tree(*columns, bound=self.upper if self.layer else np.inf)
+        layer, index, value, child = map(np.array, (self.layer, self.index, self.value, self.child))
+        return Tree(layer, index, value, child, self.upper if self.layer else np.inf)
 
 
 def _stack(pieces: list[Pieces]) -> Pieces:
@@ -198,9 +200,9 @@ def _stack(pieces: list[Pieces]) -> Pieces:
         (np.concatenate([low for low, _ in layer]), np.concatenate([high for _, high in layer]))
         for layer in zip(*(piece.known for piece in pieces), strict=True)
     )
-    return Pieces(
-        np.concatenate([piece.lower for piece in pieces]), np.concatenate([piece.upper for piece in pieces]), known
-    )
+    hints = tuple(np.concatenate(layer) for layer in zip(*(piece.hints for piece in pieces), strict=True))
+    lower, upper = np.concatenate([piece.lower for piece in pieces]), np.concatenate([piece.upper for piece in pieces])
+    return Pieces(lower, upper, known, hints)
 
 
 class _Bounding:
@@ -225,6 +227,7 @@ def _join(found: list[Bounds]) -> Bounds:
     return Bounds(
         np.concatenate([one.bound for one in found]),
         intervals,
+        tuple(np.concatenate(layer) for layer in zip(*(one.hints for one in found), strict=True)),
         np.concatenate([one.axes for one in found]),
         np.concatenate([one.open for one in found]),
     )

@@ -69,7 +69,7 @@ def verify(network: Network, certificate: Certificate) -> float:
     bound = prove(network, certificate.region, certificate.sweeps, certificate.part, certificate.part_sweeps)
     if certificate.tree is not None and not certificate.part_sweeps:
         with suited_to(max(network.sizes)):
-            bound = min(bound, prove_tree(network, certificate.region, certificate.tree))
+            bound = min(bound, prove_tree(network, certificate.region, certificate.tree, certificate.sweeps[-1]))
     if not bound <= certificate.bound:
         raise ProofFailed(f"the certificate claims {certificate.bound!r}, its hints prove no better than {bound!r}")
     return bound

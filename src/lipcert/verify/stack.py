@@ -1,20 +1,23 @@
 """Proved bounds for many pieces of one region at once: stacked arrays, one sweep.
 
-A piece is a part of the input region (its intersection with a box) on which some neurons may be confined to intervals. The
-bound of a piece holds for ‖W_N D_{N-1} … D_1 W_1‖ with every slope matrix that its intervals allow, hence for the Jacobian at
-every input of the piece. The largest over pieces that cover a convex region bounds the Lipschitz constant there.
-Everything is rounded outwards, as in checker.py; multipliers and lines need no hints, they come from closed formulas.
+A piece is a part of the input region (its intersection with a box) on which some neurons may be confined to
+intervals. The bound of a piece holds for ‖W_N D_{N-1} … D_1 W_1‖ with every slope matrix that its intervals allow,
+hence for the Jacobian at every input of the piece. The largest over pieces that cover a convex region bounds the
+Lipschitz constant there. Everything is rounded outwards, as in checker.py; multipliers and lines need no hints, they
+come from closed formulas.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
+from lipcert.activations import Activation
 from lipcert.enclosures.lines import bounding_lines
 from lipcert.errors import ProofFailed
-from lipcert.network import Network, dense
+from lipcert.network import Network, Neurons, dense
 from lipcert.regions import Ball, Region
 from lipcert.typing import Array, Weight
 from lipcert.verify.relaxation import Relaxation, relax, slope_bounds
@@ -39,11 +42,16 @@ Interval = tuple[Array, Array]
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Boxes (count, inputs) and, per hidden layer, the intervals (count, neurons) that are known beforehand."""
+    """Boxes (count, inputs) and, per hidden layer, the intervals (count, neurons) that are known beforehand.
+
+    ``hints`` suggests multipliers, per hidden layer log2 T (count, neurons) in true scale; -inf where there is no
+    suggestion.
+    """
 
     lower: Array
     upper: Array
     known: tuple[Interval, ...]
+    hints: tuple[Array, ...]
 
     def __len__(self) -> int:
         return len(self.lower)
@@ -51,19 +59,22 @@ class Pieces:
     def take(self, which: Array) -> Pieces:
         """Some of the pieces."""
         known = tuple((low[which], high[which]) for low, high in self.known)
-        return Pieces(self.lower[which], self.upper[which], known)
+        return Pieces(self.lower[which], self.upper[which], known, tuple(hint[which] for hint in self.hints))
 
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """What a sweep found for each piece: the bound (0 where the piece is empty), the intervals, and advice where to cut.
+    """What a sweep found for each piece: the bound (0 where the piece is empty), the intervals, and advice where to
+    cut.
 
-    ``axes`` (count, inputs) estimates how much each input axis widens the open neurons; ``open`` (count, neurons of all hidden
-    layers in a row) how much each neuron's open slope adds to the bound, 0 where its slope is a single number.
+    ``hints`` are multipliers that should serve the piece's own parts better. ``axes`` (count, inputs) estimates how
+    much each input axis widens the open neurons; ``open`` (count, neurons of all hidden layers in a row) how much
+    each neuron's open slope adds to the bound, 0 where its slope is a single number.
     """
 
     bound: Array
     intervals: tuple[Interval, ...]
+    hints: tuple[Array, ...]
     axes: Array
     open: Array
 
@@ -83,29 +94,35 @@ class _Stack:
         count = len(self.pieces)
         self.relaxations: list[Relaxation] = []
         self.axes = np.zeros((count, self.network.inputs))
-        self.empty = self._outside()
+        self.empty: Array = self._outside()
         intervals: list[Interval] = []
-        opened: list[Array] = []
+        steps: list[Step] = []
         P: Array | None = None
         exponent = np.zeros(count, dtype=int)
-        for index, (layer, ahead) in enumerate(zip(self.network.layers[:-1], self.network.layers[1:], strict=True)):
+        for index, (layer, ahead) in enumerate(pairwise(self.network.layers)):
             assert layer.neurons is not None
-            S, exponent = _rescaled(np.broadcast_to(congruence(P, layer.weight), (count, layer.size, layer.size)), exponent)
+            S, exponent = self._ellipsoid(P, layer.weight, exponent)
             lower, upper = self._tightened(index)
-            hollow = (lower > upper).any(axis=-1)  # no input of the piece obeys its confinements
+            hollow = np.asarray((lower > upper).any(axis=-1))  # no input of the piece obeys its confinements
             self.empty |= hollow
             lower, upper = np.where(hollow[:, None], 0.0, lower), np.where(hollow[:, None], 0.0, upper)
             intervals.append((lower, upper))
             lines = bounding_lines(layer.neurons, lower, upper)
             self.relaxations.append(relax(layer.neurons, lower, upper, lines.lower_slope, lines.upper_slope))
             alpha, beta = slope_bounds(layer.neurons, lower, upper)
-            P, share = activate_stack(S, alpha, beta, ahead.weight)
-            opened.append(share)
-        weight = self.network.layers[-1].weight
-        S, exponent = _rescaled(np.broadcast_to(congruence(P, weight), (count, len(dense(weight)), len(dense(weight)))), exponent)
+            hint = np.exp2(self.pieces.hints[index] - 2.0 * exponent[:, None])
+            P, step = activate_stack(S, alpha, beta, ahead.weight, hint, exponent)
+            steps.append(step)
+        S, exponent = self._ellipsoid(P, self.network.layers[-1].weight, exponent)
         bound = np.ldexp(stretched(np.sqrt(largest_eigenvalue_above(S)), 2), exponent)
-        every = np.concatenate(opened, axis=-1) if opened else np.zeros((count, 0))
-        return Bounds(np.where(self.empty, 0.0, bound), tuple(intervals), self.axes, every)
+        opened = np.concatenate([np.zeros((count, 0)), *(step.T for step in steps)], axis=-1)
+        hints = better_multipliers(self.network, steps, S)
+        return Bounds(np.where(self.empty, 0.0, bound), tuple(intervals), hints, self.axes, opened)
+
+    def _ellipsoid(self, P: Array | None, weight: Weight, exponent: Array) -> tuple[Array, Array]:
+        """S of the next layer, near unit scale."""
+        S = congruence(P, weight)
+        return _rescaled(np.broadcast_to(S, (len(self.pieces), *S.shape[-2:])), exponent)
 
     def _outside(self) -> Array:
         """Pieces whose box does not meet the region's ball."""
@@ -121,7 +138,7 @@ class _Stack:
         assert layer.neurons is not None
         lower, upper = self.pieces.known[index]
         alpha, beta = layer.neurons.slope_range(lower, upper)
-        undecided = alpha < beta
+        undecided = (alpha < beta) | _confined(layer.neurons, lower, upper)
         most = int(undecided.sum(axis=-1).max(initial=0))
         if not most:
             return lower, upper
@@ -135,13 +152,13 @@ class _Stack:
         lower, upper = np.array(lower), np.array(upper)
         np.put_along_axis(lower, rows, low, -1)
         np.put_along_axis(upper, rows, high, -1)
-        straddling = np.take_along_axis(undecided, rows, -1) & (low < high)
-        width = np.where(straddling, 1.0 / np.maximum(high - low, TINY), 0.0)
+        counted = np.take_along_axis(undecided, rows, -1) & (low < high)
+        width = np.where(counted, 1.0 / np.maximum(high - low, TINY), 0.0)
         self.axes += (width[..., None] * reach[:, :most]).sum(axis=1)
         return lower, upper
 
     def _above(self, index: int, rows: Array) -> tuple[Array, Array]:
-        """At least max of rows·z over each piece, z the activations before the layer; and |rows at the input|·half-width."""
+        """At least max of rows·z over each piece, z the values before the layer; and |rows at the input|·half-width."""
         offset, charge = np.zeros(rows.shape[:-1]), np.zeros(rows.shape[:-1])
         for back in range(index - 1, -1, -1):
             layer, lines = self.network.layers[back], self.relaxations[back]
@@ -183,6 +200,19 @@ class _Stack:
         return value, error, reach
 
 
+def _confined(neurons: Neurons, lower: Array, upper: Array) -> Array:
+    """Neurons whose interval ends at a kink: perhaps confined to a side that a part of the piece cannot reach."""
+
+    def rule(row: Activation, low: Array, high: Array) -> tuple[Array]:
+        ends = np.zeros(low.shape)
+        if row.row.kinks:
+            for knot in row.row.knots(low, *row.parameters):
+                ends = np.maximum(ends, ((low == knot) | (high == knot)) & (low < high))
+        return (ends,)
+
+    return np.asarray(neurons.gather(rule, lower, upper)[0] > 0)
+
+
 def _flat_product(rows: Array, weight: Weight) -> Array:
     """rows·weight for a stack of rows, as one product."""
     flat = np.reshape(rows, (-1, rows.shape[-1])) @ weight
@@ -201,8 +231,24 @@ def _rescaled(S: Array, exponent: Array) -> tuple[Array, Array]:
     return scaled, exponent + power
 
 
-def activate_stack(S: Array, alpha: Array, beta: Array, ahead: Weight) -> tuple[Array, Array]:
-    """P̂ with P ≼ P̂ for a stack of ellipsoids, as in checker.py, with T = tI from a closed formula; and each neuron's T."""
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One activation step, as far as better multipliers need it: matrices relative to 4**exponent."""
+
+    S: Array
+    m: Array
+    r: Array
+    T: Array
+    exponent: Array
+    active: Array
+    h: Array
+    C: Array
+
+
+def activate_stack(
+    S: Array, alpha: Array, beta: Array, ahead: Weight, hint: Array, exponent: Array
+) -> tuple[Array, Step]:
+    """P̂ with P ≼ P̂ for a stack, as in checker.py; multipliers as hinted, else T = tI from a closed formula."""
     m = 0.5 * (alpha + beta)
     r = np.where(alpha < beta, up(np.maximum(beta - m, m - alpha)), 0.0)
     size = np.abs(S)
@@ -210,10 +256,14 @@ def activate_stack(S: Array, alpha: Array, beta: Array, ahead: Weight) -> tuple[
     error = 4.0 * gamma(1) * np.abs(m) * apply(size, np.abs(m))
     raised = np.zeros(m.shape)
     most = int((r > 0).sum(axis=-1).max(initial=0))
+    active = np.argsort(r <= 0, axis=-1, kind="stable")[:, :most]  # (count, most); padding has r = 0
+    h, C = np.zeros(active.shape), np.zeros((len(m), most, most))
     if most:
-        active = np.argsort(r <= 0, axis=-1, kind="stable")[:, :most]  # (count, most); padding has r = 0
-        T = closed_multiplier(S, m, r, ahead)
-        L, X, C, M, h, g = _factor(S, m, r, active, T)
+        hinted = np.isfinite(hint) & (hint > 0.0)
+        T = hint
+        if (~hinted & (r > 0)).any():
+            T = np.where(hinted, hint, closed_multiplier(S, m, r, ahead)[:, None])
+        L, X, C, M, h, g = _factor(S, m, r, active, np.take_along_axis(T, active, -1))
         abs_L, abs_X = np.abs(L), np.abs(X)
         rounding = gamma(most + 6)
         left_L = abs_L.sum(axis=-2)
@@ -232,28 +282,61 @@ def activate_stack(S: Array, alpha: Array, beta: Array, ahead: Weight) -> tuple[
         inflated = stretched((1.0 + (residual_C + rows) * UP) / (g * g), 6)
         np.put_along_axis(raised, active, np.where(np.take_along_axis(r, active, -1) > 0, inflated, 0.0), -1)
     error = (error + 4.0 * gamma(1) * np.abs(PP).sum(axis=-1)) * UP + TINY
-    return raise_diagonal(0.5 * (PP + np.swapaxes(PP, -1, -2)), up(raised + error)), raised
+    P = raise_diagonal(0.5 * (PP + np.swapaxes(PP, -1, -2)), up(raised + error))
+    return P, Step(S, m, r, raised, exponent, active, h, C)
 
 
 def _factor(S: Array, m: Array, r: Array, active: Array, T: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
-    """L, X, C, M, h, g of the step; multipliers are enlarged until every C is positive definite."""
+    """L, X, C, M, h, g of the step; multipliers (count, active) are enlarged where C is not positive definite."""
     part = np.take_along_axis(np.take_along_axis(S, active[:, :, None], 1), active[:, None, :], 2)
     strip = np.take_along_axis(S, active[:, :, None], 1) * m[:, None, :]
     apart = np.take_along_axis(r, active, -1)
     eye = np.eye(active.shape[-1])
-    growth = 2.0**-40
-    for _ in range(80):
-        g = 1.0 / np.sqrt(T)[:, None] * np.ones(apart.shape)
+    for attempt in range(8):
+        g = 1.0 / np.sqrt(np.where(apart > 0, T, 1.0))
         h = np.where(apart > 0, up(g * apart), 0.0)
         C = eye - h[..., :, None] * part * h[..., None, :]
         try:
             L = np.linalg.cholesky(C)
         except np.linalg.LinAlgError:
-            T, growth = (1.0 + growth) * T, min(4.0 * growth, 0.5)
+            # T times c divides I - C by c
+            excess = 1.0 - np.linalg.eigvalsh(C)[:, 0]
+            T = T * np.where(excess > 0.999, (1.05 + attempt) * np.maximum(excess, 1.0), 1.0)[:, None]
             continue
         M = h[..., None] * strip
         return L, np.linalg.solve(L, M), C, M, h, g
     raise ProofFailed("no multipliers make the step of a layer valid")
+
+
+def better_multipliers(network: Network, steps: list[Step], S: Array) -> tuple[Array, ...]:
+    """Multipliers nearer to the stationary ones, log2 T in true scale.
+
+    With a the top eigenvector of the output carried back to a layer, and x = D_m a, the derivative of log λmax by log
+    T_j is proportional to T_j a_j² - r_j² (K x)_j²/T_j; it vanishes at T_j = r_j |(K x)_j|/|a_j|. A small step there
+    in the logarithm is a suggestion only: any multipliers that pass the step give a valid bound.
+    """
+    back = np.linalg.eigh(S)[1][..., -1]
+    hints: list[Array] = []
+    for step, layer in zip(steps[::-1], network.layers[:0:-1], strict=True):
+        a = spread(layer.weight.T, back)
+        x = step.m * a
+        moved = apply(step.S, x)
+        back = x
+        if step.active.size:
+            pushed = step.h * np.take_along_axis(moved, step.active, -1)
+            pull = step.h * np.linalg.solve(step.C, pushed[..., None])[..., 0]
+            scattered = np.zeros(a.shape)
+            np.put_along_axis(scattered, step.active, pull, -1)
+            moved = moved + apply(step.S, scattered)
+            back = x + scattered
+        with np.errstate(divide="ignore", invalid="ignore"):
+            wish = np.log2(step.r * np.abs(moved) / np.abs(a))
+            now = np.log2(step.T)
+            change = np.clip(0.1 * (wish - now), -0.15, 0.15)
+            hints.append(np.where(np.isfinite(change), now + change, now) + 2.0 * step.exponent[:, None])
+        length = np.sqrt((back * back).sum(axis=-1, keepdims=True))
+        back = back / np.where(length > 0, length, 1.0)
+    return tuple(hints[::-1])
 
 
 def closed_multiplier(S: Array, m: Array, r: Array, ahead: Weight) -> Array:

@@ -1,8 +1,8 @@
 """A region cut into pieces: what was cut where, and the proof that the pieces cover it.
 
-Every cut replaces a piece by two that together contain it: a box is halved at a float between its sides, which both halves
-share, or a neuron is confined to either side of a value, which both sides share. So the leaves cover the root whatever the
-cuts are; only the bound of each leaf needs a proof, and those are derived again.
+Every cut replaces a piece by two that together contain it: a box is halved at a float between its sides, which both
+halves share, or a neuron is confined to either side of a value, which both sides share. So the leaves cover the root
+whatever the cuts are; only the bound of each leaf needs a proof, and those are derived again.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lipcert.certificate import Sweep
 from lipcert.errors import ProofFailed
 from lipcert.network import Network
 from lipcert.regions import Ball, Box, Region
@@ -47,8 +48,8 @@ class Tree:
         return int((self.layer == LEAF).sum())
 
 
-def root_piece(network: Network, region: Region) -> Pieces:
-    """The whole region as one piece."""
+def root_piece(network: Network, region: Region, sweep: Sweep | None) -> Pieces:
+    """The whole region as one piece; the multipliers of a sweep are its hints."""
     if isinstance(region, Box):
         lower, upper = region.lower, region.upper
     elif isinstance(region, Ball):
@@ -58,7 +59,11 @@ def root_piece(network: Network, region: Region) -> Pieces:
     else:
         raise ProofFailed(f"a region of type {type(region).__name__} cannot be cut into pieces")
     known = tuple((np.full((1, size), -np.inf), np.full((1, size), np.inf)) for size in network.sizes[1:-1])
-    return Pieces(lower[None].copy(), upper[None].copy(), known)
+    hints = [np.full((1, size), -np.inf) for size in network.sizes[1:-1]]
+    if sweep is not None:
+        with np.errstate(divide="ignore"):
+            hints = [np.log2(T)[None] + 2.0 * e for T, e in zip(sweep.multipliers, sweep.exponents, strict=True)]
+    return Pieces(lower[None].copy(), upper[None].copy(), known, tuple(hints))
 
 
 def children(pieces: Pieces, layer: Array, index: Array, value: Array) -> Pieces:
@@ -76,16 +81,16 @@ def children(pieces: Pieces, layer: Array, index: Array, value: Array) -> Pieces
             low, high = known[where]
             high[below, what] = min(high[below, what], at)
             low[above, what] = max(low[above, what], at)
-    return Pieces(lower, upper, tuple(known))
+    return Pieces(lower, upper, tuple(known), twice.hints)
 
 
 def confined(pieces: Pieces, found: Bounds) -> Pieces:
-    """The pieces with the intervals that were proved for them."""
-    return Pieces(pieces.lower, pieces.upper, found.intervals)
+    """The pieces with the intervals that were proved for them, and with better hints."""
+    return Pieces(pieces.lower, pieces.upper, found.intervals, found.hints)
 
 
-def prove_tree(network: Network, region: Region, tree: Tree) -> float:
-    """The largest bound of a leaf, derived again from the cuts alone.
+def prove_tree(network: Network, region: Region, tree: Tree, sweep: Sweep | None) -> float:
+    """The largest bound of a leaf, derived again from the cuts and the root's multipliers.
 
     Raises
     ------
@@ -94,7 +99,7 @@ def prove_tree(network: Network, region: Region, tree: Tree) -> float:
     """
     _check_shape(network, tree)
     worst = 0.0
-    stack: list[tuple[Array, Pieces]] = [(np.zeros(1, dtype=int), root_piece(network, region))]
+    stack: list[tuple[Array, Pieces]] = [(np.zeros(1, dtype=int), root_piece(network, region, sweep))]
     seen = 0
     while stack:
         nodes, pieces = stack.pop()
