@@ -128,3 +128,13 @@ def test_costs_grow_with_size_and_rung() -> None:
 def test_free_memory_is_known_here() -> None:
     free = available_memory()
     assert free is None or 2**20 < free < 2**50
+
+
+def test_too_little_memory_is_said_before_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = random_network(0, (4, 2500, 2), "tanh")
+    monkeypatch.setattr("lipcert.costs.available_memory", lambda: 10**8)
+    for region in (None, lc.Ball(np.zeros(4), 1.0)):
+        with pytest.raises(
+            lc.ProofFailed, match=r"layer 1 has 2500 neurons to carry: 0\.05 GB a matrix, and 6 of them"
+        ):
+            lc.certify(network, region, lc.ClosedForm())

@@ -22,6 +22,7 @@ import numpy as np
 from lipcert.auto import Auto
 from lipcert.certificate import Certificate, LayerProof, Part, Proof, Sweep
 from lipcert.condense import Image, condense
+from lipcert.costs import require_memory
 from lipcert.ellipsoid import Ellipsoid, activate
 from lipcert.enclosures import Enclosure, Interval, Linear, Lipschitz
 from lipcert.errors import InvalidInput, ProofFailed
@@ -84,6 +85,9 @@ def certify(
     method = Auto() if method is None else method
     _check(network, region, method, enclosures)
     part = _part(network, inputs, outputs, layers)
+    if not region.bounded:  # slopes will be open; in a bounded region that is known layer by layer
+        for number, layer in enumerate(network.layers[:-1], 1):
+            require_memory(layer.size, number)
     with suited_to(max(network.sizes)):
         problem = Problem(network, region, tuple(enclosures))
         try:
@@ -139,6 +143,7 @@ class Problem:
             alpha, beta = layer.neurons.slope_range(lower, upper)
             # a neuron that does not move has any slope; one with a single slope need not be kept
             kept = condense(weight, alpha, np.where(image.axes() > 0, beta, alpha), ahead.weight)
+            require_memory(kept.weight.shape[0], len(done) + 1)
             S = image.whole if kept.weight is weight else P.through(kept.weight)
             T = choose(Stage.of(len(done), S, kept))
             P, T = feasible_step(S, kept.alpha, kept.beta, T)

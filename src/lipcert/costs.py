@@ -17,8 +17,12 @@ from typing import Any, Final
 import numpy as np
 from scipy import sparse
 
+from lipcert.errors import ProofFailed
 from lipcert.network import Network
 from lipcert.threads import suited_to
+
+_SMALL: Final = 2000
+"""Neurons whose matrices fit anywhere."""
 
 MATRICES: Final = 6
 """Matrices of the size of one layer that a sweep holds at once."""
@@ -74,6 +78,18 @@ def available_memory() -> int | None:
     except (OSError, StopIteration, ValueError):
         return None
     return min(free, _group_limit(free))
+
+
+def require_memory(neurons: int, layer: int) -> None:
+    """Refuse to start what cannot end: a layer with so many open slopes that its matrices exceed the free memory."""
+    if neurons < _SMALL:
+        return
+    free, matrix = available_memory(), 8 * neurons**2
+    if free is not None and MATRICES * matrix > free:
+        raise ProofFailed(
+            f"layer {layer} has {neurons} neurons to carry: {matrix / 1e9:.3g} GB a matrix, and {MATRICES} of them are"
+            f" needed, but {free / 1e9:.3g} GB are free; a smaller region leaves fewer slopes open"
+        )
 
 
 def _group_limit(otherwise: int) -> int:
