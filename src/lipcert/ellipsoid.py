@@ -56,20 +56,26 @@ class Ellipsoid:
             squares = np.asarray((sparse.csr_array(weight) * half).sum(axis=1))
         else:
             squares = np.asarray((half * weight).sum(axis=1))
-        return np.ldexp(np.sqrt(np.maximum(squares, 0.0)), self.exponent)
+        return _ldexp(np.sqrt(np.maximum(squares, 0.0)), self.exponent)
 
     def axes(self) -> Array:
         """Sqrt of the true diagonal: neuron l is that Lipschitz; (..., n)."""
         if self.matrix is None:
             raise ValueError("the unit ball has no size of its own")
         diagonal = np.diagonal(self.matrix, axis1=-2, axis2=-1)
-        return np.ldexp(np.sqrt(np.maximum(diagonal, 0.0)), self.exponent[..., None])
+        return _ldexp(np.sqrt(np.maximum(diagonal, 0.0)), self.exponent[..., None])
 
     def norm(self) -> Array:
         """Sqrt λmax: the Lipschitz bound of the map that led here."""
         if self.matrix is None:
-            return np.ldexp(1.0, self.exponent)
-        return np.ldexp(np.sqrt(np.maximum(largest(self.matrix), 0.0)), self.exponent)
+            return _ldexp(np.ones(()), self.exponent)
+        return _ldexp(np.sqrt(np.maximum(largest(self.matrix), 0.0)), self.exponent)
+
+
+def _ldexp(mantissa: Array, exponent: Array) -> Array:
+    """Mantissa · 2^exponent; infinite where that is too large for a float."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.ldexp(mantissa, exponent))
 
 
 def _power(weight: Weight) -> int:

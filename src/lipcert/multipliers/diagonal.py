@@ -56,11 +56,12 @@ class _Block:
     def of(stage: Stage) -> _Block:
         active = stage.active
         r, m = stage.r[active], stage.m
-        scaled = times((m[:, None] * stage.S).T, stage.ahead.T).T  # W⁺ D_m S
+        ahead = stage.ahead * (1.0 / (abs(stage.ahead).max() or 1.0))  # the size of W⁺ does not change the best T
+        scaled = times((m[:, None] * stage.S).T, ahead.T).T  # W⁺ D_m S
         return _Block(
-            B=symmetric(times(scaled * m, stage.ahead.T)),
+            B=symmetric(times(scaled * m, ahead.T)),
             G=scaled[:, active] * r,
-            H=dense(stage.ahead[:, active]),
+            H=dense(ahead[:, active]),
             R=symmetric(r[:, None] * stage.S[np.ix_(active, active)] * r),
         )
 
