@@ -52,33 +52,42 @@ def random_network(
     return lc.Network.from_weights(weights, [bias * rng.standard_normal(w.shape[0]) for w in weights], activation)
 
 
-def sampled_norms(network: lc.Network, points: Array) -> Array:
-    """Jacobian norms at points where both one-sided derivatives agree; zero elsewhere."""
+def sampled_norms(network: lc.Network, points: Array) -> tuple[Array, Array]:
+    """Jacobian norms at points where both one-sided derivatives agree (zero elsewhere), and their rounding error."""
     right, left = network.jacobian(points), network.jacobian(points, side=-1)
     clear = (right == left).all(axis=(-2, -1))
-    return np.where(clear, np.linalg.norm(right, ord=2, axis=(-2, -1)), 0.0)
+    size = np.abs(points)
+    for layer, v in zip(network.layers, network.preactivations(points), strict=True):
+        weight = np.abs(dense(layer.weight))
+        size = (
+            weight @ size if size.ndim > points.ndim else np.broadcast_to(weight, (*points.shape[:-1], *weight.shape))
+        )
+        if layer.neurons is not None:
+            size = np.abs(layer.neurons.slope(v))[..., None] * size
+    norms = np.linalg.norm(right, ord=2, axis=(-2, -1))
+    largest = np.linalg.norm(size, axis=(-2, -1))
+    return np.where(clear, norms, 0.0), 1e-15 * sum(network.sizes) * largest
 
 
 def sampled_quotients(network: lc.Network, one: Array, two: Array) -> tuple[Array, Array]:
     """‖f(x) - f(y)‖/‖x - y‖ for pairs of points, and the rounding error each quotient may carry."""
     distance = np.linalg.norm(one - two, axis=-1)
     apart = distance > 0
-    values = [network(one), network(two)]
-    scale = sum(np.linalg.norm(v, axis=-1) for v in values) + noise(network, one) + noise(network, two)
     safe = np.where(apart, distance, 1.0)
-    quotient = np.linalg.norm(values[0] - values[1], axis=-1) / safe
+    quotient = np.linalg.norm(network(one) - network(two), axis=-1) / safe
+    scale = _noise(network, one) + _noise(network, two)
     return np.where(apart, quotient, 0.0), np.where(apart, 1e-15 * scale / safe, 0.0)
 
 
-def noise(network: lc.Network, x: Array) -> Array:
-    """How large the intermediate numbers of f(x) are, as seen at the output: |W_N| … (|W_1||x| + |b_1|) …"""
+def _noise(network: lc.Network, x: Array) -> Array:
+    """How large the numbers are whose rounding f(x) carries: |W_N| … (|W_1||x| + |b_1|) …, slopes at their largest."""
     size = np.abs(x)
     for layer in network.layers:
-        size = size @ np.abs(dense(layer.weight)).T + np.abs(layer.bias)
+        size = layer.weight.shape[1] * (size @ np.abs(dense(layer.weight)).T) + np.abs(layer.bias)
         if layer.neurons is not None:
             low, high = layer.neurons.slope_range(-size - 1.0, size + 1.0)
             size = size * np.maximum(np.abs(low), np.abs(high)) + np.abs(layer.neurons.value(np.zeros_like(size)))
-    return np.asarray(layer.size * np.linalg.norm(size, axis=-1))
+    return np.asarray(np.linalg.norm(size, axis=-1))
 
 
 def pairs(region: Region, count: int, rng: np.random.Generator) -> tuple[Array, Array]:

@@ -151,6 +151,16 @@ def test_slope_at_infinity_is_the_limit(row: Activation) -> None:
 
 
 @every_row
+def test_value_at_infinity_is_the_limit(row: Activation) -> None:
+    if np.isfinite(row.row.period):
+        pytest.skip("no limit")
+    far, limit = row.value(np.array([-1e9, 1e9])), row.value(np.array([-np.inf, np.inf]))
+    settled = row.slope(np.array([-np.inf, np.inf])) == 0
+    np.testing.assert_allclose(limit[settled], far[settled], atol=1e-8)
+    np.testing.assert_array_equal(limit[~settled], np.sign(far[~settled]) * np.inf)
+
+
+@every_row
 def test_huge_arguments_neither_overflow_nor_give_nan(row: Activation) -> None:
     v = np.array([-1e300, -1e200, -1e103, 1e103, 1e200, 1e300])
     assert np.isfinite(row.value(v)).all()

@@ -382,8 +382,13 @@ class Activation:
         return Activation(self.name, picked)
 
     def value(self, v: Array) -> Array:
-        """φ(v)."""
-        return self.row.value(v, *self.parameters)
+        """φ(v); the limit where v is infinite and there is one."""
+        finite = np.isfinite(v)
+        if finite.all():
+            return self.row.value(v, *self.parameters)
+        far = self.row.value(np.clip(v, -1e300, 1e300), *self.parameters)
+        rate = np.broadcast_to(self.slope(v), far.shape)
+        return np.where(finite | (rate == 0.0), far, np.where(rate < 0.0, -v, v))
 
     def slope(self, v: Array, side: int = 1) -> Array:
         """φ'(v) from the right (side = 1) or the left (side = -1); the limit where v is infinite."""

@@ -102,9 +102,14 @@ def _value_range(neurons: Neurons, lines: Lines, interval: Interval) -> Interval
     alpha, beta = neurons.slope_range(*interval)
     steady = (alpha >= 0) | (beta <= 0)
     ends = [neurons.value(end) for end in interval]
-    floor = [lines.lower_slope * end + lines.lower_offset for end in interval]
-    roof = [lines.upper_slope * end + lines.upper_offset for end in interval]
+    floor = [_along(lines.lower_slope, end) + lines.lower_offset for end in interval]
+    roof = [_along(lines.upper_slope, end) + lines.upper_offset for end in interval]
     return np.minimum(*np.where(steady, ends, floor)), np.maximum(*np.where(steady, ends, roof))
+
+
+def _along(slope: Array, end: Array) -> Array:
+    """slope·end, where a level line stays level at infinity."""
+    return slope * np.where(slope == 0.0, 0.0, end)
 
 
 def _apply(rows: Array, vector: Array) -> Array:
