@@ -52,6 +52,11 @@ def network() -> lc.Network:
     return lc.Network.from_weights(weights, [rng.standard_normal(b) for b in sizes[1:]], "tanh")
 
 
+def same(value: float) -> Any:
+    """A number computed twice: BLAS may differ in the last bits, by where in memory its arguments lie."""
+    return pytest.approx(value, rel=1e-12)
+
+
 @pytest.fixture
 def lipcert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     monkeypatch.chdir(tmp_path)
@@ -70,8 +75,8 @@ def test_bound_is_what_certify_says(lipcert: Command, name: str) -> None:
     record = lipcert.json("bound", "model.npz", "--center", "0.1,-0.2,0.3", "--radius", "0.5", "--method", name)
     ball = lc.Ball([0.1, -0.2, 0.3], 0.5)
     certificate = lc.certify(network(), ball, METHODS[name]())
-    assert record["bound"] == certificate.bound
-    assert record["lower"] == lc.lower_bound(network(), ball).value
+    assert record["bound"] == same(certificate.bound)
+    assert record["lower"] == same(lc.lower_bound(network(), ball).value)
     assert record["ratio"] == record["bound"] / record["lower"]
     assert ball.contains(np.array(record["lower_point"]))
     assert record["method"]["name"] == type(certificate.method).__name__
@@ -85,7 +90,7 @@ def test_bound_is_what_certify_says(lipcert: Command, name: str) -> None:
 
 def test_without_a_region_the_bound_is_global(lipcert: Command) -> None:
     record = lipcert.json("bound", "model.npz")
-    assert record["bound"] == lc.certify(network()).bound
+    assert record["bound"] == same(lc.certify(network()).bound)
     assert record["region"] == {"kind": "everywhere"}
     assert record["lower"] is record["ratio"] is None
 
@@ -101,7 +106,7 @@ def test_without_a_region_the_bound_is_global(lipcert: Command) -> None:
     ],
 )
 def test_regions(lipcert: Command, options: tuple[str, ...], region: lc.Ball | lc.Box) -> None:
-    assert lipcert.json("bound", "model.npz", *options)["bound"] == lc.certify(network(), region).bound
+    assert lipcert.json("bound", "model.npz", *options)["bound"] == same(lc.certify(network(), region).bound)
 
 
 def test_centres_from_files(lipcert: Command) -> None:
@@ -119,14 +124,14 @@ def test_parts(lipcert: Command) -> None:
     ball, options = lc.Ball(np.zeros(3), 0.5), ("--center", "zeros", "--radius", "0.5")
     whole = lipcert.json("bound", "model.npz", *options)
     one = lipcert.json("bound", "model.npz", *options, "--outputs", "1")
-    assert one["bound"] == lc.certify(network(), ball, outputs=[1]).bound
-    assert one["lower"] == lc.lower_bound(network().select(outputs=[1]), ball).value
+    assert one["bound"] == same(lc.certify(network(), ball, outputs=[1]).bound)
+    assert one["lower"] == same(lc.lower_bound(network().select(outputs=[1]), ball).value)
     assert one["bound"] < whole["bound"]
     two = lipcert.json("bound", "model.npz", *options, "--inputs", "0,2")
-    assert two["bound"] == lc.certify(network(), ball, inputs=[0, 2]).bound
+    assert two["bound"] == same(lc.certify(network(), ball, inputs=[0, 2]).bound)
     assert two["lower"] is None
     inner = lipcert.json("bound", "model.npz", *options, "--layers", "1:2")
-    assert inner["bound"] == lc.certify(network(), ball, layers=(1, 2)).bound
+    assert inner["bound"] == same(lc.certify(network(), ball, layers=(1, 2)).bound)
     assert inner["part"] == {"layers": [1, 2], "inputs": None, "outputs": None}
     text = lipcert("bound", "model.npz", *options, "--layers", "0:2", "--outputs", "3,1").out.split("\n")
     assert [line.split(maxsplit=1)[1].strip() for line in text if line.startswith(("layers", "outputs"))] == [
@@ -154,9 +159,10 @@ def test_the_table_for_people(lipcert: Command) -> None:
 
 
 def test_activation_on_the_command_line(lipcert: Command) -> None:
-    assert lipcert.json("bound", "silent.npz", "--activation", "tanh") | {"seconds": 0} == lipcert.json(
-        "bound", "model.npz"
-    ) | {"seconds": 0}
+    said = lipcert.json("bound", "silent.npz", "--activation", "tanh", "--method", "scalar")
+    read = lipcert.json("bound", "model.npz", "--method", "scalar")
+    assert said.pop("bound") == same(read.pop("bound"))
+    assert said | {"seconds": 0} == read | {"seconds": 0}
     mixed = lipcert.json("bound", "silent.npz", "--activation", "hardtanh(-1,1),leaky_relu(0.2)")
     assert mixed["network"]["activations"] == ["hardtanh", "leaky_relu"]
 

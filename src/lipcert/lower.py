@@ -19,7 +19,8 @@ from lipcert.verify.trajectory import stretch_below
 class LowerBound:
     """``value`` is at most the spectral norm of the Jacobian at ``point``, in real arithmetic.
 
-    The point belongs to the region, so the Lipschitz constant there is at least ``value``.
+    The point belongs to the region, so the Lipschitz constant there is at least ``value``; where the region is a point
+    or a flat box, that is the constant of every neighbourhood of it.
     """
 
     value: float
@@ -49,7 +50,7 @@ def lower_bound(
     if region.dimension != network.inputs:
         raise InvalidInput(f"the region has {region.dimension} coordinates, the network has {network.inputs} inputs")
     rng = np.random.default_rng(seed)
-    with suited_to(max(network.sizes)):
+    with suited_to(max(network.sizes)), np.errstate(over="ignore", invalid="ignore"):
         points = np.concatenate([region.center[None], region.sample(samples, rng)]) if samples else region.center[None]
         norms = jacobian_norms(network, points)
         order = np.argsort(norms)[::-1]
@@ -73,7 +74,7 @@ def _attained(network: Network, region: Region, trail: list[tuple[float, Array]]
         if norm <= best.value:
             break
         x = _inside(region, point)
-        direction = np.linalg.svd(network.jacobian(x))[2][0]
+        direction = np.linalg.svd(np.nan_to_num(network.jacobian(x), posinf=0.0, neginf=0.0))[2][0]
         best = max(best, LowerBound(stretch_below(network, x, direction), x), key=lambda found: found.value)
         if best.value > 0.999 * norm:
             break
@@ -81,25 +82,25 @@ def _attained(network: Network, region: Region, trail: list[tuple[float, Array]]
 
 
 def _inside(region: Region, point: Array) -> Array:
-    """The point, moved towards the centre by rounding errors until it provably belongs to the region."""
+    """The point, moved towards the centre as far as rounding asks, so that it provably belongs to the region."""
     if not isinstance(region, Ball):
         return region.project(point)
-    shrink = 1.0
-    while norm_above(point - region.center) * (1.0 + 2.0**-50) > region.radius:
-        shrink -= 2.0**-48
-        point = region.project(region.center + shrink * (point - region.center))
-        if shrink < 0.5:
-            return region.center
-    return point
+    offset = point - region.center
+    for shortfall in (0.0, 2.0**-48, 2.0**-44, 2.0**-36, 2.0**-20):
+        x = region.project(region.center + (1.0 - shortfall) * offset) if shortfall else point
+        near = norm_above(x - region.center) * (1.0 + 2.0**-50) <= region.radius  # the difference loses a unit u
+        if near and (region.clip is None or region.clip.contains(x)):
+            return x
+    return region.center
 
 
 def jacobian_norms(network: Network, points: Array) -> Array:
-    """σmax of the Jacobian at each point, zero where a kink makes it ambiguous."""
+    """σmax of the Jacobian at each point, zero where a kink makes it ambiguous or it is too large for floats."""
     values = []
     for part in np.array_split(points, max(1, len(points) * max(network.sizes) // 30_000)):
         right, left = network.jacobian(part), network.jacobian(part, side=-1)
-        clear = (right == left).reshape(len(part), -1).all(axis=1)
-        values.append(np.where(clear, np.linalg.norm(right, ord=2, axis=(-2, -1)), 0.0))
+        clear = ((right == left) & np.isfinite(right)).reshape(len(part), -1).all(axis=1)
+        values.append(np.linalg.norm(np.where(clear[:, None, None], right, 0.0), ord=2, axis=(-2, -1)))
     return np.concatenate(values)
 
 
@@ -123,7 +124,8 @@ def _ascent(network: Network, z: Array, reach: float) -> Array:
     preactivations = network.preactivations(z)
     hidden = network.layers[:-1]
     slopes = [layer.neurons.slope(v) for layer, v in zip(hidden, preactivations) if layer.neurons]
-    left, _, right = np.linalg.svd(network.jacobian_of(slopes, z.shape[:-1]), full_matrices=False)
+    jacobian = np.nan_to_num(network.jacobian_of(slopes, z.shape[:-1]), posinf=0.0, neginf=0.0)
+    left, _, right = np.linalg.svd(jacobian, full_matrices=False)
     forward, state = [], right[..., 0, :]
     for layer, slope in zip(hidden, slopes, strict=True):
         moved = layer.affine(state) - layer.bias

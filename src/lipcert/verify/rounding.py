@@ -7,8 +7,10 @@ computed in floating point, in any order, with or without fused operations, diff
 
 (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1). The fact holds for every order of
 summation and so for every blocking and number of threads; it does not hold for Strassen-like fast products, which no
-BLAS uses for float64 by default. Bounds of sums of non-negative terms are themselves computed in floating point and
-then enlarged by the factor UP, which exceeds 1 + γ_n for every n below ten million.
+BLAS uses for float64 by default. Rounding is to nearest; no other mode is ever asked for. Bounds of sums of
+non-negative terms are themselves computed in floating point and then enlarged by the factor UP, which exceeds 1 + γ_n
+for every n below ten million; no sum here is longer. Numbers too large for a float become infinite or NaN, and a bound
+that is either proves nothing: callers compare so that NaN fails.
 """
 
 from __future__ import annotations
@@ -24,12 +26,15 @@ from lipcert.typing import Array, Weight
 
 U: Final = 2.0**-53
 UP: Final = 1.0 + 2.0**-28
-TINY: Final = 2.0**-1000
-"""More than any underflow can contribute to the sums here, far less than anything that matters."""
+TINY: Final = 2.0**-940
+"""More than underflow can contribute to a sum of products of numbers of size one; far less than anything that matters.
+
+One underflow loses at most η, and a loss that is multiplied by a number later on is charged with that number.
+"""
 
 
 def gamma(n: int) -> float:
-    """At least γ_n = nu/(1 - nu)."""
+    """At least γ_n = nu/(1 - nu), for n below ten million."""
     return n * U * UP
 
 
@@ -44,7 +49,11 @@ def down(x: Array) -> Array:
 
 
 def stretched(x: Array, n: int) -> Array:
-    """At least x(1 + γ_n) for x ≥ 0: above the exact value of a quantity whose n roundings each lost a factor 1 ± u."""
+    """At least x(1 + γ_n) for x ≥ 0: above the exact value of a quantity whose n roundings each lost a factor 1 ± u.
+
+    1 + γ_n rounds to an even multiple of u, so it falls short by less than u/4 where it falls short at all; ``up``
+    gains at least u/2.
+    """
     return np.asarray(up(x * (1.0 + gamma(n))) + TINY)
 
 
@@ -74,8 +83,15 @@ def fan_in(weight: Weight) -> int:
 
 
 def norm_above(rows: Array) -> Array:
-    """At least the Euclidean norm of each row: n squares lose a factor 1 ± γ_n, the root another rounding."""
-    return stretched(np.sqrt((rows * rows).sum(axis=-1)), rows.shape[-1] // 2 + 4)
+    """At least the Euclidean norm of each row.
+
+    A power of two brings the largest entry near one, so that no square that counts over- or underflows. The n squares
+    lose a factor 1 ± γ_n, of which the root keeps half.
+    """
+    _, power = np.frexp(np.abs(rows).max(axis=-1, initial=0.0))
+    scaled = np.ldexp(rows, -power[..., None])
+    length = np.sqrt((scaled * scaled).sum(axis=-1))
+    return stretched(np.ldexp(length, power), rows.shape[-1] // 2 + 4)
 
 
 def congruence(P: Array | None, weight: Weight) -> Array:
@@ -83,22 +99,23 @@ def congruence(P: Array | None, weight: Weight) -> Array:
 
     With U = fl(P Wᵀ) and S = fl(W U) the error matrix E satisfies |E| ≤ γ|W|(|P||Wᵀ| + |U|) entrywise. A symmetric
     matrix is at most the diagonal matrix of its absolute row sums (Gershgorin), and the row sums of such products cost
-    matrix-vector products only.
+    matrix-vector products only. What underflows in U is multiplied by W.
     """
     size = magnitude(weight)
     g = gamma(max(weight.shape[1], 1) + 3)
+    across = spread(size.T, np.ones(weight.shape[0]))
     if P is None:
         half = dense(weight.T)
         inner = np.zeros(weight.shape[1])
     else:
         half = _right(P, weight)
-        inner = apply(np.abs(P), spread(size.T, np.ones(weight.shape[0])))
+        inner = apply(np.abs(P), across)
     S = _left(weight, half)
     reach = np.abs(half)
     rows = spread(size, inner + reach.sum(axis=-1))
-    columns = spread(size, inner) + apply(np.swapaxes(reach, -1, -2), spread(size.T, np.ones(weight.shape[0])))
+    columns = spread(size, inner) + apply(np.swapaxes(reach, -1, -2), across)
     S = 0.5 * (S + np.swapaxes(S, -1, -2))
-    error = g * (0.5 * (rows + columns) + np.abs(S).sum(axis=-1)) * UP + TINY
+    error = g * (0.5 * (rows + columns) + np.abs(S).sum(axis=-1)) * UP + TINY * (1.0 + across.sum())
     return raise_diagonal(S, error)
 
 
@@ -130,6 +147,8 @@ def largest_eigenvalue_above(matrix: Array) -> Array:
     For t a little above the computed λmax, tI - A = L Lᵀ + Δ with L a floating Cholesky factor, whose provenance does
     not matter: the residual Δ is computed and bounded. So A ≼ tI + ‖Δ‖I.
     """
+    if not np.isfinite(matrix).all():
+        raise ProofFailed("a matrix has entries too large for floating point; weights may be too large")
     n = matrix.shape[-1]
     scale = np.abs(matrix).sum(axis=-1).max(axis=-1)
     top = np.linalg.eigvalsh(matrix)[..., -1]

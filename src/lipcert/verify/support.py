@@ -1,13 +1,46 @@
-"""Support functions of regions, rounded up."""
+"""Regions as seen by a proof: their size and their support functions, rounded up."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.regions import Ball, Box, Region
+from lipcert.regions import Ball, Box, Everywhere, Region
 from lipcert.typing import Array
-from lipcert.verify.rounding import UP, apply, gamma, norm_above, stretched, up
+from lipcert.verify.rounding import UP, apply, down, gamma, norm_above, stretched, up
+
+
+def check_region(region: Region, inputs: int) -> None:
+    """Raise unless the region is one that is understood here: a single one, of the right dimension."""
+    if isinstance(region, Everywhere):
+        return
+    if not isinstance(region, (Ball, Box)):
+        raise ProofFailed(f"no rule for a region of type {type(region).__name__}")
+    if region.dimension != inputs:
+        raise ProofFailed(f"the region has {region.dimension} coordinates, the network has {inputs} inputs")
+    box = region if isinstance(region, Box) else region.clip
+    corners = [region.center] if box is None else [region.center, box.lower, box.upper]
+    if np.ndim(region.radius) or any(np.ndim(corner) != 1 for corner in corners):
+        raise ProofFailed("a proof is about one region, not about a stack of them")
+
+
+def reach_above(region: Box) -> Array:
+    """At least the largest distance from the centre along each axis, (inputs,)."""
+    return up(np.maximum(region.upper - region.center, region.center - region.lower))
+
+
+def radius_above(region: Region) -> Array:
+    """At least ‖z - center‖₂ for every z of a bounded region."""
+    if isinstance(region, Box):
+        return norm_above(reach_above(region))
+    return np.asarray(region.radius)
+
+
+def sizes_above(region: Region) -> Array:
+    """At least |z_j| for every z of a bounded region, (inputs,)."""
+    if isinstance(region, Box):
+        return np.maximum(np.abs(region.lower), np.abs(region.upper))
+    return up(np.abs(region.center) + region.radius)
 
 
 def support_above(region: Region, rows: Array) -> tuple[Array, Array]:
@@ -17,31 +50,27 @@ def support_above(region: Region, rows: Array) -> tuple[Array, Array]:
     value = rows @ region.center
     error = g * apply(size, np.abs(region.center))
     if isinstance(region, Box):
-        reach = up(np.maximum(region.upper - region.center, region.center - region.lower))
-        return value, stretched(error * UP + apply(size, reach), rows.shape[-1] + 3)
+        return value, stretched(error * UP + apply(size, reach_above(region)), rows.shape[-1] + 3)
     if not isinstance(region, Ball):
         raise ProofFailed(f"no rule for the support function of {type(region).__name__}")
-    ball = stretched(region.radius[..., None] * norm_above(rows), 2)
-    if region.clip is None:
-        return value, stretched(error * UP + ball, 2)
-    return value, stretched(error * UP + np.minimum(ball, _clipped(region, rows, size)), 2)
+    reach = stretched(region.radius * norm_above(rows), 2)
+    if region.clip is not None:
+        reach = np.fmin(reach, _clipped(region, rows))
+    return value, stretched(error * UP + reach, 2)
 
 
-def _clipped(region: Ball, rows: Array, size: Array) -> Array:
+def _clipped(region: Ball, rows: Array) -> Array:
     """At least max rows·(z - center) over the ball clipped to its box.
 
-    For any rate λ ≥ 0 and any y, a = λy + (a - λy): the ball bounds the first part by δλ‖y‖, the box the second by
-    its own support function. The region's own search supplies λ.
+    Split each row a into any two parts, a = q + (a - q): the ball bounds the first by δ‖q‖, the box the second by its
+    own support function, term by term not negative since the centre is inside. The region's own search supplies q.
     """
     assert region.clip is not None
-    below = np.nextafter(region.clip.lower - region.center, -np.inf)
-    above = up(region.clip.upper - region.center)
+    below, above = down(region.clip.lower - region.center), up(region.clip.upper - region.center)
     rate = region.rate(rows)[..., None]
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        y = np.where(rate > 0, np.clip(rows / np.where(rate > 0, rate, 1.0), below, above), 0.0)
-    rest = rows - rate * y
-    slack = 4.0 * gamma(1) * (size + np.abs(rate * y))
+    y = np.where(rate > 0, np.clip(rows / np.where(rate > 0, rate, 1.0), below, above), 0.0)
+    pull = rate * y
+    rest = rows - pull
     box = np.maximum(rest * below, rest * above).sum(axis=-1)
-    reach = np.maximum(np.abs(below), np.abs(above))
-    error = apply(slack, reach) + gamma(rows.shape[-1] + 4) * apply(np.abs(rest), reach)
-    return stretched(stretched(region.radius[..., None] * norm_above(rate * y), 3) + box + error * UP, 3)
+    error = gamma(rows.shape[-1] + 4) * apply(np.abs(rest), np.maximum(np.abs(below), np.abs(above)))
+    return stretched(stretched(region.radius * norm_above(pull), 2) + box + error * UP, 3)

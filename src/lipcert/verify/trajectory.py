@@ -38,15 +38,18 @@ class Error:
             self.Q = congruence(self.Q, weight)
 
     def scaled(self, factor: Array) -> None:
-        """The error after an exact multiplication of each entry."""
+        """The error after an exact multiplication of each entry; two roundings an entry and one of the mean."""
         if self.Q is not None:
-            self.Q = UP * (factor[:, None] * self.Q * factor)
+            Q = factor[:, None] * self.Q * factor
+            error = 8.0 * gamma(1) * np.abs(Q).sum(axis=1) * UP + TINY * (1.0 + np.abs(factor).sum())
+            self.Q = raise_diagonal(0.5 * (Q + Q.T), error)
 
     def add(self, delta: Array) -> None:
         """A further error d with |d| ≤ δ entrywise.
 
-        d dᵀ ≼ n·diag(δ²), and (e + d)(e + d)ᵀ ≼ (a + b)(Q/a + n·diag(δ²)/b) for any a, b > 0. The factor UP and the
-        raised diagonal cover the rounding of these operations.
+        d dᵀ ≼ n·diag(δ²), and (e + d)(e + d)ᵀ ≼ (a + b)(Q/a + n·diag(δ²)/b) for any a, b > 0. Factors UP cover the
+        rounding of numbers that are not negative, the raised diagonal that of Q's entries. The floor TINY under δ² also
+        covers errors d whose squares would underflow.
         """
         box = len(delta) * (delta * UP + TINY) ** 2 * UP + TINY
         if self.Q is None:
@@ -54,12 +57,15 @@ class Error:
             return
         a, b = np.sqrt(np.trace(self.Q)), np.sqrt(box.sum())
         total = UP * (1.0 + b / a) * self.Q if a > 0 else self.Q
-        raised = (1.0 + a / b) * box * UP + 2.0**-40 * np.abs(total).sum(axis=1)
+        raised = (1.0 + a / b) * box * UP + 4.0 * gamma(1) * np.abs(total).sum(axis=1) * UP
         self.Q = raise_diagonal(total, raised)
 
     def sizes(self, n: int) -> Array:
         """At least |e_l| for each entry."""
-        return np.zeros(n) if self.Q is None else np.sqrt(np.diagonal(self.Q)) * UP
+        if self.Q is None:
+            return np.zeros(n)
+        size = np.sqrt(np.diagonal(self.Q)) * UP
+        return np.where(np.isnan(size), np.inf, size)
 
     def norm(self) -> float:
         """At least ‖e‖₂."""
@@ -107,14 +113,15 @@ def stretch_below(network: Network, point: Array, direction: Array) -> float:
             y, exponent = np.ldexp(y, -power), exponent + power
             if error.Q is not None:
                 error.Q = np.ldexp(error.Q, -2 * power)
+            error.add(np.zeros(len(y)))  # exact but for underflow, which the floor covers
     last = network.layers[-1].weight
     rounding = _product_error(last, y)
     y = spread(last, y)
     error.through(last)
     error.add(rounding)
-    length = float(np.linalg.norm(y)) * (1.0 - 2.0**-40) - error.norm()
-    below = np.ldexp(max(length, 0.0), exponent) / float(norm_above(direction)) * (1.0 - 2.0**-50)
-    return float(below) if np.isfinite(below) else 0.0
+    length = float(np.linalg.norm(y)) * (1.0 - gamma(len(y) + 4)) - error.norm()
+    below = float(np.ldexp(length, exponent)) / float(norm_above(direction)) * (1.0 - 2.0**-50)
+    return below if 2.0**-900 < below < np.inf else 0.0  # there and beyond, the factors above do not round down
 
 
 def _product_error(weight: Weight, z: Array) -> Array:
