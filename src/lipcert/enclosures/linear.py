@@ -68,6 +68,7 @@ class _Run(Pass):
             return np.arange(self.network.layers[layer].size)
         alpha, beta = neurons.slope_range(*known)
         loose = (alpha < beta) & (known[0] < known[1])  # nothing tightens a point
+        loose |= np.isinf(known[0]) | np.isinf(known[1])  # lines need ends, straight neurons or not
         return np.flatnonzero(loose.reshape(-1, neurons.size).any(axis=0))
 
     def trace(self, layer: int, rows: Array) -> Array:

@@ -39,9 +39,7 @@ class Lines:
 
 
 def bounding_lines(neurons: Neurons, lower: Array, upper: Array, tilt: float = 0.5) -> Lines:
-    """The two lines of every neuron of a layer.
-
-    Where an interval is infinite and φ not straight on it, they are level, or at infinity.
+    """The two lines of every neuron of a layer; where an interval is infinite they are level, or at infinity.
 
     The lines touch φ, or its envelope, at the share ``tilt`` of the interval.
     """
@@ -53,7 +51,6 @@ def _both(row: Activation, lower: Array, upper: Array, tilt: float) -> tuple[Arr
     lower, upper = np.ravel(lower), np.ravel(upper)
     if shape[:-1]:
         row = row.take(np.tile(np.arange(shape[-1]), int(np.prod(shape[:-1]))))
-    lower, upper = _straight_ends(row, lower, upper)
     finite = np.isfinite(lower) & np.isfinite(upper)
     least, most = (np.broadcast_to(np.asarray(e, dtype=float), lower.shape) for e in row.row.extent(*row.parameters))
     results = []
@@ -66,18 +63,6 @@ def _both(row: Activation, lower: Array, upper: Array, tilt: float) -> tuple[Arr
             slope[inside], offset[inside] = sign * a, sign * c
         results += [slope.reshape(shape), offset.reshape(shape)]
     return results[0], results[1], results[2], results[3]
-
-
-def _straight_ends(row: Activation, lower: Array, upper: Array) -> tuple[Array, Array]:
-    """Finite ends for infinite intervals on which φ is straight: any part of them has the same line."""
-    infinite = ~(np.isfinite(lower) & np.isfinite(upper))
-    if not infinite.any():
-        return lower, upper
-    least, most = row.slope_range(lower, upper)
-    straight = infinite & (least == most)
-    low = np.where(np.isfinite(lower), lower, np.where(np.isfinite(upper), upper - 1.0, -1.0))
-    high = np.where(np.isfinite(upper), upper, low + 1.0)
-    return np.where(straight, low, lower), np.where(straight, high, upper)
 
 
 @dataclass(frozen=True, eq=False)
