@@ -2,6 +2,7 @@
 
 from lipcert import published
 from lipcert.activations import Activation, activation
+from lipcert.attacks import Attack, attack
 from lipcert.auto import Auto
 from lipcert.certificate import Certificate
 from lipcert.certify import certify
@@ -11,7 +12,10 @@ from lipcert.importers import load
 from lipcert.lower import LowerBound, lower_bound
 from lipcert.multipliers import ClosedForm, Diagonal, Joint, Scalar
 from lipcert.network import Network
+from lipcert.reachability import Reach, reach
 from lipcert.regions import Ball, Box, Everywhere
+from lipcert.robustness import CertifiedRadius, certified_radius
+from lipcert.sensitivity import Sensitivity, sensitivity
 from lipcert.split import Split
 from lipcert.verify import verify
 
@@ -19,10 +23,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Activation",
+    "Attack",
     "Auto",
     "Ball",
     "Box",
     "Certificate",
+    "CertifiedRadius",
     "ClosedForm",
     "Diagonal",
     "Everywhere",
@@ -34,14 +40,20 @@ __all__ = [
     "LowerBound",
     "Network",
     "ProofFailed",
+    "Reach",
     "Scalar",
+    "Sensitivity",
     "Split",
     "UnreadableCertificate",
     "UnreadableModel",
     "activation",
+    "attack",
+    "certified_radius",
     "certify",
     "load",
     "lower_bound",
     "published",
+    "reach",
+    "sensitivity",
     "verify",
 ]

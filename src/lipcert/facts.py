@@ -1,0 +1,334 @@
+"""What is proved of a network over a region: the ellipsoid and the box of its outputs, not only a bound.
+
+Reach sets, sensitivities, certified radii and campaigns rest on this. The steps are the checker's, rounded outwards;
+multipliers and lines come from a method layer by layer, or from the hints of a method that needs the whole network.
+Several balls around one centre go through together: what depends on the centre is computed once, and what is done
+neuron by neuron is done for all of them at once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from lipcert.certificate import Sweep
+from lipcert.certify import BOTH, Problem
+from lipcert.enclosures import Enclosure, Interval, Linear, Lipschitz
+from lipcert.enclosures.lines import bounding_lines
+from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.multipliers import Method, Stage
+from lipcert.multipliers.base import Greedy
+from lipcert.network import Layer, Network, Neurons, times
+from lipcert.reduction import Reduction, reduction
+from lipcert.regions import Ball, Region
+from lipcert.threads import suited_to
+from lipcert.typing import Array
+from lipcert.verify.backward import Backward
+from lipcert.verify.checker import ROOM, _axes, _check_weights, _through
+from lipcert.verify.relaxation import Relaxation, relax, slope_bounds
+from lipcert.verify.rounding import (
+    TINY,
+    UP,
+    congruence,
+    down,
+    gamma,
+    largest_eigenvalue_above,
+    magnitude,
+    spread,
+    stretched,
+    up,
+)
+from lipcert.verify.step import Step, activate
+from lipcert.verify.support import check_region, radius_above
+from lipcert.verify.trajectory import trajectory
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """Proved of one network over one region.
+
+    Attributes
+    ----------
+    network, region : what is spoken of.
+    bound : ‖Δv_N‖ ≤ bound·‖Δz_0‖ for any two inputs of the region.
+    value, error : the output at the centre as computed, and at least its rounding error; empty without a centre.
+    """
+
+    network: Network
+    region: Region
+    bound: float
+    value: Array
+    error: Array
+    _stretch: float
+    _run: _Run
+
+    @property
+    def intervals(self) -> tuple[Interval, ...]:
+        """Where the pre-activations of each hidden layer lie."""
+        return tuple(self._run.intervals)
+
+    @property
+    def multipliers(self) -> tuple[tuple[Array, int], ...]:
+        """The T of each hidden layer that the proof used, relative to 4**exponent, and the exponent."""
+        return tuple(self._run.multipliers)
+
+    @property
+    def ellipsoid(self) -> Array:
+        """Ŝ with Δv_N Δv_Nᵀ ≼ ‖Δz_0‖² Ŝ, (outputs, outputs)."""
+        S = np.ldexp(self._run.S, 2 * self._run.exponent) * (self._stretch * self._stretch)
+        charge = 4.0 * gamma(1) * np.abs(S).sum(axis=1) * UP + len(S) * TINY
+        lifted = np.array(S)
+        np.fill_diagonal(lifted, up(np.diagonal(S) + charge))
+        return lifted
+
+    def lipschitz(self, rows: Array) -> Array:
+        """At least the Lipschitz constant of each combination rows·v_N of the outputs, for rows (k, outputs)."""
+        axes = _axes(congruence(self._run.S, rows), self._run.exponent)
+        return np.asarray(stretched(self._stretch * axes, 2))
+
+    def above(self, rows: Array) -> Array:
+        """At least max over the region of rows·v_N by linear relaxation, (k,); infinite where there is none."""
+        best = np.full(len(rows), np.inf)
+        for trace in self._run.traces:
+            layer, last = trace.network.layers[-1], trace.network.depth - 1
+            through, shift = times(rows, layer.weight), rows @ layer.bias
+            # the rounding of these two products multiplies activations that are bounded
+            missed = np.abs(rows) @ (spread(magnitude(layer.weight), trace._below(last)) + np.abs(layer.bias))
+            charge = gamma(rows.shape[-1] + 4) * missed * UP + TINY
+            value = trace._above(last, through)
+            charge = charge + 4.0 * gamma(1) * (np.abs(value) + np.abs(shift))
+            best = np.fmin(best, up(value + (shift + charge)))
+        return best
+
+    def box(self) -> Interval:
+        """Where the outputs lie: centre ± δ·axes, cut by the linear relaxation."""
+        eye = np.eye(self.network.outputs)
+        reach = stretched(radius_above(self.region) * self.lipschitz(eye) + self.error, 2)
+        lower, upper = down(self.value - reach), up(self.value + reach)
+        above = self.above(np.concatenate([eye, -eye]))
+        return np.fmax(lower, -above[len(eye) :]), np.fmin(upper, above[: len(eye)])
+
+
+def establish(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure] = BOTH) -> Facts:
+    """Prove the facts about a network over a region with the multipliers of a method."""
+    with suited_to(max(network.sizes)):
+        return _establish(network, [region], method, tuple(enclosures))[0]
+
+
+def establish_balls(
+    network: Network, balls: Sequence[Ball], method: Method, enclosures: Sequence[Enclosure] = BOTH
+) -> list[Facts | ProofFailed]:
+    """The facts for several balls around one centre, or why there are none for one of them."""
+    with suited_to(max(network.sizes)):
+        if len(balls) > 1:
+            try:
+                return list(_establish(network, balls, method, tuple(enclosures)))
+            except ProofFailed:
+                pass  # of some ball: then each for itself
+        found: list[Facts | ProofFailed] = []
+        for ball in balls:
+            try:
+                found += _establish(network, [ball], method, tuple(enclosures))
+            except ProofFailed as error:
+                found.append(error)
+        return found
+
+
+def _establish(
+    network: Network, regions: Sequence[Region], method: Method, enclosures: tuple[Enclosure, ...]
+) -> list[Facts]:
+    for region in regions:
+        check_region(region, network.inputs)
+    ready = _ready(network)
+    inner, mapped, stretch = network, list(regions), 1.0
+    if ready.reduction is not None and all(isinstance(region, Ball) and region.clip is None for region in regions):
+        inner, stretch = ready.reduction.network, ready.reduction.stretch
+        mapped = [ready.reduction.image(region) for region in regions]
+    # numbers too large for floating point become infinite or NaN, which prove nothing
+    with np.errstate(all="ignore"):
+        try:
+            if isinstance(method, Greedy):
+                runs = _Pass(inner, mapped, None, _Layerwise(method, enclosures)).run()
+            else:
+                runs = [_hinted(inner, region, method, enclosures) for region in mapped]
+        except np.linalg.LinAlgError as error:
+            raise ProofFailed(f"{method} found no bound: {error}; weights may be too large or ill-scaled") from error
+        value, error_at = np.zeros(0), np.zeros(0)
+        if regions[0].bounded:
+            value, error_at = trajectory(ready.extended, regions[0].center)[-1]
+        facts = []
+        for region, run in zip(regions, runs, strict=True):
+            norm = up(np.ldexp(stretched(np.sqrt(largest_eigenvalue_above(run.S)), 2), run.exponent))
+            bound = float(ROOM * stretched(stretch * norm, 2))
+            if not np.isfinite(bound):
+                raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
+            facts.append(Facts(network, region, bound, value, error_at, stretch, run))
+    return facts
+
+
+def _hinted(network: Network, region: Region, method: Method, enclosures: tuple[Enclosure, ...]) -> _Run:
+    """One region, with the hints of a method that looks at the network as a whole."""
+    sweeps = method.solve(Problem(network, region, enclosures)).sweeps
+    if not sweeps:
+        raise InvalidInput(f"{method} keeps no multipliers, only a bound; take another, such as ClosedForm() or Auto()")
+    known: tuple[Interval, ...] | None = None
+    for sweep in sweeps:
+        run = _Pass(network, [region], known, _Given(sweep)).run()[0]
+        known = tuple(run.intervals)
+    return run
+
+
+class _Guide(ABC):
+    """Where multipliers and lines come from."""
+
+    enclosures: tuple[Enclosure, ...]
+
+    @abstractmethod
+    def multipliers(self, stage: Stage) -> Array:
+        """T of one layer of one region, relative to the stage's scale."""
+
+    @abstractmethod
+    def lines(self, which: int, index: int, neurons: Neurons, interval: Interval) -> tuple[Array, Array]:
+        """Slopes of the lower and upper lines of one of the linear enclosures, for intervals (regions, neurons)."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Layerwise(_Guide):
+    method: Greedy
+    enclosures: tuple[Enclosure, ...]
+
+    def multipliers(self, stage: Stage) -> Array:
+        return self.method.choose(stage)
+
+    def lines(self, which: int, index: int, neurons: Neurons, interval: Interval) -> tuple[Array, Array]:
+        tilts = [enclosure.tilt for enclosure in self.enclosures if isinstance(enclosure, Linear)]
+        lines = bounding_lines(neurons, *interval, tilts[which])
+        return lines.lower_slope, lines.upper_slope
+
+
+@dataclass(frozen=True, eq=False)
+class _Given(_Guide):
+    sweep: Sweep
+
+    @property
+    def enclosures(self) -> tuple[Enclosure, ...]:  # type: ignore[override]
+        return self.sweep.enclosures
+
+    def multipliers(self, stage: Stage) -> Array:
+        power = 2 * (self.sweep.exponents[stage.index] - stage.exponent)
+        return np.ldexp(self.sweep.multipliers[stage.index], power)
+
+    def lines(self, which: int, index: int, neurons: Neurons, interval: Interval) -> tuple[Array, Array]:
+        pair = self.sweep.lines[which * len(self.sweep.multipliers) + index]
+        lower, upper = (np.broadcast_to(slope, interval[0].shape) for slope in pair)
+        return lower, upper
+
+
+class _Run:
+    """What a pass has proved of one region so far."""
+
+    def __init__(self, network: Network, region: Region, linear: Sequence[Linear]) -> None:
+        self.region = region
+        self.traces = [Backward(network, region, enclosure.depth, ()) for enclosure in linear]
+        self.intervals: list[Interval] = []
+        self.multipliers: list[tuple[Array, int]] = []
+        self.P: Array | None = None
+        self.S = np.zeros((0, 0))
+        self.exponent = 0
+
+
+class _Pass:
+    """One proved sweep for several regions around one centre, as the checker's but for the source of its hints."""
+
+    def __init__(
+        self, network: Network, regions: Sequence[Region], known: tuple[Interval, ...] | None, guide: _Guide
+    ) -> None:
+        _check_weights(network)
+        self.network, self.known, self.guide = network, known, guide
+        enclosures = guide.enclosures if regions[0].bounded else ()
+        linear = [enclosure for enclosure in enclosures if isinstance(enclosure, Linear)]
+        self.runs = [_Run(network, region, linear) for region in regions]
+        local = any(isinstance(enclosure, Lipschitz) for enclosure in enclosures)
+        self.centers = trajectory(network, regions[0].center) if local else []
+
+    def run(self) -> list[_Run]:
+        """All layers."""
+        for index, (layer, ahead) in enumerate(pairwise(self.network.layers)):
+            assert layer.neurons is not None
+            self._affine(layer)
+            lower, upper = self._intervals(index)
+            self._settle(index, layer.neurons, (lower, upper))
+            rough = layer.neurons.slope_range(lower, upper)
+            alpha, beta = slope_bounds(layer.neurons, lower, upper)
+            for k, run in enumerate(self.runs):
+                stage = Stage(index, run.S, run.exponent, rough[0][k], rough[1][k], ahead.weight)
+                step = activate(run.S, alpha[k], beta[k], self.guide.multipliers(stage))
+                run.multipliers.append((_used(step, layer.size), run.exponent))
+                run.P = step.P
+        self._affine(self.network.layers[-1])
+        return self.runs
+
+    def _affine(self, layer: Layer) -> None:
+        if self.runs[0].P is None:  # the first layer is the same for all
+            shared = _through(None, layer.weight, 0)
+        for run in self.runs:
+            run.S, run.exponent = shared if run.P is None else _through(run.P, layer.weight, run.exponent)
+
+    def _intervals(self, index: int) -> Interval:
+        """Where the pre-activations of a layer lie, (regions, neurons)."""
+        size = self.network.layers[index].size
+        for run in self.runs:
+            lower, upper = self.known[index] if self.known else (np.full(size, -np.inf), np.full(size, np.inf))
+            if self.centers:
+                value, error = self.centers[index]
+                reach = stretched(radius_above(run.region) * _axes(run.S, run.exponent) + error, 2)
+                lower, upper = np.fmax(lower, down(value - reach)), np.fmin(upper, up(value + reach))
+            for trace in run.traces:
+                lower, upper = trace.tightened(index, lower, upper)
+            if not (lower <= upper).all():
+                raise ProofFailed(f"the intervals of layer {index + 1} are empty: the hints contradict themselves")
+            run.intervals.append((lower, upper))
+        lows, highs = zip(*(run.intervals[index] for run in self.runs), strict=True)
+        return np.stack(lows), np.stack(highs)
+
+    def _settle(self, index: int, neurons: Neurons, interval: Interval) -> None:
+        """Lines around the activations of a layer, for all regions at once."""
+        for which in range(len(self.runs[0].traces)):
+            slopes = self.guide.lines(which, index, neurons, interval)
+            relaxed = relax(neurons, *interval, *slopes)
+            columns = [getattr(relaxed, column.name) for column in fields(relaxed)]
+            for k, run in enumerate(self.runs):
+                run.traces[which].relaxations.append(Relaxation(*(column[k] for column in columns)))
+
+
+def _used(step: Step, size: int) -> Array:
+    """The multipliers T that a step was proved with, zero on neurons that need none."""
+    T = np.zeros(size)
+    T[step.active] = step.lifted / (step.g * step.g)
+    return T
+
+
+@dataclass(frozen=True, eq=False)
+class _Ready:
+    """What every question about one network shares."""
+
+    extended: Network
+    """The same function, its output held by neurons of the identity."""
+    reduction: Reduction | None
+
+
+_prepared: WeakKeyDictionary[Network, _Ready] = WeakKeyDictionary()
+
+
+def _ready(network: Network) -> _Ready:
+    if network not in _prepared:
+        last, size = network.layers[-1], network.outputs
+        read = Layer(np.eye(size), np.zeros(size), None)
+        extended = Network((*network.layers[:-1], Layer(last.weight, last.bias, Neurons.of("identity", size)), read))
+        _prepared[network] = _Ready(extended, reduction(network))
+    return _prepared[network]

@@ -1,0 +1,230 @@
+"""How far a classified point may be moved: certified radii."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lipcert.certify import BOTH
+from lipcert.enclosures import Enclosure
+from lipcert.errors import InvalidInput
+from lipcert.facts import Facts, establish_balls
+from lipcert.multipliers import ClosedForm, Method
+from lipcert.network import Network, numbers
+from lipcert.regions import Ball
+from lipcert.typing import Array
+from lipcert.verify.rounding import down, gamma, stretched
+
+_ROUNDS = 60
+_SHARES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.12)
+"""Where a search looks first, as shares of the radius at which the linearised network would change its mind."""
+
+
+@dataclass(frozen=True)
+class CertifiedRadius:
+    """No input closer than ``radius`` is classified differently; true in real arithmetic.
+
+    Attributes
+    ----------
+    radius : in the ℓ2 norm; 0 where the point is not classified as it should be.
+    bound : the Lipschitz bound it rests on: of f_label - f_rival, or of the whole network without ``pairwise``.
+    margin : at most f_label - f_rival at the point, rounded down.
+    label, predicted, rival : the class asked for, the class computed, and the class that limits the radius.
+    ball : radius of the ball over which the bound was proved.
+    """
+
+    radius: float
+    bound: float
+    margin: float
+    label: int
+    predicted: int
+    rival: int
+    ball: float
+
+
+def certified_radius(
+    network: Network,
+    x: Any,
+    label: int | None = None,
+    method: Method | None = None,
+    *,
+    clip: Any = None,
+    radii: Iterable[float] | None = None,
+    pairwise: bool = True,
+    relaxation: bool = True,
+    tolerance: float = 1e-3,
+    enclosures: Sequence[Enclosure] = BOTH,
+) -> CertifiedRadius:
+    """The radius around a point within which the largest output stays the same, proved with outward rounding.
+
+    Over a ball of radius ε around the point, let L_j bound the Lipschitz constant of f_label - f_j and m_j be that
+    function's value at the point. Then no input closer than min(ε, m_j/L_j) is taken for class j. Where linear
+    relaxation shows that f_label - f_j is positive all over the ball, ε itself will do. The smallest over j counts, and
+    the best ε is searched for.
+
+    Parameters
+    ----------
+    network
+        At least two outputs; the largest is the class.
+    x
+        The point, (inputs,).
+    label
+        Its class; default: what the network says.
+    method
+        How multipliers are chosen; default ``ClosedForm()``.
+    clip
+        A pair (lower, upper): only inputs between them count, as in ``clip=(0, 1)`` for images.
+    radii
+        Try these ε only; default: search.
+    pairwise
+        False gives the rule min(ε, margin/(√2·L)) with the bound L of the whole network.
+    relaxation
+        Whether linear relaxation may settle a pair.
+    tolerance
+        Relative, of the search for ε.
+    enclosures
+        As for :func:`certify`.
+
+    Examples
+    --------
+    >>> import lipcert as lc
+    >>> net = lc.Network.from_weights([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]], activation="relu")
+    >>> round(lc.certified_radius(net, [5.0, 3.0]).radius, 2)  # the line where both are equal is √2 away
+    1.41
+    """
+    point = network.point("x", x)
+    if point.ndim != 1:
+        raise InvalidInput(f"x must be one point, ({network.inputs},); got shape {point.shape}. For many, see campaign")
+    predicted = int(np.argmax(network(point)))
+    chosen = class_of(network, predicted if label is None else label)
+    method = ClosedForm() if method is None else method
+    rule = _Rule(chosen, predicted, pairwise, relaxation)
+    Ball(point, 0.0, clip)  # says what is wrong with the clip, if anything
+    if predicted != chosen:
+        margins = network(point)[chosen] - network(point)[predicted]
+        return CertifiedRadius(0.0, np.inf, float(margins), chosen, predicted, predicted, 0.0)
+
+    def trial(sizes: Sequence[float]) -> list[CertifiedRadius]:
+        found = establish_balls(network, [Ball(point, size, clip) for size in sizes], method, enclosures)
+        return [rule(facts) for facts in found if isinstance(facts, Facts)]
+
+    if radii is not None:
+        grid = [float(size) for size in np.atleast_1d(numbers("radii", list(radii)))]
+        if not grid or min(grid) <= 0:
+            raise InvalidInput("radii must be positive numbers, at least one")
+        return max(trial(sorted(grid)), key=lambda found: found.radius, default=rule.nothing)
+    return _search(trial, _first_guess(network, point, chosen), tolerance, rule.nothing)
+
+
+def _search(
+    trial: Callable[[Sequence[float]], list[CertifiedRadius]], guess: float, tolerance: float, nothing: CertifiedRadius
+) -> CertifiedRadius:
+    """The largest radius over ε: it is ε itself up to some point, and falls from there on."""
+    best, failed = nothing, np.inf
+
+    def look(sizes: Sequence[float]) -> None:
+        nonlocal best, failed
+        certified = 0.0
+        for found in trial(sizes):
+            best = max(best, found, key=lambda one: one.radius)
+            certified = max(certified, found.ball if found.radius >= found.ball else 0.0)
+        failed = min([failed, *(size for size in sizes if size > certified)])
+
+    look([guess * share for share in _SHARES])
+    for _ in range(_ROUNDS):
+        low = best.radius
+        if not np.isfinite(failed):
+            if low > 1e6 * guess:
+                break
+            look([low * factor for factor in (1.5, 2.5, 4.0)])
+        elif low == 0.0:
+            if failed < 1e-12 * guess:
+                break
+            look([failed * factor for factor in (0.3, 0.1, 0.01)])
+        elif failed <= low * (1.0 + tolerance):
+            break
+        else:
+            look([float(size) for size in np.geomspace(low, failed, 4)[1:-1]])
+    return best
+
+
+def _first_guess(network: Network, point: Array, label: int) -> float:
+    """Where the linearised network would change its mind."""
+    value, jacobian = network(point), network.jacobian(point)
+    others = np.arange(network.outputs) != label
+    slopes = np.linalg.norm(jacobian[label] - jacobian[others], axis=-1)
+    margins = value[label] - value[others]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = float(np.nanmin(np.where(slopes > 0, margins / slopes, np.nan), initial=np.inf))
+    return ratio if 0.0 < ratio < np.inf else 1.0
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What facts over a ball say about the class of its centre."""
+
+    label: int
+    predicted: int
+    pairwise: bool
+    relaxation: bool
+
+    @property
+    def nothing(self) -> CertifiedRadius:
+        return CertifiedRadius(0.0, np.inf, 0.0, self.label, self.predicted, self.predicted, 0.0)
+
+    def __call__(self, facts: Facts) -> CertifiedRadius:
+        rivals, margins = pair_margins(facts, self.label)
+        size = float(facts.region.radius)
+        if self.pairwise:
+            bounds, radii = pairwise_radii(facts, self.label, self.relaxation)
+        else:
+            bounds, radii = np.full(rivals.shape, facts.bound), plain_radii(facts, margins)
+        worst = int(np.argmin(np.where(radii < size, radii, size + np.maximum(margins, 0.0))))
+        margin, bound = float(margins[worst]), float(bounds[worst])
+        radius = max(float(radii.min()), 0.0)
+        return CertifiedRadius(radius, bound, margin, self.label, self.predicted, int(rivals[worst]), size)
+
+
+def pair_margins(facts: Facts, label: int) -> tuple[Array, Array]:
+    """The other classes j, and at most f_label - f_j at the centre."""
+    rivals = np.flatnonzero(np.arange(facts.network.outputs) != label)
+    value, error = facts.value, facts.error
+    gap = value[label] - value[rivals]
+    slack = stretched(error[label] + error[rivals] + 2.0 * gamma(1) * np.abs(gap), 3)
+    return rivals, np.asarray(down(gap - slack))
+
+
+def pairwise_radii(facts: Facts, label: int, relaxation: bool = True) -> tuple[Array, Array]:
+    """The bounds of f_label - f_j, and the radius up to which no input is taken for class j; for all other j."""
+    rivals, margins = pair_margins(facts, label)
+    eye = np.eye(facts.network.outputs)
+    rows = eye[label] - eye[rivals]
+    bounds = facts.lipschitz(rows)
+    radii = _within(facts, margins, bounds)
+    if relaxation and (radii < facts.region.radius).any():
+        radii = np.where(facts.above(-rows) < 0.0, float(facts.region.radius), radii)
+    return bounds, radii
+
+
+def plain_radii(facts: Facts, margins: Array) -> Array:
+    """min(ε, margin/(√2·L)) for each of the margins, with the bound L of the whole network."""
+    return _within(facts, margins, np.full(margins.shape, stretched(np.sqrt(2.0) * np.asarray(facts.bound), 3)))
+
+
+def _within(facts: Facts, margins: Array, bounds: Array) -> Array:
+    """min(ε, margin/bound), rounded down."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratio = np.where(margins > 0, down(down(margins / bounds)), 0.0)
+    return np.minimum(float(facts.region.radius), ratio)
+
+
+def class_of(network: Network, label: Any) -> int:
+    """A label that the network has an output for."""
+    if network.outputs < 2:
+        raise InvalidInput(f"a classifier needs at least two outputs, the network has {network.outputs}")
+    if int(label) != label or not 0 <= label < network.outputs:
+        raise InvalidInput(f"label must be from 0 to {network.outputs - 1}, got {label}")
+    return int(label)
