@@ -138,7 +138,7 @@ class _Stack:
         assert layer.neurons is not None
         lower, upper = self.pieces.known[index]
         alpha, beta = layer.neurons.slope_range(lower, upper)
-        undecided = (alpha < beta) | _confined(layer.neurons, lower, upper)
+        undecided = (alpha < beta) | _confined(layer.neurons, lower, upper) | np.isinf(lower) | np.isinf(upper)
         most = int(undecided.sum(axis=-1).max(initial=0))
         if not most:
             return lower, upper
