@@ -1,0 +1,346 @@
+"""Error-bounded linear algebra: each inequality in exact rational arithmetic, and how tight it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from flint import fmpq
+from scipy import sparse
+
+import lipcert as lc
+from exact import diagonal, matrix, positive_semidefinite, rational
+from lipcert.errors import ProofFailed
+from lipcert.network import dense
+from lipcert.typing import Array, Weight
+from lipcert.verify import rounding
+from lipcert.verify.rounding import (
+    TINY,
+    UP,
+    U,
+    apply,
+    congruence,
+    down,
+    fan_in,
+    gamma,
+    largest_eigenvalue_above,
+    magnitude,
+    norm_above,
+    raise_diagonal,
+    spread,
+    stretched,
+    up,
+)
+from lipcert.verify.support import check_region, radius_above, reach_above, sizes_above, support_above
+
+Maker = Callable[[np.random.Generator, int, int], Array]
+
+
+def ill_scaled(rng: np.random.Generator, m: int, n: int) -> Array:
+    return rng.choice([-1.0, 1.0], (m, n)) * 10.0 ** rng.uniform(-150, 150, (m, n))
+
+
+def graded(rng: np.random.Generator, m: int, n: int) -> Array:
+    """Rows and columns of very different size."""
+    rows, columns = 10.0 ** rng.uniform(-60, 60, (m, 1)), 10.0 ** rng.uniform(-60, 60, n)
+    return rows * rng.standard_normal((m, n)) * columns
+
+
+def subnormal(rng: np.random.Generator, m: int, n: int) -> Array:
+    return np.where(rng.random((m, n)) < 0.5, rng.standard_normal((m, n)), 5e-324 * rng.integers(-99, 99, (m, n)))
+
+
+def faint(rng: np.random.Generator, m: int, n: int) -> Array:
+    """Entries whose squares underflow, some of them to numbers that are not zero."""
+    return rng.standard_normal((m, n)) * 10.0 ** rng.uniform(-200, -140, (m, n))
+
+
+def repeated(rng: np.random.Generator, m: int, n: int) -> Array:
+    return np.repeat(rng.standard_normal((1, n)), m, axis=0)
+
+
+def rank_one(rng: np.random.Generator, m: int, n: int) -> Array:
+    return np.outer(rng.standard_normal(m), rng.standard_normal(n))
+
+
+def cancelling(rng: np.random.Generator, m: int, n: int) -> Array:
+    """Rows that sum to almost nothing."""
+    a = rng.standard_normal((m, n)) * 1e8
+    a[:, -1] = -a[:, :-1].sum(axis=1)
+    return a
+
+
+MAKERS: dict[str, Maker] = {
+    "gaussian": lambda rng, m, n: rng.standard_normal((m, n)),
+    "whole numbers": lambda rng, m, n: rng.integers(-3, 4, (m, n)).astype(float),
+    "zeros": lambda _rng, m, n: np.zeros((m, n)),
+    "ill-scaled": ill_scaled,
+    "graded": graded,
+    "subnormal": subnormal,
+    "faint": faint,
+    "repeated rows": repeated,
+    "rank one": rank_one,
+    "cancelling": cancelling,
+}
+every_kind = pytest.mark.parametrize("kind", MAKERS)
+
+
+def square(x: Array) -> fmpq:
+    return sum((rational(v) * rational(v) for v in np.ravel(x)), fmpq(0))
+
+
+def test_constants() -> None:
+    for n in (1, 2, 3, 17, 1000, 65_537, 10_000_000):
+        exact = fmpq(n, 2**53) / (1 - fmpq(n, 2**53))
+        assert exact <= rational(gamma(n)) <= exact * (1 + fmpq(1, 10**8))
+        assert 1 + exact < rational(UP)
+    assert U == np.finfo(float).epsneg / 1.0 == 2.0**-53
+
+
+def test_neighbours() -> None:
+    x = np.array([0.0, 1.0, -1.0, 5e-324, -5e-324, 1e308, 0.1])
+    assert (up(x) > x).all()
+    assert (down(x) < x).all()
+    with np.errstate(over="ignore"):
+        assert up(np.array(np.finfo(float).max)) == np.inf
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 8, 31, 1000, 99_999])
+def test_stretched(n: int) -> None:
+    rng = np.random.default_rng(n)
+    x = np.concatenate([rng.random(200), 2.0 ** rng.uniform(-1074, 1000, 300), [0.0, 1.0, 1.5, 2.0 - 2**-52, 5e-324]])
+    factor = 1 + fmpq(n, 2**53) / (1 - fmpq(n, 2**53))
+    for value, result in zip(x, stretched(x, n), strict=True):
+        assert rational(result) >= rational(value) * factor
+        assert rational(result) <= rational(value) * factor * (1 + fmpq(4, 2**53)) + 2 * rational(TINY)
+
+
+@every_kind
+def test_norms(kind: str) -> None:
+    rng = np.random.default_rng(3)
+    for n in (1, 2, 7, 300):
+        rows = MAKERS[kind](rng, 6, n)
+        if n == 300:
+            rows = rows[:1]
+        for row, norm in zip(rows, norm_above(rows), strict=True):
+            assert rational(norm) ** 2 >= square(row)
+            room = 1 + fmpq(4 * (n + 16), 2**53)
+            assert rational(norm) ** 2 <= square(row) * room + rational(TINY) * (4 * rational(norm) + 1)
+
+
+def test_norms_at_the_ends_of_the_range() -> None:
+    rows = np.array([[3e-170, 4e-170], [3e-320, 4e-320], [3e300, 4e300], [0.0, 0.0]])
+    norms = norm_above(rows)
+    np.testing.assert_allclose(norms[[0, 2]], [5e-170, 5e300], rtol=1e-14)
+    assert TINY <= norms[1] < 2 * TINY
+    assert norms[3] < 2 * TINY
+    with np.errstate(all="ignore"):
+        assert norm_above(np.array([[np.inf, 1.0]]))[0] == np.inf
+
+
+def symmetric(a: Array) -> Array:
+    return 0.5 * a + 0.5 * a.T
+
+
+def as_sparse(a: Array) -> Weight:
+    return sparse.csr_array(np.where(np.random.default_rng(0).random(a.shape) < 0.5, a, 0.0))
+
+
+@every_kind
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+def test_congruence(kind: str, storage: str) -> None:
+    """W P Wᵀ ≼ Ŝ, and Ŝ exceeds it by some units in the last place of |W||P||Wᵀ|."""
+    rng = np.random.default_rng(5)
+    for m, n in ((1, 1), (4, 3), (3, 7), (6, 6)):
+        made = MAKERS[kind](rng, m, n)
+        weight = as_sparse(made) if storage == "sparse" else made
+        whole = dense(weight)
+        gaussian = rng.standard_normal((n, n))
+        for P in (None, symmetric(gaussian), gaussian @ gaussian.T, np.diag(10.0 ** rng.uniform(-300, 5, n))):
+            P = P if P is None else symmetric(P)
+            middle = np.eye(n) if P is None else P
+            with np.errstate(under="ignore"):
+                S = congruence(P, weight)
+            exact = matrix(whole) * matrix(middle) * matrix(whole).transpose()
+            excess = matrix(S) - exact
+            assert np.array_equal(S, S.T)
+            assert positive_semidefinite(excess)
+            size = matrix(np.abs(whole)) * matrix(np.abs(middle)) * matrix(np.abs(whole)).transpose()
+            loss = fmpq(8 * (n + 4) * m, 2**53)
+            most = max(sum(size.table()[i], fmpq(0)) for i in range(m))
+            floor = 4 * rational(TINY) * (1 + sum((rational(abs(x)) for x in whole.ravel()), fmpq(0)))
+            assert all(abs(excess[i, j]) <= loss * most + floor for i in range(m) for j in range(m))
+
+
+def test_congruence_of_a_stack() -> None:
+    rng = np.random.default_rng(1)
+    weight = rng.standard_normal((4, 5))
+    stack = np.stack([symmetric(rng.standard_normal((5, 5))) for _ in range(3)])
+    for kept in (weight, sparse.csr_array(weight)):
+        for P, S in zip(stack, congruence(stack, kept), strict=True):
+            assert positive_semidefinite(matrix(S) - matrix(weight) * matrix(P) * matrix(weight).transpose())
+
+
+@every_kind
+def test_raised_diagonal(kind: str) -> None:
+    rng = np.random.default_rng(2)
+    a = symmetric(MAKERS[kind](rng, 5, 5))
+    amount = np.abs(MAKERS[kind](rng, 1, 5))[0]
+    raised = raise_diagonal(a, amount)
+    for i in range(5):
+        assert rational(raised[i, i]) >= rational(a[i, i]) + rational(amount[i])
+        assert rational(raised[i, i]) <= (rational(a[i, i]) + rational(amount[i])) + rational(
+            2.0 * np.spacing(abs(raised[i, i]))
+        )
+    off = ~np.eye(5, dtype=bool)
+    assert np.array_equal(raised[off], a[off])
+
+
+@every_kind
+def test_largest_eigenvalue(kind: str) -> None:
+    rng = np.random.default_rng(8)
+    for n in (1, 2, 5, 7):
+        made = MAKERS[kind](rng, n, n)
+        if kind == "ill-scaled":
+            made = np.sign(made) * np.abs(made) ** 0.9  # Cholesky needs room above
+        a = symmetric(made)
+        with np.errstate(under="ignore"):
+            top = float(largest_eigenvalue_above(a))
+        assert positive_semidefinite(diagonal([top] * n) - matrix(a))
+        room = 1e-12 * np.abs(a).sum(axis=1).max() + 4 * TINY
+        assert not positive_semidefinite(diagonal([top - room] * n) - matrix(a))
+
+
+def test_largest_eigenvalue_of_a_stack_and_of_nonsense() -> None:
+    rng = np.random.default_rng(4)
+    stack = np.stack([symmetric(rng.standard_normal((4, 4))) for _ in range(5)])
+    for a, top in zip(stack, largest_eigenvalue_above(stack), strict=True):
+        assert positive_semidefinite(diagonal([float(top)] * 4) - matrix(a))
+    for bad in (np.nan, np.inf):
+        with pytest.raises(ProofFailed, match="too large"):
+            largest_eigenvalue_above(np.array([[1.0, bad], [bad, 1.0]]))
+
+
+def test_products_are_products() -> None:
+    rng = np.random.default_rng(0)
+    weight, vectors = rng.standard_normal((4, 6)), rng.standard_normal((3, 6))
+    thin = sparse.csr_array(np.where(np.arange(24).reshape(4, 6) % 5 == 0, weight, 0.0))
+    np.testing.assert_allclose(spread(weight, vectors), vectors @ weight.T)
+    np.testing.assert_allclose(spread(thin, vectors), vectors @ thin.toarray().T)
+    np.testing.assert_allclose(apply(np.stack([weight, weight]), vectors[:2]), vectors[:2] @ weight.T)
+    assert (dense(magnitude(thin)) == abs(thin.toarray())).all()
+    assert fan_in(weight) == 6
+    assert fan_in(thin) == int((thin.toarray() != 0).sum(axis=1).max())
+    assert fan_in(sparse.csr_array((3, 3))) == 0
+
+
+def test_planted_bugs_are_seen_by_these_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A congruence without its raised diagonal, and a norm rounded to nearest, are caught by the exact comparison."""
+    rng = np.random.default_rng(5)
+    weight = rng.standard_normal((4, 9))
+    monkeypatch.setattr(rounding, "raise_diagonal", lambda matrix, amount: matrix)
+    exact = matrix(weight) * matrix(weight).transpose()
+    assert not positive_semidefinite(matrix(congruence(None, weight)) - exact)
+    rows = rng.standard_normal((50, 9))
+    low = [rational(float(np.linalg.norm(row))) ** 2 < square(row) for row in rows]
+    assert any(low)
+
+
+def exact_box_support(region: lc.Box, row: Array) -> fmpq:
+    return sum(
+        (
+            max(rational(a) * rational(low), rational(a) * rational(high))
+            for a, low, high in zip(row, region.lower, region.upper, strict=True)
+        ),
+        fmpq(0),
+    )
+
+
+@every_kind
+def test_support_of_a_box(kind: str) -> None:
+    rng = np.random.default_rng(6)
+    ends = np.sort(MAKERS[kind](rng, 2, 5), axis=0)
+    region = lc.Box(ends[0], ends[1])
+    rows = np.concatenate([rng.standard_normal((20, 5)), graded(rng, 10, 5)])
+    with np.errstate(under="ignore"):
+        value, error = support_above(region, rows)
+    for row, v, e in zip(rows, value, error, strict=True):
+        exact = exact_box_support(region, row)
+        above = rational(v) + rational(e)
+        assert above >= exact
+        size = sum((rational(abs(a)) * rational(c) for a, c in zip(row, np.abs(ends).max(axis=0))), fmpq(0))
+        faintest = sum((rational(abs(a)) for a in row), fmpq(0)) * rational(5e-324)
+        assert above <= exact + fmpq(40, 2**53) * size + 4 * rational(TINY) + 4 * faintest
+
+
+@every_kind
+def test_size_of_a_box(kind: str) -> None:
+    """The distance of a corner from the centre is more than a radius that is rounded to nearest."""
+    rng = np.random.default_rng(7)
+    missed = 0
+    for _ in range(40):
+        ends = np.sort(MAKERS[kind](rng, 2, 5), axis=0)
+        region = lc.Box(ends[0], ends[1])
+        middle = [rational(c) for c in region.center]
+        away = [
+            max(rational(h) - c, c - rational(low))
+            for low, h, c in zip(region.lower, region.upper, middle, strict=True)
+        ]
+        exact = sum((a * a for a in away), fmpq(0))
+        assert rational(float(radius_above(region))) ** 2 >= exact
+        assert all(rational(r) >= a for r, a in zip(reach_above(region), away, strict=True))
+        assert (sizes_above(region) == np.abs(ends).max(axis=0)).all()
+        missed += rational(float(region.radius)) ** 2 < exact
+    assert missed or kind in ("whole numbers", "zeros", "repeated rows")
+
+
+@every_kind
+def test_support_of_a_ball(kind: str) -> None:
+    rng = np.random.default_rng(9)
+    center = MAKERS[kind](rng, 1, 4)[0]
+    region = lc.Ball(center, 0.75)
+    rows = np.concatenate([rng.standard_normal((20, 4)), 1e-30 * rng.standard_normal((5, 4))])
+    with np.errstate(under="ignore"):
+        value, error = support_above(region, rows)
+    for row, v, e in zip(rows, value, error, strict=True):
+        exact = sum((rational(a) * rational(c) for a, c in zip(row, center, strict=True)), fmpq(0))
+        beyond = rational(v) + rational(e) - exact
+        assert beyond >= 0
+        assert beyond**2 >= square(row) * rational(0.75) ** 2
+        size = sum((rational(abs(a * c)) for a, c in zip(row, center, strict=True)), fmpq(0))
+        room = beyond - fmpq(40, 2**53) * size - 8 * rational(TINY)
+        assert room <= 0 or room**2 <= square(row) * rational(0.75) ** 2 * (1 + fmpq(40, 2**53))
+
+
+def test_support_of_a_clipped_ball() -> None:
+    """Not below any point of the ball that the box allows, and not above what floating point makes of the maximum."""
+    rng = np.random.default_rng(10)
+    for _ in range(60):
+        n = int(rng.integers(1, 7))
+        center = rng.random(n)
+        region = lc.Ball(center, 10.0 ** rng.uniform(-4, 0.5), clip=(0, 1))
+        rows = rng.standard_normal((8, n)) * 10.0 ** rng.uniform(-3, 3, (8, 1))
+        rows[0] = 0.0
+        value, error = support_above(region, rows)
+        np.testing.assert_allclose(value + error, rows @ center + region.support(rows), rtol=1e-9, atol=1e-13)
+        for row, v, e in zip(rows, value, error, strict=True):
+            rate = float(region.rate(row[None])[0]) or 1.0
+            for share in (0.5, 1.0, 2.0):
+                z = region.project(center + np.clip(row / (rate * share), -center, 1.0 - center))
+                z = region.project(center + (1.0 - 2.0**-45) * (z - center))
+                assert square(z - center) <= rational(float(region.radius)) ** 2
+                dot = sum((rational(a) * rational(x) for a, x in zip(row, z, strict=True)), fmpq(0))
+                assert rational(v) + rational(e) >= dot
+
+
+def test_regions_that_no_rule_covers() -> None:
+    check_region(lc.Everywhere(), 3)
+    check_region(lc.Ball(np.zeros(3), 1.0, clip=(0, 1)), 3)
+    for region, message in (
+        (lc.Ball(np.zeros((2, 3)), [1.0, 2.0]), "not about a stack"),
+        (lc.Box(np.zeros((2, 3)), np.ones((2, 3))), "not about a stack"),
+        (lc.Ball(np.zeros(2), 1.0), "has 2 coordinates, the network has 3"),
+    ):
+        with pytest.raises(ProofFailed, match=message):
+            check_region(region, 3)
