@@ -215,16 +215,16 @@ def _check(network: Network, region: Region, method: Method, enclosures: Sequenc
         raise InvalidInput(f"method must be a value such as Scalar(), got {method!r}")
     if not enclosures:
         raise InvalidInput("enclosures is empty; give at least one, such as Lipschitz()")
-    if region.dimension is not None and region.dimension != network.inputs:
-        raise InvalidInput(f"the region has {region.dimension} coordinates, the network has {network.inputs} inputs")
+    region.check(network.inputs)
 
 
 def _part(
     network: Network, inputs: Iterable[int] | None, outputs: Iterable[int] | None, layers: tuple[int, int] | None
 ) -> Part:
-    start, stop = (0, network.depth) if layers is None else layers
-    if not 0 <= start < stop <= network.depth:
+    ends_at = (0, network.depth) if layers is None else layers
+    if np.shape(ends_at) != (2,) or not 0 <= ends_at[0] < ends_at[1] <= network.depth:
         raise InvalidInput(f"layers must be (p, i) with 0 <= p < i <= {network.depth}, got {layers}")
+    start, stop = ends_at
     ends = []
     for name, chosen, size in (("inputs", inputs, network.sizes[start]), ("outputs", outputs, network.sizes[stop])):
         ends.append(None if chosen is None else tuple(indices(name, chosen, size).tolist()))

@@ -47,8 +47,7 @@ def lower_bound(
     """
     if not region.bounded:
         raise InvalidInput("lower_bound needs a bounded region, such as Ball(center, radius)")
-    if region.dimension != network.inputs:
-        raise InvalidInput(f"the region has {region.dimension} coordinates, the network has {network.inputs} inputs")
+    region.check(network.inputs)
     rng = np.random.default_rng(seed)
     with suited_to(max(network.sizes)), np.errstate(over="ignore", invalid="ignore"):
         points = np.concatenate([region.center[None], region.sample(samples, rng)]) if samples else region.center[None]

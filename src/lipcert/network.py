@@ -297,9 +297,12 @@ def dense(matrix: Any) -> Array:
 def numbers(name: str, value: Any) -> Array:
     """A finite float64 array, or an error that names the argument and what came."""
     try:
-        array = np.array(value, dtype=np.float64)
+        array = np.array(value)
+        array = array if array.dtype.kind in "cSU" else array.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{name} must be numbers, got {type(value).__name__}: {error}") from None
+    if array.dtype.kind != "f":
+        raise InvalidInput(f"{name} must be real numbers, got {type(value).__name__} of {array.dtype.name}")
     if not np.isfinite(array).all():
         raise InvalidInput(
             f"{name} must be finite, got {np.count_nonzero(~np.isfinite(array))} NaN or infinite entries"
@@ -321,6 +324,7 @@ def indices(name: str, value: Iterable[int] | None, size: int) -> Array:
 
 def _weight(value: Any, layer: int) -> Weight:
     if sparse.issparse(value):
+        numbers(f"weight of layer {layer}", value.data)
         matrix = sparse.csr_array(value, dtype=np.float64, copy=True)
         matrix.sum_duplicates()
         numbers(f"weight of layer {layer}", matrix.data)

@@ -34,6 +34,15 @@ class Region(ABC):
     def bounded(self) -> bool:
         """Whether a centre and a radius exist."""
 
+    def check(self, inputs: int) -> None:
+        """An error unless this is one region, not a stack, of that many inputs."""
+        if self.dimension is not None and self.dimension != inputs:
+            raise InvalidInput(f"the region has {self.dimension} coordinates, the network has {inputs} inputs")
+        if self.center.ndim > 1:
+            raise InvalidInput(
+                f"region must be one region, got a stack of shape {self.center.shape[:-1]}; take them singly"
+            )
+
     @abstractmethod
     def support(self, rows: Array) -> Array:
         """At least max over z in Z of rows·(z - center), for rows (..., k, inputs)."""
@@ -101,7 +110,7 @@ class Box(Region):
     """Largest distance from the centre along each axis."""
 
     def __init__(self, lower: Any, upper: Any) -> None:
-        low, high = np.broadcast_arrays(np.atleast_1d(numbers("lower", lower)), np.atleast_1d(numbers("upper", upper)))
+        low, high = _alike(("lower", np.atleast_1d(numbers("lower", lower))), ("upper", numbers("upper", upper)))
         if (low > high).any():
             where = np.argwhere(low > high)[0]
             raise InvalidInput(
@@ -175,7 +184,7 @@ class Ball(Region):
                     low, high = clip
                 except (TypeError, ValueError):
                     raise InvalidInput(f"clip must be a pair (lower, upper), got {clip!r}") from None
-                clip = Box(*(np.broadcast_to(numbers("clip", side), middle.shape) for side in (low, high)))
+                clip = Box(*(_alike(("center", middle), ("clip", numbers("clip", side)))[1] for side in (low, high)))
             box = clip
             if box.dimension != middle.shape[-1]:
                 raise InvalidInput(f"clip has {box.dimension} coordinates, center has {middle.shape[-1]}")
@@ -260,6 +269,16 @@ class Ball(Region):
         distance = self.radius * rng.random(direction.shape[:-1]) ** (1.0 / self.dimension)
         distance[::2] = self.radius
         return self.project(self.center + distance[..., None] * direction)
+
+
+def _alike(one: tuple[str, Array], two: tuple[str, Array]) -> tuple[Array, Array]:
+    """Two arrays brought to one shape."""
+    try:
+        first, second = np.broadcast_arrays(one[1], two[1])
+    except ValueError:
+        shapes = f"{one[0]} has shape {one[1].shape}, {two[0]} has shape {two[1].shape}"
+        raise InvalidInput(f"{one[0]} and {two[0]} must have as many coordinates: {shapes}") from None
+    return first, second
 
 
 def _freeze(region: Region, **arrays: Array) -> None:
