@@ -4,10 +4,19 @@ from lipcert import published
 from lipcert.activations import Activation, activation
 from lipcert.attacks import Attack, attack
 from lipcert.auto import Auto
+from lipcert.campaign import Results, campaign
 from lipcert.certificate import Certificate
 from lipcert.certify import certify
 from lipcert.enclosures import Linear, Lipschitz
-from lipcert.errors import InvalidInput, LipcertError, ProofFailed, UnreadableCertificate, UnreadableModel
+from lipcert.errors import (
+    CampaignStopped,
+    InvalidInput,
+    LipcertError,
+    ProofFailed,
+    UnreadableCertificate,
+    UnreadableModel,
+    UnreadableResults,
+)
 from lipcert.importers import load
 from lipcert.lower import LowerBound, lower_bound
 from lipcert.multipliers import ClosedForm, Diagonal, Joint, Scalar
@@ -27,6 +36,7 @@ __all__ = [
     "Auto",
     "Ball",
     "Box",
+    "CampaignStopped",
     "Certificate",
     "CertifiedRadius",
     "ClosedForm",
@@ -41,13 +51,16 @@ __all__ = [
     "Network",
     "ProofFailed",
     "Reach",
+    "Results",
     "Scalar",
     "Sensitivity",
     "Split",
     "UnreadableCertificate",
     "UnreadableModel",
+    "UnreadableResults",
     "activation",
     "attack",
+    "campaign",
     "certified_radius",
     "certify",
     "load",

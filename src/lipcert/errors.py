@@ -19,5 +19,13 @@ class UnreadableCertificate(LipcertError):
     """A file is not a certificate, or is damaged."""
 
 
+class UnreadableResults(LipcertError):
+    """A file does not hold the results of a campaign, is damaged, or is about something else."""
+
+
+class CampaignStopped(LipcertError):
+    """A campaign ended before it was done; what it has found is stored."""
+
+
 class ProofFailed(LipcertError):
     """No bound could be established; there is no number to return."""
