@@ -67,6 +67,12 @@ class Exact:
         terms = [*terms, arb(0), arb(0), arb(0)][:3]
         return [terms[0], terms[1], 2 * terms[2]]
 
+    def value(self, v: arb) -> arb:
+        return self.series(v)[0]
+
+    def slope(self, v: arb, side: int = 1) -> arb:
+        return self.series(v, side)[1]
+
     def at(self, v: float, side: int = 1) -> tuple[arb, arb]:
         """φ(v) and φ'(v) to 100 bits or to within 2⁻¹²⁰⁰, at whatever working precision that takes."""
         bits = PRECISION
@@ -206,3 +212,56 @@ def positive_semidefinite(symmetric: fmpq_mat) -> bool:
             factor = rows[i][k] / pivot
             rows[i] = [a - factor * b for a, b in zip(rows[i], rows[k], strict=True)]
     return True
+
+
+def turns_inside(row: Activation, low: arb, high: arb) -> list[arb]:
+    """The points between low and high where φ' stops being monotone: breaks, and zeros of φ''."""
+    if row.name == "sin":
+        first, last = int(float((low / arb.pi()).floor().mid())), int(float((high / arb.pi()).ceil().mid()))
+        points = [k * arb.pi() for k in range(first, last + 1)]
+    else:
+        points = [*(arb(at) for at in exact(row).breaks()), *turns(row)]
+    return sorted((p for p in points if low < p and p < high), key=lambda p: float(p.mid()))
+
+
+def slope_range(row: Activation, low: arb, high: arb) -> tuple[arb, arb]:
+    """Least and largest derivative on [low, high], both sides of a kink counting if it is inside."""
+    phi = exact(row)
+    found = [phi.slope(low, 1), phi.slope(high, -1)]
+    if low == high:
+        found = [phi.slope(low, -1), phi.slope(low, 1)]
+    for point in turns_inside(row, low, high):
+        found += [phi.slope(point, -1), phi.slope(point, 1)]
+    return least(found), most(found)
+
+
+def least(values: list[arb]) -> arb:
+    """The smallest of some balls, by their midpoints; radii are negligible here."""
+    return min(values, key=lambda x: x.mid())
+
+
+def most(values: list[arb]) -> arb:
+    """The largest of some balls."""
+    return max(values, key=lambda x: x.mid())
+
+
+def highest(row: Activation, sign: int, low: arb, high: arb, slope: arb) -> arb:
+    """The largest sign·φ(v) - slope·v on [low, high], attained to within a rounding of PRECISION bits.
+
+    Between turns the derivative is monotone, so the maximum is at an end or at its one zero.
+    """
+    phi = exact(row)
+
+    def height(v: arb) -> arb:
+        return sign * phi.value(v) - slope * v
+
+    marks = [low, *turns_inside(row, low, high), high]
+    found = [height(mark) for mark in marks]
+    for one, two in itertools.pairwise(marks):
+        if not (sign * phi.slope(one, 1) > slope and sign * phi.slope(two, -1) < slope):
+            continue
+        for _ in range(PRECISION // 3):  # an error of the place counts by its square only
+            middle = ((one + two) / 2).mid()
+            one, two = (middle, two) if sign * phi.slope(middle, 1) > slope else (one, middle)
+        found.append(height(one))
+    return most(found)
