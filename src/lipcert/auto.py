@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lipcert.multipliers import ClosedForm, Joint, Method, Scalar
 from lipcert.progress import watched
+from lipcert.split import Split
 
 if TYPE_CHECKING:
     from lipcert.certificate import Proof
@@ -19,7 +20,7 @@ _SCALAR_COST = 4.0
 
 @dataclass(frozen=True)
 class Auto(Method):
-    """The best bound that fits into a time: ClosedForm at once, then Scalar, then Joint while time is left.
+    """The best bound that fits into a time: ClosedForm at once, then Scalar, Joint and Split while time is left.
 
     An interrupt (Ctrl-C) after the first bound returns the best so far.
 
@@ -29,7 +30,7 @@ class Auto(Method):
         About how long it may take; the first bound is computed however long it takes.
     """
 
-    seconds: float = 30.0
+    seconds: float = 10.0
 
     def solve(self, problem: Problem) -> Proof:
         started = time.perf_counter()
@@ -45,6 +46,8 @@ class Auto(Method):
                 report(f"bound {best.bound:.4g} (scalar); Joint next")
                 if time.perf_counter() < end:
                     best = _better(best, Joint().improve(problem, best, end))
+                if time.perf_counter() < end and problem.region.bounded:
+                    best = Split().refine(problem, best, end)
             except KeyboardInterrupt:
                 report(f"interrupted; bound {best.bound:.4g} kept")
         return best

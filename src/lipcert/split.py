@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from lipcert.certify import Problem
 
 _BATCH = 96
+_ENTRIES = 2_000_000
+"""Numbers in one stack of matrices at most; more would leave the processor's caches."""
+_WIDEST = 1200
+"""Layers wider than this leave time for too few pieces."""
 _FEW = 4
 """A piece with so few open neurons is cut by their sign: then its bound becomes exact."""
 _SMALL = 16
@@ -69,7 +73,8 @@ class Split(Method):
 
     def refine(self, problem: Problem, proof: Proof, end: float) -> Proof:
         """A proof with a tree of pieces, if that is better than the proof itself."""
-        if not problem.network.sizes[1:-1] or problem.known is not None:
+        widest = max(problem.network.sizes[1:-1], default=0)
+        if not 0 < widest <= _WIDEST or problem.known is not None:
             return proof
         search = _Search(problem.network, problem.region, proof.sweeps[-1] if proof.sweeps else None)
         with watched() as report, _bounding(self.workers, problem) as bounding:
@@ -136,7 +141,8 @@ class _Search:
 
     @property
     def batch(self) -> int:
-        return int(np.clip(len(self.open) // 3, 1, _BATCH))
+        room = max(1, _ENTRIES // max(self.network.sizes[1:-1]) ** 2)
+        return int(np.clip(len(self.open) // 3, 1, min(_BATCH, room)))
 
     def add(self, pieces: Pieces, found: Bounds) -> None:
         """New leaves; those that can be cut further stay open."""
@@ -202,7 +208,7 @@ def _stack(pieces: list[Pieces]) -> Pieces:
     )
     hints = tuple(np.concatenate(layer) for layer in zip(*(piece.hints for piece in pieces), strict=True))
     lower, upper = np.concatenate([piece.lower for piece in pieces]), np.concatenate([piece.upper for piece in pieces])
-    return Pieces(lower, upper, known, hints)
+    return Pieces(lower, upper, known, hints, np.concatenate([piece.ceiling for piece in pieces]))
 
 
 class _Bounding:

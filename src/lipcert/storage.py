@@ -24,6 +24,7 @@ from lipcert.typing import Array
 
 if TYPE_CHECKING:
     from lipcert.certificate import Certificate, Sweep
+    from lipcert.verify.tree import Tree
 
 FORMAT = "lipcert certificate"
 VERSION = 1
@@ -89,6 +90,7 @@ def _content(certificate: Certificate) -> dict[str, Any]:
         "outputs": None if part.outputs is None else list(part.outputs),
         "sweeps": [_sweep_out(sweep) for sweep in certificate.sweeps],
         "part_sweeps": [_sweep_out(sweep) for sweep in certificate.part_sweeps],
+        "tree": _tree_out(certificate.tree),
         "seconds": certificate.seconds,
         "verified": certificate.verified,
     }
@@ -113,6 +115,7 @@ def _certificate(content: Mapping[str, Any]) -> Certificate:
         part_sweeps=tuple(_sweep_in(sweep) for sweep in content["part_sweeps"]),
         seconds=float(content["seconds"]),
         verified=bool(content["verified"]),
+        tree=_tree_in(content["tree"]),
     )
 
 
@@ -176,6 +179,32 @@ def _sweep_in(value: Mapping[str, Any]) -> Sweep:
         exponents=tuple(int(exponent) for exponent in value["exponents"]),
         lines=tuple(lines),
     )
+
+
+def _tree_out(tree: Tree | None) -> dict[str, Any] | None:
+    if tree is None:
+        return None
+    columns = {"layer": tree.layer, "index": tree.index, "value": tree.value, "child": tree.child}
+    return {"bound": float(tree.bound).hex()} | {name: _array_out(column) for name, column in columns.items()}
+
+
+def _tree_in(value: Mapping[str, Any] | None) -> Tree | None:
+    if value is None:
+        return None
+    from lipcert.verify.tree import Tree
+
+    layer, index, child = (_integers_in(value[name]) for name in ("layer", "index", "child"))
+    cuts = _array_in(value["value"])
+    if len({column.shape for column in (layer, index, child, cuts)}) != 1 or layer.ndim != 1:
+        raise ValueError("the columns of its tree differ in length")
+    return Tree(layer, index, cuts, child, float.fromhex(value["bound"]))
+
+
+def _integers_in(value: Mapping[str, Any]) -> Array:
+    array = _array_in(value)
+    if (array != np.round(array)).any() or (np.abs(array) > 2**52).any():
+        raise ValueError("a column of its tree has entries that are no whole numbers")
+    return array.astype(np.int64)
 
 
 def _enclosure_out(enclosure: Enclosure) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import typer
 
 from lipcert.auto import Auto
 from lipcert.multipliers import ClosedForm, Diagonal, Joint, Method, Scalar
+from lipcert.split import Split
 
 METHODS: Final[Mapping[str, Callable[[], Method]]] = {
     "closed-form": ClosedForm,
@@ -16,6 +17,7 @@ METHODS: Final[Mapping[str, Callable[[], Method]]] = {
     "diagonal": Diagonal,
     "joint": Joint,
     "auto": Auto,
+    "split": Split,
 }
 
 

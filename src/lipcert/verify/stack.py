@@ -44,7 +44,7 @@ Interval = tuple[Array, Array]
 class Pieces:
     """Boxes (count, inputs) and, per hidden layer, the intervals (count, neurons) that are known beforehand.
 
-    ``hints`` suggests multipliers, per hidden layer log2 T (count, neurons) in true scale; -inf where there is no
+    A piece is part of another whose bound is ``ceiling`` (count,), so its own bound is never larger. ``hints`` suggests multipliers, per hidden layer log2(T/r) (count, neurons) in true scale; -inf where there is no
     suggestion.
     """
 
@@ -52,6 +52,7 @@ class Pieces:
     upper: Array
     known: tuple[Interval, ...]
     hints: tuple[Array, ...]
+    ceiling: Array
 
     def __len__(self) -> int:
         return len(self.lower)
@@ -59,7 +60,8 @@ class Pieces:
     def take(self, which: Array) -> Pieces:
         """Some of the pieces."""
         known = tuple((low[which], high[which]) for low, high in self.known)
-        return Pieces(self.lower[which], self.upper[which], known, tuple(hint[which] for hint in self.hints))
+        hints = tuple(hint[which] for hint in self.hints)
+        return Pieces(self.lower[which], self.upper[which], known, hints, self.ceiling[which])
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,13 +113,15 @@ class _Stack:
             self.relaxations.append(relax(layer.neurons, lower, upper, lines.lower_slope, lines.upper_slope))
             alpha, beta = slope_bounds(layer.neurons, lower, upper)
             hint = np.exp2(self.pieces.hints[index] - 2.0 * exponent[:, None])
+            hint = hint * 0.5 * (beta - alpha)
             P, step = activate_stack(S, alpha, beta, ahead.weight, hint, exponent)
             steps.append(step)
         S, exponent = self._ellipsoid(P, self.network.layers[-1].weight, exponent)
         bound = np.ldexp(stretched(np.sqrt(largest_eigenvalue_above(S)), 2), exponent)
         opened = np.concatenate([np.zeros((count, 0)), *(step.T for step in steps)], axis=-1)
         hints = better_multipliers(self.network, steps, S)
-        return Bounds(np.where(self.empty, 0.0, bound), tuple(intervals), hints, self.axes, opened)
+        bound = np.where(self.empty, 0.0, np.minimum(bound, self.pieces.ceiling))
+        return Bounds(bound, tuple(intervals), hints, self.axes, opened)
 
     def _ellipsoid(self, P: Array | None, weight: Weight, exponent: Array) -> tuple[Array, Array]:
         """S of the next layer, near unit scale."""
@@ -262,7 +266,9 @@ def activate_stack(
         hinted = np.isfinite(hint) & (hint > 0.0)
         T = hint
         if (~hinted & (r > 0)).any():
-            T = np.where(hinted, hint, closed_multiplier(S, m, r, ahead)[:, None])
+            # in proportion to r, so that slopes apart by rounding only add next to nothing
+            share = r / np.maximum(r.max(axis=-1, keepdims=True), TINY)
+            T = np.where(hinted, hint, closed_multiplier(S, m, r, ahead)[:, None] * share + TINY)
         L, X, C, M, h, g = _factor(S, m, r, active, np.take_along_axis(T, active, -1))
         abs_L, abs_X = np.abs(L), np.abs(X)
         rounding = gamma(most + 6)
@@ -309,7 +315,7 @@ def _factor(S: Array, m: Array, r: Array, active: Array, T: Array) -> tuple[Arra
 
 
 def better_multipliers(network: Network, steps: list[Step], S: Array) -> tuple[Array, ...]:
-    """Multipliers nearer to the stationary ones, log2 T in true scale.
+    """Multipliers nearer to the stationary ones, log2(T/r) in true scale.
 
     With a the top eigenvector of the output carried back to a layer, and x = D_m a, the derivative of log λmax by log
     T_j is proportional to T_j a_j² - r_j² (K x)_j²/T_j; it vanishes at T_j = r_j |(K x)_j|/|a_j|. A small step there
@@ -330,8 +336,8 @@ def better_multipliers(network: Network, steps: list[Step], S: Array) -> tuple[A
             moved = moved + apply(step.S, scattered)
             back = x + scattered
         with np.errstate(divide="ignore", invalid="ignore"):
-            wish = np.log2(step.r * np.abs(moved) / np.abs(a))
-            now = np.log2(step.T)
+            wish = np.log2(np.abs(moved) / np.abs(a))
+            now = np.log2(step.T / step.r)
             change = np.clip(0.1 * (wish - now), -0.15, 0.15)
             hints.append(np.where(np.isfinite(change), now + change, now) + 2.0 * step.exponent[:, None])
         length = np.sqrt((back * back).sum(axis=-1, keepdims=True))

@@ -59,11 +59,20 @@ def root_piece(network: Network, region: Region, sweep: Sweep | None) -> Pieces:
     else:
         raise ProofFailed(f"a region of type {type(region).__name__} cannot be cut into pieces")
     known = tuple((np.full((1, size), -np.inf), np.full((1, size), np.inf)) for size in network.sizes[1:-1])
-    hints = [np.full((1, size), -np.inf) for size in network.sizes[1:-1]]
-    if sweep is not None:
-        with np.errstate(divide="ignore"):
-            hints = [np.log2(T)[None] + 2.0 * e for T, e in zip(sweep.multipliers, sweep.exponents, strict=True)]
-    return Pieces(lower[None].copy(), upper[None].copy(), known, tuple(hints))
+    blank = tuple(np.full((1, size), -np.inf) for size in network.sizes[1:-1])
+    piece = Pieces(lower[None].copy(), upper[None].copy(), known, blank, np.full(1, np.inf))
+    if sweep is None:
+        return piece
+    hints = []
+    for layer, (low, high), T, exponent in zip(
+        network.layers, bound_pieces(network, region, piece).intervals, sweep.multipliers, sweep.exponents, strict=False
+    ):
+        assert layer.neurons is not None
+        alpha, beta = layer.neurons.slope_range(low, high)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            hint = np.log2(T / (0.5 * (beta - alpha))) + 2.0 * exponent
+        hints.append(np.where(np.isfinite(hint), hint, -np.inf))
+    return Pieces(piece.lower, piece.upper, known, tuple(hints), piece.ceiling)
 
 
 def children(pieces: Pieces, layer: Array, index: Array, value: Array) -> Pieces:
@@ -81,12 +90,12 @@ def children(pieces: Pieces, layer: Array, index: Array, value: Array) -> Pieces
             low, high = known[where]
             high[below, what] = min(high[below, what], at)
             low[above, what] = max(low[above, what], at)
-    return Pieces(lower, upper, tuple(known), twice.hints)
+    return Pieces(lower, upper, tuple(known), twice.hints, twice.ceiling)
 
 
 def confined(pieces: Pieces, found: Bounds) -> Pieces:
     """The pieces with the intervals that were proved for them, and with better hints."""
-    return Pieces(pieces.lower, pieces.upper, found.intervals, found.hints)
+    return Pieces(pieces.lower, pieces.upper, found.intervals, found.hints, found.bound)
 
 
 def prove_tree(network: Network, region: Region, tree: Tree, sweep: Sweep | None) -> float:
