@@ -44,8 +44,8 @@ Interval = tuple[Array, Array]
 class Pieces:
     """Boxes (count, inputs) and, per hidden layer, the intervals (count, neurons) that are known beforehand.
 
-    A piece is part of another whose bound is ``ceiling`` (count,), so its own bound is never larger. ``hints`` suggests multipliers, per hidden layer log2(T/r) (count, neurons) in true scale; -inf where there is no
-    suggestion.
+    A piece is part of another whose bound is ``ceiling`` (count,), so its own bound is never larger. ``hints``
+    suggests multipliers, per hidden layer log2(T/r) (count, neurons) in true scale; -inf where there is no suggestion.
     """
 
     lower: Array
