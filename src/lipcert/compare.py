@@ -6,14 +6,15 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
-from typing import Any, Final, Literal
+from typing import Final, Literal
+
+import numpy as np
 
 from lipcert.auto import Auto
 from lipcert.certificate import Proof
 from lipcert.certify import BOTH, Problem, certify
-from lipcert.errors import InvalidInput, LipcertError
+from lipcert.errors import InvalidInput, LipcertError, ProofFailed
+from lipcert.limits import within
 from lipcert.lower import LowerBound, lower_bound
 from lipcert.multipliers import ClosedForm, Diagonal, Joint, Method, Scalar
 from lipcert.network import Network
@@ -34,6 +35,7 @@ from lipcert.published import (
     Trivial,
 )
 from lipcert.regions import Everywhere, Region
+from lipcert.split import Split
 from lipcert.threads import suited_to
 
 PUBLISHED: Final[Mapping[str, Callable[[], Method]]] = {
@@ -65,10 +67,14 @@ OWN: Final[Mapping[str, Callable[[], Method]]] = {
     "diagonal": Diagonal,
     "joint": Joint,
     "auto": Auto,
+    "split": Split,
 }
 """lipcert's own."""
 
 METHODS: Final = {**PUBLISHED, **OWN}
+
+_SHARE = 0.4
+"""Share of the limit that methods with a time of their own may use; proof and overshoot need some too."""
 
 Status = Literal["certified", "timeout", "does not apply", "failed"]
 
@@ -157,45 +163,28 @@ def compare(
 
 
 def _supervised(name: str, network: Network, region: Region, timeout: float) -> Row:
-    """One method in a process of its own, stopped at the limit."""
-    context = get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(theirs, name, network, region, timeout))
-    process.start()
-    theirs.close()
+    """One method in a process of its own, stopped at the limit; whatever happens becomes a row."""
     try:
-        if ours.recv() != "ready":
-            raise EOFError
-        if not ours.poll(timeout):
-            return Row(name, "timeout", seconds=timeout, note=f"stopped after {timeout:g} s")
-        row: Row = ours.recv()
-        return row
-    except EOFError:
-        process.join()
-        return Row(name, "failed", note=f"the process ended with code {process.exitcode}; memory may have run out")
-    finally:
-        process.kill()
-        process.join()
-        ours.close()
-
-
-def _work(pipe: Connection[Any, Any], name: str, network: Network, region: Region, timeout: float) -> None:
-    pipe.send("ready")
-    try:
-        row = run(name, network, region, timeout)
-    except NotApplicable as error:
-        row = Row(name, "does not apply", note=str(error))
-    except (LipcertError, MemoryError) as error:
-        row = Row(name, "failed", note=str(error) or type(error).__name__)
-    pipe.send(row)
+        return within(timeout, run, name, network, region, timeout)
+    except TimeoutError as error:
+        return Row(name, "timeout", seconds=timeout, note=str(error))
+    except (NotApplicable, InvalidInput) as error:
+        return Row(name, "does not apply", note=str(error))
+    except LipcertError as error:
+        return Row(name, "failed", note=str(error))
 
 
 def run(name: str, network: Network, region: Region, timeout: float) -> Row:
     """One method here and now."""
-    method = Auto(seconds=0.5 * timeout) if name == "auto" else METHODS[name]()
+    method = METHODS[name]()
+    if isinstance(method, (Auto, Split)):  # they take what time they are given
+        method = replace(method, seconds=_SHARE * timeout)
     started = time.perf_counter()
-    with suited_to(max(network.sizes)):
-        proof = method.solve(Problem(network, region, BOTH))
+    try:
+        with suited_to(max(network.sizes)):
+            proof = method.solve(Problem(network, region, BOTH))
+    except np.linalg.LinAlgError as error:
+        raise ProofFailed(f"{method} found no bound: {error}; weights may be too large or ill-scaled") from error
     certificate = certify(network, region, _Found(proof))
     # what a method's multipliers prove can be less than what it publishes; the comparison is of what is published
     bound = max(proof.bound, certificate.bound)

@@ -90,9 +90,9 @@ def again(layers: tuple[Multipliers, ...]) -> Callable[[Stage], Array]:
     """
 
     def choose(stage: Stage) -> Array:
-        kept = layers[stage.index]
-        share = np.divide(stage.r, kept.r, out=np.zeros(stage.r.shape), where=kept.r > 0)
-        T = np.ldexp(kept.T * share, -2 * stage.exponent)
+        chosen = layers[stage.index]
+        T, r = stage.narrow(chosen.T), stage.narrow(chosen.r)
+        T = np.ldexp(T * np.divide(stage.r, r, out=np.zeros(r.shape), where=r > 0), -2 * stage.exponent)
         bare = (stage.r > 0) & ~(T > 0)
         if bare.any():  # affine to the method, but not to the last bit
             R = stage.r[:, None] * stage.S * stage.r

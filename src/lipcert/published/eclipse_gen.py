@@ -22,7 +22,7 @@ CAP = 1e10
 class _Gen(Published):
     """What the local and the global form share."""
 
-    variant: str | tuple[str, ...]
+    variant: str | Sequence[str]
     solver: str
     cap: float
 
@@ -73,7 +73,7 @@ class EclipseGen(_Gen):
         Largest multiplier Λ.
     """
 
-    variant: str | tuple[str, ...] = "Fast"
+    variant: str | Sequence[str] = "Fast"
     solver: str = OWN
     cap: float = CAP
 
@@ -106,7 +106,7 @@ class EclipseGenLocal(_Gen):
     1.0
     """
 
-    variant: str | tuple[str, ...] = "Fast"
+    variant: str | Sequence[str] = "Fast"
     solver: str = OWN
     cap: float = CAP
 

@@ -24,13 +24,18 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from lipcert.published.lmi import Inequality, Solution, SolverFailed, symmetric_sum
 from lipcert.typing import Array
 
-TOLERANCE = 2e-7
-"""Relative distance of c to the best at which the method stops."""
+TOLERANCE = 1e-10
+"""Relative distance of c to the best at which the method stops; rounding may end it sooner.
+
+So small because the best x is a flat place: it is known to about the root of this, and the next layers depend on it.
+"""
 _ROOMY = 1e-4
 """Distance at which x is kept as the roomy one: nearer the optimum the matrix nears the edge of its cone."""
 _ENOUGH = 1e-6
 """What is still an answer when rounding ends the progress: a bound sqrt(1/c) good to six digits."""
 _ITERATIONS = 120
+_PATIENCE = 8
+"""Steps without progress that are taken for the end of it."""
 _LANCZOS = 200
 """Matrix size from which the step to the boundary is found by Lanczos instead of a full decomposition."""
 
@@ -40,23 +45,22 @@ def maximise(problem: Inequality) -> Solution:
     if not problem.start.size:
         return Solution(2.0, problem.start, problem.start)
     program = _Program.of(problem)
-    point: _Point | None = program.begin()
-    roomy: Array | None = None
+    step = best = _Step(program, program.begin())
+    roomy, idle = None, 0
     for _ in range(_ITERATIONS):
+        if roomy is None and step.gap <= _ROOMY:
+            roomy = step.point.x
+        best, idle = (step, 0) if step.gap < 0.9 * best.gap else (best, idle + 1)
+        point = None if step.gap <= TOLERANCE or idle > _PATIENCE else step.take()
         if point is None:
             break
         step = _Step(program, point)
-        if roomy is None and step.gap <= _ROOMY:
-            roomy = point.x
-        if step.gap <= TOLERANCE:
-            break
-        point = step.take()
-    if roomy is None or step.gap > _ENOUGH:
+    if roomy is None or best.gap > _ENOUGH:
         raise SolverFailed(
-            f"the interior-point method stopped {step.gap:.1e} from the optimum, short of six digits;"
+            f"the interior-point method stopped {best.gap:.1e} from the optimum, short of six digits;"
             " the weights may be ill-scaled, or try another solver"
         )
-    return Solution(step.point.c, step.point.x, roomy)
+    return Solution(best.point.c, best.point.x, roomy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,33 +68,41 @@ class _Program:
     """The inequality, with what every step needs of it."""
 
     problem: Inequality
-    left: Any  # aᵀ as rows, (k, n)
+    A: Any  # a as columns, (n, k); sparse if that pays
+    B: Any
+    left: Any  # the same as rows
     right: Any
-    gather: Any  # (k, g): which variable multiplies which pair
     square: Array  # YYᵀ
     R: Array
     h: Array
 
     @staticmethod
     def of(problem: Inequality) -> _Program:
-        count, pairs = problem.start.size, problem.groups.size
-        gather = sparse.csr_array((np.ones(pairs), (np.arange(pairs), problem.groups)), shape=(pairs, count))
+        count = problem.start.size
         R, h = np.eye(count), np.zeros(count)
         if problem.budget is not None:
             R, h = np.vstack([R, -problem.budget]), np.append(h, 1.0)
-        square = problem.output @ problem.output.T
-        return _Program(problem, problem.left.T.tocsr(), problem.right.T.tocsr(), gather, square, R, h)
+        A, B = (part.toarray() if _crowded(part) else part for part in (problem.left, problem.right))
+        left, right = (part.T.tocsr() if sparse.issparse(part) else part.T for part in (A, B))
+        return _Program(problem, A, B, left, right, problem.output @ problem.output.T, R, h)
 
     def matrix(self, x: Array, c: float) -> Array:
         return self.problem.constant + self.change(x, c)
 
     def change(self, x: Array, c: float) -> Array:
         """Σ x F - c YYᵀ."""
-        return symmetric_sum(self.problem.left, self.problem.right, self.gather @ x) - c * self.square
+        return symmetric_sum(self.A, self.B, x[self.problem.groups]) - c * self.square
 
     def pairing(self, X: Array) -> Array:
         """tr(F_k X) for each variable, (g,)."""
-        return np.asarray(self.gather.T @ np.asarray(self.right.multiply(self.left @ X).sum(axis=1)).ravel())
+        product = self.left @ X
+        if sparse.issparse(self.right):
+            return self.collect(np.asarray(self.right.multiply(product).sum(axis=1)).ravel())
+        return self.collect(np.einsum("ij,ij->i", self.right, product))
+
+    def collect(self, pairs: Array) -> Array:
+        """Sums over the pairs that share a variable, (k,) to (g,)."""
+        return np.bincount(self.problem.groups, weights=pairs, minlength=self.problem.start.size)
 
     def begin(self) -> _Point:
         x, c = self.problem.start, 1.0
@@ -98,6 +110,11 @@ class _Program:
         X = _inverse(factor)
         weight = 1.0 / float(np.sum(self.square * X))
         return _Point(x, c, factor, weight * X, weight / (self.h + self.R @ x))
+
+
+def _crowded(matrix: sparse.csc_array) -> bool:
+    """Whether a matrix is small or full enough that a dense one is faster."""
+    return bool(matrix.shape[0] <= 150 or matrix.nnz > 0.2 * matrix.shape[0] * matrix.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,16 +173,17 @@ class _Step:
         """The system for (x, c): entries tr(F_j X F_k G⁻¹) and s/slack, scaled to unit diagonal."""
         p, X, G = self.program, self.point.X, self.inverse
         Xa, Xb, Ga, Gb = p.left @ X, p.right @ X, p.left @ G, p.right @ G
-        A, B, Y = p.problem.left, p.problem.right, p.problem.output
+        A, B, Y = p.A, p.B, p.problem.output
         Xab, Gab = Xa @ B, Ga @ B
         pairs = 0.25 * ((Xa @ A) * (Gb @ B) + Xab * Gab.T + Xab.T * Gab + (Xb @ B) * (Ga @ A))
         count = self.point.x.size
         system = np.empty((count + 1, count + 1))
-        grouped = p.gather.T @ (p.gather.T @ (pairs + pairs.T)).T
-        system[:count, :count] = 0.5 * grouped + (p.R.T * (self.point.s / self.slack)) @ p.R
+        if count < p.problem.groups.size:
+            pairs = np.apply_along_axis(p.collect, 0, np.apply_along_axis(p.collect, 1, pairs))
+        system[:count, :count] = 0.5 * (pairs + pairs.T) + (p.R.T * (self.point.s / self.slack)) @ p.R
         XY, GY = X @ Y, G @ Y
         mixed = (p.left @ XY) * (p.right @ GY) + (p.right @ XY) * (p.left @ GY)
-        system[:count, count] = system[count, :count] = -0.5 * (p.gather.T @ mixed.sum(axis=1))
+        system[:count, count] = system[count, :count] = -0.5 * p.collect(mixed.sum(axis=1))
         system[count, count] = float(np.sum((Y.T @ XY) * (Y.T @ GY)))
         self.system = system
         self.unit = 1.0 / np.sqrt(np.diagonal(system))

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import linalg, sparse
 
 from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.network import dense
 from lipcert.typing import Array
 
 OWN = "interior"
@@ -67,9 +68,10 @@ class _Scaled:
     def of(problem: Inequality) -> _Scaled:
         left = sparse.csc_array(problem.left * problem.start[problem.groups])
         matrix = problem.constant + symmetric_sum(left, problem.right, np.ones(problem.groups.size))
-        size = np.sqrt(np.diagonal(matrix))
-        if not (np.isfinite(size).all() and (size > 0).all()):
+        diagonal = np.diagonal(matrix)
+        if not (np.isfinite(diagonal).all() and (diagonal > 0.0).all()):
             raise SolverFailed("the inequality has no interior: the start is not feasible")
+        size = np.sqrt(diagonal)
         shrink = sparse.diags_array(1.0 / size)
         output = problem.output / size[:, None]
         try:
@@ -92,8 +94,8 @@ class _Scaled:
 
 def symmetric_sum(left: Any, right: Any, x: Array) -> Array:
     """Σ_k x_k (a_k b_kᵀ + b_k a_kᵀ)/2, dense."""
-    product = ((left * x) @ right.T).toarray()
-    return np.asarray(0.5 * (product + product.T))
+    product = dense((left * x) @ right.T)
+    return 0.5 * (product + product.T)
 
 
 def check_solver(name: str) -> None:

@@ -45,10 +45,10 @@ class Fast:
         try:
             found = small_program(hand, np.zeros(hand.free.size, dtype=int), self.solver)
         except SolverFailed:
-            return closed_form(hand)
+            return _last_resort(hand)
         Lambda = np.full(hand.alpha.size, min(self.cap, float(found.x[0])))
         choice = Choice(Lambda, found.c, hand.alpha, hand.beta)
-        return choice if _feasible(hand, choice) else closed_form(hand)
+        return choice if _feasible(hand, choice) else _last_resort(hand)
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,17 @@ def small_program(hand: Handover, groups: Array, solver: str) -> Solution:
         raise SolverFailed(f"the neurons of layer {hand.index + 1} with more than one slope do not move")
     start = np.full(groups.max() + 1, 0.5 / size)
     return solve(Inequality(constant, sparse.csc_array(left), sparse.csc_array(right), output, groups, start), solver)
+
+
+def _last_resort(hand: Handover) -> Choice:
+    """The closed form in place of a program that failed."""
+    try:
+        return closed_form(hand)
+    except NotApplicable as error:
+        raise SolverFailed(
+            f"the program of layer {hand.index + 1} was not solved, and its slopes differ in sign, which rules out the"
+            " closed form; take LipSDP() or one of lipcert's own methods"
+        ) from error
 
 
 def _feasible(hand: Handover, choice: Choice) -> bool:
