@@ -13,6 +13,7 @@ from lipcert.typing import Array
 if TYPE_CHECKING:
     from lipcert.enclosures import Enclosure
     from lipcert.multipliers import Method
+    from lipcert.network import Network
     from lipcert.verify.tree import Tree
 
 
@@ -76,6 +77,16 @@ class Part:
     layers: tuple[int, int]
     inputs: tuple[int, ...] | None = None
     outputs: tuple[int, ...] | None = None
+
+    def reduced(self, network: Network) -> tuple[Network, Part]:
+        """The smallest network with the same input region that has this part, and the part of it that is meant.
+
+        A part that starts at the input and takes all of it is a network in its own right.
+        """
+        stop = self.layers[1]
+        if self.layers[0] or self.inputs is not None or (stop == network.depth and self.outputs is None):
+            return network, self
+        return network.slice(0, stop).select(outputs=self.outputs), Part((0, stop))
 
 
 @dataclass(frozen=True, eq=False)

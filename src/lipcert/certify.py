@@ -88,18 +88,19 @@ def certify(
     if not region.bounded:  # slopes will be open; in a bounded region that is known layer by layer
         for number, layer in enumerate(network.layers[:-1], 1):
             require_memory(layer.size, number)
+    target, inner = part.reduced(network)
     with suited_to(max(network.sizes)):
-        problem = Problem(network, region, tuple(enclosures))
+        problem = Problem(target, region, tuple(enclosures))
         try:
             proof = whole = method.solve(problem)
-            if part != Part((0, network.depth)):
-                proof = method.solve(problem.restrict(part, whole))
+            if inner != Part((0, target.depth)):
+                proof = method.solve(problem.restrict(inner, whole))
         except np.linalg.LinAlgError as error:
             raise ProofFailed(f"{method} found no bound: {error}; weights may be too large or ill-scaled") from error
         part_sweeps = () if proof is whole else proof.sweeps
         bound, verified = proof.bound, False
         if verify and whole.sweeps:
-            bound, verified = ROOM * prove(network, region, whole.sweeps, part, part_sweeps), True
+            bound, verified = ROOM * prove(target, region, whole.sweeps, inner, part_sweeps), True
             if proof.tree is not None:  # its pieces were proved as they were bounded
                 bound = min(bound, ROOM * proof.tree.bound)
     if not np.isfinite(bound):
