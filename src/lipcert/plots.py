@@ -6,10 +6,15 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from lipcert.errors import InvalidInput
 
 if TYPE_CHECKING:
     from lipcert.compare import Comparison
+    from lipcert.network import Network
+    from lipcert.reachability import Reach
+    from lipcert.sensitivity import Sensitivity
 
 
 def comparison(result: Comparison, ax: Any = None) -> Any:
@@ -30,6 +35,59 @@ def comparison(result: Comparison, ax: Any = None) -> Any:
     ax.grid(True, which="major", alpha=0.3)
     if ax.get_legend_handles_labels()[0]:
         ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+    return ax
+
+
+def reach_set(found: Reach, network: Network, outputs: tuple[int, int] = (0, 1), ax: Any = None) -> Any:
+    """Box and ellipsoid of two outputs of a reach set, with outputs of random inputs inside."""
+    i, j = outputs
+    if i == j or not all(0 <= k < len(found.lower) for k in outputs):
+        raise InvalidInput(f"outputs must be two different ones from 0 to {len(found.lower) - 1}, got {outputs}")
+    ax = _axes() if ax is None else ax
+    samples = found.region.sample(2000, np.random.default_rng(0))
+    values = network.preactivations(samples)[found.layer - 1]
+    ax.plot(values[:, i], values[:, j], ".", markersize=2, color="tab:gray", label="outputs of random inputs")
+    corners = [[found.lower[k], found.upper[k]] for k in outputs]
+    (left, right), (bottom, top) = corners
+    ax.plot([left, right, right, left, left], [bottom, bottom, top, top, bottom], color="tab:blue", label="box")
+    turn = np.linspace(0.0, 2.0 * np.pi, 400)
+    # the shadow of an ellipsoid on two axes is the ellipse of that 2 × 2 block
+    ring = np.linalg.cholesky(found.shape[np.ix_(outputs, outputs)]) @ np.stack([np.cos(turn), np.sin(turn)])
+    ax.plot(found.center[i] + ring[0], found.center[j] + ring[1], "--", color="tab:orange", label="ellipsoid")
+    ax.plot(found.center[i], found.center[j], "+", color="black", markersize=9, label="output at the centre")
+    ax.set_xlabel(f"output {i}")
+    ax.set_ylabel(f"output {j}")
+    ax.margins(0.08)
+    ax.grid(True, alpha=0.3)
+    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
+    return ax
+
+
+def sensitivity_map(found: Sensitivity, ax: Any = None) -> Any:
+    """A heat map of certified bounds, outputs down and inputs across; small maps show the numbers too."""
+    ax = _axes() if ax is None else ax
+    matrix = found.matrix
+    image = ax.imshow(matrix, aspect="auto", cmap="viridis", vmin=0.0, interpolation="nearest")
+    ax.figure.colorbar(image, ax=ax, label="certified bound")
+    for axis, groups, name in ((ax.xaxis, found.inputs, "input"), (ax.yaxis, found.outputs, "output")):
+        few = len(groups) <= 30
+        if few:
+            axis.set_ticks(range(len(groups)), ["+".join(map(str, group)) for group in groups], fontsize=7)
+        axis.set_label_text(name if few else f"{name} (by position)")
+    if matrix.size <= 120:
+        middle = 0.6 * float(matrix.max())
+        for row, column in np.ndindex(*matrix.shape):
+            value = float(matrix[row, column])
+            color = "black" if value > middle else "white"
+            ax.text(
+                column,
+                row,
+                f"{value:.2g}",
+                ha="center",
+                va="center",
+                fontsize=8 if matrix.size <= 60 else 6,
+                color=color,
+            )
     return ax
 
 

@@ -42,6 +42,7 @@ def campaign(
     methods: Iterable[Method] = (ClosedForm(),),
     clip: tuple[float, float] | None = None,
     attack: bool = False,
+    points: int | None = None,
     enclosures: Sequence[Enclosure] = BOTH,
     workers: int = 1,
     executor: Executor | None = None,
@@ -68,6 +69,8 @@ def campaign(
         A pair (lower, upper): only inputs between them count, as in (0, 1) for images.
     attack
         Search for inputs of another class too.
+    points
+        The first so many only; the file may get the others later.
     enclosures
         As for :func:`certify`.
     workers
@@ -83,24 +86,26 @@ def campaign(
     Results
         Every row of the file.
     """
-    points = Points.of(network, x, y)
+    data = Points.of(network, x, y)
+    count = len(data) if points is None else min(points, len(data))
     sizes = np.unique(numbers("radii", list(radii)))
     if not sizes.size or sizes[0] <= 0:
         raise InvalidInput(f"radii must be positive numbers, at least one; got {sizes.tolist()}")
     chosen = list(methods)
     if not chosen or not all(isinstance(method, Method) for method in chosen):
         raise InvalidInput(f"methods must be values such as ClosedForm(), at least one; got {chosen!r}")
-    if workers < 1:
-        raise InvalidInput(f"workers must be at least 1, got {workers}")
-    limits = _limits(clip, points)
+    for name, number in (("workers", workers), ("points", count)):
+        if number < 1:
+            raise InvalidInput(f"{name} must be at least 1, got {number}")
+    limits = _limits(clip, data)
     store = Store(out, create=True)
     try:
-        store.agree({"points": points.digest, "clip": limits, "attack": attack, "enclosures": repr(tuple(enclosures))})
+        store.agree({"points": data.digest, "clip": limits, "attack": attack, "enclosures": repr(tuple(enclosures))})
         done = store.done(network.digest)
-        missing = list(_missing(points, chosen, tuple(sizes.tolist()), done))
+        missing = list(_missing(data, count, chosen, tuple(sizes.tolist()), done))
         frame = Task(pickle.dumps(network), network.digest, limits, tuple(enclosures), attack, ())
         rows = sum(len(question.radii) for question in missing)
-        total = len(points) * len(chosen) * len(sizes)
+        total = count * len(dict.fromkeys(chosen)) * len(sizes)
         with metered(total, total - rows, progress) as meter, _executor(executor, workers) as pool:
             _run(store, pool, workers, _Batches(frame, missing), meter)
     except sqlite3.Error as error:
@@ -112,14 +117,14 @@ def campaign(
     return Results.read(out)
 
 
-def _limits(clip: Any, points: Points) -> tuple[float, float] | None:
+def _limits(clip: Any, data: Points) -> tuple[float, float] | None:
     if clip is None:
         return None
     try:
         low, high = (float(side) for side in clip)
     except (TypeError, ValueError):
         raise InvalidInput(f"clip must be a pair of numbers (lower, upper), got {clip!r}") from None
-    outside = ((points.x < low) | (points.x > high)).any(axis=1)
+    outside = ((data.x < low) | (data.x > high)).any(axis=1)
     if outside.any():
         raise InvalidInput(
             f"clip is ({low:g}, {high:g}), but {np.count_nonzero(outside)} points lie outside, the first is point"
@@ -129,14 +134,14 @@ def _limits(clip: Any, points: Points) -> tuple[float, float] | None:
 
 
 def _missing(
-    points: Points, methods: Sequence[Method], radii: tuple[float, ...], done: set[tuple[int, float, str]]
+    data: Points, count: int, methods: Sequence[Method], radii: tuple[float, ...], done: set[tuple[int, float, str]]
 ) -> Iterator[Question]:
     """The questions that the file has no answer to, point by point."""
-    for number, x in enumerate(points.x):
+    for number, x in enumerate(data.x[:count]):
         for method in dict.fromkeys(methods):
             left = tuple(radius for radius in radii if (number, radius, repr(method)) not in done)
             if left:
-                yield Question(number, x, None if points.y is None else int(points.y[number]), method, left)
+                yield Question(number, x, None if data.y is None else int(data.y[number]), method, left)
 
 
 class _Batches:

@@ -13,7 +13,11 @@ from lipcert.cli.bound import bound
 from lipcert.cli.compare import compare
 from lipcert.cli.demo import demo
 from lipcert.cli.inspect import inspect
-from lipcert.errors import LipcertError, ProofFailed
+from lipcert.cli.reach import reach
+from lipcert.cli.results import results
+from lipcert.cli.robust import robust
+from lipcert.cli.sensitivity import sensitivity
+from lipcert.errors import CampaignStopped, LipcertError, ProofFailed
 
 NOT_CERTIFIED = 1
 WRONG_USE = 2
@@ -28,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (bound, compare, inspect, demo):
+for verb in (bound, compare, inspect, reach, sensitivity, robust, results, demo):
     app.command()(verb)
 
 
@@ -53,4 +57,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
         app(args=None if arguments is None else list(arguments), prog_name="lipcert")
     except LipcertError as error:
         typer.echo(f"lipcert: {error}", err=True)
-        sys.exit(NOT_CERTIFIED if isinstance(error, ProofFailed) else WRONG_USE)
+        sys.exit(NOT_CERTIFIED if isinstance(error, (ProofFailed, CampaignStopped)) else WRONG_USE)

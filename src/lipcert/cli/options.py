@@ -141,6 +141,21 @@ def indices(option: str, text: str | None) -> list[int] | None:
         raise InvalidInput(f"{option} must be whole numbers separated by commas, as in 0,3; got {text!r}") from None
 
 
+def numbers(option: str, text: str) -> list[float]:
+    """Numbers separated by commas."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidInput(f"{option} must be numbers separated by commas, as in 0.5,0.1; got {text!r}") from None
+
+
+def figure(option: str, path: Path) -> Path:
+    """A file that a figure can be written to."""
+    if path.suffix.lower() not in (".png", ".pdf", ".svg") or not path.parent.is_dir():
+        raise InvalidInput(f"{option} must name a .png, .pdf or .svg file in a folder that exists, got {path}")
+    return path
+
+
 def shape(option: str, text: str | None) -> tuple[int, ...] | None:
     """Sizes separated by commas or x, as in 3,32,32."""
     sizes = indices(option, None if text is None else text.replace("x", ","))

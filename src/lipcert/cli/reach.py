@@ -1,0 +1,108 @@
+"""``lipcert reach``: where the outputs lie when the input is in a region."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from lipcert.cli import options
+from lipcert.cli.output import as_json, describe_network, describe_region, downward, region_record, upward
+from lipcert.errors import InvalidInput
+from lipcert.importers import load
+from lipcert.network import Network
+from lipcert.reachability import Reach
+from lipcert.reachability import reach as enclose
+
+_SHOWN = 40
+
+
+def reach(
+    model: options.ModelArgument,
+    center: options.CenterOption = None,
+    radius: options.RadiusOption = None,
+    box: options.BoxOption = None,
+    clip: options.ClipOption = None,
+    method: options.MethodOption = None,
+    layer: Annotated[
+        int | None, typer.Option(metavar="I", help="An inner layer, from 1: its values before the activation.")
+    ] = None,
+    activation: options.ActivationOption = None,
+    input_shape: options.InputShapeOption = None,
+    drop_softmax: options.DropSoftmaxOption = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw two outputs, their box, ellipsoid and samples: .png, .pdf or .svg."),
+    ] = None,
+    axes: Annotated[str, typer.Option(metavar="I,J", help="The two outputs to draw.")] = "0,1",
+    json: options.JsonOption = False,
+) -> None:
+    """Enclose the outputs of MODEL over a region by a box and an ellipsoid.
+
+    Every output that any input of the region leads to lies in both; this is proved, rounding included.
+
+    [bold]Example[/bold]
+
+      lipcert reach model.npz --center zeros --radius 0.1
+
+      lipcert reach model.npz --box -1 1 --layer 2 --plot reach.png --axes 0,3
+    """
+    pair = options.indices("--axes", axes) or []
+    if plot is not None:
+        options.figure("--plot", plot)
+    network = load(
+        model,
+        options.activations(activation),
+        input_shape=options.shape("--input-shape", input_shape),
+        drop_softmax=drop_softmax,
+    )
+    region = options.region_of(network, center, radius, box, clip)
+    if not region.bounded:
+        raise InvalidInput("reach needs a bounded region: give --center and --radius, or --box")
+    found = enclose(network, region, method, layer=layer)
+    if json:
+        typer.echo(as_json(_record(network, found)))
+    else:
+        _print(Console(highlight=False), network, found)
+    if plot is not None:
+        from lipcert import plots
+
+        plots.save(plots.reach_set(found, network, (pair[0], pair[-1])), plot)
+
+
+def _record(network: Network, found: Reach) -> dict[str, Any]:
+    return {
+        "lower": found.lower.tolist(),
+        "upper": found.upper.tolist(),
+        "center": found.center.tolist(),
+        "shape": found.shape.tolist(),
+        "bound": found.bound,
+        "layer": found.layer,
+        "region": region_record(found.region),
+        "network": {"digest": found.network, "sizes": list(network.sizes)},
+        "seconds": found.seconds,
+        "verified": True,
+    }
+
+
+def _print(console: Console, network: Network, found: Reach) -> None:
+    console.print(f"network  {describe_network(network)}\nregion   {describe_region(found.region)}")
+    if found.layer != network.depth:
+        console.print(f"layer    {found.layer}, before its activation")
+    table = Table("output")
+    for heading in ("lower", "at the centre", "upper"):
+        table.add_column(heading, justify="right")
+    for number in range(min(len(found.lower), _SHOWN)):
+        table.add_row(
+            str(number),
+            downward(found.lower[number]),
+            f"{found.center[number]:.6g}",
+            upward(found.upper[number]),
+        )
+    console.print(table)
+    if len(found.lower) > _SHOWN:
+        console.print(f"… and {len(found.lower) - _SHOWN} more; --json lists them all")
+    console.print(f"bound    {upward(found.bound)}, proved in {found.seconds:.3g} s")

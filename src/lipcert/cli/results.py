@@ -1,0 +1,78 @@
+"""``lipcert results``: what a campaign has found so far."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from lipcert.campaign import Results, Summary, summarise
+from lipcert.campaign.summary import export as write
+from lipcert.cli import options
+from lipcert.cli.output import as_json, downward, upward
+
+
+def results(
+    file: Annotated[Path, typer.Argument(metavar="FILE.sqlite", help="What lipcert robust wrote.")],
+    export: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write all rows: .csv, .json or .parquet (needs pyarrow).")
+    ] = None,
+    json: options.JsonOption = False,
+) -> None:
+    """Show what a campaign has found, also while it is running.
+
+    certified: the whole ball is proved to be of one class. plain: the same by the rule margin/(√2·bound). unbroken: no
+    attack succeeded, an upper limit for what could be certified.
+
+    [bold]Example[/bold]
+
+      lipcert results run.sqlite
+
+      lipcert results run.sqlite --export run.csv
+    """
+    found = Results.read(file)
+    if export is not None:
+        write(found, export)
+    show(found, json)
+
+
+def show(found: Results, json: bool) -> None:
+    """The summary, as a table or as JSON."""
+    summaries = summarise(found)
+    if json:
+        record = {"about": found.about, "seconds": found.seconds, "rows": len(found.rows)}
+        typer.echo(as_json({**record, "summary": [asdict(summary) for summary in summaries]}))
+        return
+    console = Console(highlight=False)
+    for (network, method), part in groupby(summaries, key=lambda summary: (summary.network, summary.method)):
+        console.print(f"[bold]{escape(method)}[/bold], network {network[:12]}…")
+        console.print(_table(list(part)))
+    problems = sum(summary.problems for summary in summaries)
+    console.print(f"{len(found.rows)} rows in {found.path}, {found.seconds:.3g} s of work", soft_wrap=True)
+    if problems:
+        console.print(f"{problems} rows have no bound; --export says why in the column problem")
+
+
+def _table(summaries: list[Summary]) -> Table:
+    """The radii of one network and method."""
+    attacked = any(summary.unbroken is not None for summary in summaries)
+    shares = ("correct", "certified", "plain", *(["unbroken"] if attacked else []))
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("radius", "points", *shares, "mean radius", "mean bound"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for summary in summaries:
+        table.add_row(
+            f"{summary.radius:g}",
+            str(summary.points),
+            *(f"{100 * getattr(summary, share):.2f}%" for share in shares),
+            downward(summary.mean_radius, 4),
+            "none" if summary.bound is None else upward(summary.bound, 4),
+        )
+    return table

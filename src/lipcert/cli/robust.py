@@ -1,0 +1,101 @@
+"""``lipcert robust``: certify many points, into a file that can be resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lipcert.campaign import campaign, read_points
+from lipcert.cli import options
+from lipcert.cli.methods import METHODS, method
+from lipcert.cli.results import show
+from lipcert.errors import CampaignStopped, InvalidInput, ProofFailed
+from lipcert.importers import load
+
+
+def robust(
+    model: options.ModelArgument,
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="An .npz file with x and optionally y, or a .csv file of points.")
+    ],
+    radii: Annotated[str, typer.Option(metavar="R,R,…", help="ℓ2 radii of the balls around each point.")],
+    out: Annotated[Path, typer.Option(metavar="FILE.sqlite", help="Where results go, and are resumed from.")],
+    methods: Annotated[
+        str, typer.Option(metavar="NAME,NAME,…", help=f"Which methods: {', '.join(METHODS)}.")
+    ] = "closed-form",
+    clip: Annotated[
+        tuple[float, float] | None,
+        typer.Option(metavar="LOWER UPPER", help="Only inputs between these count, as in --clip 0 1 for images."),
+    ] = None,
+    attack: Annotated[bool, typer.Option("--attack", help="Search for inputs of another class too.")] = False,
+    points: Annotated[int | None, typer.Option(metavar="N", help="The first N points only.")] = None,
+    workers: Annotated[int, typer.Option(metavar="N", help="Processes, each with one BLAS thread.")] = 1,
+    dask: Annotated[
+        str | None, typer.Option(metavar="tcp://…", help="A Dask cluster's scheduler instead (extra: dask).")
+    ] = None,
+    activation: options.ActivationOption = None,
+    input_shape: options.InputShapeOption = None,
+    drop_softmax: options.DropSoftmaxOption = False,
+    json: options.JsonOption = False,
+) -> None:
+    """Certify how far the points of DATA may be moved before MODEL classifies them differently.
+
+    For every point, radius and method: a proved Lipschitz bound over the ball, and the radius up to which no input is
+    of another class. The largest output is the class; without labels the predicted class counts. Results are stored as
+    they come. A run that was stopped in whatever way is resumed by the same command; nothing is computed twice.
+
+    [bold]Example[/bold]: images of numbers between 0 and 1, two processes; then the table once more, and as a CSV file.
+
+      lipcert robust model.onnx test.npz --radii 0.5,0.1 --clip 0 1 --out run.sqlite --workers 2
+
+      lipcert results run.sqlite --export run.csv
+    """
+    network = load(
+        model,
+        options.activations(activation),
+        input_shape=options.shape("--input-shape", input_shape),
+        drop_softmax=drop_softmax,
+    )
+    if dask is not None and workers != 1:
+        raise InvalidInput("--workers starts processes here, --dask works elsewhere; give one of them")
+    read = read_points(data, network)
+    with _cluster(dask) as executor:
+        results = campaign(
+            network,
+            read.x,
+            read.y,
+            radii=options.numbers("--radii", radii),
+            out=out,
+            methods=[method(name.strip()) for name in methods.split(",")],
+            clip=clip,
+            attack=attack,
+            points=points,
+            workers=workers,
+            executor=executor,
+        )
+    show(results, json)
+    if all(row.bound is None for row in results.rows):
+        raise ProofFailed("no ball has a bound; try smaller --radii or other --methods")
+
+
+@contextmanager
+def _cluster(address: str | None) -> Iterator[Executor | None]:
+    if address is None:
+        yield None
+        return
+    try:
+        import distributed
+    except ImportError:
+        raise InvalidInput("--dask needs the package distributed: pip install 'lipcert[dask]'") from None
+    connect: Any = distributed.Client  # its own annotations are incomplete
+    try:
+        client = connect(address, timeout="30s")
+    except (OSError, ValueError) as error:
+        raise CampaignStopped(f"no Dask scheduler answers at {address}: {error}") from None
+    with client:
+        yield client.get_executor()
