@@ -37,8 +37,10 @@ def certificate_record(network: Network, certificate: Certificate, lower: LowerB
     }
 
 
-def method_record(method: Method) -> dict[str, Any]:
-    """Name and options of a method."""
+def method_record(method: Method | str) -> dict[str, Any]:
+    """Name and options of a method; of a certificate that was read from a file, what it says of its method."""
+    if isinstance(method, str):
+        return {"name": method}
     options: dict[str, Any] = dataclasses.asdict(method) if dataclasses.is_dataclass(method) else {}
     return {"name": type(method).__name__, **options}
 
