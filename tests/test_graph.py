@@ -17,7 +17,6 @@ from lipcert.importers.lowering import lower
 from lipcert.importers.lowering.constants import fold_constants
 from lipcert.importers.lowering.gates import recognise_gates
 from lipcert.importers.lowering.maximum import expand_maxima
-from lipcert.importers.lowering.order import pool_first
 from lipcert.importers.lowering.prune import prune
 from lipcert.importers.lowering.schedule import depths, levels
 from lipcert.typing import Array
@@ -139,32 +138,6 @@ def test_ties_and_windows_of_one() -> None:
     _assert_same(graph, plain, 3)
     with pytest.raises(Unsupported, match="outside the input"):
         Builder((2,)).maximum(Tensor(0, (2,)), np.array([[-1, -1]]), (1,))
-
-
-def test_pooling_before_a_rising_activation() -> None:
-    seen = np.arange(12).reshape(4, 3)
-    for row, moved in (("relu", True), ("elu", True), ("silu", False), ("sin", False)):
-        graph = _built((12,), lambda b, x, row=row: b.maximum(b.activate(x, row), seen, (4,)))  # type: ignore[misc]
-        after = pool_first(graph)
-        kinds = [t for t in _ops(after) if t in (Apply, Maximum)]
-        assert kinds == ([Maximum, Apply] if moved else [Apply, Maximum])
-        _assert_same(graph, after, 12)
-
-
-def test_pooling_stays_where_the_activation_is_used_elsewhere_or_differs() -> None:
-    seen = np.arange(4).reshape(2, 2)
-
-    def shared(b: Any, x: Any) -> Any:
-        y = b.activate(x, "relu")
-        return b.concat([b.maximum(y, seen, (2,)), y], 0)
-
-    def differs(b: Any, x: Any) -> Any:
-        return b.maximum(b.activate(x, "leaky_relu", negative_slope=np.array([0.1, 0.2, 0.3, 2.0])), seen, (2,))
-
-    for body in (shared, differs):
-        graph = _built((4,), body)
-        assert _ops(pool_first(graph)) == _ops(graph)
-        _assert_same(graph, lower(graph).network, 4)
 
 
 def test_pruning_drops_what_nothing_uses() -> None:

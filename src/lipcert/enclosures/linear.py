@@ -13,6 +13,9 @@ from lipcert.network import Network, Neurons, dense, times
 from lipcert.regions import Region
 from lipcert.typing import Array
 
+_ENTRIES = 40_000_000
+"""Entries of the rows that are traced together; more would take too much memory."""
+
 
 @dataclass(frozen=True)
 class Linear(Enclosure):
@@ -49,15 +52,16 @@ class _Run(Pass):
         if not rows.size:
             return known
         here = self.network.layers[layer]
-        weight = dense(here.weight[rows])
         batch = lower.shape[:-1]
-        above = self.trace(
-            layer, np.broadcast_to(np.concatenate([weight, -weight]), (*batch, 2 * rows.size, weight.shape[1]))
-        )
-        bias = here.bias[rows]
         lower, upper = np.array(lower), np.array(upper)
-        upper[..., rows] = np.minimum(upper[..., rows], above[..., : rows.size] + bias)
-        lower[..., rows] = np.maximum(lower[..., rows], bias - above[..., rows.size :])
+        entries = 2 * rows.size * max(self.network.sizes[: layer + 1]) * int(np.prod(batch))
+        for part in np.array_split(rows, max(1, -(-entries // _ENTRIES))):
+            weight = dense(here.weight[part])
+            sides = np.concatenate([weight, -weight])
+            above = self.trace(layer, np.broadcast_to(sides, (*batch, *sides.shape)))
+            bias = here.bias[part]
+            upper[..., part] = np.minimum(upper[..., part], above[..., : part.size] + bias)
+            lower[..., part] = np.maximum(lower[..., part], bias - above[..., part.size :])
         return lower, upper
 
     def undecided(self, layer: int, known: Interval) -> Array:

@@ -14,6 +14,8 @@ from lipcert.verify.rounding import TINY, UP, gamma, magnitude, spread, up
 from lipcert.verify.support import sizes_above, support_above
 
 Interval = tuple[Array, Array]
+_ENTRIES = 20_000_000
+"""Entries of the rows that are traced together; more would take too much memory."""
 
 
 @dataclass(eq=False)
@@ -29,22 +31,29 @@ class Backward:
     lines: tuple[tuple[Array, Array], ...]
     relaxations: list[Relaxation] = field(default_factory=list)
 
-    def tightened(self, index: int, lower: Array, upper: Array) -> Interval:
-        """The interval of a layer, made smaller where its slope is still open."""
+    def tightened(self, index: int, lower: Array, upper: Array, still: Array | None = None) -> Interval:
+        """The interval of a layer, made smaller where its slope is open or nothing is known yet.
+
+        Neurons known to be still are left as they are.
+        """
         layer = self.network.layers[index]
         assert layer.neurons is not None
         alpha, beta = layer.neurons.slope_range(lower, upper)
         # where a later trace will close with this layer's values, all of them count
         closing = self.depth is not None and index + self.depth < self.network.depth - 1
-        rows = np.arange(layer.size) if closing else np.flatnonzero(alpha < beta)
-        if not rows.size:
-            return lower, upper
-        weight = dense(layer.weight[rows])
-        above = self._above(index, np.concatenate([weight, -weight]))
-        bias = layer.bias[rows]
+        loose = np.ones(layer.size, dtype=bool) if closing else alpha < beta
+        loose = (loose if still is None else loose & ~still) | ~np.isfinite(lower) | ~np.isfinite(upper)
+        rows = np.flatnonzero(loose)
         lower, upper = np.array(lower), np.array(upper)
-        upper[rows] = np.fmin(upper[rows], up(above[: rows.size] + bias))  # NaN, from an overflow, says nothing
-        lower[rows] = np.fmax(lower[rows], -up(above[rows.size :] - bias))
+        widest = max(before.weight.shape[1] for before in self.network.layers[: index + 1])
+        for part in np.array_split(rows, -(-rows.size * widest // _ENTRIES) or 1):
+            if not part.size:
+                continue
+            weight = dense(layer.weight[part])
+            above = self._above(index, np.concatenate([weight, -weight]))
+            bias = layer.bias[part]
+            upper[part] = np.fmin(upper[part], up(above[: part.size] + bias))  # NaN, from an overflow, says nothing
+            lower[part] = np.fmax(lower[part], -up(above[part.size :] - bias))
         return lower, upper
 
     def settle(self, index: int, lower: Array, upper: Array) -> None:

@@ -19,10 +19,10 @@ from lipcert.regions import Region
 from lipcert.threads import suited_to
 from lipcert.typing import Array, Weight
 from lipcert.verify.backward import Backward, Interval
+from lipcert.verify.carried import Near, carried
 from lipcert.verify.relaxation import slope_bounds
 from lipcert.verify.rounding import (
     TINY,
-    congruence,
     down,
     largest_eigenvalue_above,
     raise_diagonal,
@@ -159,19 +159,20 @@ class Check:
         centers = trajectory(self.network, self.region.center) if local else []
         carry = local or needs_bound
         P: Array | None = None
-        exponent = 0
+        exponent, weight = 0, Near(self.network.layers[0].weight)
         for index, layer in enumerate(hidden):
             assert layer.neurons is not None
             size = layer.size
             lower, upper = self.known[index] if self.known else (np.full(size, -np.inf), np.full(size, np.inf))
             if carry:
-                S, exponent = _through(P, layer.weight, exponent)
+                whole = None if weight.may_pay else _through(P, weight, exponent)
+                axes = _reach(P, weight, exponent) if whole is None else _axes(*whole)
             if local:
                 value, error = centers[index]
-                reach = stretched(radius_above(self.region) * _axes(S, exponent) + error, 2)
+                reach = stretched(radius_above(self.region) * axes + error, 2)
                 lower, upper = np.fmax(lower, down(value - reach)), np.fmin(upper, up(value + reach))
             for trace in traces:
-                lower, upper = trace.tightened(index, lower, upper)
+                lower, upper = trace.tightened(index, lower, upper, axes == 0.0 if carry else None)
             if not (lower <= upper).all():
                 raise ProofFailed(f"the intervals of layer {index + 1} are empty: the hints contradict themselves")
             self.intervals.append((lower, upper))
@@ -179,13 +180,20 @@ class Check:
                 trace.settle(index, lower, upper)
             if carry:
                 alpha, beta = slope_bounds(layer.neurons, lower, upper)
-                hint = np.ldexp(self.hints.multipliers[index], 2 * (self.hints.exponents[index] - exponent))
-                step = activate(S, alpha, beta, hint)
+                ahead, hint = self.network.layers[index + 1].weight, self.hints.multipliers[index]
+                kept = carried(weight, alpha, beta, axes == 0.0, ahead) if whole is None else None
+                if kept is None:
+                    S, exponent = whole or _through(P, weight, exponent)
+                    weight = Near(ahead)
+                else:
+                    S, exponent = _through(P, kept.rows, exponent)
+                    alpha, beta, hint, weight = kept.alpha, kept.beta, kept.narrow(hint), kept.ahead
+                step = activate(S, alpha, beta, np.ldexp(hint, 2 * (self.hints.exponents[index] - exponent)))
                 self.steps.append(step)
                 P = step.P
         if not needs_bound:
             return np.inf
-        S, exponent = _through(P, self.network.layers[-1].weight, exponent)
+        S, exponent = _through(P, weight, exponent)
         return float(up(np.ldexp(stretched(np.sqrt(largest_eigenvalue_above(S)), 2), exponent)))
 
     def _check_shapes(self) -> None:
@@ -207,17 +215,24 @@ class Check:
                 raise ProofFailed(f"the hints of layer {index + 1} are not for its {hidden[index].size} neurons")
 
 
-def _through(P: Array | None, weight: Weight, exponent: int) -> tuple[Array, int]:
+def _reach(P: Array | None, weight: Near, exponent: int) -> Array:
+    """At least the Lipschitz constant of each neuron, without forming the ellipsoid; zero where it is known to be."""
+    squares = weight.squares(P)
+    return np.where(squares == 0.0, 0.0, up(np.ldexp(stretched(np.sqrt(squares), 1), exponent)))  # NaN stays NaN
+
+
+def _through(P: Array | None, weight: Weight | Near, exponent: int) -> tuple[Array, int]:
     """Ŝ with W P Wᵀ ≼ 4^Δ·Ŝ, mean diagonal near one, and the exponent with Δ added.
 
     Powers of two are exact but for underflow. In W that moves an entry by at most η, so the product by at most
     2nη|W||P| with |W| ≤ 1 there; in S by at most η an entry. Both are charged to the diagonal.
     """
-    largest = float(abs(weight).max())
+    weight = weight if isinstance(weight, Near) else Near(weight)
+    largest = float(abs(weight.middle).max())
     power = int(np.frexp(largest)[1]) if largest > 0.0 and not 1.0 / _WIDE < largest < _WIDE else 0
     if power:
-        weight = weight * 2.0 ** -(power // 2) * 2.0 ** (power // 2 - power)
-    S = congruence(P, weight)
+        weight = weight.shifted(-power)
+    S = weight.image(P)
     if power and P is not None:
         S = raise_diagonal(S, np.asarray(TINY * float(np.abs(P).max())))
     mean = float(np.trace(S)) / len(S)

@@ -22,23 +22,43 @@ from lipcert.verify.rounding import (
     up,
 )
 
+_BROAD = 3000
+"""Entries from which an error is kept entry by entry: a matrix of that size takes more time than it saves."""
+
 
 class Error:
-    """The error e of a computed vector, kept in an ellipsoid: e eᵀ ≼ Q.
+    """The error e of a computed vector, kept in an ellipsoid: e eᵀ ≼ Q; of a long one entry by entry: |e| ≤ box.
 
     An ellipsoid follows the contraction of the network where norms would grow with every layer.
     """
 
     def __init__(self) -> None:
         self.Q: Array | None = None
+        self.box: Array | None = None
 
     def through(self, weight: Weight) -> None:
         """The error after an exact linear map."""
-        if self.Q is not None:
-            self.Q = congruence(self.Q, weight)
+        if self.Q is None and self.box is None:
+            return
+        rows, columns = weight.shape
+        if max(rows, columns) >= _BROAD:
+            self.box = up(spread(magnitude(weight), self.sizes(columns)) * UP) + TINY
+            self.Q = None
+            return
+        if self.box is not None:
+            self._to_ellipsoid()
+        assert self.Q is not None
+        self.Q = congruence(self.Q, weight)
+
+    def _to_ellipsoid(self) -> None:
+        box, self.box = self.box, None
+        assert box is not None
+        self.add(box)
 
     def scaled(self, factor: Array) -> None:
         """The error after an exact multiplication of each entry; two roundings an entry and one of the mean."""
+        if self.box is not None:
+            self.box = up(self.box * np.abs(factor)) + TINY
         if self.Q is not None:
             Q = factor[:, None] * self.Q * factor
             error = 8.0 * gamma(1) * np.abs(Q).sum(axis=1) * UP + TINY * (1.0 + np.abs(factor).sum())
@@ -51,6 +71,9 @@ class Error:
         rounding of numbers that are not negative, the raised diagonal that of Q's entries. The floor TINY under δ² also
         covers errors d whose squares would underflow.
         """
+        if self.box is not None or (self.Q is None and len(delta) >= _BROAD):
+            self.box = up((0.0 if self.box is None else self.box) + delta * UP) + TINY
+            return
         box = len(delta) * (delta * UP + TINY) ** 2 * UP + TINY
         if self.Q is None:
             self.Q = np.diag(box)
@@ -62,6 +85,8 @@ class Error:
 
     def sizes(self, n: int) -> Array:
         """At least |e_l| for each entry."""
+        if self.box is not None:
+            return np.where(np.isnan(self.box), np.inf, self.box)
         if self.Q is None:
             return np.zeros(n)
         size = np.sqrt(np.diagonal(self.Q)) * UP
@@ -69,6 +94,8 @@ class Error:
 
     def norm(self) -> float:
         """At least ‖e‖₂."""
+        if self.box is not None:
+            return float(norm_above(self.box))
         return 0.0 if self.Q is None else float(np.sqrt(np.trace(self.Q)) * UP)
 
 
@@ -113,6 +140,8 @@ def stretch_below(network: Network, point: Array, direction: Array) -> float:
             y, exponent = np.ldexp(y, -power), exponent + power
             if error.Q is not None:
                 error.Q = np.ldexp(error.Q, -2 * power)
+            if error.box is not None:
+                error.box = np.ldexp(error.box, -power)
             error.add(np.zeros(len(y)))  # exact but for underflow, which the floor covers
     last = network.layers[-1].weight
     rounding = _product_error(last, y)

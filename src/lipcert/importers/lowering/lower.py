@@ -14,7 +14,6 @@ from lipcert.importers.graph import Affine, Apply, Constant, Graph, Join, Pick, 
 from lipcert.importers.lowering.constants import fold_constants
 from lipcert.importers.lowering.gates import recognise_gates
 from lipcert.importers.lowering.maximum import expand_maxima
-from lipcert.importers.lowering.order import pool_first
 from lipcert.importers.lowering.prune import prune
 from lipcert.importers.lowering.schedule import Level, levels
 from lipcert.network import Network, Neurons
@@ -53,7 +52,7 @@ class Lowered:
     origins: tuple[Origin, ...]
 
 
-REWRITES = (fold_constants, recognise_gates, pool_first, expand_maxima)
+REWRITES = (fold_constants, recognise_gates, expand_maxima)
 """Each returns a graph of the same function, nearer to what a network can hold."""
 
 
