@@ -10,6 +10,7 @@ import numpy as np
 
 from lipcert.certificate import Proof
 from lipcert.certify import Problem
+from lipcert.costs import available_memory
 from lipcert.ellipsoid import largest
 from lipcert.enclosures import Lipschitz
 from lipcert.errors import ProofFailed
@@ -18,6 +19,9 @@ from lipcert.network import Network
 from lipcert.regions import Everywhere, Region
 from lipcert.threads import suited_to
 from lipcert.typing import Array
+
+_SMALL = 4_000_000
+"""Entries of a matrix that fits anywhere."""
 
 
 class NotApplicable(ProofFailed):
@@ -60,6 +64,7 @@ class Published(Method):
         return worldwide(problem)
 
     def solve(self, problem: Problem) -> Proof:
+        require(max(layer.weight.shape[0] * layer.weight.shape[1] for layer in problem.network.layers), 3)
         run = self.run(problem)
         if run.layers is None:
             return Proof(run.value * (1.0 + _noise(problem.network)), ())
@@ -70,6 +75,18 @@ class Published(Method):
         """The number as published, without a proof; global methods ignore the region."""
         with suited_to(max(network.sizes)):
             return self.run(Problem(network, region or Everywhere(), (Lipschitz(),))).value
+
+
+def require(entries: int, matrices: int) -> None:
+    """Refuse to start what cannot end: so many dense matrices of so many entries must fit into the free memory."""
+    if entries < _SMALL:
+        return
+    free, needed = available_memory(), 8 * entries * matrices
+    if free is not None and needed > free:
+        raise NotApplicable(
+            f"dense matrices of {needed / 1e9:.3g} GB would be needed, and {free / 1e9:.3g} GB are free; methods of the"
+            " literature know no sparse weights, lipcert's own do"
+        )
 
 
 def _noise(network: Network) -> float:

@@ -16,12 +16,15 @@ from scipy import linalg, sparse
 from lipcert.ellipsoid import largest
 from lipcert.multipliers import Stage
 from lipcert.network import dense
-from lipcert.published.base import Multipliers
+from lipcert.published.base import Multipliers, require
 from lipcert.typing import Array
 
 if TYPE_CHECKING:
     from lipcert.certificate import Proof
     from lipcert.certify import Problem
+
+_MATRICES = 20
+"""Dense matrices in all coordinates that a semidefinite program needs at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +75,7 @@ def forms(problem: Problem, isotropic: bool = True) -> Forms:
     weights = [first, *(layer.weight for layer in problem.network.layers[1:])]
     moving = [(layer.multiplier > 0) & (layer.beta > layer.alpha) for layer in proof.layers]
     size = first.shape[1] + sum(int(part.sum()) for part in moving)
+    require(size * size, _MATRICES)
     state: Any = sparse.csr_array(sparse.eye_array(first.shape[1], size))
     offset = first.shape[1]
     left, right = [], []
