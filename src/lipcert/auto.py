@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from lipcert.errors import ProofFailed
 from lipcert.multipliers import ClosedForm, Joint, Method, Scalar
-from lipcert.progress import watched
+from lipcert.multipliers.joint import Interrupted
+from lipcert.progress import Report, watched
 from lipcert.split import Split
 
 if TYPE_CHECKING:
@@ -16,6 +22,10 @@ if TYPE_CHECKING:
 
 _SCALAR_COST = 4.0
 """A Scalar sweep takes about this many ClosedForm sweeps."""
+_JOINT_COST = 8.0
+"""So many ClosedForm sweeps are the least that Joint takes to be of use."""
+_PROOF_COST = 2.0
+"""So many ClosedForm sweeps are left for the proof that follows."""
 
 
 @dataclass(frozen=True)
@@ -34,24 +44,35 @@ class Auto(Method):
 
     def solve(self, problem: Problem) -> Proof:
         started = time.perf_counter()
-        end = started + self.seconds
         with watched() as report:
             best = problem.sweep(ClosedForm().choose)
             sweep = time.perf_counter() - started
+            report(f"bound {best.bound:.4g} (closed form)")
             try:
-                report(f"bound {best.bound:.4g} (closed form); Scalar next")
-                if time.perf_counter() + _SCALAR_COST * sweep > end:
-                    return best
-                best = _better(best, problem.sweep(Scalar().choose))
-                report(f"bound {best.bound:.4g} (scalar); Joint next")
-                if time.perf_counter() < end:
-                    best = _better(best, Joint().improve(problem, best, end))
-                if time.perf_counter() < end and problem.region.bounded:
-                    best = Split().refine(problem, best, end)
+                for proof in _climb(problem, best, sweep, started + self.seconds - _PROOF_COST * sweep, report):
+                    best = min(best, proof, key=lambda found: found.bound)
+            except Interrupted as interrupt:
+                best = min(best, interrupt.proof, key=lambda found: found.bound)
             except KeyboardInterrupt:
-                report(f"interrupted; bound {best.bound:.4g} kept")
+                pass
         return best
 
 
-def _better(one: Proof, two: Proof) -> Proof:
-    return one if one.bound <= two.bound else two
+def _climb(problem: Problem, best: Proof, sweep: float, end: float, report: Report) -> Iterator[Proof]:
+    """The proofs of one rung after the other, while the predicted time of the next fits.
+
+    The cost per layer is constant, so the time of one ClosedForm sweep tells that of the others.
+    """
+    if time.perf_counter() + _SCALAR_COST * sweep > end:
+        return
+    scalar = problem.sweep(Scalar().choose)
+    yield scalar
+    best = min(best, scalar, key=lambda found: found.bound)
+    report(f"bound {best.bound:.4g} (scalar)")
+    if time.perf_counter() + _JOINT_COST * sweep > end:
+        return
+    best = Joint().improve(problem, best, end, report)
+    yield best
+    if time.perf_counter() < end and problem.region.bounded:
+        with suppress(ProofFailed, np.linalg.LinAlgError):  # a bound is there already
+            yield Split().refine(problem, best, end)

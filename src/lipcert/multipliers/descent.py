@@ -4,18 +4,43 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from lipcert.multipliers.chain import Value
 from lipcert.typing import Array
 
-_MEMORY = 30
+_MEMORY = 40
 _LONGEST = 1.5
 """Largest change of a coordinate in one step; coordinates are logarithms."""
 
+Moves: TypeAlias = deque[tuple[Array, Array]]
+"""Steps and the changes of the gradient along them: what is known of the curvature."""
 
-def descend(function: Callable[[Array], Value | None], x: Array, tolerance: float) -> Iterator[tuple[Array, Value]]:
+
+class Smooth(Protocol):
+    """A value and its gradient."""
+
+    @property
+    def f(self) -> float:
+        """The value."""
+
+    @property
+    def gradient(self) -> Array:
+        """Its gradient."""
+
+
+V = TypeVar("V", bound=Smooth)
+
+
+def no_moves() -> Moves:
+    """Nothing is known yet."""
+    return deque(maxlen=_MEMORY)
+
+
+def descend(
+    function: Callable[[Array], V | None], x: Array, tolerance: float, moves: Moves | None = None
+) -> Iterator[tuple[Array, V]]:
     """Points of falling value, found by L-BFGS with backtracking, until nothing is left to gain.
 
     A trial outside the domain shortens the step; it tells the quadratic model nothing.
@@ -25,23 +50,24 @@ def descend(function: Callable[[Array], Value | None], x: Array, tolerance: floa
     function
         Value and gradient, or None outside the domain.
     x
-        A point of the domain.
+        A point of the domain; from any other there is no descent.
     tolerance
         The descent ends when the predicted decrease of a full step is below this.
+    moves
+        What a descent of a similar function has learned; it is used and added to.
     """
     here = function(x)
     if here is None:
         return
     yield x, here
-    moves: deque[tuple[Array, Array]] = deque(maxlen=_MEMORY)
+    moves = no_moves() if moves is None else moves
     while True:
         direction = -_solve(here.gradient, moves)
         slope = float(here.gradient @ direction)
-        if slope >= 0.0:
+        if moves and slope >= 0.0:
             moves.clear()
-            direction = -_solve(here.gradient, moves)
-            slope = float(here.gradient @ direction)
-        found = _search(function, x, here, direction, slope)
+            continue
+        found = _search(function, x, here, direction, slope) if slope < 0.0 else None
         if found is None:
             if not moves:
                 return
@@ -58,8 +84,8 @@ def descend(function: Callable[[Array], Value | None], x: Array, tolerance: floa
 
 
 def _search(
-    function: Callable[[Array], Value | None], x: Array, here: Value, direction: Array, slope: float
-) -> tuple[Array, Value] | None:
+    function: Callable[[Array], V | None], x: Array, here: V, direction: Array, slope: float
+) -> tuple[Array, V] | None:
     """A point along the direction with sufficient decrease, or None."""
     step = min(1.0, _LONGEST / max(float(np.abs(direction).max()), 1e-300))
     for _ in range(30):
@@ -75,7 +101,7 @@ def _search(
     return None
 
 
-def _solve(gradient: Array, moves: deque[tuple[Array, Array]]) -> Array:
+def _solve(gradient: Array, moves: Moves) -> Array:
     """The two-loop recursion: an approximate inverse Hessian times the gradient."""
     if not moves:
         return gradient * (0.3 / max(float(np.abs(gradient).max()), 1e-300))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lipcert.enclosures import Linear
 from lipcert.multipliers.base import Method, Stage
-from lipcert.multipliers.chain import Chain
-from lipcert.multipliers.descent import descend
+from lipcert.multipliers.chain import STILL, Chain, Slopes, Value
+from lipcert.multipliers.closed_form import closed_form
+from lipcert.multipliers.descent import descend, no_moves
 from lipcert.multipliers.scalar import Scalar
+from lipcert.progress import Report, silent
 from lipcert.typing import Array
 
 if TYPE_CHECKING:
@@ -21,20 +24,32 @@ if TYPE_CHECKING:
     from lipcert.certify import Problem
 
 LOG4 = float(np.log(4.0))
-_AWAY = 0.7
-"""The start is moved this far (in log T) from the edge of the feasible set, where greedy methods end."""
-_WIDEST_MU = 1e-2
+_AWAY = (0.1, 1.0, 3.0)
+"""How far (in x) to move the start from the edge of the feasible set, where greedy methods end; the first that fits."""
+_WIDEST_MU = 2e-2
+_NEGLIGIBLE = 1e-4
+"""Layers whose multipliers together add less than this to log L² are left to the closed form."""
 _TILTS = (0.25, 0.75)
 """Where on the interval the lines of later rounds touch the activation; the first round's touch in the middle."""
+_WORTH = 1e-3
+"""Least share of the slope ranges that a round must take away for its intervals to be kept."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """An interrupt that brings along what was found before it."""
+
+    def __init__(self, proof: Proof) -> None:
+        super().__init__()
+        self.proof = proof
 
 
 @dataclass(frozen=True)
 class Joint(Method):
     """The multipliers of all layers together.
 
-    For the slopes of a Scalar sweep it minimises f(x) = log τ + μ·barrier (see :class:`Chain`) for a falling
-    sequence of μ, each from the minimiser before. Rounds follow: other bounding lines tighten intervals and slopes,
-    and the multipliers are improved for those. The bound never rises from round to round.
+    First a Scalar sweep; for a bounded region rounds follow in which other bounding lines tighten intervals and
+    slopes. For those slopes the method minimises f(x) = log τ + μ·barrier (see :class:`Chain`), with μ halved every
+    few steps. The bound never rises from one to the next.
 
     Parameters
     ----------
@@ -43,13 +58,13 @@ class Joint(Method):
     iterations
         Most steps for each μ.
     rounds
-        Most rounds of re-enclosing; they end early when one gains less than a percent. Only local bounds have them.
+        Most rounds of re-enclosing, at most 2. A global bound has none.
     seconds
         Stop after about this long and keep the best so far; None is no limit.
     """
 
     tolerance: float = 3e-5
-    iterations: int = 150
+    iterations: int = 16
     rounds: int = len(_TILTS)
     seconds: float | None = None
 
@@ -57,51 +72,100 @@ class Joint(Method):
         end = np.inf if self.seconds is None else time.perf_counter() + self.seconds
         return self.improve(problem, problem.sweep(Scalar().choose), end)
 
-    def improve(self, problem: Problem, proof: Proof, end: float = np.inf) -> Proof:
-        """The best of a proof and what joint multipliers and further rounds make of it."""
-        best = self.optimise(problem, proof, _WIDEST_MU, end)
+    def improve(self, problem: Problem, proof: Proof, end: float = np.inf, report: Report = silent) -> Proof:
+        """The best of a proof and what further rounds and joint multipliers make of it."""
+        return self.optimise(problem, self.narrow(problem, proof, end), end, report=report)
+
+    def narrow(self, problem: Problem, proof: Proof, end: float = np.inf) -> Proof:
+        """A proof with narrower slopes, where other lines find them.
+
+        Multipliers stay feasible when slopes get narrower, so the bound can only fall.
+        """
         if not problem.region.bounded or not problem.enclosures:
-            return best
+            return proof
         for tilt in _TILTS[: self.rounds]:
             if time.perf_counter() > end:
                 break
-            # narrower slopes keep the multipliers feasible, so the bound can only fall
-            again = problem.knowing(best, Linear(tilt=tilt)).sweep(kept(best))
-            if again.bound > 0.99 * best.bound:
-                break
-            best = self.optimise(problem, again, 10.0 * self.tolerance, end)
-        return best
+            again = problem.knowing(proof, Linear(tilt=tilt)).sweep(kept(proof))
+            if again.bound <= proof.bound and _ranges(again) < (1.0 - _WORTH) * _ranges(proof):
+                proof = again
+        return proof
 
-    def optimise(self, problem: Problem, proof: Proof, mu: float, end: float = np.inf) -> Proof:
+    def optimise(
+        self, problem: Problem, proof: Proof, end: float = np.inf, mu: float = _WIDEST_MU, report: Report = silent
+    ) -> Proof:
         """The better of a proof and the same intervals and slopes with joint multipliers, path started at mu."""
-        chain = Chain(problem.network, moving_slopes(proof))
-        if not chain.size:
+        try:
+            chain, start = _essential(problem, proof)
+        except np.linalg.LinAlgError:  # far too ill-scaled to differentiate
             return proof
-        x = self._minimise(chain, log_multipliers(proof), mu, end)
-        return min(proof, problem.knowing(proof).sweep(chosen(chain, x)), key=lambda found: found.bound)
-
-    def _minimise(self, chain: Chain, start: Array, mu: float, end: float) -> Array:
         best, least = start, np.inf
-        x = start + _AWAY if mu == _WIDEST_MU else start
-        while True:
-            path = descend(lambda y, mu=mu: chain(y, mu), x, 0.05 * mu)  # type: ignore[misc]
-            for step, (x, value) in enumerate(path):
+        try:
+            for x, value in self._path(chain, start, mu):
                 if value.log_bound < least:
                     best, least = x, value.log_bound
-                if step >= self.iterations or time.perf_counter() > end:
+                    report(f"bound {np.exp(least):.4g} (joint)")
+                if time.perf_counter() > end:
                     break
-            if mu <= self.tolerance or time.perf_counter() > end:
-                return best
-            mu = max(0.1 * mu, self.tolerance)
+        except KeyboardInterrupt:
+            raise Interrupted(_better(problem, proof, chain, best)) from None
+        return _better(problem, proof, chain, best) if np.isfinite(least) else proof
+
+    def _path(self, chain: Chain, start: Array, mu: float) -> Iterator[tuple[Array, Value]]:
+        """Points along the path of minimisers for falling μ."""
+        if not chain.size:
+            return
+        x, moves = start, no_moves()
+        for away in _AWAY:
+            if chain(start + away, mu) is not None:
+                x = start + away
+                break
+        while True:
+            last = mu <= self.tolerance
+            descent = descend(lambda y, mu=mu: chain(y, mu), x, 0.05 * mu, moves)  # type: ignore[misc]
+            for x, value in islice(descent, self.iterations + 1):
+                yield x, value
+            if last:
+                return
+            mu = max(0.5 * mu, self.tolerance)
 
 
-def log_multipliers(proof: Proof) -> Array:
-    """The x of a proof: log T, true scale, active neurons of all layers in a row."""
-    parts = [np.log(layer.multiplier[layer.multiplier > 0]) + layer.exponent * LOG4 for layer in proof.layers]
-    return np.concatenate([np.zeros(0), *parts])
+def _essential(problem: Problem, proof: Proof) -> tuple[Chain, Array]:
+    """The layers whose multipliers matter as a chain, and where on it the proof is."""
+    given, slopes = log_multipliers(proof), moving_slopes(proof)
+    chain = Chain(problem.network, slopes)
+    x = chain.coordinates(given)
+    value = chain(x + _AWAY[0], _WIDEST_MU) if chain.size else None
+    if value is None:
+        return chain, x
+    order = np.argsort(value.effect)
+    small = order[np.cumsum(value.effect[order]) < _NEGLIGIBLE]
+    if not value.effect[small].any():
+        return chain, x
+    for layer in small:
+        middle = 0.5 * (slopes[layer][0] + slopes[layer][1])
+        slopes[layer] = middle, middle
+    chain = Chain(problem.network, slopes)
+    return chain, chain.coordinates(given)
 
 
-def moving_slopes(proof: Proof) -> list[tuple[Array, Array]]:
+def _better(problem: Problem, proof: Proof, chain: Chain, x: Array) -> Proof:
+    found = problem.knowing(proof).sweep(chosen(chain, x))
+    return found if found.bound < proof.bound else proof
+
+
+def _ranges(proof: Proof) -> float:
+    """How wide all slope ranges are together."""
+    return float(sum((layer.beta - layer.alpha).sum() for layer in proof.layers))
+
+
+def log_multipliers(proof: Proof) -> list[Array]:
+    """Log T of all neurons, at true scale; that of T = 0 is a very small number."""
+    tiny = np.finfo(float).tiny
+    return [np.log(np.maximum(layer.multiplier, tiny)) + layer.exponent * LOG4 for layer in proof.layers]
+
+
+def moving_slopes(proof: Proof) -> list[Slopes]:
     """The slope ranges of a proof, one slope for neurons without a multiplier: those are affine or do not move."""
     slopes = []
     for layer in proof.layers:
@@ -111,13 +175,18 @@ def moving_slopes(proof: Proof) -> list[tuple[Array, Array]]:
 
 
 def chosen(chain: Chain, x: Array) -> Callable[[Stage], Array]:
-    """The choice of multipliers that x stands for."""
-    parts = chain.split(x)
+    """The choice of multipliers that x stands for; the closed form in layers that are not links of the chain."""
+    parts = {link.layer: part for link, part in zip(chain.links, chain.split(x), strict=True)}
 
     def choose(stage: Stage) -> Array:
-        T = np.zeros(stage.size)
-        T[chain.neurons[stage.index]] = np.exp(parts[stage.index] - stage.exponent * LOG4)
-        return stage.narrow(T)
+        part = parts.get(stage.index)
+        if part is None or part.size != stage.active.size:
+            return closed_form(stage)
+        T = np.zeros(stage.alpha.shape)
+        variance = np.diagonal(stage.S)
+        base = np.maximum(variance[stage.active], STILL * variance.mean())
+        T[stage.active] = np.exp(part) * stage.r[stage.active] ** 2 * base
+        return T
 
     return choose
 
