@@ -15,6 +15,7 @@ import lipcert as lc
 from lipcert.certificate import Proof
 from lipcert.certify import Problem
 from lipcert.cli import main
+from lipcert.cli.demo import LADDER
 from lipcert.cli.methods import METHODS
 from lipcert.cli.output import describe_network, describe_region, downward, upward
 from lipcert.multipliers import Method
@@ -252,13 +253,15 @@ def test_demo(lipcert: Command) -> None:
     outcome = lipcert("demo", "--save", "demo.npz")
     assert (outcome.code, outcome.err) == (0, "")
     rows = {line.split()[1]: line for line in outcome.out.split("\n") if line.startswith("│")}
-    assert set(METHODS) <= set(rows)
-    numbers = {name: [float(cell) for cell in rows[name].split("│")[2:6]] for name in METHODS}
+    assert set(LADDER) <= set(rows)
+    numbers = {name: [float(cell or "nan") for cell in map(str.strip, rows[name].split("│")[2:6])] for name in LADDER}
     trivial, lower = float(rows["trivial"].split("│")[2]), float(rows["lower"].split("│")[3])
-    for everywhere, local, times, _ in numbers.values():
-        assert lower <= local < everywhere < trivial
+    for name, (everywhere, local, times, _) in numbers.items():
+        assert lower <= local
+        assert name == "split" or local < everywhere < trivial
         assert times == pytest.approx(local / lower, rel=0.01)
-    record = lipcert.json("bound", "demo.npz", "--center", "0.4,1.8,-0.5,-1.3,0.9", "--radius", "1", "--no-lower-bound")
+    region = ("--center", "0.4,1.8,-0.5,-1.3,0.9", "--radius", "1")
+    record = lipcert.json("bound", "demo.npz", *region, "--method", "scalar", "--no-lower-bound")
     assert upward(record["bound"], 4) == f"{numbers['scalar'][1]:.4g}"
 
 
@@ -296,3 +299,28 @@ def test_descriptions() -> None:
     )
     assert describe_region(lc.Everywhere()) == "all inputs"
     assert describe_network(lc.Network.from_weights([np.eye(2)])) == "2 ×2"
+
+
+def test_exact_meets_the_lower_bound(lipcert: Command) -> None:
+    where = ("--center", "0.1,-0.2,0.3", "--radius", "0.2")
+    record = lipcert.json("bound", "silent.npz", "--activation", "relu", *where, "--exact", "--seconds", "30")
+    assert record["bound"] <= 1.002 * record["lower"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--exact", "--method", "joint"), "leave out --method"),
+        (("--exact",), "bounded region"),
+        (("--seconds", "5", "--method", "scalar"), "no time limit"),
+        (("--seconds", "0"), "must be above 0"),
+    ],
+)
+def test_time_limits_that_make_no_sense(lipcert: Command, arguments: tuple[str, ...], complaint: str) -> None:
+    outcome = lipcert("bound", "model.npz", *arguments)
+    assert outcome.code == 2
+    assert complaint in outcome.err
+
+
+def test_seconds_go_to_the_method(lipcert: Command) -> None:
+    assert "seconds=0.5" in lipcert("bound", "model.npz", "--seconds", "0.5", "--method", "auto").out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
@@ -36,6 +37,8 @@ _FEW = 4
 """A piece with so few open neurons is cut by their sign: then its bound becomes exact."""
 _SMALL = 16
 """With at most so many inputs, halving boxes gets somewhere."""
+_AGAIN = 1.0 + 2.0**-32
+"""Other stacks round otherwise: room for a check that bounds the same pieces in other company."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +69,9 @@ class Split(Method):
 
     def solve(self, problem: Problem) -> Proof:
         started = time.perf_counter()
-        proof = self.method.solve(problem)
         if not problem.region.bounded:
             raise InvalidInput("Split needs a bounded region, such as Ball(center, radius)")
+        proof = self.method.solve(problem)
         return self.refine(problem, proof, started + self.seconds)
 
     def refine(self, problem: Problem, proof: Proof, end: float) -> Proof:
@@ -97,7 +100,10 @@ class _Search:
     index: list[int] = field(default_factory=list)
     value: list[float] = field(default_factory=list)
     child: list[int] = field(default_factory=list)
+    bound: list[float] = field(default_factory=list)
     open: list[tuple[float, int, Pieces, Array, Array]] = field(default_factory=list)
+    whole: int = 0
+    """Nodes that belong to a finished tree; an interrupt may leave some behind that do not."""
     done: float = 0.0
     lower: float = 0.0
 
@@ -106,6 +112,7 @@ class _Search:
         self.lower = lower_bound(self.network, self.region).value
         root = root_piece(self.network, self.region, self.hints)
         self.add(root, bounding(root))
+        self.whole = 1
         while self.open and time.perf_counter() < end:
             upper = self.upper
             if upper <= self.lower * (1.0 + tolerance):
@@ -118,16 +125,12 @@ class _Search:
                 continue
             cut, pieces = self.cut(kept)
             halves = children(pieces, *cut)
-            try:
-                found = bounding(halves)
-            except KeyboardInterrupt:
-                for entry in kept:
-                    heapq.heappush(self.open, entry)
-                raise
+            found = bounding(halves)
             for number, (_, node, *_) in enumerate(kept):
                 self.layer[node], self.index[node], self.value[node] = (column[number].item() for column in cut)
-                self.child[node] = len(self.layer) + 2 * number
+                self.child[node] = self.whole + 2 * number
             self.add(halves, found)
+            self.whole = len(self.child)
             share = min(self.upper, ceiling)
             report(
                 f"{len(self.layer)} pieces, {len(self.open)} open, upper {share:.4g}, lower {self.lower:.4g},"
@@ -151,9 +154,11 @@ class _Search:
         self.lower = max(self.lower, float(jacobian_norms(self.network, inside).max()))
         for number, bound in enumerate(found.bound):
             node = len(self.layer)
-            for column, blank in ((self.layer, LEAF), (self.index, 0), (self.child, 0)):
-                column.append(blank)
+            self.layer.append(LEAF)
+            self.index.append(0)
             self.value.append(0.0)
+            self.bound.append(float(bound))
+            self.child.append(0)
             if bound <= 0.0:
                 continue
             one = pieces.take(np.array([number]))
@@ -195,9 +200,14 @@ class _Search:
         return float(0.5 * low[0] + 0.5 * high[0])
 
     def tree(self) -> Tree:
-        """The tree as arrays."""
-        layer, index, value, child = map(np.array, (self.layer, self.index, self.value, self.child))
-        return Tree(layer, index, value, child, self.upper if self.layer else np.inf)
+        """The tree as arrays: its finished part, which is a cover at any moment."""
+        layer, index, value, child, bound = (
+            np.array(column[: self.whole]) for column in (self.layer, self.index, self.value, self.child, self.bound)
+        )
+        cut = (child > 0) & (child < self.whole)
+        layer, index, child = np.where(cut, layer, LEAF), np.where(cut, index, 0), np.where(cut, child, 0)
+        worst = float(bound[~cut].max()) if self.whole else np.inf
+        return Tree(layer, index, np.where(cut, value, 0.0), child, worst * _AGAIN)
 
 
 def _stack(pieces: list[Pieces]) -> Pieces:
@@ -252,6 +262,7 @@ _shared: dict[str, tuple[Network, Region]] = {}
 
 
 def _prepare(network: Network, region: Region) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the process that has the tree
     _shared["problem"] = (network, region)
 
 

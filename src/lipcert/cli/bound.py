@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from lipcert.auto import Auto
 from lipcert.certificate import Certificate
 from lipcert.certify import certify
 from lipcert.cli import options
@@ -20,9 +22,15 @@ from lipcert.cli.output import (
     ratio,
     upward,
 )
+from lipcert.errors import InvalidInput
 from lipcert.importers import load
 from lipcert.lower import LowerBound, lower_bound
+from lipcert.multipliers import Joint, Method
 from lipcert.network import Network
+from lipcert.split import Split
+
+_EXACT = 1e-3
+"""Relative distance of upper and lower bound at which --exact is content."""
 
 
 def bound(
@@ -38,6 +46,17 @@ def bound(
     inputs: options.InputsOption = None,
     outputs: options.OutputsOption = None,
     layers: options.LayersOption = None,
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact",
+            help="Cut the region into pieces until the bound is within 0.1 % of the true constant, or time is up.",
+        ),
+    ] = False,
+    seconds: Annotated[
+        float | None,
+        typer.Option(metavar="NUMBER", help="About how long --exact, or the methods auto, joint and split, may take."),
+    ] = None,
     lower: Annotated[
         bool,
         typer.Option(
@@ -57,7 +76,10 @@ def bound(
       lipcert bound model.npz --activation relu --center zeros --radius 0.5
 
       lipcert bound model.npz --activation relu
+
+      lipcert bound model.npz --activation relu --center zeros --radius 0.5 --exact --seconds 20
     """
+    chosen = _timed(_chosen(method, exact), seconds)
     network = load(
         model,
         options.activations(activation),
@@ -68,7 +90,7 @@ def bound(
     certificate = certify(
         network,
         region,
-        method,
+        chosen,
         inputs=options.indices("--inputs", inputs),
         outputs=options.indices("--outputs", outputs),
         layers=options.span("--layers", layers),
@@ -78,6 +100,28 @@ def bound(
         typer.echo(as_json(certificate_record(network, certificate, below)))
     else:
         Console().print(_table(network, certificate, below))
+
+
+def _chosen(method: Method | None, exact: bool) -> Method | None:
+    if not exact:
+        return method
+    if method is not None:
+        raise InvalidInput("--exact chooses the method itself; leave out --method")
+    return Split(tolerance=_EXACT)
+
+
+def _timed(method: Method | None, seconds: float | None) -> Method | None:
+    """The method with its time limit, where it has one."""
+    if seconds is None:
+        return method
+    if not seconds > 0:
+        raise InvalidInput(f"--seconds must be above 0, got {seconds}")
+    method = Auto() if method is None else method
+    if not isinstance(method, (Auto, Joint, Split)):
+        raise InvalidInput(
+            f"{type(method).__name__} has no time limit; --seconds is for auto, joint, split and --exact"
+        )
+    return replace(method, seconds=seconds)
 
 
 def _lower(network: Network, certificate: Certificate) -> LowerBound | None:

@@ -305,13 +305,24 @@ def _factor(S: Array, m: Array, r: Array, active: Array, T: Array) -> tuple[Arra
         try:
             L = np.linalg.cholesky(C)
         except np.linalg.LinAlgError:
-            # T times c divides I - C by c
+            # T times c divides I - C by c; what happens to a piece must not depend on the others of its stack
             excess = 1.0 - np.linalg.eigvalsh(C)[:, 0]
-            T = T * np.where(excess > 0.999, (1.05 + attempt) * np.maximum(excess, 1.0), 1.0)[:, None]
+            T = T * np.where(_definite(C), 1.0, (1.05 + attempt) * np.maximum(excess, 1.0))[:, None]
             continue
         M = h[..., None] * strip
         return L, np.linalg.solve(L, M), C, M, h, g
     raise ProofFailed("no multipliers make the step of a layer valid")
+
+
+def _definite(matrices: Array) -> Array:
+    """Which matrices of a stack have a Cholesky factor."""
+    definite = np.ones(len(matrices), dtype=bool)
+    for number, matrix in enumerate(matrices):
+        try:
+            np.linalg.cholesky(matrix)
+        except np.linalg.LinAlgError:
+            definite[number] = False
+    return definite
 
 
 def better_multipliers(network: Network, steps: list[Step], S: Array) -> tuple[Array, ...]:

@@ -1,0 +1,95 @@
+"""How near Split comes to the true constant, and how many pieces it bounds a second.
+
+Run: python benchmarks/split.py --table --seconds 12 --workers 2      the 20 networks of Table 1, radius 1
+     python benchmarks/split.py --rate                                  pieces a second, one process
+     python benchmarks/split.py --mnist FOLDER --images 3 --seconds 20  mnist-net_256x2 at radius 0.05
+
+FOLDER holds models/mnist-net_256x2.onnx and mnist/t10k-images-idx3-ubyte.gz. Seconds are for each network or image;
+pieces are nodes of the tree, each of them bounded and proved once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import itertools
+from pathlib import Path
+
+import numpy as np
+
+import lipcert as lc
+from lipcert.regions import Region
+from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.typing import Array
+
+WIDTHS, LAYERS = (10, 20, 40, 60), (5, 10, 15, 20, 25)
+PROTOTYPE = {(10, 5): 1050.0, (40, 5): 580.0, (60, 15): 83.0}
+"""Pieces a second of a first prototype (axis halving, closed form, no proof) on one core."""
+
+
+def row(name: str, network: lc.Network, region: Region, seconds: float, workers: int) -> tuple[float, float]:
+    """One line of a table; the ratio to the lower bound without pieces and with."""
+    lower = lc.lower_bound(network, region).value
+    before = lc.certify(network, region, lc.Joint(seconds=5.0))
+    after = lc.certify(network, region, lc.Split(seconds=seconds, workers=workers))
+    pieces = 0 if after.tree is None else len(after.tree.layer)
+    print(
+        f"{name:10} {before.bound:11.4g} {after.bound:11.4g} {lower:11.4g} {before.bound / lower:8.3f}"
+        f" {after.bound / lower:8.3f} {pieces:8d} {pieces / after.seconds:8.0f}/s {after.seconds:7.1f} s",
+        flush=True,
+    )
+    return before.bound / lower, after.bound / lower
+
+
+def header(name: str) -> None:
+    print(f"{name:10} {'Joint':>11} {'Split':>11} {'lower':>11} {'Joint/l':>8} {'Split/l':>8} {'pieces':>8}")
+
+
+def table(seconds: float, workers: int) -> None:
+    header("network")
+    ratios = []
+    for width, layers in itertools.product(WIDTHS, LAYERS):
+        network = paper_network(width, layers, "relu")
+        ratios.append(row(f"{width} x {layers}", network, lc.Ball(paper_center(), 1.0), seconds, workers)[1])
+    found = np.array(ratios)
+    print(f"ratio ≤ 1.05 on {(found <= 1.05).sum()}, ≤ 1.2 on {(found <= 1.2).sum()} of {len(found)}")
+
+
+def rate(seconds: float) -> None:
+    for (width, layers), prototype in PROTOTYPE.items():
+        network = paper_network(width, layers, "relu")
+        method = lc.Split(method=lc.ClosedForm(), seconds=seconds, tolerance=1e-6)
+        certificate = lc.certify(network, lc.Ball(paper_center(), 1.0), method)
+        pieces = 0 if certificate.tree is None else len(certificate.tree.layer)
+        per_second = pieces / certificate.seconds
+        print(f"{width} x {layers}: {per_second:.0f} pieces/s, {per_second / prototype:.2f} × the prototype's")
+
+
+def mnist(folder: Path, images: int, seconds: float, workers: int) -> None:
+    network = lc.load(folder / "models" / "mnist-net_256x2.onnx")
+    header("image")
+    for number, image in enumerate(_images(folder / "mnist" / "t10k-images-idx3-ubyte.gz", images)):
+        row(str(number), network, lc.Ball(image, 0.05, clip=(0, 1)), seconds, workers)
+
+
+def _images(path: Path, count: int) -> Array:
+    with gzip.open(path) as file:
+        content = file.read(16 + 784 * count)
+    return np.frombuffer(content, np.uint8, offset=16).reshape(count, 784) / 255.0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--rate", action="store_true")
+    parser.add_argument("--mnist", type=Path)
+    parser.add_argument("--seconds", type=float, default=12.0)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--images", type=int, default=3)
+    options = parser.parse_args()
+    if options.table:
+        table(options.seconds, options.workers)
+    if options.rate:
+        rate(options.seconds)
+    if options.mnist:
+        mnist(options.mnist, options.images, options.seconds, options.workers)

@@ -1,0 +1,327 @@
+"""Split: equal to the truth where that is known, valid whenever it stops, and trees that cannot be made to lie."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert import split as module
+from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.regions import Region
+from lipcert.typing import Array
+from lipcert.verify.stack import Bounds, Pieces, bound_pieces
+from lipcert.verify.tree import AXIS, LEAF, Tree, children, confined, prove_tree, root_piece
+from networks import random_network, sampled_norms
+from patterns import true_constant
+
+SIZES = ((2, 6, 6, 2), (2, 6, 2), (1, 5, 6, 1), (2, 4, 4, 4, 2), (3, 5, 4, 2), (2, 6, 5, 6, 1), (3, 6, 6, 1))
+
+
+def quick(seconds: float = 20.0, tolerance: float = 1e-7, workers: int = 1) -> lc.Split:
+    return lc.Split(method=lc.Scalar(), seconds=seconds, tolerance=tolerance, workers=workers)
+
+
+def tree_of(certificate: lc.Certificate) -> Tree:
+    assert certificate.tree is not None
+    return certificate.tree
+
+
+def exact(seed: int) -> None:
+    sizes = SIZES[seed % len(SIZES)]
+    network = random_network(seed, sizes, "relu", gain=2.0)
+    rng = np.random.default_rng(seed)
+    lower = rng.normal(0, 0.3, sizes[0]) - 1.0
+    box = lc.Box(lower, lower + 1.0 + rng.random(sizes[0]))
+    truth = true_constant(network, box)
+    certificate = lc.certify(network, box, quick())
+    assert truth * (1 - 1e-12) <= certificate.bound <= truth * (1 + 1e-6) + 1e-12
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_tiny_networks_against_all_patterns(seed: int) -> None:
+    exact(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(25, 200))
+def test_more_tiny_networks_against_all_patterns(seed: int) -> None:
+    exact(seed)
+
+
+REGIONS: dict[str, Region] = {
+    "ball": lc.Ball([0.1, -0.3, 0.2], 0.8),
+    "clipped": lc.Ball([0.1, -0.3, 0.2], 0.8, clip=(-0.5, 0.4)),
+    "box": lc.Box([-0.5, -0.6, 0.0], [0.5, 0.1, 0.4]),
+    "flat": lc.Box([-0.5, -0.3, 0.0], [0.5, -0.3, 0.4]),
+    "point": lc.Ball([0.1, -0.3, 0.2], 0.0),
+}
+
+
+@pytest.mark.parametrize("kind", REGIONS)
+@pytest.mark.parametrize("activation", ["relu", "elu", "tanh", "hardtanh", "sin"])
+def test_bound_is_above_all_samples_and_below_that_of_the_whole(activation: str, kind: str) -> None:
+    region = REGIONS[kind]
+    network = random_network(3, (3, 8, 7, 2), activation, gain=2.5)
+    whole = lc.certify(network, region, lc.Scalar()).bound
+    certificate = lc.certify(network, region, quick(0.25, 0.02))
+    points = np.concatenate([region.center[None], region.sample(2000, np.random.default_rng(0))])
+    norms, error = sampled_norms(network, points)
+    assert (norms - error <= certificate.bound).all()
+    assert lc.lower_bound(network, region).value <= certificate.bound <= whole * (1 + 1e-9)
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+def test_intervals_of_pieces_contain_what_their_neurons_see() -> None:
+    network = random_network(8, (3, 9, 8, 2), "relu", gain=2.5)
+    region = REGIONS["clipped"]
+    points = region.sample(4000, np.random.default_rng(1))
+    pieces = root_piece(network, region, None)
+    for layer, index, value in ((AXIS, 0, 0.1), (0, 4, 0.0), (1, 2, 0.0), (AXIS, 2, 0.1)):
+        found = bound_pieces(network, region, pieces)
+        for number in range(len(pieces)):
+            inside = np.asarray(((pieces.lower[number] <= points) & (points <= pieces.upper[number])).all(axis=-1))
+            seen = network.preactivations(points)
+            for (low, high), v in zip(pieces.known, seen, strict=False):
+                inside &= np.asarray(((low[number] <= v) & (v <= high[number])).all(axis=-1))
+            for (low, high), v in zip(found.intervals, seen, strict=False):
+                assert (v[inside] >= low[number] - 1e-12).all()
+                assert (v[inside] <= high[number] + 1e-12).all()
+            norms, error = sampled_norms(network, points[inside])
+            assert (norms - error <= found.bound[number]).all()
+        count = np.ones(len(pieces), dtype=int)
+        pieces = children(confined(pieces, found), layer * count, index * count, value * np.ones(len(pieces)))
+
+
+def test_more_time_never_hurts() -> None:
+    """Stopped after any number of rounds the bound is valid, and it only falls."""
+    network = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
+    region = REGIONS["ball"]
+    lower = lc.lower_bound(network, region).value
+    bounds = []
+    for rounds in (0, 1, 2, 4, 8, 16):
+        with interrupted_after(rounds):
+            certificate = lc.certify(network, region, quick())
+        bounds.append(certificate.bound)
+        assert lower <= certificate.bound
+        assert lc.verify(network, certificate) <= certificate.bound
+    assert all(after <= before * (1 + 1e-9) for before, after in itertools.pairwise(bounds))
+    assert bounds[-1] < 0.9 * bounds[0]
+
+
+@contextmanager
+def interrupted_after(rounds: int) -> Iterator[None]:
+    """Ctrl-C while the pieces of some round are bounded."""
+    left = [rounds]
+
+    def bounding(network: lc.Network, region: Region, pieces: Pieces) -> Bounds:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return bound_pieces(network, region, pieces)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "bound_pieces", bounding)
+        yield
+
+
+@pytest.mark.parametrize("place", ["heappop", "heappush", "children", "confined", "jacobian_norms"])
+@pytest.mark.parametrize("calls", [1, 30])
+def test_interrupts_anywhere_leave_a_true_bound(place: str, calls: int) -> None:
+    """The tree is whole at every moment, also when a batch has been taken from the queue and not been put back."""
+    network = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
+    region = REGIONS["ball"]
+    owner: Any = module.heapq if place.startswith("heap") else module
+    original: Callable[..., Any] = getattr(owner, place)
+    left = [calls]
+
+    def stopping(*arguments: Any) -> Any:
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, place, stopping)
+        certificate = lc.certify(network, region, quick(0.5, 1e-3))
+    assert lc.lower_bound(network, region).value <= certificate.bound
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals")
+def test_a_real_signal() -> None:
+    network = random_network(6, (4, 20, 20, 2), "relu", gain=2.5)
+    region = lc.Ball(np.zeros(4), 1.0)
+    before = signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
+    try:
+        certificate = lc.certify(network, region, quick(30.0, 1e-9))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert certificate.seconds < 25.0
+    assert lc.lower_bound(network, region).value <= certificate.bound
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+def test_workers_find_the_same() -> None:
+    network = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
+    region = REGIONS["ball"]
+    alone, together = (lc.certify(network, region, quick(10.0, 1e-3, workers)).bound for workers in (1, 2))
+    assert together == pytest.approx(alone, rel=2e-3)
+
+
+def test_auto_goes_on_to_split() -> None:
+    network = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
+    certificate = lc.certify(network, REGIONS["ball"], lc.Auto(seconds=20.0))
+    assert certificate.tree is not None
+    assert certificate.bound < lc.certify(network, REGIONS["ball"], lc.Joint()).bound
+
+
+def test_all_inputs_cannot_be_cut() -> None:
+    with pytest.raises(InvalidInput, match="bounded region"):
+        lc.certify(random_network(5, (3, 4, 2)), None, quick())
+
+
+def test_one_affine_layer_needs_no_pieces() -> None:
+    network = lc.Network.from_weights([[[3.0, 4.0]]])
+    assert lc.certify(network, lc.Ball([0.0, 0.0], 1.0), quick()).bound == pytest.approx(5.0)
+
+
+@pytest.fixture(scope="module")
+def proved() -> tuple[lc.Network, lc.Certificate]:
+    network = random_network(10, (3, 14, 12, 2), "relu", gain=2.5)
+    return network, lc.certify(network, lc.Box([-1.0, -0.5, -0.3], [0.9, 0.8, 0.4]), quick(20.0, 0.03))
+
+
+def test_trees_are_saved_and_checked(proved: tuple[lc.Network, lc.Certificate], tmp_path: Path) -> None:
+    network, certificate = proved
+    tree = tree_of(certificate)
+    assert {AXIS, LEAF} <= set(tree.layer.tolist())
+    assert (tree.layer >= 0).any()  # both ways to cut are there
+    certificate.save(tmp_path / "tree.json")
+    loaded = lc.Certificate.load(tmp_path / "tree.json")
+    assert lc.verify(network, loaded) <= loaded.bound == certificate.bound
+    for name in ("layer", "index", "value", "child"):
+        np.testing.assert_array_equal(getattr(loaded.tree, name), getattr(tree, name))
+
+
+def edited(certificate: lc.Certificate, **columns: Array) -> lc.Certificate:
+    return replace(certificate, tree=replace(tree_of(certificate), **columns))
+
+
+def test_a_claim_below_the_proof_is_refused(proved: tuple[lc.Network, lc.Certificate]) -> None:
+    network, certificate = proved
+    lowered = replace(certificate, bound=certificate.bound * (1 - 1e-6))
+    with pytest.raises(ProofFailed, match="prove no better"):
+        lc.verify(network, lowered)
+    tree = replace(tree_of(certificate), bound=0.5 * certificate.bound)  # what a tree says of itself does not count
+    with pytest.raises(ProofFailed, match="prove no better"):
+        lc.verify(network, replace(lowered, tree=tree))
+
+
+def test_a_dropped_leaf_is_refused(proved: tuple[lc.Network, lc.Certificate]) -> None:
+    network, certificate = proved
+    tree = tree_of(certificate)
+    for leaf in np.flatnonzero(tree.layer == LEAF)[::19]:
+        columns = {name: np.delete(getattr(tree, name), leaf) for name in ("layer", "index", "value", "child")}
+        with pytest.raises(ProofFailed):
+            lc.verify(network, edited(certificate, **columns))
+        shifted = columns["child"] - (columns["child"] > leaf)  # with the pointers mended
+        with pytest.raises(ProofFailed):
+            lc.verify(network, edited(certificate, **(columns | {"child": shifted})))
+
+
+@pytest.mark.parametrize("kind", ["axis", "sign"])
+def test_a_missing_side_is_refused(proved: tuple[lc.Network, lc.Certificate], kind: str) -> None:
+    """One half, or one sign of a neuron, named twice instead of the other."""
+    network, certificate = proved
+    tree = tree_of(certificate)
+    cut = np.flatnonzero(tree.layer == AXIS if kind == "axis" else tree.layer >= 0)
+    for node in cut[::9]:
+        for move in (-1, 1):
+            child = tree.child.copy()
+            child[node] += move
+            with pytest.raises(ProofFailed, match="cover"):
+                lc.verify(network, edited(certificate, child=child))
+
+
+@pytest.mark.parametrize("hostile", ["self", "root", "later", "negative", "huge", "cycle"])
+def test_hostile_pointers_are_refused(proved: tuple[lc.Network, lc.Certificate], hostile: str) -> None:
+    network, certificate = proved
+    tree = tree_of(certificate)
+    cut = np.flatnonzero(tree.layer != LEAF)
+    node, other = int(cut[len(cut) // 2]), int(cut[-1])
+    child = tree.child.copy()
+    child[node] = {
+        "self": node, "root": 0, "later": len(child), "negative": -5, "huge": 2**62, "cycle": int(child[other])
+    }[hostile]  # fmt: skip
+    if hostile == "cycle":
+        child[other] = node
+    with pytest.raises(ProofFailed):
+        lc.verify(network, edited(certificate, child=child))
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("layer", -3), ("layer", 2), ("layer", 2**40), ("index", -1), ("index", 99), ("value", np.nan), ("value", np.inf)],
+)
+def test_cuts_of_what_is_not_there_are_refused(
+    proved: tuple[lc.Network, lc.Certificate], column: str, value: float
+) -> None:
+    network, certificate = proved
+    tree = tree_of(certificate)
+    changed = getattr(tree, column).copy()
+    changed[np.flatnonzero(tree.layer != LEAF)[3]] = value
+    with pytest.raises(ProofFailed):
+        lc.verify(network, edited(certificate, **{column: changed}))
+
+
+def test_an_empty_tree_is_refused(proved: tuple[lc.Network, lc.Certificate]) -> None:
+    network, certificate = proved
+    nothing = np.zeros(0, dtype=int)
+    with pytest.raises(ProofFailed):
+        lc.verify(network, edited(certificate, layer=nothing, index=nothing, value=np.zeros(0), child=nothing))
+
+
+def test_a_box_cut_outside_its_sides_is_refused(proved: tuple[lc.Network, lc.Certificate]) -> None:
+    network, certificate = proved
+    tree = tree_of(certificate)
+    for node in np.flatnonzero(tree.layer == AXIS)[::9]:
+        value = tree.value.copy()
+        value[node] = 7.0
+        with pytest.raises(ProofFailed, match="outside"):
+            lc.verify(network, edited(certificate, value=value))
+
+
+def test_edited_cuts_prove_the_truth_or_nothing(proved: tuple[lc.Network, lc.Certificate]) -> None:
+    """Both halves of a cut share its value, so any value makes a cover: what is proved from it is never too small."""
+    network, certificate = proved
+    region, tree = certificate.region, tree_of(certificate)
+    truth = lc.lower_bound(network, region, samples=5000).value
+    rng = np.random.default_rng(0)
+    cut = np.flatnonzero(tree.layer != LEAF)
+    refused = 0
+    for _ in range(25):
+        columns = {name: getattr(tree, name).copy() for name in ("layer", "index", "value")}
+        nodes = rng.choice(cut, 3)
+        name = rng.choice(list(columns))
+        if name == "value":
+            columns[name][nodes] += rng.normal(0, 0.2, 3)
+        else:
+            columns[name][nodes] = rng.integers(-1 if name == "layer" else 0, 2, 3)
+        try:
+            assert prove_tree(network, region, replace(tree, **columns), certificate.sweeps[-1]) >= truth
+        except ProofFailed:
+            refused += 1
+    assert refused < 25
