@@ -65,7 +65,7 @@ def measure(path: Path, radius: float, points: int, verify: bool) -> dict[str, A
             "bound": found.bound,
             "seconds": found.seconds,
             "verified": found.verified,
-            "open": [int((layer.beta > layer.alpha).sum()) for layer in found.layers],
+            "open": [int((layer.multiplier > 0).sum()) for layer in found.layers],
         }
     record["peak_gigabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     return record
