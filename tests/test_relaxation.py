@@ -67,7 +67,8 @@ def errors_in_use(row: Activation, v: Array) -> tuple[Array, Array]:
     phi = exact(row)
     values, slopes = row.value(v), row.slope(v, 1)
     allowed = value_error(neurons, values)
-    widened = slope_bounds(neurons, v, np.nextafter(v, np.inf))
+    after = np.nextafter(v, np.inf)
+    widened, allowed_slopes = slope_bounds(neurons, v, after), relaxation._slope_error(row, slopes, v, after)
     used = np.zeros((2, len(v)))
     with precision(PRECISION):
         breaks = [float(arb(b).mid()) for b in phi.breaks()]
@@ -75,10 +76,10 @@ def errors_in_use(row: Activation, v: Array) -> tuple[Array, Array]:
         value, slope = phi.at(float(x))
         with precision(3000):
             used[0, k] = float((abs(ball(values[k]) - value) / ball(allowed[k])).upper())
-            if row.name in relaxation._EXACT or any(abs(x - b) <= 4 * np.spacing(abs(b)) for b in breaks):
+            if allowed_slopes[k] == 0 or any(abs(x - b) <= 4 * np.spacing(abs(b)) for b in breaks):
                 assert widened[0][k] <= slope <= widened[1][k]
                 continue
-            charged = ball(float(relaxation._slope_error(row, np.asarray(slopes[k]))))
+            charged = ball(float(allowed_slopes[k]))
             used[1, k] = float((abs(ball(slopes[k]) - slope) / charged).upper())
     return used[0], used[1]
 

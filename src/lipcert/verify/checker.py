@@ -67,7 +67,11 @@ def verify(network: Network, certificate: Certificate) -> float:
             f"the certificate is about another network: its digest is {certificate.network[:12]}…, "
             f"this network's is {network.digest[:12]}…"
         )
-    bound = prove(network, certificate.region, certificate.sweeps, certificate.part, certificate.part_sweeps)
+    try:
+        network, part = certificate.part.reduced(network)
+    except InvalidInput as error:
+        raise ProofFailed(f"the network has no such part: {error}") from None
+    bound = prove(network, certificate.region, certificate.sweeps, part, certificate.part_sweeps)
     if certificate.tree is not None and not certificate.part_sweeps:
         with suited_to(max(network.sizes)):
             bound = min(bound, prove_tree(network, certificate.region, certificate.tree, certificate.sweeps[-1]))
@@ -134,6 +138,15 @@ def _check_weights(network: Network) -> None:
             )
 
 
+@dataclass(frozen=True, eq=False)
+class Proved:
+    """A step relative to 4**exponent, and the numbers of its neurons; what else it carries has one slope."""
+
+    step: Step
+    neurons: Array
+    exponent: int
+
+
 @dataclass(eq=False)
 class Check:
     """One sweep, checked; afterwards ``intervals`` and ``steps`` hold what was proved of each hidden layer."""
@@ -143,7 +156,7 @@ class Check:
     hints: Sweep
     known: list[Interval] | None = None
     intervals: list[Interval] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[Proved] = field(default_factory=list)
 
     def run(self, needs_bound: bool = True) -> float:
         """Prove the intervals of all layers, and the bound if it is needed; otherwise return infinity."""
@@ -189,7 +202,7 @@ class Check:
                     S, exponent = _through(P, kept.rows, exponent)
                     alpha, beta, hint, weight = kept.alpha, kept.beta, kept.narrow(hint), kept.ahead
                 step = activate(S, alpha, beta, np.ldexp(hint, 2 * (self.hints.exponents[index] - exponent)))
-                self.steps.append(step)
+                self.steps.append(Proved(step, np.arange(size) if kept is None else kept.neurons, exponent))
                 P = step.P
         if not needs_bound:
             return np.inf

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from scipy import special
 
-from lipcert.activations import CONCAVE, Activation
+from lipcert.activations import CONCAVE, STRAIGHT, Activation
 from lipcert.network import Neurons
 from lipcert.typing import Array
 from lipcert.verify.rounding import TINY, UP, U
@@ -24,7 +24,9 @@ _EXACT: Final = {"identity", "relu", "leaky_relu", "relu6", "hardtanh", "hardsig
 """Rows whose slopes are numbers of the table itself, computed without rounding."""
 _TERMS: Final = {"silu": 1.0, "gelu": 1.0, "gelu_tanh": 1.0, "sin": 1.0, "hardswish": 1.0, "mish": 8.0}
 """Size of the terms that cancel in a slope; mish multiplies 1 - tanh, good to a unit u of one, by up to 2·19."""
-_TAIL_SLOPES: Final = {"celu", "softplus"}
+_DEEP: Final = -4.0
+"""Left of this no terms of the rows above cancel, but for sin's: one of them is more than twice the other."""
+_TAIL_SLOPES: Final = {"celu", "softplus", "gelu", "gelu_tanh", "silu", "mish"}
 _TAIL_VALUES: Final = {"gelu", "gelu_tanh", "softplus"}
 _HALVINGS: Final = 45
 
@@ -34,18 +36,33 @@ def slope_bounds(neurons: Neurons, lower: Array, upper: Array) -> tuple[Array, A
 
     def rule(row: Activation, low: Array, high: Array) -> tuple[Array, Array]:
         alpha, beta = row.slope_range(low, high)
-        return alpha - _slope_error(row, alpha), beta + _slope_error(row, beta)
+        return alpha - _slope_error(row, alpha, low, high), beta + _slope_error(row, beta, low, high)
 
     alpha, beta = neurons.gather(rule, lower, upper)
     return alpha, beta
 
 
-def _slope_error(row: Activation, slope: Array) -> Array:
-    """At least the error of a computed slope, and of adding it."""
+def _slope_error(row: Activation, slope: Array, low: Array, high: Array) -> Array:
+    """At least the error of a slope computed somewhere in [low, high], and of adding that error."""
     if row.name in _EXACT:
         return np.zeros(np.shape(slope))
-    size = np.abs(slope) + _TERMS.get(row.name, 0.0)
-    return WIDEN * (size + _tail(slope) if row.name in _TAIL_SLOPES else size) + TINY
+    size = np.abs(slope)
+    if row.name in _TERMS:
+        cancels = _TERMS[row.name] * ((high > _DEEP) | np.isfinite(row.row.period))
+        size = size + cancels
+    if row.name in _TAIL_SLOPES:
+        size = size + _tail(slope)
+    return np.where(_straight(row, low, high), 0.0, WIDEN * size + TINY)
+
+
+def _straight(row: Activation, low: Array, high: Array) -> Array:
+    """Whether [low, high] lies in a piece of one slope, which is then a number of the table."""
+    marks = [-np.inf, *row.row.knots(low, *row.parameters), np.inf]
+    inside = np.zeros(np.shape(low), dtype=bool)
+    for start, stop, shape in zip(marks[:-1], marks[1:], row.row.shape(low, *row.parameters), strict=True):
+        within = (low < high) & (start <= low) & (high <= stop) | (start < low) & (high < stop)
+        inside |= (np.asarray(shape) == STRAIGHT) & within & row.row.exact
+    return inside
 
 
 def _value_error(row: Activation, value: Array) -> Array:
@@ -147,7 +164,7 @@ def _tangent(row: Activation, sign: int, start: Array, stop: Array, slope: Array
     worst = np.maximum((tangent - slope) * (start - touch), (tangent - slope) * (stop - touch))
     above = value - slope * touch + worst
     reach = np.maximum(np.abs(start), np.abs(stop))
-    error = _value_error(row, value) + _slope_error(row, tangent) * (stop - start)
+    error = _value_error(row, value) + _slope_error(row, tangent, start, stop) * (stop - start)
     return above + (error + 16.0 * U * ((np.abs(tangent) + np.abs(slope)) * reach + np.abs(above)))
 
 

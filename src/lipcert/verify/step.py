@@ -13,6 +13,9 @@ from lipcert.verify.rounding import TINY, UP, apply, gamma, raise_diagonal, stre
 
 _LEAST, _MOST = 2.0**-800, 2.0**800
 """Multipliers beyond these are not used: their squares' roundings would not be relative."""
+_WIDENED, _MARGIN = 2.0**-43, 2.0**37
+"""The slopes here are wider than those that the hints were made for, by about the first. (D_r + D_e) S (D_r + D_e) is
+at most (1 + θ) D_r S D_r + (1 + 1/θ) D_e S D_e: hints with a margin θ above the inverse of the second stay feasible."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,12 +77,16 @@ def _factor(
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
     """L, X, C, M, h, g of the step; multipliers are enlarged until C is positive definite."""
     part = S[np.ix_(active, active)]
-    safe = _safe_multipliers(S, m, r)[active]
+    safe = _dominating(S, r, m)[active]
     T = np.where(hint[active] > 0, hint[active], safe)
     growth = 2.0**-40
-    for attempt in range(82):
-        if attempt == 80:  # not near the hints, then; of two tries the second is for rounding
+    for attempt in range(84):
+        if attempt == 1:
+            T = T + _MARGIN * _dominating(S, np.minimum(r, _WIDENED * (1.0 + np.abs(m) + r)))[active]
+        elif attempt == 82:  # not near the hints, then; of two tries the second is for rounding
             T = safe
+        elif attempt > 1:
+            T, growth = (1.0 + growth) * T, min(4.0 * growth, 0.5)
         T = np.clip(T, _LEAST, _MOST)
         g = 1.0 / np.sqrt(T)
         h = up(g * r[active])
@@ -87,7 +94,6 @@ def _factor(
         try:
             L = np.linalg.cholesky(C)
         except np.linalg.LinAlgError:
-            T, growth = (1.0 + growth) * T, min(4.0 * growth, 0.5)
             continue
         M = h[:, None] * S[active] * m
         X = linalg.solve_triangular(L, M, lower=True, check_finite=False) if active.size else M
@@ -95,11 +101,12 @@ def _factor(
     raise ProofFailed("no multipliers near the hints make the step of a layer valid")
 
 
-def _safe_multipliers(S: Array, m: Array, r: Array) -> Array:
+def _dominating(S: Array, r: Array, m: Array | None = None) -> Array:
     """Multipliers that are feasible whatever S is, and small for neurons that hardly move or have almost one slope.
 
-    Since |S_ij| ≤ sqrt(S_ii S_jj), T_j ≥ r_j sqrt(S_jj) Σ r_i sqrt(S_ii) dominates the rows of D_r S D_r.
+    Since |S_ij| ≤ sqrt(S_ii S_jj), T_j ≥ r_j sqrt(S_jj) Σ r_i sqrt(S_ii) dominates the rows of D_r S D_r. With m given
+    they are enlarged to what neurons that have no hint should have, so that they do not cost more than their share.
     """
     axes = np.sqrt(np.maximum(np.diagonal(S), 0.0))
     share = r * axes
-    return share * (np.linalg.norm(m * axes) + 2.0 * share.sum())
+    return share * (2.0 * share.sum() + (0.0 if m is None else np.linalg.norm(m * axes)))

@@ -1,0 +1,240 @@
+"""The checker against an oracle in ball arithmetic, and its step against exact fractions."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import arb, arb_mat, fmpq, fmpq_mat
+
+import lipcert as lc
+from exact import PRECISION, ball, diagonal, matrix, positive_semidefinite, precision, rational
+from lipcert.certificate import Sweep
+from lipcert.enclosures import Enclosure, Linear, Lipschitz
+from lipcert.regions import Region
+from lipcert.typing import Array
+from lipcert.verify import rounding
+from lipcert.verify import step as step_module
+from lipcert.verify.checker import Check
+from lipcert.verify.step import Step, activate
+from networks import ROWS
+from oracle import Oracle, positive_definite
+
+CASES = 300
+
+
+def random_weight(rng: np.random.Generator, out: int, into: int) -> Array:
+    weight = rng.standard_normal((out, into)) * 10.0 ** rng.uniform(-0.7, 0.5)
+    kind = rng.integers(0, 8)
+    if kind == 0:
+        return np.repeat(weight[:1], out, axis=0)
+    if kind == 1:
+        return np.outer(rng.standard_normal(out), rng.standard_normal(into))
+    if kind == 2:
+        return np.where(rng.random(weight.shape) < 0.4, 0.0, weight)
+    if kind == 3:
+        return weight * 10.0 ** rng.uniform(-6, 6)
+    return weight
+
+
+def random_region(rng: np.random.Generator, inputs: int) -> Region:
+    center = rng.standard_normal(inputs)
+    radius = float(10.0 ** rng.uniform(-4, 0.6))
+    kind = rng.integers(0, 7)
+    if kind == 0:
+        return lc.Everywhere()
+    if kind == 1:
+        return lc.Box(center - radius * rng.random(inputs), center + radius * rng.random(inputs))
+    if kind == 2:
+        reach = radius * rng.random((2, inputs))
+        return lc.Ball(center, radius, clip=(center - reach[0], center + reach[1]))
+    return lc.Ball(center, 0.0 if kind == 3 else radius)
+
+
+METHODS = [lc.ClosedForm(), lc.Scalar(), lc.Diagonal(), lc.Joint(iterations=8, rounds=1)]
+ENCLOSURES: list[tuple[Enclosure, ...]] = [
+    (Lipschitz(), Linear()),
+    (Lipschitz(),),
+    (Linear(depth=None),),
+    (Lipschitz(), Linear(depth=1)),
+    (Linear(depth=2), Linear(depth=None, tilt=0.3), Lipschitz()),
+]
+
+
+def random_case(number: int) -> tuple[lc.Network, Region, Any, tuple[Enclosure, ...]]:
+    """A network of up to 4 layers × 6 neurons; every activation comes up, in every kind of region."""
+    rng = np.random.default_rng(number)
+    sizes = rng.integers(1, 7, int(rng.integers(3, 6)))
+    weights = [random_weight(rng, b, a) for a, b in itertools.pairwise(sizes.tolist())]
+    biases = [rng.standard_normal(len(w)) * np.abs(w).max() for w in weights]
+    row = ROWS[number % len(ROWS)]
+    specs: list[Any] = [row for _ in weights[1:]]
+    if number % 5 == 0:
+        specs = [[ROWS[k] for k in rng.integers(0, len(ROWS), len(w))] for w in weights[:-1]]
+    network = lc.Network.from_weights(weights, biases, specs)
+    return network, random_region(rng, network.inputs), METHODS[number % 4], ENCLOSURES[int(rng.integers(0, 5))]
+
+
+def multipliers_of(check: Check) -> list[Any]:
+    """T and r of each neuron as the checker used them, turned into a rule for the oracle.
+
+    For slopes inside those of the checker, T in proportion to r gives a P that is nowhere above the checker's; so the
+    oracle's bound with this rule is at most the checker's, if the checker is right.
+    """
+    rules = []
+    for done in check.steps:
+        step = done.step
+        chosen = {
+            int(done.neurons[k]): (rational(lifted) / rational(g) ** 2, rational(h) / rational(g))
+            for k, lifted, g, h in zip(step.active, step.lifted, step.g, step.h, strict=True)
+        }
+
+        def rule(neuron: int, r: arb, chosen: Any = chosen, exponent: int = done.exponent) -> arb:
+            T, reach = chosen[neuron]
+            return arb(T) * arb(4) ** exponent * r / arb(reach)
+
+        rules.append(rule)
+    return rules
+
+
+def oracle_of(network: lc.Network, region: Region, hints: Sweep, known: Any) -> Oracle:
+    hidden = network.depth - 1
+    bounded = region.bounded
+    linear = [e for e in hints.enclosures if isinstance(e, Linear)] if bounded else []
+    lines = [(e.depth, hints.lines[k * hidden : (k + 1) * hidden]) for k, e in enumerate(linear)]
+    return Oracle(network, region, bounded and any(isinstance(e, Lipschitz) for e in hints.enclosures), lines, known)
+
+
+def compare(network: lc.Network, region: Region, sweeps: tuple[Sweep, ...]) -> tuple[float, arb_mat]:
+    """Check the sweeps in both ways; every interval and slope range of the oracle must lie inside the checker's."""
+    proved, known, exact_known, S = np.inf, None, None, None
+    for hints in sweeps:
+        check = Check(network, region, hints, known)
+        with np.errstate(all="ignore"):
+            proved = min(proved, check.run())
+        oracle = oracle_of(network, region, hints, exact_known)
+        S = oracle.run(multipliers_of(check))
+        for (low, high), (exact_low, exact_high) in zip(check.intervals, oracle.intervals, strict=True):
+            for k in range(len(low)):
+                assert low[k] == -np.inf or ball(low[k]) <= exact_low[k]
+                assert high[k] == np.inf or ball(high[k]) >= exact_high[k]
+        for done, (alpha, beta) in zip(check.steps, oracle.slopes, strict=True):
+            for k, h, g in zip(done.step.active, done.step.h, done.step.g, strict=True):
+                middle, reach, neuron = ball(done.step.m[k]), ball(h) / ball(g), int(done.neurons[k])
+                assert middle - reach <= alpha[neuron].upper()
+                assert middle + reach >= beta[neuron].lower()
+        known, exact_known = check.intervals, oracle.intervals
+    assert S is not None
+    return float(proved), S
+
+
+def below(S: arb_mat, bound: float) -> bool:
+    """Whether the oracle's L = sqrt(λmax(S)) is proved to be less than a bound."""
+    n = S.nrows()
+    square = ball(bound) ** 2
+    return positive_definite(arb_mat([[(square if i == j else 0) - S[i, j] for j in range(n)] for i in range(n)]))
+
+
+@pytest.mark.parametrize("batch", range(10))
+def test_oracle_is_never_above_the_proved_bound(batch: int) -> None:
+    tight = 0
+    for number in range(batch, CASES, 10):
+        network, region, method, enclosures = random_case(number)
+        certificate = lc.certify(network, region, method, enclosures=enclosures)
+        with precision(PRECISION):
+            proved, S = compare(network, region, certificate.sweeps)
+            assert proved <= certificate.bound
+            assert below(S, proved), number
+            tight += not below(S, proved * (1.0 - 1e-9))
+    assert tight >= 0.6 * CASES / 10  # others have no slope at all, or only slopes that rounding opens
+
+
+def block(S: Array, step: Step) -> fmpq_mat:
+    """The matrix of the step's condition, exactly, for the floats that the step names."""
+    n, k = len(S), len(step.active)
+    h, lifted = diagonal(step.h), diagonal(step.lifted)
+    T = [fmpq(0)] * n
+    for place, up, g in zip(step.active, step.lifted, step.g, strict=True):
+        T[place] = rational(up) / rational(g) ** 2
+    exact, m = matrix(S), diagonal(step.m)
+    rows = fmpq_mat([[exact[int(i), j] for j in range(n)] for i in step.active]) if k else fmpq_mat(0, n)
+    corner = fmpq_mat([[exact[int(i), int(j)] for j in step.active] for i in step.active]) if k else fmpq_mat(0, 0)
+    side = h * rows * m if k else rows
+    first = lifted - h * corner * h if k else corner
+    last = matrix(step.P) - diagonal(T) - m * exact * m
+    top = [[*first.table()[i], *side.table()[i]] for i in range(k)]
+    return fmpq_mat(top + [[*(side[i, j] for i in range(k)), *last.table()[j]] for j in range(n)])
+
+
+def random_step(rng: np.random.Generator) -> tuple[Array, Array, Array, Array]:
+    """S, slopes and multipliers, many awkward: near the edge of what is feasible, ill-scaled, or no hint at all."""
+    n = int(rng.integers(1, 7))
+    factor = rng.standard_normal((n, int(rng.integers(1, n + 2))))
+    kind = rng.integers(0, 5)
+    if kind == 0:
+        factor = factor * 10.0 ** rng.uniform(-8, 8, (n, 1))
+    if kind == 1:
+        factor = np.repeat(factor[:1], n, axis=0)
+    S = factor @ factor.T
+    S = 0.5 * (S + S.T)
+    S[np.arange(n), np.arange(n)] += 1e-16 * np.trace(S)
+    ends = np.sort(rng.normal(0.5, 0.6, (2, n)), axis=0)
+    alpha, beta = ends[0], np.where(rng.random(n) < 0.2, ends[0], ends[1])
+    close = rng.random(n) < 0.2
+    beta = np.where(close & (beta > alpha), alpha + 1e-14, beta)
+    r = 0.5 * (beta - alpha)
+    edge = np.linalg.eigvalsh(r[:, None] * S * r)[-1]
+    T = edge * (1.0 + 10.0 ** rng.uniform(-16, 1)) * np.ones(n)
+    T = np.where(rng.random(n) < 0.1, 0.0, T) if rng.random() < 0.5 else T
+    return S, alpha, beta, T * (10.0 ** rng.uniform(-12, 0) if rng.random() < 0.1 else 1.0)
+
+
+def step_is_valid(S: Array, alpha: Array, beta: Array, T: Array) -> bool:
+    step = activate(S, alpha, beta, T)
+    for k, h, g in zip(step.active, step.h, step.g, strict=True):
+        reach = rational(h) / rational(g)
+        assert rational(step.m[k]) - reach <= rational(alpha[k])
+        assert rational(step.m[k]) + reach >= rational(beta[k])
+    settled = np.setdiff1d(np.arange(len(S)), step.active)
+    assert (alpha[settled] == beta[settled]).all()
+    assert (step.m[settled] == alpha[settled]).all()
+    return positive_semidefinite(block(S, step))
+
+
+def test_the_step_satisfies_its_matrix_inequality_exactly() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(150):
+        assert step_is_valid(*random_step(rng))
+
+
+def test_the_step_contains_every_slope() -> None:
+    """D_s S D_s ≼ P̂ for s at every corner of the box of slopes, hence (both sides being convex) for every s in it."""
+    rng = np.random.default_rng(1)
+    for _ in range(40):
+        S, alpha, beta, T = random_step(rng)
+        P = matrix(activate(S, alpha, beta, T).P)
+        for corner in itertools.islice(itertools.product(*zip(alpha, beta, strict=True)), 32):
+            assert positive_semidefinite(P - diagonal(corner) * matrix(S) * diagonal(corner))
+
+
+def test_a_step_without_its_inflation_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[Array] = []
+
+    def bare(matrix: Array, amount: Array) -> Array:
+        computed.append(matrix)
+        return rounding.raise_diagonal(matrix, amount)
+
+    monkeypatch.setattr(step_module, "raise_diagonal", bare)
+    rng = np.random.default_rng(2)
+    caught = 0
+    for _ in range(40):
+        S, alpha, beta, T = random_step(rng)
+        step = activate(S, alpha, beta, T)
+        P = computed[-1].copy()
+        P[step.active, step.active] += 1.0 / step.g**2
+        flawed = replace(step, P=P, lifted=np.ones(len(step.active)))
+        caught += not positive_semidefinite(block(S, flawed))
+    assert caught > 20
