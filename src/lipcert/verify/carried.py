@@ -18,6 +18,8 @@ from lipcert.verify.rounding import TINY, UP, apply, congruence, fan_in, gamma, 
 
 _WORTH = 0.7
 """Share of the neurons that must not be exceeded for the change to pay."""
+_BLURRED = 1e-11
+"""Relative radius from which a product of weights is no longer worth the neurons it saves."""
 _TAME = 2.0**400
 """Entries between this and its inverse have products that neither over- nor underflow."""
 
@@ -115,6 +117,8 @@ def carried(weight: Near, alpha: Array, beta: Array, still: Array, ahead: Weight
     radius = gamma(fan_in(part) + 4) * size
     for edge in edges:
         radius = radius + magnitude(part) @ (abs(slope) @ edge)
+    if abs(radius).max() > _BLURRED * abs(product).max():  # errors of long products grow with |W|, not with W
+        return None
     eye = sparse.eye_array(before, format="csr")
     none = sparse.csr_array((before, before))
     return Carried(
