@@ -27,9 +27,10 @@ from lipcert.network import Layer, Network, Neurons, times
 from lipcert.reduction import Reduction, reduction
 from lipcert.regions import Ball, Region
 from lipcert.threads import suited_to
-from lipcert.typing import Array
+from lipcert.typing import Array, Weight
 from lipcert.verify.backward import Backward
-from lipcert.verify.checker import ROOM, _axes, _check_weights, _through
+from lipcert.verify.carried import Near, carried
+from lipcert.verify.checker import ROOM, _axes, _check_weights, _reach, _through
 from lipcert.verify.relaxation import Relaxation, relax, slope_bounds
 from lipcert.verify.rounding import (
     TINY,
@@ -189,8 +190,8 @@ class _Guide(ABC):
     enclosures: tuple[Enclosure, ...]
 
     @abstractmethod
-    def multipliers(self, stage: Stage) -> Array:
-        """T of one layer of one region, relative to the stage's scale."""
+    def multipliers(self, stage: Stage, neurons: Array) -> Array:
+        """T of what is kept of one layer of one region, relative to the stage's scale: these neurons, then others."""
 
     @abstractmethod
     def lines(self, which: int, index: int, neurons: Neurons, interval: Interval) -> tuple[Array, Array]:
@@ -202,7 +203,7 @@ class _Layerwise(_Guide):
     method: Greedy
     enclosures: tuple[Enclosure, ...]
 
-    def multipliers(self, stage: Stage) -> Array:
+    def multipliers(self, stage: Stage, neurons: Array) -> Array:
         return self.method.choose(stage)
 
     def lines(self, which: int, index: int, neurons: Neurons, interval: Interval) -> tuple[Array, Array]:
@@ -219,9 +220,11 @@ class _Given(_Guide):
     def enclosures(self) -> tuple[Enclosure, ...]:  # type: ignore[override]
         return self.sweep.enclosures
 
-    def multipliers(self, stage: Stage) -> Array:
+    def multipliers(self, stage: Stage, neurons: Array) -> Array:
         power = 2 * (self.sweep.exponents[stage.index] - stage.exponent)
-        return np.ldexp(self.sweep.multipliers[stage.index], power)
+        T = np.zeros(stage.alpha.shape)
+        T[: neurons.size] = np.ldexp(self.sweep.multipliers[stage.index][neurons], power)
+        return T
 
     def lines(self, which: int, index: int, neurons: Neurons, interval: Interval) -> tuple[Array, Array]:
         pair = self.sweep.lines[which * len(self.sweep.multipliers) + index]
@@ -230,7 +233,11 @@ class _Given(_Guide):
 
 
 class _Run:
-    """What a pass has proved of one region so far."""
+    """What a pass has proved of one region so far.
+
+    ``weight`` leads from the values that P speaks of to the next layer; ``whole`` is the ellipsoid there, if it was
+    formed, and ``axes`` how far each neuron moves at most.
+    """
 
     def __init__(self, network: Network, region: Region, linear: Sequence[Linear]) -> None:
         self.region = region
@@ -240,6 +247,37 @@ class _Run:
         self.P: Array | None = None
         self.S = np.zeros((0, 0))
         self.exponent = 0
+        self.weight = Near(network.layers[0].weight)
+        self.whole: tuple[Array, int] | None = None
+        self.axes = np.zeros(0)
+
+    def arrive(self) -> None:
+        """At the next layer, before its neurons' intervals are known."""
+        self.whole = None if self.weight.may_pay else _through(self.P, self.weight, self.exponent)
+        self.axes = _reach(self.P, self.weight, self.exponent) if self.whole is None else _axes(*self.whole)
+
+    def activate(
+        self, index: int, rough: tuple[Array, Array], sure: tuple[Array, Array], ahead: Weight, guide: _Guide
+    ) -> None:
+        """Through neurons with the given slopes, as computed and as proved; those with one slope may be left out."""
+        size = len(self.axes)
+        kept = carried(self.weight, *sure, self.axes == 0.0, ahead) if self.whole is None else None
+        if kept is None:
+            self.S, self.exponent = self.whole or _through(self.P, self.weight, self.exponent)
+            self.weight, neurons = Near(ahead), np.arange(size)
+        else:
+            self.S, self.exponent = _through(self.P, kept.rows, self.exponent)
+            ones = np.ones(len(kept.alpha) - kept.neurons.size)
+            rough = tuple(np.concatenate([slope[kept.neurons], ones]) for slope in rough)  # type: ignore[assignment]
+            sure, self.weight, neurons = (kept.alpha, kept.beta), kept.ahead, kept.neurons
+        hint = guide.multipliers(Stage(index, self.S, self.exponent, *rough, self.weight.middle), neurons)
+        step = activate(self.S, *sure, hint)
+        self.multipliers.append((_used(step, neurons, size), self.exponent))
+        self.P = step.P
+
+    def finish(self) -> None:
+        """At the output."""
+        self.S, self.exponent = _through(self.P, self.weight, self.exponent)
 
 
 class _Pass:
@@ -260,24 +298,25 @@ class _Pass:
         """All layers."""
         for index, (layer, ahead) in enumerate(pairwise(self.network.layers)):
             assert layer.neurons is not None
-            self._affine(layer)
+            self._arrive(index)
             lower, upper = self._intervals(index)
             self._settle(index, layer.neurons, (lower, upper))
             rough = layer.neurons.slope_range(lower, upper)
-            alpha, beta = slope_bounds(layer.neurons, lower, upper)
+            sure = slope_bounds(layer.neurons, lower, upper)
             for k, run in enumerate(self.runs):
-                stage = Stage(index, run.S, run.exponent, rough[0][k], rough[1][k], ahead.weight)
-                step = activate(run.S, alpha[k], beta[k], self.guide.multipliers(stage))
-                run.multipliers.append((_used(step, layer.size), run.exponent))
-                run.P = step.P
-        self._affine(self.network.layers[-1])
+                run.activate(index, (rough[0][k], rough[1][k]), (sure[0][k], sure[1][k]), ahead.weight, self.guide)
+        for run in self.runs:
+            run.finish()
         return self.runs
 
-    def _affine(self, layer: Layer) -> None:
-        if self.runs[0].P is None:  # the first layer is the same for all
-            shared = _through(None, layer.weight, 0)
-        for run in self.runs:
-            run.S, run.exponent = shared if run.P is None else _through(run.P, layer.weight, run.exponent)
+    def _arrive(self, index: int) -> None:
+        first, *others = self.runs
+        first.arrive()
+        for run in others:
+            if index:
+                run.arrive()
+            else:  # the first layer is the same for all
+                run.whole, run.axes = first.whole, first.axes
 
     def _intervals(self, index: int) -> Interval:
         """Where the pre-activations of a layer lie, (regions, neurons)."""
@@ -286,10 +325,10 @@ class _Pass:
             lower, upper = self.known[index] if self.known else (np.full(size, -np.inf), np.full(size, np.inf))
             if self.centers:
                 value, error = self.centers[index]
-                reach = stretched(radius_above(run.region) * _axes(run.S, run.exponent) + error, 2)
+                reach = stretched(radius_above(run.region) * run.axes + error, 2)
                 lower, upper = np.fmax(lower, down(value - reach)), np.fmin(upper, up(value + reach))
             for trace in run.traces:
-                lower, upper = trace.tightened(index, lower, upper)
+                lower, upper = trace.tightened(index, lower, upper, run.axes == 0.0)
             if not (lower <= upper).all():
                 raise ProofFailed(f"the intervals of layer {index + 1} are empty: the hints contradict themselves")
             run.intervals.append((lower, upper))
@@ -306,10 +345,11 @@ class _Pass:
                 run.traces[which].relaxations.append(Relaxation(*(column[k] for column in columns)))
 
 
-def _used(step: Step, size: int) -> Array:
-    """The multipliers T that a step was proved with, zero on neurons that need none."""
+def _used(step: Step, neurons: Array, size: int) -> Array:
+    """The multipliers T of a layer's neurons that a step was proved with, zero where none is needed."""
     T = np.zeros(size)
-    T[step.active] = step.lifted / (step.g * step.g)
+    active = step.active[step.active < neurons.size]
+    T[neurons[active]] = (step.lifted / (step.g * step.g))[: active.size]
     return T
 
 
