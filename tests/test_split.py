@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import os
 import signal
@@ -18,7 +19,6 @@ import lipcert as lc
 from lipcert import split as module
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.regions import Region
-from lipcert.typing import Array
 from lipcert.verify.stack import Bounds, Pieces, bound_pieces
 from lipcert.verify.tree import AXIS, LEAF, Tree, children, confined, prove_tree, root_piece
 from networks import random_network, sampled_norms
@@ -141,7 +141,7 @@ def test_interrupts_anywhere_leave_a_true_bound(place: str, calls: int) -> None:
     """The tree is whole at every moment, also when a batch has been taken from the queue and not been put back."""
     network = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
     region = REGIONS["ball"]
-    owner: Any = module.heapq if place.startswith("heap") else module
+    owner: Any = heapq if place.startswith("heap") else module
     original: Callable[..., Any] = getattr(owner, place)
     left = [calls]
 
@@ -216,7 +216,7 @@ def test_trees_are_saved_and_checked(proved: tuple[lc.Network, lc.Certificate], 
         np.testing.assert_array_equal(getattr(loaded.tree, name), getattr(tree, name))
 
 
-def edited(certificate: lc.Certificate, **columns: Array) -> lc.Certificate:
+def edited(certificate: lc.Certificate, **columns: Any) -> lc.Certificate:
     return replace(certificate, tree=replace(tree_of(certificate), **columns))
 
 

@@ -33,7 +33,7 @@ _ENTRIES = 2_000_000
 """Numbers in one stack of matrices at most; more would leave the processor's caches."""
 _WIDEST = 1200
 """Layers wider than this leave time for too few pieces."""
-_FEW = 4
+_FEW = 7
 """A piece with so few open neurons is cut by their sign: then its bound becomes exact."""
 _SMALL = 16
 """With at most so many inputs, halving boxes gets somewhere."""

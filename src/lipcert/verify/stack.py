@@ -69,9 +69,9 @@ class Bounds:
     """What a sweep found for each piece: the bound (0 where the piece is empty), the intervals, and advice where to
     cut.
 
-    ``hints`` are multipliers that should serve the piece's own parts better. ``axes`` (count, inputs) estimates how
-    much each input axis widens the open neurons; ``open`` (count, neurons of all hidden layers in a row) how much
-    each neuron's open slope adds to the bound, 0 where its slope is a single number.
+    ``hints`` are multipliers that should serve the piece's own parts better. ``open`` (count, neurons of all hidden
+    layers in a row) estimates the share of the squared bound that each neuron's open slope is to blame for, 0 where
+    its slope is a single number; ``axes`` (count, inputs) the same for the input axes that widen those neurons.
     """
 
     bound: Array
@@ -95,7 +95,7 @@ class _Stack:
     def run(self) -> Bounds:
         count = len(self.pieces)
         self.relaxations: list[Relaxation] = []
-        self.axes = np.zeros((count, self.network.inputs))
+        self.widened: list[tuple[Array, Array] | None] = []
         self.empty: Array = self._outside()
         intervals: list[Interval] = []
         steps: list[Step] = []
@@ -118,10 +118,19 @@ class _Stack:
             steps.append(step)
         S, exponent = self._ellipsoid(P, self.network.layers[-1].weight, exponent)
         bound = np.ldexp(stretched(np.sqrt(largest_eigenvalue_above(S)), 2), exponent)
-        opened = np.concatenate([np.zeros((count, 0)), *(step.T for step in steps)], axis=-1)
-        hints = better_multipliers(self.network, steps, S)
+        hints, shares = better_multipliers(self.network, steps, S, exponent)
+        opened = np.concatenate([np.zeros((count, 0)), *shares], axis=-1)
         bound = np.where(self.empty, 0.0, np.minimum(bound, self.pieces.ceiling))
-        return Bounds(bound, tuple(intervals), hints, self.axes, opened)
+        return Bounds(bound, tuple(intervals), hints, self._axes(shares), opened)
+
+    def _axes(self, shares: tuple[Array, ...]) -> Array:
+        """How much of the bound each axis accounts for: a neuron's share, in proportion to what widens its interval."""
+        axes = np.zeros((len(self.pieces), self.network.inputs))
+        for share, widened in zip(shares, self.widened, strict=True):
+            if widened is not None:
+                rows, parts = widened
+                axes += (np.take_along_axis(share, rows, -1)[..., None] * parts).sum(axis=1)
+        return axes
 
     def _ellipsoid(self, P: Array | None, weight: Weight, exponent: Array) -> tuple[Array, Array]:
         """S of the next layer, near unit scale."""
@@ -145,6 +154,7 @@ class _Stack:
         undecided = (alpha < beta) | _confined(layer.neurons, lower, upper) | np.isinf(lower) | np.isinf(upper)
         most = int(undecided.sum(axis=-1).max(initial=0))
         if not most:
+            self.widened.append(None)
             return lower, upper
         rows = np.argsort(~undecided, axis=-1, kind="stable")[:, :most]  # (count, most), the open ones first
         weight = dense(layer.weight)[rows]
@@ -158,7 +168,7 @@ class _Stack:
         np.put_along_axis(upper, rows, high, -1)
         counted = np.take_along_axis(undecided, rows, -1) & (low < high)
         width = np.where(counted, 1.0 / np.maximum(high - low, TINY), 0.0)
-        self.axes += (width[..., None] * reach[:, :most]).sum(axis=1)
+        self.widened.append((rows, width[..., None] * reach[:, :most]))
         return lower, upper
 
     def _above(self, index: int, rows: Array) -> tuple[Array, Array]:
@@ -325,15 +335,20 @@ def _definite(matrices: Array) -> Array:
     return definite
 
 
-def better_multipliers(network: Network, steps: list[Step], S: Array) -> tuple[Array, ...]:
-    """Multipliers nearer to the stationary ones, log2(T/r) in true scale.
+def better_multipliers(
+    network: Network, steps: list[Step], S: Array, exponent: Array
+) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """Multipliers nearer to the stationary ones, log2(T/r) in true scale, and the share T_j a_j²/λmax of each neuron.
 
     With a the top eigenvector of the output carried back to a layer, and x = D_m a, the derivative of log λmax by log
     T_j is proportional to T_j a_j² - r_j² (K x)_j²/T_j; it vanishes at T_j = r_j |(K x)_j|/|a_j|. A small step there
     in the logarithm is a suggestion only: any multipliers that pass the step give a valid bound.
     """
-    back = np.linalg.eigh(S)[1][..., -1]
+    values, vectors = np.linalg.eigh(S)
+    back = vectors[..., -1]
+    scale = 1.0 / np.maximum(values[..., -1:], TINY)  # of a² while ``back`` is kept at length one
     hints: list[Array] = []
+    shares: list[Array] = []
     for step, layer in zip(steps[::-1], network.layers[:0:-1], strict=True):
         a = spread(layer.weight.T, back)
         x = step.m * a
@@ -351,9 +366,12 @@ def better_multipliers(network: Network, steps: list[Step], S: Array) -> tuple[A
             now = np.log2(step.T / step.r)
             change = np.clip(0.1 * (wish - now), -0.15, 0.15)
             hints.append(np.where(np.isfinite(change), now + change, now) + 2.0 * step.exponent[:, None])
+            share = scale * np.exp2(2.0 * (step.exponent - exponent))[:, None] * step.T * a * a
+            shares.append(np.where(step.r > 0, np.nan_to_num(share, posinf=0.0) + TINY, 0.0))
         length = np.sqrt((back * back).sum(axis=-1, keepdims=True))
+        scale = scale * np.where(length > 0, length, 1.0) ** 2
         back = back / np.where(length > 0, length, 1.0)
-    return tuple(hints[::-1])
+    return tuple(hints[::-1]), tuple(shares[::-1])
 
 
 def closed_multiplier(S: Array, m: Array, r: Array, ahead: Weight) -> Array:
