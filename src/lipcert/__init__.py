@@ -26,6 +26,7 @@ from lipcert.regions import Ball, Box, Everywhere
 from lipcert.robustness import CertifiedRadius, certified_radius
 from lipcert.sensitivity import Sensitivity, sensitivity
 from lipcert.split import Split
+from lipcert.sweep import SweepRow, sweep
 from lipcert.verify import verify
 
 __version__ = "0.1.0"
@@ -55,6 +56,7 @@ __all__ = [
     "Scalar",
     "Sensitivity",
     "Split",
+    "SweepRow",
     "UnreadableCertificate",
     "UnreadableModel",
     "UnreadableResults",
@@ -68,5 +70,6 @@ __all__ = [
     "published",
     "reach",
     "sensitivity",
+    "sweep",
     "verify",
 ]

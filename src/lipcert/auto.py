@@ -12,7 +12,7 @@ import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.multipliers import ClosedForm, Joint, Method, Scalar
-from lipcert.multipliers.joint import Interrupted
+from lipcert.multipliers.joint import WIDEST_MU, Interrupted
 from lipcert.progress import Report, watched
 from lipcert.split import Split
 
@@ -48,14 +48,26 @@ class Auto(Method):
             best = problem.sweep(ClosedForm().choose)
             sweep = time.perf_counter() - started
             report(f"bound {best.bound:.4g} (closed form)")
-            try:
-                for proof in _climb(problem, best, sweep, started + self.seconds - _PROOF_COST * sweep, report):
-                    best = min(best, proof, key=lambda found: found.bound)
-            except Interrupted as interrupt:
-                best = min(best, interrupt.proof, key=lambda found: found.bound)
-            except KeyboardInterrupt:
-                pass
-        return best
+            end = started + self.seconds - _PROOF_COST * sweep
+            return _last(best, _climb(problem, best, sweep, end, report))
+
+    def improve(self, problem: Problem, proof: Proof, mu: float = WIDEST_MU) -> Proof:
+        """The best of a proof and what Joint and Split make of it in the time."""
+        end = time.perf_counter() + self.seconds
+        with watched() as report:
+            return _last(proof, _finish(problem, proof, mu, end, report))
+
+
+def _last(best: Proof, proofs: Iterator[Proof]) -> Proof:
+    """The best of all; an interrupt ends them."""
+    try:
+        for proof in proofs:
+            best = min(best, proof, key=lambda found: found.bound)
+    except Interrupted as interrupt:
+        best = min(best, interrupt.proof, key=lambda found: found.bound)
+    except KeyboardInterrupt:
+        pass
+    return best
 
 
 def _climb(problem: Problem, best: Proof, sweep: float, end: float, report: Report) -> Iterator[Proof]:
@@ -69,9 +81,13 @@ def _climb(problem: Problem, best: Proof, sweep: float, end: float, report: Repo
     yield scalar
     best = min(best, scalar, key=lambda found: found.bound)
     report(f"bound {best.bound:.4g} (scalar)")
-    if time.perf_counter() + _JOINT_COST * sweep > end:
-        return
-    best = Joint().improve(problem, best, end, report)
+    if time.perf_counter() + _JOINT_COST * sweep < end:
+        yield from _finish(problem, best, WIDEST_MU, end, report)
+
+
+def _finish(problem: Problem, best: Proof, mu: float, end: float, report: Report) -> Iterator[Proof]:
+    """Joint, then Split where the region can be cut."""
+    best = Joint().improve(problem, best, end, mu, report)
     yield best
     if time.perf_counter() < end and problem.region.bounded:
         with suppress(ProofFailed, np.linalg.LinAlgError):  # a bound is there already

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,12 @@ if TYPE_CHECKING:
     from lipcert.network import Network
     from lipcert.reachability import Reach
     from lipcert.sensitivity import Sensitivity
+    from lipcert.sweep import SweepRow
 
 
 def comparison(result: Comparison, ax: Any = None) -> Any:
     """Bound against time, both logarithmic, a point a method; lipcert's own are filled, the lower bound is a line."""
-    ax = _axes() if ax is None else ax
+    ax = axes() if ax is None else ax
     colors, shapes = cycle(f"C{k}" for k in range(10)), cycle("os^vDPX*<>hp")
     for row in result.rows:
         color, shape = next(colors), next(shapes)
@@ -38,12 +40,37 @@ def comparison(result: Comparison, ax: Any = None) -> Any:
     return ax
 
 
+def radius_curve(rows: Sequence[SweepRow], ax: Any = None) -> Any:
+    """Bound against radius, both logarithmic, with the lower bound and the trivial bound; the truth lies in between.
+
+    Radius 0 has no place on a logarithmic axis and is left out.
+    """
+    ax = axes() if ax is None else ax
+    shown = sorted((row for row in rows if row.radius > 0), key=lambda row: row.radius)
+    radii = [row.radius for row in shown]
+    bounds, lowers = ([getattr(row, name) for row in shown] for name in ("bound", "lower"))
+    if shown:
+        ax.axhline(shown[0].trivial, color="tab:gray", linewidth=1, linestyle=":", label="trivial bound")
+    ax.plot(radii, bounds, "o-", markersize=4, color="tab:blue", label="certified bound")
+    ax.fill_between(radii, lowers, bounds, color="tab:blue", alpha=0.1, linewidth=0, label="the true constant")
+    ax.plot(
+        radii, lowers, "--", marker="o", markersize=7, markerfacecolor="none", color="tab:orange", label="lower bound"
+    )
+    _logarithmic(ax)
+    ax.set_xlabel("radius")
+    ax.set_ylabel("Lipschitz constant")
+    ax.grid(True, which="major", alpha=0.3)
+    if shown:
+        ax.legend(fontsize=8, loc="best", frameon=False)
+    return ax
+
+
 def reach_set(found: Reach, network: Network, outputs: tuple[int, int] = (0, 1), ax: Any = None) -> Any:
     """Box and ellipsoid of two outputs of a reach set, with outputs of random inputs inside."""
     i, j = outputs
     if i == j or not all(0 <= k < len(found.lower) for k in outputs):
         raise InvalidInput(f"outputs must be two different ones from 0 to {len(found.lower) - 1}, got {outputs}")
-    ax = _axes() if ax is None else ax
+    ax = axes() if ax is None else ax
     samples = found.region.sample(2000, np.random.default_rng(0))
     values = network.preactivations(samples)[found.layer - 1]
     ax.plot(values[:, i], values[:, j], ".", markersize=2, color="tab:gray", label="outputs of random inputs")
@@ -65,7 +92,7 @@ def reach_set(found: Reach, network: Network, outputs: tuple[int, int] = (0, 1),
 
 def sensitivity_map(found: Sensitivity, ax: Any = None) -> Any:
     """A heat map of certified bounds, outputs down and inputs across; small maps show the numbers too."""
-    ax = _axes() if ax is None else ax
+    ax = axes() if ax is None else ax
     matrix = found.matrix
     image = ax.imshow(matrix, aspect="auto", cmap="viridis", vmin=0.0, interpolation="nearest")
     ax.figure.colorbar(image, ax=ax, label="certified bound")
@@ -96,7 +123,21 @@ def save(ax: Any, path: str | Path) -> None:
     ax.figure.savefig(path, dpi=150, bbox_inches="tight")
 
 
-def _axes() -> Any:
+def _logarithmic(ax: Any) -> None:
+    """Logarithmic axes with labels that do not run into each other when they span little more than one decade."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    for axis, (low, high) in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
+        axis.set_minor_formatter(NullFormatter())
+        if high < 60.0 * low:
+            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axis.set_major_formatter("{x:g}")
+
+
+def axes() -> Any:
+    """Axes of a new figure, or an error that says what to install."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -17,6 +17,7 @@ from lipcert.cli.reach import reach
 from lipcert.cli.results import results
 from lipcert.cli.robust import robust
 from lipcert.cli.sensitivity import sensitivity
+from lipcert.cli.sweep import sweep
 from lipcert.errors import CampaignStopped, LipcertError, ProofFailed
 
 NOT_CERTIFIED = 1
@@ -32,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (bound, compare, inspect, reach, sensitivity, robust, results, demo):
+for verb in (bound, sweep, compare, inspect, reach, sensitivity, robust, results, demo):
     app.command()(verb)
 
 

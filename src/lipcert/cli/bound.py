@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from lipcert.auto import Auto
 from lipcert.certificate import Certificate
 from lipcert.certify import certify
 from lipcert.cli import options
+from lipcert.cli.methods import timed
 from lipcert.cli.output import (
     as_json,
     certificate_record,
@@ -25,7 +24,7 @@ from lipcert.cli.output import (
 from lipcert.errors import InvalidInput
 from lipcert.importers import load
 from lipcert.lower import LowerBound, lower_bound
-from lipcert.multipliers import Joint, Method
+from lipcert.multipliers import Method
 from lipcert.network import Network
 from lipcert.split import Split
 
@@ -53,10 +52,7 @@ def bound(
             help="Cut the region into pieces until the bound is within 0.1 % of the true constant, or time is up.",
         ),
     ] = False,
-    seconds: Annotated[
-        float | None,
-        typer.Option(metavar="NUMBER", help="About how long --exact, or the methods auto, joint and split, may take."),
-    ] = None,
+    seconds: options.SecondsOption = None,
     lower: Annotated[
         bool,
         typer.Option(
@@ -79,7 +75,7 @@ def bound(
 
       lipcert bound model.npz --activation relu --center zeros --radius 0.5 --exact --seconds 20
     """
-    chosen = _timed(_chosen(method, exact), seconds)
+    chosen = timed(_chosen(method, exact), seconds)
     network = load(
         model,
         options.activations(activation),
@@ -108,20 +104,6 @@ def _chosen(method: Method | None, exact: bool) -> Method | None:
     if method is not None:
         raise InvalidInput("--exact chooses the method itself; leave out --method")
     return Split(tolerance=_EXACT)
-
-
-def _timed(method: Method | None, seconds: float | None) -> Method | None:
-    """The method with its time limit, where it has one."""
-    if seconds is None:
-        return method
-    if not seconds > 0:
-        raise InvalidInput(f"--seconds must be above 0, got {seconds}")
-    method = Auto() if method is None else method
-    if not isinstance(method, (Auto, Joint, Split)):
-        raise InvalidInput(
-            f"{type(method).__name__} has no time limit; --seconds is for auto, joint, split and --exact"
-        )
-    return replace(method, seconds=seconds)
 
 
 def _lower(network: Network, certificate: Certificate) -> LowerBound | None:

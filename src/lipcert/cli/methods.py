@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 import typer
 
 from lipcert.auto import Auto
+from lipcert.errors import InvalidInput
 from lipcert.multipliers import ClosedForm, Diagonal, Joint, Method, Scalar
 from lipcert.split import Split
 
@@ -28,3 +30,18 @@ def method(name: str | Method) -> Method:
     if name not in METHODS:
         raise typer.BadParameter(f"unknown method {name!r}; known are {', '.join(METHODS)}")
     return METHODS[name]()
+
+
+def timed(chosen: Method | None, seconds: float | None, default: Method | None = None) -> Method | None:
+    """The method, or else the default one, with a time limit where one is asked for."""
+    chosen = default if chosen is None else chosen
+    if seconds is None:
+        return chosen
+    if not seconds > 0:
+        raise InvalidInput(f"--seconds must be above 0, got {seconds}")
+    chosen = Auto() if chosen is None else chosen
+    if not isinstance(chosen, (Auto, Joint, Split)):
+        raise InvalidInput(
+            f"{type(chosen).__name__} has no time limit; --seconds is for auto, joint, split and --exact"
+        )
+    return replace(chosen, seconds=seconds)

@@ -55,9 +55,13 @@ MethodOption: TypeAlias = Annotated[
     typer.Option(
         parser=method,
         metavar="|".join(METHODS),
-        help="How tight and how slow; see docs/how-to-choose.md. [default: scalar]",
+        help="How tight and how slow; see docs/how-to-choose.md. [default: auto]",
         show_default=False,
     ),
+]
+SecondsOption: TypeAlias = Annotated[
+    float | None,
+    typer.Option(metavar="NUMBER", help="About how long the methods auto, joint and split may take."),
 ]
 ActivationOption: TypeAlias = Annotated[
     str | None,

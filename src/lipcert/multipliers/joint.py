@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 LOG4 = float(np.log(4.0))
 _AWAY = (0.1, 1.0, 3.0)
 """How far (in x) to move the start from the edge of the feasible set, where greedy methods end; the first that fits."""
-_WIDEST_MU = 2e-2
+WIDEST_MU = 2e-2
+"""Where the path starts from multipliers that were chosen layer by layer."""
+WARM_MU = 1e-3
+"""Where it starts from multipliers that were joint ones for a similar problem."""
 _NEGLIGIBLE = 1e-4
 """Layers whose multipliers together add less than this to log L² are left to the closed form."""
 _TILTS = (0.25, 0.75)
@@ -72,9 +75,11 @@ class Joint(Method):
         end = np.inf if self.seconds is None else time.perf_counter() + self.seconds
         return self.improve(problem, problem.sweep(Scalar().choose), end)
 
-    def improve(self, problem: Problem, proof: Proof, end: float = np.inf, report: Report = silent) -> Proof:
-        """The best of a proof and what further rounds and joint multipliers make of it."""
-        return self.optimise(problem, self.narrow(problem, proof, end), end, report=report)
+    def improve(
+        self, problem: Problem, proof: Proof, end: float = np.inf, mu: float = WIDEST_MU, report: Report = silent
+    ) -> Proof:
+        """The best of a proof and what further rounds and joint multipliers make of it, path started at mu."""
+        return self.optimise(problem, self.narrow(problem, proof, end), end, mu, report)
 
     def narrow(self, problem: Problem, proof: Proof, end: float = np.inf) -> Proof:
         """A proof with narrower slopes, where other lines find them.
@@ -92,7 +97,7 @@ class Joint(Method):
         return proof
 
     def optimise(
-        self, problem: Problem, proof: Proof, end: float = np.inf, mu: float = _WIDEST_MU, report: Report = silent
+        self, problem: Problem, proof: Proof, end: float = np.inf, mu: float = WIDEST_MU, report: Report = silent
     ) -> Proof:
         """The better of a proof and the same intervals and slopes with joint multipliers, path started at mu."""
         try:
@@ -135,7 +140,7 @@ def _essential(problem: Problem, proof: Proof) -> tuple[Chain, Array]:
     given, slopes = log_multipliers(proof), moving_slopes(proof)
     chain = Chain(problem.network, slopes)
     x = chain.coordinates(given)
-    value = chain(x + _AWAY[0], _WIDEST_MU) if chain.size else None
+    value = chain(x + _AWAY[0], WIDEST_MU) if chain.size else None
     if value is None:
         return chain, x
     order = np.argsort(value.effect)

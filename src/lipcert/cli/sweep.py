@@ -1,0 +1,143 @@
+"""``lipcert sweep``: the bound against the radius."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from lipcert.cli import options
+from lipcert.cli.methods import timed
+from lipcert.cli.output import (
+    activations,
+    as_json,
+    describe_network,
+    describe_region,
+    downward,
+    method_record,
+    region_record,
+    upward,
+)
+from lipcert.errors import InvalidInput
+from lipcert.importers import load
+from lipcert.multipliers import Joint, Method
+from lipcert.network import Network
+from lipcert.regions import Ball
+from lipcert.sweep import SweepRow
+from lipcert.sweep import sweep as bounds
+
+RADII = "Radii (as a list, or evenly on a logarithmic scale)"
+_PANEL = {"rich_help_panel": RADII}
+
+
+def sweep(
+    model: options.ModelArgument,
+    center: options.CenterOption = None,
+    clip: options.ClipOption = None,
+    radii: Annotated[str | None, typer.Option(metavar="R,R,…", help="Radii, in any order.", **_PANEL)] = None,
+    start: Annotated[float | None, typer.Option("--from", metavar="NUMBER", help="Smallest radius.", **_PANEL)] = None,
+    stop: Annotated[float | None, typer.Option("--to", metavar="NUMBER", help="Largest radius.", **_PANEL)] = None,
+    count: Annotated[int | None, typer.Option(metavar="N", help="How many, both ends included.", **_PANEL)] = None,
+    method: options.MethodOption = None,
+    seconds: options.SecondsOption = None,
+    activation: options.ActivationOption = None,
+    input_shape: options.InputShapeOption = None,
+    drop_softmax: options.DropSoftmaxOption = False,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the curve: .png, .pdf or .svg.")] = None,
+    json: options.JsonOption = False,
+) -> None:
+    """Bound the Lipschitz constant of MODEL over balls of several radii.
+
+    A table, and a curve if asked for, of bound and lower bound against the radius. Each radius starts from what the
+    next larger one found. --method and --seconds are for each radius; the default is joint.
+
+    [bold]Example[/bold]
+
+      lipcert sweep model.npz --center zeros --radii 1,0.5,0.1
+
+      lipcert sweep model.npz --center zeros --from 0.001 --to 1 --count 13 --plot curve.png
+    """
+    sizes = _radii(radii, start, stop, count)
+    chosen = timed(method, seconds, Joint())
+    assert chosen is not None
+    ax = None
+    if plot is not None:
+        from lipcert import plots
+
+        options.figure("--plot", plot)
+        ax = plots.axes()  # what is missing for a plot is said before the work
+    network = load(
+        model,
+        options.activations(activation),
+        input_shape=options.shape("--input-shape", input_shape),
+        drop_softmax=drop_softmax,
+    )
+    if center is None:
+        raise InvalidInput("sweep needs --center: a file, numbers separated by commas, or zeros")
+    largest = options.region_of(network, center, max(sizes), None, clip)
+    assert isinstance(largest, Ball)
+    rows = bounds(network, largest, sizes, chosen)
+    if json:
+        typer.echo(as_json(_record(network, largest, chosen, rows)))
+    else:
+        _print(Console(highlight=False), network, largest, rows)
+    if plot is not None:
+        plots.radius_curve(rows, ax).set_title(describe_network(network), fontsize=10)
+        plots.save(ax, plot)
+
+
+def _radii(text: str | None, start: float | None, stop: float | None, count: int | None) -> list[float]:
+    span = start, stop, count
+    if text is not None:
+        if span != (None, None, None):
+            raise InvalidInput("--radii lists the radii; leave out --from, --to and --count")
+        try:
+            values = [float(part) for part in text.split(",")]
+        except ValueError:
+            raise InvalidInput(f"--radii must be numbers separated by commas, as in 1,0.5,0.1; got {text!r}") from None
+        return values
+    if start is None or stop is None:
+        raise InvalidInput("sweep needs --radii, as in 1,0.5,0.1, or --from and --to")
+    if not 0 < start <= stop < np.inf:
+        raise InvalidInput(f"--from and --to must be numbers with 0 < from <= to, got {start} and {stop}")
+    number = 10 if count is None else count
+    if number < 1:
+        raise InvalidInput(f"--count must be at least 1, got {number}")
+    spaced = np.geomspace(start, stop, number).tolist() if number > 1 else [stop]
+    return list(reversed(spaced))
+
+
+def _record(network: Network, largest: Ball, method: Method, rows: Sequence[SweepRow]) -> dict[str, Any]:
+    return {
+        "rows": [
+            {
+                "radius": row.radius,
+                "bound": row.bound,
+                "lower": row.lower,
+                "seconds": row.seconds,
+                "verified": row.certificate.verified,
+            }
+            for row in rows
+        ],
+        "trivial": rows[0].trivial,
+        "method": method_record(method),
+        "region": region_record(largest),
+        "network": {"digest": network.digest, "sizes": list(network.sizes), "activations": activations(network)},
+    }
+
+
+def _print(console: Console, network: Network, largest: Ball, rows: Sequence[SweepRow]) -> None:
+    console.print(f"network  {describe_network(network)}\nregion   up to the {describe_region(largest)}")
+    table = Table()
+    for heading in ("radius", "bound", "lower bound", "ratio", "seconds"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        times = f"{row.bound / row.lower:.4g}" if row.lower > 0 else ""
+        table.add_row(f"{row.radius:g}", upward(row.bound), downward(row.lower), times, f"{row.seconds:.2f}")
+    console.print(table)
+    console.print(f"trivial bound, for any radius: {upward(rows[0].trivial)}")
