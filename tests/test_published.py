@@ -325,11 +325,11 @@ def test_fallbacks(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Solution:
         raise SolverFailed("on purpose")
 
-    def infeasible(inequality: Inequality, solver: str) -> Solution:
+    def infeasible(inequality: Inequality, solver: str, tolerance: float) -> Solution:
         huge = 1e6 * inequality.start
         return Solution(1.0, huge, huge)
 
-    def only_fast(inequality: Inequality, solver: str) -> Solution:
+    def only_fast(inequality: Inequality, solver: str, tolerance: float) -> Solution:
         return solve(inequality, solver) if inequality.start.size == 1 else fail()
 
     for broken in (fail, infeasible):

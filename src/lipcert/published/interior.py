@@ -24,11 +24,6 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from lipcert.published.lmi import Inequality, Solution, SolverFailed, symmetric_sum
 from lipcert.typing import Array
 
-TOLERANCE = 1e-10
-"""Relative distance of c to the best at which the method stops; rounding may end it sooner.
-
-So small because the best x is a flat place: it is known to about the root of this, and the next layers depend on it.
-"""
 _ROOMY = 1e-4
 """Distance at which x is kept as the roomy one: nearer the optimum the matrix nears the edge of its cone."""
 _ENOUGH = 1e-6
@@ -40,8 +35,11 @@ _LANCZOS = 200
 """Matrix size from which the step to the boundary is found by Lanczos instead of a full decomposition."""
 
 
-def maximise(problem: Inequality) -> Solution:
-    """The largest c, to six digits or better; the problem must be scaled so that x = 1, c = 1 is well inside."""
+def maximise(problem: Inequality, tolerance: float) -> Solution:
+    """The largest c, to the relative tolerance or what rounding allows, six digits at least.
+
+    The problem must be scaled so that x = 1, c = 1 is well inside.
+    """
     if not problem.start.size:
         return Solution(2.0, problem.start, problem.start)
     program = _Program.of(problem)
@@ -51,7 +49,7 @@ def maximise(problem: Inequality) -> Solution:
         if roomy is None and step.gap <= _ROOMY:
             roomy = step.point.x
         best, idle = (step, 0) if step.gap < 0.9 * best.gap else (best, idle + 1)
-        point = None if step.gap <= TOLERANCE or idle > _PATIENCE else step.take()
+        point = None if step.gap <= tolerance or idle > _PATIENCE else step.take()
         if point is None:
             break
         step = _Step(program, point)

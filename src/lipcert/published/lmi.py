@@ -46,14 +46,17 @@ class Solution:
     roomy: Array
 
 
-def solve(problem: Inequality, solver: str) -> Solution:
-    """Solve with lipcert's own interior-point method, or with a solver that cvxpy knows by that name."""
+def solve(problem: Inequality, solver: str, tolerance: float = 1e-7) -> Solution:
+    """Solve with lipcert's own interior-point method, or with a solver that cvxpy knows by that name.
+
+    ``tolerance`` is what lipcert's own method may leave of c, relatively; cvxpy's solvers have settings of their own.
+    """
     if not problem.output.any():
         return Solution(np.inf, problem.start, problem.start)
     from lipcert.published import conic, interior
 
     scaled = _Scaled.of(problem)
-    found = interior.maximise(scaled.problem) if solver == OWN else conic.maximise(scaled.problem, solver)
+    found = interior.maximise(scaled.problem, tolerance) if solver == OWN else conic.maximise(scaled.problem, solver)
     return Solution(found.c * scaled.gain, found.x * problem.start, found.roomy * problem.start)
 
 

@@ -16,6 +16,9 @@ from lipcert.typing import Array
 
 INACTIVE: Final = 100.0
 """The paper's l_i: neurons with one slope get so many times the mean of the others' Λ."""
+_SHARP: Final = 1e-10
+"""Tolerance of the small programs: the best λ is a flat place, known to about the root of this, and later layers
+depend on it."""
 
 
 def closed_form(hand: Handover) -> Choice:
@@ -101,7 +104,8 @@ def small_program(hand: Handover, groups: Array, solver: str) -> Solution:
     if size <= 0.0:
         raise SolverFailed(f"the neurons of layer {hand.index + 1} with more than one slope do not move")
     start = np.full(groups.max() + 1, 0.5 / size)
-    return solve(Inequality(constant, sparse.csc_array(left), sparse.csc_array(right), output, groups, start), solver)
+    inequality = Inequality(constant, sparse.csc_array(left), sparse.csc_array(right), output, groups, start)
+    return solve(inequality, solver, _SHARP)
 
 
 def _last_resort(hand: Handover) -> Choice:
