@@ -7,8 +7,8 @@ Run: python benchmarks/published.py                       Table 1a, quick method
 
 The tables are read from paper_tables.json beside the repository (--tables says where). Local methods use the radius √5,
 with which the tables were computed. A value agrees when it rounds to the printed digits; 1e-9 is allowed for the
-rounding errors of the two computations. Seconds are of the processor, the limit is of the clock. The exit code is 1 if a
-method that should agree does not.
+rounding errors of the two computations. Seconds are of the processor, the limit is of the clock. The exit code is 1 if
+a method that should agree does not.
 """
 
 from __future__ import annotations
