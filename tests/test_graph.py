@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import sparse
 
 import lipcert as lc
@@ -234,6 +236,34 @@ def test_neurons_of_one_kind_are_one_group() -> None:
         ("leaky_relu", [6, 7, 8]),
     ]
     _assert_same(graph, lower(graph).network, 3)
+
+
+@given(seed=st.integers(0, 10**6), steps=st.integers(1, 14))
+def test_any_graph_is_lowered_faithfully(seed: int, steps: int) -> None:
+    """Random graphs: every operation, operands from anywhere before."""
+    rng = np.random.default_rng(seed)
+    build: Any = Builder((4,))
+    values: list[Any] = [build.input]
+    for _ in range(steps):
+        x, y = (values[rng.integers(len(values))] for _ in range(2))
+        size = int(rng.integers(1, 6))
+        match rng.integers(7):
+            case 0 | 1:
+                weight = rng.standard_normal((size, x.size)) / np.sqrt(x.size)
+                values.append(build.affine(x, weight, rng.standard_normal(size), (size,)))
+            case 2 | 3:
+                values.append(build.activate(x, str(rng.choice(["relu", "tanh", "elu", "sin"]))))
+            case 4:
+                values.append(build.concat([x, y, np.ones(1)], 0))
+            case 5:
+                picked = build.pick(y, rng.integers(0, y.size, x.size))
+                values.append(build.add(x, picked, float(rng.choice([1.0, -1.0]))))
+            case 6:
+                windows = rng.integers(-1, x.size, (size, 4))
+                windows[:, 2] = rng.integers(0, x.size, size)  # none without an element
+                values.append(build.maximum(x, windows, (size,)))
+    graph = build.finish(build.concat(values[-2:], 0))
+    _assert_same(graph, lower(graph).network, 4)
 
 
 # index arithmetic ----------------------------------------------------------------------------------------------
