@@ -198,7 +198,8 @@ class Store:
         with self._transaction():
             before = self.connection.total_changes
             self.connection.executemany(
-                f"INSERT OR IGNORE INTO results VALUES ({places})", [(*values, _checksum(values)) for values in tuples]
+                f"INSERT INTO results VALUES ({places}) ON CONFLICT (network, point, radius, method) DO NOTHING",
+                [(*values, _checksum(values)) for values in tuples],
             )
             new = self.connection.total_changes - before
             self.connection.execute("INSERT INTO batches (rows, seconds) VALUES (?, ?)", (new, seconds))
