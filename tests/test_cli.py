@@ -107,7 +107,8 @@ def test_without_a_region_the_bound_is_global(lipcert: Command) -> None:
     ],
 )
 def test_regions(lipcert: Command, options: tuple[str, ...], region: lc.Ball | lc.Box) -> None:
-    assert lipcert.json("bound", "model.npz", *options)["bound"] == same(lc.certify(network(), region).bound)
+    record = lipcert.json("bound", "model.npz", *options, "--method", "scalar")
+    assert record["bound"] == same(lc.certify(network(), region, lc.Scalar()).bound)
 
 
 def test_centres_from_files(lipcert: Command) -> None:
@@ -122,17 +123,17 @@ def test_centres_from_files(lipcert: Command) -> None:
 
 
 def test_parts(lipcert: Command) -> None:
-    ball, options = lc.Ball(np.zeros(3), 0.5), ("--center", "zeros", "--radius", "0.5")
+    ball, options = lc.Ball(np.zeros(3), 0.5), ("--center", "zeros", "--radius", "0.5", "--method", "scalar")
     whole = lipcert.json("bound", "model.npz", *options)
     one = lipcert.json("bound", "model.npz", *options, "--outputs", "1")
-    assert one["bound"] == same(lc.certify(network(), ball, outputs=[1]).bound)
+    assert one["bound"] == same(lc.certify(network(), ball, lc.Scalar(), outputs=[1]).bound)
     assert one["lower"] == same(lc.lower_bound(network().select(outputs=[1]), ball).value)
     assert one["bound"] < whole["bound"]
     two = lipcert.json("bound", "model.npz", *options, "--inputs", "0,2")
-    assert two["bound"] == same(lc.certify(network(), ball, inputs=[0, 2]).bound)
+    assert two["bound"] == same(lc.certify(network(), ball, lc.Scalar(), inputs=[0, 2]).bound)
     assert two["lower"] is None
     inner = lipcert.json("bound", "model.npz", *options, "--layers", "1:2")
-    assert inner["bound"] == same(lc.certify(network(), ball, layers=(1, 2)).bound)
+    assert inner["bound"] == same(lc.certify(network(), ball, lc.Scalar(), layers=(1, 2)).bound)
     assert inner["part"] == {"layers": [1, 2], "inputs": None, "outputs": None}
     text = lipcert("bound", "model.npz", *options, "--layers", "0:2", "--outputs", "3,1").out.split("\n")
     assert [line.split(maxsplit=1)[1].strip() for line in text if line.startswith(("layers", "outputs"))] == [
@@ -142,7 +143,7 @@ def test_parts(lipcert: Command) -> None:
 
 
 def test_no_lower_bound_when_not_asked(lipcert: Command) -> None:
-    options = ("bound", "model.npz", "--center", "zeros", "--radius", "1", "--no-lower-bound")
+    options = ("bound", "model.npz", "--center", "zeros", "--radius", "1", "--method", "scalar", "--no-lower-bound")
     assert lipcert.json(*options)["lower"] is None
     assert "lower bound" not in lipcert(*options).out
 
