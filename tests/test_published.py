@@ -390,7 +390,7 @@ def test_small_cells_of_the_paper(paper_tables: dict[str, Any], width: int, laye
     ]
     for title, method in exact:
         assert round(method.value(network, ball), 3) == bounds[title][str(width)][str(layers)], title
-    if width * layers <= 200:
+    if width * layers <= 250:
         near: list[tuple[str, Published]] = [
             ("LipSDP-neuron", LipSDP()),
             ("LipSDP-layer", LipSDP("layer")),
@@ -400,7 +400,8 @@ def test_small_cells_of_the_paper(paper_tables: dict[str, Any], width: int, laye
         ]
         for title, method in near:
             printed = bounds[title][str(width)][str(layers)]
-            assert method.value(network) == pytest.approx(printed, rel=5e-3, abs=5e-4), title
+            if isinstance(printed, float):
+                assert method.value(network) == pytest.approx(printed, rel=5e-3, abs=5e-4), title
 
 
 # solvers

@@ -48,7 +48,7 @@ def maximise(problem: Inequality, tolerance: float) -> Solution:
     for _ in range(_ITERATIONS):
         if roomy is None and step.gap <= _ROOMY:
             roomy = step.point.x
-        best, idle = (step, 0) if step.gap < 0.9 * best.gap else (best, idle + 1)
+        best, idle = (step, 0) if step.gap < 0.9 * best.gap or roomy is None else (best, idle + 1)
         point = None if step.gap <= tolerance or idle > _PATIENCE else step.take()
         if point is None:
             break
