@@ -19,7 +19,7 @@ demo: $(CORE)  ## bound a small network with every method
 	@echo; echo "The command lives in $(BIN): source $(BIN)/activate"
 
 test: lint  ## style, types and all tests but the slow ones
-	$(BIN)/python -m pytest -m "not slow"
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
 
 slow: $(ALL)  ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
