@@ -142,6 +142,19 @@ def test_radius_zero_is_the_jacobian_at_the_centre(row: Activation) -> None:
         assert lc.certify(network, lc.Ball(center, 0.0), method).bound == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("bias", [-30.0, -190.0, -380.0, -720.0, -1e5, 400.0])
+@pytest.mark.parametrize("name", ["sigmoid", "tanh", "elu", "softplus", "silu", "gelu", "mish", "softsign", "arctan"])
+def test_law_for_saturated_neurons(name: str, bias: float) -> None:
+    """Slopes whose squares are no floats: tiny, never zero by mistake."""
+    plain = random_network(3, (2, 4, 4, 2), name)
+    weights = [layer.weight for layer in plain.layers]
+    network = lc.Network.from_weights(weights, [np.full(4, bias), [bias, 0.0, 0.1, bias], None], name)
+    region = lc.Ball([0.1, -0.2], 0.5)
+    for method in METHODS[:4]:
+        hold(network, region, lc.certify(network, region, method).bound)
+        hold(network, lc.Everywhere(), lc.certify(network, None, method).bound)
+
+
 def covered(network: lc.Network, region: Region, intervals: list[tuple[Array, Array]], seed: int = 0) -> None:
     """Every sampled pre-activation lies in its interval, up to the rounding of the sample."""
     points = np.concatenate([region.center[None], region.sample(400, np.random.default_rng(seed))])
