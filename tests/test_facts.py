@@ -88,7 +88,7 @@ def test_fewer_inputs_say_the_same() -> None:
     assert establish(network, ball, lc.ClosedForm()).bound == pytest.approx(
         lc.certify(network, ball, lc.ClosedForm()).bound, rel=1e-8
     )
-    image = reduced.image(ball)
+    (image,) = reduced.images([ball])
     assert image.contains(ball.sample(500, np.random.default_rng(2)) @ reduced.rows.T).all()
     assert float(image.radius) < 0.5 * (1.0 + 1e-11) + 1e-12
 

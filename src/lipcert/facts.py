@@ -149,7 +149,7 @@ def _establish(
     inner, mapped, stretch = network, list(regions), 1.0
     if ready.reduction is not None and all(isinstance(region, Ball) and region.clip is None for region in regions):
         inner, stretch = ready.reduction.network, ready.reduction.stretch
-        mapped = [ready.reduction.image(region) for region in regions]
+        mapped = list(ready.reduction.images(regions))
     # numbers too large for floating point become infinite or NaN, which prove nothing
     with np.errstate(all="ignore"):
         try:

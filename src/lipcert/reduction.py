@@ -7,6 +7,7 @@ with R; a ball around c becomes a ball of the same radius around Qc. In floating
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,13 +36,14 @@ class Reduction:
     stretch: float
     rest: float
 
-    def image(self, region: Region) -> Ball:
-        """A ball that contains Qx for every x of a ball."""
-        center = apply(self.rows, region.center)
-        size = np.abs(region.center)
+    def images(self, regions: Sequence[Region]) -> list[Ball]:
+        """For balls around one centre c: balls around one point that contain Qx for every x of theirs."""
+        middle = regions[0].center
+        center = apply(self.rows, middle)
+        size = np.abs(middle)
         missed = norm_above(gamma(len(size) + 3) * apply(np.abs(self.rows), size) * UP + TINY)
-        missed = stretched(missed + self.rest * norm_above(region.center), 3)
-        return Ball(center, stretched(self.stretch * region.radius + missed, 3))
+        missed = stretched(missed + self.rest * norm_above(middle), 3)
+        return [Ball(center, stretched(self.stretch * region.radius + missed, 3)) for region in regions]
 
 
 def reduction(network: Network) -> Reduction | None:
