@@ -513,10 +513,8 @@ def nothing_attained_exceeds_the_bound(network: Network, radius: float, kind: st
         region = lc.Box(center - radius, center + radius)
     elif kind == "clipped":
         region = lc.Ball(center, radius, clip=(center - 0.5 * radius, center + 0.7 * radius))
-    try:
+    with np.errstate(all="ignore"):  # the search for multipliers may overflow on its way
         certificate = lc.certify(network, region, method)
-    except ProofFailed as error:
-        raise AssertionError(f"no bound: {error}") from error
     lower = lc.lower_bound(network, region, samples=40, steps=4, starts=4)
     assert lower.value <= certificate.bound
     assert lc.verify(network, certificate) <= certificate.bound

@@ -1,16 +1,19 @@
 """Certificates on disk: one JSON document, self-describing, versioned, with no code in it.
 
 The document holds a SHA-256 of its own content, so that accidents are noticed when it is read. Deliberate changes are
-noticed when it is verified: the bound is derived again, and nothing in the file is believed.
+noticed when it is verified: the bound is derived again, and nothing in the file is believed. Reading is strict: every
+field must be there, once, with the type it is written with, and nothing else.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
+import math
 import os
+import re
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +31,10 @@ if TYPE_CHECKING:
 
 FORMAT = "lipcert certificate"
 VERSION = 1
+_LARGEST = 2**31 - 1
+"""No whole number of a certificate is larger."""
+_DEEPEST = 2**20
+"""No exponent is larger."""
 
 
 def save(certificate: Certificate, path: str | os.PathLike[str]) -> None:
@@ -35,13 +42,15 @@ def save(certificate: Certificate, path: str | os.PathLike[str]) -> None:
     target = Path(path)
     content = _content(certificate)
     document = {"format": FORMAT, "version": VERSION, "sha256": _checksum(content), "content": content}
-    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
-        with draft.open("w", encoding="utf-8") as stream:
+        with draft.open("x", encoding="utf-8") as stream:
             json.dump(document, stream, indent=1, allow_nan=False)
             stream.flush()
             os.fsync(stream.fileno())
         draft.replace(target)
+    except OSError as error:
+        raise InvalidInput(f"{target} cannot be written: {error.strerror or error}; name a file in a folder") from error
     finally:
         draft.unlink(missing_ok=True)
 
@@ -49,88 +58,94 @@ def save(certificate: Certificate, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str]) -> Certificate:
     """Read a certificate that :func:`save` wrote; raise UnreadableCertificate for anything else."""
     try:
-        document = json.loads(Path(path).read_bytes())
+        document = json.loads(Path(path).read_bytes(), object_pairs_hook=_once, parse_constant=_no_constant)
     except FileNotFoundError:
         raise UnreadableCertificate(f"{path}: no such file") from None
     except (OSError, ValueError, RecursionError) as error:
         raise UnreadableCertificate(f"{path} is not a certificate file: {error}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise UnreadableCertificate(f"{path} is not a certificate file: it does not say so in its field 'format'")
-    if document.get("version") != VERSION:
-        raise UnreadableCertificate(
-            f"{path} is of version {document.get('version')!r}; this program reads version {VERSION}"
-        )
-    content = document.get("content")
-    if not isinstance(content, dict) or document.get("sha256") != _checksum(content):
-        raise UnreadableCertificate(f"{path} is damaged: its content does not match its checksum")
+    if document.get("version") != VERSION or isinstance(document.get("version"), bool):
+        version = str(document.get("version"))[:20]
+        raise UnreadableCertificate(f"{path} is of version {version}; this program reads version {VERSION}")
     try:
-        return _certificate(content)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, InvalidInput, binascii.Error) as error:
+        _, _, claimed, content = _fields(document, "format", "version", "sha256", "content")
+        if claimed != _checksum(_mapping(content)):
+            raise ValueError("its content does not match its checksum")
+        return _certificate(_mapping(content))
+    except (ValueError, OverflowError, RecursionError) as error:  # an InvalidInput is a ValueError
         raise UnreadableCertificate(f"{path} is damaged: {error}") from None
 
 
 def _checksum(content: Mapping[str, Any]) -> str:
-    try:
-        text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    except (ValueError, RecursionError):
-        return "none"
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("a field is there twice")
+    return fields
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"it contains {name}, which is no number")
+
+
 def _content(certificate: Certificate) -> dict[str, Any]:
-    part = certificate.part
+    bound, part = float(certificate.bound), certificate.part
+    if not 0.0 <= bound < np.inf:
+        raise InvalidInput(f"a certificate without a finite bound cannot be saved; this one has {bound}")
     return {
-        "bound": float(certificate.bound).hex(),
-        "bound_decimal": repr(float(certificate.bound)),
+        "bound": bound.hex(),
+        "bound_decimal": repr(bound),
         "method": str(certificate.method),
         "network": certificate.network,
         "region": _region_out(certificate.region),
-        "layers": list(part.layers),
-        "inputs": None if part.inputs is None else list(part.inputs),
-        "outputs": None if part.outputs is None else list(part.outputs),
+        "layers": [int(end) for end in part.layers],
+        "inputs": None if part.inputs is None else [int(k) for k in part.inputs],
+        "outputs": None if part.outputs is None else [int(k) for k in part.outputs],
         "sweeps": [_sweep_out(sweep) for sweep in certificate.sweeps],
         "part_sweeps": [_sweep_out(sweep) for sweep in certificate.part_sweeps],
         "tree": _tree_out(certificate.tree),
-        "seconds": certificate.seconds,
-        "verified": certificate.verified,
+        "seconds": float(certificate.seconds),
+        "verified": bool(certificate.verified),
     }
 
 
 def _certificate(content: Mapping[str, Any]) -> Certificate:
     from lipcert.certificate import Certificate, Part
 
-    ends = [None if content[end] is None else tuple(int(k) for k in content[end]) for end in ("inputs", "outputs")]
-    start, stop = content["layers"]
-    bound = float.fromhex(content["bound"])
-    if not 0.0 <= bound < np.inf or repr(bound) != content["bound_decimal"]:
-        raise ValueError("its two statements of the bound differ or are no finite number")
+    claim, decimal, method, digest, region, layers, inputs, outputs, sweeps, part_sweeps, tree, seconds, verified = (
+        _fields(
+            content,
+            *("bound", "bound_decimal", "method", "network", "region", "layers", "inputs", "outputs"),
+            *("sweeps", "part_sweeps", "tree", "seconds", "verified"),
+        )
+    )
+    bound = _hexadecimal(claim)
+    if repr(bound) != decimal:
+        raise ValueError("its two statements of the bound differ")
+    if not re.fullmatch("[0-9a-f]{64}", _text(digest)):
+        raise ValueError("its digest of the network is none")
+    start, stop = (_whole(end) for end in _list(layers, 2))
+    ends = [None if end is None else tuple(_whole(k) for k in _list(end)) for end in (inputs, outputs)]
+    if not isinstance(verified, bool):
+        raise ValueError("its field 'verified' is neither true nor false")
     return Certificate(
         bound=bound,
-        method=str(content["method"]),
-        region=_region_in(content["region"]),
-        network=str(content["network"]),
-        part=Part((int(start), int(stop)), *ends),
+        method=_text(method),
+        region=_region_in(_mapping(region)),
+        network=digest,
+        part=Part((start, stop), *ends),
         layers=(),
-        sweeps=tuple(_sweep_in(sweep) for sweep in content["sweeps"]),
-        part_sweeps=tuple(_sweep_in(sweep) for sweep in content["part_sweeps"]),
-        seconds=float(content["seconds"]),
-        verified=bool(content["verified"]),
-        tree=_tree_in(content["tree"]),
+        sweeps=tuple(_sweep_in(_mapping(sweep)) for sweep in _list(sweeps)),
+        part_sweeps=tuple(_sweep_in(_mapping(sweep)) for sweep in _list(part_sweeps)),
+        seconds=_real(seconds),
+        verified=False,  # what a file says of itself is no proof
+        tree=None if tree is None else _tree_in(_mapping(tree)),
     )
-
-
-def _array_out(array: Array) -> dict[str, Any]:
-    data = np.asarray(array, dtype="<f8", order="C")
-    return {"shape": list(data.shape), "float64": base64.b64encode(data.tobytes()).decode("ascii")}
-
-
-def _array_in(value: Mapping[str, Any]) -> Array:
-    shape = tuple(int(k) for k in value["shape"])
-    data = np.frombuffer(base64.b64decode(value["float64"], validate=True), dtype="<f8")
-    array = np.array(data.reshape(shape), dtype=np.float64)
-    if not np.isfinite(array).all():
-        raise ValueError("an array has entries that are not finite")
-    return array
 
 
 def _region_out(region: Region) -> dict[str, Any]:
@@ -140,30 +155,29 @@ def _region_out(region: Region) -> dict[str, Any]:
         return {"kind": "box", "lower": _array_out(region.lower), "upper": _array_out(region.upper)}
     if isinstance(region, Ball):
         clip = None if region.clip is None else _region_out(region.clip)
-        return {
-            "kind": "ball",
-            "center": _array_out(region.center),
-            "radius": _array_out(region.radius),
-            "clip": clip,
-        }
+        return {"kind": "ball", "center": _array_out(region.center), "radius": _array_out(region.radius), "clip": clip}
     raise InvalidInput(f"a region of type {type(region).__name__} cannot be saved")
 
 
 def _region_in(value: Mapping[str, Any]) -> Region:
-    if value["kind"] == "everywhere":
+    kind = value.get("kind")
+    if kind == "everywhere":
+        _fields(value, "kind")
         return Everywhere()
-    if value["kind"] == "box":
-        return Box(_array_in(value["lower"]), _array_in(value["upper"]))
-    if value["kind"] != "ball":
-        raise ValueError(f"it names an unknown kind of region, {value['kind']!r}")
-    clip = None if value["clip"] is None else _region_in(value["clip"])
-    return Ball(_array_in(value["center"]), _array_in(value["radius"]), clip)
+    if kind == "box":
+        _, lower, upper = _fields(value, "kind", "lower", "upper")
+        return Box(_array_in(lower, 1), _array_in(upper, 1))
+    if kind != "ball":
+        raise ValueError("it names an unknown kind of region")
+    _, center, radius, clip = _fields(value, "kind", "center", "radius", "clip")
+    box = None if clip is None else _region_in(_mapping(clip))
+    return Ball(_array_in(center, 1), _array_in(radius, 0), box)
 
 
 def _sweep_out(sweep: Sweep) -> dict[str, Any]:
     return {
         "enclosures": [_enclosure_out(enclosure) for enclosure in sweep.enclosures],
-        "exponents": list(sweep.exponents),
+        "exponents": [int(exponent) for exponent in sweep.exponents],
         "multipliers": [_array_out(multiplier) for multiplier in sweep.multipliers],
         "lines": [[_array_out(lower), _array_out(upper)] for lower, upper in sweep.lines],
     }
@@ -172,13 +186,32 @@ def _sweep_out(sweep: Sweep) -> dict[str, Any]:
 def _sweep_in(value: Mapping[str, Any]) -> Sweep:
     from lipcert.certificate import Sweep
 
-    lines = [(_array_in(lower), _array_in(upper)) for lower, upper in value["lines"]]
+    enclosures, exponents, multipliers, lines = _fields(value, "enclosures", "exponents", "multipliers", "lines")
+    pairs = [_list(pair, 2) for pair in _list(lines)]
     return Sweep(
-        enclosures=tuple(_enclosure_in(enclosure) for enclosure in value["enclosures"]),
-        multipliers=tuple(_array_in(multiplier) for multiplier in value["multipliers"]),
-        exponents=tuple(int(exponent) for exponent in value["exponents"]),
-        lines=tuple(lines),
+        enclosures=tuple(_enclosure_in(_mapping(enclosure)) for enclosure in _list(enclosures)),
+        multipliers=tuple(_array_in(multiplier, 1) for multiplier in _list(multipliers)),
+        exponents=tuple(_whole(exponent, -_DEEPEST, _DEEPEST) for exponent in _list(exponents)),
+        lines=tuple((_array_in(lower, 1), _array_in(upper, 1)) for lower, upper in pairs),
     )
+
+
+def _enclosure_out(enclosure: Enclosure) -> dict[str, Any]:
+    if isinstance(enclosure, Lipschitz):
+        return {"kind": "lipschitz"}
+    if isinstance(enclosure, Linear):
+        return {"kind": "linear", "depth": enclosure.depth, "tilt": float(enclosure.tilt)}
+    raise InvalidInput(f"an enclosure of type {type(enclosure).__name__} cannot be saved")
+
+
+def _enclosure_in(value: Mapping[str, Any]) -> Enclosure:
+    if value.get("kind") == "lipschitz":
+        _fields(value, "kind")
+        return Lipschitz()
+    if value.get("kind") != "linear":
+        raise ValueError("it names an unknown enclosure")
+    _, depth, tilt = _fields(value, "kind", "depth", "tilt")
+    return Linear(None if depth is None else _whole(depth), _real(tilt))
 
 
 def _tree_out(tree: Tree | None) -> dict[str, Any] | None:
@@ -188,37 +221,78 @@ def _tree_out(tree: Tree | None) -> dict[str, Any] | None:
     return {"bound": float(tree.bound).hex()} | {name: _array_out(column) for name, column in columns.items()}
 
 
-def _tree_in(value: Mapping[str, Any] | None) -> Tree | None:
-    if value is None:
-        return None
+def _tree_in(value: Mapping[str, Any]) -> Tree:
     from lipcert.verify.tree import Tree
 
-    layer, index, child = (_integers_in(value[name]) for name in ("layer", "index", "child"))
-    cuts = _array_in(value["value"])
-    if len({column.shape for column in (layer, index, child, cuts)}) != 1 or layer.ndim != 1:
+    bound, layer, index, cuts, child = _fields(value, "bound", "layer", "index", "value", "child")
+    columns = [_array_in(column, 1) for column in (layer, index, cuts, child)]
+    if len({column.size for column in columns}) != 1:
         raise ValueError("the columns of its tree differ in length")
-    return Tree(layer, index, cuts, child, float.fromhex(value["bound"]))
-
-
-def _integers_in(value: Mapping[str, Any]) -> Array:
-    array = _array_in(value)
-    if (array != np.round(array)).any() or (np.abs(array) > 2**52).any():
+    whole = [columns[0], columns[1], columns[3]]
+    if any((column != np.round(column)).any() or (np.abs(column) > _LARGEST).any() for column in whole):
         raise ValueError("a column of its tree has entries that are no whole numbers")
-    return array.astype(np.int64)
+    layers, indices, children = (column.astype(np.int64) for column in whole)
+    return Tree(layers, indices, columns[2], children, _hexadecimal(bound))
 
 
-def _enclosure_out(enclosure: Enclosure) -> dict[str, Any]:
-    if isinstance(enclosure, Lipschitz):
-        return {"kind": "lipschitz"}
-    if isinstance(enclosure, Linear):
-        return {"kind": "linear", "depth": enclosure.depth, "tilt": enclosure.tilt}
-    raise InvalidInput(f"an enclosure of type {type(enclosure).__name__} cannot be saved")
+def _array_out(array: Array) -> dict[str, Any]:
+    data = np.asarray(array, dtype="<f8", order="C")
+    return {"shape": list(data.shape), "float64": base64.b64encode(data.tobytes()).decode("ascii")}
 
 
-def _enclosure_in(value: Mapping[str, Any]) -> Enclosure:
-    if value["kind"] == "lipschitz":
-        return Lipschitz()
-    if value["kind"] != "linear":
-        raise ValueError(f"it names an unknown enclosure, {value['kind']!r}")
-    depth = value["depth"]
-    return Linear(None if depth is None else int(depth), float(value["tilt"]))
+def _array_in(value: Any, axes: int) -> Array:
+    """A finite array with that many axes."""
+    shape, text = _fields(_mapping(value), "shape", "float64")
+    sizes = [_whole(size) for size in _list(shape, axes)]
+    data = np.frombuffer(base64.b64decode(_text(text), validate=True), dtype="<f8")
+    if data.size != math.prod(sizes):
+        raise ValueError("an array does not have the shape that it says it has")
+    array = np.array(data.reshape(sizes), dtype=np.float64)
+    if not np.isfinite(array).all():
+        raise ValueError("an array has entries that are not finite")
+    return array
+
+
+def _fields(value: Mapping[str, Any], *names: str) -> list[Any]:
+    """The values of exactly these fields."""
+    if set(value) != set(names):
+        odd = sorted(set(value) ^ set(names))[0]
+        raise ValueError(f"the field {odd[:40]!r} is {'missing' if odd in names else 'unknown'}")
+    return [value[name] for name in names]
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("it has something else where a group of fields should be")
+    return value
+
+
+def _list(value: Any, length: int | None = None) -> list[Any]:
+    if not isinstance(value, list) or length not in (None, len(value)):
+        raise ValueError(f"it lacks a list{'' if length is None else f' of length {length}'}")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("it lacks a text")
+    return value
+
+
+def _whole(value: Any, least: int = 0, most: int = _LARGEST) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ValueError(f"it lacks a whole number from {least} to {most}")
+    return value
+
+
+def _real(value: Any) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+        raise ValueError("it lacks a finite number")
+    return float(value)
+
+
+def _hexadecimal(value: Any) -> float:
+    """A number that is finite and not negative, in Python's hexadecimal notation."""
+    if not re.fullmatch(r"0x[01]\.[0-9a-f]{1,13}p[+-][0-9]{1,4}", _text(value)):
+        raise ValueError("a bound is not in hexadecimal notation")
+    return float.fromhex(value)
