@@ -23,8 +23,12 @@ METHODS: list[Method] = [lc.ClosedForm(), lc.Scalar(), lc.Diagonal(), lc.Joint(s
 def test_the_bound_is_the_one_that_certify_proves(method: Method, region: Region) -> None:
     network = random_network(1, (3, 8, 7, 2), "tanh", gain=2.0)
     found = establish(network, region, method)
-    timed = isinstance(method, (lc.Joint, lc.Auto))  # how far these get in their time differs from run to run
-    assert found.bound == pytest.approx(lc.certify(network, region, method).bound, rel=0.02 if timed else 1e-9)
+    if isinstance(method, (lc.Joint, lc.Auto)):  # how far these get in their time differs from run to run
+        assert found.bound <= lc.certify(network, region, lc.ClosedForm()).bound * (1.0 + 1e-9)
+    else:
+        assert found.bound == pytest.approx(lc.certify(network, region, method).bound, rel=1e-9)
+    if region.bounded:
+        assert found.bound >= lc.lower_bound(network, region).value
 
 
 @pytest.mark.parametrize("row", ROWS, ids=label)

@@ -40,6 +40,7 @@ from lipcert.verify.rounding import (
     gamma,
     largest_eigenvalue_above,
     magnitude,
+    norm_above,
     spread,
     stretched,
     up,
@@ -89,8 +90,8 @@ class Facts:
 
     def lipschitz(self, rows: Array) -> Array:
         """At least the Lipschitz constant of each combination rows·v_N of the outputs, for rows (k, outputs)."""
-        axes = _axes(congruence(self._run.S, rows), self._run.exponent)
-        return np.asarray(stretched(self._stretch * axes, 2))
+        axes = stretched(self._stretch * _axes(congruence(self._run.S, rows), self._run.exponent), 2)
+        return np.fmin(axes, stretched(self.bound * norm_above(rows), 2))
 
     def above(self, rows: Array) -> Array:
         """At least max over the region of rows·v_N by linear relaxation, (k,); infinite where there is none."""
@@ -165,7 +166,7 @@ def _establish(
         facts = []
         for region, run in zip(regions, runs, strict=True):
             norm = up(np.ldexp(stretched(np.sqrt(largest_eigenvalue_above(run.S)), 2), run.exponent))
-            bound = float(ROOM * stretched(stretch * norm, 2))
+            bound = float(ROOM * stretched(stretch * np.minimum(norm, run.ceiling), 2))
             if not np.isfinite(bound):
                 raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
             facts.append(Facts(network, region, bound, value, error_at, stretch, run))
@@ -174,13 +175,15 @@ def _establish(
 
 def _hinted(network: Network, region: Region, method: Method, enclosures: tuple[Enclosure, ...]) -> _Run:
     """One region, with the hints of a method that looks at the network as a whole."""
-    sweeps = method.solve(Problem(network, region, enclosures)).sweeps
-    if not sweeps:
+    proof = method.solve(Problem(network, region, enclosures))
+    if not proof.sweeps:
         raise InvalidInput(f"{method} keeps no multipliers, only a bound; take another, such as ClosedForm() or Auto()")
     known: tuple[Interval, ...] | None = None
-    for sweep in sweeps:
+    for sweep in proof.sweeps:
         run = _Pass(network, [region], known, _Given(sweep)).run()[0]
         known = tuple(run.intervals)
+    if proof.tree is not None:  # its pieces were proved as they were bounded
+        run.ceiling = proof.tree.bound
     return run
 
 
@@ -250,6 +253,8 @@ class _Run:
         self.weight = Near(network.layers[0].weight)
         self.whole: tuple[Array, int] | None = None
         self.axes = np.zeros(0)
+        self.ceiling = np.inf
+        """A bound of the whole network that was proved otherwise."""
 
     def arrive(self) -> None:
         """At the next layer, before its neurons' intervals are known."""

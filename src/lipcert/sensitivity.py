@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lipcert.auto import Auto
 from lipcert.certify import BOTH
 from lipcert.enclosures import Enclosure
 from lipcert.errors import InvalidInput
 from lipcert.facts import Facts, establish
-from lipcert.multipliers import Method
+from lipcert.multipliers import Method, Scalar
 from lipcert.network import Network, indices
 from lipcert.regions import Everywhere, Region
 from lipcert.threads import suited_to
@@ -68,8 +67,10 @@ def sensitivity(
 
     Parameters
     ----------
-    network, region, method, enclosures
+    network, region, enclosures
         As for :func:`certify`.
+    method
+        How multipliers are chosen; default ``Scalar()``. Cutting the region, as ``Auto()`` does, is of no use here.
     inputs, outputs
         Coordinates or groups of coordinates, as in ``inputs=[0, 1, (2, 3)]``. Default: every coordinate by itself.
 
@@ -86,7 +87,7 @@ def sensitivity(
     if region.dimension not in (None, network.inputs):
         raise InvalidInput(f"the region has {region.dimension} coordinates, the network has {network.inputs} inputs")
     into, out = _groups("inputs", inputs, network.inputs), _groups("outputs", outputs, network.outputs)
-    facts = establish(network, region, Auto() if method is None else method, enclosures)
+    facts = establish(network, region, Scalar() if method is None else method, enclosures)
     with suited_to(max(network.sizes)), np.errstate(all="ignore"):
         matrix = np.fmin(_pairs(facts, out, into), _together(facts, out)[:, None])
     return Sensitivity(matrix, out, into, facts.bound, network.digest, region, time.perf_counter() - started)
