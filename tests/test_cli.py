@@ -266,7 +266,7 @@ def test_demo(lipcert: Command) -> None:
     assert upward(record["bound"], 4) == f"{numbers['scalar'][1]:.4g}"
 
 
-@pytest.mark.parametrize("verb", ["bound", "demo"])
+@pytest.mark.parametrize("verb", ["bound", "demo", "verify"])
 def test_help_has_a_worked_example(lipcert: Command, verb: str) -> None:
     outcome = lipcert(verb, "--help")
     assert outcome.code == 0
@@ -325,3 +325,59 @@ def test_time_limits_that_make_no_sense(lipcert: Command, arguments: tuple[str, 
 
 def test_seconds_go_to_the_method(lipcert: Command) -> None:
     assert "seconds=0.5" in lipcert("bound", "model.npz", "--seconds", "0.5", "--method", "auto").out
+
+
+def test_a_certificate_is_saved_and_verified(lipcert: Command) -> None:
+    options = ("--center", "zeros", "--radius", "0.5", "--method", "scalar", "--no-lower-bound")
+    made = lipcert.json("bound", "model.npz", *options, "--certificate", "c.json")
+    assert made["verified"]
+    found = lipcert.json("verify", "c.json", "model.npz")
+    assert found["proved"] is True
+    assert found["bound"] == made["bound"]
+    assert found["derived"] <= found["bound"]
+    assert found["region"] == made["region"]
+    assert found["network"] == network().digest
+    outcome = lipcert("verify", "c.json", "silent.npz", "--activation", "tanh")
+    assert (outcome.code, outcome.err) == (0, "")
+    said = " ".join(outcome.out.split())
+    assert said.startswith("Proved: for any two inputs x, y in the ball of radius 0.5 around [0, …] ‖f(x) - f(y)‖₂ ≤ ")
+    assert f"≤ {upward(made['bound'])} · ‖x - y‖₂ where f is the real-number function of the float64 weights in" in said
+    assert network().digest in said
+
+
+def test_verify_says_what_part_was_proved(lipcert: Command) -> None:
+    part = ("--layers", "1:2", "--inputs", "0,3", "--outputs", "4")
+    lipcert.json("bound", "model.npz", *part, "--method", "scalar", "--certificate", "c.json")
+    said = " ".join(lipcert("verify", "c.json", "model.npz").out.split())
+    assert "for the values x, y that layer 1 puts out for any two inputs ‖f(x)" in said
+    assert "x and y differing in coordinates 0, 3 only, up to what layer 2 computes before its activation" in said
+    assert "output 4 only." in said
+
+
+def test_what_verify_refuses(lipcert: Command) -> None:
+    options = ("--center", "zeros", "--radius", "0.5", "--method", "scalar", "--no-lower-bound")
+    lipcert.json("bound", "model.npz", *options, "--certificate", "c.json")
+    outcome = lipcert("verify", "c.json", "silent.npz", "--activation", "relu")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "about another network" in outcome.err
+    outcome = lipcert("verify", "c.json", "silent.npz", "--activation", "relu", "--json")
+    assert outcome.code == 1
+    assert json.loads(outcome.out)["proved"] is False
+    assert "about another network" in json.loads(outcome.out)["reason"]
+    text = Path("c.json").read_text(encoding="utf-8")
+    Path("half.json").write_text(text[: len(text) // 2], encoding="utf-8")
+    Path("edited.json").write_text(text.replace('"seconds": ', '"seconds": 1'), encoding="utf-8")
+    for arguments, message in (
+        (("half.json", "model.npz"), "half.json is not a certificate file"),
+        (("edited.json", "model.npz"), "does not match its checksum"),
+        (("model.npz", "model.npz"), "model.npz is not a certificate file"),
+        (("none.json", "model.npz"), "none.json: no such file"),
+        (("c.json", "none.npz"), "none.npz does not exist"),
+        (("c.json",), "Missing argument 'MODEL'"),
+    ):
+        outcome = lipcert("verify", *arguments)
+        assert (outcome.code, outcome.out) == (2, ""), arguments
+        assert message in " ".join(outcome.err.replace("│", " ").split())
+    outcome = lipcert("bound", "model.npz", *options, "--certificate", "nowhere/c.json")
+    assert outcome.code == 2
+    assert "cannot be written" in outcome.err

@@ -18,6 +18,7 @@ from lipcert.cli.results import results
 from lipcert.cli.robust import robust
 from lipcert.cli.sensitivity import sensitivity
 from lipcert.cli.sweep import sweep
+from lipcert.cli.verify import verify
 from lipcert.errors import CampaignStopped, LipcertError, ProofFailed
 
 NOT_CERTIFIED = 1
@@ -33,7 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (bound, sweep, compare, inspect, reach, sensitivity, robust, results, demo):
+for verb in (bound, verify, sweep, compare, inspect, reach, sensitivity, robust, results, demo):
     app.command()(verb)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -60,6 +61,10 @@ def bound(
             help="Search for a lower bound too, which tells how tight the result is.",
         ),
     ] = True,
+    certificate_file: Annotated[
+        Path | None,
+        typer.Option("--certificate", metavar="FILE", help="Save the proof there; lipcert verify checks it."),
+    ] = None,
     json: options.JsonOption = False,
 ) -> None:
     """Bound the Lipschitz constant of MODEL over a region.
@@ -91,6 +96,8 @@ def bound(
         outputs=options.indices("--outputs", outputs),
         layers=options.span("--layers", layers),
     )
+    if certificate_file is not None:
+        certificate.save(certificate_file)
     below = _lower(network, certificate) if lower else None
     if json:
         typer.echo(as_json(certificate_record(network, certificate, below)))

@@ -1,0 +1,98 @@
+"""``lipcert verify``: a certificate checked against a model."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from lipcert.certificate import Certificate
+from lipcert.cli import options
+from lipcert.cli.output import as_json, describe_network, describe_region, region_record, upward
+from lipcert.errors import ProofFailed
+from lipcert.importers import load
+from lipcert.network import Network
+from lipcert.verify import verify as prove_again
+
+
+def verify(
+    certificate: Annotated[str, typer.Argument(metavar="CERT", help="A file that lipcert bound --certificate wrote.")],
+    model: options.ModelArgument,
+    activation: options.ActivationOption = None,
+    input_shape: options.InputShapeOption = None,
+    drop_softmax: options.DropSoftmaxOption = False,
+    json: options.JsonOption = False,
+) -> None:
+    """Check a certificate against MODEL: derive its bound again, with every rounding error accounted for.
+
+    Nothing in the file is believed. Exit code 0: proved. 1: not proved, or about another model. 2: no certificate, or
+    no model.
+
+    [bold]Example[/bold]
+
+      lipcert bound model.npz --center zeros --radius 0.5 --certificate bound.json
+
+      lipcert verify bound.json model.npz
+    """
+    claim = Certificate.load(certificate)
+    network = load(
+        model,
+        options.activations(activation),
+        input_shape=options.shape("--input-shape", input_shape),
+        drop_softmax=drop_softmax,
+    )
+    started = time.perf_counter()
+    try:
+        proved = prove_again(network, claim)
+    except ProofFailed as error:
+        if not json:
+            raise
+        typer.echo(as_json({"proved": False, "reason": str(error)}))
+        raise typer.Exit(1) from None
+    seconds = time.perf_counter() - started
+    if json:
+        typer.echo(as_json(_record(claim, proved, seconds)))
+    else:
+        Console(highlight=False).print(_sentence(os.path.basename(model), network, claim), soft_wrap=True)
+
+
+def _record(claim: Certificate, proved: float, seconds: float) -> dict[str, Any]:
+    """What was proved, in JSON's types."""
+    return {
+        "proved": True,
+        "bound": claim.bound,
+        "derived": proved,
+        "region": region_record(claim.region),
+        "part": dataclasses.asdict(claim.part),
+        "network": claim.network,
+        "seconds": seconds,
+    }
+
+
+def _sentence(name: str, network: Network, claim: Certificate) -> str:
+    """What was proved, for people; the bound is rounded up."""
+    start, stop = claim.part.layers
+    who = "any two inputs x, y" if start == 0 else f"the values x, y that layer {start} puts out for any two inputs"
+    where = f" in the {describe_region(claim.region)}" if claim.region.bounded else ""
+    part = []
+    if claim.part.inputs is not None:
+        part.append(f"x and y differing in {_numbered('coordinate', claim.part.inputs)} only")
+    if (start, stop) != (0, network.depth):
+        part.append(f"up to what layer {stop} computes before its activation")
+    if claim.part.outputs is not None:
+        part.append(f"{_numbered('output', claim.part.outputs)} only")
+    return (
+        f"[bold]Proved[/bold]: for {who}{where}\n"
+        f"  ‖f(x) - f(y)‖₂ ≤ [bold]{upward(claim.bound)}[/bold] · ‖x - y‖₂\n"
+        f"where f is the real-number function of the float64 weights in {name} ({describe_network(network)})"
+        f"{''.join(f', {which}' for which in part)}.\n"
+        f"SHA-256 of the network: {claim.network}"
+    )
+
+
+def _numbered(what: str, which: tuple[int, ...]) -> str:
+    return f"{what}{'s' if len(which) > 1 else ''} {', '.join(map(str, which))}"
