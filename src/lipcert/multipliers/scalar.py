@@ -12,6 +12,10 @@ from lipcert.network import dense, times
 from lipcert.typing import Array
 
 
+_POINTS, _ZOOMS = 32, 7
+"""The minimiser of the model is found to 41·(2/31)⁷ ≈ 2e-7 in log(t - s)."""
+
+
 @dataclass(frozen=True)
 class Scalar(Greedy):
     """The t > s = λmax(R) that minimises λmax(W⁺ P(t) W⁺ᵀ), a convex function of t.
@@ -83,18 +87,16 @@ class _Line:
         return value
 
     def model(self, s: float, low: float, high: float) -> tuple[float, float]:
-        """Minimiser and minimum of max over the cuts, each b + Σ g/(t - ρ) + t e, convex in t."""
+        """Minimiser and minimum of max over the cuts, each b + Σ g/(t - ρ) + t e, convex in t.
+
+        Many points are tried at once, then many between the neighbours of the best.
+        """
         constant, weights, slope = (np.array(part) for part in zip(*self.cuts, strict=True))
-
-        def derivative_and_value(x: float) -> tuple[float, float]:
-            gap = (s - self.rho) + s * np.exp(x)
-            values = constant + weights @ (1.0 / gap) + (s + s * np.exp(x)) * slope
-            worst = int(np.argmax(values))
-            return float(slope[worst] - weights[worst] @ (1.0 / gap**2)), float(values[worst])
-
-        for _ in range(50):
-            x = 0.5 * (low + high)
-            rising, _ = derivative_and_value(x)
-            low, high = (low, x) if rising > 0 else (x, high)
-        x = 0.5 * (low + high)
-        return x, derivative_and_value(x)[1]
+        for _ in range(_ZOOMS):
+            x = np.linspace(low, high, _POINTS)
+            more = s * np.exp(x)
+            heights = weights @ (1.0 / ((s - self.rho)[:, None] + more)) + slope[:, None] * (s + more)
+            values = (constant[:, None] + heights).max(axis=0)
+            best = int(np.argmin(values))
+            low, high = x[max(best - 1, 0)], x[min(best + 1, _POINTS - 1)]
+        return float(x[best]), float(values[best])
