@@ -19,6 +19,7 @@ from lipcert.typing import Array
 from lipcert.verify import rounding
 from lipcert.verify import step as step_module
 from lipcert.verify.checker import Check
+from lipcert.verify.stack import activate_stack
 from lipcert.verify.step import Step, activate
 from networks import ROWS
 from oracle import Oracle, positive_definite
@@ -218,6 +219,17 @@ def test_the_step_contains_every_slope() -> None:
         P = matrix(activate(S, alpha, beta, T).P)
         for corner in itertools.islice(itertools.product(*zip(alpha, beta, strict=True)), 32):
             assert positive_semidefinite(P - diagonal(corner) * matrix(S) * diagonal(corner))
+
+
+def test_the_step_of_a_stack_contains_every_slope() -> None:
+    rng = np.random.default_rng(4)
+    cases = [case for case in (random_step(rng) for _ in range(120)) if len(case[0]) == 4][:12]
+    S, alpha, beta, T = (np.stack(part) for part in zip(*cases, strict=True))
+    ahead = rng.standard_normal((3, 4))
+    P, _ = activate_stack(S, alpha, beta, ahead, T, np.zeros(len(S), dtype=int))
+    for k in range(len(S)):
+        for corner in itertools.product(*zip(alpha[k], beta[k], strict=True)):
+            assert positive_semidefinite(matrix(P[k]) - diagonal(corner) * matrix(S[k]) * diagonal(corner))
 
 
 def test_a_step_without_its_inflation_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

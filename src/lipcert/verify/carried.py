@@ -75,7 +75,7 @@ class Near:
         still = (
             np.asarray(abs(reach).max(axis=1).toarray() if sparse.issparse(reach) else reach.max(axis=1)).ravel() == 0
         )
-        sums = 1.0 if P is None else 1.0 + float(np.abs(P).sum())
+        sums = (1.0 if P is None else 1.0 + float(np.abs(P).sum())) * (1.0 + float(reach.max()))
         return np.where(still, 0.0, up(np.maximum(total, 0.0) + error * UP * UP) + TINY * sums)
 
 

@@ -36,6 +36,7 @@ from lipcert.verify.rounding import (
     stretched,
     up,
 )
+from lipcert.verify.step import LEAST, MOST
 
 Interval = tuple[Array, Array]
 
@@ -117,7 +118,7 @@ class _Stack:
             P, step = activate_stack(S, alpha, beta, ahead.weight, hint, exponent)
             steps.append(step)
         S, exponent = self._ellipsoid(P, self.network.layers[-1].weight, exponent)
-        bound = np.ldexp(stretched(np.sqrt(largest_eigenvalue_above(S)), 2), exponent)
+        bound = up(np.ldexp(stretched(np.sqrt(largest_eigenvalue_above(S)), 2), exponent))
         hints, shares = better_multipliers(self.network, steps, S, exponent)
         opened = np.concatenate([np.zeros((count, 0)), *shares], axis=-1)
         bound = np.where(self.empty, 0.0, np.minimum(bound, self.pieces.ceiling))
@@ -143,7 +144,7 @@ class _Stack:
             return np.zeros(len(self.pieces), dtype=bool)
         gap = np.maximum(self.pieces.lower - self.region.center, self.region.center - self.pieces.upper)
         gap = np.maximum(down(gap), 0.0)
-        return np.asarray(np.sqrt((gap * gap).sum(axis=-1)) * (1.0 - 2.0**-40) > self.region.radius)
+        return np.asarray(np.sqrt((gap * gap).sum(axis=-1)) * (1.0 - gamma(gap.shape[-1] + 8)) > self.region.radius)
 
     def _tightened(self, index: int) -> Interval:
         """The known intervals of a layer, tightened by back-substitution for the neurons whose slope is open."""
@@ -182,11 +183,14 @@ class _Stack:
             before = np.abs(rows)
             rows = positive * lines.upper_slope[:, None, :] + negative * lines.lower_slope[:, None, :]
             offset = offset + rows @ layer.bias
-            passed = spread(magnitude(layer.weight), self._below(back)) + np.abs(layer.bias) + lines.v_size
+            below = self._below(back)
+            passed = spread(magnitude(layer.weight), below) + np.abs(layer.bias) + lines.v_size
             g = gamma(max(layer.weight.shape) + 8)
             charge = charge + g * (apply(before, sizes) + apply(np.abs(rows), passed) + np.abs(offset))
+            # what underflows in rows multiplies these
+            charge = charge + TINY * (1.0 + passed.sum(axis=-1) + below.sum(axis=-1))[:, None]
             rows = _flat_product(rows, layer.weight)
-        charge = charge * UP * (1.0 + gamma(index + 1)) + TINY
+        charge = charge * UP * (1.0 + gamma(2 * index + 2)) + TINY
         value, error, reach = self._support(rows)
         charge = charge + 4.0 * gamma(1) * (np.abs(offset) + np.abs(value) + error)
         return up(offset + value + (error + charge * UP)), reach
@@ -239,10 +243,8 @@ def _rescaled(S: Array, exponent: Array) -> tuple[Array, Array]:
     if not np.isfinite(mean).all():
         raise ProofFailed("the ellipsoid of a layer is not finite; weights may be too large")
     power = np.round(0.5 * np.log2(np.where(mean > 0, mean, 1.0))).astype(int)
-    scaled = S * np.ldexp(1.0, -2 * power)[..., None, None]
-    diagonal = np.arange(S.shape[-1])
-    scaled[..., diagonal, diagonal] += S.shape[-1] * TINY
-    return scaled, exponent + power
+    scaled = S * np.ldexp(1.0, -2 * power)[..., None, None]  # exact but for underflow
+    return raise_diagonal(scaled, np.asarray(S.shape[-1] * TINY)), exponent + power
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,7 +267,7 @@ def activate_stack(
     """P̂ with P ≼ P̂ for a stack, as in checker.py; multipliers as hinted, else T = tI from a closed formula."""
     m = 0.5 * (alpha + beta)
     r = np.where(alpha < beta, up(np.maximum(beta - m, m - alpha)), 0.0)
-    size = np.abs(S)
+    size, tiny = np.abs(S), TINY * (1.0 + np.abs(m).sum(axis=-1, keepdims=True))
     PP = m[..., :, None] * S * m[..., None, :]
     error = 4.0 * gamma(1) * np.abs(m) * apply(size, np.abs(m))
     raised = np.zeros(m.shape)
@@ -286,7 +288,7 @@ def activate_stack(
         block = np.take_along_axis(np.take_along_axis(size, active[:, :, None], 1), active[:, None, :], 2)
         residual_C = np.abs(C - L @ np.swapaxes(L, -1, -2)).sum(axis=-1)
         residual_C = residual_C + rounding * (apply(abs_L, left_L) + np.abs(C).sum(axis=-1))
-        residual_C = residual_C + 4.0 * gamma(1) * h * apply(block, h)
+        residual_C = residual_C + 4.0 * gamma(1) * h * apply(block, h) + TINY * (1.0 + h.sum(axis=-1, keepdims=True))
         size_M = np.abs(M)
         residual = np.abs(M - L @ X) + 4.0 * gamma(1) * size_M
         spill = abs_X.sum(axis=-1)
@@ -295,9 +297,9 @@ def activate_stack(
         error = error + residual.sum(axis=-2) + rounding * (apply(turned, left_L) + size_M.sum(axis=-2))
         error = error + rounding * apply(turned, spill)
         PP = PP + np.swapaxes(X, -1, -2) @ X
-        inflated = stretched((1.0 + (residual_C + rows) * UP) / (g * g), 6)
+        inflated = stretched((1.0 + (residual_C + rows + tiny) * UP) / (g * g), 6)
         np.put_along_axis(raised, active, np.where(np.take_along_axis(r, active, -1) > 0, inflated, 0.0), -1)
-    error = (error + 4.0 * gamma(1) * np.abs(PP).sum(axis=-1)) * UP + TINY
+    error = (error + 4.0 * gamma(1) * np.abs(PP).sum(axis=-1)) * UP + tiny
     P = raise_diagonal(0.5 * (PP + np.swapaxes(PP, -1, -2)), up(raised + error))
     return P, Step(S, m, r, raised, exponent, active, h, C)
 
@@ -309,6 +311,7 @@ def _factor(S: Array, m: Array, r: Array, active: Array, T: Array) -> tuple[Arra
     apart = np.take_along_axis(r, active, -1)
     eye = np.eye(active.shape[-1])
     for attempt in range(8):
+        T = np.clip(T, LEAST, MOST)
         g = 1.0 / np.sqrt(np.where(apart > 0, T, 1.0))
         h = np.where(apart > 0, up(g * apart), 0.0)
         C = eye - h[..., :, None] * part * h[..., None, :]

@@ -11,7 +11,7 @@ from lipcert.errors import ProofFailed
 from lipcert.typing import Array
 from lipcert.verify.rounding import TINY, UP, apply, gamma, raise_diagonal, stretched, up
 
-_LEAST, _MOST = 2.0**-800, 2.0**800
+LEAST, MOST = 2.0**-800, 2.0**800
 """Multipliers beyond these are not used: their squares' roundings would not be relative."""
 _WIDENED, _MARGIN = 2.0**-43, 2.0**37
 """The slopes here are wider than those that the hints were made for, by about the first. (D_r + D_e) S (D_r + D_e) is
@@ -87,7 +87,7 @@ def _factor(
             T = safe
         elif attempt > 1:
             T, growth = (1.0 + growth) * T, min(4.0 * growth, 0.5)
-        T = np.clip(T, _LEAST, _MOST)
+        T = np.clip(T, LEAST, MOST)
         g = 1.0 / np.sqrt(T)
         h = up(g * r[active])
         C = np.eye(active.size) - h[:, None] * part * h

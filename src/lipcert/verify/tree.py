@@ -119,6 +119,8 @@ def prove_tree(network: Network, region: Region, tree: Tree, sweep: Sweep | None
         seen += len(nodes)
         found = bound_pieces(network, region, pieces)
         leaf = tree.layer[nodes] == LEAF
+        if not (found.bound[leaf] >= 0.0).all():
+            raise ProofFailed("the bound of a piece is no number")
         worst = max(worst, float(found.bound[leaf].max(initial=0.0)))
         cut = np.flatnonzero(~leaf)
         if cut.size:
