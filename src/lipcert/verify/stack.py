@@ -364,7 +364,7 @@ def better_multipliers(
             np.put_along_axis(scattered, step.active, pull, -1)
             moved = moved + apply(step.S, scattered)
             back = x + scattered
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # hints only: what is not finite is left out
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # they are hints only
             wish = np.log2(np.abs(moved) / np.abs(a))
             now = np.log2(step.T / step.r)
             change = np.clip(0.1 * (wish - now), -0.15, 0.15)
