@@ -142,7 +142,7 @@ class Oracle:
                 ]
             interval = self._interval(index, S, center)
             self._settle(index, rows, interval)
-            center = [_value(row, v) for row, v in zip(rows, center, strict=True)] if self.lipschitz else center
+            center = [value_over(row, v) for row, v in zip(rows, center, strict=True)] if self.lipschitz else center
             P = _step(S, *self.slopes[index], multipliers[index])
         last = weights[-1]
         return last * last.transpose() if P is None else last * P * last.transpose()
@@ -203,7 +203,7 @@ def _column(vector: Numbers) -> arb_mat:
     return arb_mat([[x] for x in vector])
 
 
-def _value(row: Activation, v: arb) -> arb:
+def value_over(row: Activation, v: arb) -> arb:
     """φ over the small ball v: at its ends and between, by what the slope allows."""
     low, high = slope_range(row, v.lower(), v.upper())
     return exact(row).value(v.mid()) + (v - v.mid()) * most([abs(low), abs(high)])

@@ -11,9 +11,10 @@ import pytest
 from flint import arb, arb_mat, fmpq, fmpq_mat
 
 import lipcert as lc
-from exact import PRECISION, ball, diagonal, matrix, positive_semidefinite, precision, rational
+from exact import PRECISION, ball, diagonal, matrix, positive_semidefinite, precision, rational, slope_range
 from lipcert.certificate import Sweep
 from lipcert.enclosures import Enclosure, Linear, Lipschitz
+from lipcert.network import dense
 from lipcert.regions import Region
 from lipcert.typing import Array
 from lipcert.verify import rounding
@@ -21,8 +22,9 @@ from lipcert.verify import step as step_module
 from lipcert.verify.checker import Check
 from lipcert.verify.stack import activate_stack
 from lipcert.verify.step import Step, activate
+from lipcert.verify.trajectory import stretch_below, trajectory
 from networks import ROWS
-from oracle import Oracle, positive_definite
+from oracle import Oracle, exact_matrix, neurons, norm, positive_definite, value_over
 
 CASES = 300
 
@@ -250,3 +252,65 @@ def test_a_step_without_its_inflation_is_caught(monkeypatch: pytest.MonkeyPatch)
         flawed = replace(step, P=P, lifted=np.ones(len(step.active)))
         caught += not positive_semidefinite(block(S, flawed))
     assert caught > 20
+
+
+def exact_values(network: lc.Network, point: Array) -> list[list[arb]]:
+    """The pre-activations of the hidden layers at a point."""
+    z, found = [ball(x) for x in point], []
+    for layer in network.layers[:-1]:
+        moved = (exact_matrix(layer.weight) * arb_mat([[x] for x in z])).entries()
+        v = [x + ball(b) for x, b in zip(moved, layer.bias, strict=True)]
+        z = [value_over(row, x) for row, x in zip(neurons(layer), v, strict=True)]
+        found.append(v)
+    return found
+
+
+def test_values_at_a_point_are_within_their_errors() -> None:
+    """And the errors are small: of the size that rounding has, carried through the layers."""
+    for number in range(60):
+        network, region, _, _ = random_case(number)
+        point = region.center if region.bounded else np.zeros(network.inputs)
+        with precision(PRECISION):
+            exact = exact_values(network, point)
+            for (v, error), true in zip(trajectory(network, point), exact, strict=True):
+                assert all(abs(ball(a) - t) <= ball(e) for a, e, t in zip(v, error, true, strict=True))
+        if network.depth < 4:
+            scale = max(1.0, *(float(np.abs(v).max()) for v, _ in trajectory(network, point)))
+            gain = np.prod([1.0 + np.linalg.norm(dense(layer.weight), 2) for layer in network.layers])
+            assert all((error <= 1e-11 * scale * gain).all() for _, error in trajectory(network, point))
+
+
+def test_stretches_are_attained() -> None:
+    """stretch_below is at most ‖J d‖/‖d‖ of the exact Jacobian, and hardly less away from kinks."""
+    rng = np.random.default_rng(0)
+    tight = 0
+    for number in range(80):
+        network, region, _, _ = random_case(number)
+        where = region if region.bounded else lc.Ball(np.zeros(network.inputs), 1.0)
+        point, direction = where.sample(2, rng)[1], rng.standard_normal(network.inputs)
+        with precision(PRECISION):
+            y = [ball(d) for d in direction]
+            for layer, v in zip(network.layers, exact_values(network, point), strict=False):
+                y = (exact_matrix(layer.weight) * arb_mat([[x] for x in y])).entries()
+                slopes = [slope_range(row, x.lower(), x.upper())[0] for row, x in zip(neurons(layer), v, strict=True)]
+                y = [s * x for s, x in zip(slopes, y, strict=True)]
+            y = (exact_matrix(network.layers[-1].weight) * arb_mat([[x] for x in y])).entries()
+            true = norm(y) / norm([ball(d) for d in direction])
+            found = stretch_below(network, point, direction)
+            assert ball(found) <= true.upper()
+            tight += bool(ball(found) >= true * (1 - ball(1e-9)))
+    assert tight > 50
+
+
+def test_lower_bounds_are_attained_at_their_points() -> None:
+    for number in range(20):
+        network, region, _, _ = random_case(number)
+        if not region.bounded:
+            continue
+        lower = lc.lower_bound(network, region, samples=40, steps=4, starts=4)
+        assert region.contains(lower.point)
+        if isinstance(region, lc.Ball):
+            away = sum(((rational(x) - rational(c)) ** 2 for x, c in zip(lower.point, region.center)), fmpq(0))
+            assert away <= rational(float(region.radius)) ** 2
+        norms = float(np.linalg.norm(network.jacobian(lower.point), 2))
+        assert lower.value <= norms * (1.0 + 1e-12)
