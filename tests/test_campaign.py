@@ -227,15 +227,15 @@ def test_dask_loses_a_worker(folder: Path) -> None:
         pids = list(client.run(os.getpid).values())
 
         class Killing(Executor):
-            """Kills one of the workers after some batches."""
+            """Kills one of the workers when the tenth batch is done, with many still to do."""
 
             inner, count = client.get_executor(), 0
 
             def submit(self, fn: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
                 self.count += 1
-                if self.count == 70:
-                    os.kill(pids[0], signal.SIGKILL)
                 future: Future[Any] = self.inner.submit(fn, *arguments, **named)
+                if self.count == 10:
+                    future.add_done_callback(lambda _: os.kill(pids[0], signal.SIGKILL))
                 return future
 
         found = lc.campaign(network, x[:200], y[:200], radii=RADII, out=out, executor=Killing())
