@@ -90,28 +90,22 @@ class Facts:
 
     def lipschitz(self, rows: Array) -> Array:
         """At least the Lipschitz constant of each combination rows·v_N of the outputs, for rows (k, outputs)."""
-        axes = stretched(self._stretch * _axes(congruence(self._run.S, rows), self._run.exponent), 2)
-        return np.fmin(axes, stretched(self.bound * norm_above(rows), 2))
+        with np.errstate(all="ignore"):
+            axes = stretched(self._stretch * _axes(congruence(self._run.S, rows), self._run.exponent), 2)
+            return np.fmin(axes, stretched(self.bound * norm_above(rows), 2))
 
     def above(self, rows: Array) -> Array:
         """At least max over the region of rows·v_N by linear relaxation, (k,); infinite where there is none."""
         best = np.full(len(rows), np.inf)
-        for trace in self._run.traces:
-            layer, last = trace.network.layers[-1], trace.network.depth - 1
-            through, shift = times(rows, layer.weight), rows @ layer.bias
-            # the rounding of these two products multiplies activations that are bounded
-            missed = np.abs(rows) @ (spread(magnitude(layer.weight), trace._below(last)) + np.abs(layer.bias))
-            charge = gamma(rows.shape[-1] + 4) * missed * UP + TINY
-            value = trace._above(last, through)
-            charge = charge + 4.0 * gamma(1) * (np.abs(value) + np.abs(shift))
-            best = np.fmin(best, up(value + (shift + charge)))
-        return best
+        with np.errstate(all="ignore"):
+            return np.fmin.reduce([best, *(_above_output(trace, rows) for trace in self._run.traces)])
 
     def box(self) -> Interval:
         """Where the outputs lie: centre ± δ·axes, cut by the linear relaxation."""
         eye = np.eye(self.network.outputs)
-        reach = stretched(radius_above(self.region) * self.lipschitz(eye) + self.error, 2)
-        lower, upper = down(self.value - reach), up(self.value + reach)
+        with np.errstate(all="ignore"):
+            reach = stretched(radius_above(self.region) * self.lipschitz(eye) + self.error, 2)
+            lower, upper = down(self.value - reach), up(self.value + reach)
         above = self.above(np.concatenate([eye, -eye]))
         return np.fmax(lower, -above[len(eye) :]), np.fmin(upper, above[: len(eye)])
 
@@ -348,6 +342,17 @@ class _Pass:
             columns = [getattr(relaxed, column.name) for column in fields(relaxed)]
             for k, run in enumerate(self.runs):
                 run.traces[which].relaxations.append(Relaxation(*(column[k] for column in columns)))
+
+
+def _above_output(trace: Backward, rows: Array) -> Array:
+    """At least max over the region of rows·v_N by one linear relaxation; NaN, from an overflow, says nothing."""
+    layer, last = trace.network.layers[-1], trace.network.depth - 1
+    through, shift = times(rows, layer.weight), rows @ layer.bias
+    # the rounding of these two products multiplies activations that are bounded
+    missed = np.abs(rows) @ (spread(magnitude(layer.weight), trace._below(last)) + np.abs(layer.bias))
+    value = trace._above(last, through)
+    charge = gamma(rows.shape[-1] + 4) * missed * UP + 4.0 * gamma(1) * (np.abs(value) + np.abs(shift)) + TINY
+    return np.asarray(up(value + (shift + charge)))
 
 
 def _used(step: Step, neurons: Array, size: int) -> Array:
