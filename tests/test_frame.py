@@ -67,7 +67,9 @@ def snippets(document: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/index.md", "docs/how-to-choose.md", "docs/uses.md", "docs/soundness.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "docs/index.md", "docs/how-to-choose.md", "docs/uses.md", "docs/soundness.md"]
+)
 def test_python_in_the_documents_runs(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     code = snippets(document)

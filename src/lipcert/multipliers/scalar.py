@@ -11,7 +11,6 @@ from lipcert.multipliers.base import Greedy, Stage
 from lipcert.network import dense, times
 from lipcert.typing import Array
 
-
 _POINTS, _ZOOMS = 32, 7
 """The minimiser of the model is found to 41·(2/31)⁷ ≈ 2e-7 in log(t - s)."""
 
