@@ -30,6 +30,7 @@ class Backward:
     depth: int | None
     lines: tuple[tuple[Array, Array], ...]
     relaxations: list[Relaxation] = field(default_factory=list)
+    settled: list[Interval] = field(default_factory=list)
 
     def tightened(self, index: int, lower: Array, upper: Array, still: Array | None = None) -> Interval:
         """The interval of a layer, made smaller where its slope is open or nothing is known yet.
@@ -58,9 +59,17 @@ class Backward:
 
     def settle(self, index: int, lower: Array, upper: Array) -> None:
         """The interval that was finally agreed on for a layer."""
-        neurons = self.network.layers[index].neurons
-        assert neurons is not None
-        self.relaxations.append(relax(neurons, lower, upper, *self.lines[index]))
+        assert index == len(self.settled)
+        self.settled.append((lower, upper))
+
+    def relaxation(self, index: int) -> Relaxation:
+        """The lines of a layer, drawn when the first trace comes by."""
+        while len(self.relaxations) <= index:
+            k = len(self.relaxations)
+            neurons = self.network.layers[k].neurons
+            assert neurons is not None
+            self.relaxations.append(relax(neurons, *self.settled[k], *self.lines[k]))
+        return self.relaxations[index]
 
     def _above(self, index: int, rows: Array) -> Array:
         """At least max over the region of rows·z, z the activations before layer ``index``.
@@ -73,7 +82,7 @@ class Backward:
         stop = 0 if self.depth is None else max(0, index - self.depth)
         offset, charge = np.zeros(rows.shape[:-1]), np.zeros(rows.shape[:-1])
         for back in range(index - 1, stop - 1, -1):
-            layer, lines = self.network.layers[back], self.relaxations[back]
+            layer, lines = self.network.layers[back], self.relaxation(back)
             positive, negative = np.maximum(rows, 0.0), np.minimum(rows, 0.0)
             offset = offset + positive @ lines.upper_offset + negative @ lines.lower_offset
             sizes = np.maximum(np.abs(lines.upper_offset), np.abs(lines.lower_offset))
@@ -90,7 +99,7 @@ class Backward:
         if stop == 0:
             value, error = support_above(self.region, rows)
         else:
-            lines = self.relaxations[stop - 1]
+            lines = self.relaxation(stop - 1)
             value = np.maximum(rows, 0.0) @ lines.roof + np.minimum(rows, 0.0) @ lines.floor
             error = gamma(rows.shape[-1] + 3) * (np.abs(rows) @ lines.z_size) * UP
         charge = charge + 4.0 * gamma(1) * (np.abs(offset) + np.abs(value) + error)
@@ -98,4 +107,4 @@ class Backward:
 
     def _below(self, index: int) -> Array:
         """At least |z| for the values that enter layer ``index``."""
-        return self.relaxations[index - 1].z_size if index else sizes_above(self.region)
+        return self.relaxation(index - 1).z_size if index else sizes_above(self.region)

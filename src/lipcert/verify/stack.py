@@ -162,12 +162,13 @@ class _Stack:
         above, reach = self._above(index, np.concatenate([weight, -weight], axis=-2))
         bias = layer.bias[rows]
         low, high = np.take_along_axis(lower, rows, -1), np.take_along_axis(upper, rows, -1)
-        high = np.minimum(high, up(above[:, :most] + bias))
-        low = np.maximum(low, -up(above[:, most:] - bias))
+        asked = np.take_along_axis(undecided, rows, -1)  # the others fill up; what a piece gets is its own affair
+        high = np.where(asked, np.minimum(high, up(above[:, :most] + bias)), high)
+        low = np.where(asked, np.maximum(low, -up(above[:, most:] - bias)), low)
         lower, upper = np.array(lower), np.array(upper)
         np.put_along_axis(lower, rows, low, -1)
         np.put_along_axis(upper, rows, high, -1)
-        counted = np.take_along_axis(undecided, rows, -1) & (low < high)
+        counted = asked & (low < high)
         width = np.where(counted, 1.0 / np.maximum(high - low, TINY), 0.0)
         self.widened.append((rows, width[..., None] * reach[:, :most]))
         return lower, upper
