@@ -20,7 +20,7 @@ from lipcert.typing import Array
 from lipcert.verify import rounding
 from lipcert.verify import step as step_module
 from lipcert.verify.checker import Check
-from lipcert.verify.stack import activate_stack
+from lipcert.verify.factor import Chain, norm_above, sweep
 from lipcert.verify.step import Step, activate
 from lipcert.verify.trajectory import stretch_below, trajectory
 from networks import ROWS
@@ -223,15 +223,35 @@ def test_the_step_contains_every_slope() -> None:
             assert positive_semidefinite(P - diagonal(corner) * matrix(S) * diagonal(corner))
 
 
-def test_the_step_of_a_stack_contains_every_slope() -> None:
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_norm_of_a_chain_is_above_that_of_every_slope(turned: bool) -> None:
+    """And where slopes are single numbers it is their norm, but for rounding."""
     rng = np.random.default_rng(4)
-    cases = [case for case in (random_step(rng) for _ in range(120)) if len(case[0]) == 4][:12]
-    S, alpha, beta, T = (np.stack(part) for part in zip(*cases, strict=True))
-    ahead = rng.standard_normal((3, 4))
-    P, _ = activate_stack(S, alpha, beta, ahead, T, np.zeros(len(S), dtype=int))
-    for k in range(len(S)):
-        for corner in itertools.product(*zip(alpha[k], beta[k], strict=True)):
-            assert positive_semidefinite(matrix(P[k]) - diagonal(corner) * matrix(S[k]) * diagonal(corner))
+    for number in range(40):
+        sizes = rng.integers(1, 5, 5)
+        network = lc.Network.from_weights([random_weight(rng, out, into) for into, out in itertools.pairwise(sizes)])
+        chain, opposite = Chain.of(network, turned), Chain.of(network, not turned)
+        middle = [rng.uniform(-0.5, 1.0, (1, size)) for size in network.sizes[1:-1]]
+        widths = [rng.uniform(0.0, 0.8, m.shape) * (rng.random(m.shape) < 0.6) * (number % 3 > 0) for m in middle]
+        slopes = [(m - width, m + width) for m, width in zip(middle, widths, strict=True)]
+        blank = [np.full(m.shape, -np.inf) for m in middle]
+        order = slice(None, None, -1) if turned else slice(None)
+        onward = sweep(opposite, slopes[order][::-1], blank[order][::-1])
+        swept = sweep(chain, slopes[order], blank[order])
+        bound = float(np.ldexp(norm_above(swept, [*onward.reach[::-1], np.ones(1)])[0], sum(chain.powers))[0])
+        ends = np.concatenate([np.concatenate(pair) for pair in slopes], axis=1)
+        for corner in itertools.islice(itertools.product(*ends.T), 64):
+            product, place = matrix(network.layers[0].weight), 0
+            for layer in network.layers[1:]:
+                size = layer.weight.shape[1]
+                product = matrix(layer.weight) * diagonal(corner[place : place + size]) * product
+                place += size
+            gram = product * product.transpose()
+            square = diagonal([bound] * network.outputs) * diagonal([bound] * network.outputs)
+            assert positive_semidefinite(square - gram)
+        if number % 3 == 0 and bound > 1e-100:  # not the zero matrix
+            looser = diagonal([bound * (1.0 - 1e-9)] * network.outputs)
+            assert not positive_semidefinite(looser * looser - gram)
 
 
 def test_a_step_without_its_inflation_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,10 @@ import lipcert as lc
 from lipcert import split as module
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.regions import Region
-from lipcert.verify.stack import Bounds, Pieces, bound_pieces
-from lipcert.verify.tree import AXIS, LEAF, Tree, children, confined, prove_tree, root_piece
+from lipcert.verify.checker import intervals
+from lipcert.verify.pieces import AXIS, LEAF, Bounds, Pieces
+from lipcert.verify.stack import Stack
+from lipcert.verify.tree import Tree, children, confined, prove_tree, root_piece
 from networks import random_network, sampled_norms
 from patterns import true_constant
 
@@ -86,21 +88,22 @@ def test_intervals_of_pieces_contain_what_their_neurons_see() -> None:
     network = random_network(8, (3, 9, 8, 2), "relu", gain=2.5)
     region = REGIONS["clipped"]
     points = region.sample(4000, np.random.default_rng(1))
-    pieces = root_piece(network, region, None)
+    seen = np.concatenate(network.preactivations(points)[:-1], axis=-1)
+    stack = Stack(network, region)
+    pieces = root_piece(stack, None)
     for layer, index, value in ((AXIS, 0, 0.1), (0, 4, 0.0), (1, 2, 0.0), (AXIS, 2, 0.1)):
-        found = bound_pieces(network, region, pieces)
+        found = stack.bound(pieces)
         for number in range(len(pieces)):
             inside = np.asarray(((pieces.lower[number] <= points) & (points <= pieces.upper[number])).all(axis=-1))
-            seen = network.preactivations(points)
-            for (low, high), v in zip(pieces.known, seen, strict=False):
-                inside &= np.asarray(((low[number] <= v) & (v <= high[number])).all(axis=-1))
-            for (low, high), v in zip(found.intervals, seen, strict=False):
-                assert (v[inside] >= low[number] - 1e-12).all()
-                assert (v[inside] <= high[number] + 1e-12).all()
+            inside &= np.asarray(((pieces.low[number] <= seen) & (seen <= pieces.high[number])).all(axis=-1))
+            assert (seen[inside] >= found.low[number] - 1e-12).all()
+            assert (seen[inside] <= found.high[number] + 1e-12).all()
             norms, error = sampled_norms(network, points[inside])
             assert (norms - error <= found.bound[number]).all()
         count = np.ones(len(pieces), dtype=int)
-        pieces = children(confined(pieces, found), layer * count, index * count, value * np.ones(len(pieces)))
+        pieces = children(
+            confined(pieces, found), stack.starts, layer * count, index * count, value * np.ones(len(pieces))
+        )
 
 
 def test_more_time_never_hurts() -> None:
@@ -124,14 +127,16 @@ def interrupted_after(rounds: int) -> Iterator[None]:
     """Ctrl-C while the pieces of some round are bounded."""
     left = [rounds]
 
-    def bounding(network: lc.Network, region: Region, pieces: Pieces) -> Bounds:
+    original = Stack.bound
+
+    def bounding(stack: Stack, pieces: Pieces) -> Bounds:
         left[0] -= 1
         if left[0] < 0:
             raise KeyboardInterrupt
-        return bound_pieces(network, region, pieces)
+        return original(stack, pieces)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "bound_pieces", bounding)
+        patch.setattr(Stack, "bound", bounding)
         yield
 
 
@@ -308,6 +313,7 @@ def test_edited_cuts_prove_the_truth_or_nothing(proved: tuple[lc.Network, lc.Cer
     """Both halves of a cut share its value, so any value makes a cover: what is proved from it is never too small."""
     network, certificate = proved
     region, tree = certificate.region, tree_of(certificate)
+    known = intervals(network, region, certificate.sweeps)
     truth = lc.lower_bound(network, region, samples=5000).value
     rng = np.random.default_rng(0)
     cut = np.flatnonzero(tree.layer != LEAF)
@@ -321,7 +327,7 @@ def test_edited_cuts_prove_the_truth_or_nothing(proved: tuple[lc.Network, lc.Cer
         else:
             columns[name][nodes] = rng.integers(-1 if name == "layer" else 0, 2, 3)
         try:
-            assert prove_tree(network, region, replace(tree, **columns), certificate.sweeps[-1]) >= truth
+            assert prove_tree(network, region, replace(tree, **columns), certificate.sweeps[-1], known) >= truth
         except ProofFailed:
             refused += 1
     assert refused < 25

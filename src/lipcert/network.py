@@ -57,12 +57,11 @@ class Neurons:
     def take(self, neurons: Array) -> Neurons:
         """The activations of the given neurons, in the given order."""
         groups = []
-        for row, index in self.groups:
-            place = {int(neuron): k for k, neuron in enumerate(index)}
-            kept = [(new, place[int(old)]) for new, old in enumerate(neurons) if int(old) in place]
-            if kept:
-                new, old = np.array(kept, dtype=int).T
-                groups.append((row.take(old), new))
+        for row, index in self.groups:  # the indices of a group ascend
+            place = np.minimum(np.searchsorted(index, neurons), len(index) - 1)
+            new = np.flatnonzero(index[place] == neurons)
+            if new.size:
+                groups.append((row.take(place[new]), new))
         return Neurons(len(neurons), tuple(groups))
 
     def value(self, v: Array) -> Array:

@@ -21,11 +21,14 @@ from lipcert.progress import Report, watched
 from lipcert.regions import Region
 from lipcert.threads import suited_to
 from lipcert.typing import Array
-from lipcert.verify.stack import Bounds, Pieces, bound_pieces
-from lipcert.verify.tree import AXIS, LEAF, Tree, children, confined, root_piece
+from lipcert.verify.backward import Interval
+from lipcert.verify.checker import intervals
+from lipcert.verify.pieces import AXIS, LEAF, Bounds, Pieces
+from lipcert.verify.stack import FEW_INPUTS, Stack
+from lipcert.verify.tree import Tree, children, confined, root_piece
 
 if TYPE_CHECKING:
-    from lipcert.certificate import Proof, Sweep
+    from lipcert.certificate import Proof
     from lipcert.certify import Problem
 
 _BATCH = 96
@@ -33,10 +36,8 @@ _ENTRIES = 2_000_000
 """Numbers in one stack of matrices at most; more would leave the processor's caches."""
 _WIDEST = 1200
 """Layers wider than this leave time for too few pieces."""
-_FEW = 7
+_FEW = 4
 """A piece with so few open neurons is cut by their sign: then its bound becomes exact."""
-_SMALL = 16
-"""With at most so many inputs, halving boxes gets somewhere."""
 _AGAIN = 1.0 + 2.0**-32
 """Other stacks round otherwise: room for a check that bounds the same pieces in other company."""
 
@@ -79,14 +80,21 @@ class Split(Method):
         widest = max(problem.network.sizes[1:-1], default=0)
         if not 0 < widest <= _WIDEST or problem.known is not None:
             return proof
-        search = _Search(problem.network, problem.region, proof.sweeps[-1] if proof.sweeps else None)
-        with watched() as report, _bounding(self.workers, problem) as bounding:
+        search = _Search(problem.network, problem.region)
+        hints = proof.sweeps[-1] if proof.sweeps else None
+        with watched() as report:
             try:
-                search.run(bounding, self.tolerance, end, proof.bound, report)
+                known = intervals(problem.network, problem.region, proof.sweeps)
+                with _bounding(self.workers, problem, known) as bounding:
+                    search.run(bounding, root_piece(bounding.stack, hints), self.tolerance, end, proof.bound, report)
             except KeyboardInterrupt:
                 report("interrupted; the best bound so far is kept")
         tree = search.tree()
         return replace(proof, bound=tree.bound, tree=tree) if tree.bound < proof.bound else proof
+
+
+_Entry = tuple[float, int, Pieces, Array, Array]
+"""Minus the bound, the node, the piece, and the shares of axes and neurons in its bound."""
 
 
 @dataclass(eq=False)
@@ -95,22 +103,22 @@ class _Search:
 
     network: Network
     region: Region
-    hints: Sweep | None
     layer: list[int] = field(default_factory=list)
     index: list[int] = field(default_factory=list)
     value: list[float] = field(default_factory=list)
     child: list[int] = field(default_factory=list)
     bound: list[float] = field(default_factory=list)
-    open: list[tuple[float, int, Pieces, Array, Array]] = field(default_factory=list)
+    open: list[_Entry] = field(default_factory=list)
     whole: int = 0
     """Nodes that belong to a finished tree; an interrupt may leave some behind that do not."""
     done: float = 0.0
     lower: float = 0.0
 
-    def run(self, bounding: _Bounding, tolerance: float, end: float, ceiling: float, report: Report) -> None:
+    def run(
+        self, bounding: _Bounding, root: Pieces, tolerance: float, end: float, ceiling: float, report: Report
+    ) -> None:
         """Cut until upper and lower meet, or time is up."""
         self.lower = lower_bound(self.network, self.region).value
-        root = root_piece(self.network, self.region, self.hints)
         self.add(root, bounding(root))
         self.whole = 1
         while self.open and time.perf_counter() < end:
@@ -124,7 +132,7 @@ class _Search:
             if not kept:
                 continue
             cut, pieces = self.cut(kept)
-            halves = children(pieces, *cut)
+            halves = children(pieces, bounding.stack.starts, *cut)
             found = bounding(halves)
             for number, (_, node, *_) in enumerate(kept):
                 self.layer[node], self.index[node], self.value[node] = (column[number].item() for column in cut)
@@ -161,37 +169,35 @@ class _Search:
             self.child.append(0)
             if bound <= 0.0:
                 continue
-            one = pieces.take(np.array([number]))
-            entry = (-float(bound), node, one, found.axes[number], found.open[number])
+            one = slice(number, number + 1)
+            entry = (-float(bound), node, pieces.take(one).copy(), found.axes[number].copy(), found.open[number].copy())
             heapq.heappush(self.open, entry)
 
-    def cut(self, entries: list[tuple[float, int, Pieces, Array, Array]]) -> tuple[tuple[Array, Array, Array], Pieces]:
+    def cut(self, entries: list[_Entry]) -> tuple[tuple[Array, Array, Array], Pieces]:
         """Where to cut each of the pieces."""
         starts = np.cumsum([0, *self.network.sizes[1:-1]])
         where, what, at = [], [], []
         for _, _, piece, axes, shares in entries:
             open_neurons = int((shares > 0).sum())
-            if open_neurons and (self.network.inputs > _SMALL or open_neurons <= _FEW):
+            if open_neurons and (self.network.inputs > FEW_INPUTS or open_neurons <= _FEW):
                 neuron = int(np.argmax(shares))
                 layer = int(np.searchsorted(starts, neuron, side="right")) - 1
-                index = neuron - int(starts[layer])
                 where.append(layer)
-                what.append(index)
-                at.append(self.middle(piece, layer, index))
+                what.append(neuron - int(starts[layer]))
+                at.append(self.middle(layer, what[-1], piece.low[:, neuron], piece.high[:, neuron]))
             else:
                 width = (piece.upper - piece.lower)[0]
                 axis = int(np.argmax(np.where(width > 0, axes if axes.any() else width, -1.0)))
                 where.append(AXIS)
                 what.append(axis)
                 at.append(float(0.5 * piece.lower[0, axis] + 0.5 * piece.upper[0, axis]))
-        stacked = _stack([entry[2] for entry in entries])
+        stacked = Pieces.stack([entry[2] for entry in entries])
         return (np.array(where), np.array(what), np.array(at)), stacked
 
-    def middle(self, piece: Pieces, layer: int, index: int) -> float:
+    def middle(self, layer: int, index: int, low: Array, high: Array) -> float:
         """The kink of a neuron inside its interval, or else the middle."""
         neurons = self.network.layers[layer].neurons
         assert neurons is not None
-        low, high = (end[0, index : index + 1] for end in piece.known[layer])
         row = neurons.take(np.array([index])).groups[0][0]
         if row.row.kinks:
             for knot, inside in row.knots_inside(low, high):
@@ -210,63 +216,40 @@ class _Search:
         return Tree(layer, index, np.where(cut, value, 0.0), child, worst * _AGAIN)
 
 
-def _stack(pieces: list[Pieces]) -> Pieces:
-    """Single pieces as one stack."""
-    known = tuple(
-        (np.concatenate([low for low, _ in layer]), np.concatenate([high for _, high in layer]))
-        for layer in zip(*(piece.known for piece in pieces), strict=True)
-    )
-    hints = tuple(np.concatenate(layer) for layer in zip(*(piece.hints for piece in pieces), strict=True))
-    lower, upper = np.concatenate([piece.lower for piece in pieces]), np.concatenate([piece.upper for piece in pieces])
-    return Pieces(lower, upper, known, hints, np.concatenate([piece.ceiling for piece in pieces]))
-
-
 class _Bounding:
     """Bounds of pieces, in this process or shared among workers."""
 
-    def __init__(self, problem: Problem, pool: Executor | None, workers: int) -> None:
-        self.network, self.region = problem.network, problem.region
-        self.pool, self.workers = pool, workers
+    def __init__(self, stack: Stack, pool: Executor | None, workers: int) -> None:
+        self.stack, self.pool, self.workers = stack, pool, workers
 
     def __call__(self, pieces: Pieces) -> Bounds:
         if self.pool is None or len(pieces) < 2 * self.workers:
-            return bound_pieces(self.network, self.region, pieces)
+            return self.stack.bound(pieces)
         parts = [pieces.take(part) for part in np.array_split(np.arange(len(pieces)), self.workers)]
-        return _join(list(self.pool.map(_work, parts)))
-
-
-def _join(found: list[Bounds]) -> Bounds:
-    intervals = tuple(
-        (np.concatenate([low for low, _ in layer]), np.concatenate([high for _, high in layer]))
-        for layer in zip(*(one.intervals for one in found), strict=True)
-    )
-    return Bounds(
-        np.concatenate([one.bound for one in found]),
-        intervals,
-        tuple(np.concatenate(layer) for layer in zip(*(one.hints for one in found), strict=True)),
-        np.concatenate([one.axes for one in found]),
-        np.concatenate([one.open for one in found]),
-    )
+        return Bounds.stack(list(self.pool.map(_work, parts)))
 
 
 @contextmanager
-def _bounding(workers: int, problem: Problem) -> Iterator[_Bounding]:
+def _bounding(workers: int, problem: Problem, known: list[Interval]) -> Iterator[_Bounding]:
+    prepared = (problem.network, problem.region, known)
+    stack = Stack(*prepared)
     if workers <= 1:
-        yield _Bounding(problem, None, 1)
+        yield _Bounding(stack, None, 1)
         return
-    with ProcessPoolExecutor(workers, initializer=_prepare, initargs=(problem.network, problem.region)) as pool:
-        yield _Bounding(problem, pool, workers)
+    with ProcessPoolExecutor(workers, initializer=_prepare, initargs=prepared) as pool:
+        yield _Bounding(stack, pool, workers)
 
 
-_shared: dict[str, tuple[Network, Region]] = {}
+_shared: dict[str, Stack] = {}
 
 
-def _prepare(network: Network, region: Region) -> None:
+def _prepare(network: Network, region: Region, known: list[Interval]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the process that has the tree
-    _shared["problem"] = (network, region)
+    with suited_to(max(network.sizes)):
+        _shared["stack"] = Stack(network, region, known)
 
 
 def _work(pieces: Pieces) -> Bounds:
-    network, region = _shared["problem"]
-    with suited_to(max(network.sizes)):
-        return bound_pieces(network, region, pieces)
+    stack = _shared["stack"]
+    with suited_to(max(stack.network.sizes)):
+        return stack.bound(pieces)

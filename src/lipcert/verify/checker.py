@@ -74,7 +74,8 @@ def verify(network: Network, certificate: Certificate) -> float:
     bound = prove(network, certificate.region, certificate.sweeps, part, certificate.part_sweeps)
     if certificate.tree is not None and not certificate.part_sweeps:
         with suited_to(max(network.sizes)):
-            bound = min(bound, prove_tree(network, certificate.region, certificate.tree, certificate.sweeps[-1]))
+            known = intervals(network, certificate.region, certificate.sweeps)
+            bound = min(bound, prove_tree(network, certificate.region, certificate.tree, certificate.sweeps[-1], known))
     if not bound <= certificate.bound:
         raise ProofFailed(f"the certificate claims {certificate.bound!r}, its hints prove no better than {bound!r}")
     return bound
@@ -113,6 +114,17 @@ def prove(
             known = (intervals or [])[start : stop - 1]
             bound = min(bound, Check(piece, region, hints, known).run(needs_bound=True))
     return float(bound)
+
+
+def intervals(network: Network, region: Region, sweeps: Sequence[Sweep]) -> list[Interval]:
+    """What the sweeps prove of the pre-activations of every hidden layer."""
+    known: list[Interval] | None = None
+    with suited_to(max(network.sizes)), np.errstate(all="ignore"):
+        for hints in sweeps:
+            check = Check(network, region, hints, known)
+            check.run(needs_bound=False)
+            known = check.intervals
+    return known or []
 
 
 def _piece(network: Network, part: Part, has_hints: bool) -> Network:

@@ -7,21 +7,21 @@ whatever the cuts are; only the bound of each leaf needs a proof, and those are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lipcert.certificate import Sweep
 from lipcert.errors import ProofFailed
 from lipcert.network import Network
-from lipcert.regions import Ball, Box, Region
+from lipcert.regions import Region
 from lipcert.typing import Array
-from lipcert.verify.rounding import down, up
-from lipcert.verify.stack import Bounds, Pieces, bound_pieces
+from lipcert.verify.backward import Interval
+from lipcert.verify.pieces import AXIS, LEAF, Bounds, Pieces
+from lipcert.verify.stack import Stack
 
-LEAF = -2
-AXIS = -1
-CHUNK = 128
+_CHUNK = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,58 +48,40 @@ class Tree:
         return int((self.layer == LEAF).sum())
 
 
-def root_piece(network: Network, region: Region, sweep: Sweep | None) -> Pieces:
+def root_piece(stack: Stack, sweep: Sweep | None) -> Pieces:
     """The whole region as one piece; the multipliers of a sweep are its hints."""
-    if isinstance(region, Box):
-        lower, upper = region.lower, region.upper
-    elif isinstance(region, Ball):
-        lower, upper = down(region.center - region.radius), up(region.center + region.radius)
-        if region.clip is not None:
-            lower, upper = np.maximum(lower, region.clip.lower), np.minimum(upper, region.clip.upper)
-    else:
-        raise ProofFailed(f"a region of type {type(region).__name__} cannot be cut into pieces")
-    known = tuple((np.full((1, size), -np.inf), np.full((1, size), np.inf)) for size in network.sizes[1:-1])
-    blank = tuple(np.full((1, size), -np.inf) for size in network.sizes[1:-1])
-    piece = Pieces(lower[None].copy(), upper[None].copy(), known, blank, np.full(1, np.inf))
     if sweep is None:
-        return piece
-    hints = []
-    for layer, (low, high), T, exponent in zip(
-        network.layers, bound_pieces(network, region, piece).intervals, sweep.multipliers, sweep.exponents, strict=False
-    ):
-        assert layer.neurons is not None
-        alpha, beta = layer.neurons.slope_range(low, high)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            hint = np.log2(T / (0.5 * (beta - alpha))) + 2.0 * exponent
-        hints.append(np.where(np.isfinite(hint), hint, -np.inf))
-    return Pieces(piece.lower, piece.upper, known, tuple(hints), piece.ceiling)
+        return stack.root
+    return replace(stack.root, hints=stack.hints(list(sweep.multipliers), list(sweep.exponents))[None])
 
 
-def children(pieces: Pieces, layer: Array, index: Array, value: Array) -> Pieces:
-    """The two halves of each piece, in the order first, second, first, second, …"""
+def children(pieces: Pieces, starts: Array, layer: Array, index: Array, value: Array) -> Pieces:
+    """The two halves of each piece, in the order first, second, first, second, …
+
+    ``starts`` tells where the neurons of each hidden layer begin.
+    """
     twice = pieces.take(np.repeat(np.arange(len(pieces)), 2))
-    lower, upper = twice.lower.copy(), twice.upper.copy()
-    known = [(low.copy(), high.copy()) for low, high in twice.known]
-    for number, (where, what, at) in enumerate(zip(layer, index, value, strict=True)):
-        below, above = 2 * number, 2 * number + 1
-        if where == AXIS:
-            if not lower[below, what] <= at <= upper[below, what]:
-                raise ProofFailed("a box is cut outside its sides")
-            upper[below, what] = lower[above, what] = at
-        else:
-            low, high = known[where]
-            high[below, what] = min(high[below, what], at)
-            low[above, what] = max(low[above, what], at)
-    return Pieces(lower, upper, tuple(known), twice.hints, twice.ceiling)
+    below = 2 * np.arange(len(pieces))
+    axis, neuron = layer == AXIS, layer != AXIS
+    cut, at = below[axis], value[axis]
+    if not ((twice.lower[cut, index[axis]] <= at) & (at <= twice.upper[cut, index[axis]])).all():
+        raise ProofFailed("a box is cut outside its sides")
+    twice.upper[cut, index[axis]] = twice.lower[cut + 1, index[axis]] = at
+    cut, at, place = below[neuron], value[neuron], starts[layer[neuron]] + index[neuron]
+    twice.high[cut, place] = np.minimum(twice.high[cut, place], at)
+    twice.low[cut + 1, place] = np.maximum(twice.low[cut + 1, place], at)
+    return twice
 
 
 def confined(pieces: Pieces, found: Bounds) -> Pieces:
     """The pieces with the intervals that were proved for them, and with better hints."""
-    return Pieces(pieces.lower, pieces.upper, found.intervals, found.hints, found.bound)
+    return Pieces(pieces.lower, pieces.upper, found.low, found.high, found.hints, found.bound)
 
 
-def prove_tree(network: Network, region: Region, tree: Tree, sweep: Sweep | None) -> float:
-    """The largest bound of a leaf, derived again from the cuts and the root's multipliers.
+def prove_tree(
+    network: Network, region: Region, tree: Tree, sweep: Sweep | None = None, known: Sequence[Interval] = ()
+) -> float:
+    """The largest bound of a leaf, derived again from the cuts, and from multipliers and intervals of the whole region.
 
     Raises
     ------
@@ -108,16 +90,17 @@ def prove_tree(network: Network, region: Region, tree: Tree, sweep: Sweep | None
     """
     _check_shape(network, tree)
     worst = 0.0
-    stack: list[tuple[Array, Pieces]] = [(np.zeros(1, dtype=int), root_piece(network, region, sweep))]
+    bounding = Stack(network, region, known)
+    todo: list[tuple[Array, Pieces]] = [(np.zeros(1, dtype=int), root_piece(bounding, sweep))]
     seen = 0
-    while stack:
-        nodes, pieces = stack.pop()
-        if len(nodes) > CHUNK:
-            for part in np.array_split(np.arange(len(nodes)), -(-len(nodes) // CHUNK)):
-                stack.append((nodes[part], pieces.take(part)))
+    while todo:
+        nodes, pieces = todo.pop()
+        if len(nodes) > _CHUNK:
+            for part in np.array_split(np.arange(len(nodes)), -(-len(nodes) // _CHUNK)):
+                todo.append((nodes[part], pieces.take(part)))
             continue
         seen += len(nodes)
-        found = bound_pieces(network, region, pieces)
+        found = bounding.bound(pieces)
         leaf = tree.layer[nodes] == LEAF
         if not (found.bound[leaf] >= 0.0).all():
             raise ProofFailed("the bound of a piece is no number")
@@ -125,8 +108,9 @@ def prove_tree(network: Network, region: Region, tree: Tree, sweep: Sweep | None
         cut = np.flatnonzero(~leaf)
         if cut.size:
             at = nodes[cut]
-            below = children(confined(pieces, found).take(cut), tree.layer[at], tree.index[at], tree.value[at])
-            stack.append((np.stack([tree.child[at], tree.child[at] + 1], axis=1).ravel(), below))
+            below = confined(pieces, found).take(cut)
+            below = children(below, bounding.starts, tree.layer[at], tree.index[at], tree.value[at])
+            todo.append((np.stack([tree.child[at], tree.child[at] + 1], axis=1).ravel(), below))
     if seen != len(tree.layer):
         raise ProofFailed("the tree has nodes that do not belong to it")
     return worst

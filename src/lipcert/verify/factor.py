@@ -1,0 +1,284 @@
+"""A chain of weights and slopes, carried as a factor of its ellipsoid, for a stack of pieces at once.
+
+Let A_N D_{N-1} A_{N-1} … D_1 A_1 be a product of fixed weights and of diagonal matrices whose entries may lie anywhere
+in given intervals. What it makes of the unit ball after A_k is contained in
+
+    { F_k w + e : ‖w‖ ≤ 1 },    e a sum of rounding errors, each carried on by the rest of the chain.
+
+F_k has as many columns as A_1 has inputs, and one more for every open slope on the way, which is far fewer than
+neurons when most slopes are known: no square matrix as large as a layer is ever formed. A slope matrix D = D_m + Δ D_r
+with |Δ| ≤ 1 sends F w to F' w' with ‖w'‖ ≤ 1 for
+
+    F' = [ D_m F (I - G Gᵀ)^(-1/2)   D_t ],    G = Fᵀ D_(r/t),    t > 0 free with G Gᵀ ≺ I;
+
+this is the step P = D_m (S⁻¹ - D_r² T⁻¹)⁻¹ D_m + T of S = F Fᵀ with T = t². Errors do not take part in it: whatever D
+is, D e is the error carried on. So the norm of the product is at most ‖F_N‖ + Σ c_k ε_k, with ε_k the fresh error
+after A_k and c_k the norm of the rest of the chain, for which the same chain is run from its other end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from lipcert.errors import ProofFailed
+from lipcert.network import Network, dense
+from lipcert.typing import Array
+from lipcert.verify.rounding import TINY, UP, apply, gamma, largest_eigenvalue_above, raise_diagonal, stretched, up
+
+LEAST, MOST = 2.0**-400, 2.0**400
+"""Multipliers beyond these are not used."""
+_SPARE = 16
+"""Columns that a factor may have beyond the neurons of a layer before it is made square again."""
+
+_TOP, _SHARPNESS = 5, 10.0
+"""So many top directions advise, weighted by a power of their share of the norm, so that close ones count alike."""
+_PACE, _STRIDE = 0.5, 0.25
+"""The share of the way to a stationary multiplier that is advised, and its limit in powers of two."""
+
+Slopes = tuple[Array, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """The weights of a chain: A_kᵀ is 2**powers[k] times right[k]."""
+
+    right: tuple[Array, ...]
+    powers: tuple[int, ...]
+
+    @staticmethod
+    def of(network: Network, turned: bool) -> Chain:
+        """W_N … W_1 from the input, or turned from the output: the transpose has the same norm."""
+        weights = [dense(layer.weight) for layer in network.layers]
+        rights = weights[::-1] if turned else [weight.T for weight in weights]
+        powers = [_power(weight) for weight in rights]
+        scaled = [np.ascontiguousarray(np.ldexp(weight, -p)) for weight, p in zip(rights, powers, strict=True)]
+        return Chain(tuple(scaled), tuple(powers))
+
+    @cached_property
+    def norms(self) -> tuple[float, ...]:
+        """At least the norm of each |A_k|: the root of its largest row sum times its largest column sum."""
+        sums = [(np.abs(right).sum(axis=0).max(), np.abs(right).sum(axis=1).max()) for right in self.right]
+        return tuple(float(np.sqrt(row * column)) * UP + TINY for row, column in sums)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One slope step of the chain, as far as better multipliers need it; columns are rows here: Fᵀ is carried."""
+
+    F: Array
+    m: Array
+    active: Array
+    r: Array
+    t: Array
+    h: Array
+    G: Array
+    X: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Swept:
+    """Fᵀ at the end, the fresh error after every A_k (count,), and the steps between."""
+
+    F: Array
+    errors: list[Array]
+    steps: list[Step]
+    reach: list[Array]
+    """At least the norm of everything from the first weight to the slopes of each step."""
+
+
+def sweep(chain: Chain, slopes: list[Slopes], hints: list[Array]) -> Swept:
+    """Carry the factor through all steps; ``slopes`` and ``hints`` have one row a piece."""
+    count = len(slopes[0][0]) if slopes else 1
+    F = np.broadcast_to(chain.right[0], (count, *chain.right[0].shape))
+    fresh = np.full(count, _underflow(chain.right[0]))
+    errors, steps, reach = [fresh], [], []
+    carried = fresh
+    for (alpha, beta), hint, right, norm in zip(slopes, hints, chain.right[1:], chain.norms[1:], strict=True):
+        F, lost = _squared(F)
+        top, step, lost_here = _activate(F, alpha, beta, hint)
+        steps.append(step)
+        steepest = np.maximum(np.abs(alpha), np.abs(beta)).max(axis=-1)
+        lost = lost * steepest * UP + lost_here
+        size = _size(top) + stretched(np.sqrt((step.t * step.t).sum(axis=-1)), step.t.shape[-1] + 2)
+        reach.append((size + (carried * steepest + lost) * UP) * UP)
+        below = step.t[..., None] * right[step.active]
+        F = np.concatenate([_flat(top, right), below], axis=1)
+        fresh = (lost * norm + gamma(right.shape[0] + 4) * size * norm) * UP + _underflow(right) * (1.0 + size)
+        carried = (carried * steepest * norm + fresh) * UP
+        errors.append(fresh)
+    return Swept(F, errors, steps, reach)
+
+
+def norm_above(swept: Swept, rest: list[Array]) -> tuple[Array, Array]:
+    """At least the norm of the chain, (count,), and about the directions (count, few, outputs) in which it is largest.
+
+    The directions' lengths are the roots of weights that add up to one. ``rest`` bounds what the chain makes of an
+    error after each weight, the last one included.
+    """
+    F = swept.F
+    wide = F.shape[-1] <= F.shape[-2]
+    size = np.abs(F)
+    turned, turned_size = np.swapaxes(F, -1, -2), np.swapaxes(size, -1, -2)
+    gram = turned @ F if wide else F @ turned
+    rows = apply(turned_size, size.sum(axis=-1)) if wide else apply(size, turned_size.sum(axis=-1))
+    gram = raise_diagonal(0.5 * (gram + np.swapaxes(gram, -1, -2)), gamma(max(F.shape[-2:]) + 4) * rows * UP + TINY)
+    norm = stretched(np.sqrt(largest_eigenvalue_above(gram)), 2)
+    error = sum((at * fresh for at, fresh in zip(rest, swept.errors, strict=True)), np.zeros(len(F)))
+    values, vectors = np.linalg.eigh(gram)
+    top = np.swapaxes(vectors[..., -_TOP:], -1, -2)
+    directions = top if wide else top @ F
+    values = np.maximum(values[..., -_TOP:, None], TINY)
+    if not wide:
+        directions = directions / np.sqrt(values)
+    weights = (values / values[:, -1:]) ** _SHARPNESS
+    return up(norm + error * UP), directions * np.sqrt(weights / weights.sum(axis=1, keepdims=True))
+
+
+def _power(weight: Array) -> int:
+    """The exponent of the weight's Frobenius norm, computed where no square over- or underflows."""
+    first = int(np.frexp(np.abs(weight).max(initial=0.0))[1])
+    return first + int(np.frexp(np.linalg.norm(np.ldexp(weight, -first)))[1])
+
+
+def _flat(stack: Array, right: Array) -> Array:
+    """stack·right for a stack of matrices, as one product."""
+    flat = np.reshape(stack, (-1, stack.shape[-1])) @ right
+    return np.reshape(flat, (*stack.shape[:-1], right.shape[1]))
+
+
+def _size(stack: Array) -> Array:
+    """At least the Frobenius norm of each matrix."""
+    flat = np.reshape(stack, (len(stack), -1))
+    return stretched(np.sqrt(np.einsum("ij,ij->i", flat, flat)), flat.shape[1] // 2 + 4)
+
+
+def _underflow(right: Array) -> float:
+    """More than underflow loses in a product with a weight, or in bringing it to scale."""
+    return TINY * right.size
+
+
+def _squared(F: Array) -> tuple[Array, Array]:
+    """A factor with no more columns than its layer has neurons: Fᵀ = Q R + E, so that Rᵀ‖Q‖ and an error E replace F.
+
+    ‖Q‖² ≤ 1 + ‖QᵀQ - I‖; both residuals are computed and bounded, wherever Q and R come from.
+    """
+    rows, size = F.shape[-2:]
+    if rows <= size + _SPARE:
+        return F, np.zeros(len(F))
+    Q, R = np.linalg.qr(F)
+    abs_Q = np.abs(Q)
+    skew = np.abs(np.swapaxes(Q, -1, -2) @ Q - np.eye(size)).sum(axis=-1)
+    skew = skew + gamma(rows + 4) * (apply(np.swapaxes(abs_Q, -1, -2), abs_Q.sum(axis=-1)) + 1.0)
+    longer = stretched(np.sqrt(1.0 + skew.max(axis=-1) * UP), 3)
+    lost = _size(F - Q @ R) + gamma(size + 4) * _size(Q) * _size(R) * UP + TINY * F.size
+    R = longer[:, None, None] * R
+    return R, (lost + gamma(2) * _size(R)) * UP
+
+
+def _activate(F: Array, alpha: Array, beta: Array, hint: Array) -> tuple[Array, Step, Array]:
+    """(D_m F (I - GGᵀ)^(-1/2))ᵀ, the step, and the error made here.
+
+    With any X near the inverse of a Cholesky factor of I - GGᵀ, let ‖X(I - GGᵀ)Xᵀ - I‖ ≤ δ < 1. Then Xᵀ/sqrt(1 - δ)
+    serves as the root of the inverse. δ is computed from the residual and the bounds of its rounding errors.
+    """
+    m = 0.5 * (alpha + beta)
+    r = np.where(alpha < beta, up(np.maximum(beta - m, m - alpha)), 0.0)
+    most = int((r > 0).sum(axis=-1).max(initial=0))
+    scaled = F * m[:, None, :]
+    rows = F.shape[-2]
+    if not most:
+        nothing = np.zeros((len(F), 0))
+        step = Step(F, m, nothing.astype(int), nothing, nothing, nothing, np.zeros((len(F), rows, 0)), np.eye(rows))
+        return scaled, step, gamma(2) * _size(scaled) + TINY * F.size
+    active = np.argsort(r <= 0, axis=-1, kind="stable")[:, :most]  # (count, most); padding has r = 0
+    r = np.take_along_axis(r, active, -1)
+    part = np.take_along_axis(F, active[:, None, :], -1)
+    T = _multipliers(part, r, np.take_along_axis(hint, active, -1))
+    t, h, G, C, X = _inverse_root(part, r, T)
+    abs_X, abs_G = np.abs(X), np.abs(G)
+    across = abs_X.sum(axis=-2)
+    Y = X @ C
+    residual = np.abs(Y @ np.swapaxes(X, -1, -2) - np.eye(rows)).sum(axis=-1) + gamma(1)
+    within = gamma(rows + 4) * apply(np.abs(C), across)
+    within = within + gamma(most + 8) * (apply(abs_G, apply(np.swapaxes(abs_G, -1, -2), across)) + across)
+    residual = residual + apply(abs_X, within) + gamma(rows + 4) * apply(np.abs(Y), across)
+    delta = residual.max(axis=-1) * UP + TINY * (1.0 + across.sum(axis=-1)) ** 2
+    if not (delta < 0.5).all():
+        raise ProofFailed("the step of a layer could not be proved for all pieces")
+    longer = stretched(1.0 / np.sqrt(1.0 - delta), 4)
+    top = longer[:, None, None] * (X @ scaled)
+    lost = gamma(rows + 6) * _size(longer[:, None, None] * X) * _size(scaled)
+    lost = lost * UP + TINY * F.size * (1.0 + across.sum(axis=-1))
+    return top, Step(F, m, active, r, t, h, G, X), lost
+
+
+def _multipliers(part: Array, r: Array, hint: Array) -> Array:
+    """The T that are hinted, elsewhere some in proportion to r that will do."""
+    hinted = np.isfinite(hint)
+    T = np.exp2(np.where(hinted, hint, 0.0)) * r
+    if not (hinted | (r == 0)).all():
+        half = part * np.sqrt(r)[:, None, :]
+        x = np.ones((len(part), part.shape[-1]))
+        value = np.zeros((len(part), 1))
+        for _ in range(6):
+            x = apply(np.swapaxes(half, -1, -2), apply(half, x))
+            value = np.sqrt((x * x).sum(axis=-1, keepdims=True))
+            x = x / np.maximum(value, TINY)
+        T = np.where(hinted, T, 2.1 * value * r)
+    return T
+
+
+def _inverse_root(part: Array, r: Array, T: Array) -> tuple[Array, Array, Array, Array, Array]:
+    """t, h, G, C and X of the step; multipliers (count, active) are enlarged where C is not positive definite."""
+    eye = np.eye(part.shape[-2])
+    for attempt in range(8):
+        t = np.where(r > 0, np.sqrt(np.clip(T, LEAST, MOST)), 0.0)
+        h = np.where(r > 0, up(r / np.where(r > 0, t, 1.0)), 0.0)
+        G = part * h[:, None, :]
+        C = eye - G @ np.swapaxes(G, -1, -2)
+        try:
+            return t, h, G, C, np.linalg.inv(np.linalg.cholesky(C))
+        except np.linalg.LinAlgError:
+            # T times c divides I - C by c; what happens to a piece must not depend on the others of its stack
+            least = np.linalg.eigvalsh(C)[:, 0]
+            T = T * np.where(least > 1e-9, 1.0, (1.05 + attempt) * np.maximum(1.0 - least, 1.0))[:, None]
+    raise ProofFailed("no multipliers make the step of a layer valid")
+
+
+def advice(chain: Chain, swept: Swept, directions: Array, norm: Array) -> tuple[list[Array], list[Array]]:
+    """Multipliers nearer to the stationary ones, log2(T/r), and the share T_j a_j²/norm² of each neuron, per step.
+
+    With a the top direction at the end carried back to a step, x = D_m a and K = F(I - GGᵀ)⁻¹Fᵀ, the derivative of the
+    squared norm by log T_j is proportional to T_j a_j² - r_j² (K x)_j²/T_j; it vanishes at T_j = r_j |(K x)_j|/|a_j|.
+    Over several directions the squares add up. A step there in the logarithm is a suggestion only: any multipliers
+    that pass the step give a valid bound.
+    """
+    hints: list[Array] = []
+    shares: list[Array] = []
+    back = directions
+    for step, right in zip(swept.steps[::-1], chain.right[:0:-1], strict=True):
+        a = _flat(back, right.T)
+        back = step.m[:, None, :] * a
+        hint, share = np.full(step.m.shape, -np.inf), np.zeros(step.m.shape)
+        if step.active.size:
+            y = back @ np.swapaxes(step.F, -1, -2) @ np.swapaxes(step.X, -1, -2) @ step.X
+            pushed = y @ step.G
+            pull = np.zeros(a.shape)
+            np.put_along_axis(pull, step.active[:, None, :], step.h[:, None, :] * pushed, -1)
+            back = back + pull
+            arrived = (np.take_along_axis(a, step.active[:, None, :], -1) ** 2).sum(axis=1)
+            pushed = (pushed**2).sum(axis=1)
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # they are hints only
+                now = np.log2(step.t * step.t / step.r)
+                wish = 0.5 * np.log2(pushed / arrived) - np.log2(step.h)
+                change = np.clip(_PACE * (wish - now), -_STRIDE, _STRIDE)
+                better = np.where(np.isfinite(change), now + change, now)
+                blame = np.nan_to_num((step.t / norm[:, None]) ** 2 * arrived, posinf=0.0) + TINY
+            np.put_along_axis(hint, step.active, np.where(step.r > 0, better, -np.inf), -1)
+            np.put_along_axis(share, step.active, np.where(step.r > 0, blame, 0.0), -1)
+        hints.append(hint)
+        shares.append(share)
+    return hints[::-1], shares[::-1]
