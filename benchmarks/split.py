@@ -30,9 +30,9 @@ PROTOTYPE = {(10, 5): 1050.0, (40, 5): 580.0, (60, 15): 83.0}
 
 def row(name: str, network: lc.Network, region: Region, seconds: float, workers: int) -> tuple[float, float]:
     """One line of a table; the ratio to the lower bound without pieces and with."""
-    lower = lc.lower_bound(network, region).value
     before = lc.certify(network, region, lc.Joint(seconds=3.0))
     after = lc.certify(network, region, lc.Split(seconds=seconds, workers=workers))
+    lower = lc.lower_bound(network, region, points=after.witness).value
     pieces = 0 if after.tree is None else len(after.tree.layer)
     print(
         f"{name:10} {before.bound:11.4g} {after.bound:11.4g} {lower:11.4g} {before.bound / lower:8.3f}"

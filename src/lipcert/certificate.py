@@ -58,6 +58,7 @@ class Proof:
     layers: tuple[LayerProof, ...]
     sweeps: tuple[Sweep, ...] = ()
     tree: Tree | None = None
+    witness: Array | None = None
 
     @property
     def intervals(self) -> tuple[tuple[Array, Array], ...]:
@@ -105,6 +106,7 @@ class Certificate:
     part_sweeps : the same for the part, where the certificate is about less than the whole network.
     seconds : wall-clock time.
     tree : the pieces, where the region was cut; the largest of their bounds counts.
+    witness : an input at which the Jacobian's norm comes near the bound, where the search met one; no proof needs it.
     verified : whether the bound was proved in floating point with outward rounding.
     """
 
@@ -119,6 +121,7 @@ class Certificate:
     seconds: float
     verified: bool = False
     tree: Tree | None = None
+    witness: Array | None = None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the certificate to a file; what it proves can be checked from there with :func:`lipcert.verify`."""

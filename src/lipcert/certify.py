@@ -121,6 +121,7 @@ def certify(
         seconds,
         verified,
         proof.tree,
+        proof.witness,
     )
 
 

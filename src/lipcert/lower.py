@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,14 @@ class LowerBound:
 
 
 def lower_bound(
-    network: Network, region: Region, *, samples: int = 1000, steps: int = 40, starts: int = 16, seed: int = 0
+    network: Network,
+    region: Region,
+    *,
+    points: Any = None,
+    samples: int = 1000,
+    steps: int = 40,
+    starts: int = 16,
+    seed: int = 0,
 ) -> LowerBound:
     """The largest Jacobian spectral norm found in a region.
 
@@ -40,6 +48,8 @@ def lower_bound(
     ----------
     network, region
         A bounded region; in all of space a search has nowhere to begin.
+    points
+        Inputs of the region to try as well, (count, inputs): such as the ``witness`` of a certificate.
     samples, starts, steps
         How many points to try, how many of them climb, and for how long.
     seed
@@ -50,11 +60,12 @@ def lower_bound(
     region.check(network.inputs)
     rng = np.random.default_rng(seed)
     with suited_to(max(network.sizes)), np.errstate(over="ignore", invalid="ignore"):
-        points = np.concatenate([region.center[None], region.sample(samples, rng)]) if samples else region.center[None]
-        norms = jacobian_norms(network, points)
+        given = np.zeros((0, network.inputs)) if points is None else np.atleast_2d(network.point("points", points))
+        tried = np.concatenate([region.center[None], region.project(given), region.sample(samples, rng)])
+        norms = jacobian_norms(network, tried)
         order = np.argsort(norms)[::-1]
-        trail = [(norms[k], points[k]) for k in order[:3]]
-        z = points[order[:starts]]
+        trail = [(norms[k], tried[k]) for k in order[:3]]
+        z = tried[order[:starts]]
         window = 0.5
         for _ in range(steps):
             z = _climb(network, region, z, window, rng)

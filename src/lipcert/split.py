@@ -26,6 +26,7 @@ from lipcert.verify.checker import intervals
 from lipcert.verify.pieces import AXIS, LEAF, Bounds, Pieces
 from lipcert.verify.stack import FEW_INPUTS, Stack
 from lipcert.verify.tree import Tree, children, confined, root_piece
+from lipcert.witness import witness
 
 if TYPE_CHECKING:
     from lipcert.certificate import Proof
@@ -90,7 +91,8 @@ class Split(Method):
             except KeyboardInterrupt:
                 report("interrupted; the best bound so far is kept")
         tree = search.tree()
-        return replace(proof, bound=tree.bound, tree=tree) if tree.bound < proof.bound else proof
+        found = replace(proof, witness=search.witness)
+        return replace(found, bound=tree.bound, tree=tree) if tree.bound < proof.bound else found
 
 
 _Entry = tuple[float, int, Pieces, Array, Array]
@@ -113,13 +115,16 @@ class _Search:
     """Nodes that belong to a finished tree; an interrupt may leave some behind that do not."""
     done: float = 0.0
     lower: float = 0.0
+    witness: Array | None = None
 
     def run(
         self, bounding: _Bounding, root: Pieces, tolerance: float, end: float, ceiling: float, report: Report
     ) -> None:
         """Cut until upper and lower meet, or time is up."""
-        self.lower = lower_bound(self.network, self.region).value
-        self.add(root, bounding(root))
+        few = self.network.inputs <= FEW_INPUTS
+        start = lower_bound(self.network, self.region, samples=1000 if few else 100, starts=16 if few else 4)
+        self.lower, self.witness = start.value, start.point
+        self.add(bounding.stack, root, bounding(root))
         self.whole = 1
         while self.open and time.perf_counter() < end:
             upper = self.upper
@@ -137,7 +142,7 @@ class _Search:
             for number, (_, node, *_) in enumerate(kept):
                 self.layer[node], self.index[node], self.value[node] = (column[number].item() for column in cut)
                 self.child[node] = self.whole + 2 * number
-            self.add(halves, found)
+            self.add(bounding.stack, halves, found)
             self.whole = len(self.child)
             share = min(self.upper, ceiling)
             report(
@@ -155,11 +160,10 @@ class _Search:
         room = max(1, _ENTRIES // max(self.network.sizes[1:-1]) ** 2)
         return int(np.clip(len(self.open) // 3, 1, min(_BATCH, room)))
 
-    def add(self, pieces: Pieces, found: Bounds) -> None:
+    def add(self, stack: Stack, pieces: Pieces, found: Bounds) -> None:
         """New leaves; those that can be cut further stay open."""
         pieces = confined(pieces, found)
-        inside = self.region.project(0.5 * pieces.lower + 0.5 * pieces.upper)
-        self.lower = max(self.lower, float(jacobian_norms(self.network, inside).max()))
+        self.look(stack, pieces, found)
         for number, bound in enumerate(found.bound):
             node = len(self.layer)
             self.layer.append(LEAF)
@@ -172,6 +176,24 @@ class _Search:
             one = slice(number, number + 1)
             entry = (-float(bound), node, pieces.take(one).copy(), found.axes[number].copy(), found.open[number].copy())
             heapq.heappush(self.open, entry)
+
+    def look(self, stack: Stack, pieces: Pieces, found: Bounds) -> None:
+        """Raise the lower bound by what is found in the pieces: at their middles, or where no neuron is left open."""
+        if self.network.inputs <= FEW_INPUTS:
+            self.meet(self.region.project(0.5 * pieces.lower + 0.5 * pieces.upper))
+        settled = np.flatnonzero(~(found.open > 0).any(axis=-1))
+        for number in settled[np.argsort(-found.bound[settled])]:
+            if found.bound[number] > self.lower:
+                point = witness(stack, pieces.take(np.array([number])))
+                if point is not None:
+                    self.meet(point[None])
+
+    def meet(self, points: Array) -> None:
+        """The best of the points, if it is better than all before."""
+        norms = jacobian_norms(self.network, points)
+        best = int(np.argmax(norms))
+        if norms[best] > self.lower:
+            self.lower, self.witness = float(norms[best]), points[best]
 
     def cut(self, entries: list[_Entry]) -> tuple[tuple[Array, Array, Array], Pieces]:
         """Where to cut each of the pieces."""

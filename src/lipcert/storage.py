@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 FORMAT = "lipcert certificate"
 VERSION = 1
+_PROOF = ("sweeps", "part_sweeps", "tree", "witness", "seconds", "verified")
 _LARGEST = 2**31 - 1
 """No whole number of a certificate is larger."""
 _DEEPEST = 2**20
@@ -109,6 +110,7 @@ def _content(certificate: Certificate) -> dict[str, Any]:
         "sweeps": [_sweep_out(sweep) for sweep in certificate.sweeps],
         "part_sweeps": [_sweep_out(sweep) for sweep in certificate.part_sweeps],
         "tree": _tree_out(certificate.tree),
+        "witness": None if certificate.witness is None else _array_out(certificate.witness),
         "seconds": float(certificate.seconds),
         "verified": bool(certificate.verified),
     }
@@ -117,12 +119,12 @@ def _content(certificate: Certificate) -> dict[str, Any]:
 def _certificate(content: Mapping[str, Any]) -> Certificate:
     from lipcert.certificate import Certificate, Part
 
-    claim, decimal, method, digest, region, layers, inputs, outputs, sweeps, part_sweeps, tree, seconds, verified = (
-        _fields(
-            content,
-            *("bound", "bound_decimal", "method", "network", "region", "layers", "inputs", "outputs"),
-            *("sweeps", "part_sweeps", "tree", "seconds", "verified"),
-        )
+    claim, decimal, method, digest, region, layers, inputs, outputs = _fields(
+        {name: field for name, field in content.items() if name not in _PROOF},
+        *("bound", "bound_decimal", "method", "network", "region", "layers", "inputs", "outputs"),
+    )
+    sweeps, part_sweeps, tree, witness, seconds, verified = _fields(
+        {name: field for name, field in content.items() if name in _PROOF}, *_PROOF
     )
     bound = _hexadecimal(claim)
     if repr(bound) != decimal:
@@ -145,6 +147,7 @@ def _certificate(content: Mapping[str, Any]) -> Certificate:
         seconds=_real(seconds),
         verified=False,  # what a file says of itself is no proof
         tree=None if tree is None else _tree_in(_mapping(tree)),
+        witness=None if witness is None else _array_in(witness, 1),
     )
 
 

@@ -118,7 +118,8 @@ def _lower(network: Network, certificate: Certificate) -> LowerBound | None:
     part = certificate.part
     if not certificate.region.bounded or part.layers[0] or part.inputs is not None:
         return None
-    return lower_bound(network.slice(*part.layers).select(outputs=part.outputs), certificate.region)
+    target = network.slice(*part.layers).select(outputs=part.outputs)
+    return lower_bound(target, certificate.region, points=certificate.witness)
 
 
 def _table(network: Network, certificate: Certificate, below: LowerBound | None) -> Table:

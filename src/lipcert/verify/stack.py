@@ -27,7 +27,7 @@ from lipcert.verify.factor import Chain, Slopes, Swept, advice, norm_above, swee
 from lipcert.verify.pieces import Bounds, Pieces
 from lipcert.verify.relaxation import relax, slope_bounds, value_error
 from lipcert.verify.rounding import TINY, UP, U, down, gamma, stretched, up
-from lipcert.verify.rounding import norm_above as row_norms_above
+from lipcert.verify.support import support_above
 
 FEW_INPUTS = 16
 """With at most so many inputs it is told which of their axes widen the bound."""
@@ -255,9 +255,7 @@ class _Enclosing:
         spread = np.einsum("rn,rn->r", size, np.abs(middle)[piece])
         error = stretched(reach.sum(axis=-1) + g * UP * spread, n + 3)
         if isinstance(region, Ball):
-            center = rows @ region.center
-            slack = g * UP * (size @ np.abs(region.center))
-            other = stretched(stretched(region.radius * row_norms_above(rows), 2) + slack, 2)
+            center, other = support_above(region, rows)
             smaller = center + other < value + error
             value, error = np.where(smaller, center, value), np.where(smaller, other, error)
         return value, error, reach if n <= FEW_INPUTS else None
