@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from lipcert.threads import suited_to
 from lipcert.typing import Array
 from lipcert.verify.rounding import norm_above
 from lipcert.verify.trajectory import stretch_below
+
+if TYPE_CHECKING:
+    from lipcert.certificate import Certificate
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +78,18 @@ def lower_bound(
                 trail.append((found[leader], z[leader]))
             window *= 0.85
         return _attained(network, region, trail)
+
+
+def lower_bound_of(network: Network, certificate: Certificate) -> LowerBound | None:
+    """A lower bound of the constant that a certificate bounds, where a search knows how.
+
+    It knows bounded regions, all inputs, and parts that begin at the input; elsewhere the answer is None.
+    """
+    part = certificate.part
+    if not certificate.region.bounded or part.layers[0] or part.inputs is not None:
+        return None
+    target = network.slice(*part.layers).select(outputs=part.outputs)
+    return lower_bound(target, certificate.region, points=certificate.witness)
 
 
 def _attained(network: Network, region: Region, trail: list[tuple[float, Array]]) -> LowerBound:
