@@ -12,6 +12,7 @@ import numpy as np
 from lipcert.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from lipcert.campaign import Row
     from lipcert.compare import Comparison
     from lipcert.network import Network
     from lipcert.reachability import Reach
@@ -62,6 +63,74 @@ def radius_curve(rows: Sequence[SweepRow], ax: Any = None) -> Any:
     ax.grid(True, which="major", alpha=0.3)
     if shown:
         ax.legend(fontsize=8, loc="best", frameon=False)
+    return ax
+
+
+def certified_share(rows: Sequence[Row], ax: Any = None, *, attacked: bool = False) -> Any:
+    """Share of a campaign's points certified up to a radius, a curve a method, dashed by the plain rule.
+
+    Of a point and method, the largest of the radii certified over all balls counts. Where points were
+    attacked, a dotted curve is the share of those classified as they should be and not broken: nobody can certify more.
+    """
+    ax = axes() if ax is None else ax
+    shapes = cycle("os^vDP")
+    for number, method in enumerate(sorted({row.method for row in rows})):
+        mine, color, shape = [row for row in rows if row.method == method], f"C{number}", next(shapes)
+        for rule, style, fill in (("certified", "-", color), ("plain", "--", "none")):
+            radii, shares = _survival(_largest(mine, rule))
+            label = method if rule == "certified" else f"{method}, plain rule"
+            look = {"marker": shape, "markevery": 0.1, "markersize": 5, "markerfacecolor": fill}
+            ax.plot(radii, shares, style, drawstyle="steps-pre", color=color, label=label, **look)
+    if attacked:
+        held = {row.point: row.radius * row.correct for row in sorted(rows, key=lambda row: row.radius)}
+        for row in rows:
+            if row.broken is not None:
+                held[row.point] = min(held[row.point], row.broken)
+        ax.plot(*_survival(list(held.values())), "k:", drawstyle="steps-pre", label="not broken by an attack")
+    ax.set_xlabel("radius")
+    ax.set_ylabel("share of the points")
+    ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.3g} %")
+    ax.set_xlim(left=0.0)
+    ax.set_ylim(0.0, 1.03)
+    ax.grid(True, alpha=0.3)
+    ax.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), frameon=False, ncols=2)
+    return ax
+
+
+def _largest(rows: Sequence[Row], rule: str) -> list[float]:
+    """Per point the largest radius by a rule."""
+    best: dict[int, float] = {}
+    for row in rows:
+        best[row.point] = max(best.get(row.point, 0.0), getattr(row, rule))
+    return list(best.values())
+
+
+def _survival(radii: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Corners of the curve r ↦ share of the radii that are positive and at least r."""
+    reached = sorted(radius for radius in radii if radius > 0.0)
+    shares = [(len(reached) - k) / len(radii) for k in range(len(reached))]
+    last = reached[-1] if reached else 0.0
+    return [0.0, *reached, last], [shares[0] if shares else 0.0, *shares, 0.0]
+
+
+def intervals(names: Sequence[str], lowers: Sequence[float | None], uppers: Sequence[float], ax: Any = None) -> Any:
+    """Named bounds on a logarithmic axis, the first at the top, with a bar down to each lower bound that is known."""
+    ax = axes() if ax is None else ax
+    ax.figure.set_figheight(1.4 + 0.32 * len(names))
+    for place, (lower, upper) in enumerate(zip(lowers, uppers, strict=True)):
+        if lower:
+            ax.plot([lower, upper], [place, place], color="tab:blue", linewidth=5, alpha=0.3, solid_capstyle="butt")
+    places = range(len(names))
+    ax.plot(uppers, places, "o", color="tab:blue", label="certified bound")
+    known = [(lower, place) for place, lower in zip(places, lowers) if lower]
+    if known:
+        ax.plot(*zip(*known), "|", color="black", markersize=11, label="lower bound")
+    ax.set_yticks(places, [name if len(name) <= 40 else f"{name[:37]}…" for name in names])
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.set_xscale("log")
+    ax.set_xlabel("Lipschitz constant")
+    ax.grid(True, axis="x", alpha=0.3)
+    ax.legend(fontsize=8, loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False, ncols=2)
     return ax
 
 

@@ -1,0 +1,65 @@
+"""``lipcert report``: one HTML page about certificates, a campaign, or a reproduction."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lipcert.cli import options
+from lipcert.errors import ProofFailed
+from lipcert.importers import load
+from lipcert.report import write
+
+
+def report(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="SOURCE…",
+            help="Certificate files, the .sqlite file of lipcert robust, or the folder of lipcert reproduce.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.html", help="The page to write.")],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODEL",
+            help="A model that certificates are about: they are proved again and get a lower bound. May be repeated.",
+        ),
+    ] = None,
+    activation: options.ActivationOption = None,
+    input_shape: options.InputShapeOption = None,
+    drop_softmax: options.DropSoftmaxOption = False,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")] = None,
+) -> None:
+    """Write one HTML page about certificates, a campaign, or a reproduction of the paper.
+
+    The page holds everything it shows and fetches nothing: summary, tables that sort, figures, and for each certificate
+    what was proved, of which network, on which region, how tight it is and whether it still stands. Exit code 1: a
+    certificate could not be proved again; the page says which and why.
+
+    [bold]Example[/bold]
+
+      lipcert bound model.npz --center zeros --radius 0.5 --certificate bound.json
+
+      lipcert report bound.json --model model.npz -o report.html
+
+      lipcert report run.sqlite -o report.html
+    """
+    models = {
+        os.path.basename(name): load(
+            name,
+            options.activations(activation),
+            input_shape=options.shape("--input-shape", input_shape),
+            drop_softmax=drop_softmax,
+        )
+        for name in model or []
+    }
+    written = write(sources, out, models=models, title=title)
+    typer.echo(written.path)
+    refuted = [item.path.name for item in written.certificates if item.refuted]
+    if refuted:
+        raise ProofFailed(f"not proved: {', '.join(refuted)}; the page says why")
