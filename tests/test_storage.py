@@ -144,7 +144,7 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.
         assert target.read_bytes() == before
         assert os.listdir(tmp_path) == ["c.json"]
     with monkeypatch.context() as patch:
-        patch.setattr(json, "dump", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(os, "fsync", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             made.save(target)
     assert os.listdir(tmp_path) == ["c.json"]

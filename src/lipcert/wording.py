@@ -58,6 +58,13 @@ def describe_region(region: Region) -> str:
     return "all inputs"
 
 
+def brief_region(region: Region) -> str:
+    """A region in fewer words still, for tables: where it lies is left out."""
+    if isinstance(region, Ball):
+        return f"ball, radius {float(region.radius):g}{'' if region.clip is None else ', clipped'}"
+    return "box" if isinstance(region, Box) else "all inputs"
+
+
 def _point(values: list[float]) -> str:
     if len(set(values)) == 1 and len(values) > 1:
         return f"[{values[0]:g}, …]"

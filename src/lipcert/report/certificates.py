@@ -15,7 +15,7 @@ from lipcert.progress import Report, silent
 from lipcert.report.drawing import drawn
 from lipcert.report.page import Block, Card, Cell, Section, Table, Verdict
 from lipcert.verify import verify
-from lipcert.wording import describe_network, describe_region, downward, restrictions, upward, whom
+from lipcert.wording import brief_region, describe_network, describe_region, downward, restrictions, upward, whom
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +111,8 @@ def _table(found: Sequence[Examined]) -> Table:
             Cell.bound(item.claim.bound, 6),
             Cell.below(None if item.lower is None else item.lower.value, 6),
             Cell.bound(item.ratio),
-            Cell(describe_region(item.claim.region)),
-            Cell(str(item.claim.method)),
+            Cell(brief_region(item.claim.region)),
+            Cell(str(item.claim.method).split("(")[0]),
             Cell(f"{item.claim.network[:12]}…", kind="digest"),
             Cell.number(item.claim.seconds, 3),
             Cell("yes" if item.proved else "no" if item.refuted else "not checked"),
@@ -125,8 +125,8 @@ def _table(found: Sequence[Examined]) -> Table:
 def _card(item: Examined, models: bool) -> Card:
     claim = item.claim
     depth = None if item.network is None else item.network.depth
-    left_out = "".join(f"; {which}" for which in restrictions(claim.part, depth))
-    sentence = f"For {whom(claim)}: ‖f(x) − f(y)‖₂ ≤ {upward(claim.bound)} · ‖x − y‖₂{left_out}."
+    left_out = "".join(f", {which}" for which in restrictions(claim.part, depth))
+    formula = f"‖f(x) − f(y)‖₂ ≤ {upward(claim.bound)} · ‖x − y‖₂"
     described = f"{item.model}: {describe_network(item.network)}" if item.network is not None else "not at hand"
     facts = [
         ("How tight", _tightness(item)),
@@ -138,7 +138,7 @@ def _card(item: Examined, models: bool) -> Card:
         ("Network", described),
         ("SHA-256", claim.network),
     ]
-    return Card(item.path.name, _verdict(item, models), sentence, facts)
+    return Card(item.path.name, _verdict(item, models), f"For {whom(claim)}{left_out}:", formula, facts)
 
 
 def _verdict(item: Examined, models: bool) -> Verdict:

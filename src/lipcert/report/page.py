@@ -104,7 +104,8 @@ class Figure:
         data = base64.b64encode(self.svg).decode("ascii")
         text = escape(self.caption)
         return (
-            f'<figure><img alt="{text}" src="data:image/svg+xml;base64,{data}"><figcaption>{text}</figcaption></figure>'
+            f'<figure><div class="frame" tabindex="0" role="region" aria-label="Figure">'
+            f'<img alt="{text}" src="data:image/svg+xml;base64,{data}"></div><figcaption>{text}</figcaption></figure>'
         )
 
 
@@ -123,15 +124,14 @@ class Card:
     title: str
     verdict: Verdict
     claim: str
+    formula: str
     facts: Sequence[tuple[str, str]]
 
     def html(self) -> str:
         facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(fact)}</dd>" for name, fact in self.facts)
         verdict = f'<p><span class="verdict {self.verdict.standing}">{escape(self.verdict.text)}</span></p>'
-        return (
-            f"<article><h3>{escape(self.title)}</h3>{verdict}"
-            f'<p class="claim">{escape(self.claim)}</p><dl>{facts}</dl></article>'
-        )
+        claim = f'<p class="claim">{escape(self.claim)}<span class="formula">{escape(self.formula)}</span></p>'
+        return f"<article><h3>{escape(self.title)}</h3>{verdict}{claim}<dl>{facts}</dl></article>"
 
 
 @dataclass(frozen=True)

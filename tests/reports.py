@@ -1,0 +1,93 @@
+"""Sources for reports: certificates, a campaign, and a folder as ``lipcert reproduce`` writes it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import lipcert as lc
+from networks import random_network
+
+NETWORK = random_network(4, (3, 8, 8, 3), "tanh", gain=2.0)
+CENTER = np.array([0.1, -0.2, 0.3])
+
+
+def save_model(path: Path) -> Path:
+    arrays: dict[str, Any] = {"activation": "tanh"}
+    for number, layer in enumerate(NETWORK.layers, 1):
+        arrays |= {f"W{number}": layer.weight, f"b{number}": layer.bias}
+    np.savez(path, **arrays)
+    return path
+
+
+def save_certificates(folder: Path, radii: tuple[float, ...] = (1.0, 0.1, 0.5)) -> list[Path]:
+    paths = [folder / f"radius{radius:g}.json" for radius in radii]
+    for path, radius in zip(paths, radii, strict=True):
+        lc.certify(NETWORK, lc.Ball(CENTER, radius), lc.ClosedForm()).save(path)
+    return paths
+
+
+def save_campaign(path: Path, points: int = 9) -> Path:
+    x = np.random.default_rng(1).uniform(0.1, 0.9, (points, 3))
+    y = NETWORK(x).argmax(axis=1)
+    y[0] = (y[0] + 1) % 3  # one point that is classified wrongly
+    methods = [lc.ClosedForm(), lc.Scalar()]
+    lc.campaign(NETWORK, x, y, radii=[0.05, 0.5], out=path, methods=methods, clip=(0, 1), attack=True)
+    return path
+
+
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 40 20"><rect width="40" height="20" fill="#345"/></svg>'
+COLUMNS = (
+    *("table", "width", "layers", "radius", "method", "origin", "paper", "value", "difference", "agrees"),
+    *("paper_seconds", "seconds", "status", "lower", "best_paper", "ours", "ratio"),
+)
+CELLS: list[dict[str, str]] = [
+    {"width": "10", "method": "trivial", "origin": "published", "paper": "88.5", "value": "88.5", "agrees": "yes"},
+    {"width": "10", "method": "geolip", "origin": "published", "paper": ">10min", "status": "timeout"},
+    {"width": "10", "method": "joint", "origin": "lipcert", "value": "1.23456", "seconds": "0.5"},
+    {"width": "100", "method": "trivial", "origin": "published", "paper": "99.5", "value": "99", "agrees": "no"},
+    {"width": "100", "method": "joint", "origin": "lipcert", "value": "2.5", "seconds": "1.5"},
+]
+SAME = {"table": "1a", "layers": "5", "radius": "1", "lower": "1", "best_paper": "10", "ratio": "0.123456"}
+
+
+def save_study(folder: Path) -> Path:
+    (folder / "figures").mkdir(parents=True)
+    (folder / "figures" / "table1_depth.svg").write_text(SVG, encoding="utf-8")
+    with (folder / "table1.csv").open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, COLUMNS, restval="")
+        writer.writeheader()
+        for cell in CELLS:
+            ours = "1.23456" if cell["width"] == "10" else "2.5"
+            writer.writerow({"status": "ok", **SAME, "ours": ours, **cell})
+    section = {
+        "title": "Table 1: ReLU",
+        "summary": "Ours is smaller in 2 of 2 cells.",
+        "csv": ["table1.csv"],
+        "markdown": "table1.md",
+        "figures": [{"file": "figures/table1_depth.svg", "caption": "Estimate against depth"}],
+    }
+    run = {
+        "kind": "lipcert reproduce",
+        "format": 1,
+        "started": "2026-01-01T00:00:00+00:00",
+        "finished": None,
+        "quick": True,
+        "timeout": 60,
+        "methods": None,
+        "data": None,
+        "versions": {"lipcert": lc.__version__, "python": "3.11"},
+        "machine": "some machine",
+        "sections": {"table1": section},
+    }
+    (folder / "run.json").write_text(json.dumps(run), encoding="utf-8")
+    return folder
+
+
+def change_run(folder: Path, **changes: Any) -> None:
+    file = folder / "run.json"
+    file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | changes), encoding="utf-8")
