@@ -7,6 +7,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -52,13 +53,13 @@ def _described(folder: Path) -> dict[str, Any]:
 
 def _section(folder: Path, name: str, part: Mapping[str, Any]) -> Section:
     blocks: list[Block] = []
-    for file in _listed(folder, part, "csv"):
-        blocks += _tables(file.name, _records(file))
     for figure in part.get("figures", []):
         if not isinstance(figure, dict):
             raise UnreadableResults(f"{folder / 'run.json'} is damaged: a figure of {name} is not described")
         drawing = _inside(folder, figure.get("file"))
         blocks.append(Figure(_drawing(drawing), str(figure.get("caption", drawing.stem))))
+    for file in _listed(folder, part, "csv"):
+        blocks += _tables(file.name, _records(file))
     summary = str(part.get("summary", ""))
     return Section(str(part.get("title", name)), summary, [Text(summary), *blocks])
 
@@ -122,7 +123,8 @@ def _by_method(records: Sequence[Record]) -> Table:
     """How far each method was run, and how it agrees with what is printed."""
     groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for row in records:
-        groups[row["method"], row["origin"]].append(row)
+        if row["status"] != "not run":
+            groups[row["method"], row["origin"]].append(row)
     headings = ("method", "origin", "bounds", "timeouts", "printed digits agree", "median s printed", "median s here")
     rows = []
     for (method, origin), mine in groups.items():
@@ -156,20 +158,24 @@ def _whole(name: str, records: Sequence[Record]) -> Table:
     return Table(caption, [column.replace("_", " ") for column in columns], rows, folded=long)
 
 
-_ROUNDED: Final[Mapping[str, Callable[[float], Cell]]] = {
-    "value": Cell.bound,
+_SHOWN: Final[Mapping[str, Callable[[float], Cell]]] = {
+    "value": lambda value: Cell.bound(value, 5),
     "ours": Cell.bound,
     "ratio": Cell.bound,
     "lower": Cell.below,
-    "width": lambda value: Cell(f"{value:g}", value),
-    "layers": lambda value: Cell(f"{value:g}", value),
+    "difference": lambda value: Cell(f"{100.0 * value:+.2g} %", value),
+    "seconds": lambda value: Cell.number(value, 3),
 }
-"""Which way the numbers of a column are rounded; the others to nearest."""
+"""How the numbers of a column are shown; the others to four digits."""
+_PRINTED: Final = ("paper", "best_paper", "paper_seconds", "width", "layers", "radius")
+"""Columns that are shown as they are written."""
 
 
 def _cell(column: str, text: str) -> Cell:
     value = _number(text)
-    return Cell(text) if value is None else _ROUNDED.get(column, Cell.number)(value)
+    if value is None or column in _PRINTED:
+        return Cell(text, value)
+    return _SHOWN.get(column, Cell.number)(value)
 
 
 def _number(text: str) -> float | None:
@@ -182,10 +188,18 @@ def _number(text: str) -> float | None:
 
 def _how(run: Mapping[str, Any]) -> str:
     length = "The quick selection" if run.get("quick") else "The full selection"
-    ended = f"finished {run['finished']}" if run.get("finished") else "and has not finished"
+    ended = f"finished {_moment(run['finished'])}" if run.get("finished") else "and has not finished"
     limit = f", at most {run['timeout']:g} s a cell and method" if isinstance(run.get("timeout"), (int, float)) else ""
     data = f" Images: {run['data']}." if run.get("data") else ""
-    return f"{length}{limit}; started {run.get('started', 'at an unknown time')}, {ended}.{data}"
+    return f"{length}{limit}; started {_moment(run.get('started'))}, {ended}.{data}"
+
+
+def _moment(text: Any) -> str:
+    """A time of day in UTC; what is none is shown as it is."""
+    try:
+        return datetime.fromisoformat(str(text)).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except ValueError:
+        return str(text)
 
 
 def _versions(run: Mapping[str, Any]) -> Table:
