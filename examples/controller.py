@@ -1,0 +1,71 @@
+"""A controller: how strongly does each sensor act on the motor, and how far can the command go?
+
+A network of two tanh layers has learned the law that keeps a pendulum upright. Before it runs on hardware, one would
+like to know what a noisy sensor can do to it, and that it never asks for more torque than the motor has. Both are
+proved over a whole operating range, cut into tiles: the smaller the tile, the closer a bound comes to the truth.
+
+Run: python examples/controller.py        (needs scikit-learn)
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from sklearn.neural_network import MLPRegressor
+
+import lipcert as lc
+from lipcert.typing import Array
+from lipcert.wording import upward
+
+RANGE = np.array([0.5, 1.0])  # operating range: rad, rad/s
+NOISE = np.array([0.01, 0.05])  # largest errors of the two sensors
+TORQUE = 8.0  # what the motor can do, N·m
+
+
+def law(states: Array) -> Array:
+    """The torque to be imitated: feedback of angle and rate, with gravity compensated."""
+    return -(9.0 * np.sin(states[:, 0]) + 2.5 * np.tanh(states[:, 1]))
+
+
+def controller() -> lc.Network:
+    """A network 2 → 16 → 16 → 1 that has learned the law."""
+    states = np.random.default_rng(0).uniform(-1.5 * RANGE, 1.5 * RANGE, (1000, 2))
+    model = MLPRegressor(
+        hidden_layer_sizes=(16, 16), activation="tanh", solver="lbfgs", alpha=1e-2, max_iter=2000, random_state=0
+    )
+    model.fit(states, law(states))
+    return lc.Network.from_weights([weight.T for weight in model.coefs_], model.intercepts_, "tanh")
+
+
+def tiles(count: int) -> list[lc.Box]:
+    """The operating range as count × count boxes."""
+    edges = np.linspace(-1.0, 1.0, count + 1)[:, None] * RANGE
+    corners = itertools.product(range(count), repeat=2)
+    return [lc.Box([edges[i, 0], edges[j, 1]], [edges[i + 1, 0], edges[j + 1, 1]]) for i, j in corners]
+
+
+def main() -> None:
+    network = controller()
+    states = lc.Box(-RANGE, RANGE).sample(5000, np.random.default_rng(1))
+    error = np.abs(network(states)[:, 0] - law(states)).max()
+    print(f"controller 2 → 16 → 16 → 1, off the law by at most {error:.3f} N·m at 5000 states\n")
+    seen = np.abs(network.jacobian(states)[:, 0]).max(axis=0)
+    print("steepest slope of the torque, N·m per rad and per rad/s, and its range in N·m")
+    print(f"{'':>9} {'angle':>8} {'rate':>8} {'torque':>18}")
+    torque = network(states)[:, 0]
+    print(f"{'seen':>9} {seen[0]:8.3f} {seen[1]:8.3f} {f'{torque.min():.3f} … {torque.max():.3f}':>18}")
+    for count in (1, 4, 12):
+        pieces = tiles(count)
+        steep = np.max([lc.sensitivity(network, piece).matrix[0] for piece in pieces], axis=0)
+        reached = [lc.reach(network, piece, lc.ClosedForm()) for piece in pieces]
+        low, high = min(found.lower[0] for found in reached), max(found.upper[0] for found in reached)
+        print(f"{len(pieces):3} tiles {steep[0]:8.3f} {steep[1]:8.3f} {f'{low:.3f} … {high:.3f}':>18}")
+    moved = upward(float(steep @ NOISE), 3)  # never rounded down
+    print(f"\nproved: noise of {NOISE[0]} rad and {NOISE[1]} rad/s moves the torque by at most {moved} N·m,")
+    verdict = "is enough" if max(-low, high) <= TORQUE else "is not proved to be enough"
+    print(f"and a motor of {TORQUE} N·m {verdict}")
+
+
+if __name__ == "__main__":
+    main()

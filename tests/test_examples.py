@@ -1,0 +1,89 @@
+"""The scripts in ``examples/``: each runs as a reader would run it, and what it prints makes sense."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+
+def printed(name: str, *needs: str) -> str:
+    for package in needs:
+        pytest.importorskip(package)
+    outcome = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / name)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"},
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.stderr == ""
+    return outcome.stdout
+
+
+def rows(text: str, pattern: str) -> list[list[float]]:
+    """The numbers of the lines that begin with a pattern."""
+    lines = [line for line in text.splitlines() if re.match(pattern, line)]
+    return [[float(number) for number in re.findall(r"-?\d+\.?\d*(?:e[+-]?\d+)?", line)] for line in lines]
+
+
+def test_controller() -> None:
+    text = printed("controller.py", "sklearn")
+    ((angle, rate, low, high),) = rows(text, " +seen ")
+    tiles = rows(text, r" +\d+ tiles")
+    assert [row[0] for row in tiles] == [1, 16, 144]
+    for _, *found in tiles:
+        assert found[0] >= angle
+        assert found[1] >= rate
+        assert found[2] <= low
+        assert found[3] >= high
+    assert tiles[-1][1] < tiles[0][1]
+    assert tiles[-1][1] < 1.5 * angle
+    assert "is enough" in text
+
+
+def test_classifier() -> None:
+    images = rows(printed("classifier.py", "sklearn"), r" +\d+ +\d+ +\d+\.")
+    assert len(images) == 12
+    for _, _, proved, plain, broken, _ in images:
+        assert plain <= proved <= broken
+
+
+def test_cnn() -> None:
+    text = printed("cnn.py", "torch", "sklearn")
+    radii = rows(text, r" +0\.\d+ ")
+    assert [row[0] for row in radii] == [0.05, 0.2, 0.5]
+    assert all(bound >= lower for _, bound, lower, *_ in radii)
+    ((overall,),) = rows(text, "global bound")
+    assert all(row[1] <= overall for row in radii)
+
+
+def test_resnet() -> None:
+    text = printed("resnet.py", "torch")
+    radii = rows(text, r" +[01]\.\d+ ")
+    assert [row[0] for row in radii] == [1.0, 0.3, 0.1, 0.01]
+    assert all(bound >= lower for _, lower, bound, *_ in radii)
+    assert [row[2] for row in radii] == sorted((row[2] for row in radii), reverse=True)
+
+
+def test_training() -> None:
+    text = printed("training.py", "torch", "sklearn")
+    epochs = rows(text, r" +\d ")
+    assert [row[0] for row in epochs] == [1, 2, 3, 4, 5] * 2
+    free, penalised = epochs[4], epochs[9]
+    assert penalised[2] < free[2]
+    assert penalised[3] < free[3]
+    assert penalised[1] > 90.0
+
+
+def test_every_example_is_tested() -> None:
+    tested = Path(__file__).read_text(encoding="utf-8")
+    assert [path.name for path in EXAMPLES.glob("*.py") if f'"{path.name}"' not in tested] == []
