@@ -9,7 +9,7 @@ CORE   := $(VENV)/.installed-core
 ALL    := $(VENV)/.installed-all
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow lint format clean
+.PHONY: help demo test slow lint format docs clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -33,8 +33,11 @@ format: $(ALL)  ## bring the code into shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(ALL)  ## build the documentation into site/
+	$(BIN)/mkdocs build --strict
+
 clean:  ## remove the environment and everything that was built
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -54,5 +57,5 @@ $(CORE): pyproject.toml constraints.txt | $(BIN)/python
 $(ALL): $(CORE)
 	@echo "Installing the extras and tools into $(VENV), some minutes ..."
 	@$(PIP) $(TORCH)
-	@$(PIP) --no-build-isolation --editable '.[all,dev]'
+	@$(PIP) --no-build-isolation --editable '.[all,dev,docs]'
 	@touch $@

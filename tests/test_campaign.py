@@ -377,7 +377,7 @@ def test_parquet(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     found = lc.Results.read(written)
     with monkeypatch.context() as context:
         context.setitem(sys.modules, "pyarrow", None)
-        with pytest.raises(lc.InvalidInput, match="pip install pyarrow"):
+        with pytest.raises(lc.InvalidInput, match=r"pip install 'lipcert\[parquet\]'"):
             export(found, tmp_path / "run.parquet")
     parquet: Any = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     export(found, tmp_path / "run.parquet")

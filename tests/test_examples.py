@@ -38,7 +38,7 @@ def rows(text: str, pattern: str) -> list[list[float]]:
 def test_controller() -> None:
     text = printed("controller.py", "sklearn")
     ((angle, rate, low, high),) = rows(text, " +seen ")
-    tiles = rows(text, r" +\d+ tiles")
+    tiles = rows(text, r" *\d+ tiles")
     assert [row[0] for row in tiles] == [1, 16, 144]
     for _, *found in tiles:
         assert found[0] >= angle

@@ -67,21 +67,21 @@ def snippets(document: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
-@pytest.mark.parametrize(
-    "document", ["README.md", "docs/index.md", "docs/how-to-choose.md", "docs/uses.md", "docs/soundness.md"]
-)
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
+
+
+@pytest.mark.parametrize("document", [name for name in DOCUMENTS if snippets(name)])
 def test_python_in_the_documents_runs(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     code = snippets(document)
-    assert code
+    if any("import torch" in snippet for snippet in code):
+        pytest.importorskip("torch")
     names: dict[str, object] = {}
     for snippet in code:
         exec(compile(snippet, document, "exec"), names)
 
 
-@pytest.mark.parametrize(
-    "document", ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
-)
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
 def test_links_between_documents_lead_somewhere(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):

@@ -100,6 +100,8 @@ def _parquet(results: Results, file: Path) -> None:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise InvalidInput("Parquet files need pyarrow: pip install pyarrow; .csv and .json need nothing") from None
+        raise InvalidInput(
+            "Parquet files need pyarrow: pip install 'lipcert[parquet]'; .csv and .json need nothing"
+        ) from None
     columns = {name: [getattr(row, name) for row in results.rows] for name in COLUMNS}
     pyarrow.parquet.write_table(pyarrow.table(columns), file)

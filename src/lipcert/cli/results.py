@@ -22,7 +22,7 @@ from lipcert.cli.output import as_json, downward, upward
 def results(
     file: Annotated[Path, typer.Argument(metavar="FILE.sqlite", help="What lipcert robust wrote.")],
     export: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write all rows: .csv, .json or .parquet (needs pyarrow).")
+        Path | None, typer.Option(metavar="FILE", help="Write all rows: .csv, .json or .parquet (extra: parquet).")
     ] = None,
     json: options.JsonOption = False,
 ) -> None:

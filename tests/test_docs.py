@@ -1,0 +1,82 @@
+"""The documentation: pages are in the menu, links and anchors lead somewhere, the site builds, commands print that."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import console
+from lipcert.cli import app
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.glob("**/*.md"))
+SETTINGS = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+
+
+def test_the_menu_has_every_page_once() -> None:
+    menu = re.findall(r"^ +- .*: (\S+\.md)$", SETTINGS, flags=re.MULTILINE)
+    assert sorted(menu) == [page.name for page in sorted(DOCS.glob("*.md"))]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of the headings, as the site makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    plain = [
+        re.sub(r"[^\w\s-]", "", heading.encode("ascii", "ignore").decode()).strip().lower() for heading in headings
+    ]
+    return {re.sub(r"[-\s]+", "-", heading) for heading in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)", page.read_text(encoding="utf-8")):
+        file = page.parent / target if target else page
+        assert file.is_file(), f"{page.name} links to {target}"
+        assert not anchor or anchor in anchors(file), f"{page.name} links to {target}#{anchor}"
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed")
+    pytest.importorskip("mkdocstrings", reason="mkdocstrings is not installed")
+    outcome = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    built = (tmp_path / "site" / "api.html").read_text(encoding="utf-8")
+    assert "How multipliers are chosen" in built
+    assert ":class:" not in built
+    for page in (tmp_path / "site").glob("*.html"):
+        sources = re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(https?:[^"]+)', page.read_text(encoding="utf-8"))
+        assert sources == [], f"{page.name} takes things from elsewhere"
+
+
+def test_every_verb_is_on_the_page_of_the_command_line() -> None:
+    verbs = {str(command.name or getattr(command.callback, "__name__", "")) for command in app.registered_commands}
+    assert verbs == set(re.findall(r"^## (\S+)$", (DOCS / "cli.md").read_text(encoding="utf-8"), flags=re.MULTILINE))
+
+
+@pytest.mark.skipif(shutil.which("sh") is None, reason="there is no shell")
+@pytest.mark.parametrize("page", console.PAGES, ids=lambda page: page.name)
+def test_commands_print_what_the_page_says(page: Path) -> None:
+    pytest.importorskip("matplotlib")
+    written, now = page.read_text(encoding="utf-8"), console.rerun(page)
+    assert console.essence(written) == console.essence(now), "python tests/console.py brings the page up to date"
+
+
+def test_the_comparison_above_can_fail() -> None:
+    page = "```console\n$ lipcert bound a.npz\nbound  1.5e-05\nseconds  3\n```\n"
+    assert console.essence(page) == ["$", "lipcert", "bound", "a.npz", "bound", "seconds"]
+    assert console.essence(page.replace("1.5e-05", "17")) == console.essence(page)
+    assert console.essence(page.replace("seconds", "minutes")) != console.essence(page)
