@@ -84,7 +84,7 @@ def draw(rows: list[Row], file: Path) -> None:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9.0, 4.6), layout="constrained")
+    figure = Figure(figsize=(7.6, 5.0), layout="constrained")
     for ax, radius in zip(figure.subplots(1, 2, sharey=True), RADII, strict=True):
         for place, name in enumerate(LITERATURE | OWN):
             own, marker = name in OWN, "os^vDPX*<>hp"[place]
@@ -94,13 +94,13 @@ def draw(rows: list[Row], file: Path) -> None:
             ax.plot(*zip(*each), marker, color=color, alpha=0.25, markersize=3, markeredgewidth=0)
             face = color if own else "white"
             look = {"markersize": 9, "markeredgecolor": "black", "markerfacecolor": face, "linestyle": "none"}
-            ax.plot(*means(rows, name, radius), marker, label=name if own else f"{name} (literature)", **look)
+            ax.plot(*means(rows, name, radius), marker, label=name if own else f"{name} (lit.)", **look)
         ax.axhline(1.0, color="black", linewidth=1, linestyle="--")
         ax.set(xscale="log", yscale="log", xlabel="seconds", title=f"balls of radius {radius:g}")
         ax.grid(True, alpha=0.3)
     figure.axes[0].set_ylabel("bound ÷ lower bound")
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=8)
+    figure.legend(handles, labels, loc="outside lower center", frameon=False, fontsize=9, ncols=3)
     with rc_context({"svg.hashsalt": "lipcert"}):
         figure.savefig(file, metadata={"Date": None})
 

@@ -162,3 +162,11 @@ def test_help_has_an_example(lipcert: Command, verb: str) -> None:
     assert outcome.code == 0
     assert f"lipcert {verb}" in outcome.out
     assert "Example" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("verb", "default"), [("bound", "auto"), ("reach", "auto"), ("sweep", "joint"), ("sensitivity", "scalar")]
+)
+def test_the_help_names_the_default_method(lipcert: Command, verb: str, default: str) -> None:
+    text = " ".join(lipcert(verb, "--help").out.replace("│", " ").split())
+    assert f"[default: {default}]" in text

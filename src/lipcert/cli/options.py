@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import typer
@@ -50,15 +50,21 @@ ClipOption: TypeAlias = Annotated[
         rich_help_panel=REGION,
     ),
 ]
-MethodOption: TypeAlias = Annotated[
-    Method | None,
-    typer.Option(
+
+
+def _method_option(default: str) -> Any:
+    """The option --method of a verb that takes this method by default."""
+    return typer.Option(
         parser=method,
         metavar="|".join(METHODS),
-        help="How tight and how slow; see docs/how-to-choose.md. [default: auto]",
+        help=f"How tight and how slow; see docs/how-to-choose.md. [default: {default}]",
         show_default=False,
-    ),
-]
+    )
+
+
+MethodOption: TypeAlias = Annotated[Method | None, _method_option("auto")]
+SweepMethodOption: TypeAlias = Annotated[Method | None, _method_option("joint")]
+SensitivityMethodOption: TypeAlias = Annotated[Method | None, _method_option("scalar")]
 SecondsOption: TypeAlias = Annotated[
     float | None,
     typer.Option(metavar="NUMBER", help="About how long the methods auto, joint and split may take."),

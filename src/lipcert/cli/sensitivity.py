@@ -25,7 +25,7 @@ def sensitivity(
     radius: options.RadiusOption = None,
     box: options.BoxOption = None,
     clip: options.ClipOption = None,
-    method: options.MethodOption = None,
+    method: options.SensitivityMethodOption = None,
     inputs: options.InputsOption = None,
     outputs: options.OutputsOption = None,
     activation: options.ActivationOption = None,

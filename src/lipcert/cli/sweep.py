@@ -43,7 +43,7 @@ def sweep(
     start: Annotated[float | None, typer.Option("--from", metavar="NUMBER", help="Smallest radius.", **_PANEL)] = None,
     stop: Annotated[float | None, typer.Option("--to", metavar="NUMBER", help="Largest radius.", **_PANEL)] = None,
     count: Annotated[int | None, typer.Option(metavar="N", help="How many, both ends included.", **_PANEL)] = None,
-    method: options.MethodOption = None,
+    method: options.SweepMethodOption = None,
     seconds: options.SecondsOption = None,
     activation: options.ActivationOption = None,
     input_shape: options.InputShapeOption = None,
