@@ -165,8 +165,9 @@ def test_help_has_an_example(lipcert: Command, verb: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "default"), [("bound", "auto"), ("reach", "auto"), ("sweep", "joint"), ("sensitivity", "scalar")]
+    ("verb", "default"),
+    [("bound", "auto"), ("reach", "auto"), ("sweep", "joint"), ("sensitivity", "scalar"), ("compare", "all")],
 )
-def test_the_help_names_the_default_method(lipcert: Command, verb: str, default: str) -> None:
+def test_the_help_names_the_default_methods(lipcert: Command, verb: str, default: str) -> None:
     text = " ".join(lipcert(verb, "--help").out.replace("│", " ").split())
     assert f"[default: {default}]" in text

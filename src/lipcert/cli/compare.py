@@ -35,7 +35,7 @@ def compare(
     box: options.BoxOption = None,
     clip: options.ClipOption = None,
     methods: Annotated[
-        str | None, typer.Option(metavar="NAME,NAME,…", help=f"Which methods: {', '.join(METHODS)}. [default: all]")
+        str | None, typer.Option(metavar="NAME,NAME,…", help=f"Which methods: {', '.join(METHODS)}. \\[default: all]")
     ] = None,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Limit for each method.")] = 60.0,
     activation: options.ActivationOption = None,

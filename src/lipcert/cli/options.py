@@ -53,11 +53,11 @@ ClipOption: TypeAlias = Annotated[
 
 
 def _method_option(default: str) -> Any:
-    """The option --method of a verb that takes this method by default."""
+    """The option --method of a verb that takes this method by default; the backslash keeps it from being markup."""
     return typer.Option(
         parser=method,
         metavar="|".join(METHODS),
-        help=f"How tight and how slow; see docs/how-to-choose.md. [default: {default}]",
+        help=f"How tight and how slow; see docs/how-to-choose.md. \\[default: {default}]",
         show_default=False,
     )
 
