@@ -95,16 +95,20 @@ def _class(name: str) -> str:
 
 @dataclass(frozen=True)
 class Figure:
-    """An SVG drawing as an image of its own: what is in it can neither run nor fetch anything."""
+    """An SVG drawing as an image of its own: what is in it can neither run nor fetch anything.
+
+    A wide one, of several panels side by side, takes the whole width of the page.
+    """
 
     svg: bytes
     caption: str
+    wide: bool = False
 
     def html(self) -> str:
         data = base64.b64encode(self.svg).decode("ascii")
         text = escape(self.caption)
         return (
-            f'<figure><div class="frame" tabindex="0" role="region" aria-label="Figure">'
+            f'<figure><div class="frame{" wide" if self.wide else ""}" tabindex="0" role="region" aria-label="Figure">'
             f'<img alt="{text}" src="data:image/svg+xml;base64,{data}"></div><figcaption>{text}</figcaption></figure>'
         )
 

@@ -57,7 +57,7 @@ def _section(folder: Path, name: str, part: Mapping[str, Any]) -> Section:
         if not isinstance(figure, dict):
             raise UnreadableResults(f"{folder / 'run.json'} is damaged: a figure of {name} is not described")
         drawing = _inside(folder, figure.get("file"))
-        blocks.append(Figure(_drawing(drawing), str(figure.get("caption", drawing.stem))))
+        blocks.append(Figure(_drawing(drawing), str(figure.get("caption", drawing.stem)), wide=True))
     for file in _listed(folder, part, "csv"):
         blocks += _tables(file.name, _records(file))
     summary = str(part.get("summary", ""))
