@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import lipcert as lc
@@ -100,6 +102,16 @@ def test_a_refuted_certificate_is_called_so_and_the_command_says_1(
     read = Reader(tmp_path / "report.html")
     assert "Not provable: 1." in read.text
     assert "Not proved:" in read.text
+
+
+def test_a_witness_is_a_hint_and_may_be_nonsense(tmp_path: Path) -> None:
+    certificate = lc.certify(NETWORK, lc.Ball(CENTER, 0.2), lc.ClosedForm())
+    for witness in (np.zeros(7), np.full(3, 1e200), CENTER):
+        replace(certificate, witness=witness).save(tmp_path / "c.json")
+        (item,) = write([tmp_path / "c.json"], tmp_path / "r.html", models={"m": NETWORK}).certificates
+        assert item.proved
+        assert item.lower is not None
+        assert 0.0 < item.lower.value <= certificate.bound
 
 
 def test_a_part_of_a_network_is_described(tmp_path: Path) -> None:

@@ -88,8 +88,9 @@ def lower_bound_of(network: Network, certificate: Certificate) -> LowerBound | N
     part = certificate.part
     if not certificate.region.bounded or part.layers[0] or part.inputs is not None:
         return None
-    target = network.slice(*part.layers).select(outputs=part.outputs)
-    return lower_bound(target, certificate.region, points=certificate.witness)
+    target, witness = network.slice(*part.layers).select(outputs=part.outputs), certificate.witness
+    known = witness if np.shape(witness) == (network.inputs,) else None  # a file may say anything
+    return lower_bound(target, certificate.region, points=known)
 
 
 def _attained(network: Network, region: Region, trail: list[tuple[float, Array]]) -> LowerBound:
