@@ -338,3 +338,47 @@ def test_a_tree_proves_again_what_pieces_in_other_company_proved() -> None:
     certificate = lc.certify(network, lc.Ball(np.zeros(4), 1.0), quick(60.0, 1e-9))
     assert tree_of(certificate).leaves > 1000
     assert lc.verify(network, certificate) <= certificate.bound
+
+
+def many_inputs() -> tuple[lc.Network, lc.Ball]:
+    """More inputs than axes are worth halving, and a clip that empties many patterns of signs."""
+    network = random_network(1, (30, 12, 10, 3), "relu", gain=2.0)
+    return network, lc.Ball(np.where(np.arange(30) % 2, 0.0, 0.02), 0.6, clip=(0, 1))
+
+
+def test_with_many_inputs_signs_lead_to_the_constant_itself() -> None:
+    network, ball = many_inputs()
+    certificate = lc.certify(network, ball, quick(30.0, 1e-6))
+    tree = tree_of(certificate)
+    assert (tree.layer != AXIS).all()
+    assert tree.void.size
+    lower = lc.lower_bound(network, ball, points=certificate.witness).value
+    assert lower <= certificate.bound <= lower * (1 + 1e-5)
+    assert lower > lc.lower_bound(network, ball).value
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+def test_an_unproved_void_does_not_count() -> None:
+    network, ball = many_inputs()
+    certificate = lc.certify(network, ball, quick(30.0, 1e-6))
+    tree = tree_of(certificate)
+    nothing = np.zeros(0, dtype=int)
+    known = intervals(network, ball, certificate.sweeps)
+    truth = lc.lower_bound(network, ball, points=certificate.witness).value
+
+    def proved_from(**columns: Any) -> float:
+        return prove_tree(network, ball, replace(tree, **columns), certificate.sweeps[-1], known)
+
+    assert proved_from() <= certificate.bound
+    assert proved_from(void=nothing, neuron=nothing, weight=np.zeros(0)) > truth * (1 + 1e-3)
+    assert proved_from(weight=np.zeros(tree.weight.shape)) > truth * (1 + 1e-3)
+    for scale in (-1.0, 1e-3, 1e12):
+        assert proved_from(weight=scale * tree.weight) >= truth
+    for shift in range(1, 22):
+        assert proved_from(neuron=(tree.neuron + shift) % 22) >= truth
+    leaves = np.flatnonzero(tree.layer == LEAF)
+    columns = {"void": np.repeat(leaves, 22), "neuron": np.tile(np.arange(22), len(leaves))}
+    for sign in (-1.0, 1.0):
+        assert proved_from(**columns, weight=np.full(22 * len(leaves), sign)) >= truth
+    with pytest.raises(ProofFailed, match="weighs"):
+        proved_from(neuron=tree.neuron + 22)

@@ -243,6 +243,13 @@ def test_any_edited_byte_is_noticed_or_changes_nothing(tmp_path: Path) -> None:
             assert same_region(after.region, made.region)
 
 
+def sapling(**columns: tuple[float, ...]) -> dict[str, Any]:
+    """A tree of one leaf, but for the given columns."""
+    plain: dict[str, tuple[float, ...]] = {"layer": (-2,), "index": (0,), "value": (0,), "child": (0,)}
+    plain |= {"void": (), "neuron": (), "weight": ()}
+    return {"bound": "0x1.0p+0"} | {name: numbers(*column) for name, column in (plain | columns).items()}
+
+
 HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "no content": (lambda c: c.clear(), "is missing"),
     "unknown field": (lambda c: c.update(extra=1), "the field 'extra' is unknown"),
@@ -303,30 +310,14 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     ),
     "line of one": (lambda c: c["sweeps"][0]["lines"][0].pop(), "list of length 2"),
     "tree a word": (lambda c: c.update(tree="oak"), "group of fields"),
-    "tree with fractions": (
-        lambda c: c.update(
-            tree={
-                "bound": "0x1.0p+0",
-                "layer": numbers(-2.5),
-                "index": numbers(0),
-                "value": numbers(0),
-                "child": numbers(0),
-            }
-        ),
+    "tree with fractions": (lambda c: c.update(tree=sapling(layer=(-2.5,))), "whole numbers"),
+    "tree of unequal columns": (lambda c: c.update(tree=sapling(layer=(-2, -2))), "differ in length"),
+    "tree with half a void": (lambda c: c.update(tree=sapling(void=(0,))), "differ in length"),
+    "tree that weighs fractions": (
+        lambda c: c.update(tree=sapling(void=(0,), neuron=(0.5,), weight=(1.0,))),
         "whole numbers",
     ),
-    "tree of unequal columns": (
-        lambda c: c.update(
-            tree={
-                "bound": "0x1.0p+0",
-                "layer": numbers(-2, -2),
-                "index": numbers(0),
-                "value": numbers(0),
-                "child": numbers(0),
-            }
-        ),
-        "differ in length",
-    ),
+    "witness a word": (lambda c: c.update(witness="me"), "group of fields"),
 }
 
 

@@ -111,6 +111,8 @@ class _Search:
     child: list[int] = field(default_factory=list)
     bound: list[float] = field(default_factory=list)
     open: list[_Entry] = field(default_factory=list)
+    void: dict[int, Array] = field(default_factory=dict)
+    """Weights that show of some leaves that they have no input."""
     whole: int = 0
     """Nodes that belong to a finished tree; an interrupt may leave some behind that do not."""
     done: float = 0.0
@@ -124,16 +126,16 @@ class _Search:
         few = self.network.inputs <= FEW_INPUTS
         start = lower_bound(self.network, self.region, samples=1000 if few else 100, starts=16 if few else 4)
         self.lower, self.witness = start.value, start.point
-        self.add(bounding.stack, root, bounding(root))
+        self.add(root, bounding(root))
         self.whole = 1
         while self.open and time.perf_counter() < end:
             upper = self.upper
             if upper <= self.lower * (1.0 + tolerance):
                 return
             batch = [heapq.heappop(self.open) for _ in range(min(len(self.open), self.batch))]
-            kept = [entry for entry in batch if -entry[0] > self.lower * (1.0 + tolerance)]
-            closed = [-entry[0] for entry in batch if -entry[0] <= self.lower * (1.0 + tolerance)]
-            self.done = max(self.done, *closed, 0.0)
+            enough = self.lower * (1.0 + tolerance)
+            self.done = max(self.done, *(-entry[0] for entry in batch if -entry[0] <= enough), 0.0)
+            kept = [entry for entry in batch if -entry[0] > enough and not self.settle(bounding.stack, entry)]
             if not kept:
                 continue
             cut, pieces = self.cut(kept)
@@ -142,7 +144,7 @@ class _Search:
             for number, (_, node, *_) in enumerate(kept):
                 self.layer[node], self.index[node], self.value[node] = (column[number].item() for column in cut)
                 self.child[node] = self.whole + 2 * number
-            self.add(bounding.stack, halves, found)
+            self.add(halves, found)
             self.whole = len(self.child)
             share = min(self.upper, ceiling)
             report(
@@ -160,10 +162,11 @@ class _Search:
         room = max(1, _ENTRIES // max(self.network.sizes[1:-1]) ** 2)
         return int(np.clip(len(self.open) // 3, 1, min(_BATCH, room)))
 
-    def add(self, stack: Stack, pieces: Pieces, found: Bounds) -> None:
+    def add(self, pieces: Pieces, found: Bounds) -> None:
         """New leaves; those that can be cut further stay open."""
         pieces = confined(pieces, found)
-        self.look(stack, pieces, found)
+        if self.network.inputs <= FEW_INPUTS:
+            self.meet(self.region.project(0.5 * pieces.lower + 0.5 * pieces.upper))
         for number, bound in enumerate(found.bound):
             node = len(self.layer)
             self.layer.append(LEAF)
@@ -177,16 +180,24 @@ class _Search:
             entry = (-float(bound), node, pieces.take(one).copy(), found.axes[number].copy(), found.open[number].copy())
             heapq.heappush(self.open, entry)
 
-    def look(self, stack: Stack, pieces: Pieces, found: Bounds) -> None:
-        """Raise the lower bound by what is found in the pieces: at their middles, or where no neuron is left open."""
-        if self.network.inputs <= FEW_INPUTS:
-            self.meet(self.region.project(0.5 * pieces.lower + 0.5 * pieces.upper))
-        settled = np.flatnonzero(~(found.open > 0).any(axis=-1))
-        for number in settled[np.argsort(-found.bound[settled])]:
-            if found.bound[number] > self.lower:
-                point = witness(stack, pieces.take(np.array([number])))
-                if point is not None:
-                    self.meet(point[None])
+    def settle(self, stack: Stack, entry: _Entry) -> bool:
+        """Whether nothing is left to do for a piece, because none of its neurons is open.
+
+        Its bound is then attained if it has an input, and that raises the lower bound; or it has none, and weights
+        that prove so end the matter. Where neither can be shown, the piece must be cut.
+        """
+        bound, node, piece, _, shares = entry
+        if (shares > 0).any():
+            return False
+        point, weights = witness(stack, piece)
+        if point is not None:
+            self.meet(point[None])
+            self.done = max(self.done, -bound)
+            return True
+        if stack.is_void(piece, weights):
+            self.void[node], self.bound[node] = weights, 0.0
+            return True
+        return False
 
     def meet(self, points: Array) -> None:
         """The best of the points, if it is better than all before."""
@@ -235,7 +246,11 @@ class _Search:
         cut = (child > 0) & (child < self.whole)
         layer, index, child = np.where(cut, layer, LEAF), np.where(cut, index, 0), np.where(cut, child, 0)
         worst = float(bound[~cut].max()) if self.whole else np.inf
-        return Tree(layer, index, np.where(cut, value, 0.0), child, worst * _AGAIN)
+        void = {node: weights for node, weights in self.void.items() if node < self.whole}
+        rows = np.array(list(void.values())).reshape(len(void), sum(self.network.sizes[1:-1]))
+        row, neuron = np.nonzero(rows)
+        columns = np.array(list(void), dtype=int)[row], neuron, rows[row, neuron]
+        return Tree(layer, index, np.where(cut, value, 0.0), child, worst * _AGAIN, *columns)
 
 
 class _Bounding:

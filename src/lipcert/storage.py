@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 FORMAT = "lipcert certificate"
 VERSION = 1
 _PROOF = ("sweeps", "part_sweeps", "tree", "witness", "seconds", "verified")
+_CUTS, _VOIDS = ("layer", "index", "value", "child"), ("void", "neuron", "weight")
+_WHOLE = ("layer", "index", "child", "void", "neuron")
 _LARGEST = 2**31 - 1
 """No whole number of a certificate is larger."""
 _DEEPEST = 2**20
@@ -209,22 +211,23 @@ def _enclosure_in(value: Mapping[str, Any]) -> Enclosure:
 def _tree_out(tree: Tree | None) -> dict[str, Any] | None:
     if tree is None:
         return None
-    columns = {"layer": tree.layer, "index": tree.index, "value": tree.value, "child": tree.child}
-    return {"bound": float(tree.bound).hex()} | {name: _array_out(column) for name, column in columns.items()}
+    columns = {name: _array_out(getattr(tree, name)) for name in (*_CUTS, *_VOIDS)}
+    return {"bound": float(tree.bound).hex()} | columns
 
 
 def _tree_in(value: Mapping[str, Any]) -> Tree:
     from lipcert.verify.tree import Tree
 
-    bound, layer, index, cuts, child = _fields(value, "bound", "layer", "index", "value", "child")
-    columns = [_array_in(column, 1) for column in (layer, index, cuts, child)]
-    if len({column.size for column in columns}) != 1:
+    bound, *fields = _fields(value, "bound", *_CUTS, *_VOIDS)
+    columns = {name: _array_in(column, 1) for name, column in zip((*_CUTS, *_VOIDS), fields, strict=True)}
+    if any(len({columns[name].size for name in group}) != 1 for group in (_CUTS, _VOIDS)):
         raise ValueError("the columns of its tree differ in length")
-    whole = [columns[0], columns[1], columns[3]]
-    if any((column != np.round(column)).any() or (np.abs(column) > _LARGEST).any() for column in whole):
-        raise ValueError("a column of its tree has entries that are no whole numbers")
-    layers, indices, children = (column.astype(np.int64) for column in whole)
-    return Tree(layers, indices, columns[2], children, _hexadecimal(bound))
+    for name in _WHOLE:
+        column = columns[name]
+        if (column != np.round(column)).any() or (np.abs(column) > _LARGEST).any():
+            raise ValueError("a column of its tree has entries that are no whole numbers")
+        columns[name] = column.astype(np.int64)
+    return Tree(bound=_hexadecimal(bound), **columns)
 
 
 def _array_out(array: Array) -> dict[str, Any]:

@@ -1,77 +1,90 @@
-"""A point of a piece on which the network is affine: where its bound is attained, if there is one."""
+"""Pieces on which the network is affine: a point where the bound is attained, or why there is none."""
 
 from __future__ import annotations
 
 import numpy as np
+from scipy import optimize
 
-from lipcert.network import Network
-from lipcert.regions import Region
 from lipcert.typing import Array
 from lipcert.verify.pieces import Pieces
 from lipcert.verify.stack import Stack
 
-_ROUNDS = 60
-_INWARD = 1e-6
-"""How far inside its interval, in units of the interval's part of the region, a neuron is asked to be."""
+_INWARD = 1e-7
+"""How far inside its interval, in units of the region's radius times the row, a neuron is asked to be."""
+_OPTIONS = {"maxfun": 300, "ftol": 1e-15, "gtol": 1e-12}
 
 
-def witness(stack: Stack, piece: Pieces) -> Array | None:
-    """A point of the region at which all confined neurons of one piece are inside their intervals, or None.
+def witness(stack: Stack, piece: Pieces) -> tuple[Array | None, Array]:
+    """The point nearest to the centre at which the confined neurons of one piece are inside their intervals.
 
-    Where every slope of a piece is a single number, the pre-activations are affine functions A x + c of its inputs.
-    Projections onto the set where they obey, and onto the region, take turns.
+    Where every slope of a piece is a single number, pre-activations are affine functions A x + c of its inputs, so the
+    point solves min ½‖x - center‖² with low ≤ A x + c ≤ high and x in the piece's box. The dual of that is a smooth
+    function of one weight a neuron, x = clip(center + Aᵀλ). If the point is not in the region (None is returned for
+    it), nothing in the region obeys, and the weights (neurons,) are a reason why: λ·(A x + c) cannot be as large as
+    the intervals ask for.
     """
-    network, region = stack.network, stack.region
-    A, c, low, high = _constraints(stack, piece)
-    x = region.center
-    if not len(A):
-        return x
-    inverse = np.linalg.pinv(A @ A.T, rcond=1e-10, hermitian=True)
-    margin = np.minimum(_INWARD * region.radius * np.sqrt((A * A).sum(axis=-1)), 0.25 * (high - low))
-    for _ in range(_ROUNDS):
+    region, center = stack.region, stack.region.center
+    A, c, place = _affine(stack, piece)
+    weights = np.zeros(piece.low.shape[-1])
+    if not place.size:
+        return center, weights
+    margin = np.minimum(_INWARD * float(region.radius) * np.sqrt((A * A).sum(axis=-1)), 0.25 * _width(piece)[place])
+    low, high = piece.low[0, place] + margin, piece.high[0, place] - margin
+    scale = 1.0 / np.maximum(np.sqrt((A * A).sum(axis=-1)), 1e-300)
+    A, c, low, high = A * scale[:, None], c * scale, low * scale, high * scale
+    count = len(place)
+
+    def dual(signed: Array) -> tuple[float, Array]:
+        up, down = signed[:count], signed[count:]
+        x = np.clip(center + A.T @ (up - down), piece.lower[0], piece.upper[0])
         v = A @ x + c
-        if ((low < v) & (v < high)).all():
-            return x if _obeys(network, region, stack, piece, x) else None
-        x = region.project(x + A.T @ (inverse @ (np.clip(v, low + margin, high - margin) - v)))
-    return None
+        gap = x - center
+        value = 0.5 * gap @ gap + up @ (low - v) - down @ (high - v)
+        return -float(value), -np.concatenate([low - v, v - high])
+
+    def beyond(intermediate_result: optimize.OptimizeResult) -> None:
+        """Every point that obeys is farther from the centre than sqrt(2·dual)."""
+        if -2.0 * intermediate_result.fun > 1.0001 * float(region.radius) ** 2:
+            raise StopIteration
+
+    start, bounds = np.zeros(2 * count), [(0.0, None)] * (2 * count)
+    found = optimize.minimize(
+        dual, start, jac=True, method="L-BFGS-B", bounds=bounds, callback=beyond, options=_OPTIONS
+    )
+    total = found.x[:count] - found.x[count:]
+    x = region.project(np.clip(center + A.T @ total, piece.lower[0], piece.upper[0]))
+    weights[place] = total * scale
+    seen = np.concatenate(stack.network.preactivations(x)[:-1])
+    obeys = bool(((piece.low[0] <= seen) & (seen <= piece.high[0])).all())
+    return (x if obeys else None), weights
 
 
-def _constraints(stack: Stack, piece: Pieces) -> tuple[Array, Array, Array, Array]:
-    """A, c, low, high of the neurons whose slope is open in the whole region and known in the piece."""
-    rows, offsets, low, high = [], [], [], []
-    slopes: list[Array] = []
+def _width(piece: Pieces) -> Array:
+    return np.asarray(piece.high[0] - piece.low[0])
+
+
+def _affine(stack: Stack, piece: Pieces) -> tuple[Array, Array, Array]:
+    """A and c of the neurons whose slope is open in the whole region and known in the piece, and which they are."""
+    rows, offsets, places = [np.zeros((0, stack.network.inputs))], [np.zeros(0)], [np.zeros(0, dtype=int)]
+    settled: list[tuple[Array, Array]] = []
     for index, part in enumerate(stack.slices):
         layer = stack.network.layers[index]
         assert layer.neurons is not None
-        ends = piece.low[0, part], piece.high[0, part]
-        alpha, beta = layer.neurons.slope_range(*ends)
-        slopes.append(0.5 * (alpha + beta))
+        low, high = piece.low[0, part], piece.high[0, part]
+        alpha, beta = layer.neurons.slope_range(low, high)
         open_ = (stack.slopes[index][0] < stack.slopes[index][1])[0]
         some = np.flatnonzero(open_ & (alpha == beta))
-        row, offset = _traced(stack, index, some, slopes, piece)
+        row, offset = stack.weights[index][some], layer.bias[some]
+        for back in range(index - 1, -1, -1):
+            slope, shift = settled[back]
+            offset = offset + row @ shift
+            row = row * slope
+            offset = offset + row @ stack.network.layers[back].bias
+            row = row @ stack.weights[back]
         rows.append(row)
         offsets.append(offset)
-        low.append(ends[0][some])
-        high.append(ends[1][some])
-    return np.concatenate(rows), np.concatenate(offsets), np.concatenate(low), np.concatenate(high)
-
-
-def _traced(stack: Stack, index: int, some: Array, slopes: list[Array], piece: Pieces) -> tuple[Array, Array]:
-    """Pre-activations of some neurons as affine functions of the input."""
-    rows, offset = stack.weights[index][some], stack.network.layers[index].bias[some]
-    for back in range(index - 1, -1, -1):
-        layer = stack.network.layers[back]
-        assert layer.neurons is not None
-        ends = piece.low[0, stack.slices[back]], piece.high[0, stack.slices[back]]
-        middle = 0.5 * ends[0] + 0.5 * ends[1]
-        offset = offset + rows @ (layer.neurons.value(middle) - slopes[back] * middle)
-        rows = rows * slopes[back]
-        offset = offset + rows @ layer.bias
-        rows = rows @ stack.weights[back]
-    return rows, offset
-
-
-def _obeys(network: Network, region: Region, stack: Stack, piece: Pieces, x: Array) -> bool:
-    """Whether the network itself has the piece's slopes at the point."""
-    seen = np.concatenate(network.preactivations(x)[:-1])
-    return bool(((piece.low[0] <= seen) & (seen <= piece.high[0])).all())
+        places.append(part.start + some)
+        middle = 0.5 * low + 0.5 * high
+        slope = 0.5 * (alpha + beta)
+        settled.append((slope, layer.neurons.value(middle) - slope * middle))
+    return np.concatenate(rows), np.concatenate(offsets), np.concatenate(places)

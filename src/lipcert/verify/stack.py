@@ -76,6 +76,20 @@ class Stack:
             hints = 2.0 * norm - hints
         return np.where(np.isfinite(hints), hints, -np.inf)
 
+    def is_void(self, piece: Pieces, weights: Array) -> bool:
+        """Prove that no input of one piece has its neurons inside their intervals, by weights λ (neurons,).
+
+        The intervals ask for λ·v ≥ Σ λ_j (low_j where λ_j > 0, else high_j); back-substitution bounds λ·v from above.
+        """
+        enclosed = _Enclosing(self, piece).run()
+        if enclosed.empty[0]:
+            return True
+        asked = np.where(weights > 0.0, weights * piece.low[0], np.where(weights < 0.0, weights * piece.high[0], 0.0))
+        least = asked.sum() - gamma(len(weights) + 2) * UP * np.abs(asked).sum() - TINY
+        extra = [weights[None, part] for part in self.slices]
+        above, _ = enclosed.above(len(extra), np.zeros(1, dtype=int), np.zeros((1, self.network.sizes[-2])), extra)
+        return bool(above[0] < least)
+
     def _onward(self, hints: Array) -> Swept:
         """The chain from its other end, over the whole region."""
         layers = [hints[None, part] for part in self.slices]
@@ -129,6 +143,7 @@ class _Lines:
     upper_offset: Array
     z_size: Array
     charged: Array
+    passed: Array
 
 
 @dataclass(eq=False)
@@ -173,7 +188,7 @@ class _Enclosing:
         piece, neuron = np.nonzero(undecided)
         half = len(piece)
         rows = self.stack.weights[index][neuron]
-        above, reach = self._above(index, np.tile(piece, 2), np.concatenate([rows, -rows]))
+        above, reach = self.above(index, np.tile(piece, 2), np.concatenate([rows, -rows]))
         bias = self.stack.network.layers[index].bias[neuron]
         top = np.minimum(high[piece, neuron], up(above[:half] + bias))
         bottom = np.maximum(low[piece, neuron], -up(above[half:] - bias))
@@ -185,7 +200,8 @@ class _Enclosing:
     def _lines(self, index: int, neurons: Neurons, low: Array, high: Array) -> _Lines:
         """Lines around the activations: the function itself where its slope is one number, else two lines.
 
-        ``charged`` bounds |W| |z| + |b| + |v| below the activation and the error of the offsets at settled neurons.
+        ``passed`` is what rounding may lose for a unit row below the activation, of |W| |z| + |b| + |v|; ``charged``
+        for one above it, with the error of the offsets at settled neurons.
         """
         alpha, beta = self.slopes[-1]
         ends = neurons.value(low), neurons.value(high)
@@ -193,7 +209,7 @@ class _Enclosing:
         offset = ends[0] - alpha * low
         slack = (errors[0] + 8.0 * U * (np.abs(ends[0]) + np.abs(alpha * low))).max(axis=-1, initial=0.0)
         z_size = np.maximum(np.abs(ends[0]) + errors[0], np.abs(ends[1]) + errors[1])
-        lines = _Lines(alpha.copy(), alpha.copy(), offset, offset.copy(), z_size, slack)
+        lines = _Lines(alpha.copy(), alpha.copy(), offset, offset.copy(), z_size, slack, slack)
         piece, neuron = np.nonzero(alpha < beta)
         if piece.size:
             some = neurons.take(neuron)
@@ -210,14 +226,18 @@ class _Enclosing:
         sizes = np.maximum(np.abs(lines.lower_offset), np.abs(lines.upper_offset)).max(axis=-1, initial=0.0)
         steepest = np.maximum(np.abs(lines.lower_slope), np.abs(lines.upper_slope)).max(axis=-1, initial=0.0)
         g = gamma(max(layer.weight.shape) + 8)
-        lines.charged = (slack + g * (sizes + steepest * passed.max(axis=-1, initial=0.0))) * UP
+        lines.passed = g * UP * passed.max(axis=-1, initial=0.0)
+        lines.charged = (slack + g * sizes + steepest * lines.passed) * UP
         return lines
 
-    def _above(self, index: int, piece: Array, rows: Array) -> tuple[Array, Array | None]:
+    def above(
+        self, index: int, piece: Array, rows: Array, extra: Sequence[Array] | None = None
+    ) -> tuple[Array, Array | None]:
         """At least max of rows·z over the piece of each row, z the values before the layer.
 
         And |row at the input|·half-width, where inputs are few. Offsets at settled neurons are the same for both lines;
         what rounding loses on the way is charged in proportion to |rows|, and to what enters and leaves the layer.
+        ``extra`` adds multiples of the pre-activations of every layer on the way.
         """
         offset, charge = np.zeros(len(rows)), np.zeros(len(rows))
         for back in range(index - 1, -1, -1):
@@ -228,6 +248,9 @@ class _Enclosing:
                 "rn,rn->r", rows, np.where(positive, lines.upper_offset[piece], lines.lower_offset[piece])
             )
             rows = rows * np.where(positive, lines.upper_slope[piece], lines.lower_slope[piece])
+            if extra is not None:
+                rows = rows + extra[back]
+                charge = charge + np.abs(extra[back]).sum(axis=-1) * lines.passed[piece]
             offset = offset + rows @ layer.bias
             charge = charge + gamma(8) * np.abs(offset) + TINY * (1.0 + lines.charged[piece] / U)
             rows = rows @ self.stack.weights[back]

@@ -8,7 +8,7 @@ whatever the cuts are; only the bound of each leaf needs a proof, and those are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -35,6 +35,8 @@ class Tree:
     value : where it was cut.
     child : number of the first child (below ``value``); the second (above) is the next.
     bound : the largest bound of a leaf.
+    void, neuron, weight : for leaves that contain no input, three columns of their own: the node, and the weights of
+        the neurons (numbered through all hidden layers) that show it.
     """
 
     layer: Array
@@ -42,6 +44,9 @@ class Tree:
     value: Array
     child: Array
     bound: float
+    void: Array = field(default_factory=lambda: np.zeros(0, dtype=int))
+    neuron: Array = field(default_factory=lambda: np.zeros(0, dtype=int))
+    weight: Array = field(default_factory=lambda: np.zeros(0))
 
     @property
     def leaves(self) -> int:
@@ -104,7 +109,8 @@ def prove_tree(
         leaf = tree.layer[nodes] == LEAF
         if not (found.bound[leaf] >= 0.0).all():
             raise ProofFailed("the bound of a piece is no number")
-        worst = max(worst, float(found.bound[leaf].max(initial=0.0)))
+        void = _void(bounding, tree, nodes, confined(pieces, found)) & leaf
+        worst = max(worst, float(found.bound[leaf & ~void].max(initial=0.0)))
         cut = np.flatnonzero(~leaf)
         if cut.size:
             at = nodes[cut]
@@ -114,6 +120,17 @@ def prove_tree(
     if seen != len(tree.layer):
         raise ProofFailed("the tree has nodes that do not belong to it")
     return worst
+
+
+def _void(bounding: Stack, tree: Tree, nodes: Array, pieces: Pieces) -> Array:
+    """Which of the pieces are proved to contain no input."""
+    void = np.isin(nodes, tree.void)
+    for number in np.flatnonzero(void):
+        weights = np.zeros(pieces.low.shape[-1])
+        mine = tree.void == nodes[number]
+        weights[tree.neuron[mine]] = tree.weight[mine]
+        void[number] = bounding.is_void(pieces.take(np.array([number])), weights)
+    return void
 
 
 def _check_shape(network: Network, tree: Tree) -> None:
@@ -128,5 +145,7 @@ def _check_shape(network: Network, tree: Tree) -> None:
     layer = tree.layer[cut]
     if (layer < AXIS).any() or (layer >= len(limits) - 1).any() or not np.isfinite(tree.value[cut]).all():
         raise ProofFailed("the tree cuts something that the network does not have")
+    if (tree.neuron < 0).any() or (tree.neuron >= limits[1:].sum()).any() or not np.isfinite(tree.weight).all():
+        raise ProofFailed("the tree weighs neurons that the network does not have")
     if (tree.index[cut] < 0).any() or (tree.index[cut] >= limits[layer + 1]).any():
         raise ProofFailed("the tree cuts something that the network does not have")
