@@ -6,10 +6,11 @@ import dataclasses
 import itertools
 import json
 import math
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 
 from lipcert.certificate import Certificate
+from lipcert.decimals import downward as downward
+from lipcert.decimals import upward as upward
 from lipcert.lower import LowerBound
 from lipcert.multipliers import Method
 from lipcert.network import Network
@@ -60,26 +61,6 @@ def ratio(bound: float, lower: LowerBound | None) -> float | None:
     if lower is None or lower.value == 0.0 or not math.isfinite(bound / lower.value):
         return None
     return bound / lower.value
-
-
-def upward(value: float, digits: int = 6) -> str:
-    """A decimal number that is not below the value, so that the printed bound still holds.
-
-    Examples
-    --------
-    >>> upward(1.0000001), upward(2.0)
-    ('1.00001', '2')
-    """
-    return _rounded(value, digits, ROUND_CEILING)
-
-
-def downward(value: float, digits: int = 6) -> str:
-    """A decimal number that is not above the value."""
-    return _rounded(value, digits, ROUND_FLOOR)
-
-
-def _rounded(value: float, digits: int, rounding: str) -> str:
-    return f"{float(Context(prec=digits, rounding=rounding).create_decimal_from_float(value)):.{digits}g}"
 
 
 def activations(network: Network) -> list[str]:
