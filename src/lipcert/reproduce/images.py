@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import struct
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +37,14 @@ class Images:
     name: str
     train: tuple[Array, Array]
     test: tuple[Array, Array]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of images and labels."""
+        state = hashlib.sha256()
+        for part in (*self.train, *self.test):
+            state.update(np.ascontiguousarray(part, dtype="<f8").tobytes())
+        return state.hexdigest()
 
 
 def read_images(folder: Path | None = None) -> Images:

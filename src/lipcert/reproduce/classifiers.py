@@ -1,0 +1,57 @@
+"""The two classifiers of the MNIST study in a folder: trained once, read again afterwards."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from lipcert.importers import load
+from lipcert.importers.arrays import write_npz
+from lipcert.network import Network
+from lipcert.progress import Report
+from lipcert.reproduce.documents import write
+from lipcert.reproduce.images import Images
+from lipcert.reproduce.training import Recipe, train
+
+RECIPES: Final = {"baseline": Recipe(), "regularised": Recipe(penalty=1.0)}
+_LEDGER: Final = "models.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Classifier:
+    """A trained network with its accuracy on the test set and the epochs it took."""
+
+    name: str
+    network: Network
+    accuracy: float
+    epochs: int
+
+
+def classifiers(folder: Path, images: Images, report: Report, epochs: int | None = None) -> list[Classifier]:
+    """Both classifiers: from the folder if they were trained on these images by the same recipe, else trained now.
+
+    They are kept as NAME.npz, which ``lipcert.load`` reads, and described in models.json. ``epochs`` limits training.
+    """
+    ledger = folder / _LEDGER
+    known: dict[str, Any] = json.loads(ledger.read_text(encoding="utf-8")) if ledger.exists() else {}
+    found = []
+    for name, recipe in RECIPES.items():
+        if epochs is not None:
+            recipe = replace(recipe, epochs=epochs)
+        about = {"images": images.digest, "recipe": asdict(recipe)}
+        path = folder / f"{name}.npz"
+        note = known.get(name, {})
+        if not path.exists() or {key: note.get(key) for key in about} != about:
+
+            def tell(text: str, name: str = name) -> None:
+                report(f"mnist: training the {name} model, {text}")
+
+            trained = train(images, recipe, tell)
+            write_npz(path, trained.network, "elu")
+            note = {**about, "accuracy": trained.accuracy, "epochs": trained.epochs, "data": images.name}
+            known[name] = note
+            write(ledger, json.dumps(known, indent=1) + "\n")
+        found.append(Classifier(name, load(path), note["accuracy"], note["epochs"]))
+    return found
