@@ -14,6 +14,7 @@ from lipcert.cli.compare import compare
 from lipcert.cli.demo import demo
 from lipcert.cli.inspect import inspect
 from lipcert.cli.reach import reach
+from lipcert.cli.reproduce import reproduce
 from lipcert.cli.results import results
 from lipcert.cli.robust import robust
 from lipcert.cli.sensitivity import sensitivity
@@ -34,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (bound, verify, sweep, compare, inspect, reach, sensitivity, robust, results, demo):
+for verb in (bound, verify, sweep, compare, inspect, reach, sensitivity, robust, results, reproduce, demo):
     app.command()(verb)
 
 

@@ -49,7 +49,7 @@ class Trained:
 
 def train(images: Images, recipe: Recipe, report: Report = silent) -> Trained:
     """Train a classifier with three hidden layers of 128 ELU neurons."""
-    torch = _torch()
+    torch = require_torch()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         return _train(torch, images, recipe, report)
@@ -94,14 +94,12 @@ def _loss(torch: Any, model: Any, x: Any, y: Any, penalty: float) -> Any:
 
 
 def _network(linear: list[Any]) -> Network:
-    weights, biases = ([getattr(layer, name).detach().double().numpy() for layer in linear] for name in _PARTS)
-    return Network.from_weights(weights, biases, "elu")
+    weights = [layer.weight.detach().double().numpy() for layer in linear]
+    return Network.from_weights(weights, [layer.bias.detach().double().numpy() for layer in linear], "elu")
 
 
-_PARTS: Final = ("weight", "bias")
-
-
-def _torch() -> Any:
+def require_torch() -> Any:
+    """PyTorch, or an error that says what to install."""
     try:
         return importlib.import_module("torch")  # its own annotations are incomplete
     except ImportError:
