@@ -29,15 +29,15 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="A part that takes minutes, not hours.")] = False,
     methods: Annotated[
         str | None,
-        typer.Option(metavar="NAME,NAME,…", help=f"Only these: {', '.join(METHODS)}. [default: the paper's and ours]"),
+        typer.Option(metavar="NAME,NAME,…", help=f"Only these: {', '.join(METHODS)}. Default: the paper's and ours."),
     ] = None,
     timeout: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Limit for each method in each cell. [default: 600; quick: 10]"),
+        typer.Option(metavar="SECONDS", help="Limit for each method in each cell; default 600, or 20 with --quick."),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="MNIST's four idx files, raw or .gz. [default: scikit-learn's digits]"),
+        typer.Option(metavar="DIR", help="MNIST's four idx files, raw or .gz; default: scikit-learn's digits."),
     ] = None,
 ) -> None:
     """Run the paper's experiments: its networks, its methods and lipcert's, beside the printed numbers.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,13 @@ from lipcert.reproduce.documents import write
 from lipcert.reproduce.images import Images
 from lipcert.reproduce.training import Recipe, train
 
-RECIPES: Final = {"baseline": Recipe(), "regularised": Recipe(penalty=1.0)}
+RECIPES: Final[dict[str, dict[str, Recipe]]] = {
+    "mnist": {"baseline": Recipe(), "regularised": Recipe(penalty=1.0)},
+    "digits": {"baseline": Recipe(batch=16), "regularised": Recipe(batch=16, penalty=0.05)},
+}
+"""By name of the images. The digits are few, so batches are small; and they are small themselves, so that a penalty
+of 1 would leave little to learn.
+"""
 _LEDGER: Final = "models.json"
 
 
@@ -29,18 +36,19 @@ class Classifier:
     epochs: int
 
 
-def classifiers(folder: Path, images: Images, report: Report, epochs: int | None = None) -> list[Classifier]:
+def classifiers(
+    folder: Path, images: Images, report: Report, recipes: Mapping[str, Recipe] | None = None
+) -> list[Classifier]:
     """Both classifiers: from the folder if they were trained on these images by the same recipe, else trained now.
 
-    They are kept as NAME.npz, which ``lipcert.load`` reads, and described in models.json. ``epochs`` limits training.
+    They are kept as NAME.npz, which ``lipcert.load`` reads, and described in models.json. The recipes are those for
+    the images, unless others are given.
     """
     ledger = folder / _LEDGER
     known: dict[str, Any] = json.loads(ledger.read_text(encoding="utf-8")) if ledger.exists() else {}
     found = []
-    for name, recipe in RECIPES.items():
-        if epochs is not None:
-            recipe = replace(recipe, epochs=epochs)
-        about = {"images": images.digest, "recipe": asdict(recipe)}
+    for name, recipe in (recipes or RECIPES[images.name]).items():
+        about = {"images": images.digest, "recipe": {**asdict(recipe), "hidden": list(recipe.hidden)}}
         path = folder / f"{name}.npz"
         note = known.get(name, {})
         if not path.exists() or {key: note.get(key) for key in about} != about:

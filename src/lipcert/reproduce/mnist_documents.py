@@ -21,6 +21,7 @@ MEANING: Final = {
     "search": "pairs of classes, linear relaxation, ε searched for",
 }
 """What the rules of certified radii are."""
+_CHOICES: Final = {"random": "random points", "images": "test images"}
 _BOUNDS = (
     *("model", "points", "radius", "method", "mean", "deviation", "paper_mean", "paper_deviation"),
     *("failure", "paper_failure", "seconds"),
@@ -100,8 +101,8 @@ def summary(study: Study) -> str:
         if sample.classifier.name == "regularised" and "paper" in sample.radii:
             ours, theirs = ratio(sample, "search"), ratio(sample, "paper")
             text.append(
-                f"Regularised, {sample.choice} points: certified radii are {ours:.3g} times those of the trivial bound,"
-                f" {theirs:.3g} times by the paper's rule (lipcert / paper's rule: {ours / theirs:.3g})."
+                f"Regularised model, {_CHOICES[sample.choice]}: certified radii are {ours:.3g} times those of the"
+                f" trivial bound, {theirs:.3g} times by the paper's rule (lipcert / paper's rule: {ours / theirs:.3g})."
             )
     return " ".join(text)
 

@@ -27,9 +27,9 @@ from lipcert.reproduce.training import require_torch
 SECTIONS: Final = (*STUDIES, "mnist")
 RECORD: Final = "run.json"
 KIND: Final = "lipcert reproduce"
-TIMEOUT, QUICK_TIMEOUT = 600.0, 10.0
+TIMEOUT, QUICK_TIMEOUT = 600.0, 20.0
 """Seconds for each method in each cell: the paper's limit, and that of a quick run."""
-_POINTS, _QUICK_POINTS = 20, 5
+_POINTS, _QUICK_POINTS = 20, 3
 _PACKAGES: Final = ("numpy", "scipy", "torch", "matplotlib", "cvxpy", "clarabel", "scikit-learn")
 
 
@@ -59,7 +59,7 @@ def reproduce(
     methods
         Names from ``lipcert.compare.METHODS``; default all that the paper has there, and lipcert's.
     timeout
-        Seconds for each method in each cell; default 600, and 10 for a quick run.
+        Seconds for each method in each cell; default 600, and 20 for a quick run.
     data
         A folder with MNIST's four files; without one, scikit-learn's digits stand in.
 

@@ -15,7 +15,7 @@ from lipcert.reproduce.printed import Printed, agrees, paper_table
 from lipcert.reproduce.store import Key, Store
 
 Status = Literal["ok", "timeout", "does not apply", "failed", "not started", "not run"]
-_AUTO_SHARE: Final = 0.2
+_AUTO_SHARE: Final = 0.1
 """Auto takes its default time, or this share of the limit where that is less."""
 
 

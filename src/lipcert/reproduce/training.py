@@ -14,7 +14,6 @@ from lipcert.network import Network
 from lipcert.progress import Report, silent
 from lipcert.reproduce.images import Images
 
-HIDDEN: Final = (128, 128, 128)
 CLASSES: Final = 10
 
 
@@ -24,11 +23,13 @@ class Recipe:
 
     Attributes
     ----------
+    hidden : sizes of the hidden layers.
     penalty : weight of E‖vᵀJ‖² = ‖J‖²_F, one random sign vector v a batch element (Hutchinson); 0 leaves it out.
     rate, decay, batch, epochs : of Adam; an epoch that ends with ``target`` accuracy on the test set is the last.
     seed : of the first weights, the order of the images and the probes.
     """
 
+    hidden: tuple[int, ...] = (128, 128, 128)
     penalty: float = 0.0
     rate: float = 1e-3
     decay: float = 1e-4
@@ -48,7 +49,7 @@ class Trained:
 
 
 def train(images: Images, recipe: Recipe, report: Report = silent) -> Trained:
-    """Train a classifier with three hidden layers of 128 ELU neurons."""
+    """Train a classifier whose hidden layers have ELU neurons."""
     torch = require_torch()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
@@ -58,7 +59,7 @@ def train(images: Images, recipe: Recipe, report: Report = silent) -> Trained:
 def _train(torch: Any, images: Images, recipe: Recipe, report: Report) -> Trained:
     x, y = (torch.tensor(part) for part in images.train)
     x = x.float()
-    linear = [torch.nn.Linear(*sizes) for sizes in itertools.pairwise((x.shape[1], *HIDDEN, CLASSES))]
+    linear = [torch.nn.Linear(*sizes) for sizes in itertools.pairwise((x.shape[1], *recipe.hidden, CLASSES))]
     model = torch.nn.Sequential(*[part for layer in linear for part in (layer, torch.nn.ELU())][:-1])
     optimiser = torch.optim.Adam(model.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
     trained = None
