@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from lipcert.threads import suited_to
 from lipcert.typing import Array
 from lipcert.verify.rounding import norm_above
 from lipcert.verify.trajectory import stretch_below
+
+if TYPE_CHECKING:
+    from lipcert.certificate import Certificate
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +68,17 @@ def lower_bound(
                 trail.append((found[leader], z[leader]))
             window *= 0.85
         return _attained(network, region, trail)
+
+
+def lower_bound_of(network: Network, certificate: Certificate) -> LowerBound | None:
+    """A lower bound of the constant that a certificate bounds, where a search knows how.
+
+    It knows bounded regions, all inputs, and parts that begin at the input; elsewhere the answer is None.
+    """
+    part = certificate.part
+    if not certificate.region.bounded or part.layers[0] or part.inputs is not None:
+        return None
+    return lower_bound(network.slice(*part.layers).select(outputs=part.outputs), certificate.region)
 
 
 def _attained(network: Network, region: Region, trail: list[tuple[float, Array]]) -> LowerBound:

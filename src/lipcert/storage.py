@@ -13,7 +13,6 @@ import json
 import math
 import os
 import re
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ import numpy as np
 
 from lipcert.enclosures import Enclosure, Linear, Lipschitz
 from lipcert.errors import InvalidInput, UnreadableCertificate
+from lipcert.files import write_whole
 from lipcert.regions import Ball, Box, Everywhere, Region
 from lipcert.typing import Array
 
@@ -39,20 +39,9 @@ _DEEPEST = 2**20
 
 def save(certificate: Certificate, path: str | os.PathLike[str]) -> None:
     """Write a certificate; the file appears whole or not at all."""
-    target = Path(path)
     content = _content(certificate)
     document = {"format": FORMAT, "version": VERSION, "sha256": _checksum(content), "content": content}
-    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    try:
-        with draft.open("x", encoding="utf-8") as stream:
-            json.dump(document, stream, indent=1, allow_nan=False)
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.replace(target)
-    except OSError as error:
-        raise InvalidInput(f"{target} cannot be written: {error.strerror or error}; name a file in a folder") from error
-    finally:
-        draft.unlink(missing_ok=True)
+    write_whole(path, json.dumps(document, indent=1, allow_nan=False))
 
 
 def load(path: str | os.PathLike[str]) -> Certificate:

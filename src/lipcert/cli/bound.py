@@ -24,7 +24,7 @@ from lipcert.cli.output import (
 )
 from lipcert.errors import InvalidInput
 from lipcert.importers import load
-from lipcert.lower import LowerBound, lower_bound
+from lipcert.lower import LowerBound, lower_bound_of
 from lipcert.multipliers import Method
 from lipcert.network import Network
 from lipcert.split import Split
@@ -98,7 +98,7 @@ def bound(
     )
     if certificate_file is not None:
         certificate.save(certificate_file)
-    below = _lower(network, certificate) if lower else None
+    below = lower_bound_of(network, certificate) if lower else None
     if json:
         typer.echo(as_json(certificate_record(network, certificate, below)))
     else:
@@ -111,14 +111,6 @@ def _chosen(method: Method | None, exact: bool) -> Method | None:
     if method is not None:
         raise InvalidInput("--exact chooses the method itself; leave out --method")
     return Split(tolerance=_EXACT)
-
-
-def _lower(network: Network, certificate: Certificate) -> LowerBound | None:
-    """A lower bound of the same constant, where a search knows how: bounded regions, all inputs, from the input on."""
-    part = certificate.part
-    if not certificate.region.bounded or part.layers[0] or part.inputs is not None:
-        return None
-    return lower_bound(network.slice(*part.layers).select(outputs=part.outputs), certificate.region)
 
 
 def _table(network: Network, certificate: Certificate, below: LowerBound | None) -> Table:

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import math
 from typing import Any
 
 from lipcert.certificate import Certificate
-from lipcert.decimals import downward as downward
-from lipcert.decimals import upward as upward
 from lipcert.lower import LowerBound
 from lipcert.multipliers import Method
 from lipcert.network import Network
 from lipcert.regions import Ball, Box, Region
+from lipcert.wording import activations, describe_network, describe_region, downward, upward
+
+__all__ = [
+    "as_json",
+    "certificate_record",
+    "describe_network",
+    "describe_region",
+    "downward",
+    "method_record",
+    "ratio",
+    "region_record",
+    "upward",
+]
 
 
 def as_json(record: dict[str, Any]) -> str:
@@ -61,38 +71,3 @@ def ratio(bound: float, lower: LowerBound | None) -> float | None:
     if lower is None or lower.value == 0.0 or not math.isfinite(bound / lower.value):
         return None
     return bound / lower.value
-
-
-def activations(network: Network) -> list[str]:
-    """Names of the hidden layers' activations."""
-    return [layer.neurons.describe() for layer in network.layers if layer.neurons]
-
-
-def describe_network(network: Network) -> str:
-    """Sizes and activations in a few words.
-
-    Examples
-    --------
-    >>> describe_network(Network.from_weights([[[1.0], [1.0]], [[1.0, 1.0], [0.0, 1.0]], [[1.0, 2.0]]]))
-    '1 → 2 ×2 → 1, relu'
-    """
-    runs = [(size, len(list(group))) for size, group in itertools.groupby(network.sizes)]
-    sizes = " → ".join(f"{size} ×{count}" if count > 1 else f"{size}" for size, count in runs)
-    return ", ".join([sizes, *dict.fromkeys(activations(network))])
-
-
-def describe_region(region: Region) -> str:
-    """A region in a few words."""
-    if isinstance(region, Box):
-        return f"box from {_point(region.lower.tolist())} to {_point(region.upper.tolist())}"
-    if isinstance(region, Ball):
-        clip = "" if region.clip is None else f", within the {describe_region(region.clip)}"
-        return f"ball of radius {float(region.radius):g} around {_point(region.center.tolist())}{clip}"
-    return "all inputs"
-
-
-def _point(values: list[float]) -> str:
-    if len(set(values)) == 1 and len(values) > 1:
-        return f"[{values[0]:g}, …]"
-    shown = [f"{value:g}" for value in values[:6]] + ["…"] * (len(values) > 6)
-    return f"[{', '.join(shown)}]"

@@ -12,11 +12,12 @@ from rich.console import Console
 
 from lipcert.certificate import Certificate
 from lipcert.cli import options
-from lipcert.cli.output import as_json, describe_network, describe_region, region_record, upward
+from lipcert.cli.output import as_json, describe_network, region_record, upward
 from lipcert.errors import ProofFailed
 from lipcert.importers import load
 from lipcert.network import Network
 from lipcert.verify import verify as prove_again
+from lipcert.wording import restrictions, whom
 
 
 def verify(
@@ -75,24 +76,11 @@ def _record(claim: Certificate, proved: float, seconds: float) -> dict[str, Any]
 
 def _sentence(name: str, network: Network, claim: Certificate) -> str:
     """What was proved, for people; the bound is rounded up."""
-    start, stop = claim.part.layers
-    who = "any two inputs x, y" if start == 0 else f"the values x, y that layer {start} puts out for any two inputs"
-    where = f" in the {describe_region(claim.region)}" if claim.region.bounded else ""
-    part = []
-    if claim.part.inputs is not None:
-        part.append(f"x and y differing in {_numbered('coordinate', claim.part.inputs)} only")
-    if (start, stop) != (0, network.depth):
-        part.append(f"up to what layer {stop} computes before its activation")
-    if claim.part.outputs is not None:
-        part.append(f"{_numbered('output', claim.part.outputs)} only")
+    left_out = "".join(f", {which}" for which in restrictions(claim.part, network.depth))
     return (
-        f"[bold]Proved[/bold]: for {who}{where}\n"
+        f"[bold]Proved[/bold]: for {whom(claim)}\n"
         f"  ‖f(x) - f(y)‖₂ ≤ [bold]{upward(claim.bound)}[/bold] · ‖x - y‖₂\n"
         f"where f is the real-number function of the float64 weights in {name} ({describe_network(network)})"
-        f"{''.join(f', {which}' for which in part)}.\n"
+        f"{left_out}.\n"
         f"SHA-256 of the network: {claim.network}"
     )
-
-
-def _numbered(what: str, which: tuple[int, ...]) -> str:
-    return f"{what}{'s' if len(which) > 1 else ''} {', '.join(map(str, which))}"

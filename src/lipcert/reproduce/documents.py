@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from lipcert.decimals import downward, upward
+from lipcert.wording import downward, upward
 
 
 def write(path: Path, text: str) -> None:
