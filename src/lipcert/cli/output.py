@@ -15,6 +15,7 @@ from lipcert.regions import Ball, Box, Region
 from lipcert.wording import activations, describe_network, describe_region, downward, upward
 
 __all__ = [
+    "activations",
     "as_json",
     "certificate_record",
     "describe_network",

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from lipcert.files import write_whole
 from lipcert.importers import load
 from lipcert.importers.arrays import write_npz
 from lipcert.network import Network
 from lipcert.progress import Report
-from lipcert.reproduce.documents import write
 from lipcert.reproduce.images import Images
 from lipcert.reproduce.training import Recipe, train
 
@@ -60,6 +60,6 @@ def classifiers(
             write_npz(path, trained.network, "elu")
             note = {**about, "accuracy": trained.accuracy, "epochs": trained.epochs, "data": images.name}
             known[name] = note
-            write(ledger, json.dumps(known, indent=1) + "\n")
+            write_whole(ledger, json.dumps(known, indent=1) + "\n")
         found.append(Classifier(name, load(path), note["accuracy"], note["epochs"]))
     return found

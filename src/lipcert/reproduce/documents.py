@@ -1,22 +1,15 @@
-"""CSV and Markdown files, each written at once or not at all."""
+"""Tables as CSV and Markdown."""
 
 from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from lipcert.files import write_whole
 from lipcert.wording import downward, upward
-
-
-def write(path: Path, text: str) -> None:
-    """Replace a file; whoever reads it sees the old text or the new one."""
-    beside = path.with_name(f".{path.name}.new")
-    beside.write_text(text, encoding="utf-8", newline="")
-    os.replace(beside, path)
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -25,7 +18,7 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(rows)
-    write(path, text.getvalue())
+    write_whole(path, text.getvalue())
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -8,7 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from lipcert.reproduce.documents import markdown, shown, write, write_csv
+from lipcert.files import write_whole
+from lipcert.reproduce.documents import markdown, shown, write_csv
 from lipcert.reproduce.mnist import PAPER_METHOD, RULES, Sample, Study
 from lipcert.reproduce.printed import PAPER_RADII, PaperModel, paper_model
 
@@ -41,7 +42,7 @@ def write_study(folder: Path, study: Study) -> None:
     write_csv(folder / "mnist_radii.csv", _RADII, [row for sample in study.samples for row in _radii(study, sample)])
     header = ("model", "points", "point", "predicted", "margin", *RULES, "attacked")
     write_csv(folder / "mnist_points.csv", header, [row for sample in study.samples for row in _points(sample)])
-    write(folder / "mnist.md", _text(study))
+    write_whole(folder / "mnist.md", _text(study))
 
 
 def _printed(study: Study, name: str) -> PaperModel | None:

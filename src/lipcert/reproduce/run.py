@@ -15,11 +15,11 @@ from typing import Any, Final
 from lipcert import __version__, plots
 from lipcert.compare import METHODS
 from lipcert.errors import InvalidInput, UnreadableResults
+from lipcert.files import write_whole
 from lipcert.progress import Report, watched
 from lipcert.reproduce import figures, mnist, mnist_documents, table_documents, tables
 from lipcert.reproduce.cells import STUDIES
 from lipcert.reproduce.classifiers import classifiers
-from lipcert.reproduce.documents import write
 from lipcert.reproduce.images import read_images
 from lipcert.reproduce.store import Store
 from lipcert.reproduce.training import require_torch
@@ -76,7 +76,7 @@ def reproduce(
     record = _record(out, quick, limit, methods, None if images is None else images.name)
     with watched() as report:
         for section in sections:
-            write(out / RECORD, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+            write_whole(out / RECORD, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
             if section == "mnist":
                 assert images is not None
                 models = classifiers(out, images, report)
@@ -88,7 +88,7 @@ def reproduce(
                 record["sections"][section] = _table(out, plan, store, report)
     record["finished"] = _now()
     record["sections"] = {name: record["sections"][name] for name in SECTIONS if name in record["sections"]}
-    write(out / RECORD, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    write_whole(out / RECORD, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     return record
 
 

@@ -6,8 +6,9 @@ import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from lipcert.files import write_whole
 from lipcert.reproduce.cells import OURS, STUDIES, Cell, origin
-from lipcert.reproduce.documents import markdown, shown, write, write_csv
+from lipcert.reproduce.documents import markdown, shown, write_csv
 from lipcert.reproduce.tables import Line, Plan
 
 HEADER = (
@@ -43,7 +44,7 @@ def write_table(folder: Path, plan: Plan, found: Sequence[Line]) -> None:
     parts = [f"# {STUDIES[plan.study].title}", _INTRODUCTION.format(timeout=plan.timeout), summary(found)]
     parts += ["## Bounds, cell by cell", _cells(found), "## Methods of the literature", _methods(plan, found)]
     parts += ["## Everything", _everything(found)]
-    write(folder / f"{plan.study}.md", "\n\n".join(part.strip() for part in parts) + "\n")
+    write_whole(folder / f"{plan.study}.md", "\n\n".join(part.strip() for part in parts) + "\n")
 
 
 def _record(line: Line) -> tuple[object, ...]:
