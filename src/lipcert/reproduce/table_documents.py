@@ -64,7 +64,7 @@ def summary(found: Sequence[Line]) -> str:
     compared = [line for line in found if line.agreement is not None]
     text = []
     if ratios:
-        below = sum(ratio <= 1.0 for ratio in ratios)
+        below = sum(group[0].below is True for group in _by_cell(found))
         text.append(
             f"lipcert's best bound is at or below the smallest printed figure in {below} of {len(ratios)} cells, by a"
             f" median factor of {1.0 / statistics.median(ratios):.3g}."

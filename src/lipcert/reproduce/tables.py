@@ -11,7 +11,7 @@ from lipcert.auto import Auto
 from lipcert.compare import supervised
 from lipcert.progress import Report
 from lipcert.reproduce.cells import AUTODIFF, LOWER, OURS, STUDIES, Cell, measure
-from lipcert.reproduce.printed import Printed, agrees, paper_table
+from lipcert.reproduce.printed import Printed, agrees, number, paper_table
 from lipcert.reproduce.store import Key, Store
 
 Status = Literal["ok", "timeout", "does not apply", "failed", "not started", "not run"]
@@ -61,8 +61,8 @@ def run(plan: Plan, store: Store, report: Report, done: Callable[[Results], None
     results: Results = {}
     for method in plan.methods:
         stopped: list[Cell] = []
-        for number, cell in enumerate(plan.cells, 1):
-            report(f"{plan.study}: {method}, cell {number} of {len(plan.cells)}")
+        for position, cell in enumerate(plan.cells, 1):
+            report(f"{plan.study}: {method}, cell {position} of {len(plan.cells)}")
             smaller = next((other for other in stopped if other.within(cell)), None)
             if smaller is None:
                 result = _answer(plan, cell, method, store)
@@ -98,8 +98,7 @@ def _answer(plan: Plan, cell: Cell, method: str, store: Store) -> Result:
 class Line:
     """A cell and a method: what is printed, what came out here, and what lipcert's best is in that cell.
 
-    ``difference`` is value/paper - 1; ``best_paper`` the smallest printed figure of the cell, ``ours`` the smallest of
-    lipcert's, ``ratio`` the second over the first.
+    ``best`` is the smallest printed figure of the cell, ``ours`` the smallest of lipcert's.
     """
 
     cell: Cell
@@ -107,7 +106,7 @@ class Line:
     printed: Printed
     result: Result
     lower: float | None
-    best_paper: float | None
+    best: str
     ours: float | None
 
     @property
@@ -124,6 +123,18 @@ class Line:
         return agrees(self.result.value, self.printed.bound)
 
     @property
+    def best_paper(self) -> float | None:
+        """The smallest printed figure of the cell, as a number."""
+        return number(self.best)
+
+    @property
+    def below(self) -> bool | None:
+        """Whether lipcert's best is at most the smallest printed figure, or rounds to it."""
+        if self.ratio is None or self.ours is None:
+            return None
+        return self.ratio <= 1.0 or agrees(self.ours, self.best)
+
+    @property
     def ratio(self) -> float | None:
         """Lipcert's best over the best printed figure."""
         return None if self.ours is None or self.best_paper is None else self.ours / self.best_paper
@@ -134,7 +145,8 @@ def lines(plan: Plan, results: Results) -> Iterator[Line]:
     printed = paper_table(plan.study)
     for cell in sorted(plan.cells, key=lambda cell: (cell.width, cell.layers, -cell.delta)):
         here = {method: _printed(printed, cell, method) for method, *_ in printed}
-        best = min((one.value for name, one in here.items() if one.value and name != AUTODIFF), default=None)
+        figures = [(one.value, one.bound) for name, one in here.items() if one.value and name != AUTODIFF]
+        best = min(figures, default=(0.0, ""))[1]
         ours = [results[cell, name].value for name in OURS if (cell, name) in results]
         lower = results.get((cell, LOWER), Result()).value
         proved = min((value for value in ours if value is not None), default=None)
