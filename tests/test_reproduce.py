@@ -20,7 +20,7 @@ from lipcert.cli import main
 from lipcert.compare import Row
 from lipcert.progress import silent
 from lipcert.reproduce import tables
-from lipcert.reproduce.cells import LOWER, STUDIES, Cell
+from lipcert.reproduce.cells import AUTODIFF, LOWER, STUDIES, Cell
 from lipcert.reproduce.printed import PAPER_RADII, Printed, agrees, paper_model, paper_table
 from lipcert.reproduce.store import Store
 from lipcert.reproduce.tables import Plan, lines, run
@@ -138,6 +138,15 @@ def test_a_real_cell(tmp_path: Path) -> None:
     assert scalar.best_paper == 2.049
     assert scalar.lower <= scalar.ours
     assert scalar.ratio == scalar.ours / 2.049
+
+
+def test_methods_can_be_chosen() -> None:
+    whole = Plan.of("table2", quick=False, methods=None, timeout=1.0)
+    assert len(whole.cells) == 20
+    assert {name for name, *_ in paper_table("table2")} <= set(whole.methods)
+    chosen = Plan.of("radius", quick=True, methods=["split", "scalar", "trivial"], timeout=1.0)
+    assert chosen.methods == ("trivial", "scalar", LOWER, AUTODIFF, "split")
+    assert set(chosen.cells) < set(Plan.of("radius", quick=False, methods=None, timeout=1.0).cells)
 
 
 def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,6 @@ LOWER: Final = "lower-bound"
 AUTODIFF: Final = "autodiff"
 """The norm of the Jacobian at the centre."""
 REFERENCES: Final = (LOWER, AUTODIFF)
-OURS: Final = ("closed-form", "scalar", "joint", "auto")
 
 
 @dataclass(frozen=True, order=True)

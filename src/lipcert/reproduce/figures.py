@@ -27,7 +27,9 @@ _DASHES: Final = ((4, 2), (1, 1.5), (6, 2, 1, 2), (3, 1, 1, 1, 1, 1), (8, 3), (2
 _OWN: Final[dict[str, dict[str, Any]]] = {
     "closed-form": {"color": "#000000", "marker": "s", "linewidth": 2.0},
     "scalar": {"color": "#0050a0", "marker": "^", "linewidth": 2.0},
+    "diagonal": {"color": "#8000a0", "marker": "v", "linewidth": 2.0},
     "joint": {"color": "#c03000", "marker": "D", "linewidth": 2.0},
+    "split": {"color": "#007050", "marker": "P", "linewidth": 2.0},
     "auto": {"color": "#aaaaaa", "marker": "*", "linewidth": 5.0, "markersize": 13, "zorder": 1.5},
 }
 """Auto often ends where joint does, so it is drawn broad and pale underneath."""

@@ -6,8 +6,9 @@ import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from lipcert.compare import OWN
 from lipcert.files import write_whole
-from lipcert.reproduce.cells import OURS, STUDIES, Cell, origin
+from lipcert.reproduce.cells import STUDIES, Cell, origin
 from lipcert.reproduce.documents import markdown, shown, write_csv
 from lipcert.reproduce.tables import Line, Plan
 
@@ -93,7 +94,7 @@ def _place(cell: Cell) -> str:
 
 
 def _cells(found: Sequence[Line]) -> str:
-    names = [name for name in OURS if any(line.method == name for line in found)]
+    names = [name for name in OWN if any(line.method == name for line in found)]
     rows = []
     for group in _by_cell(found):
         first = group[0]

@@ -8,9 +8,9 @@ from typing import Final, Literal
 
 from lipcert import __version__
 from lipcert.auto import Auto
-from lipcert.compare import supervised
+from lipcert.compare import OWN, supervised
 from lipcert.progress import Report
-from lipcert.reproduce.cells import AUTODIFF, LOWER, OURS, STUDIES, Cell, measure
+from lipcert.reproduce.cells import AUTODIFF, LOWER, REFERENCES, STUDIES, Cell, measure
 from lipcert.reproduce.printed import Printed, agrees, number, paper_table
 from lipcert.reproduce.store import Key, Store
 
@@ -43,14 +43,13 @@ class Plan:
 
     @staticmethod
     def of(study: str, *, quick: bool, methods: Sequence[str] | None, timeout: float) -> Plan:
-        """The whole study or its quick part; with all methods or, of those asked for, the ones that belong to it.
-
-        The lower bound and the Jacobian at the centre always belong to it.
-        """
+        """The whole study or its quick part, with its methods or those asked for; references always belong to it."""
         facts = STUDIES[study]
-        own = facts.quick_methods if quick and methods is None else facts.methods
-        kept = [name for name in own if methods is None or name in methods or name in (LOWER, AUTODIFF)]
-        return Plan(study, facts.quick_cells if quick else facts.cells, tuple(kept), timeout)
+        kept = facts.quick_methods if quick else facts.methods
+        if methods is not None:
+            known = [name for name in facts.methods if name in methods or name in REFERENCES]
+            kept = (*known, *(name for name in dict.fromkeys(methods) if name not in known))
+        return Plan(study, facts.quick_cells if quick else facts.cells, kept, timeout)
 
 
 def run(plan: Plan, store: Store, report: Report, done: Callable[[Results], None]) -> Results:
@@ -147,7 +146,7 @@ def lines(plan: Plan, results: Results) -> Iterator[Line]:
         here = {method: _printed(printed, cell, method) for method, *_ in printed}
         figures = [(one.value, one.bound) for name, one in here.items() if one.value and name != AUTODIFF]
         best = min(figures, default=(0.0, ""))[1]
-        ours = [results[cell, name].value for name in OURS if (cell, name) in results]
+        ours = [results[cell, name].value for name in plan.methods if name in OWN and (cell, name) in results]
         lower = results.get((cell, LOWER), Result()).value
         proved = min((value for value in ours if value is not None), default=None)
         for method in plan.methods:
