@@ -9,7 +9,7 @@ CORE   := $(VENV)/.installed-core
 ALL    := $(VENV)/.installed-all
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow lint format docs clean
+.PHONY: help demo reproduce test slow lint format docs clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -17,6 +17,11 @@ help:  ## list the targets
 demo: $(CORE)  ## bound a small network with every method
 	@$(BIN)/lipcert demo
 	@echo; echo "The command lives in $(BIN): source $(BIN)/activate"
+
+reproduce: $(ALL)  ## a quick part of the paper's experiments, and a report of it; about six minutes
+	$(BIN)/lipcert reproduce all --quick --out results/quick
+	$(BIN)/lipcert report results/quick -o results/quick/report.html
+	@echo "The report: $(CURDIR)/results/quick/report.html"
 
 test: lint  ## style, types and all tests but the slow ones
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal

@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--check", type=int, default=5, help="rows compared with certify")
     options = parser.parse_args()
-    network, (x, y) = classifier(), images("t10k")
+    network, (x, y) = classifier(), images()
     print(f"accuracy {np.mean(network(x).argmax(axis=1) == y):.4f}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()

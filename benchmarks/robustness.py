@@ -51,7 +51,7 @@ def main() -> None:
     if options.mnist:
         from mnist import classifier, images
 
-        network, (x, y) = classifier(), images("t10k")
+        network, (x, y) = classifier(), images()
         x, y = x[: options.mnist], y[: options.mnist]
     else:
         network, x, y = digits()

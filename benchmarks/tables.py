@@ -4,29 +4,25 @@ Run: python benchmarks/tables.py                                  the paper's ra
      python benchmarks/tables.py --radius 1 --seconds 30          the radius δ = 1, Tables 1 and 2
      python benchmarks/tables.py --case relu --seconds 5          Table 1a; also elu (Table 2a) and radius (the study)
 
-Each cell may take about --seconds (default 10), so all of them take ten minutes. The tables are read from
-paper_tables.json beside the repository (--tables says where). A cell is marked where our bound is above the best
-published figure by more than that figure's rounding; the exit code is then 1. Nothing is written.
+Each cell may take about --seconds (default 10), so all of them take ten minutes. A cell is marked where our bound is
+above the best published figure by more than that figure's rounding; the exit code is then 1. Nothing is written; for
+files and figures of all methods see ``lipcert reproduce``.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
 
 import lipcert as lc
-from lipcert.reproduce.networks import RADIUS_STUDY, paper_center, paper_network
-
-TABLES = Path(__file__).resolve().parents[2] / "shared" / "paper_tables.json"
-LEAKY = lc.activation("leaky_relu", negative_slope=0.01)
+from lipcert.reproduce.cells import AUTODIFF, STUDIES
+from lipcert.reproduce.networks import paper_center
+from lipcert.reproduce.printed import paper_table
 
 
 @dataclass(frozen=True)
@@ -42,24 +38,17 @@ class Cell:
         return min((value, name) for name, value in self.published.items())
 
 
-def table_cells(tables: dict[str, Any], case: str, activation: str) -> Iterator[Cell]:
-    columns = tables[case]["bounds"]
-    for width, row in columns["Trivial"].items():
-        for layers in row:
-            cells = {name: column[width][layers] for name, column in columns.items()}
-            published = {name: value for name, value in cells.items() if isinstance(value, (int, float))}
-            yield Cell(f"{width} × {layers}", paper_network(int(width), int(layers), activation), 1.0, published)
-
-
-def study_cells(tables: dict[str, Any]) -> Iterator[Cell]:
-    study = tables["radius_leakyrelu_128"]
-    for layers, figures in study["layers"].items():
-        network = paper_network(128, int(layers), LEAKY, RADIUS_STUDY)
-        for number, delta in enumerate(study["radii"]):
-            published = {name: figures[name][number] for name in ("Acc", "Fast", "CF")} | {
-                "trivial": figures["trivial"]
-            }
-            yield Cell(f"128 × {layers}, δ = {delta:g}", network, delta, published)
+def paper_cells(study: str) -> Iterator[Cell]:
+    printed = paper_table(study)
+    for cell in sorted(STUDIES[study].cells, key=lambda cell: (cell.width, cell.layers, -cell.delta)):
+        known = {
+            name: figure.value
+            for (name, width, layers, delta), figure in printed.items()
+            if (width, layers) == (cell.width, cell.layers) and delta in (cell.delta, None) and name != AUTODIFF
+        }
+        published = {name: value for name, value in known.items() if value is not None}
+        name = f"{cell.width} × {cell.layers}" + (f", δ = {cell.delta:g}" if study == "radius" else "")
+        yield Cell(name, cell.network(), cell.delta, published)
 
 
 def rounding(value: float) -> float:
@@ -98,14 +87,12 @@ def main() -> int:
     parser.add_argument("--radius", choices=["paper", "1"], default="paper")
     parser.add_argument("--case", choices=["relu", "elu", "radius", "all"], default="all")
     parser.add_argument("--seconds", type=float, default=lc.Auto().seconds)
-    parser.add_argument("--tables", type=Path, default=TABLES)
     options = parser.parse_args()
-    tables = json.loads(options.tables.read_text(encoding="utf-8"))
     paper = options.radius == "paper"
     cases = {
-        "relu": ("Table 1a (ReLU)", table_cells(tables, "case1_relu", "relu")),
-        "elu": ("Table 2a (ELU)", table_cells(tables, "case2_elu", "elu")),
-        "radius": ("Radius study (LeakyReLU)", study_cells(tables)),
+        "relu": ("Table 1a (ReLU)", paper_cells("table1")),
+        "elu": ("Table 2a (ELU)", paper_cells("table2")),
+        "radius": ("Radius study (LeakyReLU)", paper_cells("radius")),
     }
     ratios: list[float] = []
     above, longest = 0, 0.0

@@ -56,6 +56,18 @@ def test_a_call_within_a_limit() -> None:
         within(60.0, refuse)
 
 
+def test_a_call_does_not_outlive_its_caller() -> None:
+    work = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+    script = f"from lipcert.limits import within; within(600.0, exec, {work!r})"
+    caller = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert caller.stdout is not None
+    worker = int(caller.stdout.readline())
+    assert Path(f"/proc/{worker}").exists()
+    caller.kill()
+    caller.communicate()  # ends when the last process that could write is gone
+    assert caller.returncode != 0
+
+
 def test_every_method_has_a_name_and_a_row() -> None:
     network, ball = random_network(3, (3, 5, 6, 2)), lc.Ball(np.zeros(3), 0.5)
     lower = lc.lower_bound(network, ball).value

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -155,17 +155,19 @@ def compare(
     with watched() as report:
         for number, name in enumerate(names, 1):
             report(f"{number} of {len(names)}: {name}")
-            row = _supervised(name, network, region, timeout)
+            row = supervised(name, timeout, run, name, network, region, timeout)
             if below is not None and below.value > 0.0 and row.bound is not None:
                 row = replace(row, ratio=row.bound / below.value)
             rows.append(row)
     return Comparison(tuple(rows), below)
 
 
-def _supervised(name: str, network: Network, region: Region, timeout: float) -> Row:
-    """One method in a process of its own, stopped at the limit; whatever happens becomes a row."""
+def supervised(name: str, timeout: float, function: Callable[..., Row], *arguments: Any) -> Row:
+    """The row that a function makes for a method, in a process of its own, stopped at the limit; whatever else happens
+    becomes a row too.
+    """
     try:
-        return within(timeout, run, name, network, region, timeout)
+        return within(timeout, function, *arguments)
     except TimeoutError as error:
         return Row(name, "timeout", seconds=timeout, note=str(error))
     except (NotApplicable, InvalidInput) as error:

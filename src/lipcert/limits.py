@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
-from multiprocessing import get_context
+from multiprocessing import connection, get_context, parent_process
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
@@ -49,7 +51,20 @@ def within(seconds: float, function: Callable[..., Result], *arguments: Any) -> 
     return value
 
 
+def end_with_parent() -> None:
+    """Let this process end when the one that started it is gone, in whatever way."""
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
+
+
+def _follow(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)
+
+
 def _work(pipe: Connection[Any, Any], function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    end_with_parent()
     pipe.send("ready")
     try:
         pipe.send((function(*arguments), None))

@@ -89,7 +89,7 @@ def lower_bound_of(network: Network, certificate: Certificate) -> LowerBound | N
     if not certificate.region.bounded or part.layers[0] or part.inputs is not None:
         return None
     target, witness = network.slice(*part.layers).select(outputs=part.outputs), certificate.witness
-    known = witness if np.shape(witness) == (network.inputs,) else None  # a file may say anything
+    known = witness if witness is not None and witness.shape == (network.inputs,) else None  # a file may say anything
     return lower_bound(target, certificate.region, points=known)
 
 

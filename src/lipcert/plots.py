@@ -207,8 +207,13 @@ def _logarithmic(ax: Any) -> None:
 
 def axes() -> Any:
     """Axes of a new figure, or an error that says what to install."""
+    return figure(7.0, 4.5).subplots()
+
+
+def figure(width: float, height: float) -> Any:
+    """A new figure, so many inches wide and high, or an error that says what to install."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise InvalidInput("plots need matplotlib: pip install 'lipcert[plot]'") from None
-    return Figure(figsize=(7.0, 4.5)).subplots()
+    return Figure(figsize=(width, height))

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import signal
-import threading
 import time
 from dataclasses import dataclass, replace
-from multiprocessing import connection, parent_process
 from typing import Any
 
 import numpy as np
@@ -18,6 +15,7 @@ from lipcert.attacks import attack
 from lipcert.campaign.store import Row
 from lipcert.enclosures import Enclosure
 from lipcert.facts import Facts, establish_balls
+from lipcert.limits import end_with_parent
 from lipcert.multipliers import Method
 from lipcert.network import Network
 from lipcert.regions import Ball
@@ -107,11 +105,4 @@ def prepare() -> None:
     """Set up a worker process: one BLAS thread, interrupts left to the parent, and no life without it."""
     threadpool_limits(limits=1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = parent_process()
-    if parent is not None:
-        threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
-
-
-def _follow(sentinel: int) -> None:
-    connection.wait([sentinel])
-    os._exit(1)
+    end_with_parent()

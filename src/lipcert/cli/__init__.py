@@ -15,6 +15,7 @@ from lipcert.cli.demo import demo
 from lipcert.cli.inspect import inspect
 from lipcert.cli.reach import reach
 from lipcert.cli.report import report
+from lipcert.cli.reproduce import reproduce
 from lipcert.cli.results import results
 from lipcert.cli.robust import robust
 from lipcert.cli.sensitivity import sensitivity
@@ -35,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (bound, verify, sweep, compare, inspect, reach, sensitivity, robust, results, report, demo):
+for verb in (bound, verify, sweep, compare, inspect, reach, sensitivity, robust, results, reproduce, report, demo):
     app.command()(verb)
 
 

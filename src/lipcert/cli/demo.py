@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -13,6 +12,7 @@ from rich.table import Table
 from lipcert.certify import certify
 from lipcert.cli.output import describe_network, describe_region, downward, upward
 from lipcert.errors import InvalidInput
+from lipcert.importers.arrays import write_npz
 from lipcert.lower import lower_bound
 from lipcert.multipliers import ClosedForm, Diagonal, Joint, Method, Scalar
 from lipcert.network import Network
@@ -83,7 +83,4 @@ def demo(
 def _save(network: Network, path: Path) -> None:
     if path.suffix.lower() != ".npz" or path.exists() or not path.parent.is_dir():
         raise InvalidInput(f"--save must name a new .npz file in a folder that exists, got {path}")
-    arrays: dict[str, Any] = {"activation": "relu"}
-    for number, layer in enumerate(network.layers, 1):
-        arrays |= {f"W{number}": layer.weight, f"b{number}": layer.bias}
-    np.savez(path, **arrays)
+    write_npz(path, network, "relu")

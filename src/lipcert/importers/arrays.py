@@ -49,6 +49,14 @@ def read_npz(path: Path, activation: Any = None) -> Network:
     )
 
 
+def write_npz(path: Path, network: Network, activation: str) -> None:
+    """Store a network, all of whose neurons have that activation, as ``read_npz`` reads it."""
+    arrays: dict[str, Any] = {"activation": activation}
+    for number, layer in enumerate(network.layers, 1):
+        arrays |= {f"W{number}": layer.weight, f"b{number}": layer.bias}
+    np.savez(path, **arrays)
+
+
 def read_mat(path: Path, activation: Any = None) -> Network:
     """The network stored as cell arrays ``weights`` and ``biases`` in a .mat file."""
     from scipy.io import loadmat

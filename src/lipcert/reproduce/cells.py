@@ -1,0 +1,151 @@
+"""The cells of the paper's random experiments: which networks, which balls, which methods in which order."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from lipcert.activations import activation
+from lipcert.auto import Auto
+from lipcert.certify import certify
+from lipcert.compare import METHODS, OWN, Row
+from lipcert.lower import lower_bound
+from lipcert.network import Network
+from lipcert.published import Published
+from lipcert.regions import Ball
+from lipcert.reproduce.networks import RADIUS_STUDY, TABLES, paper_center, paper_network
+
+LOWER: Final = "lower-bound"
+AUTODIFF: Final = "autodiff"
+"""The norm of the Jacobian at the centre."""
+REFERENCES: Final = (LOWER, AUTODIFF)
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """One network and one ball of a study; the ball has radius √5·δ, with which the paper's tables were computed."""
+
+    study: str
+    width: int
+    layers: int
+    delta: float
+
+    def network(self) -> Network:
+        """The paper's network, regenerated."""
+        study = STUDIES[self.study]
+        slope = {"negative_slope": 0.01} if study.activation == "leaky_relu" else {}
+        return paper_network(self.width, self.layers, activation(study.activation, **slope), study.norms)
+
+    def ball(self) -> Ball:
+        """The ball around the paper's centre."""
+        return Ball(paper_center(), self.delta * math.sqrt(5.0))
+
+    def within(self, other: Cell) -> bool:
+        """Whether the network is neither wider nor deeper than another cell's."""
+        return self.width <= other.width and self.layers <= other.layers
+
+
+@dataclass(frozen=True)
+class Study:
+    """A table of the paper.
+
+    Attributes
+    ----------
+    title : for people.
+    activation, norms : of the networks.
+    cells : from small to large.
+    methods : from quick to slow; those with their names in :mod:`lipcert.compare`, and the references.
+    quick_cells, quick_methods : what --quick takes of them.
+    fixed : the width and the number of layers at which the paper draws its figures.
+    """
+
+    title: str
+    activation: str
+    norms: tuple[float, float]
+    cells: tuple[Cell, ...]
+    methods: tuple[str, ...]
+    quick_cells: tuple[Cell, ...]
+    quick_methods: tuple[str, ...]
+    fixed: tuple[int, int]
+
+
+def _grid(study: str, pairs: Iterable[tuple[int, int]], deltas: Iterable[float] = (1.0,)) -> tuple[Cell, ...]:
+    cells = [Cell(study, width, layers, delta) for (width, layers), delta in itertools.product(pairs, list(deltas))]
+    return tuple(sorted(cells, key=lambda cell: (cell.width * cell.width * cell.layers, -cell.delta)))
+
+
+_CHEAP: Final = ("trivial", "eclipse-fast", "eclipse-gen-local-cf", "closed-form", "scalar", LOWER)
+_SMALL: Final = ("joint", "seqlip", "eclipse-gen-local-fast", "eclipse", "eclipse-gen-local-acc", "auto")
+_SMALL_PROGRAMS: Final = ("lipsdp-layer", "lipsdp-neuron", "geolip")
+_LARGE: Final = ("joint", "auto", "eclipse-gen-local-fast")
+_LARGE_PROGRAMS: Final = ("eclipse", "eclipse-gen-local-acc", "lipsdp-layer-split", "lipsdp-neuron-split")
+_DELTAS: Final = (5.0, 1.0, 0.2, 0.04, 0.008, 0.0016, 0.00032)
+
+STUDIES: Final[dict[str, Study]] = {
+    "table1": Study(
+        "Table 1: small networks, ReLU",
+        "relu",
+        TABLES,
+        _grid("table1", itertools.product((10, 20, 40, 60), (5, 10, 15, 20, 25))),
+        (*_CHEAP, *_SMALL, *_SMALL_PROGRAMS, "glipsdp", "lipdiff", "aao"),
+        _grid("table1", ((40, 5), (10, 10), (20, 10), (40, 10), (40, 15))),
+        (*_CHEAP, *_SMALL, *_SMALL_PROGRAMS),
+        (40, 20),
+    ),
+    "table2": Study(
+        "Table 2: large networks, ELU",
+        "elu",
+        TABLES,
+        _grid("table2", itertools.product((60, 80, 100, 120), (30, 40, 50, 60, 70))),
+        (*_CHEAP, *_LARGE, *_LARGE_PROGRAMS, "lipdiff", "glipsdp"),
+        _grid("table2", ((60, 30), (80, 30), (60, 40))),
+        (*_CHEAP, *_LARGE),
+        (100, 60),
+    ),
+    "radius": Study(
+        "The radius study: 128 neurons a layer, LeakyReLU",
+        "leaky_relu",
+        RADIUS_STUDY,
+        _grid("radius", ((128, 5), (128, 30), (128, 60)), _DELTAS),
+        (*_CHEAP, AUTODIFF, "joint", "auto", "eclipse-gen-local-fast", "eclipse-gen-local-acc"),
+        _grid("radius", ((128, 5), (128, 30)), (5.0, 0.2, 0.008)),
+        (*_CHEAP, AUTODIFF, "joint"),
+        (128, 30),
+    ),
+}
+
+
+def origin(method: str) -> str:
+    """Whose a method is: "published", "lipcert" or "reference"."""
+    return "reference" if method in REFERENCES else "lipcert" if method in OWN else "published"
+
+
+def measure(cell: Cell, method: str, seconds: float) -> Row:
+    """One method on one cell, here and now: of the literature the number as published, of lipcert a proved bound.
+
+    ``seconds`` is what Auto may take.
+    """
+    network, ball = cell.network(), cell.ball()
+    started = time.perf_counter()
+    value, verified = _value(network, ball, method, seconds)
+    return Row(method, "certified", value, None, time.perf_counter() - started, verified)
+
+
+def _value(network: Network, ball: Ball, method: str, seconds: float) -> tuple[float, bool]:
+    if method == LOWER:
+        return lower_bound(network, ball).value, True
+    if method == AUTODIFF:
+        return float(np.linalg.norm(network.jacobian(ball.center), 2)), False
+    chosen = METHODS[method]()
+    if isinstance(chosen, Published):
+        return chosen.value(network, ball), False
+    if isinstance(chosen, Auto):
+        chosen = replace(chosen, seconds=seconds)
+    certificate = certify(network, ball, chosen)
+    return certificate.bound, certificate.verified

@@ -1,0 +1,215 @@
+"""The paper's figures, drawn from what was found here (extra ``plot``).
+
+Every line has a colour, a marker and a dash pattern of its own, so that figures can be read without colour: methods of
+the literature are thin with open markers, lipcert's own thick with filled ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from lipcert import plots
+from lipcert.compare import PUBLISHED
+from lipcert.reproduce.cells import AUTODIFF, LOWER, REFERENCES, STUDIES, Cell, origin
+from lipcert.reproduce.mnist import PAPER_METHOD, Sample, Study
+from lipcert.reproduce.printed import PAPER_RADII
+from lipcert.reproduce.tables import Line, Plan
+
+_COLOURS: Final = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")
+_MARKERS: Final = "os^vD<>ph*X8dP"
+_DASHES: Final = ((4, 2), (1, 1.5), (6, 2, 1, 2), (3, 1, 1, 1, 1, 1), (8, 3), (2, 2))
+_OWN: Final[dict[str, dict[str, Any]]] = {
+    "closed-form": {"color": "#000000", "marker": "s", "linewidth": 2.0},
+    "scalar": {"color": "#0050a0", "marker": "^", "linewidth": 2.0},
+    "diagonal": {"color": "#8000a0", "marker": "v", "linewidth": 2.0},
+    "joint": {"color": "#c03000", "marker": "D", "linewidth": 2.0},
+    "split": {"color": "#007050", "marker": "P", "linewidth": 2.0},
+    "auto": {"color": "#aaaaaa", "marker": "*", "linewidth": 5.0, "markersize": 13, "zorder": 1.5},
+}
+"""Auto often ends where joint does, so it is drawn broad and pale underneath."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A file of a figure, without its ending, and what it shows."""
+
+    stem: str
+    caption: str
+
+
+def draw_table(folder: Path, plan: Plan, found: Sequence[Line]) -> list[Figure]:
+    """The figures of a table or of the radius study, as SVG and PNG."""
+    if plan.study == "radius":
+        return _draw_radii(folder, found)
+    facts = STUDIES[plan.study]
+    width = _fixed([line.cell for line in found], lambda cell: cell.width, facts.fixed[0])
+    layers = _fixed([line.cell for line in found], lambda cell: cell.layers, facts.fixed[1])
+    deep = [line for line in found if line.cell.width == width]
+    wide = [line for line in found if line.cell.layers == layers]
+    figures = []
+    for part, name, axis, fixed in (
+        (deep, "depth", "layers", f"{width} neurons a layer"),
+        (wide, "width", "neurons a layer", f"{layers} layers"),
+    ):
+        stem = f"{plan.study}_{name}"
+        caption = f"{facts.title}; {fixed}: bounds over the trivial bound, and seconds, against {axis}."
+        _save(_panels(part, name, axis, f"{facts.title}, {fixed}"), folder / stem)
+        figures.append(Figure(stem, caption))
+    return figures
+
+
+def _fixed(cells: Sequence[Cell], size: Callable[[Cell], int], preferred: int) -> int:
+    """The size at which most cells are; the paper's choice if there is no better one."""
+    counts = Counter(size(cell) for cell in set(cells))
+    return max(counts, key=lambda one: (counts[one], one == preferred))
+
+
+def _panels(found: Sequence[Line], name: str, axis: str, title: str) -> Any:
+    """Two panels: estimates and seconds."""
+    figure = plots.figure(11.0, 4.6)
+    left, right = figure.subplots(1, 2)
+    trivial = {line.cell: line.result.value for line in found if line.method == "trivial"}
+    for method in _methods(found, ("trivial", AUTODIFF)):
+        part = sorted((line for line in found if line.method == method), key=lambda line: _size(line.cell, name))
+        style = _style(method)
+        values = [(line, line.result.value, trivial.get(line.cell)) for line in part]
+        points = [(_size(line.cell, name), value / whole) for line, value, whole in values if value and whole]
+        left.plot(*_columns(points), label=method, **style)
+        if method not in REFERENCES:
+            times = [(_size(line.cell, name), line.result.seconds) for line in part if line.result.value is not None]
+            right.plot(*_columns(times), **style)
+            _mark_late(right, part, name)
+    for ax, label in ((left, "bound / trivial bound"), (right, "seconds")):
+        ax.set_yscale("log")
+        ax.set_xlabel(axis)
+        ax.set_ylabel(label)
+        ax.set_xticks(sorted({_size(line.cell, name) for line in found}))
+        ax.grid(True, which="major", alpha=0.3)
+    figure.suptitle(title, fontsize=11)
+    figure.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False, handlelength=3.5)
+    figure.tight_layout()
+    return figure
+
+
+def _methods(found: Sequence[Line], without: Sequence[str] = ()) -> list[str]:
+    """The methods that have something to show: lipcert's, the references, then the others."""
+    names = dict.fromkeys(line.method for line in found if line.result.value and line.method not in without)
+    return sorted(names, key=lambda name: ("lipcert", "reference", "published").index(origin(name)))
+
+
+def _mark_late(ax: Any, part: Sequence[Line], name: str) -> None:
+    """A red cross at the limit where a method took too long."""
+    late = [(_size(line.cell, name), line.result.seconds) for line in part if line.result.status == "timeout"]
+    if late:
+        label = None if "over the limit" in ax.get_legend_handles_labels()[1] else "over the limit"
+        cross: dict[str, Any] = {"marker": "x", "markersize": 9, "markeredgewidth": 2, "color": "red"}
+        ax.plot(*_columns(late), linestyle="none", label=label, **cross)
+
+
+def _size(cell: Cell, name: str) -> int:
+    return cell.layers if name == "depth" else cell.width
+
+
+def _columns(points: Sequence[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
+    return [x for x, _ in points], [y for _, y in points]
+
+
+def _style(method: str) -> dict[str, Any]:
+    if method == LOWER:
+        return {"color": "black", "linestyle": ":", "linewidth": 1.5, "marker": "_", "markersize": 10}
+    if method == AUTODIFF:
+        return {"color": "#777777", "linestyle": "-", "linewidth": 1.0}
+    if origin(method) == "lipcert":
+        return {"markersize": 6, **_OWN[method]}
+    number = list(PUBLISHED).index(method)  # the same in every figure
+    return {
+        "color": _COLOURS[number % len(_COLOURS)],
+        "linewidth": 1.0,
+        "dashes": _DASHES[number % len(_DASHES)],
+        "marker": _MARKERS[number % len(_MARKERS)],
+        "markersize": 5,
+        "markerfacecolor": "none",
+    }
+
+
+def _draw_radii(folder: Path, found: Sequence[Line]) -> list[Figure]:
+    figures = []
+    for layers in sorted({line.cell.layers for line in found}):
+        part = [line for line in found if line.cell.layers == layers]
+        ax = plots.axes()
+        for method in _methods(part):
+            points = [(line.cell.delta, line.result.value) for line in part if line.method == method]
+            points = sorted((delta, value) for delta, value in points if value)
+            flat = method in ("trivial", AUTODIFF, "eclipse-fast")
+            style = _style(method) | ({"marker": None} if flat else {})
+            ax.plot(*_columns(points), label="Jacobian at the centre" if method == AUTODIFF else method, **style)
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_xlabel("radius δ (the ball has √5·δ)")
+        ax.set_ylabel("Lipschitz bound")
+        ax.set_title(f"{layers} layers of 128 neurons, LeakyReLU", fontsize=11)
+        ax.grid(True, which="major", alpha=0.3)
+        ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, handlelength=3.5)
+        _save(ax.figure, folder / f"radius_{layers}")
+        figures.append(Figure(f"radius_{layers}", f"Bounds against the radius, {layers} layers of 128 neurons."))
+    return figures
+
+
+def draw_study(folder: Path, study: Study) -> list[Figure]:
+    """The figures of the MNIST study: one for each way to choose points."""
+    figures = []
+    for choice in dict.fromkeys(sample.choice for sample in study.samples):
+        samples = [sample for sample in study.samples if sample.choice == choice]
+        names = [name for name in (PAPER_METHOD, "joint") if name in samples[0].bounds]
+        if not names:
+            continue
+        figure = plots.figure(5.5 * len(names), 4.6)
+        panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
+        for ax, method in zip(panels, names, strict=True):
+            handles = _draw_estimates(ax, study, samples, method)
+        points = {"random": "random points", "images": "test images"}[choice]
+        figure.suptitle(f"Local bounds around {points} ({study.images.name}), and failures under attack", fontsize=11)
+        figure.tight_layout()
+        figure.legend(
+            handles=handles, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=4, frameon=False
+        )
+        _save(figure, folder / f"mnist_{choice}")
+        caption = f"Mean local bounds around {points} ± one standard deviation; failures in percent."
+        figures.append(Figure(f"mnist_{choice}", caption))
+    return figures
+
+
+def _draw_estimates(ax: Any, study: Study, samples: Sequence[Sample], method: str) -> list[Any]:
+    """Bounds on a logarithmic axis, failures on a second one; returns what the legend shows."""
+    radii = np.array(PAPER_RADII)
+    second = ax.twinx()
+    for sample, colour, shape in zip(samples, ("#1f4e9c", "#d95f02"), "os", strict=True):
+        name = sample.classifier.name
+        mean, spread = sample.bounds[method].mean(axis=0), sample.bounds[method].std(axis=0)
+        ax.plot(radii, mean, color=colour, marker=shape, linewidth=2.0, label=f"{name}: bound")
+        ax.fill_between(
+            radii, np.maximum(mean - spread, 0.05 * mean), mean + spread, color=colour, alpha=0.2, linewidth=0
+        )
+        light: dict[str, Any] = {"linestyle": "--", "linewidth": 1.0, "markerfacecolor": "none"}
+        second.plot(radii, study.failures[name], color=colour, marker=shape, label=f"{name}: failures", **light)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.set_xticks(radii, [f"1/{round(1 / radius)}" for radius in radii], fontsize=8)
+    ax.set_xlabel("radius ε")
+    ax.set_ylabel("local Lipschitz bound, mean ± deviation")
+    second.set_ylim(bottom=0.0)
+    second.set_ylabel("failures, percent of the test set")
+    ax.set_title(method, fontsize=10)
+    ax.grid(True, which="major", alpha=0.3)
+    return [*ax.get_legend_handles_labels()[0], *second.get_legend_handles_labels()[0]]
+
+
+def _save(figure: Any, path: Path) -> None:
+    for ending in ("svg", "png"):
+        figure.savefig(path.with_suffix(f".{ending}"), dpi=150, bbox_inches="tight")

@@ -1,0 +1,199 @@
+"""The MNIST study: local bounds, attacks and certified radii of a plain and a regularised classifier."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from lipcert import __version__
+from lipcert.attacks import attack
+from lipcert.certify import certify
+from lipcert.compare import METHODS
+from lipcert.network import Network
+from lipcert.progress import Report
+from lipcert.published import Published, Trivial
+from lipcert.reduction import reduction
+from lipcert.regions import Ball
+from lipcert.reproduce.classifiers import Classifier
+from lipcert.reproduce.images import Images
+from lipcert.reproduce.printed import PAPER_RADII
+from lipcert.reproduce.store import Key, Store
+from lipcert.robustness import certified_radius
+from lipcert.typing import Array
+
+PAPER_METHOD: Final = "eclipse-gen-local-fast"
+BOUNDS: Final = ("closed-form", "scalar", "joint", PAPER_METHOD)
+"""Methods of the local bounds, from quick to slow."""
+CHOICES: Final = ("random", "images")
+"""Points drawn from all of [0, 1]ⁿ, as the paper's code does, or from the test images."""
+RULES: Final = ("trivial", "paper", "plain", "pairs", "search")
+"""How a radius is certified: margin/(√2·L) with the trivial bound; the paper's rule with its bounds; the paper's rule
+with lipcert's (joint); a bound for every pair of classes, on the paper's grid of radii; the same with linear
+relaxation, and the radius searched for.
+"""
+_CHUNK: Final = 1000
+_FAR: Final = 20.0
+"""How far attacks look for the nearest input of another class."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """What the study found for one classifier and one choice of points.
+
+    Attributes
+    ----------
+    bounds : by method, (points, radii).
+    seconds : by method, of a bound in the mean.
+    radii : by rule, (points,).
+    predicted, margins : class of each point, and its output less the next largest.
+    broken : how far the nearest input of another class is that an attack found, (points,); infinite where none was.
+    """
+
+    classifier: Classifier
+    choice: str
+    bounds: dict[str, Array]
+    seconds: dict[str, float]
+    radii: dict[str, Array]
+    predicted: Array
+    margins: Array
+    broken: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Everything: samples, and the failure rates in percent of each model, (radii,)."""
+
+    images: Images
+    samples: tuple[Sample, ...]
+    failures: dict[str, Array]
+    trivial: dict[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """Where answers are kept, whom to tell, and how much to do."""
+
+    store: Store
+    report: Report
+    points: int = 20
+    methods: tuple[str, ...] = BOUNDS
+
+
+def run(images: Images, models: list[Classifier], work: Work) -> Study:
+    """Compute what the store does not hold."""
+    failures = {model.name: _failures(images, model, work) for model in models}
+    trivial = {model.name: certify(model.network, method=Trivial()).bound for model in models}
+    samples = [
+        _sample(model, choice, chosen, trivial[model.name], work)
+        for model in models
+        for choice, chosen in choose(images, work.points).items()
+    ]
+    return Study(images, tuple(samples), failures, trivial)
+
+
+def choose(images: Images, points: int) -> dict[str, Array]:
+    """The points, by the way they are chosen."""
+    x, _ = images.test
+    rng = np.random.default_rng(0)
+    return {"random": rng.random((points, x.shape[1])), "images": x[rng.permutation(len(x))[:points]]}
+
+
+def _failures(images: Images, model: Classifier, work: Work) -> Array:
+    """Percentage of the test images that are misclassified after an attack, for each radius."""
+    rates = []
+    for radius in PAPER_RADII:
+        work.report(f"mnist: attacks on the {model.name} model within {radius:g}")
+        key: Key = {"attack": radius, "images": images.digest}
+        rates.append(_kept(work.store, model, key, failure_rate, model.network, images, radius)[0])
+    return np.array(rates)
+
+
+def failure_rate(network: Network, images: Images, radius: float) -> float:
+    """Percentage of the test images that are wrong as they are, or after an attack within a radius."""
+    x, y = images.test
+    found = [
+        attack(network, x[start : start + _CHUNK], y[start : start + _CHUNK], radius, clip=(0.0, 1.0)).found
+        for start in range(0, len(x), _CHUNK)
+    ]
+    return 100.0 * float(np.concatenate(found).mean())
+
+
+def _sample(model: Classifier, choice: str, points: Array, trivial: float, work: Work) -> Sample:
+    network = model.network
+    outputs = np.sort(network(points), axis=1)
+    margins = outputs[:, -1] - outputs[:, -2]
+    bounds: dict[str, Array] = {}
+    seconds: dict[str, float] = {}
+    for method in work.methods:
+        found = list(_bounds(model, choice, points, method, work))
+        bounds[method] = np.array([value for value, _ in found]).reshape(len(points), -1)
+        seconds[method] = float(np.mean([spent for _, spent in found]))
+    radii = {"trivial": margins / (math.sqrt(2.0) * trivial)}
+    for rule, method in (("paper", PAPER_METHOD), ("plain", "joint")):
+        if method in bounds:
+            radii[rule] = best_radii(margins, bounds[method])
+    for rule, options in (("pairs", {"relaxation": False, "radii": PAPER_RADII}), ("search", {})):
+        radii[rule] = np.array(list(_certified(model, choice, points, rule, options, work)))
+    predicted = network(points).argmax(axis=1)
+    broken = attack(network, points, predicted, _FAR, clip=(0.0, 1.0), restarts=5).distances
+    return Sample(model, choice, bounds, seconds, radii, predicted, margins, broken)
+
+
+def best_radii(margins: Array, bounds: Array) -> Array:
+    """The paper's rule: max over ε of min(ε, margin/(√2·L(ε))), with bounds (points, radii) for margins (points,)."""
+    return np.minimum(np.array(PAPER_RADII), margins[:, None] / (math.sqrt(2.0) * bounds)).max(axis=1)
+
+
+def _bounds(model: Classifier, choice: str, points: Array, method: str, work: Work) -> Iterator[tuple[float, float]]:
+    """A bound and its seconds for every point and radius."""
+    for number, point in enumerate(points):
+        work.report(f"mnist: {model.name}, {choice} points: {method}, {number + 1} of {len(points)}")
+        for radius in PAPER_RADII:
+            key: Key = {"choice": choice, "point": number, "radius": radius, "method": method}
+            yield _kept(work.store, model, key, local_bound, model.network, Ball(point, radius), method)
+
+
+def local_bound(network: Network, ball: Ball, method: str) -> float:
+    """One local bound; of a method of the literature the number as published.
+
+    Where there are many more inputs than neurons in the first layer, the latter is given the network on fewer inputs,
+    turned so that the first layer sees the same. That leaves its number what it is, and makes it tens of times faster.
+    """
+    chosen = METHODS[method]()
+    if not isinstance(chosen, Published):
+        return certify(network, ball, chosen).bound
+    fewer = reduction(network)
+    if fewer is None:
+        return chosen.value(network, ball)
+    return chosen.value(fewer.network, fewer.images([ball])[0])
+
+
+def _certified(
+    model: Classifier, choice: str, points: Array, rule: str, options: dict[str, Any], work: Work
+) -> Iterator[float]:
+    for number, point in enumerate(points):
+        work.report(f"mnist: {model.name}, {choice} points: radius by {rule}, {number + 1} of {len(points)}")
+        key: Key = {"choice": choice, "point": number, "rule": rule}
+        yield _kept(work.store, model, key, _radius, model.network, point, options)[0]
+
+
+def _radius(network: Network, point: Array, options: dict[str, Any]) -> float:
+    return certified_radius(network, point, **options).radius
+
+
+def _kept(
+    store: Store, model: Classifier, key: Key, function: Callable[..., float], *arguments: Any
+) -> tuple[float, float]:
+    """The number that a function gives and the seconds it takes, from the store if it is there."""
+    key = {"study": "mnist", "network": model.network.digest, "lipcert": __version__, **key}
+    found = store.find(key)
+    if found is None:
+        started = time.perf_counter()
+        found = {"value": function(*arguments), "seconds": time.perf_counter() - started}
+        store.add(key, found)
+    return found["value"], found["seconds"]

@@ -1,0 +1,103 @@
+"""What the paper prints: its tables as text, with every printed digit."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from importlib import resources
+
+import numpy as np
+
+from lipcert.typing import Array
+
+_NOISE = 1e-9
+"""Relative; allowed for the rounding errors of the two computations."""
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A bound and its seconds as printed; a bound may be a word such as ">10min", and either may be empty."""
+
+    bound: str = ""
+    seconds: str = ""
+
+    @property
+    def value(self) -> float | None:
+        """The bound as a number, or None where no number is printed."""
+        return number(self.bound)
+
+
+def number(text: str) -> float | None:
+    """The number that a text is, or None."""
+    try:
+        return float(Decimal(text))
+    except InvalidOperation:
+        return None
+
+
+def agrees(value: float, printed: str) -> bool:
+    """Whether a value rounds to the printed digits.
+
+    Examples
+    --------
+    >>> agrees(12.3454, "12.345"), agrees(12.3456, "12.345"), agrees(1.0604e17, "1.060e+17")
+    (True, False, True)
+    """
+    decimal = Decimal(printed)
+    exponent = decimal.as_tuple().exponent
+    assert isinstance(exponent, int)
+    return abs(value - float(decimal)) <= 0.5 * 10.0**exponent * (1 + 1e-6) + _NOISE * abs(float(decimal))
+
+
+@lru_cache
+def paper_table(table: str) -> dict[tuple[str, int, int, float | None], Printed]:
+    """What a table ("table1", "table2", "radius") prints, by method, width, layers and radius δ.
+
+    Methods have the names of :mod:`lipcert.compare`; of the radius study, "trivial" and "autodiff" have no radius.
+    """
+    return {
+        (row["method"], int(row["width"]), int(row["layers"]), number(row["radius"])): Printed(
+            row["bound"], row["seconds"]
+        )
+        for row in _rows("paper.csv")
+        if row["table"] == table
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class PaperModel:
+    """What the paper prints of one of its MNIST models.
+
+    Attributes
+    ----------
+    bounds : local bounds of ECLipsE-Gen-Local-Fast, (points, radii).
+    failures : in percent, (radii,), under attack.
+    ratio : mean certified radius over that of the trivial bound; only of the regularised model.
+    """
+
+    bounds: Array
+    failures: Array
+    ratio: float | None
+
+
+PAPER_RADII = tuple(2.0**-k for k in range(1, 9))
+"""ε = 1/2 … 1/256, of the MNIST study."""
+
+
+@lru_cache
+def paper_model(model: str) -> PaperModel:
+    """What is printed of "baseline" or "regularised"."""
+    rows = [row for row in _rows("paper_mnist.csv") if row["model"] == model]
+    values: dict[str, list[float]] = {}
+    for row in rows:
+        values.setdefault(row["quantity"], []).append(float(row["value"]))
+    bounds = np.array(values["bound"]).reshape(-1, len(PAPER_RADII))
+    return PaperModel(bounds, np.array(values["failure"]), values.get("ratio", [None])[0])
+
+
+def _rows(name: str) -> Iterator[dict[str, str]]:
+    text = (resources.files("lipcert.reproduce") / name).read_text(encoding="utf-8")
+    yield from csv.DictReader(text.splitlines())

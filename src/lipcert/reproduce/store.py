@@ -1,0 +1,62 @@
+"""What a reproduction has found so far: a file of JSON lines that only grows, so that a killed run can go on."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from lipcert.errors import UnreadableResults
+
+Key: TypeAlias = dict[str, str | int | float]
+
+
+class Store:
+    """Answers by key, in a file with one JSON object a line.
+
+    A line is written at once and forced to the disk. A last line that was cut off, because the machine or the process
+    went down, is dropped; any other damage is an error. A key that is answered again has the later answer.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._found: dict[str, dict[str, Any]] = {}
+        if path.exists():
+            self._read()
+
+    def _read(self) -> None:
+        content = self.path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            os.truncate(self.path, whole)
+        for number, line in enumerate(content[:whole].splitlines(), 1):
+            try:
+                record = json.loads(line)
+                self._found[_name(record["key"])] = record["found"]
+            except (ValueError, KeyError, TypeError):
+                raise UnreadableResults(
+                    f"{self.path} is damaged in line {number}; remove that line, what it held is computed again"
+                ) from None
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def find(self, key: Key) -> dict[str, Any] | None:
+        """The answer, if there is one."""
+        return self._found.get(_name(key))
+
+    def add(self, key: Key, found: dict[str, Any]) -> None:
+        """Note an answer."""
+        line = json.dumps({"key": key, "found": found}, ensure_ascii=False, allow_nan=False) + "\n"
+        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            os.write(handle, line.encode())
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        self._found[_name(key)] = found
+
+
+def _name(key: Key) -> str:
+    return json.dumps(key, sort_keys=True)

@@ -1,0 +1,160 @@
+"""Tables 1 and 2 and the radius study: run what is missing, and set it beside what is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from lipcert import __version__
+from lipcert.auto import Auto
+from lipcert.compare import OWN, supervised
+from lipcert.progress import Report
+from lipcert.reproduce.cells import AUTODIFF, LOWER, REFERENCES, STUDIES, Cell, measure
+from lipcert.reproduce.printed import Printed, agrees, number, paper_table
+from lipcert.reproduce.store import Key, Store
+
+Status = Literal["ok", "timeout", "does not apply", "failed", "not started", "not run"]
+_AUTO_SHARE: Final = 0.1
+"""Auto takes its default time, or this share of the limit where that is less."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one method gave on one cell; ``note`` says why there is no value."""
+
+    status: Status = "not run"
+    value: float | None = None
+    seconds: float | None = None
+    note: str = ""
+
+
+Results = dict[tuple[Cell, str], Result]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which cells of a study with which methods, in the order they are run."""
+
+    study: str
+    cells: tuple[Cell, ...]
+    methods: tuple[str, ...]
+    timeout: float
+
+    @staticmethod
+    def of(study: str, *, quick: bool, methods: Sequence[str] | None, timeout: float) -> Plan:
+        """The whole study or its quick part, with its methods or those asked for; references always belong to it."""
+        facts = STUDIES[study]
+        kept = facts.quick_methods if quick else facts.methods
+        if methods is not None:
+            known = [name for name in facts.methods if name in methods or name in REFERENCES]
+            kept = (*known, *(name for name in dict.fromkeys(methods) if name not in known))
+        return Plan(study, facts.quick_cells if quick else facts.cells, kept, timeout)
+
+
+def run(plan: Plan, store: Store, report: Report, done: Callable[[Results], None]) -> Results:
+    """Compute what the store does not hold, method by method; ``done`` is called after each method.
+
+    A method that took too long on a network is not started on those that are wider and deeper.
+    """
+    results: Results = {}
+    for method in plan.methods:
+        stopped: list[Cell] = []
+        for position, cell in enumerate(plan.cells, 1):
+            report(f"{plan.study}: {method}, cell {position} of {len(plan.cells)}")
+            smaller = next((other for other in stopped if other.within(cell)), None)
+            if smaller is None:
+                result = _answer(plan, cell, method, store)
+            else:
+                note = f"{smaller.width} × {smaller.layers} took longer than {plan.timeout:g} s"
+                result = Result("not started", note=note)
+            if result.status == "timeout":
+                stopped.append(cell)
+            results[cell, method] = result
+        done(results)
+    return results
+
+
+def _answer(plan: Plan, cell: Cell, method: str, store: Store) -> Result:
+    budget = min(Auto().seconds, _AUTO_SHARE * plan.timeout)
+    key: Key = {"study": cell.study, "width": cell.width, "layers": cell.layers, "delta": cell.delta}
+    key |= {"method": method, "lipcert": __version__}
+    if method == "auto":
+        key["budget"] = budget
+    found = store.find(key)
+    if found is None or (found["status"] == "timeout" and found["limit"] < plan.timeout):
+        row = supervised(method, plan.timeout, measure, cell, method, budget)
+        status = "ok" if row.bound is not None else row.status
+        found = {"status": status, "value": row.bound, "seconds": row.seconds, "note": row.note, "limit": plan.timeout}
+        store.add(key, found)
+    result = Result(found["status"], found["value"], found["seconds"], found["note"])
+    if result.status == "ok" and result.seconds is not None and result.seconds > plan.timeout:
+        return Result("timeout", seconds=plan.timeout, note=f"took {result.seconds:.0f} s in another run")
+    return result
+
+
+@dataclass(frozen=True)
+class Line:
+    """A cell and a method: what is printed, what came out here, and what lipcert's best is in that cell.
+
+    ``best`` is the smallest printed figure of the cell, ``ours`` the smallest of lipcert's.
+    """
+
+    cell: Cell
+    method: str
+    printed: Printed
+    result: Result
+    lower: float | None
+    best: str
+    ours: float | None
+
+    @property
+    def difference(self) -> float | None:
+        """How far the value here is from the printed one, relative to that."""
+        paper = self.printed.value
+        return None if paper is None or self.result.value is None else self.result.value / paper - 1.0
+
+    @property
+    def agreement(self) -> bool | None:
+        """Whether the value here rounds to every printed digit; None where one of them is missing."""
+        if self.printed.value is None or self.result.value is None:
+            return None
+        return agrees(self.result.value, self.printed.bound)
+
+    @property
+    def best_paper(self) -> float | None:
+        """The smallest printed figure of the cell, as a number."""
+        return number(self.best)
+
+    @property
+    def below(self) -> bool | None:
+        """Whether lipcert's best is at most the smallest printed figure, or rounds to it."""
+        if self.ratio is None or self.ours is None:
+            return None
+        return self.ratio <= 1.0 or agrees(self.ours, self.best)
+
+    @property
+    def ratio(self) -> float | None:
+        """Lipcert's best over the best printed figure."""
+        return None if self.ours is None or self.best_paper is None else self.ours / self.best_paper
+
+
+def lines(plan: Plan, results: Results) -> Iterator[Line]:
+    """A line for each cell and method, cell by cell."""
+    printed = paper_table(plan.study)
+    for cell in sorted(plan.cells, key=lambda cell: (cell.width, cell.layers, -cell.delta)):
+        here = {method: _printed(printed, cell, method) for method, *_ in printed}
+        figures = [(one.value, one.bound) for name, one in here.items() if one.value and name != AUTODIFF]
+        best = min(figures, default=(0.0, ""))[1]
+        ours = [results[cell, name].value for name in plan.methods if name in OWN and (cell, name) in results]
+        lower = results.get((cell, LOWER), Result()).value
+        proved = min((value for value in ours if value is not None), default=None)
+        for method in plan.methods:
+            result = results.get((cell, method), Result())
+            yield Line(cell, method, here.get(method, Printed()), result, lower, best, proved)
+
+
+def _printed(table: dict[tuple[str, int, int, float | None], Printed], cell: Cell, method: str) -> Printed:
+    """What is printed for a cell and a method; numbers without a radius are the same for all radii."""
+    place = method, cell.width, cell.layers
+    return table.get((*place, cell.delta), table.get((*place, None), Printed()))
