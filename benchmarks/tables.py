@@ -68,7 +68,7 @@ def run(title: str, cells: Iterator[Cell], paper_radius: bool, seconds: float) -
         radius = cell.delta * math.sqrt(5.0) if paper_radius else cell.delta
         ball = lc.Ball(paper_center(), radius)
         certificate = lc.certify(cell.network, ball, lc.Auto(seconds=seconds))
-        lower = lc.lower_bound(cell.network, ball).value
+        lower = lc.lower_bound(cell.network, ball, points=certificate.witness).value
         best, who = cell.best
         ratios.append(certificate.bound / lower)
         longest = max(longest, certificate.seconds)

@@ -13,6 +13,7 @@ import lipcert as lc
 from exact import diagonal, matrix, positive_semidefinite, rational
 from lipcert.errors import ProofFailed
 from lipcert.network import dense
+from lipcert.regions import split_rate
 from lipcert.typing import Array, Weight
 from lipcert.verify import rounding
 from lipcert.verify.rounding import (
@@ -32,7 +33,7 @@ from lipcert.verify.rounding import (
     stretched,
     up,
 )
-from lipcert.verify.support import check_region, radius_above, reach_above, sizes_above, support_above
+from lipcert.verify.support import check_region, clipped_above, radius_above, reach_above, sizes_above, support_above
 
 Maker = Callable[[np.random.Generator, int, int], Array]
 
@@ -325,13 +326,32 @@ def test_support_of_a_clipped_ball() -> None:
         value, error = support_above(region, rows)
         np.testing.assert_allclose(value + error, rows @ center + region.support(rows), rtol=1e-9, atol=1e-13)
         for row, v, e in zip(rows, value, error, strict=True):
-            rate = float(region.rate(row[None])[0]) or 1.0
+            rate = float(split_rate(row[None], region.radius, -center, 1.0 - center)[0]) or 1.0
             for share in (0.5, 1.0, 2.0):
                 z = region.project(center + np.clip(row / (rate * share), -center, 1.0 - center))
                 z = region.project(center + (1.0 - 2.0**-45) * (z - center))
                 assert square(z - center) <= rational(float(region.radius)) ** 2
                 dot = sum((rational(a) * rational(x) for a, x in zip(row, z, strict=True)), fmpq(0))
                 assert rational(v) + rational(e) >= dot
+
+
+def test_support_of_a_ball_and_a_box_beside_its_centre() -> None:
+    """The centre may lie outside the box: what both contain is farther along than neither knows alone."""
+    rng = np.random.default_rng(11)
+    sharper = 0
+    for _ in range(60):
+        n = int(rng.integers(2, 6))
+        center, radius = rng.standard_normal(n), np.asarray(1.0)
+        lower = center + rng.uniform(-0.6, 0.3, n)
+        upper = lower + rng.uniform(0.1, 0.8, n)
+        inside = lower + (upper - lower) * rng.random((400, n))
+        inside = inside[((inside - center) ** 2).sum(axis=-1) <= 1.0]
+        rows = rng.standard_normal((5, n))
+        above = clipped_above(radius, lower - center, upper - center, rows)
+        assert (above >= (rows @ (inside - center).T).max(axis=-1, initial=-np.inf) - 1e-13).all()
+        box = np.maximum(rows * (lower - center), rows * (upper - center)).sum(axis=-1)
+        sharper += (above < np.minimum(box, np.linalg.norm(rows, axis=-1)) - 1e-3).sum()
+    assert sharper > 50
 
 
 def test_regions_that_no_rule_covers() -> None:

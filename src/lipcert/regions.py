@@ -211,28 +211,9 @@ class Ball(Region):
         radius, below, above = self._limits()
         corner = (rows * np.where(rows > 0, above, below)).sum(axis=-1)
         plain = np.minimum(corner, radius * np.linalg.norm(rows, axis=-1))
-        rate = self.rate(rows)
+        rate = split_rate(rows, radius, below, above)
         split, _ = _split(rows, np.where(rate > 0, rate, 1.0), radius, below, above)
         return np.where(rate > 0, np.minimum(split, plain), plain)
-
-    def rate(self, rows: Array) -> Array:
-        """The λ that makes the bound of a clipped ball's support function sharp; 0 where nothing needs splitting.
-
-        For any λ > 0 put y = clip(a/λ, below, above) and split a = λy + (a - λy): the ball bounds the first part
-        by δλ‖y‖, and the box the second by (a - λy)·y, since a - λy is nonzero only where y is at the limit that
-        its sign asks for. Bisection on λ brings ‖y‖ to δ, where the sum is the maximum itself.
-        """
-        radius, below, above = self._limits()
-        size = np.linalg.norm(rows, axis=-1)
-        live = (size > 0) & (radius > 0)
-        high = np.log(np.where(live, size, 1.0) / np.where(radius > 0, radius, 1.0))
-        low = high - 40.0
-        for _ in range(24):
-            middle = 0.5 * (low + high)
-            _, length = _split(rows, np.exp(middle), radius, below, above)
-            short = length < radius
-            high, low = np.where(short, middle, high), np.where(short, low, middle)
-        return np.where(live, np.exp(0.5 * (low + high)), 0.0)
 
     def _limits(self) -> tuple[Array, Array, Array]:
         """Radius (..., 1) and the box around the centre (..., 1, inputs)."""
@@ -286,6 +267,27 @@ def _freeze(region: Region, **arrays: Array) -> None:
         array = np.asarray(array)
         array.flags.writeable = False
         object.__setattr__(region, name, array)
+
+
+def split_rate(rows: Array, radius: Array, below: Array, above: Array, halvings: int = 24) -> Array:
+    """The λ that makes the bound of a clipped ball's support function sharp; 0 where nothing needs splitting.
+
+    The box reaches from ``below`` to ``above`` around the ball's centre. For any λ > 0 put y = clip(a/λ, below, above)
+    and split a = λy + (a - λy): the ball bounds the first part by δλ‖y‖, and the box the second by (a - λy)·y, since
+    a - λy is nonzero only where y is at the limit that its sign asks for. Bisection on λ brings ‖y‖ to δ, where the sum
+    is the maximum itself.
+    """
+    size = np.linalg.norm(rows, axis=-1)
+    live = (size > 0) & (radius > 0)
+    high = np.log(np.where(live, size, 1.0) / np.where(radius > 0, radius, 1.0))
+    low = high - 40.0
+    for _ in range(halvings):
+        middle = 0.5 * (low + high)
+        y = np.clip(rows * np.exp(-middle)[..., None], below, above)
+        length = np.sqrt(np.einsum("...i,...i->...", y, y))
+        short = length < radius
+        high, low = np.where(short, middle, high), np.where(short, low, middle)
+    return np.where(live, np.exp(0.5 * (low + high)), 0.0)
 
 
 def _split(rows: Array, rate: Array, radius: Array, below: Array, above: Array) -> tuple[Array, Array]:

@@ -7,7 +7,7 @@ from scipy import optimize
 
 from lipcert.typing import Array
 from lipcert.verify.pieces import Pieces
-from lipcert.verify.stack import Stack
+from lipcert.verify.stack import Stack, at_kink
 
 _INWARD = 1e-7
 """How far inside its interval, in units of the region's radius times the row, a neuron is asked to be."""
@@ -64,7 +64,10 @@ def _width(piece: Pieces) -> Array:
 
 
 def _affine(stack: Stack, piece: Pieces) -> tuple[Array, Array, Array]:
-    """A and c of the neurons whose slope is open in the whole region and known in the piece, and which they are."""
+    """A and c of the neurons that are confined to a side of their kink, and which they are.
+
+    All others keep to their intervals by themselves, where these do.
+    """
     rows, offsets, places = [np.zeros((0, stack.network.inputs))], [np.zeros(0)], [np.zeros(0, dtype=int)]
     settled: list[tuple[Array, Array]] = []
     for index, part in enumerate(stack.slices):
@@ -72,8 +75,7 @@ def _affine(stack: Stack, piece: Pieces) -> tuple[Array, Array, Array]:
         assert layer.neurons is not None
         low, high = piece.low[0, part], piece.high[0, part]
         alpha, beta = layer.neurons.slope_range(low, high)
-        open_ = (stack.slopes[index][0] < stack.slopes[index][1])[0]
-        some = np.flatnonzero(open_ & (alpha == beta))
+        some = np.flatnonzero(at_kink(layer.neurons, low, high))
         row, offset = stack.weights[index][some], layer.bias[some]
         for back in range(index - 1, -1, -1):
             slope, shift = settled[back]

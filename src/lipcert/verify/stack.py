@@ -27,8 +27,10 @@ from lipcert.verify.factor import Chain, Slopes, Swept, advice, norm_above, swee
 from lipcert.verify.pieces import Bounds, Pieces
 from lipcert.verify.relaxation import relax, slope_bounds, value_error
 from lipcert.verify.rounding import TINY, UP, U, down, gamma, stretched, up
-from lipcert.verify.support import support_above
+from lipcert.verify.support import clipped_above
 
+_HALVINGS = 12
+"""Of the search that makes a support function sharp; it is good to a thousandth then."""
 FEW_INPUTS = 16
 """With at most so many inputs it is told which of their axes widen the bound."""
 
@@ -184,7 +186,7 @@ class _Enclosing:
     def _tighten(self, index: int, neurons: Neurons, low: Array, high: Array) -> None:
         """Back-substitution, in place, for neurons whose slope is open or whose confinement may be void."""
         alpha, beta = neurons.slope_range(low, high)
-        undecided = (alpha < beta) | _confined(neurons, low, high) | np.isinf(low) | np.isinf(high)
+        undecided = (alpha < beta) | at_kink(neurons, low, high) | np.isinf(low) | np.isinf(high)
         piece, neuron = np.nonzero(undecided)
         half = len(piece)
         rows = self.stack.weights[index][neuron]
@@ -256,7 +258,7 @@ class _Enclosing:
             rows = rows @ self.stack.weights[back]
         charge = charge * UP * (1.0 + gamma(2 * index + 2)) + TINY
         value, error, reach = self._support(piece, rows)
-        charge = charge + 4.0 * gamma(1) * (np.abs(offset) + np.abs(value) + error)
+        charge = charge + 4.0 * gamma(1) * (np.abs(offset) + np.abs(value) + np.abs(error))
         return up(offset + value + (error + charge * UP)), reach
 
     def _below(self, index: int) -> Array:
@@ -278,7 +280,10 @@ class _Enclosing:
         spread = np.einsum("rn,rn->r", size, np.abs(middle)[piece])
         error = stretched(reach.sum(axis=-1) + g * UP * spread, n + 3)
         if isinstance(region, Ball):
-            center, other = support_above(region, rows)
+            center = rows @ region.center
+            slack = g * UP * (size @ np.abs(region.center))
+            below, above = (side[piece] for side in (pieces.lower - region.center, pieces.upper - region.center))
+            other = up(clipped_above(region.radius, below, above, rows, _HALVINGS) + slack)  # may be negative
             smaller = center + other < value + error
             value, error = np.where(smaller, center, value), np.where(smaller, other, error)
         return value, error, reach if n <= FEW_INPUTS else None
@@ -293,7 +298,7 @@ def _outside(region: Region, pieces: Pieces) -> Array:
     return np.asarray(np.sqrt((gap * gap).sum(axis=-1)) * (1.0 - gamma(gap.shape[-1] + 8)) > region.radius)
 
 
-def _confined(neurons: Neurons, lower: Array, upper: Array) -> Array:
+def at_kink(neurons: Neurons, lower: Array, upper: Array) -> Array:
     """Neurons whose interval ends at a kink: perhaps confined to a side that a part of the piece cannot reach."""
 
     def rule(row: Activation, low: Array, high: Array) -> tuple[Array]:

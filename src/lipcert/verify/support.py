@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.regions import Ball, Box, Everywhere, Region
+from lipcert.regions import Ball, Box, Everywhere, Region, split_rate
 from lipcert.typing import Array
-from lipcert.verify.rounding import UP, apply, down, gamma, norm_above, stretched, up
+from lipcert.verify.rounding import TINY, UP, apply, down, gamma, norm_above, stretched, up
 
 
 def check_region(region: Region, inputs: int) -> None:
@@ -60,17 +60,24 @@ def support_above(region: Region, rows: Array) -> tuple[Array, Array]:
 
 
 def _clipped(region: Ball, rows: Array) -> Array:
-    """At least max rows·(z - center) over the ball clipped to its box.
+    assert region.clip is not None
+    return clipped_above(region.radius, region.clip.lower - region.center, region.clip.upper - region.center, rows)
+
+
+def clipped_above(radius: Array, below: Array, above: Array, rows: Array, halvings: int = 24) -> Array:
+    """At least max rows·(z - center) over a ball clipped to a box, from ``below`` to ``above`` around its centre.
 
     Split each row a into any two parts, a = q + (a - q): the ball bounds the first by δ‖q‖, the box the second by its
-    own support function, term by term not negative since the centre is inside. The region's own search supplies q.
+    own support function, term by term. A search supplies q. Differences from the centre have one rounding, made good
+    here.
     """
-    assert region.clip is not None
-    below, above = down(region.clip.lower - region.center), up(region.clip.upper - region.center)
-    rate = region.rate(rows)[..., None]
+    below, above = down(below), up(above)
+    rate = split_rate(rows, radius, below, above, halvings)[..., None]
     y = np.where(rate > 0, np.clip(rows / np.where(rate > 0, rate, 1.0), below, above), 0.0)
     pull = rate * y
     rest = rows - pull
-    box = np.maximum(rest * below, rest * above).sum(axis=-1)
-    error = gamma(rows.shape[-1] + 4) * apply(np.abs(rest), np.maximum(np.abs(below), np.abs(above)))
-    return stretched(stretched(region.radius * norm_above(pull), 2) + box + error * UP, 3)
+    box = np.maximum(rest * below, rest * above)
+    error = gamma(rows.shape[-1] + 4) * (np.abs(rest) * np.maximum(np.abs(below), np.abs(above))).sum(axis=-1)
+    # the rounding of the difference, charged with the box's reach
+    total = stretched(radius * norm_above(pull), 2) + box.sum(axis=-1)
+    return np.asarray(up(total + (error + gamma(4) * np.abs(total)) * UP + TINY))
