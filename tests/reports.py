@@ -64,10 +64,11 @@ def save_study(folder: Path) -> Path:
         for cell in CELLS:
             ours = "1.23456" if cell["width"] == "10" else "2.5"
             writer.writerow({"status": "ok", **SAME, "ours": ours, **cell})
+    (folder / "radii.csv").write_text("rule,paper,mean\npairs,0.123456789012,0.99999999\n", encoding="utf-8")
     section = {
         "title": "Table 1: ReLU",
         "summary": "Ours is smaller in 2 of 2 cells.",
-        "csv": ["table1.csv"],
+        "csv": ["table1.csv", "radii.csv"],
         "markdown": "table1.md",
         "figures": [{"file": "figures/table1_depth.svg", "caption": "Estimate against depth"}],
     }

@@ -152,6 +152,7 @@ def test_a_reproduction(tmp_path: Path) -> None:
     assert ["trivial", "published", "2", "0", "1 of 2", "", ""] in read.rows
     assert ["geolip", "published", "0", "1"] in [row[:4] for row in read.rows]
     assert any(">10min" in row for row in read.rows)
+    assert ["pairs", "0.1234", "0.9999"] in read.rows  # radii are rounded down
 
 
 def test_sources_may_be_mixed(tmp_path: Path) -> None:

@@ -73,8 +73,10 @@ def test_the_keyboard_sorts_too(tab: Tab, report: Path) -> None:
 
 def test_numbers_sort_as_numbers_and_empty_cells_stay_last(tab: Tab, report: Path) -> None:
     tab.open(report, DESKTOP)
-    captions = tab.evaluate("[...document.querySelectorAll('table')].map(t => t.caption && t.caption.textContent)")
-    whole, methods = captions.index("table1.csv"), captions.index("The methods")
+    tables = "[...document.querySelectorAll('table')]"
+    captions = tab.evaluate(f"{tables}.map(table => table.parentElement.getAttribute('aria-label'))")
+    whole, methods = captions.index("table1.csv, all 5 rows"), captions.index("The methods")
+    tab.click(f"{tables}[{whole}].closest('details').querySelector('summary')")
     cells = f"[...document.querySelectorAll('table')[{whole}].tHead.rows[0].cells]"
     heads = tab.evaluate(f"{cells}.map(cell => cell.textContent)")
     value, width = heads.index("value"), heads.index("width")

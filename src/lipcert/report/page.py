@@ -86,7 +86,8 @@ class Table:
 
 def _cell(cell: Cell, numeric: bool) -> str:
     value = "" if cell.value is None else f' data-value="{cell.value!r}"'
-    return f"<td{_class('number' if numeric else cell.kind)}{value}>{escape(cell.text)}</td>"
+    kind = "long" if len(cell.text) > _LONG else "number" if numeric else cell.kind
+    return f"<td{_class(kind)}{value}>{escape(cell.text)}</td>"
 
 
 def _class(name: str) -> str:
@@ -189,6 +190,8 @@ it shows, fetches nothing, and can be sent as it is.</p></footer>
 
 
 _PARTS = ("page.css", "page.js")
+_LONG = 40
+"""Cells with more characters than this are broken into lines."""
 
 
 def _digest(text: str) -> str:

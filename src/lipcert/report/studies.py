@@ -17,7 +17,7 @@ from lipcert.report.page import Block, Cell, Figure, Section, Table, Text
 
 KIND: Final = "lipcert reproduce"
 FORMAT: Final = 1
-FOLDED: Final = 40
+FOLDED: Final = 24
 """Tables with more rows than this are folded."""
 
 Record = Mapping[str, str]
@@ -99,10 +99,9 @@ def _tables(name: str, records: Sequence[Record]) -> list[Table]:
     """What a file says: a comparison in short before the long list."""
     if not records:
         return []
-    whole = _whole(name, records)
     if not {"width", "layers", "radius", "method", "origin", "status", "ours", "best_paper"} <= set(records[0]):
-        return [whole]
-    return [_by_network(records), _by_method(records), whole]
+        return [_whole(name, records, folded=len(records) > FOLDED)]
+    return [_by_network(records), _by_method(records), _whole(name, records, folded=True)]
 
 
 def _by_network(records: Sequence[Record]) -> Table:
@@ -150,12 +149,12 @@ def _middle(texts: Any) -> Cell:
     return Cell.number(median(values), 3) if values else Cell()
 
 
-def _whole(name: str, records: Sequence[Record]) -> Table:
+def _whole(name: str, records: Sequence[Record], folded: bool) -> Table:
     columns = [column for column in records[0] if any(row[column] for row in records)]
-    rows = [[_cell(column, row[column]) for column in columns] for row in records]
-    long = len(rows) > FOLDED
-    caption = f"{name}, all {len(rows)} rows" if long else name
-    return Table(caption, [column.replace("_", " ") for column in columns], rows, folded=long)
+    certified = bool({"rule", "margin"} & set(columns))  # radii: safe when rounded down
+    rows = [[_cell(column, row[column], certified) for column in columns] for row in records]
+    caption = f"{name}, all {len(rows)} rows" if folded else name
+    return Table(caption, [column.replace("_", " ") for column in columns], rows, folded=folded)
 
 
 _SHOWN: Final[Mapping[str, Callable[[float], Cell]]] = {
@@ -165,17 +164,19 @@ _SHOWN: Final[Mapping[str, Callable[[float], Cell]]] = {
     "lower": Cell.below,
     "difference": lambda value: Cell(f"{100.0 * value:+.2g} %", value),
     "seconds": lambda value: Cell.number(value, 3),
+    "attacked": Cell.number,
 }
 """How the numbers of a column are shown; the others to four digits."""
 _PRINTED: Final = ("paper", "best_paper", "paper_seconds", "width", "layers", "radius")
-"""Columns that are shown as they are written."""
+"""Columns that are shown as they are written, as long as that is short."""
+_SHORT: Final = 8
 
 
-def _cell(column: str, text: str) -> Cell:
+def _cell(column: str, text: str, certified: bool = False) -> Cell:
     value = _number(text)
-    if value is None or column in _PRINTED:
+    if value is None or (column in _PRINTED and len(text) <= _SHORT):
         return Cell(text, value)
-    return _SHOWN.get(column, Cell.number)(value)
+    return _SHOWN.get(column, Cell.below if certified else Cell.number)(value)
 
 
 def _number(text: str) -> float | None:

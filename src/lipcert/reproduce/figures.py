@@ -22,7 +22,7 @@ from lipcert.reproduce.printed import PAPER_RADII
 from lipcert.reproduce.tables import Line, Plan
 
 _COLOURS: Final = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")
-_MARKERS: Final = "os^vD<>ph*X8dP"
+_MARKERS: Final = "o1^vD<>phX8dP+23s4*"
 _DASHES: Final = ((4, 2), (1, 1.5), (6, 2, 1, 2), (3, 1, 1, 1, 1, 1), (8, 3), (2, 2))
 _OWN: Final[dict[str, dict[str, Any]]] = {
     "closed-form": {"color": "#000000", "marker": "s", "linewidth": 2.0},
@@ -92,7 +92,8 @@ def _panels(found: Sequence[Line], name: str, axis: str, title: str) -> Any:
         ax.set_xticks(sorted({_size(line.cell, name) for line in found}))
         ax.grid(True, which="major", alpha=0.3)
     figure.suptitle(title, fontsize=11)
-    figure.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False, handlelength=3.5)
+    if left.get_legend_handles_labels()[0]:
+        figure.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False, handlelength=3.5)
     figure.tight_layout()
     return figure
 
@@ -127,7 +128,7 @@ def _style(method: str) -> dict[str, Any]:
         return {"color": "#777777", "linestyle": "-", "linewidth": 1.0}
     if origin(method) == "lipcert":
         return {"markersize": 6, **_OWN[method]}
-    number = list(PUBLISHED).index(method)  # the same in every figure
+    number = list(PUBLISHED).index(method)  # the same in every figure; there are as many markers as methods
     return {
         "color": _COLOURS[number % len(_COLOURS)],
         "linewidth": 1.0,

@@ -12,6 +12,7 @@ from lipcert.files import write_whole
 from lipcert.reproduce.documents import markdown, shown, write_csv
 from lipcert.reproduce.mnist import PAPER_METHOD, RULES, Sample, Study
 from lipcert.reproduce.printed import PAPER_RADII, PaperModel, paper_model
+from lipcert.wording import describe_network
 
 TITLE: Final = "A plain and a regularised classifier"
 MEANING: Final = {
@@ -29,8 +30,8 @@ _BOUNDS = (
 )
 _RADII = ("model", "points", "rule", "mean", "ratio", "paper_ratio", "attacked")
 _INTRODUCTION = """\
-Two classifiers with three hidden layers of 128 ELU neurons: *baseline* with cross-entropy, *regularised* with the
-squared norm of the Jacobian added to it. {data} Bounds hold over balls of radius ε around {count} points: *random* in
+Two classifiers, {layers} with ELU neurons: *baseline* trained with cross-entropy, *regularised* with the squared norm
+of the Jacobian added to it. {data} Bounds hold over balls of radius ε around {count} points: *random* in
 all of [0, 1]ⁿ, as in the paper's code, or *images* of the test set. Failures are in percent of the test set, under
 attack within ε.
 """
@@ -110,7 +111,9 @@ def summary(study: Study) -> str:
 
 def _text(study: Study) -> str:
     data = {"mnist": "They are trained on MNIST.", "digits": "They are trained on scikit-learn's digits, not on MNIST."}
-    introduction = _INTRODUCTION.format(data=data[study.images.name], count=len(study.samples[0].margins))
+    first = study.samples[0]
+    layers = describe_network(first.classifier.network).removesuffix(", elu")
+    introduction = _INTRODUCTION.format(layers=layers, data=data[study.images.name], count=len(first.margins))
     models = {sample.classifier.name: sample.classifier for sample in study.samples}
     facts = [
         (name, f"{one.accuracy:.2%}", f"{one.epochs}", shown(study.trivial[name], "up")) for name, one in models.items()

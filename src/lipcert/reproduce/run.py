@@ -29,7 +29,7 @@ RECORD: Final = "run.json"
 KIND: Final = "lipcert reproduce"
 TIMEOUT, QUICK_TIMEOUT = 600.0, 20.0
 """Seconds for each method in each cell: the paper's limit, and that of a quick run."""
-_POINTS, _QUICK_POINTS = 20, 3
+_POINTS, _QUICK_POINTS = 20, 5
 _PACKAGES: Final = ("numpy", "scipy", "torch", "matplotlib", "cvxpy", "clarabel", "scikit-learn")
 
 
