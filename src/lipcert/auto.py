@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SCALAR_COST = 4.0
 """A Scalar sweep takes about this many ClosedForm sweeps."""
-_JOINT_COST = 8.0
+_JOINT_COST = 4.0
 """So many ClosedForm sweeps are the least that Joint takes to be of use."""
 _PROOF_COST = 2.0
 """So many ClosedForm sweeps are left for the proof that follows."""
