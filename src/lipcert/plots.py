@@ -57,7 +57,8 @@ def radius_curve(rows: Sequence[SweepRow], ax: Any = None) -> Any:
     ax.plot(
         radii, lowers, "--", marker="o", markersize=7, markerfacecolor="none", color="tab:orange", label="lower bound"
     )
-    _logarithmic(ax)
+    for axis in (ax.xaxis, ax.yaxis):
+        logarithmic(axis)
     ax.set_xlabel("radius")
     ax.set_ylabel("Lipschitz constant")
     ax.grid(True, which="major", alpha=0.3)
@@ -192,17 +193,16 @@ def save(ax: Any, path: str | Path) -> None:
     ax.figure.savefig(path, dpi=150, bbox_inches="tight")
 
 
-def _logarithmic(ax: Any) -> None:
-    """Logarithmic axes with labels that do not run into each other when they span little more than one decade."""
+def logarithmic(axis: Any) -> None:
+    """Make an axis logarithmic, with labels that can be read when it spans little more than one decade."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    for axis, (low, high) in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
-        axis.set_minor_formatter(NullFormatter())
-        if high < 60.0 * low:
-            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-            axis.set_major_formatter("{x:g}")
+    getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
+    low, high = axis.get_view_interval()
+    axis.set_minor_formatter(NullFormatter())
+    if high < 60.0 * low:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter("{x:g}")
 
 
 def axes() -> Any:

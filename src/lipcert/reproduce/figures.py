@@ -175,7 +175,8 @@ def draw_study(folder: Path, study: Study) -> list[Figure]:
         for ax, method in zip(panels, names, strict=True):
             handles = _draw_estimates(ax, study, samples, method)
         points = {"random": "random points", "images": "test images"}[choice]
-        figure.suptitle(f"Local bounds around {points} ({study.images.name}), and failures under attack", fontsize=11)
+        data = {"mnist": "MNIST", "digits": "digits"}[study.images.name]
+        figure.suptitle(f"{data}: local bounds around {points}, and failures under attack", fontsize=11)
         figure.tight_layout()
         figure.legend(
             handles=handles, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=4, frameon=False
@@ -200,7 +201,7 @@ def _draw_estimates(ax: Any, study: Study, samples: Sequence[Sample], method: st
         light: dict[str, Any] = {"linestyle": "--", "linewidth": 1.0, "markerfacecolor": "none"}
         second.plot(radii, study.failures[name], color=colour, marker=shape, label=f"{name}: failures", **light)
     ax.set_xscale("log", base=2)
-    ax.set_yscale("log")
+    plots.logarithmic(ax.yaxis)
     ax.set_xticks(radii, [f"1/{round(1 / radius)}" for radius in radii], fontsize=8)
     ax.set_xlabel("radius ε")
     ax.set_ylabel("local Lipschitz bound, mean ± deviation")

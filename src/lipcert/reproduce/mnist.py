@@ -31,11 +31,16 @@ BOUNDS: Final = ("closed-form", "scalar", "joint", PAPER_METHOD)
 """Methods of the local bounds, from quick to slow."""
 CHOICES: Final = ("random", "images")
 """Points drawn from all of [0, 1]ⁿ, as the paper's code does, or from the test images."""
-RULES: Final = ("trivial", "paper", "plain", "pairs", "search")
+RULES: Final = ("trivial", "paper", "plain", "pairs", "search", "valid")
 """How a radius is certified: margin/(√2·L) with the trivial bound; the paper's rule with its bounds; the paper's rule
 with lipcert's (joint); a bound for every pair of classes, on the paper's grid of radii; the same with linear
-relaxation, and the radius searched for.
+relaxation, and the radius searched for; and that again where only inputs with pixels in [0, 1] count.
 """
+_CERTIFIED: Final[dict[str, dict[str, Any]]] = {
+    "pairs": {"relaxation": False, "radii": PAPER_RADII},
+    "search": {},
+    "valid": {"clip": (0.0, 1.0)},
+}
 _CHUNK: Final = 1000
 _FAR: Final = 20.0
 """How far attacks look for the nearest input of another class."""
@@ -137,7 +142,7 @@ def _sample(model: Classifier, choice: str, points: Array, trivial: float, work:
     for rule, method in (("paper", PAPER_METHOD), ("plain", "joint")):
         if method in bounds:
             radii[rule] = best_radii(margins, bounds[method])
-    for rule, options in (("pairs", {"relaxation": False, "radii": PAPER_RADII}), ("search", {})):
+    for rule, options in _CERTIFIED.items():
         radii[rule] = np.array(list(_certified(model, choice, points, rule, options, work)))
     predicted = network(points).argmax(axis=1)
     broken = attack(network, points, predicted, _FAR, clip=(0.0, 1.0), restarts=5).distances
