@@ -1,6 +1,6 @@
 """Which radius was the paper's MNIST study computed with?
 
-Run: python benchmarks/paper_radius.py RESULTS            (some ten minutes; RESULTS is a folder of `lipcert reproduce mnist`)
+Run: python benchmarks/paper_radius.py RESULTS            (ten minutes; RESULTS is of `lipcert reproduce mnist`)
      python benchmarks/paper_radius.py RESULTS --points 3
 
 The ratio mean(r_cert)/mean(r_triv) of the regularised classifier at random points, by the paper's rule with
