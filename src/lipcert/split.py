@@ -24,7 +24,7 @@ from lipcert.typing import Array
 from lipcert.verify.backward import Interval
 from lipcert.verify.checker import intervals
 from lipcert.verify.pieces import AXIS, LEAF, Bounds, Pieces
-from lipcert.verify.stack import FEW_INPUTS, Stack
+from lipcert.verify.stack import Stack
 from lipcert.verify.tree import Tree, children, confined, root_piece
 from lipcert.witness import witness
 
@@ -39,6 +39,8 @@ _WIDEST = 1200
 """Layers wider than this leave time for too few pieces."""
 _FEW = 4
 """A piece with so few open neurons is cut by their sign: then its bound becomes exact."""
+_FEW_INPUTS = 16
+"""With at most so many inputs, halving boxes gets somewhere."""
 _AGAIN = 1.0 + 2.0**-32
 """Other stacks round otherwise: room for a check that bounds the same pieces in other company."""
 
@@ -95,8 +97,8 @@ class Split(Method):
         return replace(found, bound=tree.bound, tree=tree) if tree.bound < proof.bound else found
 
 
-_Entry = tuple[float, int, Pieces, Array, Array]
-"""Minus the bound, the node, the piece, and the shares of axes and neurons in its bound."""
+_Entry = tuple[float, int, Pieces, Array]
+"""Minus the bound, the node, the piece, and the shares of neurons in its bound."""
 
 
 @dataclass(eq=False)
@@ -123,7 +125,7 @@ class _Search:
         self, bounding: _Bounding, root: Pieces, tolerance: float, end: float, ceiling: float, report: Report
     ) -> None:
         """Cut until upper and lower meet, or time is up."""
-        few = self.network.inputs <= FEW_INPUTS
+        few = self.network.inputs <= _FEW_INPUTS
         start = lower_bound(self.network, self.region, samples=1000 if few else 100, starts=16 if few else 4)
         self.lower, self.witness = start.value, start.point
         self.add(root, bounding(root))
@@ -165,7 +167,7 @@ class _Search:
     def add(self, pieces: Pieces, found: Bounds) -> None:
         """New leaves; those that can be cut further stay open."""
         pieces = confined(pieces, found)
-        if self.network.inputs <= FEW_INPUTS:
+        if self.network.inputs <= _FEW_INPUTS:
             self.meet(self.region.project(0.5 * pieces.lower + 0.5 * pieces.upper))
         for number, bound in enumerate(found.bound):
             node = len(self.layer)
@@ -177,7 +179,7 @@ class _Search:
             if bound <= 0.0:
                 continue
             one = slice(number, number + 1)
-            entry = (-float(bound), node, pieces.take(one).copy(), found.axes[number].copy(), found.open[number].copy())
+            entry = (-float(bound), node, pieces.take(one).copy(), found.open[number].copy())
             heapq.heappush(self.open, entry)
 
     def settle(self, stack: Stack, entry: _Entry) -> bool:
@@ -186,7 +188,7 @@ class _Search:
         Its bound is then attained if it has an input, and that raises the lower bound; or it has none, and weights
         that prove so end the matter. Where neither can be shown, the piece must be cut.
         """
-        bound, node, piece, _, shares = entry
+        bound, node, piece, shares = entry
         if (shares > 0).any():
             return False
         point, weights = witness(stack, piece)
@@ -210,9 +212,9 @@ class _Search:
         """Where to cut each of the pieces."""
         starts = np.cumsum([0, *self.network.sizes[1:-1]])
         where, what, at = [], [], []
-        for _, _, piece, axes, shares in entries:
+        for _, _, piece, shares in entries:
             open_neurons = int((shares > 0).sum())
-            if open_neurons and (self.network.inputs > FEW_INPUTS or open_neurons <= _FEW):
+            if open_neurons and (self.network.inputs > _FEW_INPUTS or open_neurons <= _FEW):
                 neuron = int(np.argmax(shares))
                 layer = int(np.searchsorted(starts, neuron, side="right")) - 1
                 where.append(layer)
@@ -220,7 +222,7 @@ class _Search:
                 at.append(self.middle(layer, what[-1], piece.low[:, neuron], piece.high[:, neuron]))
             else:
                 width = (piece.upper - piece.lower)[0]
-                axis = int(np.argmax(np.where(width > 0, axes if axes.any() else width, -1.0)))
+                axis = int(np.argmax(width))
                 where.append(AXIS)
                 what.append(axis)
                 at.append(float(0.5 * piece.lower[0, axis] + 0.5 * piece.upper[0, axis]))

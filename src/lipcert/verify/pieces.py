@@ -56,13 +56,11 @@ class Bounds(_Rows):
     """What was proved for each piece: the bound (0 where the piece is empty) and the intervals; and advice.
 
     ``hints`` are multipliers that should serve the piece's own parts better. ``open`` (count, neurons) estimates the
-    share of the squared bound that each neuron's open slope is to blame for, 0 where its slope is a single number;
-    ``axes`` (count, inputs) the same for the input axes that widen those neurons, all 0 where inputs are many.
+    share of the squared bound that each neuron's open slope is to blame for, 0 where its slope is a single number.
     """
 
     bound: Array
     low: Array
     high: Array
     hints: Array
-    axes: Array
     open: Array

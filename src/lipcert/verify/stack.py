@@ -31,8 +31,6 @@ from lipcert.verify.support import clipped_above
 
 _HALVINGS = 12
 """Of the search that makes a support function sharp; it is good to a thousandth then."""
-FEW_INPUTS = 16
-"""With at most so many inputs it is told which of their axes widen the bound."""
 
 
 class Stack:
@@ -89,7 +87,7 @@ class Stack:
         asked = np.where(weights > 0.0, weights * piece.low[0], np.where(weights < 0.0, weights * piece.high[0], 0.0))
         least = asked.sum() - gamma(len(weights) + 2) * UP * np.abs(asked).sum() - TINY
         extra = [weights[None, part] for part in self.slices]
-        above, _ = enclosed.above(len(extra), np.zeros(1, dtype=int), np.zeros((1, self.network.sizes[-2])), extra)
+        above = enclosed.above(len(extra), np.zeros(1, dtype=int), np.zeros((1, self.network.sizes[-2])), extra)
         return bool(above[0] < least)
 
     def _onward(self, hints: Array) -> Swept:
@@ -100,20 +98,26 @@ class Stack:
     def bound(self, pieces: Pieces) -> Bounds:
         """Prove a bound for each piece."""
         enclosed = _Enclosing(self, pieces).run()
-        slopes = self._ordered(enclosed.slopes)
-        swept = sweep(self.chain, slopes, self._ordered([pieces.hints[:, part] for part in self.slices]))
-        norm, direction = norm_above(swept, self.rest)
-        hints, shares = (self._ordered(told) for told in advice(self.chain, swept, direction, norm))
-        bound = np.minimum(up(np.ldexp(norm, sum(self.chain.powers))), pieces.ceiling)
-        count = len(pieces)
-        return Bounds(
-            np.where(enclosed.empty, 0.0, np.where(np.isnan(bound), pieces.ceiling, bound)),
-            enclosed.low,
-            enclosed.high,
-            np.concatenate([np.zeros((count, 0)), *hints], axis=-1),
-            enclosed.axes(shares),
-            np.concatenate([np.zeros((count, 0)), *shares], axis=-1),
-        )
+        bound, hints, shares = self._norms(enclosed.slopes, pieces.hints)
+        stuck = np.flatnonzero((bound >= pieces.ceiling) & ~enclosed.empty)
+        if stuck.size:  # hints that were made for other slopes: ask without them
+            slopes = [(alpha[stuck], beta[stuck]) for alpha, beta in enclosed.slopes]
+            again = self._norms(slopes, np.full(pieces.hints[stuck].shape, -np.inf))
+            better = again[0] < bound[stuck]
+            for old, new in zip((bound, hints, shares), again, strict=True):
+                old[stuck[better]] = new[better]
+        bound = np.minimum(bound, pieces.ceiling)
+        return Bounds(np.where(enclosed.empty, 0.0, bound), enclosed.low, enclosed.high, hints, shares)
+
+    def _norms(self, slopes: list[Slopes], hints: Array) -> tuple[Array, Array, Array]:
+        """Bounds for slopes, better hints, and the shares of the neurons; infinity where there is no bound."""
+        swept = sweep(self.chain, self._ordered(slopes), self._ordered([hints[:, part] for part in self.slices]))
+        norm, directions = norm_above(swept, self.rest)
+        told = advice(self.chain, swept, directions, norm)
+        blank = np.zeros((len(hints), 0))
+        better, shares = (np.concatenate([blank, *self._ordered(layers)], axis=-1) for layers in told)
+        bound = up(np.ldexp(norm, sum(self.chain.powers)))
+        return np.where(np.isnan(bound), np.inf, bound), better, shares
 
     def _ordered(self, layers: list[Any]) -> list[Any]:
         """What belongs to the hidden layers, in the order of the chain (or back)."""
@@ -156,7 +160,6 @@ class _Enclosing:
     pieces: Pieces
     lines: list[_Lines] = field(default_factory=list)
     slopes: list[Slopes] = field(default_factory=list)
-    widened: list[tuple[Array, Array, Array]] = field(default_factory=list)
 
     def run(self) -> _Enclosing:
         stack, pieces = self.stack, self.pieces
@@ -175,14 +178,6 @@ class _Enclosing:
             self.lines.append(self._lines(index, neurons, low, high))
         return self
 
-    def axes(self, shares: list[Array]) -> Array:
-        """How much of the bound each axis accounts for: a neuron's share, in proportion to what widens its interval."""
-        axes = np.zeros((len(self.pieces), self.stack.network.inputs))
-        if axes.shape[1] <= FEW_INPUTS:
-            for share, (piece, neuron, parts) in zip(shares, self.widened, strict=True):
-                np.add.at(axes, piece, share[piece, neuron][:, None] * parts)
-        return axes
-
     def _tighten(self, index: int, neurons: Neurons, low: Array, high: Array) -> None:
         """Back-substitution, in place, for neurons whose slope is open or whose confinement may be void."""
         alpha, beta = neurons.slope_range(low, high)
@@ -190,14 +185,11 @@ class _Enclosing:
         piece, neuron = np.nonzero(undecided)
         half = len(piece)
         rows = self.stack.weights[index][neuron]
-        above, reach = self.above(index, np.tile(piece, 2), np.concatenate([rows, -rows]))
+        above = self.above(index, np.tile(piece, 2), np.concatenate([rows, -rows]))
         bias = self.stack.network.layers[index].bias[neuron]
         top = np.minimum(high[piece, neuron], up(above[:half] + bias))
         bottom = np.maximum(low[piece, neuron], -up(above[half:] - bias))
         low[piece, neuron], high[piece, neuron] = bottom, top
-        if reach is not None:
-            width = np.where(bottom < top, 1.0 / np.maximum(top - bottom, TINY), 0.0)
-            self.widened.append((piece, neuron, width[:, None] * reach[:half]))
 
     def _lines(self, index: int, neurons: Neurons, low: Array, high: Array) -> _Lines:
         """Lines around the activations: the function itself where its slope is one number, else two lines.
@@ -232,14 +224,12 @@ class _Enclosing:
         lines.charged = (slack + g * sizes + steepest * lines.passed) * UP
         return lines
 
-    def above(
-        self, index: int, piece: Array, rows: Array, extra: Sequence[Array] | None = None
-    ) -> tuple[Array, Array | None]:
+    def above(self, index: int, piece: Array, rows: Array, extra: Sequence[Array] | None = None) -> Array:
         """At least max of rows·z over the piece of each row, z the values before the layer.
 
-        And |row at the input|·half-width, where inputs are few. Offsets at settled neurons are the same for both lines;
-        what rounding loses on the way is charged in proportion to |rows|, and to what enters and leaves the layer.
-        ``extra`` adds multiples of the pre-activations of every layer on the way.
+        Offsets at settled neurons are the same for both lines; what rounding loses on the way is charged in proportion
+        to |rows|, and to what enters and leaves the layer. ``extra`` adds multiples of the pre-activations of every
+        layer on the way.
         """
         offset, charge = np.zeros(len(rows)), np.zeros(len(rows))
         for back in range(index - 1, -1, -1):
@@ -257,9 +247,9 @@ class _Enclosing:
             charge = charge + gamma(8) * np.abs(offset) + TINY * (1.0 + lines.charged[piece] / U)
             rows = rows @ self.stack.weights[back]
         charge = charge * UP * (1.0 + gamma(2 * index + 2)) + TINY
-        value, error, reach = self._support(piece, rows)
+        value, error = self._support(piece, rows)
         charge = charge + 4.0 * gamma(1) * (np.abs(offset) + np.abs(value) + np.abs(error))
-        return up(offset + value + (error + charge * UP)), reach
+        return up(offset + value + (error + charge * UP))
 
     def _below(self, index: int) -> Array:
         """At least |z| before a layer."""
@@ -267,18 +257,17 @@ class _Enclosing:
             return self.lines[index - 1].z_size
         return np.maximum(np.abs(self.pieces.lower), np.abs(self.pieces.upper))
 
-    def _support(self, piece: Array, rows: Array) -> tuple[Array, Array, Array | None]:
-        """The smaller of what the box and what the ball allow: value, error, and the box's share of each axis."""
+    def _support(self, piece: Array, rows: Array) -> tuple[Array, Array]:
+        """At least max of rows·x over each row's piece, as value and error: by its box, or by box and ball together."""
         pieces, region = self.pieces, self.stack.region
         middle = 0.5 * pieces.lower + 0.5 * pieces.upper
         half = up(np.maximum(pieces.upper - middle, middle - pieces.lower))
         n = rows.shape[-1]
         g = gamma(n + 4)
         size = np.abs(rows)
-        reach = size * half[piece]
         value = np.einsum("rn,rn->r", rows, middle[piece])
         spread = np.einsum("rn,rn->r", size, np.abs(middle)[piece])
-        error = stretched(reach.sum(axis=-1) + g * UP * spread, n + 3)
+        error = stretched(np.einsum("rn,rn->r", size, half[piece]) + g * UP * spread, n + 3)
         if isinstance(region, Ball):
             center = rows @ region.center
             slack = g * UP * (size @ np.abs(region.center))
@@ -286,7 +275,7 @@ class _Enclosing:
             other = up(clipped_above(region.radius, below, above, rows, _HALVINGS) + slack)  # may be negative
             smaller = center + other < value + error
             value, error = np.where(smaller, center, value), np.where(smaller, other, error)
-        return value, error, reach if n <= FEW_INPUTS else None
+        return value, error
 
 
 def _outside(region: Region, pieces: Pieces) -> Array:
