@@ -72,8 +72,8 @@ class Stack:
                 told.append(np.log2(T / (0.5 * (beta[0] - alpha[0]))) + 2.0 * (exponent - power))
         hints = np.concatenate([np.zeros(0), *told])
         if self.turned:
-            norm = np.log2(np.linalg.norm(self._onward(hints).F, 2, axis=(-2, -1))[0])
-            hints = 2.0 * norm - hints
+            norm = np.linalg.norm(self._onward(hints).F, 2, axis=(-2, -1))[0]
+            hints = 2.0 * np.log2(max(norm, TINY)) - hints
         return np.where(np.isfinite(hints), hints, -np.inf)
 
     def is_void(self, piece: Pieces, weights: Array) -> bool:
