@@ -41,6 +41,8 @@ _FEW = 4
 """A piece with so few open neurons is cut by their sign: then its bound becomes exact."""
 _FEW_INPUTS = 16
 """With at most so many inputs, halving boxes gets somewhere."""
+_ATTAINED = 1.0 - 1e-6
+"""The share of its bound that a piece must show at a point before it is left alone."""
 _AGAIN = 1.0 + 2.0**-32
 """Other stacks round otherwise: room for a check that bounds the same pieces in other company."""
 
@@ -140,7 +142,7 @@ class _Search:
             kept = [entry for entry in batch if -entry[0] > enough and not self.settle(bounding.stack, entry)]
             if not kept:
                 continue
-            cut, pieces = self.cut(kept)
+            cut, pieces = self.cut(kept, bounding.stack.starts)
             halves = children(pieces, bounding.stack.starts, *cut)
             found = bounding(halves)
             for number, (_, node, *_) in enumerate(kept):
@@ -194,8 +196,9 @@ class _Search:
         point, weights = witness(stack, piece)
         if point is not None:
             self.meet(point[None])
-            self.done = max(self.done, -bound)
-            return True
+            if self.lower >= -bound * _ATTAINED:
+                self.done = max(self.done, -bound)
+                return True
         if stack.is_void(piece, weights):
             self.void[node], self.bound[node] = weights, 0.0
             return True
@@ -208,9 +211,8 @@ class _Search:
         if norms[best] > self.lower:
             self.lower, self.witness = float(norms[best]), points[best]
 
-    def cut(self, entries: list[_Entry]) -> tuple[tuple[Array, Array, Array], Pieces]:
-        """Where to cut each of the pieces."""
-        starts = np.cumsum([0, *self.network.sizes[1:-1]])
+    def cut(self, entries: list[_Entry], starts: Array) -> tuple[tuple[Array, Array, Array], Pieces]:
+        """Where to cut each of the pieces; ``starts`` tells where the neurons of each hidden layer begin."""
         where, what, at = [], [], []
         for _, _, piece, shares in entries:
             open_neurons = int((shares > 0).sum())

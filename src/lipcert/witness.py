@@ -26,9 +26,8 @@ def witness(stack: Stack, piece: Pieces) -> tuple[Array | None, Array]:
     region, center = stack.region, stack.region.center
     A, c, place = _affine(stack, piece)
     weights = np.zeros(piece.low.shape[-1])
-    if not place.size:
-        return center, weights
-    margin = np.minimum(_INWARD * float(region.radius) * np.sqrt((A * A).sum(axis=-1)), 0.25 * _width(piece)[place])
+    width = (piece.high[0] - piece.low[0])[place]
+    margin = np.minimum(_INWARD * float(region.radius) * np.sqrt((A * A).sum(axis=-1)), 0.25 * width)
     low, high = piece.low[0, place] + margin, piece.high[0, place] - margin
     scale = 1.0 / np.maximum(np.sqrt((A * A).sum(axis=-1)), 1e-300)
     A, c, low, high = A * scale[:, None], c * scale, low * scale, high * scale
@@ -47,20 +46,18 @@ def witness(stack: Stack, piece: Pieces) -> tuple[Array | None, Array]:
         if -2.0 * intermediate_result.fun > 1.0001 * float(region.radius) ** 2:
             raise StopIteration
 
-    start, bounds = np.zeros(2 * count), [(0.0, None)] * (2 * count)
-    found = optimize.minimize(
-        dual, start, jac=True, method="L-BFGS-B", bounds=bounds, callback=beyond, options=_OPTIONS
-    )
-    total = found.x[:count] - found.x[count:]
+    total = np.zeros(0)
+    if count:
+        start, bounds = np.zeros(2 * count), [(0.0, None)] * (2 * count)
+        found = optimize.minimize(
+            dual, start, jac=True, method="L-BFGS-B", bounds=bounds, callback=beyond, options=_OPTIONS
+        )
+        total = found.x[:count] - found.x[count:]
     x = region.project(np.clip(center + A.T @ total, piece.lower[0], piece.upper[0]))
     weights[place] = total * scale
     seen = np.concatenate(stack.network.preactivations(x)[:-1])
     obeys = bool(((piece.low[0] <= seen) & (seen <= piece.high[0])).all())
     return (x if obeys else None), weights
-
-
-def _width(piece: Pieces) -> Array:
-    return np.asarray(piece.high[0] - piece.low[0])
 
 
 def _affine(stack: Stack, piece: Pieces) -> tuple[Array, Array, Array]:

@@ -73,7 +73,7 @@ def verify(network: Network, certificate: Certificate) -> float:
         raise ProofFailed(f"the network has no such part: {error}") from None
     bound = prove(network, certificate.region, certificate.sweeps, part, certificate.part_sweeps)
     if certificate.tree is not None and not certificate.part_sweeps:
-        with suited_to(max(network.sizes)):
+        with suited_to(max(network.sizes)), np.errstate(all="ignore"):
             known = intervals(network, certificate.region, certificate.sweeps)
             bound = min(bound, prove_tree(network, certificate.region, certificate.tree, certificate.sweeps[-1], known))
     if not bound <= certificate.bound:

@@ -187,8 +187,9 @@ class _Enclosing:
         rows = self.stack.weights[index][neuron]
         above = self.above(index, np.tile(piece, 2), np.concatenate([rows, -rows]))
         bias = self.stack.network.layers[index].bias[neuron]
-        top = np.minimum(high[piece, neuron], up(above[:half] + bias))
-        bottom = np.maximum(low[piece, neuron], -up(above[half:] - bias))
+        # numbers too large for floating point become NaN, which says nothing of an interval
+        top = np.fmin(high[piece, neuron], up(above[:half] + bias))
+        bottom = np.fmax(low[piece, neuron], -up(above[half:] - bias))
         low[piece, neuron], high[piece, neuron] = bottom, top
 
     def _lines(self, index: int, neurons: Neurons, low: Array, high: Array) -> _Lines:
