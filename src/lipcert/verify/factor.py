@@ -76,6 +76,19 @@ class Step:
     h: Array
     G: Array
     X: Array
+    scale: Array
+
+    @property
+    def hint(self) -> Array:
+        """log2(T/(r·scale)) of the active neurons; no number where there is none."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.log2(self.t * self.t / self.r) - np.log2(self.scale)
+
+    def placed(self, values: Array, blank: float) -> Array:
+        """Values of the active neurons with an open slope at their places among all, ``blank`` elsewhere."""
+        out = np.full(self.m.shape, blank)
+        np.put_along_axis(out, self.active, np.where(self.r > 0, values, blank), -1)
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +102,12 @@ class Swept:
     """At least the norm of everything from the first weight to the slopes of each step."""
 
 
-def sweep(chain: Chain, slopes: list[Slopes], hints: list[Array]) -> Swept:
-    """Carry the factor through all steps; ``slopes`` and ``hints`` have one row a piece."""
+def sweep(chain: Chain, slopes: list[Slopes], hints: list[Array], scaled: bool = True) -> Swept:
+    """Carry the factor through all steps; ``slopes`` and ``hints`` have one row a piece.
+
+    Hints are log2(T/(r·scale)), scale = trace S at the step, so that they also serve a part whose ellipsoid is far
+    smaller; if not ``scaled``, they are log2(T/r).
+    """
     count = len(slopes[0][0]) if slopes else 1
     F = np.broadcast_to(chain.right[0], (count, *chain.right[0].shape))
     fresh = np.full(count, _underflow(chain.right[0]))
@@ -98,7 +115,7 @@ def sweep(chain: Chain, slopes: list[Slopes], hints: list[Array]) -> Swept:
     carried = fresh
     for (alpha, beta), hint, right, norm in zip(slopes, hints, chain.right[1:], chain.norms[1:], strict=True):
         F, lost = _squared(F)
-        top, step, lost_here = _activate(F, alpha, beta, hint)
+        top, step, lost_here = _activate(F, alpha, beta, hint, scaled)
         steps.append(step)
         steepest = np.maximum(np.abs(alpha), np.abs(beta)).max(axis=-1)
         lost = lost * steepest * UP + lost_here
@@ -178,7 +195,7 @@ def _squared(F: Array) -> tuple[Array, Array]:
     return R, (lost + gamma(2) * _size(R)) * UP
 
 
-def _activate(F: Array, alpha: Array, beta: Array, hint: Array) -> tuple[Array, Step, Array]:
+def _activate(F: Array, alpha: Array, beta: Array, hint: Array, scaled: bool) -> tuple[Array, Step, Array]:
     """(D_m F (I - GGᵀ)^(-1/2))ᵀ, the step, and the error made here.
 
     With any X near the inverse of a Cholesky factor of I - GGᵀ, let ‖X(I - GGᵀ)Xᵀ - I‖ ≤ δ < 1. Then Xᵀ/sqrt(1 - δ)
@@ -187,16 +204,18 @@ def _activate(F: Array, alpha: Array, beta: Array, hint: Array) -> tuple[Array, 
     m = 0.5 * (alpha + beta)
     r = np.where(alpha < beta, up(np.maximum(beta - m, m - alpha)), 0.0)
     most = int((r > 0).sum(axis=-1).max(initial=0))
-    scaled = F * m[:, None, :]
+    middle = F * m[:, None, :]
+    scale = np.maximum(np.einsum("irn,irn->i", F, F), TINY)[:, None]
     rows = F.shape[-2]
     if not most:
         nothing = np.zeros((len(F), 0))
-        step = Step(F, m, nothing.astype(int), nothing, nothing, nothing, np.zeros((len(F), rows, 0)), np.eye(rows))
-        return scaled, step, gamma(2) * _size(scaled) + TINY * F.size
+        step = Step(F, m, nothing.astype(int), nothing, nothing, nothing, np.zeros((len(F), rows, 0)), np.eye(rows), scale)
+        return middle, step, gamma(2) * _size(middle) + TINY * F.size
     active = np.argsort(r <= 0, axis=-1, kind="stable")[:, :most]  # (count, most); padding has r = 0
     r = np.take_along_axis(r, active, -1)
     part = np.take_along_axis(F, active[:, None, :], -1)
-    T = _multipliers(part, r, np.take_along_axis(hint, active, -1))
+    hint = np.take_along_axis(hint, active, -1)
+    T = _multipliers(part, r, hint + np.log2(scale) if scaled else hint)
     t, h, G, C, X = _inverse_root(part, r, T)
     abs_X, abs_G = np.abs(X), np.abs(G)
     across = abs_X.sum(axis=-2)
@@ -209,10 +228,10 @@ def _activate(F: Array, alpha: Array, beta: Array, hint: Array) -> tuple[Array, 
     if not (delta < 0.5).all():
         raise ProofFailed("the step of a layer could not be proved for all pieces")
     longer = stretched(1.0 / np.sqrt(1.0 - delta), 4)
-    top = longer[:, None, None] * (X @ scaled)
-    lost = gamma(rows + 6) * _size(longer[:, None, None] * X) * _size(scaled)
+    top = longer[:, None, None] * (X @ middle)
+    lost = gamma(rows + 6) * _size(longer[:, None, None] * X) * _size(middle)
     lost = lost * UP + TINY * F.size * (1.0 + across.sum(axis=-1))
-    return top, Step(F, m, active, r, t, h, G, X), lost
+    return top, Step(F, m, active, r, t, h, G, X, scale), lost
 
 
 def _multipliers(part: Array, r: Array, hint: Array) -> Array:
@@ -249,7 +268,7 @@ def _inverse_root(part: Array, r: Array, T: Array) -> tuple[Array, Array, Array,
 
 
 def advice(chain: Chain, swept: Swept, directions: Array, norm: Array) -> tuple[list[Array], list[Array]]:
-    """Multipliers nearer to the stationary ones, log2(T/r), and the share T_j a_j²/norm² of each neuron, per step.
+    """Hints of multipliers nearer to the stationary ones, and the share T_j a_j²/norm² of each neuron, per step.
 
     With a the top direction at the end carried back to a step, x = D_m a and K = F(I - GGᵀ)⁻¹Fᵀ, the derivative of the
     squared norm by log T_j is proportional to T_j a_j² - r_j² (K x)_j²/T_j; it vanishes at T_j = r_j |(K x)_j|/|a_j|.
@@ -262,7 +281,7 @@ def advice(chain: Chain, swept: Swept, directions: Array, norm: Array) -> tuple[
     for step, right in zip(swept.steps[::-1], chain.right[:0:-1], strict=True):
         a = _flat(back, right.T)
         back = step.m[:, None, :] * a
-        hint, share = np.full(step.m.shape, -np.inf), np.zeros(step.m.shape)
+        better, blame = np.zeros(step.active.shape), np.zeros(step.active.shape)
         if step.active.size:
             y = back @ np.swapaxes(step.F, -1, -2) @ np.swapaxes(step.X, -1, -2) @ step.X
             pushed = y @ step.G
@@ -272,13 +291,10 @@ def advice(chain: Chain, swept: Swept, directions: Array, norm: Array) -> tuple[
             arrived = (np.take_along_axis(a, step.active[:, None, :], -1) ** 2).sum(axis=1)
             pushed = (pushed**2).sum(axis=1)
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # they are hints only
-                now = np.log2(step.t * step.t / step.r)
-                wish = 0.5 * np.log2(pushed / arrived) - np.log2(step.h)
-                change = np.clip(_PACE * (wish - now), -_STRIDE, _STRIDE)
-                better = np.where(np.isfinite(change), now + change, now)
+                wish = 0.5 * np.log2(pushed / arrived) - np.log2(step.h * step.scale)
+                change = np.clip(_PACE * (wish - step.hint), -_STRIDE, _STRIDE)
+                better = step.hint + np.where(np.isfinite(change), change, 0.0)
                 blame = np.nan_to_num((step.t / norm[:, None]) ** 2 * arrived, posinf=0.0) + TINY
-            np.put_along_axis(hint, step.active, np.where(step.r > 0, better, -np.inf), -1)
-            np.put_along_axis(share, step.active, np.where(step.r > 0, blame, 0.0), -1)
-        hints.append(hint)
-        shares.append(share)
+        hints.append(step.placed(better, -np.inf))
+        shares.append(step.placed(blame, 0.0))
     return hints[::-1], shares[::-1]

@@ -36,8 +36,8 @@ class Pieces(_Rows):
     """Boxes (count, inputs), and what is known of the pre-activations of all hidden neurons in a row (count, neurons).
 
     A piece is part of another whose bound is ``ceiling`` (count,), so its own bound is never larger. ``hints``
-    suggests multipliers, log2(T/r) for each neuron in the scale of :class:`lipcert.verify.factor.Chain`; -inf where
-    there is no suggestion.
+    suggests multipliers, for each neuron log2(T/(r·scale)) as :func:`lipcert.verify.factor.sweep` takes them; -inf
+    where there is no suggestion.
     """
 
     lower: Array

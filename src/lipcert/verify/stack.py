@@ -74,7 +74,11 @@ class Stack:
         if self.turned:
             norm = np.linalg.norm(self._onward(hints).F, 2, axis=(-2, -1))[0]
             hints = 2.0 * np.log2(max(norm, TINY)) - hints
-        return np.where(np.isfinite(hints), hints, -np.inf)
+        hints = np.where(np.isfinite(hints), hints, -np.inf)
+        layers = self._ordered([hints[None, part] for part in self.slices])
+        swept = sweep(self.chain, self._ordered(self.slopes), layers, scaled=False)
+        told = self._ordered([step.placed(step.hint, -np.inf)[0] for step in swept.steps])
+        return np.concatenate([np.zeros(0), *told])
 
     def is_void(self, piece: Pieces, weights: Array) -> bool:
         """Prove that no input of one piece has its neurons inside their intervals, by weights λ (neurons,).
@@ -93,7 +97,7 @@ class Stack:
     def _onward(self, hints: Array) -> Swept:
         """The chain from its other end, over the whole region."""
         layers = [hints[None, part] for part in self.slices]
-        return sweep(self.opposite, self._ordered(self.slopes)[::-1], self._ordered(layers)[::-1])
+        return sweep(self.opposite, self._ordered(self.slopes)[::-1], self._ordered(layers)[::-1], scaled=False)
 
     def bound(self, pieces: Pieces) -> Bounds:
         """Prove a bound for each piece."""
