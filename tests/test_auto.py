@@ -20,6 +20,8 @@ from lipcert.progress import watched
 from lipcert.regions import Region
 from lipcert.reproduce.networks import paper_center, paper_network
 from lipcert.typing import Array
+from lipcert.verify.pieces import Pieces
+from lipcert.verify.stack import Stack
 
 BALL = lc.Ball(paper_center(), 1.0)
 
@@ -118,10 +120,10 @@ def test_an_interrupt_in_split_keeps_joint_s(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_failing_split_does_not_lose_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     case = problem()
 
-    def refine(self: lc.Split, *arguments: object) -> None:
+    def bound(self: Stack, pieces: Pieces) -> None:
         raise lc.ProofFailed("on purpose")
 
-    monkeypatch.setattr(lc.Split, "refine", refine)
+    monkeypatch.setattr(Stack, "bound", bound)
     assert lc.Auto().solve(case).bound <= lc.Scalar().solve(case).bound
 
 

@@ -142,7 +142,8 @@ def interrupted_after(rounds: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("place", ["heappop", "heappush", "children", "confined", "jacobian_norms"])
 @pytest.mark.parametrize("calls", [1, 30])
-def test_interrupts_anywhere_leave_a_true_bound(place: str, calls: int) -> None:
+@pytest.mark.parametrize("event", [KeyboardInterrupt, ProofFailed, np.linalg.LinAlgError])
+def test_interrupts_anywhere_leave_a_true_bound(place: str, calls: int, event: type[BaseException]) -> None:
     """The tree is whole at every moment, also when a batch has been taken from the queue and not been put back."""
     network = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
     region = REGIONS["ball"]
@@ -153,7 +154,7 @@ def test_interrupts_anywhere_leave_a_true_bound(place: str, calls: int) -> None:
     def stopping(*arguments: Any) -> Any:
         left[0] -= 1
         if left[0] == 0:
-            raise KeyboardInterrupt
+            raise event
         return original(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from lipcert.errors import ProofFailed
 from lipcert.multipliers import ClosedForm, Joint, Method, Scalar
 from lipcert.multipliers.joint import WIDEST_MU, Interrupted
 from lipcert.progress import Report, watched
@@ -90,5 +86,4 @@ def _finish(problem: Problem, best: Proof, mu: float, end: float, report: Report
     best = Joint().improve(problem, best, end, mu, report)
     yield best
     if time.perf_counter() < end and problem.region.bounded:
-        with suppress(ProofFailed, np.linalg.LinAlgError):  # a bound is there already
-            yield Split().refine(problem, best, end)
+        yield Split().refine(problem, best, end)

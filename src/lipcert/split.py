@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lipcert.errors import InvalidInput
+from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.lower import jacobian_norms, lower_bound
 from lipcert.multipliers import Joint, Method
 from lipcert.network import Network
@@ -54,7 +54,7 @@ class Split(Method):
     On a convex region the Lipschitz constant is the largest Jacobian norm, so any cover will do. Pieces are cut by
     halving an input axis or by confining a neuron to one side of its kink; when no neuron of a piece is open its
     bound is the norm itself. The bound is valid whenever the search stops: at the tolerance, at the end of its time,
-    or on an interrupt.
+    on an interrupt, or where the bound of a piece cannot be proved.
 
     Parameters
     ----------
@@ -94,6 +94,8 @@ class Split(Method):
                     search.run(bounding, root_piece(bounding.stack, hints), self.tolerance, end, proof.bound, report)
             except KeyboardInterrupt:
                 report("interrupted; the best bound so far is kept")
+            except (ProofFailed, np.linalg.LinAlgError) as failure:
+                report(f"stopped, the best bound so far is kept: {failure}")
         tree = search.tree()
         found = replace(proof, witness=search.witness)
         return replace(found, bound=tree.bound, tree=tree) if tree.bound < proof.bound else found

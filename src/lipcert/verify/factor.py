@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.linalg.lapack import dtrtri
 
 from lipcert.errors import ProofFailed
 from lipcert.network import Network, dense
@@ -209,7 +210,9 @@ def _activate(F: Array, alpha: Array, beta: Array, hint: Array, scaled: bool) ->
     rows = F.shape[-2]
     if not most:
         nothing = np.zeros((len(F), 0))
-        step = Step(F, m, nothing.astype(int), nothing, nothing, nothing, np.zeros((len(F), rows, 0)), np.eye(rows), scale)
+        step = Step(
+            F, m, nothing.astype(int), nothing, nothing, nothing, np.zeros((len(F), rows, 0)), np.eye(rows), scale
+        )
         return middle, step, gamma(2) * _size(middle) + TINY * F.size
     active = np.argsort(r <= 0, axis=-1, kind="stable")[:, :most]  # (count, most); padding has r = 0
     r = np.take_along_axis(r, active, -1)
@@ -259,12 +262,17 @@ def _inverse_root(part: Array, r: Array, T: Array) -> tuple[Array, Array, Array,
         G = part * h[:, None, :]
         C = eye - G @ np.swapaxes(G, -1, -2)
         try:
-            return t, h, G, C, np.linalg.inv(np.linalg.cholesky(C))
+            return t, h, G, C, _inverses(np.linalg.cholesky(C))
         except np.linalg.LinAlgError:
             # T times c divides I - C by c; what happens to a piece must not depend on the others of its stack
             least = np.linalg.eigvalsh(C)[:, 0]
             T = T * np.where(least > 1e-9, 1.0, (1.05 + attempt) * np.maximum(1.0 - least, 1.0))[:, None]
     raise ProofFailed("no multipliers make the step of a layer valid")
+
+
+def _inverses(lower: Array) -> Array:
+    """Of a stack of lower triangular matrices, about: LAPACK's own routine takes a quarter of the time of ``inv``."""
+    return np.stack([dtrtri(one, lower=1)[0] for one in lower])
 
 
 def advice(chain: Chain, swept: Swept, directions: Array, norm: Array) -> tuple[list[Array], list[Array]]:

@@ -29,6 +29,8 @@ from lipcert.verify.relaxation import relax, slope_bounds, value_error
 from lipcert.verify.rounding import TINY, UP, U, down, gamma, stretched, up
 from lipcert.verify.support import clipped_above
 
+_STUCK = 1.05
+"""Hints that make a piece so much worse than the one it is part of were made for other slopes."""
 _HALVINGS = 12
 """Of the search that makes a support function sharp; it is good to a thousandth then."""
 
@@ -103,7 +105,7 @@ class Stack:
         """Prove a bound for each piece."""
         enclosed = _Enclosing(self, pieces).run()
         bound, hints, shares = self._norms(enclosed.slopes, pieces.hints)
-        stuck = np.flatnonzero((bound >= pieces.ceiling) & ~enclosed.empty)
+        stuck = np.flatnonzero((bound > _STUCK * pieces.ceiling) & ~enclosed.empty)
         if stuck.size:  # hints that were made for other slopes: ask without them
             slopes = [(alpha[stuck], beta[stuck]) for alpha, beta in enclosed.slopes]
             again = self._norms(slopes, np.full(pieces.hints[stuck].shape, -np.inf))
