@@ -180,6 +180,7 @@ class _Enclosing:
             self.empty |= hollow
             low[hollow] = high[hollow] = 0.0
             alpha, beta = slope_bounds(neurons, low, high)
+            alpha[self.empty] = beta[self.empty] = 0.0  # no slopes at all: nothing to carry
             self.slopes.append((alpha, beta))
             self.lines.append(self._lines(index, neurons, low, high))
         return self
