@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from lipcert.certificate import Proof
     from lipcert.certify import Problem
 
-_BATCH = 96
-_ENTRIES = 2_000_000
+_BATCH = 256
+_ENTRIES = 350_000
 """Numbers in one stack of matrices at most; more would leave the processor's caches."""
 _WIDEST = 1200
 """Layers wider than this leave time for too few pieces."""
