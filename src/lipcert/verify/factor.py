@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg.lapack import dtrtri
+from scipy import linalg
 
 from lipcert.errors import ProofFailed
 from lipcert.network import Network, dense
@@ -272,7 +272,7 @@ def _inverse_root(part: Array, r: Array, T: Array) -> tuple[Array, Array, Array,
 
 def _inverses(lower: Array) -> Array:
     """Of a stack of lower triangular matrices, about: LAPACK's own routine takes a quarter of the time of ``inv``."""
-    return np.stack([dtrtri(one, lower=1)[0] for one in lower])
+    return np.stack([linalg.lapack.dtrtri(one, lower=1)[0] for one in lower])
 
 
 def advice(chain: Chain, swept: Swept, directions: Array, norm: Array) -> tuple[list[Array], list[Array]]:
