@@ -18,6 +18,7 @@ after A_k and c_k the norm of the rest of the chain, for which the same chain is
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,15 +28,27 @@ from scipy import linalg
 from lipcert.errors import ProofFailed
 from lipcert.network import Network, dense
 from lipcert.typing import Array
-from lipcert.verify.rounding import TINY, UP, apply, gamma, largest_eigenvalue_above, raise_diagonal, stretched, up
+from lipcert.verify.rounding import (
+    TINY,
+    UP,
+    apply,
+    congruence,
+    gamma,
+    largest_eigenvalue_above,
+    raise_diagonal,
+    stretched,
+    up,
+)
 
-LEAST, MOST = 2.0**-400, 2.0**400
+LEAST, MOST = 2.0**-600, 2.0**600
 """Multipliers beyond these are not used."""
 _SPARE = 16
 """Columns that a factor may have beyond the neurons of a layer before it is made square again."""
 
 _TOP, _SHARPNESS = 5, 10.0
 """So many top directions advise, weighted by a power of their share of the norm, so that close ones count alike."""
+_POWERS = 8
+"""Steps of the power method where a norm need not be exact."""
 _PACE, _STRIDE = 0.5, 0.25
 """The share of the way to a stationary multiplier that is advised, and its limit in powers of two."""
 
@@ -60,6 +73,12 @@ class Chain:
 
     @cached_property
     def norms(self) -> tuple[float, ...]:
+        """At least the norm of each A_k."""
+        grams = [congruence(None, right if right.shape[0] < right.shape[1] else right.T) for right in self.right]
+        return tuple(float(stretched(np.sqrt(largest_eigenvalue_above(gram)), 2)) for gram in grams)
+
+    @cached_property
+    def sizes(self) -> tuple[float, ...]:
         """At least the norm of each |A_k|: the root of its largest row sum times its largest column sum."""
         sums = [(np.abs(right).sum(axis=0).max(), np.abs(right).sum(axis=1).max()) for right in self.right]
         return tuple(float(np.sqrt(row * column)) * UP + TINY for row, column in sums)
@@ -114,9 +133,10 @@ def sweep(chain: Chain, slopes: list[Slopes], hints: list[Array], scaled: bool =
     fresh = np.full(count, _underflow(chain.right[0]))
     errors, steps, reach = [fresh], [], []
     carried = fresh
-    for (alpha, beta), hint, right, norm in zip(slopes, hints, chain.right[1:], chain.norms[1:], strict=True):
+    weights = zip(chain.right[1:], chain.norms[1:], chain.sizes[1:], strict=True)
+    for (alpha, beta), hint, (right, norm, spread) in zip(slopes, hints, weights, strict=True):
         F, lost = _squared(F)
-        top, step, lost_here = _activate(F, alpha, beta, hint, scaled)
+        top, step, lost_here = _activate(F, alpha, beta, hint, scaled, right)
         steps.append(step)
         steepest = np.maximum(np.abs(alpha), np.abs(beta)).max(axis=-1)
         lost = lost * steepest * UP + lost_here
@@ -124,7 +144,7 @@ def sweep(chain: Chain, slopes: list[Slopes], hints: list[Array], scaled: bool =
         reach.append((size + (carried * steepest + lost) * UP) * UP)
         below = step.t[..., None] * right[step.active]
         F = np.concatenate([_flat(top, right), below], axis=1)
-        fresh = (lost * norm + gamma(right.shape[0] + 4) * size * norm) * UP + _underflow(right) * (1.0 + size)
+        fresh = (lost * norm + gamma(right.shape[0] + 4) * size * spread) * UP + _underflow(right) * (1.0 + size)
         carried = (carried * steepest * norm + fresh) * UP
         errors.append(fresh)
     return Swept(F, errors, steps, reach)
@@ -156,9 +176,10 @@ def norm_above(swept: Swept, rest: list[Array]) -> tuple[Array, Array]:
 
 
 def _power(weight: Array) -> int:
-    """The exponent of the weight's Frobenius norm, computed where no square over- or underflows."""
+    """About the exponent of the weight's norm, computed where no square over- or underflows."""
     first = int(np.frexp(np.abs(weight).max(initial=0.0))[1])
-    return first + int(np.frexp(np.linalg.norm(np.ldexp(weight, -first)))[1])
+    square = _norm_squared(np.ldexp(weight, -first)[None])[0]
+    return first + int(np.frexp(np.sqrt(square))[1])
 
 
 def _flat(stack: Array, right: Array) -> Array:
@@ -196,7 +217,9 @@ def _squared(F: Array) -> tuple[Array, Array]:
     return R, (lost + gamma(2) * _size(R)) * UP
 
 
-def _activate(F: Array, alpha: Array, beta: Array, hint: Array, scaled: bool) -> tuple[Array, Step, Array]:
+def _activate(
+    F: Array, alpha: Array, beta: Array, hint: Array, scaled: bool, right: Array
+) -> tuple[Array, Step, Array]:
     """(D_m F (I - GGᵀ)^(-1/2))ᵀ, the step, and the error made here.
 
     With any X near the inverse of a Cholesky factor of I - GGᵀ, let ‖X(I - GGᵀ)Xᵀ - I‖ ≤ δ < 1. Then Xᵀ/sqrt(1 - δ)
@@ -218,8 +241,13 @@ def _activate(F: Array, alpha: Array, beta: Array, hint: Array, scaled: bool) ->
     r = np.take_along_axis(r, active, -1)
     part = np.take_along_axis(F, active[:, None, :], -1)
     hint = np.take_along_axis(hint, active, -1)
-    T = _multipliers(part, r, hint + np.log2(scale) if scaled else hint)
-    t, h, G, C, X = _inverse_root(part, r, T)
+    hinted = np.isfinite(hint) | (r == 0)
+    T = np.exp2(np.where(hinted, hint + np.log2(scale) if scaled else hint, 0.0)) * r
+
+    def safer() -> Array:
+        return _closed_form(part, r, middle, right)
+
+    t, h, G, C, X = _inverse_root(part, r, T if hinted.all() else np.where(hinted, T, safer()), safer)
     abs_X, abs_G = np.abs(X), np.abs(G)
     across = abs_X.sum(axis=-2)
     Y = X @ C
@@ -237,26 +265,36 @@ def _activate(F: Array, alpha: Array, beta: Array, hint: Array, scaled: bool) ->
     return top, Step(F, m, active, r, t, h, G, X, scale), lost
 
 
-def _multipliers(part: Array, r: Array, hint: Array) -> Array:
-    """The T that are hinted, elsewhere some in proportion to r that will do."""
-    hinted = np.isfinite(hint)
-    T = np.exp2(np.where(hinted, hint, 0.0)) * r
-    if not (hinted | (r == 0)).all():
-        half = part * np.sqrt(r)[:, None, :]
-        x = np.ones((len(part), part.shape[-1]))
-        value = np.zeros((len(part), 1))
-        for _ in range(6):
-            x = apply(np.swapaxes(half, -1, -2), apply(half, x))
-            value = np.sqrt((x * x).sum(axis=-1, keepdims=True))
-            x = x / np.maximum(value, TINY)
-        T = np.where(hinted, T, 2.1 * value * r)
-    return T
+def _closed_form(part: Array, r: Array, middle: Array, right: Array) -> Array:
+    """Multipliers t = s + sqrt(s σ/e), the same for all neurons of a piece, (count, 1).
+
+    s = ‖D_r S D_r‖, σ = ‖A D_m S D_m Aᵀ‖ and e = ‖A Aᵀ‖ for the next weight A: the best t for an upper bound of
+    ‖A P Aᵀ‖, as in :class:`lipcert.ClosedForm`.
+    """
+    s, sigma, e = (_norm_squared(matrix) for matrix in (part * r[:, None, :], _flat(middle, right), right[None]))
+    return (1.05 * s + np.sqrt(s * sigma / np.maximum(e, TINY)))[:, None]
 
 
-def _inverse_root(part: Array, r: Array, T: Array) -> tuple[Array, Array, Array, Array, Array]:
-    """t, h, G, C and X of the step; multipliers (count, active) are enlarged where C is not positive definite."""
+def _norm_squared(stack: Array) -> Array:
+    """About the largest eigenvalue of A Aᵀ, for each matrix."""
+    x = np.ones((len(stack), stack.shape[-1]))
+    value = np.zeros((len(stack), 1))
+    for _ in range(_POWERS):
+        x = apply(np.swapaxes(stack, -1, -2), apply(stack, x))
+        value = np.sqrt((x * x).sum(axis=-1, keepdims=True))
+        x = x / np.maximum(value, TINY)
+    return value[:, 0]
+
+
+def _inverse_root(
+    part: Array, r: Array, T: Array, safer: Callable[[], Array]
+) -> tuple[Array, Array, Array, Array, Array]:
+    """t, h, G, C and X of the step; where C is not positive definite, multipliers (count, active) are enlarged.
+
+    What happens to a piece must not depend on the others of its stack.
+    """
     eye = np.eye(part.shape[-2])
-    for attempt in range(8):
+    for attempt in range(12):
         t = np.where(r > 0, np.sqrt(np.clip(T, LEAST, MOST)), 0.0)
         h = np.where(r > 0, up(r / np.where(r > 0, t, 1.0)), 0.0)
         G = part * h[:, None, :]
@@ -264,9 +302,8 @@ def _inverse_root(part: Array, r: Array, T: Array) -> tuple[Array, Array, Array,
         try:
             return t, h, G, C, _inverses(np.linalg.cholesky(C))
         except np.linalg.LinAlgError:
-            # T times c divides I - C by c; what happens to a piece must not depend on the others of its stack
-            least = np.linalg.eigvalsh(C)[:, 0]
-            T = T * np.where(least > 1e-9, 1.0, (1.05 + attempt) * np.maximum(1.0 - least, 1.0))[:, None]
+            bad = np.linalg.eigvalsh(C)[:, :1] < 1e-9
+            T = np.where(bad, np.maximum(2.0 * T, safer()) if attempt else np.maximum(T, safer()), T)
     raise ProofFailed("no multipliers make the step of a layer valid")
 
 
