@@ -20,7 +20,7 @@ from lipcert.typing import Array
 from lipcert.verify import rounding
 from lipcert.verify import step as step_module
 from lipcert.verify.checker import Check
-from lipcert.verify.factor import Chain, norm_above, sweep
+from lipcert.verify.factor import Chain, norm_above, reaches, sweep
 from lipcert.verify.step import Step, activate
 from lipcert.verify.trajectory import stretch_below, trajectory
 from networks import ROWS
@@ -236,9 +236,10 @@ def test_the_norm_of_a_chain_is_above_that_of_every_slope(turned: bool) -> None:
         slopes = [(m - width, m + width) for m, width in zip(middle, widths, strict=True)]
         blank = [np.full(m.shape, -np.inf) for m in middle]
         order = slice(None, None, -1) if turned else slice(None)
-        onward = sweep(opposite, slopes[order][::-1], blank[order][::-1])
+        onward, norm = reaches(opposite, slopes[order][::-1], blank[order][::-1])
         swept = sweep(chain, slopes[order], blank[order])
-        bound = float(np.ldexp(norm_above(swept, [*onward.reach[::-1], np.ones(1)])[0], sum(chain.powers))[0])
+        bound = float(np.ldexp(norm_above(swept, [*onward[::-1], np.ones(1)])[0], sum(chain.powers))[0])
+        other = float(np.ldexp(norm[0], sum(opposite.powers)))
         ends = np.concatenate([np.concatenate(pair) for pair in slopes], axis=1)
         for corner in itertools.islice(itertools.product(*ends.T), 64):
             product, place = matrix(network.layers[0].weight), 0
@@ -247,8 +248,9 @@ def test_the_norm_of_a_chain_is_above_that_of_every_slope(turned: bool) -> None:
                 product = matrix(layer.weight) * diagonal(corner[place : place + size]) * product
                 place += size
             gram = product * product.transpose()
-            square = diagonal([bound] * network.outputs) * diagonal([bound] * network.outputs)
-            assert positive_semidefinite(square - gram)
+            for either in (bound, other):
+                square = diagonal([either] * network.outputs) * diagonal([either] * network.outputs)
+                assert positive_semidefinite(square - gram)
         if number % 3 == 0 and bound > 1e-100:  # not the zero matrix
             looser = diagonal([bound * (1.0 - 1e-9)] * network.outputs)
             assert not positive_semidefinite(looser * looser - gram)

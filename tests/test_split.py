@@ -19,10 +19,11 @@ import lipcert as lc
 from lipcert import split as module
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.regions import Region
+from lipcert.reproduce.networks import paper_center, paper_network
 from lipcert.verify.checker import intervals
 from lipcert.verify.pieces import AXIS, LEAF, Bounds, Pieces
 from lipcert.verify.stack import Stack
-from lipcert.verify.tree import Tree, children, confined, prove_tree, root_piece
+from lipcert.verify.tree import Tree, children, confined, prove_tree
 from networks import random_network, sampled_norms
 from patterns import true_constant
 
@@ -90,7 +91,7 @@ def test_intervals_of_pieces_contain_what_their_neurons_see() -> None:
     points = region.sample(4000, np.random.default_rng(1))
     seen = np.concatenate(network.preactivations(points)[:-1], axis=-1)
     stack = Stack(network, region)
-    pieces = root_piece(stack, None)
+    pieces = stack.root
     for layer, index, value in ((AXIS, 0, 0.1), (0, 4, 0.0), (1, 2, 0.0), (AXIS, 2, 0.1)):
         found = stack.bound(pieces)
         for number in range(len(pieces)):
@@ -120,6 +121,27 @@ def test_more_time_never_hurts() -> None:
         assert lc.verify(network, certificate) <= certificate.bound
     assert all(after <= before * (1 + 1e-9) for before, after in itertools.pairwise(bounds))
     assert bounds[-1] < 0.9 * bounds[0]
+
+
+def test_pieces_of_a_deep_network_gain() -> None:
+    """Forty layers contract by many orders of magnitude: errors of rounding do not hide that, and it proves again."""
+    network = paper_network(20, 40, "elu")
+    region = lc.Ball(paper_center(), 1.0)
+    with interrupted_after(12):
+        certificate = lc.certify(network, region, lc.Split(lc.Joint(), seconds=1000.0))
+    assert certificate.bound < 0.9 * lc.certify(network, region, lc.Joint()).bound
+    assert lc.lower_bound(network, region).value <= certificate.bound
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+def test_hints_serve_parts_of_a_large_region() -> None:
+    """Multipliers of a region in which all slopes are open, for parts in which hardly any is."""
+    network = paper_network(60, 15, "relu")
+    region = lc.Ball(paper_center(), np.sqrt(5.0))
+    whole = lc.certify(network, region, lc.Scalar()).bound
+    with interrupted_after(18):
+        certificate = lc.certify(network, region, lc.Split(lc.Scalar(), seconds=1000.0))
+    assert certificate.bound < 0.02 * whole
 
 
 @contextmanager

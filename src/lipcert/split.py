@@ -25,11 +25,11 @@ from lipcert.verify.backward import Interval
 from lipcert.verify.checker import intervals
 from lipcert.verify.pieces import AXIS, LEAF, Bounds, Pieces
 from lipcert.verify.stack import Stack
-from lipcert.verify.tree import Tree, children, confined, root_piece
+from lipcert.verify.tree import Tree, children, confined
 from lipcert.witness import witness
 
 if TYPE_CHECKING:
-    from lipcert.certificate import Proof
+    from lipcert.certificate import Proof, Sweep
     from lipcert.certify import Problem
 
 _BATCH = 256
@@ -43,7 +43,7 @@ _FEW_INPUTS = 16
 """With at most so many inputs, halving boxes gets somewhere."""
 _ATTAINED = 1.0 - 1e-6
 """The share of its bound that a piece must show at a point before it is left alone."""
-_AGAIN = 1.0 + 2.0**-32
+_AGAIN = 1.0 + 2.0**-24
 """Other stacks round otherwise: room for a check that bounds the same pieces in other company."""
 
 
@@ -86,12 +86,10 @@ class Split(Method):
         if not 0 < widest <= _WIDEST or problem.known is not None:
             return proof
         search = _Search(problem.network, problem.region)
-        hints = proof.sweeps[-1] if proof.sweeps else None
         with watched() as report:
             try:
-                known = intervals(problem.network, problem.region, proof.sweeps)
-                with _bounding(self.workers, problem, known) as bounding:
-                    search.run(bounding, root_piece(bounding.stack, hints), self.tolerance, end, proof.bound, report)
+                with _bounding(self.workers, problem, proof) as bounding:
+                    search.run(bounding, self.tolerance, end, proof.bound, report)
             except KeyboardInterrupt:
                 report("interrupted; the best bound so far is kept")
             except (ProofFailed, np.linalg.LinAlgError) as failure:
@@ -125,14 +123,12 @@ class _Search:
     lower: float = 0.0
     witness: Array | None = None
 
-    def run(
-        self, bounding: _Bounding, root: Pieces, tolerance: float, end: float, ceiling: float, report: Report
-    ) -> None:
+    def run(self, bounding: _Bounding, tolerance: float, end: float, ceiling: float, report: Report) -> None:
         """Cut until upper and lower meet, or time is up."""
         few = self.network.inputs <= _FEW_INPUTS
         start = lower_bound(self.network, self.region, samples=1000 if few else 100, starts=16 if few else 4)
         self.lower, self.witness = start.value, start.point
-        self.add(root, bounding(root))
+        self.add(bounding.stack.root, bounding(bounding.stack.root))
         self.whole = 1
         while self.open and time.perf_counter() < end:
             upper = self.upper
@@ -273,8 +269,9 @@ class _Bounding:
 
 
 @contextmanager
-def _bounding(workers: int, problem: Problem, known: list[Interval]) -> Iterator[_Bounding]:
-    prepared = (problem.network, problem.region, known)
+def _bounding(workers: int, problem: Problem, proof: Proof) -> Iterator[_Bounding]:
+    known = intervals(problem.network, problem.region, proof.sweeps)
+    prepared = (problem.network, problem.region, known, proof.sweeps[-1] if proof.sweeps else None)
     stack = Stack(*prepared)
     if workers <= 1:
         yield _Bounding(stack, None, 1)
@@ -286,10 +283,10 @@ def _bounding(workers: int, problem: Problem, known: list[Interval]) -> Iterator
 _shared: dict[str, Stack] = {}
 
 
-def _prepare(network: Network, region: Region, known: list[Interval]) -> None:
+def _prepare(network: Network, region: Region, known: list[Interval], hints: Sweep | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the process that has the tree
     with suited_to(max(network.sizes)):
-        _shared["stack"] = Stack(network, region, known)
+        _shared["stack"] = Stack(network, region, known, hints)
 
 
 def _work(pieces: Pieces) -> Bounds:

@@ -19,7 +19,7 @@ after A_k and c_k the norm of the rest of the chain, for which the same chain is
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -47,10 +47,14 @@ _SPARE = 16
 
 _TOP, _SHARPNESS = 5, 10.0
 """So many top directions advise, weighted by a power of their share of the norm, so that close ones count alike."""
+_BLOCK = 6
+"""Layers through which errors are carried by the norms of the weights."""
 _POWERS = 8
 """Steps of the power method where a norm need not be exact."""
 _PACE, _STRIDE = 0.5, 0.25
 """The share of the way to a stationary multiplier that is advised, and its limit in powers of two."""
+_MATTERS = 1e-8
+"""Neurons with a smaller share of the bound keep their multipliers: what they wish for is noise."""
 
 Slopes = tuple[Array, Array]
 
@@ -71,14 +75,18 @@ class Chain:
         scaled = [np.ascontiguousarray(np.ldexp(weight, -p)) for weight, p in zip(rights, powers, strict=True)]
         return Chain(tuple(scaled), tuple(powers))
 
+    def part(self, start: int, stop: int) -> Chain:
+        """Some of the weights."""
+        return Chain(self.right[start:stop], self.powers[start:stop])
+
     @cached_property
     def norms(self) -> tuple[float, ...]:
         """At least the norm of each A_k."""
         grams = [congruence(None, right if right.shape[0] < right.shape[1] else right.T) for right in self.right]
-        return tuple(float(stretched(np.sqrt(largest_eigenvalue_above(gram)), 2)) for gram in grams)
+        return tuple(float(_root_norm(gram)) for gram in grams)
 
     @cached_property
-    def sizes(self) -> tuple[float, ...]:
+    def spreads(self) -> tuple[float, ...]:
         """At least the norm of each |A_k|: the root of its largest row sum times its largest column sum."""
         sums = [(np.abs(right).sum(axis=0).max(), np.abs(right).sum(axis=1).max()) for right in self.right]
         return tuple(float(np.sqrt(row * column)) * UP + TINY for row, column in sums)
@@ -113,13 +121,15 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Swept:
-    """Fᵀ at the end, the fresh error after every A_k (count,), and the steps between."""
+    """Fᵀ at the end, the fresh error after every A_k (count,), and of each step: itself, at least the norm of what it
+    makes of everything before, without older errors, and the steepest slope.
+    """
 
     F: Array
     errors: list[Array]
     steps: list[Step]
-    reach: list[Array]
-    """At least the norm of everything from the first weight to the slopes of each step."""
+    sizes: list[Array]
+    steepest: list[Array]
 
 
 def sweep(chain: Chain, slopes: list[Slopes], hints: list[Array], scaled: bool = True) -> Swept:
@@ -130,24 +140,50 @@ def sweep(chain: Chain, slopes: list[Slopes], hints: list[Array], scaled: bool =
     """
     count = len(slopes[0][0]) if slopes else 1
     F = np.broadcast_to(chain.right[0], (count, *chain.right[0].shape))
-    fresh = np.full(count, _underflow(chain.right[0]))
-    errors, steps, reach = [fresh], [], []
-    carried = fresh
-    weights = zip(chain.right[1:], chain.norms[1:], chain.sizes[1:], strict=True)
+    swept = Swept(F, [np.full(count, _underflow(chain.right[0]))], [], [], [])
+    weights = zip(chain.right[1:], chain.norms[1:], chain.spreads[1:], strict=True)
     for (alpha, beta), hint, (right, norm, spread) in zip(slopes, hints, weights, strict=True):
         F, lost = _squared(F)
         top, step, lost_here = _activate(F, alpha, beta, hint, scaled, right)
-        steps.append(step)
         steepest = np.maximum(np.abs(alpha), np.abs(beta)).max(axis=-1)
         lost = lost * steepest * UP + lost_here
         size = _size(top) + stretched(np.sqrt((step.t * step.t).sum(axis=-1)), step.t.shape[-1] + 2)
-        reach.append((size + (carried * steepest + lost) * UP) * UP)
-        below = step.t[..., None] * right[step.active]
-        F = np.concatenate([_flat(top, right), below], axis=1)
+        F = np.concatenate([_flat(top, right), step.t[..., None] * right[step.active]], axis=1)
         fresh = (lost * norm + gamma(right.shape[0] + 4) * size * spread) * UP + _underflow(right) * (1.0 + size)
-        carried = (carried * steepest * norm + fresh) * UP
-        errors.append(fresh)
-    return Swept(F, errors, steps, reach)
+        swept.errors.append(fresh)
+        swept.steps.append(step)
+        swept.sizes.append((size + lost) * UP)
+        swept.steepest.append(steepest)
+    return replace(swept, F=F)
+
+
+def reaches(chain: Chain, slopes: list[Slopes], hints: list[Array]) -> tuple[list[Array], Array]:
+    """At least the norm of the chain up to the slopes of each step, and up to its end; hints are log2(T/r).
+
+    Errors are carried on by the norms of the weights, and from block to block by a bound of the block's own chain: a
+    deep chain contracts far more than the norms of its weights tell.
+    """
+    swept = sweep(chain, slopes, hints, scaled=False)
+    found = []
+    before = carried = swept.errors[0]
+    recent = np.zeros_like(carried)
+    for k, (size, steepest) in enumerate(zip(swept.sizes, swept.steepest, strict=True)):
+        found.append((size + carried * steepest * UP) * UP)
+        gain, fresh = steepest * chain.norms[k + 1], swept.errors[k + 1]
+        carried, recent = ((error * gain + fresh) * UP * UP for error in (carried, recent))
+        if (k + 1) % _BLOCK == 0:
+            first = k + 1 - _BLOCK
+            inner = slopes[first + 1 : k + 1]
+            blank = [np.full(alpha.shape, -np.inf) for alpha, _ in inner]
+            _, block = reaches(chain.part(first + 1, k + 2), inner, blank)
+            carried = np.minimum(carried, (before * swept.steepest[first] * block * UP + recent) * UP)
+            before, recent = carried, np.zeros_like(carried)
+    return found, (_root_norm(_gram(swept.F)) + carried) * UP
+
+
+def _root_norm(S: Array) -> Array:
+    """At least the root of the norm of a positive semidefinite matrix."""
+    return stretched(np.sqrt(np.maximum(largest_eigenvalue_above(S), 0.0)), 2)
 
 
 def norm_above(swept: Swept, rest: list[Array]) -> tuple[Array, Array]:
@@ -158,12 +194,8 @@ def norm_above(swept: Swept, rest: list[Array]) -> tuple[Array, Array]:
     """
     F = swept.F
     wide = F.shape[-1] <= F.shape[-2]
-    size = np.abs(F)
-    turned, turned_size = np.swapaxes(F, -1, -2), np.swapaxes(size, -1, -2)
-    gram = turned @ F if wide else F @ turned
-    rows = apply(turned_size, size.sum(axis=-1)) if wide else apply(size, turned_size.sum(axis=-1))
-    gram = raise_diagonal(0.5 * (gram + np.swapaxes(gram, -1, -2)), gamma(max(F.shape[-2:]) + 4) * rows * UP + TINY)
-    norm = stretched(np.sqrt(largest_eigenvalue_above(gram)), 2)
+    gram = _gram(F)
+    norm = _root_norm(gram)
     error = sum((at * fresh for at, fresh in zip(rest, swept.errors, strict=True)), np.zeros(len(F)))
     values, vectors = np.linalg.eigh(gram)
     top = np.swapaxes(vectors[..., -_TOP:], -1, -2)
@@ -173,6 +205,17 @@ def norm_above(swept: Swept, rest: list[Array]) -> tuple[Array, Array]:
         directions = directions / np.sqrt(values)
     weights = (values / values[:, -1:]) ** _SHARPNESS
     return up(norm + error * UP), directions * np.sqrt(weights / weights.sum(axis=1, keepdims=True))
+
+
+def _gram(F: Array) -> Array:
+    """At least the smaller of FᵀF and F Fᵀ."""
+    if F.shape[-1] > F.shape[-2]:
+        F = np.swapaxes(F, -1, -2)
+    size, turned = np.abs(F), np.swapaxes(F, -1, -2)
+    gram = turned @ F
+    rows = apply(np.abs(turned), size.sum(axis=-1))
+    error = gamma(max(F.shape[-2:]) + 4) * rows * UP + TINY
+    return raise_diagonal(0.5 * (gram + np.swapaxes(gram, -1, -2)), error)
 
 
 def _power(weight: Array) -> int:
@@ -338,8 +381,9 @@ def advice(chain: Chain, swept: Swept, directions: Array, norm: Array) -> tuple[
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # they are hints only
                 wish = 0.5 * np.log2(pushed / arrived) - np.log2(step.h * step.scale)
                 change = np.clip(_PACE * (wish - step.hint), -_STRIDE, _STRIDE)
-                better = step.hint + np.where(np.isfinite(change), change, 0.0)
                 blame = np.nan_to_num((step.t / norm[:, None]) ** 2 * arrived, posinf=0.0) + TINY
+                matters = np.isfinite(change) & (blame + pushed / norm[:, None] ** 2 > _MATTERS)
+                better = step.hint + np.where(matters, change, 0.0)
         hints.append(step.placed(better, -np.inf))
         shares.append(step.placed(blame, 0.0))
     return hints[::-1], shares[::-1]

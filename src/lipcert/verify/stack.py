@@ -10,20 +10,21 @@ closed formulas.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from lipcert.activations import Activation
+from lipcert.certificate import Sweep
 from lipcert.enclosures.lines import bounding_lines
 from lipcert.errors import ProofFailed
 from lipcert.network import Network, Neurons, dense
 from lipcert.regions import Ball, Box, Region
 from lipcert.typing import Array
 from lipcert.verify.backward import Interval
-from lipcert.verify.factor import Chain, Slopes, Swept, advice, norm_above, sweep
+from lipcert.verify.factor import Chain, Slopes, advice, norm_above, reaches, sweep
 from lipcert.verify.pieces import Bounds, Pieces
 from lipcert.verify.relaxation import relax, slope_bounds, value_error
 from lipcert.verify.rounding import TINY, UP, U, down, gamma, stretched, up
@@ -39,11 +40,13 @@ class Stack:
     """Bounds pieces of one region, for one network.
 
     The chain of weights starts at its narrower end. What the rest of the chain makes of rounding errors is bounded
-    once, for all slopes that the whole region allows; ``known`` are proved intervals of its hidden layers, if there
-    are any.
+    once, for all slopes that the whole region allows. ``known`` are proved intervals of its hidden layers, and
+    ``hints`` a sweep whose multipliers serve the whole region, where there are such.
     """
 
-    def __init__(self, network: Network, region: Region, known: Sequence[Interval] = ()) -> None:
+    def __init__(
+        self, network: Network, region: Region, known: Sequence[Interval] = (), hints: Sweep | None = None
+    ) -> None:
         self.network, self.region = network, region
         sizes = network.sizes[1:-1]
         self.starts = np.cumsum([0, *sizes])
@@ -53,34 +56,30 @@ class Stack:
         self.chain = Chain.of(network, self.turned)
         self.root = _whole(network, region, known)
         enclosed = _Enclosing(self, self.root).run()
-        self.root = Pieces(
-            self.root.lower, self.root.upper, enclosed.low, enclosed.high, self.root.hints, self.root.ceiling
-        )
-        self.opposite = Chain.of(network, not self.turned)
-        self.slopes = enclosed.slopes
-        onward = self._onward(np.full(len(self.root.hints[0]), -np.inf))
-        self.rest = [*onward.reach[::-1], np.ones(1)]
+        self.rest, told = self._whole_chain(enclosed.slopes, hints)
+        self.root = replace(self.root, low=enclosed.low, high=enclosed.high, hints=told)
 
-    def hints(self, multipliers: list[Array], exponents: list[int]) -> Array:
-        """The multipliers T·4**exponent of a sweep from the input, per hidden layer, as hints for the whole region.
+    def _whole_chain(self, slopes: list[Slopes], sweep_hints: Sweep | None) -> tuple[list[Array], Array]:
+        """At least the norm of the rest of the chain after each weight, over the whole region; and hints for it.
 
         Turned around, a chain has the same bound γ for the multipliers T' = γ² r²/T.
         """
-        forward = self.opposite if self.turned else self.chain
-        powers = np.cumsum(forward.powers)
-        told = []
-        with np.errstate(divide="ignore", invalid="ignore"):
-            for (alpha, beta), T, exponent, power in zip(self.slopes, multipliers, exponents, powers, strict=False):
-                told.append(np.log2(T / (0.5 * (beta[0] - alpha[0]))) + 2.0 * (exponent - power))
-        hints = np.concatenate([np.zeros(0), *told])
-        if self.turned:
-            norm = np.linalg.norm(self._onward(hints).F, 2, axis=(-2, -1))[0]
-            hints = 2.0 * np.log2(max(norm, TINY)) - hints
-        hints = np.where(np.isfinite(hints), hints, -np.inf)
-        layers = self._ordered([hints[None, part] for part in self.slices])
-        swept = sweep(self.chain, self._ordered(self.slopes), layers, scaled=False)
-        told = self._ordered([step.placed(step.hint, -np.inf)[0] for step in swept.steps])
-        return np.concatenate([np.zeros(0), *told])
+        opposite = Chain.of(self.network, not self.turned)
+        forward = opposite if self.turned else self.chain
+        ahead = [np.full((1, part.stop - part.start), -np.inf) for part in self.slices]
+        if sweep_hints is not None:
+            powers = np.cumsum(forward.powers)
+            told = zip(slopes, sweep_hints.multipliers, sweep_hints.exponents, powers, strict=False)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                for index, ((alpha, beta), T, exponent, power) in enumerate(told):
+                    ahead[index] = _or_nothing(np.log2(T / (0.5 * (beta - alpha))) + 2.0 * (exponent - power))
+        reach, norm = reaches(forward, slopes, ahead)
+        back = [_or_nothing(2.0 * np.log2(norm[0]) - hint) for hint in ahead][::-1]
+        if not self.turned:
+            reach, _ = reaches(opposite, slopes[::-1], back)
+        mine = sweep(self.chain, self._ordered(slopes), back if self.turned else ahead, scaled=False)
+        hints = self._ordered([step.placed(step.hint, -np.inf) for step in mine.steps])
+        return [*reach[::-1], np.ones(1)], np.concatenate([np.zeros((1, 0)), *hints], axis=-1)
 
     def is_void(self, piece: Pieces, weights: Array) -> bool:
         """Prove that no input of one piece has its neurons inside their intervals, by weights λ (neurons,).
@@ -95,11 +94,6 @@ class Stack:
         extra = [weights[None, part] for part in self.slices]
         above = enclosed.above(len(extra), np.zeros(1, dtype=int), np.zeros((1, self.network.sizes[-2])), extra)
         return bool(above[0] < least)
-
-    def _onward(self, hints: Array) -> Swept:
-        """The chain from its other end, over the whole region."""
-        layers = [hints[None, part] for part in self.slices]
-        return sweep(self.opposite, self._ordered(self.slopes)[::-1], self._ordered(layers)[::-1], scaled=False)
 
     def bound(self, pieces: Pieces) -> Bounds:
         """Prove a bound for each piece."""
@@ -284,6 +278,11 @@ class _Enclosing:
             smaller = center + other < value + error
             value, error = np.where(smaller, center, value), np.where(smaller, other, error)
         return value, error
+
+
+def _or_nothing(hint: Array) -> Array:
+    """A hint, or none where it is no number."""
+    return np.where(np.isfinite(hint), hint, -np.inf)
 
 
 def _outside(region: Region, pieces: Pieces) -> Array:

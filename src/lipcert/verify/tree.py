@@ -8,7 +8,7 @@ whatever the cuts are; only the bound of each leaf needs a proof, and those are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -53,13 +53,6 @@ class Tree:
         return int((self.layer == LEAF).sum())
 
 
-def root_piece(stack: Stack, sweep: Sweep | None) -> Pieces:
-    """The whole region as one piece; the multipliers of a sweep are its hints."""
-    if sweep is None:
-        return stack.root
-    return replace(stack.root, hints=stack.hints(list(sweep.multipliers), list(sweep.exponents))[None])
-
-
 def children(pieces: Pieces, starts: Array, layer: Array, index: Array, value: Array) -> Pieces:
     """The two halves of each piece, in the order first, second, first, second, …
 
@@ -95,8 +88,8 @@ def prove_tree(
     """
     _check_shape(network, tree)
     worst = 0.0
-    bounding = Stack(network, region, known)
-    todo: list[tuple[Array, Pieces]] = [(np.zeros(1, dtype=int), root_piece(bounding, sweep))]
+    bounding = Stack(network, region, known, sweep)
+    todo: list[tuple[Array, Pieces]] = [(np.zeros(1, dtype=int), bounding.root)]
     seen = 0
     while todo:
         nodes, pieces = todo.pop()
