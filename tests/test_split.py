@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import importlib
 import itertools
 import os
 import signal
@@ -405,3 +406,22 @@ def test_an_unproved_void_does_not_count() -> None:
         assert proved_from(**columns, weight=np.full(22 * len(leaves), sign)) >= truth
     with pytest.raises(ProofFailed, match="weighs"):
         proved_from(neuron=tree.neuron + 22)
+
+
+def test_errors_are_carried_through_blocks_of_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers in place of matrices, and a coarse unit of rounding: then all that errors become can be added up."""
+    factor = importlib.import_module("lipcert.verify.factor")
+    monkeypatch.setattr(factor, "gamma", lambda n: 1e-7 * n)
+    rng = np.random.default_rng(3)
+    depth = 2 * factor._BLOCK + 4
+    network = lc.Network.from_weights([[[w]] for w in rng.uniform(0.3, 3.0, depth)])
+    chain = factor.Chain.of(network, False)
+    slopes = [(np.array([[s]]),) * 2 for s in rng.uniform(0.2, 1.0, depth - 1)]
+    blank = [np.full((1, 1), -np.inf)] * (depth - 1)
+    found, norm = factor.reaches(chain, slopes, blank)
+    errors = factor.sweep(chain, slopes, blank).errors
+    value, carried = abs(chain.right[0][0, 0]), errors[0][0]
+    for (slope, _), right, fresh, reach in zip(slopes, chain.right[1:], errors[1:], found, strict=True):
+        assert slope[0, 0] * (value + carried) <= reach[0] <= slope[0, 0] * (value + carried) * (1.0 + 1e-4)
+        value, carried = value * slope[0, 0] * right[0, 0], carried * slope[0, 0] * right[0, 0] + fresh[0]
+    assert value + carried <= norm[0] <= (value + carried) * (1.0 + 1e-4)
