@@ -55,21 +55,23 @@ class Stack:
         self.turned = network.outputs < network.inputs
         self.chain = Chain.of(network, self.turned)
         self.root = _whole(network, region, known)
+        self.slopes: list[Slopes] = []
         enclosed = _Enclosing(self, self.root).run()
-        self.rest, told = self._whole_chain(enclosed.slopes, hints)
+        self.slopes = enclosed.slopes
+        self.rest, told = self._whole_chain(hints)
         self.root = replace(self.root, low=enclosed.low, high=enclosed.high, hints=told)
 
-    def _whole_chain(self, slopes: list[Slopes], sweep_hints: Sweep | None) -> tuple[list[Array], Array]:
+    def _whole_chain(self, hints: Sweep | None) -> tuple[list[Array], Array]:
         """At least the norm of the rest of the chain after each weight, over the whole region; and hints for it.
 
         Turned around, a chain has the same bound γ for the multipliers T' = γ² r²/T.
         """
-        opposite = Chain.of(self.network, not self.turned)
+        slopes, opposite = self.slopes, Chain.of(self.network, not self.turned)
         forward = opposite if self.turned else self.chain
         ahead = [np.full((1, part.stop - part.start), -np.inf) for part in self.slices]
-        if sweep_hints is not None:
+        if hints is not None:
             powers = np.cumsum(forward.powers)
-            told = zip(slopes, sweep_hints.multipliers, sweep_hints.exponents, powers, strict=False)
+            told = zip(slopes, hints.multipliers, hints.exponents, powers, strict=False)
             with np.errstate(divide="ignore", invalid="ignore"):
                 for index, ((alpha, beta), T, exponent, power) in enumerate(told):
                     ahead[index] = _or_nothing(np.log2(T / (0.5 * (beta - alpha))) + 2.0 * (exponent - power))
@@ -78,8 +80,8 @@ class Stack:
         if not self.turned:
             reach, _ = reaches(opposite, slopes[::-1], back)
         mine = sweep(self.chain, self._ordered(slopes), back if self.turned else ahead, scaled=False)
-        hints = self._ordered([step.placed(step.hint, -np.inf) for step in mine.steps])
-        return [*reach[::-1], np.ones(1)], np.concatenate([np.zeros((1, 0)), *hints], axis=-1)
+        scaled = self._ordered([step.placed(step.hint, -np.inf) for step in mine.steps])
+        return [*reach[::-1], np.ones(1)], np.concatenate([np.zeros((1, 0)), *scaled], axis=-1)
 
     def is_void(self, piece: Pieces, weights: Array) -> bool:
         """Prove that no input of one piece has its neurons inside their intervals, by weights λ (neurons,).
@@ -174,6 +176,8 @@ class _Enclosing:
             self.empty |= hollow
             low[hollow] = high[hollow] = 0.0
             alpha, beta = slope_bounds(neurons, low, high)
+            if stack.slopes:  # at a kink a point has more slopes than an interval that ends there
+                alpha, beta = np.maximum(alpha, stack.slopes[index][0]), np.minimum(beta, stack.slopes[index][1])
             alpha[self.empty] = beta[self.empty] = 0.0  # no slopes at all: nothing to carry
             self.slopes.append((alpha, beta))
             self.lines.append(self._lines(index, neurons, low, high))
