@@ -47,6 +47,8 @@ class Bends:
 
     def stay_positive(self, facts: Facts, rows: Array) -> bool:
         """Whether rows·v_N are proved to be positive all over a ball, for rows (k, outputs)."""
+        if not len(rows):
+            return True
         try:
             with np.errstate(all="ignore"):
                 curvature = facts.curvature(_closed_form)

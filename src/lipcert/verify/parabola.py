@@ -63,8 +63,8 @@ def parabolas(neurons: Neurons, lower: Array, upper: Array, center: Array, error
         sides = [_side(neurons, center, end, error, slope, sign) for end, sign in ((upper, 1), (lower, -1))]
     above = np.maximum(*(side.above for side in sides))
     below = np.minimum(*(side.below for side in sides))
-    # where both ways are too short for cells, the slack is all there is
-    above, below = (np.where(np.isfinite(bend), bend, 0.0) for bend in (above, below))
+    # where both ways are too short for cells, the slack is all there is; NaN stays, and proves nothing
+    above, below = np.where(above == -np.inf, 0.0, above), np.where(below == np.inf, 0.0, below)
     size = np.maximum(np.abs(above), np.abs(below))
     steep = np.maximum(most - slope, slope - least)
     slack = np.maximum(*(side.slack + size * side.near * side.near for side in sides))
@@ -102,20 +102,21 @@ def _side(neurons: Neurons, center: Array, end: Array, error: Array, slope: Arra
     lost = (lost + 8.0 * U * (np.abs(value) + np.abs(start) + np.abs(slope) * t)) * UP
     alpha, beta = slope_bounds(neurons, *_ordered(points[:-1], points[1:], sign))
     left, right = t[:-1], t[1:]
-    secants = []
-    bends = []
-    for rate, pick in ((alpha, np.minimum), (beta, np.maximum)):
+    secants, bends = [], []
+    for rate, pick, sense in ((alpha, np.minimum, -1), (beta, np.maximum, 1)):
         far = rise[:-1] + rate * (right - left)
         both = pick(rise[:-1] / left, far / right)
         # of c within error of the centre, a secant differs by at most 2·(its largest size)·error/(t - error)
         largest = np.maximum(np.abs(rate), np.abs(both))
         room = (lost[:-1] + 4.0 * (largest + np.maximum(np.abs(least), np.abs(most))) * error) / left
-        secants.append(both + (room * UP + _RELATIVE * largest) * (1 if pick is np.maximum else -1))
-        bends.append(_extreme(rise[:-1] - slope * left, rate - slope, left, right, pick))
-    low, high = (np.where(fine, part, np.nan) for part in secants)
-    alpha, beta = np.fmin(least, np.fmin.reduce(low)), np.fmax(most, np.fmax.reduce(high))
+        secants.append(both + sense * (room * UP + _RELATIVE * largest))
+        # twice what is lost goes into the slack: so noise does not pass for a bend
+        height = rise[:-1] - slope * left - sense * lost[:-1]
+        bends.append(_extreme(height, rate - slope, left, right, pick, sense))
+    alpha = np.minimum(least, np.where(fine, secants[0].min(axis=0), np.inf))
+    beta = np.maximum(most, np.where(fine, secants[1].max(axis=0), -np.inf))
     lower, upper = (bends[0], bends[1]) if sign > 0 else (-bends[1], -bends[0])
-    slack = steep * near + lost.max(axis=0)
+    slack = steep * near + np.where(fine, 2.0 * lost.max(axis=0), 0.0)
     below, above = np.where(fine, lower.min(axis=0), np.inf), np.where(fine, upper.max(axis=0), -np.inf)
     return _Side(below, above, slack, near, alpha, beta)
 
@@ -125,7 +126,7 @@ def _ordered(inner: Array, outer: Array, sign: int) -> tuple[Array, Array]:
     return (down(inner), up(outer)) if sign > 0 else (down(outer), up(inner))
 
 
-def _extreme(height: Array, rate: Array, left: Array, right: Array, pick: np.ufunc) -> Array:
+def _extreme(height: Array, rate: Array, left: Array, right: Array, pick: np.ufunc, sense: int) -> Array:
     """The extreme of 2·(height + rate·(t - left))/t² for left ≤ t ≤ right, widened for its roundings.
 
     It is a quadratic in 1/t with its vertex at -rate/(2·base). A vertex that is a little off costs the square of that.
@@ -136,5 +137,5 @@ def _extreme(height: Array, rate: Array, left: Array, right: Array, pick: np.ufu
     for w in (1.0 / right, 1.0 / left, np.clip(vertex, 1.0 / right, 1.0 / left)):
         value = 2.0 * (base * w + rate) * w
         size = 2.0 * ((np.abs(height) + 2.0 * np.abs(rate) * left) * w + np.abs(rate)) * w
-        found.append(value + _RELATIVE * size * (1 if pick is np.maximum else -1))
+        found.append(value + sense * _RELATIVE * size)
     return np.asarray(pick.reduce(found))
