@@ -257,6 +257,15 @@ def test_digits(activation: str) -> None:
     assert not lc.attack(network, x[right], y[right], with_, restarts=3).found.any()
 
 
+def test_a_box_with_one_side() -> None:
+    """Inputs that make the margin smaller are few there, and the other side hardly has an end."""
+    weights = [np.eye(2), [[1.0, 1.0], [0.0, 0.0]]]
+    network = lc.Network.from_weights(weights, [np.zeros(2), [0.0, 2.0]], "softplus")
+    found = lc.certified_radius(network, [1.0, 1.0], clip=(0.9, 1e6))
+    assert found.radius > 1.2 * lc.certified_radius(network, [1.0, 1.0]).radius
+    assert not lc.attack(network, [1.0, 1.0], 0, found.radius, clip=(0.9, 1e6)).found
+
+
 def test_the_gradient_of_the_bound() -> None:
     network = random_network(0, (5, 9, 8, 7, 2), "elu", gain=2.0)
     found = curved(network, lc.Ball(np.full(5, 0.1), 0.5))

@@ -218,9 +218,10 @@ class Curvature:
         low, high = self._box()
         below, above = down(low), up(high)
         rate = split_rate(rows, self.ball.radius, low, high)[:, None]
-        q = np.where(rate > 0, rate * np.clip(rows / np.where(rate > 0, rate, 1.0), below, above), rows)
+        y = rows / np.where(rate > 0, rate, 1.0)
+        inside = (rate <= 0) | ((below <= y) & (y <= above))
+        q = np.where(inside, rows, rate * np.clip(y, below, above))
         p = rows - q
-        with np.errstate(invalid="ignore"):  # a box may have no end where it takes no part
-            most = np.where(p == 0.0, 0.0, np.maximum(p * below, p * above))
+        most = np.maximum(p * below, p * above)
         lost = gamma(rows.shape[-1] + 4) * (np.abs(most) + np.abs(p) * self.radius).sum(axis=-1) * UP
         return q, np.asarray(up(most.sum(axis=-1) + lost) + TINY)
