@@ -26,7 +26,8 @@ class Recipe:
     hidden : sizes of the hidden layers.
     penalty : weight of E‖vᵀJ‖² = ‖J‖²_F, one random sign vector v a batch element (Hutchinson); 0 leaves it out.
     rate, decay, batch, epochs : of Adam.
-    target, checks : training ends where this accuracy on the test set is met first, looked at so often an epoch.
+    target, checks : training ends where this accuracy on the test set is met; it is looked at about so often an epoch,
+        after equal numbers of batches from the first one on.
     seed : of the first weights, the order of the images and the probes.
     """
 
@@ -66,20 +67,21 @@ def _train(torch: Any, images: Images, recipe: Recipe, report: Report) -> Traine
     optimiser = torch.optim.Adam(model.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
     if min(recipe.epochs, recipe.checks) < 1:
         raise InvalidInput(f"epochs and checks must be at least 1, got {recipe.epochs} and {recipe.checks}")
+    batches = -(-len(x) // recipe.batch)
+    every, last = -(-batches // recipe.checks), batches * recipe.epochs
+    seen = 0
     for epoch in range(1, recipe.epochs + 1):
-        parts = torch.randperm(len(x)).split(recipe.batch)
-        every = -(-len(parts) // recipe.checks)
-        for number, part in enumerate(parts, start=1):
+        for part in torch.randperm(len(x)).split(recipe.batch):
             optimiser.zero_grad()
             _loss(torch, model, x[part], y[part], recipe.penalty).backward()
             optimiser.step()
-            if number % every and number < len(parts):
-                continue
-            network = _network(linear)
-            trained = Trained(network, accuracy(network, images), epoch)
-            if trained.accuracy >= recipe.target:
-                report(f"epoch {epoch}: {trained.accuracy:.2%} of the test images are right")
-                return trained
+            seen += 1
+            if seen % every == 0 or seen == last:
+                network = _network(linear)
+                trained = Trained(network, accuracy(network, images), epoch)
+                if trained.accuracy >= recipe.target:
+                    report(f"epoch {epoch}: {trained.accuracy:.2%} of the test images are right")
+                    return trained
         report(f"epoch {epoch} of at most {recipe.epochs}: {trained.accuracy:.2%} of the test images are right")
     return trained
 
