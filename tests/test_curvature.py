@@ -266,6 +266,46 @@ def test_a_box_with_one_side() -> None:
     assert not lc.attack(network, [1.0, 1.0], 0, found.radius, clip=(0.9, 1e6)).found
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_caps_hold_what_rises(seed: int) -> None:
+    """Points that rise by a limit lie in the cap, and what is said of the cap holds for its points."""
+    rng = np.random.default_rng(seed)
+    network = random_network(seed, (3, 8, 7, 2), ("elu", "tanh", "relu")[seed % 3], gain=3.0)
+    ball = lc.Ball(rng.standard_normal(3), 0.5)
+    facts, rows = establish(network, ball, lc.ClosedForm()), np.array([[1.0, -1.0]])
+    found = facts.curvature(_closed_form)
+    (rise,) = found.rises(rows)
+    steepest = ball.center + 0.5 * rise.gradient / np.linalg.norm(rise.gradient)
+    x = np.concatenate([ball.sample(4000, rng), steepest[None]])
+    x = ball.project(x)
+    away, rises = x - ball.center, ((network(x) - network(ball.center)) @ rows.T)[:, 0]
+    for share in (0.6, 0.9, 1.0):
+        limit = share * float(rises.max())
+        cap = found.where(rise, hints(found, rise)[0], limit)
+        assert (away @ cap.gradient >= cap.level - 1e-12)[rises >= limit].all()
+        inside = away @ cap.gradient >= cap.level
+        some = rng.standard_normal((20, 3))
+        assert (cap.above(some, 0.5) >= (away[inside] @ some.T).max(axis=0) - 1e-12).all()
+        part = facts.curvature(_closed_form, cap)
+        (again,) = part.rises(rows)
+        start, mu = hints(part, again)
+        assert part.above(again, start, mu) >= rises[inside].max()
+        here, there = network.preactivations(ball.center), network.preactivations(x[inside])
+        for v, c, seen in zip(there, here, part.parabolas, strict=False):
+            assert (np.abs(v - c) <= seen.reach).all()
+
+
+def test_caps_are_sharp() -> None:
+    """A row at angle θ to the gradient reaches cos(θ - opening) in a cap."""
+    cap = proof.Cap(np.array([2.0, 0.0]), 2.0 * np.cos(0.5))
+    angles = np.linspace(-3.0, 3.0, 25)
+    rows = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    exact = np.cos(np.maximum(np.abs(angles) - 0.5, 0.0))
+    found = cap.above(rows, 1.0)
+    assert (found >= exact - 1e-15).all()
+    np.testing.assert_allclose(found, exact, atol=1e-7)
+
+
 def test_the_gradient_of_the_bound() -> None:
     network = random_network(0, (5, 9, 8, 7, 2), "elu", gain=2.0)
     found = curved(network, lc.Ball(np.full(5, 0.1), 0.5))
@@ -294,13 +334,16 @@ def test_descent_improves_on_the_closed_form_and_is_remembered(monkeypatch: pyte
     first = pull(pull.start())
     assert first is not None
     bends = Bends()
-    assert not bends._stays_below(found, row[0], rise, 0.2 * float(np.linalg.norm(rise.gradient)))
+    name = (0, row.tobytes())
+    done, best = bends._stays_below(found, name, rise, 0.2 * float(np.linalg.norm(rise.gradient)))
+    assert not done
+    assert best is not None
     limit = 0.5 * (first.total + min(value.total for _, value in descend(pull, pull.start(), 1e-9)))
     assert limit < first.total
-    assert bends._stays_below(found, row[0], rise, limit)
+    assert bends._stays_below(found, name, rise, limit)[0]
     starts: list[int] = []
     monkeypatch.setattr(_Pull, "start", lambda self: starts.append(1))
-    assert bends._stays_below(found, row[0], rise, limit)
+    assert bends._stays_below(found, name, rise, limit)[0]
     assert not starts
 
 

@@ -25,6 +25,10 @@ _PATIENCE: Final = 15
 """Steps after which a descent must have closed a fifth of what is missing, or it is given up."""
 _BARRIER: Final = 1e-3
 """What the barrier may cost, relative to the margin."""
+_CAPS: Final = 2
+"""How often the part of the ball that is in question is made smaller."""
+_SHALLOW: Final = 0.1
+"""Caps whose level is less than this, relative to their height, are no gain."""
 _MARGIN: Final = 1e-9
 """Relative room for what the proof loses to rounding."""
 
@@ -40,10 +44,11 @@ def suits(network: Network) -> bool:
 class Bends:
     """What was learned about the pairs of classes of one point, from one ball to the next.
 
-    ``known`` holds multipliers over the squares of the half-widths of secants, and μ, by row of the outputs.
+    ``known`` holds multipliers over the squares of the half-widths of secants, and μ, by row of the outputs and by how
+    often the ball had been made smaller.
     """
 
-    known: dict[bytes, tuple[list[Array], float]] = field(default_factory=dict)
+    known: dict[tuple[int, bytes], tuple[list[Array], float]] = field(default_factory=dict)
 
     def stay_positive(self, facts: Facts, rows: Array) -> bool:
         """Whether rows·v_N are proved to be positive all over a ball, for rows (k, outputs)."""
@@ -55,29 +60,48 @@ class Bends:
                 limits, falls = curvature.least(rows), curvature.rises(-rows)
                 steep = np.array([np.linalg.norm(fall.gradient) for fall in falls])
                 worst_first = np.argsort(limits / np.maximum(steep, 1e-300))
-                return all(self._stays_below(curvature, rows[k], falls[k], float(limits[k])) for k in worst_first)
+                return all(self._stays_positive(facts, curvature, rows[k], falls[k], limits[k]) for k in worst_first)
         except (ProofFailed, np.linalg.LinAlgError):
             return False
 
-    def _stays_below(self, curvature: Curvature, row: Array, rise: Rise, limit: float) -> bool:
-        """Whether a rise is proved to be less than a limit; the row it belongs to is the name it is remembered by."""
+    def _stays_positive(self, facts: Facts, curvature: Curvature, row: Array, fall: Rise, limit: float) -> bool:
+        """Whether a row stays positive on the ball, or else on the cap that holds all inputs for which it does not."""
+        for stage in range(_CAPS + 1):
+            done, hints = self._stays_below(curvature, (stage, row.tobytes()), fall, float(limit))
+            if done or hints is None:
+                return done
+            cap = curvature.where(fall, hints, float(limit))
+            if cap.level <= _SHALLOW * curvature.radius * float(np.linalg.norm(cap.gradient)):
+                return False
+            curvature = facts.curvature(_closed_form, cap)
+            (fall,) = curvature.rises(-row[None])
+        return False
+
+    def _stays_below(
+        self, curvature: Curvature, name: tuple[int, bytes], rise: Rise, limit: float
+    ) -> tuple[bool, list[Array] | None]:
+        """Whether a rise is proved to be less than a limit, and if not the multipliers that were found, by name."""
         if not limit > 0.0:
-            return False
+            return False, None
         pull = _Pull(curvature, rise, limit)
         goal = (1.0 - _MARGIN) * limit
-        start = pull.coordinates(*self.known[row.tobytes()]) if row.tobytes() in self.known else None
+        start = pull.coordinates(*self.known[name]) if name in self.known else None
         if start is None or pull(start) is None:
             start = pull.start()
         totals: list[float] = []
+        x = start
         for x, value in descend(pull, start, 0.0):
             totals.append(value.total)
             if value.total < goal:
-                self.known[row.tobytes()] = pull.known(x)
-                return curvature.above(rise, *pull.hints(x)) < limit
+                self.known[name] = pull.known(x)
+                return curvature.above(rise, *pull.hints(x)) < limit, None
             slow = len(totals) > _PATIENCE and totals[-1 - _PATIENCE] - value.total < 0.2 * (value.total - goal)
             if slow or pull.trials > _TRIALS:
                 break
-        return False
+        if not totals:
+            return False, None
+        self.known[name] = pull.known(x)
+        return False, pull.hints(x)[0]
 
 
 def _closed_form(S: Array, alpha: Array, beta: Array, ahead: Weight) -> Array:

@@ -31,7 +31,7 @@ from lipcert.typing import Array, Weight
 from lipcert.verify.backward import Backward
 from lipcert.verify.carried import Near, carried
 from lipcert.verify.checker import ROOM, _axes, _check_weights, _reach, _through
-from lipcert.verify.curvature import Choice, Curvature, Fewer
+from lipcert.verify.curvature import Cap, Choice, Curvature, Fewer
 from lipcert.verify.relaxation import Relaxation, relax, slope_bounds
 from lipcert.verify.rounding import (
     TINY,
@@ -110,8 +110,8 @@ class Facts:
         above = self.above(np.concatenate([eye, -eye]))
         return np.fmax(lower, -above[len(eye) :]), np.fmin(upper, above[: len(eye)])
 
-    def curvature(self, choose: Choice) -> Curvature:
-        """What is known to second order over a ball; hints for multipliers are asked for."""
+    def curvature(self, choose: Choice, cap: Cap | None = None) -> Curvature:
+        """What is known to second order over a ball, or part of it; hints for multipliers are asked for."""
         network, ball = self._run.network, self._run.region
         if not isinstance(ball, Ball):
             raise ProofFailed("second-order bounds are about balls only")
@@ -119,7 +119,7 @@ class Facts:
         if network is self.network and reduced is not None:
             fewer = Fewer(reduced.network.layers[0].weight, reduced.rows, reduced.stretch)
         centers = trajectory(_ready(network).extended, ball.center)
-        return Curvature(network, ball, centers, self._run.intervals, choose, fewer)
+        return Curvature(network, ball, centers, self._run.intervals, choose, fewer, cap)
 
 
 def establish(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure] = BOTH) -> Facts:

@@ -64,6 +64,30 @@ class Fewer:
 
 
 @dataclass(frozen=True, eq=False)
+class Cap:
+    """The part of a ball where gradient·d ≥ level."""
+
+    gradient: Array
+    level: float
+
+    def above(self, rows: Array, radius: float) -> Array:
+        """At least max rows·d over the cap: for every ν ≥ 0 it is at most radius·‖row + ν·gradient‖ - ν·level.
+
+        With t and w the parts of a row along the gradient and across it, the best ν makes t + ν‖gradient‖ the w-fold of
+        the cotangent of the cap's opening.
+        """
+        steep = max(float(np.linalg.norm(self.gradient)), 1e-300)
+        share = np.clip(self.level / (steep * radius), -1.0, 1.0) if radius > 0 else 0.0
+        along = rows @ (self.gradient / steep)
+        across = np.sqrt(np.maximum((rows * rows).sum(axis=-1) - along * along, 0.0))
+        nu = np.maximum(share / np.sqrt(max(1.0 - share * share, 1e-12)) * across - along, 0.0) / steep
+        moved = rows + nu[:, None] * self.gradient
+        size = norm_above(np.abs(rows) + nu[:, None] * np.abs(self.gradient))
+        ball = radius * norm_above(moved) + 4.0 * gamma(1) * radius * size
+        return np.asarray(up(ball * UP - nu * self.level + 4.0 * gamma(1) * (ball + np.abs(nu * self.level))) + TINY)
+
+
+@dataclass(frozen=True, eq=False)
 class Rise:
     """row·Δz ≤ gradient·d + ½ Σ Δv_kᵀ D_k Δv_k + constant over a ball.
 
@@ -93,6 +117,8 @@ class Curvature:
         Hints for the multipliers of the ellipsoids.
     fewer
         The first layer on fewer inputs.
+    cap
+        Speak only of this part of the ball.
     """
 
     def __init__(
@@ -103,8 +129,9 @@ class Curvature:
         intervals: Sequence[Interval],
         choose: Choice,
         fewer: Fewer | None = None,
+        cap: Cap | None = None,
     ) -> None:
-        self.network, self.ball = network, ball
+        self.network, self.ball, self.cap = network, ball, cap
         *centers, self.output = centers
         self.fewer = Fewer(dense(network.layers[0].weight)) if fewer is None else fewer
         self.radius = float(ball.radius)
@@ -114,7 +141,7 @@ class Curvature:
         for index, (layer, (value, error)) in enumerate(zip(network.layers[:-1], centers, strict=True)):
             assert layer.neurons is not None
             lower, upper = intervals[index]
-            if index:
+            if index or cap is not None:
                 weight = dense(layer.weight)
                 reach = self._coarsely(index, np.concatenate([weight, -weight]), squares)
                 reach = stretched(reach + np.concatenate([error, error]), 2)
@@ -146,8 +173,14 @@ class Curvature:
         constant = up((constant + lost + TINY) * UP + boxed)
         return [Rise(gradient[k], tuple(D[k] for D in curvatures), float(constant[k])) for k in range(len(rows))]
 
-    def above(self, rise: Rise, multipliers: Sequence[Array], mu: float) -> float:
-        """At least what a row rises by within the ball, proved with multipliers of all hidden layers but the last."""
+    def where(self, rise: Rise, multipliers: Sequence[Array], limit: float) -> Cap:
+        """The cap outside of which a row rises by less than a limit: g·d ≥ limit - ½λmax(H)δ² - constant inside."""
+        _, _, most = self._pulled(rise, multipliers)
+        bend = (0.5 * most * self.radius**2 + rise.constant) * UP
+        return Cap(rise.gradient, float(down(np.asarray(limit - bend - 4.0 * U * (abs(limit) + bend)))))
+
+    def _pulled(self, rise: Rise, multipliers: Sequence[Array]) -> tuple[Array, Array, float]:
+        """B of the first layer, H on fewer inputs, and at least λmax(H) and zero."""
         *others, top = range(self.network.depth - 1)
         B = np.diag(rise.curvatures[top])
         for index in reversed(others):
@@ -155,7 +188,11 @@ class Curvature:
             step = activate(A, seen.alpha, seen.beta, multipliers[index], signed=True)
             B = raise_diagonal(step.P, rise.curvatures[index])
         H = congruence(B, self.fewer.weight.T)
-        most = max(0.0, float(stretched(largest_eigenvalue_above(H) * self.fewer.stretch**2, 4)))
+        return B, H, max(0.0, float(stretched(largest_eigenvalue_above(H) * self.fewer.stretch**2, 4)))
+
+    def above(self, rise: Rise, multipliers: Sequence[Array], mu: float) -> float:
+        """At least what a row rises by within the ball, proved with multipliers of all hidden layers but the last."""
+        B, H, most = self._pulled(rise, multipliers)
         if not most < mu * (1.0 - 2.0**-40):
             return np.inf
         g = rise.gradient
@@ -187,6 +224,8 @@ class Curvature:
             D = np.maximum(D, 0.0)
             bend = bend + np.sqrt(np.maximum(((D @ square) * D).sum(axis=1), 0.0)) * UP
         slope = stretched(self.radius * norm_above(gradient), 2)
+        if self.cap is not None:
+            slope = np.fmin(slope, self.cap.above(gradient, self.radius))
         if self.ball.clip is not None:
             slope = np.fmin(slope, clipped_above(self.ball.radius, *self._box(), gradient))
         return np.asarray((slope + (0.5 * self.radius**2 * bend + constant) * UP) * UP)

@@ -19,8 +19,8 @@ from lipcert.typing import Array
 from lipcert.verify.relaxation import slope_bounds, value_error
 from lipcert.verify.rounding import TINY, UP, U, down, up
 
-_SHARES: Final = 0.9 ** np.arange(60.0)[::-1, None]
-"""Ends of the cells, as shares of the way from c to the end of the interval; the first is 1/500."""
+_SHARES: Final = 0.95 ** np.arange(120.0)[::-1, None]
+"""Ends of the cells, as shares of the way from c to the end of the interval; the first is 1/450."""
 _RELATIVE: Final = 2.0**-40
 """Far more than the roundings of a quotient, a square or a product, relative."""
 _RESOLVED: Final = 2.0**-30
