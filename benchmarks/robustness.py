@@ -22,9 +22,10 @@ GRID = [2.0**-k for k in range(-1, 9)]
 RULES: dict[str, dict[str, Any]] = {
     "plain, on a grid": {"pairwise": False, "radii": GRID},
     "plain, searched": {"pairwise": False},
-    "pairs, on a grid": {"relaxation": False, "radii": GRID},
-    "pairs, searched": {"relaxation": False},
-    "pairs and relaxation, searched": {},
+    "pairs, on a grid": {"relaxation": False, "curvature": False, "radii": GRID},
+    "pairs, searched": {"relaxation": False, "curvature": False},
+    "pairs and relaxation, searched": {"curvature": False},
+    "and curvature": {},
 }
 
 
@@ -65,7 +66,7 @@ def main() -> None:
         seconds = (time.perf_counter() - started) / len(x)
         gain = radii[name].mean() / radii["plain, on a grid"].mean()
         print(f"{name:32} mean radius {radii[name].mean():.4f}   × {gain:.3f}   {1e3 * seconds:.0f} ms a point")
-    best = radii["pairs and relaxation, searched"]
+    best = radii["and curvature"]
     for name in ("plain, on a grid", "pairs, searched"):
         print(f"points where the last row is below '{name}': {np.count_nonzero(best < radii[name])}")
     inside = lc.attack(network, x[right], y[right], best[right], restarts=5)

@@ -23,7 +23,7 @@ from lipcert.enclosures.lines import bounding_lines
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.multipliers import Method, Stage
 from lipcert.multipliers.base import Greedy
-from lipcert.network import Layer, Network, Neurons, times
+from lipcert.network import Network, Neurons, times
 from lipcert.reduction import Reduction, reduction
 from lipcert.regions import Ball, Region
 from lipcert.threads import suited_to
@@ -31,6 +31,7 @@ from lipcert.typing import Array, Weight
 from lipcert.verify.backward import Backward
 from lipcert.verify.carried import Near, carried
 from lipcert.verify.checker import ROOM, _axes, _check_weights, _reach, _through
+from lipcert.verify.curvature import Cap, Choice, Curvature, Fewer
 from lipcert.verify.relaxation import Relaxation, relax, slope_bounds
 from lipcert.verify.rounding import (
     TINY,
@@ -47,7 +48,7 @@ from lipcert.verify.rounding import (
 )
 from lipcert.verify.step import Step, activate
 from lipcert.verify.support import check_region, radius_above
-from lipcert.verify.trajectory import trajectory
+from lipcert.verify.trajectory import held, trajectory
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +109,17 @@ class Facts:
             lower, upper = down(self.value - reach), up(self.value + reach)
         above = self.above(np.concatenate([eye, -eye]))
         return np.fmax(lower, -above[len(eye) :]), np.fmin(upper, above[: len(eye)])
+
+    def curvature(self, choose: Choice, cap: Cap | None = None) -> Curvature:
+        """What is known to second order over a ball, or part of it; hints for multipliers are asked for."""
+        network, ball = self._run.network, self._run.region
+        if not isinstance(ball, Ball):
+            raise ProofFailed("second-order bounds are about balls only")
+        fewer, reduced = None, _ready(self.network).reduction
+        if network is self.network and reduced is not None:
+            fewer = Fewer(reduced.network.layers[0].weight, reduced.rows, reduced.stretch)
+        centers = trajectory(_ready(network).extended, ball.center)
+        return Curvature(network, ball, centers, self._run.intervals, choose, fewer, cap)
 
 
 def establish(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure] = BOTH) -> Facts:
@@ -237,7 +249,7 @@ class _Run:
     """
 
     def __init__(self, network: Network, region: Region, linear: Sequence[Linear]) -> None:
-        self.region = region
+        self.network, self.region = network, region
         self.traces = [Backward(network, region, enclosure.depth, ()) for enclosure in linear]
         self.intervals: list[Interval] = []
         self.multipliers: list[tuple[Array, int]] = []
@@ -377,8 +389,5 @@ _prepared: WeakKeyDictionary[Network, _Ready] = WeakKeyDictionary()
 
 def _ready(network: Network) -> _Ready:
     if network not in _prepared:
-        last, size = network.layers[-1], network.outputs
-        read = Layer(np.eye(size), np.zeros(size), None)
-        extended = Network((*network.layers[:-1], Layer(last.weight, last.bias, Neurons.of("identity", size)), read))
-        _prepared[network] = _Ready(extended, reduction(network))
+        _prepared[network] = _Ready(held(network), reduction(network))
     return _prepared[network]

@@ -31,14 +31,15 @@ BOUNDS: Final = ("closed-form", "scalar", "joint", PAPER_METHOD)
 """Methods of the local bounds, from quick to slow."""
 CHOICES: Final = ("random", "images")
 """Points drawn from all of [0, 1]ⁿ, as the paper's code does, or from the test images."""
-RULES: Final = ("trivial", "paper", "plain", "pairs", "search", "valid")
+RULES: Final = ("trivial", "paper", "plain", "pairs", "search", "curved", "valid")
 """How a radius is certified: margin/(√2·L) with the trivial bound; the paper's rule with its bounds; the paper's rule
 with lipcert's (joint); a bound for every pair of classes, on the paper's grid of radii; the same with linear
-relaxation, and the radius searched for; and that again where only inputs with pixels in [0, 1] count.
+relaxation, and the radius searched for; with curvature too; and all that where only inputs with pixels in [0, 1] count.
 """
 _CERTIFIED: Final[dict[str, dict[str, Any]]] = {
-    "pairs": {"relaxation": False, "radii": PAPER_RADII},
-    "search": {},
+    "pairs": {"relaxation": False, "curvature": False, "radii": PAPER_RADII},
+    "search": {"curvature": False},
+    "curved": {},
     "valid": {"clip": (0.0, 1.0)},
 }
 _CHUNK: Final = 1000

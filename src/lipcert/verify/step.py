@@ -38,8 +38,10 @@ class Step:
     lifted: Array
 
 
-def activate(S: Array, alpha: Array, beta: Array, hint: Array) -> Step:
+def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = False) -> Step:
     """The step for multipliers near the hint, or safer ones; S (n, n) is symmetric and at least the true one.
+
+    Only the choice of active neurons needs S to be positive semidefinite; ``signed`` says that it may not be.
 
     Let C = I - D_h S D_h and M = D_h S D_m, and let L and X be any floats with L Lᵀ ≈ C and L X ≈ M. Then the matrix
     [C M; Mᵀ XᵀX] is [L Xᵀ][L Xᵀ]ᵀ + Δ, and raising its diagonal by the absolute row sums of Δ makes it positive
@@ -48,7 +50,7 @@ def activate(S: Array, alpha: Array, beta: Array, hint: Array) -> Step:
     """
     m = 0.5 * (alpha + beta)
     r = np.where(alpha < beta, up(np.maximum(beta - m, m - alpha)), 0.0)
-    active = np.flatnonzero((r > 0) & (np.diagonal(S) > 0))  # a neuron with S_ll = 0 does not move
+    active = np.flatnonzero((r > 0) & (signed | (np.diagonal(S) > 0)))  # a neuron with S_ll = 0 does not move
     size, tiny = np.abs(S), TINY * (1.0 + np.abs(m).sum())
     PP = m[:, None] * S * m
     error = 4.0 * gamma(1) * (np.abs(m) * apply(size, np.abs(m)))

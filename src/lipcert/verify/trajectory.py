@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lipcert.network import Network
+from lipcert.network import Layer, Network, Neurons
 from lipcert.typing import Array, Weight
 from lipcert.verify.relaxation import slope_bounds, value_error
 from lipcert.verify.rounding import (
@@ -97,6 +97,13 @@ class Error:
         if self.box is not None:
             return float(norm_above(self.box))
         return 0.0 if self.Q is None else float(np.sqrt(np.trace(self.Q)) * UP)
+
+
+def held(network: Network) -> Network:
+    """The same function, its output held by neurons of the identity."""
+    last, size = network.layers[-1], network.outputs
+    read = Layer(np.eye(size), np.zeros(size), None)
+    return Network((*network.layers[:-1], Layer(last.weight, last.bias, Neurons.of("identity", size)), read))
 
 
 def trajectory(network: Network, point: Array) -> list[tuple[Array, Array]]:
