@@ -1,6 +1,6 @@
 """Does the regularised classifier fail less under attack at every ε, whatever the seed of its training?
 
-Run: python benchmarks/training_seeds.py MNIST             (a quarter of an hour; MNIST holds the four idx files)
+Run: python benchmarks/training_seeds.py MNIST             (25 minutes; MNIST holds the four idx files)
      python benchmarks/training_seeds.py MNIST --seeds 1
 
 Trains both classifiers of `lipcert reproduce mnist` from several seeds and prints the failures in percent of the test
@@ -26,7 +26,7 @@ from lipcert.reproduce.training import train
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=4)
     options = parser.parse_args()
     images = read_images(options.folder)
     heads = [f"1/{1 / radius:.0f}" for radius in PAPER_RADII]
