@@ -425,3 +425,12 @@ def test_errors_are_carried_through_blocks_of_layers(monkeypatch: pytest.MonkeyP
         assert slope[0, 0] * (value + carried) <= reach[0] <= slope[0, 0] * (value + carried) * (1.0 + 1e-4)
         value, carried = value * slope[0, 0] * right[0, 0], carried * slope[0, 0] * right[0, 0] + fresh[0]
     assert value + carried <= norm[0] <= (value + carried) * (1.0 + 1e-4)
+
+
+@pytest.mark.parametrize("last", [[[1.0, -1.0]], [[1.0, -1.0], [2.0, -2.0]], [[0.0, 0.0]]])
+def test_rows_that_add_up_to_zero(last: list[list[float]]) -> None:
+    """Without hints multipliers are found from estimates of norms, also where those begin in a bad direction."""
+    network = lc.Network.from_weights([[[1.0, 2.0, 0.5], [0.5, -1.0, 2.0]], last], activation="relu")
+    region = lc.Ball([0.1, 0.1, 0.2], 1.0)
+    stack = Stack(network, region)
+    assert lc.lower_bound(network, region).value <= stack.bound(stack.root).bound[0] < np.inf

@@ -320,7 +320,8 @@ def _closed_form(part: Array, r: Array, middle: Array, right: Array) -> Array:
 
 def _norm_squared(stack: Array) -> Array:
     """About the largest eigenvalue of A Aᵀ, for each matrix."""
-    x = np.ones((len(stack), stack.shape[-1]))
+    n = stack.shape[-1]
+    x = np.tile(1.0 + 0.5 * np.cos(np.arange(1.0, n + 1.0)), (len(stack), 1))  # rows often add up to zero: no ones
     value = np.zeros((len(stack), 1))
     for _ in range(_POWERS):
         x = apply(np.swapaxes(stack, -1, -2), apply(stack, x))
@@ -337,7 +338,7 @@ def _inverse_root(
     What happens to a piece must not depend on the others of its stack.
     """
     eye = np.eye(part.shape[-2])
-    for attempt in range(12):
+    for attempt in range(8):
         t = np.where(r > 0, np.sqrt(np.clip(T, LEAST, MOST)), 0.0)
         h = np.where(r > 0, up(r / np.where(r > 0, t, 1.0)), 0.0)
         G = part * h[:, None, :]
@@ -345,8 +346,10 @@ def _inverse_root(
         try:
             return t, h, G, C, _inverses(np.linalg.cholesky(C))
         except np.linalg.LinAlgError:
-            bad = np.linalg.eigvalsh(C)[:, :1] < 1e-9
-            T = np.where(bad, np.maximum(2.0 * T, safer()) if attempt else np.maximum(T, safer()), T)
+            # T times c divides I - C by c
+            least = np.linalg.eigvalsh(C)[:, :1]
+            enough = (1.05 + attempt) * np.maximum(1.0 - least, 1.0) * (t * t)
+            T = np.where(least < 1e-9, np.maximum(enough, safer()), T)
     raise ProofFailed("no multipliers make the step of a layer valid")
 
 
