@@ -1,0 +1,11 @@
+"""A second opinion: certificates derived again in ball arithmetic, sharing no code with the rest of the package.
+
+What is shared: the reader of files, the network's numbers, and the errors. Everything else is here: activations
+(functions.py), matrices (linear.py), the network and the region as balls (model.py), the step from layer to layer
+(ellipsoid.py), intervals (enclose.py), sweeps (sweep.py) and trees (tree.py). Any multipliers, lines and cuts prove a
+bound if they prove one at all, so taking those of the certificate costs no independence.
+"""
+
+from lipcert.exact.check import verify
+
+__all__ = ["verify"]

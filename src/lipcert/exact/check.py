@@ -1,0 +1,95 @@
+"""A certificate, proved again in ball arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from flint import arb, ctx
+
+from lipcert.certificate import Certificate
+from lipcert.errors import ProofFailed
+from lipcert.exact.enclose import Interval
+from lipcert.exact.functions import ball, least
+from lipcert.exact.linear import upward
+from lipcert.exact.model import inputs_of, part_of, read
+from lipcert.exact.sweep import Swept
+from lipcert.exact.tree import prove_tree
+from lipcert.network import Network
+
+_BITS = (128, 384)
+
+
+@contextmanager
+def precision(bits: int, terms: int = 2) -> Iterator[None]:
+    """Work with that many bits, and power series of that many terms."""
+    before = ctx.prec, ctx.cap
+    ctx.prec, ctx.cap = bits, terms
+    try:
+        yield
+    finally:
+        ctx.prec, ctx.cap = before
+
+
+def verify(network: Network, certificate: Certificate) -> float:
+    """Prove a certificate's bound again, every rounding error inside a ball.
+
+    Returns
+    -------
+    float
+        The bound as proved now: ‖f(x) - f(y)‖₂ ≤ bound·‖x - y‖₂ for all x, y of the certificate's region, for every f
+        whose weights and biases each differ from the network's by at most 2⁻⁵² of their size.
+
+    Raises
+    ------
+    ProofFailed
+        If the network is another one, or the claimed bound could not be proved.
+    """
+    if certificate.network != network.digest:
+        raise ProofFailed(
+            f"the certificate is about another network: its digest is {certificate.network[:12]}…, "
+            f"this network's is {network.digest[:12]}…"
+        )
+    failure = ProofFailed("nothing was tried")
+    for bits in _BITS:
+        with precision(bits):
+            try:
+                bound = _prove(network, certificate)
+            except ProofFailed as error:
+                failure = error
+                continue
+            if bound <= ball(certificate.bound):
+                return min(upward(bound), float(certificate.bound))
+            failure = ProofFailed(
+                f"the certificate claims {certificate.bound!r}, its hints prove no better than {upward(bound)!r}"
+            )
+    raise failure
+
+
+def _prove(network: Network, certificate: Certificate) -> arb:
+    """At least the constant that the certificate is about."""
+    model, part = read(network), certificate.part
+    inputs = inputs_of(certificate.region, network.inputs)
+    (start, stop), hints = part.layers, certificate.part_sweeps
+    whole = (start, stop) == (0, len(model)) and part.inputs is None and part.outputs is None
+    if start == 0 and part.inputs is None:  # a network in its own right
+        model, part_model = part_of(model, 0, stop, None, part.outputs), None
+    else:
+        part_model = part_of(model, start, stop, part.inputs, part.outputs)
+    if not certificate.sweeps or (part_model is not None) != bool(hints) and not whole:
+        raise ProofFailed("the certificate has no hints, or not those of the part that it is about")
+    known: list[Interval] = []
+    bound = arb.pos_inf()
+    for number, sweep in enumerate(certificate.sweeps, 1):
+        last = number == len(certificate.sweeps) and not hints and certificate.tree is None
+        swept = Swept(model, inputs, sweep, known, wants_bound=last)
+        known, bound = swept.intervals, swept.bound
+    for sweep in hints:
+        if sweep.enclosures:
+            raise ProofFailed("the hints of a part must not enclose it: the region is one of the whole network's inputs")
+        bound = least([bound, Swept(part_model or model, None, sweep, known[start : stop - 1]).bound])
+    if certificate.tree is not None and not hints:
+        if inputs is None:
+            raise ProofFailed("a region without bounds cannot be cut into pieces")
+        bound = prove_tree(model, inputs, certificate, known)
+    return bound

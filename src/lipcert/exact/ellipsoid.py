@@ -1,0 +1,84 @@
+"""Differences carried through the network: Δz Δzᵀ ≼ ‖Δz_0‖² P, and P from layer to layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flint import arb, arb_mat
+
+from lipcert.errors import ProofFailed
+from lipcert.exact.functions import most
+from lipcert.exact.linear import at_least, image, largest_eigenvalue, norm, plus_diagonal, positive_definite, scaled
+from lipcert.exact.model import Model
+
+Slopes = tuple[list[arb], list[arb]]
+_TRIES = 24
+
+
+def advance(S: arb_mat, slopes: Slopes, hint: Sequence[arb] | None = None) -> arb_mat:
+    """P = D_m S D_m + D_m S D_r (T - D_r S D_r)⁻¹ D_r S D_m + T for multipliers T near the hint, or safer ones.
+
+    It is at least D Δv Δvᵀ D for every D with entries in the slope ranges and every Δv Δvᵀ ≼ S, because
+    T - D_r S D_r is proved positive definite. A neuron with S_ll = 0 does not move.
+    """
+    n = S.nrows()
+    m = [((a + b) / 2).mid() for a, b in zip(*slopes, strict=True)]
+    r = [most([(b - c).upper(), (c - a).upper()]) for a, b, c in zip(*slopes, m, strict=True)]
+    if not all(x.is_finite() for x in r):
+        raise ProofFailed("a slope has no bound")
+    active = [k for k in range(n) if r[k] > 0 and S[k, k] > 0]
+    P = scaled(S, m, m)
+    if not active:
+        return at_least(P)
+    rows = S.tolist()
+    radii = [r[k] for k in active]
+    inner = scaled(arb_mat([[rows[i][j] for j in active] for i in active]), radii, radii)
+    T = _feasible(inner, _safe(S, m, r, active), [hint[k] for k in active] if hint else None)
+    side = scaled(arb_mat([rows[k] for k in active]), radii, m)
+    try:
+        P = P + side.transpose() * plus_diagonal(-inner, T).solve(side)
+    except ZeroDivisionError:
+        raise ProofFailed("the step of a layer needs more bits") from None
+    raised = dict(zip(active, T, strict=True))
+    return at_least(plus_diagonal(P, [raised.get(k, arb(0)) for k in range(n)]))
+
+
+def _safe(S: arb_mat, m: list[arb], r: list[arb], active: list[int]) -> list[arb]:
+    """Multipliers that serve whatever S is: |S_ij| ≤ a_i a_j with a = sqrt(diag S), so T_j > r_j a_j Σ r_i a_i suffices."""
+    axes = [S[k, k].sqrt() for k in range(S.nrows())]
+    total = 2 * sum((r[k] * axes[k] for k in active), arb(0))
+    room = norm([abs(x) * a for x, a in zip(m, axes, strict=True)])
+    return [(r[k] * axes[k] * (total + room)).mid() for k in active]
+
+
+def _feasible(inner: arb_mat, safe: list[arb], hint: list[arb] | None) -> list[arb]:
+    """Multipliers T with T - inner positive definite: the hint, a little more, a lot more, or the safe ones."""
+    if hint is not None:
+        start = [t if t > 0 else other for t, other in zip(hint, safe, strict=True)]
+        for attempt in range(_TRIES):
+            T = start if not attempt else [t * (1 + arb(2) ** (2 * attempt - 44)) for t in start]
+            if positive_definite(plus_diagonal(-inner, T)):
+                return T
+    if positive_definite(plus_diagonal(-inner, safe)):
+        return safe
+    raise ProofFailed("no multipliers make the step of a layer valid")
+
+
+def product_norm(model: Model, slopes: Sequence[Slopes], hints: Sequence[Sequence[arb] | None]) -> arb:
+    """At least ‖W_N D_{N-1} … D_1 W_1‖ for all slopes in the ranges, and all weights in the balls."""
+    P: arb_mat | None = None
+    for layer, ranges, hint in zip(model, slopes, hints):
+        P = advance(image(layer.weight, P), ranges, hint)
+    found = largest_eigenvalue(image(model[-1].weight, P)).sqrt().upper()
+    if all(a.overlaps(b) for ranges in slopes for a, b in zip(*ranges, strict=True)):
+        direct = _direct(model, slopes)
+        found = direct if direct < found else found
+    return found
+
+
+def _direct(model: Model, slopes: Sequence[Slopes]) -> arb:
+    """The same where every slope is one number: the norm of the product itself, better where terms cancel."""
+    product = model[0].weight
+    for layer, (alpha, _) in zip(model[1:], slopes, strict=True):
+        product = layer.weight * scaled(product, alpha)
+    return largest_eigenvalue(image(product, None)).sqrt().upper()

@@ -1,0 +1,304 @@
+"""Activations in ball arithmetic, from their definitions alone.
+
+A ball is a midpoint and a radius that holds every rounding error. Each function is a list of formulas, one a piece of the
+line; derivatives are power series of the formulas. On each piece the derivative is monotone, so its range there is
+that of the piece's ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from flint import arb, arb_series, ctx, fmpq
+
+from lipcert.errors import ProofFailed
+
+Formula = Callable[[Any], Any]
+"""Takes a power series (or a ball) to another."""
+_HALVINGS = 48
+_WAVES = 40
+"""An interval with more half periods of sin than this counts as the whole line."""
+
+
+def rational(x: float) -> fmpq:
+    """The float as a fraction, exactly."""
+    return fmpq(*float(x).as_integer_ratio())
+
+
+def ball(x: float) -> arb:
+    """The float, exactly (to the working precision)."""
+    return arb(float(x))
+
+
+def jet(formula: Formula, v: arb) -> tuple[arb, arb]:
+    """Value and derivative at every point of the ball v."""
+    found = formula(arb_series([v, 1]))
+    terms = found.coeffs() if isinstance(found, arb_series) else [arb(found)]
+    return (terms[0] if terms else arb(0)), (terms[1] if len(terms) > 1 else arb(0))
+
+
+@dataclass(frozen=True)
+class Function:
+    """φ: formulas piece by piece, ``marks`` between them.
+
+    ``bends`` says of each piece whether φ' rises (1), is constant (0) or falls (-1); ``ends`` are the limits of φ' at
+    -∞ and +∞. A mark that is no number of the working precision is a small ball around it.
+    """
+
+    formulas: tuple[Formula, ...]
+    marks: tuple[arb, ...] = ()
+    bends: tuple[int, ...] = (0,)
+    ends: tuple[int | arb, int | arb] = (0, 1)
+
+    def pieces(self, low: arb, high: arb) -> list[tuple[arb, arb, Formula, int]]:
+        """Start, stop, formula and bend of the pieces of [low, high]; a mark that may lie inside counts as inside.
+
+        For a single point at a mark, both sides of the mark count.
+        """
+        if low < high:
+            inside = [not (mark <= low or mark >= high) for mark in self.marks]
+        else:
+            inside = [not (mark < low or mark > high) for mark in self.marks]
+        first = sum(1 for mark, within in zip(self.marks, inside) if not within and mark <= low)
+        count = sum(inside)
+        stops = [low, *self.marks[first : first + count], high]
+        numbers = range(first, first + count + 1)
+        return [(stops[k], stops[k + 1], self.formulas[n], self.bends[n]) for k, n in enumerate(numbers)]
+
+    def slopes(self, low: arb, high: arb) -> tuple[arb, arb]:
+        """Numbers α ≤ φ' ≤ β on [low, high]; both sides of a kink count if it is inside."""
+        found = []
+        for start, stop, formula, _ in self.pieces(low, high):
+            found.append(jet(formula, start)[1] if start.is_finite() else arb(self.ends[0]))
+            found.append(jet(formula, stop)[1] if stop.is_finite() else arb(self.ends[1]))
+        return least([x.lower() for x in found]), most([x.upper() for x in found])
+
+    def value(self, v: arb) -> arb:
+        """φ at a number without radius; where it may lie on either side of a mark, a ball with both values."""
+        found = [jet(formula, v)[0] for _, _, formula, _ in self.pieces(v, v)]
+        return found[0] if len(found) == 1 else found[0].union(found[-1])
+
+    def top(self, sign: int, slope: arb, low: arb, high: arb) -> arb:
+        """At least max of sign·φ(v) - slope·v over a bounded interval, and hardly more.
+
+        Where g = sign·φ - slope·v is convex its ends decide. Where it is concave, halving finds t < t' with
+        g'(t) > 0 > g'(t') (or the ends of the piece): left of t and right of t' it is smaller than there, and between
+        them below its tangent at t.
+        """
+        found = []
+        for start, stop, formula, bend in self.pieces(low, high):
+
+            def g(v: arb, formula: Formula = formula) -> tuple[arb, arb]:
+                value, rate = jet(formula, v)
+                return sign * value - slope * v, sign * rate - slope
+
+            (first, rise), (last, fall) = g(start), g(stop)
+            found += [first.upper(), last.upper()]
+            if sign * bend >= 0 or rise <= 0 or fall >= 0:
+                continue
+            one, two = start, stop
+            for _ in range(_HALVINGS):
+                middle = ((one + two) / 2).mid()
+                rate = g(middle)[1]
+                if rate > 0:
+                    one = middle
+                elif rate < 0:
+                    two = middle
+                else:
+                    break
+            height, rise = g(one)
+            found.append((height + most([rise.upper(), arb(0)]) * abs(two - one)).upper())
+        return most(found)
+
+
+@dataclass(frozen=True)
+class Sine(Function):
+    """The pieces of sin lie between multiples of π, as many as the interval has; over many it is only [-1, 1]."""
+
+    def pieces(self, low: arb, high: arb) -> list[tuple[arb, arb, Formula, int]]:
+        pi = arb.pi()
+        first = int((low / pi).lower().floor().unique_fmpz())
+        marks = [k * pi for k in range(first, int((high / pi).upper().ceil().unique_fmpz()) + 1)]
+        bends = tuple(1 if k % 2 else -1 for k in range(first - 1, first + len(marks)))
+        return Function((self.formulas[0],) * len(bends), tuple(marks), bends).pieces(low, high)
+
+    def many(self, low: arb, high: arb) -> bool:
+        return not (low.is_finite() and high.is_finite() and abs(low) < 2**60 and high - low < 3 * _WAVES)
+
+    def slopes(self, low: arb, high: arb) -> tuple[arb, arb]:
+        if self.many(low, high):
+            return arb(-1), arb(1)
+        alpha, beta = super().slopes(low, high)
+        return most([alpha, arb(-1)]), least([beta, arb(1)])
+
+    def value(self, v: arb) -> arb:
+        return v.sin()
+
+    def top(self, sign: int, slope: arb, low: arb, high: arb) -> arb:
+        if self.many(low, high):
+            return 1 + most([(-slope * low).upper(), (-slope * high).upper()])
+        return super().top(sign, slope, low, high)
+
+
+def least(values: list[arb]) -> arb:
+    """The smallest of numbers without radius; no number if one of them is none."""
+    found = values[0]
+    for x in values[1:]:
+        found = x if x < found or x.is_nan() else found
+    return found
+
+
+def most(values: list[arb]) -> arb:
+    """The largest of numbers without radius; no number if one of them is none."""
+    return -least([-x for x in values])
+
+
+def zeros(h: Formula, low: int, high: int) -> list[arb]:
+    """All zeros of h between two numbers as small balls: each is inside one, and h has one sign between them.
+
+    A part is finished when h has no zero on it, or h' has none and so h at most one.
+    """
+    found, todo = [], [(arb(low), arb(high))]
+    while todo:
+        one, two = todo.pop()
+        value, slope = jet(h, one.union(two))
+        if not value.contains(0):
+            continue
+        if slope.contains(0):
+            middle = ((one + two) / 2).mid()
+            todo += [(middle, two), (one, middle)]
+            continue
+        start, stop = jet(h, one)[0], jet(h, two)[0]
+        if start * stop > 0:
+            continue
+        for _ in range(ctx.prec):
+            middle = ((one + two) / 2).mid()
+            at = jet(h, middle)[0]
+            if at.contains(0):
+                break
+            one, two = (middle, two) if at * start > 0 else (one, middle)
+        found.append(one.union(two))
+    return found
+
+
+def _fading(x: Any) -> tuple[bool, Any]:
+    """Whether x is positive, and exp(-|x|), which never overflows (exp(x) where x may be zero)."""
+    positive = bool((x[0] if isinstance(x, arb_series) else x) > 0)
+    return positive, (-x if positive else x).exp()
+
+
+def gate(x: Any) -> Any:
+    """1/(1 + exp(-x))."""
+    positive, e = _fading(x)
+    return (1 if positive else e) / (1 + e)
+
+
+def _softplus(x: Any) -> Any:
+    positive, e = _fading(x)
+    return (1 + e).log() + (x if positive else 0)
+
+
+def _mish(x: Any) -> Any:
+    """With q = 1 + exp(x), tanh(log q) = (q² - 1)/(q² + 1)."""
+    positive, e = _fading(x)
+    return x * (1 + 2 * e) / (1 + 2 * e + 2 * e * e) if positive else x * e * (e + 2) / (e * e + 2 * e + 2)
+
+
+def _mish_bend(x: Any) -> Any:
+    """φ'' times (e² + 2e + 2)³/(4e), e = exp(x). For x < -4 it is below 4.2 - 8, for x > 4 below -6e³ - 6e² + 16e + 12."""
+    e = x.exp()
+    return 2 * e**3 + 6 * e**2 + 8 * e + 4 + x * (2 + 2 * e - 3 * e**2 - 2 * e**3)
+
+
+def _silu_bend(x: Any) -> Any:
+    """φ'' over the gate's slope. x·tanh(x/2) is even and rises with |x|; at 4 it is above 2."""
+    return 2 - x * (2 * gate(x) - 1)
+
+
+def _gelu_inner(x: Any) -> tuple[Any, Any, Any]:
+    """The y of gelu's second form x·gate(y), y' and y''."""
+    scale, cubic = 2 * (2 / arb.pi()).sqrt(), ball(0.044715)
+    return scale * (x + cubic * x * x * x), scale * (1 + 3 * cubic * x * x), 6 * scale * cubic * x
+
+
+def _gelu_tanh_bend(x: Any) -> Any:
+    """φ'' over the gate's slope: 2y' + x·y'' - x·y'²·tanh(y/2).
+
+    Even in x; at most y'(4 - x·y'·tanh(y/2)) as x·y'' ≤ 2y'. The product rises with x > 0 and is above 4 at x = 2.
+    """
+    y, first, second = _gelu_inner(x)
+    return 2 * first + x * second - x * first * first * (2 * gate(y) - 1)
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _level(height: arb) -> Formula:
+    return lambda x: 0 * x + height
+
+
+def _clamp(low: arb, high: arb, middle: Formula, marks: tuple[arb, arb]) -> Function:
+    return Function((_level(low), middle, _level(high)), marks, (0, 0, 0), (0, 0))
+
+
+def function(name: str, parameters: tuple[float, ...]) -> Function:
+    """The definition of an activation, with single numbers as parameters."""
+    return _function(name, tuple(map(float, parameters)), ctx.prec)
+
+
+@cache
+def _function(name: str, parameters: tuple[float, ...], _precision: int) -> Function:
+    p = [ball(x) for x in parameters]
+    zero = (arb(0),)
+    turn: dict[str, Formula] = {  # φ' rises to 0, then falls
+        "sigmoid": gate,
+        "tanh": lambda x: 2 * gate(2 * x) - 1,
+        "arctan": lambda x: x.atan(),
+    }
+    bump: dict[str, tuple[Formula, Formula, int]] = {  # φ' falls, rises, falls; what has φ'' 's sign, and how far to look
+        "silu": (lambda x: x * gate(x), _silu_bend, 4),
+        "gelu": (lambda x: x * (-x / arb(2).sqrt()).erfc() / 2, lambda x: 2 - x * x, 2),
+        "gelu_tanh": (lambda x: x * gate(_gelu_inner(x)[0]), _gelu_tanh_bend, 2),
+        "mish": (_mish, _mish_bend, 4),
+    }
+    if not p and name in turn:
+        return Function((turn[name],) * 2, zero, (1, -1), (0, 0))
+    if not p and name in bump:
+        formula, bend, far = bump[name]
+        left, right = zeros(bend, -far, far)
+        return Function((formula,) * 3, (left, right), (-1, 1, -1))
+    match name, p:
+        case "identity", []:
+            return Function((_same,), ends=(1, 1))
+        case "relu", []:
+            return Function((_level(arb(0)), _same), zero, (0, 0))
+        case "leaky_relu", [gamma]:
+            return Function((lambda x: gamma * x, _same), zero, (0, 0), (gamma, 1))
+        case "relu6", []:
+            return _clamp(arb(0), arb(6), _same, (arb(0), arb(6)))
+        case "hardtanh", [low, high] if low < high:
+            return _clamp(low, high, _same, (low, high))
+        case "hardsigmoid", [gain, shift] if gain > 0:
+            a, b = (rational(x) for x in parameters)
+            marks = arb(-b / a), arb((1 - b) / a)
+            return _clamp(arb(0), arb(1), lambda x: gain * x + shift, marks)
+        case "hardswish", []:
+            return Function((_level(arb(0)), lambda x: x * (x + 3) / 6, _same), (arb(-3), arb(3)), (0, 1, 0))
+        case "elu", [alpha] if alpha > 0:
+            return Function((lambda x: alpha * (x.exp() - 1), _same), zero, (1, 0))
+        case "celu", [alpha] if alpha > 0:
+            return Function((lambda x: alpha * ((x / alpha).exp() - 1), _same), zero, (1, 0))
+        case "selu", []:
+            scale, alpha = ball(1.0507009873554805), ball(1.6732632423543772)
+            return Function((lambda x: scale * alpha * (x.exp() - 1), lambda x: scale * x), zero, (1, 0), (0, scale))
+        case "softplus", [beta] if beta > 0:
+            return Function((lambda x: _softplus(beta * x) / beta,), bends=(1,))
+        case "softsign", []:
+            return Function((lambda x: x / (1 - x), lambda x: x / (1 + x)), zero, (1, -1), (0, 0))
+        case "sin", []:
+            return Sine((lambda x: x.sin(),), ends=(-1, 1))
+    raise ProofFailed(f"exact has no definition of the activation {name!r} with parameters {parameters}")

@@ -1,0 +1,78 @@
+"""The sweeps of a certificate again: intervals, slopes, ellipsoids, from the hints it stores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flint import arb, arb_mat
+
+from lipcert.certificate import Sweep
+from lipcert.errors import ProofFailed
+from lipcert.exact.ellipsoid import Slopes, advance
+from lipcert.exact.enclose import Centre, Interval, Lines, Trace, slopes_on, tightened
+from lipcert.exact.functions import ball
+from lipcert.exact.linear import column, image, largest_eigenvalue
+from lipcert.exact.model import Inputs, Model
+
+
+class Swept:
+    """One sweep: ``intervals`` and ``slopes`` of the hidden layers, and the bound where it was asked for."""
+
+    def __init__(
+        self, model: Model, inputs: Inputs | None, hints: Sweep, known: Sequence[Interval], wants_bound: bool = True
+    ) -> None:
+        self.model, self.inputs, self.hints = model, inputs, hints
+        self.hidden = len(model) - 1
+        self.intervals: list[Interval] = []
+        self.slopes: list[Slopes] = []
+        self.bound = arb.pos_inf()
+        self._check_shapes()
+        depths, local = self._enclosures()
+        traces = [] if inputs is None else [Trace(model, inputs, depth) for depth in depths]
+        centre = Centre(model, column(inputs.center)) if inputs is not None and local else None
+        P: arb_mat | None = None
+        for index, layer in enumerate(model[:-1]):
+            everything = [arb.neg_inf()] * layer.size, [arb.pos_inf()] * layer.size
+            interval = known[index] if known else everything
+            S = image(layer.weight, P) if centre or wants_bound else None
+            if centre and inputs and S is not None:
+                value, error = centre.step(index)
+                reach = [inputs.reach * S[k, k].sqrt() + e for k, e in enumerate(error)]
+                lower = [(v - x).lower() for v, x in zip(value, reach, strict=True)]
+                upper = [(v + x).upper() for v, x in zip(value, reach, strict=True)]
+                interval = tightened(interval, range(layer.size), lower, upper)
+            for trace in traces:
+                interval = trace.interval(index, interval, range(layer.size))
+            if any(low > high for low, high in zip(*interval, strict=True)):
+                raise ProofFailed(f"the intervals of layer {index + 1} are empty: the hints contradict themselves")
+            self.intervals.append(interval)
+            self.slopes.append(slopes_on(layer.functions, interval))
+            for number, trace in enumerate(traces):
+                down, up = hints.lines[number * self.hidden + index]
+                trace.lines.append(Lines(layer, interval, [ball(x) for x in down], [ball(x) for x in up]))
+            if S is not None:
+                scale = arb(4) ** int(hints.exponents[index])
+                P = advance(S, self.slopes[-1], [ball(t) * scale for t in hints.multipliers[index]])
+        if wants_bound:
+            self.bound = largest_eigenvalue(image(model[-1].weight, P)).sqrt().upper()
+
+    def _enclosures(self) -> tuple[list[int | None], bool]:
+        """The depths of the linear relaxations, and whether the Lipschitz enclosure takes part."""
+        names = [type(enclosure).__name__ for enclosure in self.hints.enclosures]
+        if set(names) - {"Linear", "Lipschitz"}:
+            raise ProofFailed(f"exact has no rule for the enclosures {', '.join(names)}")
+        depths = [getattr(e, "depth", None) for e, name in zip(self.hints.enclosures, names) if name == "Linear"]
+        if self.inputs is not None and len(self.hints.lines) != len(depths) * self.hidden:
+            raise ProofFailed("the hints lack the slopes of the bounding lines, or have too many")
+        if any(depth is not None and depth < 0 for depth in depths):
+            raise ProofFailed("the depth of a linear enclosure must be at least 0")
+        return depths, "Lipschitz" in names
+
+    def _check_shapes(self) -> None:
+        sizes = [layer.size for layer in self.model[:-1]]
+        told = [len(multiplier) for multiplier in self.hints.multipliers]
+        if told != sizes or len(self.hints.exponents) != len(sizes):
+            raise ProofFailed(f"the hints are for hidden layers of {told} neurons, the network has {sizes}")
+        for number, pair in enumerate(self.hints.lines if self.inputs is not None else ()):
+            if any(len(slopes) != sizes[number % self.hidden] for slopes in pair):
+                raise ProofFailed(f"the lines of layer {number % self.hidden + 1} are not for its neurons")
