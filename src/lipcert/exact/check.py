@@ -86,7 +86,9 @@ def _prove(network: Network, certificate: Certificate) -> arb:
         known, bound = swept.intervals, swept.bound
     for sweep in hints:
         if sweep.enclosures:
-            raise ProofFailed("the hints of a part must not enclose it: the region is one of the whole network's inputs")
+            raise ProofFailed(
+                "the hints of a part must not enclose it: the region is one of the whole network's inputs"
+            )
         bound = least([bound, Swept(part_model or model, None, sweep, known[start : stop - 1]).bound])
     if certificate.tree is not None and not hints:
         if inputs is None:

@@ -8,7 +8,16 @@ from flint import arb, arb_mat
 
 from lipcert.errors import ProofFailed
 from lipcert.exact.functions import most
-from lipcert.exact.linear import at_least, image, largest_eigenvalue, norm, plus_diagonal, positive_definite, scaled
+from lipcert.exact.linear import (
+    at_least,
+    column,
+    image,
+    largest_eigenvalue,
+    norm,
+    plus_diagonal,
+    positive_definite,
+    scaled,
+)
 from lipcert.exact.model import Model
 
 Slopes = tuple[list[arb], list[arb]]
@@ -64,21 +73,33 @@ def _feasible(inner: arb_mat, safe: list[arb], hint: list[arb] | None) -> list[a
     raise ProofFailed("no multipliers make the step of a layer valid")
 
 
-def product_norm(model: Model, slopes: Sequence[Slopes], hints: Sequence[Sequence[arb] | None]) -> arb:
-    """At least ‖W_N D_{N-1} … D_1 W_1‖ for all slopes in the ranges, and all weights in the balls."""
+def rest_norms(model: Model, slopes: Sequence[Slopes]) -> list[arb]:
+    """At least ‖W_N D_{N-1} … W_{k+1} D_k‖ for k = 1 … N (1 for the last), all slopes in the ranges, all weights in the balls."""
+    found, P = [arb(1)], None
+    for layer, ranges in zip(model[:0:-1], slopes[::-1], strict=True):
+        P = advance(image(layer.weight.transpose(), P), ranges)
+        found.append(largest_eigenvalue(P).sqrt().upper())
+    return found[::-1]
+
+
+def product_norm(
+    model: Model, slopes: Sequence[Slopes], hints: Sequence[Sequence[arb] | None], rest: Sequence[arb]
+) -> arb:
+    """At least ‖W_N D_{N-1} … D_1 W_1‖ for all slopes in the ranges, and all weights in the balls.
+
+    The stored weights V are carried first. For others W the product changes by Σ R_k (W_k - V_k) D_{k-1} V_{k-1} … V_1 with
+    R_k = W_N D_{N-1} … D_k, whose norm is at most ``rest``; neuron j before layer k moves by at most sqrt(P_jj), so the
+    size of what follows R_k is at most that of |W_k - V_k| sqrt(diag P). This keeps an error of 2⁻⁵² what it is, where
+    balls in P would make its root of it.
+    """
     P: arb_mat | None = None
-    for layer, ranges, hint in zip(model, slopes, hints):
-        P = advance(image(layer.weight, P), ranges, hint)
-    found = largest_eigenvalue(image(model[-1].weight, P)).sqrt().upper()
-    if all(a.overlaps(b) for ranges in slopes for a, b in zip(*ranges, strict=True)):
-        direct = _direct(model, slopes)
-        found = direct if direct < found else found
-    return found
-
-
-def _direct(model: Model, slopes: Sequence[Slopes]) -> arb:
-    """The same where every slope is one number: the norm of the product itself, better where terms cancel."""
-    product = model[0].weight
-    for layer, (alpha, _) in zip(model[1:], slopes, strict=True):
-        product = layer.weight * scaled(product, alpha)
-    return largest_eigenvalue(image(product, None)).sqrt().upper()
+    lost, axes = arb(0), [arb(1)] * model[0].weight.ncols()
+    for number, layer in enumerate(model):
+        stored = layer.weight.mid()
+        spread = (layer.weight - stored) * column(axes)
+        lost += rest[number] * norm([x.abs_upper() for x in spread.entries()])
+        S = image(stored, P)
+        if number < len(slopes):
+            P = advance(S, slopes[number], hints[number])
+            axes = [P[k, k].sqrt().upper() for k in range(layer.size)]
+    return (largest_eigenvalue(S).sqrt() + lost).upper()

@@ -10,7 +10,7 @@ from flint import arb, arb_mat
 
 from lipcert.errors import ProofFailed
 from lipcert.exact.ellipsoid import Slopes, advance
-from lipcert.exact.functions import Function, ball, least, most
+from lipcert.exact.functions import Function, View, ball, least, most
 from lipcert.exact.linear import at_least, column, image, plus_diagonal, scaled, signs
 from lipcert.exact.model import Inputs, Layer, Model
 
@@ -19,9 +19,14 @@ _LOOKS = 9
 """Points at which a curved function is looked at before its lines are drawn."""
 
 
-def slopes_on(functions: Sequence[Function], interval: Interval) -> Slopes:
+def views_on(functions: Sequence[Function], interval: Interval) -> list[View]:
+    """Each neuron's function on its interval."""
+    return [f.on(low, high) for f, low, high in zip(functions, *interval, strict=True)]
+
+
+def slopes_on(views: Sequence[View]) -> Slopes:
     """The slope range of each neuron."""
-    ranges = [f.slopes(low, high) for f, low, high in zip(functions, *interval, strict=True)]
+    ranges = [view.slopes() for view in views]
     return [alpha for alpha, _ in ranges], [beta for _, beta in ranges]
 
 
@@ -40,30 +45,28 @@ class Lines:
     ``weights`` and ``offsets`` are the lines composed with v = Wz + b, the upper ones first.
     """
 
-    def __init__(self, layer: Layer, interval: Interval, down: Sequence[arb], up: Sequence[arb]) -> None:
-        ends = list(zip(layer.functions, *interval, strict=True))
-        if not all(low.is_finite() and high.is_finite() for _, low, high in ends):
+    def __init__(self, layer: Layer, views: Sequence[View], down: Sequence[arb], up: Sequence[arb]) -> None:
+        if not all(view.low.is_finite() and view.high.is_finite() for view in views):
             raise ProofFailed("a line needs a bounded interval: a layer before has none")
-        zero = arb(0)
-        self.roof = column([f.top(1, zero, low, high) for f, low, high in ends])
-        self.floor = -column([f.top(-1, zero, low, high) for f, low, high in ends])
-        above = [f.top(1, a, low, high) for (f, low, high), a in zip(ends, up, strict=True)]
-        below = [-f.top(-1, -a, low, high) for (f, low, high), a in zip(ends, down, strict=True)]
+        self.roof = column([view.top(1, arb(0)) for view in views])
+        self.floor = -column([view.top(-1, arb(0)) for view in views])
+        above = [view.top(1, a) for view, a in zip(views, up, strict=True)]
+        below = [-view.top(-1, -a) for view, a in zip(views, down, strict=True)]
         self.weights = scaled(layer.weight, up), scaled(layer.weight, down)
         self.offsets = column(above) + scaled(layer.bias, up), column(below) + scaled(layer.bias, down)
         self.balls = column([x.union(y) for x, y in zip(self.floor.entries(), self.roof.entries(), strict=True)])
 
 
-def suggested_lines(f: Function, low: arb, high: arb, alpha: arb, beta: arb) -> tuple[arb, arb]:
+def suggested_lines(f: Function, view: View, alpha: arb, beta: arb) -> tuple[arb, arb]:
     """Slopes for the lower and the upper line: those of the envelopes of some points of φ, at the interval's midpoint.
 
     For relu that is the slope of the longer side below, and the chord above.
     """
-    if not alpha < beta or not low < high:
+    if not alpha < beta or not view.low < view.high:
         return alpha, alpha
-    start, stop = float(low), float(high)
-    marks = [float(x.mid()) for x, *_ in f.pieces(low, high)[1:]]
-    curved = any(bend for *_, bend in f.pieces(low, high)) and len(marks) < _LOOKS
+    start, stop = float(view.low), float(view.high)
+    marks = [float(x.mid()) for x in view.marks]
+    curved = any(arc.bend for arc in view.arcs)
     looks = np.linspace(start, stop, 2 * _LOOKS)[1:-1].tolist() if curved else []
     x = np.array(sorted({start, stop, *marks, *looks}))
     y = np.array([float(f.value(arb(at)).mid()) for at in x])
@@ -96,9 +99,9 @@ class Trace:
         layer = self.model[index]
         entries, bias = layer.weight.tolist(), layer.bias.entries()
         weight = arb_mat([entries[k] for k in rows])
-        above, below = self.above(index, weight), self.above(index, -weight)
-        upper = [(x + bias[k]).upper() for x, k in zip(above, rows, strict=True)]
-        lower = [(bias[k] - x).lower() for x, k in zip(below, rows, strict=True)]
+        found = self.above(index, arb_mat([*weight.tolist(), *(-weight).tolist()]))
+        upper = [(x + bias[k]).upper() for x, k in zip(found[: len(rows)], rows, strict=True)]
+        lower = [(bias[k] - x).lower() for x, k in zip(found[len(rows) :], rows, strict=True)]
         return tightened(known, rows, lower, upper)
 
     def seen(self, index: int) -> arb_mat:
@@ -152,7 +155,7 @@ class Centre:
         ends = [(a - e).lower() for a, e in zip(middle, error)], [(a + e).upper() for a, e in zip(middle, error)]
         z = column([f.value(a) for f, a in zip(layer.functions, middle, strict=True)])
         S = _added(S, fresh)
-        P = None if S is None else advance(S, slopes_on(layer.functions, ends))
+        P = None if S is None else advance(S, slopes_on(views_on(layer.functions, ends)))
         self.z, self.error = z.mid(), _added(P, [x.rad().upper() for x in z.entries()])
         return middle, error
 

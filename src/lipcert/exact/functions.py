@@ -7,6 +7,7 @@ that of the piece's ends.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -41,6 +42,74 @@ def jet(formula: Formula, v: arb) -> tuple[arb, arb]:
 
 
 @dataclass(frozen=True)
+class Arc:
+    """One piece of φ on an interval: its formula, how φ' goes (1 rises, 0 constant, -1 falls), value and slope at its ends."""
+
+    start: arb
+    stop: arb
+    formula: Formula
+    bend: int
+    first: tuple[arb, arb]
+    last: tuple[arb, arb]
+
+    def top(self, sign: int, slope: arb) -> arb:
+        """At least max of g = sign·φ(v) - slope·v on the piece, and hardly more.
+
+        Where g is convex its ends decide. Where it is concave, halving finds t < t' with g'(t) > 0 > g'(t') (or the ends
+        of the piece): left of t and right of t' it is smaller than there, and between them below its tangent at t.
+        """
+        one, two, (value, rate) = self.start, self.stop, self.first
+        ends = most([(sign * x - slope * v).upper() for v, (x, _) in ((one, self.first), (two, self.last))])
+        if sign * self.bend >= 0 or sign * rate <= slope or sign * self.last[1] >= slope:
+            return ends
+        for _ in range(_HALVINGS):
+            middle = ((one + two) / 2).mid()
+            found = jet(self.formula, middle)
+            if sign * found[1] > slope:
+                one, (value, rate) = middle, found
+            elif sign * found[1] < slope:
+                two = middle
+            else:
+                break
+        rise = most([(sign * rate - slope).upper(), arb(0)])
+        return most([ends, (sign * value - slope * one + rise * abs(two - one)).upper()])
+
+
+@dataclass(frozen=True)
+class View:
+    """φ on an interval, as arcs."""
+
+    low: arb
+    high: arb
+    arcs: tuple[Arc, ...]
+
+    @property
+    def marks(self) -> list[arb]:
+        """The marks between the arcs."""
+        return [arc.start for arc in self.arcs[1:]]
+
+    def slopes(self) -> tuple[arb, arb]:
+        """Numbers α ≤ φ' ≤ β; both sides of a kink count if it is inside."""
+        found = [slope for arc in self.arcs for _, slope in (arc.first, arc.last)]
+        return least([x.lower() for x in found]), most([x.upper() for x in found])
+
+    def top(self, sign: int, slope: arb) -> arb:
+        """At least max of sign·φ(v) - slope·v over the interval, which must be bounded."""
+        return most([arc.top(sign, slope) for arc in self.arcs])
+
+
+@dataclass(frozen=True)
+class Waves(View):
+    """Many waves of sin: all that is known is [-1, 1]."""
+
+    def slopes(self) -> tuple[arb, arb]:
+        return arb(-1), arb(1)
+
+    def top(self, sign: int, slope: arb) -> arb:
+        return 1 + most([(-slope * self.low).upper(), (-slope * self.high).upper()])
+
+
+@dataclass(frozen=True)
 class Function:
     """φ: formulas piece by piece, ``marks`` between them.
 
@@ -53,8 +122,8 @@ class Function:
     bends: tuple[int, ...] = (0,)
     ends: tuple[int | arb, int | arb] = (0, 1)
 
-    def pieces(self, low: arb, high: arb) -> list[tuple[arb, arb, Formula, int]]:
-        """Start, stop, formula and bend of the pieces of [low, high]; a mark that may lie inside counts as inside.
+    def on(self, low: arb, high: arb) -> View:
+        """φ on [low, high], two numbers without radius. A mark that may lie inside counts as inside.
 
         For a single point at a mark, both sides of the mark count.
         """
@@ -63,84 +132,37 @@ class Function:
         else:
             inside = [not (mark < low or mark > high) for mark in self.marks]
         first = sum(1 for mark, within in zip(self.marks, inside) if not within and mark <= low)
-        count = sum(inside)
-        stops = [low, *self.marks[first : first + count], high]
-        numbers = range(first, first + count + 1)
-        return [(stops[k], stops[k + 1], self.formulas[n], self.bends[n]) for k, n in enumerate(numbers)]
-
-    def slopes(self, low: arb, high: arb) -> tuple[arb, arb]:
-        """Numbers α ≤ φ' ≤ β on [low, high]; both sides of a kink count if it is inside."""
-        found = []
-        for start, stop, formula, _ in self.pieces(low, high):
-            found.append(jet(formula, start)[1] if start.is_finite() else arb(self.ends[0]))
-            found.append(jet(formula, stop)[1] if stop.is_finite() else arb(self.ends[1]))
-        return least([x.lower() for x in found]), most([x.upper() for x in found])
+        stops = [low, *self.marks[first : first + sum(inside)], high]
+        arcs = []
+        for number, (start, stop) in enumerate(itertools.pairwise(stops), first):
+            formula = self.formulas[number]
+            begin = jet(formula, start) if start.is_finite() else (arb.nan(), arb(self.ends[0]))
+            end = jet(formula, stop) if stop.is_finite() else (arb.nan(), arb(self.ends[1]))
+            arcs.append(Arc(start, stop, formula, self.bends[number], begin, end))
+        return View(low, high, tuple(arcs))
 
     def value(self, v: arb) -> arb:
         """φ at a number without radius; where it may lie on either side of a mark, a ball with both values."""
-        found = [jet(formula, v)[0] for _, _, formula, _ in self.pieces(v, v)]
-        return found[0] if len(found) == 1 else found[0].union(found[-1])
-
-    def top(self, sign: int, slope: arb, low: arb, high: arb) -> arb:
-        """At least max of sign·φ(v) - slope·v over a bounded interval, and hardly more.
-
-        Where g = sign·φ - slope·v is convex its ends decide. Where it is concave, halving finds t < t' with
-        g'(t) > 0 > g'(t') (or the ends of the piece): left of t and right of t' it is smaller than there, and between
-        them below its tangent at t.
-        """
-        found = []
-        for start, stop, formula, bend in self.pieces(low, high):
-
-            def g(v: arb, formula: Formula = formula) -> tuple[arb, arb]:
-                value, rate = jet(formula, v)
-                return sign * value - slope * v, sign * rate - slope
-
-            (first, rise), (last, fall) = g(start), g(stop)
-            found += [first.upper(), last.upper()]
-            if sign * bend >= 0 or rise <= 0 or fall >= 0:
-                continue
-            one, two = start, stop
-            for _ in range(_HALVINGS):
-                middle = ((one + two) / 2).mid()
-                rate = g(middle)[1]
-                if rate > 0:
-                    one = middle
-                elif rate < 0:
-                    two = middle
-                else:
-                    break
-            height, rise = g(one)
-            found.append((height + most([rise.upper(), arb(0)]) * abs(two - one)).upper())
-        return most(found)
+        arcs = self.on(v, v).arcs
+        found = [jet(arc.formula, v)[0] for arc in arcs] if len(arcs) > 1 else [arcs[0].first[0]]
+        return found[0].union(found[-1])
 
 
 @dataclass(frozen=True)
 class Sine(Function):
-    """The pieces of sin lie between multiples of π, as many as the interval has; over many it is only [-1, 1]."""
+    """The pieces of sin lie between multiples of π, as many as the interval has."""
 
-    def pieces(self, low: arb, high: arb) -> list[tuple[arb, arb, Formula, int]]:
+    def on(self, low: arb, high: arb) -> View:
+        if not (low.is_finite() and high.is_finite() and abs(low) < 2**60 and high - low < 3 * _WAVES):
+            return Waves(low, high, ())
         pi = arb.pi()
         first = int((low / pi).lower().floor().unique_fmpz())
-        marks = [k * pi for k in range(first, int((high / pi).upper().ceil().unique_fmpz()) + 1)]
+        marks = tuple(k * pi for k in range(first, int((high / pi).upper().ceil().unique_fmpz()) + 1))
         bends = tuple(1 if k % 2 else -1 for k in range(first - 1, first + len(marks)))
-        return Function((self.formulas[0],) * len(bends), tuple(marks), bends).pieces(low, high)
-
-    def many(self, low: arb, high: arb) -> bool:
-        return not (low.is_finite() and high.is_finite() and abs(low) < 2**60 and high - low < 3 * _WAVES)
-
-    def slopes(self, low: arb, high: arb) -> tuple[arb, arb]:
-        if self.many(low, high):
-            return arb(-1), arb(1)
-        alpha, beta = super().slopes(low, high)
-        return most([alpha, arb(-1)]), least([beta, arb(1)])
+        return Function((self.formulas[0],) * len(bends), marks, bends).on(low, high)
 
     def value(self, v: arb) -> arb:
         return v.sin()
-
-    def top(self, sign: int, slope: arb, low: arb, high: arb) -> arb:
-        if self.many(low, high):
-            return 1 + most([(-slope * low).upper(), (-slope * high).upper()])
-        return super().top(sign, slope, low, high)
 
 
 def least(values: list[arb]) -> arb:
@@ -259,7 +281,9 @@ def _function(name: str, parameters: tuple[float, ...], _precision: int) -> Func
         "tanh": lambda x: 2 * gate(2 * x) - 1,
         "arctan": lambda x: x.atan(),
     }
-    bump: dict[str, tuple[Formula, Formula, int]] = {  # φ' falls, rises, falls; what has φ'' 's sign, and how far to look
+    bump: dict[
+        str, tuple[Formula, Formula, int]
+    ] = {  # φ' falls, rises, falls; what has φ'' 's sign, and how far to look
         "silu": (lambda x: x * gate(x), _silu_bend, 4),
         "gelu": (lambda x: x * (-x / arb(2).sqrt()).erfc() / 2, lambda x: 2 - x * x, 2),
         "gelu_tanh": (lambda x: x * gate(_gelu_inner(x)[0]), _gelu_tanh_bend, 2),

@@ -103,4 +103,3 @@ def upward(x: arb) -> float:
     while not arb(found) >= x:
         found = float(np.nextafter(found, np.inf))
     return found
-

@@ -45,7 +45,9 @@ def read(network: Network, spread: float = SPREAD) -> Model:
     for number, layer in enumerate(network.layers, 1):
         stored = layer.weight
         if not isinstance(stored, np.ndarray) and not stored.has_canonical_format:
-            raise ProofFailed(f"the sparse weight of layer {number} repeats entries; build it with Network.from_weights")
+            raise ProofFailed(
+                f"the sparse weight of layer {number} repeats entries; build it with Network.from_weights"
+            )
         weight = np.asarray(stored if isinstance(stored, np.ndarray) else stored.toarray())
         bias = np.asarray(layer.bias)
         if {weight.dtype, bias.dtype} != {np.dtype(np.float64)} or not (
@@ -140,7 +142,11 @@ class Inputs:
         for q in tries:
             positive, negative = signs((rows - q).mid())
             # what rows - q loses in its last bit is charged as well
-            rest = positive * above + negative * below + (rows - q - positive - negative) * (self.balls - column(self.center))
+            rest = (
+                positive * above
+                + negative * below
+                + (rows - q - positive - negative) * (self.balls - column(self.center))
+            )
             sizes = [arb(0)] * count if self.radius is None else [self.radius * norm(row) for row in q.tolist()]
             bound = [(m + x + s).upper() for m, x, s in zip(middle, rest.entries(), sizes, strict=True)]
             found = [least([x, y]) for x, y in zip(found, bound, strict=True)] if found else bound

@@ -9,7 +9,7 @@ from flint import arb, arb_mat
 from lipcert.certificate import Sweep
 from lipcert.errors import ProofFailed
 from lipcert.exact.ellipsoid import Slopes, advance
-from lipcert.exact.enclose import Centre, Interval, Lines, Trace, slopes_on, tightened
+from lipcert.exact.enclose import Centre, Interval, Lines, Trace, slopes_on, tightened, views_on
 from lipcert.exact.functions import ball
 from lipcert.exact.linear import column, image, largest_eigenvalue
 from lipcert.exact.model import Inputs, Model
@@ -46,10 +46,11 @@ class Swept:
             if any(low > high for low, high in zip(*interval, strict=True)):
                 raise ProofFailed(f"the intervals of layer {index + 1} are empty: the hints contradict themselves")
             self.intervals.append(interval)
-            self.slopes.append(slopes_on(layer.functions, interval))
+            views = views_on(layer.functions, interval)
+            self.slopes.append(slopes_on(views))
             for number, trace in enumerate(traces):
                 down, up = hints.lines[number * self.hidden + index]
-                trace.lines.append(Lines(layer, interval, [ball(x) for x in down], [ball(x) for x in up]))
+                trace.lines.append(Lines(layer, views, [ball(x) for x in down], [ball(x) for x in up]))
             if S is not None:
                 scale = arb(4) ** int(hints.exponents[index])
                 P = advance(S, self.slopes[-1], [ball(t) * scale for t in hints.multipliers[index]])

@@ -15,9 +15,9 @@ from flint import arb, arb_mat
 
 from lipcert.certificate import Certificate
 from lipcert.errors import ProofFailed
-from lipcert.exact.ellipsoid import Slopes, product_norm
-from lipcert.exact.enclose import Interval, Lines, Trace, slopes_on, suggested_lines
-from lipcert.exact.functions import ball, most
+from lipcert.exact.ellipsoid import Slopes, product_norm, rest_norms
+from lipcert.exact.enclose import Interval, Lines, Trace, slopes_on, suggested_lines, views_on
+from lipcert.exact.functions import Function, View, ball, most
 from lipcert.exact.model import Inputs, Model
 from lipcert.exact.search import Chain
 from lipcert.typing import Array
@@ -56,7 +56,9 @@ class Pieces:
 
     def __init__(self, model: Model, inputs: Inputs, tree: object, claim: float, known: list[Interval]) -> None:
         self.model, self.claim, self.target = model, claim, ball(claim)
-        self.layer, self.index, self.child = ([int(x) for x in getattr(tree, name)] for name in ("layer", "index", "child"))
+        self.layer, self.index, self.child = (
+            [int(x) for x in getattr(tree, name)] for name in ("layer", "index", "child")
+        )
         self.value = [float(x) for x in getattr(tree, "value")]
         self.voids: dict[int, dict[int, float]] = {}
         for node, neuron, weight in zip(*(getattr(tree, name) for name in ("void", "neuron", "weight")), strict=True):
@@ -65,6 +67,8 @@ class Pieces:
         self.extra = 100 + self.layer.count(_LEAF)
         """So many cuts beyond those of the tree, at most."""
         self.root = Piece(inputs, known, None, 0)
+        whole = [slopes_on(views_on(layer.functions, ends)) for layer, ends in zip(model, known)]
+        self.rest = rest_norms(model, whole)
         self.seen: set[int] = set()
 
     def prove(self) -> arb:
@@ -103,17 +107,15 @@ class Pieces:
         if piece.inputs.empty():
             return nothing
         for index, layer in enumerate(self.model[:-1]):
-            functions = layer.functions
-            alpha, beta = slopes_on(functions, found[index])
-            ends = zip(functions, *found[index], alpha, beta, strict=True)
-            rows = [k for k, end in enumerate(ends) if _undecided(*end)]
+            views = views_on(layer.functions, found[index])
+            rows = [k for k, f in enumerate(layer.functions) if _undecided(f, views[k])]
             found[index] = trace.interval(index, found[index], rows)
             if any(low > high for low, high in zip(*found[index], strict=True)):
                 return nothing
-            slopes.append(slopes_on(functions, found[index]))
-            ends = zip(functions, *found[index], *slopes[-1], strict=True)
-            lines = [suggested_lines(*end) for end in ends]
-            trace.lines.append(Lines(layer, found[index], [a for a, _ in lines], [b for _, b in lines]))
+            views = views_on(layer.functions, found[index])
+            slopes.append(slopes_on(views))
+            lines = [suggested_lines(*one) for one in zip(layer.functions, views, *slopes[-1], strict=True)]
+            trace.lines.append(Lines(layer, views, [a for a, _ in lines], [b for _, b in lines]))
         return Enclosed(replace(piece, intervals=found), trace, slopes)
 
     def _bound(self, enclosed: Enclosed, rounds: int) -> tuple[arb | None, _Tried]:
@@ -129,16 +131,12 @@ class Pieces:
                     about, multipliers, shares = np.inf, start or [], []
                 tried = _Tried(multipliers or None, shares)
                 if about <= self.claim * (1.0 + 1e-9) or (not multipliers and more == _STARE):
-                    bound = product_norm(self.model, enclosed.slopes, self._exact(multipliers))
+                    bound = product_norm(self.model, enclosed.slopes, self._exact(multipliers), self.rest)
                     if bound <= self.target:
                         return bound, tried
                 if rounds == _GLANCE or about > _NEAR * self.claim:
                     break
                 start = multipliers
-        if rounds != _GLANCE and not any((share > 0).any() for share in shares):
-            bound = product_norm(self.model, enclosed.slopes, [None] * len(enclosed.slopes))
-            if bound <= self.target:
-                return bound, tried
         return None, tried
 
     def _exact(self, multipliers: list[Array]) -> list[list[arb] | None]:
@@ -179,13 +177,17 @@ class Pieces:
         self.extra -= 1
         if self.extra < 0:
             where = f"leaf {piece.node}" if piece.node is not None else "part of a leaf"
-            raise ProofFailed(f"the certificate claims {self.claim!r}, which exact cannot prove for a {where} of its tree")
-        shares = [(float(x), index, k) for index, share in enumerate(tried.shares) for k, x in enumerate(share) if x > 0]
+            raise ProofFailed(
+                f"the certificate claims {self.claim!r}, which exact cannot prove for a {where} of its tree"
+            )
+        shares = [
+            (float(x), index, k) for index, share in enumerate(tried.shares) for k, x in enumerate(share) if x > 0
+        ]
         widths = [float(u - low) for low, u in zip(piece.inputs.lower, piece.inputs.upper, strict=True)]
         if shares and (len(widths) > _FEW_INPUTS or len(shares) <= _FEW):
             _, index, k = max(shares)
             low, high = piece.intervals[index][0][k], piece.intervals[index][1][k]
-            inner = [start for start, *_ in self.model[index].functions[k].pieces(low, high)[1:]]
+            inner = self.model[index].functions[k].on(low, high).marks
             at = inner[0].mid() if inner and low < inner[0] < high else ((low + high) / 2).mid()
             return _halves(piece, index, k, at, (None, None))
         axis = int(np.argmax(widths))
@@ -201,11 +203,12 @@ class _Tried:
     shares: list[Array]
 
 
-def _undecided(f: object, low: arb, high: arb, alpha: arb, beta: arb) -> bool:
+def _undecided(f: Function, view: View) -> bool:
     """Whether back-substitution can tell something of a neuron: its slope is open, or its interval ends at a mark."""
-    if alpha < beta or not (low.is_finite() and high.is_finite()):
+    alpha, beta = view.slopes()
+    if alpha < beta or not (view.low.is_finite() and view.high.is_finite()):
         return True
-    return any(not (mark < low or mark > high) for mark in getattr(f, "marks"))
+    return any(not (mark < view.low or mark > view.high) for mark in f.marks)
 
 
 def _halves(piece: Piece, layer: int, index: int, at: arb, nodes: tuple[int | None, int | None]) -> list[Piece]:
