@@ -26,6 +26,9 @@ def verify(
     activation: options.ActivationOption = None,
     input_shape: options.InputShapeOption = None,
     drop_softmax: options.DropSoftmaxOption = False,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="A second opinion, in ball arithmetic: other code, more time, python-flint.")
+    ] = False,
     json: options.JsonOption = False,
 ) -> None:
     """Check a certificate against MODEL: derive its bound again, with every rounding error accounted for.
@@ -38,6 +41,8 @@ def verify(
       lipcert bound model.npz --center zeros --radius 0.5 --certificate bound.json
 
       lipcert verify bound.json model.npz
+
+      lipcert verify --exact bound.json model.npz
     """
     claim = Certificate.load(certificate)
     network = load(
@@ -48,7 +53,7 @@ def verify(
     )
     started = time.perf_counter()
     try:
-        proved = prove_again(network, claim)
+        proved = prove_again(network, claim, exact=exact)
     except ProofFailed as error:
         if not json:
             raise
@@ -56,15 +61,18 @@ def verify(
         raise typer.Exit(1) from None
     seconds = time.perf_counter() - started
     if json:
-        typer.echo(as_json(_record(claim, proved, seconds)))
+        typer.echo(as_json(_record(claim, proved, seconds, exact)))
     else:
-        Console(highlight=False).print(_sentence(os.path.basename(model), network, claim), soft_wrap=True)
+        sentence = _sentence(os.path.basename(model), network, claim, exact)
+        how = f"\nIn ball arithmetic, in {seconds:.3g} seconds." if exact else ""
+        Console(highlight=False).print(sentence + how, soft_wrap=True)
 
 
-def _record(claim: Certificate, proved: float, seconds: float) -> dict[str, Any]:
+def _record(claim: Certificate, proved: float, seconds: float, exact: bool) -> dict[str, Any]:
     """What was proved, in JSON's types."""
     return {
         "proved": True,
+        "exact": exact,
         "bound": claim.bound,
         "derived": proved,
         "region": region_record(claim.region),
@@ -74,13 +82,15 @@ def _record(claim: Certificate, proved: float, seconds: float) -> dict[str, Any]
     }
 
 
-def _sentence(name: str, network: Network, claim: Certificate) -> str:
+def _sentence(name: str, network: Network, claim: Certificate, exact: bool) -> str:
     """What was proved, for people; the bound is rounded up."""
+    weights = f"the float64 weights in {name}"
+    whose = f"any weights within 2⁻⁵² of {weights}, relative to their size," if exact else weights
     left_out = "".join(f", {which}" for which in restrictions(claim.part, network.depth))
     return (
         f"[bold]Proved[/bold]: for {whom(claim)}\n"
         f"  ‖f(x) - f(y)‖₂ ≤ [bold]{upward(claim.bound)}[/bold] · ‖x - y‖₂\n"
-        f"where f is the real-number function of the float64 weights in {name} ({describe_network(network)})"
+        f"where f is the real-number function of {whose} ({describe_network(network)})"
         f"{left_out}.\n"
         f"SHA-256 of the network: {claim.network}"
     )

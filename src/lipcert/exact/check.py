@@ -14,7 +14,7 @@ from lipcert.exact.functions import ball, least
 from lipcert.exact.linear import upward
 from lipcert.exact.model import inputs_of, part_of, read
 from lipcert.exact.sweep import Swept
-from lipcert.exact.tree import prove_tree
+from lipcert.exact.tree import Exhausted, Pieces
 from lipcert.network import Network
 
 _BITS = (128, 384)
@@ -55,6 +55,8 @@ def verify(network: Network, certificate: Certificate) -> float:
         with precision(bits):
             try:
                 bound = _prove(network, certificate)
+            except Exhausted:
+                raise
             except ProofFailed as error:
                 failure = error
                 continue
@@ -71,13 +73,13 @@ def _prove(network: Network, certificate: Certificate) -> arb:
     model, part = read(network), certificate.part
     inputs = inputs_of(certificate.region, network.inputs)
     (start, stop), hints = part.layers, certificate.part_sweeps
-    whole = (start, stop) == (0, len(model)) and part.inputs is None and part.outputs is None
+    end, piece = len(model), part_of(model, start, stop, part.inputs, part.outputs)
     if start == 0 and part.inputs is None:  # a network in its own right
-        model, part_model = part_of(model, 0, stop, None, part.outputs), None
-    else:
-        part_model = part_of(model, start, stop, part.inputs, part.outputs)
-    if not certificate.sweeps or (part_model is not None) != bool(hints) and not whole:
-        raise ProofFailed("the certificate has no hints, or not those of the part that it is about")
+        model = piece
+    elif not hints:
+        raise ProofFailed(f"the hints are about the whole network, not about its layers {start} to {stop} of {end}")
+    if not certificate.sweeps:
+        raise ProofFailed("there are no multipliers to prove a bound from")
     known: list[Interval] = []
     bound = arb.pos_inf()
     for number, sweep in enumerate(certificate.sweeps, 1):
@@ -86,12 +88,10 @@ def _prove(network: Network, certificate: Certificate) -> arb:
         known, bound = swept.intervals, swept.bound
     for sweep in hints:
         if sweep.enclosures:
-            raise ProofFailed(
-                "the hints of a part must not enclose it: the region is one of the whole network's inputs"
-            )
-        bound = least([bound, Swept(part_model or model, None, sweep, known[start : stop - 1]).bound])
+            raise ProofFailed("the hints of a part must not enclose it: the region is one of the whole network")
+        bound = least([bound, Swept(piece, None, sweep, known[start : stop - 1]).bound])
     if certificate.tree is not None and not hints:
         if inputs is None:
             raise ProofFailed("a region without bounds cannot be cut into pieces")
-        bound = prove_tree(model, inputs, certificate, known)
+        return Pieces(model, inputs, certificate.tree, certificate.bound, known).prove()
     return bound

@@ -53,7 +53,7 @@ def advance(S: arb_mat, slopes: Slopes, hint: Sequence[arb] | None = None) -> ar
 
 
 def _safe(S: arb_mat, m: list[arb], r: list[arb], active: list[int]) -> list[arb]:
-    """Multipliers that serve whatever S is: |S_ij| ≤ a_i a_j with a = sqrt(diag S), so T_j > r_j a_j Σ r_i a_i suffices."""
+    """Multipliers that serve whatever S is: |S_ij| ≤ a_i a_j, a = sqrt(diag S), so T_j > r_j a_j Σ r_i a_i suffices."""
     axes = [S[k, k].sqrt() for k in range(S.nrows())]
     total = 2 * sum((r[k] * axes[k] for k in active), arb(0))
     room = norm([abs(x) * a for x, a in zip(m, axes, strict=True)])
@@ -74,7 +74,7 @@ def _feasible(inner: arb_mat, safe: list[arb], hint: list[arb] | None) -> list[a
 
 
 def rest_norms(model: Model, slopes: Sequence[Slopes]) -> list[arb]:
-    """At least ‖W_N D_{N-1} … W_{k+1} D_k‖ for k = 1 … N (1 for the last), all slopes in the ranges, all weights in the balls."""
+    """At least ‖W_N D_{N-1} … W_{k+1} D_k‖ for k = 1 … N (1 for the last), all slopes and weights in their ranges."""
     found, P = [arb(1)], None
     for layer, ranges in zip(model[:0:-1], slopes[::-1], strict=True):
         P = advance(image(layer.weight.transpose(), P), ranges)
@@ -87,7 +87,7 @@ def product_norm(
 ) -> arb:
     """At least ‖W_N D_{N-1} … D_1 W_1‖ for all slopes in the ranges, and all weights in the balls.
 
-    The stored weights V are carried first. For others W the product changes by Σ R_k (W_k - V_k) D_{k-1} V_{k-1} … V_1 with
+    The stored weights V are carried first. For others W the product changes by Σ R_k (W_k - V_k) D_{k-1} V_{k-1} … V_1,
     R_k = W_N D_{N-1} … D_k, whose norm is at most ``rest``; neuron j before layer k moves by at most sqrt(P_jj), so the
     size of what follows R_k is at most that of |W_k - V_k| sqrt(diag P). This keeps an error of 2⁻⁵² what it is, where
     balls in P would make its root of it.

@@ -1,8 +1,8 @@
 """Activations in ball arithmetic, from their definitions alone.
 
-A ball is a midpoint and a radius that holds every rounding error. Each function is a list of formulas, one a piece of the
-line; derivatives are power series of the formulas. On each piece the derivative is monotone, so its range there is
-that of the piece's ends.
+A ball is a midpoint and a radius that holds every rounding error. Each function is a list of formulas, one for each
+piece of the line; derivatives are power series of the formulas. On each piece the derivative is monotone, so its range
+there is that of the piece's ends.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def jet(formula: Formula, v: arb) -> tuple[arb, arb]:
 
 @dataclass(frozen=True)
 class Arc:
-    """One piece of φ on an interval: its formula, how φ' goes (1 rises, 0 constant, -1 falls), value and slope at its ends."""
+    """One piece of φ: its formula, how φ' goes (1 rises, 0 constant, -1 falls), and value and slope at its ends."""
 
     start: arb
     stop: arb
@@ -55,8 +55,8 @@ class Arc:
     def top(self, sign: int, slope: arb) -> arb:
         """At least max of g = sign·φ(v) - slope·v on the piece, and hardly more.
 
-        Where g is convex its ends decide. Where it is concave, halving finds t < t' with g'(t) > 0 > g'(t') (or the ends
-        of the piece): left of t and right of t' it is smaller than there, and between them below its tangent at t.
+        Where g is convex its ends decide. Where it is concave, halving finds t < t' with g'(t) > 0 > g'(t'), or the
+        ends of the piece: left of t and right of t' it is smaller than there, and between them below its tangent at t.
         """
         one, two, (value, rate) = self.start, self.stop, self.first
         ends = most([(sign * x - slope * v).upper() for v, (x, _) in ((one, self.first), (two, self.last))])
@@ -106,7 +106,7 @@ class Waves(View):
         return arb(-1), arb(1)
 
     def top(self, sign: int, slope: arb) -> arb:
-        return 1 + most([(-slope * self.low).upper(), (-slope * self.high).upper()])
+        return (1 + most([(-slope * self.low).upper(), (-slope * self.high).upper()])).upper()
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Function:
         """φ at a number without radius; where it may lie on either side of a mark, a ball with both values."""
         arcs = self.on(v, v).arcs
         found = [jet(arc.formula, v)[0] for arc in arcs] if len(arcs) > 1 else [arcs[0].first[0]]
-        return found[0].union(found[-1])
+        return found[0] if len(found) == 1 else found[0].union(found[-1])
 
 
 @dataclass(frozen=True)
@@ -156,13 +156,20 @@ class Sine(Function):
         if not (low.is_finite() and high.is_finite() and abs(low) < 2**60 and high - low < 3 * _WAVES):
             return Waves(low, high, ())
         pi = arb.pi()
-        first = int((low / pi).lower().floor().unique_fmpz())
-        marks = tuple(k * pi for k in range(first, int((high / pi).upper().ceil().unique_fmpz()) + 1))
+        first, last = _whole((low / pi).lower().floor()), _whole((high / pi).upper().ceil())
+        marks = tuple(k * pi for k in range(first, last + 1))
         bends = tuple(1 if k % 2 else -1 for k in range(first - 1, first + len(marks)))
         return Function((self.formulas[0],) * len(bends), marks, bends).on(low, high)
 
     def value(self, v: arb) -> arb:
         return v.sin()
+
+
+def _whole(x: arb) -> int:
+    found = x.unique_fmpz()
+    if found is None:
+        raise ProofFailed("a multiple of π needs more bits")
+    return int(found)
 
 
 def least(values: list[arb]) -> arb:
@@ -230,7 +237,7 @@ def _mish(x: Any) -> Any:
 
 
 def _mish_bend(x: Any) -> Any:
-    """φ'' times (e² + 2e + 2)³/(4e), e = exp(x). For x < -4 it is below 4.2 - 8, for x > 4 below -6e³ - 6e² + 16e + 12."""
+    """φ'' times (e² + 2e + 2)³/(4e), e = exp(x): for x < -4 below 4.2 - 8, for x > 4 below -6e³ - 6e² + 16e + 12."""
     e = x.exp()
     return 2 * e**3 + 6 * e**2 + 8 * e + 4 + x * (2 + 2 * e - 3 * e**2 - 2 * e**3)
 
@@ -283,7 +290,7 @@ def _function(name: str, parameters: tuple[float, ...], _precision: int) -> Func
     }
     bump: dict[
         str, tuple[Formula, Formula, int]
-    ] = {  # φ' falls, rises, falls; what has φ'' 's sign, and how far to look
+    ] = {  # φ' falls, rises, falls; then the sign of φ'', and how far it can change
         "silu": (lambda x: x * gate(x), _silu_bend, 4),
         "gelu": (lambda x: x * (-x / arb(2).sqrt()).erfc() / 2, lambda x: 2 - x * x, 2),
         "gelu_tanh": (lambda x: x * gate(_gelu_inner(x)[0]), _gelu_tanh_bend, 2),

@@ -39,7 +39,7 @@ def signs(matrix: arb_mat) -> tuple[arb_mat, arb_mat]:
 
 
 def at_least(matrix: arb_mat) -> arb_mat:
-    """A symmetric matrix without radii that is at least every symmetric one in the balls: M ≼ mid M + diag(row sums of radii)."""
+    """A matrix without radii that is at least every symmetric one in the balls: mid M + diag(row sums of radii)."""
     half = (matrix + matrix.transpose()) * (arb(1) / 2)
     middle = half.mid()
     sums = (half - middle) * column([arb(1)] * half.nrows())
@@ -53,7 +53,7 @@ def image(weight: arb_mat, P: arb_mat | None) -> arb_mat:
 
 
 def positive_definite(matrix: arb_mat) -> bool:
-    """Whether a symmetric matrix is proved positive definite: its first block, and what elimination leaves of the rest."""
+    """Whether a symmetric matrix is proved positive definite: its first block is, and what elimination leaves."""
     n = matrix.nrows()
     if n <= 1:
         return all(x > 0 for x in matrix.entries())

@@ -45,9 +45,7 @@ def read(network: Network, spread: float = SPREAD) -> Model:
     for number, layer in enumerate(network.layers, 1):
         stored = layer.weight
         if not isinstance(stored, np.ndarray) and not stored.has_canonical_format:
-            raise ProofFailed(
-                f"the sparse weight of layer {number} repeats entries; build it with Network.from_weights"
-            )
+            raise ProofFailed(f"the weight of layer {number} repeats entries; build it with Network.from_weights")
         weight = np.asarray(stored if isinstance(stored, np.ndarray) else stored.toarray())
         bias = np.asarray(layer.bias)
         if {weight.dtype, bias.dtype} != {np.dtype(np.float64)} or not (
@@ -127,12 +125,14 @@ class Inputs:
         return replace(self, upper=sides[0]), replace(self, lower=sides[1])
 
     def support(self, rows: arb_mat) -> list[arb]:
-        """At least max of a·x for each row a (without radii): for any q, a·c + δ‖q‖ + max of (a - q)·(x - c) over the box.
+        """At least max of a·x for each row a, a number without radius an entry.
 
-        q = 0 is the box's own bound, q = a the ball's; between them a search suggests one.
+        For any q it is at most a·c + δ‖q‖ + max of (a - q)·(x - c) over the box: q = 0 is the box's own bound, q = a the
+        ball's; between them a search suggests one.
         """
         below = column([low - c for low, c in zip(self.lower, self.center, strict=True)])
         above = column([u - c for u, c in zip(self.upper, self.center, strict=True)])
+        away = self.balls - column(self.center)
         middle = (rows * column(self.center)).entries()
         count = rows.nrows()
         tries = [arb_mat(count, rows.ncols())]
@@ -140,15 +140,11 @@ class Inputs:
             tries += [rows, _suggested(rows, self.radius, below, above)]
         found: list[arb] = []
         for q in tries:
-            positive, negative = signs((rows - q).mid())
-            # what rows - q loses in its last bit is charged as well
-            rest = (
-                positive * above
-                + negative * below
-                + (rows - q - positive - negative) * (self.balls - column(self.center))
-            )
+            rest = rows - q
+            positive, negative = signs(rest.mid())
+            box = positive * above + negative * below + (rest - rest.mid()) * away
             sizes = [arb(0)] * count if self.radius is None else [self.radius * norm(row) for row in q.tolist()]
-            bound = [(m + x + s).upper() for m, x, s in zip(middle, rest.entries(), sizes, strict=True)]
+            bound = [(m + x + s).upper() for m, x, s in zip(middle, box.entries(), sizes, strict=True)]
             found = [least([x, y]) for x, y in zip(found, bound, strict=True)] if found else bound
         return found
 
@@ -156,7 +152,7 @@ class Inputs:
 def _suggested(rows: arb_mat, radius: arb, below: arb_mat, above: arb_mat) -> arb_mat:
     """Floats λ·y with y = clip(a/λ, box), ‖y‖ about the radius: there the bound of the support function is sharp."""
     a, power = floats(rows)
-    box, exponent = floats(arb_mat([below.entries(), above.entries(), [radius] * rows.ncols()]))
+    box, _ = floats(arb_mat([below.entries(), above.entries(), [radius] * rows.ncols()]))
     low, high = np.full(len(a), -80.0), np.full(len(a), 80.0)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)

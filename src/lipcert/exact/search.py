@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,45 +14,47 @@ _TOP, _SHARPNESS = 5, 10.0
 _STRIDE = 1.0
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Chain:
     """Weights as floats of norm near one, times 2**powers."""
 
     weights: list[Array]
-    powers: list[int] = field(default_factory=list)
+    powers: list[int]
 
-    def __post_init__(self) -> None:
-        sizes = [float(np.abs(w).max(initial=0.0)) for w in self.weights]
-        first = [int(np.frexp(size)[1]) for size in sizes]
-        scaled = [np.ldexp(w, -p) for w, p in zip(self.weights, first, strict=True)]
-        more = [int(np.frexp(np.linalg.norm(w, 2))[1]) for w in scaled]
-        self.powers = [a + b for a, b in zip(first, more, strict=True)]
-        self.weights = [np.ldexp(w, -b) for w, b in zip(scaled, more, strict=True)]
+    @staticmethod
+    def of(weights: Sequence[Array]) -> Chain:
+        first = [int(np.frexp(np.abs(weight).max(initial=0.0))[1]) for weight in weights]
+        scaled = [np.ldexp(weight, -p) for weight, p in zip(weights, first, strict=True)]
+        more = [int(np.frexp(np.linalg.norm(weight, 2))[1]) for weight in scaled]
+        powers = [a + b for a, b in zip(first, more, strict=True)]
+        return Chain([np.ldexp(weight, -p) for weight, p in zip(scaled, more, strict=True)], powers)
 
     def suggest(
         self, slopes: Sequence[tuple[Array, Array]], start: list[Array] | None, rounds: int, enough: float
-    ) -> tuple[float, list[Array], list[Array]]:
+    ) -> tuple[float, list[Array] | None, list[Array]]:
         """About the smallest bound found, its multipliers (relative to 4**sum(powers) up to the layer), and shares.
 
-        With a the top direction at the end carried back to a layer, x = D_m a and K = (S⁻¹ - D_r²T⁻¹)⁻¹, the squared norm
-        is stationary in T_j at r_j |(K x)_j|/|a_j|; each round goes some of the way there.
+        With a the top direction at the end carried back to a layer, x = D_m a and K = (S⁻¹ - D_r²T⁻¹)⁻¹, the squared
+        norm is stationary in T_j at r_j |(K x)_j|/|a_j|; each round goes some of the way there.
         """
         ranges = [(0.5 * (a + b), 0.5 * (b - a)) for a, b in slopes]
-        tried = [np.zeros(len(m)) for m, _ in ranges] if start is None else [t.copy() for t in start]
-        best, kept, shares = np.inf, tried, tried
-        pace = 0.5
-        for _ in range(rounds):
-            norm, used, wish, share = self._round(ranges, tried)
-            if norm < best:
-                best, kept, shares = norm, used, share
-            else:
-                pace *= 0.8
-            if best <= enough:
-                break
-            tried = []
-            for old, new in zip(used, wish, strict=True):
-                step = np.clip(pace * (np.log2(new) - np.log2(old)), -_STRIDE, _STRIDE)
-                tried.append(np.where(np.isfinite(step), old * np.exp2(np.nan_to_num(step)), old))
+        tried = [np.zeros(len(m)) for m, _ in ranges] if start is None else start
+        best, kept, shares, pace = np.inf, start, list[Array](), 0.5
+        with np.errstate(all="ignore"):
+            for _ in range(rounds):
+                try:
+                    norm, used, wish, share = self._round(ranges, tried)
+                except np.linalg.LinAlgError:
+                    break
+                if norm < best:
+                    best, kept, shares = norm, used, share
+                else:
+                    pace *= 0.8
+                if np.ldexp(best, sum(self.powers)) <= enough:
+                    break
+                steps = [np.log2(new) - np.log2(old) for old, new in zip(used, wish, strict=True)]
+                steps = [np.clip(pace * np.nan_to_num(step), -_STRIDE, _STRIDE) for step in steps]
+                tried = [old * np.exp2(step) for old, step in zip(used, steps, strict=True)]
         return float(np.ldexp(best, sum(self.powers))), kept, shares
 
     def _round(

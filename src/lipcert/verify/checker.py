@@ -40,7 +40,7 @@ _WIDE = 2.0**200
 """Weights beyond this, or below its inverse, are brought near one before they are squared."""
 
 
-def verify(network: Network, certificate: Certificate) -> float:
+def verify(network: Network, certificate: Certificate, exact: bool = False) -> float:
     """Re-derive a certificate's bound from its hints.
 
     Parameters
@@ -49,6 +49,9 @@ def verify(network: Network, certificate: Certificate) -> float:
         The network that the certificate is about.
     certificate
         What :func:`certify` returned or :meth:`Certificate.load` read; nothing in it is believed.
+    exact
+        Ask for a second opinion: the proof is made in ball arithmetic, by other code, which takes longer. It needs
+        python-flint, ``pip install "lipcert[exact]"``.
 
     Returns
     -------
@@ -61,6 +64,10 @@ def verify(network: Network, certificate: Certificate) -> float:
     ProofFailed
         If the network is another one, or the hints do not prove the bound that the certificate claims.
     """
+    if exact:
+        from lipcert import exact as second
+
+        return second.verify(network, certificate)
     check_region(certificate.region, network.inputs)
     if certificate.network != network.digest:
         raise ProofFailed(
