@@ -127,8 +127,8 @@ class Inputs:
     def support(self, rows: arb_mat) -> list[arb]:
         """At least max of a·x for each row a, a number without radius an entry.
 
-        For any q it is at most a·c + δ‖q‖ + max of (a - q)·(x - c) over the box: q = 0 is the box's own bound, q = a the
-        ball's; between them a search suggests one.
+        For any q it is at most a·c + δ‖q‖ + max of (a - q)·(x - c) over the box. q = 0 is the box's own bound, q = a
+        the ball's; between them a search suggests one.
         """
         below = column([low - c for low, c in zip(self.lower, self.center, strict=True)])
         above = column([u - c for u, c in zip(self.upper, self.center, strict=True)])
