@@ -135,7 +135,7 @@ def many() -> Iterator[Case]:
         network = random_network(number, sizes, ["relu", "leaky_relu", "relu6", "relu"][number], gain=2.5)
         center = np.random.default_rng(number).standard_normal(sizes[0])
         region = lc.Ball(center, 0.5, clip=(center - 0.3, center + 0.4))
-        yield "large tree", network, lc.certify(network, region, lc.Split(seconds=1.5, tolerance=0.001))
+        yield "large tree", network, lc.certify(network, region, lc.Split(seconds=4, tolerance=0.001))
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from flint import arb, arb_mat, fmpq, fmpq_mat
 
 import lipcert as lc
-from exact import PRECISION, ball, diagonal, matrix, positive_semidefinite, precision, rational, slope_range
+from exact import PRECISION, ball, diagonal, matrix, positive_semidefinite, precision, rational
 from lipcert.certificate import Sweep
 from lipcert.enclosures import Enclosure, Linear, Lipschitz
 from lipcert.network import dense
@@ -24,7 +24,7 @@ from lipcert.verify.factor import Chain, norm_above, reaches, sweep
 from lipcert.verify.step import Step, activate
 from lipcert.verify.trajectory import stretch_below, trajectory
 from networks import ROWS
-from oracle import Oracle, exact_matrix, neurons, norm, positive_definite, value_over
+from oracle import Oracle, below, exact_layers, norm, value_over
 
 CASES = 300
 
@@ -103,23 +103,16 @@ def multipliers_of(check: Check) -> list[Any]:
     return rules
 
 
-def oracle_of(network: lc.Network, region: Region, hints: Sweep, known: Any) -> Oracle:
-    hidden = network.depth - 1
-    bounded = region.bounded
-    linear = [e for e in hints.enclosures if isinstance(e, Linear)] if bounded else []
-    lines = [(e.depth, hints.lines[k * hidden : (k + 1) * hidden]) for k, e in enumerate(linear)]
-    return Oracle(network, region, bounded and any(isinstance(e, Lipschitz) for e in hints.enclosures), lines, known)
-
-
 def compare(network: lc.Network, region: Region, sweeps: tuple[Sweep, ...]) -> tuple[float, arb_mat]:
     """Check the sweeps in both ways; every interval and slope range of the oracle must lie inside the checker's."""
-    proved, known, exact_known, S = np.inf, None, None, None
+    proved, known, S = np.inf, None, None
+    exact_known: list[Any] = []
     for hints in sweeps:
         check = Check(network, region, hints, known)
         with np.errstate(all="ignore"):
             proved = min(proved, check.run())
-        oracle = oracle_of(network, region, hints, exact_known)
-        S = oracle.run(multipliers_of(check))
+        oracle = Oracle(network, region, hints, exact_known, multipliers_of(check))
+        S = oracle.S
         for (low, high), (exact_low, exact_high) in zip(check.intervals, oracle.intervals, strict=True):
             for k in range(len(low)):
                 assert low[k] == -np.inf or ball(low[k]) <= exact_low[k]
@@ -132,13 +125,6 @@ def compare(network: lc.Network, region: Region, sweeps: tuple[Sweep, ...]) -> t
         known, exact_known = check.intervals, oracle.intervals
     assert S is not None
     return float(proved), S
-
-
-def below(S: arb_mat, bound: float) -> bool:
-    """Whether the oracle's L = sqrt(λmax(S)) is proved to be less than a bound."""
-    n = S.nrows()
-    square = ball(bound) ** 2
-    return positive_definite(arb_mat([[(square if i == j else 0) - S[i, j] for j in range(n)] for i in range(n)]))
 
 
 @pytest.mark.parametrize("batch", range(10))
@@ -278,11 +264,10 @@ def test_a_step_without_its_inflation_is_caught(monkeypatch: pytest.MonkeyPatch)
 
 def exact_values(network: lc.Network, point: Array) -> list[list[arb]]:
     """The pre-activations of the hidden layers at a point."""
-    z, found = [ball(x) for x in point], []
-    for layer in network.layers[:-1]:
-        moved = (exact_matrix(layer.weight) * arb_mat([[x] for x in z])).entries()
-        v = [x + ball(b) for x, b in zip(moved, layer.bias, strict=True)]
-        z = [value_over(row, x) for row, x in zip(neurons(layer), v, strict=True)]
+    z, found = arb_mat([[ball(x)] for x in point]), []
+    for layer in exact_layers(network)[:-1]:
+        v = (layer.weight * z + layer.bias).entries()
+        z = arb_mat([[value_over(f, x)] for f, x in zip(layer.functions, v, strict=True)])
         found.append(v)
     return found
 
@@ -311,13 +296,13 @@ def test_stretches_are_attained() -> None:
         where = region if region.bounded else lc.Ball(np.zeros(network.inputs), 1.0)
         point, direction = where.sample(2, rng)[1], rng.standard_normal(network.inputs)
         with precision(PRECISION):
-            y = [ball(d) for d in direction]
-            for layer, v in zip(network.layers, exact_values(network, point), strict=False):
-                y = (exact_matrix(layer.weight) * arb_mat([[x] for x in y])).entries()
-                slopes = [slope_range(row, x.lower(), x.upper())[0] for row, x in zip(neurons(layer), v, strict=True)]
-                y = [s * x for s, x in zip(slopes, y, strict=True)]
-            y = (exact_matrix(network.layers[-1].weight) * arb_mat([[x] for x in y])).entries()
-            true = norm(y) / norm([ball(d) for d in direction])
+            y = arb_mat([[ball(d)] for d in direction])
+            layers = exact_layers(network)
+            for layer, v in zip(layers, exact_values(network, point)):
+                slopes = [f.on(x.lower(), x.upper()).slopes()[0] for f, x in zip(layer.functions, v, strict=True)]
+                moved = (layer.weight * y).entries()
+                y = arb_mat([[s * x] for s, x in zip(slopes, moved, strict=True)])
+            true = norm((layers[-1].weight * y).entries()) / norm([ball(d) for d in direction])
             found = stretch_below(network, point, direction)
             assert ball(found) <= true.upper()
             tight += bool(ball(found) >= true * (1 - ball(1e-9)))

@@ -7,7 +7,7 @@ import pytest
 from flint import arb
 
 import lipcert as lc
-from exact import PRECISION, ball, exact, highest, precision, rational, slope_range, turns
+from exact import PRECISION, at, ball, exact, highest, precision, rational, slope_range
 from lipcert.activations import TABLE, Activation
 from lipcert.network import Neurons
 from lipcert.typing import Array
@@ -64,16 +64,15 @@ def points(row: Activation, count: int) -> Array:
 def errors_in_use(row: Activation, v: Array) -> tuple[Array, Array]:
     """Error of value and slope at each point, as a fraction of what is charged."""
     neurons = Neurons.of(row, 1)
-    phi = exact(row)
     values, slopes = row.value(v), row.slope(v, 1)
     allowed = value_error(neurons, values)
     after = np.nextafter(v, np.inf)
     widened, allowed_slopes = slope_bounds(neurons, v, after), relaxation._slope_error(row, slopes, v, after)
     used = np.zeros((2, len(v)))
     with precision(PRECISION):
-        breaks = [float(arb(b).mid()) for b in phi.breaks()]
+        breaks = [float(b.mid()) for b in exact(row).marks]
     for k, x in enumerate(v):
-        value, slope = phi.at(float(x))
+        value, slope = at(row, float(x))
         with precision(3000):
             used[0, k] = float((abs(ball(values[k]) - value) / ball(allowed[k])).upper())
             if allowed_slopes[k] == 0 or any(abs(x - b) <= 4 * np.spacing(abs(b)) for b in breaks):
@@ -253,6 +252,7 @@ def test_turns_are_found_by_looking() -> None:
     """The reference finds the knots of the table without being told."""
     for name in ("silu", "gelu", "gelu_tanh", "mish"):
         row = lc.activation(name)
-        found = [float(t.mid()) for t in turns(row)]
+        with precision(PRECISION):
+            found = [float(t.mid()) for t in exact(row).marks]
         assert all(min(abs(t - k) for t in found) < 1e-14 for k in knots(row))
     assert rational(0.1) != rational(0.1 + 2**-55)

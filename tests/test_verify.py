@@ -28,7 +28,8 @@ from lipcert.typing import Array
 from lipcert.verify import backward, checker, prove, relaxation, rounding, support
 from lipcert.verify import step as step_module
 from networks import ROWS, random_network
-from test_oracle import below, compare, random_case
+from oracle import below
+from test_oracle import compare, random_case
 
 CENTER, STEPS = np.array([0.3, -0.2, 0.9]), np.array([0.1, 0.2, 0.3])
 METHODS: list[Method] = [

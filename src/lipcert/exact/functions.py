@@ -19,7 +19,6 @@ from lipcert.errors import ProofFailed
 
 Formula = Callable[[Any], Any]
 """Takes a power series (or a ball) to another."""
-_HALVINGS = 48
 _WAVES = 40
 """An interval with more half periods of sin than this counts as the whole line."""
 
@@ -56,23 +55,26 @@ class Arc:
         """At least max of g = sign·φ(v) - slope·v on the piece, and hardly more.
 
         Where g is convex its ends decide. Where it is concave, halving finds t < t' with g'(t) > 0 > g'(t'), or the
-        ends of the piece: left of t and right of t' it is smaller than there, and between them below its tangent at t.
+        ends of the piece. Left of t and right of t' it is smaller than there; between them it is below its tangent at
+        a point of [t, t'].
         """
-        one, two, (value, rate) = self.start, self.stop, self.first
+        one, two = self.start, self.stop
         ends = most([(sign * x - slope * v).upper() for v, (x, _) in ((one, self.first), (two, self.last))])
-        if sign * self.bend >= 0 or sign * rate <= slope or sign * self.last[1] >= slope:
+        if sign * self.bend >= 0 or sign * self.first[1] <= slope or sign * self.last[1] >= slope:
             return ends
-        for _ in range(_HALVINGS):
+        touch, (value, rate) = one, self.first
+        for _ in range(ctx.prec // 2 - 16):
             middle = ((one + two) / 2).mid()
             found = jet(self.formula, middle)
-            if sign * found[1] > slope:
-                one, (value, rate) = middle, found
-            elif sign * found[1] < slope:
+            if sign * found[1] < slope:
                 two = middle
-            else:
+                continue
+            touch, (value, rate) = middle, found
+            if not sign * rate > slope:  # it may be zero
                 break
-        rise = most([(sign * rate - slope).upper(), arb(0)])
-        return most([ends, (sign * value - slope * one + rise * abs(two - one)).upper()])
+            one = middle
+        tangent = sign * value - slope * touch + abs(sign * rate - slope) * abs(two - one)
+        return most([ends, tangent.upper()])
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ class Swept:
         self.intervals: list[Interval] = []
         self.slopes: list[Slopes] = []
         self.bound = arb.pos_inf()
+        self.S: arb_mat | None = None
         self._check_shapes()
         depths, local = self._enclosures()
         traces = [] if inputs is None else [Trace(model, inputs, depth) for depth in depths]
@@ -34,7 +35,7 @@ class Swept:
         for index, layer in enumerate(model[:-1]):
             everything = [arb.neg_inf()] * layer.size, [arb.pos_inf()] * layer.size
             interval = known[index] if known else everything
-            S = image(layer.weight, P) if centre or wants_bound else None
+            S = self.S = image(layer.weight, P) if centre or wants_bound else None
             if centre and inputs and S is not None:
                 value, error = centre.step(index)
                 reach = [inputs.reach * S[k, k].sqrt() + e for k, e in enumerate(error)]
@@ -52,10 +53,15 @@ class Swept:
                 down, up = hints.lines[number * self.hidden + index]
                 trace.lines.append(Lines(layer, views, [ball(x) for x in down], [ball(x) for x in up]))
             if S is not None:
-                scale = arb(4) ** int(hints.exponents[index])
-                P = advance(S, self.slopes[-1], [ball(t) * scale for t in hints.multipliers[index]])
+                P = advance(S, self.slopes[-1], self.multipliers(index))
         if wants_bound:
-            self.bound = largest_eigenvalue(image(model[-1].weight, P)).sqrt().upper()
+            self.S = image(model[-1].weight, P)
+            self.bound = largest_eigenvalue(self.S).sqrt().upper()
+
+    def multipliers(self, index: int) -> list[arb]:
+        """Those of the hints; any would do."""
+        scale = arb(4) ** int(self.hints.exponents[index])
+        return [ball(t) * scale for t in self.hints.multipliers[index]]
 
     def _enclosures(self) -> tuple[list[int | None], bool]:
         """The depths of the linear relaxations, and whether the Lipschitz enclosure takes part."""
