@@ -448,6 +448,7 @@ ALLOWED = {
     "lipcert.enclosures",
     "lipcert.enclosures.lines",
     "lipcert.errors",
+    "lipcert.exact",
     "lipcert.network",
     "lipcert.regions",
     "lipcert.threads",
