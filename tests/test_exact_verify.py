@@ -15,8 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
+from flint import arb, arb_mat
 from scipy import sparse
 
 import lipcert as lc
@@ -26,6 +28,8 @@ from lipcert.certificate import Certificate
 from lipcert.cli import main
 from lipcert.errors import LipcertError, ProofFailed
 from lipcert.exact import check, model
+from lipcert.exact.functions import function, zeros
+from lipcert.exact.linear import largest_eigenvalue, positive_definite
 from lipcert.network import Network
 from lipcert.regions import Region
 from lipcert.typing import Array
@@ -303,6 +307,72 @@ def test_the_bound_covers_weights_that_are_off_by_a_last_bit(monkeypatch: pytest
     assert not refused(network, near)  # the stored weights alone do obey it
 
 
+@pytest.mark.parametrize("beta", [2.0**53, -(2.0**60), 1e300])
+def test_finding_5_the_steep_part_of_a_hardsigmoid_is_seen_wherever_it_is(beta: float) -> None:
+    with check.precision(128):
+        steep = function("hardsigmoid", (1.0, beta))
+        before, after = steep.marks[0].lower() - 1, steep.marks[1].upper() + 1
+        assert steep.on(before, after).slopes() == (arb(0), arb(1))
+        assert steep.on(arb.neg_inf(), arb.pos_inf()).slopes() == (arb(0), arb(1))
+
+
+@pytest.mark.parametrize(
+    ("name", "alpha", "x"), [("elu", 1e300, -746.0), ("elu", 1e300, -740.0), ("celu", 1e300, -1e302)]
+)
+def test_finding_6_slopes_that_underflow_are_inside(name: str, alpha: float, x: float) -> None:
+    with mpmath.workprec(500), check.precision(128):
+        exponent = mpmath.mpf(x) / (alpha if name == "celu" else 1)
+        slope = mpmath.exp(exponent) * (alpha if name == "elu" else 1)
+        low, high = function(name, (alpha,)).on(arb(x), arb(x)).slopes()
+        assert float(low) * (1 - 1e-15) <= slope <= float(high) * (1 + 1e-15)
+        assert float(high) == pytest.approx(float(slope), rel=1e-14)
+
+
+def one_leaf() -> Tree:
+    none = np.zeros(1, dtype=int)
+    return Tree(none + LEAF, none, np.zeros(1), none, 0.0)
+
+
+def test_finding_10_a_leaf_whose_rows_underflow_keeps_its_open_neuron() -> None:
+    """The second neuron is just above zero at x = 1, and just below it if a subnormal product is taken for exact."""
+    first, second = float.fromhex("0x1.0ca94d33e01dep+616"), float.fromhex("-0x1.11eb8789a54d8p-617")
+    slope = float.fromhex("0x1.79f64252fe6aap-451")
+    rows = Fraction(second) * Fraction(slope), Fraction(second * slope)
+    top, seen = (-2 * row * Fraction(first) for row in rows)
+    leaky = lc.activation("leaky_relu", negative_slope=slope)
+    biases: list[Any] = [[-first], [-float((top + seen) / 2)], None]
+    network = Network.from_weights([[[-first]], [[second]], [[float(2 / top)]]], biases, [leaky, "relu"])
+    claim = lc.certify(network, lc.Ball([0.5], 0.5), lc.ClosedForm())
+    assert 0.999 <= lc.verify(network, replace(claim, tree=one_leaf()), exact=True) <= claim.bound
+    assert refused(network, replace(claim, tree=one_leaf(), bound=1.65e-6))
+
+
+def test_finding_10_a_piece_that_meets_a_tiny_ball_is_not_empty() -> None:
+    cut = 1.75e-162
+    network = Network.from_weights([[[1.0]], [[1.0]]], [[-1.1 * cut], None])
+    claim = lc.certify(network, lc.Ball([0.0], 2e-162), lc.ClosedForm())
+    none = np.zeros(3, dtype=int)
+    tree = Tree(np.array([-1, LEAF, LEAF]), none, np.array([cut, 0.0, 0.0]), np.array([1, 0, 0]), 0.0)
+    assert lc.verify(network, replace(claim, tree=tree), exact=True) >= 1.0
+    assert refused(network, replace(claim, tree=tree, bound=2.3e-141))
+
+
+@pytest.mark.parametrize("power", [60, 300, 480])
+def test_powers_of_two_that_cancel_change_nothing(power: int) -> None:
+    """A relu network whose layers are scaled up and down is the same function."""
+    plain = random_network(0, (3, 8, 8, 2), "relu", gain=2.5)
+    scale = 2.0**power
+    (one, two, three), biases = ([getattr(layer, x) for layer in plain.layers] for x in ("weight", "bias"))
+    scaled = [one * scale, two / scale / scale, three * scale]
+    network = Network.from_weights(scaled, [biases[0] * scale, biases[1] / scale, biases[2]])
+    certificate = lc.certify(plain, lc.Ball([0.1, 0.2, 0.3], 1.0), lc.ClosedForm())
+    powers = np.array([power, -power])
+    sweeps = tuple(replace(s, exponents=tuple((s.exponents + powers).tolist())) for s in certificate.sweeps)
+    moved = replace(certificate, network=network.digest, sweeps=sweeps)
+    found = [lc.verify(net, cert, exact=True) for net, cert in ((plain, certificate), (network, moved))]
+    assert found[0] == pytest.approx(found[1], rel=1e-13)
+
+
 def test_hints_that_are_no_good_are_refused_in_our_own_words() -> None:
     network, region, method, enclosures = random_case(4)
     certificate = lc.certify(network, region, method, enclosures=enclosures)
@@ -373,8 +443,8 @@ def test_on_the_command_line(
     assert run("bound", "model.npz", "--center", "zeros", "--radius", "1", "--certificate", "c.json")[0] == 0
     code, said = run("verify", "--exact", "c.json", "model.npz")
     assert code == 0
-    assert "any weights within 2⁻⁵² of the float64 weights in model.npz" in said
-    assert "In ball arithmetic, in" in said
+    assert "Derived in ball arithmetic in" in said
+    assert "for all weights and biases within 2⁻⁵² of these" in said
     record = json.loads(run("verify", "--exact", "--json", "c.json", "model.npz")[1])
     assert record["proved"] is record["exact"] is True
     assert record["derived"] <= record["bound"]
@@ -382,8 +452,6 @@ def test_on_the_command_line(
 
 def test_points_where_a_function_turns() -> None:
     """All zeros of a function are found, each in a small ball."""
-    from lipcert.exact.functions import zeros
-
     with check.precision(128):
         found = zeros(lambda x: x * x * x - 3 * x + 1, -3, 3)
         assert [round(float(x), 6) for x in found] == [-1.879385, 0.347296, 1.532089]
@@ -392,10 +460,6 @@ def test_points_where_a_function_turns() -> None:
 
 
 def test_positive_definite_is_proved_or_not() -> None:
-    from flint import arb, arb_mat
-
-    from lipcert.exact.linear import largest_eigenvalue, positive_definite
-
     rng = np.random.default_rng(0)
     with check.precision(128):
         for n in range(1, 9):
@@ -411,10 +475,6 @@ def test_positive_definite_is_proved_or_not() -> None:
 
 
 def test_supports_are_above_and_sharp() -> None:
-    from flint import arb_mat
-
-    from lipcert.exact.model import inputs_of
-
     rng = np.random.default_rng(0)
     for number in range(30):
         center, radius = rng.standard_normal(3), float(rng.uniform(0.1, 1.0))
@@ -422,7 +482,7 @@ def test_supports_are_above_and_sharp() -> None:
         region: Region = [lc.Ball(center, radius), clip, lc.Ball(center, radius, clip=clip)][number % 3]
         rows = rng.standard_normal((4, 3))
         with check.precision(128):
-            inputs = inputs_of(region, 3)
+            inputs = model.inputs_of(region, 3)
             assert inputs is not None
             found = [float(x) for x in inputs.support(arb_mat(rows.tolist()))]
         grid = np.array(list(itertools.product(np.linspace(-1, 1, 25), repeat=3)))

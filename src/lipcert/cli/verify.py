@@ -19,6 +19,10 @@ from lipcert.network import Network
 from lipcert.verify import verify as prove_again
 from lipcert.wording import restrictions, whom
 
+_BALLS = """
+Derived in ball arithmetic in {:.3g} seconds. It also holds for all weights and biases within 2⁻⁵² of these,
+relative to their size."""
+
 
 def verify(
     certificate: Annotated[str, typer.Argument(metavar="CERT", help="A file that lipcert bound --certificate wrote.")],
@@ -63,9 +67,8 @@ def verify(
     if json:
         typer.echo(as_json(_record(claim, proved, seconds, exact)))
     else:
-        sentence = _sentence(os.path.basename(model), network, claim, exact)
-        how = f"\nIn ball arithmetic, in {seconds:.3g} seconds." if exact else ""
-        Console(highlight=False).print(sentence + how, soft_wrap=True)
+        sentence = _sentence(os.path.basename(model), network, claim) + (_BALLS.format(seconds) if exact else "")
+        Console(highlight=False).print(sentence, soft_wrap=True)
 
 
 def _record(claim: Certificate, proved: float, seconds: float, exact: bool) -> dict[str, Any]:
@@ -82,15 +85,13 @@ def _record(claim: Certificate, proved: float, seconds: float, exact: bool) -> d
     }
 
 
-def _sentence(name: str, network: Network, claim: Certificate, exact: bool) -> str:
+def _sentence(name: str, network: Network, claim: Certificate) -> str:
     """What was proved, for people; the bound is rounded up."""
-    weights = f"the float64 weights in {name}"
-    whose = f"any weights within 2⁻⁵² of {weights}, relative to their size," if exact else weights
     left_out = "".join(f", {which}" for which in restrictions(claim.part, network.depth))
     return (
         f"[bold]Proved[/bold]: for {whom(claim)}\n"
         f"  ‖f(x) - f(y)‖₂ ≤ [bold]{upward(claim.bound)}[/bold] · ‖x - y‖₂\n"
-        f"where f is the real-number function of {whose} ({describe_network(network)})"
+        f"where f is the real-number function of the float64 weights in {name} ({describe_network(network)})"
         f"{left_out}.\n"
         f"SHA-256 of the network: {claim.network}"
     )
