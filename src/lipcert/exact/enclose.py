@@ -65,6 +65,8 @@ def suggested_lines(f: Function, view: View, alpha: arb, beta: arb) -> tuple[arb
     if not alpha < beta or not view.low < view.high:
         return alpha, alpha
     start, stop = float(view.low), float(view.high)
+    if not abs(start) + abs(stop) < 1e300:
+        return alpha, alpha
     marks = [float(x.mid()) for x in view.marks]
     curved = any(arc.bend for arc in view.arcs)
     looks = np.linspace(start, stop, 2 * _LOOKS)[1:-1].tolist() if curved else []
@@ -74,8 +76,9 @@ def suggested_lines(f: Function, view: View, alpha: arb, beta: arb) -> tuple[arb
     left, right = np.flatnonzero(x < middle), np.flatnonzero(x > middle)
     if not (left.size and right.size):
         return alpha, alpha
-    slope = (y[right] - y[left][:, None]) / (x[right] - x[left][:, None])
-    height = y[left][:, None] + slope * (middle - x[left][:, None])
+    with np.errstate(all="ignore"):
+        slope = (y[right] - y[left][:, None]) / (x[right] - x[left][:, None])
+        height = y[left][:, None] + slope * (middle - x[left][:, None])
     lower, upper = (float(slope.flat[pick(height)]) for pick in (np.argmin, np.argmax))
     return ball(lower), ball(upper)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from flint import arb, arb_mat
 
+from lipcert.errors import ProofFailed
 from lipcert.exact.functions import most
 from lipcert.typing import Array
 
@@ -43,7 +44,10 @@ def at_least(matrix: arb_mat) -> arb_mat:
     half = (matrix + matrix.transpose()) * (arb(1) / 2)
     middle = half.mid()
     sums = (half - middle) * column([arb(1)] * half.nrows())
-    return plus_diagonal(middle, [x.abs_upper() for x in sums.entries()]).mid()
+    found = plus_diagonal(middle, [x.abs_upper() for x in sums.entries()]).mid()
+    if not found.trace().is_finite():  # a row with anything but numbers shows up there
+        raise ProofFailed("the ellipsoid of a layer is not finite")
+    return found
 
 
 def image(weight: arb_mat, P: arb_mat | None) -> arb_mat:
@@ -71,7 +75,9 @@ def positive_definite(matrix: arb_mat) -> bool:
 def floats(matrix: arb_mat) -> tuple[Array, int]:
     """About the matrix, as floats near one times 2**exponent."""
     size = most([abs(x).upper() for x in matrix.entries()])
-    exponent = 0 if size.is_zero() else int(size.man_exp()[1]) + int(size.man_exp()[0]).bit_length()
+    exponent = (
+        0 if size.is_zero() or not size.is_finite() else int(size.man_exp()[1]) + int(size.man_exp()[0]).bit_length()
+    )
     shifted = matrix * arb(2) ** -exponent
     return np.array([[float(x.mid()) for x in row] for row in shifted.tolist()]), exponent
 
@@ -84,7 +90,10 @@ def largest_eigenvalue(matrix: arb_mat) -> arb:
     if n == 1 or worst.is_zero():
         return worst
     near, exponent = floats(matrix)
-    top = arb(float(np.linalg.eigvalsh(near)[-1])) * arb(2) ** exponent
+    try:
+        top = arb(float(np.linalg.eigvalsh(near)[-1])) * arb(2) ** exponent
+    except np.linalg.LinAlgError:
+        return worst
     for slack in _SLACK:
         candidate = (top * (1 + arb(slack))).upper()
         if candidate < worst and positive_definite(plus_diagonal(-matrix, [candidate] * n)):

@@ -107,6 +107,7 @@ class Inputs:
 
     @property
     def balls(self) -> arb_mat:
+        """The box."""
         return column([low.union(u) for low, u in zip(self.lower, self.upper, strict=True)])
 
     def empty(self) -> bool:
@@ -118,8 +119,8 @@ class Inputs:
         return bool(sum((gap * gap for gap in gaps), arb(0)) > self.radius * self.radius)
 
     def halves(self, axis: int, at: arb) -> tuple[Inputs, Inputs]:
-        if not self.lower[axis] <= at <= self.upper[axis]:
-            raise ProofFailed("a box is cut outside its sides")
+        """Below and above a value of an axis, which both contain; a value outside the box counts as its nearer side."""
+        at = least([most([at, self.lower[axis]]), self.upper[axis]])
         sides = list(self.upper), list(self.lower)
         sides[0][axis] = sides[1][axis] = at
         return replace(self, upper=sides[0]), replace(self, lower=sides[1])
@@ -173,6 +174,8 @@ def inputs_of(region: Region, count: int) -> Inputs | None:
     arrays = [region.center] if box is None else [region.center, box.lower, box.upper]
     if np.ndim(region.radius) or any(np.shape(a) != (count,) or not np.isfinite(a).all() for a in arrays):
         raise ProofFailed(f"the region must be a single one, of {count} finite coordinates")
+    if box is not None and not ((box.lower <= region.center) & (region.center <= box.upper)).all():
+        raise ProofFailed("the centre of the region lies outside it")
     center = [ball(x) for x in region.center]
     if isinstance(region, Box):
         return Inputs(center, None, [ball(x) for x in region.lower], [ball(x) for x in region.upper])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from flint import arb, arb_mat
 
 from lipcert.certificate import Sweep
@@ -27,7 +28,6 @@ class Swept:
         self.slopes: list[Slopes] = []
         self.bound = arb.pos_inf()
         self.S: arb_mat | None = None
-        self._check_shapes()
         depths, local = self._enclosures()
         traces = [] if inputs is None else [Trace(model, inputs, depth) for depth in depths]
         centre = Centre(model, column(inputs.center)) if inputs is not None and local else None
@@ -64,22 +64,18 @@ class Swept:
         return [ball(t) * scale for t in self.hints.multipliers[index]]
 
     def _enclosures(self) -> tuple[list[int | None], bool]:
-        """The depths of the linear relaxations, and whether the Lipschitz enclosure takes part."""
-        names = [type(enclosure).__name__ for enclosure in self.hints.enclosures]
+        """The depths of the linear relaxations, and whether the Lipschitz enclosure takes part; shapes are checked."""
+        hints, sizes = self.hints, [layer.size for layer in self.model[:-1]]
+        names = [type(enclosure).__name__ for enclosure in hints.enclosures]
         if set(names) - {"Linear", "Lipschitz"}:
             raise ProofFailed(f"exact has no rule for the enclosures {', '.join(names)}")
-        depths = [getattr(e, "depth", None) for e, name in zip(self.hints.enclosures, names) if name == "Linear"]
-        if self.inputs is not None and len(self.hints.lines) != len(depths) * self.hidden:
-            raise ProofFailed("the hints lack the slopes of the bounding lines, or have too many")
+        depths = [getattr(e, "depth", None) for e, name in zip(hints.enclosures, names) if name == "Linear"]
         if any(depth is not None and depth < 0 for depth in depths):
             raise ProofFailed("the depth of a linear enclosure must be at least 0")
+        told = [np.shape(multiplier) for multiplier in hints.multipliers]
+        if told != [(size,) for size in sizes] or len(hints.exponents) != len(sizes):
+            raise ProofFailed(f"the hints have multipliers of shapes {told}, the network has hidden layers of {sizes}")
+        wanted = [((size,), (size,)) for size in sizes] * len(depths)
+        if self.inputs is not None and [tuple(map(np.shape, pair)) for pair in hints.lines] != wanted:
+            raise ProofFailed("the hints lack slopes of bounding lines, or have too many")
         return depths, "Lipschitz" in names
-
-    def _check_shapes(self) -> None:
-        sizes = [layer.size for layer in self.model[:-1]]
-        told = [len(multiplier) for multiplier in self.hints.multipliers]
-        if told != sizes or len(self.hints.exponents) != len(sizes):
-            raise ProofFailed(f"the hints are for hidden layers of {told} neurons, the network has {sizes}")
-        for number, pair in enumerate(self.hints.lines if self.inputs is not None else ()):
-            if any(len(slopes) != sizes[number % self.hidden] for slopes in pair):
-                raise ProofFailed(f"the lines of layer {number % self.hidden + 1} are not for its neurons")

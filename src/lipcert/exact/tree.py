@@ -55,14 +55,17 @@ class Pieces:
     def __init__(self, model: Model, inputs: Inputs, tree: Any, claim: float, known: list[Interval]) -> None:
         self.model, self.claim = model, claim
         self.root = Piece(inputs, known)
-        columns = zip(tree.layer.tolist(), tree.index.tolist(), tree.value.tolist(), tree.child.tolist(), strict=True)
-        self.cuts = {node: row for node, row in enumerate(columns) if row[0] != _LEAF}
+        cuts, voids = (tree.layer, tree.index, tree.value, tree.child), (tree.void, tree.neuron, tree.weight)
+        if any(len({np.shape(column) for column in group}) != 1 for group in (cuts, voids)):
+            raise Exhausted("the columns of the tree differ in length")
+        rows = zip(*(column.tolist() for column in cuts), strict=True)
+        self.cuts = {node: row for node, row in enumerate(rows) if row[0] != _LEAF}
         children = [child for *_, first in self.cuts.values() for child in (first, first + 1)]
         later = all(node < first for node, (*_, first) in self.cuts.items())
         if not later or sorted(children) != list(range(1, len(tree.layer))):
             raise Exhausted("the pieces do not cover the region: a node lacks a child, or has more than one parent")
         self.voids: dict[int | None, dict[int, float]] = {}
-        for node, neuron, weight in zip(tree.void, tree.neuron, tree.weight, strict=True):
+        for node, neuron, weight in zip(*voids, strict=True):
             self.voids.setdefault(int(node), {})[int(neuron)] = float(weight)
         self.extra = _EXTRA + len(tree.layer) // 16
         self.chain = Chain.of([layer.near for layer in model])
