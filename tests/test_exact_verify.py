@@ -398,6 +398,40 @@ def test_multipliers_are_hints_only(factor: float) -> None:
     assert proved >= lowest(network, certificate)
 
 
+def mutant(rng: np.random.Generator, array: Array) -> Array:
+    """The array with one entry changed."""
+    changed = np.array(array)
+    if changed.size:
+        place = int(rng.integers(changed.size))
+        old = changed.flat[place]
+        others = [0.0, -1.0, 1e300, -1e-300, 2.0 * old, 0.5 * old, -old, np.nan]
+        changed.flat[place] = rng.choice(others if changed.dtype.kind == "f" else [-2, -1, 0, 1, 3, int(old) + 1, 9999])
+    return changed
+
+
+@pytest.mark.parametrize("number", [*range(0, 36, 3), -3, -6, -9])
+def test_mutants_are_refused_or_true(number: int) -> None:
+    """Cuts, weights of void leaves, multipliers and lines are hints: what they prove is above what is attained."""
+    rng = np.random.default_rng(abs(number))
+    _, network, certificate = by_sweeps(number) if number >= 0 else by_a_tree(-number)
+    lower = lowest(network, certificate)
+    for claim in (certificate.bound, 2.0 * certificate.bound, lower * (1.0 - 1e-7), 1e300):
+        sweep, tree = certificate.sweeps[0], certificate.tree
+        multipliers = tuple(mutant(rng, T) for T in sweep.multipliers)
+        lines = tuple((mutant(rng, a), mutant(rng, b)) for a, b in sweep.lines)
+        if tree is not None:
+            names = rng.choice(["layer", "index", "value", "child", "void", "neuron", "weight"], 2)
+            changes: dict[str, Any] = {str(name): mutant(rng, getattr(tree, str(name))) for name in names}
+            tree = replace(tree, **changes)
+        sweeps = (replace(sweep, multipliers=multipliers, lines=lines), *certificate.sweeps[1:])
+        changed = replace(certificate, bound=claim, sweeps=sweeps, tree=tree)
+        try:
+            proved = lc.verify(network, changed, exact=True)
+        except ProofFailed:
+            continue
+        assert lower <= proved <= claim
+
+
 def test_it_shares_nothing_but_what_it_says() -> None:
     """Every import is of the folder itself, of plain libraries, or of one of five modules of numbers and names."""
     allowed = {f"lipcert.{name}" for name in ("errors", "network", "regions", "certificate", "typing")}

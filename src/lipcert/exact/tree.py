@@ -27,7 +27,7 @@ _GLANCE, _LOOK, _STARE = 3, 20, 150
 """Rounds of the search for multipliers: of a piece that the tree cuts, of a leaf, of a leaf that needs more."""
 _NEAR = 1.05
 """A leaf whose bound is not within this factor of the claim after a look is not worth a stare."""
-_EXTRA = 24
+_EXTRA = 12
 """So many cuts beyond those of the tree, and one more for every eight leaves."""
 _FEW, _FEW_INPUTS = 4, 16
 """With few open neurons, or many inputs, a neuron is cut rather than the box."""
