@@ -1,0 +1,490 @@
+"""Folding of affine maps: every weight and bias is a coefficient of the exact composition, rounded once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+import lipcert as lc
+from lipcert.importers.builder import Builder, Unsupported
+from lipcert.importers.graph import Affine, Constant, Graph, Join, Pick, Scale, Sum
+from lipcert.importers.lowering import lower
+from lipcert.importers.lowering.lower import REWRITES, Plan, fold
+from lipcert.importers.lowering.schedule import levels
+from lipcert.importers.precise import Precise, distilled
+from lipcert.importers.precise_matrix import PreciseMatrix
+from lipcert.network import dense
+from lipcert.typing import Array
+
+Row = dict[Any, Fraction]
+
+ALLOWED = Fraction(1, 2**53) * (1 + Fraction(1, 2**19))
+"""What one rounding may cost, relative to the rounded number."""
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def _exact(matrix: Any) -> list[list[Fraction]]:
+    return [[Fraction(float(v)) for v in row] for row in dense(matrix)]
+
+
+def _times(one: list[list[Fraction]], two: list[list[Fraction]]) -> list[list[Fraction]]:
+    return [[sum((a * b for a, b in zip(row, col)), Fraction(0)) for col in zip(*two)] for row in one]
+
+
+def _assert_rounded_once(stored: Any, exact: list[list[Fraction]]) -> None:
+    for row, truth in zip(dense(stored), exact, strict=True):
+        for value, number in zip(row, truth, strict=True):
+            assert abs(Fraction(float(value)) - number) <= ALLOWED * abs(Fraction(float(value)))
+
+
+def _built(shape: tuple[int, ...], body: Callable[[Any, Any], Any]) -> Graph:
+    build = Builder(shape)
+    return build.finish(build.tensor(body(build, build.input)))
+
+
+def _chain(maps: list[tuple[Any, Array]]) -> Graph:
+    def body(b: Any, x: Any) -> Any:
+        for weight, bias in maps:
+            x = b.affine(x, weight, bias, (len(bias),))
+        return x
+
+    return _built((maps[0][0].shape[1],), body)
+
+
+def _assert_chain(maps: list[tuple[Any, Array]], network: lc.Network) -> None:
+    """The network is one layer, the composition of the maps; [W b; 0 1] composes both at once."""
+    size = maps[0][0].shape[1]
+    whole = [[Fraction(i == j) for j in range(size + 1)] for i in range(size + 1)]
+    for weight, bias in maps:
+        step = [[*row, Fraction(float(b))] for row, b in zip(_exact(weight), bias, strict=True)]
+        whole = _times([*step, [Fraction(0)] * weight.shape[1] + [Fraction(1)]], whole)
+    assert network.depth == 1
+    layer = network.layers[0]
+    _assert_rounded_once(layer.weight, [row[:-1] for row in whole[:-1]])
+    _assert_rounded_once(layer.bias[:, None], [row[-1:] for row in whole[:-1]])
+
+
+def _random_maps(rng: np.random.Generator, sizes: list[int], spread: float, density: float) -> list[tuple[Any, Array]]:
+    maps = []
+    for n, m in itertools.pairwise(sizes):
+        weight = rng.standard_normal((m, n)) * 10.0 ** rng.uniform(-spread, spread, (m, n))
+        weight[rng.random((m, n)) > density] = 0.0
+        stored = weight if density == 1.0 else sparse.csr_array(weight)
+        maps.append((stored, rng.standard_normal(m) * 10.0 ** rng.uniform(-spread, spread, m)))
+    return maps
+
+
+# the finding ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("density", [1.0, 0.3])
+@pytest.mark.parametrize("seed", range(4))
+def test_finding_11_folding_rounds_each_coefficient_once(seed: int, density: float) -> None:
+    rng = np.random.default_rng(seed)
+    maps = _random_maps(rng, [5, 9, 7, 6, 4][: 3 + seed % 3], (0.0, 0.0, 3.0, 8.0)[seed], density)
+    _assert_chain(maps, lower(_chain(maps)).network)
+
+
+def test_finding_11_cancellation_keeps_its_digits() -> None:
+    """W₂W₁ = (1 + 2⁻³⁰)(1 - 2⁻³⁰) - 1 = -2⁻⁶⁰; in plain floating point it is 0."""
+    one = np.array([[1.0 + 2.0**-30], [1.0]])
+    two = np.array([[1.0 - 2.0**-30, -1.0]])
+    third = np.array([[3.0], [1.0 / 3.0]])
+    maps = [(one, np.array([0.1, 0.2])), (two, np.array([0.1])), (third, np.array([0.0, 1e-30]))]
+    _assert_chain(maps, lower(_chain(maps)).network)
+    assert lower(_chain(maps[:2])).network.layers[0].weight[0, 0] == -(2.0**-60)
+
+
+def test_large_chains() -> None:
+    """Dense and sparse products with hundreds of terms; some rows of them in fractions."""
+    rng = np.random.default_rng(0)
+    for density in (1.0, 0.02):
+        maps = _random_maps(rng, [120, 300, 200], 2.0, density)
+        network = lower(_chain(maps)).network
+        assert network.depth == 1
+        rows = rng.integers(0, 200, 3)
+        exact = _times(_exact(maps[1][0][rows]), _exact(maps[0][0]))
+        _assert_rounded_once(network.layers[0].weight[rows], exact)
+
+
+# where folding must not happen ---------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_rounded_is_not_folded() -> None:
+    """x/3 - x/3 is 0, but a third is not a float, so that nobody can see it: the maps stay apart."""
+    graph = _built((2,), lambda b, x: b.add(b.divide(x, np.array(3.0)), b.divide(x, np.array(3.0)), -1.0))
+    network = lower(graph).network
+    assert network.sizes == (2, 4, 2)
+    assert network.layers[0].neurons is not None
+    assert network.layers[0].neurons.describe() == "identity"
+    thirds = np.kron([[1], [-1]], np.eye(2, dtype=int)).tolist()
+    _assert_rounded_once(network.layers[0].weight, [[Fraction(v, 3) for v in row] for row in thirds])
+    np.testing.assert_array_equal(network(np.array([5.0, 7.0])), [0.0, 0.0])
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200, 3e-162])
+def test_overflow_and_underflow_keep_maps_apart(size: float) -> None:
+    """Products of 1e±400 are no floats; those of 1e-323 have lost their digits."""
+    maps = [(np.full((2, 3), size), np.zeros(2)), (np.full((4, 2), size), np.ones(4))]
+    network = lower(_chain(maps)).network
+    assert network.sizes == (3, 2, 4)
+    for layer, (weight, bias) in zip(network.layers, maps, strict=True):
+        np.testing.assert_array_equal(layer.weight, weight)
+        np.testing.assert_array_equal(layer.bias, bias)
+
+
+def test_only_the_maps_in_question_stay_apart() -> None:
+    """A branch that folds is not held up by one that does not; the values meet again."""
+
+    def body(b: Any, x: Any) -> Any:
+        y = b.affine(b.affine(x, np.full((2, 2), 1e-200), 0.0, (2,)), np.full((2, 2), 1e-200), 1.0, (2,))
+        z = b.affine(b.affine(x, np.eye(2) * 0.1, 0.5, (2,)), np.eye(2) * 0.3, 0.25, (2,))
+        return b.activate(b.add(y, z), "relu")
+
+    graph = _built((2,), body)
+    network = lower(graph).network
+    assert network.depth == 3
+    points = np.random.default_rng(0).standard_normal((20, 2))
+    np.testing.assert_allclose(network(points), graph(points), rtol=1e-14)
+
+
+def test_a_coefficient_beyond_floats_is_refused() -> None:
+    with pytest.raises(lc.UnreadableModel, match="no double is near enough"):
+        lower(_built((2,), lambda b, x: b.divide(x, np.array(5e-324))))
+
+
+def test_constants_beyond_floats_stay_apart_too() -> None:
+    graph = _built(
+        (1,), lambda b, x: b.add(x, b.affine(b.constant(np.full(1, 1e-200)), np.full((1, 1), 1e-200), 0.0, (1,)))
+    )
+    network = lower(graph).network
+    assert network.sizes == (1, 2, 1)
+    assert sorted(network.layers[1].weight[0]) == [1e-200, 1.0]
+
+
+# coefficients that no model stores -----------------------------------------------------------------------------
+
+
+def test_batch_norm_against_mpmath() -> None:
+    """conv-like weights, then γ(x - μ)/√(σ² + ε) + β: weights and biases of the one layer, each rounded once."""
+    rng = np.random.default_rng(5)
+    weight, bias = rng.standard_normal((6, 4)), rng.standard_normal(6)
+    mean, gain, offset = rng.standard_normal((3, 6))
+    variance = 10.0 ** rng.uniform(-4, 3, 6)
+    gain[2], epsilon = 0.0, 1e-5
+    mean[3] = bias[3] * (1 + 2**-50)  # x - μ cancels
+    graph = _built(
+        (1, 4),
+        lambda b, x: b.batch_norm(b.add(b.matmul(x, weight.T), bias), mean, variance, gain, offset, epsilon),
+    )
+    (layer,) = lower(graph).network.layers
+    with mp.workprec(400):
+        for i in range(6):
+            factor = mp.mpf(gain[i]) / mp.sqrt(mp.mpf(variance[i]) + mp.mpf(epsilon))
+            truth = [factor * mp.mpf(w) for w in weight[i]]
+            truth.append(factor * (mp.mpf(bias[i]) - mp.mpf(mean[i])) + mp.mpf(offset[i]))
+            for value, number in zip([*dense(layer.weight)[i], layer.bias[i]], truth, strict=True):
+                assert abs(mp.mpf(value) - number) <= mp.mpf(2) ** -53 * (1 + mp.mpf(2) ** -19) * abs(mp.mpf(value))
+
+
+def test_batch_norm_refuses_a_variance_that_is_none() -> None:
+    build = Builder((1, 2))
+    with pytest.raises(Unsupported, match=r"must be positive, the least is -0\.5"):
+        build.batch_norm(build.input, np.zeros(2), np.array([1.0, -0.6]), 1.0, 0.0, 0.1)
+
+
+def test_averages_and_quotients() -> None:
+    """(mean over three, after a linear map) / 7, minus a constant: one layer, in thirds and sevenths."""
+    rng = np.random.default_rng(2)
+    weight, shift = rng.standard_normal((9, 4)), rng.standard_normal(3)
+
+    def body(b: Any, x: Any) -> Any:
+        y = b.reshape(b.affine(x, weight, 0.1, (9,)), (3, 3))
+        return b.add(b.divide(b.mean(y, [1], False), np.array(7.0)), shift, -0.3)
+
+    (layer,) = lower(_built((4,), body)).network.layers
+    rows = _exact(weight)
+    exact = [[sum((rows[3 * i + k][j] for k in range(3)), Fraction(0)) / 21 for j in range(4)] for i in range(3)]
+    _assert_rounded_once(layer.weight, exact)
+    tenth, lot = Fraction(0.1), Fraction(-0.3)
+    _assert_rounded_once(layer.bias[:, None], [[tenth / 7 + lot * Fraction(s)] for s in shift])
+
+
+def test_weights_that_padding_adds_up() -> None:
+    """A circular window sees a position twice; the two weights are added without loss, then scaled."""
+    kernel = np.array([[[0.1, 0.2, 0.7]]])
+    graph = _built(
+        (1, 1, 2), lambda b, x: b.scale(b.conv(x, kernel, None, (1,), [(1, 1)], (1,), mode="wrap"), 1.0 / 3.0)
+    )
+    (layer,) = lower(graph).network.layers
+    left, middle, right = (Fraction(v) for v in (0.1, 0.2, 0.7))
+    third = Fraction(1.0 / 3.0)
+    _assert_rounded_once(
+        layer.weight, [[third * v for v in (middle, left + right)], [third * v for v in (left + right, middle)]]
+    )
+
+
+@pytest.mark.parametrize("turn", [0.5**0.5, float(np.float32(0.5**0.5)), -1.9])
+def test_gelu_spelt_out_keeps_its_own_constant(turn: float) -> None:
+    """x(1 + erf(dx)) = (2/t)·gelu(tx), t = d√2, is read with t itself, not with the float32 number nearest to 1."""
+    graph = _built((1,), lambda b, x: b.multiply(x, b.scale(b.special(b.scale(x, turn), "erf"), 1.0, 1.0)))
+    first, last = lower(graph).network.layers
+    with mp.workprec(300):
+        t = mp.sqrt(2) * mp.mpf(turn)
+        for value, truth in ((first.weight[0, 0], t), (last.weight[0, 0], 2 / t)):
+            assert abs(mp.mpf(value) - truth) <= mp.mpf(2) ** -53 * (1 + mp.mpf(2) ** -19) * abs(mp.mpf(value))
+
+
+# whole models --------------------------------------------------------------------------------------------------
+
+
+def _coefficients(graph: Graph, wanted: tuple[int, int], known: tuple[int, ...]) -> Row:
+    """An element (node, place) as an affine function of the known values, pulled back in fractions."""
+    total: Row = {}
+    pending: list[tuple[int, int, Fraction]] = [(*wanted, Fraction(1))]
+    while pending:  # the rows that are looked at are few, so no care is taken to meet each node once
+        position, place, weight = pending.pop()
+        node = graph.nodes[position]
+        if position in known:
+            key = (position, place)
+            total[key] = total.get(key, Fraction(0)) + weight
+            continue
+        match node.op:
+            case Constant(number=number):
+                total["one"] = total.get("one", Fraction(0)) + weight * Fraction(float(number[place]))
+            case Affine(weight=matrix, bias=bias):
+                entries = range(matrix.indptr[place], matrix.indptr[place + 1])
+                pending += [
+                    (node.inputs[0], int(matrix.indices[e]), weight * _number(matrix.values, e)) for e in entries
+                ]
+                total["one"] = total.get("one", Fraction(0)) + weight * _number(bias, place)
+            case Scale(factor=factor, shift=shift):
+                pending.append((node.inputs[0], place, weight * _number(factor, place)))
+                total["one"] = total.get("one", Fraction(0)) + weight * _number(shift, place)
+            case Pick(index=index):
+                if index[place] >= 0:
+                    pending.append((node.inputs[0], int(index[place]), weight))
+            case Sum():
+                pending += [(i, place, weight) for i in node.inputs]
+            case Join():
+                for i in node.inputs:
+                    if 0 <= place < graph.nodes[i].size:
+                        pending.append((i, place, weight))
+                    place -= graph.nodes[i].size
+    return total
+
+
+def _number(values: Precise, place: int) -> Fraction:
+    """The sum of the parts; the models here have coefficients with an error far below that of the rounding."""
+    return sum((Fraction(float(part)) for part in values.parts[:, place]), Fraction(0))
+
+
+def _assert_plan(graph: Graph, plan: Plan, rows: int, rng: np.random.Generator) -> None:
+    """Some rows of every layer, before pruning, against fractions."""
+    assert not plan.apart
+    for level, weight, bias in zip(levels(graph), plan.weights, plan.biases, strict=True):
+        last = not level.applied
+        targets = [graph.output] if last else [graph.nodes[i].inputs[0] for i in level.applied] + list(level.carried)
+        places = [(t, r) for t in targets for r in range(graph.nodes[t].size)]
+        starts = dict(zip(level.known, np.cumsum([0, *(graph.nodes[i].size for i in level.known)])))
+        for row in rng.choice(len(places), min(rows, len(places)), replace=False):
+            exact = _coefficients(graph, places[row], level.known)
+            wanted = {starts[k[0]] + k[1]: v for k, v in exact.items() if k != "one"}
+            stored = dense(weight[[row]])[0]
+            for column in {*np.flatnonzero(stored).tolist(), *wanted}:
+                value, number = Fraction(float(stored[column])), wanted.get(column, Fraction(0))
+                assert abs(value - number) <= ALLOWED * abs(value)
+            offset = Fraction(float(bias[row]))
+            assert abs(offset - exact.get("one", Fraction(0))) <= ALLOWED * abs(offset)
+
+
+MODELS: Mapping[str, tuple[int, ...]] = {
+    "models/ACASXU_run2a_1_1_batch_2000.onnx": (5, 50, 50, 50, 50, 50, 50, 5),
+    "models/Convnet_avgpool.onnx": (784, 18432, 10),
+    "models/Convnet_maxpool.onnx": (784, 18432, 18432, 9216, 4608, 2304, 10),
+    "models/ffnnSIGMOID__Point_6x200.onnx": (784, 200, 200, 200, 200, 200, 200, 10),
+    "models/mnist-net_256x2.onnx": (784, 256, 256, 10),
+    "models/resnet_2b.onnx": (3072, 2048, 2048, 1024, 2048, 1024, 100, 10),
+    "l2/cifar10_cnn_a.onnx": (3072, 4096, 2048, 100, 10),
+    "l2/mnist_convsmall.onnx": (784, 3136, 1568, 100, 10),
+    "l2/mnist_mlp.onnx": (784, 100, 100, 10),
+}
+"""Models and the sizes of their networks, the same as when folding was done in plain floating point."""
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_fold_into_as_few_layers_as_ever(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not (SHARED / name).is_file():
+        pytest.skip(f"{SHARED / name} is not there")
+    pytest.importorskip("onnx")
+    from lipcert.importers import onnx as reader
+
+    seen: list[Graph] = []
+
+    def watched(graph: Graph) -> Any:
+        seen.append(graph)
+        return lower(graph)
+
+    monkeypatch.setattr(reader, "lower", watched)
+    assert lc.load(SHARED / name).sizes == MODELS[name]
+    graph = reduce(lambda g, rewrite: rewrite(g), REWRITES, seen[0].live())
+    _assert_plan(graph, fold(graph), 3, np.random.default_rng(0))
+
+
+@given(seed=st.integers(0, 10**6), steps=st.integers(1, 10))
+def test_any_graph_is_folded_exactly(seed: int, steps: int) -> None:
+    """Random graphs of every linear operation, with skips, constants and maxima."""
+    rng = np.random.default_rng(seed)
+    build: Any = Builder((3,))
+    values: list[Any] = [build.input]
+    for _ in range(steps):
+        x, y = (values[rng.integers(len(values))] for _ in range(2))
+        size = int(rng.integers(1, 4))
+        match rng.integers(7):
+            case 0 | 1:
+                weight = rng.standard_normal((size, x.size)) * 10.0 ** rng.uniform(-9, 9)
+                values.append(build.affine(x, weight, rng.standard_normal(size), (size,)))
+            case 2:
+                values.append(build.activate(x, "relu"))
+            case 3:
+                values.append(build.concat([x, y, np.full(1, 0.1)], 0))
+            case 4:
+                values.append(build.add(x, build.pick(y, rng.integers(0, y.size, x.size)), -0.7))
+            case 5:
+                values.append(build.divide(x, rng.uniform(1, 9, x.size)))
+            case 6:
+                values.append(build.maximum(x, rng.integers(0, x.size, (size, 3)), (size,)))
+    graph = build.finish(build.concat(values[-2:], 0))
+    graph = reduce(lambda g, rewrite: rewrite(g), REWRITES, graph.live())
+    plan = fold(graph)
+    if not plan.apart:
+        _assert_plan(graph, plan, 4, rng)
+
+
+def test_planted_a_product_in_plain_floating_point_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def plain(self: PreciseMatrix, other: PreciseMatrix) -> PreciseMatrix:
+        return PreciseMatrix.of(sparse.csr_array(self.nearest @ other.nearest))
+
+    maps = _random_maps(np.random.default_rng(0), [5, 9, 7], 0.0, 1.0)
+    _assert_chain(maps, lower(_chain(maps)).network)
+    monkeypatch.setattr(PreciseMatrix, "__matmul__", plain)
+    with pytest.raises(AssertionError):
+        _assert_chain(maps, lower(_chain(maps)).network)
+
+
+def test_planted_a_coefficient_rounded_too_early_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = Precise.reciprocal
+    test_averages_and_quotients()
+    monkeypatch.setattr(Precise, "reciprocal", lambda self: Precise.of(exact(self).nearest))
+    with pytest.raises(AssertionError):
+        test_averages_and_quotients()
+
+
+def test_planted_a_slice_too_wide_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices of four bits more than there is room for: their products are rounded."""
+    from lipcert.importers import precise_matrix as module
+
+    exact = module._sliced
+    monkeypatch.setattr(module, "_sliced", lambda matrix, axis, bits: exact(matrix, axis, bits + 4))
+    with pytest.raises(AssertionError):
+        test_large_chains()
+
+
+# the numbers themselves ----------------------------------------------------------------------------------------
+
+anything = st.floats(allow_nan=False, allow_infinity=False)
+moderate = st.floats(min_value=2.0**-200, max_value=2.0**200)
+
+
+def _assert_holds(numbers: Precise, truth: Fraction) -> None:
+    """|parts - truth| ≤ error, for a single number; infinities claim nothing."""
+    parts, error = numbers.parts.reshape(-1), float(numbers.error.reshape(()))
+    if np.isfinite(parts).all() and np.isfinite(error):
+        assert abs(sum((Fraction(float(p)) for p in parts), Fraction(0)) - truth) <= Fraction(error)
+    value, good = numbers.rounded()
+    if good.all():
+        assert abs(Fraction(float(value.reshape(()))) - truth) <= ALLOWED * abs(Fraction(float(value.reshape(()))))
+
+
+@given(st.lists(anything, min_size=1, max_size=12))
+def test_sums_hold(terms: list[float]) -> None:
+    total = distilled((np.array([t]) for t in terms), np.zeros(1))
+    _assert_holds(total, sum((Fraction(t) for t in terms), Fraction(0)))
+
+
+@given(anything, anything, anything, anything)
+def test_sums_and_products_hold(a: float, b: float, c: float, d: float) -> None:
+    product = (Precise.of(a) + b) * (Precise.of(c) - d)
+    _assert_holds(product, (Fraction(a) + Fraction(b)) * (Fraction(c) - Fraction(d)))
+
+
+@given(moderate, st.floats(min_value=-0.4, max_value=0.4), st.booleans())
+def test_reciprocals_and_roots_hold(size: float, rest: float, negative: bool) -> None:
+    number = Precise.of(-size if negative else size) + rest * size
+    truth = Fraction(-size if negative else size) + Fraction(rest * size)
+    inverse = number.reciprocal()
+    assert inverse.rounded()[1].all()
+    assert float(inverse.error) <= 2.0**-130 * abs(float(inverse.nearest))
+    _assert_holds(inverse, 1 / truth)
+    if negative:
+        return
+    root = number.inverse_root()
+    assert root.rounded()[1].all()
+    assert float(root.error) <= 2.0**-130 * abs(float(root.nearest))
+    low, high = (sum(Fraction(float(p)) for p in root.parts) + s * Fraction(float(root.error)) for s in (-1, 1))
+    assert low * low * truth <= 1 <= high * high * truth
+
+
+def test_reciprocals_and_roots_out_of_range_are_refused() -> None:
+    for number in (5e-324, 0.0, np.inf, np.nan):
+        assert not Precise.of(number).reciprocal().rounded()[1].any()
+    for number in (0.0, -1.0, np.inf, np.nan):
+        assert not Precise.of(number).inverse_root().rounded()[1].any()
+
+
+def test_powers_of_two_stay_exact() -> None:
+    powers = 2.0 ** np.arange(-60, 60)
+    assert not Precise.of(powers).reciprocal().error.any()
+    assert not Precise.of(powers**2).inverse_root().error.any()
+
+
+@given(seed=st.integers(0, 10**6))
+def test_matrix_products_hold_at_any_scale(seed: int) -> None:
+    """Entries from subnormal to huge, errors, several parts: the exact product lies within the stated error."""
+    rng = np.random.default_rng(seed)
+    reach = float(rng.choice([1.0, 30.0, 160.0, 300.0]))
+
+    def random(rows: int, columns: int) -> PreciseMatrix:
+        parts = rng.standard_normal((2, rows, columns)) * 10.0 ** rng.uniform(-reach, reach, (2, rows, columns))
+        parts[:, rng.random((rows, columns)) < 0.3] = 0.0
+        values = distilled(parts.reshape(2, -1), rng.choice([0.0, 1e-40], rows * columns))
+        row, column = np.indices((rows, columns)).reshape(2, -1)
+        return PreciseMatrix.of_entries((rows, columns), row, column, values)
+
+    def ends(matrix: PreciseMatrix, sign: int) -> list[list[Fraction]]:
+        full = [[Fraction(0)] * matrix.shape[1] for _ in range(matrix.shape[0])]
+        for e, (i, j) in enumerate(zip(matrix.rows, matrix.indices, strict=True)):
+            full[i][j] = _number(matrix.values, e) + sign * Fraction(float(matrix.values.error[e]))
+        return full
+
+    one, two = random(3, 4), random(4, 2)
+    product = one @ two
+    if not np.isfinite(product.values.parts).all() or not np.isfinite(product.values.error).all():
+        return
+    low, high = ends(product, -1), ends(product, 1)
+    for s, t in itertools.product((-1, 0, 1), repeat=2):
+        truth = _times(ends(one, s), ends(two, t))
+        for i, j in np.ndindex(3, 2):
+            assert low[i][j] <= truth[i][j] <= high[i][j]
