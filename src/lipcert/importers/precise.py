@@ -49,6 +49,7 @@ class Precise:
 
     parts: Array
     error: Array
+    __array_ufunc__ = None  # array * Precise is for Precise to answer
 
     @staticmethod
     def of(value: Any) -> Precise:
