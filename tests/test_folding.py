@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from pathlib import Path
@@ -23,31 +24,15 @@ from lipcert.importers.lowering import lower
 from lipcert.importers.lowering.apart import separate
 from lipcert.importers.lowering.lower import REWRITES, Plan, fold
 from lipcert.importers.lowering.schedule import levels
-from lipcert.importers.precise import Precise, distilled
+from lipcert.importers.precise import Precise
 from lipcert.importers.precise_matrix import PreciseMatrix
 from lipcert.network import dense
 from lipcert.typing import Array
+from rational import ALLOWED, assert_rounded_once, fractions, number_at, times
 
 Row = dict[Any, Fraction]
 
-ALLOWED = Fraction(1, 2**53) * (1 + Fraction(1, 2**19))
-"""What one rounding may cost, relative to the rounded number."""
-
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
-
-
-def _exact(matrix: Any) -> list[list[Fraction]]:
-    return [[Fraction(float(v)) for v in row] for row in dense(matrix)]
-
-
-def _times(one: list[list[Fraction]], two: list[list[Fraction]]) -> list[list[Fraction]]:
-    return [[sum((a * b for a, b in zip(row, col)), Fraction(0)) for col in zip(*two)] for row in one]
-
-
-def _assert_rounded_once(stored: Any, exact: list[list[Fraction]]) -> None:
-    for row, truth in zip(dense(stored), exact, strict=True):
-        for value, number in zip(row, truth, strict=True):
-            assert abs(Fraction(float(value)) - number) <= ALLOWED * abs(Fraction(float(value)))
 
 
 def _built(shape: tuple[int, ...], body: Callable[[Any, Any], Any]) -> Graph:
@@ -69,12 +54,12 @@ def _assert_chain(maps: list[tuple[Any, Array]], network: lc.Network) -> None:
     size = maps[0][0].shape[1]
     whole = [[Fraction(i == j) for j in range(size + 1)] for i in range(size + 1)]
     for weight, bias in maps:
-        step = [[*row, Fraction(float(b))] for row, b in zip(_exact(weight), bias, strict=True)]
-        whole = _times([*step, [Fraction(0)] * weight.shape[1] + [Fraction(1)]], whole)
+        step = [[*row, Fraction(float(b))] for row, b in zip(fractions(weight), bias, strict=True)]
+        whole = times([*step, [Fraction(0)] * weight.shape[1] + [Fraction(1)]], whole)
     assert network.depth == 1
     layer = network.layers[0]
-    _assert_rounded_once(layer.weight, [row[:-1] for row in whole[:-1]])
-    _assert_rounded_once(layer.bias[:, None], [row[-1:] for row in whole[:-1]])
+    assert_rounded_once(layer.weight, [row[:-1] for row in whole[:-1]])
+    assert_rounded_once(layer.bias[:, None], [row[-1:] for row in whole[:-1]])
 
 
 def _random_maps(rng: np.random.Generator, sizes: list[int], spread: float, density: float) -> list[tuple[Any, Array]]:
@@ -116,8 +101,8 @@ def test_large_chains() -> None:
         network = lower(_chain(maps)).network
         assert network.depth == 1
         rows = rng.integers(0, 200, 3)
-        exact = _times(_exact(maps[1][0][rows]), _exact(maps[0][0]))
-        _assert_rounded_once(network.layers[0].weight[rows], exact)
+        exact = times(fractions(maps[1][0][rows]), fractions(maps[0][0]))
+        assert_rounded_once(network.layers[0].weight[rows], exact)
 
 
 # where folding must not happen ---------------------------------------------------------------------------------
@@ -131,7 +116,7 @@ def test_what_cannot_be_rounded_is_not_folded() -> None:
     assert network.layers[0].neurons is not None
     assert network.layers[0].neurons.describe() == "identity"
     thirds = np.kron([[1], [-1]], np.eye(2, dtype=int)).tolist()
-    _assert_rounded_once(network.layers[0].weight, [[Fraction(v, 3) for v in row] for row in thirds])
+    assert_rounded_once(network.layers[0].weight, [[Fraction(v, 3) for v in row] for row in thirds])
     np.testing.assert_array_equal(network(np.array([5.0, 7.0])), [0.0, 0.0])
 
 
@@ -178,26 +163,82 @@ def test_constants_beyond_floats_stay_apart_too() -> None:
 # coefficients that no model stores -----------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
+class _Normed:
+    """gain·(Wx + b - mean)/√(variance + epsilon) + offset, with a gain of 0 and a difference that nearly cancels."""
+
+    weight: Array
+    bias: Array
+    mean: Array
+    variance: Array
+    gain: Array
+    offset: Array
+    epsilon: float
+
+    @staticmethod
+    def random(epsilon: float) -> _Normed:
+        rng = np.random.default_rng(5)
+        weight, bias = rng.standard_normal((6, 4)), rng.standard_normal(6)
+        mean, gain, offset = rng.standard_normal((3, 6))
+        gain[2], mean[3] = 0.0, bias[3] * (1 + 2**-50)
+        return _Normed(weight, bias, mean, 10.0 ** rng.uniform(-4, 3, 6), gain, offset, epsilon)
+
+    def assert_rounded_once(self, network: lc.Network) -> None:
+        (layer,) = network.layers
+        with mp.workprec(400):
+            for i in range(6):
+                factor = mp.mpf(self.gain[i]) / mp.sqrt(mp.mpf(self.variance[i]) + mp.mpf(self.epsilon))
+                truth = [factor * mp.mpf(w) for w in self.weight[i]]
+                truth.append(factor * (mp.mpf(self.bias[i]) - mp.mpf(self.mean[i])) + mp.mpf(self.offset[i]))
+                for value, number in zip([*dense(layer.weight)[i], layer.bias[i]], truth, strict=True):
+                    assert abs(mp.mpf(value) - number) <= mp.mpf(2) ** -53 * (1 + mp.mpf(2) ** -19) * abs(mp.mpf(value))
+
+
 def test_batch_norm_against_mpmath() -> None:
-    """conv-like weights, then γ(x - μ)/√(σ² + ε) + β: weights and biases of the one layer, each rounded once."""
-    rng = np.random.default_rng(5)
-    weight, bias = rng.standard_normal((6, 4)), rng.standard_normal(6)
-    mean, gain, offset = rng.standard_normal((3, 6))
-    variance = 10.0 ** rng.uniform(-4, 3, 6)
-    gain[2], epsilon = 0.0, 1e-5
-    mean[3] = bias[3] * (1 + 2**-50)  # x - μ cancels
-    graph = _built(
-        (1, 4),
-        lambda b, x: b.batch_norm(b.add(b.matmul(x, weight.T), bias), mean, variance, gain, offset, epsilon),
+    case = _Normed.random(1e-5)
+
+    def body(b: Any, x: Any) -> Any:
+        y = b.add(b.matmul(x, case.weight.T), case.bias)
+        return b.batch_norm(y, case.mean, case.variance, case.gain, case.offset, case.epsilon)
+
+    case.assert_rounded_once(lower(_built((1, 4), body)).network)
+
+
+def test_finding_11_batch_norm_from_torch() -> None:
+    torch = pytest.importorskip("torch")
+    case = _Normed.random(1e-5)
+    module = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6)).double().eval()
+    numbers = {
+        "0.weight": case.weight,
+        "0.bias": case.bias,
+        "1.running_mean": case.mean,
+        "1.running_var": case.variance,
+        "1.weight": case.gain,
+        "1.bias": case.offset,
+    }
+    module.load_state_dict({key: torch.from_numpy(value) for key, value in numbers.items()}, strict=False)
+    case.assert_rounded_once(lc.load(module))
+
+
+def test_finding_11_batch_norm_from_onnx(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    case = _Normed.random(float(np.float32(1e-3)))
+    names = ("weight", "bias", "gain", "offset", "mean", "variance")
+    double = onnx.TensorProto.DOUBLE
+    nodes = [
+        onnx.helper.make_node("Gemm", ["x", "weight", "bias"], ["v"], transB=1),
+        onnx.helper.make_node("BatchNormalization", ["v", *names[2:]], ["y"], epsilon=case.epsilon),
+    ]
+    graph = onnx.helper.make_graph(
+        nodes,
+        "normed",
+        [onnx.helper.make_tensor_value_info("x", double, [1, 4])],
+        [onnx.helper.make_tensor_value_info("y", double, [1, 6])],
+        [onnx.numpy_helper.from_array(getattr(case, name), name) for name in names],
     )
-    (layer,) = lower(graph).network.layers
-    with mp.workprec(400):
-        for i in range(6):
-            factor = mp.mpf(gain[i]) / mp.sqrt(mp.mpf(variance[i]) + mp.mpf(epsilon))
-            truth = [factor * mp.mpf(w) for w in weight[i]]
-            truth.append(factor * (mp.mpf(bias[i]) - mp.mpf(mean[i])) + mp.mpf(offset[i]))
-            for value, number in zip([*dense(layer.weight)[i], layer.bias[i]], truth, strict=True):
-                assert abs(mp.mpf(value) - number) <= mp.mpf(2) ** -53 * (1 + mp.mpf(2) ** -19) * abs(mp.mpf(value))
+    opset = [onnx.helper.make_opsetid("", 15)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "normed.onnx")
+    case.assert_rounded_once(lc.load(tmp_path / "normed.onnx"))
 
 
 def test_batch_norm_refuses_a_variance_that_is_none() -> None:
@@ -216,11 +257,11 @@ def test_averages_and_quotients() -> None:
         return b.add(b.divide(b.mean(y, [1], False), np.array(7.0)), shift, -0.3)
 
     (layer,) = lower(_built((4,), body)).network.layers
-    rows = _exact(weight)
+    rows = fractions(weight)
     exact = [[sum((rows[3 * i + k][j] for k in range(3)), Fraction(0)) / 21 for j in range(4)] for i in range(3)]
-    _assert_rounded_once(layer.weight, exact)
+    assert_rounded_once(layer.weight, exact)
     tenth, lot = Fraction(0.1), Fraction(-0.3)
-    _assert_rounded_once(layer.bias[:, None], [[tenth / 7 + lot * Fraction(s)] for s in shift])
+    assert_rounded_once(layer.bias[:, None], [[tenth / 7 + lot * Fraction(s)] for s in shift])
 
 
 def test_weights_that_padding_adds_up() -> None:
@@ -232,7 +273,7 @@ def test_weights_that_padding_adds_up() -> None:
     (layer,) = lower(graph).network.layers
     left, middle, right = (Fraction(v) for v in (0.1, 0.2, 0.7))
     third = Fraction(1.0 / 3.0)
-    _assert_rounded_once(
+    assert_rounded_once(
         layer.weight, [[third * v for v in (middle, left + right)], [third * v for v in (left + right, middle)]]
     )
 
@@ -268,12 +309,12 @@ def _coefficients(graph: Graph, wanted: tuple[int, int], known: tuple[int, ...])
             case Affine(weight=matrix, bias=bias):
                 entries = range(matrix.indptr[place], matrix.indptr[place + 1])
                 pending += [
-                    (node.inputs[0], int(matrix.indices[e]), weight * _number(matrix.values, e)) for e in entries
+                    (node.inputs[0], int(matrix.indices[e]), weight * number_at(matrix.values, e)) for e in entries
                 ]
-                total["one"] = total.get("one", Fraction(0)) + weight * _number(bias, place)
+                total["one"] = total.get("one", Fraction(0)) + weight * number_at(bias, place)
             case Scale(factor=factor, shift=shift):
-                pending.append((node.inputs[0], place, weight * _number(factor, place)))
-                total["one"] = total.get("one", Fraction(0)) + weight * _number(shift, place)
+                pending.append((node.inputs[0], place, weight * number_at(factor, place)))
+                total["one"] = total.get("one", Fraction(0)) + weight * number_at(shift, place)
             case Pick(index=index):
                 if index[place] >= 0:
                     pending.append((node.inputs[0], int(index[place]), weight))
@@ -285,11 +326,6 @@ def _coefficients(graph: Graph, wanted: tuple[int, int], known: tuple[int, ...])
                         pending.append((i, place, weight))
                     place -= graph.nodes[i].size
     return total
-
-
-def _number(values: Precise, place: int) -> Fraction:
-    """The sum of the parts; the models here have coefficients with an error far below that of the rounding."""
-    return sum((Fraction(float(part)) for part in values.parts[:, place]), Fraction(0))
 
 
 def _assert_plan(graph: Graph, plan: Plan, rows: int, rng: np.random.Generator) -> None:
@@ -403,97 +439,3 @@ def test_planted_a_slice_too_wide_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(module, "_sliced", lambda matrix, axis, bits: exact(matrix, axis, bits + 4))
     with pytest.raises(AssertionError):
         test_large_chains()
-
-
-# the numbers themselves ----------------------------------------------------------------------------------------
-
-anything = st.floats(allow_nan=False, allow_infinity=False)
-moderate = st.floats(min_value=2.0**-200, max_value=2.0**200)
-
-
-def _assert_holds(numbers: Precise, truth: Fraction) -> None:
-    """|parts - truth| ≤ error, for a single number; infinities claim nothing."""
-    parts, error = numbers.parts.reshape(-1), float(numbers.error.reshape(()))
-    if np.isfinite(parts).all() and np.isfinite(error):
-        assert abs(sum((Fraction(float(p)) for p in parts), Fraction(0)) - truth) <= Fraction(error)
-    value, good = numbers.rounded()
-    if good.all():
-        assert abs(Fraction(float(value.reshape(()))) - truth) <= ALLOWED * abs(Fraction(float(value.reshape(()))))
-
-
-@given(st.lists(anything, min_size=1, max_size=12))
-def test_sums_hold(terms: list[float]) -> None:
-    total = distilled((np.array([t]) for t in terms), np.zeros(1))
-    _assert_holds(total, sum((Fraction(t) for t in terms), Fraction(0)))
-
-
-@given(anything, anything, anything, anything)
-def test_sums_and_products_hold(a: float, b: float, c: float, d: float) -> None:
-    product = (Precise.of(a) + b) * (Precise.of(c) - d)
-    _assert_holds(product, (Fraction(a) + Fraction(b)) * (Fraction(c) - Fraction(d)))
-
-
-@given(moderate, st.floats(min_value=-0.4, max_value=0.4), st.booleans())
-def test_reciprocals_and_roots_hold(size: float, rest: float, negative: bool) -> None:
-    number = Precise.of(-size if negative else size) + rest * size
-    truth = Fraction(-size if negative else size) + Fraction(rest * size)
-    inverse = number.reciprocal()
-    assert inverse.rounded()[1].all()
-    assert float(inverse.error) <= 2.0**-130 * abs(float(inverse.nearest))
-    _assert_holds(inverse, 1 / truth)
-    if negative:
-        return
-    root = number.inverse_root()
-    assert root.rounded()[1].all()
-    assert float(root.error) <= 2.0**-130 * abs(float(root.nearest))
-    low, high = (sum(Fraction(float(p)) for p in root.parts) + s * Fraction(float(root.error)) for s in (-1, 1))
-    assert low * low * truth <= 1 <= high * high * truth
-
-
-def test_reciprocals_and_roots_out_of_range_are_refused() -> None:
-    for number in (5e-324, 0.0, np.inf, np.nan):
-        assert not Precise.of(number).reciprocal().rounded()[1].any()
-    for number in (0.0, -1.0, np.inf, np.nan):
-        assert not Precise.of(number).inverse_root().rounded()[1].any()
-
-
-def test_arrays_on_the_left_are_understood() -> None:
-    numbers = Precise.of(np.array([0.1, 0.2]))
-    for result in (np.array([3.0, 4.0]) * numbers, np.float64(3.0) * numbers, np.array([3.0, 4.0]) - numbers):
-        assert isinstance(result, Precise)
-
-
-def test_powers_of_two_stay_exact() -> None:
-    powers = 2.0 ** np.arange(-60, 60)
-    assert not Precise.of(powers).reciprocal().error.any()
-    assert not Precise.of(powers**2).inverse_root().error.any()
-
-
-@given(seed=st.integers(0, 10**6))
-def test_matrix_products_hold_at_any_scale(seed: int) -> None:
-    """Entries from subnormal to huge, errors, several parts: the exact product lies within the stated error."""
-    rng = np.random.default_rng(seed)
-    reach = float(rng.choice([1.0, 30.0, 160.0, 300.0]))
-
-    def random(rows: int, columns: int) -> PreciseMatrix:
-        parts = rng.standard_normal((2, rows, columns)) * 10.0 ** rng.uniform(-reach, reach, (2, rows, columns))
-        parts[:, rng.random((rows, columns)) < 0.3] = 0.0
-        values = distilled(parts.reshape(2, -1), rng.choice([0.0, 1e-40], rows * columns))
-        row, column = np.indices((rows, columns)).reshape(2, -1)
-        return PreciseMatrix.of_entries((rows, columns), row, column, values)
-
-    def ends(matrix: PreciseMatrix, sign: int) -> list[list[Fraction]]:
-        full = [[Fraction(0)] * matrix.shape[1] for _ in range(matrix.shape[0])]
-        for e, (i, j) in enumerate(zip(matrix.rows, matrix.indices, strict=True)):
-            full[i][j] = _number(matrix.values, e) + sign * Fraction(float(matrix.values.error[e]))
-        return full
-
-    one, two = random(3, 4), random(4, 2)
-    product = one @ two
-    if not np.isfinite(product.values.parts).all() or not np.isfinite(product.values.error).all():
-        return
-    low, high = ends(product, -1), ends(product, 1)
-    for s, t in itertools.product((-1, 0, 1), repeat=2):
-        truth = _times(ends(one, s), ends(two, t))
-        for i, j in np.ndindex(3, 2):
-            assert low[i][j] <= truth[i][j] <= high[i][j]
