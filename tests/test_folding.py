@@ -289,6 +289,25 @@ def test_gelu_spelt_out_keeps_its_own_constant(turn: float) -> None:
             assert abs(mp.mpf(value) - truth) <= mp.mpf(2) ** -53 * (1 + mp.mpf(2) ** -19) * abs(mp.mpf(value))
 
 
+def test_a_sixth_is_a_sixth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """clip(x/6 + 1/2, 0, 1): the slope of the table, a float, is corrected in the weight before it."""
+    rng = np.random.default_rng(0)
+    one, two = rng.standard_normal((4, 10)), rng.standard_normal((40, 4))
+
+    def check() -> None:
+        graph = _built((10,), lambda b, x: b.hard_sigmoid(b.affine(b.affine(x, one, 0.0, (4,)), two, 0.0, (40,))))
+        layer, _ = lower(graph).network.layers
+        assert layer.neurons is not None
+        slope = Fraction(float(layer.neurons.groups[0][0].parameters[0]))
+        truth = [[v / (6 * slope) for v in row] for row in times(fractions(two), fractions(one))]
+        assert_rounded_once(layer.weight, truth)
+
+    check()
+    monkeypatch.setattr(Builder, "hard_sigmoid", lambda b, x: b.activate(x, "hardsigmoid"))
+    with pytest.raises(AssertionError):
+        check()
+
+
 # whole models --------------------------------------------------------------------------------------------------
 
 

@@ -286,6 +286,11 @@ class Builder:
         }
         return self._add(Apply(Neurons.of(activation(name, **values), x.size)), (x.node,), x.shape)
 
+    def hard_sigmoid(self, x: Tensor) -> Tensor:
+        """clip(x/6 + 1/2, 0, 1). The table's slope α is the float next to 1/6, so x is scaled by 1/(6α) first."""
+        (slope, _) = activation("hardsigmoid").parameters
+        return self.activate(self.scale(x, (6.0 * Precise.of(slope)).reciprocal()), "hardsigmoid")
+
     def special(self, x: Tensor, name: Any) -> Tensor:
         """A function that only counts as a part of an activation."""
         return self._add(Special(name), (x.node,), x.shape)
