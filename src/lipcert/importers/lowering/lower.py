@@ -81,7 +81,7 @@ def lower(graph: Graph) -> Lowered:
     )
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Plan:
     """The layers as far as they could be folded, and the nodes whose operands must be values of their own."""
 
@@ -100,7 +100,7 @@ def fold(graph: Graph) -> Plan:
         targets = [graph.output] if last else [graph.nodes[i].inputs[0] for i in level.applied] + list(level.carried)
         forms, folded = _forms(graph, level.known, targets)
         stuck = _stuck(graph, level.known, targets, forms)
-        plan.apart |= stuck
+        plan.apart.update(stuck)
         if stuck:
             continue
         weight, bias = _stack([forms[t] for t in targets], {i: graph.nodes[i].size for i in level.known})
@@ -166,7 +166,8 @@ def _rounded(form: Form, value: int, size: int) -> sparse.csr_array:
     if value not in form.matrices:
         return sparse.csr_array((form.size, size))
     rounded = form.matrices[value].rounded()
-    assert rounded is not None, "a coefficient that cannot be rounded is left over"
+    if rounded is None:
+        raise AssertionError("a coefficient that cannot be rounded is left over")
     return rounded
 
 
