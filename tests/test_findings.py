@@ -19,7 +19,9 @@ from lipcert.certificate import Certificate
 from lipcert.errors import InvalidInput, LipcertError, ProofFailed
 from lipcert.network import Layer, Network, Neurons
 from lipcert.verify import rounding
+from lipcert.verify.factor import Chain
 from lipcert.verify.pieces import AXIS, LEAF
+from lipcert.verify.stack import Stack
 from lipcert.verify.tree import Tree
 
 ANGLES = np.load(Path(__file__).parent / "data" / "finding_1_angles.npy")
@@ -287,3 +289,47 @@ def test_finding_11_a_bound_covers_weights_that_are_off_by_a_unit_in_the_last_pl
                     sum(Fraction(float(w)) * o * s for w, o, s in zip(*rows, slopes)) for rows in zip(layer.weight, off)
                 ]
             assert abs(slopes[0]) <= Fraction(bound)
+
+
+# The mistakes of finding 1, planted again: the cancelling network then gets a bound below its slope.
+
+
+def short_rest(patch: pytest.MonkeyPatch) -> None:
+    """What the rest of the chain makes of errors, times 2⁻¹⁰."""
+    honest = Stack._whole_chain
+
+    def less(stack: Stack, hints: Any) -> tuple[list[Any], Any]:
+        rest, told = honest(stack, hints)
+        return [at * 2.0**-10 for at in rest], told
+
+    patch.setattr(Stack, "_whole_chain", less)
+
+
+def other_powers(patch: pytest.MonkeyPatch) -> None:
+    """The two directions of a chain relative to different powers of two."""
+
+    def turned(chain: Chain) -> Chain:
+        return Chain(tuple(0.5 * right.T for right in chain.right[::-1]), tuple(p + 1 for p in chain.powers[::-1]))
+
+    patch.setattr(Chain, "turned", property(turned))
+
+
+@pytest.mark.parametrize("mistake", [short_rest, other_powers])
+def test_finding_1_planted_again_is_seen(
+    mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, slope = cancelling(60, 1e17)
+    claim = replace(lc.certify(network, lc.Ball([0.0], 1.0), lc.ClosedForm()), tree=SIGNS)
+    assert slope <= lc.verify(network, claim)
+    mistake(monkeypatch)
+    assert slope > lc.verify(network, claim)
+
+
+def test_pieces_of_a_huge_ball_are_not_empty() -> None:
+    """The other end of finding 10: squares that overflow."""
+    at = 1.2e160
+    network = Network.from_weights([[[1.0]], [[1.0]]], [[-at], None], "relu")
+    claim = lc.certify(network, lc.Ball([0.0], 1.5e160), lc.ClosedForm())
+    none = np.zeros(3, dtype=int)
+    tree = Tree(np.array([AXIS, LEAF, LEAF]), none, np.array([0.9 * at, 0.0, 0.0]), np.array([1, 0, 0]), 0.0)
+    assert lc.verify(network, replace(claim, tree=tree)) >= 1.0

@@ -261,7 +261,10 @@ class Network:
     def select(
         self, inputs: Iterable[int] | None = None, outputs: Iterable[int] | None = None, at: Any = None
     ) -> Network:
-        """The network from some inputs to some outputs, the other inputs held as in ``at`` (default zeros)."""
+        """The network from some inputs to some outputs, the other inputs held as in ``at`` (default zeros).
+
+        With ``at`` the first bias is W·at + b in floating point: a network of its own, rounded.
+        """
         columns = indices("inputs", inputs, self.inputs)
         rows = indices("outputs", outputs, self.outputs)
         held = np.zeros(self.inputs) if at is None else self.point("at", at)
