@@ -205,8 +205,10 @@ class Network:
                 state.update(np.asarray(part, dtype="<i8").tobytes())
             state.update(np.asarray(entries.data, dtype="<f8").tobytes())
             state.update((np.asarray(layer.bias, dtype="<f8") + 0.0).tobytes())
-            for row, index in layer.neurons.groups if layer.neurons else ():
-                state.update(row.name.encode() + b"|")
+            groups = layer.neurons.groups if layer.neurons else ()
+            state.update(f"|{len(groups)} groups|".encode())
+            for row, index in groups:
+                state.update(f"{row.name}|{len(index)} neurons|".encode())  # all that follows is of known length
                 for parameter in row.parameters:
                     state.update(np.broadcast_to(np.asarray(parameter, dtype="<f8"), index.shape).tobytes())
                 state.update(np.asarray(index, dtype="<i8").tobytes())
@@ -259,7 +261,10 @@ class Network:
     def select(
         self, inputs: Iterable[int] | None = None, outputs: Iterable[int] | None = None, at: Any = None
     ) -> Network:
-        """The network from some inputs to some outputs, the other inputs held as in ``at`` (default zeros)."""
+        """The network from some inputs to some outputs, the other inputs held as in ``at`` (default zeros).
+
+        With ``at`` the first bias is W·at + b in floating point: a network of its own, rounded.
+        """
         columns = indices("inputs", inputs, self.inputs)
         rows = indices("outputs", outputs, self.outputs)
         held = np.zeros(self.inputs) if at is None else self.point("at", at)

@@ -90,7 +90,7 @@ def _selu(b: Builder, call: Call) -> Tensor:
 
 def _swish(b: Builder, call: Call) -> Tensor:
     alpha = float(call.attribute("alpha", 1.0))
-    return b.scale(b.activate(b.scale(call.x, alpha), "silu"), 1.0 / alpha)
+    return b.divide(b.activate(b.scale(call.x, alpha), "silu"), np.asarray(alpha))
 
 
 def _gelu(b: Builder, call: Call) -> Tensor:
@@ -133,9 +133,7 @@ def _batch_norm(b: Builder, call: Call) -> Tensor:
     if call.attribute("training_mode", 0) or call.attribute("spatial", 1) != 1 or call.outputs > 1:
         raise Unsupported("it normalises by the batch at hand")
     gain, offset, mean, variance = (np.asarray(call.constant(k, "statistics"), dtype=float) for k in range(1, 5))
-    factor = gain / np.sqrt(variance + float(call.attribute("epsilon", 1e-5)))
-    along = (-1, *(1 for _ in call.x.shape[2:]))
-    return b.scale(call.x, factor.reshape(along), (offset - factor * mean).reshape(along))
+    return b.batch_norm(call.x, mean, variance, gain, offset, float(call.attribute("epsilon", 1e-5)))
 
 
 def _frame(call: Call, kernel: Sequence[int]) -> tuple[list[int], win.Pads, list[int]]:
