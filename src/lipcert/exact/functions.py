@@ -54,27 +54,31 @@ class Arc:
     def top(self, sign: int, slope: arb) -> arb:
         """At least max of g = sign·φ(v) - slope·v on the piece, and hardly more.
 
-        Where g is convex its ends decide. Where it is concave, halving finds t < t' with g'(t) > 0 > g'(t'), or the
-        ends of the piece. Left of t and right of t' it is smaller than there; between them it is below its tangent at
-        a point of [t, t'].
+        Where g is convex its ends decide. Where it is concave, let t < t' be such that g'(t) > 0 > g'(t'), or the ends
+        of the piece. Left of t and right of t' it is smaller than there; between them it is below its tangent at any
+        point of [t, t']. A search makes that sharp.
         """
         one, two = self.start, self.stop
         ends = most([(sign * x - slope * v).upper() for v, (x, _) in ((one, self.first), (two, self.last))])
         if sign * self.bend >= 0 or sign * self.first[1] <= slope or sign * self.last[1] >= slope:
             return ends
-        touch, (value, rate) = one, self.first
-        for _ in range(ctx.prec // 2 - 16):
-            middle = ((one + two) / 2).mid()
-            found = jet(self.formula, middle)
-            if sign * found[1] < slope:
-                two = middle
-                continue
-            touch, (value, rate) = middle, found
-            if not sign * rate > slope:  # it may be zero
+        found = [ends + abs(sign * self.first[1] - slope) * abs(two - one)]
+        rise, fall, side = sign * self.first[1] - slope, sign * self.last[1] - slope, 0
+        enough = (abs(found[0]) + abs(ends)) * arb(2) ** (32 - ctx.prec)
+        for _ in range(ctx.prec):
+            touch = ((fall * one - rise * two) / (fall - rise)).mid()  # where the slope would be zero if it were linear
+            if not (one < touch < two and rise > 0 > fall):
+                touch = ((one + two) / 2).mid()
+            value, rate = jet(self.formula, touch)
+            g, rate = sign * value - slope * touch, sign * rate - slope
+            found.append((g + abs(rate) * abs(two - one)).upper())
+            if not abs(rate) * abs(two - one) > enough or rate.contains(0):
                 break
-            one = middle
-        tangent = sign * value - slope * touch + abs(sign * rate - slope) * abs(two - one)
-        return most([ends, tangent.upper()])
+            if rate > 0:
+                one, rise, fall, side = touch, rate, fall / 2 if side > 0 else fall, 1
+            else:
+                two, fall, rise, side = touch, rate, rise / 2 if side < 0 else rise, -1
+        return most([ends, least([x.upper() for x in found])])
 
 
 @dataclass(frozen=True)
@@ -145,9 +149,9 @@ class Function:
 
     def value(self, v: arb) -> arb:
         """φ at a number without radius; where it may lie on either side of a mark, a ball with both values."""
-        arcs = self.on(v, v).arcs
-        found = [jet(arc.formula, v)[0] for arc in arcs] if len(arcs) > 1 else [arcs[0].first[0]]
-        return found[0] if len(found) == 1 else found[0].union(found[-1])
+        left, right = sum(1 for mark in self.marks if mark <= v), sum(1 for mark in self.marks if not mark > v)
+        found = arb(self.formulas[left](v))
+        return found if left == right else found.union(arb(self.formulas[right](v)))
 
 
 @dataclass(frozen=True)
