@@ -103,8 +103,8 @@ def certify(
         bound, verified = proof.bound, False
         if verify and whole.sweeps:
             bound, verified = ROOM * prove(target, region, whole.sweeps, inner, part_sweeps), True
-            if proof.tree is not None:  # its pieces were proved as they were bounded
-                bound = min(bound, ROOM * proof.tree.bound)
+            if proof.cover is not None:  # whatever the search says, the cover's own number counts
+                bound = min(bound, ROOM * proof.cover.bound_of(target, region))
     if not np.isfinite(bound):
         raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
     seconds = time.perf_counter() - started
@@ -119,7 +119,7 @@ def certify(
         part_sweeps,
         seconds,
         verified,
-        proof.tree,
+        None if proof.cover is None else proof.cover.tree(),
         proof.witness,
     )
 
