@@ -40,7 +40,7 @@ def _plain(s: Any, x: Any) -> Any:
     return s.b(F.relu(s.a(x)))
 
 
-def _refused(module: Any, reason: str = "") -> str:
+def _refused(module: Any, reason: str = ".") -> str:
     with pytest.raises(lc.UnreadableModel, match=reason) as caught:
         lc.load(module, input_shape=(3,))
     return str(caught.value)
@@ -295,7 +295,7 @@ def test_finding_4_in_place_changes_that_a_trace_does_not_carry(forward: Callabl
 
 def test_finding_4_in_place_modules_whose_result_is_not_used() -> None:
     module = _made(lambda s, x: (h := s.a(x), s.clip(h), s.b(h))[2])
-    module.clip = nn.Hardtanh(-1e200, 1e200, inplace=True)
+    module.clip = nn.Hardtanh(-1e200, 1e200, inplace=True).eval()
     _refused(module, "in place")
 
 
@@ -307,7 +307,7 @@ def test_finding_4_harmless_in_place_operations_are_read() -> None:
         return s.act(out).mul_(2.0)
 
     module = _made(forward)
-    module.act = nn.Hardtanh(-0.5, 0.7, inplace=True)
+    module.act = nn.Hardtanh(-0.5, 0.7, inplace=True).eval()
     network = lc.load(module)
     x = np.array([0.3, -2.0, 1.1])
     np.testing.assert_allclose(network(x), module(torch.from_numpy(x)[None]).detach().numpy().ravel())
@@ -332,7 +332,7 @@ def test_finding_4_casts_that_round_are_refused(cast: Callable[..., Any]) -> Non
 
 def test_finding_4_casts_to_the_type_at_hand_are_read() -> None:
     for module in (_made(lambda s, x: s.b(s.a(x.double()))), _made(lambda s, x: s.b(s.a(x.float())).float()).float()):
-        network = lc.load(module)
+        network = lc.load(module, input_shape=(3,))
         x = torch.ones(1, 3, dtype=module.a.weight.dtype)
         np.testing.assert_allclose(network(np.ones(3)), module(x).detach().numpy().ravel(), rtol=1e-5)
 
@@ -405,7 +405,10 @@ def test_finding_11_a_limit_of_the_model_beyond_the_usual_sizes_is_seen() -> Non
 
 
 def test_finding_11_rounding_to_single_precision_is_seen() -> None:
-    original = Original(lambda x: x.astype(np.float32).astype(float), False, "the test")
+    def rounded(x: Any) -> Any:
+        return x.astype(np.float32).astype(float) if np.abs(x).max() < 3e38 else x
+
+    original = Original(rounded, False, "the test")
     with pytest.raises(lc.UnreadableModel, match="not faithful"):
         confirm(_identity(), original)
 
@@ -446,7 +449,8 @@ def test_finding_11_samples() -> None:
     assert not np.array_equal(one, two)
     assert np.abs(one).max() > 1e38
     assert (np.abs(one).max(axis=1) > 1e25).sum() >= 2
-    assert (one != one.astype(np.float32, copy=True).astype(float)).any()
+    small = one[np.abs(one).max(axis=1) < 1e30]
+    assert (small != small.astype(np.float32).astype(float)).mean() > 0.8
     assert (one[0] == 0.0).all()
 
 

@@ -27,6 +27,14 @@ def _same(b: Builder, input: Tensor, *_: Any, **__: Any) -> Tensor:
     return input
 
 
+def _cast(b: Builder, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """A change of device or of type; that a run loses no precision by it is seen when the module runs."""
+    for kind in (*args, *kwargs.values()):
+        if isinstance(kind, torch.dtype) and kind not in (torch.float32, torch.float64):
+            raise Unsupported(f"it rounds to numbers of type {kind}")
+    return input
+
+
 def _sizes(size: tuple[Any, ...]) -> Sequence[int]:
     """Sizes given one by one or as one sequence."""
     return size[0] if len(size) == 1 and not isinstance(size[0], int) else size
@@ -78,6 +86,7 @@ def _mean(total: bool) -> Callable[..., Tensor]:
     def handler(
         b: Builder, input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = None, dtype: Any = None
     ) -> Tensor:
+        _cast(b, input, dtype)
         chosen = dim if axis is None else axis
         axes = None if chosen is None or np.size(chosen) == 0 else [int(a) for a in np.atleast_1d(chosen)]
         return b.mean(input, axes, keepdim, total)
@@ -145,7 +154,8 @@ def _flip(b: Builder, input: Tensor, *dims: Any) -> Tensor:
 
 
 ARRANGE: Final[Mapping[str, Callable[..., Any]]] = {
-    **dict.fromkeys(("contiguous", "clone", "detach", "float", "double", "to", "type_as", "cpu"), _same),
+    **dict.fromkeys(("contiguous", "clone", "detach", "type_as", "cpu"), _same),
+    **dict.fromkeys(("float", "double", "to"), _cast),
     **dict.fromkeys(("reshape", "view"), _reshape),
     **dict.fromkeys(("view_as", "reshape_as"), lambda b, input, other: b.reshape(input, other.shape)),
     "unflatten": _unflatten,

@@ -6,7 +6,7 @@ in PyTorch. Modules are translated into the function they call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -21,11 +21,22 @@ from lipcert.importers.torch_layers import LAYERS, PADDING, batch_norm, conv, li
 Handler = Callable[..., Any]
 
 
+class TorchBuilder(Builder):
+    """A graph under construction from a module that computes in single precision or in double."""
+
+    def __init__(self, shape: Sequence[int], single: bool) -> None:
+        super().__init__(shape)
+        self.unit = 2.0**-24 if single else 2.0**-53
+
+
 def _row(name: str, **parameters: Any) -> Handler:
     """Handler of an activation: parameters in the order of PyTorch's function, each with its default."""
     order = [key for key in parameters if key != "inplace"]
 
     def handler(b: Builder, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        strange = sorted(kwargs.keys() - parameters.keys())
+        if strange:
+            raise Unsupported(f"it is called in an unknown way: with {', '.join(strange)}")
         values = {**parameters, **dict(zip(order, args)), **kwargs}
         return b.activate(input, name, **{key: values[key] for key in order})
 
@@ -37,8 +48,14 @@ def _gelu(b: Builder, input: Tensor, approximate: str = "none") -> Tensor:
 
 
 def _softplus(b: Builder, input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    if threshold < 15.0:
-        raise Unsupported(f"below its threshold of {threshold} it jumps away from softplus; use 20")
+    # beyond βx = t PyTorch returns x: less than softplus by log(1 + exp(-t))/β, which must be lost in rounding t/β
+    assert isinstance(b, TorchBuilder)
+    half = b.unit * 2.0 ** np.floor(np.log2(threshold / beta)) if threshold > 0 and beta > 0 else 0.0
+    if not np.exp(-threshold) <= half * beta:
+        raise Unsupported(
+            f"beyond its threshold of {threshold} it jumps away from softplus by {np.exp(-threshold):.2g}, which"
+            " shows in the precision of the module; give threshold=40 (20 does in single precision)"
+        )
     return b.activate(input, "softplus", beta=beta)
 
 
@@ -240,7 +257,6 @@ def _bound(handler: Handler, *args: Any, **kwargs: Any) -> Any:
 def _module(b: Builder, module: Any, x: Any, *rest: Any, **kwargs: Any) -> Any:
     if rest or kwargs:
         raise Unsupported("it is called with more than one argument")
-    _no_hooks(module)
     kind = _base(module)
     if kind == "Linear":
         return linear(b, x, array(module.weight), array(module.bias))
@@ -277,15 +293,6 @@ def _base(module: nn.Module) -> str:
                     return pad
             return kind.__name__
     return type(module).__name__
-
-
-def _no_hooks(module: nn.Module) -> None:
-    """Hooks could do anything; those of weight and spectral norm only prepare the weight, and have done so."""
-    hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
-    known = ("torch.nn.utils.weight_norm", "torch.nn.utils.spectral_norm")
-    strange = [hook for hook in hooks if type(hook).__module__ not in known]
-    if strange:
-        raise Unsupported("it has forward hooks; remove them")
 
 
 def _function(target: Any) -> str:
@@ -351,6 +358,28 @@ def kind_of(module: fx.GraphModule, node: fx.Node) -> str:
 def is_softmax(module: fx.GraphModule, node: fx.Node) -> bool:
     """Whether a node is a softmax or its logarithm."""
     return kind_of(module, node).rpartition(".")[2].lower().replace("_", "") in ("softmax", "logsoftmax")
+
+
+def holds(module: fx.GraphModule, name: str) -> bool:
+    """Whether a function of that name, or its module, is called anywhere."""
+    return any(kind_of(module, n).rpartition(".")[2].lower() == name for n in module.graph.nodes)
+
+
+def constants(module: fx.GraphModule, most: int = 16) -> tuple[float, ...]:
+    """Sizes of the numbers that stand in the calls of a traced module and in its layers' settings, the largest first."""
+    found: set[float] = set()
+
+    def note(value: Any) -> Any:
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0.0 < abs(value) < 1e290:
+            found.add(abs(float(value)))
+        return value
+
+    for node in module.graph.nodes:
+        fx.node.map_aggregate((node.args, node.kwargs), note)
+        if node.op == "call_module":
+            for value in vars(module.get_submodule(str(node.target))).values():
+                note(value)
+    return tuple(sorted(found, reverse=True)[:most])
 
 
 def input_size(module: fx.GraphModule, node: fx.Node) -> int | None:
