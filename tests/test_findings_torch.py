@@ -374,9 +374,9 @@ def test_finding_9_strange_parameters_are_refused_and_listed() -> None:
     for name in ("c", "h", "s", "m"):
         assert f"\n  {name}: " in text
     _refused(nn.Sequential(nn.LazyLinear(3)).eval(), "initial")
+    broken = _made(_plain)
+    nn.init.constant_(broken.a.weight, float("nan"))
     with pytest.raises(lc.LipcertError, match="finite"):
-        broken = _made(_plain)
-        nn.init.constant_(broken.a.weight, float("nan"))
         lc.load(broken)
 
 

@@ -18,8 +18,9 @@ _UNIT: Final = {False: 2.0**-53, True: 2.0**-24}
 """Unit roundoff of double precision, and of single."""
 
 _FLOOR: Final = {False: 2.0**-36, True: 2.0**-20}
-"""Difference that passes relative to the largest output. What rounding does is learned from the network, in which affine
-maps have been composed; in between the model may have held larger values, whose rounding the network cannot show."""
+"""Difference that passes relative to the largest output. What rounding does is learned from the network, in which
+affine maps have been composed; in between the model may have held larger values, whose rounding the network cannot
+show."""
 
 _WITHIN: Final = {False: 1e100, True: 1e30}
 """Up to this size of every sum in the network the model has no reason to overflow."""
@@ -70,6 +71,10 @@ def confirm(
 
     Parameters
     ----------
+    network
+        What was imported.
+    original
+        The model, as its own library runs it.
     points
         Inputs, flat, to compare at besides those chosen here.
     sizes
@@ -132,7 +137,8 @@ def _compare(network: Network, original: Original, tests: Array, theirs: Array, 
     worst, output = np.unravel_index(int(np.argmax(excess)), excess.shape)
     if excess[worst, output] > 0.0:
         raise UnreadableModel(
-            f"the import is not faithful: at an input with entries up to {np.abs(tests[worst]).max():.3g}, output {output}"
-            f" is {ours[worst, output]:.17g} for the network and {theirs[worst, output]:.17g} for {original.library};"
+            f"the import is not faithful: at an input with entries up to {np.abs(tests[worst]).max():.3g}, output"
+            f" {output} is {ours[worst, output]:.17g} for the network and {theirs[worst, output]:.17g}"
+            f" for {original.library};"
             f" rounding explains a difference of {allowed[worst, output]:.3g}; please report this model"
         )

@@ -11,7 +11,27 @@ from lipcert.activation_table import STRAIGHT
 from lipcert.network import Layer, Network
 from lipcert.typing import Array
 
-SIZES: Final = (1e-3, 0.1, 1.0, 1.0, 3.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e6, 1e7, 1e9, 1e12, 1e15, 1e20, 1e25, 1e30, 1e39)
+SIZES: Final = (
+    1e-3,
+    0.1,
+    1.0,
+    1.0,
+    3.0,
+    10.0,
+    30.0,
+    100.0,
+    1e3,
+    1e4,
+    1e6,
+    1e7,
+    1e9,
+    1e12,
+    1e15,
+    1e20,
+    1e25,
+    1e30,
+    1e39,
+)
 """Sizes of random inputs. The last one is beyond every number of single precision."""
 
 NOISE: Final = 16.0

@@ -30,7 +30,7 @@ def unwrapped(module: Any) -> nn.Module:
     """The module itself, where ``torch.compile`` has wrapped it."""
     home = type(module).__module__
     if home.startswith("torch._dynamo") and isinstance(getattr(module, "_orig_mod", None), nn.Module):
-        _refuse(_hooks("the compiled module", module))
+        _refuse([*_hooks("the compiled module", module)])
         module = module._orig_mod
     if not isinstance(module, nn.Module):
         raise InvalidInput(f"module must be a torch.nn.Module, got {type(module).__name__}")
@@ -40,7 +40,7 @@ def unwrapped(module: Any) -> nn.Module:
 
 
 def inspect(module: nn.Module) -> None:
-    """Refuse a module whose call is not its class's forward, or whose numbers are not real floats; all reasons at once."""
+    """Refuse a module whose call is not its class's forward, or whose numbers are not real; all reasons at once."""
     training = [name or "the module itself" for name, part in module.named_modules() if part.training]
     if training:
         raise UnreadableModel(f"the module is in training mode ({few(training)}); call module.eval() first")
@@ -170,4 +170,6 @@ def few(names: Sequence[str], most: int = 6) -> str:
 
 def first_line(error: BaseException) -> str:
     """An error in one line, for messages."""
-    return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}" if str(error).strip() else type(error).__name__
+    return (
+        f"{type(error).__name__}: {str(error).strip().splitlines()[0]}" if str(error).strip() else type(error).__name__
+    )

@@ -365,12 +365,12 @@ def holds(module: fx.GraphModule, name: str) -> bool:
     return any(kind_of(module, n).rpartition(".")[2].lower() == name for n in module.graph.nodes)
 
 
-def constants(module: fx.GraphModule, most: int = 16) -> tuple[float, ...]:
-    """Sizes of the numbers that stand in the calls of a traced module and in its layers' settings, the largest first."""
+def constants(module: fx.GraphModule, above: float = 1e25, most: int = 8) -> tuple[float, ...]:
+    """Large numbers that stand in the calls of a traced module and in its layers' settings, the smallest first."""
     found: set[float] = set()
 
     def note(value: Any) -> Any:
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0.0 < abs(value) < 1e290:
+        if isinstance(value, (int, float)) and above < abs(value) < 1e290:
             found.add(abs(float(value)))
         return value
 
@@ -379,7 +379,7 @@ def constants(module: fx.GraphModule, most: int = 16) -> tuple[float, ...]:
         if node.op == "call_module":
             for value in vars(module.get_submodule(str(node.target))).values():
                 note(value)
-    return tuple(sorted(found, reverse=True)[:most])
+    return tuple(sorted(found)[:most])
 
 
 def input_size(module: fx.GraphModule, node: fx.Node) -> int | None:

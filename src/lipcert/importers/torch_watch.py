@@ -22,9 +22,12 @@ from lipcert.errors import UnreadableModel
 from lipcert.importers.torch_guard import digest, first_line, quiet
 
 _LOOKS: Final = frozenset(
-    "item tolist numpy data_ptr storage untyped_storage _typed_storage equal allclose isclose is_nonzero"
-    " __array__ __bool__ __int__ __float__ __index__ __complex__ __contains__ __repr__ __str__ __format__"
-    " __dlpack__ __reduce_ex__ __deepcopy__".split()
+    {
+        *("item", "tolist", "numpy", "data_ptr", "storage", "untyped_storage", "_typed_storage"),
+        *("equal", "allclose", "isclose", "is_nonzero", "__bool__", "__contains__"),
+        *("__int__", "__float__", "__index__", "__complex__", "__array__", "__dlpack__"),
+        *("__repr__", "__str__", "__format__", "__reduce_ex__", "__deepcopy__"),
+    }
 )
 """Functions that hand the values of a tensor to Python."""
 
@@ -47,7 +50,7 @@ _MODES: Final[Mapping[str, Callable[[], AbstractContextManager[Any]]]] = {
 Key = tuple[int, int, tuple[int, ...], tuple[int, ...], torch.dtype]
 
 
-class Record(TorchDispatchMode):
+class Record(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The operations that depend on the input, in the order in which they run.
 
     A step is the name of an operation and its arguments. A value that depends on the input appears as the number of
@@ -55,7 +58,7 @@ class Record(TorchDispatchMode):
     """
 
     def __init__(self, x: torch.Tensor) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.steps: list[tuple[Any, ...]] = []
         self.offences: dict[str, None] = {}
         self.result: Any = None
@@ -66,6 +69,10 @@ class Record(TorchDispatchMode):
         self._storages: set[int] = set()
         self._alive: list[torch.Tensor] = []  # so that no address is used twice
         self._new(x)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # it would load the compiler, which takes a second
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -124,9 +131,9 @@ class Record(TorchDispatchMode):
     def _rounds(self, name: str, bits: int, results: list[Any]) -> None:
         """Note results of lower precision than the operands; indices and truth values are no rounded numbers."""
         for tensor in results:
-            if isinstance(tensor, torch.Tensor) and (tensor.is_floating_point() or name in _CASTS):
-                if _PRECISION.get(tensor.dtype, 0) < bits:
-                    self.offences[f"{name} rounds to numbers of type {tensor.dtype}; keep to one type"] = None
+            counts = isinstance(tensor, torch.Tensor) and (tensor.is_floating_point() or name in _CASTS)
+            if counts and _PRECISION.get(tensor.dtype, 0) < bits:
+                self.offences[f"{name} rounds to numbers of type {tensor.dtype}; keep to one type"] = None
 
     def _new(self, tensor: torch.Tensor) -> None:
         """Number a result; a view of the same elements keeps its number."""
@@ -259,7 +266,9 @@ def _same(real: Record, trace: Record) -> None:
     )
     for place, (one, two) in enumerate(zip(real.steps, trace.steps), 1):
         if one != two:
-            what = f"{one[0]}, its trace {two[0]}" if one[0] != two[0] else f"{one[0]} with other operands than its trace"
+            what = (
+                f"{one[0]}, its trace {two[0]}" if one[0] != two[0] else f"{one[0]} with other operands than its trace"
+            )
             raise UnreadableModel(f"the trace is not what the module does: operation {place} is {what}; {advice}")
     counts = f"it runs {len(real.steps)} operations, its trace {len(trace.steps)}"
     counts = counts if len(real.steps) != len(trace.steps) else "it returns another value than its trace"
