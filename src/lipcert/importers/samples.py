@@ -48,6 +48,10 @@ _WORK = 4e9
 """Products that the search for kinks may cost."""
 
 
+_MEMORY = 3e7
+"""Numbers that are kept at once."""
+
+
 def sample(inputs: int, seed: int, sizes: Sequence[float] = ()) -> Array:
     """Points to compare at, (points, inputs), as float64 numbers that single precision cannot represent.
 
@@ -73,6 +77,7 @@ def at_kinks(network: Network, tests: Array, rng: np.random.Generator) -> Array:
     For neurons drawn at random, all of them where they are few, two of the given points are sought between which
     the pre-activation crosses a kink, and the crossing is bisected.
     """
+    tests = tests[:: -(-len(tests) // _rows(network))]
     with np.errstate(all="ignore"):
         seen = network.preactivations(tests)
         work = 60.0 * 2.0 * sum(_entries(layer) for layer in network.layers)
@@ -138,29 +143,40 @@ def disturbed(network: Network, x: Array, unit: float, rng: np.random.Generator)
     ±16u(1 + |v|) in addition, |v| up to 64, times the largest parameter. The result is 16 times the largest change
     of an output in four draws.
     """
-    exact, largest = _passed(network, x, None, unit)
+    parts = [x[start : start + _rows(network)] for start in range(0, len(x), _rows(network))]
+    moved, largest = zip(*(_moved(network, part, unit, rng) for part in parts), strict=True)
+    return np.concatenate(moved), np.concatenate(largest)
+
+
+def _rows(network: Network) -> int:
+    """How many points may be carried through the network at once."""
+    return max(8, int(_MEMORY / sum(network.sizes)))
+
+
+def _moved(network: Network, x: Array, unit: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    exact, reaches = x, []
+    for layer in network.layers:
+        sums = Layer(abs(layer.weight), np.abs(layer.bias), None).affine(np.abs(exact))
+        v = exact = layer.affine(exact)
+        bends = np.zeros(1)
+        if layer.neurons is not None:
+            exact = layer.neurons.value(v)
+            bends = np.abs(exact) + _cancelled(layer, v)
+        reaches.append((sums, bends))
     moved = np.zeros_like(exact)
     for _ in range(DRAWS):
-        moved = np.fmax(moved, np.abs(_passed(network, x, rng, unit)[0] - exact))
-    return MARGIN * moved, largest
+        z = x
+        for layer, (sums, bends) in zip(network.layers, reaches, strict=True):
+            z = _shaken(layer.affine(z), NOISE * unit * sums, rng)
+            if layer.neurons is not None:
+                z = _shaken(layer.neurons.value(z), NOISE * unit * bends, rng)
+        moved = np.fmax(moved, np.abs(z - exact))
+    return MARGIN * moved, np.max([np.abs(x).max(axis=1), *(sums.max(axis=1) for sums, _ in reaches)], axis=0)
 
 
-def _passed(network: Network, x: Array, rng: np.random.Generator | None, unit: float) -> tuple[Array, Array]:
-    """The outputs, disturbed if there is a generator, and the largest value on the way to each."""
-    z, largest = x, np.abs(x).max(axis=1)
-
-    def move(value: Array, reach: Array) -> Array:
-        return value if rng is None else value + NOISE * unit * reach * rng.choice([-1.0, 1.0], value.shape)
-
-    for layer in network.layers:
-        reach = Layer(abs(layer.weight), np.abs(layer.bias), None).affine(np.abs(z))
-        largest = np.maximum(largest, reach.max(axis=1))
-        v = move(layer.affine(z), reach)
-        z = v
-        if layer.neurons is not None:
-            z = layer.neurons.value(v)
-            z = move(z, np.abs(z) + _cancelled(layer, v))
-    return z, largest
+def _shaken(value: Array, reach: Array, rng: np.random.Generator) -> Array:
+    """Each entry up or down by its reach."""
+    return value + np.where(rng.integers(0, 2, value.shape, dtype=np.uint8) == 1, reach, -reach)
 
 
 def _cancelled(layer: Layer, v: Array) -> Array:

@@ -51,17 +51,18 @@ def read_module(
     """
     module = guard.unwrapped(module)
     guard.inspect(module)
-    own = _trace(_copied(module), guard.precision(module), input_shape)
-    _watch(module, own)
-    read = own if own.dtype == torch.float64 else _doubled(module, own, input_shape)
-    if drop_softmax:
-        for traced in {id(own): own, id(read): read}.values():
-            _drop_softmax(traced.graph)
-    lowered = lower(_Reader(read, own.dtype == torch.float32).read())
     if isinstance(points, torch.Tensor):
         points = points.detach().cpu().numpy()
-    for original in _originals(module, own, read, drop_softmax):
-        confirm(lowered.network, original, points, sizes=ops.constants(read.graph))
+    with guard.one_thread():
+        own = _trace(_copied(module), guard.precision(module), input_shape)
+        _watch(module, own)
+        read = own if own.dtype == torch.float64 else _doubled(module, own, input_shape)
+        if drop_softmax:
+            for traced in {id(own): own, id(read): read}.values():
+                _drop_softmax(traced.graph)
+        lowered = lower(_Reader(read, own.dtype == torch.float32).read())
+        for original in _originals(module, own, read, drop_softmax):
+            confirm(lowered.network, original, points, sizes=ops.constants(read.graph))
     return Imported(lowered, own.shape[1:], sum(parameter.numel() for parameter in module.parameters()))
 
 

@@ -156,6 +156,17 @@ def digest(value: torch.Tensor) -> bytes:
 
 
 @contextmanager
+def one_thread() -> Iterator[None]:
+    """Within the block PyTorch uses one thread: single inputs are small, more threads mostly wait for each other."""
+    count = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(count)
+
+
+@contextmanager
 def quiet() -> Iterator[None]:
     """Within the block, runs of the module neither warn nor advance the random numbers of the process."""
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
