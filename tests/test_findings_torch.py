@@ -14,6 +14,8 @@ from lipcert.importers.faithful import Original, confirm
 from lipcert.importers.samples import at_kinks, sample
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra")
+from lipcert.importers import torch_ops as ops  # noqa: E402 - needs PyTorch
+
 nn = torch.nn
 F = torch.nn.functional
 
@@ -133,6 +135,7 @@ TYPES: dict[str, Callable[[Any], bool]] = {
     "no grad mode": lambda x: torch.is_grad_enabled() and isinstance(x, torch.Tensor),
     "requires grad": lambda x: isinstance(x, torch.Tensor) and x.requires_grad,
     "inference mode": lambda x: torch.is_inference_mode_enabled(),
+    "leaf": lambda x: isinstance(x, torch.Tensor) and x.is_leaf and x.requires_grad,
 }
 
 
@@ -348,6 +351,26 @@ def test_finding_4_a_softplus_whose_switch_shows_is_refused() -> None:
     lc.load(nn.Sequential(nn.Linear(3, 3), nn.Softplus()).eval())
 
 
+def test_finding_4_a_softplus_of_numbers_that_were_made_double() -> None:
+    module = _made(lambda s, x: F.softplus(s.b(s.a(x)).double())).float()
+    _refused(module, "threshold")
+
+
+def test_finding_4_types_that_a_module_mixes() -> None:
+    module = _made(lambda s, x: s.b(s.a((x - s.offset).float()))).float()
+    module.offset = torch.rand(3, dtype=torch.float64)
+    _refused(module, "rounds to numbers of type torch.float32")
+
+
+def test_finding_2_a_layer_that_only_bears_the_name_of_one() -> None:
+    def forward(self: Any, x: Any) -> Any:
+        return x.clamp(0.0, 1e200)
+
+    forged = type("ReLU", (nn.Module,), {"forward": forward, "__module__": "torch.nn.modules.activation"})
+    module = nn.Sequential(nn.Linear(3, 3), forged()).double().eval()
+    _refused(module, "unknown module")
+
+
 # findings 9 and 11: errors of others, and few sample points ------------------------------------------------------
 
 
@@ -402,6 +425,34 @@ def test_finding_11_a_limit_of_the_model_beyond_the_usual_sizes_is_seen() -> Non
     confirm(_identity(), original)  # no sample is that large
     with pytest.raises(lc.UnreadableModel, match="not faithful"):
         confirm(_identity(), original, sizes=(1e150,))
+
+
+@pytest.mark.parametrize("limit", [1e6, 1e30, 1e45, 1e200])
+def test_finding_11_an_importer_that_drops_a_limit_is_caught(limit: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted mistake: limits are read as if they were not there, whatever their size."""
+
+    def dropped(b: Any, input: Any, *limits: Any, **named: Any) -> Any:
+        return input
+
+    for name in ("clamp", "minimum", "hardtanh"):
+        monkeypatch.setitem(ops.HANDLERS, name, dropped)
+    module = _made(lambda s, x: s.b(s.a(x).clamp(max=limit)))
+    _refused(module, "not faithful")
+    module = _made(lambda s, x: s.b(torch.minimum(s.a(x), s.offset)))
+    module.offset.fill_(limit)
+    _refused(module, "not faithful")
+    _refused(nn.Sequential(nn.Linear(3, 3), nn.Hardtanh(-limit, limit)).double().eval(), "not faithful")
+
+
+def test_finding_11_a_limit_that_is_moved_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted mistake: the limit is read a little too low, where no random point falls."""
+    known = ops.HANDLERS["clamp"]
+
+    def moved(b: Any, input: Any, min: Any = None, max: Any = None) -> Any:
+        return known(b, input, max=max * (1 - 1e-9))
+
+    monkeypatch.setitem(ops.HANDLERS, "clamp", moved)
+    _refused(_made(lambda s, x: torch.tanh(s.a(x)).clamp(max=0.75)), "not faithful")
 
 
 def test_finding_11_rounding_to_single_precision_is_seen() -> None:

@@ -24,6 +24,7 @@ try:
 except ImportError:  # pragma: no cover - depends on the installation
     raise LipcertError('reading PyTorch models needs PyTorch: pip install "lipcert[torch]"') from None
 
+from lipcert.importers import torch_graph as held
 from lipcert.importers import torch_guard as guard
 from lipcert.importers import torch_ops as ops
 from lipcert.importers import torch_watch as watch
@@ -54,15 +55,15 @@ def read_module(
     if isinstance(points, torch.Tensor):
         points = points.detach().cpu().numpy()
     with guard.one_thread():
-        own = _trace(_copied(module), guard.precision(module), input_shape)
-        _watch(module, own)
+        own = _own(module, input_shape)
+        single = _watch(module, own)
         read = own if own.dtype == torch.float64 else _doubled(module, own, input_shape)
         if drop_softmax:
             for traced in {id(own): own, id(read): read}.values():
                 _drop_softmax(traced.graph)
-        lowered = lower(_Reader(read, own.dtype == torch.float32).read())
+        lowered = lower(_Reader(read, single).read())
         for original in _originals(module, own, read, drop_softmax):
-            confirm(lowered.network, original, points, sizes=ops.constants(read.graph))
+            confirm(lowered.network, original, points, sizes=held.constants(read.graph))
     return Imported(lowered, own.shape[1:], sum(parameter.numel() for parameter in module.parameters()))
 
 
@@ -88,8 +89,19 @@ def _copied(module: torch.nn.Module) -> torch.nn.Module:
     except Exception as error:  # copying runs code of the module's own parts
         raise UnreadableModel(
             f"the module cannot be copied ({guard.first_line(error)}); keep open files, generators and results that"
-            " hold gradients outside of it"
+            " hold gradients outside of it, and use torch.nn.utils.parametrizations for norms of weights"
         ) from error
+
+
+def _own(module: torch.nn.Module, input_shape: Sequence[int] | None) -> _Traced:
+    """The trace of a copy with inputs of the type that the module takes, which need not be that of all its numbers."""
+    first, *others = guard.precisions(module)
+    try:
+        return _trace(_copied(module), first, input_shape)
+    except UnreadableModel:
+        if not others:
+            raise
+    return _trace(_copied(module), others[0], input_shape)
 
 
 def _trace(module: torch.nn.Module, dtype: torch.dtype, input_shape: Sequence[int] | None) -> _Traced:
@@ -108,7 +120,7 @@ def _trace(module: torch.nn.Module, dtype: torch.dtype, input_shape: Sequence[in
     shape = (1, *_input_shape(traced, input_shape))
     try:
         with guard.quiet():
-            ops.propagate_shapes(traced, torch.zeros(shape, dtype=dtype))
+            held.propagate_shapes(traced, torch.zeros(shape, dtype=dtype))
     except Exception as error:  # the module's own code again
         raise UnreadableModel(
             f"the module fails on an input of shape {shape}: {guard.first_line(error.__cause__ or error)};"
@@ -117,8 +129,10 @@ def _trace(module: torch.nn.Module, dtype: torch.dtype, input_shape: Sequence[in
     return _Traced(module, traced, shape, dtype)
 
 
-def _watch(module: torch.nn.Module, own: _Traced) -> None:
+def _watch(module: torch.nn.Module, own: _Traced) -> bool:
     """Refuse a module that changes itself, or does anything that its trace does not show.
+
+    The result tells whether it computes in single precision throughout.
 
     A copy runs first, so that a module that is refused for changing itself is left as it was. Records of two kinds
     of devices cannot be compared, so that on others than the CPU the copy stands for the module.
@@ -126,7 +140,7 @@ def _watch(module: torch.nn.Module, own: _Traced) -> None:
     for part in (_copied(module), module) if guard.device(module).type == "cpu" else (_copied(module),):
         before = guard.state(part)
         try:
-            watch.compare(part, own.graph, own.inputs())
+            single = watch.compare(part, own.graph, own.inputs())
         except LipcertError:
             guard.unchanged(before, guard.state(part))  # what changes a module is the cause of what follows
             raise
@@ -136,6 +150,7 @@ def _watch(module: torch.nn.Module, own: _Traced) -> None:
                 f" ({guard.first_line(error)})"
             ) from error
         guard.unchanged(before, guard.state(part))
+    return single
 
 
 def _doubled(module: torch.nn.Module, own: _Traced, input_shape: Sequence[int] | None) -> _Traced:
@@ -147,7 +162,9 @@ def _doubled(module: torch.nn.Module, own: _Traced, input_shape: Sequence[int] |
             insists = watch.rounds(twin, traced.inputs()[0])
     except Exception:  # layers that get numbers of another type than their own fail in many ways
         return own
-    return own if insists or not _alike(own.graph, traced.graph) else traced
+    pairs = zip(own.copy.state_dict().values(), twin.state_dict().values(), strict=True)
+    equal = all(torch.equal(a.double(), b.double()) for a, b in pairs)
+    return traced if equal and not insists and _alike(own.graph, traced.graph) else own
 
 
 def _alike(one: fx.GraphModule, two: fx.GraphModule) -> bool:
@@ -156,8 +173,8 @@ def _alike(one: fx.GraphModule, two: fx.GraphModule) -> bool:
     calls = ([(n.op, str(n.target), repr(n.args), repr(n.kwargs)) for n in each] for each in nodes)
     if next(calls) != next(calls):
         return False
-    held = [str(node.target) for node in nodes[0] if node.op == "get_attr"]
-    pairs = ((ops.attribute(one, name), ops.attribute(two, name)) for name in held)
+    names = [str(node.target) for node in nodes[0] if node.op == "get_attr"]
+    pairs = ((held.attribute(one, name), held.attribute(two, name)) for name in names)
     return all(torch.equal(a.double(), b.double()) for a, b in pairs if isinstance(a, torch.Tensor))
 
 
@@ -270,7 +287,7 @@ class _Reader:
             if node.op == "placeholder":
                 self.values[node] = self.build.input if not node.args else node.args[0]
             elif node.op == "get_attr":
-                self.values[node] = ops.attribute(module, str(node.target))
+                self.values[node] = held.attribute(module, str(node.target))
             elif node.op == "output":
                 output = self._value(node.args[0])
             else:
@@ -282,7 +299,7 @@ class _Reader:
     def _call(self, node: fx.Node) -> Any:
         args, kwargs = self._value(node.args), self._value(node.kwargs)
         leaves = list(_leaves([args, kwargs]))
-        shape = ops.shape_of(node)
+        shape = held.shape_of(node)
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         if any(isinstance(leaf, _Opaque) for leaf in leaves):
             return _Opaque() if shape is None else self.build.unknown(shape, tensors)

@@ -6,6 +6,8 @@ import hashlib
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from inspect import unwrap as inspect_unwrap
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -100,10 +102,10 @@ def _strange(value: torch.Tensor) -> str | None:
     return None
 
 
-def precision(module: nn.Module) -> torch.dtype:
-    """The widest type of number among parameters and buffers; double where there are none."""
+def precisions(module: nn.Module) -> tuple[torch.dtype, ...]:
+    """The types of numbers among parameters and buffers, the widest first; double where there are none."""
     kinds = {v.dtype for v in (*module.parameters(), *module.buffers()) if v.is_floating_point()}
-    return torch.float32 if kinds == {torch.float32} else torch.float64
+    return tuple(kind for kind in (torch.float64, torch.float32) if kind in kinds) or (torch.float64,)
 
 
 def device(module: nn.Module) -> torch.device:
@@ -172,6 +174,12 @@ def quiet() -> Iterator[None]:
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         warnings.simplefilter("ignore")
         yield
+
+
+def genuine(function: Any) -> bool:
+    """Whether a function is PyTorch's or Python's own, as its file tells."""
+    code = getattr(inspect_unwrap(function), "__code__", None)
+    return code is None or Path(code.co_filename).is_relative_to(Path(torch.__file__).parent)
 
 
 def few(names: Sequence[str], most: int = 6) -> str:

@@ -16,6 +16,8 @@ from torch import fx, nn
 from lipcert.errors import LipcertError
 from lipcert.importers.builder import Builder, Tensor, Unsupported
 from lipcert.importers.torch_arrange import ARRANGE, IDENTITIES
+from lipcert.importers.torch_graph import attribute
+from lipcert.importers.torch_guard import genuine
 from lipcert.importers.torch_layers import LAYERS, PADDING, batch_norm, conv, linear, prelu, softmax
 
 Handler = Callable[..., Any]
@@ -239,6 +241,8 @@ def translate(b: Builder, module: fx.GraphModule, node: fx.Node, args: Any, kwar
     if node.op == "call_module":
         return _module(b, module.get_submodule(str(node.target)), *args, **kwargs)
     name = str(node.target) if node.op == "call_method" else _function(node.target)
+    if node.op == "call_function" and not genuine(node.target):
+        raise Unsupported("it is a function of the user's")
     handler = HANDLERS.get(name) or HANDLERS.get(name.removesuffix("_"))
     if handler is None:
         raise Unsupported("unknown operation")
@@ -286,13 +290,15 @@ def _base(module: nn.Module) -> str:
     """Name of the class of torch.nn whose forward the module runs; parametrised weights do not change it."""
     for kind in type(module).__mro__:
         if kind.__module__.startswith("torch.nn.modules"):
-            if type(module).forward is not kind.forward:  # type: ignore[attr-defined]
+            known: Any = getattr(nn, kind.__name__, None)
+            own = getattr(type(module), "forward", None)
+            if known is not kind or own is not getattr(known, "forward", None) or not genuine(own):
                 break
             for pad in ("ReflectionPad", "ReplicationPad", "CircularPad"):
                 if kind.__name__.startswith(pad):
                     return pad
             return kind.__name__
-    return type(module).__name__
+    return f"{type(module).__name__} of the user's"
 
 
 def _function(target: Any) -> str:
@@ -318,34 +324,6 @@ def array(value: Any) -> Any:
     return numbers.to(torch.float64).numpy().copy() if numbers.is_floating_point() else numbers.numpy().copy()
 
 
-def attribute(module: nn.Module, path: str) -> Any:
-    """A parameter or buffer by its dotted name."""
-    value: Any = module
-    for part in path.split("."):
-        value = getattr(value, part)
-    return value
-
-
-class _Shapes(fx.Interpreter):
-    """Runs a traced module and notes the shape of every value."""
-
-    def run_node(self, n: fx.Node) -> Any:
-        result = super().run_node(n)
-        n.meta["lipcert_shape"] = tuple(result.shape) if isinstance(result, torch.Tensor) else None
-        return result
-
-
-def propagate_shapes(module: fx.GraphModule, x: torch.Tensor) -> None:
-    """Run the traced module once to learn the shape of every value."""
-    with torch.no_grad():
-        _Shapes(module).run(x)
-
-
-def shape_of(node: fx.Node) -> tuple[int, ...] | None:
-    """Shape of a node's result, where it is a tensor."""
-    return node.meta.get("lipcert_shape")
-
-
 def kind_of(module: fx.GraphModule, node: fx.Node) -> str:
     """Type of a call in PyTorch's words."""
     if node.op == "call_module":
@@ -363,23 +341,6 @@ def is_softmax(module: fx.GraphModule, node: fx.Node) -> bool:
 def holds(module: fx.GraphModule, name: str) -> bool:
     """Whether a function of that name, or its module, is called anywhere."""
     return any(kind_of(module, n).rpartition(".")[2].lower() == name for n in module.graph.nodes)
-
-
-def constants(module: fx.GraphModule, above: float = 1e25, most: int = 8) -> tuple[float, ...]:
-    """Large numbers that stand in the calls of a traced module and in its layers' settings, the smallest first."""
-    found: set[float] = set()
-
-    def note(value: Any) -> Any:
-        if isinstance(value, (int, float)) and above < abs(value) < 1e290:
-            found.add(abs(float(value)))
-        return value
-
-    for node in module.graph.nodes:
-        fx.node.map_aggregate((node.args, node.kwargs), note)
-        if node.op == "call_module":
-            for value in vars(module.get_submodule(str(node.target))).values():
-                note(value)
-    return tuple(sorted(found)[:most])
 
 
 def input_size(module: fx.GraphModule, node: fx.Node) -> int | None:

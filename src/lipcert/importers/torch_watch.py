@@ -27,6 +27,7 @@ _LOOKS: Final = frozenset(
         *("equal", "allclose", "isclose", "is_nonzero", "__bool__", "__contains__"),
         *("__int__", "__float__", "__index__", "__complex__", "__array__", "__dlpack__"),
         *("__repr__", "__str__", "__format__", "__reduce_ex__", "__deepcopy__"),
+        *("apply_", "map_", "map2_"),
     }
 )
 """Functions that hand the values of a tensor to Python."""
@@ -37,13 +38,14 @@ _PRECISION: Final = {torch.float64: 53, torch.float32: 24, torch.float16: 11, to
 _CASTS: Final = ("_to_copy", "copy_", "sum", "prod", "cumsum")
 """Operations that turn real numbers into whole ones."""
 
-_UNTRAINED: Final = ("training", "train")
-"""Arguments that turn randomness off when false."""
+_UNTRAINED: Final = ("training", "train", "dropout_p")
+"""Arguments that turn randomness off when they are false or zero."""
 
 _MODES: Final[Mapping[str, Callable[[], AbstractContextManager[Any]]]] = {
     "no_grad": torch.no_grad,
     "enable_grad": torch.enable_grad,
-    "requires_grad": torch.enable_grad,  # and the input asks for its gradient
+    "requires_grad": torch.enable_grad,  # and the input is a result that has a gradient
+    "leaf": torch.enable_grad,  # and the input itself asks for its gradient
     "inference_mode": torch.inference_mode,
 }
 
@@ -62,6 +64,7 @@ class Record(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.steps: list[tuple[Any, ...]] = []
         self.offences: dict[str, None] = {}
         self.result: Any = None
+        self.bits = 0  # of the most precise numbers
         self.written: set[int] = set()
         self.paused = False
         self._made = 0
@@ -139,6 +142,7 @@ class Record(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Number a result; a view of the same elements keeps its number."""
         self._alive.append(tensor)
         self._storages.add(_storage(tensor))
+        self.bits = max(self.bits, _PRECISION.get(tensor.dtype, 0))
         if _key(tensor) not in self._values:
             self._values[_key(tensor)] = self._made
             self._made += 1
@@ -203,9 +207,13 @@ class _Functional(fx.Interpreter):
         return tree_map(lambda leaf: self.record.copied(leaf) if self.record.depends(leaf) else leaf, given)
 
 
-def compare(module: Callable[[Any], Any], traced: fx.GraphModule, inputs: Sequence[torch.Tensor]) -> None:
-    """Refuse a trace that is not what the module does with each of the inputs, in every mode of differentiation."""
+def compare(module: Callable[[Any], Any], traced: fx.GraphModule, inputs: Sequence[torch.Tensor]) -> bool:
+    """Refuse a trace that is not what the module does with each of the inputs, in every mode of differentiation.
+
+    The result tells whether all numbers that depend on the input are of single precision.
+    """
     first, *others = inputs
+    bits = 0
     for x, mode in (*((first, mode) for mode in _MODES), *((x, "no_grad") for x in others)):
         with quiet():
             try:
@@ -220,6 +228,8 @@ def compare(module: Callable[[Any], Any], traced: fx.GraphModule, inputs: Sequen
             except RuntimeError as error:
                 raise UnreadableModel(f"the trace does not run where the module does: {first_line(error)}") from error
             _same(real, trace)
+            bits = max(bits, real.bits)
+    return bits <= _PRECISION[torch.float32]
 
 
 def record(call: Callable[[Any], Any], x: torch.Tensor, mode: str = "no_grad") -> Record:
@@ -241,9 +251,8 @@ def _trace(traced: fx.GraphModule, x: torch.Tensor, mode: str) -> Record:
 
 def _recorded(make: Callable[[Record], Callable[[Any], Any]], x: torch.Tensor, mode: str) -> Record:
     with _MODES[mode]():
-        if mode == "requires_grad":
-            x = x.clone().requires_grad_()
-        x = x.clone()  # not a leaf, so that it may be changed in place
+        x = x.clone().requires_grad_(mode in ("requires_grad", "leaf"))
+        x = x if mode == "leaf" else x.clone()
         note = Record(x)
         with _Looks(note), note:
             result = make(note)(x)
