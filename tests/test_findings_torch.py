@@ -409,6 +409,37 @@ def test_finding_9_a_module_that_cannot_be_copied() -> None:
     _refused(module, "copied")
 
 
+ODD: dict[str, tuple[Callable[..., Any], str | None]] = {
+    "size": (lambda s, x: s.a(x) * x.shape.numel(), None),
+    "index": (lambda s, x: s.a(x)[:, s.order], None),
+    "layer of a constant": (lambda s, x: s.a(x) + s.b(s.offset), None),
+    "mask": (lambda s, x: s.a(x)[x > 0], "looks at values"),
+    "no rate of dropout": (lambda s, x: F.dropout(s.a(x), 0.0), None),
+    "overflow": (lambda s, x: s.a(x).clamp(max=1e308), "overflow"),
+    "attribute": (lambda s, x: s.a(x) * x.shape.index(3), None),
+    "unknown": (lambda s, x: s.a(x) * x.stride(1), "unknown operation"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_finding_9_odd_modules_are_read_or_refused(name: str) -> None:
+    forward, reason = ODD[name]
+    module = _made(forward)
+    module.register_buffer("order", torch.tensor([2, 0, 1]))
+    if reason is not None:
+        _refused(module, reason)
+        return
+    network = lc.load(module, input_shape=(3,))
+    x = np.array([0.3, -2.0, 1.1])
+    np.testing.assert_allclose(network(x), module(torch.from_numpy(x)[None]).detach().numpy().ravel())
+
+
+def test_finding_9_a_module_that_ignores_its_input() -> None:
+    with pytest.raises(lc.InvalidInput, match="give input_shape"):
+        lc.load(_made(lambda s, x: s.a.weight))
+    assert not lc.load(_made(lambda s, x: s.a.weight), input_shape=(3,)).layers[0].weight.any()
+
+
 def _identity() -> lc.Network:
     return lc.Network.from_weights([[[1.0, 0.0], [0.0, 1.0]]])
 

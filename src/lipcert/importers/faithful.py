@@ -121,12 +121,16 @@ def _compare(network: Network, original: Original, tests: Array, theirs: Array, 
         finite = np.isfinite(theirs).all(axis=1)
         wanting = ~finite & (largest < _WITHIN[single])
         counts = finite & np.isfinite(ours).all(axis=1) & np.isfinite(spread).all(axis=1)
-        if not counts.any() or wanting.any():
+        if wanting.any():
             size = np.abs(tests[np.argmax(wanting)]).max()
             raise UnreadableModel(
-                f"{original.library} gives no finite output at {np.count_nonzero(~finite)} of {len(tests)} points"
-                + (f", one of them with entries up to {size:.3g}" if wanting.any() else "")
-                + "; a network is finite everywhere"
+                f"{original.library} gives no finite output at {np.count_nonzero(~finite)} of {len(tests)} points,"
+                f" one of them with entries up to {size:.3g}; a network is finite everywhere"
+            )
+        if not counts.any():
+            raise UnreadableModel(
+                f"network and model cannot be compared: at all of {len(tests)} points their values overflow; the"
+                f" weights, biases or limits are too large for {original.library}"
             )
         tests, ours, theirs, spread = (part[counts] for part in (tests, ours, theirs, spread))
         scale = np.maximum(np.abs(ours), np.abs(theirs)).max(axis=1, keepdims=True)

@@ -243,8 +243,8 @@ def _drop_softmax(traced: fx.GraphModule) -> None:
 def _input_shape(traced: fx.GraphModule, given: Sequence[int] | None) -> tuple[int, ...]:
     if given is not None:
         return _sizes(given)
-    node = next(n for n in traced.graph.nodes if n.op == "placeholder" and n.users)
-    while len(node.users) >= 1:
+    node = next(n for n in traced.graph.nodes if n.op == "placeholder" and not n.args)
+    while node.users:
         for user in node.users:
             size = ops.input_size(traced, user)
             if size is not None:
@@ -304,20 +304,25 @@ class _Reader:
         if any(isinstance(leaf, _Opaque) for leaf in leaves):
             return _Opaque() if shape is None else self.build.unknown(shape, tensors)
         picks = node.target is operator.getitem and isinstance(args[0], (tuple, list))
-        if picks or (not tensors and node.op != "call_module"):
-            return self._constant(node, args, kwargs)
         name = str(node.target) if node.op == "call_module" else node.name
         with self.build.reading(name, ops.kind_of(self.traced.graph, node), shape):
+            if picks or not tensors:
+                return self._constant(node, args, kwargs)
             return ops.translate(self.build, self.traced.graph, node, args, kwargs)
         return _Opaque() if shape is None else self.build.unknown(shape, tensors)
 
     def _constant(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
         """What does not depend on the input is left to PyTorch."""
-        with torch.no_grad():
-            if node.op == "call_method":
-                return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-            assert callable(node.target)
-            return node.target(*args, **kwargs)
+        try:
+            with torch.no_grad(), guard.quiet():
+                if node.op == "call_method":
+                    return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+                function: Any = node.target
+                if node.op == "call_module":
+                    function = self.traced.graph.get_submodule(str(node.target))
+                return function(*args, **kwargs)
+        except Exception as error:  # it ran when the module did, but not on what was made of its operands here
+            raise Unsupported(f"it is called in an unknown way: {guard.first_line(error)}") from None
 
     def _value(self, argument: Any) -> Any:
         return fx.node.map_arg(argument, lambda n: self.values[n])

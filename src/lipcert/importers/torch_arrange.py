@@ -110,7 +110,7 @@ def _getitem(b: Builder, input: Tensor, index: Any) -> Tensor:
 def _getattr(b: Builder, input: Tensor, name: str) -> Any:
     match name:
         case "shape":
-            return input.shape
+            return torch.Size(input.shape)
         case "ndim":
             return len(input.shape)
         case "T" | "mT":
@@ -123,7 +123,7 @@ def _getattr(b: Builder, input: Tensor, name: str) -> Any:
 
 
 def _size(b: Builder, input: Tensor, dim: int | None = None) -> Any:
-    return input.shape if dim is None else input.shape[dim]
+    return torch.Size(input.shape) if dim is None else input.shape[dim]
 
 
 def _split(b: Builder, tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> Any:

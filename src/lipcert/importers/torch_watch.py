@@ -38,7 +38,7 @@ _PRECISION: Final = {torch.float64: 53, torch.float32: 24, torch.float16: 11, to
 _CASTS: Final = ("_to_copy", "copy_", "sum", "prod", "cumsum")
 """Operations that turn real numbers into whole ones."""
 
-_UNTRAINED: Final = ("training", "train", "dropout_p")
+_UNTRAINED: Final = ("training", "train", "dropout_p", "p")
 """Arguments that turn randomness off when they are false or zero."""
 
 _MODES: Final[Mapping[str, Callable[[], AbstractContextManager[Any]]]] = {
@@ -114,7 +114,9 @@ class Record(TorchDispatchMode):  # type: ignore[no-untyped-call]
         read = [tensor for tensor in tensors if self.depends(tensor)]
         if not read:
             return func(*args, **kwargs)
-        if {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & set(func.tags):
+        chosen = tree_flatten(args[1:])[0] if name == "index" else args  # what is taken may depend on the input
+        looks = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & set(func.tags)
+        if looks and any(self.depends(leaf) for leaf in chosen):
             self.offences[f"{name} looks at values that depend on the input"] = None
         step = (name.removesuffix("_"), func._overloadname, *self._named((args, kwargs)))
         written = list(_written(func, args, kwargs))
