@@ -277,7 +277,34 @@ def _given_out(s: Any, x: Any) -> Any:
     return s.b(h)
 
 
+def _input_changed(s: Any, x: Any) -> Any:
+    x.clamp_(max=1e200)
+    return s.b(s.a(x))
+
+
+def _data_replaced(s: Any, x: Any) -> Any:
+    h = s.a(x)
+    h.data = h.data.clamp(max=1e200)
+    return s.b(h)
+
+
+def _constant_changed(s: Any, x: Any) -> Any:
+    w = s.a.bias.clone()
+    w.add_(F.relu(x[0] - 1e200))
+    return s.b(w[None])
+
+
+def _constant_view_changed(s: Any, x: Any) -> Any:
+    w = s.a.bias.clone()
+    w.view(3).add_(F.relu(x[0] - 1e200))
+    return s.b(w[None]) + x
+
+
 IN_PLACE = (
+    _input_changed,
+    _data_replaced,
+    _constant_changed,
+    _constant_view_changed,
     _clone_clamped,
     _alias_clamped,
     _slice_clamped,

@@ -201,7 +201,13 @@ def _runner(call: Callable[[Any], Any], traced: _Traced) -> Callable[[Array], Ar
         for mode in (torch.no_grad, torch.enable_grad):
             with mode(), guard.quiet():
                 given = torch.from_numpy(x.copy()).to(traced.dtype).reshape(traced.shape)
-                results.append(call(given).detach().cpu().numpy().ravel())
+                try:
+                    results.append(call(given).detach().cpu().numpy().ravel())
+                except Exception as error:  # the module's own code
+                    raise UnreadableModel(
+                        f"the module fails at an input with entries up to {np.abs(x).max():.3g}"
+                        f" ({guard.first_line(error)}); a network has a value everywhere"
+                    ) from error
         one, two = results
         if not np.allclose(one, two, rtol=0.0, atol=1e-3 * np.abs(one).max(), equal_nan=True):
             raise UnreadableModel(

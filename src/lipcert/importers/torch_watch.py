@@ -97,9 +97,10 @@ class Record(TorchDispatchMode):  # type: ignore[no-untyped-call]
         copy = value.clone()
         self.paused = False
         self._alive.append(copy)
-        self._storages.add(_storage(copy))
-        self._new(value)
-        self._values[_key(copy)] = self._values[_key(value)]
+        if self.depends(value):
+            self._new(value)
+            self._storages.add(_storage(copy))
+            self._values[_key(copy)] = self._values[_key(value)]
         return copy
 
     def finish(self, result: Any) -> None:
@@ -203,10 +204,10 @@ class _Functional(fx.Interpreter):
 
     def fetch_args_kwargs_from_env(self, n: fx.Node) -> Any:
         given = super().fetch_args_kwargs_from_env(n)
-        self.given = {_storage(leaf) for leaf in tree_flatten(given)[0] if self.record.depends(leaf)}
+        self.given = {_storage(leaf) for leaf in tree_flatten(given)[0] if isinstance(leaf, torch.Tensor)}
         if n not in self.copying:
             return given
-        return tree_map(lambda leaf: self.record.copied(leaf) if self.record.depends(leaf) else leaf, given)
+        return tree_map(lambda leaf: self.record.copied(leaf) if isinstance(leaf, torch.Tensor) else leaf, given)
 
 
 def compare(module: Callable[[Any], Any], traced: fx.GraphModule, inputs: Sequence[torch.Tensor]) -> bool:
