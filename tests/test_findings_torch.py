@@ -14,7 +14,8 @@ from lipcert.importers.faithful import Original, confirm
 from lipcert.importers.samples import at_kinks, sample
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra")
-from lipcert.importers import torch_ops as ops  # noqa: E402 - needs PyTorch
+from lipcert.importers import torch_graph as held  # noqa: E402 - needs PyTorch
+from lipcert.importers import torch_ops as ops  # noqa: E402
 
 nn = torch.nn
 F = torch.nn.functional
@@ -341,6 +342,64 @@ def test_finding_4_harmless_in_place_operations_are_read() -> None:
     network = lc.load(module)
     x = np.array([0.3, -2.0, 1.1])
     np.testing.assert_allclose(network(x), module(torch.from_numpy(x)[None]).detach().numpy().ravel())
+
+
+FAR = 1e150
+"""A limit that no sample comes near when the importer is not told of it."""
+
+STEPS: tuple[Callable[..., Any], ...] = (
+    lambda s, h, g: s.a(h),
+    lambda s, h, g: F.relu(h),
+    lambda s, h, g: h.relu_(),
+    lambda s, h, g: h.clamp(max=FAR),
+    lambda s, h, g: h.clamp_(max=FAR),
+    lambda s, h, g: F.hardtanh(h, -FAR, FAR, inplace=True),
+    lambda s, h, g: h.view(-1).clamp_(min=-FAR),
+    lambda s, h, g: h[:, :2].mul_(0.5),
+    lambda s, h, g: h + g,
+    lambda s, h, g: h.add_(g),
+    lambda s, h, g: h.clone(),
+    lambda s, h, g: h.detach(),
+    lambda s, h, g: h.view(1, 3),
+)
+
+
+def _program(seed: int) -> tuple[Callable[..., Any], bool]:
+    """A random forward that changes values in place and keeps others, and whether it does so at all."""
+    draw = random.Random(seed)
+    plan = [(draw.randrange(len(STEPS)), draw.random() ** 0.2, draw.random(), draw.random() < 0.8) for _ in range(5)]
+
+    def forward(s: Any, x: Any) -> Any:
+        values = [s.a(x)]
+        for step, one, two, kept in plan:
+            h, g = (values[int(part * len(values))] for part in (one, two))
+            result = STEPS[step](s, h, g)
+            if kept and step not in (6, 7):  # those have another shape
+                values.append(result)
+        return s.b(values[-1])
+
+    return forward, any(step in (2, 4, 5, 6, 7, 9) for step, *_ in plan)
+
+
+def test_finding_4_random_programs_that_work_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is accepted agrees with the module far beyond every sample; only the record of operations knows."""
+    monkeypatch.setattr(held, "constants", lambda graph: ())
+    accepted, refused = 0, 0
+    for seed in range(120):
+        forward, in_place = _program(seed)
+        module = _made(forward)
+        try:
+            network = lc.load(module, input_shape=(3,))
+        except lc.UnreadableModel:
+            assert in_place
+            refused += 1
+            continue
+        accepted += in_place
+        for x in FAR * 10.0 ** np.arange(-2, 3)[:, None] * np.random.default_rng(seed).standard_normal((5, 3)):
+            wanted = module(torch.from_numpy(x)[None]).detach().numpy().ravel()
+            np.testing.assert_allclose(network(x), wanted, rtol=0, atol=1e-9 * (FAR + np.abs(wanted).max()))
+    assert accepted > 15
+    assert refused > 20
 
 
 @pytest.mark.parametrize(

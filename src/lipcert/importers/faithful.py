@@ -94,7 +94,7 @@ def confirm(
             f"the import is not faithful: the network has {network.outputs} outputs, {original.library} gives"
             f" {theirs[0].size}; please report this model"
         )
-    _compare(network, original, tests, np.stack(theirs), np.random.default_rng(seed))
+    _compare(network, original, tests, np.stack(theirs))
 
 
 def _tests(network: Network, single: bool, points: Any, sizes: Sequence[float], seed: int) -> Array:
@@ -113,11 +113,11 @@ def _tests(network: Network, single: bool, points: Any, sizes: Sequence[float], 
     return tests[np.isfinite(tests).all(axis=1)]
 
 
-def _compare(network: Network, original: Original, tests: Array, theirs: Array, rng: np.random.Generator) -> None:
+def _compare(network: Network, original: Original, tests: Array, theirs: Array) -> None:
     single = original.single
     with np.errstate(all="ignore"):
         ours = network(tests)
-        spread, largest = disturbed(network, tests, max(_UNIT[single], original.unit), rng)
+        spread, largest = disturbed(network, tests, max(_UNIT[single], original.unit))
         finite = np.isfinite(theirs).all(axis=1)
         wanting = ~finite & (largest < _WITHIN[single])
         counts = finite & np.isfinite(ours).all(axis=1) & np.isfinite(spread).all(axis=1)
