@@ -111,6 +111,7 @@ def test_finding_2_an_attribute_named_orig_mod_is_no_compiled_module() -> None:
         lambda x: 0.0 * torch.bernoulli(torch.full((3,), 0.5)),
         lambda x: torch.zeros(3).normal_(),
         lambda x: F.dropout(torch.ones(3), 0.5),
+        lambda x: torch.native_dropout(torch.ones(3), 0.5, None)[0],
     ],
 )
 def test_finding_2_randomness_is_refused(noise: Callable[..., Any]) -> None:
@@ -620,6 +621,12 @@ def test_finding_11_samples() -> None:
     small = one[np.abs(one).max(axis=1) < 1e30]
     assert (small != small.astype(np.float32).astype(float)).mean() > 0.8
     assert (one[0] == 0.0).all()
+
+
+def test_finding_9_outputs_whose_number_changes() -> None:
+    original = Original(lambda x: x if np.abs(x).max() < 50.0 else np.r_[x, 0.0], False, "the test")
+    with pytest.raises(lc.UnreadableModel, match="has 2 outputs, the test gives 2 or 3"):
+        confirm(_identity(), original)
 
 
 def test_finding_11_infinities_of_the_model_at_moderate_inputs_are_refused() -> None:

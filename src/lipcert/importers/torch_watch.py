@@ -322,4 +322,4 @@ def _untrained(func: Any, args: Any, kwargs: Any) -> bool:
     """Whether an operation that is random in training is told not to train."""
     given = {argument.name: value for argument, value in _bound(func, args, kwargs)}
     named = [argument for argument in func._schema.arguments if argument.name in _UNTRAINED]
-    return any(not given.get(argument.name, argument.default_value) for argument in named)
+    return any(given.get(argument.name, argument.default_value) in (False, 0) for argument in named)  # None trains
