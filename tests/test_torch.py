@@ -351,7 +351,7 @@ def test_every_offender_is_listed() -> None:
         (nn.LSTM(4, 3), "unknown module"),
         (nn.BatchNorm2d(4, track_running_stats=False), "normalises by the batch"),
         (nn.Softplus(threshold=1.0), "threshold"),
-        (nn.ELU(-1.0), "alpha > 0"),
+        (nn.ELU(-1.0), "1e-6 <= alpha"),
         (nn.MaxPool1d(2, return_indices=True), "indices"),
     ],
 )
