@@ -13,7 +13,6 @@ from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
 from lipcert.importers import LARGEST_INPUT
 from lipcert.importers.faithful import Imported, Original, confirm
 from lipcert.importers.lowering import lower
-from lipcert.network import Network
 from lipcert.typing import Array
 
 try:
@@ -57,8 +56,11 @@ def read_onnx(
         judge = judge if _output_before_softmax(judge.graph) else _copy_without_softmax(model)
         _drop_softmax(model.graph)
     source = _fix_shape(model, input_shape)
-    network = lower(Reader(model, source, opset).read())
-    _finite(network.network)
+    graph = Reader(model, source, opset).read()
+    try:
+        network = lower(graph)
+    except InvalidInput as error:  # numbers that are not finite
+        raise UnreadableModel(f"the model is no network: {error}") from None
     confirm(network.network, _original(judge, source), points)
     real = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
     parameters = sum(int(np.prod(t.dims)) for t in model.graph.initializer if t.data_type in real)
@@ -161,15 +163,6 @@ def _shape(name: str, sizes: list[int | None] | None, given: Sequence[int] | Non
             f" to read it with one at a time, or input_shape={tuple(sizes)} if the first axis is no batch"
         )
     return (1 if batched else int(sizes[0] or 1), *(int(s or 1) for s in sizes[1:])), batched
-
-
-def _finite(network: Network) -> None:
-    for number, layer in enumerate(network.layers, 1):
-        entries = layer.weight if isinstance(layer.weight, np.ndarray) else layer.weight.data
-        if not (np.isfinite(entries).all() and np.isfinite(layer.bias).all()):
-            raise UnreadableModel(
-                f"the model has weights or biases that are not finite (layer {number} of the network)"
-            )
 
 
 def _original(model: onnx.ModelProto, source: Source) -> Original:

@@ -61,7 +61,7 @@ def gather(b: Builder, call: Call) -> Tensor:
     axis = axis_of(int(call.attribute("axis", 0)), len(call.x.shape))
     if chosen.dtype.kind not in "iu":
         raise Unsupported("its indices must be whole numbers")
-    call.room.take(call.x.size // call.x.shape[axis], chosen.size)
+    call.room.tensor(call.x.size // call.x.shape[axis], chosen.size)
     return b.view(call.x, lambda index: np.take(index, chosen.astype(int), axis=axis))
 
 
@@ -73,7 +73,7 @@ def pad(b: Builder, call: Call) -> Tensor:
     pads = [(0, 0)] * rank
     for axis, low, high in zip(axes, flat[: len(axes)], flat[len(axes) :], strict=True):
         pads[axis] = (low, high)
-    call.room.take(*(max(n + max(low, 0) + max(high, 0), 1) for n, (low, high) in zip(call.x.shape, pads)))
+    call.room.tensor(*(max(n + max(low, 0) + max(high, 0), 1) for n, (low, high) in zip(call.x.shape, pads)))
     modes: Mapping[str, win.PadMode] = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
     return b.pad(call.x, pads, modes[call.attribute("mode", "constant")], float(np.ravel(fill)[0]))
 
@@ -91,7 +91,7 @@ def split(b: Builder, call: Call) -> Any:
 
 def expand(b: Builder, call: Call) -> Tensor:
     shape = np.broadcast_shapes(call.x.shape, tuple(call.whole(1, "shape") or []))
-    call.room.take(*shape)
+    call.room.tensor(*shape)
     return b.spread(call.x, shape)
 
 
@@ -101,5 +101,5 @@ def shape(b: Builder, call: Call) -> Array:
 
 
 def concat(b: Builder, call: Call) -> Tensor:
-    call.room.take(sum(math.prod(operand.shape) for operand in call.operands))
+    call.room.tensor(sum(math.prod(operand.shape) for operand in call.operands))
     return b.concat(call.operands, int(call.attribute("axis")))

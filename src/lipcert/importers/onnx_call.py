@@ -15,11 +15,18 @@ LARGEST: Final = 2**29
 """Numbers that all tensors and matrices of a model may have together."""
 
 
+_TENSOR = 8
+
+
 class Room:
     """How many numbers a model may still ask for."""
 
     def __init__(self) -> None:
         self.left = LARGEST
+
+    def tensor(self, *sizes: int) -> None:
+        """A tensor of this shape; its elements count several times, because many arrays are made for them."""
+        self.take(_TENSOR, *sizes)
 
     def take(self, *sizes: int) -> None:
         """Use up the product of the sizes; refuse, before anything is made, where there is not as much left."""

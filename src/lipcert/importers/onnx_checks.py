@@ -33,6 +33,10 @@ def opset_of(model: onnx.ModelProto) -> int:
             f"the model uses operator set {version}, the oldest that is read is {OLDEST_OPSET};"
             " convert it with onnx.version_converter"
         )
+    if version > onnx.defs.onnx_opset_version():
+        raise UnreadableModel(
+            f"the model uses operator set {version}, which this onnx does not know; install a newer one"
+        )
     return int(version)
 
 
@@ -117,7 +121,11 @@ def stored_arrays(graph: onnx.GraphProto) -> dict[str, Array]:
 def tensor_array(tensor: onnx.TensorProto) -> Array:
     """A stored tensor as an array; its numbers must be in the model."""
     try:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            raise ValueError("they are in another file, which onnx.load(path) reads")
         array = numpy_helper.to_array(tensor)
+        if array.shape != tuple(tensor.dims):  # a negative size would be guessed
+            raise ValueError(f"its shape is {list(tensor.dims)}")
     except Exception as error:  # whatever a damaged tensor makes of the decoder
         raise UnreadableModel(f"the numbers of {_shown(tensor.name)} cannot be read: {_line(error)}") from None
     return np.asarray(array)

@@ -70,7 +70,7 @@ def _fold(verb: Callable[[Builder, Any, Any], Value]) -> Operator:
     def operator(b: Builder, call: Call) -> Value:
         result = call.operands[0]
         for operand in call.operands[1:]:
-            call.room.take(*np.broadcast_shapes(np.shape(_shaped(result)), np.shape(_shaped(operand))))
+            call.room.tensor(*np.broadcast_shapes(np.shape(_shaped(result)), np.shape(_shaped(operand))))
             result = verb(b, result, operand)
         return result
 
@@ -149,8 +149,8 @@ def _frame(call: Call, kernel: Sequence[int]) -> tuple[list[int], win.Pads, list
         raise Unsupported(f"its window of {rank} axes does not fit an operand of shape {call.x.shape}")
     if min([*kernel, *stride, *dilation], default=1) < 1 or min(flat, default=0) < 0:
         raise Unsupported("its window, stride, dilation or padding is not positive")
-    call.room.take(*call.x.shape[:2], *(n + flat[a] + flat[a + rank] for a, n in enumerate(call.x.shape[2:])))
-    call.room.take(*call.x.shape[:2], *(d * (k - 1) + 1 for k, d in zip(kernel, dilation)))
+    call.room.tensor(*call.x.shape[:2], *(n + flat[a] + flat[a + rank] for a, n in enumerate(call.x.shape[2:])))
+    call.room.tensor(*call.x.shape[:2], *(d * (k - 1) + 1 for k, d in zip(kernel, dilation)))
     if auto == "VALID":
         return stride, [(0, 0)] * rank, dilation
     if auto == "NOTSET":

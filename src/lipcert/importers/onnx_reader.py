@@ -103,7 +103,17 @@ class Reader:
             onnx.checker.check_node(node, self.context)
         except Exception as error:  # its own class, or an error of its C++ part
             raise Unsupported(f"it is not a proper operator: {(str(error).splitlines() or [''])[0][:200]}") from None
+        self._complete(node)
         return operator
+
+    def _complete(self, node: onnx.NodeProto) -> None:
+        """Refuse a node that leaves out what is not optional; onnxruntime would crash on some."""
+        schema = onnx.defs.get_schema(node.op_type, self.opset, "")
+        optional = onnx.defs.OpSchema.FormalParameterOption.Optional
+        for names, formal in ((node.input, schema.inputs), (node.output, schema.outputs)):
+            for place, name in enumerate(names):
+                if not name and formal[min(place, len(formal) - 1)].option != optional:
+                    raise Unsupported("it leaves out an operand or a result that it must have")
 
     def _results(
         self, operator: Operator | None, node: onnx.NodeProto, operands: Sequence[Any], depends: bool
@@ -123,7 +133,7 @@ class Reader:
         results = result if isinstance(result, tuple) else (result,)
         if len(results) != len(node.output):
             raise Unsupported(f"it gives {len(results)} results and the model expects {len(node.output)}")
-        self.room.take(sum(value.size for value in results if isinstance(value, Tensor)))
+        self.room.tensor(sum(value.size for value in results if isinstance(value, Tensor)))
         self._remember(node, results, kind)
         return results
 
