@@ -18,7 +18,6 @@ from scipy.io import loadmat, savemat
 
 import lipcert as lc
 from lipcert.campaign.data import read_points
-from lipcert.importers import mat
 from lipcert.network import dense
 
 W = np.array([[1.0, -2.0, 0.5], [0.25, 1.0, -1.0]])
@@ -128,6 +127,8 @@ def test_finding_3_cells_in_cells_do_not_exhaust_the_stack(tmp_path: Path) -> No
 
 
 def test_mat_files_are_read_as_scipy_reads_them(tmp_path: Path) -> None:
+    from lipcert.importers import mat
+
     rng = np.random.default_rng(0)
     content: dict[str, Any] = {
         f"n{kind}": (100 * rng.random((3, 4))).astype(kind) for kind in ("f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4")
@@ -187,6 +188,18 @@ def test_odd_names_of_arrays(name: str, tmp_path: Path) -> None:
         lc.load(tmp_path / "model.npz", "relu")
 
 
+def test_characters_that_do_not_exist(tmp_path: Path) -> None:
+    """Numpy would make a broken text of them, on which Python's own functions fail."""
+    for order in "<>":
+        text = np.array("relu").astype(f"{order}U4")
+        broken = np.frombuffer(np.array([0x72, 0x65, 0x6C, 0x7FFFFFFF], dtype=f"{order}u4").tobytes(), dtype=text.dtype)
+        np.savez(tmp_path / "model.npz", W1=W, W2=np.ones((1, 2)), activation=broken)
+        with pytest.raises(lc.UnreadableModel, match="a name in plain letters"):
+            lc.load(tmp_path / "model.npz")
+        np.savez(tmp_path / "model.npz", W1=W, W2=np.ones((1, 2)), activation=text)
+        assert lc.load(tmp_path / "model.npz").inputs == 3
+
+
 def test_a_far_layer_number_is_no_loop(tmp_path: Path) -> None:
     np.savez(tmp_path / "model.npz", W1=W, W999999999=W)
     with pytest.raises(lc.UnreadableModel, match="has W999999999 but not W2"):
@@ -204,7 +217,9 @@ def test_a_member_that_is_no_array(tmp_path: Path) -> None:
 # 9: numbers
 
 
-@pytest.mark.parametrize("value", [10**400, [10**400], [[1.0, 10**400]], np.longdouble("1e4000")])
+@pytest.mark.parametrize(
+    "value", [10**400, [10**400], [[1.0, 10**400]], np.longdouble("1e4000")], ids=["one", "list", "matrix", "long"]
+)
 def test_finding_9_whole_numbers_of_400_digits(value: Any) -> None:
     net = lc.Network.from_weights([W])
     with pytest.raises(lc.InvalidInput, match="x must be"):

@@ -148,12 +148,6 @@ def test_limits_that_are_none_or_not_numbers() -> None:
 # 4: defaults are numbers of single precision
 
 
-def in_double(model: Any, x: float) -> float:
-    """What onnx's reference makes of the model, in double precision."""
-    (found,) = onnx.reference.ReferenceEvaluator(model).run(None, {"x": np.full((1, 3), x)})
-    return float(np.ravel(found)[0])
-
-
 @pytest.mark.parametrize("name", ["Selu", "HardSigmoid", "LeakyRelu", "Elu", "Celu"])
 def test_finding_4_onnx_defaults_are_single_precision(name: str) -> None:
     """At a precision that tells 0.2 from the nearest number of single precision."""
@@ -349,6 +343,10 @@ def test_operators_that_are_not_what_the_standard_says() -> None:
     refused(model_of([helper.make_node("Relu", ["x"], ["y"], alpha=3.0)]), "not a proper operator")
     refused(model_of([node("Relu", "x x")]), "not a proper operator")
     refused(model_of([node("Relu", "x")], opset=999), "operator set 999, which this onnx does not know")
+    for version in (0, -1, 99, 2**40):
+        odd = model_of([node("Relu", "x")])
+        odd.ir_version = version
+        refused(odd, "version .* of the ONNX format")
     both = model_of([node("Relu", "x")])
     both.opset_import.append(helper.make_opsetid("ai.onnx", 9))
     refused(both, "several operator sets")

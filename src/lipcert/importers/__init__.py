@@ -35,7 +35,7 @@ OBJECTS: Final[Mapping[str, str]] = {
 """Package that defines the class of an object → its reader, as for MODELS."""
 
 
-LARGEST_INPUT: Final = 2**24
+LARGEST_INPUT: Final = 2**22
 """Numbers in one input of a model; more is taken for a mistake."""
 
 

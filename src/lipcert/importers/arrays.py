@@ -203,9 +203,17 @@ def _names(path: Path, value: Any) -> list[str] | None:
         )
     if array.dtype.itemsize > 4 * _LONGEST:
         raise UnreadableModel(f"{path}: activation must be a name, got a text of more than {_LONGEST} characters")
+    if array.dtype.kind == "U" and not _ascii(array):  # numpy does not check that characters exist
+        raise UnreadableModel(f"{path}: activation must be a name in plain letters")
     return [
         item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in array.ravel().tolist()
     ]
+
+
+def _ascii(array: Array) -> bool:
+    """Whether an array of text has plain characters only; its bytes are four for each."""
+    codes = np.frombuffer(array.astype(array.dtype.newbyteorder("<")).tobytes(), dtype="<u4")
+    return bool((codes < 128).all())
 
 
 def _cells(path: Path, name: str, value: Any) -> list[Any]:

@@ -11,18 +11,20 @@ import numpy as np
 
 from lipcert.importers.builder import Builder, Tensor, Unsupported
 
-LARGEST: Final = 2**29
-"""Numbers that all tensors and matrices of a model may have together."""
+ALWAYS: Final = 2**25
+"""Numbers that the tensors and matrices of any model may have together."""
 
+TIMES: Final = 4096
+"""Beyond that, so many times the numbers that the model stores; kernels of convolutions are used at many places."""
 
 _TENSOR = 8
 
 
 class Room:
-    """How many numbers a model may still ask for."""
+    """How many numbers a model that stores so many may still ask for."""
 
-    def __init__(self) -> None:
-        self.left = LARGEST
+    def __init__(self, stored: int = 0) -> None:
+        self.most = self.left = ALWAYS + TIMES * stored
 
     def tensor(self, *sizes: int) -> None:
         """A tensor of this shape; its elements count several times, because many arrays are made for them."""
@@ -33,7 +35,7 @@ class Room:
         count = math.prod(int(size) for size in sizes)
         self.left -= count
         if self.left < 0:
-            raise Unsupported(f"it needs {count} numbers, and a model may have {LARGEST} in all")
+            raise Unsupported(f"it needs {count} numbers, and this model may have {self.most} in all")
 
 
 @dataclass(frozen=True, eq=False)

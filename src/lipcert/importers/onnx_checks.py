@@ -24,6 +24,10 @@ _DEEPEST = 100
 
 def opset_of(model: onnx.ModelProto) -> int:
     """The operator set that the model's operators mean."""
+    if not 1 <= model.ir_version <= onnx.IR_VERSION:
+        raise UnreadableModel(
+            f"the model is of version {model.ir_version} of the ONNX format; this onnx knows 1 to {onnx.IR_VERSION}"
+        )
     versions = {o.version for o in model.opset_import if o.domain in ("", "ai.onnx")}
     if len(versions) > 1:
         raise UnreadableModel(f"the model names several operator sets ({', '.join(map(str, sorted(versions)))})")

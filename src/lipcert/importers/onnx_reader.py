@@ -54,15 +54,16 @@ class Reader:
 
     def __init__(self, model: onnx.ModelProto, source: Source, opset: int) -> None:
         self.model, self.source, self.opset = model, source, opset
-        self.build, self.room = Builder(source.shape), Room()
+        self.build = Builder(source.shape)
         self.shapes = _inferred(model)
         self.values: dict[str, Any] = dict(stored_arrays(model.graph))
-        self.constants = Constants(model.opset_import, sum(value.size for value in self.values.values()))
+        stored = sum(value.size for value in self.values.values())
+        self.constants, self.room = Constants(model.opset_import, stored), Room(stored)
         self.values[source.name] = self.build.input
         self.kinds = {source.name: source.kind}
         self.single = {self.build.input.node} if source.kind != DOUBLE else set()
         self.context = onnx.checker.DEFAULT_CONTEXT.__class__()
-        self.context.ir_version = model.ir_version or onnx.IR_VERSION
+        self.context.ir_version = model.ir_version
         self.context.opset_imports = {"": opset, "ai.onnx": opset}
 
     def read(self) -> Graph:
