@@ -103,6 +103,13 @@ def test_finding_4_dropout_on_constants_is_no_constant() -> None:
     refused(model_of([drop, node("Add", "x r")], constants), "Dropout .*it may be random")
 
 
+def test_the_mask_of_a_dropout_is_a_constant() -> None:
+    """It keeps everything, whatever the input; the old reader took the input for it."""
+    drop = helper.make_node("Dropout", ["x"], ["d", "mask"])
+    net = lc.load(model_of([drop, node("Cast", "mask", "m", to=FLOAT), node("Add", "d m")]))
+    assert net([1.0, 2.0, 3.0]).tolist() == [2.0, 3.0, 4.0]
+
+
 # 4: limits
 
 
