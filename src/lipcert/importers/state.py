@@ -96,10 +96,11 @@ def _layers(path: Path, state: Mapping[str, torch.Tensor]) -> dict[str, tuple[An
     biases: dict[str, torch.Tensor] = {}
     strange = []
     for key, value in state.items():
-        stem, _, last = key.rpartition(".")
+        last = key.rpartition(".")[2]
+        stem = key[: len(key) - len(last)]  # with its dot, so that .weight is not weight
         if last == "weight" and value.ndim == 2:
             weights[stem] = value
-        elif last == "bias" and value.ndim == 1 and f"{stem}.weight".lstrip(".") in state:
+        elif last == "bias" and value.ndim == 1 and f"{stem}weight" in state:
             biases[stem] = value
         else:
             strange.append(f"{key} of shape {tuple(value.shape)}")
@@ -108,13 +109,13 @@ def _layers(path: Path, state: Mapping[str, torch.Tensor]) -> dict[str, tuple[An
         raise UnreadableModel(f"{path} is not a plain stack of linear layers ({came}); {_ADVICE}")
     if not _ordered(list(weights), [tuple(weight.shape) for weight in weights.values()]):
         raise UnreadableModel(
-            f"{path} does not say in which order its layers are used: {_few(list(weights))} are not numbered in one"
-            f" series; {_ADVICE}"
+            f"{path} does not say in which order its layers are used: {_few([w.strip('.') for w in weights])} are not"
+            f" numbered in one series; {_ADVICE}"
         )
     first = next(iter(weights))
     if first not in biases:
         raise UnreadableModel(
-            f"{path} begins with {first or 'a'} weight without a bias, which may be that of a linear layer or the table"
+            f"{path} begins with {first}weight without a bias, which may be that of a linear layer or the table"
             f" of an Embedding; {_ADVICE}"
         )
     return {stem: (_array(weight), _array(biases.get(stem))) for stem, weight in weights.items()}
@@ -127,10 +128,11 @@ def _array(value: torch.Tensor | None) -> Any:
 def _ordered(names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> bool:
     """Whether only the order at hand is possible: the names count upwards, or no two sizes are equal."""
     parts = [re.split("([0-9]+)", name) for name in names]
-    same = all(part[::2] == parts[0][::2] for part in parts)
-    numbers = [[int(digits[:18]) for digits in part[1::2]] for part in parts]
-    if same and all(one < two for one, two in itertools.pairwise(numbers)):
-        return True
+    short = all(len(digits) < 10 for part in parts for digits in part[1::2])
+    if short and all(part[::2] == parts[0][::2] for part in parts):
+        numbers = [[int(digits) for digits in part[1::2]] for part in parts]
+        if all(one < two for one, two in itertools.pairwise(numbers)):
+            return True
     sizes = [shapes[0][1], *(shape[0] for shape in shapes)]
     return len(set(sizes)) == len(sizes)
 
