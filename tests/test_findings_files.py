@@ -240,6 +240,16 @@ def test_finding_9_tensors_that_require_grad() -> None:
     assert lc.Network.from_weights([weight.detach()]).sizes == (3, 2)
 
 
+def test_finding_9_parameters_that_are_no_numbers(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is an extra")
+    for slope in (10**400, torch.ones(2, requires_grad=True), np.ma.array([1.0, 2.0], mask=[0, 1])):
+        with pytest.raises(lc.InvalidInput, match="negative_slope must be a number or one a neuron"):
+            lc.activation("leaky_relu", negative_slope=slope)
+    net = lc.Network.from_weights([W])
+    with pytest.raises(lc.InvalidInput, match="clip must be a pair of numbers"):
+        lc.campaign(net, np.ones((1, 3)), radii=[1.0], clip=(0, 10**400), out=tmp_path / "r.sqlite")
+
+
 def test_finding_9_masked_arrays_do_not_lose_their_mask() -> None:
     hidden = np.ma.array(W, mask=W < 0)
     for value in (hidden, list(hidden), [hidden[0], W[1]]):
