@@ -20,7 +20,7 @@ from lipcert.typing import Array
 from lipcert.verify import rounding
 from lipcert.verify import step as step_module
 from lipcert.verify.checker import Check
-from lipcert.verify.factor import Chain, norm_above, reaches, sweep
+from lipcert.verify.factor import Chain, chain_norm, reaches, sweep
 from lipcert.verify.step import Step, activate
 from lipcert.verify.trajectory import stretch_below, trajectory
 from networks import ROWS
@@ -230,7 +230,8 @@ def test_the_norm_of_a_chain_is_above_that_of_every_slope(turned: bool) -> None:
     for number in range(40):
         sizes = rng.integers(1, 5, 5)
         network = lc.Network.from_weights([random_weight(rng, out, into) for into, out in itertools.pairwise(sizes)])
-        chain, opposite = Chain.of(network, turned), Chain.of(network, not turned)
+        chain = Chain.of(network).turned if turned else Chain.of(network)
+        opposite = chain.turned
         middle = [rng.uniform(-0.5, 1.0, (1, size)) for size in network.sizes[1:-1]]
         widths = [rng.uniform(0.0, 0.8, m.shape) * (rng.random(m.shape) < 0.6) * (number % 3 > 0) for m in middle]
         slopes = [(m - width, m + width) for m, width in zip(middle, widths, strict=True)]
@@ -238,7 +239,7 @@ def test_the_norm_of_a_chain_is_above_that_of_every_slope(turned: bool) -> None:
         order = slice(None, None, -1) if turned else slice(None)
         onward, norm = reaches(opposite, slopes[order][::-1], blank[order][::-1])
         swept = sweep(chain, slopes[order], blank[order])
-        bound = float(np.ldexp(norm_above(swept, [*onward[::-1], np.ones(1)])[0], sum(chain.powers))[0])
+        bound = float(np.ldexp(chain_norm(swept, [*onward[::-1], np.ones(1)])[0], sum(chain.powers))[0])
         other = float(np.ldexp(norm[0], sum(opposite.powers)))
         ends = np.concatenate([np.concatenate(pair) for pair in slopes], axis=1)
         for corner in itertools.islice(itertools.product(*ends.T), 64):

@@ -415,7 +415,7 @@ def test_errors_are_carried_through_blocks_of_layers(monkeypatch: pytest.MonkeyP
     rng = np.random.default_rng(3)
     depth = 2 * factor._BLOCK + 4
     network = lc.Network.from_weights([[[w]] for w in rng.uniform(0.3, 3.0, depth)])
-    chain = factor.Chain.of(network, False)
+    chain = factor.Chain.of(network)
     slopes = [(np.array([[s]]),) * 2 for s in rng.uniform(0.2, 1.0, depth - 1)]
     blank = [np.full((1, 1), -np.inf)] * (depth - 1)
     found, norm = factor.reaches(chain, slopes, blank)

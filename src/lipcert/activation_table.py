@@ -37,7 +37,7 @@ class Row:
     exact : whether the knots are exact floating-point numbers.
     period : of φ', if it is periodic; an interval that long has the slope range [-1, 1] and touches the extent.
     parameters : names and defaults, in the order the callables take them.
-    legal : predicate the parameters must satisfy, with its description.
+    legal : predicate the parameters must satisfy, with its description; for all others the numbers are not proved.
     """
 
     value: Callable[..., Array]
@@ -136,6 +136,15 @@ def _exp_left(v: Array) -> Array:
     return np.exp(np.minimum(v, 0.0))
 
 
+_LIMIT: Final = 1e6
+"""Positive parameters lie between the inverse of this and this. So what an exponential loses to underflow stays far
+below the floor of its error, powers of e are rounded by few units, and two knots never fall on one float."""
+
+
+def _moderate(*parameters: Parameter) -> bool:
+    return all(bool(np.all((np.asarray(p) >= 1.0 / _LIMIT) & (np.asarray(p) <= _LIMIT))) for p in parameters)
+
+
 TABLE: Final[Mapping[str, Row]] = {
     "identity": Row(
         value=lambda v: v,
@@ -203,7 +212,10 @@ TABLE: Final[Mapping[str, Row]] = {
         kinks=True,
         exact=False,
         parameters={"alpha": 1.0 / 6.0, "beta": 0.5},
-        legal=(lambda gain, shift: bool(np.all(np.greater(gain, 0.0))), "alpha > 0"),
+        legal=(
+            lambda gain, shift: _moderate(gain) and bool(np.all(np.abs(shift) <= _LIMIT)),
+            "1e-6 <= alpha <= 1e6 and -1e6 <= beta <= 1e6",
+        ),
     ),
     "hardswish": Row(
         value=lambda v: v * (np.clip(v + 3.0, 0.0, 6.0) / 6.0),
@@ -227,7 +239,7 @@ TABLE: Final[Mapping[str, Row]] = {
         why="φ' = α·exp(v) rises to α on the left, then jumps to 1.",
         kinks=True,
         parameters={"alpha": 1.0},
-        legal=(lambda alpha: bool(np.all(np.greater(alpha, 0.0))), "alpha > 0"),
+        legal=(_moderate, "1e-6 <= alpha <= 1e6"),
     ),
     "celu": Row(
         value=lambda v, alpha: np.where(v >= 0.0, v, alpha * _expm1_left(v / alpha)),
@@ -238,7 +250,7 @@ TABLE: Final[Mapping[str, Row]] = {
         extent=lambda alpha: (-np.asarray(alpha), np.inf),
         why="φ' = exp(v/α) rises to 1 at 0 and stays there.",
         parameters={"alpha": 1.0},
-        legal=(lambda alpha: bool(np.all(np.greater(alpha, 0.0))), "alpha > 0"),
+        legal=(_moderate, "1e-6 <= alpha <= 1e6"),
     ),
     "selu": Row(
         value=lambda v: _SELU_SCALE * np.where(v >= 0.0, v, _SELU_ALPHA * _expm1_left(v)),
@@ -295,7 +307,7 @@ TABLE: Final[Mapping[str, Row]] = {
         extent=_constant(0.0, np.inf),
         why="φ' = σ(βv) is increasing.",
         parameters={"beta": 1.0},
-        legal=(lambda beta: bool(np.all(np.greater(beta, 0.0))), "beta > 0"),
+        legal=(_moderate, "1e-6 <= beta <= 1e6"),
     ),
     "silu": Row(
         value=lambda v: v * special.expit(v),

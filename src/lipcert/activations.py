@@ -30,6 +30,16 @@ class Activation:
     name: str
     parameters: tuple[Parameter, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse parameters for which the numbers of the row are not proved."""
+        if self.name not in TABLE:
+            raise InvalidInput(f"activation {self.name!r} is none of {', '.join(sorted(TABLE))}")
+        (legal, condition), names = self.row.legal, self.row.parameters
+        if len(self.parameters) != len(names):
+            raise InvalidInput(f"activation {self.name!r} has {len(names)} parameters, got {len(self.parameters)}")
+        if not legal(*self.parameters):
+            raise InvalidInput(f"activation {self.name!r} needs {condition}, got {dict(zip(names, self.parameters))}")
+
     @property
     def row(self) -> Row:
         return TABLE[self.name]
@@ -127,9 +137,6 @@ def activation(name: str | Activation, **parameters: Parameter | Sequence[float]
     values: list[Parameter] = []
     for label, default in row.parameters.items():
         values.append(_parameter(key, label, parameters.get(label, default)))
-    legal, condition = row.legal
-    if not legal(*values):
-        raise InvalidInput(f"activation {key!r} needs {condition}, got {dict(zip(row.parameters, values))}")
     return Activation(key, tuple(values))
 
 

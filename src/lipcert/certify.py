@@ -29,9 +29,8 @@ from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.multipliers import Method, Stage
 from lipcert.network import Network, indices
 from lipcert.regions import Everywhere, Region
-from lipcert.threads import suited_to
 from lipcert.typing import Array
-from lipcert.verify.checker import ROOM, prove
+from lipcert.verify.checker import ROOM, prove, proving
 
 BOTH: tuple[Enclosure, ...] = (Lipschitz(), Linear())
 """The default enclosures, intersected."""
@@ -92,7 +91,7 @@ def certify(
         for number, layer in enumerate(network.layers[:-1], 1):
             require_memory(layer.size, number)
     target, inner = part.reduced(network)
-    with suited_to(max(network.sizes)):
+    with proving(network):
         problem = Problem(target, region, tuple(enclosures))
         try:
             proof = whole = method.solve(problem)

@@ -181,6 +181,8 @@ class _Pull:
         self.trials += 1
         parts, steps, A = self._split(x), [], self.top
         mu = float(np.exp(x[-1]))
+        if not 0.0 < mu < np.inf:
+            return None
         try:
             for k, part in zip(self.layers, parts, strict=False):
                 steps.append(self._through(k, A, part))
@@ -191,11 +193,11 @@ class _Pull:
         inverse = linalg.solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
         R = inverse.T @ inverse
         y = R @ self.g
-        total = 0.5 * (float(y @ self.g) + self.rest / mu + mu * self.delta**2) + self.constant
+        total = 0.5 * (float(y @ self.g) + self.rest / mu + self.delta * (self.delta * mu)) + self.constant
         f = total - 2.0 * self.kappa * float(np.log(np.diagonal(L)).sum())
         if not np.isfinite(f):
             return None
-        change = 0.5 * (self.delta**2 - float(y @ y) - self.rest / mu**2) - self.kappa * float(np.trace(R))
+        change = 0.5 * (self.delta * self.delta - float(y @ y) - self.rest / mu / mu) - self.kappa * float(np.trace(R))
         gradient = [np.array([mu * change])]
         back = 0.5 * np.outer(y, y) + self.kappa * R
         for k, step in zip(reversed(self.layers), reversed(steps), strict=True):

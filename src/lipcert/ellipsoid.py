@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg, sparse
-from scipy.sparse.linalg import eigsh
+from scipy.sparse.linalg import ArpackError, eigsh
 
 from lipcert.network import dense, times
 from lipcert.typing import Array, Weight
@@ -39,7 +39,7 @@ class Ellipsoid:
         """S = W P Wᵀ, the ellipsoid after an affine map."""
         power = _power(weight)
         if power:
-            return Ellipsoid(self.matrix, self.exponent + power).through(weight * 2.0**-power)
+            return Ellipsoid(self.matrix, self.exponent + power).through(_shifted(weight, -power))
         if self.matrix is None:
             gram = dense(weight @ weight.T)
             return Ellipsoid.of(np.broadcast_to(gram, (*self.exponent.shape, *gram.shape)), self.exponent)
@@ -50,7 +50,7 @@ class Ellipsoid:
         """The axes of W P Wᵀ, without forming it; (n,)."""
         power = _power(weight)
         if power:
-            return Ellipsoid(self.matrix, self.exponent + power).reach(weight * 2.0**-power)
+            return Ellipsoid(self.matrix, self.exponent + power).reach(_shifted(weight, -power))
         half = weight if self.matrix is None else weight @ self.matrix
         if sparse.issparse(weight):
             squares = np.asarray((sparse.csr_array(weight) * half).sum(axis=1))
@@ -82,6 +82,11 @@ def _power(weight: Weight) -> int:
     """Power of two to take out of a weight whose squares would leave the range of floats, else 0."""
     size = abs(weight).max()
     return int(np.frexp(size)[1]) if size > 0 and not 2.0**-200 < size < 2.0**200 else 0
+
+
+def _shifted(weight: Weight, power: int) -> Weight:
+    """2**power·weight; in two steps, since a power may itself be too large for a float."""
+    return weight * 2.0 ** (power // 2) * 2.0 ** (power - power // 2)
 
 
 def activate(S: Ellipsoid, alpha: Array, beta: Array, multiplier: Array) -> Ellipsoid:
@@ -140,8 +145,13 @@ def largest(matrix: Array) -> Array:
 def top(matrix: Array) -> tuple[float, Array]:
     """λmax of a symmetric matrix and a unit eigenvector."""
     n = matrix.shape[-1]
+    if not np.isfinite(matrix).all():
+        raise np.linalg.LinAlgError("a matrix has entries too large for floating point")
     if n <= _ITERATIVE:
         value, vector = linalg.eigh(matrix, subset_by_index=[n - 1, n - 1], check_finite=False)
         return float(value[0]), vector[:, 0]
-    value, vector = eigsh(matrix, k=1, which="LA", v0=np.ones(n), tol=1e-10)
+    try:
+        value, vector = eigsh(matrix, k=1, which="LA", v0=np.ones(n), tol=1e-10)
+    except ArpackError as error:
+        raise np.linalg.LinAlgError(str(error)) from error
     return float(value[0]), vector[:, 0]

@@ -26,14 +26,14 @@ from lipcert.multipliers.base import Greedy
 from lipcert.network import Network, Neurons, times
 from lipcert.reduction import Reduction, reduction
 from lipcert.regions import Ball, Region
-from lipcert.threads import suited_to
 from lipcert.typing import Array, Weight
 from lipcert.verify.backward import Backward
 from lipcert.verify.carried import Near, carried
-from lipcert.verify.checker import ROOM, _axes, _check_weights, _reach, _through
+from lipcert.verify.checker import ROOM, _axes, _check_weights, _reach, _through, proving
 from lipcert.verify.curvature import Cap, Choice, Curvature, Fewer
 from lipcert.verify.relaxation import Relaxation, relax, slope_bounds
 from lipcert.verify.rounding import (
+    LOOSE,
     TINY,
     UP,
     congruence,
@@ -122,9 +122,15 @@ class Facts:
         return Curvature(network, ball, centers, self._run.intervals, choose, fewer, cap)
 
 
+def output_at(network: Network, point: Array) -> Interval:
+    """The output at a point as computed, and at least its rounding error."""
+    with proving(network):
+        return trajectory(_ready(network).extended, point)[-1]
+
+
 def establish(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure] = BOTH) -> Facts:
     """Prove the facts about a network over a region with the multipliers of a method."""
-    with suited_to(max(network.sizes)):
+    with proving(network):
         return _establish(network, [region], method, tuple(enclosures))[0]
 
 
@@ -132,7 +138,7 @@ def establish_balls(
     network: Network, balls: Sequence[Ball], method: Method, enclosures: Sequence[Enclosure] = BOTH
 ) -> list[Facts | ProofFailed]:
     """The facts for several balls around one centre, or why there are none for one of them."""
-    with suited_to(max(network.sizes)):
+    with proving(network):
         if len(balls) > 1:
             try:
                 return list(_establish(network, balls, method, tuple(enclosures)))
@@ -157,25 +163,23 @@ def _establish(
     if ready.reduction is not None and all(isinstance(region, Ball) and region.clip is None for region in regions):
         inner, stretch = ready.reduction.network, ready.reduction.stretch
         mapped = list(ready.reduction.images(regions))
-    # numbers too large for floating point become infinite or NaN, which prove nothing
-    with np.errstate(all="ignore"):
-        try:
-            if isinstance(method, Greedy):
-                runs = _Pass(inner, mapped, None, _Layerwise(method, enclosures)).run()
-            else:
-                runs = [_hinted(inner, region, method, enclosures) for region in mapped]
-        except np.linalg.LinAlgError as error:
-            raise ProofFailed(f"{method} found no bound: {error}; weights may be too large or ill-scaled") from error
-        value, error_at = np.zeros(0), np.zeros(0)
-        if regions[0].bounded:
-            value, error_at = trajectory(ready.extended, regions[0].center)[-1]
-        facts = []
-        for region, run in zip(regions, runs, strict=True):
-            norm = up(np.ldexp(stretched(np.sqrt(largest_eigenvalue_above(run.S)), 2), run.exponent))
-            bound = float(ROOM * stretched(stretch * np.minimum(norm, run.ceiling), 2))
-            if not np.isfinite(bound):
-                raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
-            facts.append(Facts(network, region, bound, value, error_at, stretch, run))
+    try:
+        if isinstance(method, Greedy):
+            runs = _Pass(inner, mapped, None, _Layerwise(method, enclosures)).run()
+        else:
+            runs = [_hinted(inner, region, method, enclosures) for region in mapped]
+    except np.linalg.LinAlgError as error:
+        raise ProofFailed(f"{method} found no bound: {error}; weights may be too large or ill-scaled") from error
+    value, error_at = np.zeros(0), np.zeros(0)
+    if regions[0].bounded:
+        value, error_at = output_at(network, regions[0].center)
+    facts = []
+    for region, run in zip(regions, runs, strict=True):
+        norm = up(np.ldexp(stretched(np.sqrt(largest_eigenvalue_above(run.S)), 2), run.exponent))
+        bound = float(ROOM * stretched(stretch * np.minimum(norm, run.ceiling), 2))
+        if not np.isfinite(bound):
+            raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
+        facts.append(Facts(network, region, bound, value, error_at, stretch, run))
     return facts
 
 
@@ -361,9 +365,11 @@ def _above_output(trace: Backward, rows: Array) -> Array:
     layer, last = trace.network.layers[-1], trace.network.depth - 1
     through, shift = times(rows, layer.weight), rows @ layer.bias
     # the rounding of these two products multiplies activations that are bounded
-    missed = np.abs(rows) @ (spread(magnitude(layer.weight), trace._below(last)) + np.abs(layer.bias))
+    below = trace._below(last)
+    missed = np.abs(rows) @ (spread(magnitude(layer.weight), below) + np.abs(layer.bias))
     value = trace._above(last, through)
-    charge = gamma(rows.shape[-1] + 4) * missed * UP + 4.0 * gamma(1) * (np.abs(value) + np.abs(shift)) + TINY
+    charge = gamma(rows.shape[-1] + LOOSE + 4) * missed * UP + TINY * (1.0 + below.sum())
+    charge = charge + 4.0 * gamma(1) * (np.abs(value) + np.abs(shift) + charge)
     return np.asarray(up(value + (shift + charge)))
 
 

@@ -209,8 +209,10 @@ class Network:
                 state.update(np.asarray(part, dtype="<i8").tobytes())
             state.update(np.asarray(entries.data, dtype="<f8").tobytes())
             state.update((np.asarray(layer.bias, dtype="<f8") + 0.0).tobytes())
-            for row, index in layer.neurons.groups if layer.neurons else ():
-                state.update(row.name.encode() + b"|")
+            groups = layer.neurons.groups if layer.neurons else ()
+            state.update(f"|{len(groups)} groups|".encode())
+            for row, index in groups:
+                state.update(f"{row.name}|{len(index)} neurons|".encode())  # all that follows is of known length
                 for parameter in row.parameters:
                     state.update(np.broadcast_to(np.asarray(parameter, dtype="<f8"), index.shape).tobytes())
                 state.update(np.asarray(index, dtype="<i8").tobytes())

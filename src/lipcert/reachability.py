@@ -17,7 +17,8 @@ from lipcert.multipliers import Method
 from lipcert.network import Network
 from lipcert.regions import Region
 from lipcert.typing import Array
-from lipcert.verify.rounding import TINY, UP, raise_diagonal, stretched
+from lipcert.verify.checker import proving
+from lipcert.verify.rounding import TINY, UP, raise_diagonal, square_above, stretched
 from lipcert.verify.support import radius_above
 
 
@@ -101,9 +102,10 @@ def reach(
     if not 1 <= last <= network.depth:
         raise InvalidInput(f"layer must be from 1 to {network.depth}, got {layer}")
     part = network if last == network.depth else network.slice(0, last)
-    facts = establish(part, region, Auto() if method is None else method, enclosures)
-    lower, upper = facts.box()
-    shape = _shape(facts)
+    with proving(network):
+        facts = establish(part, region, Auto() if method is None else method, enclosures)
+        lower, upper = facts.box()
+        shape = _shape(facts)
     if not (np.isfinite(shape).all() and np.isfinite(lower).all() and np.isfinite(upper).all()):
         raise ProofFailed("the outputs could not be enclosed by finite sets; try a smaller region")
     seconds = time.perf_counter() - started
@@ -118,9 +120,10 @@ def _shape(facts: Facts) -> Array:
     diagonal, cover the rounding here and leave Q safely positive definite.
     """
     radius = float(radius_above(facts.region))
-    first = facts.ellipsoid * (radius * radius)
+    first = facts.ellipsoid * radius
+    first = first * radius  # the square of the radius alone might underflow
     n = len(first)
-    second = n * facts.error**2 + TINY
+    second = n * square_above(facts.error) + TINY * (1.0 + radius)
     a, b = np.sqrt(np.trace(first)), np.sqrt(second.sum())
     total = first * ((1.0 + b / a) * UP if a > 0 else 1.0)
     raised = (1.0 + a / b) * second * UP + 2.0**-40 * np.abs(total).sum(axis=1)

@@ -12,11 +12,12 @@ from lipcert.certify import BOTH
 from lipcert.curvature import Bends, suits
 from lipcert.enclosures import Enclosure
 from lipcert.errors import InvalidInput
-from lipcert.facts import Facts, establish_balls
+from lipcert.facts import Facts, establish_balls, output_at
 from lipcert.multipliers import ClosedForm, Method
 from lipcert.network import Network, numbers
 from lipcert.regions import Ball
 from lipcert.typing import Array
+from lipcert.verify.checker import proving
 from lipcert.verify.rounding import down, gamma, stretched
 
 _ROUNDS = 60
@@ -105,14 +106,16 @@ def certified_radius(
     point = network.point("x", x)
     if point.ndim != 1:
         raise InvalidInput(f"x must be one point, ({network.inputs},); got shape {point.shape}. For many, see campaign")
-    predicted = int(np.argmax(network(point)))
+    with proving(network):
+        predicted = int(np.argmax(network(point)))
     chosen = class_of(network, predicted if label is None else label)
     method = ClosedForm() if method is None else method
     rule = _Rule(chosen, predicted, pairwise, relaxation)
     Ball(point, 0.0, clip)  # says what is wrong with the clip, if anything
     if predicted != chosen:
-        margins = network(point)[chosen] - network(point)[predicted]
-        return CertifiedRadius(0.0, np.inf, float(margins), chosen, predicted, predicted, 0.0)
+        rivals, margins = _margins(*output_at(network, point), chosen)
+        margin = float(margins[rivals == predicted][0])
+        return CertifiedRadius(0.0, np.inf, margin, chosen, predicted, predicted, 0.0)
 
     def trial(sizes: Sequence[float]) -> list[CertifiedRadius]:
         found = establish_balls(network, [Ball(point, size, clip) for size in sizes], method, enclosures)
@@ -130,15 +133,16 @@ def certified_radius(
         open_ = pairwise_radii(facts, chosen, relaxation)[1] < size
         return replace(rule(facts), radius=size) if bends.stay_positive(facts, rows[open_]) else None
 
-    if radii is not None:
-        grid = [float(size) for size in np.atleast_1d(numbers("radii", list(radii)))]
-        if not grid or min(grid) <= 0:
-            raise InvalidInput("radii must be positive numbers, at least one")
-        best = max(trial(sorted(grid)), key=lambda found: found.radius, default=rule.nothing)
-        larger = sorted((size for size in grid if size > best.radius), reverse=True) if second else []
-        return next((found for size in larger if (found := bent(size)) is not None), best)
-    best = _search(trial, _first_guess(network, point, chosen), tolerance, rule.nothing)
-    return _extended(bent, best, tolerance) if second else best
+    with proving(network):
+        if radii is not None:
+            grid = [float(size) for size in np.atleast_1d(numbers("radii", list(radii)))]
+            if not grid or min(grid) <= 0:
+                raise InvalidInput("radii must be positive numbers, at least one")
+            best = max(trial(sorted(grid)), key=lambda found: found.radius, default=rule.nothing)
+            larger = sorted((size for size in grid if size > best.radius), reverse=True) if second else []
+            return next((found for size in larger if (found := bent(size)) is not None), best)
+        best = _search(trial, _first_guess(network, point, chosen), tolerance, rule.nothing)
+        return _extended(bent, best, tolerance) if second else best
 
 
 def _search(
@@ -230,8 +234,12 @@ class _Rule:
 
 def pair_margins(facts: Facts, label: int) -> tuple[Array, Array]:
     """The other classes j, and at most f_label - f_j at the centre."""
-    rivals = np.flatnonzero(np.arange(facts.network.outputs) != label)
-    value, error = facts.value, facts.error
+    return _margins(facts.value, facts.error, label)
+
+
+def _margins(value: Array, error: Array, label: int) -> tuple[Array, Array]:
+    """The other classes j, and at most f_label - f_j, for outputs as computed and their errors."""
+    rivals = np.flatnonzero(np.arange(len(value)) != label)
     gap = value[label] - value[rivals]
     slack = stretched(error[label] + error[rivals] + 2.0 * gamma(1) * np.abs(gap), 3)
     return rivals, np.asarray(down(gap - slack))

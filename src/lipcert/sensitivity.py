@@ -15,8 +15,8 @@ from lipcert.facts import Facts, establish
 from lipcert.multipliers import Method, Scalar
 from lipcert.network import Network, indices
 from lipcert.regions import Everywhere, Region
-from lipcert.threads import suited_to
 from lipcert.typing import Array
+from lipcert.verify.checker import proving
 from lipcert.verify.entries import entries
 from lipcert.verify.relaxation import slope_bounds
 from lipcert.verify.rounding import norm_above
@@ -88,7 +88,7 @@ def sensitivity(
         raise InvalidInput(f"the region has {region.dimension} coordinates, the network has {network.inputs} inputs")
     into, out = _groups("inputs", inputs, network.inputs), _groups("outputs", outputs, network.outputs)
     facts = establish(network, region, Scalar() if method is None else method, enclosures)
-    with suited_to(max(network.sizes)), np.errstate(all="ignore"):
+    with proving(network):
         matrix = np.fmin(_pairs(facts, out, into), _together(facts, out)[:, None])
     return Sensitivity(matrix, out, into, facts.bound, network.digest, region, time.perf_counter() - started)
 

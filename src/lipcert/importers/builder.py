@@ -34,6 +34,8 @@ from lipcert.importers.graph import (
 )
 from lipcert.importers.lowering.constants import fold_constants
 from lipcert.importers.lowering.gates import recognise_gates, unrecognised
+from lipcert.importers.precise import Precise
+from lipcert.importers.precise_matrix import PreciseMatrix
 from lipcert.network import Neurons
 from lipcert.typing import Array, Weight
 
@@ -157,60 +159,72 @@ class Builder:
 
     # affine maps ---------------------------------------------------------------------------------------------
 
-    def affine(self, x: Tensor, weight: Weight, bias: Any, shape: Sequence[int]) -> Tensor:
+    def affine(self, x: Tensor, weight: Weight | PreciseMatrix, bias: Any, shape: Sequence[int]) -> Tensor:
         """weight·x + bias on the flat tensor; the bias is broadcast to the result's shape."""
-        offset = np.broadcast_to(np.asarray(bias, dtype=float), tuple(shape)).ravel()
-        return self._add(Affine(weight, offset), (x.node,), tuple(shape))
+        offset = Precise.of(bias).broadcast(tuple(shape)).reshape(-1)
+        return self._add(Affine(PreciseMatrix.of(weight), offset), (x.node,), tuple(shape))
 
     def scale(self, x: Tensor, factor: Any, shift: Any = 0.0) -> Tensor:
-        """factor·x + shift, element by element, all three broadcast."""
-        factor, shift = np.asarray(factor, dtype=float), np.asarray(shift, dtype=float)
+        """factor·x + shift, element by element, all three broadcast; arrays or :class:`Precise` numbers.
+
+        A factor that has to be computed must be Precise: it is rounded once, after it was folded into a weight.
+        """
+        factor, shift = Precise.of(factor), Precise.of(shift)
         x = self.spread(x, _common(x.shape, factor.shape, shift.shape))
-        flat = [np.broadcast_to(value, x.shape).ravel() for value in (factor, shift)]
+        flat = [value.broadcast(x.shape).reshape(-1) for value in (factor, shift)]
         return self._add(Scale(*flat), (x.node,), x.shape)
+
+    def batch_norm(self, x: Tensor, mean: Any, variance: Any, gain: Any, offset: Any, epsilon: float) -> Tensor:
+        """gain·(x - mean)/√(variance + epsilon) + offset, each with one number a channel (axis 1 of x).
+
+        The factor gain/√(variance + epsilon) is not rounded before it is folded.
+        """
+        spread = Precise.of(variance) + epsilon
+        if not (spread.nearest > 0.0).all():
+            raise Unsupported(f"variance + epsilon must be positive, the least is {spread.nearest.min():.3g}")
+        factor = spread.inverse_root() * Precise.of(gain)
+        along = (-1, *(1 for _ in x.shape[2:]))
+        centred = self.scale(x, 1.0, -Precise.of(mean).reshape(*along))
+        return self.scale(centred, factor.reshape(*along), Precise.of(offset).broadcast(factor.shape).reshape(*along))
 
     def spread(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """X broadcast to a shape."""
         return x if x.shape == shape else self.view(x, lambda index: np.broadcast_to(index, shape))
 
-    def add(self, x: Value, y: Value, sign: float = 1.0) -> Value:
+    def add(self, x: Value, y: Value, sign: float = 1.0) -> Tensor:
         """X + sign·y."""
         if not isinstance(x, Tensor) and not isinstance(y, Tensor):
-            return np.asarray(np.asarray(x) + sign * np.asarray(y))
+            x = self.constant(x)
         if isinstance(x, Tensor) and isinstance(y, Tensor):
             shape = _common(x.shape, y.shape)
             y = y if sign == 1.0 else self.scale(y, sign)
             return self._add(Sum(), (self.spread(x, shape).node, self.spread(y, shape).node), shape)
         if isinstance(x, Tensor):
-            return self.scale(x, 1.0, sign * np.asarray(y, dtype=float))
+            return self.scale(x, 1.0, Precise.of(y) if sign == 1.0 else sign * Precise.of(y))
         assert isinstance(y, Tensor)
         return self.scale(y, sign, x)
 
-    def multiply(self, x: Value, y: Value) -> Value:
+    def multiply(self, x: Value, y: Value) -> Tensor:
         """X·y, element by element."""
         if isinstance(x, Tensor) and isinstance(y, Tensor):
             shape = _common(x.shape, y.shape)
             return self._add(Product(), (self.spread(x, shape).node, self.spread(y, shape).node), shape)
-        if isinstance(x, Tensor):
-            return self.scale(x, y)
-        return self.scale(y, x) if isinstance(y, Tensor) else np.asarray(np.asarray(x) * np.asarray(y))
+        return self.scale(y, x) if isinstance(y, Tensor) else self.scale(self.tensor(x), y)
 
-    def divide(self, x: Value, y: Value) -> Value:
+    def divide(self, x: Value, y: Value) -> Tensor:
         """Quotient x / y for a constant y."""
         if isinstance(y, Tensor):
             raise Unsupported("it divides by a value that depends on the input")
         if not np.all(y):
             raise Unsupported("it divides by zero")
-        if not isinstance(x, Tensor):
-            return np.asarray(x / np.asarray(y))
-        return self.multiply(x, 1.0 / np.asarray(y, dtype=float))
+        return self.scale(self.tensor(x), Precise.of(y).reciprocal())
 
-    def matmul(self, x: Value, y: Value) -> Value:
+    def matmul(self, x: Value, y: Value) -> Tensor:
         """Matrix product with a constant matrix on either side, vectors as in numpy."""
         if isinstance(x, Tensor) and isinstance(y, Tensor):
             raise Unsupported("it multiplies two values that both depend on the input")
         if not isinstance(x, Tensor) and not isinstance(y, Tensor):
-            return np.asarray(np.asarray(x) @ np.asarray(y))
+            x = self.constant(x)
         tensor, matrix = (x, np.asarray(y, float)) if isinstance(x, Tensor) else (y, np.asarray(x, float))
         assert isinstance(tensor, Tensor)
         if matrix.ndim != 2:
@@ -271,6 +285,11 @@ class Builder:
             for key, value in parameters.items()
         }
         return self._add(Apply(Neurons.of(activation(name, **values), x.size)), (x.node,), x.shape)
+
+    def hard_sigmoid(self, x: Tensor) -> Tensor:
+        """clip(x/6 + 1/2, 0, 1). The table's slope α is the float next to 1/6, so x is scaled by 1/(6α) first."""
+        (slope, _) = activation("hardsigmoid").parameters
+        return self.activate(self.scale(x, (6.0 * Precise.of(slope)).reciprocal()), "hardsigmoid")
 
     def special(self, x: Tensor, name: Any) -> Tensor:
         """A function that only counts as a part of an activation."""

@@ -13,11 +13,13 @@ from functools import cached_property
 from typing import Any, Literal, NoReturn
 
 import numpy as np
-from scipy import sparse, special
+from scipy import special
 
 from lipcert.errors import UnreadableModel
+from lipcert.importers.precise import Precise
+from lipcert.importers.precise_matrix import PreciseMatrix
 from lipcert.network import Neurons
-from lipcert.typing import Array, Weight
+from lipcert.typing import Array
 
 
 class Op(ABC):
@@ -52,30 +54,29 @@ class Constant(Op):
 
 @dataclass(frozen=True, eq=False)
 class Affine(Op):
-    """y = weight·x + bias."""
+    """y = weight·x + bias; both are known beyond double precision where the model does not store them."""
 
-    weight: Weight
-    bias: Array
+    weight: PreciseMatrix
+    bias: Precise
     linear = True
 
     def value(self, *operands: Array) -> Array:
         (x,) = operands
-        if sparse.issparse(self.weight):
-            flat = np.reshape(x, (-1, x.shape[-1]))
-            return np.reshape((self.weight @ flat.T).T, (*x.shape[:-1], self.weight.shape[0])) + self.bias
-        return np.asarray(x @ self.weight.T + self.bias)
+        flat = np.reshape(x, (-1, x.shape[-1]))
+        product = (self.weight.nearest @ flat.T).T
+        return np.reshape(product, (*x.shape[:-1], self.weight.shape[0])) + self.bias.nearest
 
 
 @dataclass(frozen=True, eq=False)
 class Scale(Op):
     """y = factor·x + shift, element by element; both of shape (n,)."""
 
-    factor: Array
-    shift: Array
+    factor: Precise
+    shift: Precise
     linear = True
 
     def value(self, *operands: Array) -> Array:
-        return self.factor * operands[0] + self.shift
+        return self.factor.nearest * operands[0] + self.shift.nearest
 
 
 @dataclass(frozen=True, eq=False)

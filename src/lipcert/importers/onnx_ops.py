@@ -6,7 +6,6 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from decimal import Context, Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -43,7 +42,7 @@ def _swish(b: Builder, call: Call) -> Tensor:
     alpha = float(call.attributes["alpha"])
     if alpha == 0.0:  # x·sigmoid(0)
         return b.scale(call.x, 0.5)
-    return b.scale(b.activate(b.scale(call.x, alpha), "silu"), 1.0 / alpha)
+    return b.divide(b.activate(b.scale(call.x, alpha), "silu"), np.asarray(alpha))
 
 
 def _gelu(b: Builder, call: Call) -> Tensor:
@@ -120,22 +119,7 @@ def _batch_norm(b: Builder, call: Call) -> Tensor:
     channels = (call.x.shape[1],) if len(call.x.shape) > 1 else (1,)
     if any(part.shape != channels for part in (gain, offset, mean, variance)):
         raise Unsupported(f"its statistics do not fit {channels[0]} channels")
-    spread = [_root(v, float(call.attributes["epsilon"])) for v in variance]
-    factor = np.array([float(_DIGITS.divide(Decimal(g), root)) for g, root in zip(gain.tolist(), spread, strict=True)])
-    along = (-1, *(1 for _ in call.x.shape[2:]))
-    centred = b.scale(call.x, 1.0, -mean.reshape(along))
-    return b.scale(centred, factor.reshape(along), offset.reshape(along))
-
-
-_DIGITS = Context(prec=60)
-
-
-def _root(variance: float, epsilon: float) -> Decimal:
-    """√(variance + epsilon) to so many digits that the factor made from it is rounded once."""
-    total = _DIGITS.add(Decimal(float(variance)), Decimal(epsilon))
-    if not total.is_finite() or total <= 0:
-        raise Unsupported(f"it divides by the root of {float(total):g}")
-    return _DIGITS.sqrt(total)
+    return b.batch_norm(call.x, mean, variance, gain, offset, float(call.attributes["epsilon"]))
 
 
 def _frame(call: Call, kernel: Sequence[int]) -> tuple[list[int], win.Pads, list[int]]:

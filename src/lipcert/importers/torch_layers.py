@@ -69,10 +69,8 @@ def batch_norm(
 ) -> Tensor:
     if training or running_mean is None or running_var is None:
         raise Unsupported("it normalises by the batch at hand; call eval(), and keep running statistics")
-    factor = (1.0 if weight is None else weight) / np.sqrt(running_var + eps)
-    shift = (0.0 if bias is None else bias) - factor * running_mean
-    along = (-1, *(1 for _ in input.shape[2:]))
-    return b.scale(input, factor.reshape(along), np.reshape(shift, along))
+    gain, offset = 1.0 if weight is None else weight, 0.0 if bias is None else bias
+    return b.batch_norm(input, running_mean, running_var, gain, offset, eps)
 
 
 def prelu(b: Builder, input: Tensor, weight: Array) -> Tensor:

@@ -79,7 +79,7 @@ ACTIVATIONS: Final[Mapping[str, Handler]] = {
     "gelu": _gelu,
     "mish": _row("mish", inplace=False),
     "hardswish": _row("hardswish", inplace=False),
-    "hardsigmoid": _row("hardsigmoid", inplace=False),
+    "hardsigmoid": lambda b, input, inplace=False: b.hard_sigmoid(input),
     "arctan": _row("arctan"),
     "atan": _row("arctan"),
     "sin": _row("sin"),

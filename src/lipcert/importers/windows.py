@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from scipy import sparse
 
+from lipcert.importers.precise import Precise
+from lipcert.importers.precise_matrix import PreciseMatrix
 from lipcert.typing import Array
 
 PadMode = Literal["constant", "reflect", "edge", "wrap"]
@@ -65,9 +66,10 @@ def convolution(
     dilation: Sequence[int],
     groups: int = 1,
     mode: PadMode = "constant",
-) -> tuple[sparse.csr_array, tuple[int, ...]]:
+) -> tuple[PreciseMatrix, tuple[int, ...]]:
     """The matrix of a convolution of a tensor (batch, channels, …), and the shape of its result.
 
+    Padding may show one position to a window several times; its weights are then added without rounding.
     ``weight`` is (outputs, channels / groups, *kernel), as PyTorch and ONNX store it.
     """
     kernel = weight.shape[2:]
@@ -84,9 +86,8 @@ def convolution(
     columns = np.broadcast_to(seen[:, :, None], full)
     values = np.broadcast_to(taps[None, :, :, None, :], full)
     kept = (columns >= 0) & (values != 0.0)
-    entries = (values[kept], (rows[kept], columns[kept]))
     size = int(np.prod(result, dtype=int)), int(np.prod(shape, dtype=int))
-    return sparse.csr_array(sparse.coo_array(entries, shape=size)), result
+    return PreciseMatrix.of_entries(size, rows[kept], columns[kept], Precise.of(values[kept])), result
 
 
 def pool_windows(
@@ -146,9 +147,10 @@ def adaptive_windows(shape: Sequence[int], result: Sequence[int]) -> tuple[Array
     return index.reshape(int(np.prod(final, dtype=int)), -1), final
 
 
-def averaging(windows: Array, counts: Array, size: int) -> sparse.csr_array:
-    """The matrix that averages over each row of windows, dividing by its count."""
+def averaging(windows: Array, counts: Array, size: int) -> PreciseMatrix:
+    """The matrix that averages over each row of windows, dividing by its count; 1/count is not rounded."""
     kept = windows >= 0
     rows = np.broadcast_to(np.arange(len(windows))[:, None], windows.shape)[kept]
-    values = np.broadcast_to((1.0 / counts)[:, None], windows.shape)[kept]
-    return sparse.csr_array(sparse.coo_array((values, (rows, windows[kept])), shape=(len(windows), size)))
+    distinct, which = np.unique(counts, return_inverse=True)
+    values = Precise.of(distinct).reciprocal().take(which[rows])
+    return PreciseMatrix.of_entries((len(windows), size), rows, windows[kept], values)

@@ -10,7 +10,7 @@ from lipcert.network import Network, dense, times
 from lipcert.regions import Region
 from lipcert.typing import Array
 from lipcert.verify.relaxation import Relaxation, relax
-from lipcert.verify.rounding import TINY, UP, gamma, magnitude, spread, up
+from lipcert.verify.rounding import LOOSE, TINY, UP, gamma, magnitude, spread, up
 from lipcert.verify.support import sizes_above, support_above
 
 Interval = tuple[Array, Array]
@@ -50,11 +50,13 @@ class Backward:
         for part in np.array_split(rows, -(-rows.size * widest // _ENTRIES) or 1):
             if not part.size:
                 continue
-            weight = dense(layer.weight[part])
+            weight, bias = dense(layer.weight[part]), layer.bias[part]
             above = self._above(index, np.concatenate([weight, -weight]))
-            bias = layer.bias[part]
-            upper[part] = np.fmin(upper[part], up(above[: part.size] + bias))  # NaN, from an overflow, says nothing
-            lower[part] = np.fmax(lower[part], -up(above[part.size :] - bias))
+            # what the weights and biases themselves are known to
+            loose = gamma(LOOSE) * (spread(np.abs(weight), self._below(index)) + np.abs(bias)) * UP + TINY
+            # an overflow gives NaN, which fmin and fmax ignore
+            upper[part] = np.fmin(upper[part], up(up(above[: part.size] + loose) + bias))
+            lower[part] = np.fmax(lower[part], -up(up(above[part.size :] + loose) - bias))
         return lower, upper
 
     def settle(self, index: int, lower: Array, upper: Array) -> None:
@@ -91,7 +93,7 @@ class Backward:
             offset = offset + rows @ layer.bias
             below = self._below(back)
             passed = spread(magnitude(layer.weight), below) + np.abs(layer.bias) + lines.v_size
-            g = gamma(max(layer.weight.shape) + 8)
+            g = gamma(max(layer.weight.shape) + LOOSE + 8)
             charge = charge + g * (before @ sizes + np.abs(rows) @ passed + np.abs(offset))
             charge = charge + TINY * (1.0 + passed.sum() + below.sum())  # what underflows in rows multiplies these
             rows = times(rows, layer.weight)

@@ -14,14 +14,26 @@ from scipy import sparse
 
 from lipcert.network import dense
 from lipcert.typing import Array, Weight
-from lipcert.verify.rounding import TINY, UP, apply, congruence, fan_in, gamma, magnitude, raise_diagonal, spread, up
+from lipcert.verify.rounding import (
+    LOOSE,
+    TINY,
+    UP,
+    apply,
+    congruence,
+    fan_in,
+    gamma,
+    magnitude,
+    raise_diagonal,
+    spread,
+    up,
+)
 
 _WORTH = 0.7
 """Share of the neurons that must not be exceeded for the change to pay."""
 _BLURRED = 1e-11
 """Relative radius from which a product of weights is no longer worth the neurons it saves."""
-_TAME = 2.0**400
-"""Entries between this and its inverse have products that neither over- nor underflow."""
+_TAME = 2.0**300
+"""The product of three entries between this and its inverse neither over- nor underflows, rounded up or not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +81,7 @@ class Near:
         else:
             half, whole = self.middle @ P, reach @ np.abs(P)
         total = _row_dots(half, self.middle)
-        error = gamma(2 * self.middle.shape[1] + 8) * _row_dots(whole, reach)
+        error = gamma(2 * self.middle.shape[1] + 2 * LOOSE + 8) * _row_dots(whole, reach)
         if self.radius is not None:
             error = error + 2.0 * _row_dots(whole, self.radius)
         still = (
@@ -100,8 +112,9 @@ def carried(weight: Near, alpha: Array, beta: Array, still: Array, ahead: Weight
     """What to keep of a layer, or None where all of it is as good.
 
     ``still`` marks neurons that do not move at all: their rows are zero. The next weight over what is kept is
-    [ahead_open, Σ ahead_l α_l W_l], the sum over neurons with one slope α. Its terms are products of three floats, and
-    fan_in bounds how many of them an entry adds up; the radius of W is multiplied by |ahead||α|.
+    [ahead_open, Σ ahead_l α_l W_l], the sum over neurons with one slope α. Its terms are products of three floats, of
+    which two are known to LOOSE·u, and fan_in bounds how many of them an entry adds up; the radius of W is multiplied
+    by |ahead||α|.
     """
     n, before = weight.middle.shape
     neurons = np.flatnonzero((alpha < beta) & ~still)
@@ -111,10 +124,10 @@ def carried(weight: Near, alpha: Array, beta: Array, still: Array, ahead: Weight
     slope = sparse.diags_array(alpha[settled], format="csr")
     scaled, part = slope @ weight.middle[settled], ahead[:, settled]
     edges = [] if weight.radius is None else [weight.radius[settled]]
-    if not all(_tame(matrix) for matrix in (part, scaled, weight.middle[settled], *edges)):
+    if not all(_tame(matrix) for matrix in (part, alpha[settled], weight.middle[settled], *edges)):
         return None
     product, size = part @ scaled, magnitude(part) @ magnitude(scaled)
-    radius = gamma(fan_in(part) + 4) * size
+    radius = gamma(fan_in(part) + 2 * LOOSE + 4) * size
     for edge in edges:
         radius = radius + magnitude(part) @ (abs(slope) @ edge)
     if abs(radius).max() > _BLURRED * abs(product).max():  # errors of long products grow with |W|, not with W
@@ -137,7 +150,7 @@ def carried(weight: Near, alpha: Array, beta: Array, still: Array, ahead: Weight
 
 
 def _tame(matrix: Weight) -> bool:
-    """Whether no product of two such matrices over- or underflows."""
+    """Whether no product of three such matrices over- or underflows."""
     entries = np.abs(matrix.data if sparse.issparse(matrix) else np.ravel(matrix))
     entries = entries[entries > 0]
     return not entries.size or bool(entries.min() > 1.0 / _TAME and entries.max() < _TAME)

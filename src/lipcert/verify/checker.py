@@ -6,7 +6,8 @@ to layer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -73,8 +74,8 @@ def verify(network: Network, certificate: Certificate) -> float:
         raise ProofFailed(f"the network has no such part: {error}") from None
     bound = prove(network, certificate.region, certificate.sweeps, part, certificate.part_sweeps)
     if certificate.tree is not None and not certificate.part_sweeps:
-        with suited_to(max(network.sizes)), np.errstate(all="ignore"):
-            known = intervals(network, certificate.region, certificate.sweeps)
+        known = intervals(network, certificate.region, certificate.sweeps)
+        with proving(network):
             bound = min(bound, prove_tree(network, certificate.region, certificate.tree, certificate.sweeps[-1], known))
     if not bound <= certificate.bound:
         raise ProofFailed(f"the certificate claims {certificate.bound!r}, its hints prove no better than {bound!r}")
@@ -102,8 +103,7 @@ def prove(
         raise ProofFailed("the hints of a part must not enclose it: the region is one of the whole network's inputs")
     intervals: list[Interval] | None = None
     bound = np.inf
-    # numbers too large for floating point become infinite or NaN, which prove nothing
-    with suited_to(max(network.sizes)), np.errstate(all="ignore"):
+    with proving(network):
         for position, hints in enumerate(sweeps):
             last = position == len(sweeps) - 1 and not part_sweeps
             check = Check(network, region, hints, intervals)
@@ -119,12 +119,22 @@ def prove(
 def intervals(network: Network, region: Region, sweeps: Sequence[Sweep]) -> list[Interval]:
     """What the sweeps prove of the pre-activations of every hidden layer."""
     known: list[Interval] | None = None
-    with suited_to(max(network.sizes)), np.errstate(all="ignore"):
+    with proving(network):
         for hints in sweeps:
             check = Check(network, region, hints, known)
             check.run(needs_bound=False)
             known = check.intervals
     return known or []
+
+
+@contextmanager
+def proving(network: Network) -> Iterator[None]:
+    """Threads that suit the network; overflows give infinity or NaN, which prove nothing; a factor may not exist."""
+    with suited_to(max(network.sizes)), np.errstate(all="ignore"):
+        try:
+            yield
+        except np.linalg.LinAlgError as error:
+            raise ProofFailed(f"a matrix of the proof could not be factored: {error}") from error
 
 
 def _piece(network: Network, part: Part, has_hints: bool) -> Network:

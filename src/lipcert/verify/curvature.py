@@ -30,6 +30,7 @@ from lipcert.typing import Array, Weight
 from lipcert.verify.checker import _through
 from lipcert.verify.parabola import Parabolas, parabolas
 from lipcert.verify.rounding import (
+    LOOSE,
     TINY,
     UP,
     U,
@@ -37,6 +38,7 @@ from lipcert.verify.rounding import (
     congruence,
     down,
     fan_in,
+    form_above,
     gamma,
     largest_eigenvalue_above,
     magnitude,
@@ -44,6 +46,7 @@ from lipcert.verify.rounding import (
     raise_diagonal,
     spread,
     stretched,
+    twice_above,
     up,
 )
 from lipcert.verify.step import activate
@@ -71,7 +74,16 @@ class Cap:
     level: float
 
     def above(self, rows: Array, radius: float) -> Array:
-        """At least max rows·d over the cap: for every ν ≥ 0 it is at most radius·‖row + ν·gradient‖ - ν·level.
+        """At least max rows·d over the cap: for every ν ≥ 0 it is at most radius·‖row + ν·gradient‖ - ν·level."""
+        nu = self._weight(rows, radius)
+        moved = rows + nu[:, None] * self.gradient
+        size = norm_above(np.abs(rows) + nu[:, None] * np.abs(self.gradient))
+        ball = radius * norm_above(moved) + 4.0 * gamma(1) * radius * size
+        total = up(ball * UP - nu * self.level + 4.0 * gamma(1) * (ball + np.abs(nu * self.level)))
+        return np.asarray(total + TINY * (1.0 + radius))
+
+    def _weight(self, rows: Array, radius: float) -> Array:
+        """A suggestion for ν ≥ 0, for each row.
 
         With t and w the parts of a row along the gradient and across it, the best ν makes t + ν‖gradient‖ the w-fold of
         the cotangent of the cap's opening.
@@ -79,12 +91,9 @@ class Cap:
         steep = max(float(np.linalg.norm(self.gradient)), 1e-300)
         share = np.clip(self.level / (steep * radius), -1.0, 1.0) if radius > 0 else 0.0
         along = rows @ (self.gradient / steep)
-        across = np.sqrt(np.maximum((rows * rows).sum(axis=-1) - along * along, 0.0))
-        nu = np.maximum(share / np.sqrt(max(1.0 - share * share, 1e-12)) * across - along, 0.0) / steep
-        moved = rows + nu[:, None] * self.gradient
-        size = norm_above(np.abs(rows) + nu[:, None] * np.abs(self.gradient))
-        ball = radius * norm_above(moved) + 4.0 * gamma(1) * radius * size
-        return np.asarray(up(ball * UP - nu * self.level + 4.0 * gamma(1) * (ball + np.abs(nu * self.level))) + TINY)
+        across = np.linalg.norm(rows - along[:, None] * (self.gradient / steep), axis=-1)
+        nu = np.maximum(share / np.sqrt(max((1.0 - share) * (1.0 + share), 1e-12)) * across - along, 0.0) / steep
+        return np.asarray(nu)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,15 +145,16 @@ class Curvature:
         self.fewer = Fewer(dense(network.layers[0].weight)) if fewer is None else fewer
         self.radius = float(ball.radius)
         self.parabolas: list[Parabolas] = []
-        squares: list[Array] = []
+        ellipsoids: list[tuple[Array, int]] = []
         P, exponent = None, 0
         for index, (layer, (value, error)) in enumerate(zip(network.layers[:-1], centers, strict=True)):
             assert layer.neurons is not None
             lower, upper = intervals[index]
             if index or cap is not None:
                 weight = dense(layer.weight)
-                reach = self._coarsely(index, np.concatenate([weight, -weight]), squares)
-                reach = stretched(reach + np.concatenate([error, error]), 2)
+                reach = self._coarsely(index, np.concatenate([weight, -weight]), ellipsoids)
+                loose = gamma(LOOSE) * spread(magnitude(weight), self._moved(index)) * UP + TINY
+                reach = stretched(reach + np.tile(error + loose, 2), 3)
                 lower = np.fmax(lower, down(value - reach[layer.size :]))
                 upper = np.fmin(upper, up(value + reach[: layer.size]))
             if not (np.isfinite(lower) & np.isfinite(upper) & (lower <= upper)).all():
@@ -153,7 +163,7 @@ class Curvature:
             self.parabolas.append(seen)
             if index + 2 < network.depth:
                 S, exponent = _through(P, layer.weight, exponent)
-                squares.append(np.ldexp(S, 2 * exponent) ** 2)
+                ellipsoids.append((S, exponent))
                 ahead = network.layers[index + 1].weight
                 P = activate(S, seen.alpha, seen.beta, choose(S, seen.alpha, seen.beta, ahead)).P
 
@@ -167,17 +177,26 @@ class Curvature:
         """What rows·Δv_N can rise by, for rows (k, outputs)."""
         last = self.network.layers[-1]
         through = times(rows, last.weight)
-        lost = gamma(rows.shape[-1] + 3) * (np.abs(rows) @ spread(magnitude(last.weight), self.parabolas[-1].moved))
+        moved = self._moved(self.network.depth - 1)
+        lost = gamma(rows.shape[-1] + LOOSE + 3) * (np.abs(rows) @ spread(magnitude(last.weight), moved))
         gradient, curvatures, constant = self._traced(self.network.depth - 1, through)
         gradient, boxed = self._split(gradient)
-        constant = up((constant + lost + TINY) * UP + boxed)
+        constant = up((constant + lost + TINY * (1.0 + moved.sum())) * UP + boxed)
         return [Rise(gradient[k], tuple(D[k] for D in curvatures), float(constant[k])) for k in range(len(rows))]
 
     def where(self, rise: Rise, multipliers: Sequence[Array], limit: float) -> Cap:
         """The cap outside of which a row rises by less than a limit: g·d ≥ limit - ½λmax(H)δ² - constant inside."""
         _, _, most = self._pulled(rise, multipliers)
-        bend = (0.5 * most * self.radius**2 + rise.constant) * UP
+        bend = (0.5 * self._over_ball(most) + rise.constant) * UP
         return Cap(rise.gradient, float(down(np.asarray(limit - bend - 4.0 * U * (abs(limit) + bend)))))
+
+    def _over_ball(self, rate: float) -> float:
+        """At least rate·δ² for a rate ≥ 0; δ² itself might underflow."""
+        return float(twice_above(np.asarray(self.radius), np.asarray(rate)))
+
+    def _moved(self, index: int) -> Array:
+        """At least the size of each difference that enters a layer."""
+        return self.parabolas[index - 1].moved if index else np.full(self.network.inputs, self.radius)
 
     def _pulled(self, rise: Rise, multipliers: Sequence[Array]) -> tuple[Array, Array, float]:
         """B of the first layer, H on fewer inputs, and at least λmax(H) and zero."""
@@ -188,7 +207,8 @@ class Curvature:
             step = activate(A, seen.alpha, seen.beta, multipliers[index], signed=True)
             B = raise_diagonal(step.P, rise.curvatures[index])
         H = congruence(B, self.fewer.weight.T)
-        return B, H, max(0.0, float(stretched(largest_eigenvalue_above(H) * self.fewer.stretch**2, 4)))
+        most = np.maximum(largest_eigenvalue_above(H), 0.0)
+        return B, H, float(twice_above(np.asarray(self.fewer.stretch), most))
 
     def above(self, rise: Rise, multipliers: Sequence[Array], mu: float) -> float:
         """At least what a row rises by within the ball, proved with multipliers of all hidden layers but the last."""
@@ -201,11 +221,14 @@ class Curvature:
         moved, size = spread(W, y), spread(magnitude(W), np.abs(y))
         rest = np.abs(g - mu * y + spread(W.T, apply(B, moved)))
         terms = np.abs(g) + mu * np.abs(y) + spread(magnitude(W).T, apply(np.abs(B), size))
-        rest = rest + gamma(fan_in(W) + 2 * len(B) + 8) * terms * UP + TINY
-        square = float(norm_above(rest)) ** 2 / (mu - most)
-        total = float(y @ g) + (float(np.abs(y) @ rest) + square + mu * self.radius**2) * UP
+        rest = rest + gamma(fan_in(W) + 2 * len(B) + 2 * LOOSE + 8) * terms * UP
+        # what underflows in W y is multiplied by B and W, what underflows in B(W y) by W
+        rest = rest + TINY * (1.0 + spread(magnitude(W).T, 1.0 + np.abs(B).sum(axis=-1)))
+        length = norm_above(rest)
+        square = float(stretched(length * (length / (mu - most)), 4) + TINY * (1.0 + length))
+        total = float(y @ g) + (float(np.abs(y) @ rest) + square + self._over_ball(mu)) * UP
         total = 0.5 * (total + gamma(len(g) + 8) * float(np.abs(y) @ np.abs(g)) * UP)
-        return float(up(np.asarray(total + rise.constant + 8.0 * U * (abs(total) + abs(rise.constant)))))
+        return float(up(np.asarray(total + rise.constant + 8.0 * U * (abs(total) + abs(rise.constant)) + TINY)))
 
     def _solved(self, H: Array, g: Array, mu: float) -> Array:
         """Nearly (μ - W_1ᵀBW_1)⁻¹g."""
@@ -216,19 +239,19 @@ class Curvature:
         back = np.linalg.solve(inner, seen) - seen / mu
         return np.asarray(g / mu + apply(self.fewer.rows.T, back))
 
-    def _coarsely(self, index: int, rows: Array, squares: list[Array]) -> Array:
-        """At least rows·Δz of the activations before a layer, by the ellipsoids of the layers before; S∘S are given."""
+    def _coarsely(self, index: int, rows: Array, ellipsoids: list[tuple[Array, int]]) -> Array:
+        """At least rows·Δz of the activations before a layer, by the ellipsoids 4**exponent·S of the layers before."""
         gradient, curvatures, constant = self._traced(index, rows)
         bend = np.zeros(len(rows))
-        for D, square in zip(curvatures, squares, strict=True):
-            D = np.maximum(D, 0.0)
-            bend = bend + np.sqrt(np.maximum(((D @ square) * D).sum(axis=1), 0.0)) * UP
+        for D, (S, exponent) in zip(curvatures, ellipsoids, strict=True):
+            bend = bend + up(np.ldexp(form_above(np.maximum(D, 0.0), S), 2 * exponent)) * UP
         slope = stretched(self.radius * norm_above(gradient), 2)
         if self.cap is not None:
             slope = np.fmin(slope, self.cap.above(gradient, self.radius))
         if self.ball.clip is not None:
             slope = np.fmin(slope, clipped_above(self.ball.radius, *self._box(), gradient))
-        return np.asarray((slope + (0.5 * self.radius**2 * bend + constant) * UP) * UP)
+        rise = 0.5 * twice_above(np.asarray(self.radius), bend)
+        return np.asarray((slope + (rise + constant) * UP) * UP)
 
     def _traced(self, index: int, rows: Array) -> tuple[Array, list[Array], Array]:
         """g, the D_k from the first layer on, and the constant, for rows·Δz of the activations before a layer."""
@@ -240,9 +263,10 @@ class Curvature:
             curvatures.append(up(D + 4.0 * U * np.abs(D)) + TINY)
             constant = constant + np.abs(rows) @ seen.slack
             rows = rows * seen.slope
-            before = self.parabolas[back - 1].moved if back else np.full(weight.shape[1], self.radius)
+            before = self._moved(back)
             passed = spread(magnitude(weight), before) + seen.reach
-            constant = constant + gamma(max(weight.shape) + 8) * (np.abs(rows) @ passed) + TINY * (1.0 + passed.sum())
+            constant = constant + gamma(max(weight.shape) + LOOSE + 8) * (np.abs(rows) @ passed)
+            constant = constant + TINY * (1.0 + passed.sum() + before.sum())
             rows = times(rows, weight)
         return rows, curvatures[::-1], constant * UP
 

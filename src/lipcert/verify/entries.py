@@ -34,6 +34,7 @@ from lipcert.errors import ProofFailed
 from lipcert.network import Network, dense, times
 from lipcert.typing import Array, Weight
 from lipcert.verify.rounding import (
+    LOOSE,
     TINY,
     UP,
     congruence,
@@ -42,6 +43,7 @@ from lipcert.verify.rounding import (
     magnitude,
     norm_above,
     raise_diagonal,
+    square_above,
     stretched,
     up,
 )
@@ -106,11 +108,12 @@ class _Walk:
         """An affine map, then a change of scale."""
         n, k = weight.shape
         if self.A is None:  # nothing is added up yet: U is the weight itself
-            U, missed = dense(weight), np.zeros((n, k))
+            U = dense(weight)
+            missed = gamma(LOOSE) * np.abs(U) * UP
             A = np.zeros((n, n))
         else:
             U, size = _left(weight, self.U), magnitude(weight)
-            missed = (gamma(k + 3) * _left(size, np.abs(self.U)) + _left(size, self.missed)) * UP
+            missed = (gamma(k + LOOSE + 3) * _left(size, np.abs(self.U)) + _left(size, self.missed)) * UP
             A = congruence(self.A, weight)
         shift = self.exponent - exponent
         self.U, self.missed = np.ldexp(U, shift), np.ldexp(missed, shift) + TINY
@@ -124,7 +127,7 @@ class _Walk:
         reach = norm_above(self.U)
         allowed = norm_above(self.missed) + 2.0 * gamma(n + 8) * (reach + TINY)
         for _ in range(8):
-            A = raise_diagonal(self.A, stretched(n * allowed * allowed / _TAU, 4))
+            A = raise_diagonal(self.A, stretched(n * square_above(allowed) / _TAU, 4))
             step = activate(A, alpha, beta, T)
             q, off = _solved(A, self.U, step)
             actual = norm_above((off + self.missed) * UP)
@@ -154,7 +157,7 @@ class _Walk:
         assert self.A is not None
         n = len(self.A)
         lost = norm_above(self.missed)
-        spread = raise_diagonal(self.A, stretched(n * lost * lost / _TAU, 4))
+        spread = raise_diagonal(self.A, stretched(n * square_above(lost) / _TAU, 4))
         energy = raise_diagonal(self.E, np.full(len(self.E), _TAU))
         return Entries(self.U, spread, energy, self.exponent)
 
@@ -171,10 +174,11 @@ def _solved(A: Array, U: Array, step: Step) -> tuple[Array, Array]:
     except linalg.LinAlgError:
         raise ProofFailed("the step of a layer leaves no room to bound single entries") from None
     q = h[:, None] * linalg.cho_solve(factor, h[:, None] * u, check_finite=False)
-    rate = (step.lifted / (h * h))[:, None]
-    exact = u - rate * q + part @ q  # zero in exact arithmetic: row l of C z = D_h u, over h_l
-    size = np.abs(u) + 4.0 * rate * np.abs(q) + np.abs(part) @ np.abs(q)
-    off[active] = (np.abs(exact) + gamma(active.size + 6) * size) * UP
+    pushed = (step.lifted / h)[:, None] * (q / h[:, None])  # h·h might underflow
+    exact = u - pushed + part @ q  # zero in exact arithmetic: row l of C z = D_h u, over h_l
+    size = np.abs(u) + 4.0 * np.abs(pushed) + np.abs(part) @ np.abs(q)
+    lost = TINY * (1.0 + step.lifted / h)[:, None]  # what underflows in q/h is multiplied
+    off[active] = (np.abs(exact) + gamma(active.size + 6) * size) * UP + lost
     return q, off
 
 

@@ -29,13 +29,17 @@ from lipcert.errors import ProofFailed
 from lipcert.network import Network, dense
 from lipcert.typing import Array
 from lipcert.verify.rounding import (
+    LOOSE,
     TINY,
     UP,
     apply,
     congruence,
+    frobenius_above,
     gamma,
     largest_eigenvalue_above,
+    norm_above,
     raise_diagonal,
+    square_above,
     stretched,
     up,
 )
@@ -61,19 +65,27 @@ Slopes = tuple[Array, Array]
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """The weights of a chain: A_kᵀ is 2**powers[k] times right[k]."""
+    """The weights of a chain: A_kᵀ is 2**powers[k] times right[k].
+
+    The powers are chosen once, for both directions: what is bounded along one of them and what is bounded along the
+    other are then relative to the same numbers.
+    """
 
     right: tuple[Array, ...]
     powers: tuple[int, ...]
 
     @staticmethod
-    def of(network: Network, turned: bool) -> Chain:
-        """W_N … W_1 from the input, or turned from the output: the transpose has the same norm."""
+    def of(network: Network) -> Chain:
+        """W_N … W_1 from the input."""
         weights = [dense(layer.weight) for layer in network.layers]
-        rights = weights[::-1] if turned else [weight.T for weight in weights]
-        powers = [_power(weight) for weight in rights]
-        scaled = [np.ascontiguousarray(np.ldexp(weight, -p)) for weight, p in zip(rights, powers, strict=True)]
+        powers = [_power(weight) for weight in weights]
+        scaled = [np.ascontiguousarray(np.ldexp(weight, -p).T) for weight, p in zip(weights, powers, strict=True)]
         return Chain(tuple(scaled), tuple(powers))
+
+    @cached_property
+    def turned(self) -> Chain:
+        """The same chain from its other end: the transpose, which has the same norm."""
+        return Chain(tuple(np.ascontiguousarray(right.T) for right in self.right[::-1]), self.powers[::-1])
 
     def part(self, start: int, stop: int) -> Chain:
         """Some of the weights."""
@@ -89,7 +101,7 @@ class Chain:
     def spreads(self) -> tuple[float, ...]:
         """At least the norm of each |A_k|: the root of its largest row sum times its largest column sum."""
         sums = [(np.abs(right).sum(axis=0).max(), np.abs(right).sum(axis=1).max()) for right in self.right]
-        return tuple(float(np.sqrt(row * column)) * UP + TINY for row, column in sums)
+        return tuple(float(np.sqrt(row) * np.sqrt(column)) * UP + TINY for row, column in sums)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,16 +152,18 @@ def sweep(chain: Chain, slopes: list[Slopes], hints: list[Array], scaled: bool =
     """
     count = len(slopes[0][0]) if slopes else 1
     F = np.broadcast_to(chain.right[0], (count, *chain.right[0].shape))
-    swept = Swept(F, [np.full(count, _underflow(chain.right[0]))], [], [], [])
+    first = _underflow(chain.right[0]) + gamma(LOOSE) * chain.spreads[0]
+    swept = Swept(F, [np.full(count, first * UP)], [], [], [])
     weights = zip(chain.right[1:], chain.norms[1:], chain.spreads[1:], strict=True)
     for (alpha, beta), hint, (right, norm, spread) in zip(slopes, hints, weights, strict=True):
         F, lost = _squared(F)
         top, step, lost_here = _activate(F, alpha, beta, hint, scaled, right)
         steepest = np.maximum(np.abs(alpha), np.abs(beta)).max(axis=-1)
         lost = lost * steepest * UP + lost_here
-        size = _size(top) + stretched(np.sqrt((step.t * step.t).sum(axis=-1)), step.t.shape[-1] + 2)
+        size = frobenius_above(top) + norm_above(step.t)
         F = np.concatenate([_flat(top, right), step.t[..., None] * right[step.active]], axis=1)
-        fresh = (lost * norm + gamma(right.shape[0] + 4) * size * spread) * UP + _underflow(right) * (1.0 + size)
+        rounding = gamma(right.shape[0] + LOOSE + 4) * size * spread
+        fresh = (lost * norm + rounding) * UP + _underflow(right) * (1.0 + size)
         swept.errors.append(fresh)
         swept.steps.append(step)
         swept.sizes.append((size + lost) * UP)
@@ -183,28 +197,28 @@ def reaches(chain: Chain, slopes: list[Slopes], hints: list[Array]) -> tuple[lis
 
 def _root_norm(S: Array) -> Array:
     """At least the root of the norm of a positive semidefinite matrix."""
-    return stretched(np.sqrt(np.maximum(largest_eigenvalue_above(S), 0.0)), 2)
+    return stretched(np.sqrt(np.maximum(largest_eigenvalue_above(S), 0.0)), 2)  # already an upper bound
 
 
-def norm_above(swept: Swept, rest: list[Array]) -> tuple[Array, Array]:
+def chain_norm(swept: Swept, rest: list[Array]) -> tuple[Array, Array]:
     """At least the norm of the chain, (count,), and about the directions (count, few, outputs) in which it is largest.
 
-    The directions' lengths are the roots of weights that add up to one. ``rest`` bounds what the chain makes of an
-    error after each weight, the last one included.
+    ``rest`` bounds what the chain makes of an error after each weight, the last one included.
     """
-    F = swept.F
+    gram = _gram(swept.F)
+    error = sum((at * fresh for at, fresh in zip(rest, swept.errors, strict=True)), np.zeros(len(gram)))
+    return up(_root_norm(gram) + error * UP), _directions(swept.F, gram)
+
+
+def _directions(F: Array, gram: Array) -> Array:
+    """The top directions, for advice; their lengths are the roots of weights that add up to one."""
     wide = F.shape[-1] <= F.shape[-2]
-    gram = _gram(F)
-    norm = _root_norm(gram)
-    error = sum((at * fresh for at, fresh in zip(rest, swept.errors, strict=True)), np.zeros(len(F)))
     values, vectors = np.linalg.eigh(gram)
     top = np.swapaxes(vectors[..., -_TOP:], -1, -2)
-    directions = top if wide else top @ F
     values = np.maximum(values[..., -_TOP:, None], TINY)
-    if not wide:
-        directions = directions / np.sqrt(values)
+    directions = top if wide else top @ F / np.sqrt(values)
     weights = (values / values[:, -1:]) ** _SHARPNESS
-    return up(norm + error * UP), directions * np.sqrt(weights / weights.sum(axis=1, keepdims=True))
+    return np.asarray(directions * np.sqrt(weights / weights.sum(axis=1, keepdims=True)))
 
 
 def _gram(F: Array) -> Array:
@@ -231,12 +245,6 @@ def _flat(stack: Array, right: Array) -> Array:
     return np.reshape(flat, (*stack.shape[:-1], right.shape[1]))
 
 
-def _size(stack: Array) -> Array:
-    """At least the Frobenius norm of each matrix."""
-    flat = np.reshape(stack, (len(stack), -1))
-    return stretched(np.sqrt(np.einsum("ij,ij->i", flat, flat)), flat.shape[1] // 2 + 4)
-
-
 def _underflow(right: Array) -> float:
     """More than underflow loses in a product with a weight, or in bringing it to scale."""
     return TINY * right.size
@@ -255,9 +263,9 @@ def _squared(F: Array) -> tuple[Array, Array]:
     skew = np.abs(np.swapaxes(Q, -1, -2) @ Q - np.eye(size)).sum(axis=-1)
     skew = skew + gamma(rows + 4) * (apply(np.swapaxes(abs_Q, -1, -2), abs_Q.sum(axis=-1)) + 1.0)
     longer = stretched(np.sqrt(1.0 + skew.max(axis=-1) * UP), 3)
-    lost = _size(F - Q @ R) + gamma(size + 4) * _size(Q) * _size(R) * UP + TINY * F.size
+    lost = frobenius_above(F - Q @ R) + gamma(size + 4) * frobenius_above(Q) * frobenius_above(R) * UP + TINY * F.size
     R = longer[:, None, None] * R
-    return R, (lost + gamma(2) * _size(R)) * UP
+    return R, (lost + gamma(2) * frobenius_above(R)) * UP
 
 
 def _activate(
@@ -279,7 +287,7 @@ def _activate(
         step = Step(
             F, m, nothing.astype(int), nothing, nothing, nothing, np.zeros((len(F), rows, 0)), np.eye(rows), scale
         )
-        return middle, step, gamma(2) * _size(middle) + TINY * F.size
+        return middle, step, gamma(2) * frobenius_above(middle) + TINY * F.size
     active = np.argsort(r <= 0, axis=-1, kind="stable")[:, :most]  # (count, most); padding has r = 0
     r = np.take_along_axis(r, active, -1)
     part = np.take_along_axis(F, active[:, None, :], -1)
@@ -298,12 +306,12 @@ def _activate(
     within = gamma(rows + 4) * apply(np.abs(C), across)
     within = within + gamma(most + 8) * (apply(abs_G, apply(np.swapaxes(abs_G, -1, -2), across)) + across)
     residual = residual + apply(abs_X, within) + gamma(rows + 4) * apply(np.abs(Y), across)
-    delta = residual.max(axis=-1) * UP + TINY * (1.0 + across.sum(axis=-1)) ** 2
+    delta = residual.max(axis=-1) * UP + TINY * square_above(1.0 + across.sum(axis=-1))
     if not (delta < 0.5).all():
         raise ProofFailed("the step of a layer could not be proved for all pieces")
     longer = stretched(1.0 / np.sqrt(1.0 - delta), 4)
     top = longer[:, None, None] * (X @ middle)
-    lost = gamma(rows + 6) * _size(longer[:, None, None] * X) * _size(middle)
+    lost = gamma(rows + 6) * frobenius_above(longer[:, None, None] * X) * frobenius_above(middle)
     lost = lost * UP + TINY * F.size * (1.0 + across.sum(axis=-1))
     return top, Step(F, m, active, r, t, h, G, X, scale), lost
 

@@ -17,7 +17,7 @@ import numpy as np
 from lipcert.network import Neurons
 from lipcert.typing import Array
 from lipcert.verify.relaxation import slope_bounds, value_error
-from lipcert.verify.rounding import TINY, UP, U, down, up
+from lipcert.verify.rounding import TINY, UP, U, down, twice_above, up
 
 _SHARES: Final = 0.95 ** np.arange(120.0)[::-1, None]
 """Ends of the cells, as shares of the way from c to the end of the interval; the first is 1/450."""
@@ -67,8 +67,8 @@ def parabolas(neurons: Neurons, lower: Array, upper: Array, center: Array, error
     above, below = np.where(above == -np.inf, 0.0, above), np.where(below == np.inf, 0.0, below)
     size = np.maximum(np.abs(above), np.abs(below))
     steep = np.maximum(most - slope, slope - least)
-    slack = np.maximum(*(side.slack + size * side.near * side.near for side in sides))
-    slack = slack + steep * error + size * (2.0 * reach * error + error * error)
+    slack = np.maximum(*(side.slack + twice_above(side.near, size) for side in sides))
+    slack = slack + steep * error + (size * error) * (2.0 * reach + error)
     alpha = np.maximum(least, np.minimum(*(side.alpha for side in sides)))
     beta = np.minimum(most, np.maximum(*(side.beta for side in sides)))
     return Parabolas(slope, below, above, slack * UP + TINY, alpha, beta, reach)

@@ -11,6 +11,13 @@ BLAS uses for float64 by default. Rounding is to nearest; no other mode is ever 
 non-negative terms are themselves computed in floating point and then enlarged by the factor UP, which exceeds 1 + γ_n
 for every n below ten million; no sum here is longer. Numbers too large for a float become infinite or NaN, and a bound
 that is either proves nothing: callers compare so that NaN fails.
+
+Two rules keep underflow harmless, and a test looks after them. Squares are formed in this module only: of numbers that
+were brought near one, or with what underflow may lose added before the root is taken. And a loss that is multiplied by
+a number later on is charged with that number.
+
+Weights and biases stand for every real number within LOOSE·u of them, relatively. So a product with a weight loses
+γ_(n + LOOSE) of its terms, not γ_n.
 """
 
 from __future__ import annotations
@@ -25,6 +32,10 @@ from lipcert.network import dense
 from lipcert.typing import Array, Weight
 
 U: Final = 2.0**-53
+ETA: Final = 2.0**-1074
+"""The smallest float: at least what one product loses when it underflows."""
+LOOSE: Final = 2
+"""Units u, relative, up to which the weights and biases of a network are known."""
 UP: Final = 1.0 + 2.0**-28
 TINY: Final = 2.0**-940
 """More than underflow can contribute to a sum of products of numbers of size one; far less than anything that matters.
@@ -88,10 +99,56 @@ def norm_above(rows: Array) -> Array:
     A power of two brings the largest entry near one, so that no square that counts over- or underflows. The n squares
     lose a factor 1 ± γ_n, of which the root keeps half.
     """
+    length, power = _length(rows)
+    return stretched(np.ldexp(length, power), rows.shape[-1] // 2 + 4)
+
+
+def norm_below(rows: Array) -> Array:
+    """At most the Euclidean norm of each row, which is finite; scaled like :func:`norm_above`."""
+    length, power = _length(rows)
+    length = np.maximum(length * (1.0 - gamma(rows.shape[-1] + 8)), 0.0)
+    return np.maximum(down(np.ldexp(length, power)), 0.0)
+
+
+def _length(rows: Array) -> tuple[Array, Array]:
+    """The norm of each row as computed, over a power of two that brings the largest entry near one, and the power."""
     _, power = np.frexp(np.abs(rows).max(axis=-1, initial=0.0))
     scaled = np.ldexp(rows, -power[..., None])
-    length = np.sqrt((scaled * scaled).sum(axis=-1))
-    return stretched(np.ldexp(length, power), rows.shape[-1] // 2 + 4)
+    return np.sqrt((scaled * scaled).sum(axis=-1)), power
+
+
+def frobenius_above(stack: Array) -> Array:
+    """At least the Frobenius norm of each matrix of a stack (count, k, n).
+
+    Of nk squares each loses at most η to underflow, which is added before the root is taken.
+    """
+    flat = np.reshape(stack, (len(stack), -1))
+    n = flat.shape[1]
+    return stretched(np.sqrt(np.einsum("ij,ij->i", flat, flat) + n * ETA), n // 2 + 4)
+
+
+def square_above(x: Array) -> Array:
+    """At least x², and never less than TINY, which is more than the square of a number whose square underflows."""
+    return np.asarray(up(x * x) + TINY)
+
+
+def twice_above(x: Array, y: Array) -> Array:
+    """At least x²y for x, y ≥ 0, without forming x²; what underflows in xy is multiplied by x."""
+    return np.asarray(stretched(x * (x * y), 3) + TINY * x)
+
+
+def form_above(weights: Array, S: Array) -> Array:
+    """At least ‖D^½ S D^½‖_F = sqrt(Σ d_i S_ij² d_j) for rows d ≥ 0 of weights (k, n) and a matrix S (n, n).
+
+    Both are brought near one before anything is squared. Then the n² terms lose at most η each, times at most n in the
+    second product.
+    """
+    n = len(S)
+    _, power = np.frexp(np.abs(weights).max(axis=-1, initial=0.0))
+    _, scale = np.frexp(np.abs(S).max(initial=0.0))
+    d, unit = np.ldexp(weights, -power[..., None]), np.ldexp(S, -scale)
+    squares = ((d @ (unit * unit)) * d).sum(axis=-1) + TINY
+    return stretched(np.ldexp(np.sqrt(squares), power + scale), 2 * n + 8)
 
 
 def congruence(P: Array | None, weight: Weight) -> Array:
@@ -99,10 +156,11 @@ def congruence(P: Array | None, weight: Weight) -> Array:
 
     With U = fl(P Wᵀ) and S = fl(W U) the error matrix E satisfies |E| ≤ γ|W|(|P||Wᵀ| + |U|) entrywise. A symmetric
     matrix is at most the diagonal matrix of its absolute row sums (Gershgorin), and the row sums of such products cost
-    matrix-vector products only. What underflows in U is multiplied by W.
+    matrix-vector products only. What underflows in U is multiplied by W. That W is known to LOOSE·u only adds at most
+    2·LOOSE·u|W||P||Wᵀ|.
     """
     size = magnitude(weight)
-    g = gamma(max(weight.shape[1], 1) + 3)
+    g = gamma(max(weight.shape[1], 1) + 2 * LOOSE + 4)
     across = spread(size.T, np.ones(weight.shape[0]))
     if P is None:
         half = dense(weight.T)

@@ -24,10 +24,10 @@ from lipcert.network import Network, Neurons, dense
 from lipcert.regions import Ball, Box, Region
 from lipcert.typing import Array
 from lipcert.verify.backward import Interval
-from lipcert.verify.factor import Chain, Slopes, advice, norm_above, reaches, sweep
+from lipcert.verify.factor import Chain, Slopes, advice, chain_norm, reaches, sweep
 from lipcert.verify.pieces import Bounds, Pieces
 from lipcert.verify.relaxation import relax, slope_bounds, value_error
-from lipcert.verify.rounding import TINY, UP, U, down, gamma, stretched, up
+from lipcert.verify.rounding import LOOSE, TINY, UP, U, down, gamma, norm_below, stretched, up
 from lipcert.verify.support import clipped_above
 
 _STUCK = 1.05
@@ -53,7 +53,8 @@ class Stack:
         self.slices = [slice(start, stop) for start, stop in pairwise(self.starts)]
         self.weights = [dense(layer.weight) for layer in network.layers]
         self.turned = network.outputs < network.inputs
-        self.chain = Chain.of(network, self.turned)
+        self.forward = Chain.of(network)
+        self.chain = self.forward.turned if self.turned else self.forward
         self.root = _whole(network, region, known)
         self.slopes: list[Slopes] = []
         enclosed = _Enclosing(self, self.root).run()
@@ -66,8 +67,7 @@ class Stack:
 
         Turned around, a chain has the same bound γ for the multipliers T' = γ² r²/T.
         """
-        slopes, opposite = self.slopes, Chain.of(self.network, not self.turned)
-        forward = opposite if self.turned else self.chain
+        slopes, forward = self.slopes, self.forward
         ahead = [np.full((1, part.stop - part.start), -np.inf) for part in self.slices]
         if hints is not None:
             powers = np.cumsum(forward.powers)
@@ -78,7 +78,7 @@ class Stack:
         reach, norm = reaches(forward, slopes, ahead)
         back = [_or_nothing(2.0 * np.log2(norm[0]) - hint) for hint in ahead][::-1]
         if not self.turned:
-            reach, _ = reaches(opposite, slopes[::-1], back)
+            reach, _ = reaches(forward.turned, slopes[::-1], back)
         mine = sweep(self.chain, self._ordered(slopes), back if self.turned else ahead, scaled=False)
         scaled = self._ordered([step.placed(step.hint, -np.inf) for step in mine.steps])
         return [*reach[::-1], np.ones(1)], np.concatenate([np.zeros((1, 0)), *scaled], axis=-1)
@@ -114,7 +114,7 @@ class Stack:
     def _norms(self, slopes: list[Slopes], hints: Array) -> tuple[Array, Array, Array]:
         """Bounds for slopes, better hints, and the shares of the neurons; infinity where there is no bound."""
         swept = sweep(self.chain, self._ordered(slopes), self._ordered([hints[:, part] for part in self.slices]))
-        norm, directions = norm_above(swept, self.rest)
+        norm, directions = chain_norm(swept, self.rest)
         told = advice(self.chain, swept, directions, norm)
         blank = np.zeros((len(hints), 0))
         better, shares = (np.concatenate([blank, *self._ordered(layers)], axis=-1) for layers in told)
@@ -143,7 +143,11 @@ def _whole(network: Network, region: Region, known: Sequence[Interval]) -> Piece
 
 @dataclass(eq=False)
 class _Lines:
-    """A layer's bounding lines for every piece, and sizes for the charges: the largest of a piece, (count,)."""
+    """A layer's bounding lines for every piece, and charges for unit rows: the largest of a piece, (count,).
+
+    ``passed`` is what rounding may lose below the activation, of |W||z| + |b| + |v|; ``charged`` the same above it,
+    with the error of the offsets at settled neurons; ``lost`` is what underflow loses in any row.
+    """
 
     lower_slope: Array
     upper_slope: Array
@@ -152,11 +156,15 @@ class _Lines:
     z_size: Array
     charged: Array
     passed: Array
+    lost: Array
 
 
 @dataclass(eq=False)
 class _Enclosing:
-    """The intervals of all hidden neurons of every piece, layer after layer."""
+    """The intervals of all hidden neurons of every piece, layer after layer.
+
+    ``arriving`` is |W||z| + |b| of the layer at hand, (count, neurons).
+    """
 
     stack: Stack
     pieces: Pieces
@@ -171,6 +179,8 @@ class _Enclosing:
             neurons = stack.network.layers[index].neurons
             assert neurons is not None
             low, high = self.low[:, part], self.high[:, part]
+            self.arriving = self._below(index) @ np.abs(stack.weights[index]).T
+            self.arriving += np.abs(stack.network.layers[index].bias)
             self._tighten(index, neurons, low, high)
             hollow = np.asarray((low > high).any(axis=-1))  # no input of the piece obeys its confinements
             self.empty |= hollow
@@ -192,24 +202,21 @@ class _Enclosing:
         rows = self.stack.weights[index][neuron]
         above = self.above(index, np.tile(piece, 2), np.concatenate([rows, -rows]))
         bias = self.stack.network.layers[index].bias[neuron]
-        # numbers too large for floating point become NaN, which says nothing of an interval
-        top = np.fmin(high[piece, neuron], up(above[:half] + bias))
-        bottom = np.fmax(low[piece, neuron], -up(above[half:] - bias))
+        loose = gamma(LOOSE) * self.arriving[piece, neuron] * UP + TINY  # what the weights themselves are known to
+        # an overflow gives NaN, which fmin and fmax ignore
+        top = np.fmin(high[piece, neuron], up(up(above[:half] + loose) + bias))
+        bottom = np.fmax(low[piece, neuron], -up(up(above[half:] + loose) - bias))
         low[piece, neuron], high[piece, neuron] = bottom, top
 
     def _lines(self, index: int, neurons: Neurons, low: Array, high: Array) -> _Lines:
-        """Lines around the activations: the function itself where its slope is one number, else two lines.
-
-        ``passed`` is what rounding may lose for a unit row below the activation, of |W| |z| + |b| + |v|; ``charged``
-        for one above it, with the error of the offsets at settled neurons.
-        """
+        """Lines around the activations: the function itself where its slope is one number, else two lines."""
         alpha, beta = self.slopes[-1]
         ends = neurons.value(low), neurons.value(high)
         errors = [value_error(neurons, end) for end in ends]
         offset = ends[0] - alpha * low
         slack = (errors[0] + 8.0 * U * (np.abs(ends[0]) + np.abs(alpha * low))).max(axis=-1, initial=0.0)
         z_size = np.maximum(np.abs(ends[0]) + errors[0], np.abs(ends[1]) + errors[1])
-        lines = _Lines(alpha.copy(), alpha.copy(), offset, offset.copy(), z_size, slack, slack)
+        lines = _Lines(alpha.copy(), alpha.copy(), offset, offset.copy(), z_size, slack, slack, slack)
         piece, neuron = np.nonzero(alpha < beta)
         if piece.size:
             some = neurons.take(neuron)
@@ -221,11 +228,12 @@ class _Enclosing:
             lines.upper_offset[piece, neuron] = proved.upper_offset
             z_size[piece, neuron] = proved.z_size
         layer = self.stack.network.layers[index]
-        passed = self._below(index) @ np.abs(self.stack.weights[index]).T + np.abs(layer.bias)
-        passed = passed + np.maximum(np.abs(low), np.abs(high))
+        passed = self.arriving + np.maximum(np.abs(low), np.abs(high))
         sizes = np.maximum(np.abs(lines.lower_offset), np.abs(lines.upper_offset)).max(axis=-1, initial=0.0)
         steepest = np.maximum(np.abs(lines.lower_slope), np.abs(lines.upper_slope)).max(axis=-1, initial=0.0)
-        g = gamma(max(layer.weight.shape) + 8)
+        g = gamma(max(layer.weight.shape) + LOOSE + 8)
+        # what underflows in a row multiplies values below and above the affine map, whatever the slopes are
+        lines.lost = TINY * (1.0 + passed.sum(axis=-1) + self._below(index).sum(axis=-1))
         lines.passed = g * UP * passed.max(axis=-1, initial=0.0)
         lines.charged = (slack + g * sizes + steepest * lines.passed) * UP
         return lines
@@ -250,7 +258,7 @@ class _Enclosing:
                 rows = rows + extra[back]
                 charge = charge + np.abs(extra[back]).sum(axis=-1) * lines.passed[piece]
             offset = offset + rows @ layer.bias
-            charge = charge + gamma(8) * np.abs(offset) + TINY * (1.0 + lines.charged[piece] / U)
+            charge = charge + gamma(8) * np.abs(offset) + lines.lost[piece]
             rows = rows @ self.stack.weights[back]
         charge = charge * UP * (1.0 + gamma(2 * index + 2)) + TINY
         value, error = self._support(piece, rows)
@@ -294,8 +302,7 @@ def _outside(region: Region, pieces: Pieces) -> Array:
     if not isinstance(region, Ball):
         return np.zeros(len(pieces), dtype=bool)
     gap = np.maximum(pieces.lower - region.center, region.center - pieces.upper)
-    gap = np.maximum(down(gap), 0.0)
-    return np.asarray(np.sqrt((gap * gap).sum(axis=-1)) * (1.0 - gamma(gap.shape[-1] + 8)) > region.radius)
+    return np.asarray(norm_below(np.maximum(down(gap), 0.0)) > region.radius)
 
 
 def at_kink(neurons: Neurons, lower: Array, upper: Array) -> Array:

@@ -8,6 +8,7 @@ from lipcert.network import Layer, Network, Neurons
 from lipcert.typing import Array, Weight
 from lipcert.verify.relaxation import slope_bounds, value_error
 from lipcert.verify.rounding import (
+    LOOSE,
     TINY,
     UP,
     U,
@@ -17,8 +18,10 @@ from lipcert.verify.rounding import (
     gamma,
     magnitude,
     norm_above,
+    norm_below,
     raise_diagonal,
     spread,
+    square_above,
     up,
 )
 
@@ -74,7 +77,8 @@ class Error:
         if self.box is not None or (self.Q is None and len(delta) >= _BROAD):
             self.box = up((0.0 if self.box is None else self.box) + delta * UP) + TINY
             return
-        box = len(delta) * (delta * UP + TINY) ** 2 * UP + TINY
+        bounded = delta * UP + TINY
+        box = len(delta) * square_above(bounded) * UP
         if self.Q is None:
             self.Q = np.diag(box)
             return
@@ -92,7 +96,7 @@ class Error:
         size = np.sqrt(np.diagonal(self.Q)) * UP
         return np.where(np.isnan(size), np.inf, size)
 
-    def norm(self) -> float:
+    def length(self) -> float:
         """At least ‖e‖₂."""
         if self.box is not None:
             return float(norm_above(self.box))
@@ -114,7 +118,7 @@ def trajectory(network: Network, point: Array) -> list[tuple[Array, Array]]:
         assert layer.neurons is not None
         v = layer.affine(z)
         error.through(layer.weight)
-        error.add(_product_error(layer.weight, z) + gamma(2) * np.abs(layer.bias) + gamma(2) * np.abs(v))
+        error.add(_product_error(layer.weight, z) + gamma(LOOSE + 2) * np.abs(layer.bias) + gamma(2) * np.abs(v))
         size = error.sizes(layer.size)
         found.append((v, size))
         alpha, beta = slope_bounds(layer.neurons, down(v - size), up(v + size))
@@ -155,11 +159,11 @@ def stretch_below(network: Network, point: Array, direction: Array) -> float:
     y = spread(last, y)
     error.through(last)
     error.add(rounding)
-    length = float(np.linalg.norm(y)) * (1.0 - gamma(len(y) + 4)) - error.norm()
+    length = float(norm_below(y)) - error.length() * UP
     below = float(np.ldexp(length, exponent)) / float(norm_above(direction)) * (1.0 - 2.0**-50)
     return below if 2.0**-900 < below < np.inf else 0.0  # there and beyond, the factors above do not round down
 
 
 def _product_error(weight: Weight, z: Array) -> Array:
     """At least the rounding error of weight·z."""
-    return gamma(fan_in(weight) + 3) * spread(magnitude(weight), np.abs(z)) * UP
+    return gamma(fan_in(weight) + LOOSE + 3) * spread(magnitude(weight), np.abs(z)) * UP

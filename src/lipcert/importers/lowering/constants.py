@@ -1,29 +1,27 @@
-"""Same function: what does not depend on the input becomes a number."""
+"""Same function: a product with a value that does not depend on the input is a scaling."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from lipcert.importers.graph import Constant, Graph, Input, Product, Rewriting, Scale, Unknown
+from lipcert.importers.graph import Graph, Product, Rewriting, Scale
+from lipcert.importers.lowering.forms import Form, compose
+from lipcert.importers.precise import Precise
 
 
 def fold_constants(graph: Graph) -> Graph:
-    """Operations on constants alone are carried out; a product with a constant is a scaling."""
+    """Products with constants become scalings by their exact values; other operations on constants need no change.
+
+    An activation of constants stays a row of neurons: its value is a float only by accident.
+    """
     new = Rewriting()
-    known: dict[int, Constant] = {}
+    known: dict[int, Form] = {}
     for position, node in enumerate(graph.nodes):
-        values = [known[i] for i in node.inputs if i in known]
-        if isinstance(node.op, Constant):
-            known[position] = node.op
-        elif len(values) == len(node.inputs) and not isinstance(node.op, (Input, Unknown)):
-            known[position] = Constant(np.asarray(node.op.value(*(c.number for c in values))))
-        elif isinstance(node.op, Product) and values:
-            (other,) = (i for i in node.inputs if i not in known)
-            scale = Scale(values[0].number, np.zeros(node.size))
-            new.place[position] = new.add(scale, (new.place[other],), node)
-            continue
-        if position in known:
-            new.place[position] = new.add(known[position], (), node)
-        else:
-            new.copy(position, node)
+        op, inputs = node.op, node.inputs
+        if isinstance(op, Product) and any(i in known for i in inputs):
+            factor, other = sorted(inputs, key=lambda i: i not in known)
+            op, inputs = Scale(known[factor].offset, Precise.of(np.zeros(node.size))), (other,)
+        if op.linear and all(i in known for i in inputs):
+            known[position] = compose(op, [known[i] for i in inputs])
+        new.place[position] = new.add(op, (new.place[i] for i in inputs), node)
     return new.graph(graph.output)

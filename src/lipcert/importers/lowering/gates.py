@@ -12,10 +12,10 @@ import numpy as np
 
 from lipcert.activations import activation
 from lipcert.importers.graph import Apply, Graph, Node, Offender, Product, Rewriting, Scale, Special
+from lipcert.importers.precise import Precise
 from lipcert.network import Neurons
 
-_CLOSE = 1e-6
-"""Constants are stored in float32, so 1/6 or 1/√2 are known to that precision."""
+_ROOT_TWO = Precise.of(0.5).inverse_root()
 
 
 def recognise_gates(graph: Graph) -> Graph:
@@ -27,11 +27,11 @@ def recognise_gates(graph: Graph) -> Graph:
             new.copy(position, node)
             continue
         # y = outer·φ(inner·x)
-        inner = np.full(node.size, found.inner), np.zeros(node.size)
-        outer = np.full(node.size, found.outer), np.zeros(node.size)
-        scaled = new.add(Scale(*inner), (new.place[found.root],), node)
+        nothing = Precise.of(np.zeros(node.size))
+        inner, outer = (factor.broadcast((node.size,)) for factor in (found.inner, found.outer))
+        scaled = new.add(Scale(inner, nothing), (new.place[found.root],), node)
         applied = new.add(Apply(Neurons.of(activation(found.name), node.size)), (scaled,), node)
-        new.place[position] = new.add(Scale(*outer), (applied,), node)
+        new.place[position] = new.add(Scale(outer, nothing), (applied,), node)
     return new.graph(graph.output)
 
 
@@ -55,8 +55,8 @@ class _Gate:
 
     name: str
     root: int
-    inner: float
-    outer: float
+    inner: Precise
+    outer: Precise
 
 
 @dataclass(frozen=True)
@@ -64,19 +64,23 @@ class _Line:
     """factor·x + shift, the same for all elements, with x the value of node ``root``."""
 
     root: int
-    factor: float
-    shift: float
+    factor: Precise
+    shift: Precise
 
 
 def _line(graph: Graph, position: int) -> _Line:
     """A node as a line over the first ancestor that is not a uniform scaling."""
-    factor, shift = 1.0, 0.0
+    factor, shift = Precise.of(1.0), Precise.of(0.0)
     while isinstance(op := graph.nodes[position].op, Scale):
-        if not ((op.factor == op.factor[0]).all() and (op.shift == op.shift[0]).all()):
+        if not (_uniform(op.factor) and _uniform(op.shift)):
             break
-        factor, shift = factor * float(op.factor[0]), shift + factor * float(op.shift[0])
+        factor, shift = factor * op.factor.take(0), shift + factor * op.shift.take(0)
         (position,) = graph.nodes[position].inputs
     return _Line(position, factor, shift)
+
+
+def _uniform(numbers: Precise) -> bool:
+    return bool((numbers.parts == numbers.parts[:, :1]).all() and (numbers.error == numbers.error[0]).all())
 
 
 def _gate(graph: Graph, node: Node) -> _Gate | None:
@@ -87,9 +91,14 @@ def _gate(graph: Graph, node: Node) -> _Gate | None:
 
 
 def _match(graph: Graph, plain: _Line, gate: _Line) -> _Gate | None:
-    """The activation a·x · (c·ψ(d·x + f) + e), for the known ψ."""
+    """The activation a·x · (c·ψ(d·x + f) + e), for the known ψ.
+
+    Constants such as 1/6 or 1/√2 come in single precision. That changes the scale of an activation and not its kind,
+    so no constant has to be near another: x·(1 + erf(dx)) is 2/t·gelu(tx) with t = d·√2, and x·clip(αx + 1/2, 0, 1) is
+    1/t·hardswish(tx) with t = 6α, whatever d and α are.
+    """
     inner = graph.nodes[gate.root]
-    if plain.shift != 0.0 or not isinstance(inner.op, (Apply, Special)):
+    if not plain.shift.nothing or not isinstance(inner.op, (Apply, Special)):
         return None
     a, c, e = plain.factor, gate.factor, gate.shift
     name, (parent,) = _name(inner), inner.inputs
@@ -97,25 +106,27 @@ def _match(graph: Graph, plain: _Line, gate: _Line) -> _Gate | None:
         name, (parent,) = "tanh(softplus)", graph.nodes[parent].inputs
     line = _line(graph, parent)
     d, f = line.factor, line.shift
-    if line.root != plain.root or d == 0.0:
+    if line.root != plain.root or d.nothing:
         return None
-    if name == "erf" and f == 0.0 and abs(e - c) <= _CLOSE * abs(c):
-        turn = _snap(np.sqrt(2.0) * d)
-        return _Gate("gelu", line.root, turn, 2.0 * a * c / turn)
-    if e != 0.0:
+    if name == "erf" and f.nothing and (e - c).nothing:
+        turn = _ROOT_TWO * d
+        return _Gate("gelu", line.root, turn, 2.0 * a * c * turn.reciprocal())
+    if not e.nothing:
         return None
-    if name in ("sigmoid", "tanh(softplus)") and f == 0.0:
-        return _Gate("silu" if name == "sigmoid" else "mish", line.root, d, a * c / d)
-    if name == "hardsigmoid(1/6, 1/2)" and f == 0.0:
-        return _Gate("hardswish", line.root, d, a * c / d)
-    if name == "clip(0, 6)" and f == 3.0:
-        return _Gate("hardswish", line.root, d, 6.0 * a * c / d)
+    if name in ("sigmoid", "tanh(softplus)") and f.nothing:
+        return _Gate("silu" if name == "sigmoid" else "mish", line.root, d, a * c * d.reciprocal())
+    if name == "hardsigmoid" and f.nothing:
+        turn = 6.0 * _tilt(inner) * d
+        return _Gate("hardswish", line.root, turn, a * c * turn.reciprocal())
+    if name == "clip(0, 6)" and (f - 3.0).nothing:
+        return _Gate("hardswish", line.root, d, 6.0 * a * c * d.reciprocal())
     return None
 
 
-def _snap(value: float) -> float:
-    """±1 for a number that float32 cannot tell from it."""
-    return float(np.sign(value)) if abs(abs(value) - 1.0) <= _CLOSE else float(value)
+def _tilt(node: Node) -> Precise:
+    """The factor α of a hard sigmoid clip(αx + 1/2, 0, 1)."""
+    assert isinstance(node.op, Apply)
+    return Precise.of(node.op.neurons.groups[0][0].parameters[0])
 
 
 def _name(node: Node) -> str | None:
@@ -130,8 +141,7 @@ def _name(node: Node) -> str | None:
     if row.name == "softplus":
         return row.name if row.parameters == (1.0,) else None
     if row.name == "hardsigmoid":
-        fits = np.allclose(np.asarray(row.parameters), (1.0 / 6.0, 0.5), rtol=_CLOSE, atol=0.0)
-        return "hardsigmoid(1/6, 1/2)" if fits else None
+        return row.name if row.parameters[1] == 0.5 and row.parameters[0] != 0.0 else None
     if row.name == "relu6" or (row.name == "hardtanh" and row.parameters == (0.0, 6.0)):
         return "clip(0, 6)"
     return row.name

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
 from scipy import sparse
 
 from lipcert.activations import Activation, activation
-from lipcert.importers.graph import Affine, Apply, Constant, Graph, Join, Pick, Scale, Sum
+from lipcert.importers.graph import Apply, Constant, Graph
+from lipcert.importers.lowering.apart import separate
 from lipcert.importers.lowering.constants import fold_constants
+from lipcert.importers.lowering.forms import ONE, Form, compose
 from lipcert.importers.lowering.gates import recognise_gates
 from lipcert.importers.lowering.maximum import expand_maxima
 from lipcert.importers.lowering.prune import prune
@@ -57,43 +59,77 @@ REWRITES = (fold_constants, recognise_gates, expand_maxima)
 
 
 def lower(graph: Graph) -> Lowered:
-    """The network that computes what the graph does."""
+    """The network that computes what the graph does.
+
+    Each weight and bias is a coefficient of a composition of the graph's affine maps, rounded once. Where a
+    composition cannot be rounded so, its maps stay apart, with identity neurons between them.
+    """
     graph = reduce(lambda g, rewrite: rewrite(g), REWRITES, graph.live())
-    weights, biases, neurons, origins = [], [], [], []
-    for level in levels(graph):
-        last = not level.applied
-        targets = [graph.output] if last else [graph.nodes[i].inputs[0] for i in level.applied] + list(level.carried)
-        forms, folded = _forms(graph, level.known, targets)
-        weight, bias = _stack([forms[t] for t in targets], {i: graph.nodes[i].size for i in level.known})
-        weights.append(weight)
-        biases.append(bias)
-        if not last:
-            neurons.append(_neurons(graph, level))
-        applied = dict.fromkeys(graph.nodes[i].label() for i in level.applied)
-        carried = sum(graph.nodes[i].size for i in level.carried)
-        origins.append(Origin(folded, tuple(applied), carried, 0))
-    network = prune(Network.from_weights(weights, biases, neurons))
-    dropped = [len(b) - layer.size for b, layer in zip(biases, network.layers, strict=True)]
+    plan = fold(graph)
+    while plan.apart:
+        graph = separate(graph, plan.apart)
+        plan = fold(graph)
+    network = prune(Network.from_weights(plan.weights, plan.biases, plan.neurons))
+    dropped = [len(b) - layer.size for b, layer in zip(plan.biases, network.layers, strict=True)]
     carried_now = [_identities(layer.neurons) for layer in network.layers]
     return Lowered(
         network,
         tuple(
             Origin(o.folded, o.applied, min(o.carried, now), d)
-            for o, d, now in zip(origins, dropped, carried_now, strict=True)
+            for o, d, now in zip(plan.origins, dropped, carried_now, strict=True)
         ),
     )
 
 
 @dataclass(frozen=True, eq=False)
-class _Form:
-    """Σ matrices[k]·(known value k) + offset."""
+class Plan:
+    """The layers as far as they could be folded, and the nodes whose operands must be values of their own."""
 
-    matrices: Mapping[int, Weight]
-    offset: Array
+    weights: list[Weight] = field(default_factory=list)
+    biases: list[Array] = field(default_factory=list)
+    neurons: list[Neurons] = field(default_factory=list)
+    origins: list[Origin] = field(default_factory=list)
+    apart: set[int] = field(default_factory=set)
 
 
-def _forms(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> tuple[dict[int, _Form], tuple[str, ...]]:
+def fold(graph: Graph) -> Plan:
+    """Weights, biases and activations layer by layer; complete if nothing has to stay apart."""
+    plan = Plan()
+    for level in levels(graph):
+        last = not level.applied
+        targets = [graph.output] if last else [graph.nodes[i].inputs[0] for i in level.applied] + list(level.carried)
+        forms, folded = _forms(graph, level.known, targets)
+        stuck = _stuck(graph, level.known, targets, forms)
+        plan.apart.update(stuck)
+        if stuck:
+            continue
+        weight, bias = _stack([forms[t] for t in targets], {i: graph.nodes[i].size for i in level.known})
+        plan.weights.append(weight)
+        plan.biases.append(bias)
+        if not last:
+            plan.neurons.append(_neurons(graph, level))
+        applied = dict.fromkeys(graph.nodes[i].label() for i in level.applied)
+        carried = sum(graph.nodes[i].size for i in level.carried)
+        plan.origins.append(Origin(folded, tuple(applied), carried, 0))
+    return plan
+
+
+def _forms(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> tuple[dict[int, Form], tuple[str, ...]]:
     """The targets, and what lies on the way to them, as affine forms of the known values."""
+    needed = _ancestors(graph, known, targets)
+    forms: dict[int, Form] = {}
+    for position in sorted(needed):
+        node = graph.nodes[position]
+        if position in known:
+            forms[position] = Form.known(position, node.size)
+        else:
+            forms[position] = compose(node.op, [forms[i] for i in node.inputs])
+    passed = (graph.nodes[i] for i in sorted(needed - set(known)))
+    return forms, tuple(dict.fromkeys(node.label() for node in passed if not isinstance(node.op, Constant)))
+
+
+def _ancestors(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> set[int]:
+    """The targets and all that they are computed from, back to the known values."""
     needed: set[int] = set()
     pending = list(targets)
     while pending:
@@ -102,64 +138,37 @@ def _forms(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> tuple[
             needed.add(position)
             if position not in known:
                 pending += graph.nodes[position].inputs
-    forms: dict[int, _Form] = {}
-    for position in sorted(needed):
-        node = graph.nodes[position]
-        if position in known:
-            forms[position] = _Form({position: sparse.csr_array(sparse.eye_array(node.size))}, np.zeros(node.size))
-        else:
-            forms[position] = _form(node.op, [forms[i] for i in node.inputs])
-    passed = (graph.nodes[i] for i in sorted(needed - set(known)))
-    return forms, tuple(dict.fromkeys(node.label() for node in passed if not isinstance(node.op, Constant)))
+    return needed
 
 
-def _form(op: object, operands: Sequence[_Form]) -> _Form:
-    match op:
-        case Constant(number=number):
-            return _Form({}, np.asarray(number, dtype=float))
-        case Affine(weight=weight, bias=bias):
-            return _map(operands[0], weight, bias)
-        case Scale(factor=factor, shift=shift):
-            return _map(operands[0], sparse.csr_array(sparse.diags_array(factor)), shift)
-        case Pick(index=index):
-            rows = np.flatnonzero(index >= 0)
-            shape = (index.size, operands[0].offset.size)
-            chosen = sparse.csr_array((np.ones(rows.size), (rows, index[rows])), shape=shape)
-            return _map(operands[0], chosen, np.zeros(index.size))
-        case Sum():
-            total: dict[int, Weight] = {}
-            for form in operands:
-                for k, matrix in form.matrices.items():
-                    total[k] = total[k] + matrix if k in total else matrix
-            return _Form(total, np.sum([form.offset for form in operands], axis=0))
-        case Join():
-            sizes = [form.offset.size for form in operands]
-            starts = np.cumsum([0, *sizes[:-1]])
-            placed = []
-            for form, size, start in zip(operands, sizes, starts, strict=True):
-                entries = (np.ones(size), (np.arange(size) + start, np.arange(size)))
-                into = sparse.csr_array(entries, shape=(sum(sizes), size))
-                placed.append(_map(form, into, np.zeros(sum(sizes))))
-            return _form(Sum(), placed)
-    raise AssertionError(f"{type(op).__name__} is left over")
+def _stuck(graph: Graph, known: Sequence[int], targets: Sequence[int], forms: Mapping[int, Form]) -> set[int]:
+    """For each target whose form cannot be rounded, the first node on the way to it of which this is true."""
+    found = set()
+    for target in targets:
+        if not forms[target].fits:
+            way = sorted(_ancestors(graph, known, [target]))
+            found.add(next(position for position in way if not forms[position].fits))
+    return found
 
 
-def _map(form: _Form, weight: Weight, bias: Array) -> _Form:
-    """weight·form + bias."""
-    return _Form({k: weight @ matrix for k, matrix in form.matrices.items()}, weight @ form.offset + bias)
-
-
-def _stack(forms: Sequence[_Form], known: Mapping[int, int]) -> tuple[Weight, Array]:
-    """Forms one above the other, over the known values (position → size) side by side."""
-    strips = []
+def _stack(forms: Sequence[Form], known: Mapping[int, int]) -> tuple[Weight, Array]:
+    """Forms one above the other, over the known values (position → size) side by side, each number rounded once."""
+    strips, offsets = [], []
     for form in forms:
-        rows = form.offset.size
-        blocks = [
-            sparse.csr_array(form.matrices[k]) if k in form.matrices else sparse.csr_array((rows, size))
-            for k, size in known.items()
-        ]
+        blocks = [_rounded(form, k, size) for k, size in known.items()]
         strips.append(sparse.hstack(blocks, format="csr"))
-    return _stored(sparse.vstack(strips, format="csr")), np.concatenate([form.offset for form in forms])
+        offsets.append(_rounded(form, ONE, 1).toarray()[:, 0])
+    return _stored(sparse.vstack(strips, format="csr")), np.concatenate(offsets)
+
+
+def _rounded(form: Form, value: int, size: int) -> sparse.csr_array:
+    """The matrix by which a form multiplies a known value, each entry rounded once."""
+    if value not in form.matrices:
+        return sparse.csr_array((form.size, size))
+    rounded = form.matrices[value].rounded()
+    if rounded is None:
+        raise AssertionError("a coefficient that cannot be rounded is left over")
+    return rounded
 
 
 def _stored(matrix: Weight) -> Weight:

@@ -6,10 +6,11 @@ Equal pairs in overlapping windows are played once.
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
 
 from lipcert.activations import activation
 from lipcert.importers.graph import Affine, Apply, Graph, Maximum, Node, Pick, Rewriting, Sum
+from lipcert.importers.precise import Precise
+from lipcert.importers.precise_matrix import PreciseMatrix
 from lipcert.network import Neurons
 from lipcert.typing import Array
 
@@ -49,8 +50,8 @@ def _round(new: Rewriting, values: int, size: int, windows: Array, node: Node) -
         return new.add(Pick(singles), (values,), node, (count,)), count, result
     ends = np.tile(np.arange(len(pairs)), 2), np.concatenate([pairs[:, 0], pairs[:, 1]])
     signs = np.repeat([1.0, -1.0], len(pairs))
-    difference = sparse.csr_array(sparse.coo_array((signs, ends), shape=(len(pairs), size)))
-    gap = new.add(Affine(difference, np.zeros(len(pairs))), (values,), node, (len(pairs),))
+    difference = PreciseMatrix.of_entries((len(pairs), size), *ends, Precise.of(signs))
+    gap = new.add(Affine(difference, Precise.of(np.zeros(len(pairs)))), (values,), node, (len(pairs),))
     won = new.add(Apply(Neurons.of(activation("relu"), len(pairs))), (gap,), node, (len(pairs),))
     base = new.add(Pick(np.concatenate([pairs[:, 1], singles])), (values,), node, (count,))
     if len(singles):

@@ -54,7 +54,7 @@ def depths(graph: Graph) -> list[int]:
         if isinstance(node.op, Input):
             before = 0
         assert node.op.linear or isinstance(node.op, (Input, Apply)), f"{type(node.op).__name__} is left over"
-        depth.append(before + 1 if isinstance(node.op, Apply) else before)
+        depth.append(max(before, 0) + 1 if isinstance(node.op, Apply) else before)
     return depth
 
 
