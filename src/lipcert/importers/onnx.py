@@ -174,7 +174,8 @@ def _original(model: onnx.ModelProto, source: Source) -> Original:
 
     def outputs(x: Array) -> Array:
         try:
-            return np.asarray(run(source.feed(x)), dtype=float)
+            with np.errstate(all="ignore"):  # large inputs may overflow
+                return np.asarray(run(source.feed(x)), dtype=float)
         except Exception as error:  # the libraries' own classes
             reason = (str(error).splitlines() or [""])[0][:200]
             raise UnreadableModel(f"{library} cannot run the model ({type(error).__name__}: {reason})") from error
