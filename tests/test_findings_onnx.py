@@ -321,7 +321,17 @@ def test_tensors_whose_numbers_cannot_be_read() -> None:
     ):
         refused(damaged(change), "the numbers of c cannot be read")
         constant = helper.make_node("Constant", [], ["c"], value=damaged(change).graph.initializer[0])
-        refused(model_of([constant, node("Add", "x c")]), "Constant of")
+        refused(model_of([constant, node("Add", "x c")]), "the numbers of c cannot be read")
+
+
+def test_a_tensor_that_lies_about_its_size_is_not_counted_through() -> None:
+    """Onnx's inference of shapes would count to the size that it names, 2³¹, or as far as memory goes."""
+    constants = {"i": np.array([0]), "s": np.array([-1])}
+    nodes = [node("Shape", "x", "a"), node("Gather", "a i", "n"), node("Concat", "n s", "t", axis=0)]
+    model = model_of([*nodes, node("Reshape", "x t")], constants)
+    for size in (2**31 - 1, 2**62):
+        model.graph.initializer[0].dims[0] = size
+        refused(model, "the numbers of i cannot be read")
 
 
 def test_inputs_that_are_no_tensors_of_real_numbers() -> None:

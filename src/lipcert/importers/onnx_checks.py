@@ -116,9 +116,18 @@ def check_names(graph: onnx.GraphProto) -> None:
 
 
 def stored_arrays(graph: onnx.GraphProto) -> dict[str, Array]:
-    """The initializers as arrays."""
+    """The initializers as arrays; those in attributes can be read as well.
+
+    Do this first: onnx's inference of shapes believes a tensor's size, and counts to it.
+    """
     if graph.sparse_initializer:
         raise UnreadableModel("the model has sparse initializers; store them dense")
+    for node in graph.node:
+        for attribute in node.attribute:
+            for tensor in (*attribute.tensors, *([attribute.t] if attribute.HasField("t") else ())):
+                tensor_array(tensor)
+        for part in _graphs(node):
+            stored_arrays(part)
     return {tensor.name: tensor_array(tensor) for tensor in graph.initializer}
 
 

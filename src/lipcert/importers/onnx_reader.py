@@ -55,8 +55,8 @@ class Reader:
     def __init__(self, model: onnx.ModelProto, source: Source, opset: int) -> None:
         self.model, self.source, self.opset = model, source, opset
         self.build = Builder(source.shape)
-        self.shapes = _inferred(model)
         self.values: dict[str, Any] = dict(stored_arrays(model.graph))
+        self.shapes = _inferred(model)
         stored = sum(value.size for value in self.values.values())
         self.constants, self.room = Constants(model.opset_import, stored), Room(stored)
         self.values[source.name] = self.build.input
