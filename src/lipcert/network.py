@@ -16,6 +16,9 @@ from lipcert.activations import Activation, activation
 from lipcert.errors import InvalidInput
 from lipcert.typing import Array, Weight
 
+_DENSE = 2048
+"""A larger identity is sparse: in full it would need the square of its size."""
+
 
 @dataclass(frozen=True, eq=False)
 class Neurons:
@@ -163,8 +166,9 @@ class Network:
         vectors = [_bias(b, w.shape[0], i) for i, (b, w) in enumerate(zip(offsets, matrices, strict=True), 1)]
         specs = _specs(activation, len(matrices))
         if len(specs) == len(matrices):  # the output has an activation: a further identity layer reads it out
-            matrices.append(np.eye(matrices[-1].shape[0]))
-            vectors.append(np.zeros(matrices[-1].shape[0]))
+            size = matrices[-1].shape[0]
+            matrices.append(np.eye(size) if size <= _DENSE else sparse.csr_array(sparse.eye_array(size)))
+            vectors.append(np.zeros(size))
         neurons = [Neurons.of(spec, w.shape[0]) for spec, w in zip(specs, matrices)]
         return Network(tuple(Layer(*parts) for parts in zip(matrices, vectors, [*neurons, None], strict=True)))
 
@@ -300,10 +304,18 @@ def dense(matrix: Any) -> Array:
 
 def numbers(name: str, value: Any) -> Array:
     """A finite float64 array, or an error that names the argument and what came."""
+    if _masked(value):
+        raise InvalidInput(f"{name} has masked entries; fill them, as in {name}.filled(0.0), or leave them out")
     try:
-        array = np.array(value)
-        array = array if array.dtype.kind in "cSU" else array.astype(np.float64, copy=False)
-    except (TypeError, ValueError) as error:
+        array = np.asarray(value)
+        with np.errstate(over="ignore"):  # what overflows is refused as not finite
+            array = array.astype(np.float64) if array.dtype.kind in "fiubO" else array
+    except (
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        RuntimeError,
+    ) as error:  # of a list, an int, a tensor
         raise InvalidInput(f"{name} must be numbers, got {type(value).__name__}: {error}") from None
     if array.dtype.kind != "f":
         raise InvalidInput(f"{name} must be real numbers, got {type(value).__name__} of {array.dtype.name}")
@@ -312,6 +324,13 @@ def numbers(name: str, value: Any) -> Array:
             f"{name} must be finite, got {np.count_nonzero(~np.isfinite(array))} NaN or infinite entries"
         )
     return array
+
+
+def _masked(value: Any) -> bool:
+    """Whether an array, or one in a list, has entries that its mask hides; numpy would use what is behind the mask."""
+    if isinstance(value, (list, tuple)):
+        return any(_masked(item) for item in value)
+    return bool(np.ma.is_masked(value)) if isinstance(value, np.ma.MaskedArray) else False
 
 
 def indices(name: str, value: Iterable[int] | None, size: int) -> Array:
@@ -328,6 +347,7 @@ def indices(name: str, value: Iterable[int] | None, size: int) -> Array:
 
 def _weight(value: Any, layer: int) -> Weight:
     if sparse.issparse(value):
+        _inside(value, layer)
         numbers(f"weight of layer {layer}", value.data)
         matrix = sparse.csr_array(value, dtype=np.float64, copy=True)
         matrix.sum_duplicates()
@@ -337,6 +357,16 @@ def _weight(value: Any, layer: int) -> Weight:
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise InvalidInput(f"weight of layer {layer} must be a matrix (outputs, inputs), got shape {matrix.shape}")
     return matrix
+
+
+def _inside(matrix: Any, layer: int) -> None:
+    """Refuse indices outside the matrix before anything is written through them."""
+    if not hasattr(matrix, "check_format"):
+        return
+    try:
+        matrix.check_format(full_check=True)
+    except ValueError as error:
+        raise InvalidInput(f"weight of layer {layer} is not a sound sparse matrix: {error}") from None
 
 
 def _bias(value: Any, size: int, layer: int) -> Array:

@@ -6,7 +6,6 @@ import copy
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
 from lipcert.importers.builder import Tensor, Unsupported
 from lipcert.importers.faithful import Imported, Original, confirm
 from lipcert.importers.lowering import lower
-from lipcert.network import Network
 from lipcert.typing import Array
 
 try:
@@ -346,42 +344,8 @@ def _leaves(tree: Any) -> Any:
         yield tree
 
 
-def read_state(path: Path, activation: Any = None) -> Network:
-    """The network of a saved state dict of linear layers, one after the other; nothing in the file is executed.
-
-    A state dict holds numbers only, so the activation must be given.
-    """
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise UnreadableModel(
-            f"{path} is not a state dict that can be read without executing code from the file"
-            f" ({type(error).__name__}); load the module yourself and pass it: lipcert.load(module)"
-        ) from error
-    advice = "build the module, load the state dict into it and pass the module: lipcert.load(module.eval())"
-    if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
-        raise UnreadableModel(f"{path} holds a {type(state).__name__} that is not a state dict; {advice}")
-    weights, biases, strange = [], [], []
-    for key, value in state.items():
-        array = value.detach().to(torch.float64).numpy()
-        stem, _, last = key.rpartition(".")
-        if last == "weight" and array.ndim == 2:
-            weights.append((stem, array))
-        elif last == "bias" and weights and weights[-1][0] == stem and array.ndim == 1:
-            biases.append((stem, array))
-        else:
-            strange.append(f"{key} of shape {tuple(array.shape)}")
-    if strange or not weights:
-        came = _few(strange) if strange else "no weights"
-        raise UnreadableModel(f"{path} is not a plain stack of linear layers ({came}); {advice}")
-    if activation is None:
-        raise UnreadableModel(f"{path} does not say which activation stands between the layers; give activation=…")
-    offsets = dict(biases)
-    return Network.from_weights([w for _, w in weights], [offsets.get(stem) for stem, _ in weights], activation)
-
-
 def _few(names: Sequence[str], most: int = 6) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-__all__ = ["Unsupported", "read_module", "read_state"]
+__all__ = ["Unsupported", "read_module"]
