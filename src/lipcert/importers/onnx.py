@@ -61,10 +61,20 @@ def read_onnx(
         network = lower(graph)
     except InvalidInput as error:  # numbers that are not finite
         raise UnreadableModel(f"the model is no network: {error}") from None
-    confirm(network.network, _original(judge, source), points)
+    confirm(network.network, _original(judge, source), points, sizes=_large_constants(model.graph))
     real = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
     parameters = sum(int(np.prod(t.dims)) for t in model.graph.initializer if t.data_type in real)
     return Imported(network, source.shape[1:] if source.batched else source.shape, parameters)
+
+
+def _large_constants(graph: onnx.GraphProto, above: float = 1e25, most: int = 8) -> tuple[float, ...]:
+    """Large numbers of a model, such as the limits of a Clip, the smallest first: samples should reach beyond them."""
+    tensors = [*graph.initializer, *(a.t for node in graph.node for a in node.attribute if a.HasField("t"))]
+    found = {a.f for node in graph.node for a in node.attribute if a.HasField("f")}
+    for tensor in tensors:
+        if tensor.data_type in REAL and 0 < int(np.prod(tensor.dims)) <= 64:
+            found.update(onnx.numpy_helper.to_array(tensor).ravel().astype(float).tolist())
+    return tuple(sorted(abs(x) for x in found if above < abs(x) < 1e290)[:most])
 
 
 def _open(path: Path | onnx.ModelProto) -> onnx.ModelProto:

@@ -344,8 +344,4 @@ def _leaves(tree: Any) -> Any:
         yield tree
 
 
-def _few(names: Sequence[str], most: int = 6) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
 __all__ = ["Unsupported", "read_module"]
