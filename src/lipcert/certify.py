@@ -221,6 +221,9 @@ def _check(network: Network, region: Region, method: Method, enclosures: Sequenc
         raise InvalidInput(f"method must be a value such as Scalar(), got {method!r}")
     if not enclosures:
         raise InvalidInput("enclosures is empty; give at least one, such as Lipschitz()")
+    for enclosure in enclosures:
+        if not isinstance(enclosure, Enclosure):
+            raise InvalidInput(f"enclosures must be values such as Lipschitz(), got {enclosure!r}")
     region.check(network.inputs)
 
 
@@ -228,7 +231,8 @@ def _part(
     network: Network, inputs: Iterable[int] | None, outputs: Iterable[int] | None, layers: tuple[int, int] | None
 ) -> Part:
     ends_at = (0, network.depth) if layers is None else layers
-    if np.shape(ends_at) != (2,) or not 0 <= ends_at[0] < ends_at[1] <= network.depth:
+    whole = np.shape(ends_at) == (2,) and np.asarray(ends_at).dtype.kind in "iu"
+    if not whole or not 0 <= ends_at[0] < ends_at[1] <= network.depth:
         raise InvalidInput(f"layers must be (p, i) with 0 <= p < i <= {network.depth}, got {layers}")
     start, stop = ends_at
     ends = []

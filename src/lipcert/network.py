@@ -151,7 +151,7 @@ class Network:
         >>> Network.from_weights([[[1.0, -1.0], [0.5, 2.0]], [[1.0, 1.0]]], activation="tanh").sizes
         (2, 2, 1)
         """
-        matrices = [_weight(w, i) for i, w in enumerate(weights, 1)]
+        matrices = [_weight(w, i) for i, w in enumerate(_listed("weights", weights), 1)]
         if not matrices:
             raise InvalidInput("weights is empty: a network needs at least one layer")
         for i, (one, two) in enumerate(itertools.pairwise(matrices), 1):
@@ -160,7 +160,7 @@ class Network:
                     f"weights of layers {i} and {i + 1} do not fit: layer {i} has {one.shape[0]} outputs, layer {i + 1}"
                     f" takes {two.shape[1]} inputs; each weight must be (outputs, inputs){_transposed(matrices)}"
                 )
-        offsets = list(biases) if biases is not None else [None] * len(matrices)
+        offsets = [None] * len(matrices) if biases is None else _listed("biases", biases)
         if len(offsets) != len(matrices):
             raise InvalidInput(f"biases has {len(offsets)} entries for {len(matrices)} layers")
         vectors = [_bias(b, w.shape[0], i) for i, (b, w) in enumerate(zip(offsets, matrices, strict=True), 1)]
@@ -310,12 +310,7 @@ def numbers(name: str, value: Any) -> Array:
         array = np.asarray(value)
         with np.errstate(over="ignore"):  # what overflows is refused as not finite
             array = array.astype(np.float64) if array.dtype.kind in "fiubO" else array
-    except (
-        TypeError,
-        ValueError,
-        ArithmeticError,
-        RuntimeError,
-    ) as error:  # of a list, an int, a tensor
+    except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:  # of a list, an int, a tensor
         raise InvalidInput(f"{name} must be numbers, got {type(value).__name__}: {error}") from None
     if array.dtype.kind != "f":
         raise InvalidInput(f"{name} must be real numbers, got {type(value).__name__} of {array.dtype.name}")
@@ -337,12 +332,21 @@ def indices(name: str, value: Iterable[int] | None, size: int) -> Array:
     """Distinct positions in range(size); None is all of them."""
     if value is None:
         return np.arange(size)
+    if _masked(value):
+        raise InvalidInput(f"{name} must be indices from 0 to {size - 1}; some are masked")
     picked = np.atleast_1d(np.asarray(list(value) if not np.isscalar(value) else value))
     if picked.size == 0 or picked.dtype.kind not in "iu" or picked.min() < 0 or picked.max() >= size:
         raise InvalidInput(f"{name} must be indices from 0 to {size - 1}, at least one; got {value!r}")
     if len(set(picked.tolist())) != picked.size:
         raise InvalidInput(f"{name} must not repeat an index; got {value!r}")
     return picked
+
+
+def _listed(name: str, value: Any) -> list[Any]:
+    try:
+        return list(value)
+    except TypeError:
+        raise InvalidInput(f"{name} must be a list, one entry a layer; got {type(value).__name__}") from None
 
 
 def _weight(value: Any, layer: int) -> Weight:
@@ -383,7 +387,7 @@ def _bias(value: Any, size: int, layer: int) -> Array:
 def _specs(spec: Any, depth: int) -> list[Any]:
     if isinstance(spec, (str, Activation, Neurons)):
         return [spec] * (depth - 1)
-    specs = list(spec)
+    specs = _listed("activation", spec)
     if len(specs) not in (depth - 1, depth):
         raise InvalidInput(f"activation must be one name, or {depth - 1} entries for {depth} layers; got {len(specs)}")
     return specs
