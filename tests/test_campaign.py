@@ -303,9 +303,9 @@ def test_files_of_others_are_left_alone(problem: tuple[lc.Network, Any, Any], tm
 
 def test_a_later_version_is_refused(written: Path) -> None:
     connection = sqlite3.connect(written)
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 3")
     connection.close()
-    with pytest.raises(lc.UnreadableResults, match="version 2"):
+    with pytest.raises(lc.UnreadableResults, match="version 3"):
         lc.Results.read(written)
 
 

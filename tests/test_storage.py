@@ -108,7 +108,7 @@ def test_the_file_describes_itself(tmp_path: Path) -> None:
     made.save(tmp_path / "c.json")
     document = json.loads((tmp_path / "c.json").read_text(encoding="utf-8"))
     assert document["format"] == "lipcert certificate"
-    assert document["version"] == 1
+    assert document["version"] == 2
     content = document["content"]
     assert float(content["bound_decimal"]) == float.fromhex(content["bound"]) == made.bound
     assert content["network"] == network().digest
@@ -171,14 +171,14 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
 
 def document(case: str = "ball") -> dict[str, Any]:
     content = storage._content(certificate(case))
-    return {"format": "lipcert certificate", "version": 1, "sha256": storage._checksum(content), "content": content}
+    return {"format": "lipcert certificate", "version": 2, "sha256": storage._checksum(content), "content": content}
 
 
 def signed(content: Any) -> dict[str, Any]:
     """A document whose checksum is right, as an attacker would write it."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     checksum = hashlib.sha256(text.encode()).hexdigest()
-    return {"format": "lipcert certificate", "version": 1, "sha256": checksum, "content": content}
+    return {"format": "lipcert certificate", "version": 2, "sha256": checksum, "content": content}
 
 
 def numbers(*values: float) -> dict[str, Any]:
@@ -203,16 +203,18 @@ def test_files_that_are_no_certificates(tmp_path: Path) -> None:
         (b"[]", "does not say so in its field 'format'"),
         (b"7", "does not say so in its field 'format'"),
         (b'{"format": "another"}', "does not say so in its field 'format'"),
-        (b'{"format": "lipcert certificate"}', "is of version None; this program reads version 1"),
-        (b'{"format": "lipcert certificate", "version": 2}', "is of version 2"),
+        (b'{"format": "lipcert certificate"}', "is of version None; this program reads version 2"),
+        (b'{"format": "lipcert certificate", "version": 3}', "is of version 3"),
         (b'{"format": "lipcert certificate", "version": true}', "is of version True"),
-        (b'{"format": "lipcert certificate", "version": 1}', "the field '(sha256|content)' is missing"),
+        (b'{"format": "lipcert certificate", "version": 2}', "the field '(sha256|content)' is missing"),
+        (b'{"format": "lipcert certificate", "version": 1}', "written by version 0.1, whose digests .* certify again"),
+        (b'{"format": "lipcert certificate", "version": [[1]]}', "is of version list"),
         (whole[: len(whole) // 2], "not a certificate file"),
         (whole[:-1], "not a certificate file"),
         (whole + "x", "not a certificate file"),
         ("[" * 100_000 + "]" * 100_000, "not a certificate file"),
         ('{"a":' * 100_000 + "1" + "}" * 100_000, "not a certificate file"),
-        (whole.replace('"version": 1', '"version": 1, "version": 1'), "a field is there twice"),
+        (whole.replace('"version": 2', '"version": 2, "version": 2'), "a field is there twice"),
         (whole.replace('"seconds": ', '"seconds": NaN, "x": '), "contains NaN"),
         (whole.replace('"seconds": ', '"seconds": -Infinity, "x": '), "contains -Infinity"),
         (whole.replace('"seconds": ', '"seconds": 1e999, "x": '), "damaged"),
@@ -260,6 +262,8 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "bound beyond floats": (lambda c: c.update(bound="0x1.0p+9999"), "damaged"),
     "two bounds": (lambda c: c.update(bound_decimal="0.5"), "two statements of the bound differ"),
     "digest": (lambda c: c.update(network="abc"), "digest"),
+    "method with half a character": (lambda c: c.update(method="Scalar\ud800"), "cannot be printed"),
+    "method that drives a terminal": (lambda c: c.update(method="\x1b[2J"), "cannot be printed"),
     "digest as a list": (lambda c: c.update(network=[1]), "lacks a text"),
     "verified as a word": (lambda c: c.update(verified="yes"), "neither true nor false"),
     "seconds as a word": (lambda c: c.update(seconds="1"), "finite number"),
@@ -483,7 +487,7 @@ def fuzz(tmp_path: Path, count: int) -> dict[str, int]:
 
 def document_of(made: Certificate) -> dict[str, Any]:
     content = storage._content(made)
-    return {"format": "lipcert certificate", "version": 1, "sha256": storage._checksum(content), "content": content}
+    return {"format": "lipcert certificate", "version": 2, "sha256": storage._checksum(content), "content": content}
 
 
 def holds(model: Network, claim: Certificate) -> None:

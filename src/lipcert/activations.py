@@ -142,8 +142,10 @@ def activation(name: str | Activation, **parameters: Parameter | Sequence[float]
 
 def _parameter(key: str, label: str, value: Parameter | Sequence[float]) -> Parameter:
     try:
-        given = np.array(value, dtype=float)
-    except (TypeError, ValueError):
+        if np.ma.is_masked(value):
+            raise ValueError("masked")
+        given = np.asarray(value).astype(float)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor that requires grad
         raise InvalidInput(f"activation {key!r}: {label} must be a number or one a neuron, got {value!r}") from None
     if not np.all(np.isfinite(given)):
         raise InvalidInput(f"activation {key!r}: {label} must be finite, got {given}")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lipcert.enclosures import Enclosure
     from lipcert.multipliers import Method
     from lipcert.network import Network
+    from lipcert.verify.cover import Cover
     from lipcert.verify.tree import Tree
 
 
@@ -57,7 +58,7 @@ class Proof:
     bound: float
     layers: tuple[LayerProof, ...]
     sweeps: tuple[Sweep, ...] = ()
-    tree: Tree | None = None
+    cover: Cover | None = None
     witness: Array | None = None
 
     @property

@@ -103,8 +103,8 @@ def certify(
         bound, verified = proof.bound, False
         if verify and whole.sweeps:
             bound, verified = ROOM * prove(target, region, whole.sweeps, inner, part_sweeps), True
-            if proof.tree is not None:  # its pieces were proved as they were bounded
-                bound = min(bound, ROOM * proof.tree.bound)
+            if proof.cover is not None:  # whatever the search says, the cover's own number counts
+                bound = min(bound, ROOM * proof.cover.bound_of(target, region))
     if not np.isfinite(bound):
         raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
     seconds = time.perf_counter() - started
@@ -119,7 +119,7 @@ def certify(
         part_sweeps,
         seconds,
         verified,
-        proof.tree,
+        None if proof.cover is None else proof.cover.tree(),
         proof.witness,
     )
 
@@ -221,6 +221,9 @@ def _check(network: Network, region: Region, method: Method, enclosures: Sequenc
         raise InvalidInput(f"method must be a value such as Scalar(), got {method!r}")
     if not enclosures:
         raise InvalidInput("enclosures is empty; give at least one, such as Lipschitz()")
+    for enclosure in enclosures:
+        if not isinstance(enclosure, Enclosure):
+            raise InvalidInput(f"enclosures must be values such as Lipschitz(), got {enclosure!r}")
     region.check(network.inputs)
 
 
@@ -228,7 +231,8 @@ def _part(
     network: Network, inputs: Iterable[int] | None, outputs: Iterable[int] | None, layers: tuple[int, int] | None
 ) -> Part:
     ends_at = (0, network.depth) if layers is None else layers
-    if np.shape(ends_at) != (2,) or not 0 <= ends_at[0] < ends_at[1] <= network.depth:
+    whole = np.shape(ends_at) == (2,) and np.asarray(ends_at).dtype.kind in "iu"
+    if not whole or not 0 <= ends_at[0] < ends_at[1] <= network.depth:
         raise InvalidInput(f"layers must be (p, i) with 0 <= p < i <= {network.depth}, got {layers}")
     start, stop = ends_at
     ends = []

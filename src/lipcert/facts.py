@@ -192,8 +192,8 @@ def _hinted(network: Network, region: Region, method: Method, enclosures: tuple[
     for sweep in proof.sweeps:
         run = _Pass(network, [region], known, _Given(sweep)).run()[0]
         known = tuple(run.intervals)
-    if proof.tree is not None:  # its pieces were proved as they were bounded
-        run.ceiling = proof.tree.bound
+    if proof.cover is not None:
+        run.ceiling = proof.cover.bound_of(network, region)
     return run
 
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from lipcert.certificate import Certificate
 
 
+_MOST = 10_000_000
+"""Points that a search may try."""
+
+
 @dataclass(frozen=True, eq=False)
 class LowerBound:
     """``value`` is at most the spectral norm of the Jacobian at ``point``, in real arithmetic.
@@ -58,9 +62,12 @@ def lower_bound(
     seed
         Of the random points; the result is reproducible.
     """
-    if not region.bounded:
+    if not isinstance(region, Region) or not region.bounded:
         raise InvalidInput("lower_bound needs a bounded region, such as Ball(center, radius)")
     region.check(network.inputs)
+    for name, count in (("samples", samples), ("starts", starts), ("steps", steps)):
+        if not isinstance(count, (int, np.integer)) or not 0 <= count <= _MOST:
+            raise InvalidInput(f"{name} must be a whole number from 0 to {_MOST}, got {str(count)[:20]}")
     rng = np.random.default_rng(seed)
     with suited_to(max(network.sizes)), np.errstate(over="ignore", invalid="ignore"):
         given = np.zeros((0, network.inputs)) if points is None else np.atleast_2d(network.point("points", points))

@@ -16,6 +16,9 @@ from lipcert.activations import Activation, activation
 from lipcert.errors import InvalidInput
 from lipcert.typing import Array, Weight
 
+_DENSE = 2048
+"""A larger identity is sparse: in full it would need the square of its size."""
+
 
 @dataclass(frozen=True, eq=False)
 class Neurons:
@@ -148,7 +151,7 @@ class Network:
         >>> Network.from_weights([[[1.0, -1.0], [0.5, 2.0]], [[1.0, 1.0]]], activation="tanh").sizes
         (2, 2, 1)
         """
-        matrices = [_weight(w, i) for i, w in enumerate(weights, 1)]
+        matrices = [_weight(w, i) for i, w in enumerate(_listed("weights", weights), 1)]
         if not matrices:
             raise InvalidInput("weights is empty: a network needs at least one layer")
         for i, (one, two) in enumerate(itertools.pairwise(matrices), 1):
@@ -157,14 +160,15 @@ class Network:
                     f"weights of layers {i} and {i + 1} do not fit: layer {i} has {one.shape[0]} outputs, layer {i + 1}"
                     f" takes {two.shape[1]} inputs; each weight must be (outputs, inputs){_transposed(matrices)}"
                 )
-        offsets = list(biases) if biases is not None else [None] * len(matrices)
+        offsets = [None] * len(matrices) if biases is None else _listed("biases", biases)
         if len(offsets) != len(matrices):
             raise InvalidInput(f"biases has {len(offsets)} entries for {len(matrices)} layers")
         vectors = [_bias(b, w.shape[0], i) for i, (b, w) in enumerate(zip(offsets, matrices, strict=True), 1)]
         specs = _specs(activation, len(matrices))
         if len(specs) == len(matrices):  # the output has an activation: a further identity layer reads it out
-            matrices.append(np.eye(matrices[-1].shape[0]))
-            vectors.append(np.zeros(matrices[-1].shape[0]))
+            size = matrices[-1].shape[0]
+            matrices.append(np.eye(size) if size <= _DENSE else sparse.csr_array(sparse.eye_array(size)))
+            vectors.append(np.zeros(size))
         neurons = [Neurons.of(spec, w.shape[0]) for spec, w in zip(specs, matrices)]
         return Network(tuple(Layer(*parts) for parts in zip(matrices, vectors, [*neurons, None], strict=True)))
 
@@ -300,10 +304,13 @@ def dense(matrix: Any) -> Array:
 
 def numbers(name: str, value: Any) -> Array:
     """A finite float64 array, or an error that names the argument and what came."""
+    if _masked(value):
+        raise InvalidInput(f"{name} has masked entries; fill them, as in {name}.filled(0.0), or leave them out")
     try:
-        array = np.array(value)
-        array = array if array.dtype.kind in "cSU" else array.astype(np.float64, copy=False)
-    except (TypeError, ValueError) as error:
+        array = np.asarray(value)
+        with np.errstate(over="ignore"):  # what overflows is refused as not finite
+            array = array.astype(np.float64) if array.dtype.kind in "fiubO" else array
+    except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:  # of a list, an int, a tensor
         raise InvalidInput(f"{name} must be numbers, got {type(value).__name__}: {error}") from None
     if array.dtype.kind != "f":
         raise InvalidInput(f"{name} must be real numbers, got {type(value).__name__} of {array.dtype.name}")
@@ -314,10 +321,19 @@ def numbers(name: str, value: Any) -> Array:
     return array
 
 
+def _masked(value: Any) -> bool:
+    """Whether an array, or one in a list, has entries that its mask hides; numpy would use what is behind the mask."""
+    if isinstance(value, (list, tuple)):
+        return any(_masked(item) for item in value)
+    return bool(np.ma.is_masked(value)) if isinstance(value, np.ma.MaskedArray) else False
+
+
 def indices(name: str, value: Iterable[int] | None, size: int) -> Array:
     """Distinct positions in range(size); None is all of them."""
     if value is None:
         return np.arange(size)
+    if _masked(value):
+        raise InvalidInput(f"{name} must be indices from 0 to {size - 1}; some are masked")
     picked = np.atleast_1d(np.asarray(list(value) if not np.isscalar(value) else value))
     if picked.size == 0 or picked.dtype.kind not in "iu" or picked.min() < 0 or picked.max() >= size:
         raise InvalidInput(f"{name} must be indices from 0 to {size - 1}, at least one; got {value!r}")
@@ -326,8 +342,16 @@ def indices(name: str, value: Iterable[int] | None, size: int) -> Array:
     return picked
 
 
+def _listed(name: str, value: Any) -> list[Any]:
+    try:
+        return list(value)
+    except TypeError:
+        raise InvalidInput(f"{name} must be a list, one entry a layer; got {type(value).__name__}") from None
+
+
 def _weight(value: Any, layer: int) -> Weight:
     if sparse.issparse(value):
+        _inside(value, layer)
         numbers(f"weight of layer {layer}", value.data)
         matrix = sparse.csr_array(value, dtype=np.float64, copy=True)
         matrix.sum_duplicates()
@@ -337,6 +361,16 @@ def _weight(value: Any, layer: int) -> Weight:
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise InvalidInput(f"weight of layer {layer} must be a matrix (outputs, inputs), got shape {matrix.shape}")
     return matrix
+
+
+def _inside(matrix: Any, layer: int) -> None:
+    """Refuse indices outside the matrix before anything is written through them."""
+    if not hasattr(matrix, "check_format"):
+        return
+    try:
+        matrix.check_format(full_check=True)
+    except ValueError as error:
+        raise InvalidInput(f"weight of layer {layer} is not a sound sparse matrix: {error}") from None
 
 
 def _bias(value: Any, size: int, layer: int) -> Array:
@@ -353,7 +387,7 @@ def _bias(value: Any, size: int, layer: int) -> Array:
 def _specs(spec: Any, depth: int) -> list[Any]:
     if isinstance(spec, (str, Activation, Neurons)):
         return [spec] * (depth - 1)
-    specs = list(spec)
+    specs = _listed("activation", spec)
     if len(specs) not in (depth - 1, depth):
         raise InvalidInput(f"activation must be one name, or {depth - 1} entries for {depth} layers; got {len(specs)}")
     return specs

@@ -56,7 +56,7 @@ def certified_radius(
     method: Method | None = None,
     *,
     clip: Any = None,
-    radii: Iterable[float] | None = None,
+    radii: Iterable[float] | float | None = None,
     pairwise: bool = True,
     relaxation: bool = True,
     curvature: bool = True,
@@ -135,7 +135,7 @@ def certified_radius(
 
     with proving(network):
         if radii is not None:
-            grid = [float(size) for size in np.atleast_1d(numbers("radii", list(radii)))]
+            grid = numbers("radii", list(radii) if isinstance(radii, Iterable) else [radii]).tolist()
             if not grid or min(grid) <= 0:
                 raise InvalidInput("radii must be positive numbers, at least one")
             best = max(trial(sorted(grid)), key=lambda found: found.radius, default=rule.nothing)
@@ -273,6 +273,7 @@ def class_of(network: Network, label: Any) -> int:
     """A label that the network has an output for."""
     if network.outputs < 2:
         raise InvalidInput(f"a classifier needs at least two outputs, the network has {network.outputs}")
-    if int(label) != label or not 0 <= label < network.outputs:
-        raise InvalidInput(f"label must be from 0 to {network.outputs - 1}, got {label}")
-    return int(label)
+    given = np.asarray(label)
+    if given.ndim or given.dtype.kind not in "iuf" or given not in range(network.outputs):
+        raise InvalidInput(f"label must be from 0 to {network.outputs - 1}, got {label!r}")
+    return int(given)

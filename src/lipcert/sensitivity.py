@@ -84,6 +84,8 @@ def sensitivity(
     """
     started = time.perf_counter()
     region = Everywhere() if region is None else region
+    if not isinstance(region, Region):
+        raise InvalidInput(f"region must be a Ball, Box or Everywhere, got {type(region).__name__}")
     if region.dimension not in (None, network.inputs):
         raise InvalidInput(f"the region has {region.dimension} coordinates, the network has {network.inputs} inputs")
     into, out = _groups("inputs", inputs, network.inputs), _groups("outputs", outputs, network.outputs)

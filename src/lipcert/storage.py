@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from lipcert.verify.tree import Tree
 
 FORMAT = "lipcert certificate"
-VERSION = 1
+VERSION = 2
+"""Version 1 had other digests of networks, and proofs that were not always right."""
 _PROOF = ("sweeps", "part_sweeps", "tree", "witness", "seconds", "verified")
 _CUTS, _VOIDS = ("layer", "index", "value", "child"), ("void", "neuron", "weight")
 _WHOLE = ("layer", "index", "child", "void", "neuron")
@@ -57,9 +58,7 @@ def load(path: str | os.PathLike[str]) -> Certificate:
         raise UnreadableCertificate(f"{path} is not a certificate file: {error}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise UnreadableCertificate(f"{path} is not a certificate file: it does not say so in its field 'format'")
-    if document.get("version") != VERSION or isinstance(document.get("version"), bool):
-        version = str(document.get("version"))[:20]
-        raise UnreadableCertificate(f"{path} is of version {version}; this program reads version {VERSION}")
+    _right_version(path, document.get("version"))
     try:
         _, _, claimed, content = _fields(document, "format", "version", "sha256", "content")
         if claimed != _checksum(_mapping(content)):
@@ -67,6 +66,19 @@ def load(path: str | os.PathLike[str]) -> Certificate:
         return _certificate(_mapping(content))
     except (ValueError, OverflowError, RecursionError) as error:  # an InvalidInput is a ValueError
         raise UnreadableCertificate(f"{path} is damaged: {error}") from None
+
+
+def _right_version(path: str | os.PathLike[str], version: Any) -> None:
+    if type(version) is int and version == 1:
+        raise UnreadableCertificate(
+            f"{path} was written by version 0.1, whose digests and proofs were different; certify again"
+        )
+    if type(version) is not int or version != VERSION:
+        came = type(version).__name__ if isinstance(version, (list, dict)) else ascii(version)[:20]
+        raise UnreadableCertificate(
+            f"{path} is of version {came}; this program reads version {VERSION}: certify again, or use"
+            " the program that wrote it"
+        )
 
 
 def _checksum(content: Mapping[str, Any]) -> str:
@@ -128,7 +140,7 @@ def _certificate(content: Mapping[str, Any]) -> Certificate:
         raise ValueError("its field 'verified' is neither true nor false")
     return Certificate(
         bound=bound,
-        method=_text(method),
+        method=_shown(method),
         region=_region_in(_mapping(region)),
         network=digest,
         part=Part((start, stop), *ends),
@@ -252,7 +264,7 @@ def _fields(value: Mapping[str, Any], *names: str) -> list[Any]:
     """The values of exactly these fields."""
     if set(value) != set(names):
         odd = sorted(set(value) ^ set(names))[0]
-        raise ValueError(f"the field {odd[:40]!r} is {'missing' if odd in names else 'unknown'}")
+        raise ValueError(f"the field {odd[:40]!a} is {'missing' if odd in names else 'unknown'}")
     return [value[name] for name in names]
 
 
@@ -272,6 +284,14 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("it lacks a text")
     return value
+
+
+def _shown(value: Any) -> str:
+    """A text that can be printed: no control characters, which a terminal obeys, and no halves of characters."""
+    text = _text(value)
+    if not text.isprintable():
+        raise ValueError("a text has characters that cannot be printed")
+    return text
 
 
 def _whole(value: Any, least: int = 0, most: int = _LARGEST) -> int:

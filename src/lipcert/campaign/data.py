@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput, UnreadableModel
+from lipcert.files import is_file
 from lipcert.importers.arrays import stored
 from lipcert.network import Network, numbers
 from lipcert.typing import Array
@@ -29,7 +30,7 @@ class Points:
     def of(network: Network, x: Any, y: Any = None) -> Points:
         """Checked against a network: as many numbers a point as it has inputs, labels that it has outputs for."""
         points = numbers("x", x)
-        if points.ndim < 2 or points[0].size != network.inputs or not len(points):
+        if points.ndim < 2 or not len(points) or points[0].size != network.inputs:
             raise InvalidInput(
                 f"x must be (points, {network.inputs}), as the network has inputs, at least one point; got shape"
                 f" {points.shape}"
@@ -69,8 +70,8 @@ def read_points(path: str | Path, network: Network) -> Points:
     point a line; with a first line of names, the column named y or label holds the labels.
     """
     file = Path(path)
-    if not file.is_file():
-        raise InvalidInput(f"{file} does not exist")
+    if not is_file(file):
+        raise InvalidInput(f"{file} does not exist or is no file")
     suffix = file.suffix.lower()
     if suffix not in (".npz", ".csv"):
         raise InvalidInput(f"{file} must be an .npz file with x and optionally y, or a .csv file")
@@ -95,6 +96,8 @@ def _from_csv(file: Path, inputs: int) -> tuple[Any, Any]:
     try:
         with file.open(newline="", encoding="utf-8-sig") as stream:
             lines = [line for line in csv.reader(stream) if line]
+    except OSError as error:
+        raise InvalidInput(f"it may not be read: {error.strerror or error}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidInput(f"it is not a text file with comma-separated values: {error}") from None
     if not lines:

@@ -122,7 +122,7 @@ def _limits(clip: Any, data: Points) -> tuple[float, float] | None:
         return None
     try:
         low, high = (float(side) for side in clip)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInput(f"clip must be a pair of numbers (lower, upper), got {clip!r}") from None
     outside = ((data.x < low) | (data.x > high)).any(axis=1)
     if outside.any():

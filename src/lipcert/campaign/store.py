@@ -8,6 +8,7 @@ checksum, so that damage inside a row is noticed too.
 from __future__ import annotations
 
 import json
+import math
 import os
 import sqlite3
 import zlib
@@ -18,9 +19,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from lipcert.errors import UnreadableResults
+from lipcert.files import is_file
 
 APPLICATION: Final = 0x4C435254  # "LCRT"
-VERSION: Final = 1
+VERSION: Final = 2
+"""Version 1 had other digests of networks, and bounds that were not always right."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,18 @@ _SCHEMA: Final = (
 )
 
 
+def _fits(name: str, value: Any) -> bool:
+    """Whether a value is of its column's type; SQLite itself stores anything anywhere."""
+    kind = _TYPES[name]
+    if value is None:
+        return not kind.endswith("NOT NULL")
+    if kind.startswith("TEXT"):
+        return isinstance(value, str)
+    if kind.startswith("INTEGER"):
+        return isinstance(value, int) and abs(value) < 2**53
+    return isinstance(value, float) and (name == "margin" or (math.isfinite(value) and value >= 0.0))
+
+
 def _checksum(values: tuple[Any, ...]) -> int:
     return zlib.crc32(repr(values).encode())
 
@@ -99,15 +114,15 @@ class Store:
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = False) -> None:
         self.path = Path(path)
-        if not create and not self.path.is_file():
-            raise UnreadableResults(f"{self.path} does not exist")
-        if create and not self.path.parent.is_dir():
+        if not is_file(self.path) and (not create or os.path.lexists(self.path)):
+            raise UnreadableResults(f"{self.path} does not exist or is no file")
+        if not self.path.parent.is_dir():
             raise UnreadableResults(f"the folder of {self.path} does not exist")
         self._connection: sqlite3.Connection | None = None
         try:
             self._connection = sqlite3.connect(self.path, timeout=60.0, isolation_level=None)
             self._open(create)
-        except sqlite3.OperationalError as error:
+        except (sqlite3.OperationalError, ValueError) as error:  # ValueError: a name that no file can have
             self.close()
             raise UnreadableResults(f"{self.path} cannot be used: {error}") from None
         except sqlite3.Error as error:
@@ -131,6 +146,11 @@ class Store:
                 f"{self.path} is an SQLite file, but not one with lipcert's results; it is left alone"
             )
         (version,) = run("PRAGMA user_version").fetchone()
+        if version == 1:
+            raise UnreadableResults(
+                f"{self.path} was written by version 0.1, whose digests and proofs were different; run the campaign"
+                " again, into another file"
+            )
         if version != VERSION:
             raise UnreadableResults(f"{self.path} is of version {version}; this program reads version {VERSION}")
         self._check()
@@ -149,9 +169,14 @@ class Store:
                 f"{self.path} is damaged or was changed: its tables are not those of a results file"
             )
         for *values, checksum in self.connection.execute(f"SELECT {', '.join(COLUMNS)}, checksum FROM results"):
+            place = f"point {ascii(values[1])[:20]}, radius {ascii(values[2])[:20]}"
             if _checksum(tuple(values)) != checksum:
-                place = f"point {values[1]}, radius {values[2]}"
                 raise UnreadableResults(f"{self.path} is damaged: the row of {place} does not match its checksum")
+            wrong = [name for name, value in zip(COLUMNS, values, strict=True) if not _fits(name, value)]
+            if wrong:
+                raise UnreadableResults(
+                    f"{self.path} is damaged: in the row of {place}, {wrong[0]} is not of the kind that belongs there"
+                )
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -248,7 +273,7 @@ class Results:
         store = Store(path)
         try:
             return Results(store.path, tuple(store.rows()), store.about(), store.seconds())
-        except (sqlite3.Error, ValueError, TypeError) as error:
+        except (sqlite3.Error, ValueError, TypeError, RecursionError) as error:
             raise UnreadableResults(f"{path} is damaged: {error}") from None
         finally:
             store.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -13,6 +14,7 @@ import numpy as np
 
 from lipcert.campaign.store import COLUMNS, Results, Row
 from lipcert.errors import InvalidInput
+from lipcert.files import write_whole
 
 
 @dataclass(frozen=True)
@@ -87,12 +89,13 @@ def export(results: Results, path: str | Path) -> None:
         _parquet(results, file)
     elif suffix == ".json":
         record = {"about": results.about, "rows": [asdict(row) for row in results.rows]}
-        file.write_text(json.dumps(record, indent=1, allow_nan=False), encoding="utf-8")
+        write_whole(file, json.dumps(record, indent=1, allow_nan=False))
     else:
-        with file.open("w", newline="", encoding="utf-8") as stream:
-            writer = csv.writer(stream)
-            writer.writerow(COLUMNS)
-            writer.writerows([getattr(row, name) for name in COLUMNS] for row in results.rows)
+        stream = io.StringIO(newline="")
+        writer = csv.writer(stream)
+        writer.writerow(COLUMNS)
+        writer.writerows([getattr(row, name) for name in COLUMNS] for row in results.rows)
+        write_whole(file, stream.getvalue())
 
 
 def _parquet(results: Results, file: Path) -> None:
@@ -104,4 +107,7 @@ def _parquet(results: Results, file: Path) -> None:
             "Parquet files need pyarrow: pip install 'lipcert[parquet]'; .csv and .json need nothing"
         ) from None
     columns = {name: [getattr(row, name) for row in results.rows] for name in COLUMNS}
-    pyarrow.parquet.write_table(pyarrow.table(columns), file)
+    try:
+        pyarrow.parquet.write_table(pyarrow.table(columns), file)
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be written: {error}; name a file in a folder") from None

@@ -8,8 +8,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from lipcert.errors import InvalidInput, UnreadableModel
-from lipcert.network import Network
+from lipcert.files import is_file
+from lipcert.network import Network, numbers
 
 if TYPE_CHECKING:
     from lipcert.importers.faithful import Imported
@@ -17,8 +20,8 @@ if TYPE_CHECKING:
 ARRAYS: Final[Mapping[str, str]] = {
     ".npz": "lipcert.importers.arrays:read_npz",
     ".mat": "lipcert.importers.arrays:read_mat",
-    ".pt": "lipcert.importers.torch:read_state",
-    ".pth": "lipcert.importers.torch:read_state",
+    ".pt": "lipcert.importers.state:read_state",
+    ".pth": "lipcert.importers.state:read_state",
 }
 """Suffix of a file of bare arrays → its reader, a function of (path, activation) to a network."""
 
@@ -30,6 +33,10 @@ OBJECTS: Final[Mapping[str, str]] = {
     "onnx": "lipcert.importers.onnx:read_onnx",
 }
 """Package that defines the class of an object → its reader, as for MODELS."""
+
+
+LARGEST_INPUT: Final = 2**22
+"""Numbers in one input of a model; more is taken for a mistake."""
 
 
 def load(
@@ -110,7 +117,18 @@ def _model(source: Any, activation: Any, input_shape: Any, drop_softmax: bool, p
     reader = _model_reader(source)
     assert reader is not None
     source = _file(Path(source)) if isinstance(source, (str, os.PathLike)) else source
+    input_shape = None if input_shape is None else _sizes(input_shape)
     return _reader(reader)(source, input_shape=input_shape, drop_softmax=drop_softmax, points=points)
+
+
+def _sizes(shape: Any) -> tuple[int, ...]:
+    """A shape as whole numbers."""
+    sizes = np.atleast_1d(numbers("input_shape", shape))
+    if sizes.ndim != 1 or not sizes.size or (sizes < 1).any() or (sizes != np.round(sizes)).any():
+        raise InvalidInput(f"input_shape must be positive sizes without the batch, got {shape!r}")
+    if sizes.prod() > LARGEST_INPUT:
+        raise InvalidInput(f"input_shape must have at most {LARGEST_INPUT} numbers together, got {shape!r}")
+    return tuple(int(size) for size in sizes)
 
 
 def _model_reader(source: Any) -> str | None:
@@ -127,9 +145,11 @@ def _file(path: Path) -> Path:
     if path.suffix.lower() not in {*ARRAYS, *MODELS}:
         came = f"the suffix {path.suffix!r}" if path.suffix else "no suffix"
         raise UnreadableModel(f"{path} has {came}; networks are read from {_known()} files")
-    if path.is_dir():
+    if os.path.isdir(path):
         raise UnreadableModel(f"{path} is a folder; name a {_known()} file in it")
-    if not path.exists():
+    if os.path.exists(path) and not is_file(path):
+        raise UnreadableModel(f"{path} is no regular file; copy what it gives into one")
+    if not is_file(path):
         raise UnreadableModel(f"{path} does not exist; check the path (relative paths start at {Path.cwd()})")
     return path
 

@@ -12,17 +12,21 @@ from scipy import sparse
 
 from lipcert.activations import TABLE, Activation, activation
 from lipcert.errors import InvalidInput, UnreadableModel
+from lipcert.importers.mat import NewerFormat, variables
+from lipcert.importers.room import check_archive
 from lipcert.network import Network
 from lipcert.typing import Array
 
 LAYOUT = "W1, b1, W2, b2, … (each W outputs × inputs, biases optional) and optionally a string 'activation'"
+_LONGEST = 200
+"""Characters of an activation's name with its parameters."""
 CELLS = "cell arrays 'weights' and, optionally, 'biases', and optionally a string 'activation'"
 
 
 def read_npz(path: Path, activation: Any = None) -> Network:
     """The network stored as W1, b1, W2, b2, … in an .npz file."""
     arrays = stored(path)
-    names = {name: re.fullmatch(r"([Wb])([1-9]\d*)", name) for name in arrays if name != "activation"}
+    names = {name: re.fullmatch(r"([Wb])([1-9][0-9]{0,8})", name) for name in arrays if name != "activation"}
     strange = [name for name, match in names.items() if match is None]
     if strange:
         raise UnreadableModel(f"{path} has arrays of unknown meaning: {_listed(strange)}; expected {LAYOUT}")
@@ -31,9 +35,9 @@ def read_npz(path: Path, activation: Any = None) -> Network:
     if not weights:
         raise UnreadableModel(f"{path} has no W1; it holds {_listed(arrays)}; expected {LAYOUT}")
     depth = max(weights)
-    missing = [f"W{i}" for i in range(1, depth + 1) if i not in weights]
-    if missing:
-        raise UnreadableModel(f"{path} has W{depth} but not {_listed(missing)}; number the layers from 1 without gaps")
+    if depth > len(weights):
+        missing = next(i for i in range(1, depth) if i not in weights)
+        raise UnreadableModel(f"{path} has W{depth} but not W{missing}; number the layers from 1 without gaps")
     spare = [f"b{i}" for i in sorted(biases - weights)]
     if spare:
         raise UnreadableModel(
@@ -59,21 +63,18 @@ def write_npz(path: Path, network: Network, activation: str) -> None:
 
 def read_mat(path: Path, activation: Any = None) -> Network:
     """The network stored as cell arrays ``weights`` and ``biases`` in a .mat file."""
-    from scipy.io import loadmat
-
     try:
-        content = loadmat(path)
-    except NotImplementedError:
+        arrays = variables(path.read_bytes(), ("weights", "biases", "activation"))
+    except NewerFormat:
         raise UnreadableModel(f"{path} is a MATLAB 7.3 file; save it again with save(…, '-v7')") from None
-    except Exception as error:  # a damaged file makes the parser fail in any way it likes
+    except (OSError, ValueError) as error:
         raise _damaged(path, "a MATLAB file", error) from None
-    arrays = {name: value for name, value in content.items() if not name.startswith("__")}
     if "weights" not in arrays:
         raise UnreadableModel(f"{path} has no 'weights'; it holds {_listed(arrays)}; expected {CELLS}")
     weights = _cells(path, "weights", arrays["weights"])
     biases: list[Any] = [None] * len(weights)
     if "biases" in arrays:
-        biases = [None if np.size(b) == 0 else b for b in _cells(path, "biases", arrays["biases"])]
+        biases = [_bias(path, b) for b in _cells(path, "biases", arrays["biases"])]
     if len(biases) != len(weights):
         raise UnreadableModel(f"{path} has {len(weights)} weights and {len(biases)} biases; there must be one a layer")
     return _assemble(
@@ -89,8 +90,15 @@ def stored(path: Path) -> dict[str, Array]:
     """The arrays of an .npz file by name, or of an .npy file under the name ''. Pickled objects are refused."""
     try:
         with open(path, "rb") as file:
+            if file.read(2) == b"PK":
+                check_archive(path)
+            file.seek(0)
             content = np.load(file, allow_pickle=False)
-            return {"": content} if isinstance(content, np.ndarray) else {name: content[name] for name in content.files}
+            arrays = {"": content} if isinstance(content, np.ndarray) else {n: content[n] for n in content.files}
+        for name, array in arrays.items():
+            if not isinstance(array, np.ndarray):
+                raise ValueError(f"its member {name[:40]!a} is no array")
+        return arrays
     except Exception as error:  # a damaged file makes the parser fail in any way it likes
         if "Object arrays cannot be loaded" in str(error):
             raise UnreadableModel(
@@ -113,13 +121,16 @@ def named(text: str) -> Activation:
         raise InvalidInput(f"activation {text!r} is not a name or name(number, …), as in leaky_relu(0.2)")
     given = [part for part in (match[2] or "").split(",") if part.strip()]
     slots = list(TABLE[activation(match[1]).name].parameters)
-    parameters = {}
+    parameters: dict[str, float] = {}
     for place, part in enumerate(given):
         label, _, number = part.rpartition("=")
         if not label and place >= len(slots):
             raise InvalidInput(f"activation {text!r} has too many parameters; {match[1]} takes {_listed(slots)}")
+        slot = label.strip() or slots[place]
+        if slot in parameters:
+            raise InvalidInput(f"activation {text!r} says {slot} twice")
         try:
-            parameters[label.strip() or slots[place]] = float(number)
+            parameters[slot] = float(number)
         except ValueError:
             raise InvalidInput(f"activation {text!r}: {part.strip()!r} is not a number") from None
     return activation(match[1], **parameters)
@@ -184,15 +195,25 @@ def _names(path: Path, value: Any) -> list[str] | None:
     if value is None:
         return None
     array = np.asarray(value)
-    if array.dtype.kind == "O":
+    if array.dtype.kind == "O" and array.size and not sparse.issparse(value):
         return [name for cell in array.ravel() for name in _names(path, cell) or []]
     if array.dtype.kind not in "US" or array.size == 0:
         raise UnreadableModel(
             f"{path}: activation must be a string or strings, got {array.dtype} of shape {array.shape}"
         )
+    if array.dtype.itemsize > 4 * _LONGEST:
+        raise UnreadableModel(f"{path}: activation must be a name, got a text of more than {_LONGEST} characters")
+    if array.dtype.kind == "U" and not _ascii(array):  # numpy does not check that characters exist
+        raise UnreadableModel(f"{path}: activation must be a name in plain letters")
     return [
         item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in array.ravel().tolist()
     ]
+
+
+def _ascii(array: Array) -> bool:
+    """Whether an array of text has plain characters only; its bytes are four for each."""
+    codes = np.frombuffer(array.astype(array.dtype.newbyteorder("<")).tobytes(), dtype="<u4")
+    return bool((codes < 128).all())
 
 
 def _cells(path: Path, name: str, value: Any) -> list[Any]:
@@ -202,12 +223,26 @@ def _cells(path: Path, name: str, value: Any) -> list[Any]:
     return list(value.ravel())
 
 
+def _bias(path: Path, cell: Any) -> Any:
+    """A bias as a full vector; None for an empty cell."""
+    if 0 in np.shape(cell):
+        return None
+    if sparse.issparse(cell):
+        if 1 not in cell.shape:
+            raise UnreadableModel(f"{path}: a bias must be a vector, got a sparse matrix of shape {cell.shape}")
+        return cell.toarray()
+    return cell
+
+
 def _damaged(path: Path, kind: str, error: Exception) -> UnreadableModel:
     if isinstance(error, PermissionError):
         return UnreadableModel(f"{path} may not be read: {error.strerror}")
-    reason = f"{type(error).__name__}: {error}".strip().rstrip(".:")
+    reason = f"{type(error).__name__}: {error}".strip().rstrip(".:").encode("ascii", "backslashreplace").decode()[:300]
     return UnreadableModel(f"{path} is not {kind}, or it is damaged or cut short ({reason}); write it again")
 
 
-def _listed(names: Any) -> str:
-    return ", ".join(map(str, names)) or "nothing"
+def _listed(names: Any, most: int = 40) -> str:
+    """Names as a file has them, made harmless and not too many."""
+    shown = [name if name.isprintable() else ascii(name) for name in map(str, names)]
+    more = f" and {len(shown) - most} more" if len(shown) > most else ""
+    return (", ".join(name[:80] for name in shown[:most]) + more) or "nothing"

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from lipcert.errors import UnreadableModel
 from lipcert.importers.lowering import Lowered
-from lipcert.network import Network, dense
+from lipcert.importers.samples import at_kinks, disturbed, sample
+from lipcert.network import Network
 from lipcert.typing import Array
 
-_AGREE = 1e-7
-"""Relative difference that passes between two evaluations in double precision."""
+_UNIT: Final = {False: 2.0**-53, True: 2.0**-24}
+"""Unit roundoff of double precision, and of single."""
 
-_ROUNDING = 64.0
-"""How many times the effect of rounding to single precision, as measured on the network itself, may be seen."""
+_FLOOR: Final = {False: 2.0**-36, True: 2.0**-20}
+"""Difference that passes relative to the largest output. What rounding does is learned from the network, in which
+affine maps have been composed; in between the model may have held larger values, whose rounding the network cannot
+show."""
+
+_WITHIN: Final = {False: 1e100, True: 1e30}
+"""Up to this size of every sum in the network the model has no reason to overflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +35,13 @@ class Original:
     run : one input, flat, to the output, flat.
     single : whether it computes in single precision.
     library : who runs it, for messages.
+    unit : the precision of its activations, relative, where that is less than the precision it computes in.
     """
 
     run: Callable[[Array], Array]
     single: bool
     library: str
+    unit: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,62 +57,93 @@ class Imported:
         return self.lowered.network
 
 
-def confirm(network: Network, original: Original, points: Any = None, *, count: int = 16, seed: int = 0) -> None:
+def confirm(
+    network: Network, original: Original, points: Any = None, *, sizes: Sequence[float] = (), seed: int = 0
+) -> None:
     """Refuse an import that is not faithful.
 
-    The two are evaluated at random points of several sizes, at the origin, and at the given points.
+    The two are evaluated at the given points, at two draws of random points of sizes 1e-3 to 1e39 (the second depends
+    on the network, so that nobody can prepare for it), and on both sides of kinks of the network's activations, as
+    near as floating point comes. A difference passes at an output if it is at most 16 times what disturbing every sum
+    and every activation of the network by 16 units of roundoff does to that output (:func:`samples.disturbed`), plus
+    2⁻³⁶ of the largest output (2⁻²⁰ in single precision). A point counts only if both results are finite; where the
+    network's sums stay below 1e100 (1e30), the model's result must be.
+
+    Parameters
+    ----------
+    network
+        What was imported.
+    original
+        The model, as its own library runs it.
+    points
+        Inputs, flat, to compare at besides those chosen here.
+    sizes
+        Further sizes of random inputs, such as the limits that the model holds.
+    seed
+        Of the first draw.
 
     Raises
     ------
     UnreadableModel
-        The outputs differ by more than rounding explains.
+        The outputs differ by more than rounding explains, or the model's are not finite.
     """
-    tests = sample(network.inputs, count, seed)
+    tests = _tests(network, original.single, points, sizes, seed)
+    theirs = [np.asarray(original.run(x), dtype=float).ravel() for x in tests]
+    sizes_seen = sorted({result.size for result in theirs})
+    if sizes_seen != [network.outputs]:
+        raise UnreadableModel(
+            f"the import is not faithful: the network has {network.outputs} outputs, {original.library} gives"
+            f" {' or '.join(map(str, sizes_seen))}; please report this model"
+        )
+    _compare(network, original, tests, np.stack(theirs))
+
+
+def _tests(network: Network, single: bool, points: Any, sizes: Sequence[float], seed: int) -> Array:
+    """All points to compare at, as numbers that the model's precision can represent."""
+    # a size s of the model's own constants may be reached only after weights that make it smaller
+    more = [factor * size for size in sizes for factor in (2.0, 1e3, 1e6)]
+    drawn = int(network.digest[:15], 16)
+    random = np.concatenate([sample(network.inputs, s, more) for s in (seed, drawn)])
+    tests = np.concatenate([random, at_kinks(network, random, np.random.default_rng(drawn))])
     if points is not None:
         given = network.point("points", points)
         tests = np.concatenate([np.reshape(given, (-1, network.inputs)), tests])
-    ours = network(tests)
-    theirs = np.stack([np.asarray(original.run(x), dtype=float).ravel() for x in tests])
-    if theirs.shape != ours.shape:
+    if single:  # so that both sides see the same input
+        with np.errstate(over="ignore"):
+            tests = tests.astype(np.float32).astype(float)
+    return tests[np.isfinite(tests).all(axis=1)]
+
+
+def _compare(network: Network, original: Original, tests: Array, theirs: Array) -> None:
+    single = original.single
+    with np.errstate(all="ignore"):
+        ours = network(tests)
+        spread, largest = disturbed(network, tests, max(_UNIT[single], original.unit))
+        finite = np.isfinite(theirs).all(axis=1)
+        wanting = ~finite & (largest < _WITHIN[single])
+        counts = finite & np.isfinite(ours).all(axis=1) & np.isfinite(spread).all(axis=1)
+        if wanting.any():
+            size = np.abs(tests[np.argmax(wanting)]).max()
+            raise UnreadableModel(
+                f"{original.library} gives no finite output at {np.count_nonzero(~finite)} of {len(tests)} points,"
+                f" one of them with entries up to {size:.3g}; a network is finite everywhere"
+            )
+        if not counts.any():
+            raise UnreadableModel(
+                f"network and model cannot be compared: at all of {len(tests)} points their values overflow; the"
+                f" weights, biases or limits are too large for {original.library}"
+            )
+        tests, ours, theirs, spread = (part[counts] for part in (tests, ours, theirs, spread))
+        scale = np.maximum(np.abs(ours), np.abs(theirs)).max(axis=1, keepdims=True)
+        # the last term is for numbers that underflow in single precision
+        allowed = spread + _FLOOR[single] * scale + (1e-37 if single else 0.0)
+        apart = np.abs(theirs - ours)
+        excess = np.where(apart > allowed, apart / np.maximum(allowed, np.finfo(float).tiny), 0.0)
+    worst, output = np.unravel_index(int(np.argmax(excess)), excess.shape)
+    if excess[worst, output] > 0.0:
         raise UnreadableModel(
-            f"the import is not faithful: the network has {ours.shape[1]} outputs, {original.library} gives"
-            f" {theirs.shape[1]}; please report this model"
+            f"the import is not faithful: at an input with entries up to {np.abs(tests[worst]).max():.3g}, output"
+            f" {output} is {ours[worst, output]:.17g} for the network and {theirs[worst, output]:.17g}"
+            f" for {original.library};"
+            f" rounding explains a difference of {allowed[worst, output]:.3g}; please report this model"
         )
-    finite = np.isfinite(theirs).all(axis=1)  # single precision may overflow at large inputs
-    scale = np.maximum(np.abs(ours).max(axis=1), np.where(finite, np.abs(theirs).max(axis=1), 0.0))
-    allowed = _AGREE * scale
-    if original.single:
-        rough = _single(network, tests)
-        finite &= np.isfinite(rough).all(axis=1)
-        allowed = 1e-6 * scale + _ROUNDING * np.abs(np.where(finite[:, None], rough - ours, 0.0)).max(axis=1)
-    if not finite.any():
-        raise UnreadableModel(f"{original.library} gives no finite output at any of {len(tests)} points")
-    apart = np.where(finite, np.abs(np.where(finite[:, None], theirs, ours) - ours).max(axis=1), 0.0)
-    worst = int(np.argmax(apart - allowed))
-    if apart[worst] > allowed[worst]:
-        raise UnreadableModel(
-            f"the import is not faithful: at a point where outputs are of size {scale[worst]:.3g}, the network and"
-            f" {original.library} differ by {apart[worst]:.3g}, rounding explains {allowed[worst]:.3g};"
-            " please report this model"
-        )
-
-
-def sample(inputs: int, count: int, seed: int) -> Array:
-    """Points to compare at: the origin, the unit box, and normal ones of four sizes; (count + 1, inputs)."""
-    rng = np.random.default_rng(seed)
-    spread = np.resize([0.1, 1.0, 1.0, 10.0, 100.0], count)[:, None] * rng.standard_normal((count, inputs))
-    boxed = rng.random((count, inputs))
-    points = np.where((np.arange(count) % 3 == 0)[:, None], boxed, spread)
-    # what single precision can represent, so that both sides see the same input
-    return np.concatenate([np.zeros((1, inputs)), points]).astype(np.float32).astype(float)
-
-
-def _single(network: Network, x: Array) -> Array:
-    """The network's output when every layer is computed in single precision."""
-    z = x.astype(np.float32)
-    for layer in network.layers:
-        weight = layer.weight.astype(np.float32)
-        with np.errstate(over="ignore", invalid="ignore"):
-            v = dense(weight @ z.T).T + layer.bias.astype(np.float32)
-            z = v if layer.neurons is None else layer.neurons.value(v.astype(float)).astype(np.float32)
-    return z.astype(float)

@@ -2,94 +2,46 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
+from lipcert.importers import onnx_arrange as arrange
 from lipcert.importers import windows as win
 from lipcert.importers.builder import SOFTMAX, Builder, Tensor, Unsupported, Value
-from lipcert.typing import Array
+from lipcert.importers.onnx_call import Call, Operator
+
+_FAR = 2.0**20
+"""Limits beyond it are not reached by a shift, which would cost digits."""
 
 
-@dataclass(frozen=True, eq=False)
-class Call:
-    """One use of an operator: operands (None where left out), attributes, operator set, number of outputs."""
-
-    operands: Sequence[Any]
-    attributes: Mapping[str, Any]
-    opset: int
-    outputs: int = 1
-
-    @property
-    def x(self) -> Tensor:
-        """The first operand, which must depend on the input."""
-        if not isinstance(self.operands[0], Tensor):
-            raise Unsupported("its first operand is a constant and another one is not")
-        return self.operands[0]
-
-    def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute, text decoded."""
-        value = self.attributes.get(name, default)
-        return value.decode() if isinstance(value, bytes) else value
-
-    def operand(self, position: int) -> Any:
-        """An operand, or None where it is left out."""
-        return self.operands[position] if position < len(self.operands) else None
-
-    def constant(self, position: int, name: str, default: Any = None) -> Any:
-        """What older operator sets give as an attribute and newer ones as a constant operand."""
-        value = self.operand(position)
-        if isinstance(value, Tensor):
-            raise Unsupported(f"its {name} depends on the input")
-        return self.attribute(name, default) if value is None else value
-
-    def whole(self, position: int, name: str, default: Any = None) -> list[int] | None:
-        """Such a constant as a list of whole numbers."""
-        value = self.constant(position, name, default)
-        return None if value is None else [int(v) for v in np.ravel(value)]
-
-    def axes(self, position: int, rank: int) -> list[int] | None:
-        """Axes counted from the front."""
-        axes = self.whole(position, "axes")
-        return None if axes is None else [a % rank for a in axes]
-
-
-Operator = Callable[[Builder, Call], Any]
-
-
-def _row(name: str, **parameters: float) -> Operator:
-    """An activation; parameters are attributes of the operator, with its defaults."""
-    keys = {"negative_slope": "alpha"}
+def _row(name: str, **parameters: str) -> Operator:
+    """An activation; parameters are attributes of the operator."""
 
     def operator(b: Builder, call: Call) -> Tensor:
-        values = {key: float(call.attribute(keys.get(key, key), d)) for key, d in parameters.items()}
-        return b.activate(call.x, name, **values)
+        return b.activate(call.x, name, **{key: float(call.attributes[label]) for key, label in parameters.items()})
 
     return operator
 
 
 def _prelu(b: Builder, call: Call) -> Tensor:
-    slope = call.constant(1, "slope")
-    return b.activate(
-        call.x,
-        "leaky_relu",
-        negative_slope=np.asarray(slope, dtype=float).squeeze()[()]
-        if np.size(slope) == 1
-        else np.asarray(slope, dtype=float),
-    )
+    slope = np.asarray(call.constant(1, "slope"), dtype=float)
+    return b.activate(call.x, "leaky_relu", negative_slope=slope.reshape(()) if slope.size == 1 else slope)
 
 
 def _selu(b: Builder, call: Call) -> Tensor:
-    alpha, gamma = float(call.attribute("alpha", 1.6732632)), float(call.attribute("gamma", 1.0507010))
-    if np.allclose((alpha, gamma), (1.6732632423543772, 1.0507009873554805), rtol=1e-6):
-        return b.activate(call.x, "selu")
+    alpha, gamma = (float(call.attributes[name]) for name in ("alpha", "gamma"))
     return b.scale(b.activate(call.x, "elu", alpha=alpha), gamma)
 
 
 def _swish(b: Builder, call: Call) -> Tensor:
-    alpha = float(call.attribute("alpha", 1.0))
+    alpha = float(call.attributes["alpha"])
+    if alpha == 0.0:  # x·sigmoid(0)
+        return b.scale(call.x, 0.5)
     return b.divide(b.activate(b.scale(call.x, alpha), "silu"), np.asarray(alpha))
 
 
@@ -98,18 +50,48 @@ def _gelu(b: Builder, call: Call) -> Tensor:
 
 
 def _clip(b: Builder, call: Call) -> Tensor:
-    low, high = call.constant(1, "min"), call.constant(2, "max")
-    return b.clamp(call.x, *(None if v is None or abs(float(v)) > 1e38 else float(v) for v in (low, high)))
+    """A limit that no finite number of the type exceeds is none; every other one is kept."""
+    most = float(np.finfo(call.dtype).max)
+    given = [call.constant(1, "min"), call.constant(2, "max")]
+    low, high = (None if v is None else float(np.asarray(v).reshape(())) for v in given)
+    low = None if low is None or low <= -most else low
+    high = None if high is None or high >= most else high
+    limits = [limit for limit in (low, high) if limit is not None]
+    if not all(map(math.isfinite, limits)):
+        raise Unsupported(f"its limits are {low} and {high}")
+    if len(limits) == 1 and abs(limits[0]) > _FAR:  # the other limit is beyond every number
+        beyond = sys.float_info.max
+        return b.clamp(call.x, -beyond if low is None else low, beyond if high is None else high)
+    return b.clamp(call.x, low, high)
 
 
 def _fold(verb: Callable[[Builder, Any, Any], Value]) -> Operator:
     def operator(b: Builder, call: Call) -> Value:
         result = call.operands[0]
         for operand in call.operands[1:]:
+            call.room.tensor(*np.broadcast_shapes(np.shape(_shaped(result)), np.shape(_shaped(operand))))
             result = verb(b, result, operand)
         return result
 
     return operator
+
+
+def _shaped(value: Value) -> Any:
+    """Something that has the shape of a value, and no numbers."""
+    return np.broadcast_to(0.0, value.shape)
+
+
+def _matmul(b: Builder, call: Call) -> Value:
+    _room_for_product(call, call.operands)
+    return b.matmul(*call.operands)
+
+
+def _room_for_product(call: Call, operands: Sequence[Any]) -> None:
+    """A matrix that acts on each row of a tensor of several axes is repeated."""
+    left, right = operands[:2]
+    if isinstance(left, Tensor) != isinstance(right, Tensor):
+        tensor, matrix = (left, right) if isinstance(left, Tensor) else (right, left)
+        call.room.take(max(tensor.size // max(min(matrix.shape, default=1), 1), 1), matrix.size)
 
 
 def _gemm(b: Builder, call: Call) -> Value:
@@ -120,8 +102,9 @@ def _gemm(b: Builder, call: Call) -> Value:
             sides.append(b.view(operand, lambda index: index.T) if turned else operand)
         else:
             sides.append(np.asarray(operand).T if turned else np.asarray(operand))
+    _room_for_product(call, sides)
     product = b.matmul(*sides)
-    alpha, beta = float(call.attribute("alpha", 1.0)), float(call.attribute("beta", 1.0))
+    alpha, beta = (float(call.attributes[name]) for name in ("alpha", "beta"))
     product = product if alpha == 1.0 else b.multiply(product, np.asarray(alpha))
     offset = call.operand(2)
     if offset is None or beta == 0.0:
@@ -133,7 +116,10 @@ def _batch_norm(b: Builder, call: Call) -> Tensor:
     if call.attribute("training_mode", 0) or call.attribute("spatial", 1) != 1 or call.outputs > 1:
         raise Unsupported("it normalises by the batch at hand")
     gain, offset, mean, variance = (np.asarray(call.constant(k, "statistics"), dtype=float) for k in range(1, 5))
-    return b.batch_norm(call.x, mean, variance, gain, offset, float(call.attribute("epsilon", 1e-5)))
+    channels = (call.x.shape[1],) if len(call.x.shape) > 1 else (1,)
+    if any(part.shape != channels for part in (gain, offset, mean, variance)):
+        raise Unsupported(f"its statistics do not fit {channels[0]} channels")
+    return b.batch_norm(call.x, mean, variance, gain, offset, float(call.attributes["epsilon"]))
 
 
 def _frame(call: Call, kernel: Sequence[int]) -> tuple[list[int], win.Pads, list[int]]:
@@ -141,12 +127,20 @@ def _frame(call: Call, kernel: Sequence[int]) -> tuple[list[int], win.Pads, list
     rank = len(kernel)
     stride = list(call.attribute("strides", [1] * rank))
     dilation = list(call.attribute("dilations", [1] * rank))
+    flat = list(call.attribute("pads", [0] * (2 * rank)))
     auto = call.attribute("auto_pad", "NOTSET")
+    if len(call.x.shape) != rank + 2 or not len(stride) == len(dilation) == rank or len(flat) != 2 * rank:
+        raise Unsupported(f"its window of {rank} axes does not fit an operand of shape {call.x.shape}")
+    if min([*kernel, *stride, *dilation], default=1) < 1 or min(flat, default=0) < 0:
+        raise Unsupported("its window, stride, dilation or padding is not positive")
+    call.room.tensor(*call.x.shape[:2], *(n + flat[a] + flat[a + rank] for a, n in enumerate(call.x.shape[2:])))
+    call.room.tensor(*call.x.shape[:2], *(d * (k - 1) + 1 for k, d in zip(kernel, dilation)))
     if auto == "VALID":
         return stride, [(0, 0)] * rank, dilation
     if auto == "NOTSET":
-        flat = list(call.attribute("pads", [0] * (2 * rank)))
         return stride, list(zip(flat[:rank], flat[rank:])), dilation
+    if auto not in ("SAME_UPPER", "SAME_LOWER"):
+        raise Unsupported(f"its padding {auto!r} is not known")
     pads = []
     for size, k, s, d in zip(call.x.shape[2:], kernel, stride, dilation, strict=True):
         spare = max((-(-size // s) - 1) * s + d * (k - 1) + 1 - size, 0)
@@ -154,9 +148,19 @@ def _frame(call: Call, kernel: Sequence[int]) -> tuple[list[int], win.Pads, list
     return stride, pads, dilation
 
 
+def _places(call: Call, kernel: Sequence[int], stride: Any, pads: win.Pads, dilation: Any, ceil: bool = False) -> int:
+    """How many places the window takes."""
+    sizes = call.x.shape[2:]
+    counts = [win.outputs(n, k, s, p, d, ceil) for n, k, s, p, d in zip(sizes, kernel, stride, pads, dilation)]
+    return math.prod(counts)
+
+
 def _conv(b: Builder, call: Call) -> Tensor:
     weight, bias = call.constant(1, "weight"), call.constant(2, "bias")
     stride, pads, dilation = _frame(call, weight.shape[2:])
+    if list(call.attribute("kernel_shape", weight.shape[2:])) != list(weight.shape[2:]):
+        raise Unsupported("its kernel_shape is not that of its kernel")
+    call.room.take(_places(call, weight.shape[2:], stride, pads, dilation), call.x.shape[0], weight.size)
     return b.conv(call.x, weight, bias, stride, pads, dilation, int(call.attribute("group", 1)))
 
 
@@ -166,6 +170,7 @@ def _average_pool(b: Builder, call: Call) -> Tensor:
     ceil, include = bool(call.attribute("ceil_mode", 0)), bool(call.attribute("count_include_pad", 0))
     if ceil and include:
         raise Unsupported("ceil_mode together with count_include_pad means different things to different runtimes")
+    call.room.take(*call.x.shape[:2], _places(call, kernel, stride, pads, dilation, ceil), *kernel)
     seen, shape = win.pool_windows(call.x.shape, kernel, stride, pads, dilation, ceil)
     counts = np.full(len(seen), float(np.prod(kernel))) if include else None
     return b.average_windows(call.x, seen, counts, shape)
@@ -176,7 +181,9 @@ def _max_pool(b: Builder, call: Call) -> Tensor:
         raise Unsupported("it also returns indices")
     kernel = list(call.attribute("kernel_shape"))
     stride, pads, dilation = _frame(call, kernel)
-    seen, shape = win.pool_windows(call.x.shape, kernel, stride, pads, dilation, bool(call.attribute("ceil_mode", 0)))
+    ceil = bool(call.attribute("ceil_mode", 0))
+    call.room.take(*call.x.shape[:2], _places(call, kernel, stride, pads, dilation, ceil), *kernel)
+    seen, shape = win.pool_windows(call.x.shape, kernel, stride, pads, dilation, ceil)
     return b.maximum(call.x, seen, shape)
 
 
@@ -202,98 +209,25 @@ def _reduce(kind: str) -> Operator:
 def _global(kind: str) -> Operator:
     def operator(b: Builder, call: Call) -> Tensor:
         axes = list(range(2, len(call.x.shape)))
-        return _reduce(kind)(b, Call([call.x], {"axes": axes, "keepdims": 1}, call.opset))
+        return _reduce(kind)(b, replace(call, operands=[call.x], attributes={"axes": axes, "keepdims": 1}))
 
     return operator
 
 
-def _flatten(b: Builder, call: Call) -> Tensor:
-    axis = int(call.attribute("axis", 1))
-    axis = axis + len(call.x.shape) if axis < 0 else axis
-    return b.reshape(call.x, (int(np.prod(call.x.shape[:axis], dtype=int)), -1))
-
-
-def _reshape(b: Builder, call: Call) -> Tensor:
-    shape = call.whole(1, "shape") or []
-    if not call.attribute("allowzero", 0):
-        shape = [call.x.shape[a] if s == 0 else s for a, s in enumerate(shape)]
-    return b.reshape(call.x, shape)
-
-
-def _transpose(b: Builder, call: Call) -> Tensor:
-    order = call.attribute("perm", list(range(len(call.x.shape)))[::-1])
-    return b.view(call.x, lambda index: index.transpose(order))
-
-
-def _squeeze(b: Builder, call: Call) -> Tensor:
-    axes = call.axes(1, len(call.x.shape))
-    return b.view(call.x, lambda index: np.squeeze(index, None if axes is None else tuple(axes)))
-
-
-def _unsqueeze(b: Builder, call: Call) -> Tensor:
-    axes = call.whole(1, "axes") or []
-    return b.view(call.x, lambda index: np.expand_dims(index, tuple(axes)))
-
-
-def _slice(b: Builder, call: Call) -> Tensor:
-    starts, stops = call.whole(1, "starts") or [], call.whole(2, "ends") or []
-    rank = len(call.x.shape)
-    axes = [a % rank for a in call.whole(3, "axes", range(len(starts))) or []]
-    steps = call.whole(4, "steps", [1] * len(starts)) or []
-    cut = [slice(None)] * rank
-    for axis, start, stop, step in zip(axes, starts, stops, steps, strict=True):
-        before_first = step < 0 and stop < -call.x.shape[axis]
-        cut[axis] = slice(start, None if before_first else stop, step)
-    return b.view(call.x, lambda index: index[tuple(cut)])
-
-
-def _gather(b: Builder, call: Call) -> Tensor:
-    chosen = np.asarray(call.constant(1, "indices"), dtype=int)
-    return b.view(call.x, lambda index: np.take(index, chosen, axis=int(call.attribute("axis", 0))))
-
-
-def _pad(b: Builder, call: Call) -> Tensor:
-    rank = len(call.x.shape)
-    flat = call.whole(1, "pads") or []
-    fill = call.constant(2, "value", 0.0)
-    axes = call.axes(3, rank) or list(range(rank))
-    pads = [(0, 0)] * rank
-    for axis, low, high in zip(axes, flat[: len(axes)], flat[len(axes) :], strict=True):
-        pads[axis] = (low, high)
-    modes: Mapping[str, win.PadMode] = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
-    return b.pad(call.x, pads, modes[call.attribute("mode", "constant")], float(np.ravel(fill)[0]))
-
-
-def _split(b: Builder, call: Call) -> Any:
-    axis = int(call.attribute("axis", 0)) % len(call.x.shape)
-    sizes = call.whole(1, "split")
-    length = call.x.shape[axis]
-    part = -(-length // call.outputs)
-    cuts = np.arange(part, length, part) if sizes is None else np.cumsum(sizes)[:-1]
-    return tuple(b.pick(call.x, p) for p in np.split(win.positions(call.x.shape), cuts, axis=axis))
-
-
-def _expand(b: Builder, call: Call) -> Tensor:
-    shape = call.whole(1, "shape") or []
-    return b.spread(call.x, np.broadcast_shapes(call.x.shape, tuple(shape)))
-
-
 def _dropout(b: Builder, call: Call) -> Any:
-    mode = call.constant(2, "training_mode", False)
-    if bool(np.ravel(mode)[0]):
+    if np.any(call.constant(2, "training_mode", False)):
         raise Unsupported("it is random in training mode")
-    return (call.x,) * call.outputs
+    return (call.x, np.ones(call.x.shape, dtype=bool))[: call.outputs]  # the mask keeps everything
 
 
 def _cast(b: Builder, call: Call) -> Tensor:
-    if int(call.attribute("to", 1)) not in (1, 11):  # float, double
+    single, double = 1, 11
+    to = int(call.attributes["to"])
+    if to not in (single, double):
         raise Unsupported("it rounds to another type of number")
+    if to == single and not call.single:
+        raise Unsupported("it rounds from double to single precision, in steps; keep to one precision")
     return call.x
-
-
-def _shape(b: Builder, call: Call) -> Array:
-    whole = np.array(call.x.shape, dtype=np.int64)
-    return whole[int(call.attribute("start", 0)) : call.attribute("end", None)]
 
 
 def softmax(b: Builder, call: Call) -> Tensor:
@@ -307,27 +241,27 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "AveragePool": _average_pool,
     "BatchNormalization": _batch_norm,
     "Cast": _cast,
-    "Celu": _row("celu", alpha=1.0),
+    "Celu": _row("celu", alpha="alpha"),
     "Clip": _clip,
-    "Concat": lambda b, call: b.concat(call.operands, int(call.attribute("axis"))),
+    "Concat": arrange.concat,
     "Conv": _conv,
     "Div": _fold(lambda b, x, y: b.divide(x, y)),
     "Dropout": _dropout,
-    "Elu": _row("elu", alpha=1.0),
+    "Elu": _row("elu", alpha="alpha"),
     "Erf": lambda b, call: b.special(call.x, "erf"),
-    "Expand": _expand,
-    "Flatten": _flatten,
-    "Gather": _gather,
+    "Expand": arrange.expand,
+    "Flatten": arrange.flatten,
+    "Gather": arrange.gather,
     "Gelu": _gelu,
     "Gemm": _gemm,
     "GlobalAveragePool": _global("mean"),
     "GlobalMaxPool": _global("max"),
-    "HardSigmoid": _row("hardsigmoid", alpha=0.2, beta=0.5),
+    "HardSigmoid": _row("hardsigmoid", alpha="alpha", beta="beta"),
     "HardSwish": _row("hardswish"),
     "Identity": lambda b, call: call.x,
-    "LeakyRelu": _row("leaky_relu", negative_slope=0.01),
+    "LeakyRelu": _row("leaky_relu", negative_slope="alpha"),
     "LogSoftmax": softmax,
-    "MatMul": _fold(lambda b, x, y: b.matmul(x, y)),
+    "MatMul": _matmul,
     "Max": _fold(lambda b, x, y: b.larger(x, y)),
     "MaxPool": _max_pool,
     "Min": _fold(lambda b, x, y: b.larger(x, y, -1.0)),
@@ -335,27 +269,27 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Mul": _fold(lambda b, x, y: b.multiply(x, y)),
     "Neg": lambda b, call: b.scale(call.x, -1.0),
     "PRelu": _prelu,
-    "Pad": _pad,
+    "Pad": arrange.pad,
     "ReduceMax": _reduce("max"),
     "ReduceMean": _reduce("mean"),
     "ReduceMin": _reduce("min"),
     "ReduceSum": _reduce("sum"),
     "Relu": _row("relu"),
-    "Reshape": _reshape,
+    "Reshape": arrange.reshape,
     "Selu": _selu,
-    "Shape": _shape,
+    "Shape": arrange.shape,
     "Sigmoid": _row("sigmoid"),
     "Sin": _row("sin"),
-    "Slice": _slice,
+    "Slice": arrange.cut,
     "Softmax": softmax,
     "Softplus": _row("softplus"),
     "Softsign": _row("softsign"),
-    "Split": _split,
-    "Squeeze": _squeeze,
+    "Split": arrange.split,
+    "Squeeze": arrange.squeeze,
     "Sub": _fold(lambda b, x, y: b.add(x, y, -1.0)),
     "Sum": _fold(lambda b, x, y: b.add(x, y)),
     "Swish": _swish,
     "Tanh": _row("tanh"),
-    "Transpose": _transpose,
-    "Unsqueeze": _unsqueeze,
+    "Transpose": arrange.transpose,
+    "Unsqueeze": arrange.unsqueeze,
 }

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
-from lipcert.importers.builder import Builder, Tensor, Unsupported
+from lipcert.importers.builder import Tensor, Unsupported
 from lipcert.importers.faithful import Imported, Original, confirm
 from lipcert.importers.lowering import lower
-from lipcert.network import Network
 from lipcert.typing import Array
 
 try:
@@ -24,7 +22,10 @@ try:
 except ImportError:  # pragma: no cover - depends on the installation
     raise LipcertError('reading PyTorch models needs PyTorch: pip install "lipcert[torch]"') from None
 
+from lipcert.importers import torch_graph as held
+from lipcert.importers import torch_guard as guard
 from lipcert.importers import torch_ops as ops
+from lipcert.importers import torch_watch as watch
 
 
 def read_module(
@@ -47,68 +48,173 @@ def read_module(
     points
         Inputs, flat, at which to compare the network with the module besides random ones.
     """
-    module = getattr(module, "_orig_mod", module)
-    if not isinstance(module, torch.nn.Module):
-        raise InvalidInput(f"module must be a torch.nn.Module, got {type(module).__name__}")
-    if isinstance(module, torch.jit.ScriptModule):
-        raise UnreadableModel("a TorchScript module cannot be traced; pass the nn.Module that it was made from")
-    training = [name or "the module itself" for name, part in module.named_modules() if part.training]
-    if training:
-        raise UnreadableModel(f"the module is in training mode ({_few(training)}); call module.eval() first")
-    traced = _trace(module, input_shape, drop_softmax)
-    network = lower(_Reader(traced).read())
-    original = Original(traced.run, traced.dtype == torch.float32, "PyTorch")
-    confirm(network.network, original, points)
-    return Imported(network, traced.shape[1:], sum(parameter.numel() for parameter in module.parameters()))
+    module = guard.unwrapped(module)
+    guard.inspect(module)
+    if isinstance(points, torch.Tensor):
+        points = points.detach().cpu().numpy()
+    with guard.one_thread():
+        own = _own(module, input_shape)
+        single = _watch(module, own)
+        read = own if own.dtype == torch.float64 else _doubled(module, own, input_shape)
+        if drop_softmax:
+            for traced in {id(own): own, id(read): read}.values():
+                _drop_softmax(traced.graph)
+        lowered = lower(_Reader(read, single).read())
+        for original in _originals(module, own, read, drop_softmax):
+            confirm(lowered.network, original, points, sizes=held.constants(read.graph))
+    return Imported(lowered, own.shape[1:], sum(parameter.numel() for parameter in module.parameters()))
 
 
 @dataclass(frozen=True, eq=False)
 class _Traced:
-    """A copy of a module as a graph of calls; every node's shape is known for the input shape (with batch)."""
+    """A copy of a module, and its trace as a graph of calls; the shape is that of the input, with batch."""
 
-    module: fx.GraphModule
+    copy: torch.nn.Module
+    graph: fx.GraphModule
     shape: tuple[int, ...]
     dtype: torch.dtype
 
-    def run(self, x: Array) -> Array:
-        """The output for one flat input."""
-        with torch.no_grad():
-            result = self.module(torch.as_tensor(x, dtype=self.dtype).reshape(self.shape))
-        return np.asarray(result.detach().numpy(), dtype=float).ravel()
+    def inputs(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Two inputs."""
+        draw = torch.Generator().manual_seed(0)
+        one, two = (torch.randn(self.shape, generator=draw, dtype=self.dtype) for _ in range(2))
+        return one, 1e3 * two
 
 
-def _trace(module: torch.nn.Module, input_shape: Sequence[int] | None, drop_softmax: bool) -> _Traced:
-    """The traced copy, in double precision, or in single where the module insists on it."""
-    first: Exception | None = None
-    for dtype in (torch.float64, torch.float32):
+def _copied(module: torch.nn.Module) -> torch.nn.Module:
+    try:
+        return copy.deepcopy(module).cpu()
+    except Exception as error:  # copying runs code of the module's own parts
+        raise UnreadableModel(
+            f"the module cannot be copied ({guard.first_line(error)}); keep open files, generators and results that"
+            " hold gradients outside of it, and use torch.nn.utils.parametrizations for norms of weights"
+        ) from error
+
+
+def _own(module: torch.nn.Module, input_shape: Sequence[int] | None) -> _Traced:
+    """The trace of a copy with inputs of the type that the module takes, which need not be that of all its numbers."""
+    first, *others = guard.precisions(module)
+    try:
+        return _trace(_copied(module), first, input_shape)
+    except UnreadableModel:
+        if not others:
+            raise
+    return _trace(_copied(module), others[0], input_shape)
+
+
+def _trace(module: torch.nn.Module, dtype: torch.dtype, input_shape: Sequence[int] | None) -> _Traced:
+    """The trace of a module, which is changed by it if its code changes it."""
+    try:
+        # a bare layer is read as a whole
+        whole = torch.nn.Sequential(module).eval() if type(module).__module__.startswith("torch.nn") else module
+        with guard.quiet():
+            traced = fx.GraphModule(whole, fx.Tracer().trace(whole))
+    except Exception as error:  # tracing runs the module's own code, which may fail in any way
+        raise UnreadableModel(
+            "torch.fx cannot trace the module: its forward must not decide by the values or types of tensors"
+            f" ({guard.first_line(error)})"
+        ) from error
+    _one_in_one_out(traced)
+    shape = (1, *_input_shape(traced, input_shape))
+    try:
+        with guard.quiet():
+            held.propagate_shapes(traced, torch.zeros(shape, dtype=dtype))
+    except Exception as error:  # the module's own code again
+        raise UnreadableModel(
+            f"the module fails on an input of shape {shape}: {guard.first_line(error.__cause__ or error)};"
+            " give input_shape without the batch, such as input_shape=(3, 32, 32)"
+        ) from error
+    return _Traced(module, traced, shape, dtype)
+
+
+def _watch(module: torch.nn.Module, own: _Traced) -> bool:
+    """Refuse a module that changes itself, or does anything that its trace does not show.
+
+    The result tells whether it computes in single precision throughout.
+
+    A copy runs first, so that a module that is refused for changing itself is left as it was. Records of two kinds
+    of devices cannot be compared, so that on others than the CPU the copy stands for the module.
+    """
+    for part in (_copied(module), module) if guard.device(module).type == "cpu" else (_copied(module),):
+        before = guard.state(part)
         try:
-            twin = copy.deepcopy(module).cpu().to(dtype)
-            if type(module).__module__.startswith("torch.nn"):  # a bare layer: read it as a whole
-                twin = torch.nn.Sequential(twin).eval()
-            traced = fx.GraphModule(twin, fx.Tracer().trace(twin))
-        except Exception as error:  # tracing runs the module's own code, which may fail in any way
-            reason = str(error).splitlines()[0] if str(error) else ""
+            single = watch.compare(part, own.graph, own.inputs())
+        except LipcertError:
+            guard.unchanged(before, guard.state(part))  # what changes a module is the cause of what follows
+            raise
+        except Exception as error:  # the module's own code
             raise UnreadableModel(
-                "torch.fx cannot trace the module: its forward must not decide by the values or types of tensors"
-                f" ({type(error).__name__}: {reason})"
+                f"the module fails on an input of shape {own.shape}, though its trace does not"
+                f" ({guard.first_line(error)})"
             ) from error
-        _one_in_one_out(traced)
-        if drop_softmax:
-            _drop_softmax(traced)
-        shape = (1, *_input_shape(traced, input_shape))
-        result = _Traced(traced, shape, dtype)
-        try:
-            ops.propagate_shapes(traced, torch.zeros(shape, dtype=dtype))
-        except Exception as error:  # the module's own code again
-            first = first or error
-            continue
-        return result
-    assert first is not None
-    cause = first.__cause__ or first
-    raise UnreadableModel(
-        f"the module fails on an input of shape {shape}: {str(cause).splitlines()[0]};"
-        " give input_shape without the batch, such as input_shape=(3, 32, 32)"
-    ) from first
+        guard.unchanged(before, guard.state(part))
+    return single
+
+
+def _doubled(module: torch.nn.Module, own: _Traced, input_shape: Sequence[int] | None) -> _Traced:
+    """The trace of a copy in double precision, or the one in single where the module insists on it."""
+    twin = _copied(module).double()
+    try:
+        traced = _trace(twin, torch.float64, input_shape)
+        with guard.quiet():
+            insists = watch.rounds(twin, traced.inputs()[0])
+    except Exception:  # layers that get numbers of another type than their own fail in many ways
+        return own
+    pairs = zip(own.copy.state_dict().values(), twin.state_dict().values(), strict=True)
+    equal = all(torch.equal(a.double(), b.double()) for a, b in pairs)
+    return traced if equal and not insists and _alike(own.graph, traced.graph) else own
+
+
+def _alike(one: fx.GraphModule, two: fx.GraphModule) -> bool:
+    """Whether two traces are the same but for the precision of their numbers."""
+    nodes = [*one.graph.nodes], [*two.graph.nodes]
+    calls = ([(n.op, str(n.target), repr(n.args), repr(n.kwargs)) for n in each] for each in nodes)
+    if next(calls) != next(calls):
+        return False
+    names = [str(node.target) for node in nodes[0] if node.op == "get_attr"]
+    pairs = ((held.attribute(one, name), held.attribute(two, name)) for name in names)
+    return all(torch.equal(a.double(), b.double()) for a, b in pairs if isinstance(a, torch.Tensor))
+
+
+def _originals(module: torch.nn.Module, own: _Traced, read: _Traced, traces: bool) -> Iterator[Original]:
+    """The module as it is, and its copy in double precision if that was read.
+
+    Where a softmax was dropped their traces stand for them, which are known to do the same.
+    """
+    place, single = guard.device(module), own.dtype == torch.float32
+    call = own.graph if traces else lambda x: module(x.to(place))
+    yield Original(_runner(call, own), single, "PyTorch")
+    if read is not own:
+        # PyTorch's softplus switches to x where single precision cannot tell; a copy in double precision can
+        coarse = 2.0**-40 if ops.holds(read.graph, "softplus") else 0.0
+        call = read.graph if traces else read.copy
+        yield Original(_runner(call, read), False, "PyTorch in double precision", coarse)
+
+
+def _runner(call: Callable[[Any], Any], traced: _Traced) -> Callable[[Array], Array]:
+    """A function of one flat input; whether gradients are recorded must not matter."""
+
+    def run(x: Array) -> Array:
+        results = []
+        for mode in (torch.no_grad, torch.enable_grad):
+            with mode(), guard.quiet():
+                given = torch.from_numpy(x.copy()).to(traced.dtype).reshape(traced.shape)
+                try:
+                    results.append(call(given).detach().cpu().numpy().ravel())
+                except Exception as error:  # the module's own code
+                    raise UnreadableModel(
+                        f"the module fails at an input with entries up to {np.abs(x).max():.3g}"
+                        f" ({guard.first_line(error)}); a network has a value everywhere"
+                    ) from error
+        one, two = results
+        if not np.allclose(one, two, rtol=0.0, atol=1e-3 * np.abs(one).max(), equal_nan=True):
+            raise UnreadableModel(
+                f"the module returns {one} without and {two} with gradients recorded;"
+                " its forward must not depend on that"
+            )
+        return np.asarray(one, dtype=float)
+
+    return run
 
 
 def _one_in_one_out(traced: fx.GraphModule) -> None:
@@ -140,12 +246,9 @@ def _drop_softmax(traced: fx.GraphModule) -> None:
 
 def _input_shape(traced: fx.GraphModule, given: Sequence[int] | None) -> tuple[int, ...]:
     if given is not None:
-        shape = tuple(int(s) for s in np.atleast_1d(np.asarray(given)))
-        if not shape or min(shape) < 1:
-            raise InvalidInput(f"input_shape must be positive sizes without the batch, got {given}")
-        return shape
-    node = next(n for n in traced.graph.nodes if n.op == "placeholder" and n.users)
-    while len(node.users) >= 1:
+        return _sizes(given)
+    node = next(n for n in traced.graph.nodes if n.op == "placeholder" and not n.args)
+    while node.users:
         for user in node.users:
             size = ops.input_size(traced, user)
             if size is not None:
@@ -156,6 +259,19 @@ def _input_shape(traced: fx.GraphModule, given: Sequence[int] | None) -> tuple[i
     raise InvalidInput("the module does not tell the shape of its input; give input_shape, such as (3, 32, 32)")
 
 
+def _sizes(given: Any) -> tuple[int, ...]:
+    """Positive whole numbers that fit an axis."""
+    entries = list(given) if isinstance(given, (Sequence, np.ndarray, torch.Tensor)) and np.ndim(given) else [given]
+    try:
+        whole = not any(isinstance(entry, (bool, np.bool_)) for entry in entries)
+        shape = tuple(operator.index(entry) for entry in entries)
+    except TypeError:
+        whole, shape = False, ()
+    if not whole or not shape or min(shape) < 1 or max(shape) >= 2**31:
+        raise InvalidInput(f"input_shape must be positive sizes without the batch, such as (3, 32, 32), got {given!r}")
+    return shape
+
+
 class _Opaque:
     """The result of an operation without translation that is not a tensor."""
 
@@ -163,19 +279,19 @@ class _Opaque:
 class _Reader:
     """Walks the traced graph and writes ours."""
 
-    def __init__(self, traced: _Traced) -> None:
+    def __init__(self, traced: _Traced, single: bool) -> None:
         self.traced = traced
-        self.build = Builder(traced.shape)
+        self.build = ops.TorchBuilder(traced.shape, single)
         self.values: dict[fx.Node, Any] = {}
 
     def read(self) -> Any:
         """The finished graph, or an error with every offender."""
-        module = self.traced.module
+        module = self.traced.graph
         for node in module.graph.nodes:
             if node.op == "placeholder":
                 self.values[node] = self.build.input if not node.args else node.args[0]
             elif node.op == "get_attr":
-                self.values[node] = ops.attribute(module, str(node.target))
+                self.values[node] = held.attribute(module, str(node.target))
             elif node.op == "output":
                 output = self._value(node.args[0])
             else:
@@ -187,25 +303,30 @@ class _Reader:
     def _call(self, node: fx.Node) -> Any:
         args, kwargs = self._value(node.args), self._value(node.kwargs)
         leaves = list(_leaves([args, kwargs]))
-        shape = ops.shape_of(node)
+        shape = held.shape_of(node)
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         if any(isinstance(leaf, _Opaque) for leaf in leaves):
             return _Opaque() if shape is None else self.build.unknown(shape, tensors)
         picks = node.target is operator.getitem and isinstance(args[0], (tuple, list))
-        if picks or (not tensors and node.op != "call_module"):
-            return self._constant(node, args, kwargs)
         name = str(node.target) if node.op == "call_module" else node.name
-        with self.build.reading(name, ops.kind_of(self.traced.module, node), shape):
-            return ops.translate(self.build, self.traced.module, node, args, kwargs)
+        with self.build.reading(name, ops.kind_of(self.traced.graph, node), shape):
+            if picks or not tensors:
+                return self._constant(node, args, kwargs)
+            return ops.translate(self.build, self.traced.graph, node, args, kwargs)
         return _Opaque() if shape is None else self.build.unknown(shape, tensors)
 
     def _constant(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
         """What does not depend on the input is left to PyTorch."""
-        with torch.no_grad():
-            if node.op == "call_method":
-                return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-            assert callable(node.target)
-            return node.target(*args, **kwargs)
+        try:
+            with torch.no_grad(), guard.quiet():
+                if node.op == "call_method":
+                    return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+                function: Any = node.target
+                if node.op == "call_module":
+                    function = self.traced.graph.get_submodule(str(node.target))
+                return function(*args, **kwargs)
+        except Exception as error:  # it ran when the module did, but not on what was made of its operands here
+            raise Unsupported(f"it is called in an unknown way: {guard.first_line(error)}") from None
 
     def _value(self, argument: Any) -> Any:
         return fx.node.map_arg(argument, lambda n: self.values[n])
@@ -223,42 +344,4 @@ def _leaves(tree: Any) -> Any:
         yield tree
 
 
-def read_state(path: Path, activation: Any = None) -> Network:
-    """The network of a saved state dict of linear layers, one after the other; nothing in the file is executed.
-
-    A state dict holds numbers only, so the activation must be given.
-    """
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise UnreadableModel(
-            f"{path} is not a state dict that can be read without executing code from the file"
-            f" ({type(error).__name__}); load the module yourself and pass it: lipcert.load(module)"
-        ) from error
-    advice = "build the module, load the state dict into it and pass the module: lipcert.load(module.eval())"
-    if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
-        raise UnreadableModel(f"{path} holds a {type(state).__name__} that is not a state dict; {advice}")
-    weights, biases, strange = [], [], []
-    for key, value in state.items():
-        array = value.detach().to(torch.float64).numpy()
-        stem, _, last = key.rpartition(".")
-        if last == "weight" and array.ndim == 2:
-            weights.append((stem, array))
-        elif last == "bias" and weights and weights[-1][0] == stem and array.ndim == 1:
-            biases.append((stem, array))
-        else:
-            strange.append(f"{key} of shape {tuple(array.shape)}")
-    if strange or not weights:
-        came = _few(strange) if strange else "no weights"
-        raise UnreadableModel(f"{path} is not a plain stack of linear layers ({came}); {advice}")
-    if activation is None:
-        raise UnreadableModel(f"{path} does not say which activation stands between the layers; give activation=…")
-    offsets = dict(biases)
-    return Network.from_weights([w for _, w in weights], [offsets.get(stem) for stem, _ in weights], activation)
-
-
-def _few(names: Sequence[str], most: int = 6) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-__all__ = ["Unsupported", "read_module", "read_state"]
+__all__ = ["Unsupported", "read_module"]

@@ -27,6 +27,14 @@ def _same(b: Builder, input: Tensor, *_: Any, **__: Any) -> Tensor:
     return input
 
 
+def _cast(b: Builder, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """A change of device or of type; that a run loses no precision by it is seen when the module runs."""
+    for kind in (*args, *kwargs.values()):
+        if isinstance(kind, torch.dtype) and kind not in (torch.float32, torch.float64):
+            raise Unsupported(f"it rounds to numbers of type {kind}")
+    return input
+
+
 def _sizes(size: tuple[Any, ...]) -> Sequence[int]:
     """Sizes given one by one or as one sequence."""
     return size[0] if len(size) == 1 and not isinstance(size[0], int) else size
@@ -78,6 +86,7 @@ def _mean(total: bool) -> Callable[..., Tensor]:
     def handler(
         b: Builder, input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = None, dtype: Any = None
     ) -> Tensor:
+        _cast(b, input, dtype)
         chosen = dim if axis is None else axis
         axes = None if chosen is None or np.size(chosen) == 0 else [int(a) for a in np.atleast_1d(chosen)]
         return b.mean(input, axes, keepdim, total)
@@ -101,7 +110,7 @@ def _getitem(b: Builder, input: Tensor, index: Any) -> Tensor:
 def _getattr(b: Builder, input: Tensor, name: str) -> Any:
     match name:
         case "shape":
-            return input.shape
+            return torch.Size(input.shape)
         case "ndim":
             return len(input.shape)
         case "T" | "mT":
@@ -114,7 +123,7 @@ def _getattr(b: Builder, input: Tensor, name: str) -> Any:
 
 
 def _size(b: Builder, input: Tensor, dim: int | None = None) -> Any:
-    return input.shape if dim is None else input.shape[dim]
+    return torch.Size(input.shape) if dim is None else input.shape[dim]
 
 
 def _split(b: Builder, tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> Any:
@@ -145,7 +154,8 @@ def _flip(b: Builder, input: Tensor, *dims: Any) -> Tensor:
 
 
 ARRANGE: Final[Mapping[str, Callable[..., Any]]] = {
-    **dict.fromkeys(("contiguous", "clone", "detach", "float", "double", "to", "type_as", "cpu"), _same),
+    **dict.fromkeys(("contiguous", "clone", "detach", "type_as", "cpu"), _same),
+    **dict.fromkeys(("float", "double", "to"), _cast),
     **dict.fromkeys(("reshape", "view"), _reshape),
     **dict.fromkeys(("view_as", "reshape_as"), lambda b, input, other: b.reshape(input, other.shape)),
     "unflatten": _unflatten,

@@ -6,7 +6,7 @@ in PyTorch. Modules are translated into the function they call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -16,9 +16,19 @@ from torch import fx, nn
 from lipcert.errors import LipcertError
 from lipcert.importers.builder import Builder, Tensor, Unsupported
 from lipcert.importers.torch_arrange import ARRANGE, IDENTITIES
+from lipcert.importers.torch_graph import attribute
+from lipcert.importers.torch_guard import genuine
 from lipcert.importers.torch_layers import LAYERS, PADDING, batch_norm, conv, linear, prelu, softmax
 
 Handler = Callable[..., Any]
+
+
+class TorchBuilder(Builder):
+    """A graph under construction from a module that computes in single precision or in double."""
+
+    def __init__(self, shape: Sequence[int], single: bool) -> None:
+        super().__init__(shape)
+        self.unit = 2.0**-24 if single else 2.0**-53
 
 
 def _row(name: str, **parameters: Any) -> Handler:
@@ -26,6 +36,9 @@ def _row(name: str, **parameters: Any) -> Handler:
     order = [key for key in parameters if key != "inplace"]
 
     def handler(b: Builder, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        strange = sorted(kwargs.keys() - parameters.keys())
+        if strange:
+            raise Unsupported(f"it is called in an unknown way: with {', '.join(strange)}")
         values = {**parameters, **dict(zip(order, args)), **kwargs}
         return b.activate(input, name, **{key: values[key] for key in order})
 
@@ -37,8 +50,14 @@ def _gelu(b: Builder, input: Tensor, approximate: str = "none") -> Tensor:
 
 
 def _softplus(b: Builder, input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    if threshold < 15.0:
-        raise Unsupported(f"below its threshold of {threshold} it jumps away from softplus; use 20")
+    # beyond βx = t PyTorch returns x: less than softplus by log(1 + exp(-t))/β, which must be lost in rounding t/β
+    assert isinstance(b, TorchBuilder)
+    half = b.unit * 2.0 ** np.floor(np.log2(threshold / beta)) if threshold > 0 and beta > 0 else 0.0
+    if not np.exp(-threshold) <= half * beta:
+        raise Unsupported(
+            f"beyond its threshold of {threshold} it jumps away from softplus by {np.exp(-threshold):.2g}, which"
+            " shows in the precision of the module; give threshold=40 (20 does in single precision)"
+        )
     return b.activate(input, "softplus", beta=beta)
 
 
@@ -222,6 +241,8 @@ def translate(b: Builder, module: fx.GraphModule, node: fx.Node, args: Any, kwar
     if node.op == "call_module":
         return _module(b, module.get_submodule(str(node.target)), *args, **kwargs)
     name = str(node.target) if node.op == "call_method" else _function(node.target)
+    if node.op == "call_function" and not genuine(node.target):
+        raise Unsupported("it is a function of the user's")
     handler = HANDLERS.get(name) or HANDLERS.get(name.removesuffix("_"))
     if handler is None:
         raise Unsupported("unknown operation")
@@ -240,7 +261,6 @@ def _bound(handler: Handler, *args: Any, **kwargs: Any) -> Any:
 def _module(b: Builder, module: Any, x: Any, *rest: Any, **kwargs: Any) -> Any:
     if rest or kwargs:
         raise Unsupported("it is called with more than one argument")
-    _no_hooks(module)
     kind = _base(module)
     if kind == "Linear":
         return linear(b, x, array(module.weight), array(module.bias))
@@ -270,22 +290,15 @@ def _base(module: nn.Module) -> str:
     """Name of the class of torch.nn whose forward the module runs; parametrised weights do not change it."""
     for kind in type(module).__mro__:
         if kind.__module__.startswith("torch.nn.modules"):
-            if type(module).forward is not kind.forward:  # type: ignore[attr-defined]
+            known: Any = getattr(nn, kind.__name__, None)
+            own = getattr(type(module), "forward", None)
+            if known is not kind or own is not getattr(known, "forward", None) or not genuine(own):
                 break
             for pad in ("ReflectionPad", "ReplicationPad", "CircularPad"):
                 if kind.__name__.startswith(pad):
                     return pad
             return kind.__name__
-    return type(module).__name__
-
-
-def _no_hooks(module: nn.Module) -> None:
-    """Hooks could do anything; those of weight and spectral norm only prepare the weight, and have done so."""
-    hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
-    known = ("torch.nn.utils.weight_norm", "torch.nn.utils.spectral_norm")
-    strange = [hook for hook in hooks if type(hook).__module__ not in known]
-    if strange:
-        raise Unsupported("it has forward hooks; remove them")
+    return f"{type(module).__name__} of the user's"
 
 
 def _function(target: Any) -> str:
@@ -311,34 +324,6 @@ def array(value: Any) -> Any:
     return numbers.to(torch.float64).numpy().copy() if numbers.is_floating_point() else numbers.numpy().copy()
 
 
-def attribute(module: nn.Module, path: str) -> Any:
-    """A parameter or buffer by its dotted name."""
-    value: Any = module
-    for part in path.split("."):
-        value = getattr(value, part)
-    return value
-
-
-class _Shapes(fx.Interpreter):
-    """Runs a traced module and notes the shape of every value."""
-
-    def run_node(self, n: fx.Node) -> Any:
-        result = super().run_node(n)
-        n.meta["lipcert_shape"] = tuple(result.shape) if isinstance(result, torch.Tensor) else None
-        return result
-
-
-def propagate_shapes(module: fx.GraphModule, x: torch.Tensor) -> None:
-    """Run the traced module once to learn the shape of every value."""
-    with torch.no_grad():
-        _Shapes(module).run(x)
-
-
-def shape_of(node: fx.Node) -> tuple[int, ...] | None:
-    """Shape of a node's result, where it is a tensor."""
-    return node.meta.get("lipcert_shape")
-
-
 def kind_of(module: fx.GraphModule, node: fx.Node) -> str:
     """Type of a call in PyTorch's words."""
     if node.op == "call_module":
@@ -351,6 +336,11 @@ def kind_of(module: fx.GraphModule, node: fx.Node) -> str:
 def is_softmax(module: fx.GraphModule, node: fx.Node) -> bool:
     """Whether a node is a softmax or its logarithm."""
     return kind_of(module, node).rpartition(".")[2].lower().replace("_", "") in ("softmax", "logsoftmax")
+
+
+def holds(module: fx.GraphModule, name: str) -> bool:
+    """Whether a function of that name, or its module, is called anywhere."""
+    return any(kind_of(module, n).rpartition(".")[2].lower() == name for n in module.graph.nodes)
 
 
 def input_size(module: fx.GraphModule, node: fx.Node) -> int | None:

@@ -65,6 +65,11 @@ def verify(network: Network, certificate: Certificate, exact: bool = False) -> f
     ProofFailed
         If the network is another one, or the hints do not prove the bound that the certificate claims.
     """
+    if not isinstance(network, Network) or not isinstance(certificate, Certificate):
+        raise InvalidInput(
+            f"verify takes a Network and a Certificate, got {type(network).__name__} and {type(certificate).__name__};"
+            " read them with load and Certificate.load"
+        )
     if exact:
         from lipcert.exact import verify as second_opinion
 

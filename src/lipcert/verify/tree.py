@@ -134,11 +134,16 @@ def _check_shape(network: Network, tree: Tree) -> None:
     named = np.sort(np.concatenate([[0], first, first + 1]))
     if count == 0 or (first <= cut).any() or not np.array_equal(named, np.arange(count)):
         raise ProofFailed("the pieces do not cover the region: a node lacks a child, or has more than one parent")
-    limits = np.array([network.inputs, *network.sizes[1:-1]])
-    layer = tree.layer[cut]
-    if (layer < AXIS).any() or (layer >= len(limits) - 1).any() or not np.isfinite(tree.value[cut]).all():
-        raise ProofFailed("the tree cuts something that the network does not have")
-    if (tree.neuron < 0).any() or (tree.neuron >= limits[1:].sum()).any() or not np.isfinite(tree.weight).all():
+    check_cuts(network, tree.layer[cut], tree.index[cut], tree.value[cut])
+    neurons = sum(network.sizes[1:-1])
+    if (tree.neuron < 0).any() or (tree.neuron >= neurons).any() or not np.isfinite(tree.weight).all():
         raise ProofFailed("the tree weighs neurons that the network does not have")
-    if (tree.index[cut] < 0).any() or (tree.index[cut] >= limits[layer + 1]).any():
+
+
+def check_cuts(network: Network, layer: Array, index: Array, value: Array) -> None:
+    """Raise unless every cut names an axis or a neuron of the network, and a number."""
+    limits = np.array([network.inputs, *network.sizes[1:-1]])
+    if (layer < AXIS).any() or (layer >= len(limits) - 1).any() or not np.isfinite(value).all():
+        raise ProofFailed("the tree cuts something that the network does not have")
+    if (index < 0).any() or (index >= limits[layer + 1]).any():
         raise ProofFailed("the tree cuts something that the network does not have")

@@ -9,7 +9,7 @@ from lipcert.importers.graph import Apply, Graph, Input, Offender, Rewriting, re
 from lipcert.network import Neurons
 
 _REASON = (
-    "one of its coefficients is not a number, or no double is near enough to it; scale the layers around it so that"
+    "one of its coefficients is not finite, or no double is near enough to it; scale the layers around it so that"
     " all coefficients that are not zero lie between 1e-290 and 1e290"
 )
 

@@ -1,0 +1,187 @@
+"""The walk over an ONNX model's operators that writes our graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import onnx
+
+from lipcert.errors import LipcertError
+from lipcert.importers.builder import SOFTMAX, Builder, Tensor, Unsupported
+from lipcert.importers.graph import Graph
+from lipcert.importers.onnx_call import Call, Operator, Room
+from lipcert.importers.onnx_checks import stored_arrays
+from lipcert.importers.onnx_constants import Constants
+from lipcert.importers.onnx_ops import OPERATORS, softmax
+from lipcert.typing import Array
+
+FLOAT, DOUBLE = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
+REAL: Final[dict[int, Any]] = {onnx.TensorProto.FLOAT16: np.float16, FLOAT: np.float32, DOUBLE: np.float64}
+"""The types of numbers that depend on the input."""
+
+_MIXED: Final = ("BatchNormalization", "Dropout")
+"""Operators that take constants of another type of number."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The model's input: its shape, batch of one included if it has a batch, and its type of numbers.
+
+    ``batch`` is how many inputs the file insists on at a time.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    kind: int
+    batched: bool
+    batch: int = 1
+
+    def feed(self, x: Array) -> dict[str, Array]:
+        """The operand for one flat input; where the file wants several, the others are different ones."""
+        rows = [x * (1.0 - 0.25 * k) + 0.5 * k for k in range(self.batch)]
+        return {self.name: np.reshape(rows, (self.batch * self.shape[0], *self.shape[1:])).astype(REAL[self.kind])}
+
+
+class _Opaque:
+    """A result that is unknown together with its shape."""
+
+
+class Reader:
+    """Walks the operators and writes the graph."""
+
+    def __init__(self, model: onnx.ModelProto, source: Source, opset: int) -> None:
+        self.model, self.source, self.opset = model, source, opset
+        self.build = Builder(source.shape)
+        self.values: dict[str, Any] = dict(stored_arrays(model.graph))
+        self.shapes = _inferred(model)
+        stored = sum(value.size for value in self.values.values())
+        self.constants, self.room = Constants(model.opset_import, stored), Room(stored)
+        self.values[source.name] = self.build.input
+        self.kinds = {source.name: source.kind}
+        self.single = {self.build.input.node} if source.kind != DOUBLE else set()
+        self.context = onnx.checker.DEFAULT_CONTEXT.__class__()
+        self.context.ir_version = model.ir_version
+        self.context.opset_imports = {"": opset, "ai.onnx": opset}
+
+    def read(self) -> Graph:
+        """The finished graph, or an error with every offender."""
+        for node in self.model.graph.node:
+            self._node(node)
+        output = self.values[self.model.graph.output[0].name]
+        if isinstance(output, np.ndarray):
+            output = self.build.constant(output)
+        return self.build.finish(output if isinstance(output, Tensor) else self.build.unknown((1,)))
+
+    def _node(self, node: onnx.NodeProto) -> None:
+        operands = [self.values[name] if name else None for name in node.input]
+        tensors = [operand for operand in operands if isinstance(operand, Tensor)]
+        names = [name for name in node.output if name]
+        results: Sequence[Any] | None = None
+        shape = self.shapes.get(names[0]) if names else None
+        with self.build.reading(node.name or (names[0] if names else node.op_type), node.op_type, shape):
+            operator = self._operator(node, bool(tensors))
+            if not any(isinstance(operand, _Opaque) for operand in operands):
+                results = self._results(operator, node, operands, bool(tensors))
+        if results is None:
+            results = [self._unknown(name, tensors) for name in node.output]
+        self.values.update((name, result) for name, result in zip(node.output, results, strict=True) if name)
+
+    def _operator(self, node: onnx.NodeProto, depends: bool) -> Operator | None:
+        """What to do for an operator; None where it is known on constants only."""
+        if node.domain not in ("", "ai.onnx"):
+            raise Unsupported(f"operators of the domain {node.domain} are not known")
+        if any(a.g.node or a.type in (a.GRAPH, a.GRAPHS) for a in node.attribute):
+            raise Unsupported("control flow has no translation")
+        operator = OPERATORS.get(node.op_type)
+        if (depends or any(isinstance(self.values[name], _Opaque) for name in node.input if name)) and (
+            operator is None or operator is softmax
+        ):
+            raise Unsupported(SOFTMAX if operator is softmax else "unknown operator")
+        try:
+            onnx.checker.check_node(node, self.context)
+        except Exception as error:  # its own class, or an error of its C++ part
+            raise Unsupported(f"it is not a proper operator: {(str(error).splitlines() or [''])[0][:200]}") from None
+        self._complete(node)
+        return operator
+
+    def _complete(self, node: onnx.NodeProto) -> None:
+        """Refuse a node that leaves out what is not optional; onnxruntime would crash on some."""
+        schema = onnx.defs.get_schema(node.op_type, self.opset, "")
+        optional = onnx.defs.OpSchema.FormalParameterOption.Optional
+        for names, formal in ((node.input, schema.inputs), (node.output, schema.outputs)):
+            for place, name in enumerate(names):
+                if not name and formal[min(place, len(formal) - 1)].option != optional:
+                    raise Unsupported("it leaves out an operand or a result that it must have")
+
+    def _results(
+        self, operator: Operator | None, node: onnx.NodeProto, operands: Sequence[Any], depends: bool
+    ) -> Sequence[Any]:
+        if not depends:
+            return self.constants.evaluate(node, operands)
+        assert operator is not None
+        kind, single = self._kind(node, operands)
+        call = Call(operands, self._attributes(node), self.opset, len(node.output), REAL[kind], single, self.room)
+        try:
+            with np.errstate(all="ignore"):  # numbers that are not finite are refused at the end
+                result = operator(self.build, call)
+        except LipcertError:  # says itself what is wrong
+            raise
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, MemoryError) as error:
+            raise Unsupported(f"it is used in an unknown way: {error}") from None
+        results = result if isinstance(result, tuple) else (result,)
+        if len(results) != len(node.output):
+            raise Unsupported(f"it gives {len(results)} results and the model expects {len(node.output)}")
+        self.room.tensor(sum(value.size for value in results if isinstance(value, Tensor)))
+        self._remember(node, results, kind)
+        return results
+
+    def _kind(self, node: onnx.NodeProto, operands: Sequence[Any]) -> tuple[int, bool]:
+        """The type of the numbers that depend on the input, and whether they fit into single precision."""
+        tensors = [(name, value) for name, value in zip(node.input, operands) if isinstance(value, Tensor)]
+        kinds = {self.kinds[name] for name, _ in tensors}
+        (kind, *others) = kinds
+        floats = {value.dtype for value in operands if isinstance(value, np.ndarray) and value.dtype.kind == "f"}
+        if others or (node.op_type not in _MIXED and floats - {np.dtype(REAL[kind])}):
+            raise Unsupported("its operands have different types of numbers")
+        return kind, all(value.node in self.single for _, value in tensors)
+
+    def _remember(self, node: onnx.NodeProto, results: Sequence[Any], kind: int) -> None:
+        for name, value in zip(node.output, results, strict=True):
+            if isinstance(value, Tensor):
+                cast = node.op_type == "Cast"
+                self.kinds[name] = next(a.i for a in node.attribute if a.name == "to") if cast else kind
+                if kind != DOUBLE and not cast:
+                    self.single.add(value.node)
+
+    def _attributes(self, node: onnx.NodeProto) -> dict[str, Any]:
+        """What the node says, and the defaults of the operator where it says nothing.
+
+        The defaults come from ONNX's own table, where they are numbers of single precision.
+        """
+        schema = onnx.defs.get_schema(node.op_type, self.opset, "")
+        defaults = {name: a.default_value for name, a in schema.attributes.items() if a.default_value.name}
+        given = {a.name: a for a in node.attribute}
+        return {name: onnx.helper.get_attribute_value(a) for name, a in (defaults | given).items()}
+
+    def _unknown(self, name: str, tensors: Sequence[Tensor]) -> Any:
+        shape = self.shapes.get(name)
+        self.kinds[name] = self.source.kind
+        return _Opaque() if shape is None else self.build.unknown(shape, tensors)
+
+
+def _inferred(model: onnx.ModelProto) -> dict[str, tuple[int, ...] | None]:
+    """Shapes of all values, where they can be inferred; they serve messages and unknown operators only."""
+    try:
+        graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    except Exception:  # an unknown operator must not hide behind a failure of the inference
+        return {}
+    shapes: dict[str, tuple[int, ...] | None] = {}
+    for value in (*graph.value_info, *graph.output):
+        kind = value.type.tensor_type
+        sizes = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
+        known = kind.HasField("shape") and None not in sizes
+        shapes[value.name] = tuple(int(s or 0) for s in sizes) if known else None
+    return shapes

@@ -1,0 +1,142 @@
+"""PyTorch's state dicts (.pt, .pth): a plain stack of linear layers, where the file says enough to be sure of it.
+
+A state dict holds numbers under names, nothing else. The activation must be given. The order of the layers must follow
+from the names or from the sizes: the order of the entries is that in which layers were made, not that in which they are
+used. A first weight without a bias is refused, because the table of an Embedding looks the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
+from lipcert.importers.arrays import named
+from lipcert.importers.room import check_archive, room
+from lipcert.network import Network
+
+try:
+    import torch
+except ImportError:  # pragma: no cover - depends on the installation
+    raise LipcertError('reading PyTorch models needs PyTorch: pip install "lipcert[torch]"') from None
+
+_ADVICE = "build the module, load the state dict into it and pass the module: lipcert.load(module.eval())"
+
+
+def read_state(path: Path, activation: Any = None) -> Network:
+    """The network of a saved state dict of linear layers, one after the other; nothing in the file is executed."""
+    state = _state(path)
+    layers = _layers(path, state)
+    if activation is None:
+        raise UnreadableModel(f"{path} does not say which activation stands between the layers; give activation=…")
+    spec = _parsed(activation)
+    try:
+        return Network.from_weights([w for w, _ in layers.values()], [b for _, b in layers.values()], spec)
+    except InvalidInput as error:
+        raise UnreadableModel(f"{path}: {error}; {_ADVICE}") from None
+
+
+def _parsed(spec: Any) -> Any:
+    """Names, which may carry parameters, as activations."""
+    if isinstance(spec, str):
+        return named(spec)
+    return [_parsed(item) for item in spec] if isinstance(spec, (list, tuple)) else spec
+
+
+def _state(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors by name, each of real numbers that are in the file."""
+    try:
+        with open(path, "rb") as file:
+            zipped = file.read(4) == b"PK\x03\x04"
+        if not zipped:
+            raise ValueError("it is no zip archive, as PyTorch writes since version 1.6; save it again")
+        check_archive(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file makes the parser fail in any way it likes
+        reason = str(error).splitlines()[0][:200] if isinstance(error, ValueError) else type(error).__name__
+        raise UnreadableModel(
+            f"{path} is not a state dict that can be read without executing code from the file"
+            f" ({ascii(reason)[1:-1]}); load the module yourself and pass it: lipcert.load(module)"
+        ) from error
+    if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
+        raise UnreadableModel(f"{path} holds a {type(state).__name__} that is not a state dict; {_ADVICE}")
+    strange = [key for key in state if not isinstance(key, str)]
+    if strange:
+        raise UnreadableModel(f"{path} has entries that are not called by a name ({_few(strange)}); {_ADVICE}")
+    odd = [f"{key} {why}" for key, value in state.items() if (why := _odd(value)) is not None]
+    if odd:
+        raise UnreadableModel(f"{path} has entries that are not plain real numbers ({_few(odd)}); {_ADVICE}")
+    if sum(8 * value.numel() for value in state.values()) > room(path.stat().st_size):
+        raise UnreadableModel(f"{path} has tensors that are far larger than the file; {_ADVICE}")
+    return state
+
+
+def _odd(value: torch.Tensor) -> str | None:
+    """Why a tensor is not an array of real numbers; None if it is."""
+    if value.layout is not torch.strided:
+        return "is sparse"
+    if value.is_quantized or value.device.type != "cpu":
+        return "is quantized" if value.is_quantized else f"is on the device {value.device.type}"
+    if value.is_complex():
+        return "is complex"
+    if not value.is_floating_point() and value.ndim:
+        return f"is of type {str(value.dtype).removeprefix('torch.')}"
+    return None
+
+
+def _layers(path: Path, state: Mapping[str, torch.Tensor]) -> dict[str, tuple[Any, Any]]:
+    """Name of each layer → its weight and bias, in the order of their use."""
+    weights: dict[str, torch.Tensor] = {}
+    biases: dict[str, torch.Tensor] = {}
+    strange = []
+    for key, value in state.items():
+        last = key.rpartition(".")[2]
+        stem = key[: len(key) - len(last)]  # with its dot, so that .weight is not weight
+        if last == "weight" and value.ndim == 2:
+            weights[stem] = value
+        elif last == "bias" and value.ndim == 1 and f"{stem}weight" in state:
+            biases[stem] = value
+        else:
+            strange.append(f"{key} of shape {tuple(value.shape)}")
+    if strange or not weights:
+        came = _few(strange) if strange else "no weights"
+        raise UnreadableModel(f"{path} is not a plain stack of linear layers ({came}); {_ADVICE}")
+    if not _ordered(list(weights), [tuple(weight.shape) for weight in weights.values()]):
+        raise UnreadableModel(
+            f"{path} does not say in which order its layers are used: {_few([w.strip('.') for w in weights])} are not"
+            f" numbered in one series; {_ADVICE}"
+        )
+    first = next(iter(weights))
+    if first not in biases:
+        raise UnreadableModel(
+            f"{path} begins with {first}weight without a bias, which may be that of a linear layer or the table"
+            f" of an Embedding; {_ADVICE}"
+        )
+    return {stem: (_array(weight), _array(biases.get(stem))) for stem, weight in weights.items()}
+
+
+def _array(value: torch.Tensor | None) -> Any:
+    return None if value is None else value.detach().resolve_neg().to(torch.float64).numpy()
+
+
+def _ordered(names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> bool:
+    """Whether only the order at hand is possible: the names count upwards, or no two sizes are equal."""
+    parts = [re.split("([0-9]+)", name) for name in names]
+    short = all(len(digits) < 10 for part in parts for digits in part[1::2])
+    if short and all(part[::2] == parts[0][::2] for part in parts):
+        numbers = [[int(digits) for digits in part[1::2]] for part in parts]
+        if all(one < two for one, two in itertools.pairwise(numbers)):
+            return True
+    sizes = [shapes[0][1], *(shape[0] for shape in shapes)]
+    return len(set(sizes)) == len(sizes)
+
+
+def _few(names: Sequence[Any], most: int = 6) -> str:
+    shown = [str(name) if str(name).isprintable() else ascii(name) for name in names[:most]]
+    return ", ".join(name[:80] for name in shown) + (f" and {len(names) - most} more" if len(names) > most else "")

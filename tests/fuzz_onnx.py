@@ -1,0 +1,189 @@
+"""Mutants of ONNX models."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+
+from fuzz_bytes import NUMBERS, TEXTS, mangled
+
+Node = tuple[str, str, str, dict[str, Any]]
+
+IMAGE: list[Node] = [
+    ("Sub", "x c", "a", {}),
+    ("Conv", "a w b", "d", {"pads": [1, 1, 1, 1]}),
+    ("BatchNormalization", "d s t m v", "e", {}),
+    ("Relu", "e", "f", {}),
+    ("MaxPool", "f", "p", {"kernel_shape": [2, 2], "strides": [2, 2]}),
+    ("AveragePool", "p", "q", {"kernel_shape": [2, 2]}),
+    ("Flatten", "q", "r", {}),
+    ("Gemm", "r g h", "o", {"transB": 1}),
+    ("Clip", "o low high", "y", {}),
+]
+MOVES: list[Node] = [
+    ("Shape", "x", "a", {}),
+    ("Gather", "a zero", "n", {}),
+    ("Constant", "", "k", {"value_ints": [-1]}),
+    ("Concat", "n k", "s", {"axis": 0}),
+    ("Reshape", "x s", "r", {}),
+    ("Slice", "r i j", "t", {}),
+    ("Pad", "t p", "u", {}),
+    ("Split", "u q", "v w", {"axis": 1}),
+    ("Max", "v w", "z", {}),
+    ("Transpose", "z", "e", {"perm": [1, 0]}),
+    ("Unsqueeze", "e i", "f", {}),
+    ("ReduceMean", "f", "h", {"axes": [1]}),
+    ("Expand", "h m", "o", {}),
+    ("Sigmoid", "o", "y", {}),
+]
+ROWS: list[Node] = [
+    ("Selu", "x", "a", {}),
+    ("HardSigmoid", "a", "c", {"alpha": 0.3}),
+    ("LeakyRelu", "c", "d", {}),
+    ("Celu", "d", "e", {"alpha": 2.0}),
+    ("PRelu", "e slope", "f", {}),
+    ("Softplus", "f", "g", {}),
+    ("Sum", "g x k", "h", {}),
+    ("Min", "h k", "i", {}),
+    ("Div", "i k", "j", {}),
+    ("Abs", "j", "l", {}),
+    ("Cast", "l", "m", {"to": 11}),
+    ("Cast", "m", "n", {"to": 1}),
+    ("Dropout", "n", "o mask", {}),
+    ("Sigmoid", "o", "p", {}),
+    ("Mul", "o p", "q", {}),
+    ("ReduceMax", "q", "r", {"axes": [1], "keepdims": 1}),
+    ("Concat", "q r", "y", {"axis": 1}),
+]
+MADE: list[Node] = [
+    ("Range", "zero three one", "a", {}),
+    ("Cast", "a", "c", {"to": 1}),
+    ("ConstantOfShape", "size", "d", {}),
+    ("Add", "c d", "e", {}),
+    ("Tile", "e two", "f", {}),
+    ("Reshape", "f square", "g", {}),
+    ("Where", "yes g g", "h", {}),
+    ("Trilu", "h", "t", {}),
+    ("MatMul", "x t", "i", {}),
+    ("Unsqueeze", "i two", "j", {}),
+    ("Squeeze", "j two", "k", {}),
+    ("Relu", "k", "y", {}),
+]
+
+
+def _nodes(rows: list[Node], **options: Any) -> list[Any]:
+    from onnx import helper
+
+    return [helper.make_node(kind, a.split(), b.split(), **attributes, **options) for kind, a, b, attributes in rows]
+
+
+def _model(nodes: list[Any], shape: list[int], constants: dict[str, Any]) -> Any:
+    from onnx import TensorProto, helper, numpy_helper
+
+    arrays = {name: np.asarray(value) for name, value in constants.items()}
+    arrays = {name: a.astype(np.float32) if a.dtype.kind == "f" else a for name, a in arrays.items()}
+    stored = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    start = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    end = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "g", [start], [end], stored)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def onnx_seeds() -> list[bytes]:
+    from onnx import helper
+
+    rng = np.random.default_rng(0)
+    image = {name: np.abs(rng.standard_normal(2)) for name in "bstmv"} | {"low": -1.0, "high": 2.0, "c": 0.5}
+    image |= {"w": rng.standard_normal((2, 1, 3, 3)), "g": rng.standard_normal((3, 2)), "h": np.ones(3)}
+    moves = {"zero": [0], "i": [0], "j": [9], "p": [0, 1, 0, 1], "q": [4, 4], "m": [1, 1, 2]}
+    made = {"zero": 0, "three": 3, "one": 1, "size": [3], "two": [2], "square": [3, 2], "yes": np.ones((3, 2), bool)}
+    function = _model(_nodes([("F", "x", "y", {})], domain="local"), [1, 3], {})
+    body = _nodes([("Relu", "a", "t", {}), ("Elu", "t", "b", {})])
+    function.functions.append(helper.make_function("local", "F", ["a"], ["b"], body, [helper.make_opsetid("", 17)]))
+    function.opset_import.append(helper.make_opsetid("local", 1))
+    models = [
+        _model(_nodes(IMAGE), [1, 1, 4, 4], image),
+        _model(_nodes(MOVES), [1, 2, 3], moves),
+        _model(_nodes(ROWS), [1, 3], {"slope": [0.5], "k": [1.0, 2.0, 3.0]}),
+        _model(_nodes(MADE), [1, 3], made),
+        function,
+    ]
+    return [bytes(model.SerializeToString()) for model in models]
+
+
+def change_onnx(rng: random.Random, data: bytes) -> bytes:
+    """Fields of the message changed, swapped, removed or repeated."""
+    import onnx
+
+    if rng.random() < 0.15:
+        return mangled(rng, data)
+    model = onnx.ModelProto.FromString(data)
+    for _ in range(rng.choice([1, 1, 2, 3])):
+        places = list(_fields(model))
+        message, field = rng.choice(places)
+        _change_field(rng, message, field, places)
+    return bytes(model.SerializeToString())
+
+
+def _fields(message: Any) -> Any:
+    """Every field that is set, anywhere inside."""
+    for field, value in message.ListFields():
+        yield message, field
+        if field.type == field.TYPE_MESSAGE:
+            for part in value if field.is_repeated else [value]:
+                yield from _fields(part)
+
+
+def _change_field(rng: random.Random, message: Any, field: Any, places: Any) -> None:
+    value = getattr(message, field.name)
+    if field.is_repeated and len(value):
+        place, action = rng.randrange(len(value)), rng.randrange(4)
+        if action == 0:
+            del value[place]
+        elif action == 1:
+            value.append(value[rng.randrange(len(value))])
+        elif field.type == field.TYPE_MESSAGE:
+            one, two = type(value[place])(), type(value[place])()
+            other = rng.randrange(len(value))
+            one.CopyFrom(value[place])
+            two.CopyFrom(value[other])
+            value[place].CopyFrom(two)
+            value[other].CopyFrom(one)
+        else:
+            value[place] = _scalar(rng, field, value[place], places)
+    elif field.type == field.TYPE_MESSAGE:
+        if rng.random() < 0.3:
+            message.ClearField(field.name)
+    elif not field.is_repeated:
+        setattr(message, field.name, _scalar(rng, field, value, places))
+
+
+def _scalar(rng: random.Random, field: Any, value: Any, places: Any) -> Any:
+    """Another value that the field can hold."""
+    if isinstance(value, str):
+        others = [getattr(m, f.name) for m, f in places if f.name in ("name", "op_type")]
+        names = [
+            "Clip",
+            "Add",
+            "Mul",
+            "MatMul",
+            "Cast",
+            "Tile",
+            "ConstantOfShape",
+            "Range",
+            "If",
+            "Loop",
+            "Erf",
+            "Selu",
+        ]
+        return rng.choice([*others, *names, *(text for text in TEXTS if "\0" not in text)])
+    if isinstance(value, bytes):
+        return mangled(rng, value, 1)
+    if isinstance(value, float):
+        return rng.choice([0.0, 1.0, -1.0, 1e30, 3.4e38, float("nan"), float("inf"), 1e-40])
+    if field.enum_type is not None:
+        return rng.choice([v.number for v in field.enum_type.values])
+    bits = 31 if field.cpp_type in (field.CPPTYPE_INT32, field.CPPTYPE_ENUM) else 63
+    return rng.choice([n for n in NUMBERS if -(2**bits) <= n < 2**bits])

@@ -1,0 +1,175 @@
+"""Mutants of certificates, of results of campaigns, and of tables of points."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import random
+import sqlite3
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import lipcert as lc
+from fuzz_arrays import W
+from fuzz_bytes import NUMBERS, TEXTS, mangled
+from lipcert import storage
+from lipcert.campaign import store
+from lipcert.campaign.data import read_points
+
+# certificates
+
+
+def certificate_seeds() -> list[bytes]:
+    net = lc.Network.from_weights(W, activation="tanh")
+    files = []
+    for region, method in (
+        (lc.Ball(np.zeros(3), 0.5, clip=(-1, 1)), lc.Scalar()),
+        (lc.Box(np.zeros(3), np.ones(3)), lc.ClosedForm()),
+        (lc.Ball(np.zeros(3), 0.5), lc.Split(method=lc.ClosedForm(), seconds=0.1)),
+    ):
+        made = lc.certify(net, region, method)
+        content = storage._content(made)
+        files.append(json.dumps(_signed(content)).encode())
+    return files
+
+
+def _signed(content: Any) -> dict[str, Any]:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    checksum = hashlib.sha256(text.encode()).hexdigest()
+    return {"format": storage.FORMAT, "version": storage.VERSION, "sha256": checksum, "content": content}
+
+
+def change_certificate(rng: random.Random, data: bytes) -> bytes:
+    if rng.random() < 0.2:
+        return mangled(rng, data)
+    content = json.loads(data)["content"]
+    for _ in range(rng.choice([1, 1, 2, 4])):
+        places: list[tuple[Any, Any]] = []
+        _walk(content, places)
+        node, key = rng.choice(places)
+        action = rng.randrange(5)
+        if action == 0:
+            node[key] = rng.choice([*NUMBERS, *TEXTS, 10**400, 0.5, 1e308, None, True, [], {}, [[]], "\ud800"])
+        elif action == 1 and isinstance(node, list):
+            del node[key]
+        elif action == 2:
+            other, place = rng.choice(places)
+            node[key] = json.loads(json.dumps(other[place]))
+        elif isinstance(node[key], dict) and isinstance(node[key].get("float64"), str):
+            raw = mangled(rng, struct.pack("<4d", *(rng.choice([0.0, 1.0, -1.0, 2.0, 1e300]) for _ in range(4))), 1)
+            node[key]["float64"] = base64.b64encode(raw).decode()
+            node[key]["shape"] = [len(raw) // 8] if rng.random() < 0.7 else node[key]["shape"]
+        elif isinstance(node[key], str):
+            node[key] = mangled(rng, node[key].encode(errors="replace"), 1).decode(errors="surrogateescape")
+    return json.dumps(_signed(content)).encode()
+
+
+def _walk(node: Any, places: list[tuple[Any, Any]]) -> None:
+    for key in node if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ():
+        places.append((node, key))
+        _walk(node[key], places)
+
+
+def read_certificate(path: Path) -> str:
+    return repr(lc.Certificate.load(path))
+
+
+# results of campaigns
+
+
+def sqlite_seeds() -> list[bytes]:
+    path = Path(f"/proc/self/cwd/fuzz-{random.random()}.sqlite")
+    made = store.Store(path, create=True)
+    made.agree({"points": "p", "clip": None, "attack": True, "enclosures": "()"})
+    made.add([store.Row("n" * 64, k, 0.1, "m", 0, k % 2, 1.0, 2.0, 0.1, 0.1) for k in range(40)], 1.0)
+    made.close()
+    data = path.read_bytes()
+    path.unlink()
+    return [data]
+
+
+STATEMENTS = ["UPDATE about SET value = '['", "DROP TABLE about", "CREATE VIEW v AS SELECT 1", "VACUUM", "SELECT 1"]
+STATEMENTS += ["UPDATE about SET value = '" + "[" * 100_000 + "'", "UPDATE batches SET seconds = 'x'", "SELECT 1"]
+
+
+def change_sqlite(rng: random.Random, data: bytes) -> bytes:
+    """Mutants of the pages, and of rows, with a checksum that fits."""
+    if rng.random() < 0.5:
+        return mangled(rng, data)
+    base = sqlite3.connect(":memory:")
+    base.deserialize(data)
+    names = ", ".join(store.COLUMNS)
+    (row,) = base.execute(f"SELECT {names} FROM results ORDER BY random() LIMIT 1")
+    values = list(row)
+    odd = [None, "x", b"\xff", 0, -1, 2**62, 1e308, -1.0, float("inf"), "\x1b[2J"]
+    values[rng.randrange(len(values))] = rng.choice(odd)
+    for text in (
+        f"INSERT OR REPLACE INTO results VALUES ({', '.join('?' * (len(values) + 1))})",
+        rng.choice(
+            ["UPDATE about SET value = '['", "DROP TABLE about", "CREATE VIEW v AS SELECT 1", "SELECT 1", "VACUUM"]
+        ),
+        rng.choice(
+            ["UPDATE about SET value = '" + "[" * 100_000 + "'", "UPDATE batches SET seconds = 'x'", "SELECT 1"]
+        ),
+        f"PRAGMA user_version = {rng.choice([1, 2, 2, 2, 3])}",
+    ):
+        try:
+            full = (*values, store._checksum(tuple(values))) if "?" in text else ()
+            base.execute(text, full)
+            base.commit()
+        except sqlite3.Error:
+            base.rollback()
+    changed = base.serialize()
+    base.close()
+    return mangled(rng, changed, 1) if rng.random() < 0.2 else changed
+
+
+def read_sqlite(path: Path) -> Any:
+    from lipcert.campaign.summary import export, summarise
+
+    results = lc.Results.read(path)
+    for suffix in (".csv", ".json"):
+        export(results, path.with_suffix(suffix))
+    return summarise(results)
+
+
+# points
+
+
+def csv_seeds() -> list[bytes]:
+    plain = "\n".join(f"{k},{k + 0.5},-1e-3" for k in range(5))
+    return [
+        plain.encode(),
+        f"a,b,c,label\n{plain.replace('-1e-3', '-1e-3,1')}\n".encode(),
+        b"\xef\xbb\xbf" + plain.encode(),
+    ]
+
+
+def change_csv(rng: random.Random, data: bytes) -> bytes:
+    parts = data.split(b",")
+    for _ in range(rng.choice([0, 1, 3])):
+        odd = [
+            b"nan",
+            b"inf",
+            b"1e999",
+            b"9" * 400,
+            b'"',
+            b"1_0",
+            b"\xd9\xa3",
+            b"0x10",
+            b"\0",
+            b"a" * 200_000,
+            b"",
+            b"\r",
+        ]
+        parts[rng.randrange(len(parts))] = rng.choice(odd)
+    data = b",".join(parts)
+    return mangled(rng, data) if rng.random() < 0.6 else data
+
+
+def read_csv(path: Path) -> Any:
+    return read_points(path, lc.Network.from_weights(W))

@@ -1,0 +1,439 @@
+"""What an attack found in the reader of ONNX files, one test a hole, named after the finding."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+
+onnx = pytest.importorskip("onnx", reason="onnx is an extra")
+helper = onnx.helper
+FLOAT, DOUBLE, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.INT64
+
+
+def model_of(
+    nodes: list[Any],
+    constants: dict[str, Any] | None = None,
+    *,
+    kind: int = FLOAT,
+    shape: tuple[Any, ...] = (1, 3),
+    opset: int = 17,
+    output: str = "y",
+) -> Any:
+    stored = [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in (constants or {}).items()]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", kind, shape)],
+        [helper.make_tensor_value_info(output, kind, None)],
+        stored,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+def node(kind: str, inputs: str, outputs: str = "y", **attributes: Any) -> Any:
+    return helper.make_node(kind, inputs.split(), outputs.split(), **attributes)
+
+
+def refused(model: Any, reason: str, **options: Any) -> None:
+    with pytest.raises(lc.UnreadableModel, match=reason):
+        lc.load(model, **options)
+
+
+# 4: nodes out of order
+
+
+def test_finding_4_onnx_operators_out_of_order_are_refused() -> None:
+    """The limit of the Clip is given after it; the old reader took it for left out, and dropped the Clip."""
+    constant = helper.make_node("Constant", [], ["c"], value_float=1e6)
+    clip = helper.make_node("Clip", ["x", "", "c"], ["y"], name="clip")
+    assert lc.load(model_of([constant, clip]))([1e7, 0.0, 0.0])[0] == 1e6
+    refused(model_of([clip, constant]), r"clip \(Clip\) uses c: a later operator gives it")
+
+
+def test_finding_9_undefined_names_are_refused() -> None:
+    refused(model_of([node("Clip", "x nowhere also")]), r"uses nowhere: nothing .*; y \(Clip\) uses also: nothing")
+    refused(model_of([node("Relu", "x", "z")]), "the output is y: nothing in the model gives it")
+    refused(model_of([node("Relu", "x", "z"), node("Relu", "z y")]), "uses y: a later operator gives it")
+
+
+def test_names_that_mean_two_things_are_refused() -> None:
+    refused(model_of([node("Relu", "x", "z"), node("Neg", "x", "z"), node("Relu", "z")]), "several values the name z")
+    refused(model_of([node("Relu", "x", "c"), node("Relu", "c")], {"c": np.float32(1)}), "several values the name c")
+    refused(model_of([node("Relu", "x", "x"), node("Relu", "x")]), "several values the name x")
+
+
+def test_results_and_operands_that_may_not_be_left_out() -> None:
+    """The old reader gave the second name the first part; onnxruntime crashes."""
+    parts = helper.make_node("Split", ["x", "s"], ["", "y"], axis=1)
+    refused(model_of([parts], {"s": np.array([1, 2])}), "leaves out an operand or a result that it must have")
+    refused(model_of([helper.make_node("Concat", ["x", ""], ["y"], axis=1)]), "leaves out an operand")
+
+
+# 4: what is random is not a constant
+
+
+@pytest.mark.parametrize(
+    "random",
+    [
+        node("RandomNormal", "", "r", shape=[1, 3], seed=1.0),
+        node("RandomUniform", "", "r", shape=[1, 3], low=1.0, high=1.0 + 1e-6),
+        node("RandomNormalLike", "c", "r"),
+        node("RandomUniformLike", "c", "r"),
+        node("Bernoulli", "c", "r"),
+        node("Multinomial", "c", "r", dtype=6),
+    ],
+    ids=lambda node: str(node.op_type),
+)
+def test_finding_4_random_operators_are_no_constants(random: Any) -> None:
+    cast = node("Cast", "r", "s", to=FLOAT)
+    constants = {"c": np.full((1, 3), 0.5, np.float32)}
+    model = model_of([random, cast, node("Add", "x s")], constants)
+    refused(model, f"{random.op_type} .*: it is not evaluated on constants, because it may be random")
+
+
+def test_finding_4_dropout_on_constants_is_no_constant() -> None:
+    drop = helper.make_node("Dropout", ["c", "p", "t"], ["r"], seed=3)
+    constants = {"c": np.ones((1, 3), np.float32), "p": np.float32(0.5), "t": np.array(True)}
+    refused(model_of([drop, node("Add", "x r")], constants), "Dropout .*it may be random")
+
+
+def test_the_mask_of_a_dropout_is_a_constant() -> None:
+    """It keeps everything, whatever the input; the old reader took the input for it."""
+    drop = helper.make_node("Dropout", ["x"], ["d", "mask"])
+    net = lc.load(model_of([drop, node("Cast", "mask", "m", to=FLOAT), node("Add", "d m")]))
+    assert net([1.0, 2.0, 3.0]).tolist() == [2.0, 3.0, 4.0]
+
+
+# 4: limits
+
+
+@pytest.mark.parametrize("opset", [10, 17])
+@pytest.mark.parametrize(("low", "high"), [(None, 2e38), (-2e38, None), (-2e38, 2e38), (None, 1e30), (0.0, 3e38)])
+def test_finding_4_a_clip_limit_above_1e38_is_kept(opset: int, low: float | None, high: float | None) -> None:
+    large = np.float32(3.3e38)
+    if opset < 11:
+        limits = {key: value for key, value in (("min", low), ("max", high)) if value is not None}
+        model = model_of([helper.make_node("Clip", ["x"], ["y"], **limits)], opset=opset)
+    else:
+        given = {key: np.float32(value) for key, value in (("low", low), ("high", high)) if value is not None}
+        names = ["x", *(name if name in given else "" for name in ("low", "high"))]
+        model = model_of([helper.make_node("Clip", names, ["y"])], given)
+    net = lc.load(model)
+    wanted = np.clip([large, -large, 1.0], low and np.float32(low), high and np.float32(high))
+    found = net(np.array([large, -large, 1.0], dtype=float))
+    np.testing.assert_array_equal(found, np.asarray(wanted, dtype=float))
+
+
+def test_a_limit_that_no_number_exceeds_is_none() -> None:
+    """Exporters write a ReLU as a Clip up to the largest number."""
+    most = np.finfo(np.float32).max
+    net = lc.load(model_of([node("Clip", "x low high")], {"low": np.float32(0), "high": most}))
+    assert net.layers[0].neurons is not None
+    assert net.layers[0].neurons.describe() == "relu"
+    old = lc.load(model_of([node("Clip", "x")], opset=10))
+    assert old.depth == 1
+
+
+def test_in_double_precision_the_largest_single_number_is_a_limit() -> None:
+    most = float(np.finfo(np.float32).max)
+    net = lc.load(model_of([node("Clip", "x")], opset=10, kind=DOUBLE))
+    assert net([1e39, -1e39, 1.0]).tolist() == [most, -most, 1.0]
+
+
+def test_limits_that_are_none_or_not_numbers() -> None:
+    for low, high in ((np.nan, 1.0), (np.inf, np.inf), (-np.inf, -np.inf), (2.0, 1.0)):
+        constants = {"low": np.float32(low), "high": np.float32(high)}
+        refused(model_of([node("Clip", "x low high")], constants), "its limits are|needs min_val < max_val")
+
+
+# 4: defaults are numbers of single precision
+
+
+@pytest.mark.parametrize("name", ["Selu", "HardSigmoid", "LeakyRelu", "Elu", "Celu"])
+def test_finding_4_onnx_defaults_are_single_precision(name: str) -> None:
+    """At a precision that tells 0.2 from the nearest number of single precision."""
+    single = {
+        "Selu": lambda x: _f(1.05070102214813232421875) * (_f(1.67326319217681884765625) * np.expm1(x) if x < 0 else x),
+        "HardSigmoid": lambda x: min(max(_f(0.2) * x + 0.5, 0.0), 1.0),
+        "LeakyRelu": lambda x: _f(0.01) * x if x < 0 else x,
+        "Elu": lambda x: np.expm1(x) if x < 0 else x,
+        "Celu": lambda x: np.expm1(x) if x < 0 else x,
+    }
+    kind = FLOAT if name == "Celu" else DOUBLE  # Celu is defined for single precision only
+    net = lc.load(model_of([node(name, "x")], kind=kind))
+    for x in (-1.25, -0.375, 0.75, 2.0):
+        assert float(net(np.full(3, x))[0]) == pytest.approx(float(single[name](x)), rel=1e-14)
+
+
+def _f(value: float) -> float:
+    return float(np.float32(value))
+
+
+def test_finding_4_epsilon_of_batch_normalization_is_single_precision() -> None:
+    one, zero = np.ones(3), np.zeros(3)
+    constants = {"s": one, "b": zero, "m": zero, "v": zero}
+    net = lc.load(model_of([node("BatchNormalization", "x s b m v")], constants, kind=DOUBLE))
+    assert float(net(one)[0]) == pytest.approx(1.0 / np.sqrt(_f(1e-5)), rel=1e-15)
+
+
+def test_finding_11_selu_does_not_snap_to_its_usual_constants() -> None:
+    net = lc.load(model_of([node("Selu", "x", alpha=1.6732638, gamma=1.0507012)], kind=DOUBLE))
+    assert float(net(np.full(3, 2.0))[0]) == pytest.approx(2.0 * _f(1.0507012), rel=1e-15)
+
+
+def test_batch_normalization_that_makes_no_sense() -> None:
+    constants = {name: np.ones(3, np.float32) for name in "sbmv"}
+    for name, value, reason in (
+        ("v", -np.ones(3, np.float32), "variance . epsilon must be positive"),
+        ("v", np.full(3, np.nan, np.float32), "variance . epsilon must be positive"),
+        ("s", np.ones(1, np.float32), "do not fit 3 channels"),
+        ("s", np.full(3, np.inf, np.float32), "must be finite|not finite"),
+    ):
+        refused(model_of([node("BatchNormalization", "x s b m v")], constants | {name: value}), reason)
+
+
+# 4: casts
+
+
+def test_finding_4_casts_that_round_are_refused() -> None:
+    down, up = node("Cast", "x", "f", to=FLOAT), node("Cast", "f", to=DOUBLE)
+    refused(model_of([down, up], kind=DOUBLE), "rounds from double to single precision")
+    work = [node("Cast", "x", "d", to=DOUBLE), node("Mul", "d c", "e"), node("Cast", "e", to=FLOAT)]
+    refused(model_of(work, {"c": np.float64(0.1)}), "rounds from double to single precision")
+    for to in (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, INT64):
+        refused(model_of([node("Cast", "x", "h", to=to), node("Cast", "h", to=FLOAT)]), "rounds to another type")
+
+
+def test_casts_that_change_nothing_are_read() -> None:
+    there = [node("Relu", "x", "r"), node("Cast", "r", "d", to=DOUBLE), node("Cast", "d", to=FLOAT)]
+    assert lc.load(model_of(there))([-1.0, 2.0, 3.0]).tolist() == [0.0, 2.0, 3.0]
+    assert lc.load(model_of([node("Cast", "x", "d", to=DOUBLE), node("Relu", "d")])).sizes == (3, 3, 3)
+
+
+def test_operands_of_different_types_are_refused() -> None:
+    refused(model_of([node("Add", "x c")], {"c": np.ones(3)}), "different types of numbers")
+    mixed = [node("Cast", "x", "d", to=DOUBLE), node("Add", "d x")]
+    refused(model_of(mixed), "different types of numbers")
+
+
+# 9: bombs and damage
+
+
+def bomb(depth: int, width: int = 2) -> Any:
+    """Functions that call the one before several times."""
+    model = model_of([helper.make_node(f"F{depth}", ["x"], ["y"], domain="local")])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
+    for level in range(depth + 1):
+        kind, domain = (f"F{level - 1}", "local") if level else ("Relu", "")
+        names = ["a", *(f"t{k}" for k in range(width - 1)), "b"]
+        body = [helper.make_node(kind, [one], [two], domain=domain) for one, two in itertools.pairwise(names)]
+        model.functions.append(helper.make_function("local", f"F{level}", ["a"], ["b"], body, opsets))
+    model.opset_import.append(helper.make_opsetid("local", 1))
+    return model
+
+
+def test_finding_9_a_function_bomb_is_refused_before_it_goes_off() -> None:
+    assert len(bomb(17).SerializeToString()) < 2000
+    for depth in (17, 60):
+        refused(bomb(depth), "would add more than 20000 operators")
+    refused(bomb(150), "more than 100 deep, or themselves")
+    assert lc.load(bomb(3)).inputs == 3
+
+
+def test_functions_that_call_themselves_are_refused() -> None:
+    model = bomb(1)
+    model.functions[0].node[0].op_type, model.functions[0].node[0].domain = "F1", "local"
+    refused(model, "or themselves")
+    model = bomb(1)
+    model.functions.append(model.functions[0])
+    refused(model, "defines a function twice")
+
+
+def huge(*nodes: Any, constants: dict[str, Any] | None = None, shape: tuple[Any, ...] = (1, 3)) -> Any:
+    return model_of(list(nodes), constants, shape=shape)
+
+
+LOTS = np.array([2**20, 2**20])
+BOMBS = {
+    "an input": huge(node("Relu", "x"), shape=(1, 2**20, 2**20)),
+    "a constant": huge(node("ConstantOfShape", "s", "c"), node("Add", "x c"), constants={"s": LOTS}),
+    "a constant expanded": huge(
+        node("Expand", "c s", "d"), node("Add", "x d"), constants={"c": np.float32(1), "s": LOTS}
+    ),
+    "a range": huge(
+        node("Range", "a b c", "r"),
+        node("Add", "x r"),
+        constants={"a": np.float32(0), "b": np.float32(1e12), "c": np.float32(1)},
+    ),
+    "the input expanded": huge(node("Expand", "x s"), constants={"s": np.array([2**20, 2**20, 1])}),
+    "the input padded": huge(node("Pad", "x p"), constants={"p": np.array([0, 0, 2**40, 2**40])}),
+    "the input gathered": huge(
+        *(node("Gather", f"{a} i", b, axis=1) for a, b in itertools.pairwise(["x", "a", "b", "c", "d", "y"])),
+        constants={"i": np.zeros((300, 300), dtype=np.int64)},
+    ),
+    "the input concatenated": huge(
+        *(helper.make_node("Concat", [f"v{k}"] * 10 if k else ["x"] * 10, [f"v{k + 1}"], axis=1) for k in range(12)),
+        node("Relu", "v12"),
+    ),
+    "a sum": huge(
+        node("Reshape", "x s", "r"), node("Add", "r x", "t"), constants={"s": np.array([-1, 1])}, shape=(1, 2**20)
+    ),
+    "a kernel far apart": huge(
+        node("Conv", "x w", dilations=[2**40]), constants={"w": np.ones((1, 1, 2), np.float32)}, shape=(1, 1, 3)
+    ),
+    "a pool with much padding": huge(node("MaxPool", "x", kernel_shape=[2**40], pads=[2**39, 2**39]), shape=(1, 1, 3)),
+    "a large kernel": huge(
+        node("ConstantOfShape", "s", "w"),
+        node("Conv", "x w"),
+        constants={"s": np.array([1, 1, 1500, 1500])},
+        shape=(1, 1, 4000, 4000),
+    ),
+    "a matrix for each row": huge(
+        node("MatMul", "x w"), constants={"w": np.ones((2, 1000), np.float32)}, shape=(1, 2**22, 2)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_small_file_does_not_ask_for_all_memory(name: str) -> None:
+    with pytest.raises(lc.LipcertError):
+        lc.load(BOMBS[name])
+
+
+def test_tensors_whose_numbers_cannot_be_read() -> None:
+    def damaged(change: Any) -> Any:
+        model = model_of([node("Add", "x c")], {"c": np.ones(3, np.float32)})
+        change(model.graph.initializer[0])
+        return model
+
+    for change in (
+        lambda t: setattr(t, "raw_data", t.raw_data[:-1]),
+        lambda t: setattr(t, "data_type", 99),
+        lambda t: t.dims.append(2**40),
+        lambda t: t.dims.append(-2),
+        lambda t: setattr(t, "data_location", 1),
+    ):
+        refused(damaged(change), "the numbers of c cannot be read")
+        constant = helper.make_node("Constant", [], ["c"], value=damaged(change).graph.initializer[0])
+        refused(model_of([constant, node("Add", "x c")]), "the numbers of c cannot be read")
+
+
+def test_a_tensor_that_lies_about_its_size_is_not_counted_through() -> None:
+    """Onnx's inference of shapes would count to the size that it names, 2³¹, or as far as memory goes."""
+    constants = {"i": np.array([0]), "s": np.array([-1])}
+    nodes = [node("Shape", "x", "a"), node("Gather", "a i", "n"), node("Concat", "n s", "t", axis=0)]
+    model = model_of([*nodes, node("Reshape", "x t")], constants)
+    for size in (2**31 - 1, 2**62):
+        model.graph.initializer[0].dims[0] = size
+        refused(model, "the numbers of i cannot be read")
+
+
+def test_inputs_that_are_no_tensors_of_real_numbers() -> None:
+    for kind, came in ((0, "no tensor"), (99, "unknown"), (INT64, "int64"), (onnx.TensorProto.STRING, "string")):
+        model = model_of([node("Identity", "x")])
+        model.graph.input[0].type.tensor_type.elem_type = kind
+        refused(model, f"numbers of type {came}")
+    refused(model_of([node("Relu", "x")], shape=()), "a single number without axes")
+
+
+def test_sparse_values_are_refused() -> None:
+    values = helper.make_tensor("v", FLOAT, [1], [1.0])
+    for place in (1, -5, 2**40):
+        sparse = helper.make_sparse_tensor(values, helper.make_tensor("i", INT64, [1], [place]), [3])
+        constant = helper.make_node("Constant", [], ["c"], sparse_value=sparse)
+        refused(
+            model_of([constant, node("Add", "x c")]),
+            "sparse value; store it dense|not a proper operator: Sparse tensor",
+        )
+        model = model_of([node("Add", "x v")])
+        model.graph.sparse_initializer.append(sparse)
+        refused(model, "uses v: nothing|sparse initializers")
+
+
+def test_operators_that_are_not_what_the_standard_says() -> None:
+    refused(model_of([helper.make_node("Relu", ["x"], ["y"], alpha=3.0)]), "not a proper operator")
+    refused(model_of([node("Relu", "x x")]), "not a proper operator")
+    refused(model_of([node("Relu", "x")], opset=999), "operator set 999, which this onnx does not know")
+    for version in (0, -1, 99, 2**40):
+        odd = model_of([node("Relu", "x")])
+        odd.ir_version = version
+        refused(odd, "version .* of the ONNX format")
+    both = model_of([node("Relu", "x")])
+    both.opset_import.append(helper.make_opsetid("ai.onnx", 9))
+    refused(both, "several operator sets")
+
+
+def test_numbers_that_are_not_finite_are_refused() -> None:
+    for value in (np.inf, np.nan):
+        refused(model_of([node("Mul", "x c")], {"c": np.float32(value)}), "must be finite|not finite")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "constants"),
+    [
+        ([node("Split", "x s", "y z", axis=1)], {"s": np.array([1, 1])}),
+        ([node("Split", "x s", "y z", axis=1)], {"s": np.array([4, -1])}),
+        ([node("Transpose", "x", perm=[0, 0])], {}),
+        ([node("Gather", "x i", axis=9)], {"i": np.array([0])}),
+        ([node("Gather", "x i", axis=1)], {"i": np.array([2**40])}),
+        ([node("Slice", "x a b c")], {"a": np.array([0, 0]), "b": np.array([1, 2]), "c": np.array([1, 1])}),
+        ([node("ReduceSum", "x a")], {"a": np.array([7])}),
+        ([node("Flatten", "x", axis=5)], {}),
+        ([node("Unsqueeze", "x a")], {"a": np.array([70])}),
+        ([node("Reshape", "x s")], {"s": np.array([-1, -1])}),
+        ([node("Reshape", "x s")], {"s": np.array([2**62, 2**62])}),
+        ([node("Concat", "x x", axis=4)], {}),
+        ([node("Pad", "x p")], {"p": np.array([-9, -9, -9, -9])}),
+    ],
+)
+def test_arguments_outside_of_what_there_is(nodes: list[Any], constants: dict[str, Any]) -> None:
+    with pytest.raises(lc.UnreadableModel):
+        lc.load(model_of(nodes, constants))
+
+
+def test_swish_of_nothing() -> None:
+    if onnx.defs.onnx_opset_version() < 24:
+        pytest.skip("this onnx does not know Swish")
+    net = lc.load(model_of([node("Swish", "x", alpha=0.0)], opset=24))
+    assert net([1.0, 2.0, 3.0]).tolist() == [0.5, 1.0, 1.5]
+
+
+# what the import is compared with
+
+
+def test_the_comparison_is_with_the_untouched_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions are not written out, the softmax is still there, and shapes are those of the file."""
+    from lipcert.importers import onnx as reader
+
+    seen: list[Any] = []
+    runtime = reader._runtime
+    monkeypatch.setattr(reader, "_runtime", lambda model: seen.append(model) or runtime(model))  # type: ignore[func-returns-value]
+    model = bomb(2)
+    lc.load(model)
+    assert seen[-1].SerializeToString() == model.SerializeToString()
+    model = model_of([node("Relu", "x", "z"), node("Softmax", "z")], shape=("N", 3))
+    lc.load(model, drop_softmax=True)
+    assert [n.op_type for n in seen[-1].graph.node] == ["Relu", "Softmax"]
+    assert seen[-1].graph.output[0].name == "z"
+
+
+def test_a_model_that_mixes_its_batch_is_not_read_one_at_a_time() -> None:
+    mixing = model_of([node("ReduceMean", "x", "m", axes=[0]), node("Add", "x m")], shape=(4, 3))
+    refused(mixing, "not faithful", input_shape=(3,))
+    alone = model_of([node("Relu", "x")], shape=(4, 3))
+    assert lc.load(alone, input_shape=(3,)).inputs == 3
+
+
+def test_external_numbers_that_are_missing(tmp_path: Path) -> None:
+    model = model_of([node("Add", "x c")], {"c": np.ones(3, np.float32)})
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="data", size_threshold=0)
+    assert lc.load(tmp_path / "m.onnx").inputs == 3
+    (tmp_path / "data").unlink()
+    with pytest.raises(lc.UnreadableModel):
+        lc.load(tmp_path / "m.onnx")

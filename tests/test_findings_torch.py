@@ -1,0 +1,635 @@
+"""Holes that were once open in the reader of PyTorch modules; each test is named after its finding."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.importers.faithful import Original, confirm
+from lipcert.importers.samples import at_kinks, sample
+
+torch = pytest.importorskip("torch", reason="PyTorch is an extra")
+from lipcert.importers import torch_graph as held  # noqa: E402 - needs PyTorch
+from lipcert.importers import torch_ops as ops  # noqa: E402
+
+nn = torch.nn
+F = torch.nn.functional
+
+
+class Made(nn.Module):  # type: ignore[misc, name-defined]
+    """A module from a function; two linear layers are at hand."""
+
+    def __init__(self, function: Callable[..., Any], width: int = 3) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(3, width), nn.Linear(width, 3)
+        self.register_buffer("offset", torch.zeros(width))
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(self, x)
+
+
+def _made(function: Callable[..., Any]) -> Any:
+    torch.manual_seed(1)
+    return Made(function).double().eval()
+
+
+def _plain(s: Any, x: Any) -> Any:
+    return s.b(F.relu(s.a(x)))
+
+
+def _refused(module: Any, reason: str = ".") -> str:
+    with pytest.raises(lc.UnreadableModel, match=reason) as caught:
+        lc.load(module, input_shape=(3,))
+    return str(caught.value)
+
+
+# finding 2: the import was compared with its own trace ---------------------------------------------------------
+
+
+def test_finding_2_hooks_anywhere_are_refused_and_listed() -> None:
+    module = _made(_plain)
+    module.register_forward_hook(lambda *parts: 2 * parts[2])
+    module.register_forward_pre_hook(lambda _, inputs: (10 * inputs[0],))
+    module.a.register_forward_hook(lambda *parts: -parts[2])
+    text = _refused(module, "forward hook")
+    assert "forward pre-hook" in text
+    assert "the module itself" in text
+    assert "\n  a: " in text
+
+
+@pytest.fixture
+def global_hook() -> Iterator[None]:
+    handle = nn.modules.module.register_module_forward_hook(lambda *parts: 2 * parts[2])
+    yield
+    handle.remove()
+
+
+@pytest.mark.usefixtures("global_hook")
+def test_finding_2_global_hooks_are_refused() -> None:
+    _refused(_made(_plain), "every module of this process")
+
+
+def test_finding_2_a_forward_on_the_instance_is_refused() -> None:
+    module = _made(_plain)
+    old = module.forward
+    module.forward = lambda x: 5 * old(x)
+    _refused(module, "forward is set on the instance")
+    inner = _made(_plain)
+    inner.a.forward = lambda x: torch.relu(x)
+    _refused(inner, "a: forward is set on the instance")
+
+
+def test_finding_2_an_overridden_call_is_refused() -> None:
+    class Loud(Made):
+        def __call__(self, *parts: Any) -> Any:
+            return 5 * super().__call__(*parts)
+
+    _refused(Loud(_plain).double().eval(), "__call__")
+
+
+def test_finding_2_an_attribute_named_orig_mod_is_no_compiled_module() -> None:
+    def both(s: Any, x: Any) -> Any:
+        return 3.0 * s._orig_mod(x)
+
+    module = _made(both)
+    module._orig_mod = nn.Linear(3, 3).double().eval()
+    network = lc.load(module, input_shape=(3,))
+    np.testing.assert_allclose(network(np.ones(3)), module(torch.ones(3).double()).detach().numpy())
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        lambda x: 0.0 * torch.randn(3),
+        lambda x: 1e-9 * torch.rand(3),
+        lambda x: 0.0 * torch.bernoulli(torch.full((3,), 0.5)),
+        lambda x: torch.zeros(3).normal_(),
+        lambda x: F.dropout(torch.ones(3), 0.5),
+        lambda x: torch.native_dropout(torch.ones(3), 0.5, None)[0],
+    ],
+)
+def test_finding_2_randomness_is_refused(noise: Callable[..., Any]) -> None:
+    _refused(_made(lambda s, x: _plain(s, x) + noise(x)), "random")
+
+
+def test_finding_2_randomness_of_python_is_refused() -> None:
+    _refused(_made(lambda s, x: _plain(s, x) + random.random()), "trace")
+
+
+def _normalised(s: Any, x: Any) -> Any:
+    y = _plain(s, x)
+    return y / y.norm()
+
+
+TYPES: dict[str, Callable[[Any], bool]] = {
+    "isinstance": lambda x: isinstance(x, torch.Tensor),
+    "is_tensor": lambda x: bool(torch.is_tensor(x)),
+    "type": lambda x: type(x) is torch.Tensor,
+    "proxy": lambda x: not isinstance(x, torch.fx.Proxy),
+    "hasattr": lambda x: hasattr(x, "data_ptr") and not hasattr(x, "tracer"),
+    "grad mode": lambda x: not torch.is_grad_enabled(),
+    "no grad mode": lambda x: torch.is_grad_enabled() and isinstance(x, torch.Tensor),
+    "requires grad": lambda x: isinstance(x, torch.Tensor) and x.requires_grad,
+    "inference mode": lambda x: torch.is_inference_mode_enabled(),
+    "leaf": lambda x: isinstance(x, torch.Tensor) and x.is_leaf and x.requires_grad,
+}
+
+
+@pytest.mark.parametrize("test", TYPES)
+def test_finding_2_branches_that_a_trace_does_not_see(test: str) -> None:
+    _refused(_made(lambda s, x: _normalised(s, x) if TYPES[test](x) else _plain(s, x)), "trace")
+
+
+@pytest.mark.parametrize("test", TYPES)
+def test_finding_2_branches_whose_outputs_agree_at_every_sample(test: str) -> None:
+    """The two ways differ beyond 1e200 only: no sample shows that, the record of operations does."""
+    _refused(_made(lambda s, x: _plain(s, x.clamp(max=1e200)) if TYPES[test](x) else _plain(s, x)), "trace")
+
+
+READS: dict[str, Callable[[Any], Any]] = {
+    "tolist": lambda x: max(x.tolist()[0]),
+    "numpy": lambda x: x.detach().numpy().max(),
+    "item": lambda x: x.sum().item(),
+    "float": lambda x: float(x[0, 0]),
+    "pointer": lambda x: float(np.asarray(x.detach()).max()),
+    "repr": lambda x: float(len(repr(x))),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_finding_2_looking_at_values_is_refused(read: str) -> None:
+    def forward(s: Any, x: Any) -> Any:
+        large = isinstance(x, torch.Tensor) and READS[read](x) > 1e200
+        return _plain(s, x.sign() if large else x)
+
+    _refused(_made(forward), "looks at")
+
+
+def test_finding_2_an_error_that_is_swallowed_while_tracing() -> None:
+    def forward(s: Any, x: Any) -> Any:
+        try:
+            x = x if x.abs().max() < 1e200 else x.sign()
+        except torch.fx.proxy.TraceError:
+            x = x * 1.0
+        return _plain(s, x)
+
+    _refused(_made(forward), "trace|looks at")
+
+
+def test_finding_2_the_example_of_the_report() -> None:
+    """A forward that normalises under a test of types: the quotient of its outputs is ten times the old bound."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU()).eval()
+
+    class Normaliser(nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return F.normalize(x) if isinstance(x, torch.Tensor) else x
+
+    module.append(Normaliser().eval())
+    _refused(module, "trace")
+
+
+def test_finding_2_state_that_a_run_changes_is_refused() -> None:
+    def counts(s: Any, x: Any) -> Any:
+        s.offset += 1.0
+        return s.b(s.a(x) + s.offset)
+
+    assert "offset" in _refused(_made(counts), "changes")
+
+    def remembers(s: Any, x: Any) -> Any:
+        s.calls = getattr(s, "calls", 0) + 1
+        return _plain(s, x)
+
+    assert "calls" in _refused(_made(remembers), "changes")
+
+
+def test_finding_2_the_random_state_of_the_caller_is_left_alone() -> None:
+    module = _made(lambda s, x: _plain(s, x) + 0.0 * torch.randn(3))
+    before = torch.get_rng_state()
+    _refused(module, "random")
+    assert torch.equal(before, torch.get_rng_state())
+
+
+# finding 4: misreads that sample points do not see --------------------------------------------------------------
+
+
+def _clone_clamped(s: Any, x: Any) -> Any:
+    h = s.a(x)
+    g = h.clone()
+    g.clamp_(max=1e6)
+    return s.b(g)
+
+
+def _alias_clamped(s: Any, x: Any) -> Any:
+    h = s.a(x)
+    h.view(-1).clamp_(max=1e200)
+    return s.b(h)
+
+
+def _slice_clamped(s: Any, x: Any) -> Any:
+    h = s.a(x)
+    h[:, :2].clamp_(max=1e200)
+    return s.b(h)
+
+
+def _module_unused(s: Any, x: Any) -> Any:
+    h = s.a(x)
+    nn.Hardtanh(-1e200, 1e200, inplace=True)(h)
+    return s.b(h)
+
+
+def _functional_unused(s: Any, x: Any) -> Any:
+    h = s.a(x)
+    F.hardtanh_(h, -1e200, 1e200)
+    return s.b(h)
+
+
+def _read_before(s: Any, x: Any) -> Any:
+    h = s.a(x)
+    return s.b(F.hardtanh(h, -1e200, 1e200, inplace=True) + h)
+
+
+def _added_to(s: Any, x: Any) -> Any:
+    h = skip = s.a(x)
+    h += s.offset + 1.0
+    return s.b(h + skip)
+
+
+def _set_item(s: Any, x: Any) -> Any:
+    h = s.a(x)
+    h[:, 0] = 0.0
+    return s.b(h)
+
+
+def _through_data(s: Any, x: Any) -> Any:
+    h = s.a(x)
+    h.data.clamp_(max=1e200)
+    return s.b(h)
+
+
+def _given_out(s: Any, x: Any) -> Any:
+    h = s.a(x)
+    torch.clamp(h, max=1e200, out=h)
+    return s.b(h)
+
+
+def _input_changed(s: Any, x: Any) -> Any:
+    x.clamp_(max=1e200)
+    return s.b(s.a(x))
+
+
+def _data_replaced(s: Any, x: Any) -> Any:
+    h = s.a(x)
+    h.data = h.data.clamp(max=1e200)
+    return s.b(h)
+
+
+def _constant_changed(s: Any, x: Any) -> Any:
+    w = s.a.bias.clone()
+    w.add_(F.relu(x[0] - 1e200))
+    return s.b(w[None])
+
+
+def _constant_view_changed(s: Any, x: Any) -> Any:
+    w = s.a.bias.clone()
+    w.view(3).add_(F.relu(x[0] - 1e200))
+    return s.b(w[None]) + x
+
+
+IN_PLACE = (
+    _input_changed,
+    _data_replaced,
+    _constant_changed,
+    _constant_view_changed,
+    _clone_clamped,
+    _alias_clamped,
+    _slice_clamped,
+    _functional_unused,
+    _module_unused,
+    _read_before,
+    _added_to,
+    _set_item,
+    _through_data,
+    _given_out,
+)
+
+
+@pytest.mark.parametrize("forward", IN_PLACE, ids=lambda f: f.__name__.strip("_"))
+def test_finding_4_in_place_changes_that_a_trace_does_not_carry(forward: Callable[..., Any]) -> None:
+    _refused(_made(forward))
+
+
+def test_finding_4_in_place_modules_whose_result_is_not_used() -> None:
+    module = _made(lambda s, x: (h := s.a(x), s.clip(h), s.b(h))[2])
+    module.clip = nn.Hardtanh(-1e200, 1e200, inplace=True).eval()
+    _refused(module, "in place")
+
+
+def test_finding_4_harmless_in_place_operations_are_read() -> None:
+    def forward(s: Any, x: Any) -> Any:
+        h = F.relu(s.a(x), inplace=True)
+        out = s.b(h)
+        out += h
+        return s.act(out).mul_(2.0)
+
+    module = _made(forward)
+    module.act = nn.Hardtanh(-0.5, 0.7, inplace=True).eval()
+    network = lc.load(module)
+    x = np.array([0.3, -2.0, 1.1])
+    np.testing.assert_allclose(network(x), module(torch.from_numpy(x)[None]).detach().numpy().ravel())
+
+
+FAR = 1e150
+"""A limit that no sample comes near when the importer is not told of it."""
+
+STEPS: tuple[Callable[..., Any], ...] = (
+    lambda s, h, g: s.a(h),
+    lambda s, h, g: F.relu(h),
+    lambda s, h, g: h.relu_(),
+    lambda s, h, g: h.clamp(max=FAR),
+    lambda s, h, g: h.clamp_(max=FAR),
+    lambda s, h, g: F.hardtanh(h, -FAR, FAR, inplace=True),
+    lambda s, h, g: h.view(-1).clamp_(min=-FAR),
+    lambda s, h, g: h[:, :2].mul_(0.5),
+    lambda s, h, g: h + g,
+    lambda s, h, g: h.add_(g),
+    lambda s, h, g: h.clone(),
+    lambda s, h, g: h.detach(),
+    lambda s, h, g: h.view(1, 3),
+)
+
+
+def _program(seed: int) -> tuple[Callable[..., Any], bool]:
+    """A random forward that changes values in place and keeps others, and whether it does so at all."""
+    draw = random.Random(seed)
+    plan = [(draw.randrange(len(STEPS)), draw.random() ** 0.2, draw.random(), draw.random() < 0.8) for _ in range(5)]
+
+    def forward(s: Any, x: Any) -> Any:
+        values = [s.a(x)]
+        for step, one, two, kept in plan:
+            h, g = (values[int(part * len(values))] for part in (one, two))
+            result = STEPS[step](s, h, g)
+            if kept and step not in (6, 7):  # those have another shape
+                values.append(result)
+        return s.b(values[-1])
+
+    return forward, any(step in (2, 4, 5, 6, 7, 9) for step, *_ in plan)
+
+
+def test_finding_4_random_programs_that_work_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is accepted agrees with the module far beyond every sample; only the record of operations knows."""
+    monkeypatch.setattr(held, "constants", lambda graph: ())
+    accepted, refused = 0, 0
+    for seed in range(120):
+        forward, in_place = _program(seed)
+        module = _made(forward)
+        try:
+            network = lc.load(module, input_shape=(3,))
+        except lc.UnreadableModel:
+            assert in_place
+            refused += 1
+            continue
+        accepted += in_place
+        for x in FAR * 10.0 ** np.arange(-2, 3)[:, None] * np.random.default_rng(seed).standard_normal((5, 3)):
+            wanted = module(torch.from_numpy(x)[None]).detach().numpy().ravel()
+            np.testing.assert_allclose(network(x), wanted, rtol=0, atol=1e-9 * (FAR + np.abs(wanted).max()))
+    assert accepted > 15
+    assert refused > 20
+
+
+@pytest.mark.parametrize(
+    "cast",
+    [
+        lambda x: x.float().double(),
+        lambda x: x.to(torch.float32).to(torch.float64),
+        lambda x: x.type_as(torch.zeros(1, dtype=torch.float32)).double(),
+        lambda x: x.to(torch.bfloat16).double(),
+        lambda x: x.half().double(),
+        lambda x: x.to(torch.int64).double(),
+        lambda x: x.sum(dtype=torch.float32).double(),
+        lambda x: x.mean(1, dtype=torch.float32).double(),
+    ],
+)
+def test_finding_4_casts_that_round_are_refused(cast: Callable[..., Any]) -> None:
+    _refused(_made(lambda s, x: s.b(s.a(x)) + cast(x).sum()), "round|unknown")
+
+
+def test_finding_4_casts_to_the_type_at_hand_are_read() -> None:
+    for module in (_made(lambda s, x: s.b(s.a(x.double()))), _made(lambda s, x: s.b(s.a(x.float())).float()).float()):
+        network = lc.load(module, input_shape=(3,))
+        x = torch.ones(1, 3, dtype=module.a.weight.dtype)
+        np.testing.assert_allclose(network(np.ones(3)), module(x).detach().numpy().ravel(), rtol=1e-5)
+
+
+def test_finding_4_a_softplus_whose_switch_shows_is_refused() -> None:
+    """At 20 softplus(x) - x is 2e-9: nothing in single precision, but 1e9·(softplus(x) - x) is off by 2 in double."""
+    text = _refused(_made(lambda s, x: s.b(F.softplus(s.a(x)))), "threshold")
+    assert "threshold=40" in text
+    _refused(nn.Sequential(nn.Linear(3, 3), nn.Softplus(beta=2.0)).double().eval(), "threshold")
+    _refused(nn.Sequential(nn.Linear(3, 3), nn.Softplus(threshold=10.0)).eval(), "threshold")
+    lc.load(nn.Sequential(nn.Linear(3, 3), nn.Softplus(threshold=40.0)).double().eval())
+    lc.load(nn.Sequential(nn.Linear(3, 3), nn.Softplus(beta=2.0, threshold=40.0)).double().eval())
+    lc.load(nn.Sequential(nn.Linear(3, 3), nn.Softplus()).eval())
+
+
+def test_finding_4_a_softplus_of_numbers_that_were_made_double() -> None:
+    module = _made(lambda s, x: F.softplus(s.b(s.a(x)).double())).float()
+    _refused(module, "threshold")
+
+
+def test_finding_4_types_that_a_module_mixes() -> None:
+    module = _made(lambda s, x: s.b(s.a((x - s.offset).float()))).float()
+    module.offset = torch.rand(3, dtype=torch.float64)
+    _refused(module, "rounds to numbers of type torch.float32")
+
+
+def test_finding_2_a_layer_that_only_bears_the_name_of_one() -> None:
+    def forward(self: Any, x: Any) -> Any:
+        return x.clamp(0.0, 1e200)
+
+    forged = type("ReLU", (nn.Module,), {"forward": forward, "__module__": "torch.nn.modules.activation"})
+    module = nn.Sequential(nn.Linear(3, 3), forged()).double().eval()
+    _refused(module, "unknown module")
+
+
+# findings 9 and 11: errors of others, and few sample points ------------------------------------------------------
+
+
+def test_finding_9_points_that_require_grad_are_taken() -> None:
+    module = nn.Sequential(nn.Linear(3, 2), nn.ReLU()).eval()
+    lc.load(module, points=torch.ones(2, 3, requires_grad=True))
+    with pytest.raises(lc.InvalidInput, match="points must"):
+        lc.load(module, points=torch.ones(2, 3, dtype=torch.complex64))
+
+
+@pytest.mark.parametrize("shape", [("a",), 3.5, (3.5,), (10**400,), [[3], [4]], "3", (True, 2), (float("nan"),), ()])
+def test_finding_9_strange_input_shapes_are_named(shape: Any) -> None:
+    with pytest.raises(lc.InvalidInput, match="input_shape"):
+        lc.load(nn.Sequential(nn.Linear(3, 2)).eval(), input_shape=shape)
+
+
+def test_finding_9_strange_parameters_are_refused_and_listed() -> None:
+    module = _made(_plain)
+    module.register_parameter("c", nn.Parameter(torch.zeros(2, dtype=torch.complex64)))
+    module.register_buffer("h", torch.zeros(2, dtype=torch.float16))
+    module.register_buffer("s", torch.eye(2).to_sparse())
+    module.register_buffer("m", torch.zeros(2, device="meta"))
+    text = _refused(module)
+    for name in ("c", "h", "s", "m"):
+        assert f"\n  {name}: " in text
+    _refused(nn.Sequential(nn.LazyLinear(3)).eval(), "initial")
+    broken = _made(_plain)
+    nn.init.constant_(broken.a.weight, float("nan"))
+    with pytest.raises(lc.LipcertError, match="finite"):
+        lc.load(broken)
+
+
+def test_finding_9_a_module_that_cannot_be_copied() -> None:
+    module = _made(_plain)
+    module.generator = (n for n in range(3))
+    _refused(module, "copied")
+
+
+ODD: dict[str, tuple[Callable[..., Any], str | None]] = {
+    "size": (lambda s, x: s.a(x) * x.shape.numel(), None),
+    "index": (lambda s, x: s.a(x)[:, s.order], None),
+    "layer of a constant": (lambda s, x: s.a(x) + s.b(s.offset), None),
+    "mask": (lambda s, x: s.a(x)[x > 0], "looks at values"),
+    "no rate of dropout": (lambda s, x: F.dropout(s.a(x), 0.0), None),
+    "overflow": (lambda s, x: s.a(x).clamp(max=1e308), "overflow"),
+    "attribute": (lambda s, x: s.a(x) * x.shape.index(3), None),
+    "unknown": (lambda s, x: s.a(x) * x.stride(1), "unknown operation"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_finding_9_odd_modules_are_read_or_refused(name: str) -> None:
+    forward, reason = ODD[name]
+    module = _made(forward)
+    module.register_buffer("order", torch.tensor([2, 0, 1]))
+    if reason is not None:
+        _refused(module, reason)
+        return
+    network = lc.load(module, input_shape=(3,))
+    x = np.array([0.3, -2.0, 1.1])
+    np.testing.assert_allclose(network(x), module(torch.from_numpy(x)[None]).detach().numpy().ravel())
+
+
+def test_finding_9_a_module_that_ignores_its_input() -> None:
+    with pytest.raises(lc.InvalidInput, match="give input_shape"):
+        lc.load(_made(lambda s, x: s.a.weight))
+    assert not lc.load(_made(lambda s, x: s.a.weight), input_shape=(3,)).layers[0].weight.any()
+
+
+def _identity() -> lc.Network:
+    return lc.Network.from_weights([[[1.0, 0.0], [0.0, 1.0]]])
+
+
+@pytest.mark.parametrize("limit", [30.0, 1e6, 3e12, 1e29, 1e38])
+def test_finding_11_a_lost_limit_is_seen_whatever_its_size(limit: float) -> None:
+    original = Original(lambda x: np.minimum(x, limit), False, "the test")
+    with pytest.raises(lc.UnreadableModel, match="not faithful"):
+        confirm(_identity(), original)
+
+
+def test_finding_11_a_limit_of_the_model_beyond_the_usual_sizes_is_seen() -> None:
+    original = Original(lambda x: np.minimum(x, 1e150), False, "the test")
+    confirm(_identity(), original)  # no sample is that large
+    with pytest.raises(lc.UnreadableModel, match="not faithful"):
+        confirm(_identity(), original, sizes=(1e150,))
+
+
+@pytest.mark.parametrize("limit", [1e6, 1e30, 1e45, 1e200])
+def test_finding_11_an_importer_that_drops_a_limit_is_caught(limit: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted mistake: limits are read as if they were not there, whatever their size."""
+
+    def dropped(b: Any, input: Any, *limits: Any, **named: Any) -> Any:
+        return input
+
+    for name in ("clamp", "minimum", "hardtanh"):
+        monkeypatch.setitem(ops.HANDLERS, name, dropped)
+    module = _made(lambda s, x: s.b(s.a(x).clamp(max=limit)))
+    _refused(module, "not faithful")
+    module = _made(lambda s, x: s.b(torch.minimum(s.a(x), s.offset)))
+    module.offset.fill_(limit)
+    _refused(module, "not faithful")
+    _refused(nn.Sequential(nn.Linear(3, 3), nn.Hardtanh(-limit, limit)).double().eval(), "not faithful")
+
+
+def test_finding_11_a_limit_that_is_moved_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted mistake: the limit is read a little too low, where no random point falls."""
+    known = ops.HANDLERS["clamp"]
+
+    def moved(b: Any, input: Any, min: Any = None, max: Any = None) -> Any:
+        return known(b, input, max=max * (1 - 1e-9))
+
+    monkeypatch.setitem(ops.HANDLERS, "clamp", moved)
+    _refused(_made(lambda s, x: torch.tanh(s.a(x)).clamp(max=0.75)), "not faithful")
+
+
+def test_finding_11_rounding_to_single_precision_is_seen() -> None:
+    def rounded(x: Any) -> Any:
+        return x.astype(np.float32).astype(float) if np.abs(x).max() < 3e38 else x
+
+    original = Original(rounded, False, "the test")
+    with pytest.raises(lc.UnreadableModel, match="not faithful"):
+        confirm(_identity(), original)
+
+
+@pytest.mark.parametrize("shift", [1e-3, 1e-6, 1e-9])
+def test_finding_11_a_moved_threshold_is_seen(shift: float) -> None:
+    """Both sides of every kink are compared; a kink that jumps by little is far from every random point."""
+    weights, biases = [[[1.0]], [[1.0]]], [[0.3], [0.0]]
+    network = lc.Network.from_weights(weights, biases, "relu")
+
+    def moved(x: Any) -> Any:
+        v = x + 0.3
+        return np.where(np.abs(v) < shift, shift, np.maximum(v, 0.0))
+
+    with pytest.raises(lc.UnreadableModel, match="not faithful"):
+        confirm(network, Original(moved, False, "the test"))
+
+
+def test_finding_11_kinks_are_straddled_to_the_last_bit() -> None:
+    rng = np.random.default_rng(3)
+    weights = [rng.standard_normal((6, 4)), rng.standard_normal((5, 6)), rng.standard_normal((2, 5))]
+    network = lc.Network.from_weights(weights, [rng.standard_normal(len(w)) for w in weights], ["relu", "relu6"])
+    tests = sample(4, 0)
+    points = at_kinks(network, tests, np.random.default_rng(0))
+    first = network.preactivations(points)[0]
+    nearest = np.abs(first).min(axis=0)
+    assert (nearest < 1e-14).all()  # every neuron of the first layer
+    for k in range(6):
+        close = first[np.abs(first[:, k]) < 1e-14, k]
+        assert (close < 0).any()
+        assert (close >= 0).any()
+    second = network.preactivations(points)[1]
+    assert (np.minimum(np.abs(second), np.abs(second - 6.0)).min(axis=0) < 1e-13).all()
+
+
+def test_finding_11_samples() -> None:
+    one, two = sample(5, 0), sample(5, 1)
+    assert not np.array_equal(one, two)
+    assert np.abs(one).max() > 1e38
+    assert (np.abs(one).max(axis=1) > 1e25).sum() >= 2
+    small = one[np.abs(one).max(axis=1) < 1e30]
+    assert (small != small.astype(np.float32).astype(float)).mean() > 0.8
+    assert (one[0] == 0.0).all()
+
+
+def test_finding_9_outputs_whose_number_changes() -> None:
+    original = Original(lambda x: x if np.abs(x).max() < 50.0 else np.r_[x, 0.0], False, "the test")
+    with pytest.raises(lc.UnreadableModel, match="has 2 outputs, the test gives 2 or 3"):
+        confirm(_identity(), original)
+
+
+def test_finding_11_infinities_of_the_model_at_moderate_inputs_are_refused() -> None:
+    original = Original(lambda x: np.where(np.abs(x) > 50.0, np.inf, x), False, "the test")
+    with pytest.raises(lc.UnreadableModel, match="finite"):
+        confirm(_identity(), original)
