@@ -29,7 +29,7 @@ from lipcert.split import Split
 from lipcert.sweep import SweepRow, sweep
 from lipcert.verify import verify
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Activation",

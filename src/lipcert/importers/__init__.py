@@ -122,10 +122,11 @@ def _model(source: Any, activation: Any, input_shape: Any, drop_softmax: bool, p
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
-    """A shape as whole numbers."""
+    """A shape as whole numbers; True is none, though Python has it as 1."""
     sizes = np.atleast_1d(numbers("input_shape", shape))
-    if sizes.ndim != 1 or not sizes.size or (sizes < 1).any() or (sizes != np.round(sizes)).any():
-        raise InvalidInput(f"input_shape must be positive sizes without the batch, got {shape!r}")
+    flags = any(isinstance(entry, (bool, np.bool_)) for entry in (shape if np.ndim(shape) == 1 else [shape]))
+    if flags or sizes.ndim != 1 or not sizes.size or (sizes < 1).any() or (sizes != np.round(sizes)).any():
+        raise InvalidInput(f"input_shape must be positive sizes without the batch, such as (3, 32, 32), got {shape!r}")
     if sizes.prod() > LARGEST_INPUT:
         raise InvalidInput(f"input_shape must have at most {LARGEST_INPUT} numbers together, got {shape!r}")
     return tuple(int(size) for size in sizes)

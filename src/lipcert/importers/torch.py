@@ -246,7 +246,7 @@ def _drop_softmax(traced: fx.GraphModule) -> None:
 
 def _input_shape(traced: fx.GraphModule, given: Sequence[int] | None) -> tuple[int, ...]:
     if given is not None:
-        return _sizes(given)
+        return tuple(given)
     node = next(n for n in traced.graph.nodes if n.op == "placeholder" and not n.args)
     while node.users:
         for user in node.users:
@@ -257,19 +257,6 @@ def _input_shape(traced: fx.GraphModule, given: Sequence[int] | None) -> tuple[i
         if not ops.keeps_size(traced, node):
             break
     raise InvalidInput("the module does not tell the shape of its input; give input_shape, such as (3, 32, 32)")
-
-
-def _sizes(given: Any) -> tuple[int, ...]:
-    """Positive whole numbers that fit an axis."""
-    entries = list(given) if isinstance(given, (Sequence, np.ndarray, torch.Tensor)) and np.ndim(given) else [given]
-    try:
-        whole = not any(isinstance(entry, (bool, np.bool_)) for entry in entries)
-        shape = tuple(operator.index(entry) for entry in entries)
-    except TypeError:
-        whole, shape = False, ()
-    if not whole or not shape or min(shape) < 1 or max(shape) >= 2**31:
-        raise InvalidInput(f"input_shape must be positive sizes without the batch, such as (3, 32, 32), got {given!r}")
-    return shape
 
 
 class _Opaque:
