@@ -168,7 +168,7 @@ def test_finding_8_networks_that_differ_have_digests_that_differ() -> None:
 def _mutants(certificate: Certificate) -> list[Certificate]:
     """The certificate with hints that are extreme."""
     found = []
-    for value in (1e300, 1e-300, 5e-324, np.nan, np.inf, -1.0, 0.0):
+    for value in (1e300, 5e-324, np.nan, -1.0):
         for sweep, index in itertools.product(range(len(certificate.sweeps)), range(2)):
             hints = certificate.sweeps[sweep]
             wrong = list(hints.multipliers)
@@ -188,7 +188,7 @@ def test_finding_9_verify_raises_errors_of_its_own_only(scale: float) -> None:
     rng = np.random.default_rng(0)
     weights = [scale * rng.standard_normal((5, 3)), rng.standard_normal((4, 5)) / scale, rng.standard_normal((2, 4))]
     network = Network.from_weights(weights, None, "tanh")
-    certificate = lc.certify(network, lc.Ball([0.1, 0.2, 0.3], 0.2), lc.Split(seconds=0.3))
+    certificate = lc.certify(network, lc.Ball([0.1, 0.2, 0.3], 0.2), lc.Split(method=lc.ClosedForm(), seconds=0.1))
     for mutant in _mutants(certificate):
         try:
             lc.verify(network, mutant)
