@@ -1,0 +1,168 @@
+"""Trees made by hand: cuts anywhere, leaves that are claimed to be void, over regions and weights of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+import lipcert as lc
+from attack.draw import extreme, leaky, plain, region, rescaled, some, tilted
+from attack.log import Log
+from attack.points import steepest
+from lipcert.certificate import Certificate, Part, Sweep
+from lipcert.network import Network
+from lipcert.regions import Ball, Box, Region
+from lipcert.typing import Array
+from lipcert.verify.pieces import AXIS, LEAF
+from lipcert.verify.tree import Tree
+
+Case = tuple[Network, Region, Tree]
+_MOST = 1.7e308
+"""What a forged certificate claims: whatever verify derives will be less, so it is returned."""
+
+
+def trees(rng: np.random.Generator, log: Log) -> None:
+    """One network, one tree, verify."""
+    net, where, first = some(rng, _natural, _tiny, _scaled, _sliver, _barely)(rng)
+    cert = log.ask("lc.certify(net, region, lc.ClosedForm())", net=net, region=where) if rng.random() < 0.4 else None
+    witness = steepest(net, where, rng, 10, log.perturbed)
+    if cert is None:
+        cert = forged(net, where)
+    else:
+        log.bound(cert.bound, witness)
+    for tree in (first, random_tree(rng, net, where), random_tree(rng, net, where)):
+        found = log.ask("lc.verify(net, replace(cert, tree=tree, bound=1.7e308))", net=net, cert=cert, tree=tree)
+        if found is not None:
+            log.bound(found, witness)
+
+
+def forged(net: Network, where: Region) -> Certificate:
+    """A certificate that nobody computed: multipliers of one, and no enclosures."""
+    hidden = net.sizes[1:-1]
+    sweep = Sweep((), tuple(np.ones(size) for size in hidden), (0,) * len(hidden))
+    return Certificate(_MOST, "forged", where, net.digest, Part((0, net.depth)), (), (sweep,), (), 0.0)
+
+
+def _natural(rng: np.random.Generator) -> Case:
+    d = int(rng.integers(1, 4))
+    row = some(rng, "relu", "tanh", leaky(-1.0), "hardtanh", "elu", "hardswish")
+    net = plain(rng, (d, *(int(n) for n in rng.integers(1, 5, int(rng.integers(1, 3)))), int(rng.integers(1, 3))), row)
+    return net, region(rng, d), settled_tree([])
+
+
+def _tiny(rng: np.random.Generator) -> Case:
+    """A natural network seen through a pinhole: the region and its distance to kinks are tiny together."""
+    d, size = int(rng.integers(1, 3)), extreme(rng, -570, -480)
+    net = plain(rng, (d, int(rng.integers(1, 4)), 1), some(rng, "relu", leaky(0.1)))
+    weights = [layer.weight for layer in net.layers]
+    biases = [np.array(layer.bias) * size for layer in net.layers]
+    return lc.Network.from_weights(weights, biases, [net.layers[0].neurons]), region(rng, d, size), settled_tree([])
+
+
+def _scaled(rng: np.random.Generator) -> Case:
+    d = int(rng.integers(1, 3))
+    net = rescaled(plain(rng, (d, int(rng.integers(1, 4)), int(rng.integers(1, 4)), 1), leaky(tilted(rng))), rng, 620)
+    return net, region(rng, d), settled_tree([(0, 0, 0.0)])
+
+
+def _sliver(rng: np.random.Generator) -> Case:
+    """All that is steep lies in a thin slice of a region of any size; the tree cuts just there."""
+    size, share = float(some(rng, extreme(rng, -542, -530), extreme(rng, -1060, 900))), float(rng.uniform(0.3, 1.0))
+    at, d = share * size, int(rng.integers(1, 3))
+    first = np.concatenate([np.eye(d)[:1], rng.standard_normal((1, d)) * 2.0**-30])
+    row = some(rng, "relu", leaky(2.0**-40))
+    net = lc.Network.from_weights([first, [[1.0, 2.0**-30]]], [[-at, 0.0], None], row)
+    center = np.zeros(d)
+    where = lc.Ball(center, size) if rng.random() < 0.7 else lc.Box(center - size, center + size)
+    cut = at * float(some(rng, 1.0, 1.0 - 2.0**-30, rng.uniform(0.7, 1.0)))
+    return net, where, settled_tree([(0, 0, 0.0)] if rng.random() < 0.2 else [(AXIS, 0, cut)])
+
+
+def _barely(rng: np.random.Generator) -> Case:
+    """A kink of the second layer that the region only just reaches, behind products in the subnormal range."""
+    power = int(rng.integers(150, 700))
+    up_, down_ = (float(np.ldexp(rng.uniform(1.0, 2.0), sign * power)) for sign in (1, -1))
+    slope = float(np.ldexp(rng.uniform(1.0, 2.0), int(rng.integers(-1074, -1050)) + power))
+    slope = slope if rng.random() < 0.8 else extreme(rng, -600, 0)
+    edge = -float(rng.uniform(0.5, 1.0))
+    gain = Fraction(up_) * Fraction(down_) * Fraction(slope)  # of the two layers, for negative inputs
+    shy = Fraction(1) - Fraction(int(some(rng, -1, 1, 1, 1)), 2 ** int(rng.integers(2, 14)))
+    bias, last = float(-gain * Fraction(edge) * shy), float(1 / gain) if gain > Fraction(1, 2**1000) else 1.0
+    rows = [leaky(slope), some(rng, "relu", leaky(0.25))]
+    net = lc.Network.from_weights([[[up_]], [[down_]], [[last]]], [None, [bias], None], rows)
+    net = (
+        net
+        if rng.random() < 0.5
+        else lc.Network.from_weights([[[up_]], [[-down_]], [[last]]], [None, [-bias], None], rows)
+    )
+    return net, lc.Box([-1.0], [edge]) if rng.random() < 0.5 else lc.Ball([edge - 0.25], 0.25), settled_tree([])
+
+
+def random_tree(rng: np.random.Generator, net: Network, where: Region, cuts: int | None = None) -> Tree:
+    """A tree of a few random cuts."""
+    cuts = int(some(rng, 0, 0, 1, 1, 2, 5)) if cuts is None else cuts
+    count = 2 * cuts + 1
+    layer, index = np.full(count, LEAF), np.zeros(count, dtype=int)
+    value, child = np.zeros(count), np.zeros(count, dtype=int)
+    boxes = {0: _box(where)}
+    open_, after = [0], 1
+    for _ in range(cuts):
+        node = open_.pop(int(rng.integers(len(open_))))
+        low, high = (np.array(side) for side in boxes[node])
+        if rng.random() < 0.5:
+            axis = int(rng.integers(net.inputs))
+            share = float(some(rng, 0.0, 1.0, 0.5, rng.random(), rng.random()))
+            at = float(np.clip(low[axis] + share * (high[axis] - low[axis]), low[axis], high[axis]))
+            layer[node], index[node], value[node] = AXIS, axis, at
+        else:
+            which = int(rng.integers(net.depth - 1))
+            layer[node], index[node] = which, int(rng.integers(net.layers[which].size))
+            value[node] = float(some(rng, 0.0, rng.normal(), rng.normal() * extreme(rng, -600, 300)))
+            axis, at = -1, 0.0
+        child[node] = after
+        for k in (0, 1):
+            sides = low.copy(), high.copy()
+            if axis >= 0:
+                sides[1 - k][axis] = at
+            boxes[after + k] = sides
+            open_.append(after + k)
+        after += 2
+    void = rng.choice(open_, int(rng.integers(0, min(3, len(open_)) + 1)), replace=False)
+    neurons = sum(net.sizes[1:-1])
+    columns = [
+        (int(node), int(rng.integers(neurons)), _weight(rng)) for node in void for _ in range(int(rng.integers(1, 4)))
+    ]
+    nodes, which_neuron, weight = (np.array(column) for column in zip(*columns)) if columns else (np.zeros(0, int),) * 3
+    return Tree(layer, index, value, child, _MOST, nodes.astype(int), which_neuron.astype(int), weight.astype(float))
+
+
+def settled_tree(cuts: Sequence[tuple[int, int, float]]) -> Tree:
+    """A complete tree: every leaf is on one side of each of the cuts (layer, neuron, value)."""
+    depth = len(cuts)
+    count = 2 ** (depth + 1) - 1
+    level = np.floor(np.log2(np.arange(1, count + 1))).astype(int)
+    inner = level < depth
+    columns = np.array([(*cut, 0.0) for cut in cuts] or [(0, 0, 0.0, 0.0)])[np.minimum(level, max(depth - 1, 0))]
+    return Tree(
+        np.where(inner, columns[:, 0], LEAF).astype(int),
+        np.where(inner, columns[:, 1], 0).astype(int),
+        np.where(inner, columns[:, 2], 0.0),
+        np.where(inner, 2 * np.arange(count) + 1, 0),
+        _MOST,
+    )
+
+
+def _weight(rng: np.random.Generator) -> float:
+    return float(rng.normal() * some(rng, 1.0, 1.0, extreme(rng, -900, 900)))
+
+
+def _box(where: Region) -> tuple[Array, Array]:
+    if isinstance(where, Box):
+        return where.lower, where.upper
+    assert isinstance(where, Ball)
+    low, high = where.center - where.radius, where.center + where.radius
+    if where.clip is not None:
+        low, high = np.maximum(low, where.clip.lower), np.minimum(high, where.clip.upper)
+    return low, high
