@@ -1,0 +1,112 @@
+"""Digests: two networks that compute different functions must not share one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import lipcert as lc
+from attack.draw import leaky, plain, some
+from attack.log import Log
+from lipcert.activations import Activation
+from lipcert.network import Layer, Network, Neurons
+from lipcert.typing import Array
+
+
+def digest(rng: np.random.Generator, log: Log) -> None:
+    """A pair of networks that differ in something small, or whose bytes could be read in two ways."""
+    one, two = some(rng, _shifted, _other_number, _other_rows, _other_shape)(rng)
+    log.checks += 1
+    same = log.ask("one.digest == two.digest", one=one, two=two)
+    if same:
+        log.violation("two different networks have one digest")
+
+
+def _shifted(rng: np.random.Generator) -> tuple[Network, Network]:
+    """Groups of neurons whose indices are parameters of another reading of the same bytes.
+
+    A: leaky_relu on n neurons, arctan on m, hardtanh on k with limits that are the bytes of whole numbers.
+    B: leaky_relu on all of them, its parameters made of the bytes of all that comes before its indices. Where group
+    lengths are not part of the digest, the two agree for m = k + 2.
+    """
+    n, k = 1, int(rng.integers(3, 6))
+    m = k + 2
+    size = n + m + k
+    limits = np.arange(size - k, dtype="<i8").view("<f8")
+    spare = 2 * k - (size - k)
+    low = np.concatenate([np.full(spare, -1.0), limits])[:k]
+    high = np.concatenate([np.full(spare, -1.0), limits])[k : 2 * k]
+    first, second, third = np.arange(n), np.arange(n, n + m), np.arange(n + m, size)
+    slope = float(rng.uniform(0.1, 1.0))
+    groups = (
+        (leaky(slope), first),
+        (lc.activation("arctan"), second),
+        (Activation("hardtanh", (low, high)), third),
+    )
+    stream = _bytes(groups)[len("leaky_relu|") :]
+    words = np.frombuffer(stream[: 8 * size], dtype="<f8")
+    other = ((Activation("leaky_relu", (np.array(words),)), np.arange(size)),)
+    if _bytes(other) != _bytes(groups) or not np.isfinite(words).all():
+        other = ((Activation("leaky_relu", (np.full(size, slope),)), np.arange(size)),)
+    return _holding(size, groups), _holding(size, other)
+
+
+def _bytes(groups: Any) -> bytes:
+    """Names, parameters and indices, one after the other."""
+    parts = []
+    for row, index in groups:
+        parts.append(row.name.encode() + b"|")
+        parts += [np.broadcast_to(np.asarray(p, dtype="<f8"), index.shape).tobytes() for p in row.parameters]
+        parts.append(np.asarray(index, dtype="<i8").tobytes())
+    return b"".join(parts)
+
+
+def _holding(size: int, groups: Any) -> Network:
+    first = Layer(np.ones((size, 1)), np.zeros(size), Neurons(size, tuple(groups)))
+    return Network((first, Layer(np.ones((1, size)), np.zeros(1), None)))
+
+
+def _copy(net: Network) -> tuple[list[Array], list[Array], list[Any]]:
+    return (
+        [np.array(layer.weight) for layer in net.layers],
+        [np.array(layer.bias) for layer in net.layers],
+        [layer.neurons for layer in net.layers[:-1]],
+    )
+
+
+def _natural(rng: np.random.Generator) -> Network:
+    return plain(rng, (2, int(rng.integers(2, 5)), int(rng.integers(2, 5)), 2), some(rng, "relu", "tanh", leaky(0.1)))
+
+
+def _other_number(rng: np.random.Generator) -> tuple[Network, Network]:
+    """One weight or bias moved by one unit in the last place, or from zero to the least float."""
+    net = _natural(rng)
+    weights, biases, rows = _copy(net)
+    array = some(rng, *weights, *biases)
+    place = tuple(int(rng.integers(n)) for n in array.shape)
+    array[place] = np.nextafter(array[place], np.inf) if rng.random() < 0.7 else 5e-324
+    return net, lc.Network.from_weights(weights, biases, rows)
+
+
+def _other_rows(rng: np.random.Generator) -> tuple[Network, Network]:
+    """One neuron with another activation, or two neurons that change theirs."""
+    net = _natural(rng)
+    weights, biases, _ = _copy(net)
+    names = [[some(rng, "relu", "tanh", "sigmoid", "arctan") for _ in w] for w in weights[:-1]]
+    other = [list(row) for row in names]
+    layer = int(rng.integers(len(other)))
+    k = int(rng.integers(len(other[layer])))
+    other[layer][k] = some(rng, *({"relu", "tanh", "sigmoid", "arctan"} - {names[layer][k]}))
+    return lc.Network.from_weights(weights, biases, names), lc.Network.from_weights(weights, biases, other)
+
+
+def _other_shape(rng: np.random.Generator) -> tuple[Network, Network]:
+    """The same entries in the same order, in another shape; or an activation moved to the next layer."""
+    n = int(rng.integers(3, 6))
+    values = rng.standard_normal(2 * n)
+    if rng.random() < 0.5:
+        return lc.Network.from_weights([values.reshape(2, n)]), lc.Network.from_weights([values.reshape(n, 2)])
+    weights = [rng.standard_normal((n, n)) for _ in range(3)]
+    one, two = (["relu", "identity"], ["identity", "relu"])
+    return lc.Network.from_weights(weights, None, one), lc.Network.from_weights(weights, None, two)
