@@ -9,7 +9,8 @@ CORE   := $(VENV)/.installed-core
 ALL    := $(VENV)/.installed-all
 
 .DEFAULT_GOAL := help
-.PHONY: help demo reproduce test slow lint format docs clean
+SECONDS ?= 60
+.PHONY: help demo reproduce test slow attack lint format docs clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -28,6 +29,9 @@ test: lint  ## style, types and all tests but the slow ones
 
 slow: $(ALL)  ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
+
+attack: $(ALL)  ## search for wrong answers: make attack SECONDS=1800 SEED=7
+	OPENBLAS_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m attack --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 lint: $(ALL)  ## style and types
 	$(BIN)/ruff check .

@@ -1,0 +1,102 @@
+"""The loop: kinds take turns until the time is up."""
+
+from __future__ import annotations
+
+import time
+import warnings
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from attack.cancel import cancel
+from attack.digest import digest
+from attack.edges import edges
+from attack.files import files
+from attack.importers import onnx_traps, torch_traps
+from attack.log import Log
+from attack.lower import lower
+from attack.mutants import mutants
+from attack.parameters import parameters
+from attack.parts import parts, sensitivity
+from attack.radius import campaigns, radius
+from attack.reach import reach
+from attack.scales import scales
+from attack.ties import ties
+from attack.trees import trees
+
+Kind = Callable[[np.random.Generator, Log], None]
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "cancel": cancel,
+    "scales": scales,
+    "parameters": parameters,
+    "ties": ties,
+    "trees": trees,
+    "edges": edges,
+    "mutants": mutants,
+    "files": files,
+    "lower": lower,
+    "reach": reach,
+    "radius": radius,
+    "campaigns": campaigns,
+    "parts": parts,
+    "sensitivity": sensitivity,
+    "digest": digest,
+    "torch": torch_traps,
+    "onnx": onnx_traps,
+}
+"""A kind takes a random generator, makes one case, and tells the log what it asked."""
+
+SHARES: Final[Mapping[str, float]] = {"cancel": 3.0, "parameters": 1.5, "trees": 1.5, "digest": 0.1, "onnx": 0.5}
+"""Of the time, where it is not one."""
+
+
+def run(
+    kinds: Sequence[str],
+    seed: int,
+    seconds: float,
+    case: int | None = None,
+    perturbed: bool = True,
+    most: int = 10,
+    cases: int | None = None,
+) -> list[Log]:
+    """Attack until the time is up; print violations as they come, at most ``most`` of a kind.
+
+    The kind that has had the least of its share of the time is next. A case depends on the seed,
+    its kind and its number only. ``cases`` ends every kind after so many. If ``perturbed``, bounds must hold for every
+    network whose weights and biases are within 2⁻⁵² of the given ones.
+    """
+    logs = {name: Log(name, seed, perturbed=perturbed) for name in kinds}
+    end = time.perf_counter() + seconds
+    open_ = list(logs.values())
+    while open_ and time.perf_counter() < end:
+        log = min(open_, key=lambda one: one.seconds / SHARES.get(one.kind, 1.0))
+        log.case = log.cases if case is None else case
+        started, before = time.perf_counter(), len(log.violations)
+        rng = np.random.default_rng([seed, zlib.crc32(log.kind.encode()), log.case])
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            KINDS[log.kind](rng, log)
+        log.seconds += time.perf_counter() - started
+        log.cases += 1
+        for found in log.violations[before:most]:
+            print(found, flush=True)
+        if case is not None or log.cases == cases:
+            open_.remove(log)
+    return list(logs.values())
+
+
+def table(logs: Sequence[Log]) -> str:
+    """Counts by kind."""
+    columns = ("cases", "answers", "refusals", "checks", "violations")
+    lines = [f"{'kind':<12}" + "".join(f"{name:>12}" for name in columns) + f"{'seconds':>10}"]
+    for log in logs:
+        counts = (log.cases, log.answers, log.refusals, log.checks, len(log.violations))
+        lines.append(f"{log.kind:<12}" + "".join(f"{count:>12}" for count in counts) + f"{log.seconds:>10.1f}")
+    totals = [
+        sum(column) for column in zip(*((g.cases, g.answers, g.refusals, g.checks, len(g.violations)) for g in logs))
+    ]
+    lines.append(f"{'all':<12}" + "".join(f"{count:>12}" for count in totals))
+    return "\n".join(lines)
