@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 from flint import arb, fmpq
 
+from attack.definitions import Exact, exact
 from attack.truth import Model, Point, Witness, decided, jacobian, rough, stretch
-from exact import Exact, exact, rational
+from exact import rational
 from lipcert.activations import Activation
 from lipcert.network import Network
 from lipcert.regions import Ball, Box, Region

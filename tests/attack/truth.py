@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 from flint import arb, arb_series, fmpq
 
-from exact import Exact, exact, precision, rational
+from attack.definitions import Exact, exact
+from exact import precision, rational
 from lipcert.activations import Activation
 from lipcert.network import Network, dense
 
