@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import sparse
+from scipy import linalg, sparse
 
 import lipcert as lc
 from lipcert.certify import feasible_step
@@ -246,3 +246,11 @@ def test_scaling_by_powers_of_two_changes_no_digit(n: int, seed: int, power: flo
     assert two.matrix is not None
     np.testing.assert_array_equal(one.matrix, two.matrix)
     assert two.exponent - one.exponent == k
+
+
+def test_the_top_of_a_matrix_that_lapack_loses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for one eigenvalue only, LAPACK sometimes returns none."""
+    monkeypatch.setattr(linalg, "eigh", lambda matrix, **_: (np.zeros(0), np.zeros((len(matrix), 0))))
+    value, vector = top(np.diag([1.0, 3.0, 2.0]))
+    assert value == 3.0
+    np.testing.assert_allclose(np.abs(vector), [0.0, 1.0, 0.0])

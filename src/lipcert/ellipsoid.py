@@ -149,6 +149,8 @@ def top(matrix: Array) -> tuple[float, Array]:
         raise np.linalg.LinAlgError("a matrix has entries too large for floating point")
     if n <= _ITERATIVE:
         value, vector = linalg.eigh(matrix, subset_by_index=[n - 1, n - 1], check_finite=False)
+        if not value.size:  # LAPACK may lose the one it was asked for, where entries differ in size by 1e100
+            value, vector = (found[..., -1:] for found in np.linalg.eigh(matrix))
         return float(value[0]), vector[:, 0]
     try:
         value, vector = eigsh(matrix, k=1, which="LA", v0=np.ones(n), tol=1e-10)
