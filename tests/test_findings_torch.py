@@ -633,3 +633,52 @@ def test_finding_11_infinities_of_the_model_at_moderate_inputs_are_refused() -> 
     original = Original(lambda x: np.where(np.abs(x) > 50.0, np.inf, x), False, "the test")
     with pytest.raises(lc.UnreadableModel, match="finite"):
         confirm(_identity(), original)
+
+
+# found by a second attack, on the reader that came out of the first --------------------------------------------
+
+
+def test_counters_in_objects_that_the_module_holds_are_seen() -> None:
+    class Counter:
+        calls = 0
+
+    def counting(s: Any, x: Any) -> Any:
+        s.counter.calls += 1
+        return _plain(s, x)
+
+    module = _made(counting)
+    module.counter = Counter()
+    _refused(module, "changes what the module holds")
+
+
+@pytest.mark.skipif(torch.get_num_threads() < 2, reason="there is one thread only")
+def test_outputs_that_depend_on_the_number_of_threads_are_refused() -> None:
+    _refused(_made(lambda s, x: _plain(s, x) * (5.0 if torch.get_num_threads() > 1 else 1.0)), "number of threads")
+
+
+def test_layers_that_are_made_while_running_are_named() -> None:
+    _refused(_made(lambda s, x: nn.ReLU()(s.a(x))), "layers must be made in __init__")
+
+
+def test_masks_of_bool_named_inputs_and_lists_of_parameters_are_read() -> None:
+    module = _made(lambda s, x: s.b(input=F.relu(s.a(x * s.mask) * s.extra[0])))
+    module.register_buffer("mask", torch.tensor([True, False, True]))
+    module.extra = nn.ParameterList([nn.Parameter(torch.full((3,), 2.0, dtype=torch.float64))])
+    network = lc.load(module.eval(), input_shape=(3,))
+    x = np.array([0.3, -1.0, 2.0])
+    np.testing.assert_allclose(network(x), module(torch.from_numpy(x)[None]).detach().numpy()[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_waves_in_single_precision_are_read(seed: int) -> None:
+    """At inputs of size 1e30 a sine is whatever rounding makes of it."""
+    torch.manual_seed(seed)
+    for function in (lambda s, x: s.b(torch.sin(30.0 * s.a(x))), lambda s, x: torch.sin(s.a(x))):
+        assert lc.load(Made(function).eval(), input_shape=(3,)).inputs == 3
+
+
+def test_weights_that_overflow_raise_no_warning() -> None:
+    module = _made(_plain).float()
+    with torch.no_grad():
+        module.a.weight.mul_(1e37)
+    assert lc.load(module, input_shape=(3,)).sizes == (3, 3, 3)

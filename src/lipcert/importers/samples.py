@@ -161,7 +161,7 @@ def _moved(network: Network, x: Array, unit: float, seed: int) -> tuple[Array, A
         bends = np.zeros(1)
         if layer.neurons is not None:
             exact = layer.neurons.value(v)
-            bends = np.abs(exact) + _cancelled(layer, v)
+            bends = np.abs(exact) + _cancelled(layer, v) + _turned(layer, np.minimum(sums, 2.0 / (NOISE * unit)))
         reaches.append((sums, bends))
     moved = np.zeros_like(exact)
     for number in range(2 * DRAWS):
@@ -174,6 +174,16 @@ def _moved(network: Network, x: Array, unit: float, seed: int) -> tuple[Array, A
                 z = _shaken(layer.neurons.value(z), side * bends, rng)
         moved = np.fmax(moved, np.abs(z - exact))
     return MARGIN * moved, np.max([np.abs(x).max(axis=1), *(sums.max(axis=1) for sums, _ in reaches)], axis=0)
+
+
+def _turned(layer: Layer, most: Array) -> Array:
+    """What periodic activations may be moved by: after many periods a step may lead anywhere, or back."""
+    sizes = np.zeros(most.shape)
+    assert layer.neurons is not None
+    for row, index in layer.neurons.groups:
+        if np.isfinite(row.row.period):
+            sizes[:, index] = most[:, index]
+    return sizes
 
 
 def _shaken(value: Array, reach: Array, rng: np.random.Generator) -> Array:

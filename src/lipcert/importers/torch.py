@@ -62,6 +62,10 @@ def read_module(
         lowered = lower(_Reader(read, single).read())
         for original in _originals(module, own, read, drop_softmax):
             confirm(lowered.network, original, points, sizes=held.constants(read.graph))
+        run, probes = next(_originals(module, own, own, False)).run, [x.numpy().ravel() for x in own.inputs()]
+        alone = [run(x) for x in probes]
+    if not all(_close(one, run(x)) for one, x in zip(alone, probes, strict=True)):
+        raise UnreadableModel("the module's outputs depend on the number of threads; its forward must not look at that")
     return Imported(lowered, own.shape[1:], sum(parameter.numel() for parameter in module.parameters()))
 
 
@@ -79,6 +83,12 @@ class _Traced:
         draw = torch.Generator().manual_seed(0)
         one, two = (torch.randn(self.shape, generator=draw, dtype=self.dtype) for _ in range(2))
         return one, 1e3 * two
+
+
+def _close(one: Array, two: Array) -> bool:
+    """Whether two outputs are the same but for rounding."""
+    size = np.abs(one[np.isfinite(one)]).max(initial=0.0)
+    return bool(np.isclose(one, two, rtol=0.0, atol=1e-3 * size, equal_nan=True).all())
 
 
 def _copied(module: torch.nn.Module) -> torch.nn.Module:
@@ -111,8 +121,8 @@ def _trace(module: torch.nn.Module, dtype: torch.dtype, input_shape: Sequence[in
             traced = fx.GraphModule(whole, fx.Tracer().trace(whole))
     except Exception as error:  # tracing runs the module's own code, which may fail in any way
         raise UnreadableModel(
-            "torch.fx cannot trace the module: its forward must not decide by the values or types of tensors"
-            f" ({guard.first_line(error)})"
+            f"torch.fx cannot trace the module ({guard.first_line(error)}); its forward must not decide by the values,"
+            " types or sizes of tensors, and its layers must be made in __init__"
         ) from error
     _one_in_one_out(traced)
     shape = (1, *_input_shape(traced, input_shape))
@@ -207,7 +217,7 @@ def _runner(call: Callable[[Any], Any], traced: _Traced) -> Callable[[Array], Ar
                         f" ({guard.first_line(error)}); a network has a value everywhere"
                     ) from error
         one, two = results
-        if not np.allclose(one, two, rtol=0.0, atol=1e-3 * np.abs(one).max(), equal_nan=True):
+        if not _close(one, two):
             raise UnreadableModel(
                 f"the module returns {one} without and {two} with gradients recorded;"
                 " its forward must not depend on that"

@@ -48,7 +48,8 @@ def constants(module: fx.GraphModule, above: float = 1e25, most: int = 8) -> tup
     for node in module.graph.nodes:
         fx.node.map_aggregate((node.args, node.kwargs), note)
         if node.op == "get_attr" and isinstance(held := attribute(module, str(node.target)), torch.Tensor):
-            for size in (held.detach().abs().min(), held.detach().abs().max()) if held.numel() else ():
+            sizes = held.detach().abs() if held.is_floating_point() and held.numel() else torch.zeros(1)
+            for size in (sizes.min(), sizes.max()):
                 note(float(size))
         if node.op == "call_module":
             for value in vars(module.get_submodule(str(node.target))).values():

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from inspect import unwrap as inspect_unwrap
 from pathlib import Path
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -77,6 +78,8 @@ def _calls(label: str, part: nn.Module) -> Iterator[str]:
     kind: Any = type(part)
     if "forward" in vars(part):
         yield f"{label}: forward is set on the instance; define it in the class"
+    if kind in (nn.ParameterList, nn.ParameterDict):  # they only hold parameters, and say so when called
+        return
     for name in ("__call__", "_call_impl", "_wrapped_call_impl"):
         made = isinstance(part, fx.GraphModule) and getattr(kind, name).__module__ == "torch.fx.graph_module"
         if name in vars(part) or (getattr(kind, name) is not getattr(nn.Module, name) and not made):
@@ -146,6 +149,9 @@ def _summary(value: Any, depth: int = 4) -> Any:
         return type(value).__name__, tuple((repr(k), _summary(v, depth - 1)) for k, v in value.items())
     if depth and isinstance(value, (set, frozenset)):
         return type(value).__name__, tuple(sorted(map(repr, value)))
+    if depth and hasattr(value, "__dict__") and not isinstance(value, (type, ModuleType, FunctionType, MethodType)):
+        held = tuple((key, _summary(item, depth - 1)) for key, item in vars(value).items())
+        return type(value).__name__, id(value), held
     return type(value).__name__, id(value)
 
 

@@ -258,9 +258,11 @@ def _bound(handler: Handler, *args: Any, **kwargs: Any) -> Any:
         raise Unsupported(f"it is called in an unknown way: {error}") from None
 
 
-def _module(b: Builder, module: Any, x: Any, *rest: Any, **kwargs: Any) -> Any:
-    if rest or kwargs:
-        raise Unsupported("it is called with more than one argument")
+def _module(b: Builder, module: Any, *given: Any, **named: Any) -> Any:
+    given = (*given, *(named.pop(name) for name in ("input",) if name in named))
+    if len(given) != 1 or named:
+        raise Unsupported("it is called with more than one argument, or by an unknown name")
+    (x,) = given
     kind = _base(module)
     if kind == "Linear":
         return linear(b, x, array(module.weight), array(module.bias))
