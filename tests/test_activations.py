@@ -392,3 +392,12 @@ def test_bad_activations_are_named(name: Any, parameters: dict[str, Any], expect
 def test_every_row_says_why() -> None:
     assert all(row.why for row in TABLE.values())
     assert inspect.getdoc(type(TABLE["relu"]))
+
+
+def test_an_infinite_neighbour_changes_no_value() -> None:
+    v = np.array([-np.inf, -1.7e308, -1e301, 0.5, 1e301, 1.7e308, np.inf])
+    for name in TABLE:
+        row = lc.activation(name)
+        with np.errstate(all="ignore"):
+            together, alone = row.value(v), np.array([row.value(x[None])[0] for x in v])
+        np.testing.assert_array_equal(together, alone, err_msg=name)

@@ -47,3 +47,9 @@ def test_wrong_use_is_named(call: Callable[[], object], message: str) -> None:
 def test_one_radius_and_whole_numbers_of_any_kind_will_do() -> None:
     found = lc.certified_radius(NET, [0.0, -1.0], label=np.float64(0.0), radii=0.1)  # type: ignore[arg-type]
     assert found.label == 0
+
+
+def test_regions_as_large_as_floats_raise_no_warning() -> None:
+    for region in (lc.Box([-1e308] * 2, [1e308] * 2), lc.Ball([0.0, 0.0], 1e308), lc.Ball([1e308, 0.0], 1e308)):
+        bound = lc.certify(NET, region, lc.ClosedForm()).bound
+        assert lc.lower_bound(NET, region, samples=50, steps=3).value <= bound

@@ -54,7 +54,7 @@ class Activation:
         finite = np.isfinite(v)
         if finite.all():
             return self.row.value(v, *self.parameters)
-        far = self.row.value(np.clip(v, -1e300, 1e300), *self.parameters)
+        far = self.row.value(np.where(finite, v, np.where(v < 0.0, -1e300, 1e300)), *self.parameters)
         rate = np.broadcast_to(self.slope(v), far.shape)
         return np.where(finite | (rate == 0.0), far, np.where(rate < 0.0, -v, v))
 

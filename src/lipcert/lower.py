@@ -72,6 +72,7 @@ def lower_bound(
     with suited_to(max(network.sizes)), np.errstate(over="ignore", invalid="ignore"):
         given = np.zeros((0, network.inputs)) if points is None else np.atleast_2d(network.point("points", points))
         tried = np.concatenate([region.center[None], region.project(given), region.sample(samples, rng)])
+        tried = tried[np.isfinite(tried).all(axis=1)]  # samples of a huge region may overflow
         norms = jacobian_norms(network, tried)
         order = np.argsort(norms)[::-1]
         trail = [(norms[k], tried[k]) for k in order[:3]]
@@ -148,6 +149,7 @@ def _climb(network: Network, region: Region, z: Array, window: float, rng: np.ra
     moves = [z] + [region.project(z + reach * scale * direction) for scale in (1.0, 0.3, 0.1)]
     moves.append(region.project(z + reach * 0.3 * noise))
     trials = np.stack(moves)  # (moves, starts, inputs)
+    trials = np.where(np.isfinite(trials), trials, z)  # from the edge of what floats can hold
     norms = jacobian_norms(network, trials.reshape(-1, z.shape[-1])).reshape(len(moves), len(z))
     return trials[np.argmax(norms, axis=0), np.arange(len(z))]
 

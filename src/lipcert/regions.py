@@ -119,7 +119,9 @@ class Box(Region):
             )
         center = np.clip(0.5 * low + 0.5 * high, low, high)
         reach = np.maximum(high - center, center - low)
-        radius = np.linalg.norm(reach, axis=-1)
+        size = max(1.0, float(reach.max(initial=0.0)) * 2.0**-500)  # squares of larger numbers would overflow
+        with np.errstate(over="ignore"):
+            radius = size * np.linalg.norm(reach / size, axis=-1)
         _freeze(self, lower=np.array(low), upper=np.array(high), center=center, reach=reach, radius=radius)
 
     @property

@@ -160,6 +160,9 @@ class _Search:
 
     def meet(self, points: Array) -> None:
         """The best of the points, if it is better than all before."""
+        points = points[np.isfinite(points).all(axis=1)]  # the middle of a huge piece may overflow
+        if not len(points):
+            return
         norms = jacobian_norms(self.network, points)
         best = int(np.argmax(norms))
         if norms[best] > self.lower:
