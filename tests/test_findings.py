@@ -12,6 +12,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from scipy import sparse
 
 import lipcert as lc
 from lipcert.activations import Activation
@@ -21,6 +22,7 @@ from lipcert.network import Layer, Network, Neurons
 from lipcert.verify import rounding
 from lipcert.verify.factor import Chain
 from lipcert.verify.pieces import AXIS, LEAF
+from lipcert.verify.relaxation import relax, slope_bounds
 from lipcert.verify.stack import Stack
 from lipcert.verify.tree import Tree
 
@@ -333,3 +335,28 @@ def test_pieces_of_a_huge_ball_are_not_empty() -> None:
     none = np.zeros(3, dtype=int)
     tree = Tree(np.array([AXIS, LEAF, LEAF]), none, np.array([0.9 * at, 0.0, 0.0]), np.array([1, 0, 0]), 0.0)
     assert lc.verify(network, replace(claim, tree=tree)) >= 1.0
+
+
+def test_an_interval_that_is_no_number_is_the_whole_line() -> None:
+    """Where pre-activations overflow nothing is known of a slope; it once counted as that of the right end."""
+    network = Network.from_weights([[[1.5, -1.5]], [[1.0]]], [[-5.0], None], "relu")
+    assert lc.lower_bound(network, lc.Ball([1.5e308, 1.5e308], 1.0), samples=0).value == 0.0  # the slope there is zero
+    nothing = np.array([np.nan])
+    for name in ("relu", "tanh", "elu", "sin", "hardsigmoid"):
+        neurons = Neurons.of(name, 1)
+        everywhere = slope_bounds(neurons, np.array([-np.inf]), np.array([np.inf]))
+        for ends in ((nothing, nothing), (nothing, np.ones(1)), (-np.ones(1), nothing)):
+            alpha, beta = slope_bounds(neurons, *ends)
+            assert everywhere[0] <= alpha < beta <= everywhere[1]
+        assert relax(neurons, nothing, nothing, np.zeros(1), np.zeros(1)).upper_offset[0] == np.inf
+
+
+def test_a_finite_value_beside_an_infinite_one_is_not_cut_off() -> None:
+    """Neurons of a layer share an array: those beyond 1e300 were cut to that where another one overflowed."""
+    first = [[2.0, 0.0], [1.5, 0.0], [0.0, 1.0]]
+    second = sparse.csr_array(np.array([[0.0, 1e-308, 1.0]]))  # no product with the infinite value
+    network = Network.from_weights([first, second, [[1.0]]], [None, [-1.0], None], "relu")
+    center = np.array([1e308, 1.0])
+    with np.errstate(over="ignore"):
+        found = network(center)
+    assert found[0] == pytest.approx(1.5)

@@ -682,3 +682,15 @@ def test_weights_that_overflow_raise_no_warning() -> None:
     with torch.no_grad():
         module.a.weight.mul_(1e37)
     assert lc.load(module, input_shape=(3,)).sizes == (3, 3, 3)
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element")
+def test_layers_without_inputs_are_refused() -> None:
+    with pytest.raises(lc.LipcertError):
+        lc.load(nn.Linear(0, 3).eval())
+
+
+@pytest.mark.parametrize("threshold", [15.0, 17.0, 20.0, 40.0])
+def test_a_softplus_whose_jump_single_precision_hides_is_read(threshold: float) -> None:
+    module = nn.Sequential(nn.Linear(3, 4), nn.Softplus(threshold=threshold), nn.Linear(4, 2)).eval()
+    assert lc.load(module).sizes == (3, 4, 2)

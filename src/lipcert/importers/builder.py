@@ -227,8 +227,8 @@ class Builder:
             x = self.constant(x)
         tensor, matrix = (x, np.asarray(y, float)) if isinstance(x, Tensor) else (y, np.asarray(x, float))
         assert isinstance(tensor, Tensor)
-        if matrix.ndim != 2:
-            raise Unsupported(f"the constant operand must be a matrix, it has shape {matrix.shape}")
+        if matrix.ndim != 2 or not matrix.size:
+            raise Unsupported(f"the constant operand must be a matrix with entries, it has shape {matrix.shape}")
         right = isinstance(x, Tensor)
         inner = tensor.shape[-1] if right or len(tensor.shape) == 1 else tensor.shape[-2]
         if inner != matrix.shape[0 if right else 1]:

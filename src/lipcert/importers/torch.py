@@ -196,7 +196,7 @@ def _originals(module: torch.nn.Module, own: _Traced, read: _Traced, traces: boo
     yield Original(_runner(call, own), single, "PyTorch")
     if read is not own:
         # PyTorch's softplus switches to x where single precision cannot tell; a copy in double precision can
-        coarse = 2.0**-40 if ops.holds(read.graph, "softplus") else 0.0
+        coarse = 2.0**-21 if ops.holds(read.graph, "softplus") else 0.0
         call = read.graph if traces else read.copy
         yield Original(_runner(call, read), False, "PyTorch in double precision", coarse)
 

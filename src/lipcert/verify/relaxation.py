@@ -35,6 +35,7 @@ def slope_bounds(neurons: Neurons, lower: Array, upper: Array) -> tuple[Array, A
     """α ≤ every slope of φ on [lower, upper] ≤ β, in real arithmetic."""
 
     def rule(row: Activation, low: Array, high: Array) -> tuple[Array, Array]:
+        low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)  # nothing is known
         alpha, beta = row.slope_range(low, high)
         return alpha - _slope_error(row, alpha, low, high), beta + _slope_error(row, beta, low, high)
 
@@ -144,7 +145,7 @@ def _highest(row: Activation, sign: int, lower: Array, upper: Array, slope: Arra
         _, most = row.row.extent(*parameters)
         flat = np.abs(slope) * np.maximum(np.abs(lower), np.abs(upper)) * UP + np.asarray(most) * (1.0 + WIDEN)
         best = np.where(upper - lower >= row.row.period, flat, best)
-    return best
+    return np.where(np.isnan(lower) | np.isnan(upper), np.inf, best)
 
 
 def _at_end(row: Activation, sign: int, end: Array, slope: Array) -> Array:
