@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import lipcert as lc
+from lipcert.cli import app
 from lipcert.errors import InvalidInput
 
 NET = lc.Network.from_weights([[[1.0, 2.0], [0.0, 1.0]], [[1.0, -1.0], [0.0, 1.0]]])
@@ -53,3 +57,29 @@ def test_regions_as_large_as_floats_raise_no_warning() -> None:
     for region in (lc.Box([-1e308] * 2, [1e308] * 2), lc.Ball([0.0, 0.0], 1e308), lc.Ball([1e308, 0.0], 1e308)):
         bound = lc.certify(NET, region, lc.ClosedForm()).bound
         assert lc.lower_bound(NET, region, samples=50, steps=3).value <= bound
+
+
+def test_a_certificate_is_not_written_over_its_model(tmp_path: Path) -> None:
+    model = tmp_path / "model.npz"
+    np.savez(model, W1=np.eye(2), W2=np.ones((1, 2)), activation="relu")
+    before = model.read_bytes()
+    result = CliRunner().invoke(app, ["bound", str(model), "--certificate", str(model)])
+    assert isinstance(result.exception, InvalidInput) or result.exit_code == 2
+    assert model.read_bytes() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_certificates_are_read_from_regular_files_only(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(lc.UnreadableCertificate, match="no regular file"):
+        lc.Certificate.load(tmp_path / "pipe")
+
+
+def test_a_point_at_which_the_network_overflows_is_a_problem_of_its_own_row(tmp_path: Path) -> None:
+    network = lc.Network.from_weights([[[2.0, 2.0], [2.0, -2.0]], [[1.0, 0.0], [0.0, 1.0]]])
+    points = np.array([[0.1, 0.2], [1e308, 1e308]])
+    results = lc.campaign(network, points, [0, 0], radii=[0.1], out=tmp_path / "run.sqlite")
+    problems = [row.problem for row in results.rows]
+    assert problems[0] is None
+    assert problems[1] is not None
+    assert "too large" in problems[1]

@@ -242,7 +242,7 @@ def _margins(value: Array, error: Array, label: int) -> tuple[Array, Array]:
     rivals = np.flatnonzero(np.arange(len(value)) != label)
     gap = value[label] - value[rivals]
     slack = stretched(error[label] + error[rivals] + 2.0 * gamma(1) * np.abs(gap), 3)
-    return rivals, np.asarray(down(gap - slack))
+    return rivals, np.fmax(down(gap - slack), -np.inf)  # an overflow gives NaN, which says nothing
 
 
 def pairwise_radii(facts: Facts, label: int, relaxation: bool = True) -> tuple[Array, Array]:

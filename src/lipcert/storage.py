@@ -21,7 +21,7 @@ import numpy as np
 
 from lipcert.enclosures import Enclosure, Linear, Lipschitz
 from lipcert.errors import InvalidInput, UnreadableCertificate
-from lipcert.files import write_whole
+from lipcert.files import is_file, write_whole
 from lipcert.regions import Ball, Box, Everywhere, Region
 from lipcert.typing import Array
 
@@ -51,6 +51,8 @@ def save(certificate: Certificate, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str]) -> Certificate:
     """Read a certificate that :func:`save` wrote; raise UnreadableCertificate for anything else."""
     try:
+        if os.path.exists(path) and not is_file(Path(path)):
+            raise UnreadableCertificate(f"{path} is no regular file; copy what it gives into one")
         document = json.loads(Path(path).read_bytes(), object_pairs_hook=_once, parse_constant=_no_constant)
     except FileNotFoundError:
         raise UnreadableCertificate(f"{path}: no such file") from None

@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 from lipcert.attacks import attack
 from lipcert.campaign.store import Row
 from lipcert.enclosures import Enclosure
+from lipcert.errors import ProofFailed
 from lipcert.facts import Facts, establish_balls
 from lipcert.limits import end_with_parent
 from lipcert.multipliers import Method
@@ -70,7 +71,8 @@ def work(task: Task) -> Answer:
 
 
 def _answer(network: Network, task: Task, question: Question) -> list[Row]:
-    predicted = int(np.argmax(network(question.x)))
+    with np.errstate(all="ignore"):
+        predicted = int(np.argmax(network(question.x)))
     label = predicted if question.label is None else question.label
     balls = [Ball(question.x, radius, task.clip) for radius in question.radii]
     found = establish_balls(network, balls, question.method, task.enclosures)
@@ -78,6 +80,8 @@ def _answer(network: Network, task: Task, question: Question) -> list[Row]:
     rows = []
     for radius, facts in zip(question.radii, found, strict=True):
         row = replace(blank, radius=radius)
+        if isinstance(facts, Facts) and not (np.isfinite(facts.value) & np.isfinite(facts.error)).all():
+            facts = ProofFailed("the output at the point is too large for floating point")
         rows.append(_judged(row, facts) if isinstance(facts, Facts) else replace(row, problem=str(facts)))
     if not task.attacked:
         return rows

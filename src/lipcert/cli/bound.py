@@ -88,6 +88,8 @@ def bound(
         drop_softmax=drop_softmax,
     )
     region = options.region_of(network, center, radius, box, clip)
+    if certificate_file is not None and certificate_file.exists() and certificate_file.samefile(model):
+        raise InvalidInput(f"--certificate {certificate_file} would overwrite the model; give another file")
     certificate = certify(
         network,
         region,

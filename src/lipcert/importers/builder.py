@@ -297,8 +297,8 @@ class Builder:
 
     def clamp(self, x: Tensor, low: float | None, high: float | None) -> Tensor:
         """Values held between two limits, either of which may be missing."""
-        low = None if low is None or np.isneginf(low) else low
-        high = None if high is None or np.isposinf(high) else high
+        low = None if low is None or np.isneginf(low) else float(low)
+        high = None if high is None or np.isposinf(high) else float(high)
         if low is not None and high is not None:
             return self.activate(x, "hardtanh", min_val=low, max_val=high)
         if low is not None:  # max(x, c) = c + relu(x - c)

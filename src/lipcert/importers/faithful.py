@@ -17,6 +17,8 @@ from lipcert.typing import Array
 _UNIT: Final = {False: 2.0**-53, True: 2.0**-24}
 """Unit roundoff of double precision, and of single."""
 
+_WORK, _FEWEST = 5e8, 40
+"""Weights times points, and how many points there are in any case."""
 _FLOOR: Final = {False: 2.0**-36, True: 2.0**-20}
 """Difference that passes relative to the largest output. What rounding does is learned from the network, in which
 affine maps have been composed; in between the model may have held larger values, whose rounding the network cannot
@@ -105,6 +107,9 @@ def _tests(network: Network, single: bool, points: Any, sizes: Sequence[float], 
     drawn = int(network.digest[:15], 16)
     random = np.concatenate([sample(network.inputs, s, more) for s in (seed, drawn)])
     tests = np.concatenate([random, at_kinks(network, random, np.random.default_rng(drawn))])
+    # in a network of many weights a point costs much, and there are many neurons to show what is wrong
+    room = max(_FEWEST, int(_WORK / sum(layer.weight.size for layer in network.layers)))
+    tests = tests[np.unique(np.linspace(0, len(tests) - 1, min(room, len(tests))).astype(int))]
     if points is not None:
         given = network.point("points", points)
         tests = np.concatenate([np.reshape(given, (-1, network.inputs)), tests])

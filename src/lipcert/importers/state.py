@@ -32,7 +32,10 @@ def read_state(path: Path, activation: Any = None) -> Network:
     state = _state(path)
     layers = _layers(path, state)
     if activation is None:
-        raise UnreadableModel(f"{path} does not say which activation stands between the layers; give activation=…")
+        raise UnreadableModel(
+            f"{path} does not say which activation stands between the layers; give activation='relu'"
+            " (on the command line: --activation relu)"
+        )
     spec = _parsed(activation)
     try:
         return Network.from_weights([w for w, _ in layers.values()], [b for _, b in layers.values()], spec)
