@@ -360,3 +360,11 @@ def test_a_finite_value_beside_an_infinite_one_is_not_cut_off() -> None:
     with np.errstate(over="ignore"):
         found = network(center)
     assert found[0] == pytest.approx(1.5)
+
+
+def test_columns_of_a_tree_that_differ_in_length_are_refused() -> None:
+    network = Network.from_weights([[[1.0]], [[1.0]]])
+    claim = lc.certify(network, lc.Ball([0.0], 1.0), lc.ClosedForm())
+    for change in ({"void": NONE}, {"index": np.zeros(2, dtype=int)}, {"weight": np.ones(3)}):
+        with pytest.raises(ProofFailed, match="differ in length"):
+            lc.verify(network, replace(claim, tree=replace(LEAF_ONLY, **change)))

@@ -85,7 +85,7 @@ def certify(
     started = time.perf_counter()
     region = Everywhere() if region is None else region
     method = Auto() if method is None else method
-    _check(network, region, method, enclosures)
+    check_question(network, region, method, enclosures)
     part = _part(network, inputs, outputs, layers)
     if not region.bounded:  # slopes will be open; in a bounded region that is known layer by layer
         for number, layer in enumerate(network.layers[:-1], 1):
@@ -210,7 +210,8 @@ def feasible_step(S: Ellipsoid, alpha: Array, beta: Array, T: Array) -> tuple[El
     raise ProofFailed("no feasible multipliers were found for a layer; its ellipsoid is not positive semidefinite")
 
 
-def _check(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure]) -> None:
+def check_question(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure]) -> None:
+    """An error that names the first argument that is not of its kind."""
     if not isinstance(network, Network):
         raise InvalidInput(
             f"network must be a lipcert.Network, got {type(network).__name__}; build one with Network.from_weights"
@@ -219,6 +220,8 @@ def _check(network: Network, region: Region, method: Method, enclosures: Sequenc
         raise InvalidInput(f"region must be a Ball, Box or Everywhere, got {type(region).__name__}")
     if not isinstance(method, Method):
         raise InvalidInput(f"method must be a value such as Scalar(), got {method!r}")
+    if isinstance(enclosures, Enclosure) or not isinstance(enclosures, Sequence):
+        raise InvalidInput(f"enclosures must be a list such as [Lipschitz()], got {enclosures!r}")
     if not enclosures:
         raise InvalidInput("enclosures is empty; give at least one, such as Lipschitz()")
     for enclosure in enclosures:

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from lipcert.certificate import Sweep
-from lipcert.certify import BOTH, Problem
+from lipcert.certify import BOTH, Problem, check_question
 from lipcert.enclosures import Enclosure, Interval, Linear, Lipschitz
 from lipcert.enclosures.lines import bounding_lines
 from lipcert.errors import InvalidInput, ProofFailed
@@ -130,6 +130,7 @@ def output_at(network: Network, point: Array) -> Interval:
 
 def establish(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure] = BOTH) -> Facts:
     """Prove the facts about a network over a region with the multipliers of a method."""
+    check_question(network, region, method, enclosures)
     with proving(network):
         return _establish(network, [region], method, tuple(enclosures))[0]
 
@@ -138,6 +139,8 @@ def establish_balls(
     network: Network, balls: Sequence[Ball], method: Method, enclosures: Sequence[Enclosure] = BOTH
 ) -> list[Facts | ProofFailed]:
     """The facts for several balls around one centre, or why there are none for one of them."""
+    for ball in balls:
+        check_question(network, ball, method, enclosures)
     with proving(network):
         if len(balls) > 1:
             try:

@@ -62,15 +62,18 @@ def lower_bound(
     seed
         Of the random points; the result is reproducible.
     """
+    if not isinstance(network, Network):
+        raise InvalidInput(f"network must be a lipcert.Network, got {type(network).__name__}")
     if not isinstance(region, Region) or not region.bounded:
         raise InvalidInput("lower_bound needs a bounded region, such as Ball(center, radius)")
     region.check(network.inputs)
-    for name, count in (("samples", samples), ("starts", starts), ("steps", steps)):
+    for name, count in (("samples", samples), ("starts", starts), ("steps", steps), ("seed", seed)):
         if not isinstance(count, (int, np.integer)) or not 0 <= count <= _MOST:
             raise InvalidInput(f"{name} must be a whole number from 0 to {_MOST}, got {str(count)[:20]}")
     rng = np.random.default_rng(seed)
     with suited_to(max(network.sizes)), np.errstate(over="ignore", invalid="ignore"):
-        given = np.zeros((0, network.inputs)) if points is None else np.atleast_2d(network.point("points", points))
+        given = np.zeros((0, network.inputs)) if points is None else network.point("points", points)
+        given = given.reshape(-1, network.inputs)
         tried = np.concatenate([region.center[None], region.project(given), region.sample(samples, rng)])
         tried = tried[np.isfinite(tried).all(axis=1)]  # samples of a huge region may overflow
         norms = jacobian_norms(network, tried)
@@ -78,7 +81,7 @@ def lower_bound(
         trail = [(norms[k], tried[k]) for k in order[:3]]
         z = tried[order[:starts]]
         window = 0.5
-        for _ in range(steps):
+        for _ in range(steps if len(z) else 0):
             z = _climb(network, region, z, window, rng)
             found = jacobian_norms(network, z)
             leader = int(np.argmax(found))

@@ -46,7 +46,7 @@ class Neurons:
                         f" the layer has {size} neurons"
                     )
             return Neurons(size, ((row, np.arange(size)),))
-        rows = [activation(item) for item in spec]
+        rows = [activation(item) for item in _listed("activation", spec)]
         if len(rows) != size:
             raise InvalidInput(f"activation must name one row a neuron: got {len(rows)} for {size} neurons")
         for place, row in enumerate(rows):
@@ -334,8 +334,17 @@ def indices(name: str, value: Iterable[int] | None, size: int) -> Array:
         return np.arange(size)
     if _masked(value):
         raise InvalidInput(f"{name} must be indices from 0 to {size - 1}; some are masked")
-    picked = np.atleast_1d(np.asarray(list(value) if not np.isscalar(value) else value))
-    if picked.size == 0 or picked.dtype.kind not in "iu" or picked.min() < 0 or picked.max() >= size:
+    try:
+        picked = np.atleast_1d(np.asarray(list(value) if not np.isscalar(value) else value))
+    except (TypeError, ValueError):
+        picked = np.zeros(0)
+    if (
+        picked.ndim != 1
+        or picked.size == 0
+        or picked.dtype.kind not in "iu"
+        or picked.min() < 0
+        or picked.max() >= size
+    ):
         raise InvalidInput(f"{name} must be indices from 0 to {size - 1}, at least one; got {value!r}")
     if len(set(picked.tolist())) != picked.size:
         raise InvalidInput(f"{name} must not repeat an index; got {value!r}")

@@ -94,13 +94,15 @@ def reach(
     [5.293] [6.] [6.707]
     """
     started = time.perf_counter()
+    if not isinstance(network, Network):
+        raise InvalidInput(f"network must be a lipcert.Network, got {type(network).__name__}")
     if not isinstance(region, Region) or not region.bounded:
         raise InvalidInput("reach needs a bounded region, such as Ball(center, radius)")
     if region.dimension != network.inputs:
         raise InvalidInput(f"the region has {region.dimension} coordinates, the network has {network.inputs} inputs")
     last = network.depth if layer is None else layer
-    if not 1 <= last <= network.depth:
-        raise InvalidInput(f"layer must be from 1 to {network.depth}, got {layer}")
+    if not isinstance(last, (int, np.integer)) or not 1 <= last <= network.depth:
+        raise InvalidInput(f"layer must be from 1 to {network.depth}, got {layer!r}")
     part = network if last == network.depth else network.slice(0, last)
     with proving(network):
         facts = establish(part, region, Auto() if method is None else method, enclosures)

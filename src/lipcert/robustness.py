@@ -103,6 +103,10 @@ def certified_radius(
     >>> round(lc.certified_radius(net, [5.0, 3.0]).radius, 2)  # the line where both are equal is √2 away
     1.41
     """
+    if not isinstance(network, Network):
+        raise InvalidInput(f"network must be a lipcert.Network, got {type(network).__name__}")
+    if not np.asarray(tolerance).dtype.kind == "f" or not 0.0 < tolerance < np.inf:
+        raise InvalidInput(f"tolerance must be a positive number, got {tolerance!r}")
     point = network.point("x", x)
     if point.ndim != 1:
         raise InvalidInput(f"x must be one point, ({network.inputs},); got shape {point.shape}. For many, see campaign")
@@ -135,14 +139,19 @@ def certified_radius(
 
     with proving(network):
         if radii is not None:
-            grid = numbers("radii", list(radii) if isinstance(radii, Iterable) else [radii]).tolist()
-            if not grid or min(grid) <= 0:
+            grid = np.atleast_1d(numbers("radii", _listed(radii))).tolist()
+            if not grid or np.ndim(grid) != 1 or min(grid) <= 0:
                 raise InvalidInput("radii must be positive numbers, at least one")
             best = max(trial(sorted(grid)), key=lambda found: found.radius, default=rule.nothing)
             larger = sorted((size for size in grid if size > best.radius), reverse=True) if second else []
             return next((found for size in larger if (found := bent(size)) is not None), best)
         best = _search(trial, _first_guess(network, point, chosen), tolerance, rule.nothing)
         return _extended(bent, best, tolerance) if second else best
+
+
+def _listed(radii: Any) -> Any:
+    """One radius, an array or whatever can be gone through."""
+    return radii if isinstance(radii, (str, np.ndarray)) or not isinstance(radii, Iterable) else list(radii)
 
 
 def _search(

@@ -84,6 +84,8 @@ def sensitivity(
     """
     started = time.perf_counter()
     region = Everywhere() if region is None else region
+    if not isinstance(network, Network):
+        raise InvalidInput(f"network must be a lipcert.Network, got {type(network).__name__}")
     if not isinstance(region, Region):
         raise InvalidInput(f"region must be a Ball, Box or Everywhere, got {type(region).__name__}")
     if region.dimension not in (None, network.inputs):
@@ -117,6 +119,8 @@ def _together(facts: Facts, out: tuple[Group, ...]) -> Array:
 def _groups(name: str, given: Iterable[int | Iterable[int]] | None, size: int) -> tuple[Group, ...]:
     if given is None:
         return tuple((k,) for k in range(size))
+    if not isinstance(given, Iterable):
+        raise InvalidInput(f"{name} must be a list of coordinates or groups of them, got {given!r}")
     groups = tuple(
         tuple(indices(name, [item] if isinstance(item, (int, np.integer)) else item, size).tolist()) for item in given
     )

@@ -81,7 +81,7 @@ def sweep(network: Network, around: Any, radii: Iterable[float], method: Method 
     [1.414, 2.236]
     """
     family, nested = _family(around)
-    sizes = np.atleast_1d(numbers("radii", list(radii))).astype(float)
+    sizes = np.atleast_1d(numbers("radii", list(radii) if isinstance(radii, Iterable) else radii)).astype(float)
     if not sizes.size or sizes.ndim != 1 or (sizes < 0).any():
         raise InvalidInput(f"radii must be one or more numbers of at least 0, got {sizes.tolist()}")
     method = Joint() if method is None else method

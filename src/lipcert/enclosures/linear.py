@@ -9,6 +9,7 @@ import numpy as np
 from lipcert.condense import Image
 from lipcert.enclosures.base import Enclosure, Interval, Pass
 from lipcert.enclosures.lines import Lines, bounding_lines
+from lipcert.errors import InvalidInput
 from lipcert.network import Network, Neurons, dense, times
 from lipcert.regions import Region
 from lipcert.typing import Array
@@ -32,6 +33,12 @@ class Linear(Enclosure):
 
     depth: int | None = 24
     tilt: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.depth is not None and (not isinstance(self.depth, (int, np.integer)) or self.depth < 0):
+            raise InvalidInput(f"depth must be a whole number of at least 0 or None, got {self.depth!r}")
+        if not isinstance(self.tilt, (int, float, np.floating)) or not 0.0 <= self.tilt <= 1.0:
+            raise InvalidInput(f"tilt must be from 0 to 1, got {self.tilt!r}")
 
     def start(self, network: Network, region: Region) -> Pass:
         return _Run(network, region, self.depth, self.tilt)

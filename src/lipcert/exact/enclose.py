@@ -174,6 +174,6 @@ def _added(S: arb_mat | None, sizes: list[arb]) -> arb_mat | None:
     box = [(x * total).upper() for x in sizes]
     if S is None or S.trace().is_zero():
         n = len(sizes)
-        return plus_diagonal(arb_mat(n, n) if S is None else S, box).mid()
+        return at_least(plus_diagonal(arb_mat(n, n) if S is None else S, box))
     c = (sum(box, arb(0)) / S.trace()).sqrt().mid()
     return at_least(plus_diagonal(S * (1 + c), [(1 + 1 / c) * x for x in box]))

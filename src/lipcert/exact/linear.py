@@ -44,7 +44,10 @@ def at_least(matrix: arb_mat) -> arb_mat:
     half = (matrix + matrix.transpose()) * (arb(1) / 2)
     middle = half.mid()
     sums = (half - middle) * column([arb(1)] * half.nrows())
-    found = plus_diagonal(middle, [x.abs_upper() for x in sums.entries()]).mid()
+    rows = middle.tolist()
+    for k, x in enumerate(sums.entries()):
+        rows[k][k] = (rows[k][k] + x.abs_upper()).upper()
+    found = arb_mat(rows)
     if not found.trace().is_finite():  # a row with anything but numbers shows up there
         raise ProofFailed("the ellipsoid of a layer is not finite")
     return found

@@ -154,7 +154,7 @@ class Curvature:
                 weight = dense(layer.weight)
                 reach = self._coarsely(index, np.concatenate([weight, -weight]), ellipsoids)
                 loose = gamma(LOOSE) * spread(magnitude(weight), self._moved(index)) * UP + TINY
-                reach = stretched(reach + np.tile(error + loose, 2), 3)
+                reach = stretched(np.maximum(reach, 0.0) + np.tile(error + loose, 2), 3)  # the centre counts anyway
                 lower = np.fmax(lower, down(value - reach[layer.size :]))
                 upper = np.fmin(upper, up(value + reach[: layer.size]))
             if not (np.isfinite(lower) & np.isfinite(upper) & (lower <= upper)).all():
@@ -251,7 +251,8 @@ class Curvature:
         if self.ball.clip is not None:
             slope = np.fmin(slope, clipped_above(self.ball.radius, *self._box(), gradient))
         rise = 0.5 * twice_above(np.asarray(self.radius), bend)
-        return np.asarray((slope + (rise + constant) * UP) * UP)
+        total = slope + (rise + constant) * UP  # on a cap it may be negative
+        return np.asarray(total + (UP - 1.0) * np.abs(total))
 
     def _traced(self, index: int, rows: Array) -> tuple[Array, list[Array], Array]:
         """g, the D_k from the first layer on, and the constant, for rows·Δz of the activations before a layer."""

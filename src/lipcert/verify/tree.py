@@ -128,6 +128,9 @@ def _void(bounding: Stack, tree: Tree, nodes: Array, pieces: Pieces) -> Array:
 
 def _check_shape(network: Network, tree: Tree) -> None:
     """Every cut node has two later children, every node but the root one parent, and cuts name what exists."""
+    columns = ((tree.layer, tree.index, tree.value, tree.child), (tree.void, tree.neuron, tree.weight))
+    if any(len({np.shape(column) for column in group} | {(len(group[0]),)}) != 1 for group in columns):
+        raise ProofFailed("the columns of the tree differ in length")
     count = len(tree.layer)
     cut = np.flatnonzero(tree.layer != LEAF)
     first = tree.child[cut]
