@@ -227,6 +227,7 @@ def check_question(network: Network, region: Region, method: Method, enclosures:
     for enclosure in enclosures:
         if not isinstance(enclosure, Enclosure):
             raise InvalidInput(f"enclosures must be values such as Lipschitz(), got {enclosure!r}")
+        enclosure.check()
     region.check(network.inputs)
 
 

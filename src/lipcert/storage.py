@@ -52,7 +52,7 @@ def load(path: str | os.PathLike[str]) -> Certificate:
     """Read a certificate that :func:`save` wrote; raise UnreadableCertificate for anything else."""
     try:
         if os.path.exists(path) and not is_file(Path(path)):
-            raise UnreadableCertificate(f"{path} is no regular file; copy what it gives into one")
+            raise UnreadableCertificate(f"{path} is not a certificate file: it is no regular file")
         document = json.loads(Path(path).read_bytes(), object_pairs_hook=_once, parse_constant=_no_constant)
     except FileNotFoundError:
         raise UnreadableCertificate(f"{path}: no such file") from None

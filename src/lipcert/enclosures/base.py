@@ -34,6 +34,9 @@ class Pass(ABC):
 class Enclosure(ABC):
     """A way to bound pre-activations; a value, with its options."""
 
+    def check(self) -> None:  # noqa: B027 - most have no options that could be wrong
+        """An error if an option makes no sense."""
+
     @abstractmethod
     def start(self, network: Network, region: Region) -> Pass:
         """Begin a run."""

@@ -34,7 +34,7 @@ class Linear(Enclosure):
     depth: int | None = 24
     tilt: float = 0.5
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.depth is not None and (not isinstance(self.depth, (int, np.integer)) or self.depth < 0):
             raise InvalidInput(f"depth must be a whole number of at least 0 or None, got {self.depth!r}")
         if not isinstance(self.tilt, (int, float, np.floating)) or not 0.0 <= self.tilt <= 1.0:
