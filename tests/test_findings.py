@@ -368,3 +368,10 @@ def test_columns_of_a_tree_that_differ_in_length_are_refused() -> None:
     for change in ({"void": NONE}, {"index": np.zeros(2, dtype=int)}, {"weight": np.ones(3)}):
         with pytest.raises(ProofFailed, match="differ in length"):
             lc.verify(network, replace(claim, tree=replace(LEAF_ONLY, **change)))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_parameters_that_are_not_finite_are_refused_by_the_back_door_too(value: float) -> None:
+    for name, parameters in (("leaky_relu", (value,)), ("hardtanh", (-1.0, value)), ("hardtanh", (value, 1.0))):
+        with pytest.raises(InvalidInput, match="finite"):
+            Activation(name, parameters)

@@ -37,6 +37,8 @@ class Activation:
         (legal, condition), names = self.row.legal, self.row.parameters
         if len(self.parameters) != len(names):
             raise InvalidInput(f"activation {self.name!r} has {len(names)} parameters, got {len(self.parameters)}")
+        if not all(np.isfinite(parameter).all() for parameter in self.parameters):
+            raise InvalidInput(f"activation {self.name!r} needs finite parameters, got {self.parameters}")
         if not legal(*self.parameters):
             raise InvalidInput(f"activation {self.name!r} needs {condition}, got {dict(zip(names, self.parameters))}")
 
