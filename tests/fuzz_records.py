@@ -16,9 +16,9 @@ import numpy as np
 import lipcert as lc
 from fuzz_arrays import W
 from fuzz_bytes import NUMBERS, TEXTS, mangled
-from lipcert import storage
-from lipcert.campaign import store
-from lipcert.campaign.data import read_points
+from lipcert.proof import storage
+from lipcert.questions.campaign import store
+from lipcert.questions.campaign.data import read_points
 
 # certificates
 
@@ -129,7 +129,7 @@ def change_sqlite(rng: random.Random, data: bytes) -> bytes:
 
 
 def read_sqlite(path: Path) -> Any:
-    from lipcert.campaign.summary import export, summarise
+    from lipcert.questions.campaign.summary import export, summarise
 
     results = lc.Results.read(path)
     for suffix in (".csv", ".json"):

@@ -8,21 +8,21 @@ from typing import Any
 from flint import arb, arb_mat
 
 from exact import ball
-from lipcert.certificate import Sweep
 from lipcert.exact.enclose import Interval
 from lipcert.exact.functions import Function, most
 from lipcert.exact.linear import plus_diagonal, positive_definite
 from lipcert.exact.model import Layer, inputs_of, read
 from lipcert.exact.sweep import Swept
-from lipcert.network import Network
-from lipcert.regions import Region
+from lipcert.model.network import Network
+from lipcert.model.regions import Region
+from lipcert.proof.hints import Hints
 
 
 class Oracle(Swept):
     """One sweep for multipliers that are functions of (neuron, r); ``S`` is the ellipsoid at the output."""
 
     def __init__(
-        self, network: Network, region: Region, hints: Sweep, known: Sequence[Interval], rules: Sequence[Any]
+        self, network: Network, region: Region, hints: Hints, known: Sequence[Interval], rules: Sequence[Any]
     ) -> None:
         self.rules = rules
         super().__init__(read(network, spread=0.0), inputs_of(region, network.inputs), hints, known)

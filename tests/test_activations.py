@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.activations import ALIASES, CONCAVE, CONVEX, TABLE, Activation
 from lipcert.errors import InvalidInput
-from lipcert.typing import Array
+from lipcert.model.activations import ALIASES, CONCAVE, CONVEX, TABLE, Activation
+from lipcert.model.arrays import Array
 from networks import ROW_LABELS, ROWS
 
 every_row = pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)

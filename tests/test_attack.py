@@ -48,7 +48,7 @@ def no_rounding(patch: pytest.MonkeyPatch) -> None:
 
 
 def _lighter(patch: pytest.MonkeyPatch, factor: Callable[[int], float]) -> None:
-    stack = sys.modules["lipcert.verify.stack"].Stack
+    stack = sys.modules["lipcert.proof.stack"].Stack
     build = stack.__init__
 
     def changed(self: Any, *given: Any, **named: Any) -> None:
@@ -70,7 +70,7 @@ def other_powers(patch: pytest.MonkeyPatch) -> None:
 
 def narrow_slopes(patch: pytest.MonkeyPatch) -> None:
     """Slopes are rounded inwards."""
-    old = sys.modules["lipcert.verify.relaxation"].slope_bounds
+    old = sys.modules["lipcert.proof.neuron_bounds"].slope_bounds
 
     def narrower(*given: Any) -> tuple[Any, Any]:
         alpha, beta = old(*given)
@@ -81,13 +81,13 @@ def narrow_slopes(patch: pytest.MonkeyPatch) -> None:
 
 def small_radius(patch: pytest.MonkeyPatch) -> None:
     """The region is taken for a little smaller."""
-    old = sys.modules["lipcert.verify.support"].radius_above
+    old = sys.modules["lipcert.proof.domain"].radius_above
     everywhere(patch, "radius_above", lambda region: old(region) * (1.0 - 1e-6))
 
 
 def generous_stretch(patch: pytest.MonkeyPatch) -> None:
     """Lower bounds are rounded up."""
-    old = sys.modules["lipcert.verify.trajectory"].stretch_below
+    old = sys.modules["lipcert.proof.point"].stretch_below
     everywhere(patch, "stretch_below", lambda *given: old(*given) * (1.0 + 1e-9))
 
 

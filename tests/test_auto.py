@@ -13,15 +13,16 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.certify import BOTH, Problem
-from lipcert.multipliers import Stage
-from lipcert.multipliers.chain import Chain, Value
-from lipcert.progress import watched
-from lipcert.regions import Region
+from lipcert.model.arrays import Array
+from lipcert.model.regions import Region
+from lipcert.proof.hints import BOTH
+from lipcert.proof.pieces import Pieces
+from lipcert.proof.stack import Stack
 from lipcert.reproduce.networks import paper_center, paper_network
-from lipcert.typing import Array
-from lipcert.verify.pieces import Pieces
-from lipcert.verify.stack import Stack
+from lipcert.runtime.progress import watched
+from lipcert.search.chain import Chain, Value
+from lipcert.search.problem import Problem
+from lipcert.search.stage import Stage
 
 BALL = lc.Ball(paper_center(), 1.0)
 

@@ -21,12 +21,12 @@ import pytest
 
 import lipcert as lc
 from digits import classifier
-from lipcert.campaign import Points, Row, read_points, summarise
-from lipcert.campaign.store import Store
-from lipcert.campaign.summary import export
-from lipcert.campaign.work import prepare, work
-from lipcert.facts import establish_balls
-from lipcert.multipliers import Method
+from lipcert.proof.outputs import establish_balls
+from lipcert.questions.campaign import Points, Row, read_points, summarise
+from lipcert.questions.campaign.store import Store
+from lipcert.questions.campaign.summary import export
+from lipcert.questions.campaign.work import prepare, work
+from lipcert.search.method import Method
 from networks import random_network
 
 RADII = (0.05, 0.2, 0.8)
@@ -80,7 +80,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, float, str]]:
         computed.extend((q.point, radius, repr(q.method)) for q in task.questions for radius in q.radii)
         return work(task)
 
-    monkeypatch.setattr(sys.modules["lipcert.campaign.run"], "work", noting)
+    monkeypatch.setattr(sys.modules["lipcert.questions.campaign.run"], "work", noting)
     return computed
 
 
@@ -344,7 +344,7 @@ def test_rows_without_a_bound_say_why(
         found = establish_balls(network, balls, *rest)
         return [lc.ProofFailed("too large") if float(ball.radius) > 0.5 else one for ball, one in zip(balls, found)]
 
-    monkeypatch.setattr(sys.modules["lipcert.campaign.work"], "establish_balls", brittle)
+    monkeypatch.setattr(sys.modules["lipcert.questions.campaign.work"], "establish_balls", brittle)
     found = again(problem, tmp_path / "run.sqlite")
     assert {row.problem for row in found.rows if row.radius > 0.5} == {"too large"}
     largest = summarise(found)[-1]

@@ -12,12 +12,12 @@ from scipy import sparse
 
 import lipcert as lc
 from exact import diagonal, matrix, positive_semidefinite, rational
-from lipcert.network import dense
-from lipcert.typing import Array, Weight
-from lipcert.verify import carried as module
-from lipcert.verify import trajectory as path
-from lipcert.verify.carried import Near, carried
-from lipcert.verify.trajectory import stretch_below, trajectory
+from lipcert.model.arrays import Array, Weight
+from lipcert.model.network import dense
+from lipcert.proof import folding as module
+from lipcert.proof import point as path
+from lipcert.proof.folding import Near, carried
+from lipcert.proof.point import stretch_below, trajectory
 
 
 def _stored(array: Array, as_sparse: bool) -> Weight:
@@ -133,6 +133,6 @@ def test_errors_kept_entry_by_entry(broad: int, monkeypatch: pytest.MonkeyPatch)
 def test_rows_are_traced_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     network, ball = _wide(2), lc.Ball(np.zeros(4), 0.5)
     whole = lc.certify(network, ball, lc.Scalar())
-    for name in ("lipcert.verify.backward", "lipcert.enclosures.linear"):
+    for name in ("lipcert.proof.backsubstitution", "lipcert.search.linear"):
         monkeypatch.setattr(import_module(name), "_ENTRIES", 200)
     assert lc.certify(network, ball, lc.Scalar()).bound == pytest.approx(whole.bound, rel=1e-9)

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.certificate import Proof
-from lipcert.certify import Problem
 from lipcert.cli import main
 from lipcert.cli.demo import LADDER
 from lipcert.cli.methods import METHODS
 from lipcert.cli.output import describe_network, describe_region, downward, upward
-from lipcert.multipliers import Method
+from lipcert.search.candidate import Candidate
+from lipcert.search.method import Method
+from lipcert.search.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -231,8 +231,8 @@ def test_wrong_use_is_exit_code_2_and_a_message(lipcert: Command, case: str) -> 
 
 def test_not_certified_is_exit_code_1(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     class Hopeless(Method):
-        def solve(self, problem: Problem) -> Proof:
-            return Proof(np.inf, ())
+        def solve(self, problem: Problem) -> Candidate:
+            return Candidate(np.inf, ())
 
     monkeypatch.setattr("lipcert.cli.methods.METHODS", {"hopeless": Hopeless})
     outcome = lipcert("bound", "model.npz", "--method", "hopeless", "--json")
@@ -242,7 +242,7 @@ def test_not_certified_is_exit_code_1(lipcert: Command, monkeypatch: pytest.Monk
 
 def test_a_bug_is_not_dressed_up_as_wrong_use(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     class Buggy(Method):
-        def solve(self, problem: Problem) -> Proof:
+        def solve(self, problem: Problem) -> Candidate:
             raise ZeroDivisionError
 
     monkeypatch.setattr("lipcert.cli.methods.METHODS", {"buggy": Buggy})

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import lipcert as lc
-from lipcert.activations import Activation
-from lipcert.enclosures import Enclosure, Linear, Lipschitz
-from lipcert.multipliers import Method
-from lipcert.regions import Region
-from lipcert.typing import Array
+from lipcert.model.activations import Activation
+from lipcert.model.arrays import Array
+from lipcert.model.network import dense
+from lipcert.model.regions import Region
+from lipcert.proof.hints import Enclosure, Linear, Lipschitz
+from lipcert.search.method import Method
 from networks import ROW_LABELS, ROWS, pairs, random_network, sampled_norms, sampled_quotients
 
 METHODS: list[Method] = [
@@ -163,7 +164,7 @@ def covered(network: lc.Network, region: Region, intervals: list[tuple[Array, Ar
     points = np.concatenate([region.center[None], region.sample(400, np.random.default_rng(seed))])
     size = np.abs(points)
     for layer, v, (lower, upper) in zip(network.layers, network.preactivations(points), intervals, strict=False):
-        size = size @ np.abs(lc.network.dense(layer.weight)).T + np.abs(layer.bias)
+        size = size @ np.abs(dense(layer.weight)).T + np.abs(layer.bias)
         rounding = 1e-14 * network.depth * size
         assert (v >= lower - rounding).all()
         assert (v <= upper + rounding).all()

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert import compare as comparing
 from lipcert.cli import main
-from lipcert.compare import METHODS, OWN, PUBLISHED, Comparison, Row, compare, run
-from lipcert.limits import within
-from lipcert.lower import LowerBound
 from lipcert.published import EclipseGenLocal, Published
+from lipcert.questions import compare as comparing
+from lipcert.questions.compare import METHODS, OWN, PUBLISHED, Comparison, Row, compare, run
+from lipcert.runtime.limits import within
+from lipcert.search.lower import LowerBound
 from networks import random_network
 
 

@@ -9,10 +9,10 @@ import pytest
 from scipy import sparse
 
 import lipcert as lc
-from lipcert import condense as module
-from lipcert.condense import condense, condensed
-from lipcert.ellipsoid import Ellipsoid, activate
-from lipcert.network import dense
+from lipcert.model.network import dense
+from lipcert.search import folding as module
+from lipcert.search.ellipsoid import Ellipsoid, activate
+from lipcert.search.folding import condense, condensed
 from networks import random_network
 
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.certificate import Proof
 from lipcert.errors import ProofFailed
-from lipcert.verify.cover import Cover, cover
-from lipcert.verify.pieces import AXIS, LEAF
+from lipcert.proof.cover import Cover, cover
+from lipcert.proof.pieces import AXIS, LEAF
+from lipcert.search.candidate import Candidate
 from networks import random_network
 
-SEARCH = importlib.import_module("lipcert.split")
+SEARCH = importlib.import_module("lipcert.search.split")
 NETWORK = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
 BALL = lc.Ball(np.zeros(3), 1.0)
 SPLIT = lc.Split(method=lc.ClosedForm(), seconds=0.5, tolerance=1e-3)
@@ -27,7 +27,7 @@ LOWER = lc.lower_bound(NETWORK, BALL).value
 def halved_bound(patch: pytest.MonkeyPatch) -> None:
     honest = lc.Split.refine
 
-    def refine(split: lc.Split, *arguments: Any) -> Proof:
+    def refine(split: lc.Split, *arguments: Any) -> Candidate:
         proof = honest(split, *arguments)
         return replace(proof, bound=0.5 * proof.bound)
 

@@ -11,16 +11,16 @@ import pytest
 
 import lipcert as lc
 from digits import classifier
-from lipcert.activations import Activation
-from lipcert.curvature import Bends, _closed_form, _Pull, suits
-from lipcert.facts import establish
-from lipcert.multipliers.descent import descend
-from lipcert.network import Neurons
-from lipcert.typing import Array
-from lipcert.verify import curvature as proof
-from lipcert.verify.curvature import Curvature
-from lipcert.verify.parabola import Parabolas, parabolas
-from lipcert.verify.relaxation import value_error
+from lipcert.model.activations import Activation
+from lipcert.model.arrays import Array
+from lipcert.model.network import Neurons
+from lipcert.proof import second_order as proof
+from lipcert.proof.neuron_bounds import value_error
+from lipcert.proof.outputs import establish
+from lipcert.proof.parabolas import Parabolas, parabolas
+from lipcert.proof.second_order import Curvature
+from lipcert.search.descent import descend
+from lipcert.search.second_order import Bends, _closed_form, _Pull, suits
 from networks import ROW_LABELS, ROWS, random_network
 
 SMOOTH = ["elu", "tanh", "sigmoid", "softplus", "gelu", "silu", "sin", "hardswish"]

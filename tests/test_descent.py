@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from lipcert.multipliers.descent import descend, no_moves
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
+from lipcert.search.descent import descend, no_moves
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from scipy import linalg, sparse
 
 import lipcert as lc
-from lipcert.certify import feasible_step
-from lipcert.ellipsoid import Ellipsoid, activate, largest, top
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
+from lipcert.search.ellipsoid import Ellipsoid, activate, largest, top
+from lipcert.search.method import Method
+from lipcert.search.problem import feasible_step
 from networks import random_network
 
 GREEDY = [lc.ClosedForm(), lc.Scalar(), lc.Diagonal()]
@@ -155,7 +156,7 @@ def test_largest_eigenvalue(n: int) -> None:
 
 
 @every_greedy
-def test_one_layer_is_the_spectral_norm(method: lc.multipliers.Method) -> None:
+def test_one_layer_is_the_spectral_norm(method: Method) -> None:
     W = np.random.default_rng(0).normal(0, 1, (4, 6))
     net = lc.Network.from_weights([W])
     for region in (None, lc.Ball(np.zeros(6), 0.3), lc.Box(np.zeros(6), np.ones(6))):
@@ -163,7 +164,7 @@ def test_one_layer_is_the_spectral_norm(method: lc.multipliers.Method) -> None:
 
 
 @every_greedy
-def test_linear_networks_are_the_norm_of_their_product(method: lc.multipliers.Method) -> None:
+def test_linear_networks_are_the_norm_of_their_product(method: Method) -> None:
     net = random_network(0, (4, 6, 3, 7, 5), "identity")
     product = net.jacobian(np.zeros(4))
     assert lc.certify(net, None, method).bound == pytest.approx(np.linalg.norm(product, 2), rel=1e-8)
@@ -171,7 +172,7 @@ def test_linear_networks_are_the_norm_of_their_product(method: lc.multipliers.Me
 
 @every_greedy
 @pytest.mark.parametrize("spec", ["relu", lc.activation("leaky_relu", negative_slope=-0.3), "sigmoid", "silu"], ids=str)
-def test_scalar_chains_multiply_their_steepest_slopes(method: lc.multipliers.Method, spec: str) -> None:
+def test_scalar_chains_multiply_their_steepest_slopes(method: Method, spec: str) -> None:
     """One neuron a layer: T cancels out of the formula at its best value, and |W| and max|φ'| multiply."""
     weights = [2.0, -0.7, 1.3, 3.0]
     net = lc.Network.from_weights([[[w]] for w in weights], activation=spec)
@@ -182,7 +183,7 @@ def test_scalar_chains_multiply_their_steepest_slopes(method: lc.multipliers.Met
 
 
 @every_greedy
-def test_tiny_relu_network_in_a_region_where_it_is_linear(method: lc.multipliers.Method) -> None:
+def test_tiny_relu_network_in_a_region_where_it_is_linear(method: Method) -> None:
     net = lc.Network.from_weights([[[1.0, 1.0], [1.0, -1.0]], [[2.0, 5.0]]], activation="relu")
     # at (1, -1) ± 0.1: v = (0, 2), the first neuron switches, the second is on
     both = lc.certify(net, lc.Ball([1.0, -1.0], 0.1), method).bound
@@ -194,7 +195,7 @@ def test_tiny_relu_network_in_a_region_where_it_is_linear(method: lc.multipliers
 
 
 @every_greedy
-def test_absolute_value_is_one_lipschitz(method: lc.multipliers.Method) -> None:
+def test_absolute_value_is_one_lipschitz(method: Method) -> None:
     """|x| as relu(x) + relu(-x): the bound is √2·√1 at worst, 1 at best; as γ = -1 it is exactly 1."""
     split = lc.Network.from_weights([[[1.0], [-1.0]], [[1.0, 1.0]]], activation="relu")
     assert 1.0 <= lc.certify(split, None, method).bound <= np.sqrt(2) * 1.0001
@@ -207,7 +208,7 @@ def test_absolute_value_is_one_lipschitz(method: lc.multipliers.Method) -> None:
 
 @every_greedy
 @pytest.mark.parametrize("scale", [1e-80, 1e80])
-def test_extreme_weights_scale_the_bound_and_nothing_else(method: lc.multipliers.Method, scale: float) -> None:
+def test_extreme_weights_scale_the_bound_and_nothing_else(method: Method, scale: float) -> None:
     plain = random_network(1, (3, 6, 6, 2), "relu", bias=0.0)
     one, two, three = (layer.weight for layer in plain.layers)
     scaled = lc.Network.from_weights([scale * one, two / scale, scale * three], activation="relu")

@@ -23,18 +23,18 @@ from scipy import sparse
 
 import lipcert as lc
 import lipcert.exact
-from lipcert.activations import Activation
-from lipcert.certificate import Certificate
 from lipcert.cli import main
 from lipcert.errors import LipcertError, ProofFailed
 from lipcert.exact import check, model
 from lipcert.exact.functions import function, zeros
 from lipcert.exact.linear import largest_eigenvalue, positive_definite
-from lipcert.network import Network
-from lipcert.regions import Region
-from lipcert.typing import Array
-from lipcert.verify.pieces import LEAF
-from lipcert.verify.tree import Tree
+from lipcert.model.activations import Activation
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
+from lipcert.model.regions import Region
+from lipcert.proof.certificate import Certificate
+from lipcert.proof.pieces import LEAF
+from lipcert.proof.tree import Tree
 from networks import ROW_LABELS, ROWS, random_network
 from test_oracle import random_case
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert import facts as module
-from lipcert.facts import Facts, establish, establish_balls
-from lipcert.multipliers import Method
-from lipcert.network import Layer, Network
-from lipcert.reduction import reduction
-from lipcert.regions import Region
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
+from lipcert.model.network import Layer, Network
+from lipcert.model.regions import Region
+from lipcert.proof import outputs as module
+from lipcert.proof.outputs import Facts, establish, establish_balls
+from lipcert.proof.projection import reduction
+from lipcert.search.method import Method
 from networks import ROWS, label, random_network
 
 METHODS: list[Method] = [lc.ClosedForm(), lc.Scalar(), lc.Diagonal(), lc.Joint(seconds=0.3), lc.Auto(seconds=0.3)]

@@ -15,16 +15,16 @@ import pytest
 from scipy import sparse
 
 import lipcert as lc
-from lipcert.activations import Activation
-from lipcert.certificate import Certificate
 from lipcert.errors import InvalidInput, LipcertError, ProofFailed
-from lipcert.network import Layer, Network, Neurons
-from lipcert.verify import rounding
-from lipcert.verify.factor import Chain
-from lipcert.verify.pieces import AXIS, LEAF
-from lipcert.verify.relaxation import relax, slope_bounds
-from lipcert.verify.stack import Stack
-from lipcert.verify.tree import Tree
+from lipcert.model.activations import Activation
+from lipcert.model.network import Layer, Network, Neurons
+from lipcert.proof import rounding
+from lipcert.proof.certificate import Certificate
+from lipcert.proof.factor import Chain
+from lipcert.proof.neuron_bounds import relax, slope_bounds
+from lipcert.proof.pieces import AXIS, LEAF
+from lipcert.proof.stack import Stack
+from lipcert.proof.tree import Tree
 
 ANGLES = np.load(Path(__file__).parent / "data" / "finding_1_angles.npy")
 A, C, E, D = 0.7310585786300049, 0.6180339887498949, 0.4142135623730951, 1e-22
@@ -124,7 +124,7 @@ def test_finding_6_slopes_that_underflow_are_within_their_bounds(alpha: float, x
 @pytest.mark.parametrize("beta", [1e-6, 1e-3, 1.0, 1e6])
 def test_finding_6_values_of_softplus_are_as_good_as_they_are_said_to_be(beta: float) -> None:
     neurons = Neurons.of(lc.activation("softplus", beta=beta), 1)
-    from lipcert.verify.relaxation import value_error
+    from lipcert.proof.neuron_bounds import value_error
 
     with mpmath.workprec(600):
         for t in np.linspace(-745.0, 40.0, 200):

@@ -17,8 +17,8 @@ from scipy import sparse
 from scipy.io import loadmat, savemat
 
 import lipcert as lc
-from lipcert.campaign.data import read_points
-from lipcert.network import dense
+from lipcert.model.network import dense
+from lipcert.questions.campaign.data import read_points
 
 W = np.array([[1.0, -2.0, 0.5], [0.25, 1.0, -1.0]])
 

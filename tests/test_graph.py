@@ -21,7 +21,7 @@ from lipcert.importers.lowering.gates import recognise_gates
 from lipcert.importers.lowering.maximum import expand_maxima
 from lipcert.importers.lowering.prune import prune
 from lipcert.importers.lowering.schedule import depths, levels
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 
 def _points(count: int, inputs: int, scale: float = 2.0) -> Array:

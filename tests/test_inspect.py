@@ -11,7 +11,7 @@ import pytest
 
 import lipcert as lc
 from lipcert.cli import main
-from lipcert.costs import available_memory, costs
+from lipcert.runtime.costs import available_memory, costs
 from networks import random_network
 
 onnx = pytest.importorskip("onnx", reason="onnx is an extra")
@@ -132,7 +132,7 @@ def test_free_memory_is_known_here() -> None:
 
 def test_too_little_memory_is_said_before_starting(monkeypatch: pytest.MonkeyPatch) -> None:
     network = random_network(0, (4, 2500, 2), "tanh")
-    monkeypatch.setattr("lipcert.costs.available_memory", lambda: 10**8)
+    monkeypatch.setattr("lipcert.runtime.costs.available_memory", lambda: 10**8)
     for region in (None, lc.Ball(np.zeros(4), 1.0)):
         with pytest.raises(
             lc.ProofFailed, match=r"layer 1 has 2500 neurons to carry: 0\.05 GB a matrix, and 6 of them"

@@ -10,14 +10,15 @@ import pytest
 from scipy import sparse
 
 import lipcert as lc
-from lipcert.certificate import Proof
-from lipcert.certify import BOTH, Problem
-from lipcert.multipliers import joint
-from lipcert.multipliers.chain import Chain, Slopes, Value
-from lipcert.multipliers.joint import Interrupted, chosen, kept, log_multipliers, moving_slopes
-from lipcert.regions import Region
+from lipcert.model.arrays import Array
+from lipcert.model.regions import Region
+from lipcert.proof.hints import BOTH
 from lipcert.reproduce.networks import paper_center, paper_network
-from lipcert.typing import Array
+from lipcert.search import joint
+from lipcert.search.candidate import Candidate
+from lipcert.search.chain import Chain, Slopes, Value
+from lipcert.search.joint import Interrupted, chosen, kept, log_multipliers, moving_slopes
+from lipcert.search.problem import Problem
 from networks import random_network
 
 
@@ -25,7 +26,7 @@ def problem(network: lc.Network, region: Region | None = None) -> Problem:
     return Problem(network, region or lc.Everywhere(), BOTH)
 
 
-def scalar(network: lc.Network, region: Region | None = None) -> Proof:
+def scalar(network: lc.Network, region: Region | None = None) -> Candidate:
     return lc.Scalar().solve(problem(network, region))
 
 
@@ -284,7 +285,7 @@ def test_an_interrupt_brings_along_the_best_so_far(monkeypatch: pytest.MonkeyPat
     with pytest.raises(KeyboardInterrupt) as caught:
         lc.Joint().solve(case)
     assert isinstance(caught.value, Interrupted)
-    assert lc.Joint().solve(case).bound < caught.value.proof.bound < lc.Scalar().solve(case).bound
+    assert lc.Joint().solve(case).bound < caught.value.candidate.bound < lc.Scalar().solve(case).bound
 
 
 def test_kept_multipliers_are_feasible_for_narrower_slopes() -> None:

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lipcert as lc
-from lipcert.activations import Activation
-from lipcert.enclosures.lines import Lines, bounding_lines
-from lipcert.network import Neurons
-from lipcert.typing import Array
+from lipcert.model.activations import Activation
+from lipcert.model.arrays import Array
+from lipcert.model.network import Neurons
+from lipcert.proof.suggest.lines import Lines, bounding_lines
 from networks import ROW_LABELS, ROWS
 
 every_row = pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)

@@ -9,12 +9,13 @@ import pytest
 from scipy import optimize, sparse
 
 import lipcert as lc
-from lipcert.certify import Problem
-from lipcert.enclosures import Linear, Lipschitz
-from lipcert.multipliers import Greedy, Stage
-from lipcert.network import dense
+from lipcert.model.arrays import Array
+from lipcert.model.network import dense
+from lipcert.proof.hints import Linear, Lipschitz
 from lipcert.reproduce.networks import paper_center, paper_network
-from lipcert.typing import Array
+from lipcert.search.method import Greedy
+from lipcert.search.problem import Problem
+from lipcert.search.stage import Stage
 from networks import random_network
 
 LADDER: list[Greedy] = [lc.ClosedForm(), lc.Scalar(), lc.Diagonal()]

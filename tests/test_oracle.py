@@ -12,17 +12,16 @@ from flint import arb, arb_mat, fmpq, fmpq_mat
 
 import lipcert as lc
 from exact import PRECISION, ball, diagonal, matrix, positive_semidefinite, precision, rational
-from lipcert.certificate import Sweep
-from lipcert.enclosures import Enclosure, Linear, Lipschitz
-from lipcert.network import dense
-from lipcert.regions import Region
-from lipcert.typing import Array
-from lipcert.verify import rounding
-from lipcert.verify import step as step_module
-from lipcert.verify.checker import Check
-from lipcert.verify.factor import Chain, chain_norm, reaches, sweep
-from lipcert.verify.step import Step, activate
-from lipcert.verify.trajectory import stretch_below, trajectory
+from lipcert.model.arrays import Array
+from lipcert.model.network import dense
+from lipcert.model.regions import Region
+from lipcert.proof import rounding
+from lipcert.proof import step as step_module
+from lipcert.proof.checker import Check
+from lipcert.proof.factor import Chain, chain_norm, reaches, sweep
+from lipcert.proof.hints import Enclosure, Hints, Linear, Lipschitz
+from lipcert.proof.point import stretch_below, trajectory
+from lipcert.proof.step import Step, activate
 from networks import ROWS
 from oracle import Oracle, below, exact_layers, norm, value_over
 
@@ -103,7 +102,7 @@ def multipliers_of(check: Check) -> list[Any]:
     return rules
 
 
-def compare(network: lc.Network, region: Region, sweeps: tuple[Sweep, ...]) -> tuple[float, arb_mat]:
+def compare(network: lc.Network, region: Region, sweeps: tuple[Hints, ...]) -> tuple[float, arb_mat]:
     """Check the sweeps in both ways; every interval and slope range of the oracle must lie inside the checker's."""
     proved, known, S = np.inf, None, None
     exact_known: list[Any] = []

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.condense import Image
-from lipcert.ellipsoid import Ellipsoid, activate
-from lipcert.enclosures import Lipschitz
-from lipcert.network import dense
+from lipcert.model.network import dense
+from lipcert.proof.hints import Lipschitz
 from lipcert.reproduce.networks import RADIUS_STUDY, paper_center, paper_network
+from lipcert.search.ellipsoid import Ellipsoid, activate
+from lipcert.search.enclosing import start
+from lipcert.search.folding import Image
 
 PRINTED_RADIUS = math.sqrt(5)
 """The radius behind the paper's tables: δ·√d₀ with δ = 1 and 5 inputs."""
@@ -32,7 +33,7 @@ def published_closed_form(network: lc.Network, radius: float) -> float:
     """The paper's CF from the engine's parts: Lipschitz intervals alone, T = tI on all neurons, slopes adjusted to
     touch zero, whole layers without a choice of slope merged into the next.
     """
-    run = Lipschitz().start(network, lc.Ball(paper_center(), radius))
+    run = start(Lipschitz(), network, lc.Ball(paper_center(), radius))
     P, merged = Ellipsoid.ball(), np.eye(network.inputs)
     for index, layer in enumerate(network.layers[:-1]):
         assert layer.neurons is not None

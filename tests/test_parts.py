@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.multipliers import Method
-from lipcert.regions import Region
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
+from lipcert.model.regions import Region
+from lipcert.search.method import Method
 from networks import random_network, sampled_quotients
 
 METHODS: list[Method] = [lc.ClosedForm(), lc.Scalar(), lc.Diagonal(), lc.Joint(seconds=0.5)]

@@ -11,9 +11,8 @@ import pytest
 from scipy import linalg, sparse
 
 import lipcert as lc
-from lipcert.certify import Problem
-from lipcert.ellipsoid import Ellipsoid, activate
-from lipcert.enclosures import Lipschitz
+from lipcert.model.arrays import Array
+from lipcert.proof.hints import Lipschitz
 from lipcert.published import (
     AAO,
     Eclipse,
@@ -37,7 +36,8 @@ from lipcert.published.lmi import Inequality, Solution, solve, symmetric_sum
 from lipcert.published.messenger import Handover, positive
 from lipcert.published.variants import Acc, Fast, closed_form
 from lipcert.reproduce.networks import paper_center, paper_network
-from lipcert.typing import Array
+from lipcert.search.ellipsoid import Ellipsoid, activate
+from lipcert.search.problem import Problem
 from networks import ROW_LABELS, ROWS, pairs, random_network, sampled_norms, sampled_quotients
 
 GLOBAL: list[Published] = [

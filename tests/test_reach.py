@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.multipliers import Method
-from lipcert.regions import Region
+from lipcert.model.regions import Region
+from lipcert.search.method import Method
 from networks import ROWS, random_network
 
 METHODS: list[Method] = [lc.ClosedForm(), lc.Scalar(), lc.Joint(seconds=0.2)]
@@ -107,7 +107,7 @@ def test_wrong_use() -> None:
 
 def test_the_figure_holds_what_it_says(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from lipcert import plots
+    from lipcert.show import plots
 
     network, ball = random_network(3, (4, 9, 3), "relu", gain=2.0), lc.Ball([0.0] * 4, 0.3)
     found = lc.reach(network, ball, lc.ClosedForm())

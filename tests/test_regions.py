@@ -12,8 +12,8 @@ from scipy import optimize
 
 import lipcert as lc
 from lipcert.errors import InvalidInput
-from lipcert.regions import Region
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
+from lipcert.model.regions import Region
 
 
 def highest(row: Array, radius: float, below: Array, above: Array) -> float:

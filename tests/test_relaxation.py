@@ -8,11 +8,11 @@ from flint import arb
 
 import lipcert as lc
 from exact import PRECISION, at, ball, exact, highest, precision, rational, slope_range
-from lipcert.activations import TABLE, Activation
-from lipcert.network import Neurons
-from lipcert.typing import Array
-from lipcert.verify import relaxation
-from lipcert.verify.relaxation import relax, slope_bounds, value_error
+from lipcert.model.activations import TABLE, Activation
+from lipcert.model.arrays import Array
+from lipcert.model.network import Neurons
+from lipcert.proof import neuron_bounds as relaxation
+from lipcert.proof.neuron_bounds import relax, slope_bounds, value_error
 from networks import ROWS, label
 
 EXTREME = [

@@ -13,8 +13,8 @@ import pytest
 
 import lipcert as lc
 from lipcert.cli import main
-from lipcert.report import write
-from lipcert.report.page import Cell, Section, Table, Text, page
+from lipcert.show.report import write
+from lipcert.show.report.page import Cell, Section, Table, Text, page
 from networks import random_network
 from reports import CENTER, NETWORK, change_run, save_campaign, save_certificates, save_model, save_study
 
@@ -85,7 +85,7 @@ def test_certificates_with_the_model_are_proved_and_measured(tmp_path: Path) -> 
 def test_a_refuted_certificate_is_called_so_and_the_command_says_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from lipcert import storage
+    from lipcert.proof import storage
 
     monkeypatch.chdir(tmp_path)
     save_model(tmp_path / "model.npz")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from browser import CHROMIUM, Tab, browser
-from lipcert.report import write
+from lipcert.show.report import write
 from reports import NETWORK, save_campaign, save_certificates, save_study
 
 pytest.importorskip("matplotlib")

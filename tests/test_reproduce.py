@@ -17,13 +17,13 @@ import pytest
 
 import lipcert as lc
 from lipcert.cli import main
-from lipcert.compare import Row
-from lipcert.progress import silent
+from lipcert.questions.compare import Row
 from lipcert.reproduce import tables
 from lipcert.reproduce.cells import AUTODIFF, LOWER, STUDIES, Cell
 from lipcert.reproduce.printed import PAPER_RADII, Printed, agrees, paper_model, paper_table
 from lipcert.reproduce.store import Store
 from lipcert.reproduce.tables import Plan, lines, run
+from lipcert.runtime.progress import silent
 
 NAMES = {
     "Trivial": "trivial",

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.progress import silent
+from lipcert.model.arrays import Array
 from lipcert.reproduce import classifiers as keeping
 from lipcert.reproduce.classifiers import Classifier, classifiers
 from lipcert.reproduce.images import FILES, Images, read_images
@@ -22,7 +22,7 @@ from lipcert.reproduce.mnist_documents import summary, write_study
 from lipcert.reproduce.printed import PAPER_RADII
 from lipcert.reproduce.store import Store
 from lipcert.reproduce.training import Recipe, train
-from lipcert.typing import Array
+from lipcert.runtime.progress import silent
 from networks import random_network
 
 SMALL = {

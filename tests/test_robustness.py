@@ -7,8 +7,8 @@ import pytest
 
 import lipcert as lc
 from digits import classifier
-from lipcert import robustness
-from lipcert.facts import Facts, establish_balls
+from lipcert.proof.outputs import Facts, establish_balls
+from lipcert.questions import radius as robustness
 from networks import random_network
 
 GRID = [2.0**-k for k in range(-1, 9)]

@@ -12,11 +12,12 @@ from scipy import sparse
 import lipcert as lc
 from exact import diagonal, matrix, positive_semidefinite, rational
 from lipcert.errors import ProofFailed
-from lipcert.network import dense
-from lipcert.regions import split_rate
-from lipcert.typing import Array, Weight
-from lipcert.verify import rounding
-from lipcert.verify.rounding import (
+from lipcert.model.arrays import Array, Weight
+from lipcert.model.network import dense
+from lipcert.model.regions import split_rate
+from lipcert.proof import rounding
+from lipcert.proof.domain import check_region, clipped_above, radius_above, reach_above, sizes_above, support_above
+from lipcert.proof.rounding import (
     TINY,
     UP,
     U,
@@ -33,7 +34,6 @@ from lipcert.verify.rounding import (
     stretched,
     up,
 )
-from lipcert.verify.support import check_region, clipped_above, radius_above, reach_above, sizes_above, support_above
 
 Maker = Callable[[np.random.Generator, int, int], Array]
 

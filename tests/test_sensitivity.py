@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.facts import establish
-from lipcert.regions import Region
-from lipcert.verify import entries as module
-from lipcert.verify.entries import Entries, entries
-from lipcert.verify.relaxation import slope_bounds
+from lipcert.model.regions import Region
+from lipcert.proof import jacobian as module
+from lipcert.proof.jacobian import Entries, entries
+from lipcert.proof.neuron_bounds import slope_bounds
+from lipcert.proof.outputs import establish
 from networks import ROWS, label, random_network
 
 
@@ -163,7 +163,7 @@ def test_wrong_use() -> None:
 
 def test_the_map_shows_the_matrix(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from lipcert import plots
+    from lipcert.show import plots
 
     found = lc.sensitivity(random_network(0, (3, 5, 2)), lc.Ball([0.0] * 3, 0.1), inputs=[0, (1, 2)])
     ax = plots.sensitivity_map(found)

@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert import split as module
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.regions import Region
+from lipcert.model.regions import Region
+from lipcert.proof import cover as ledger
+from lipcert.proof.checker import intervals
+from lipcert.proof.pieces import AXIS, LEAF, Bounds, Pieces
+from lipcert.proof.stack import Stack
+from lipcert.proof.tree import Tree, children, confined, prove_tree
 from lipcert.reproduce.networks import paper_center, paper_network
-from lipcert.verify import cover as ledger
-from lipcert.verify.checker import intervals
-from lipcert.verify.pieces import AXIS, LEAF, Bounds, Pieces
-from lipcert.verify.stack import Stack
-from lipcert.verify.tree import Tree, children, confined, prove_tree
+from lipcert.search import split as module
 from networks import random_network, sampled_norms
 from patterns import true_constant
 
@@ -411,7 +411,7 @@ def test_an_unproved_void_does_not_count() -> None:
 
 def test_errors_are_carried_through_blocks_of_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers in place of matrices, and a coarse unit of rounding: then all that errors become can be added up."""
-    factor = importlib.import_module("lipcert.verify.factor")
+    factor = importlib.import_module("lipcert.proof.factor")
     monkeypatch.setattr(factor, "gamma", lambda n: 1e-7 * n)
     rng = np.random.default_rng(3)
     depth = 2 * factor._BLOCK + 4

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert import storage
-from lipcert.certificate import Certificate, Sweep
-from lipcert.enclosures import Linear, Lipschitz
 from lipcert.errors import InvalidInput, LipcertError, ProofFailed, UnreadableCertificate
-from lipcert.multipliers import Method
-from lipcert.network import Network
-from lipcert.regions import Region
+from lipcert.model.network import Network
+from lipcert.model.regions import Region
+from lipcert.proof import storage
+from lipcert.proof.certificate import Certificate
+from lipcert.proof.hints import Hints, Linear, Lipschitz
+from lipcert.search.method import Method
 from networks import random_network
 
 CENTER = np.array([0.3, -0.2, 0.9])
@@ -55,7 +55,7 @@ def same_bits(one: Any, two: Any) -> bool:
     return np.asarray(one, dtype=float).tobytes() == np.asarray(two, dtype=float).tobytes()
 
 
-def same_sweep(one: Sweep, two: Sweep) -> bool:
+def same_sweep(one: Hints, two: Hints) -> bool:
     return (
         one.enclosures == two.enclosures
         and tuple(one.exponents) == two.exponents

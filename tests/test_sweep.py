@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert import plots
 from lipcert.cli import main
-from lipcert.multipliers import Method
+from lipcert.model.regions import Region
 from lipcert.published import Trivial
-from lipcert.regions import Region
+from lipcert.search.method import Method
+from lipcert.show import plots
 from networks import random_network
 
 CENTER = np.array([0.2, -0.4, 0.5])

@@ -14,7 +14,7 @@ import pytest
 
 import lipcert as lc
 from lipcert.importers.faithful import Original, confirm
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra")
 nn = torch.nn

@@ -7,8 +7,8 @@ import pytest
 from scipy import sparse
 
 import lipcert as lc
-from lipcert.certify import Problem
 from lipcert.published import Trivial
+from lipcert.search.problem import Problem
 
 
 def random_network(activation: object) -> lc.Network:

@@ -11,10 +11,10 @@ import pytest
 
 import lipcert as lc
 from exact import matrix, positive_semidefinite, rational
-from lipcert.facts import establish
-from lipcert.reduction import reduction
-from lipcert.robustness import pair_margins
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
+from lipcert.proof.outputs import establish
+from lipcert.proof.projection import reduction
+from lipcert.questions.radius import pair_margins
 from networks import random_network
 
 SEEDS = range(12)

@@ -18,15 +18,19 @@ from scipy import sparse
 
 import lipcert as lc
 from exact import PRECISION, precision
-from lipcert.certificate import Certificate, Part, Sweep
-from lipcert.enclosures import Linear, Lipschitz, lines
 from lipcert.errors import LipcertError, ProofFailed
-from lipcert.multipliers import Method
-from lipcert.network import Layer, Network, Neurons
-from lipcert.regions import Region
-from lipcert.typing import Array
-from lipcert.verify import backward, checker, prove, relaxation, rounding, support
-from lipcert.verify import step as step_module
+from lipcert.model.arrays import Array
+from lipcert.model.network import Layer, Network, Neurons
+from lipcert.model.regions import Region
+from lipcert.proof import backsubstitution as backward
+from lipcert.proof import checker, prove, rounding
+from lipcert.proof import domain as support
+from lipcert.proof import neuron_bounds as relaxation
+from lipcert.proof import step as step_module
+from lipcert.proof.certificate import Certificate
+from lipcert.proof.hints import Hints, Linear, Lipschitz, Part
+from lipcert.proof.suggest import lines
+from lipcert.search.method import Method
 from networks import ROWS, random_network
 from oracle import below
 from test_oracle import compare, random_case
@@ -203,7 +207,7 @@ def test_regions_that_do_not_fit() -> None:
     refused(network, replace(certificate, region=lc.Ball(np.zeros((2, 3)), [0.7, 0.7])), "stack")
 
 
-def broken(sweep: Sweep) -> dict[str, Sweep]:
+def broken(sweep: Hints) -> dict[str, Hints]:
     """Hints that are nonsense in one way or another."""
     some, lines_ = sweep.multipliers, sweep.lines
     return {
@@ -268,7 +272,7 @@ def test_weights_that_the_error_bounds_are_not_for() -> None:
     twice = sparse.csr_array((np.ones(2), np.zeros(2, dtype=int), np.array([0, 2])), shape=(1, 3))
     doubled = Network((Layer(twice, np.zeros(1), Neurons.of("relu", 1)), Layer(np.ones((1, 1)), np.zeros(1), None)))
     with pytest.raises(ProofFailed, match="without repeated entries"):
-        prove(doubled, lc.Everywhere(), (Sweep((), (np.ones(1),), (0,)),))
+        prove(doubled, lc.Everywhere(), (Hints((), (np.ones(1),), (0,)),))
 
 
 def test_numbers_beyond_floating_point_fail_cleanly() -> None:
@@ -308,7 +312,7 @@ def narrowed_slopes(patch: pytest.MonkeyPatch) -> None:
 
 
 def shrunk_intervals(patch: pytest.MonkeyPatch) -> None:
-    enclosing = importlib.import_module("lipcert.certify")._Enclosing
+    enclosing = importlib.import_module("lipcert.search.problem")._Enclosing
     honest = enclosing.interval
 
     def narrower(self: Any, index: int, S: Any) -> tuple[Array, Array]:
@@ -330,7 +334,7 @@ def moved_lines(patch: pytest.MonkeyPatch) -> None:
 
 def short_multipliers(patch: pytest.MonkeyPatch) -> None:
     """P is computed with nine tenths of T where T is added."""
-    module = importlib.import_module("lipcert.certify")  # the package's name for it is the function
+    module = importlib.import_module("lipcert.search.problem")
     honest = module.activate
 
     def lighter(S: Any, alpha: Array, beta: Array, T: Array) -> Any:
@@ -443,16 +447,16 @@ def test_without_bugs_the_oracle_agrees() -> None:
 # What the checker may use.
 
 ALLOWED = {
-    "lipcert.activations",
-    "lipcert.certificate",
-    "lipcert.enclosures",
-    "lipcert.enclosures.lines",
+    "lipcert.model.activations",
+    "lipcert.proof.certificate",
+    "lipcert.search.enclosures",
+    "lipcert.proof.suggest.lines",
     "lipcert.errors",
     "lipcert.exact",
-    "lipcert.network",
-    "lipcert.regions",
-    "lipcert.threads",
-    "lipcert.typing",
+    "lipcert.model.network",
+    "lipcert.model.regions",
+    "lipcert.runtime.threads",
+    "lipcert.model.arrays",
 }
 OUTSIDE = {"numpy", "scipy.special", "scipy.linalg", "scipy.sparse"}
 
@@ -483,7 +487,7 @@ def test_the_checker_imports_no_optimiser_and_no_method() -> None:
         "concurrent.futures",
     }
     for path in folder.glob("*.py"):
-        extra = {name for name in imported(path) - standard if not name.startswith("lipcert.verify")}
+        extra = {name for name in imported(path) - standard if not name.startswith("lipcert.proof")}
         assert extra <= ALLOWED | OUTSIDE, f"{path.name} imports {sorted(extra - ALLOWED - OUTSIDE)}"
 
 

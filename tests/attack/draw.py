@@ -9,10 +9,10 @@ import numpy as np
 from scipy import sparse
 
 import lipcert as lc
-from lipcert.activations import Activation
-from lipcert.network import dense
-from lipcert.regions import Region
-from lipcert.typing import Array
+from lipcert.model.activations import Activation
+from lipcert.model.arrays import Array
+from lipcert.model.network import dense
+from lipcert.model.regions import Region
 
 SMOOTH = (
     "sigmoid",

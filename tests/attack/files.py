@@ -14,8 +14,9 @@ import numpy as np
 from attack.draw import leaky, plain, region, some
 from attack.log import Log
 from attack.points import steepest
-from lipcert.certificate import Certificate, Part
-from lipcert.storage import _checksum
+from lipcert.proof.certificate import Certificate
+from lipcert.proof.hints import Part
+from lipcert.proof.storage import _checksum
 
 
 def files(rng: np.random.Generator, log: Log) -> None:

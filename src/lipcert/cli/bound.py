@@ -9,8 +9,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lipcert.certificate import Certificate
-from lipcert.certify import certify
 from lipcert.cli import options
 from lipcert.cli.methods import timed
 from lipcert.cli.output import (
@@ -24,10 +22,12 @@ from lipcert.cli.output import (
 )
 from lipcert.errors import InvalidInput
 from lipcert.importers import load
-from lipcert.lower import LowerBound, lower_bound_of
-from lipcert.multipliers import Method
-from lipcert.network import Network
-from lipcert.split import Split
+from lipcert.model.network import Network
+from lipcert.proof.certificate import Certificate
+from lipcert.questions.certify import certify
+from lipcert.search.lower import LowerBound, lower_bound_of
+from lipcert.search.method import Method
+from lipcert.search.split import Split
 
 _EXACT = 1e-3
 """Relative distance of upper and lower bound at which --exact is content."""

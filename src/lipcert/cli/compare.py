@@ -20,12 +20,12 @@ from lipcert.cli.output import (
     region_record,
     upward,
 )
-from lipcert.compare import METHODS, Comparison
-from lipcert.compare import compare as run_all
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.importers import load
-from lipcert.network import Network
-from lipcert.regions import Region
+from lipcert.model.network import Network
+from lipcert.model.regions import Region
+from lipcert.questions.compare import METHODS, Comparison
+from lipcert.questions.compare import compare as run_all
 
 
 def compare(
@@ -73,7 +73,7 @@ def compare(
     else:
         _print(Console(highlight=False), network, region, comparison)
     if plot is not None:
-        from lipcert import plots
+        from lipcert.show import plots
 
         plots.save(plots.comparison(comparison), plot)
     if all(row.bound is None for row in comparison.rows):

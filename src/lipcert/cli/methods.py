@@ -8,10 +8,14 @@ from typing import Final
 
 import typer
 
-from lipcert.auto import Auto
 from lipcert.errors import InvalidInput
-from lipcert.multipliers import ClosedForm, Diagonal, Joint, Method, Scalar
-from lipcert.split import Split
+from lipcert.search.auto import Auto
+from lipcert.search.closed_form import ClosedForm
+from lipcert.search.diagonal import Diagonal
+from lipcert.search.joint import Joint
+from lipcert.search.method import Method
+from lipcert.search.scalar import Scalar
+from lipcert.search.split import Split
 
 METHODS: Final[Mapping[str, Callable[[], Method]]] = {
     "closed-form": ClosedForm,

@@ -13,10 +13,10 @@ import typer
 from lipcert.cli.methods import METHODS, method
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.importers.arrays import stored
-from lipcert.multipliers import Method
-from lipcert.network import Network
-from lipcert.regions import Ball, Box, Everywhere, Region
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball, Box, Everywhere, Region
+from lipcert.search.method import Method
 
 VECTOR = "FILE|NUMBERS"
 REGION = "Region (default: all inputs, the global bound)"

@@ -7,12 +7,12 @@ import json
 import math
 from typing import Any
 
-from lipcert.certificate import Certificate
-from lipcert.lower import LowerBound
-from lipcert.multipliers import Method
-from lipcert.network import Network
-from lipcert.regions import Ball, Box, Region
-from lipcert.wording import activations, describe_network, describe_region, downward, upward
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball, Box, Region
+from lipcert.proof.certificate import Certificate
+from lipcert.search.lower import LowerBound
+from lipcert.search.method import Method
+from lipcert.show.wording import activations, describe_network, describe_region, downward, upward
 
 __all__ = [
     "activations",
@@ -49,11 +49,11 @@ def certificate_record(network: Network, certificate: Certificate, lower: LowerB
     }
 
 
-def method_record(method: Method | str) -> dict[str, Any]:
+def method_record(method: object) -> dict[str, Any]:
     """Name and options of a method; of a certificate that was read from a file, what it says of its method."""
     if isinstance(method, str):
         return {"name": method}
-    options: dict[str, Any] = dataclasses.asdict(method) if dataclasses.is_dataclass(method) else {}
+    options: dict[str, Any] = dataclasses.asdict(method) if isinstance(method, Method) else {}
     return {"name": type(method).__name__, **options}
 
 

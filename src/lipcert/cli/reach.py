@@ -13,9 +13,9 @@ from lipcert.cli import options
 from lipcert.cli.output import as_json, describe_network, describe_region, downward, region_record, upward
 from lipcert.errors import InvalidInput
 from lipcert.importers import load
-from lipcert.network import Network
-from lipcert.reachability import Reach
-from lipcert.reachability import reach as enclose
+from lipcert.model.network import Network
+from lipcert.questions.reach import Reach
+from lipcert.questions.reach import reach as enclose
 
 _SHOWN = 40
 
@@ -68,7 +68,7 @@ def reach(
     else:
         _print(Console(highlight=False), network, found)
     if plot is not None:
-        from lipcert import plots
+        from lipcert.show import plots
 
         plots.save(plots.reach_set(found, network, (pair[0], pair[-1])), plot)
 

@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from lipcert.campaign import Results, Summary, summarise
-from lipcert.campaign.summary import export as write
 from lipcert.cli import options
 from lipcert.cli.output import as_json, downward, upward
+from lipcert.questions.campaign import Results, Summary, summarise
+from lipcert.questions.campaign.summary import export as write
 
 
 def results(

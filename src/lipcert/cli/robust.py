@@ -10,12 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from lipcert.campaign import campaign, read_points
 from lipcert.cli import options
 from lipcert.cli.methods import METHODS, method
 from lipcert.cli.results import show
 from lipcert.errors import CampaignStopped, InvalidInput, ProofFailed
 from lipcert.importers import load
+from lipcert.questions.campaign import campaign, read_points
 
 
 def robust(

@@ -12,9 +12,9 @@ from rich.table import Table
 from lipcert.cli import options
 from lipcert.cli.output import as_json, describe_network, describe_region, region_record, upward
 from lipcert.importers import load
-from lipcert.network import Network
-from lipcert.sensitivity import Sensitivity
-from lipcert.sensitivity import sensitivity as matrix_of
+from lipcert.model.network import Network
+from lipcert.questions.sensitivity import Sensitivity
+from lipcert.questions.sensitivity import sensitivity as matrix_of
 
 _COLUMNS, _ROWS = 10, 40
 
@@ -64,7 +64,7 @@ def sensitivity(
     else:
         _print(Console(highlight=False), network, found)
     if plot is not None:
-        from lipcert import plots
+        from lipcert.show import plots
 
         plots.save(plots.sensitivity_map(found), plot)
 

@@ -25,11 +25,12 @@ from lipcert.cli.output import (
 )
 from lipcert.errors import InvalidInput
 from lipcert.importers import load
-from lipcert.multipliers import Joint, Method
-from lipcert.network import Network
-from lipcert.regions import Ball
-from lipcert.sweep import SweepRow
-from lipcert.sweep import sweep as bounds
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball
+from lipcert.questions.sweep import SweepRow
+from lipcert.questions.sweep import sweep as bounds
+from lipcert.search.joint import Joint
+from lipcert.search.method import Method
 
 RADII = "Radii (as a list, or evenly on a logarithmic scale)"
 _PANEL = {"rich_help_panel": RADII}
@@ -67,7 +68,7 @@ def sweep(
     assert chosen is not None
     ax = None
     if plot is not None:
-        from lipcert import plots
+        from lipcert.show import plots
 
         options.figure("--plot", plot)
         ax = plots.axes()  # what is missing for a plot is said before the work

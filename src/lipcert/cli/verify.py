@@ -10,14 +10,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from lipcert.certificate import Certificate
 from lipcert.cli import options
 from lipcert.cli.output import as_json, describe_network, region_record, upward
 from lipcert.errors import ProofFailed
 from lipcert.importers import load
-from lipcert.network import Network
-from lipcert.verify import verify as prove_again
-from lipcert.wording import restrictions, whom
+from lipcert.model.network import Network
+from lipcert.proof.certificate import Certificate
+from lipcert.questions.verify import verify as prove_again
+from lipcert.show.wording import restrictions, whom
 
 _BALLS = """
 Derived in ball arithmetic in {:.3g} seconds. It also holds for all weights and biases within 2⁻⁵² of these,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from lipcert.errors import InvalidInput, UnreadableModel
-from lipcert.files import is_file
-from lipcert.network import Network, numbers
+from lipcert.model.files import is_file
+from lipcert.model.network import Network, numbers
 
 if TYPE_CHECKING:
     from lipcert.importers.faithful import Imported

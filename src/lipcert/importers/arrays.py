@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from lipcert.activations import TABLE, Activation, activation
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.importers.mat import NewerFormat, variables
 from lipcert.importers.room import check_archive
-from lipcert.network import Network
-from lipcert.typing import Array
+from lipcert.model.activations import TABLE, Activation, activation
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
 
 LAYOUT = "W1, b1, W2, b2, … (each W outputs × inputs, biases optional) and optionally a string 'activation'"
 _LONGEST = 200

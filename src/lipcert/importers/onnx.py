@@ -13,7 +13,7 @@ from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
 from lipcert.importers import LARGEST_INPUT
 from lipcert.importers.faithful import Imported, Original, confirm
 from lipcert.importers.lowering import lower
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 try:
     import onnx

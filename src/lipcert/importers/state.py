@@ -17,7 +17,7 @@ from typing import Any
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
 from lipcert.importers.arrays import named
 from lipcert.importers.room import check_archive, room
-from lipcert.network import Network
+from lipcert.model.network import Network
 
 try:
     import torch

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lipcert.certify import Problem
 from lipcert.published.base import NotApplicable, Published, Run, worldwide
 from lipcert.published.lmi import OWN, check_solver
 from lipcert.published.messenger import Choice, Handover, carry
 from lipcert.published.variants import closed_form, small_program
+from lipcert.search.problem import Problem
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lipcert.certify import Problem
-from lipcert.enclosures import Lipschitz
 from lipcert.errors import InvalidInput
+from lipcert.proof.hints import Lipschitz
 from lipcert.published.base import Published, Run
 from lipcert.published.lmi import OWN, check_solver
 from lipcert.published.messenger import Choice, Handover, carry
 from lipcert.published.variants import chooser
+from lipcert.search.problem import Problem
 
 VARIANTS = ("Acc", "Fast", "CF")
 CAP = 1e10

@@ -9,8 +9,8 @@ import numpy as np
 from scipy import linalg, sparse
 
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.network import dense
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
+from lipcert.model.network import dense
 
 OWN = "interior"
 """The name of lipcert's own interior-point method."""

@@ -9,10 +9,10 @@ import numpy as np
 from scipy import linalg, sparse
 
 from lipcert.errors import ProofFailed
+from lipcert.model.arrays import Array
 from lipcert.published.base import NotApplicable
 from lipcert.published.lmi import Inequality, Solution, SolverFailed, solve
 from lipcert.published.messenger import Choice, Chooser, Handover, messenger, positive
-from lipcert.typing import Array
 
 INACTIVE: Final = 100.0
 """The paper's l_i: neurons with one slope get so many times the mean of the others' Λ."""

@@ -1,0 +1,113 @@
+"""What a worker does: the rows of some points."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from lipcert.errors import ProofFailed
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball
+from lipcert.proof.hints import Enclosure
+from lipcert.proof.outputs import OutputBounds
+from lipcert.questions.attacks import attack
+from lipcert.questions.campaign.store import Row
+from lipcert.questions.establish import establish_many
+from lipcert.questions.radius import pair_margins, pairwise_radii, plain_radii
+from lipcert.runtime.limits import end_with_parent
+from lipcert.search.method import Method
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """One point, one method, some radii."""
+
+    point: int
+    x: Array
+    label: int | None
+    method: Method
+    radii: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Some questions about one network. Everything travels with the task, so that any executor will do."""
+
+    network: bytes
+    digest: str
+    clip: tuple[float, float] | None
+    enclosures: tuple[Enclosure, ...]
+    attacked: bool
+    questions: tuple[Question, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The rows of a task and the time they took."""
+
+    rows: tuple[Row, ...]
+    questions: int
+    seconds: float
+
+
+_networks: dict[str, Network] = {}
+
+
+def work(task: Task) -> Answer:
+    """Answer the questions of a task."""
+    started = time.perf_counter()
+    if task.digest not in _networks:
+        _networks.clear()
+        _networks[task.digest] = pickle.loads(task.network)
+    network = _networks[task.digest]
+    rows = [row for question in task.questions for row in _answer(network, task, question)]
+    return Answer(tuple(rows), len(task.questions), time.perf_counter() - started)
+
+
+def _answer(network: Network, task: Task, question: Question) -> list[Row]:
+    with np.errstate(all="ignore"):
+        predicted = int(np.argmax(network(question.x)))
+    label = predicted if question.label is None else question.label
+    balls = [Ball(question.x, radius, task.clip) for radius in question.radii]
+    found = establish_many(network, balls, question.method, task.enclosures)
+    blank = Row(task.digest, question.point, 0.0, repr(question.method), label, predicted, 0.0, None, 0.0, 0.0)
+    rows = []
+    for radius, facts in zip(question.radii, found, strict=True):
+        row = replace(blank, radius=radius)
+        if isinstance(facts, OutputBounds) and not (np.isfinite(facts.value) & np.isfinite(facts.error)).all():
+            facts = ProofFailed("the output at the point is too large for floating point")
+        rows.append(_judged(row, facts) if isinstance(facts, OutputBounds) else replace(row, problem=str(facts)))
+    if not task.attacked:
+        return rows
+    distances = _broken(network, task.clip, question, label)
+    return [replace(row, broken=broken) for row, broken in zip(rows, distances, strict=True)]
+
+
+def _judged(row: Row, facts: OutputBounds) -> Row:
+    _, margins = pair_margins(facts, row.label)
+    certified = plain = 0.0
+    if row.label == row.predicted:
+        certified = max(0.0, float(pairwise_radii(facts, row.label)[1].min()))
+        plain = max(0.0, float(plain_radii(facts, margins).min()))
+    return replace(row, margin=float(margins.min()), bound=facts.bound, certified=certified, plain=plain)
+
+
+def _broken(network: Network, clip: Any, question: Question, label: int) -> list[float | None]:
+    """For each radius, how far the nearest input of another class is that an attack finds."""
+    points = np.repeat(question.x[None], len(question.radii), axis=0)
+    found = attack(network, points, label, np.array(question.radii), clip=clip)
+    return [float(away) if hit else None for hit, away in zip(found.found, found.distances, strict=True)]
+
+
+def prepare() -> None:
+    """Set up a worker process: one BLAS thread, interrupts left to the parent, and no life without it."""
+    threadpool_limits(limits=1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
