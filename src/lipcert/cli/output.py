@@ -11,7 +11,6 @@ from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Box, Region
 from lipcert.proof.certificate import Certificate
 from lipcert.search.lower import LowerBound
-from lipcert.search.method import Method
 from lipcert.show.wording import activations, describe_network, describe_region, downward, upward
 
 __all__ = [
@@ -53,7 +52,8 @@ def method_record(method: object) -> dict[str, Any]:
     """Name and options of a method; of a certificate that was read from a file, what it says of its method."""
     if isinstance(method, str):
         return {"name": method}
-    options: dict[str, Any] = dataclasses.asdict(method) if isinstance(method, Method) else {}
+    known = dataclasses.is_dataclass(method) and not isinstance(method, type)
+    options: dict[str, Any] = dataclasses.asdict(method) if known else {}  # type: ignore[call-overload]
     return {"name": type(method).__name__, **options}
 
 

@@ -123,21 +123,16 @@ class BackSubstitution:
         errors = [value_error(layer.neurons, end) for end in ends]
         slack = errors[0] + 8.0 * U * (np.abs(ends[0]) + np.abs(alpha * low))
         offset = ends[0] - alpha * low
-        columns = [
-            np.array(alpha),
-            offset - slack,
-            np.array(alpha),
-            offset + slack,
-            np.minimum(ends[0] - errors[0], ends[1] - errors[1]),
-            np.maximum(ends[0] + errors[0], ends[1] + errors[1]),
-        ]
+        floor = np.minimum(ends[0] - errors[0], ends[1] - errors[1])
+        roof = np.maximum(ends[0] + errors[0], ends[1] + errors[1])
+        columns = (np.array(alpha), offset - slack, np.array(alpha), offset + slack, floor, roof)
         open_ = np.nonzero(alpha < beta)
         if open_[0].size:
-            drawn = relax(layer.neurons.take(open_[1]), *(np.asarray(x)[open_] for x in (low, high, *suggested)))
+            drawn = relax(layer.neurons.take(open_[1]), *(x[open_] for x in (low, high, *suggested)))
             for column, found in zip(columns, drawn, strict=True):
                 column[open_] = found
         below = self._below(index)
-        z_size = up(np.maximum(np.abs(columns[4]), np.abs(columns[5])))
+        z_size = up(np.maximum(np.abs(floor), np.abs(roof)))
         passed = spread(magnitude(layer.weight), below) + np.abs(layer.bias) + np.maximum(np.abs(low), np.abs(high))
         sizes = np.maximum(np.abs(columns[1]), np.abs(columns[3]))
         # what underflows in a row multiplies values below and above the affine map, whatever the slopes are

@@ -34,6 +34,11 @@ def radius_above(region: Region) -> Array:
     return np.asarray(region.radius)
 
 
+def _box(region: Region) -> Box | None:
+    """The box that a region is, or is clipped to."""
+    return region.clip if isinstance(region, Ball) else region if isinstance(region, Box) else None
+
+
 def _reach(center: Array, lower: Array, upper: Array) -> Array:
     """At least the largest distance from the centre along each axis."""
     return up(np.maximum(upper - center, center - lower))
@@ -58,9 +63,9 @@ class Domain:
     def of(regions: Sequence[Region]) -> Domain:
         """Bounded regions of one kind: balls, clipped balls or boxes."""
         center = np.stack([region.center for region in regions])
-        boxes = [region if isinstance(region, Box) else getattr(region, "clip", None) for region in regions]
+        boxes = [box for region in regions if (box := _box(region)) is not None]
         radius = None if isinstance(regions[0], Box) else np.array([float(region.radius) for region in regions])
-        if boxes[0] is None:
+        if not boxes:
             return Domain(center, radius)
         return Domain(center, radius, np.stack([box.lower for box in boxes]), np.stack([box.upper for box in boxes]))
 
@@ -78,7 +83,8 @@ class Domain:
         """At least ‖z - center‖₂ for every z of a region, (count,)."""
         if self.radius is not None:
             return self.radius
-        assert self.lower is not None and self.upper is not None
+        assert self.lower is not None
+        assert self.upper is not None
         return norm_above(_reach(self.center, self.lower, self.upper))
 
     def sizes(self) -> Array:

@@ -8,12 +8,13 @@ matrix and a radius, |W - middle| ≤ radius.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
 
 from lipcert.model.arrays import Array, Weight
-from lipcert.model.network import dense
+from lipcert.model.network import dense, times
 from lipcert.proof.rounding import LOOSE, UP, fan_in, gamma, magnitude
 
 _WIDE = 600
@@ -28,21 +29,50 @@ _TAME = 2.0**300
 
 @dataclass(frozen=True, eq=False)
 class Near:
-    """A real matrix W with |W - middle| ≤ radius entrywise, or a stack; no radius is an exact matrix."""
+    """A real matrix W with |W - middle| ≤ radius entrywise; no radius is an exact matrix.
+
+    With ``kept`` (count, k) a stack of matrices: those columns of W, for each region.
+    """
 
     middle: Weight
     radius: Weight | None = None
+    kept: Array | None = None
+
+    @staticmethod
+    def columns(weight: Weight, kept: Array | None) -> Near:
+        """The columns of a weight that belong to what is kept of the layer before; None is all."""
+        if kept is None:
+            return Near(weight)
+        return Near(weight[:, kept[0]]) if len(kept) == 1 else Near(dense(weight), None, kept)
+
+    @cached_property
+    def full(self) -> Weight:
+        """The middle with all rows, (n, k) or (count, n, k)."""
+        return self.middle if self.kept is None else np.swapaxes(self.middle.T[self.kept], -1, -2)
+
+    def rows(self, which: Array) -> Weight:
+        """Some rows of the middle, (k', k), or for several regions (count, k', k)."""
+        if self.kept is not None:
+            return np.asarray(self.middle[which[:, :, None], self.kept[:, None, :]])
+        return self.middle[which] if len(which) > 1 else self.middle[which[0]]
+
+    def pull(self, directions: Array) -> Array:
+        """directions·W for directions (count, d, n)."""
+        back = times(directions, self.middle)
+        return back if self.kept is None else np.take_along_axis(back, self.kept[:, None, :], -1)
 
     @property
     def may_fold(self) -> bool:
         """Whether there are so many neurons that keeping only some of them could pay."""
-        rows, columns = self.middle.shape[-2:]
-        return bool(self.middle.ndim == 2 and rows >= _WIDE and columns <= _WORTH * rows)
+        rows, columns = self.middle.shape
+        return bool(self.kept is None and rows >= _WIDE and columns <= _WORTH * rows)
 
     def shifted(self, power: int) -> Near:
         """2**power·W, exact but for underflow."""
         factors = 2.0 ** (power // 2), 2.0 ** (power - power // 2)
-        return Near(*(None if part is None else part * factors[0] * factors[1] for part in (self.middle, self.radius)))
+        middle, radius = (None if x is None else x * factors[0] * factors[1] for x in (self.middle, self.radius))
+        assert middle is not None
+        return Near(middle, radius, self.kept)
 
 
 @dataclass(frozen=True, eq=False)

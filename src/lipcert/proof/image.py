@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight
-from lipcert.model.network import dense
 from lipcert.proof.folding import Near
 from lipcert.proof.rounding import (
     TINY,
@@ -41,15 +38,12 @@ class Image:
         self.P, self.weight, self.exponent = P, weight.shifted(-power) if power else weight, exponent + power
         self.lost = TINY * float(np.abs(P).max()) if power and P is not None else 0.0
         self._whole = whole
-
-    @cached_property
-    def half(self) -> Array:
-        """fl(W P)."""
-        return half_image(self.P, self.weight.middle)
+        self._half: Array | None = None
 
     def axes(self) -> Array:
-        """At least the Lipschitz constant of each neuron, sqrt(S_ll), (count, neurons); zero where it is known to be."""
-        squares = diagonal_above(self.P, self.weight.middle, self.weight.radius, self.half) + self.lost
+        """At least the Lipschitz constant of each neuron, sqrt(S_ll), (count, neurons); zero where that is known."""
+        self._half = half_image(self.P, self.weight.full)
+        squares = diagonal_above(self.P, self.weight.full, self.weight.radius, self._half) + self.lost
         squares = np.broadcast_to(squares, (len(self.exponent), squares.shape[-1]))
         size = up(np.ldexp(stretched(np.sqrt(squares), 1), self.exponent[:, None]))
         return np.where(squares == self.lost, 0.0, size) if not self.lost else size  # NaN stays NaN
@@ -71,7 +65,7 @@ class Image:
         """Of the unit ball: one matrix for all regions."""
         count = len(self.exponent)
         if kept is not None and count == 1 and self._whole is None:
-            return self._raised(None, self.weight.middle[kept[0]], self._radius(kept), self.half[kept[0]])[None]
+            return self._raised(None, self.weight.middle[kept[0]], self._radius(kept), None)[None]
         whole = self.whole
         return np.broadcast_to(whole, (count, *whole.shape)) if kept is None else _square(whole, kept)
 
@@ -79,24 +73,21 @@ class Image:
     def whole(self) -> Array:
         """Ŝ of all neurons for the unit ball, (n, n), before any scaling."""
         if self._whole is None:
-            self._whole = self._raised(None, self.weight.middle, self.weight.radius, self.half)
+            self._whole = self._raised(None, self.weight.middle, self.weight.radius, None)
         return self._whole
 
     def _later(self, P: Array, kept: Array | None) -> Array:
-        weight, half = self.weight.middle, self.half
+        half = self._half
         if kept is None:
-            return self._raised(P, weight, self.weight.radius, half)
-        half = np.take_along_axis(half, kept[..., None], -2) if len(half) > 1 else half[:, kept[0]]
-        if weight.ndim > 2:
-            weight = np.take_along_axis(weight, kept[..., None], -2)
-        else:
-            weight = weight[kept] if len(kept) > 1 else weight[kept[0]]
-        return self._raised(P, weight, self._radius(kept), half)
+            return self._raised(P, self.weight.full, self.weight.radius, half)
+        if half is not None:
+            half = np.take_along_axis(half, kept[..., None], -2) if len(half) > 1 else half[:, kept[0]]
+        return self._raised(P, self.weight.rows(kept), self._radius(kept), half)
 
     def _radius(self, kept: Array) -> Weight | None:
         return None if self.weight.radius is None else self.weight.radius[kept[0]]
 
-    def _raised(self, P: Array | None, weight: Weight, radius: Weight | None, half: Array) -> Array:
+    def _raised(self, P: Array | None, weight: Weight, radius: Weight | None, half: Array | None) -> Array:
         """Ŝ with W P Wᵀ ≼ Ŝ for every W within the radius of the weight.
 
         With W = M + Δ the difference to M P Mᵀ is at most R|P||M|ᵀ + (|M| + R)|P|Rᵀ entrywise, R the radius; a
@@ -116,12 +107,3 @@ class Image:
 def _square(matrix: Array, kept: Array) -> Array:
     """The rows and columns ``kept`` (count, k) of one matrix, (count, k, k)."""
     return np.asarray(matrix[kept[:, :, None], kept[:, None, :]])
-
-
-def columns(weight: Weight, kept: Array | None) -> Near:
-    """The columns of the next weight that belong to what is kept; a stack where there are several regions."""
-    if kept is None:
-        return Near(weight)
-    if len(kept) == 1:
-        return Near(weight[:, kept[0]])
-    return Near(np.swapaxes(dense(weight).T[kept], -1, -2))

@@ -16,7 +16,7 @@ import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
-from lipcert.model.network import Network, Neurons, times
+from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Ball, Box, Region
 from lipcert.proof.domain import Domain
 from lipcert.proof.hints import Hints, Interval, Linear
@@ -45,7 +45,9 @@ class PieceBounds:
         self.slopes: list[Interval] = []
         known = intervals(network, region, sweeps)
         unknown = np.full((1, sum(sizes)), np.inf)
-        low, high = (np.concatenate([np.zeros((1, 0)), *ends], axis=-1) for ends in zip(*known)) if known else (-unknown, unknown)  # fmt: skip
+        low, high = -unknown, unknown
+        if known:
+            low, high = (np.concatenate(ends, axis=-1) for ends in zip(*known, strict=True))
         corners = _corners(region)
         self.root = Pieces(corners[0][None], corners[1][None], low, high, -unknown, np.full(1, np.inf))
         with proving():
@@ -114,15 +116,16 @@ class PieceBounds:
         A share estimates T_j a_j² over the squared bound, a the direction in which the bound is attained.
         """
         blank = np.zeros((sweep.count, 0))
-        low, high = (np.concatenate([blank, *ends], axis=-1) for ends in zip(*sweep.intervals))  # fmt: skip
-        hints, shares = [], []
+        low, high = (np.concatenate([blank, *(pair[k] for pair in sweep.intervals)], axis=-1) for k in (0, 1))
+        hints: list[Array] = []
+        shares: list[Array] = []
         square = np.maximum(sweep.bounds, TINY)[:, None]
         back = directions(sweep.S) if advise else np.zeros((sweep.count, 0, self.network.outputs))
         for view, step, (alpha, beta) in zip(sweep.views[::-1], sweep.steps[::-1], sweep.slopes[::-1], strict=True):
-            a = times(back, view.ahead) if view.ahead.ndim == 2 else back @ view.ahead
+            a = view.weight.pull(back)
             open_ = step.h > 0.0
             r = np.take_along_axis(view.narrow(0.5 * (beta - alpha)), step.active, -1)
-            scale = np.trace(view.S, axis1=-2, axis2=-1)
+            scale = view.scale
             T = step.lifted / (step.g * step.g)
             current = np.log2(T / r) - np.log2(scale)[:, None]
             change, arrived, pushed, back = advice(a, step.m, step.active, step.h, step.L, step.X, current, scale)
@@ -166,7 +169,7 @@ def _corners(region: Region) -> Interval:
 
 @dataclass(frozen=True, eq=False)
 class _Relative(Guide):
-    """Hints log2(T/(r·trace S)) per layer, (count, neurons), so that they also serve a part whose S is far smaller.
+    """Hints log2(T/(r·scale)) per layer, (count, neurons), so that they also serve a part whose S is far smaller.
 
     Where there is none, a closed form.
     """
@@ -177,12 +180,11 @@ class _Relative(Guide):
     def multipliers(self, view: View) -> Array:
         r, m = 0.5 * (view.beta - view.alpha), 0.5 * (view.alpha + view.beta)
         hint = view.narrow(np.where(np.isfinite(self.layers[view.index]), self.layers[view.index], -2000.0))
-        scale = np.trace(view.S, axis1=-2, axis2=-1)[:, None]
-        T = np.exp2(hint) * scale * r
+        T = np.exp2(hint) * view.scale[:, None] * r
         missing = (T <= 0.0) & (r > 0.0)
-        return np.where(missing, closed_form(view.S, m, r, view.ahead), T) if missing.any() else T
+        return np.where(missing, closed_form(view.S, m, r, view.ahead, view.neurons), T) if missing.any() else T
 
-    def lines(self, which: int, index: int, neurons: Neurons, interval: Interval) -> Interval:
+    def lines(self, which: int, index: int, neurons: Neurons, numbers: Array, interval: Interval) -> Interval:
         return suggested_lines(neurons, interval)
 
 
@@ -197,11 +199,10 @@ class _Absolute(Guide):
         r, m = 0.5 * (view.beta - view.alpha), 0.5 * (view.alpha + view.beta)
         T = np.zeros((1, view.size))
         if self.hints is not None and view.index < len(self.hints.multipliers):
-            T[0] = np.ldexp(
-                self.hints.multipliers[view.index], 2 * (self.hints.exponents[view.index] - view.exponent[0])
-            )
+            power = 2 * (self.hints.exponents[view.index] - view.exponent[0])
+            T[0] = np.ldexp(self.hints.multipliers[view.index], power)
         T = view.narrow(T)
-        return np.where((T <= 0.0) & (r > 0.0), closed_form(view.S, m, r, view.ahead), T)
+        return np.where((T <= 0.0) & (r > 0.0), closed_form(view.S, m, r, view.ahead, view.neurons), T)
 
-    def lines(self, which: int, index: int, neurons: Neurons, interval: Interval) -> Interval:
+    def lines(self, which: int, index: int, neurons: Neurons, numbers: Array, interval: Interval) -> Interval:
         return suggested_lines(neurons, interval)

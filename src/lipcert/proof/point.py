@@ -96,9 +96,10 @@ class Error:
 
     def sizes(self, n: int) -> Array:
         """At least |e_l| for each entry, (count, n)."""
-        if self.Q is None and self.box is None:
-            return np.zeros((1, n))
-        size = self.box if self.Q is None else np.sqrt(np.diagonal(self.Q, axis1=-2, axis2=-1)) * UP
+        if self.Q is not None:
+            size = np.sqrt(np.diagonal(self.Q, axis1=-2, axis2=-1)) * UP
+        else:
+            size = np.zeros((1, n)) if self.box is None else self.box
         return np.where(np.isnan(size), np.inf, size)
 
     def length(self) -> float:
@@ -116,7 +117,7 @@ def held(network: Network) -> Network:
 
 
 def trajectory(network: Network, points: Array) -> list[tuple[Array, Array]]:
-    """The pre-activations of the hidden layers at points (count, inputs) as computed, each with a bound of its error."""
+    """The pre-activations of the hidden layers at points (count, inputs) as computed, and bounds of their errors."""
     z, error = points, Error()
     found = []
     for layer in network.layers[:-1]:

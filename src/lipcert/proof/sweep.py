@@ -35,10 +35,10 @@ from lipcert.proof.certificate import LayerReport
 from lipcert.proof.domain import Domain
 from lipcert.proof.folding import Near, folded
 from lipcert.proof.hints import Enclosure, Hints, Interval, Linear, Lipschitz
-from lipcert.proof.image import Image, columns
+from lipcert.proof.image import Image
 from lipcert.proof.neuron_bounds import slope_bounds
 from lipcert.proof.point import trajectory
-from lipcert.proof.rounding import down, largest_eigenvalue_above, stretched, up
+from lipcert.proof.rounding import TINY, down, largest_eigenvalue_above, stretched, up
 from lipcert.proof.step import Step, activate
 from lipcert.proof.suggest.lines import bounding_lines
 
@@ -60,7 +60,7 @@ class View:
     S : (count, k, k), the ellipsoid of what is kept, divided by 4**exponent.
     exponent : (count,).
     alpha, beta : (count, k), slopes as computed, not rounded outwards.
-    ahead : the next weight over what is kept, (m, k), or (count, m, k).
+    weight : the next weight over what is kept.
     neurons : (count, k'), which neurons of the layer the first k' are; the others, if any, are carried along with
         slope one. None is all, in order.
     size : neurons of the layer.
@@ -71,9 +71,20 @@ class View:
     exponent: Array
     alpha: Array
     beta: Array
-    ahead: Weight
+    weight: Near
     neurons: Array | None
     size: int
+
+    @property
+    def ahead(self) -> Weight:
+        """The next weight over what is kept, (m, k), or (count, m, k)."""
+        return self.weight.full
+
+    @property
+    def scale(self) -> Array:
+        """The trace of S over neurons that have a slope, (count,): others may be there to fill up the stack."""
+        diagonal = np.diagonal(self.S, axis1=-2, axis2=-1)
+        return np.maximum(np.where((self.alpha != 0.0) | (self.beta != 0.0), diagonal, 0.0).sum(axis=-1), TINY)
 
     def narrow(self, values: Array) -> Array:
         """Values (count, size) of the layer's neurons, as values of what is kept; zero for carried ones."""
@@ -102,8 +113,11 @@ class Guide(ABC):
         """T of what is kept of one layer, (count, k); zero where there is no suggestion."""
 
     @abstractmethod
-    def lines(self, which: int, index: int, neurons: Neurons, interval: Interval) -> Interval:
-        """Slopes of the lower and upper lines of one of the linear enclosures, (count, neurons)."""
+    def lines(self, which: int, index: int, neurons: Neurons, numbers: Array, interval: Interval) -> Interval:
+        """Slopes of the lower and upper lines of some neurons, for one of the linear enclosures, (k,).
+
+        ``neurons`` are those with open slopes, of all regions in a row; ``numbers`` says which of the layer they are.
+        """
 
     def room(self, index: int, size: int) -> None:  # noqa: B027 - most have nothing to say
         """Called before matrices of this size are formed for a layer; an error stops the sweep."""
@@ -124,10 +138,9 @@ class Given(Guide):
         T = np.asarray(self.hints.multipliers[view.index], dtype=float)
         return np.ldexp(view.narrow(np.broadcast_to(T, (len(power), view.size))), power[:, None])
 
-    def lines(self, which: int, index: int, neurons: Neurons, interval: Interval) -> Interval:
+    def lines(self, which: int, index: int, neurons: Neurons, numbers: Array, interval: Interval) -> Interval:
         lower, upper = self.hints.lines[which * len(self.hints.multipliers) + index]
-        shape = interval[0].shape
-        return np.broadcast_to(lower, shape), np.broadcast_to(upper, shape)
+        return lower[numbers], upper[numbers]
 
 
 def given(hints: Hints, network: Network, bounded: bool) -> Given:
@@ -153,7 +166,8 @@ def given(hints: Hints, network: Network, bounded: bool) -> Given:
 
 def intervals(network: Network, region: Region, sweeps: Sequence[Hints]) -> Sequence[Interval]:
     """What the sweeps prove of the pre-activations of every hidden layer, (1, neurons) each."""
-    domain, known = Domain.of([region]) if region.bounded else None, ()
+    domain = Domain.of([region]) if region.bounded else None
+    known: Sequence[Interval] = ()
     with proving():
         for hints in sweeps:
             sweep = Sweep(network, domain, given(hints, network, region.bounded), known).run(needs_bound=False)
@@ -273,14 +287,11 @@ class Sweep:
             assert layer.neurons is not None
             clock = time.perf_counter()
             image = self._image(P) if carry else None
-            axes = None if image is None else image.axes()
+            axes = None if image is None or (self.pieces and not self.local) else image.axes()
             interval = self._interval(index, layer.size, axes)
             slopes = self._slopes(index, layer.neurons, interval)
-            for which, trace in enumerate(self.traces):
-                drawn = self.guide.lines(which, index, layer.neurons, interval)
-                self.drawn[which].append(drawn)
-                trace.settle(interval, slopes, drawn)
-            if image is not None and axes is not None:
+            self._draw(index, layer.neurons, interval, slopes)
+            if image is not None:
                 P = self._activate(index, image, axes, interval, slopes)
             self.seconds.append((time.perf_counter() - clock) / self.count)
         if needs_bound:
@@ -305,8 +316,8 @@ class Sweep:
         found = []
         columns = self.views, self.hinted, self.intervals, self.rough, self.seconds
         for view, T, interval, slopes, seconds in zip(*columns, strict=True):
-            ends = (end[which] for end in (*interval, *slopes))
-            found.append(LayerReport(*ends, T[which], int(view.exponent[which]), seconds))
+            lower, upper, alpha, beta = (end[which] for end in (*interval, *slopes))
+            found.append(LayerReport(lower, upper, alpha, beta, T[which], int(view.exponent[which]), seconds))
         return tuple(found)
 
     def _image(self, P: Array | None) -> Image:
@@ -347,19 +358,33 @@ class Sweep:
         self.slopes.append((alpha, beta))
         return alpha, beta
 
-    def _activate(self, index: int, image: Image, axes: Array, interval: Interval, slopes: Interval) -> Array:
+    def _draw(self, index: int, neurons: Neurons, interval: Interval, slopes: Interval) -> None:
+        """Lines around the activations, for every back-substitution."""
+        if not self.traces:
+            return
+        places = np.nonzero(slopes[0] < slopes[1])
+        some, ends = neurons.take(places[1]), (interval[0][places], interval[1][places])
+        for which, trace in enumerate(self.traces):
+            told = self.guide.lines(which, index, some, places[1], ends) if places[0].size else ends
+            lower, upper = np.array(slopes[0]), np.array(slopes[0])
+            lower[places], upper[places] = (np.where(np.isfinite(slope), slope, 0.0) for slope in told)
+            self.drawn[which].append((lower, upper))
+            trace.settle(interval, slopes, (lower, upper))
+
+    def _activate(self, index: int, image: Image, axes: Array | None, interval: Interval, slopes: Interval) -> Array:
         """P after the neurons of a layer; what is left out, or folded into the next weight, is not part of it."""
         layer, ahead = self.network.layers[index], self.network.layers[index + 1].weight
         assert layer.neurons is not None
-        rough = layer.neurons.slope_range(*interval)
+        rough = slopes if self.pieces else layer.neurons.slope_range(*interval)
         self.rough.append(rough)
         alpha, beta = slopes
-        fold = folded(self.weight, alpha[0], beta[0], axes[0] == 0.0, ahead) if self.weight.may_fold else None
+        moving = np.ones(alpha.shape, dtype=bool) if axes is None else axes != 0.0
+        fold = folded(self.weight, alpha[0], beta[0], ~moving[0], ahead) if self.weight.may_fold else None
         if fold is None:
-            kept = _kept((axes != 0.0) & ((alpha != 0.0) | (beta != 0.0)))
+            kept = _kept(moving & ((alpha != 0.0) | (beta != 0.0)))
             self.guide.room(index, layer.size if kept is None else kept.shape[-1])
             S, self.exponent = image.block(kept)
-            self.weight, neurons = columns(ahead, kept), kept
+            self.weight, neurons = Near.columns(ahead, kept), kept
             if kept is not None:
                 alpha, beta, *rough_ = (np.take_along_axis(x, kept, -1) for x in (alpha, beta, *rough))
                 rough = (rough_[0], rough_[1])
@@ -369,7 +394,7 @@ class Sweep:
             ones = np.ones((1, len(fold.alpha) - fold.neurons.size))
             rough = tuple(np.concatenate([x[:, fold.neurons], ones], axis=-1) for x in rough)  # type: ignore[assignment]
             alpha, beta, self.weight, neurons = fold.alpha[None], fold.beta[None], fold.ahead, fold.neurons[None]
-        view = View(index, S, self.exponent, *rough, self.weight.middle, neurons, layer.size)
+        view = View(index, S, self.exponent, *rough, self.weight, neurons, layer.size)
         hint = np.broadcast_to(np.asarray(self.guide.multipliers(view), dtype=float), alpha.shape)
         step = activate(S, alpha, beta, hint)
         self.views.append(view)

@@ -118,7 +118,8 @@ def certified_radius(
     rule = _Rule(chosen, predicted, pairwise, relaxation)
     Ball(point, 0.0, clip)  # says what is wrong with the clip, if anything
     if predicted != chosen:
-        rivals, margins = _margins(*(part[0] for part in output_at(network, point[None])), chosen)
+        value, error = output_at(network, point[None])
+        rivals, margins = _margins(value[0], error[0], chosen)
         margin = float(margins[rivals == predicted][0])
         return CertifiedRadius(0.0, np.inf, margin, chosen, predicted, predicted, 0.0)
 

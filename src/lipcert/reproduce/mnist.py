@@ -14,6 +14,7 @@ from lipcert import __version__
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
+from lipcert.proof.projection import projection
 from lipcert.published import Published, Trivial
 from lipcert.questions.attacks import attack
 from lipcert.questions.certify import certify
@@ -175,7 +176,7 @@ def local_bound(network: Network, ball: Ball, method: str) -> float:
     fewer = projection(network)
     if fewer is None:
         return chosen.value(network, ball)
-    return chosen.value(fewer.network, fewer.images([ball])[0])
+    return chosen.value(fewer.network, fewer.image(ball))
 
 
 def _certified(

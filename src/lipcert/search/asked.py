@@ -22,7 +22,7 @@ class Asked(Guide):
     def multipliers(self, view: View) -> Array:
         return self.method.choose_all(view)
 
-    def lines(self, which: int, index: int, neurons: Neurons, interval: Interval) -> Interval:
+    def lines(self, which: int, index: int, neurons: Neurons, numbers: Array, interval: Interval) -> Interval:
         tilts = [enclosure.tilt for enclosure in self.enclosures if isinstance(enclosure, Linear)]
         return suggested_lines(neurons, interval, tilts[which])
 

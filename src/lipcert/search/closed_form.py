@@ -82,7 +82,7 @@ def _root(gram: Array, ahead: Array) -> Array:
 
 
 def _best(s: Array, sigma: Array, e: Array) -> Array:
-    """s + sqrt(sσ/e), at least a little above s; zero where the active neurons do not move at all."""
+    """S + sqrt(sσ/e), at least a little above s; zero where the active neurons do not move at all."""
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where(e > 0, s + np.sqrt(s * np.maximum(sigma, 0.0) / e), 2.0 * s)
     return np.where(s > 0, np.maximum(t, s * (1.0 + 1e-6)), 0.0)

@@ -5,6 +5,8 @@ Suggestions only: the step proves whatever multipliers it is given.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy import linalg
 
@@ -22,16 +24,19 @@ _MATTERS = 1e-8
 _TINY = 1e-280
 
 
-def closed_form(S: Array, m: Array, r: Array, ahead: Weight) -> Array:
+def closed_form(S: Array, m: Array, r: Array, ahead: Weight, neurons: Array | None) -> Array:
     """Multipliers t = s + sqrt(s σ/e), the same for all neurons of a region, (count, 1).
 
-    s = ‖D_r S D_r‖, σ = ‖A D_m S D_m Aᵀ‖ and e = ‖A Aᵀ‖ for the next weight A: the best t for an upper bound of
-    ‖A P Aᵀ‖, as in :class:`lipcert.ClosedForm`.
+    s = ‖D_r S D_r‖, σ = ‖A D_m S D_m Aᵀ‖ for the next weight A, and e = ‖A Aᵀ‖ over the open neurons: the best t for an
+    upper bound of ‖A P Aᵀ‖, as in :class:`lipcert.ClosedForm`. ``neurons`` tells which of a layer's neurons these are;
+    what comes out for a region does not depend on the others of its stack.
     """
     A = dense(ahead)
-    s = _norm(len(S), S.shape[-1], lambda x: r * _apply(S, r * x))
-    sigma = _norm(len(S), A.shape[-2], lambda x: _apply(A, m * _apply(S, m * _apply(_turned(A), x))))
-    e = _norm(len(S), A.shape[-2], lambda x: _apply(A, _apply(_turned(A), x)))
+    rows = np.broadcast_to(np.arange(A.shape[-2]), (len(S), A.shape[-2]))
+    here = np.broadcast_to(np.arange(S.shape[-1]), S.shape[:-1]) if neurons is None else neurons
+    s = _norm(here, lambda x: r * _apply(S, r * x))
+    sigma = _norm(rows, lambda x: _apply(A, m * _apply(S, m * _apply(_turned(A), x))))
+    e = _norm(rows, lambda x: _apply(A, (r > 0.0) * _apply(_turned(A), x)))
     return np.asarray(1.05 * s + np.sqrt(s * sigma / np.maximum(e, _TINY)))
 
 
@@ -43,12 +48,12 @@ def _turned(matrix: Array) -> Array:
     return np.swapaxes(matrix, -1, -2)
 
 
-def _norm(count: int, size: int, image: object) -> Array:
+def _norm(numbers: Array, image: Callable[[Array], Array]) -> Array:
     """About the largest eigenvalue of a positive semidefinite map, (count, 1)."""
-    x = np.tile(1.0 + 0.5 * np.cos(np.arange(1.0, size + 1.0)), (count, 1))  # rows often add up to zero: no ones
-    value = np.zeros((count, 1))
+    x = 1.0 + 0.5 * np.cos(numbers + 1.0)  # rows often add up to zero: no ones
+    value = np.zeros((len(x), 1))
     for _ in range(_POWERS):
-        x = image(x)  # type: ignore[operator]
+        x = image(x)
         value = np.linalg.norm(x, axis=-1, keepdims=True)
         x = x / np.maximum(value, _TINY)
     return value
@@ -84,9 +89,8 @@ def advice(
         none = np.zeros(active.shape)
         return none, none, none, back
     solved = a @ _turned(X)  # (count, d, active)
-    q = np.stack(
-        [linalg.lapack.dtrtrs(one.T, two.T, lower=0, trans=0)[0].T for one, two in zip(L, solved, strict=True)]
-    )
+    pairs = zip(L, solved, strict=True)
+    q = np.stack([linalg.lapack.dtrtrs(one.T, two.T, lower=0, trans=0)[0].T for one, two in pairs])
     pull = np.zeros(a.shape)
     np.put_along_axis(pull, np.broadcast_to(active[:, None, :], q.shape), h[:, None, :] * q, -1)
     arrived = (np.take_along_axis(a, active[:, None, :], -1) ** 2).sum(axis=1)
