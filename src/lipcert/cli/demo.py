@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lipcert.cli.output import describe_network, describe_region, downward, upward
 from lipcert.errors import InvalidInput
 from lipcert.importers.arrays import write_npz
 from lipcert.model.network import Network
@@ -24,6 +23,7 @@ from lipcert.search.lower import lower_bound
 from lipcert.search.method import Method
 from lipcert.search.scalar import Scalar
 from lipcert.search.split import Split
+from lipcert.show.wording import describe_network, describe_region, downward, upward
 
 LADDER: dict[str, Method] = {
     "closed-form": ClosedForm(),

@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 
 from lipcert.cli import options
-from lipcert.cli.output import as_json, describe_network, describe_region, downward, region_record, upward
+from lipcert.cli.output import region_record, show
 from lipcert.errors import InvalidInput
-from lipcert.importers import load
 from lipcert.model.network import Network
 from lipcert.questions.reach import Reach
 from lipcert.questions.reach import reach as enclose
+from lipcert.show.wording import describe_network, describe_region, downward, upward
 
 _SHOWN = 40
 
@@ -53,20 +53,12 @@ def reach(
     pair = options.indices("--axes", axes) or []
     if plot is not None:
         options.figure("--plot", plot)
-    network = load(
-        model,
-        options.activations(activation),
-        input_shape=options.shape("--input-shape", input_shape),
-        drop_softmax=drop_softmax,
-    )
+    network = options.network(model, activation, input_shape, drop_softmax)
     region = options.region_of(network, center, radius, box, clip)
     if not region.bounded:
         raise InvalidInput("reach needs a bounded region: give --center and --radius, or --box")
     found = enclose(network, region, method, layer=layer)
-    if json:
-        typer.echo(as_json(_record(network, found)))
-    else:
-        _print(Console(highlight=False), network, found)
+    show(json, _record, _print, network, found)
     if plot is not None:
         from lipcert.show import plots
 

@@ -14,9 +14,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from lipcert.cli import options
-from lipcert.cli.output import as_json, downward, upward
+from lipcert.cli.output import as_json
 from lipcert.questions.campaign import Results, Summary, summarise
 from lipcert.questions.campaign.summary import export as write
+from lipcert.show.wording import downward, upward
 
 
 def results(
