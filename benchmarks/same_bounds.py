@@ -73,7 +73,9 @@ def main() -> None:
         if not mine:
             continue
         worst, best = max(mine, key=mine.__getitem__), min(mine, key=mine.__getitem__)
-        print(f"{group} {method}: {len(mine)} bounds, worst {mine[worst]:+.2e} ({worst}), best {mine[best]:+.2e} ({best})")
+        print(
+            f"{group} {method}: {len(mine)} bounds, worst {mine[worst]:+.2e} ({worst}), best {mine[best]:+.2e} ({best})"
+        )
         for name in sorted(mine, key=mine.__getitem__, reverse=True)[:8]:
             if mine[name] > WORSE:
                 print(f"  {mine[name]:+.2e} {name}")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from lipcert.errors import InvalidInput, UnreadableModel
+from lipcert.model.arguments import numbers
 from lipcert.model.files import is_file
-from lipcert.model.network import Network, numbers
+from lipcert.model.network import Network
 
 if TYPE_CHECKING:
     from lipcert.importers.faithful import Imported

@@ -1,4 +1,4 @@
-"""Names for the array types that signatures speak of."""
+"""Array types that signatures speak of, and products with dense or sparse ones."""
 
 from __future__ import annotations
 
@@ -15,3 +15,16 @@ Floats: TypeAlias = NDArray[np.float64]
 Parameter: TypeAlias = float | Array
 Weight: TypeAlias = "NDArray[np.float64] | sparse.csr_array"
 """A weight matrix (outputs, inputs), dense or sparse."""
+
+
+def times(rows: Array, weight: Weight) -> Array:
+    """Rows · weight for dense rows (..., k, n) and a dense or sparse weight (n, m)."""
+    if sparse.issparse(weight):
+        flat = np.reshape(rows, (-1, rows.shape[-1])) @ weight
+        return np.reshape(flat, (*rows.shape[:-1], weight.shape[1]))
+    return np.asarray(rows @ weight)
+
+
+def dense(matrix: Any) -> Array:
+    """A dense copy of a sparse matrix, or the dense matrix itself."""
+    return np.asarray(matrix.toarray() if sparse.issparse(matrix) else matrix)

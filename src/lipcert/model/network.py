@@ -14,7 +14,8 @@ from scipy import sparse
 
 from lipcert.errors import InvalidInput
 from lipcert.model.activations import Activation, activation
-from lipcert.model.arrays import Array, Weight
+from lipcert.model.arguments import indices, numbers
+from lipcert.model.arrays import Array, Weight, times
 
 _DENSE = 2048
 """A larger identity is sparse: in full it would need the square of its size."""
@@ -287,68 +288,6 @@ class Network:
                 f"{name} must have {self.inputs} numbers, as the network has inputs; got shape {point.shape}"
             )
         return point
-
-
-def times(rows: Array, weight: Weight) -> Array:
-    """Rows · weight for dense rows (..., k, n) and a dense or sparse weight (n, m)."""
-    if sparse.issparse(weight):
-        flat = np.reshape(rows, (-1, rows.shape[-1])) @ weight
-        return np.reshape(flat, (*rows.shape[:-1], weight.shape[1]))
-    return np.asarray(rows @ weight)
-
-
-def dense(matrix: Any) -> Array:
-    """A dense copy of a sparse matrix, or the dense matrix itself."""
-    return np.asarray(matrix.toarray() if sparse.issparse(matrix) else matrix)
-
-
-def numbers(name: str, value: Any) -> Array:
-    """A finite float64 array, or an error that names the argument and what came."""
-    if _masked(value):
-        raise InvalidInput(f"{name} has masked entries; fill them, as in {name}.filled(0.0), or leave them out")
-    try:
-        array = np.asarray(value)
-        with np.errstate(over="ignore"):  # what overflows is refused as not finite
-            array = array.astype(np.float64) if array.dtype.kind in "fiubO" else array
-    except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:  # of a list, an int, a tensor
-        raise InvalidInput(f"{name} must be numbers, got {type(value).__name__}: {error}") from None
-    if array.dtype.kind != "f":
-        raise InvalidInput(f"{name} must be real numbers, got {type(value).__name__} of {array.dtype.name}")
-    if not np.isfinite(array).all():
-        raise InvalidInput(
-            f"{name} must be finite, got {np.count_nonzero(~np.isfinite(array))} NaN or infinite entries"
-        )
-    return array
-
-
-def _masked(value: Any) -> bool:
-    """Whether an array, or one in a list, has entries that its mask hides; numpy would use what is behind the mask."""
-    if isinstance(value, (list, tuple)):
-        return any(_masked(item) for item in value)
-    return bool(np.ma.is_masked(value)) if isinstance(value, np.ma.MaskedArray) else False
-
-
-def indices(name: str, value: Iterable[int] | None, size: int) -> Array:
-    """Distinct positions in range(size); None is all of them."""
-    if value is None:
-        return np.arange(size)
-    if _masked(value):
-        raise InvalidInput(f"{name} must be indices from 0 to {size - 1}; some are masked")
-    try:
-        picked = np.atleast_1d(np.asarray(list(value) if not np.isscalar(value) else value))
-    except (TypeError, ValueError):
-        picked = np.zeros(0)
-    if (
-        picked.ndim != 1
-        or picked.size == 0
-        or picked.dtype.kind not in "iu"
-        or picked.min() < 0
-        or picked.max() >= size
-    ):
-        raise InvalidInput(f"{name} must be indices from 0 to {size - 1}, at least one; got {value!r}")
-    if len(set(picked.tolist())) != picked.size:
-        raise InvalidInput(f"{name} must not repeat an index; got {value!r}")
-    return picked
 
 
 def _listed(name: str, value: Any) -> list[Any]:

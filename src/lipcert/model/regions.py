@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput
+from lipcert.model.arguments import numbers
 from lipcert.model.arrays import Array
-from lipcert.model.network import numbers
 
 
 class Region(ABC):

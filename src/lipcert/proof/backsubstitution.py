@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lipcert.model.activations import Activation
-from lipcert.model.arrays import Array
-from lipcert.model.network import Network, Neurons, dense, times
+from lipcert.model.arrays import Array, dense, times
+from lipcert.model.network import Network, Neurons
 from lipcert.proof.domain import Domain, Pick
 from lipcert.proof.hints import Interval
 from lipcert.proof.neuron_bounds import relax, value_error

@@ -12,8 +12,9 @@ from lipcert.model.regions import Region
 from lipcert.proof.certificate import Certificate, LayerReport
 from lipcert.proof.cover import Cover, prove_tree
 from lipcert.proof.domain import Domain, check_region
+from lipcert.proof.guide import Guide, given
 from lipcert.proof.hints import Hints, Interval, Part
-from lipcert.proof.sweep import Centers, Guide, Sweep, given, proving, stacked
+from lipcert.proof.sweep import Centers, Sweep, proving, stacked
 from lipcert.proof.tree import Tree
 
 ROOM = 1.0 + 2.0**-40

@@ -13,8 +13,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from lipcert.model.arrays import Array, Weight
-from lipcert.model.network import dense, times
+from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.proof.rounding import LOOSE, UP, fan_in, gamma, magnitude
 
 _WIDE = 600

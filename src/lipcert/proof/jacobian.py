@@ -31,8 +31,8 @@ import numpy as np
 from scipy import linalg
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array, Weight
-from lipcert.model.network import Network, dense, times
+from lipcert.model.arrays import Array, Weight, dense, times
+from lipcert.model.network import Network
 from lipcert.proof.rounding import (
     LOOSE,
     TINY,

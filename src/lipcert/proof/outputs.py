@@ -18,12 +18,13 @@ from lipcert.model.regions import Ball, Region
 from lipcert.proof.checker import ROOM
 from lipcert.proof.cover import Cover
 from lipcert.proof.domain import Domain, check_region, radius_above
+from lipcert.proof.guide import Guide, given
 from lipcert.proof.hints import Hints, Interval
 from lipcert.proof.point import held, trajectory
 from lipcert.proof.projection import Projection, projection
 from lipcert.proof.rounding import TINY, UP, congruence, down, gamma, norm_above, stretched, up
 from lipcert.proof.second_order import Cap, Choice, FirstLayer, SecondOrder
-from lipcert.proof.sweep import Centers, Guide, Sweep, given, proving, stacked
+from lipcert.proof.sweep import Centers, Sweep, proving, stacked
 
 
 @dataclass(frozen=True, eq=False)

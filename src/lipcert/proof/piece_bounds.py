@@ -19,11 +19,12 @@ from lipcert.model.arrays import Array
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Ball, Box, Region
 from lipcert.proof.domain import Domain
+from lipcert.proof.guide import Guide, View, suggested_lines
 from lipcert.proof.hints import Hints, Interval, Linear
 from lipcert.proof.pieces import Bounds, Pieces
 from lipcert.proof.rounding import TINY, UP, down, gamma, up
 from lipcert.proof.suggest.multipliers import advice, closed_form, directions, matters
-from lipcert.proof.sweep import Guide, Sweep, View, intervals, proving, suggested_lines
+from lipcert.proof.sweep import Sweep, intervals, proving
 
 _STUCK = 1.05
 """Hints that make a piece so much worse than the one it is part of were made for other slopes."""

@@ -28,8 +28,7 @@ import numpy as np
 from scipy import sparse
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array, Weight
-from lipcert.model.network import dense, times
+from lipcert.model.arrays import Array, Weight, dense, times
 
 U: Final = 2.0**-53
 ETA: Final = 2.0**-1074

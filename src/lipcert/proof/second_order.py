@@ -24,8 +24,8 @@ from typing import TypeAlias
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array, Weight
-from lipcert.model.network import Network, dense, times
+from lipcert.model.arrays import Array, Weight, dense, times
+from lipcert.model.network import Network
 from lipcert.model.regions import Ball, split_rate
 from lipcert.proof.domain import clipped_above
 from lipcert.proof.folding import Near

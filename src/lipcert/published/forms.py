@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg, sparse
 
-from lipcert.model.arrays import Array
-from lipcert.model.network import dense
+from lipcert.model.arrays import Array, dense
 from lipcert.published.base import Multipliers, require
 from lipcert.search.candidate import Candidate
 from lipcert.search.ellipsoid import largest

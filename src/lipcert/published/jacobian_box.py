@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lipcert.model.network import dense
+from lipcert.model.arrays import dense
 from lipcert.published.base import Published, Run
 from lipcert.search.problem import Problem
 from lipcert.search.scalar import Scalar

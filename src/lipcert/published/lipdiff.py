@@ -10,8 +10,8 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import eigsh
 
 from lipcert.errors import InvalidInput
-from lipcert.model.arrays import Array
-from lipcert.model.network import Network, dense
+from lipcert.model.arrays import Array, dense
+from lipcert.model.network import Network
 from lipcert.published.base import Published, Run, worldwide
 from lipcert.published.forms import Forms, forms
 from lipcert.search.problem import Problem

@@ -9,8 +9,7 @@ import numpy as np
 from scipy import linalg, sparse
 
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.model.arrays import Array
-from lipcert.model.network import dense
+from lipcert.model.arrays import Array, dense
 
 OWN = "interior"
 """The name of lipcert's own interior-point method."""

@@ -10,8 +10,7 @@ import numpy as np
 from scipy import linalg
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array
-from lipcert.model.network import dense
+from lipcert.model.arrays import Array, dense
 from lipcert.published.base import Multipliers, Run
 from lipcert.search.problem import Problem
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.model.arrays import Array
-from lipcert.model.network import Network, dense
+from lipcert.model.arrays import Array, dense
+from lipcert.model.network import Network
 from lipcert.published.base import NotApplicable, Published, Run
 from lipcert.search.problem import Problem
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lipcert.model.network import Layer, dense
+from lipcert.model.arrays import dense
+from lipcert.model.network import Layer
 from lipcert.published.base import Published, Run
 from lipcert.search.problem import Problem
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.model.arrays import Array
-from lipcert.model.network import Network, numbers, times
+from lipcert.model.arguments import numbers
+from lipcert.model.arrays import Array, times
+from lipcert.model.network import Network
 from lipcert.model.regions import Ball
 from lipcert.questions.radius import class_of
 from lipcert.runtime.threads import suited_to

@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.model.network import Network, indices
+from lipcert.model.arguments import indices
+from lipcert.model.network import Network
 from lipcert.model.regions import Everywhere, Region
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.checker import issue, issue_many

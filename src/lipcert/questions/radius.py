@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput
+from lipcert.model.arguments import numbers
 from lipcert.model.arrays import Array
-from lipcert.model.network import Network, numbers
+from lipcert.model.network import Network
 from lipcert.model.regions import Ball
 from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.proof.outputs import OutputBounds, output_at

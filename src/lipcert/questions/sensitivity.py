@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lipcert.errors import InvalidInput
+from lipcert.model.arguments import indices
 from lipcert.model.arrays import Array
-from lipcert.model.network import Network, indices
+from lipcert.model.network import Network
 from lipcert.model.regions import Everywhere, Region
 from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.proof.jacobian import entries

@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.model.network import Network, numbers
+from lipcert.model.arguments import numbers
+from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Region
 from lipcert.proof.certificate import Certificate
 from lipcert.published import Trivial

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
+from lipcert.proof.guide import Guide, View, suggested_lines
 from lipcert.proof.hints import Enclosure, Interval, Linear
-from lipcert.proof.sweep import Guide, View, suggested_lines
 from lipcert.runtime.costs import require_memory
 from lipcert.search.method import Greedy
 

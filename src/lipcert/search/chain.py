@@ -17,8 +17,8 @@ from itertools import pairwise
 import numpy as np
 from scipy import linalg
 
-from lipcert.model.arrays import Array, Weight
-from lipcert.model.network import Network, dense, times
+from lipcert.model.arrays import Array, Weight, dense, times
+from lipcert.model.network import Network
 from lipcert.search.ellipsoid import symmetric
 from lipcert.search.folding import condensed
 

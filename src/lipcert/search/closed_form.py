@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lipcert.model.arrays import Array, Weight
-from lipcert.model.network import dense, times
-from lipcert.proof.sweep import View
+from lipcert.model.arrays import Array, Weight, dense, times
+from lipcert.proof.guide import View
 from lipcert.search.ellipsoid import largest, symmetric
 from lipcert.search.method import Greedy
 from lipcert.search.stage import Stage

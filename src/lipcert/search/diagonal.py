@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from lipcert.model.arrays import Array
-from lipcert.model.network import dense, times
+from lipcert.model.arrays import Array, dense, times
 from lipcert.search.ellipsoid import symmetric, top
 from lipcert.search.method import Greedy
 from lipcert.search.scalar import best_scalar

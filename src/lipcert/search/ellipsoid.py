@@ -12,8 +12,7 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.linalg import ArpackError, eigsh
 
-from lipcert.model.arrays import Array, Weight
-from lipcert.model.network import dense, times
+from lipcert.model.arrays import Array, Weight, dense, times
 
 
 @dataclass(frozen=True, eq=False)

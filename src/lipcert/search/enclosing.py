@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.model.arrays import Array
-from lipcert.model.network import Network, Neurons, dense, times
+from lipcert.model.arrays import Array, dense, times
+from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Region
 from lipcert.proof.hints import Enclosure, Interval, Linear, Lipschitz
 from lipcert.proof.suggest.lines import Lines, bounding_lines

@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 from scipy import linalg, sparse
 
-from lipcert.model.arrays import Array, Weight
-from lipcert.model.network import Layer, dense
+from lipcert.model.arrays import Array, Weight, dense
+from lipcert.model.network import Layer
 from lipcert.search.ellipsoid import Ellipsoid
 
 _WORTH = 0.7

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from lipcert.model.arrays import Array
-from lipcert.proof.sweep import View
+from lipcert.proof.guide import View
 from lipcert.search.candidate import Candidate
 from lipcert.search.problem import Problem
 from lipcert.search.stage import Stage

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lipcert.model.arrays import Array
-from lipcert.model.network import dense, times
+from lipcert.model.arrays import Array, dense, times
 from lipcert.search.ellipsoid import symmetric, top
 from lipcert.search.method import Greedy
 from lipcert.search.stage import Stage

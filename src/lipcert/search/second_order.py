@@ -9,8 +9,8 @@ import numpy as np
 from scipy import linalg, sparse
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array, Weight
-from lipcert.model.network import Network, dense
+from lipcert.model.arrays import Array, Weight, dense
+from lipcert.model.network import Network
 from lipcert.proof.outputs import OutputBounds
 from lipcert.proof.second_order import Rise, SecondOrder
 from lipcert.search.closed_form import closed_form

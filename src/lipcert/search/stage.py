@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lipcert.model.arrays import Array, Weight
-from lipcert.proof.sweep import View
+from lipcert.proof.guide import View
 from lipcert.search.ellipsoid import Ellipsoid
 from lipcert.search.folding import Kept, smaller
 

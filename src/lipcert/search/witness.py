@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import optimize
 
-from lipcert.model.arrays import Array
-from lipcert.model.network import dense, times
+from lipcert.model.arrays import Array, dense, times
 from lipcert.proof.backsubstitution import at_kink
 from lipcert.proof.piece_bounds import PieceBounds
 from lipcert.proof.pieces import Pieces

@@ -10,8 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import linalg
 
-from lipcert.model.arrays import Array, Weight
-from lipcert.model.network import dense
+from lipcert.model.arrays import Array, Weight, dense
 
 _TOP, _SHARPNESS = 5, 10.0
 """So many top directions advise, weighted by a power of their share of the norm, so that close ones count alike."""

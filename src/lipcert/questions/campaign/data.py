@@ -12,9 +12,10 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.importers.arrays import stored
+from lipcert.model.arguments import numbers
 from lipcert.model.arrays import Array
 from lipcert.model.files import is_file
-from lipcert.model.network import Network, numbers
+from lipcert.model.network import Network
 
 _LABEL_NAMES = ("y", "label", "labels", "class", "target")
 

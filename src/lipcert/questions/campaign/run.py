@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import CampaignStopped, InvalidInput, UnreadableResults
-from lipcert.model.network import Network, numbers
+from lipcert.model.arguments import numbers
+from lipcert.model.network import Network
 from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.questions.campaign.data import Points
 from lipcert.questions.campaign.progress import Meter, metered
