@@ -9,8 +9,7 @@ import numpy as np
 
 import lipcert as lc
 from lipcert.model.activations import TABLE, Activation
-from lipcert.model.arrays import Array
-from lipcert.model.network import dense
+from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Region
 
 ROWS: list[Activation] = [

@@ -124,8 +124,9 @@ def trajectory(network: Network, points: Array) -> list[tuple[Array, Array]]:
         assert layer.neurons is not None
         v = layer.affine(z)
         error.through(layer.weight)
-        error.add(_product_error(layer.weight, z) + gamma(LOOSE + 2) * np.abs(layer.bias) + gamma(2) * np.abs(v))
-        size = error.sizes(layer.size)
+        fresh = _product_error(layer.weight, z) + gamma(LOOSE + 2) * np.abs(layer.bias) + gamma(2) * np.abs(v)
+        size = (error.sizes(layer.size) + fresh) * UP + TINY  # less than what the ellipsoid of both tells
+        error.add(fresh)
         found.append((v, size))
         m, apart = _slopes(layer.neurons, v, size)
         z = layer.neurons.value(v)

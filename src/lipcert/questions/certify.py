@@ -141,7 +141,7 @@ def _answers(
         for number, layer in enumerate(network.layers[:-1], 1):
             require_memory(layer.size, number)
     with suited_to(max(network.sizes)), np.errstate(all="ignore"):
-        if verify and isinstance(method, Greedy):
+        if verify and isinstance(method, Greedy) and method.formula:
             return issue_many(network, regions, part, Asked(method, enclosures), method)
         answers: list[Certificate | ProofFailed] = []
         for region in regions:

@@ -27,6 +27,8 @@ class ClosedForm(Greedy):
     The middle term holds because S^½ D_r (t - R)⁻¹ D_r S^½ ≼ s/(t - s)·I.
     """
 
+    formula = True
+
     def choose(self, stage: Stage) -> Array:
         return closed_form(stage)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,7 +23,13 @@ class Method(ABC):
 
 
 class Greedy(Method):
-    """A method that chooses the multipliers of each layer from what lies before it and the next weight."""
+    """A method that chooses the multipliers of each layer from what lies before it and the next weight.
+
+    ``formula`` says that the choice is a formula: asked during the proof it leads to the same bound. Others search to a
+    tolerance, so they search in floating point, and what they find is proved afterwards.
+    """
+
+    formula: ClassVar[bool] = False
 
     @abstractmethod
     def choose(self, stage: Stage) -> Array:
