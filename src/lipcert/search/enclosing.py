@@ -1,94 +1,75 @@
-"""Enclosures in floating point: rules that bound every pre-activation over the region, layer by layer."""
+"""Intervals of pre-activations in floating point, layer by layer: what is known, tightened by every enclosure."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import numpy as np
 
-from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array, dense, times
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Region
 from lipcert.proof.hints import Enclosure, Interval, Linear, Lipschitz
 from lipcert.proof.suggest.lines import Lines, bounding_lines
-from lipcert.search.folding import Image
 
 _ENTRIES = 40_000_000
 """Entries of the rows that are traced together; more would take too much memory."""
 
 
-class Pass(ABC):
-    """One run of an enclosure through a network; it remembers what the earlier layers taught it."""
+class Enclosing:
+    """One run of enclosures through a network; it remembers what the earlier layers taught it."""
 
-    @abstractmethod
-    def tighten(self, layer: int, S: Image, known: Interval) -> Interval:
-        """An interval for the pre-activations of a layer (counted from 0), inside the known one.
+    def __init__(
+        self, network: Network, region: Region, enclosures: Sequence[Enclosure], known: Sequence[Interval] | None = None
+    ) -> None:
+        self.known = known or [(np.full(size, -np.inf), np.full(size, np.inf)) for size in network.sizes[1:]]
+        self.runs: list[_Linear] = []
+        self.radius: float | None = None
+        self.centers: list[Array] = []
+        if region.bounded and enclosures:
+            self.centers = network.preactivations(region.center)
+            self.runs = [_Linear(network, region, e) for e in enclosures if isinstance(e, Linear)]
+            self.radius = float(region.radius) if any(isinstance(e, Lipschitz) for e in enclosures) else None
 
-        S is the ellipsoid of the layer's pre-activation differences.
-        """
+    def interval(self, index: int, axes: Array) -> Interval:
+        """Where the pre-activations of a layer lie; ``axes`` are the Lipschitz constants of its neurons."""
+        lower, upper = self.known[index]
+        if self.radius is not None:
+            center, reach = self.centers[index], self.radius * axes
+            lower, upper = np.maximum(lower, center - reach), np.minimum(upper, center + reach)
+        for run in self.runs:
+            lower, upper = run.tighten(index, (lower, upper))
+        if self.centers:  # the centre belongs to the region: rounding must not lose its value
+            lower, upper = np.minimum(lower, self.centers[index]), np.maximum(upper, self.centers[index])
+        for run in self.runs:
+            run.settle(index, (lower, upper))
+        return lower, upper
 
-    @abstractmethod
-    def settle(self, layer: int, interval: Interval) -> None:
-        """The interval that was finally agreed on for the layer."""
-
-    @abstractmethod
-    def line_slopes(self) -> list[tuple[Array, Array]]:
-        """Slopes of the lower and upper lines of each layer so far, where the run draws lines."""
-
-
-def start(enclosure: Enclosure, network: Network, region: Region) -> Pass:
-    """Begin a run of an enclosure."""
-    if isinstance(enclosure, Lipschitz):
-        return _Lipschitz(network.preactivations(region.center), region.radius)
-    if isinstance(enclosure, Linear):
-        return _Linear(network, region, enclosure.depth, enclosure.tilt)
-    raise InvalidInput(f"enclosures must be Lipschitz() or Linear(), got {enclosure!r}")
-
-
-@dataclass(frozen=True, eq=False)
-class _Lipschitz(Pass):
-    centers: list[Array]
-    radius: Array
-
-    def tighten(self, layer: int, S: Image, known: Interval) -> Interval:
-        reach = self.radius[..., None] * S.axes()
-        center = self.centers[layer]
-        return np.maximum(known[0], center - reach), np.minimum(known[1], center + reach)
-
-    def settle(self, layer: int, interval: Interval) -> None:
-        """Nothing to remember: the ellipsoid carries it all."""
-
-    def line_slopes(self) -> list[tuple[Array, Array]]:
-        return []
+    def lines(self) -> tuple[tuple[Array, Array], ...]:
+        """The slopes of the lines that the linear relaxations used, for the proof."""
+        return tuple((lines.lower_slope, lines.upper_slope) for run in self.runs for lines in run.lines)
 
 
-@dataclass(frozen=True, eq=False)
-class _Linear(Pass):
-    network: Network
-    region: Region
-    depth: int | None
-    tilt: float
-    lines: list[Lines] = field(default_factory=list)
-    boxes: list[Interval] = field(default_factory=list)
+class _Linear:
+    """Linear relaxation by back-substitution: each activation between two lines, traced back to the input."""
 
-    def tighten(self, layer: int, S: Image, known: Interval) -> Interval:
-        lower, upper = known
-        rows = self.undecided(layer, known)
-        if not rows.size:
-            return known
-        here = self.network.layers[layer]
-        batch = lower.shape[:-1]
-        lower, upper = np.array(lower), np.array(upper)
-        entries = 2 * rows.size * max(self.network.sizes[: layer + 1]) * int(np.prod(batch))
+    def __init__(self, network: Network, region: Region, options: Linear) -> None:
+        self.network, self.region, self.depth, self.tilt = network, region, options.depth, options.tilt
+        self.lines: list[Lines] = []
+        self.boxes: list[Interval] = []
+
+    def tighten(self, layer: int, known: Interval) -> Interval:
+        """An interval for the pre-activations of a layer (counted from 0), inside the known one."""
+        rows, here = self.undecided(layer, known), self.network.layers[layer]
+        lower, upper = np.array(known[0]), np.array(known[1])
+        entries = 2 * rows.size * max(self.network.sizes[: layer + 1])
         for part in np.array_split(rows, max(1, -(-entries // _ENTRIES))):
-            weight = dense(here.weight[part])
-            sides = np.concatenate([weight, -weight])
-            above = self.trace(layer, np.broadcast_to(sides, (*batch, *sides.shape)))
-            bias = here.bias[part]
-            upper[..., part] = np.minimum(upper[..., part], above[..., : part.size] + bias)
-            lower[..., part] = np.maximum(lower[..., part], bias - above[..., part.size :])
+            if not part.size:
+                continue
+            weight, bias = dense(here.weight[part]), here.bias[part]
+            above = self.trace(layer, np.concatenate([weight, -weight]))
+            upper[part] = np.minimum(upper[part], above[: part.size] + bias)
+            lower[part] = np.maximum(lower[part], bias - above[part.size :])
         return lower, upper
 
     def undecided(self, layer: int, known: Interval) -> Array:
@@ -99,34 +80,31 @@ class _Linear(Pass):
             return np.arange(self.network.layers[layer].size)
         alpha, beta = neurons.slope_range(*known)
         loose = (alpha < beta) & (known[0] < known[1])  # nothing tightens a point
-        loose |= np.isinf(known[0]) | np.isinf(known[1])  # lines need ends, straight neurons or not
-        return np.flatnonzero(loose.reshape(-1, neurons.size).any(axis=0))
+        return np.flatnonzero(loose | np.isinf(known[0]) | np.isinf(known[1]))  # lines need ends
 
     def trace(self, layer: int, rows: Array) -> Array:
         """At least max over the region of rows·z for z the activations before ``layer``."""
         stop = 0 if self.depth is None else max(0, layer - self.depth)
-        offset = np.zeros(rows.shape[:-1])
+        offset = np.zeros(len(rows))
         for index in range(layer - 1, stop - 1, -1):
             lines, bias = self.lines[index], self.network.layers[index].bias
             positive, negative = np.maximum(rows, 0.0), np.minimum(rows, 0.0)
-            offset = offset + _apply(positive, lines.upper_offset) + _apply(negative, lines.lower_offset)
-            rows = positive * lines.upper_slope[..., None, :] + negative * lines.lower_slope[..., None, :]
-            offset = offset + _apply(rows, bias)
+            offset = offset + _dots(positive, lines.upper_offset) + _dots(negative, lines.lower_offset)
+            rows = positive * lines.upper_slope + negative * lines.lower_slope
+            offset = offset + _dots(rows, bias)
             rows = times(rows, self.network.layers[index].weight)
         if stop == 0:
-            return offset + _apply(rows, self.region.center) + self.region.support(rows)
+            return offset + _dots(rows, self.region.center) + self.region.support(rows)
         low, high = self.boxes[stop - 1]
-        return offset + _apply(np.maximum(rows, 0.0), high) + _apply(np.minimum(rows, 0.0), low)
+        return offset + _dots(np.maximum(rows, 0.0), high) + _dots(np.minimum(rows, 0.0), low)
 
     def settle(self, layer: int, interval: Interval) -> None:
+        """Draw the lines of a layer on its final interval."""
         neurons = self.network.layers[layer].neurons
         assert neurons is not None
         lines = bounding_lines(neurons, *interval, self.tilt)
         self.lines.append(lines)
         self.boxes.append(_value_range(neurons, lines, interval))
-
-    def line_slopes(self) -> list[tuple[Array, Array]]:
-        return [(lines.lower_slope, lines.upper_slope) for lines in self.lines]
 
 
 def _value_range(neurons: Neurons, lines: Lines, interval: Interval) -> Interval:
@@ -144,6 +122,6 @@ def _along(slope: Array, end: Array) -> Array:
     return slope * np.where(slope == 0.0, 0.0, end)
 
 
-def _apply(rows: Array, vector: Array) -> Array:
-    """rows·vector for rows (..., k, n) and a vector (..., n)."""
-    return np.einsum("...kn,...n->...k", rows, vector)
+def _dots(rows: Array, vector: Array) -> Array:
+    """rows·vector; not by BLAS, whose rounding depends on the number of rows."""
+    return np.einsum("kn,n->k", rows, vector)

@@ -28,7 +28,7 @@ from lipcert.proof.hints import Enclosure, Hints, Interval, Part
 from lipcert.runtime.costs import require_memory
 from lipcert.search.candidate import Candidate
 from lipcert.search.ellipsoid import Ellipsoid, activate
-from lipcert.search.enclosing import start
+from lipcert.search.enclosing import Enclosing
 from lipcert.search.folding import Image, condense
 from lipcert.search.stage import Stage
 
@@ -48,18 +48,19 @@ class Problem:
 
     def sweep(self, choose: Callable[[Stage], Array]) -> Candidate:
         """The loop, with multipliers chosen layer by layer."""
-        enclosing = _Enclosing(self)
+        enclosing = Enclosing(self.network, self.region, self.enclosures, self.known)
         P, weight = Ellipsoid.ball(), self.network.layers[0].weight
         done: list[LayerReport] = []
         for layer, ahead in pairwise(self.network.layers):
             clock = time.perf_counter()
             image = Image(P, weight)
-            lower, upper = enclosing.interval(len(done), image)
+            axes = image.axes()
+            lower, upper = enclosing.interval(len(done), axes)
             assert layer.neurons is not None
             alpha, beta = layer.neurons.slope_range(lower, upper)
             beta = np.where(beta > alpha, np.maximum(beta, alpha + _LEAST), beta)
             # a neuron that does not move has any slope; one with a single slope need not be kept
-            kept = condense(weight, alpha, np.where(image.axes() > 0, beta, alpha), ahead.weight)
+            kept = condense(weight, alpha, np.where(axes > 0, beta, alpha), ahead.weight)
             require_memory(kept.weight.shape[0], len(done) + 1)
             S = image.whole if kept.weight is weight else P.through(kept.weight)
             T = choose(Stage.of(len(done), S, kept))
@@ -81,33 +82,6 @@ class Problem:
         start, stop = part.layers
         network = self.network.slice(start, stop).select(part.inputs, part.outputs)
         return Problem(network, self.region, (), whole.intervals[start : stop - 1])
-
-
-class _Enclosing:
-    """Intervals of pre-activations, layer by layer: what is known, tightened by every enclosure."""
-
-    def __init__(self, problem: Problem) -> None:
-        sizes = problem.network.sizes[1:]
-        self.known = problem.known or tuple((np.full(size, -np.inf), np.full(size, np.inf)) for size in sizes)
-        bounded = problem.region.bounded and bool(problem.enclosures)
-        self.runs = [start(e, problem.network, problem.region) for e in problem.enclosures] if bounded else []
-        self.centers = problem.network.preactivations(problem.region.center) if bounded else []
-
-    def interval(self, index: int, S: Image) -> Interval:
-        """Where the pre-activations of a layer lie."""
-        interval = self.known[index]
-        for run in self.runs:
-            interval = run.tighten(index, S, interval)
-        if self.runs:  # the centre belongs to the region: rounding must not lose its value
-            center = self.centers[index]
-            interval = np.minimum(interval[0], center), np.maximum(interval[1], center)
-        for run in self.runs:
-            run.settle(index, interval)
-        return interval
-
-    def lines(self) -> tuple[tuple[Array, Array], ...]:
-        """The slopes of the lines that the linear relaxation used, for the checker."""
-        return tuple(pair for run in self.runs for pair in run.line_slopes())
 
 
 def feasible_step(S: Ellipsoid, alpha: Array, beta: Array, T: Array) -> tuple[Ellipsoid, Array]:
