@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 import os
 import pickle
@@ -26,6 +27,7 @@ from lipcert.proof.hints import Hints, Linear, Lipschitz
 from lipcert.search.method import Method
 from networks import random_network
 
+DATA = Path(__file__).parent / "data"
 CENTER = np.array([0.3, -0.2, 0.9])
 CASES: dict[str, tuple[Region, Method, dict[str, Any]]] = {
     "ball": (lc.Ball(CENTER, 0.5), lc.Scalar(), {}),
@@ -108,7 +110,7 @@ def test_the_file_describes_itself(tmp_path: Path) -> None:
     made.save(tmp_path / "c.json")
     document = json.loads((tmp_path / "c.json").read_text(encoding="utf-8"))
     assert document["format"] == "lipcert certificate"
-    assert document["version"] == 2
+    assert document["version"] == 3
     content = document["content"]
     assert float(content["bound_decimal"]) == float.fromhex(content["bound"]) == made.bound
     assert content["network"] == network().digest
@@ -171,14 +173,14 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
 
 def document(case: str = "ball") -> dict[str, Any]:
     content = storage._content(certificate(case))
-    return {"format": "lipcert certificate", "version": 2, "sha256": storage._checksum(content), "content": content}
+    return {"format": "lipcert certificate", "version": 3, "sha256": storage._checksum(content), "content": content}
 
 
 def signed(content: Any) -> dict[str, Any]:
     """A document whose checksum is right, as an attacker would write it."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     checksum = hashlib.sha256(text.encode()).hexdigest()
-    return {"format": "lipcert certificate", "version": 2, "sha256": checksum, "content": content}
+    return {"format": "lipcert certificate", "version": 3, "sha256": checksum, "content": content}
 
 
 def numbers(*values: float) -> dict[str, Any]:
@@ -203,10 +205,10 @@ def test_files_that_are_no_certificates(tmp_path: Path) -> None:
         (b"[]", "does not say so in its field 'format'"),
         (b"7", "does not say so in its field 'format'"),
         (b'{"format": "another"}', "does not say so in its field 'format'"),
-        (b'{"format": "lipcert certificate"}', "is of version None; this program reads version 2"),
-        (b'{"format": "lipcert certificate", "version": 3}', "is of version 3"),
+        (b'{"format": "lipcert certificate"}', "is of version None; this program reads version 3"),
+        (b'{"format": "lipcert certificate", "version": 4}', "is of version 4"),
         (b'{"format": "lipcert certificate", "version": true}', "is of version True"),
-        (b'{"format": "lipcert certificate", "version": 2}', "the field '(sha256|content)' is missing"),
+        (b'{"format": "lipcert certificate", "version": 3}', "the field '(sha256|content)' is missing"),
         (b'{"format": "lipcert certificate", "version": 1}', "written by version 0.1, whose digests .* certify again"),
         (b'{"format": "lipcert certificate", "version": [[1]]}', "is of version list"),
         (whole[: len(whole) // 2], "not a certificate file"),
@@ -214,7 +216,7 @@ def test_files_that_are_no_certificates(tmp_path: Path) -> None:
         (whole + "x", "not a certificate file"),
         ("[" * 100_000 + "]" * 100_000, "not a certificate file"),
         ('{"a":' * 100_000 + "1" + "}" * 100_000, "not a certificate file"),
-        (whole.replace('"version": 2', '"version": 2, "version": 2'), "a field is there twice"),
+        (whole.replace('"version": 3', '"version": 3, "version": 3'), "a field is there twice"),
         (whole.replace('"seconds": ', '"seconds": NaN, "x": '), "contains NaN"),
         (whole.replace('"seconds": ', '"seconds": -Infinity, "x": '), "contains -Infinity"),
         (whole.replace('"seconds": ', '"seconds": 1e999, "x": '), "damaged"),
@@ -487,7 +489,7 @@ def fuzz(tmp_path: Path, count: int) -> dict[str, int]:
 
 def document_of(made: Certificate) -> dict[str, Any]:
     content = storage._content(made)
-    return {"format": "lipcert certificate", "version": 2, "sha256": storage._checksum(content), "content": content}
+    return {"format": "lipcert certificate", "version": 3, "sha256": storage._checksum(content), "content": content}
 
 
 def holds(model: Network, claim: Certificate) -> None:
@@ -525,3 +527,17 @@ def test_fuzz_10000(tmp_path: Path) -> None:
 
 def test_errors_belong_to_the_family() -> None:
     assert issubclass(UnreadableCertificate, LipcertError)
+
+
+def _of_version_2(activation: str, seed: int) -> lc.Network:
+    rng, sizes = np.random.default_rng(seed), (4, 12, 12, 3)
+    weights = [rng.normal(size=(out, into)) * 1.4 / np.sqrt(into) for into, out in itertools.pairwise(sizes)]
+    return lc.Network.from_weights(weights, [0.3 * rng.normal(size=size) for size in sizes[1:]], activation)
+
+
+def test_certificates_of_version_2_still_verify_or_say_why_not() -> None:
+    """Files that the version before wrote: a part of an ELU network over a clipped ball; a ReLU network in pieces."""
+    kept = lc.Certificate.load(DATA / "version_2.json")
+    assert lc.verify(_of_version_2("elu", 2), kept) <= kept.bound
+    with pytest.raises(lc.UnreadableCertificate, match="is of version 2, whose proofs over pieces"):
+        lc.Certificate.load(DATA / "version_2_pieces.json")

@@ -27,8 +27,9 @@ from lipcert.proof.hints import Enclosure, Hints, Linear, Lipschitz, Part
 from lipcert.proof.tree import Tree
 
 FORMAT = "lipcert certificate"
-VERSION = 2
-"""Version 1 had other digests of networks, and proofs that were not always right."""
+VERSION = 3
+"""Version 1 had other digests of networks, and proofs that were not always right; in version 2 pieces of a region were
+proved in another way, so that bounds over pieces are not found again."""
 _PROOF = ("sweeps", "part_sweeps", "tree", "witness", "seconds", "verified")
 _CUTS, _VOIDS = ("layer", "index", "value", "child"), ("void", "neuron", "weight")
 _WHOLE = ("layer", "index", "child", "void", "neuron")
@@ -62,9 +63,14 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
         _, _, claimed, content = _fields(document, "format", "version", "sha256", "content")
         if claimed != _checksum(_mapping(content)):
             raise ValueError("its content does not match its checksum")
-        return _read(_mapping(content))
+        fields = _read(_mapping(content))
     except (ValueError, OverflowError, RecursionError) as error:  # an InvalidInput is a ValueError
         raise UnreadableCertificate(f"{path} is damaged: {error}") from None
+    if document["version"] < VERSION and fields["tree"] is not None:
+        raise UnreadableCertificate(
+            f"{path} is of version 2, whose proofs over pieces of a region cannot be repeated; certify again"
+        )
+    return fields
 
 
 def _right_version(path: str | os.PathLike[str], version: Any) -> None:
@@ -72,7 +78,7 @@ def _right_version(path: str | os.PathLike[str], version: Any) -> None:
         raise UnreadableCertificate(
             f"{path} was written by version 0.1, whose digests and proofs were different; certify again"
         )
-    if type(version) is not int or version != VERSION:
+    if type(version) is not int or version not in (2, VERSION):
         came = type(version).__name__ if isinstance(version, (list, dict)) else ascii(version)[:20]
         raise UnreadableCertificate(
             f"{path} is of version {came}; this program reads version {VERSION}: certify again, or use"
