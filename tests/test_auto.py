@@ -16,8 +16,8 @@ import lipcert as lc
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
 from lipcert.proof.hints import BOTH
+from lipcert.proof.piece_bounds import PieceBounds
 from lipcert.proof.pieces import Pieces
-from lipcert.proof.stack import Stack
 from lipcert.reproduce.networks import paper_center, paper_network
 from lipcert.runtime.progress import watched
 from lipcert.search.chain import Chain, Value
@@ -43,8 +43,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("auto", "split", "multipliers.joint"):
-        monkeypatch.setattr(sys.modules[f"lipcert.{module}"], "time", clock)
+    for module in ("auto", "split", "joint"):
+        monkeypatch.setattr(sys.modules[f"lipcert.search.{module}"], "time", clock)
     return clock
 
 
@@ -121,10 +121,10 @@ def test_an_interrupt_in_split_keeps_joint_s(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_failing_split_does_not_lose_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     case = problem()
 
-    def bound(self: Stack, pieces: Pieces) -> None:
+    def bound(self: PieceBounds, pieces: Pieces) -> None:
         raise lc.ProofFailed("on purpose")
 
-    monkeypatch.setattr(Stack, "bound", bound)
+    monkeypatch.setattr(PieceBounds, "bound", bound)
     assert lc.Auto().solve(case).bound <= lc.Scalar().solve(case).bound
 
 
@@ -139,7 +139,7 @@ def test_an_interrupt_before_the_first_bound_is_an_interrupt(monkeypatch: pytest
 
 WATCHED = """
 import time
-import lipcert as lc, lipcert.progress
+import lipcert as lc, lipcert.runtime.progress
 from lipcert.reproduce.networks import paper_center, paper_network
 
 class Clock:
@@ -148,7 +148,7 @@ class Clock:
         Clock.now += 1.5
         return Clock.now
 
-lipcert.progress.time = Clock()
+lipcert.runtime.progress.time = Clock()
 print(lc.certify(paper_network(10, 5, "relu"), lc.Ball(paper_center(), 1.0), lc.Auto(seconds=1)).bound)
 """
 """Time flies, so that the progress line appears at once."""

@@ -16,8 +16,10 @@ from lipcert.model.arrays import Array, Weight
 from lipcert.model.network import dense
 from lipcert.proof import folding as module
 from lipcert.proof import point as path
-from lipcert.proof.folding import Near, carried
+from lipcert.proof.folding import Near, folded
+from lipcert.proof.image import Image
 from lipcert.proof.point import stretch_below, trajectory
+from lipcert.proof.rounding import diagonal_above
 
 
 def _stored(array: Array, as_sparse: bool) -> Weight:
@@ -51,8 +53,8 @@ def test_two_layers_in_exact_arithmetic(seed: int, as_sparse: bool) -> None:
         n = near.middle.shape[0]
         alpha = rng.choice([0.0, 0.01, 1.0, 0.3], n)
         beta = np.where(np.arange(n) < open_count, alpha + 0.5, alpha)
-        still = near.squares(None) == 0.0
-        kept = carried(near, alpha, beta, still, _stored(ahead, as_sparse))
+        still = diagonal_above(None, near.full, near.radius) == 0.0
+        kept = folded(near, alpha, beta, still, _stored(ahead, as_sparse))
         assert kept is not None
         settled = diagonal(np.where(beta > alpha, 0.0, alpha))
         product = matrix(ahead) * settled * real
@@ -67,15 +69,19 @@ def test_two_layers_in_exact_arithmetic(seed: int, as_sparse: bool) -> None:
         for P in (None, _covariance(rng, real.ncols())):
             inner = diagonal(np.ones(real.ncols())) if P is None else matrix(P)
             S = real * inner * real.transpose()
-            assert positive_semidefinite(matrix(near.image(P)) - S)
-            squares = near.squares(P)
+            image = Image(None if P is None else P[None], np.zeros(1, dtype=int), near)
+            (whole,), (exponent,) = image.block()
+            assert positive_semidefinite(matrix(whole) * fmpq(4) ** int(exponent) - S)
+            squares = diagonal_above(P, near.full, near.radius)
+            (axes,) = image.axes()
+            assert all(S[i, i] <= rational(axes[i]) ** 2 for i in range(len(axes)))
             assert all(S[i, i] <= rational(squares[i]) for i in range(len(squares)))
             assert all(rational(squares[i]) <= S[i, i] * fmpq(1000001, 1000000) for i in range(len(squares)))
 
 
 def test_wild_weights_are_left_whole() -> None:
     weight = np.full((10, 2), 1e-200)
-    assert carried(Near(weight), np.ones(10), np.ones(10), np.zeros(10, dtype=bool), np.ones((2, 10))) is None
+    assert folded(Near(weight), np.ones(10), np.ones(10), np.zeros(10, dtype=bool), np.ones((2, 10))) is None
 
 
 def _wide(seed: int) -> lc.Network:
@@ -94,6 +100,7 @@ def _wide(seed: int) -> lc.Network:
 @pytest.mark.parametrize("method", [lc.ClosedForm(), lc.Scalar()], ids=str)
 def test_proofs_by_either_way_agree(seed: int, method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     network, ball = _wide(seed), lc.Ball(np.linspace(-1, 1, 4), 0.15)
+    monkeypatch.setattr(module, "_WIDE", 1)
     floating = lc.certify(network, ball, method, verify=False).bound
     few = lc.certify(network, ball, method)
     assert few.verified
@@ -119,7 +126,8 @@ def test_errors_kept_entry_by_entry(broad: int, monkeypatch: pytest.MonkeyPatch)
     network = _wide(1)
     x = np.random.default_rng(3).standard_normal(4)
     z = fmpq_mat([[rational(v)] for v in x])
-    for (value, error), layer in zip(trajectory(network, x), network.layers, strict=False):
+    for (values, errors), layer in zip(trajectory(network, x[None]), network.layers, strict=False):
+        (value,), (error,) = values, errors
         exact = matrix(dense(layer.weight)) * z + fmpq_mat([[rational(b)] for b in layer.bias])
         assert all(abs(exact[i, 0] - rational(value[i])) <= rational(error[i]) for i in range(layer.size))
         assert error.max() < 1e-10
@@ -133,6 +141,6 @@ def test_errors_kept_entry_by_entry(broad: int, monkeypatch: pytest.MonkeyPatch)
 def test_rows_are_traced_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     network, ball = _wide(2), lc.Ball(np.zeros(4), 0.5)
     whole = lc.certify(network, ball, lc.Scalar())
-    for name in ("lipcert.proof.backsubstitution", "lipcert.search.linear"):
+    for name in ("lipcert.proof.backsubstitution", "lipcert.search.enclosing"):
         monkeypatch.setattr(import_module(name), "_ENTRIES", 200)
     assert lc.certify(network, ball, lc.Scalar()).bound == pytest.approx(whole.bound, rel=1e-9)

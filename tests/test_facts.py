@@ -9,9 +9,10 @@ import lipcert as lc
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network
 from lipcert.model.regions import Region
-from lipcert.proof import outputs as module
-from lipcert.proof.outputs import Facts, establish, establish_balls
-from lipcert.proof.projection import reduction
+from lipcert.proof.outputs import OutputBounds
+from lipcert.proof.projection import projection
+from lipcert.proof.sweep import Sweep
+from lipcert.questions.establish import establish, establish_many
 from lipcert.search.method import Method
 from networks import ROWS, label, random_network
 
@@ -35,13 +36,14 @@ def test_the_bound_is_the_one_that_certify_proves(method: Method, region: Region
 def test_several_balls_at_once_are_each_by_itself(row: lc.Activation) -> None:
     network = random_network(2, (3, 7, 6, 4), row, gain=2.0)
     balls = [lc.Ball([0.3, -0.5, 0.8], size) for size in (1e-3, 0.1, 0.5, 2.0)]
-    together = establish_balls(network, balls, lc.ClosedForm())
+    together = establish_many(network, balls, lc.ClosedForm())
     for ball, found in zip(balls, together, strict=True):
         alone = establish(network, ball, lc.ClosedForm())
-        assert isinstance(found, Facts)
-        assert found.bound == alone.bound
+        assert isinstance(found, OutputBounds)
+        assert found.bound == pytest.approx(alone.bound, rel=1e-11)
         for one, two in zip(found.box(), alone.box(), strict=True):
-            np.testing.assert_array_equal(one, two)
+            np.testing.assert_allclose(one, two, rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(found.ellipsoid, alone.ellipsoid, rtol=1e-11, atol=1e-11 * alone.bound**2 + 1e-200)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -64,16 +66,17 @@ def test_combinations_of_outputs(seed: int) -> None:
 def test_one_ball_that_fails_does_not_take_the_others_along(monkeypatch: pytest.MonkeyPatch) -> None:
     network = random_network(1, (2, 5, 2), "relu")
     balls = [lc.Ball([0.0, 0.0], size) for size in (0.1, 0.2, 0.3)]
-    prove = module._establish
+    run = Sweep.run
 
-    def brittle(*arguments: object) -> list[Facts]:
-        if any(float(region.radius) == 0.2 for region in arguments[1]):  # type: ignore[attr-defined]
+    def brittle(sweep: Sweep, needs_bound: bool = True) -> Sweep:
+        assert sweep.domain is not None
+        if (sweep.domain.extent() == 0.2).any():
             raise lc.ProofFailed("not this one")
-        return prove(*arguments)  # type: ignore[arg-type]
+        return run(sweep, needs_bound)
 
-    monkeypatch.setattr(module, "_establish", brittle)
-    found = establish_balls(network, balls, lc.ClosedForm())
-    assert [type(one) for one in found] == [Facts, lc.ProofFailed, Facts]
+    monkeypatch.setattr(Sweep, "run", brittle)
+    found = establish_many(network, balls, lc.ClosedForm())
+    assert [type(one) for one in found] == [OutputBounds, lc.ProofFailed, OutputBounds]
 
 
 def wide(seed: int, activation: str = "elu") -> Network:
@@ -82,7 +85,7 @@ def wide(seed: int, activation: str = "elu") -> Network:
 
 def test_fewer_inputs_say_the_same() -> None:
     network = wide(0)
-    reduced = reduction(network)
+    reduced = projection(network)
     assert reduced is not None
     assert reduced.network.inputs == 9
     assert 1.0 <= reduced.stretch < 1.0 + 1e-11
@@ -92,7 +95,7 @@ def test_fewer_inputs_say_the_same() -> None:
     assert establish(network, ball, lc.ClosedForm()).bound == pytest.approx(
         lc.certify(network, ball, lc.ClosedForm()).bound, rel=1e-8
     )
-    (image,) = reduced.images([ball])
+    image = reduced.image(ball)
     assert image.contains(ball.sample(500, np.random.default_rng(2)) @ reduced.rows.T).all()
     assert float(image.radius) < 0.5 * (1.0 + 1e-11) + 1e-12
 
@@ -107,13 +110,13 @@ def test_inputs_are_not_reduced_where_that_cannot_be_proved() -> None:
         return Network((Layer(weight, network.layers[0].bias, network.layers[0].neurons), *network.layers[1:]))
 
     dead, twins = with_row(np.zeros(40)), with_row(first[2] * (1.0 + 1e-14))  # R is singular, or nearly
-    assert reduction(dead) is None
-    assert reduction(twins) is None
+    assert projection(dead) is None
+    assert projection(twins) is None
     ball = lc.Ball(np.zeros(40), 0.3)
     for one in (dead, twins):
         bound = lc.certify(one, ball, lc.ClosedForm()).bound
         assert establish(one, ball, lc.ClosedForm()).bound == pytest.approx(bound, rel=1e-9)
-    assert reduction(random_network(0, (4, 9, 3))) is None  # nothing to gain
+    assert projection(random_network(0, (4, 9, 3))) is None  # nothing to gain
 
 
 def test_a_clipped_ball_is_not_reduced() -> None:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,9 @@ from lipcert.model.activations import Activation
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.proof import rounding
 from lipcert.proof.certificate import Certificate
-from lipcert.proof.factor import Chain
+from lipcert.proof.image import Image
 from lipcert.proof.neuron_bounds import relax, slope_bounds
 from lipcert.proof.pieces import AXIS, LEAF
-from lipcert.proof.stack import Stack
 from lipcert.proof.tree import Tree
 
 ANGLES = np.load(Path(__file__).parent / "data" / "finding_1_angles.npy")
@@ -293,38 +293,46 @@ def test_finding_11_a_bound_covers_weights_that_are_off_by_a_unit_in_the_last_pl
             assert abs(slopes[0]) <= Fraction(bound)
 
 
-# The mistakes of finding 1, planted again: the cancelling network then gets a bound below its slope.
-
-
-def short_rest(patch: pytest.MonkeyPatch) -> None:
-    """What the rest of the chain makes of errors, times 2⁻¹⁰."""
-    honest = Stack._whole_chain
-
-    def less(stack: Stack, hints: Any) -> tuple[list[Any], Any]:
-        rest, told = honest(stack, hints)
-        return [at * 2.0**-10 for at in rest], told
-
-    patch.setattr(Stack, "_whole_chain", less)
+# The mistakes of finding 1, planted again where errors and powers of two are now kept.
 
 
 def other_powers(patch: pytest.MonkeyPatch) -> None:
-    """The two directions of a chain relative to different powers of two."""
+    """Ellipsoids and their exponents relative to different powers of two, one per layer."""
+    honest = Image.block
 
-    def turned(chain: Chain) -> Chain:
-        return Chain(tuple(0.5 * right.T for right in chain.right[::-1]), tuple(p + 1 for p in chain.powers[::-1]))
+    def block(image: Image, kept: Any = None) -> tuple[Any, Any]:
+        S, exponent = honest(image, kept)
+        return S, exponent - 1
 
-    patch.setattr(Chain, "turned", property(turned))
+    patch.setattr(Image, "block", block)
 
 
-@pytest.mark.parametrize("mistake", [short_rest, other_powers])
-def test_finding_1_planted_again_is_seen(
-    mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def no_charges(patch: pytest.MonkeyPatch) -> None:
+    """What rounding may have lost is charged nowhere."""
+    for module in ("rounding", "image", "step"):
+        patch.setattr(import_module(f"lipcert.proof.{module}"), "raise_diagonal", lambda matrix, amount: matrix)
+
+
+def test_finding_1_powers_planted_again_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     network, slope = cancelling(60, 1e17)
     claim = replace(lc.certify(network, lc.Ball([0.0], 1.0), lc.ClosedForm()), tree=SIGNS)
     assert slope <= lc.verify(network, claim)
-    mistake(monkeypatch)
+    other_powers(monkeypatch)
     assert slope > lc.verify(network, claim)
+
+
+def test_finding_1_charges_planted_again_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that is computed is exact, and all terms cancel; but not for weights that are off by a unit."""
+    a, c, gain = 0.5, 0.375, 1e17
+    weights = [np.array([[a], [1.0]]), np.array([[c, -a * c]]), np.array([[gain]])]
+    network, again = (Network.from_weights(weights, [[10.0, 10.0], None, None], ["relu", "identity"]) for _ in "ab")
+    off = 2 * Fraction(2) ** -53
+    slope = Fraction(gain) * (Fraction(a * c) * (1 + off) - Fraction(a * c) * (1 - off))
+    assert slope > 8
+    claim = replace(lc.certify(network, lc.Ball([0.0], 1.0), lc.ClosedForm()), tree=LEAF_ONLY)
+    assert slope <= Fraction(lc.verify(network, claim))
+    no_charges(monkeypatch)
+    assert slope > Fraction(lc.verify(again, claim))  # nothing is known of it from before
 
 
 def test_pieces_of_a_huge_ball_are_not_empty() -> None:
@@ -348,7 +356,8 @@ def test_an_interval_that_is_no_number_is_the_whole_line() -> None:
         for ends in ((nothing, nothing), (nothing, np.ones(1)), (-np.ones(1), nothing)):
             alpha, beta = slope_bounds(neurons, *ends)
             assert everywhere[0] <= alpha < beta <= everywhere[1]
-        assert relax(neurons, nothing, nothing, np.zeros(1), np.zeros(1)).upper_offset[0] == np.inf
+        _, lower_offset, _, upper_offset, floor, roof = relax(neurons, nothing, nothing, np.zeros(1), np.zeros(1))
+        assert -lower_offset[0] == upper_offset[0] == -floor[0] == roof[0] == np.inf
 
 
 def test_a_finite_value_beside_an_infinite_one_is_not_cut_off() -> None:

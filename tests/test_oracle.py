@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,13 +18,14 @@ from lipcert.model.network import dense
 from lipcert.model.regions import Region
 from lipcert.proof import rounding
 from lipcert.proof import step as step_module
-from lipcert.proof.checker import Check
-from lipcert.proof.factor import Chain, chain_norm, reaches, sweep
-from lipcert.proof.hints import Enclosure, Hints, Linear, Lipschitz
+from lipcert.proof.domain import Domain
+from lipcert.proof.hints import Enclosure, Hints, Interval, Linear, Lipschitz
 from lipcert.proof.point import stretch_below, trajectory
 from lipcert.proof.step import Step, activate
+from lipcert.proof.sweep import Sweep, given, proving
+from lipcert.search.asked import Asked
 from networks import ROWS
-from oracle import Oracle, below, exact_layers, norm, value_over
+from oracle import Oracle, below, check_inside, exact_layers, norm, rules_of, single, value_over
 
 CASES = 300
 
@@ -80,50 +82,21 @@ def random_case(number: int) -> tuple[lc.Network, Region, Any, tuple[Enclosure, 
     return network, random_region(rng, network.inputs), METHODS[number % 4], ENCLOSURES[int(rng.integers(0, 5))]
 
 
-def multipliers_of(check: Check) -> list[Any]:
-    """T and r of each neuron as the checker used them, turned into a rule for the oracle.
-
-    For slopes inside those of the checker, T in proportion to r gives a P that is nowhere above the checker's; so the
-    oracle's bound with this rule is at most the checker's, if the checker is right.
-    """
-    rules = []
-    for done in check.steps:
-        step = done.step
-        chosen = {
-            int(done.neurons[k]): (rational(lifted) / rational(g) ** 2, rational(h) / rational(g))
-            for k, lifted, g, h in zip(step.active, step.lifted, step.g, step.h, strict=True)
-        }
-
-        def rule(neuron: int, r: arb, chosen: Any = chosen, exponent: int = done.exponent) -> arb:
-            T, reach = chosen[neuron]
-            return arb(T) * arb(4) ** exponent * r / arb(reach)
-
-        rules.append(rule)
-    return rules
-
-
 def compare(network: lc.Network, region: Region, sweeps: tuple[Hints, ...]) -> tuple[float, arb_mat]:
-    """Check the sweeps in both ways; every interval and slope range of the oracle must lie inside the checker's."""
-    proved, known, S = np.inf, None, None
+    """Prove the sweeps in both ways; every interval and slope range of the oracle must lie inside the proof's."""
+    proved, S = np.inf, None
+    known: Sequence[Interval] = ()
     exact_known: list[Any] = []
+    domain = Domain.of([region]) if region.bounded else None
     for hints in sweeps:
-        check = Check(network, region, hints, known)
-        with np.errstate(all="ignore"):
-            proved = min(proved, check.run())
-        oracle = Oracle(network, region, hints, exact_known, multipliers_of(check))
-        S = oracle.S
-        for (low, high), (exact_low, exact_high) in zip(check.intervals, oracle.intervals, strict=True):
-            for k in range(len(low)):
-                assert low[k] == -np.inf or ball(low[k]) <= exact_low[k]
-                assert high[k] == np.inf or ball(high[k]) >= exact_high[k]
-        for done, (alpha, beta) in zip(check.steps, oracle.slopes, strict=True):
-            for k, h, g in zip(done.step.active, done.step.h, done.step.g, strict=True):
-                middle, reach, neuron = ball(done.step.m[k]), ball(h) / ball(g), int(done.neurons[k])
-                assert middle - reach <= alpha[neuron].upper()
-                assert middle + reach >= beta[neuron].lower()
-        known, exact_known = check.intervals, oracle.intervals
+        with proving():
+            sweep = Sweep(network, domain, given(hints, network, region.bounded), known).run()
+            proved = min(proved, float(sweep.bounds[0]))
+        oracle = Oracle(network, region, hints, exact_known, rules_of(sweep))
+        check_inside(sweep, 0, oracle)
+        S, known, exact_known = oracle.S, sweep.intervals, oracle.intervals
     assert S is not None
-    return float(proved), S
+    return proved, S
 
 
 @pytest.mark.parametrize("batch", range(10))
@@ -180,8 +153,13 @@ def random_step(rng: np.random.Generator) -> tuple[Array, Array, Array, Array]:
     return S, alpha, beta, T * (10.0 ** rng.uniform(-12, 0) if rng.random() < 0.1 else 1.0)
 
 
-def step_is_valid(S: Array, alpha: Array, beta: Array, T: Array) -> bool:
-    step = activate(S, alpha, beta, T)
+def step_of(S: Array, alpha: Array, beta: Array, T: Array) -> Step:
+    """The step of a single region."""
+    return single(activate(S[None], alpha[None], beta[None], T[None]), 0)
+
+
+def step_is_valid(S: Array, alpha: Array, beta: Array, step: Step) -> bool:
+    """The slopes are inside, and the matrix inequality of the step holds exactly."""
     for k, h, g in zip(step.active, step.h, step.g, strict=True):
         reach = rational(h) / rational(g)
         assert rational(step.m[k]) - reach <= rational(alpha[k])
@@ -195,7 +173,8 @@ def step_is_valid(S: Array, alpha: Array, beta: Array, T: Array) -> bool:
 def test_the_step_satisfies_its_matrix_inequality_exactly() -> None:
     rng = np.random.default_rng(0)
     for _ in range(150):
-        assert step_is_valid(*random_step(rng))
+        S, alpha, beta, T = random_step(rng)
+        assert step_is_valid(S, alpha, beta, step_of(S, alpha, beta, T))
 
 
 def test_the_step_contains_every_slope() -> None:
@@ -203,43 +182,45 @@ def test_the_step_contains_every_slope() -> None:
     rng = np.random.default_rng(1)
     for _ in range(40):
         S, alpha, beta, T = random_step(rng)
-        P = matrix(activate(S, alpha, beta, T).P)
+        P = matrix(step_of(S, alpha, beta, T).P)
         for corner in itertools.islice(itertools.product(*zip(alpha, beta, strict=True)), 32):
             assert positive_semidefinite(P - diagonal(corner) * matrix(S) * diagonal(corner))
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_the_norm_of_a_chain_is_above_that_of_every_slope(turned: bool) -> None:
-    """And where slopes are single numbers it is their norm, but for rounding."""
+def product_gram(network: lc.Network, slopes: Sequence[float]) -> fmpq_mat:
+    """M Mᵀ for M = W_N D … D W_1 with one slope per neuron, exactly."""
+    product, place = matrix(network.layers[0].weight), 0
+    for layer in network.layers[1:]:
+        size = layer.weight.shape[1]
+        product = matrix(layer.weight) * diagonal(slopes[place : place + size]) * product
+        place += size
+    return product * product.transpose()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_bound_of_given_slopes_is_above_that_of_every_slope(count: int) -> None:
+    """And where slopes are single numbers it is their norm, but for rounding; alone and in a stack."""
     rng = np.random.default_rng(4)
-    for number in range(40):
+    flipped = lc.activation("leaky_relu", negative_slope=-1.0)  # any slope from -1 to 1
+    for number in range(40 if count == 1 else 14):
         sizes = rng.integers(1, 5, 5)
-        network = lc.Network.from_weights([random_weight(rng, out, into) for into, out in itertools.pairwise(sizes)])
-        chain = Chain.of(network).turned if turned else Chain.of(network)
-        opposite = chain.turned
-        middle = [rng.uniform(-0.5, 1.0, (1, size)) for size in network.sizes[1:-1]]
-        widths = [rng.uniform(0.0, 0.8, m.shape) * (rng.random(m.shape) < 0.6) * (number % 3 > 0) for m in middle]
+        weights = [random_weight(rng, out, into) for into, out in itertools.pairwise(sizes)]
+        network = lc.Network.from_weights(weights, activation=flipped)
+        middle = [rng.uniform(-0.4, 0.6, (count, size)) for size in network.sizes[1:-1]]
+        widths = [rng.uniform(0.0, 0.4, m.shape) * (rng.random(m.shape) < 0.6) * (number % 3 > 0) for m in middle]
         slopes = [(m - width, m + width) for m, width in zip(middle, widths, strict=True)]
-        blank = [np.full(m.shape, -np.inf) for m in middle]
-        order = slice(None, None, -1) if turned else slice(None)
-        onward, norm = reaches(opposite, slopes[order][::-1], blank[order][::-1])
-        swept = sweep(chain, slopes[order], blank[order])
-        bound = float(np.ldexp(chain_norm(swept, [*onward[::-1], np.ones(1)])[0], sum(chain.powers))[0])
-        other = float(np.ldexp(norm[0], sum(opposite.powers)))
-        ends = np.concatenate([np.concatenate(pair) for pair in slopes], axis=1)
-        for corner in itertools.islice(itertools.product(*ends.T), 64):
-            product, place = matrix(network.layers[0].weight), 0
-            for layer in network.layers[1:]:
-                size = layer.weight.shape[1]
-                product = matrix(layer.weight) * diagonal(corner[place : place + size]) * product
-                place += size
-            gram = product * product.transpose()
-            for either in (bound, other):
-                square = diagonal([either] * network.outputs) * diagonal([either] * network.outputs)
+        domain = Domain.of([lc.Ball(np.zeros(network.inputs), 1.0)] * count)
+        with proving():
+            bounds = Sweep(network, domain, Asked(lc.ClosedForm(), ()), limits=slopes).run().bounds
+        for which, bound in enumerate(bounds.tolist()):
+            ends = np.concatenate([np.stack([low[which], high[which]]) for low, high in slopes], axis=1)
+            square = diagonal([bound] * network.outputs) * diagonal([bound] * network.outputs)
+            for corner in itertools.islice(itertools.product(*ends.T), 64):
+                gram = product_gram(network, corner)
                 assert positive_semidefinite(square - gram)
-        if number % 3 == 0 and bound > 1e-100:  # not the zero matrix
-            looser = diagonal([bound * (1.0 - 1e-9)] * network.outputs)
-            assert not positive_semidefinite(looser * looser - gram)
+            if number % 3 == 0 and bound > 1e-100:  # not the zero matrix
+                looser = diagonal([bound * (1.0 - 1e-9)] * network.outputs)
+                assert not positive_semidefinite(looser * looser - gram)
 
 
 def test_a_step_without_its_inflation_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,8 +235,8 @@ def test_a_step_without_its_inflation_is_caught(monkeypatch: pytest.MonkeyPatch)
     caught = 0
     for _ in range(40):
         S, alpha, beta, T = random_step(rng)
-        step = activate(S, alpha, beta, T)
-        P = computed[-1].copy()
+        step = step_of(S, alpha, beta, T)
+        P = computed[-1][0].copy()
         P[step.active, step.active] += 1.0 / step.g**2
         flawed = replace(step, P=P, lifted=np.ones(len(step.active)))
         caught += not positive_semidefinite(block(S, flawed))
@@ -277,14 +258,16 @@ def test_values_at_a_point_are_within_their_errors() -> None:
     for number in range(60):
         network, region, _, _ = random_case(number)
         point = region.center if region.bounded else np.zeros(network.inputs)
+        others = np.random.default_rng(number).standard_normal((2, network.inputs))
+        path = [(v[1], e[1]) for v, e in trajectory(network, np.stack([others[0], point, others[1]]))]
         with precision(PRECISION):
             exact = exact_values(network, point)
-            for (v, error), true in zip(trajectory(network, point), exact, strict=True):
+            for (v, error), true in zip(path, exact, strict=True):
                 assert all(abs(ball(a) - t) <= ball(e) for a, e, t in zip(v, error, true, strict=True))
         if network.depth < 4:
-            scale = max(1.0, *(float(np.abs(v).max()) for v, _ in trajectory(network, point)))
+            scale = max(1.0, *(float(np.abs(v).max()) for v, _ in path))
             gain = np.prod([1.0 + np.linalg.norm(dense(layer.weight), 2) for layer in network.layers])
-            assert all((error <= 1e-11 * scale * gain).all() for _, error in trajectory(network, point))
+            assert all((error <= 1e-11 * scale * gain).all() for _, error in path)
 
 
 def test_stretches_are_attained() -> None:

@@ -13,7 +13,7 @@ from lipcert.model.regions import Region
 from lipcert.proof import jacobian as module
 from lipcert.proof.jacobian import Entries, entries
 from lipcert.proof.neuron_bounds import slope_bounds
-from lipcert.proof.outputs import establish
+from lipcert.questions.establish import establish
 from networks import ROWS, label, random_network
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import importlib
 import itertools
 import os
 import signal
@@ -20,12 +19,16 @@ import lipcert as lc
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.regions import Region
 from lipcert.proof import cover as ledger
-from lipcert.proof.checker import intervals
+from lipcert.proof import rounding, step
+from lipcert.proof.cover import prove_tree
+from lipcert.proof.domain import Domain
+from lipcert.proof.piece_bounds import PieceBounds
 from lipcert.proof.pieces import AXIS, LEAF, Bounds, Pieces
-from lipcert.proof.stack import Stack
-from lipcert.proof.tree import Tree, children, confined, prove_tree
+from lipcert.proof.sweep import Sweep, proving
+from lipcert.proof.tree import Tree, children, confined
 from lipcert.reproduce.networks import paper_center, paper_network
 from lipcert.search import split as module
+from lipcert.search.asked import Asked
 from networks import random_network, sampled_norms
 from patterns import true_constant
 
@@ -92,7 +95,7 @@ def test_intervals_of_pieces_contain_what_their_neurons_see() -> None:
     region = REGIONS["clipped"]
     points = region.sample(4000, np.random.default_rng(1))
     seen = np.concatenate(network.preactivations(points)[:-1], axis=-1)
-    stack = Stack(network, region)
+    stack = PieceBounds(network, region)
     pieces = stack.root
     for layer, index, value in ((AXIS, 0, 0.1), (0, 4, 0.0), (1, 2, 0.0), (AXIS, 2, 0.1)):
         found = stack.bound(pieces)
@@ -151,16 +154,16 @@ def interrupted_after(rounds: int) -> Iterator[None]:
     """Ctrl-C while the pieces of some round are bounded."""
     left = [rounds]
 
-    original = Stack.bound
+    original = PieceBounds.bound
 
-    def bounding(stack: Stack, pieces: Pieces) -> Bounds:
+    def bounding(bounding: PieceBounds, pieces: Pieces) -> Bounds:
         left[0] -= 1
         if left[0] < 0:
             raise KeyboardInterrupt
-        return original(stack, pieces)
+        return original(bounding, pieces)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Stack, "bound", bounding)
+        patch.setattr(PieceBounds, "bound", bounding)
         yield
 
 
@@ -338,7 +341,6 @@ def test_edited_cuts_prove_the_truth_or_nothing(proved: tuple[lc.Network, lc.Cer
     """Both halves of a cut share its value, so any value makes a cover: what is proved from it is never too small."""
     network, certificate = proved
     region, tree = certificate.region, tree_of(certificate)
-    known = intervals(network, region, certificate.sweeps)
     truth = lc.lower_bound(network, region, samples=5000).value
     rng = np.random.default_rng(0)
     cut = np.flatnonzero(tree.layer != LEAF)
@@ -352,13 +354,13 @@ def test_edited_cuts_prove_the_truth_or_nothing(proved: tuple[lc.Network, lc.Cer
         else:
             columns[name][nodes] = rng.integers(-1 if name == "layer" else 0, 2, 3)
         try:
-            assert prove_tree(network, region, replace(tree, **columns), certificate.sweeps[-1], known) >= truth
+            assert prove_tree(network, region, replace(tree, **columns), certificate.sweeps) >= truth
         except ProofFailed:
             refused += 1
     assert refused < 25
 
 
-def test_a_tree_proves_again_what_pieces_in_other_company_proved() -> None:
+def test_a_tree_proves_again_what_other_batches_of_pieces_proved() -> None:
     network = random_network(6, (4, 20, 20, 2), "relu", gain=2.5)
     certificate = lc.certify(network, lc.Ball(np.zeros(4), 1.0), quick(60.0, 1e-9))
     assert tree_of(certificate).leaves > 1000
@@ -388,11 +390,10 @@ def test_an_unproved_void_does_not_count() -> None:
     certificate = lc.certify(network, ball, quick(30.0, 1e-6))
     tree = tree_of(certificate)
     nothing = np.zeros(0, dtype=int)
-    known = intervals(network, ball, certificate.sweeps)
     truth = lc.lower_bound(network, ball, points=certificate.witness).value
 
     def proved_from(**columns: Any) -> float:
-        return prove_tree(network, ball, replace(tree, **columns), certificate.sweeps[-1], known)
+        return prove_tree(network, ball, replace(tree, **columns), certificate.sweeps)
 
     assert proved_from() <= certificate.bound
     assert proved_from(void=nothing, neuron=nothing, weight=np.zeros(0)) > truth * (1 + 1e-3)
@@ -409,23 +410,26 @@ def test_an_unproved_void_does_not_count() -> None:
         proved_from(neuron=tree.neuron + 22)
 
 
-def test_errors_are_carried_through_blocks_of_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_are_carried_through_many_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers in place of matrices, and a coarse unit of rounding: then all that errors become can be added up."""
-    factor = importlib.import_module("lipcert.proof.factor")
-    monkeypatch.setattr(factor, "gamma", lambda n: 1e-7 * n)
+    unit = 1e-7
+    for owner in (rounding, step):
+        monkeypatch.setattr(owner, "gamma", lambda n: unit * n)
     rng = np.random.default_rng(3)
-    depth = 2 * factor._BLOCK + 4
-    network = lc.Network.from_weights([[[w]] for w in rng.uniform(0.3, 3.0, depth)])
-    chain = factor.Chain.of(network)
-    slopes = [(np.array([[s]]),) * 2 for s in rng.uniform(0.2, 1.0, depth - 1)]
-    blank = [np.full((1, 1), -np.inf)] * (depth - 1)
-    found, norm = factor.reaches(chain, slopes, blank)
-    errors = factor.sweep(chain, slopes, blank).errors
-    value, carried = abs(chain.right[0][0, 0]), errors[0][0]
-    for (slope, _), right, fresh, reach in zip(slopes, chain.right[1:], errors[1:], found, strict=True):
-        assert slope[0, 0] * (value + carried) <= reach[0] <= slope[0, 0] * (value + carried) * (1.0 + 1e-4)
-        value, carried = value * slope[0, 0] * right[0, 0], carried * slope[0, 0] * right[0, 0] + fresh[0]
-    assert value + carried <= norm[0] <= (value + carried) * (1.0 + 1e-4)
+    depth = 30
+    weights, slopes = rng.uniform(0.3, 3.0, depth), rng.uniform(0.2, 1.0, depth - 1)
+    network = lc.Network.from_weights(
+        [[[w]] for w in weights], activation=lc.activation("leaky_relu", negative_slope=-1.0)
+    )
+    ranges = [(np.full((2, 1), s), np.full((2, 1), s)) for s in slopes]
+    domain = Domain.of([lc.Ball([0.0], 1.0)] * 2)
+    with proving():
+        bounds = Sweep(network, domain, Asked(lc.ClosedForm(), ()), limits=ranges).run().bounds
+    value = float(np.prod(weights) * np.prod(slopes))
+    # per layer two products with a weight that is known to LOOSE units, and two with a slope
+    least, most = (2 * rounding.LOOSE + 2) * unit * depth + 2 * unit * (depth - 1), 100 * unit * depth
+    assert (value * np.exp(0.5 * least) * (1.0 - unit) <= bounds).all()
+    assert (bounds <= value * np.exp(0.5 * most)).all()
 
 
 @pytest.mark.parametrize("last", [[[1.0, -1.0]], [[1.0, -1.0], [2.0, -2.0]], [[0.0, 0.0]]])
@@ -433,5 +437,5 @@ def test_rows_that_add_up_to_zero(last: list[list[float]]) -> None:
     """Without hints multipliers are found from estimates of norms, also where those begin in a bad direction."""
     network = lc.Network.from_weights([[[1.0, 2.0, 0.5], [0.5, -1.0, 2.0]], last], activation="relu")
     region = lc.Ball([0.1, 0.1, 0.2], 1.0)
-    stack = Stack(network, region)
+    stack = PieceBounds(network, region)
     assert lc.lower_bound(network, region).value <= stack.bound(stack.root).bound[0] < np.inf

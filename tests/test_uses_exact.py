@@ -12,8 +12,8 @@ import pytest
 import lipcert as lc
 from exact import matrix, positive_semidefinite, rational
 from lipcert.model.arrays import Array
-from lipcert.proof.outputs import establish
-from lipcert.proof.projection import reduction
+from lipcert.proof.projection import projection
+from lipcert.questions.establish import establish
 from lipcert.questions.radius import pair_margins
 from networks import random_network
 
@@ -110,7 +110,7 @@ def test_margins_and_radii_of_a_linear_network(seed: int) -> None:
 def test_fewer_inputs(seed: int) -> None:
     """W Wᵀ ≼ stretch²·R Rᵀ, exactly: then ‖R⁻¹W‖ ≤ stretch."""
     network = random_network(seed, (24, 6 + seed, 3), "tanh", gain=2.0)
-    reduced = reduction(network)
+    reduced = projection(network)
     assert reduced is not None
     W, R = (matrix(net.layers[0].weight) for net in (network, reduced.network))
     stretch = rational(reduced.stretch)
@@ -120,7 +120,7 @@ def test_fewer_inputs(seed: int) -> None:
     squares = sum(((Q - rows)[i, j] ** 2 for i in range(rows.nrows()) for j in range(rows.ncols())), rational(0.0))
     assert squares <= rational(reduced.rest) ** 2
     x = np.random.default_rng(seed).standard_normal(24)
-    (image,) = reduced.images([lc.Ball(x, 1e-12)])
+    image = reduced.image(lc.Ball(x, 1e-12))
     gap = Q * matrix(x[:, None]) - matrix(image.center[:, None])
     missed = sum((gap[i, 0] ** 2 for i in range(gap.nrows())), rational(0.0))
     assert missed <= (rational(float(image.radius)) - stretch * rational(1e-12)) ** 2

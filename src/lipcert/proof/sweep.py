@@ -258,7 +258,8 @@ class Sweep:
         self.rough.append(rough)
         alpha, beta = slopes
         moving = np.ones(alpha.shape, dtype=bool) if axes is None else axes != 0.0
-        fold = folded(self.weight, alpha[0], beta[0], ~moving[0], ahead) if self.weight.may_fold else None
+        alone = self.count == 1 and not self.pieces  # what is folded depends on the slopes of the region
+        fold = folded(self.weight, alpha[0], beta[0], ~moving[0], ahead) if alone and self.weight.may_fold else None
         if fold is None:
             kept = _kept(moving & ((alpha != 0.0) | (beta != 0.0)))
             self.guide.room(index, layer.size if kept is None else kept.shape[-1])

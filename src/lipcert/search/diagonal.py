@@ -110,7 +110,8 @@ class _Block:
         scale = 1.0 / np.sqrt(np.diagonal(hessian))
         scaled = scale[:, None] * hessian * scale
         scaled.flat[:: size + 1] += 1e-13
-        step = -scale * linalg.solve(scaled, scale * gradient, assume_a="pos", check_finite=False)
+        lower = linalg.cho_factor(scaled, lower=True, check_finite=False)
+        step = -scale * linalg.cho_solve(lower, scale * gradient, check_finite=False)
         return step, float(np.sqrt(max(-(gradient @ step), 0.0)))
 
 

@@ -30,10 +30,7 @@ from lipcert.search.candidate import Candidate
 from lipcert.search.ellipsoid import Ellipsoid, activate
 from lipcert.search.enclosing import Enclosing
 from lipcert.search.folding import Image, condense
-from lipcert.search.stage import Stage
-
-_LEAST = 1e-60
-"""Slope ranges of saturated neurons are widened to this, so that their squares and inverses stay floats."""
+from lipcert.search.stage import LEAST, Stage, widened
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +55,7 @@ class Problem:
             lower, upper = enclosing.interval(len(done), axes)
             assert layer.neurons is not None
             alpha, beta = layer.neurons.slope_range(lower, upper)
-            beta = np.where(beta > alpha, np.maximum(beta, alpha + _LEAST), beta)
+            beta = widened(alpha, beta)
             # a neuron that does not move has any slope; one with a single slope need not be kept
             kept = condense(weight, alpha, np.where(axes > 0, beta, alpha), ahead.weight)
             require_memory(kept.weight.shape[0], len(done) + 1)
@@ -91,6 +88,6 @@ def feasible_step(S: Ellipsoid, alpha: Array, beta: Array, T: Array) -> tuple[El
         try:
             return activate(S, alpha, beta, T), T
         except np.linalg.LinAlgError:
-            T = np.where(beta > alpha, (1.0 + growth) * T + growth * _LEAST, T)
+            T = np.where(beta > alpha, (1.0 + growth) * T + growth * LEAST, T)
             growth = min(4.0 * growth, 0.5)
     raise ProofFailed("no feasible multipliers were found for a layer; its ellipsoid is not positive semidefinite")

@@ -11,6 +11,14 @@ from lipcert.proof.guide import View
 from lipcert.search.ellipsoid import Ellipsoid
 from lipcert.search.folding import Kept, smaller
 
+LEAST = 1e-60
+"""Slope ranges of saturated neurons are widened to this, so that their squares and inverses stay floats."""
+
+
+def widened(alpha: Array, beta: Array) -> Array:
+    """The upper ends of slope ranges, those that are apart by LEAST at least."""
+    return np.where(beta > alpha, np.maximum(beta, alpha + LEAST), beta)
+
 
 @dataclass(frozen=True, eq=False)
 class Stage:
@@ -39,7 +47,8 @@ class Stage:
     def single(view: View, which: int) -> Stage:
         """The stage of one region of a stack."""
         ahead = view.ahead if view.ahead.ndim == 2 else view.ahead[which]
-        stage = view.index, view.S[which], int(view.exponent[which]), view.alpha[which], view.beta[which]
+        alpha, beta = view.alpha[which], view.beta[which]
+        stage = view.index, view.S[which], int(view.exponent[which]), alpha, widened(alpha, beta)
         return Stage(*stage, smaller(ahead) if view.neurons is not None else ahead)
 
     @property
