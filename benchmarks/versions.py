@@ -93,12 +93,15 @@ def many() -> dict[str, float]:
 def campaign(images: int) -> dict[str, float]:
     """Seconds a row of a campaign on mnist-net_256x2."""
     network = lc.load(SHARED / "models" / "mnist-net_256x2.onnx")
-    pixels = np.frombuffer(gzip.open(SHARED / "mnist" / "t10k-images-idx3-ubyte.gz").read(), np.uint8, offset=16)
-    labels = np.frombuffer(gzip.open(SHARED / "mnist" / "t10k-labels-idx1-ubyte.gz").read(), np.uint8, offset=8)
+    folder = SHARED / "mnist"
+    pixels, labels = (
+        np.frombuffer(gzip.decompress((folder / f"t10k-{name}-ubyte.gz").read_bytes()), np.uint8, offset=skip)
+        for name, skip in (("images-idx3", 16), ("labels-idx1", 8))
+    )
     points = pixels.reshape(-1, 784) / 255.0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as place:
         started = time.perf_counter()
-        found = lc.campaign(network, points, labels, radii=RADII, out=Path(folder) / "run.sqlite", points=images)
+        found = lc.campaign(network, points, labels, radii=RADII, out=Path(place) / "run.sqlite", points=images)
         return {"row": (time.perf_counter() - started) / len(found.rows), "rows": float(len(found.rows))}
 
 
@@ -118,12 +121,8 @@ def main() -> None:
     parser.add_argument("--ask", help="answer one question and end")
     options = parser.parse_args()
     if options.ask:
-        answers: dict[str, Callable[[], dict[str, float]]] = {
-            "single": single,
-            "loop": loop,
-            "many": many,
-            "campaign": lambda: campaign(options.images),
-        }
+        answers: dict[str, Callable[[], dict[str, float]]] = {"single": single, "loop": loop, "many": many}
+        answers["campaign"] = lambda: campaign(options.images)
         print(json.dumps(answers[options.ask]()))
         return
     before, after = options.before.resolve(), HERE.parent / "src"
@@ -145,9 +144,8 @@ def main() -> None:
         turns = [(ask(before, "campaign", *images), ask(after, "campaign", *images)) for _ in range(options.turns)]
         ratio = statistics.median(old["row"] / new["row"] for old, new in turns)
         old, new = (1e3 * statistics.median(turn[k]["row"] for turn in turns) for k in (0, 1))
-        print(
-            f"campaign, {turns[0][1]['rows']:.0f} rows: {old:.1f} ms before, {new:.1f} ms after, {ratio:.1f} times as fast"
-        )
+        rows = f"campaign, {turns[0][1]['rows']:.0f} rows"
+        print(f"{rows}: {old:.1f} ms before, {new:.1f} ms after, {ratio:.1f} times as fast")
 
 
 if __name__ == "__main__":
