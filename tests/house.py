@@ -301,15 +301,15 @@ def drawing(house: House) -> str:
     """The packages as text: each imports only packages further down."""
     uses = {name: set(targets) for name, targets in house.package_uses.items() if name != "__main__"}
     code = {name: sum(one.code for one in house.modules.values() if one.package == name) for name in uses}
-    width = max(map(len, uses))
-    rows = [f"{'package':<{width}}  {'lines':>6}  imports"]
+    width = max(map(len, uses)) + 2
+    order = [name for level in layers(uses) for name in level]
+    rows = [f"{'package':<{width}} {'lines':>6}   imports"]
     for level in layers(uses):
         rows.append("")
-        order = [name for row in layers(uses) for name in row]
         for name in level:
-            below = ", ".join(other for other in order if other in uses[name]) or "-"
-            mark = " (trusted)" if name in TRUSTED else ""
-            rows.append(f"{name:<{width}}  {code[name]:>6,}  {below}{mark}")
+            below = ", ".join(other for other in order if other in uses[name]) or "nothing of the house"
+            label = f"{name} *" if name in TRUSTED else name
+            rows.append(f"{label:<{width}} {code[name]:>6,}   {below}")
     return "\n".join(rows)
 
 
