@@ -17,9 +17,10 @@ from lipcert.exact.model import Layer, inputs_of, read
 from lipcert.exact.sweep import Swept
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
+from lipcert.proof.guide import View
 from lipcert.proof.hints import Hints
 from lipcert.proof.step import Step
-from lipcert.proof.sweep import Sweep, View
+from lipcert.proof.sweep import Sweep
 
 
 class Oracle(Swept):

@@ -12,8 +12,7 @@ from scipy import sparse
 
 import lipcert as lc
 from exact import diagonal, matrix, positive_semidefinite, rational
-from lipcert.model.arrays import Array, Weight
-from lipcert.model.network import dense
+from lipcert.model.arrays import Array, Weight, dense
 from lipcert.proof import folding as module
 from lipcert.proof import point as path
 from lipcert.proof.folding import Near, folded

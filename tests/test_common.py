@@ -16,8 +16,7 @@ from scipy import sparse
 
 import lipcert as lc
 from lipcert.model.activations import Activation
-from lipcert.model.arrays import Array
-from lipcert.model.network import dense
+from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Region
 from lipcert.proof.hints import Enclosure, Linear, Lipschitz
 from lipcert.search.method import Method

@@ -17,7 +17,7 @@ from scipy import sparse
 from scipy.io import loadmat, savemat
 
 import lipcert as lc
-from lipcert.model.network import dense
+from lipcert.model.arrays import dense
 from lipcert.questions.campaign.data import read_points
 
 W = np.array([[1.0, -2.0, 0.5], [0.25, 1.0, -1.0]])

@@ -26,8 +26,7 @@ from lipcert.importers.lowering.lower import REWRITES, Plan, fold
 from lipcert.importers.lowering.schedule import levels
 from lipcert.importers.precise import Precise
 from lipcert.importers.precise_matrix import PreciseMatrix
-from lipcert.model.arrays import Array
-from lipcert.model.network import dense
+from lipcert.model.arrays import Array, dense
 from rational import ALLOWED, assert_rounded_once, fractions, number_at, times
 
 Row = dict[Any, Fraction]

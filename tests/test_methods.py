@@ -9,8 +9,7 @@ import pytest
 from scipy import optimize, sparse
 
 import lipcert as lc
-from lipcert.model.arrays import Array
-from lipcert.model.network import dense
+from lipcert.model.arrays import Array, dense
 from lipcert.proof.hints import Linear, Lipschitz
 from lipcert.reproduce.networks import paper_center, paper_network
 from lipcert.search.method import Greedy

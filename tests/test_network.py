@@ -13,8 +13,8 @@ from scipy import sparse
 
 import lipcert as lc
 from lipcert.errors import InvalidInput
-from lipcert.model.arrays import Array
-from lipcert.model.network import Layer, Neurons, dense
+from lipcert.model.arrays import Array, dense
+from lipcert.model.network import Layer, Neurons
 from networks import ROWS, random_network
 
 MIXED: list[Any] = ["tanh", ["relu", "sin", lc.activation("elu", alpha=2.0), "relu"], "silu"]

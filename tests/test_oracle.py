@@ -13,16 +13,16 @@ from flint import arb, arb_mat, fmpq, fmpq_mat
 
 import lipcert as lc
 from exact import PRECISION, ball, diagonal, matrix, positive_semidefinite, precision, rational
-from lipcert.model.arrays import Array
-from lipcert.model.network import dense
+from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Region
 from lipcert.proof import rounding
 from lipcert.proof import step as step_module
 from lipcert.proof.domain import Domain
+from lipcert.proof.guide import given
 from lipcert.proof.hints import Enclosure, Hints, Interval, Linear, Lipschitz
 from lipcert.proof.point import stretch_below, trajectory
 from lipcert.proof.step import Step, activate
-from lipcert.proof.sweep import Sweep, given, proving
+from lipcert.proof.sweep import Sweep, proving
 from lipcert.search.asked import Asked
 from networks import ROWS
 from oracle import Oracle, below, check_inside, exact_layers, norm, rules_of, single, value_over

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.model.network import dense
+from lipcert.model.arrays import dense
 from lipcert.proof.hints import Lipschitz
 from lipcert.reproduce.networks import RADIUS_STUDY, paper_center, paper_network
 from lipcert.search.ellipsoid import Ellipsoid, activate

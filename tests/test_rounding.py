@@ -12,8 +12,7 @@ from scipy import sparse
 import lipcert as lc
 from exact import diagonal, matrix, positive_semidefinite, rational
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array, Weight
-from lipcert.model.network import dense
+from lipcert.model.arrays import Array, Weight, dense
 from lipcert.model.regions import Region, split_rate
 from lipcert.proof import rounding
 from lipcert.proof.domain import Domain, check_region, clipped_above, radius_above

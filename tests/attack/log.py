@@ -21,7 +21,8 @@ import lipcert as lc
 from attack.truth import Point, Witness
 from lipcert.errors import LipcertError
 from lipcert.model.activations import Activation
-from lipcert.model.network import Layer, Network, Neurons, dense
+from lipcert.model.arrays import dense
+from lipcert.model.network import Layer, Network, Neurons
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.hints import Hints, Linear, Lipschitz, Part
 from lipcert.proof.tree import Tree

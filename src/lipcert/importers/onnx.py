@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
-from lipcert.importers import LARGEST_INPUT
 from lipcert.importers.faithful import Imported, Original, confirm
 from lipcert.importers.lowering import lower
+from lipcert.importers.room import LARGEST_INPUT
 from lipcert.model.arrays import Array
 
 try:

@@ -33,9 +33,13 @@ class Auto(Method):
     ----------
     seconds
         About how long it may take; the first bound is computed however long it takes.
+    pieces
+        Pieces that Split may cut the region into, about; None is no limit. With ``seconds=inf`` what is found does not
+        depend on the machine.
     """
 
     seconds: float = 10.0
+    pieces: int | None = None
 
     def solve(self, problem: Problem) -> Candidate:
         started = time.perf_counter()
@@ -44,13 +48,13 @@ class Auto(Method):
             sweep = time.perf_counter() - started
             report(f"bound {best.bound:.4g} (closed form)")
             end = started + self.seconds - _PROOF_COST * sweep
-            return _last(best, _climb(problem, best, sweep, end, report))
+            return _last(best, _climb(problem, best, sweep, end, self.pieces, report))
 
     def improve(self, problem: Problem, candidate: Candidate, mu: float = WIDEST_MU) -> Candidate:
         """The best of a candidate and what Joint and Split make of it in the time."""
         end = time.perf_counter() + self.seconds
         with watched() as report:
-            return _last(candidate, _finish(problem, candidate, mu, end, report))
+            return _last(candidate, _finish(problem, candidate, mu, end, self.pieces, report))
 
 
 def _last(best: Candidate, candidates: Iterator[Candidate]) -> Candidate:
@@ -65,7 +69,9 @@ def _last(best: Candidate, candidates: Iterator[Candidate]) -> Candidate:
     return best
 
 
-def _climb(problem: Problem, best: Candidate, sweep: float, end: float, report: Report) -> Iterator[Candidate]:
+def _climb(
+    problem: Problem, best: Candidate, sweep: float, end: float, pieces: int | None, report: Report
+) -> Iterator[Candidate]:
     """The candidates of one rung after the other, while the predicted time of the next fits.
 
     The cost per layer is constant, so the time of one ClosedForm sweep tells that of the others.
@@ -77,12 +83,14 @@ def _climb(problem: Problem, best: Candidate, sweep: float, end: float, report: 
     best = min(best, scalar, key=lambda found: found.bound)
     report(f"bound {best.bound:.4g} (scalar)")
     if time.perf_counter() + _JOINT_COST * sweep < end:
-        yield from _finish(problem, best, WIDEST_MU, end, report)
+        yield from _finish(problem, best, WIDEST_MU, end, pieces, report)
 
 
-def _finish(problem: Problem, best: Candidate, mu: float, end: float, report: Report) -> Iterator[Candidate]:
+def _finish(
+    problem: Problem, best: Candidate, mu: float, end: float, pieces: int | None, report: Report
+) -> Iterator[Candidate]:
     """Joint, then Split where the region can be cut."""
     best = Joint().improve(problem, best, end, mu, report)
     yield best
     if time.perf_counter() < end and problem.region.bounded:
-        yield Split().refine(problem, best, end)
+        yield Split(pieces=pieces).refine(problem, best, end)

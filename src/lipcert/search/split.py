@@ -55,12 +55,15 @@ class Split(Method):
         Stop when upper/lower ≤ 1 + tolerance.
     workers
         Processes that bound pieces; 1 works in this one.
+    pieces
+        Stop after so many pieces, or a few more; None is no limit. Unlike time, it does not depend on the machine.
     """
 
     method: Method = field(default_factory=lambda: Joint(seconds=5.0))
     seconds: float = 60.0
     tolerance: float = 0.05
     workers: int = 1
+    pieces: int | None = None
 
     def solve(self, problem: Problem) -> Candidate:
         started = time.perf_counter()
@@ -78,7 +81,7 @@ class Split(Method):
         with watched() as report:
             try:
                 with cover(problem.network, problem.region, candidate.sweeps, self.workers, one_thread) as kept:
-                    search.run(kept, self.tolerance, end, candidate.bound, report)
+                    search.run(kept, self, end, candidate.bound, report)
             except KeyboardInterrupt:
                 report("interrupted; the best bound so far is kept")
             except (ProofFailed, np.linalg.LinAlgError) as failure:
@@ -101,14 +104,15 @@ class _Search:
     lower: float = 0.0
     witness: Array | None = None
 
-    def run(self, cover: Cover, tolerance: float, end: float, ceiling: float, report: Report) -> None:
-        """Cut until upper and lower meet, or time is up."""
+    def run(self, cover: Cover, limits: Split, end: float, ceiling: float, report: Report) -> None:
+        """Cut until upper and lower meet, or time is up, or there are enough pieces."""
+        most = np.inf if limits.pieces is None else limits.pieces
         few = self.network.inputs <= _FEW_INPUTS
         start = lower_bound(self.network, self.region, samples=1000 if few else 100, starts=16 if few else 4)
         self.lower, self.witness = start.value, start.point
         self.add([cover.leaf(0)] if cover.bound > 0.0 else [])
-        while self.open and time.perf_counter() < end:
-            enough = self.lower * (1.0 + tolerance)
+        while self.open and time.perf_counter() < end and cover.pieces < most:
+            enough = self.lower * (1.0 + limits.tolerance)
             if self.upper <= enough:
                 return
             batch = [cover.leaf(heapq.heappop(self.open)[1]) for _ in range(min(len(self.open), self.batch))]
