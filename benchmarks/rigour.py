@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 
 import lipcert as lc
-from lipcert.proof import prove
+from lipcert.proof.checker import prove
 from lipcert.reproduce.networks import RADIUS_STUDY, paper_center, paper_network
 from lipcert.search.method import Method
 

@@ -15,10 +15,10 @@ import lipcert as lc
 from lipcert.cli import main
 from lipcert.cli.demo import LADDER
 from lipcert.cli.methods import METHODS
-from lipcert.cli.output import describe_network, describe_region, downward, upward
 from lipcert.search.candidate import Candidate
 from lipcert.search.method import Method
 from lipcert.search.problem import Problem
+from lipcert.show.wording import describe_network, describe_region, downward, upward
 
 
 @dataclass(frozen=True)

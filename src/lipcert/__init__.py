@@ -19,10 +19,11 @@ from lipcert.proof.hints import Linear, Lipschitz
 from lipcert.questions.attacks import Attack, attack
 from lipcert.questions.campaign import Results, campaign
 from lipcert.questions.certify import certify, certify_many
-from lipcert.questions.radius import CertifiedRadius, certified_radius
+from lipcert.questions.radius import certified_radius
 from lipcert.questions.reach import Reach, reach
 from lipcert.questions.sensitivity import Sensitivity, sensitivity
 from lipcert.questions.sweep import SweepRow, sweep
+from lipcert.questions.verdict import CertifiedRadius
 from lipcert.questions.verify import verify
 from lipcert.search.auto import Auto
 from lipcert.search.closed_form import ClosedForm

@@ -30,7 +30,8 @@ def results(
     """Show what a campaign has found, also while it is running.
 
     certified: the whole ball is proved to be of one class. plain: the same by the rule margin/(√2·bound). unbroken: no
-    attack succeeded, an upper limit for what could be certified.
+    attack succeeded, an upper limit for what could be certified. What each radius rests on is in the column basis of an
+    export.
 
     [bold]Example[/bold]
 

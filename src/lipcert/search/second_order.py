@@ -20,6 +20,8 @@ from lipcert.search.stage import Stage
 
 _LARGEST: Final = 1e8
 """The sum of the cubes of the widths, to which the cost of a trial is proportional; larger networks are left alone."""
+_QUICK: Final = 2.2e7
+"""The same where many balls are looked at; settling one takes about 0.1 s then, giving one up several times that."""
 _TRIALS: Final = 120
 _PATIENCE: Final = 15
 """Steps after which a descent must have closed a fifth of what is missing, or it is given up."""
@@ -33,11 +35,11 @@ _MARGIN: Final = 1e-9
 """Relative room for what the proof loses to rounding."""
 
 
-def suits(network: Network) -> bool:
+def suits(network: Network, *, quick: bool = False) -> bool:
     """Whether second-order bounds are worth a look: there is a hidden layer, and there are not too many or too wide."""
     first, sizes = network.layers[0], [float(layer.size) for layer in network.layers]
     inputs = network.inputs if sparse.issparse(first.weight) else min(network.inputs, 1.5 * first.size)
-    return network.depth > 1 and sum(size**3 for size in (inputs, *sizes)) <= _LARGEST
+    return network.depth > 1 and sum(size**3 for size in (inputs, *sizes)) <= (_QUICK if quick else _LARGEST)
 
 
 @dataclass(eq=False)

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing import get_context
 from typing import Any
 
@@ -21,6 +22,7 @@ from lipcert.questions.campaign.data import Points
 from lipcert.questions.campaign.progress import Meter, metered
 from lipcert.questions.campaign.store import Results, Store
 from lipcert.questions.campaign.work import Answer, Question, Task, prepare, work
+from lipcert.questions.verdict import Rules
 from lipcert.search.closed_form import ClosedForm
 from lipcert.search.method import Method
 
@@ -44,12 +46,17 @@ def campaign(
     clip: tuple[float, float] | None = None,
     attack: bool = False,
     points: int | None = None,
+    curvature: bool | None = None,
     enclosures: Sequence[Enclosure] = BOTH,
     workers: int = 1,
     executor: Executor | None = None,
     progress: bool | None = None,
 ) -> Results:
     """Certify many points over balls of several radii with several methods, into an SQLite file.
+
+    What is certified over a ball of radius ε is what :func:`certified_radius` says with ``radii=[ε]`` and the same
+    method, clip, curvature and enclosures; only the last digits may differ, as balls that are computed together round
+    differently.
 
     Results are stored as they come, a batch a transaction, keyed by network digest, point, radius and method. What the
     file holds already is not computed again: a run that was killed is resumed by the same call.
@@ -70,6 +77,8 @@ def campaign(
         A pair (lower, upper): only inputs between them count, as in (0, 1) for images.
     attack
         Search for inputs of another class too.
+    curvature
+        As for :func:`certified_radius` with given radii: whether a bound to second order may settle what is open.
     points
         The first so many only; the file may get the others later.
     enclosures
@@ -99,12 +108,15 @@ def campaign(
         if number < 1:
             raise InvalidInput(f"{name} must be at least 1, got {number}")
     limits = _limits(clip, data)
+    bent = None if curvature is None else bool(curvature)
     store = Store(out, create=True)
     try:
-        store.agree({"points": data.digest, "clip": limits, "attack": attack, "enclosures": repr(tuple(enclosures))})
+        settings = {"clip": limits, "attack": attack, "curvature": bent, "enclosures": repr(tuple(enclosures))}
+        store.agree({"points": data.digest, **settings})
         done = store.done(network.digest)
         missing = list(_missing(data, count, chosen, tuple(sizes.tolist()), done))
-        frame = Task(pickle.dumps(network), network.digest, limits, tuple(enclosures), attack, ())
+        rules = Rules(limits, tuple(enclosures), curvature=bent)
+        frame = Task(pickle.dumps(network), network.digest, rules, attack, ())
         rows = sum(len(question.radii) for question in missing)
         total = count * len(dict.fromkeys(chosen)) * len(sizes)
         with metered(total, total - rows, progress) as meter, _executor(executor, workers) as pool:
@@ -159,8 +171,7 @@ class _Batches:
         """The next batch."""
         part = tuple(self.questions[self.next : self.next + self.size])
         self.next += len(part)
-        frame = self.frame
-        return Task(frame.network, frame.digest, frame.clip, frame.enclosures, frame.attacked, part)
+        return replace(self.frame, questions=part)
 
     def learn(self, answer: Answer) -> None:
         """How long a batch took says how long the next should be."""

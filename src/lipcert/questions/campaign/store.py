@@ -22,8 +22,11 @@ from lipcert.errors import UnreadableResults
 from lipcert.model.files import is_file
 
 APPLICATION: Final = 0x4C435254  # "LCRT"
-VERSION: Final = 2
-"""Version 1 had other digests of networks, and bounds that were not always right."""
+VERSION: Final = 3
+_EARLIER: Final = {
+    1: "was written by version 0.1, whose digests and proofs were different",
+    2: "was written before campaigns used bounds to second order, and does not say what its radii rest on",
+}
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,10 @@ class Row:
     label, predicted : the class that counts, and the class computed.
     margin : at most f_label - f_j at the point, for the closest other class j.
     bound : proved Lipschitz bound over the ball; None where there is none.
-    certified : no input closer than this is classified differently (pairs of classes, and linear relaxation).
+    certified : no input closer than this is classified differently; as by :func:`certified_radius` with this radius.
     plain : the same by the rule min(ε, margin/(√2·bound)).
+    basis : what ``certified`` rests on: "lipschitz", "relaxation" or "second order", as in :class:`CertifiedRadius`;
+        empty where it is 0. With "lipschitz" it is min(ε, m_j/L_j) for the margin and the bound of a pair of classes.
     broken : distance of an input of another class within ε; None where none was found or sought.
     problem : why there is no bound.
     """
@@ -55,6 +60,7 @@ class Row:
     bound: float | None
     certified: float
     plain: float
+    basis: str = ""
     broken: float | None = None
     problem: str | None = None
 
@@ -81,6 +87,7 @@ _TYPES: Final = {
     "bound": "REAL",
     "certified": "REAL NOT NULL",
     "plain": "REAL NOT NULL",
+    "basis": "TEXT NOT NULL",
     "broken": "REAL",
     "problem": "TEXT",
 }
@@ -146,11 +153,8 @@ class Store:
                 f"{self.path} is an SQLite file, but not one with lipcert's results; it is left alone"
             )
         (version,) = run("PRAGMA user_version").fetchone()
-        if version == 1:
-            raise UnreadableResults(
-                f"{self.path} was written by version 0.1, whose digests and proofs were different; run the campaign"
-                " again, into another file"
-            )
+        if version in _EARLIER:
+            raise UnreadableResults(f"{self.path} {_EARLIER[version]}; run the campaign again, into another file")
         if version != VERSION:
             raise UnreadableResults(f"{self.path} is of version {version}; this program reads version {VERSION}")
         self._check()

@@ -6,7 +6,6 @@ import pickle
 import signal
 import time
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -14,13 +13,9 @@ from threadpoolctl import threadpool_limits
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
-from lipcert.model.regions import Ball
-from lipcert.proof.hints import Enclosure
-from lipcert.proof.outputs import OutputBounds
 from lipcert.questions.attacks import attack
 from lipcert.questions.campaign.store import Row
-from lipcert.questions.establish import establish_many
-from lipcert.questions.radius import pair_margins, pairwise_radii, plain_radii
+from lipcert.questions.verdict import Judge, Rules, Verdict, plain_ratios
 from lipcert.runtime.limits import end_with_parent
 from lipcert.search.method import Method
 
@@ -42,8 +37,7 @@ class Task:
 
     network: bytes
     digest: str
-    clip: tuple[float, float] | None
-    enclosures: tuple[Enclosure, ...]
+    rules: Rules
     attacked: bool
     questions: tuple[Question, ...]
 
@@ -75,34 +69,37 @@ def _answer(network: Network, task: Task, question: Question) -> list[Row]:
     with np.errstate(all="ignore"):
         predicted = int(np.argmax(network(question.x)))
     label = predicted if question.label is None else question.label
-    balls = [Ball(question.x, radius, task.clip) for radius in question.radii]
-    found = establish_many(network, balls, question.method, task.enclosures)
+    judge = Judge(network, question.x, label, predicted, question.method, task.rules)
     blank = Row(task.digest, question.point, 0.0, repr(question.method), label, predicted, 0.0, None, 0.0, 0.0)
-    rows = []
-    for radius, facts in zip(question.radii, found, strict=True):
-        row = replace(blank, radius=radius)
-        if isinstance(facts, OutputBounds) and not (np.isfinite(facts.value) & np.isfinite(facts.error)).all():
-            facts = ProofFailed("the output at the point is too large for floating point")
-        rows.append(_judged(row, facts) if isinstance(facts, OutputBounds) else replace(row, problem=str(facts)))
+    rows = [
+        _judged(replace(blank, radius=radius), verdict)
+        for radius, verdict in zip(question.radii, judge.over(question.radii), strict=True)
+    ]
     if not task.attacked:
         return rows
-    distances = _broken(network, task.clip, question, label)
+    distances = _broken(network, task, question, label)
     return [replace(row, broken=broken) for row, broken in zip(rows, distances, strict=True)]
 
 
-def _judged(row: Row, facts: OutputBounds) -> Row:
-    _, margins = pair_margins(facts, row.label)
-    certified = plain = 0.0
-    if row.label == row.predicted:
-        certified = max(0.0, float(pairwise_radii(facts, row.label)[1].min()))
-        plain = max(0.0, float(plain_radii(facts, margins).min()))
-    return replace(row, margin=float(margins.min()), bound=facts.bound, certified=certified, plain=plain)
+def _judged(row: Row, verdict: Verdict | ProofFailed) -> Row:
+    if isinstance(verdict, ProofFailed):
+        return replace(row, problem=str(verdict))
+    found, facts, margins = verdict.answer(), verdict.facts, verdict.margins
+    plain = min(row.radius, float(plain_ratios(facts, margins).min())) if row.correct else 0.0
+    return replace(
+        row,
+        margin=float(margins.min()),
+        bound=facts.bound,
+        certified=found.radius,
+        plain=plain,
+        basis=found.basis,
+    )
 
 
-def _broken(network: Network, clip: Any, question: Question, label: int) -> list[float | None]:
+def _broken(network: Network, task: Task, question: Question, label: int) -> list[float | None]:
     """For each radius, how far the nearest input of another class is that an attack finds."""
     points = np.repeat(question.x[None], len(question.radii), axis=0)
-    found = attack(network, points, label, np.array(question.radii), clip=clip)
+    found = attack(network, points, label, np.array(question.radii), clip=task.rules.clip)
     return [float(away) if hit else None for hit, away in zip(found.found, found.distances, strict=True)]
 
 

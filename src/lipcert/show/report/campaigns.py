@@ -61,10 +61,11 @@ def _about(results: Results) -> str:
     """What the numbers mean."""
     clip = results.about.get("clip")
     inside = f" Only inputs between {clip[0]:g} and {clip[1]:g} count." if isinstance(clip, list) else ""
+    bent = " Bounds to second order were not used." if results.about.get("curvature") is False else ""
     return (
         "Correct: classified as labelled. Certified: proved, with every rounding error accounted for, that the whole"
         " ball around the point is of the labelled class. Plain: the same by the rule margin/(√2·bound). Unbroken:"
-        f" classified as labelled, and no attack succeeded, so nobody can certify more.{inside}"
+        f" classified as labelled, and no attack succeeded, so nobody can certify more.{inside}{bent}"
     )
 
 
@@ -96,7 +97,19 @@ def _points(rows: list[Row]) -> Table:
     caption = f"The points one by one, least certified first ({len(order)} rows)"
     if len(order) > LISTED:
         caption = f"The {LISTED} rows least certified, of {len(order)}; lipcert results --export writes all"
-    headings = ("point", "method", "radius", "label", "predicted", "margin", "bound", "certified", "plain", "broken at")
+    headings = (
+        "point",
+        "method",
+        "radius",
+        "label",
+        "predicted",
+        "margin",
+        "bound",
+        "certified",
+        "by",
+        "plain",
+        "broken at",
+    )
     cells = [
         (
             Cell(str(row.point), row.point),
@@ -107,6 +120,7 @@ def _points(rows: list[Row]) -> Table:
             Cell(downward(row.margin, 4), row.margin),
             Cell.bound(row.bound) if row.problem is None else Cell(row.problem),
             Cell.below(row.certified),
+            Cell(row.basis),
             Cell.below(row.plain),
             Cell.bound(row.broken),
         )
