@@ -58,7 +58,7 @@ def test_a_call_within_a_limit() -> None:
 
 def test_a_call_does_not_outlive_its_caller() -> None:
     work = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
-    script = f"from lipcert.limits import within; within(600.0, exec, {work!r})"
+    script = f"from lipcert.runtime.limits import within; within(600.0, exec, {work!r})"
     caller = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert caller.stdout is not None
     worker = int(caller.stdout.readline())

@@ -1,0 +1,27 @@
+"""Figures, under the name that users know; the code is in :mod:`lipcert.show.plots`."""
+
+from lipcert.show.plots import (
+    axes,
+    certified_share,
+    comparison,
+    figure,
+    intervals,
+    logarithmic,
+    radius_curve,
+    reach_set,
+    save,
+    sensitivity_map,
+)
+
+__all__ = [
+    "axes",
+    "certified_share",
+    "comparison",
+    "figure",
+    "intervals",
+    "logarithmic",
+    "radius_curve",
+    "reach_set",
+    "save",
+    "sensitivity_map",
+]
