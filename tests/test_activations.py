@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import mpmath as mp
 import numpy as np
 import pytest
+from scipy.io import savemat
 
 import lipcert as lc
 from lipcert.errors import InvalidInput
+from lipcert.model.activation_row import USUAL, Loss, Row
 from lipcert.model.activations import ALIASES, CONCAVE, CONVEX, TABLE, Activation
 from lipcert.model.arrays import Array
 from networks import ROW_LABELS, ROWS
@@ -401,3 +406,83 @@ def test_an_infinite_neighbour_changes_no_value() -> None:
         with np.errstate(all="ignore"):
             together, alone = row.value(v), np.array([row.value(x[None])[0] for x in v])
         np.testing.assert_array_equal(together, alone, err_msg=name)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_row_says_what_its_formulas_lose(name: str) -> None:
+    stated = {field.name: getattr(TABLE[name], field.name) for field in fields(Row)}
+    assert Row(**stated) == TABLE[name]
+    del stated["loss"]
+    with pytest.raises(TypeError, match="loss"):
+        Row(**stated)
+
+
+def test_a_loss_is_said_in_full() -> None:
+    stated = {field.name: getattr(USUAL, field.name) for field in fields(Loss)}
+    for name in stated:
+        with pytest.raises(TypeError, match=name):
+            Loss(**{other: value for other, value in stated.items() if other != name})
+
+
+# Names with parameters, as files and arguments of load() have them.
+
+
+def written(row: Activation, named: bool) -> str:
+    """The activation as text, such as leaky_relu(0.2)."""
+    pairs = zip(row.row.parameters, row.parameters, strict=True)
+    return f"{row.name}({', '.join(f'{label}={value}' if named else str(value) for label, value in pairs)})"
+
+
+def files(folder: Path) -> list[Path]:
+    """Three layers without a word about their activations, in every kind of file."""
+    rng = np.random.default_rng(0)
+    weights, biases = [rng.standard_normal((3, 3)) for _ in range(3)], [rng.standard_normal(3) for _ in range(3)]
+    arrays: dict[str, Any] = {
+        f"{letter}{k}": array for letter, them in (("W", weights), ("b", biases)) for k, array in enumerate(them, 1)
+    }
+    np.savez(folder / "arrays.npz", **arrays)
+    cells = {"weights": np.empty(3, dtype=object), "biases": np.empty(3, dtype=object)}
+    cells["weights"][:], cells["biases"][:] = weights, biases
+    savemat(folder / "cells.mat", cells)
+    found = [folder / "arrays.npz", folder / "cells.mat"]
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    state = {
+        f"{k}.{what}": torch.tensor(them[k]) for what, them in (("weight", weights), ("bias", biases)) for k in range(3)
+    }
+    torch.save(state, folder / "state.pt")
+    return [*found, folder / "state.pt"]
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.parameters], ids=[x for x in ROW_LABELS if "-" in x])
+def test_names_carry_parameters_in_every_kind_of_file(row: Activation, tmp_path: Path) -> None:
+    for path in files(tmp_path):
+        for spec in (written(row, False), written(row, True), [written(row, False), "tanh"], row):
+            network = lc.load(path, spec)
+            neurons = network.layers[0].neurons
+            assert neurons is not None
+            assert neurons.groups[0][0] == row
+            other = network.layers[1].neurons
+            assert other is not None
+            assert other.groups[0][0].name == ("tanh" if isinstance(spec, list) else row.name)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("leaky_relu(a)", "'a' is not a number"),
+        ("leaky_relu(0.2", "as in leaky_relu(0.2)"),
+        ("leaky_relu(0.2, 3)", "too many parameters; leaky_relu takes negative_slope"),
+        ("leaky_relu(slope=2)", "no parameter slope; it takes negative_slope"),
+        ("leaky_relu(0.2, negative_slope=0.2)", "says negative_slope twice"),
+        ("relu(1)", "relu takes nothing"),
+        ("nope(2)", "known are arctan"),
+        ("hardtanh(2, -2)", "needs min_val < max_val"),
+        ("elu(0)", "needs 1e-6 <= alpha"),
+        (3, "a name such as 'relu' or 'leaky_relu(0.2)', or a list of names with one per hidden layer, got int"),
+        (["relu", 3], "got int"),
+    ],
+)
+def test_names_that_say_nothing(spec: Any, message: str, tmp_path: Path) -> None:
+    for path in files(tmp_path):
+        with pytest.raises(InvalidInput, match=re.escape(message)):
+            lc.load(path, spec)

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from lipcert.model.activation_table import STRAIGHT
+from lipcert.model.activation_row import STRAIGHT
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network
 

@@ -7,51 +7,13 @@ monotone (kinks, and zeros of the second derivative). Between two knots the func
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 from scipy import special
 
+from lipcert.model.activation_row import CONCAVE, CONVEX, NO_ROUNDING, STRAIGHT, USUAL, Loss, Row, no_terms
 from lipcert.model.arrays import Array, Parameter
-
-CONVEX: Final = 1
-STRAIGHT: Final = 0
-CONCAVE: Final = -1
-
-
-@dataclass(frozen=True)
-class Row:
-    """The facts about one activation φ; every callable takes the parameters after its first arguments.
-
-    Attributes
-    ----------
-    value : φ(v).
-    slope : the derivative from the given side (-1 left, +1 right); the side matters at kinks only.
-    knots : ascending points where φ' is not monotone; for periodic rows those from the given point on.
-    shape : curvature of each piece between the knots, one more than there are knots.
-    ends : slopes at -∞ and +∞.
-    extent : infimum and supremum of φ on the whole line.
-    why : the reason the numbers hold.
-    kinks : whether φ' may jump at the knots.
-    exact : whether the knots are exact floating-point numbers.
-    period : of φ', if it is periodic; an interval that long has the slope range [-1, 1] and touches the extent.
-    parameters : names and defaults, in the order the callables take them.
-    legal : predicate the parameters must satisfy, with its description; for all others the numbers are not proved.
-    """
-
-    value: Callable[..., Array]
-    slope: Callable[..., Array]
-    knots: Callable[..., Sequence[Parameter]]
-    shape: Callable[..., Sequence[Parameter]]
-    ends: Callable[..., tuple[Parameter, Parameter]]
-    extent: Callable[..., tuple[Parameter, Parameter]]
-    why: str
-    kinks: bool = False
-    exact: bool = True
-    period: float = np.inf
-    parameters: Mapping[str, float] = field(default_factory=dict)
-    legal: tuple[Callable[..., bool], str] = (lambda *_: True, "")
 
 
 def _knots(*points: float) -> Callable[..., Sequence[Parameter]]:
@@ -154,6 +116,7 @@ TABLE: Final[Mapping[str, Row]] = {
         ends=_constant(1.0, 1.0),
         extent=_constant(-np.inf, np.inf),
         why="φ' = 1.",
+        loss=NO_ROUNDING,
     ),
     "relu": Row(
         value=lambda v: np.maximum(v, 0.0),
@@ -163,6 +126,7 @@ TABLE: Final[Mapping[str, Row]] = {
         ends=_constant(0.0, 1.0),
         extent=_constant(0.0, np.inf),
         why="Slope 0 left of 0 and 1 right of it.",
+        loss=NO_ROUNDING,
         kinks=True,
     ),
     "leaky_relu": Row(
@@ -176,6 +140,7 @@ TABLE: Final[Mapping[str, Row]] = {
             np.inf,
         ),
         why="Slope γ left of 0 and 1 right of it; any real γ, so |v| is γ = -1.",
+        loss=NO_ROUNDING,
         kinks=True,
         parameters={"negative_slope": 0.01},
     ),
@@ -187,6 +152,7 @@ TABLE: Final[Mapping[str, Row]] = {
         ends=_constant(0.0, 0.0),
         extent=_constant(0.0, 6.0),
         why="Straight pieces of slope 0, 1, 0.",
+        loss=NO_ROUNDING,
         kinks=True,
     ),
     "hardtanh": Row(
@@ -197,6 +163,7 @@ TABLE: Final[Mapping[str, Row]] = {
         ends=_constant(0.0, 0.0),
         extent=lambda low, high: (low, high),
         why="Straight pieces of slope 0, 1, 0, kinks at the two limits.",
+        loss=NO_ROUNDING,
         kinks=True,
         parameters={"min_val": -1.0, "max_val": 1.0},
         legal=(lambda low, high: bool(np.all(np.less(low, high))), "min_val < max_val"),
@@ -209,6 +176,7 @@ TABLE: Final[Mapping[str, Row]] = {
         ends=_constant(0.0, 0.0),
         extent=_constant(0.0, 1.0),
         why="Straight pieces of slope 0, gain, 0; the kinks are where gain·v + shift is 0 and 1.",
+        loss=Loss(None, slope_tail=False, value_tail=False, value_terms=lambda gain, shift: 1.0 + np.abs(shift)),
         kinks=True,
         exact=False,
         parameters={"alpha": 1.0 / 6.0, "beta": 0.5},
@@ -227,6 +195,7 @@ TABLE: Final[Mapping[str, Row]] = {
         ends=_constant(0.0, 1.0),
         extent=_constant(-0.375, np.inf),
         why="0, then the parabola v(v+3)/6 with slope -1/2 … 3/2 and minimum -3/8, then v.",
+        loss=Loss(1.0, slope_tail=False, value_tail=False, value_terms=no_terms),
         kinks=True,
     ),
     "elu": Row(
@@ -237,6 +206,7 @@ TABLE: Final[Mapping[str, Row]] = {
         ends=_constant(0.0, 1.0),
         extent=lambda alpha: (-np.asarray(alpha), np.inf),
         why="φ' = α·exp(v) rises to α on the left, then jumps to 1.",
+        loss=USUAL,
         kinks=True,
         parameters={"alpha": 1.0},
         legal=(_moderate, "1e-6 <= alpha <= 1e6"),
@@ -249,6 +219,7 @@ TABLE: Final[Mapping[str, Row]] = {
         ends=_constant(0.0, 1.0),
         extent=lambda alpha: (-np.asarray(alpha), np.inf),
         why="φ' = exp(v/α) rises to 1 at 0 and stays there.",
+        loss=Loss(0.0, slope_tail=True, value_tail=False, value_terms=no_terms),
         parameters={"alpha": 1.0},
         legal=(_moderate, "1e-6 <= alpha <= 1e6"),
     ),
@@ -260,6 +231,7 @@ TABLE: Final[Mapping[str, Row]] = {
         ends=_constant(0.0, _SELU_SCALE),
         extent=_constant(-_SELU_SCALE * _SELU_ALPHA * (1 + 1e-15), np.inf),
         why="ELU with α = 1.673… times 1.0507…; φ' falls from 1.758 to 1.0507 at 0.",
+        loss=USUAL,
         kinks=True,
     ),
     "sigmoid": Row(
@@ -270,6 +242,7 @@ TABLE: Final[Mapping[str, Row]] = {
         ends=_constant(0.0, 0.0),
         extent=_constant(0.0, 1.0),
         why="φ' = φ(1-φ) rises to 1/4 at 0 and falls.",
+        loss=USUAL,
     ),
     "tanh": Row(
         value=lambda v: np.tanh(v),
@@ -279,6 +252,7 @@ TABLE: Final[Mapping[str, Row]] = {
         ends=_constant(0.0, 0.0),
         extent=_constant(-1.0, 1.0),
         why="φ' = 1 - tanh² = 4σ(2v)σ(-2v), largest at 0.",
+        loss=USUAL,
     ),
     "arctan": Row(
         value=lambda v: np.arctan(v),
@@ -288,6 +262,7 @@ TABLE: Final[Mapping[str, Row]] = {
         ends=_constant(0.0, 0.0),
         extent=_constant(-1.5707963267948968, 1.5707963267948968),
         why="φ' = 1/(1+v²), largest at 0.",
+        loss=USUAL,
     ),
     "softsign": Row(
         value=lambda v: v / (1.0 + np.abs(v)),
@@ -297,6 +272,7 @@ TABLE: Final[Mapping[str, Row]] = {
         ends=_constant(0.0, 0.0),
         extent=_constant(-1.0, 1.0),
         why="φ' = 1/(1+|v|)², largest at 0.",
+        loss=USUAL,
     ),
     "softplus": Row(
         value=_softplus,
@@ -306,6 +282,7 @@ TABLE: Final[Mapping[str, Row]] = {
         ends=_constant(0.0, 1.0),
         extent=_constant(0.0, np.inf),
         why="φ' = σ(βv) is increasing.",
+        loss=Loss(0.0, slope_tail=True, value_tail=True, value_terms=no_terms),
         parameters={"beta": 1.0},
         legal=(_moderate, "1e-6 <= beta <= 1e6"),
     ),
@@ -317,6 +294,7 @@ TABLE: Final[Mapping[str, Row]] = {
         ends=_constant(0.0, 1.0),
         extent=_constant(-0.2784645427610738, np.inf),
         why="φ'' = σ(1-σ)(2 - v·tanh(v/2)) vanishes where v·tanh(v/2) = 2; φ' there is -0.0998 and 1.0998.",
+        loss=Loss(1.0, slope_tail=True, value_tail=False, value_terms=no_terms),
         exact=False,
     ),
     "gelu": Row(
@@ -327,6 +305,7 @@ TABLE: Final[Mapping[str, Row]] = {
         ends=_constant(0.0, 1.0),
         extent=_constant(-0.16997120747990369, np.inf),
         why="φ'' = (2 - v²)·density(v), so φ' turns at ±√2, with values -0.1290 and 1.1290.",
+        loss=Loss(1.0, slope_tail=True, value_tail=True, value_terms=no_terms),
         exact=False,
     ),
     "gelu_tanh": Row(
@@ -337,6 +316,7 @@ TABLE: Final[Mapping[str, Row]] = {
         ends=_constant(0.0, 1.0),
         extent=_constant(-0.17004075057125407, np.inf),
         why="φ'' has the two zeros ±1.41850…; φ' there is -0.1290 and 1.1290.",
+        loss=Loss(1.0, slope_tail=True, value_tail=True, value_terms=no_terms),
         exact=False,
     ),
     "mish": Row(
@@ -347,6 +327,7 @@ TABLE: Final[Mapping[str, Row]] = {
         ends=_constant(0.0, 1.0),
         extent=_constant(-0.30884341301725043, np.inf),
         why="φ'' has the two zeros -2.25638… and 1.49057…; φ' there is -0.1125 and 1.0885.",
+        loss=Loss(8.0, slope_tail=True, value_tail=False, value_terms=no_terms),  # 1 - tanh loses u, times up to 2·19
         exact=False,
     ),
     "sin": Row(
@@ -357,6 +338,7 @@ TABLE: Final[Mapping[str, Row]] = {
         ends=_constant(-1.0, 1.0),
         extent=_constant(-1.0, 1.0),
         why="φ' = cos turns at the multiples of π; an interval of length 2π or more sees all of [-1, 1].",
+        loss=Loss(1.0, slope_tail=False, value_tail=False, value_terms=lambda: 1.0),
         exact=False,
         period=2.0 * np.pi,
     ),

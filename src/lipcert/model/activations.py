@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.model.activation_table import ALIASES, CONCAVE, CONVEX, STRAIGHT, TABLE, Row
+from lipcert.model.activation_row import CONCAVE, CONVEX, STRAIGHT, Row
+from lipcert.model.activation_table import ALIASES, TABLE
 from lipcert.model.arrays import Array, Parameter
 
 __all__ = ["ALIASES", "CONCAVE", "CONVEX", "STRAIGHT", "TABLE", "Activation", "Row", "activation"]

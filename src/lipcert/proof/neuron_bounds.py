@@ -3,7 +3,8 @@
 Elementary functions are trusted to WIDEN, 32 units u = 2⁻⁵³; measured against ball arithmetic the rows of the table
 lose at most 4 of them (tests/test_relaxation.py), apart from three kinds of exception that are charged for what they
 are: rows whose formula cancels lose that much of the size of its terms; where an exponent is itself rounded, a value
-in the tail loses that much for each power of e that it is below one; and hardsigmoid cancels against its shift.
+in the tail loses that much for each power of e that it is below one; and hardsigmoid cancels against its shift. The
+``loss`` of a row says which of them it is.
 """
 
 from __future__ import annotations
@@ -19,14 +20,8 @@ from lipcert.model.network import Neurons
 from lipcert.proof.rounding import TINY, UP, U
 
 WIDEN: Final = 2.0**-48
-_EXACT: Final = {"identity", "relu", "leaky_relu", "relu6", "hardtanh", "hardsigmoid"}
-"""Rows whose slopes are numbers of the table itself, computed without rounding."""
-_TERMS: Final = {"silu": 1.0, "gelu": 1.0, "gelu_tanh": 1.0, "sin": 1.0, "hardswish": 1.0, "mish": 8.0}
-"""Size of the terms that cancel in a slope; mish multiplies 1 - tanh, good to a unit u of one, by up to 2·19."""
 _DEEP: Final = -4.0
-"""Left of this no terms of the rows above cancel, but for sin's: one of them is more than twice the other."""
-_TAIL_SLOPES: Final = {"celu", "softplus", "gelu", "gelu_tanh", "silu", "mish"}
-_TAIL_VALUES: Final = {"gelu", "gelu_tanh", "softplus"}
+"""Left of this no terms of a slope cancel, unless it is periodic: one of them is more than twice the other."""
 _HALVINGS: Final = 45
 
 
@@ -44,13 +39,13 @@ def slope_bounds(neurons: Neurons, lower: Array, upper: Array) -> tuple[Array, A
 
 def _slope_error(row: Activation, slope: Array, low: Array, high: Array) -> Array:
     """At least the error of a slope computed somewhere in [low, high], and of adding that error."""
-    if row.name in _EXACT:
+    loss = row.row.loss
+    if loss.slope_terms is None:
         return np.zeros(np.shape(slope))
     size = np.abs(slope)
-    if row.name in _TERMS:
-        cancels = _TERMS[row.name] * ((high > _DEEP) | np.isfinite(row.row.period))
-        size = size + cancels
-    if row.name in _TAIL_SLOPES:
+    if loss.slope_terms:
+        size = size + loss.slope_terms * ((high > _DEEP) | np.isfinite(row.row.period))
+    if loss.slope_tail:
         size = size + _tail(slope)
     return np.where(_straight(row, low, high), 0.0, WIDEN * size + TINY)
 
@@ -67,13 +62,10 @@ def _straight(row: Activation, low: Array, high: Array) -> Array:
 
 def _value_error(row: Activation, value: Array) -> Array:
     """At least the error of a computed value."""
-    size = np.abs(value)
-    if row.name in _TAIL_VALUES:
+    loss = row.row.loss
+    size = np.abs(value) + loss.value_terms(*row.parameters)
+    if loss.value_tail:
         size = size + _tail(value)
-    elif row.name == "sin":
-        size = size + 1.0
-    elif row.name == "hardsigmoid":
-        size = size + 1.0 + np.abs(row.parameters[1])
     return WIDEN * size + TINY
 
 
