@@ -23,8 +23,8 @@ from lipcert.errors import LipcertError, ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Region
-from lipcert.proof import checker, rounding
 from lipcert.proof import neuron_bounds as relaxation
+from lipcert.proof import rounding
 from lipcert.proof import step as step_module
 from lipcert.proof import sweep as sweep_module
 from lipcert.proof.backsubstitution import BackSubstitution
