@@ -84,7 +84,7 @@ def read_certificate(path: Path) -> str:
 def sqlite_seeds() -> list[bytes]:
     path = Path(f"/proc/self/cwd/fuzz-{random.random()}.sqlite")
     made = store.Store(path, create=True)
-    made.agree({"points": "p", "clip": None, "attack": True, "enclosures": "()"})
+    made.agree({"points": "p", "clip": None, "attack": True, "curvature": None, "enclosures": "()"})
     made.add([store.Row("n" * 64, k, 0.1, "m", 0, k % 2, 1.0, 2.0, 0.1, 0.1) for k in range(40)], 1.0)
     made.close()
     data = path.read_bytes()
@@ -115,7 +115,7 @@ def change_sqlite(rng: random.Random, data: bytes) -> bytes:
         rng.choice(
             ["UPDATE about SET value = '" + "[" * 100_000 + "'", "UPDATE batches SET seconds = 'x'", "SELECT 1"]
         ),
-        f"PRAGMA user_version = {rng.choice([1, 2, 2, 2, 3])}",
+        f"PRAGMA user_version = {rng.choice([1, 2, 3, 3, 3, 3, 4])}",
     ):
         try:
             full = (*values, store._checksum(tuple(values))) if "?" in text else ()

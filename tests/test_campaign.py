@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import astuple
 from pathlib import Path
@@ -21,12 +22,14 @@ import pytest
 
 import lipcert as lc
 from digits import classifier
-from lipcert.proof.outputs import establish_balls
+from lipcert.questions import verdict
 from lipcert.questions.campaign import Points, Row, read_points, summarise
 from lipcert.questions.campaign.store import Store
 from lipcert.questions.campaign.summary import export
 from lipcert.questions.campaign.work import prepare, work
+from lipcert.questions.establish import establish_many
 from lipcert.search.method import Method
+from lipcert.search.second_order import PairSearch
 from networks import random_network
 
 RADII = (0.05, 0.2, 0.8)
@@ -59,11 +62,70 @@ def test_rows_are_what_single_calls_say(problem: tuple[lc.Network, Any, Any], tm
         assert row.bound == pytest.approx(lc.certify(network, lc.Ball(point, row.radius), method).bound, rel=1e-9)
         for pairwise, radius in ((True, row.certified), (False, row.plain)):
             single = lc.certified_radius(network, point, label, method, radii=[row.radius], pairwise=pairwise)
-            assert radius == single.radius
+            assert radius == pytest.approx(single.radius, rel=1e-12)
         attacked = lc.attack(network, point, label, row.radius)
         assert (row.broken is not None) == bool(attacked.found)
         assert row.broken is None or row.broken >= row.certified
     assert found.seconds > 0
+
+
+@pytest.mark.parametrize("curvature", [None, True, False])
+@pytest.mark.parametrize("clip", [None, (0, 1)])
+def test_one_question_has_one_answer(tmp_path: Path, clip: tuple[float, float] | None, curvature: bool | None) -> None:
+    """Rows are what certified_radius says for one radius, and their largest what it says for all of them."""
+    network, x, _ = classifier("tanh")
+    x, y = x[:6], network(x[:6]).argmax(axis=1)
+    y[3] = (y[3] + 1) % 10
+    radii = (0.05, 0.3, 0.4, 0.5, 0.7)
+    found = lc.campaign(network, x, y, radii=radii, out=tmp_path / "run.sqlite", clip=clip, curvature=curvature)
+    rows: dict[int, list[Row]] = {}
+    for row in found.rows:
+        single = lc.certified_radius(
+            network, x[row.point], y[row.point], radii=row.radius, clip=clip, curvature=curvature
+        )
+        assert row.certified == pytest.approx(single.radius, rel=1e-12)
+        assert (row.robust, row.basis) == (single.radius == row.radius, single.basis)
+        rows.setdefault(row.point, []).append(row)
+    for point, mine in rows.items():
+        whole = lc.certified_radius(network, x[point], y[point], radii=radii[::-1], clip=clip, curvature=curvature)
+        assert max(row.certified for row in mine) == pytest.approx(whole.radius, rel=1e-12)
+        assert whole.basis in {row.basis for row in mine}
+    bases = {row.basis for row in found.rows}
+    assert bases == {"", "lipschitz", "relaxation"} | ({"second order"} if curvature is not False else set())
+    assert found.about["curvature"] is curvature
+
+
+def test_balls_are_given_up_only_in_vain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not tried to second order would not have been certified, and some balls are not tried."""
+    network, x, y = classifier("tanh")
+    radii, tried = (0.2, 0.3, 0.4, 0.5, 0.7, 1.0), [0, 0]
+
+    def noting(which: int) -> None:
+        def made() -> Any:
+            tried[which] += 1
+            return PairSearch()
+
+        monkeypatch.setattr(verdict, "PairSearch", made)
+
+    noting(0)
+    usual = lc.campaign(network, x[:12], y[:12], radii=radii, out=tmp_path / "usual.sqlite")
+    noting(1)
+    monkeypatch.setattr(verdict.Verdict, "_promising", lambda self: True)
+    patient = lc.campaign(network, x[:12], y[:12], radii=radii, out=tmp_path / "patient.sqlite")
+    assert values(usual) == values(patient)
+    assert 0 < sum(row.basis == "second order" for row in usual.rows) <= tried[0] < tried[1]
+
+
+def test_large_networks_are_asked_about_by_name() -> None:
+    """Second order is the default for given radii in smaller networks than in a search, the same everywhere."""
+    small, middle = random_network(0, (784, 128, 128, 128, 10)), random_network(0, (784, 256, 256, 10))
+    assert verdict.Rules().second_order(small)
+    assert not verdict.Rules().second_order(middle)
+    assert verdict.Rules().second_order(middle, searching=True)
+    assert verdict.Rules(curvature=True).second_order(middle)
+    for rules in (verdict.Rules(curvature=False), verdict.Rules(pairwise=False, curvature=True)):
+        assert not rules.second_order(small)
+        assert not rules.second_order(small, searching=True)
 
 
 def test_without_labels_the_predicted_class_counts(problem: tuple[lc.Network, Any, Any], tmp_path: Path) -> None:
@@ -101,7 +163,10 @@ def test_nothing_is_computed_twice(
     whole = lc.campaign(
         network, x, y, radii=RADII, methods=[lc.ClosedForm(), lc.Scalar()], out=tmp_path / "whole.sqlite"
     )
-    assert values(again) == values(whole)
+    assert len(again.rows) == len(whole.rows)
+    for one, two in zip(again.rows, whole.rows, strict=True):  # balls that were computed together round differently
+        assert (one.point, one.radius, one.method, one.basis) == (two.point, two.radius, two.method, two.basis)
+        assert (one.bound, one.certified) == pytest.approx((two.bound, two.certified), rel=1e-12)
     other = random_network(1, (4, 5, 3), "tanh")
     both = lc.campaign(other, x, y, radii=RADII, out=out)  # another network, same points: same file
     assert {row.network for row in both.rows} == {network.digest, other.digest}
@@ -303,10 +368,33 @@ def test_files_of_others_are_left_alone(problem: tuple[lc.Network, Any, Any], tm
 
 def test_a_later_version_is_refused(written: Path) -> None:
     connection = sqlite3.connect(written)
-    connection.execute("PRAGMA user_version = 3")
+    connection.execute("PRAGMA user_version = 4")
     connection.close()
-    with pytest.raises(lc.UnreadableResults, match="version 3"):
+    with pytest.raises(lc.UnreadableResults, match="version 4"):
         lc.Results.read(written)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_earlier_versions_are_refused(problem: tuple[lc.Network, Any, Any], written: Path, version: int) -> None:
+    """Their rows would be answers to another question."""
+    connection = sqlite3.connect(written)
+    connection.execute(f"PRAGMA user_version = {version}")
+    if version == 2:  # as it was then
+        connection.execute("ALTER TABLE results DROP COLUMN basis")
+        connection.execute("DELETE FROM about WHERE name = 'curvature'")
+        connection.commit()
+    connection.close()
+    before, message = (
+        written.read_bytes(),
+        {1: "written by version 0.1", 2: "before campaigns used bounds to second order"},
+    )
+    uses: list[Callable[[], lc.Results]] = [lambda: lc.Results.read(written), lambda: again(problem, written)]
+    for use in uses:
+        with pytest.raises(
+            lc.UnreadableResults, match=f"{message[version]}.*run the campaign again, into another file"
+        ):
+            use()
+    assert written.read_bytes() == before
 
 
 def test_results_about_something_else_are_refused(problem: tuple[lc.Network, Any, Any], written: Path) -> None:
@@ -317,6 +405,9 @@ def test_results_about_something_else_are_refused(problem: tuple[lc.Network, Any
         lc.campaign(network, x, y, radii=RADII, out=written, clip=(-9, 9))
     with pytest.raises(lc.UnreadableResults, match="other attack"):
         lc.campaign(network, x, y, radii=RADII, out=written, attack=True)
+    for curvature in (True, False):
+        with pytest.raises(lc.UnreadableResults, match="other curvature"):
+            lc.campaign(network, x, y, radii=RADII, out=written, curvature=curvature)
 
 
 def test_an_interrupted_creation_is_no_obstacle(problem: tuple[lc.Network, Any, Any], tmp_path: Path) -> None:
@@ -341,10 +432,10 @@ def test_rows_without_a_bound_say_why(
     problem: tuple[lc.Network, Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def brittle(network: lc.Network, balls: list[lc.Ball], *rest: Any) -> Any:
-        found = establish_balls(network, balls, *rest)
+        found = establish_many(network, balls, *rest)
         return [lc.ProofFailed("too large") if float(ball.radius) > 0.5 else one for ball, one in zip(balls, found)]
 
-    monkeypatch.setattr(sys.modules["lipcert.questions.campaign.work"], "establish_balls", brittle)
+    monkeypatch.setattr(verdict, "establish_many", brittle)
     found = again(problem, tmp_path / "run.sqlite")
     assert {row.problem for row in found.rows if row.radius > 0.5} == {"too large"}
     largest = summarise(found)[-1]

@@ -139,6 +139,9 @@ def test_robust_then_results(lipcert: Command) -> None:
     refused = lipcert(*arguments)
     assert refused.code == 2
     assert "other attack" in refused.err
+    refused = lipcert(*arguments, "--attack", "--no-curvature")
+    assert refused.code == 2
+    assert "other curvature (null, now false)" in refused.err
 
 
 def test_nobody_at_the_address(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:

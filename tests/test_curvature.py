@@ -15,14 +15,16 @@ from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
 from lipcert.proof import second_order as proof
+from lipcert.proof.classes import stay_positive
 from lipcert.proof.neuron_bounds import value_error
-from lipcert.proof.outputs import establish
 from lipcert.proof.parabolas import Parabolas, parabolas
-from lipcert.proof.second_order import Curvature
+from lipcert.proof.second_order import SecondOrder
+from lipcert.questions.establish import establish
 from lipcert.search.descent import descend
-from lipcert.search.second_order import Bends, _closed_form, _Pull, suits
+from lipcert.search.second_order import PairSearch, _Objective, suits
 from networks import ROW_LABELS, ROWS, random_network
 
+GUIDE = PairSearch()
 SMOOTH = ["elu", "tanh", "sigmoid", "softplus", "gelu", "silu", "sin", "hardswish"]
 
 
@@ -79,13 +81,13 @@ def test_they_are_sharp(name: str) -> None:
     assert (found.slack < 1e-4).all()
 
 
-def curved(network: lc.Network, ball: lc.Ball) -> Curvature:
-    return establish(network, ball, lc.ClosedForm()).curvature(_closed_form)
+def curved(network: lc.Network, ball: lc.Ball) -> SecondOrder:
+    return establish(network, ball, lc.ClosedForm()).second_order(GUIDE.ellipsoids)
 
 
-def hints(found: Curvature, rise: proof.Rise) -> tuple[list[Array], float]:
-    pull = _Pull(found, rise, 1.0)
-    return pull.hints(pull.start())
+def hints(found: SecondOrder, rise: proof.Rise) -> tuple[list[Array], float]:
+    objective = _Objective(found, rise, 1.0)
+    return objective.hints(objective.start())
 
 
 @pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)
@@ -273,7 +275,7 @@ def test_caps_hold_what_rises(seed: int) -> None:
     network = random_network(seed, (3, 8, 7, 2), ("elu", "tanh", "relu")[seed % 3], gain=3.0)
     ball = lc.Ball(rng.standard_normal(3), 0.5)
     facts, rows = establish(network, ball, lc.ClosedForm()), np.array([[1.0, -1.0]])
-    found = facts.curvature(_closed_form)
+    found = facts.second_order(GUIDE.ellipsoids)
     (rise,) = found.rises(rows)
     steepest = ball.center + 0.5 * rise.gradient / np.linalg.norm(rise.gradient)
     x = np.concatenate([ball.sample(4000, rng), steepest[None]])
@@ -286,7 +288,7 @@ def test_caps_hold_what_rises(seed: int) -> None:
         inside = away @ cap.gradient >= cap.level
         some = rng.standard_normal((20, 3))
         assert (cap.above(some, 0.5) >= (away[inside] @ some.T).max(axis=0) - 1e-12).all()
-        part = facts.curvature(_closed_form, cap)
+        part = facts.second_order(GUIDE.ellipsoids, cap)
         (again,) = part.rises(rows)
         start, mu = hints(part, again)
         assert part.above(again, start, mu) >= rises[inside].max()
@@ -310,14 +312,14 @@ def test_the_gradient_of_the_bound() -> None:
     network = random_network(0, (5, 9, 8, 7, 2), "elu", gain=2.0)
     found = curved(network, lc.Ball(np.full(5, 0.1), 0.5))
     (rise,) = found.rises(np.array([[1.0, -0.5]]))
-    pull = _Pull(found, rise, 1.0)
-    x = pull.start() + 0.2
-    here = pull(x)
+    objective = _Objective(found, rise, 1.0)
+    x = objective.start() + 0.2
+    here = objective(x)
     assert here is not None
     rng = np.random.default_rng(0)
     for _ in range(5):
         step = 1e-6 * rng.standard_normal(x.size)
-        ends = pull(x + step), pull(x - step)
+        ends = objective(x + step), objective(x - step)
         assert ends[0] is not None
         assert ends[1] is not None
         assert (ends[0].f - ends[1].f) == pytest.approx(2.0 * step @ here.gradient, rel=1e-4, abs=1e-12)
@@ -328,23 +330,26 @@ def test_descent_improves_on_the_closed_form_and_is_remembered(monkeypatch: pyte
     center = np.full(6, 0.2)
     facts = establish(network, lc.Ball(center, 0.4), lc.ClosedForm())
     row = np.array([[1.0, -1.0]])
-    found = facts.curvature(_closed_form)
+    found = facts.second_order(GUIDE.ellipsoids)
     (rise,) = found.rises(row)
-    pull = _Pull(found, rise, 1.0)
-    first = pull(pull.start())
+    objective = _Objective(found, rise, 1.0)
+    first = objective(objective.start())
     assert first is not None
-    bends = Bends()
+    search = PairSearch()
     name = (0, row.tobytes())
-    done, best = bends._stays_below(found, name, rise, 0.2 * float(np.linalg.norm(rise.gradient)))
-    assert not done
-    assert best is not None
-    limit = 0.5 * (first.total + min(value.total for _, value in descend(pull, pull.start(), 1e-9)))
+    far = search.hints(found, name, rise, 0.2 * float(np.linalg.norm(rise.gradient)))
+    assert far is not None
+    assert not far.hopeful
+    limit = 0.5 * (first.total + min(value.total for _, value in descend(objective, objective.start(), 1e-9)))
     assert limit < first.total
-    assert bends._stays_below(found, name, rise, limit)[0]
-    starts: list[int] = []
-    monkeypatch.setattr(_Pull, "start", lambda self: starts.append(1))
-    assert bends._stays_below(found, name, rise, limit)[0]
-    assert not starts
+    near = search.hints(found, name, rise, limit)
+    assert near is not None
+    assert near.hopeful
+    assert found.above(rise, near.multipliers, near.mu) < limit
+    monkeypatch.setattr(_Objective, "start", lambda self: pytest.fail("what was learned is not used"))
+    again = search.hints(found, name, rise, limit)
+    assert again is not None
+    assert again.hopeful
 
 
 def test_what_is_left_alone() -> None:
@@ -352,6 +357,6 @@ def test_what_is_left_alone() -> None:
     assert not suits(random_network(0, (3, 700, 2)))
     assert suits(random_network(0, (784, 128, 128, 128, 10)))
     box = establish(random_network(0, (3, 4, 2)), lc.Box([0.0] * 3, [1.0] * 3), lc.ClosedForm())
-    assert not Bends().stay_positive(box, np.array([[1.0, -1.0]]))
+    assert not stay_positive(box, np.array([[1.0, -1.0]]), GUIDE)
     point = establish(random_network(0, (3, 4, 2)), lc.Ball([0.0] * 3, 0.0), lc.ClosedForm())
-    assert not Bends().stay_positive(point, np.array([[1.0, -1.0], [-1.0, 1.0]]))
+    assert not stay_positive(point, np.array([[1.0, -1.0], [-1.0, 1.0]]), GUIDE)

@@ -132,6 +132,15 @@ def test_a_campaign(tmp_path: Path) -> None:
     assert ["ClosedForm", "0.05", "9", "88.89 %", f"{100 * share:.2f} %"] in [row[:5] for row in read.rows]
     assert read.count("img") == 1
     assert read.count("table") == 2
+    assert "Bounds to second order were not used" not in read.text
+    listed = [(row[0], row[2], row[7], row[8]) for row in read.rows if len(row) == 11 and row[0].isdigit()]
+    assert len(listed) == len(rows)
+    assert {row[3] for row in listed} == {row.basis for row in rows} >= {"", "lipschitz"}
+    lc.campaign(NETWORK, CENTER[None], radii=[0.1], out=tmp_path / "bare.sqlite", curvature=False)
+    assert (
+        "Bounds to second order were not used"
+        in Reader(write([tmp_path / "bare.sqlite"], tmp_path / "b.html").path).text
+    )
 
 
 def test_methods_that_share_a_name_keep_their_options(tmp_path: Path) -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 import lipcert as lc
 from digits import classifier
-from lipcert.proof.outputs import Facts, establish_balls
-from lipcert.questions import radius as robustness
+from lipcert.model.arrays import Array, Weight
+from lipcert.proof import classes
+from lipcert.proof.classes import PairGuide, PairHints
+from lipcert.proof.outputs import OutputBounds
+from lipcert.proof.second_order import Rise, SecondOrder
+from lipcert.questions import verdict
+from lipcert.questions.establish import establish, establish_many
 from networks import random_network
 
 GRID = [2.0**-k for k in range(-1, 9)]
@@ -74,13 +81,12 @@ def test_a_wrong_prediction_has_radius_zero() -> None:
 def test_given_radii_are_the_only_ones_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     network, x, y = classifier()
     tried: list[float] = []
-    prove = establish_balls
 
-    def noting(net: lc.Network, balls: list[lc.Ball], *rest: object) -> list[Facts | lc.ProofFailed]:
+    def noting(net: lc.Network, balls: list[lc.Ball], *rest: object) -> list[OutputBounds | lc.ProofFailed]:
         tried.extend(float(ball.radius) for ball in balls)
-        return prove(net, balls, *rest)  # type: ignore[arg-type]
+        return establish_many(net, balls, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(robustness, "establish_balls", noting)
+    monkeypatch.setattr(verdict, "establish_many", noting)
     found = lc.certified_radius(network, x[0], y[0], radii=[0.3, 0.1], pairwise=False)
     assert sorted(tried) == [0.1, 0.3]
     expected = [
@@ -130,13 +136,99 @@ def test_a_network_that_never_changes_its_mind() -> None:
 
 def test_a_narrowed_margin_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """If margins were a little too large, an attack would find an input inside a certified radius."""
-    margins = robustness.pair_margins
+    margins = classes.pair_margins
     monkeypatch.setattr(
-        robustness, "pair_margins", lambda facts, label: (margins(facts, label)[0], 1.05 * margins(facts, label)[1])
+        classes, "pair_margins", lambda facts, label: (margins(facts, label)[0], 1.05 * margins(facts, label)[1])
     )
     network = lc.Network.from_weights([[[2.0, 0.0], [0.0, 1.0]]])
     found = lc.certified_radius(network, [1.0, 1.0], relaxation=False)
     assert lc.attack(network, [1.0, 1.0], 0, found.radius).found
+
+
+def test_radii_say_what_they_rest_on() -> None:
+    """Each basis occurs, and what is said of it holds, exactly."""
+    network, x, y = classifier("tanh")
+    seen: dict[str, int] = {}
+    for point, label in zip(x[:25], y, strict=False):
+        for radius in (0.05, 0.2, 0.3, 0.4, 0.5, 0.7):
+            found = lc.certified_radius(network, point, label, radii=[radius])
+            seen[found.basis] = seen.get(found.basis, 0) + 1
+            assert (found.basis == "") == (found.radius == 0.0) == (found.predicted != label)
+            if found.radius == 0.0:
+                continue
+            assert found.ball == radius
+            used_up = Fraction(found.radius) * Fraction(found.bound)
+            if found.basis == "lipschitz":
+                assert found.radius == pytest.approx(min(radius, found.margin / found.bound), rel=1e-14)
+                assert used_up <= Fraction(found.margin)
+                continue
+            assert found.radius == radius
+            assert used_up > Fraction(found.margin)  # the bound alone does not reach so far
+            weaker = lc.certified_radius(
+                network, point, label, radii=[radius], curvature=False, relaxation=found.basis == "second order"
+            )
+            assert weaker.radius < radius
+            assert weaker.basis == "lipschitz"
+    assert set(seen) == {"", "lipschitz", "relaxation", "second order"}
+
+
+def test_the_plain_rule_rests_on_the_bound_of_the_network() -> None:
+    network, x, _ = classifier("tanh")
+    for found in (lc.certified_radius(network, x[0], radii=grid, pairwise=False) for grid in ([0.01], [0.7], None)):
+        assert found.basis == "lipschitz"
+        assert found.radius == pytest.approx(min(found.ball, found.margin / (np.sqrt(2.0) * found.bound)), rel=1e-14)
+
+
+def test_a_search_says_what_it_rests_on() -> None:
+    network, x, y = classifier("tanh")
+    right = np.flatnonzero(network(x[:4]).argmax(axis=1) == y[:4])
+    found = [lc.certified_radius(network, x[k], y[k]) for k in right]
+    assert {one.basis for one in found} == {"second order"}
+    assert all(one.radius == one.ball for one in found)
+    bare = [lc.certified_radius(network, x[k], y[k], curvature=False, relaxation=False) for k in right]
+    assert {one.basis for one in bare} == {"lipschitz"}
+
+
+class Garbage(PairGuide):
+    """Suggests anything."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def _some(self, shape: tuple[int, ...]) -> Array:
+        kinds = (
+            np.full(shape, np.nan),
+            np.full(shape, np.inf),
+            -np.ones(shape),
+            np.zeros(shape),
+            np.full(shape, 1e300),
+        )
+        usual = np.exp(3.0 * self.rng.standard_normal(shape))
+        return (*kinds, usual, usual, usual, usual)[self.rng.integers(9)]
+
+    def ellipsoids(self, S: Array, alpha: Array, beta: Array, ahead: Weight) -> Array:
+        return self._some(alpha.shape)
+
+    def hints(self, curvature: SecondOrder, name: tuple[int, bytes], rise: Rise, limit: float) -> PairHints | None:
+        shapes = [seen.alpha.shape for seen in curvature.parabolas[:-1]]
+        return PairHints(
+            [self._some(shape) for shape in shapes], float(self._some((1,))[0]), bool(self.rng.integers(2))
+        )
+
+
+def test_any_suggestion_is_safe() -> None:
+    """Garbage from the search certifies no ball in which there is an input of another class."""
+    network = random_network(5, (2, 8, 8, 2), "tanh", gain=6.0, bias=0.2)
+    rng, broken = np.random.default_rng(0), 0
+    for seed, x in enumerate(rng.uniform(-1.0, 1.0, (40, 2))):
+        label = int(network(x).argmax())
+        ball = lc.Ball(x, 10.0 ** rng.uniform(-2.0, 0.0))
+        hit = bool((network(ball.sample(500, rng)).argmax(axis=1) != label).any())
+        broken += hit
+        proved = classes.ClassBounds(establish(network, ball, lc.ClosedForm()), label, label)
+        found = [proved.second_order(Garbage(40 * seed + k)).radius for k in range(10)]
+        assert not hit or max(found) < ball.radius
+    assert 8 < broken < 32
 
 
 def test_attacks_on_several_points_are_those_on_each() -> None:

@@ -17,10 +17,11 @@ from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Region
 from lipcert.proof import sweep as sweep_module
 from lipcert.proof.domain import Domain, Pick
+from lipcert.proof.guide import given
 from lipcert.proof.hints import BOTH, Enclosure, Linear, Lipschitz
 from lipcert.proof.image import Image
 from lipcert.proof.neuron_bounds import slope_bounds
-from lipcert.proof.sweep import Centers, Sweep, given, proving, stacked
+from lipcert.proof.sweep import Centers, Sweep, proving, stacked
 from lipcert.search.asked import Asked
 from lipcert.search.method import Greedy
 from networks import ROW_LABELS, ROWS, random_network, sampled_norms
@@ -109,7 +110,10 @@ def test_hints_of_a_stack_prove_each_region_again(row: Activation) -> None:
 def test_mixed_regions_come_back_in_their_order() -> None:
     network = random_network(5, (3, 8, 7, 2), "elu", gain=2.0)
     rng = np.random.default_rng(3)
-    regions: list[Region] = [lc.Everywhere(), *(r for k in ("ball", "clipped", "box") for r in regions_of(k, 3, 5, rng))]
+    regions: list[Region] = [
+        lc.Everywhere(),
+        *(r for k in ("ball", "clipped", "box") for r in regions_of(k, 3, 5, rng)),
+    ]
     regions = [regions[k] for k in rng.permutation(len(regions))]
     asked: list[int] = []
 

@@ -12,9 +12,9 @@ import pytest
 import lipcert as lc
 from exact import matrix, positive_semidefinite, rational
 from lipcert.model.arrays import Array
+from lipcert.proof.classes import pair_margins
 from lipcert.proof.projection import projection
 from lipcert.questions.establish import establish
-from lipcert.questions.radius import pair_margins
 from networks import random_network
 
 SEEDS = range(12)

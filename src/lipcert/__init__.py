@@ -15,6 +15,7 @@ from lipcert.model.activations import Activation, activation
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Box, Everywhere
 from lipcert.proof.certificate import Certificate
+from lipcert.proof.classes import CertifiedRadius
 from lipcert.proof.hints import Linear, Lipschitz
 from lipcert.questions.attacks import Attack, attack
 from lipcert.questions.campaign import Results, campaign
@@ -23,7 +24,6 @@ from lipcert.questions.radius import certified_radius
 from lipcert.questions.reach import Reach, reach
 from lipcert.questions.sensitivity import Sensitivity, sensitivity
 from lipcert.questions.sweep import SweepRow, sweep
-from lipcert.questions.verdict import CertifiedRadius
 from lipcert.questions.verify import verify
 from lipcert.search.auto import Auto
 from lipcert.search.closed_form import ClosedForm

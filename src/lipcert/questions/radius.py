@@ -12,13 +12,14 @@ from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.arguments import numbers
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
+from lipcert.proof.classes import CertifiedRadius, margins_of, pairs
 from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.proof.outputs import output_at
-from lipcert.questions.verdict import CertifiedRadius, Judge, Rules, Verdict, margins_of, pairs
+from lipcert.questions.verdict import Judge, Rules, Verdict
 from lipcert.runtime.threads import suited_to
 from lipcert.search.closed_form import ClosedForm
 from lipcert.search.method import Method
-from lipcert.search.second_order import Bends
+from lipcert.search.second_order import PairSearch
 
 _ROUNDS = 60
 _SHARES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.12)
@@ -120,7 +121,7 @@ def _largest(judge: Judge, grid: Sequence[float]) -> CertifiedRadius:
     firsts = [verdict.first_order() for verdict in verdicts]
     best = max(firsts, key=lambda found: found.radius, default=judge.nothing)
     for verdict in reversed(verdicts):
-        if verdict.size <= best.radius:
+        if verdict.proved.size <= best.radius:
             break
         best = max(best, verdict.answer(), key=lambda found: found.radius)
     return best
@@ -166,14 +167,14 @@ def _search(judge: Judge, guess: float, tolerance: float) -> CertifiedRadius:
 
 def _extended(judge: Judge, best: CertifiedRadius, tolerance: float) -> CertifiedRadius:
     """The largest ε beyond what is known for which second order settles all pairs."""
-    failed, bends = np.inf, Bends()
+    failed, search = np.inf, PairSearch()
     for _ in range(_ROUNDS):
         low = best.radius
         if not failed > low * (1.0 + tolerance) or not 0.0 < low < np.inf:
             break
         size = _GROWTH * low if np.isinf(failed) else float(np.sqrt(low * failed))
         (verdict,) = judge.over([size])
-        found = judge.nothing if isinstance(verdict, ProofFailed) else verdict.searched(bends)
+        found = judge.nothing if isinstance(verdict, ProofFailed) else verdict.searched(search)
         if found.radius >= size:
             best = found
         else:
@@ -183,7 +184,7 @@ def _extended(judge: Judge, best: CertifiedRadius, tolerance: float) -> Certifie
 
 def _first_guess(judge: Judge) -> float:
     """Where the linearised network would change its mind."""
-    rows = pairs(judge.network, judge.label)
+    rows = pairs(judge.network.outputs, judge.label)
     slopes = np.linalg.norm(rows @ judge.network.jacobian(judge.point), axis=-1)
     margins = rows @ judge.network(judge.point)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -8,10 +8,9 @@ from typing import Final
 import numpy as np
 from scipy import linalg, sparse
 
-from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight, dense
 from lipcert.model.network import Network
-from lipcert.proof.outputs import OutputBounds
+from lipcert.proof.classes import PairGuide, PairHints
 from lipcert.proof.second_order import Rise, SecondOrder
 from lipcert.search.closed_form import closed_form
 from lipcert.search.descent import descend
@@ -27,10 +26,6 @@ _PATIENCE: Final = 15
 """Steps after which a descent must have closed a fifth of what is missing, or it is given up."""
 _BARRIER: Final = 1e-3
 """What the barrier may cost, relative to the margin."""
-_CAPS: Final = 2
-"""How often the part of the ball that is in question is made smaller."""
-_SHALLOW: Final = 0.1
-"""Caps whose level is less than this, relative to their height, are no gain."""
 _MARGIN: Final = 1e-9
 """Relative room for what the proof loses to rounding."""
 
@@ -43,8 +38,8 @@ def suits(network: Network, *, quick: bool = False) -> bool:
 
 
 @dataclass(eq=False)
-class Bends:
-    """What was learned about the pairs of classes of one point, from one ball to the next.
+class PairSearch(PairGuide):
+    """Multipliers by descent, and what was learned about the pairs of classes of one point, from one ball to the next.
 
     ``known`` holds multipliers over the squares of the half-widths of secants, and μ, by row of the outputs and by how
     often the ball had been made smaller.
@@ -52,64 +47,28 @@ class Bends:
 
     known: dict[tuple[int, bytes], tuple[list[Array], float]] = field(default_factory=dict)
 
-    def stay_positive(self, facts: OutputBounds, rows: Array) -> bool:
-        """Whether rows·v_N are proved to be positive all over a ball, for rows (k, outputs)."""
-        if not len(rows):
-            return True
-        try:
-            with np.errstate(all="ignore"):
-                curvature = facts.second_order(_closed_form)
-                limits, falls = curvature.least(rows), curvature.rises(-rows)
-                steep = np.array([np.linalg.norm(fall.gradient) for fall in falls])
-                worst_first = np.argsort(limits / np.maximum(steep, 1e-300))
-                return all(self._stays_positive(facts, curvature, rows[k], falls[k], limits[k]) for k in worst_first)
-        except (ProofFailed, np.linalg.LinAlgError):
-            return False
+    def ellipsoids(self, S: Array, alpha: Array, beta: Array, ahead: Weight) -> Array:
+        return closed_form(Stage(0, S[0], 0, alpha[0], beta[0], ahead))[None]
 
-    def _stays_positive(
-        self, facts: OutputBounds, curvature: SecondOrder, row: Array, fall: Rise, limit: float
-    ) -> bool:
-        """Whether a row stays positive on the ball, or else on the cap that holds all inputs for which it does not."""
-        for stage in range(_CAPS + 1):
-            done, hints = self._stays_below(curvature, (stage, row.tobytes()), fall, float(limit))
-            if done or hints is None:
-                return done
-            cap = curvature.where(fall, hints, float(limit))
-            if cap.level <= _SHALLOW * curvature.radius * float(np.linalg.norm(cap.gradient)):
-                return False
-            curvature = facts.second_order(_closed_form, cap)
-            (fall,) = curvature.rises(-row[None])
-        return False
-
-    def _stays_below(
-        self, curvature: SecondOrder, name: tuple[int, bytes], rise: Rise, limit: float
-    ) -> tuple[bool, list[Array] | None]:
-        """Whether a rise is proved to be less than a limit, and if not the multipliers that were found, by name."""
-        if not limit > 0.0:
-            return False, None
-        pull = _Pull(curvature, rise, limit)
+    def hints(self, curvature: SecondOrder, name: tuple[int, bytes], rise: Rise, limit: float) -> PairHints | None:
+        """The first multipliers for which the rise seems to be less than the limit, or the best that were found."""
+        objective = _Objective(curvature, rise, limit)
         goal = (1.0 - _MARGIN) * limit
-        start = pull.coordinates(*self.known[name]) if name in self.known else None
-        if start is None or pull(start) is None:
-            start = pull.start()
+        start = objective.coordinates(*self.known[name]) if name in self.known else None
+        if start is None or objective(start) is None:
+            start = objective.start()
         totals: list[float] = []
-        x = start
-        for x, value in descend(pull, start, 0.0):
+        best = start
+        for x, value in descend(objective, start, 0.0):
+            best = x
             totals.append(value.total)
-            if value.total < goal:
-                self.known[name] = pull.known(x)
-                return curvature.above(rise, *pull.hints(x)) < limit, None
             slow = len(totals) > _PATIENCE and totals[-1 - _PATIENCE] - value.total < 0.2 * (value.total - goal)
-            if slow or pull.trials > _TRIALS:
+            if value.total < goal or slow or objective.trials > _TRIALS:
                 break
         if not totals:
-            return False, None
-        self.known[name] = pull.known(x)
-        return False, pull.hints(x)[0]
-
-
-def _closed_form(S: Array, alpha: Array, beta: Array, ahead: Weight) -> Array:
-    return closed_form(Stage(0, S[0], 0, alpha[0], beta[0], ahead))[None]
+            return None
+        self.known[name] = objective.known(best)
+        return PairHints(*objective.hints(best), hopeful=totals[-1] < goal)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +80,7 @@ class _Value:
     total: float
 
 
-class _Pull:
+class _Objective:
     """½(gᵀ(μ - H)⁻¹g + μδ²) + constant - κ·log det(μ - H) as a function of log T of all layers but the last, and log μ.
 
     H is the matrix of :mod:`lipcert.proof.second_order`, without rounding errors. With s = r·T^-½ the step is

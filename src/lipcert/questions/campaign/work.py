@@ -15,7 +15,7 @@ from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.questions.attacks import attack
 from lipcert.questions.campaign.store import Row
-from lipcert.questions.verdict import Judge, Rules, Verdict, plain_ratios
+from lipcert.questions.verdict import Judge, Rules, Verdict
 from lipcert.runtime.limits import end_with_parent
 from lipcert.search.method import Method
 
@@ -84,14 +84,13 @@ def _answer(network: Network, task: Task, question: Question) -> list[Row]:
 def _judged(row: Row, verdict: Verdict | ProofFailed) -> Row:
     if isinstance(verdict, ProofFailed):
         return replace(row, problem=str(verdict))
-    found, facts, margins = verdict.answer(), verdict.facts, verdict.margins
-    plain = min(row.radius, float(plain_ratios(facts, margins).min())) if row.correct else 0.0
+    found, proved = verdict.answer(), verdict.proved
     return replace(
         row,
-        margin=float(margins.min()),
-        bound=facts.bound,
+        margin=float(proved.margins.min()),
+        bound=proved.facts.bound,
         certified=found.radius,
-        plain=plain,
+        plain=min(row.radius, float(proved.plain.min())) if row.correct else 0.0,
         basis=found.basis,
     )
 
