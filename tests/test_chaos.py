@@ -255,14 +255,14 @@ def test_every_function_returns_garbage(question: str) -> None:
 
 
 def narrow_intervals(patch: pytest.MonkeyPatch) -> None:
-    honest = problem._Enclosing.interval
+    honest = enclosing.Enclosing.interval
 
     def interval(run: Any, *arguments: Any) -> tuple[Array, Array]:
         lower, upper = honest(run, *arguments)
         middle = 0.5 * lower + 0.5 * upper
         return middle, middle
 
-    patch.setattr(problem._Enclosing, "interval", interval)
+    patch.setattr(enclosing.Enclosing, "interval", interval)
 
 
 def small_multipliers(patch: pytest.MonkeyPatch) -> None:
@@ -283,9 +283,9 @@ def steep_lines(patch: pytest.MonkeyPatch) -> None:
     def turned(pair: tuple[Array, Array]) -> tuple[Array, Array]:
         return -3.0 * pair[0], 0.1 - 2.0 * pair[1]
 
-    asked_for, drawn = asking.Asked.lines, enclosing._Linear.line_slopes
+    asked_for, drawn = asking.Asked.lines, enclosing.Enclosing.lines
     patch.setattr(asking.Asked, "lines", lambda *arguments: turned(asked_for(*arguments)))
-    patch.setattr(enclosing._Linear, "line_slopes", lambda run: [turned(pair) for pair in drawn(run)])
+    patch.setattr(enclosing.Enclosing, "lines", lambda run: tuple(turned(pair) for pair in drawn(run)))
 
 
 def another_candidate(patch: pytest.MonkeyPatch) -> None:

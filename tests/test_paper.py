@@ -13,7 +13,7 @@ from lipcert.model.arrays import dense
 from lipcert.proof.hints import Lipschitz
 from lipcert.reproduce.networks import RADIUS_STUDY, paper_center, paper_network
 from lipcert.search.ellipsoid import Ellipsoid, activate
-from lipcert.search.enclosing import start
+from lipcert.search.enclosing import Enclosing
 from lipcert.search.folding import Image
 
 PRINTED_RADIUS = math.sqrt(5)
@@ -33,12 +33,12 @@ def published_closed_form(network: lc.Network, radius: float) -> float:
     """The paper's CF from the engine's parts: Lipschitz intervals alone, T = tI on all neurons, slopes adjusted to
     touch zero, whole layers without a choice of slope merged into the next.
     """
-    run = start(Lipschitz(), network, lc.Ball(paper_center(), radius))
+    run = Enclosing(network, lc.Ball(paper_center(), radius), (Lipschitz(),))
     P, merged = Ellipsoid.ball(), np.eye(network.inputs)
     for index, layer in enumerate(network.layers[:-1]):
         assert layer.neurons is not None
         image = Image(P, dense(layer.weight) @ merged)
-        interval = run.tighten(index, image, (np.full(layer.size, -np.inf), np.full(layer.size, np.inf)))
+        interval = run.interval(index, image.axes())
         alpha, beta = layer.neurons.slope_range(*interval)
         if (alpha == beta).all():
             merged = alpha[:, None] * dense(image.weight)

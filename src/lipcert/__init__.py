@@ -17,12 +17,14 @@ from lipcert.model.regions import Ball, Box, Everywhere
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.classes import CertifiedRadius
 from lipcert.proof.hints import Linear, Lipschitz
+from lipcert.proof.reach import Reach
+from lipcert.proof.sensitivity import Sensitivity
 from lipcert.questions.attacks import Attack, attack
 from lipcert.questions.campaign import Results, campaign
 from lipcert.questions.certify import certify, certify_many
 from lipcert.questions.radius import certified_radius
-from lipcert.questions.reach import Reach, reach
-from lipcert.questions.sensitivity import Sensitivity, sensitivity
+from lipcert.questions.reach import reach
+from lipcert.questions.sensitivity import sensitivity
 from lipcert.questions.sweep import SweepRow, sweep
 from lipcert.questions.verify import verify
 from lipcert.search.auto import Auto

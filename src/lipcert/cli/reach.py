@@ -13,7 +13,7 @@ from lipcert.cli import options
 from lipcert.cli.output import region_record, show
 from lipcert.errors import InvalidInput
 from lipcert.model.network import Network
-from lipcert.questions.reach import Reach
+from lipcert.proof.reach import Reach
 from lipcert.questions.reach import reach as enclose
 from lipcert.show.wording import describe_network, describe_region, downward, upward
 

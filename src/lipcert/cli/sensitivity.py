@@ -12,7 +12,7 @@ from rich.table import Table
 from lipcert.cli import options
 from lipcert.cli.output import region_record, show
 from lipcert.model.network import Network
-from lipcert.questions.sensitivity import Sensitivity
+from lipcert.proof.sensitivity import Sensitivity
 from lipcert.questions.sensitivity import sensitivity as matrix_of
 from lipcert.show.wording import describe_network, describe_region, upward
 

@@ -28,3 +28,9 @@ def times(rows: Array, weight: Weight) -> Array:
 def dense(matrix: Any) -> Array:
     """A dense copy of a sparse matrix, or the dense matrix itself."""
     return np.asarray(matrix.toarray() if sparse.issparse(matrix) else matrix)
+
+
+def frozen(array: Array) -> Array:
+    """The array itself, which can be read only from now on."""
+    array.flags.writeable = False
+    return array

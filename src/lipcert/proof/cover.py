@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network
 from lipcert.model.regions import Box, Region
 from lipcert.proof.hints import Hints
@@ -128,7 +128,7 @@ class Cover:
             self._bounds.append(bound)
             if bound > 0.0:
                 piece = proved.take(slice(number, number + 1)).copy()
-                self._leaves[first + number] = Leaf(first + number, bound, piece, found.open[number].copy())
+                self._leaves[first + number] = Leaf(first + number, bound, piece, frozen(found.open[number].copy()))
         for number, (parent, cut) in enumerate(zip(parents, cuts, strict=True)):
             self._rows[parent] = (*cut, first + 2 * number)
         self._whole = len(self._rows)

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from lipcert.model.arrays import Array, Weight, dense, times
+from lipcert.model.arrays import Array, Weight, dense, frozen, times
 from lipcert.proof.rounding import LOOSE, UP, fan_in, gamma, magnitude
 
 _WIDE = 600
@@ -42,12 +42,12 @@ class Near:
         """The columns of a weight that belong to what is kept of the layer before; None is all."""
         if kept is None:
             return Near(weight)
-        return Near(weight[:, kept[0]]) if len(kept) == 1 else Near(dense(weight), None, kept)
+        return Near(_frozen(weight[:, kept[0]])) if len(kept) == 1 else Near(dense(weight), None, frozen(kept))
 
     @cached_property
     def full(self) -> Weight:
         """The middle with all rows, (n, k) or (count, n, k)."""
-        return self.middle if self.kept is None else np.swapaxes(self.middle.T[self.kept], -1, -2)
+        return self.middle if self.kept is None else frozen(np.swapaxes(self.middle.T[self.kept], -1, -2))
 
     def rows(self, which: Array) -> Weight:
         """Some rows of the middle, (k', k), or for several regions (count, k', k)."""
@@ -120,7 +120,7 @@ def folded(weight: Near, alpha: Array, beta: Array, still: Array, ahead: Weight)
         beta=np.concatenate([beta[neurons], np.ones(before)]),
         neurons=neurons,
         ahead=Near(
-            _beside([ahead[:, neurons], product], 1),
+            _frozen(_beside([ahead[:, neurons], product], 1)),
             _beside([sparse.csr_array((ahead.shape[0], neurons.size)), radius * (UP * UP)], 1),
         ),
     )
@@ -131,6 +131,12 @@ def _tame(matrix: Weight) -> bool:
     entries = np.abs(matrix.data if sparse.issparse(matrix) else np.ravel(matrix))
     entries = entries[entries > 0]
     return not entries.size or bool(entries.min() > 1.0 / _TAME and entries.max() < _TAME)
+
+
+def _frozen(weight: Weight) -> Weight:
+    """The weight itself, to be read only."""
+    frozen(weight if isinstance(weight, np.ndarray) else weight.data)
+    return weight
 
 
 def _beside(parts: list[Weight], axis: int) -> Weight:

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Ball, Box, Region
 from lipcert.proof.domain import Domain
@@ -41,7 +41,7 @@ class PieceBounds:
     def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints] = ()) -> None:
         self.network, self.region, self.sweeps = network, region, tuple(sweeps)
         sizes = network.sizes[1:-1]
-        self.starts = np.cumsum([0, *sizes])
+        self.starts = frozen(np.cumsum([0, *sizes]))
         self.slices = [slice(start, stop) for start, stop in pairwise(self.starts)]
         self.slopes: list[Interval] = []
         known = intervals(network, region, sweeps)
@@ -55,7 +55,7 @@ class PieceBounds:
             first = self._sweep(self.root, _Absolute(self.sweeps[-1] if self.sweeps else None)).run()
         self.slopes = first.slopes
         low, high, hints, _ = self._found(first)
-        self.root = Pieces(self.root.lower, self.root.upper, low, high, hints, np.full(1, np.inf))
+        self.root = Pieces(self.root.lower, self.root.upper, low, high, hints, np.full(1, np.inf)).copy()
 
     def bound(self, pieces: Pieces) -> Bounds:
         """Prove a bound for each piece."""

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, frozen
 
 LEAF = -2
 AXIS = -1
@@ -22,8 +22,8 @@ class _Rows:
         return type(self)(*(getattr(self, column.name)[which] for column in fields(self)))
 
     def copy(self) -> Self:
-        """Rows of their own, that keep no larger arrays alive."""
-        return type(self)(*(np.array(getattr(self, column.name)) for column in fields(self)))
+        """Rows of their own, that keep no larger arrays alive and can be read only."""
+        return type(self)(*(frozen(np.array(getattr(self, column.name))) for column in fields(self)))
 
     @classmethod
     def stack(cls, parts: list[Self]) -> Self:

@@ -26,7 +26,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Ball, Region
 from lipcert.proof.backsubstitution import BackSubstitution
@@ -274,8 +274,9 @@ class Sweep:
             ones = np.ones((1, len(fold.alpha) - fold.neurons.size))
             rough = tuple(np.concatenate([x[:, fold.neurons], ones], axis=-1) for x in rough)  # type: ignore[assignment]
             alpha, beta, self.weight, neurons = fold.alpha[None], fold.beta[None], fold.ahead, fold.neurons[None]
-        view = View(index, S, self.exponent, *rough, self.weight, neurons, layer.size)
-        hint = np.broadcast_to(np.asarray(self.guide.multipliers(view), dtype=float), alpha.shape)
+        S, scale, low, high = (frozen(x) for x in (S, self.exponent, *rough))  # a guide may look, not write
+        view = View(index, S, scale, low, high, self.weight, None if neurons is None else frozen(neurons), layer.size)
+        hint = np.array(np.broadcast_to(np.asarray(self.guide.multipliers(view), dtype=float), alpha.shape))
         step = activate(S, alpha, beta, hint)
         self.views.append(view)
         self.hinted.append(view.widen(hint))

@@ -11,10 +11,10 @@ import numpy as np
 
 from lipcert.errors import InvalidInput
 from lipcert.model.network import Network
+from lipcert.proof.reach import Reach
+from lipcert.proof.sensitivity import Sensitivity
 from lipcert.questions.campaign import Row
 from lipcert.questions.compare import Comparison
-from lipcert.questions.reach import Reach
-from lipcert.questions.sensitivity import Sensitivity
 from lipcert.questions.sweep import SweepRow
 
 
