@@ -32,7 +32,8 @@ from lipcert.published import (
     conic,
     interior,
 )
-from lipcert.published.lmi import Inequality, Solution, solve, symmetric_sum
+from lipcert.published.inequality import Inequality, Solution, symmetric_sum
+from lipcert.published.lmi import solve
 from lipcert.published.messenger import Handover, positive
 from lipcert.published.variants import Acc, Fast, closed_form
 from lipcert.reproduce.networks import paper_center, paper_network

@@ -15,7 +15,8 @@ from lipcert.proof.certificate import LayerReport
 from lipcert.published.base import Multipliers, Published, Run, worldwide
 from lipcert.published.conic import answer, cvxpy
 from lipcert.published.forms import safe
-from lipcert.published.lmi import OWN, SolverFailed, check_solver
+from lipcert.published.inequality import SolverFailed
+from lipcert.published.lmi import OWN, check_solver
 from lipcert.search.problem import Problem
 
 

@@ -16,7 +16,8 @@ from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array
 from lipcert.published.base import Multipliers, Published, Run, worldwide
 from lipcert.published.forms import Forms, forms
-from lipcert.published.lmi import OWN, Inequality, check_solver, solve
+from lipcert.published.inequality import Inequality
+from lipcert.published.lmi import OWN, check_solver, solve
 from lipcert.runtime.threads import suited_to
 from lipcert.search.problem import Problem
 

@@ -11,7 +11,8 @@ from scipy import linalg, sparse
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.published.base import NotApplicable
-from lipcert.published.lmi import Inequality, Solution, SolverFailed, solve
+from lipcert.published.inequality import Inequality, Solution, SolverFailed
+from lipcert.published.lmi import solve
 from lipcert.published.messenger import Choice, Chooser, Handover, messenger, positive
 
 INACTIVE: Final = 100.0
