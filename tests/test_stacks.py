@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
@@ -109,7 +110,8 @@ def test_hints_of_a_stack_prove_each_region_again(row: Activation) -> None:
 def test_mixed_regions_come_back_in_their_order() -> None:
     network = random_network(5, (3, 8, 7, 2), "elu", gain=2.0)
     rng = np.random.default_rng(3)
-    regions: list[Region] = [lc.Everywhere(), *(r for k in ("ball", "clipped", "box") for r in regions_of(k, 3, 5, rng))]
+    regions: list[Region] = [r for kind in ("ball", "clipped", "box") for r in regions_of(kind, 3, 5, rng)]
+    regions.append(lc.Everywhere())
     regions = [regions[k] for k in rng.permutation(len(regions))]
     asked: list[int] = []
 
@@ -178,7 +180,7 @@ def test_wide_layers_in_a_stack_and_in_pieces(sizes: tuple[int, ...]) -> None:
 def random_stack(number: int) -> tuple[Network, list[Region], Greedy, tuple[Enclosure, ...]]:
     rng = np.random.default_rng(1000 + number)
     sizes = rng.integers(1, 6, int(rng.integers(3, 6))).tolist()
-    weights = [random_weight(rng, out, into) for into, out in zip(sizes, sizes[1:])]
+    weights = [random_weight(rng, out, into) for into, out in itertools.pairwise(sizes)]
     biases = [rng.standard_normal(len(w)) * np.abs(w).max() for w in weights]
     network = Network.from_weights(weights, biases, [ROWS[number % len(ROWS)] for _ in weights[1:]])
     kind = ("ball", "clipped", "box")[number % 3]
