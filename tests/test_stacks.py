@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import lipcert as lc
 from exact import PRECISION, precision
@@ -314,3 +315,19 @@ def test_regions_that_are_mixed_up_are_seen(
         if seen == 3:
             return
     raise AssertionError(f"only {seen} times")
+
+
+@pytest.mark.xfail(
+    strict=True, raises=IndexError, reason="rows of a sparse weight are picked with an array of two axes"
+)
+def test_sparse_weights_of_which_some_rows_are_kept() -> None:
+    """All neurons of the first layer are kept, of the second only some, which differ from ball to ball."""
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal(shape) for shape in ((12, 3), (12, 12), (2, 12))]
+    biases = [np.zeros(12), np.where(np.arange(12) % 2, -50.0, 0.5), np.zeros(2)]
+    stored = [weights[0], sparse.csr_array(np.where(rng.random((12, 12)) < 0.5, weights[1], 0.0)), weights[2]]
+    network = Network.from_weights(stored, biases, ["tanh", "relu"])
+    balls: list[Region] = [lc.Ball(rng.standard_normal(3), 0.1) for _ in range(3)]
+    stack = swept(network, balls)
+    for which, ball in enumerate(balls):
+        alike(stack, which, swept(network, [ball]))
