@@ -317,9 +317,7 @@ def test_regions_that_are_mixed_up_are_seen(
     raise AssertionError(f"only {seen} times")
 
 
-@pytest.mark.xfail(
-    strict=True, raises=IndexError, reason="rows of a sparse weight are picked with an array of two axes"
-)
+@pytest.mark.xfail(strict=True, raises=IndexError, reason="sparse rows are picked with an array of two axes")
 def test_sparse_weights_of_which_some_rows_are_kept() -> None:
     """All neurons of the first layer are kept, of the second only some, which differ from ball to ball."""
     rng = np.random.default_rng(0)
