@@ -19,6 +19,7 @@ import lipcert as lc
 from lipcert.errors import InvalidInput, LipcertError, ProofFailed
 from lipcert.model.activations import Activation
 from lipcert.model.network import Layer, Network, Neurons
+from lipcert.model.regions import Region
 from lipcert.proof import rounding
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.image import Image
@@ -384,3 +385,16 @@ def test_parameters_that_are_not_finite_are_refused_by_the_back_door_too(value: 
     for name, parameters in (("leaky_relu", (value,)), ("hardtanh", (-1.0, value)), ("hardtanh", (value, 1.0))):
         with pytest.raises(InvalidInput, match="finite"):
             Activation(name, parameters)
+
+
+@pytest.mark.parametrize("activation", ["relu", "identity", "tanh"])
+@pytest.mark.parametrize("region", [lc.Ball([0.5], 0.25), lc.Box([0.25], [0.75]), lc.Everywhere()], ids=str)
+def test_a_row_that_underflows_beside_a_huge_one_still_moves(activation: str, region: Region) -> None:
+    """1e30·φ(1e-30·x) has the slope 1, whatever else its layers do."""
+    weights = [[[1e300], [1e-30]], [[1e-305, 1e30]]]
+    network = Network.from_weights(weights, activation=activation)
+    assert lc.certify(network, region, lc.Scalar()).bound >= 0.999
+    try:
+        assert lc.certify(network, region, lc.ClosedForm()).bound >= 0.999
+    except ProofFailed as error:  # one multiplier for both rows is more than a float can hold
+        assert "no finite bound" in str(error)

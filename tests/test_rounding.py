@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from flint import fmpq
+from flint import fmpq, fmpq_mat
 from scipy import sparse
 
 import lipcert as lc
@@ -22,9 +22,11 @@ from lipcert.proof.rounding import (
     U,
     apply,
     congruence,
+    diagonal_above,
     down,
     fan_in,
     gamma,
+    half_image,
     largest_eigenvalue_above,
     magnitude,
     norm_above,
@@ -180,6 +182,96 @@ def test_congruence_of_a_stack() -> None:
     for kept in (weight, sparse.csr_array(weight)):
         for P, S in zip(stack, congruence(stack, kept), strict=True):
             assert positive_semidefinite(matrix(S) - matrix(weight) * matrix(P) * matrix(weight).transpose())
+
+
+def form(weight: fmpq_mat, P: Array | None) -> fmpq_mat:
+    """W P Wᵀ, exactly."""
+    return weight * weight.transpose() if P is None else weight * matrix(P) * weight.transpose()
+
+
+def wild(rng: np.random.Generator, n: int) -> list[Array]:
+    """Symmetric matrices: indefinite, semidefinite, of very different scales, tiny, huge, and zero."""
+    gaussian = rng.standard_normal((n, n))
+    scales = 10.0 ** rng.uniform(-60, 60, n)
+    whole = symmetric(gaussian @ gaussian.T)
+    found = [symmetric(gaussian), whole, scales[:, None] * whole * scales, 1e-250 * whole, 1e200 * whole, 0.0 * whole]
+    return [symmetric(P) for P in found]
+
+
+@every_kind
+@pytest.mark.parametrize("storage", ["dense", "sparse", "stack"])
+def test_products_of_stacks(kind: str, storage: str) -> None:
+    """H, Ŝ and the diagonal for several matrices at once; the weight is one for all, or one for each."""
+    rng = np.random.default_rng(15)
+    for m, n in ((1, 1), (4, 3), (3, 6)):
+        stack = np.stack(wild(rng, n))
+        made = np.stack([MAKERS[kind](rng, m, n) for _ in stack])
+        made[:, 0] = 0.0 if m > 1 else made[:, 0]
+        weight: Weight = {"dense": made[0], "sparse": as_sparse(made[0]), "stack": made}[storage]
+        whole = made if storage == "stack" else np.broadcast_to(dense(weight), made.shape)
+        with np.errstate(all="ignore"):
+            half, S, squares = (rule(stack, weight) for rule in (half_image, congruence, diagonal_above))
+            reused = congruence(stack, weight, half), diagonal_above(stack, weight, None, half)
+        np.testing.assert_array_equal(reused[0], S)
+        np.testing.assert_array_equal(reused[1], squares)
+        assert half.shape == made.shape
+        for k, P in enumerate(stack):
+            exact = form(matrix(whole[k]), P)
+            if np.isfinite(S[k]).all():
+                assert positive_semidefinite(matrix(S[k]) - exact)
+            for i in range(m):
+                if not whole[k][i].any():
+                    assert squares[k][i] == 0.0
+                elif squares[k][i] < np.inf:  # NaN says nothing
+                    assert rational(squares[k][i]) >= exact[i, i]
+            if kind == "gaussian" and k in (1, 3, 4):  # of moderate entries, relatively
+                most = max(float(np.abs(whole[k]).sum() ** 2), 1e-30) * np.abs(P).max()
+                assert (np.abs(S[k] - whole[k] @ P @ whole[k].T) <= 1e-12 * most + 1e-270).all()
+                assert (np.abs(squares[k] - np.diagonal(whole[k] @ P @ whole[k].T)) <= 1e-12 * most + 1e-270).all()
+
+
+@every_kind
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+def test_diagonals_within_a_radius(kind: str, storage: str) -> None:
+    """For every W within the radius, and off by the units that weights are known to; zero rows stay zero."""
+    rng = np.random.default_rng(16)
+    for m, n in ((2, 1), (4, 3), (3, 6)):
+        made, edges = MAKERS[kind](rng, m, n), 1e-12 * np.abs(MAKERS[kind](rng, m, n))
+        made[0] = edges[0] = edges[1] = 0.0
+        edges = np.where(made == 0.0, 0.0, edges) if storage == "sparse" else edges
+        weight: Weight = sparse.csr_array(made) if storage == "sparse" else made
+        radius: Weight = sparse.csr_array(edges) if storage == "sparse" else edges
+        for P in (None, *wild(rng, n)[1:]):
+            with np.errstate(all="ignore"):
+                single = diagonal_above(P, weight, radius)
+                (squares,) = single[None] if P is None else diagonal_above(P[None], weight, radius)
+            np.testing.assert_array_equal(squares, single)
+            assert squares[0] == 0.0
+            for trial in range(4):
+                signs = rng.choice([-1, 1], (2, m, n)) if trial else np.ones((2, m, n), dtype=int)
+                moved = [
+                    [
+                        rational(made[i, j]) * (1 + fmpq(int(signs[0, i, j]) * rounding.LOOSE, 2**53))
+                        + int(signs[1, i, j]) * rational(edges[i, j])
+                        for j in range(n)
+                    ]
+                    for i in range(m)
+                ]
+                exact = form(fmpq_mat(moved), P)
+                assert all(not squares[i] < np.inf or rational(squares[i]) >= exact[i, i] for i in range(m))
+
+
+def test_a_diagonal_without_its_charges_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(17)
+    weight = rng.standard_normal((40, 9))
+    P = symmetric(np.cov(rng.standard_normal((9, 30))))
+    exact = form(matrix(weight), P)
+    honest = diagonal_above(P[None], weight)[0]
+    assert all(rational(honest[i]) >= exact[i, i] for i in range(40))
+    monkeypatch.setattr(rounding, "gamma", lambda n: 0.0)
+    monkeypatch.setattr(rounding, "up", lambda x: x)
+    flawed = diagonal_above(P[None], weight)[0]
+    assert any(rational(flawed[i]) < exact[i, i] for i in range(40))
 
 
 @every_kind

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import lipcert as lc
 from exact import PRECISION, precision
@@ -110,10 +112,8 @@ def test_hints_of_a_stack_prove_each_region_again(row: Activation) -> None:
 def test_mixed_regions_come_back_in_their_order() -> None:
     network = random_network(5, (3, 8, 7, 2), "elu", gain=2.0)
     rng = np.random.default_rng(3)
-    regions: list[Region] = [
-        lc.Everywhere(),
-        *(r for k in ("ball", "clipped", "box") for r in regions_of(k, 3, 5, rng)),
-    ]
+    regions: list[Region] = [r for kind in ("ball", "clipped", "box") for r in regions_of(kind, 3, 5, rng)]
+    regions.append(lc.Everywhere())
     regions = [regions[k] for k in rng.permutation(len(regions))]
     asked: list[int] = []
 
@@ -182,7 +182,7 @@ def test_wide_layers_in_a_stack_and_in_pieces(sizes: tuple[int, ...]) -> None:
 def random_stack(number: int) -> tuple[Network, list[Region], Greedy, tuple[Enclosure, ...]]:
     rng = np.random.default_rng(1000 + number)
     sizes = rng.integers(1, 6, int(rng.integers(3, 6))).tolist()
-    weights = [random_weight(rng, out, into) for into, out in zip(sizes, sizes[1:])]
+    weights = [random_weight(rng, out, into) for into, out in itertools.pairwise(sizes)]
     biases = [rng.standard_normal(len(w)) * np.abs(w).max() for w in weights]
     network = Network.from_weights(weights, biases, [ROWS[number % len(ROWS)] for _ in weights[1:]])
     kind = ("ball", "clipped", "box")[number % 3]
@@ -316,3 +316,16 @@ def test_regions_that_are_mixed_up_are_seen(
         if seen == 3:
             return
     raise AssertionError(f"only {seen} times")
+
+
+def test_sparse_weights_of_which_some_rows_are_kept() -> None:
+    """All neurons of the first layer are kept, of the second only some, which differ from ball to ball."""
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal(shape) for shape in ((12, 3), (12, 12), (2, 12))]
+    biases = [np.zeros(12), np.where(np.arange(12) % 2, -50.0, 0.5), np.zeros(2)]
+    stored = [weights[0], sparse.csr_array(np.where(rng.random((12, 12)) < 0.5, weights[1], 0.0)), weights[2]]
+    network = Network.from_weights(stored, biases, ["tanh", "relu"])
+    balls: list[Region] = [lc.Ball(rng.standard_normal(3), 0.1) for _ in range(3)]
+    stack = swept(network, balls)
+    for which, ball in enumerate(balls):
+        alike(stack, which, swept(network, [ball]))

@@ -53,7 +53,7 @@ class Near:
         """Some rows of the middle, (k', k), or for several regions (count, k', k)."""
         if self.kept is not None:
             return np.asarray(self.middle[which[:, :, None], self.kept[:, None, :]])
-        return self.middle[which] if len(which) > 1 else self.middle[which[0]]
+        return dense(self.middle)[which] if len(which) > 1 else self.middle[which[0]]
 
     def pull(self, directions: Array) -> Array:
         """directions·W for directions (count, d, n)."""

@@ -36,7 +36,7 @@ class Image:
         largest = float(abs(weight.middle).max())
         power = int(np.frexp(largest)[1]) if largest > 0.0 and not 1.0 / _FAR < largest < _FAR else 0
         self.P, self.weight, self.exponent = P, weight.shifted(-power) if power else weight, exponent + power
-        self.lost = TINY * float(np.abs(P).max()) if power and P is not None else 0.0
+        self.lost = TINY * (1.0 if P is None else float(np.abs(P).max())) if power else 0.0
         self._whole = whole
         self._half: Array | None = None
 
@@ -46,7 +46,8 @@ class Image:
         squares = diagonal_above(self.P, self.weight.full, self.weight.radius, self._half) + self.lost
         squares = np.broadcast_to(squares, (len(self.exponent), squares.shape[-1]))
         size = up(np.ldexp(stretched(np.sqrt(squares), 1), self.exponent[:, None]))
-        return np.where(squares == self.lost, 0.0, size) if not self.lost else size  # NaN stays NaN
+        # a row that the shift by a power made zero may move
+        return size if self.lost else np.where(squares == 0.0, 0.0, size)  # NaN stays NaN
 
     def block(self, kept: Array | None = None) -> tuple[Array, Array]:
         """Ŝ with 4**exponent·W P Wᵀ ≼ 4**e·Ŝ, its mean diagonal near one, and e, (count,).
