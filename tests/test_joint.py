@@ -14,6 +14,7 @@ from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
 from lipcert.proof.hints import BOTH
 from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.printed import paper_table
 from lipcert.search import joint
 from lipcert.search.candidate import Candidate
 from lipcert.search.chain import Chain, Slopes, Value
@@ -187,9 +188,10 @@ def test_rounds_never_worsen(cell: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("cell", [(10, 5), (10, 10), (20, 5), (20, 10), (40, 5), (60, 5)])
-def test_global_bounds_are_lipsdp_s(cell: tuple[int, int], paper_tables: dict[str, Any]) -> None:
+def test_global_bounds_are_lipsdp_s(cell: tuple[int, int]) -> None:
     width, layers = cell
-    table = paper_tables["case1_relu"]["bounds"]["LipSDP-neuron"][str(width)][str(layers)]
+    table = paper_table("table1")["lipsdp-neuron", width, layers, 1.0].value
+    assert table is not None
     bound = lc.certify(paper_network(width, layers, "relu"), method=lc.Joint()).bound
     assert table - 0.0005 <= bound <= table * 1.005 + 0.0005
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,17 +11,13 @@ import lipcert as lc
 from lipcert.model.arrays import dense
 from lipcert.proof.hints import Lipschitz
 from lipcert.reproduce.networks import RADIUS_STUDY, paper_center, paper_network
+from lipcert.reproduce.printed import agrees, paper_table
 from lipcert.search.ellipsoid import Ellipsoid, activate
 from lipcert.search.enclosing import Enclosing
 from lipcert.search.folding import Image
 
 PRINTED_RADIUS = math.sqrt(5)
 """The radius behind the paper's tables: δ·√d₀ with δ = 1 and 5 inputs."""
-
-
-def agrees(value: float, printed: float) -> bool:
-    """Whether a value rounds to the printed number: three decimals, or four digits of large numbers."""
-    return abs(value - printed) <= 0.5001e-3 or f"{value:.3e}" == f"{printed:.3e}"
 
 
 def trivial(network: lc.Network) -> float:
@@ -52,30 +47,36 @@ def published_closed_form(network: lc.Network, radius: float) -> float:
     return float(P.through(dense(network.layers[-1].weight) @ merged).norm())
 
 
-@pytest.mark.parametrize(("case", "activation"), [("case1_relu", "relu"), ("case2_elu", "elu")])
-def test_trivial_bounds_of_both_tables(paper_tables: dict[str, Any], case: str, activation: str) -> None:
+@pytest.mark.parametrize(("table", "activation"), [("table1", "relu"), ("table2", "elu")])
+def test_trivial_bounds_of_both_tables(table: str, activation: str) -> None:
+    printed = {key: cell for key, cell in paper_table(table).items() if key[0] == "trivial"}
+    assert len(printed) == 20
     wrong = [
         (width, layers, value)
-        for width, row in paper_tables[case]["bounds"]["Trivial"].items()
-        for layers, printed in row.items()
-        if not agrees(value := trivial(paper_network(int(width), int(layers), activation)), printed)
+        for (_, width, layers, _), cell in printed.items()
+        if not agrees(value := trivial(paper_network(width, layers, activation)), cell.bound)
     ]
     assert not wrong
 
 
 @pytest.mark.parametrize("layers", [5, 30, 60])
-def test_trivial_bounds_of_the_radius_study(paper_tables: dict[str, Any], layers: int) -> None:
-    printed = paper_tables["radius_leakyrelu_128"]["layers"][str(layers)]
+def test_trivial_bounds_of_the_radius_study(layers: int) -> None:
+    printed = paper_table("radius")
     network = paper_network(128, layers, "leaky_relu", RADIUS_STUDY)
-    assert agrees(trivial(network), printed["trivial"])
+    assert agrees(trivial(network), printed["trivial", 128, layers, None].bound)
     at_center = float(np.linalg.norm(network.jacobian(paper_center()), 2))
-    assert at_center == pytest.approx(printed["autodiff"], rel=2.5e-3)
+    assert at_center == pytest.approx(printed["autodiff", 128, layers, None].value, rel=2.5e-3)
 
 
 @pytest.mark.parametrize("width", [10, 20, 40, 60])
-def test_closed_form_column_of_table_1a_to_every_digit(paper_tables: dict[str, Any], width: int) -> None:
-    column = paper_tables["case1_relu"]["bounds"]["EClipsE-Gen-Local-CF"][str(width)]
-    ours = {n: published_closed_form(paper_network(width, int(n), "relu"), PRINTED_RADIUS) for n in column}
+def test_closed_form_column_of_table_1a_to_every_digit(width: int) -> None:
+    column = {
+        layers: cell.value
+        for (method, cell_width, layers, _), cell in paper_table("table1").items()
+        if (method, cell_width) == ("eclipse-gen-local-cf", width)
+    }
+    assert len(column) == 5
+    ours = {n: published_closed_form(paper_network(width, n, "relu"), PRINTED_RADIUS) for n in column}
     assert {n: round(value, 3) for n, value in ours.items()} == pytest.approx(column, abs=1.5e-9)
 
 
@@ -99,11 +100,10 @@ def test_closed_form_shrinks_to_the_jacobian_at_the_centre(layers: int, printed:
 
 
 @pytest.mark.parametrize(("activation", "width", "layers"), [("relu", 10, 5), ("relu", 40, 10), ("elu", 60, 30)])
-def test_below_every_method_of_the_paper(
-    paper_tables: dict[str, Any], activation: str, width: int, layers: int
-) -> None:
-    table = paper_tables["case1_relu" if activation == "relu" else "case2_elu"]["bounds"]
-    printed = [row[str(width)][str(layers)] for row in table.values()]
-    best = min(value for value in printed if isinstance(value, (int, float)))
+def test_below_every_method_of_the_paper(activation: str, width: int, layers: int) -> None:
+    table = paper_table("table1" if activation == "relu" else "table2")
+    printed = [cell.value for (_, *cell_of, _), cell in table.items() if cell_of == [width, layers]]
+    assert len(printed) >= 10
+    best = min(value for value in printed if value is not None)
     network = paper_network(width, layers, activation)
     assert lc.certify(network, lc.Ball(paper_center(), PRINTED_RADIUS), lc.Diagonal()).bound < best

@@ -37,6 +37,7 @@ from lipcert.published.lmi import solve
 from lipcert.published.messenger import Handover, positive
 from lipcert.published.variants import Acc, Fast, closed_form
 from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.printed import Printed, paper_table
 from lipcert.search.ellipsoid import Ellipsoid, activate
 from lipcert.search.problem import Problem
 from networks import ROW_LABELS, ROWS, pairs, random_network, sampled_norms, sampled_quotients
@@ -379,29 +380,29 @@ def test_narrower_slopes_keep_the_proof() -> None:
 
 
 @pytest.mark.parametrize(("width", "layers"), [(10, 5), (10, 15), (10, 25), (20, 10), (40, 5), (60, 5)])
-def test_small_cells_of_the_paper(paper_tables: dict[str, Any], width: int, layers: int) -> None:
+def test_small_cells_of_the_paper(width: int, layers: int) -> None:
     """Every printed digit; the tables' local methods used the radius √5."""
     network, ball = paper_network(width, layers, "relu"), lc.Ball(paper_center(), np.sqrt(5.0))
-    bounds = paper_tables["case1_relu"]["bounds"]
+    table = paper_table("table1")
     exact: list[tuple[str, Published]] = [
-        ("Trivial", Trivial()),
-        ("EClipsE-Fast", EclipseFast()),
-        ("EClipsE-Gen-Local-CF", EclipseGenLocal("CF")),
-        ("EClipsE-Gen-Local-Fast", EclipseGenLocal("Fast")),
+        ("trivial", Trivial()),
+        ("eclipse-fast", EclipseFast()),
+        ("eclipse-gen-local-cf", EclipseGenLocal("CF")),
+        ("eclipse-gen-local-fast", EclipseGenLocal("Fast")),
     ]
     for title, method in exact:
-        assert round(method.value(network, ball), 3) == bounds[title][str(width)][str(layers)], title
+        assert round(method.value(network, ball), 3) == table[title, width, layers, 1.0].value, title
     if width * layers <= 250:
         near: list[tuple[str, Published]] = [
-            ("LipSDP-neuron", LipSDP()),
-            ("LipSDP-layer", LipSDP("layer")),
-            ("EClipsE", Eclipse()),
-            ("GeoLIP", GeoLIP()),
-            ("AAO", AAO()),
+            ("lipsdp-neuron", LipSDP()),
+            ("lipsdp-layer", LipSDP("layer")),
+            ("eclipse", Eclipse()),
+            ("geolip", GeoLIP()),
+            ("aao", AAO()),
         ]
         for title, method in near:
-            printed = bounds[title][str(width)][str(layers)]
-            if isinstance(printed, float):
+            printed = table.get((title, width, layers, 1.0), Printed()).value
+            if printed is not None:
                 assert method.value(network) == pytest.approx(printed, rel=5e-3, abs=5e-4), title
 
 
