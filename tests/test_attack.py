@@ -64,7 +64,7 @@ def lighter_rest(patch: pytest.MonkeyPatch) -> None:
 
 
 def other_powers(patch: pytest.MonkeyPatch) -> None:
-    """The two chains are scaled by powers of two that differ by one a layer."""
+    """The two chains are scaled by powers of two that differ by one per layer."""
     _lighter(patch, lambda k: 2.0**-k)
 
 

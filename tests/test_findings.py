@@ -396,5 +396,5 @@ def test_a_row_that_underflows_beside_a_huge_one_still_moves(activation: str, re
     assert lc.certify(network, region, lc.Scalar()).bound >= 0.999
     try:
         assert lc.certify(network, region, lc.ClosedForm()).bound >= 0.999
-    except ProofFailed as error:  # one multiplier for both rows is more than a float can hold
-        assert "no finite bound" in str(error)
+    except ProofFailed:  # one multiplier for both rows is more than a float can hold
+        assert isinstance(region, lc.Everywhere)

@@ -358,7 +358,7 @@ def test_affine_layers_are_merged_and_variants_may_differ() -> None:
         obeys(network, ball, lc.certify(network, ball, EclipseGenLocal(variant)).bound)
     assert EclipseGenLocal(["CF", "CF", "CF"]) == EclipseGenLocal(("CF", "CF", "CF"))
     assert EclipseGenLocal(["CF"] * 3).value(network, ball) == EclipseGenLocal("CF").value(network, ball)
-    with pytest.raises(lc.InvalidInput, match="one entry a hidden layer, 3 here; got 2"):
+    with pytest.raises(lc.InvalidInput, match="one entry per hidden layer, 3 here; got 2"):
         EclipseGenLocal(["CF", "Fast"]).value(network, ball)
 
 

@@ -74,7 +74,7 @@ ActivationOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Where the file does not say: a name such as relu or 'leaky_relu(0.2)', or one a layer, comma separated.",
+        help="Where the file does not say: a name such as relu or 'leaky_relu(0.2)', or one per layer with commas.",
     ),
 ]
 InputShapeOption: TypeAlias = Annotated[

@@ -76,7 +76,7 @@ def read_mat(path: Path, activation: Any = None) -> Network:
     if "biases" in arrays:
         biases = [_bias(path, b) for b in _cells(path, "biases", arrays["biases"])]
     if len(biases) != len(weights):
-        raise UnreadableModel(f"{path} has {len(weights)} weights and {len(biases)} biases; there must be one a layer")
+        raise UnreadableModel(f"{path} has {len(weights)} weights and {len(biases)} biases; each layer needs both")
     return _assemble(
         path,
         {f"weights{{{i}}}": w for i, w in enumerate(weights, 1)},

@@ -23,7 +23,7 @@ _PERIODS_RESOLVED = 1e6
 
 @dataclass(frozen=True)
 class Activation:
-    """One row of the table with its parameters; a parameter is a number or one number a neuron.
+    """One row of the table with its parameters; a parameter is a number or one number per neuron.
 
     Build it with :func:`activation`.
     """
@@ -117,7 +117,7 @@ def activation(name: str | Activation, **parameters: Parameter | Sequence[float]
     name
         A row of ``TABLE`` or an alias; case, spaces, dashes and underscores do not matter.
     **parameters
-        Numbers, or arrays with one number a neuron: ``negative_slope`` (leaky_relu, prelu), ``alpha``
+        Numbers, or arrays with one number per neuron: ``negative_slope`` (leaky_relu, prelu), ``alpha``
         (elu, celu, hardsigmoid), ``beta`` (softplus, hardsigmoid), ``min_val`` and ``max_val`` (hardtanh).
 
     Examples
@@ -149,7 +149,7 @@ def _parameter(key: str, label: str, value: Parameter | Sequence[float]) -> Para
             raise ValueError("masked")
         given = np.asarray(value).astype(float)
     except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor that requires grad
-        raise InvalidInput(f"activation {key!r}: {label} must be a number or one a neuron, got {value!r}") from None
+        raise InvalidInput(f"activation {key!r}: {label} must be a number or one per neuron, got {value!r}") from None
     if not np.all(np.isfinite(given)):
         raise InvalidInput(f"activation {key!r}: {label} must be finite, got {given}")
     given.flags.writeable = False

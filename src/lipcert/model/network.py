@@ -33,7 +33,7 @@ class Neurons:
 
     @staticmethod
     def of(spec: str | Activation | Sequence[str | Activation] | Neurons, size: int) -> Neurons:
-        """One activation for the whole layer, or one a neuron."""
+        """One activation for the whole layer, or one per neuron."""
         if isinstance(spec, Neurons):
             if spec.size != size:
                 raise InvalidInput(f"activation is for {spec.size} neurons, the layer has {size}")
@@ -49,7 +49,7 @@ class Neurons:
             return Neurons(size, ((row, np.arange(size)),))
         rows = [activation(item) for item in _listed("activation", spec)]
         if len(rows) != size:
-            raise InvalidInput(f"activation must name one row a neuron: got {len(rows)} for {size} neurons")
+            raise InvalidInput(f"activation must name one row per neuron: got {len(rows)} for {size} neurons")
         for place, row in enumerate(rows):
             if any(np.ndim(parameter) for parameter in row.parameters):
                 raise InvalidInput(f"activation of neuron {place} must have single numbers as parameters, got {row}")
@@ -143,8 +143,8 @@ class Network:
         biases
             b_1 … b_N, or None for zeros; single entries may be None.
         activation
-            One name or :class:`Activation` for all hidden layers, or a list with one entry a hidden layer; an
-            entry may itself be a list with one activation a neuron. N entries instead of N-1 put an
+            One name or :class:`Activation` for all hidden layers, or a list with one entry per hidden layer; an
+            entry may itself be a list with one activation per neuron. N entries instead of N-1 put an
             activation on the output too.
 
         Examples
@@ -294,7 +294,7 @@ def _listed(name: str, value: Any) -> list[Any]:
     try:
         return list(value)
     except TypeError:
-        raise InvalidInput(f"{name} must be a list, one entry a layer; got {type(value).__name__}") from None
+        raise InvalidInput(f"{name} must be a list, one entry per layer; got {type(value).__name__}") from None
 
 
 def _weight(value: Any, layer: int) -> Weight:

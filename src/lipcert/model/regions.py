@@ -194,7 +194,7 @@ class Ball(Region):
                 raise InvalidInput("center must lie inside clip; project it there first, for example with numpy.clip")
         if size.shape not in ((), middle.shape[:-1]):
             raise InvalidInput(
-                f"radius must be one number, or one a center of shape {middle.shape[:-1]}; got shape {size.shape}"
+                f"radius must be one number, or one per center of shape {middle.shape[:-1]}; got shape {size.shape}"
             )
         _freeze(self, center=middle, radius=np.array(np.broadcast_to(size, middle.shape[:-1])))
         object.__setattr__(self, "clip", box)

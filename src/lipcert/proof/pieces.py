@@ -15,7 +15,7 @@ AXIS = -1
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Arrays with one row a piece."""
+    """Arrays with one row per piece."""
 
     def take(self, which: Array | slice) -> Self:
         """Some of the rows."""

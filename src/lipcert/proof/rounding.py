@@ -240,7 +240,7 @@ def largest_eigenvalue_above(matrix: Array) -> Array:
     slack = 4e-15 * n
     for _ in range(12):
         t = top + slack * scale + TINY
-        shifted = t[..., None, None] * eye - matrix  # one rounding an entry, charged below
+        shifted = t[..., None, None] * eye - matrix  # one rounding per entry, charged below
         try:
             L = np.linalg.cholesky(shifted)
         except np.linalg.LinAlgError:

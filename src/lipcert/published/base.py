@@ -42,7 +42,7 @@ class Multipliers:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """The number that a method computes, as published, and the multipliers behind it, one entry a hidden layer."""
+    """The number that a method computes, as published, and the multipliers behind it, one entry per hidden layer."""
 
     value: float
     layers: tuple[Multipliers, ...] | None = None

@@ -18,7 +18,7 @@ class Eclipse(Published):
     """Xu and Sivaranjani, *ECLipsE: Efficient Compositional Lipschitz Constant Estimation for Deep Neural Networks*,
     NeurIPS 2024. Global: the region is ignored.
 
-    A multiplier a neuron, chosen layer by layer by a small semidefinite program; time is linear in depth.
+    one multiplier per neuron, chosen layer by layer by a small semidefinite program; time is linear in depth.
 
     Limits: slopes are taken from zero to the steepest, so activations that fall somewhere (SiLU, GELU, Mish, sin) are
     refused, and a positive least slope (LeakyReLU) is given away; greedy, so looser than LipSDP.
@@ -50,7 +50,7 @@ class EclipseFast(Published):
     """Xu and Sivaranjani, *ECLipsE: Efficient Compositional Lipschitz Constant Estimation for Deep Neural Networks*,
     NeurIPS 2024, the fast form. Global: the region is ignored.
 
-    One multiplier a layer, by formula: a spectral norm a layer is all the work.
+    One multiplier per layer, by formula: one spectral norm per layer is all the work.
 
     Limits: as :class:`Eclipse`, and looser.
 

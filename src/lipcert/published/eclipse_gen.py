@@ -42,7 +42,7 @@ class _Gen(Published):
         hidden = problem.network.depth - 1
         names = (self.variant,) * hidden if isinstance(self.variant, str) else self.variant
         if len(names) != hidden:
-            raise InvalidInput(f"variant must have one entry a hidden layer, {hidden} here; got {len(names)}")
+            raise InvalidInput(f"variant must have one entry per hidden layer, {hidden} here; got {len(names)}")
         if set(names) - {"CF"}:
             check_solver(self.solver)
 
@@ -65,8 +65,8 @@ class EclipseGen(_Gen):
     Parameters
     ----------
     variant
-        ``"Acc"``: a multiplier a neuron, by a small semidefinite program a layer. ``"Fast"``: one a layer, likewise.
-        ``"CF"``: one a layer, by formula. Or a list with one of these for each hidden layer.
+        ``"Acc"``: one multiplier per neuron, by a small semidefinite program. ``"Fast"``: one per layer, likewise.
+        ``"CF"``: one per layer, by formula. Or a list with one of these for each hidden layer.
     solver
         ``"interior"``, lipcert's own, or a solver that cvxpy knows, such as ``"CLARABEL"`` (extra ``sdp``).
     cap

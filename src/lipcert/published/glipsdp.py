@@ -1,4 +1,4 @@
-"""GLipSDP: dissipativity inequalities, one a layer, coupled by matrices between the layers."""
+"""GLipSDP: dissipativity inequalities, one per layer, coupled by matrices between the layers."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class GLipSDP(Published):
 
     The network is a chain of systems; a matrix X_i between two of them says what the first supplies and the second may
     use. Each layer gives one matrix inequality in X_{i-1}, X_i and its multipliers Λ_i, and all are solved together.
-    For affine maps and elementwise activations the optimum is that of LipSDP with a multiplier a neuron.
+    For affine maps and elementwise activations the optimum is that of LipSDP with one multiplier per neuron.
 
-    Limits: the matrices X_i are unknowns too, so memory and time grow steeply with the width; beyond 40 neurons a layer
-    a general solver takes many minutes.
+    Limits: the matrices X_i are unknowns too, so memory and time grow steeply with the width; beyond 40 neurons per
+    layer a general solver takes many minutes.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ class LipSDP(Published):
     Parameters
     ----------
     kind
-        ``"neuron"``: a multiplier a neuron. ``"layer"``: one a layer.
+        ``"neuron"``: one multiplier per neuron. ``"layer"``: one per layer.
     split
         Cut the network into parts of so many layers, None for no cut.
     workers

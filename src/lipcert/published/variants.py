@@ -1,4 +1,4 @@
-"""How the Eclipse family chooses Λ: the closed form, one number a layer, one number a neuron (Algorithms 3 to 5)."""
+"""How the Eclipse family chooses Λ: by a closed form, per layer or per neuron (Algorithms 3 to 5)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Fast:
 
 @dataclass(frozen=True)
 class Acc:
-    """Algorithm 3: one λ a neuron from a small semidefinite program; where that fails the better of the other two."""
+    """Algorithm 3: one λ per neuron from a small semidefinite program; where that fails the better of the other two."""
 
     solver: str
     cap: float

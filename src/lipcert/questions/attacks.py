@@ -128,7 +128,7 @@ def _random(ball: Ball, rng: np.random.Generator) -> Array:
 
 
 def _gradient(network: Network, preactivations: list[Array], labels: Array, rivals: Array) -> Array:
-    """Of f_rival - f_label, one row a point."""
+    """Of f_rival - f_label, one row per point."""
     eye = np.eye(network.outputs)
     back = times(eye[rivals] - eye[labels], network.layers[-1].weight)
     for layer, v in zip(network.layers[-2::-1], preactivations[-2::-1], strict=True):

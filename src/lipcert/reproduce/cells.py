@@ -109,7 +109,7 @@ STUDIES: Final[dict[str, Study]] = {
         (100, 60),
     ),
     "radius": Study(
-        "The radius study: 128 neurons a layer, LeakyReLU",
+        "The radius study: 128 neurons per layer, LeakyReLU",
         "leaky_relu",
         RADIUS_STUDY,
         _grid("radius", ((128, 5), (128, 30), (128, 60)), _DELTAS),

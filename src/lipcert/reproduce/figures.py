@@ -54,8 +54,8 @@ def draw_table(folder: Path, plan: Plan, found: Sequence[Line]) -> list[Figure]:
     wide = [line for line in found if line.cell.layers == layers]
     figures = []
     for part, name, axis, fixed in (
-        (deep, "depth", "layers", f"{width} neurons a layer"),
-        (wide, "width", "neurons a layer", f"{layers} layers"),
+        (deep, "depth", "layers", f"{width} neurons per layer"),
+        (wide, "width", "neurons per layer", f"{layers} layers"),
     ):
         stem = f"{plan.study}_{name}"
         caption = f"{facts.title}; {fixed}: bounds over the trivial bound, and seconds, against {axis}."

@@ -46,7 +46,7 @@ class _Rule:
     tape: int  # matrices kept of every layer
 
 
-# fitted to networks of 100 to 800 neurons a layer, in units of the operations of a matrix product
+# fitted to networks of 100 to 800 neurons per layer, in units of the operations of a matrix product
 _RULES: Final[Mapping[str, _Rule]] = {
     "ClosedForm": _Rule(15.0, 8e3, 2.0, 0),
     "Scalar": _Rule(35.0, 2e4, 4.0, 0),
@@ -55,7 +55,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
 }
 _PROOF: Final = _Rule(15.0, 5e3, 2.0, 0)
 _OVERHEAD: Final = 0.01
-"""Seconds a layer, however small."""
+"""Seconds per layer, however small."""
 
 
 def costs(network: Network) -> dict[str, Cost]:

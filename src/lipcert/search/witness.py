@@ -20,7 +20,7 @@ def witness(bounding: PieceBounds, piece: Pieces) -> tuple[Array | None, Array]:
 
     Where every slope of a piece is a single number, pre-activations are affine functions A x + c of its inputs, so the
     point solves min ½‖x - center‖² with low ≤ A x + c ≤ high and x in the piece's box. The dual of that is a smooth
-    function of one weight a neuron, x = clip(center + Aᵀλ). If the point is not in the region (None is returned for
+    function of one weight per neuron, x = clip(center + Aᵀλ). If the point is not in the region (None is returned for
     it), nothing in the region obeys, and the weights (neurons,) are a reason why: λ·(A x + c) cannot be as large as
     the intervals ask for.
     """

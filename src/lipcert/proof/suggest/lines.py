@@ -198,7 +198,7 @@ def _zoom(grid: Array, index: Array, ends: Array) -> Array:
 
 
 def _at(grid: Array, index: Array) -> Array:
-    """One entry a row."""
+    """One entry per row."""
     return np.asarray(grid[np.arange(index.size), index])
 
 

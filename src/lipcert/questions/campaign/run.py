@@ -58,8 +58,8 @@ def campaign(
     method, clip, curvature and enclosures; only the last digits may differ, as balls that are computed together round
     differently.
 
-    Results are stored as they come, a batch a transaction, keyed by network digest, point, radius and method. What the
-    file holds already is not computed again: a run that was killed is resumed by the same call.
+    Results are stored as they come, one transaction per batch, keyed by network digest, point, radius and method. What
+    the file holds already is not computed again: a run that was killed is resumed by the same call.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The SQLite file of a campaign: one row a point, radius and method; whole batches or nothing.
+"""The SQLite file of a campaign: one row per point, radius and method; whole batches or nothing.
 
 The file names what it is about: its format, the points, and the settings that results depend on. A file that is not
 one of these, is damaged, or is about something else is refused before anything is written. Every row carries a
@@ -261,7 +261,7 @@ class Results:
     Attributes
     ----------
     path : the file.
-    rows : one a point, radius and method, sorted by method, radius and point.
+    rows : one per point, radius and method, sorted by method, radius and point.
     about : digest of the points, clip and other settings.
     seconds : time that workers have spent.
     """
