@@ -20,7 +20,7 @@ from networks import random_network
 SEARCH = importlib.import_module("lipcert.search.split")
 NETWORK = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
 BALL = lc.Ball(np.zeros(3), 1.0)
-SPLIT = lc.Split(method=lc.ClosedForm(), seconds=0.5, tolerance=1e-3)
+SPLIT = lc.Split(method=lc.ClosedForm(), seconds=np.inf, tolerance=1e-3, pieces=400)
 LOWER = lc.lower_bound(NETWORK, BALL).value
 
 

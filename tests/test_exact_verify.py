@@ -79,7 +79,7 @@ def by_a_tree(number: int, tolerance: float = 0.1) -> Case:
     center, size = rng.standard_normal(sizes[0]), 0.3 if many else 1.0
     corners = center - 0.5 * size, center + 0.7 * size
     region: Region = [lc.Ball(center, size), lc.Box(*corners), lc.Ball(center, size, clip=corners)][number % 3]
-    method = lc.Split(method=lc.ClosedForm(), seconds=20.0, tolerance=tolerance)
+    method = lc.Split(method=lc.ClosedForm(), seconds=np.inf, tolerance=tolerance)
     return "tree", network, lc.certify(network, region, method)
 
 
@@ -137,7 +137,7 @@ def many() -> Iterator[Case]:
         network = random_network(number, sizes, ["relu", "leaky_relu", "relu6", "relu"][number], gain=2.5)
         center = np.random.default_rng(number).standard_normal(sizes[0])
         region = lc.Ball(center, 0.5, clip=(center - 0.3, center + 0.4))
-        yield "wide tree", network, lc.certify(network, region, lc.Split(seconds=3.0, tolerance=0.001))
+        yield "wide tree", network, lc.certify(network, region, lc.Split(lc.Joint(), np.inf, 0.001, pieces=3000))
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from lipcert.questions.establish import establish, establish_many
 from lipcert.search.method import Method
 from networks import ROWS, label, random_network
 
-METHODS: list[Method] = [lc.ClosedForm(), lc.Scalar(), lc.Diagonal(), lc.Joint(seconds=0.3), lc.Auto(seconds=0.3)]
+METHODS: list[Method] = [lc.ClosedForm(), lc.Scalar(), lc.Diagonal(), lc.Joint(iterations=4), lc.Auto(np.inf, 20)]
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)

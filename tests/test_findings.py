@@ -65,7 +65,7 @@ def test_finding_1_errors_of_a_tree_are_scaled_by_the_powers_of_its_own_chain(tu
     ball = lc.Ball([0.0], 1.0)
     claim = lc.certify(network, ball, lc.ClosedForm())
     assert slope <= lc.verify(network, replace(claim, tree=SIGNS))
-    split = lc.Split(method=lc.ClosedForm(), seconds=1.0)
+    split = lc.Split(method=lc.ClosedForm(), seconds=np.inf, pieces=100)
     assert slope <= lc.certify(network, ball, split).bound
     assert slope <= lc.reach(network, ball, split).bound
 
@@ -116,7 +116,7 @@ def test_finding_5_the_steep_part_of_a_hardsigmoid_is_seen_at_the_largest_shift(
 def test_finding_6_slopes_that_underflow_are_within_their_bounds(alpha: float, x: float) -> None:
     with mpmath.workprec(400):
         slope = mpmath.mpf(alpha) * mpmath.exp(mpmath.mpf(x))
-        for method in (lc.ClosedForm(), lc.Split(seconds=0.1)):
+        for method in (lc.ClosedForm(), lc.Split(lc.Joint(iterations=4), np.inf, pieces=30)):
             network = Network.from_weights([[[1.0]], [[1.0]]], None, lc.activation("elu", alpha=alpha))
             assert lc.certify(network, lc.Ball([x], 1e-3), method).bound >= slope
             assert lc.lower_bound(network, lc.Ball([x], 0.0), samples=3, steps=1).value <= slope
@@ -191,7 +191,7 @@ def test_finding_9_verify_raises_errors_of_its_own_only(scale: float) -> None:
     rng = np.random.default_rng(0)
     weights = [scale * rng.standard_normal((5, 3)), rng.standard_normal((4, 5)) / scale, rng.standard_normal((2, 4))]
     network = Network.from_weights(weights, None, "tanh")
-    certificate = lc.certify(network, lc.Ball([0.1, 0.2, 0.3], 0.2), lc.Split(method=lc.ClosedForm(), seconds=0.1))
+    certificate = lc.certify(network, lc.Ball([0.1, 0.2, 0.3], 0.2), lc.Split(lc.ClosedForm(), np.inf, pieces=30))
     for mutant in _mutants(certificate):
         try:
             lc.verify(network, mutant)
@@ -281,9 +281,10 @@ def test_finding_10_no_division_by_zero_at_natural_scale() -> None:
 def test_finding_11_a_bound_covers_weights_that_are_off_by_a_unit_in_the_last_place() -> None:
     """What an importer rounds when it folds affine maps is part of the theorem; so are all networks as near as that."""
     rng = np.random.default_rng(5)
+    methods = [lc.ClosedForm(), lc.Split(lc.Joint(iterations=4), np.inf, pieces=30)]
     for number in range(12):
         network, _ = cancelling(int(rng.integers(1, 8)), 10.0 ** rng.integers(0, 18))
-        bound = lc.certify(network, lc.Ball([0.0], 1.0), [lc.ClosedForm(), lc.Split(seconds=0.05)][number % 2]).bound
+        bound = lc.certify(network, lc.Ball([0.0], 1.0), methods[number % 2]).bound
         for _ in range(5):
             slopes = [Fraction(A), Fraction(1), Fraction(1), Fraction(1)]
             for layer in network.layers[1:]:

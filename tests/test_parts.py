@@ -13,7 +13,7 @@ from lipcert.model.regions import Region
 from lipcert.search.method import Method
 from networks import random_network, sampled_quotients
 
-METHODS: list[Method] = [lc.ClosedForm(), lc.Scalar(), lc.Diagonal(), lc.Joint(seconds=0.5)]
+METHODS: list[Method] = [lc.ClosedForm(), lc.Scalar(), lc.Diagonal(), lc.Joint(iterations=4)]
 ACTIVATIONS = ("relu", "tanh", "elu", "silu", "leaky_relu", "sin")
 
 

@@ -171,7 +171,7 @@ def test_wide_layers_in_a_stack_and_in_pieces(sizes: tuple[int, ...]) -> None:
         assert lc.lower_bound(network, ball, samples=50).value <= bound
         assert bound == pytest.approx(lc.certify(network, ball, METHODS[0]).bound, rel=1e-7)
     region = lc.Ball([0.3, 0.2], 0.1)
-    certificate = lc.certify(network, region, lc.Split(METHODS[0], seconds=20.0, tolerance=0.02))
+    certificate = lc.certify(network, region, lc.Split(METHODS[0], seconds=np.inf, tolerance=0.02))
     assert lc.lower_bound(network, region).value <= certificate.bound
     assert lc.verify(network, certificate) <= certificate.bound
 

@@ -40,7 +40,7 @@ CASES: dict[str, tuple[Region, Method, dict[str, Any]]] = {
         lc.Scalar(),
         {"enclosures": (Linear(depth=None), Lipschitz(), Linear(1, 0.3))},
     ),
-    "pieces": (lc.Ball(CENTER, 0.5), lc.Split(method=lc.ClosedForm(), seconds=0.3), {}),
+    "pieces": (lc.Ball(CENTER, 0.5), lc.Split(method=lc.ClosedForm(), seconds=np.inf, pieces=100), {}),
 }
 
 

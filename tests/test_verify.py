@@ -44,8 +44,8 @@ METHODS: list[Method] = [
     lc.Scalar(),
     lc.Diagonal(),
     lc.Joint(iterations=10),
-    lc.Auto(seconds=0.05),
-    lc.Split(method=lc.ClosedForm(), seconds=0.2),
+    lc.Auto(seconds=np.inf, pieces=12),
+    lc.Split(method=lc.ClosedForm(), seconds=np.inf, pieces=40),
 ]
 REGIONS: dict[str, Region] = {
     "ball": lc.Ball(CENTER, 0.7),

@@ -32,10 +32,10 @@ METHODS = (
     "lc.ClosedForm()",
     "lc.Scalar()",
     "lc.Diagonal()",
-    "lc.Joint(seconds=0.3)",
-    "lc.Auto(seconds=0.2)",
-    "lc.Split(lc.ClosedForm(), seconds=0.15)",
-    "lc.Split(lc.Scalar(), seconds=0.15, tolerance=0.0)",
+    "lc.Joint(iterations=4)",
+    "lc.Auto(np.inf, 20)",
+    "lc.Split(lc.ClosedForm(), np.inf, pieces=60)",
+    "lc.Split(lc.Scalar(), np.inf, 0.0, pieces=60)",
 )
 _WEIGHTS = (0.2, 0.2, 0.1, 0.1, 0.15, 0.15, 0.1)
 

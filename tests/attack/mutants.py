@@ -19,9 +19,9 @@ from lipcert.proof.tree import Tree
 _HOW = (
     "lc.ClosedForm()",
     "lc.Scalar()",
-    "lc.Joint(seconds=0.1)",
-    "lc.Split(lc.ClosedForm(), seconds=0.05, tolerance=0.0)",
-    "lc.Split(lc.ClosedForm(), seconds=0.05, tolerance=0.0)",
+    "lc.Joint(iterations=2)",
+    "lc.Split(lc.ClosedForm(), np.inf, 0.0, pieces=20)",
+    "lc.Split(lc.ClosedForm(), np.inf, 0.0, pieces=20)",
 )
 
 

@@ -19,7 +19,7 @@ from exact import rational
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 
-_METHODS = ("lc.ClosedForm()",) * 6 + ("lc.Scalar()", "lc.Auto(seconds=0.05)")
+_METHODS = ("lc.ClosedForm()",) * 6 + ("lc.Scalar()", "lc.Auto(np.inf, 8)")
 
 
 def radius(rng: np.random.Generator, log: Log) -> None:
