@@ -53,8 +53,8 @@ class PieceBounds:
         self.root = Pieces(corners[0][None], corners[1][None], low, high, -unknown, np.full(1, np.inf))
         with proving():
             first = self._sweep(self.root, _Absolute(self.sweeps[-1] if self.sweeps else None)).run()
+            low, high, hints, _ = self._found(first)
         self.slopes = first.slopes
-        low, high, hints, _ = self._found(first)
         self.root = Pieces(self.root.lower, self.root.upper, low, high, hints, np.full(1, np.inf)).copy()
 
     def bound(self, pieces: Pieces) -> Bounds:
