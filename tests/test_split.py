@@ -214,6 +214,26 @@ def test_workers_find_the_same() -> None:
     assert together == pytest.approx(alone, rel=2e-3)
 
 
+def test_a_number_of_pieces_is_a_budget_that_every_machine_keeps() -> None:
+    network, ball = random_network(3, (3, 12, 12, 2), "relu", gain=3.0), lc.Ball(np.zeros(3), 1.0)
+    trees = []
+    for pieces in (30, 30, 200):
+        split = lc.Split(lc.ClosedForm(), np.inf, 1e-6, pieces=pieces)
+        trees.append(tree_of(lc.certify(network, ball, split)))
+        assert pieces <= len(trees[-1].layer) <= 2 * pieces
+    first, again, more = trees
+    np.testing.assert_array_equal(first.layer, again.layer)
+    np.testing.assert_array_equal(first.value, again.value)
+    assert first.bound == again.bound > more.bound
+
+
+def test_auto_hands_the_number_of_pieces_on() -> None:
+    network, ball = random_network(3, (3, 12, 12, 2), "relu", gain=3.0), lc.Ball(np.zeros(3), 1.0)
+    few, many = (lc.certify(network, ball, lc.Auto(np.inf, pieces)) for pieces in (100, 300))
+    assert len(tree_of(few).layer) < 200 < 300 <= len(tree_of(many).layer)
+    assert many.bound < few.bound
+
+
 def test_auto_goes_on_to_split() -> None:
     network = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
     certificate = lc.certify(network, REGIONS["ball"], lc.Auto(seconds=20.0))
