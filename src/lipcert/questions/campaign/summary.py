@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -88,7 +90,7 @@ def export(results: Results, path: str | Path) -> None:
     if suffix == ".parquet":
         _parquet(results, file)
     elif suffix == ".json":
-        record = {"about": results.about, "rows": [asdict(row) for row in results.rows]}
+        record = {"about": results.about, "rows": [_finite(asdict(row)) for row in results.rows]}
         write_whole(file, json.dumps(record, indent=1, allow_nan=False))
     else:
         stream = io.StringIO(newline="")
@@ -96,6 +98,11 @@ def export(results: Results, path: str | Path) -> None:
         writer.writerow(COLUMNS)
         writer.writerows([getattr(row, name) for name in COLUMNS] for row in results.rows)
         write_whole(file, stream.getvalue())
+
+
+def _finite(fields: dict[str, Any]) -> dict[str, Any]:
+    """The same without infinite margins, of outputs that overflow: JSON has no such numbers."""
+    return {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in fields.items()}
 
 
 def _parquet(results: Results, file: Path) -> None:
