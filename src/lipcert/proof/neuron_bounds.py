@@ -1,10 +1,10 @@
 """Slopes, values and bounding lines of activations, outward-rounded.
 
 Elementary functions are trusted to WIDEN, 32 units u = 2⁻⁵³; measured against ball arithmetic the rows of the table
-lose at most 4 of them (tests/test_relaxation.py), apart from three kinds of exception that are charged for what they
-are: rows whose formula cancels lose that much of the size of its terms; where an exponent is itself rounded, a value
-in the tail loses that much for each power of e that it is below one; and hardsigmoid cancels against its shift. The
-``loss`` of a row says which of them it is.
+lose at most 4 of them (tests/proof/test_neuron_bounds.py), apart from three kinds of exception that are charged for
+what they are: rows whose formula cancels lose that much of the size of its terms; where an exponent is itself rounded,
+a value in the tail loses that much for each power of e that it is below one; and hardsigmoid cancels against its shift.
+The ``loss`` of a row says which of them it is.
 """
 
 from __future__ import annotations

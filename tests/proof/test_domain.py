@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_stacks import regions_of
 
 import lipcert as lc
 from lipcert.model.arrays import Array
@@ -21,7 +22,6 @@ from lipcert.proof.rounding import norm_above
 from lipcert.proof.sweep import Sweep, proving
 from lipcert.search.asked import Asked
 from networks import ROW_LABELS, ROWS, random_network
-from test_stacks import regions_of
 
 Rational = list[Fraction]
 

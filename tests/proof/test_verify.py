@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from test_oracle import compare, random_case
 
 import lipcert as lc
 from exact import PRECISION, precision
@@ -36,7 +37,6 @@ from lipcert.proof.suggest import lines
 from lipcert.search.method import Method
 from networks import ROWS, random_network
 from oracle import below
-from test_oracle import compare, random_case
 
 CENTER, STEPS = np.array([0.3, -0.2, 0.9]), np.array([0.1, 0.2, 0.3])
 METHODS: list[Method] = [

@@ -27,7 +27,7 @@ from lipcert.proof.hints import Hints, Linear, Lipschitz
 from lipcert.search.method import Method
 from networks import random_network
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 CENTER = np.array([0.3, -0.2, 0.9])
 CASES: dict[str, tuple[Region, Method, dict[str, Any]]] = {
     "ball": (lc.Ball(CENTER, 0.5), lc.Scalar(), {}),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import sparse
+from test_oracle import ENCLOSURES, random_weight
 
 import lipcert as lc
 from exact import PRECISION, precision
@@ -28,7 +29,6 @@ from lipcert.search.asked import Asked
 from lipcert.search.method import Greedy
 from networks import ROW_LABELS, ROWS, random_network, sampled_norms
 from oracle import Oracle, below, check_inside, rules_of
-from test_oracle import ENCLOSURES, random_weight
 
 SAME = 1e-11
 METHODS: list[Greedy] = [lc.ClosedForm(), lc.Scalar(), lc.Diagonal()]

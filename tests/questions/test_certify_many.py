@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import sparse
+from test_stacks import regions_of
 
 import lipcert as lc
 from lipcert.model.network import Network
@@ -16,7 +17,6 @@ from lipcert.proof.hints import Linear, Lipschitz
 from lipcert.proof.sweep import Sweep
 from lipcert.search.method import Method
 from networks import ROW_LABELS, ROWS, random_network
-from test_stacks import regions_of
 
 SAME = 1e-11
 

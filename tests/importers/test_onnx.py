@@ -15,7 +15,7 @@ onnx = pytest.importorskip("onnx", reason="onnx is an extra")
 helper = onnx.helper
 TensorProto = onnx.TensorProto
 
-MODELS = Path(__file__).resolve().parents[2] / "shared" / "data" / "models"
+MODELS = Path(__file__).resolve().parents[3] / "shared" / "data" / "models"
 NAMES = [
     "test_nano",
     "test_tiny",

@@ -31,7 +31,7 @@ from rational import ALLOWED, assert_rounded_once, fractions, number_at, times
 
 Row = dict[Any, Fraction]
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 def _built(shape: tuple[int, ...], body: Callable[[Any, Any], Any]) -> Graph:

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from flint import arb, arb_mat
 from scipy import sparse
+from test_oracle import random_case
 
 import lipcert as lc
 import lipcert.exact
@@ -36,10 +37,9 @@ from lipcert.proof.certificate import Certificate
 from lipcert.proof.pieces import LEAF
 from lipcert.proof.tree import Tree
 from networks import ROW_LABELS, ROWS, random_network
-from test_oracle import random_case
 
 FOLDER = Path(lipcert.exact.__file__).parent
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 Case = tuple[str, Network, Certificate]
 
 

@@ -27,7 +27,7 @@ from lipcert.proof.neuron_bounds import relax, slope_bounds
 from lipcert.proof.pieces import AXIS, LEAF
 from lipcert.proof.tree import Tree
 
-ANGLES = np.load(Path(__file__).parent / "data" / "finding_1_angles.npy")
+ANGLES = np.load(Path(__file__).parents[1] / "data" / "finding_1_angles.npy")
 A, C, E, D = 0.7310585786300049, 0.6180339887498949, 0.4142135623730951, 1e-22
 
 

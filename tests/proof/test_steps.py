@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from test_oracle import random_step, step_is_valid
 
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.proof import step as module
 from lipcert.proof.step import Step, activate
 from oracle import single
-from test_oracle import random_step, step_is_valid
 
 Case = tuple[Array, Array, Array, Array]
 
