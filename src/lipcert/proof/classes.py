@@ -6,8 +6,9 @@ order are suggested by a guide; any answer of the right shape is safe.
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
@@ -15,6 +16,8 @@ import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball
 from lipcert.proof.outputs import OutputBounds
 from lipcert.proof.rounding import down, gamma, stretched
 from lipcert.proof.second_order import Rise, SecondOrder
@@ -51,6 +54,7 @@ class CertifiedRadius:
         classes that need what ``basis`` names, it is the one whose margin/bound is smallest.
     ball : radius of the ball over which all this was proved.
     basis : what the radius rests on.
+    subject : digest of the network, the point and the clip that it is about.
     """
 
     radius: float
@@ -61,6 +65,20 @@ class CertifiedRadius:
     rival: int
     ball: float
     basis: Basis
+    subject: str = field(default="", repr=False, compare=False)
+
+    def about(self, network: Network, ball: Ball) -> CertifiedRadius:
+        """The radius itself, or an error if it is that of another network or point."""
+        if self.radius > 0.0 and self.subject != subject_of(network, ball):
+            raise ProofFailed("what was proved is about another network or point")
+        return self
+
+
+def subject_of(network: Network, ball: Ball) -> str:
+    """SHA-256 of what a certified radius is about: the network, the point and the box that inputs are clipped to."""
+    box = [] if ball.clip is None else [ball.clip.lower, ball.clip.upper]
+    parts = (np.ascontiguousarray(part).tobytes() for part in (ball.center, *box))
+    return hashlib.sha256(b"|".join([network.digest.encode(), *parts])).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +194,9 @@ class ClassBounds:
         worst = int(np.argmin(np.where(how == needed, self.distances, np.inf)))
         margin, bound, rival = float(self.margins[worst]), float(self.bounds[worst]), worst + (worst >= self.label)
         basis = _BASES[needed] if radius > 0.0 else ""
-        return CertifiedRadius(radius, bound, margin, self.label, self.predicted, rival, self.size, basis)
+        subject = subject_of(self.facts.network, self.facts.region) if isinstance(self.facts.region, Ball) else ""
+        ends = self.label, self.predicted, rival, self.size, basis, subject
+        return CertifiedRadius(radius, bound, margin, *ends)
 
 
 def stay_positive(facts: OutputBounds, rows: Array, guide: PairGuide) -> bool:

@@ -94,7 +94,7 @@ def certified_radius(
         predicted = int(np.argmax(network(point)))
     chosen = class_of(network, predicted if label is None else label)
     method = ClosedForm() if method is None else method
-    Ball(point, 0.0, clip)  # says what is wrong with the clip, if anything
+    here = Ball(point, 0.0, clip)  # says what is wrong with the clip, if anything
     rules = Rules(clip, tuple(enclosures), pairwise, relaxation, curvature)
     judge = Judge(network, point, chosen, predicted, method, rules)
     if predicted != chosen:
@@ -103,11 +103,11 @@ def certified_radius(
         return replace(judge.nothing, margin=float(margins[rivals == predicted][0]))
     with suited_to(max(network.sizes)), np.errstate(all="ignore"):
         if radii is None:
-            return _searched(judge, tolerance)
+            return _searched(judge, tolerance).about(network, here)
         grid = np.atleast_1d(numbers("radii", _listed(radii))).tolist()
         if not grid or np.ndim(grid) != 1 or min(grid) <= 0:
             raise InvalidInput("radii must be positive numbers, at least one")
-        return _largest(judge, grid)
+        return _largest(judge, grid).about(network, here)
 
 
 def _listed(radii: Any) -> Any:

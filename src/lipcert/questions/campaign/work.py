@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
+from lipcert.model.regions import Ball
 from lipcert.questions.attacks import attack
 from lipcert.questions.campaign.store import Row
 from lipcert.questions.verdict import Judge, Rules, Verdict
@@ -72,7 +73,7 @@ def _answer(network: Network, task: Task, question: Question) -> list[Row]:
     judge = Judge(network, question.x, label, predicted, question.method, task.rules)
     blank = Row(task.digest, question.point, 0.0, repr(question.method), label, predicted, 0.0, None, 0.0, 0.0)
     rows = [
-        _judged(replace(blank, radius=radius), verdict)
+        _judged(replace(blank, radius=radius), verdict, network, Ball(question.x, radius, task.rules.clip))
         for radius, verdict in zip(question.radii, judge.over(question.radii), strict=True)
     ]
     if not task.attacked:
@@ -81,10 +82,14 @@ def _answer(network: Network, task: Task, question: Question) -> list[Row]:
     return [replace(row, broken=broken) for row, broken in zip(rows, distances, strict=True)]
 
 
-def _judged(row: Row, verdict: Verdict | ProofFailed) -> Row:
+def _judged(row: Row, verdict: Verdict | ProofFailed, network: Network, ball: Ball) -> Row:
     if isinstance(verdict, ProofFailed):
         return replace(row, problem=str(verdict))
-    found, proved = verdict.answer(), verdict.proved
+    proved = verdict.proved
+    try:
+        found = verdict.answer().about(network, ball)
+    except ProofFailed as error:
+        return replace(row, problem=str(error))
     return replace(
         row,
         margin=float(proved.margins.min()),
