@@ -17,6 +17,8 @@ TRUSTED = [
     *(SOURCE / "questions" / f"{name}.py" for name in ("reach", "radius", "sensitivity")),
 ]
 SUGGESTIONS = {
+    "classes._stays_positive": "which caps are worth a try",
+    "classes.stay_positive": "which pair is tried first",
     "outputs.ellipsoid": "the norm of a projection, which is near one",
     "piece_bounds._found": "hints for the parts of a piece, and estimates of shares",
     "radius._first_guess": "where a search begins",

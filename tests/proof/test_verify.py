@@ -315,7 +315,7 @@ def narrowed_slopes(patch: pytest.MonkeyPatch) -> None:
 
 
 def shrunk_intervals(patch: pytest.MonkeyPatch) -> None:
-    enclosing = importlib.import_module("lipcert.search.problem")._Enclosing
+    enclosing = importlib.import_module("lipcert.search.enclosing").Enclosing
     honest = enclosing.interval
 
     def narrower(self: Any, index: int, S: Any) -> tuple[Array, Array]:
