@@ -18,7 +18,7 @@ from attack.run import KINDS, run, table
 from attack.truth import Model, norm_is_below, stretch
 from exact import precision, rational
 from lipcert.errors import ProofFailed
-from lipcert.proof.image import Image
+from planted import other_powers
 
 CASES = {"digest": 40, "cancel": 6, "radius": 4, "campaigns": 3, "torch": 12, "onnx": 12}
 
@@ -53,17 +53,6 @@ def no_charges(patch: pytest.MonkeyPatch) -> None:
     no_rounding(patch)
     everywhere(patch, "UP", 1.0)
     everywhere(patch, "raise_diagonal", lambda matrix, amount: matrix)
-
-
-def other_powers(patch: pytest.MonkeyPatch) -> None:
-    """Ellipsoids and their exponents are relative to powers of two that differ by one per layer."""
-    honest = Image.block
-
-    def block(image: Image, kept: Any = None) -> tuple[Any, Any]:
-        S, exponent = honest(image, kept)
-        return S, exponent - 1
-
-    patch.setattr(Image, "block", block)
 
 
 def narrow_slopes(patch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
+from command import Command, Outcome
 from lipcert.cli import main
 from lipcert.cli.demo import LADDER
 from lipcert.cli.methods import METHODS
@@ -19,31 +19,6 @@ from lipcert.search.candidate import Candidate
 from lipcert.search.method import Method
 from lipcert.search.problem import Problem
 from lipcert.show.wording import describe_network, describe_region, downward, upward
-
-
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
-
-
-class Command:
-    """Runs ``lipcert`` in this process, in a folder with a small network."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self.capsys = capsys
-
-    def __call__(self, *arguments: str) -> Outcome:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        captured = self.capsys.readouterr()
-        return Outcome(int(ended.value.code or 0), captured.out, captured.err)
-
-    def json(self, *arguments: str) -> Any:
-        outcome = self(*arguments, "--json")
-        assert (outcome.code, outcome.err) == (0, "")
-        return json.loads(outcome.out)
 
 
 def network() -> lc.Network:

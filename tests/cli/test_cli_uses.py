@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,34 +9,8 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.cli import main
+from command import Command
 from networks import random_network
-
-
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
-
-
-class Command:
-    """Runs ``lipcert`` in this process."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self.capsys = capsys
-
-    def __call__(self, *arguments: str) -> Outcome:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        captured = self.capsys.readouterr()
-        return Outcome(int(ended.value.code or 0), captured.out, captured.err)
-
-    def json(self, *arguments: str) -> Any:
-        outcome = self(*arguments, "--json")
-        assert (outcome.code, outcome.err) == (0, "")
-        return json.loads(outcome.out)
-
 
 NETWORK = random_network(4, (3, 6, 5, 3), "tanh", gain=2.0)
 BALL = ("--center", "0.1,-0.2,0.3", "--radius", "0.5")

@@ -22,10 +22,10 @@ from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Region
 from lipcert.proof import rounding
 from lipcert.proof.certificate import Certificate
-from lipcert.proof.image import Image
 from lipcert.proof.neuron_bounds import relax, slope_bounds
 from lipcert.proof.pieces import AXIS, LEAF
 from lipcert.proof.tree import Tree
+from planted import other_powers
 
 ANGLES = np.load(Path(__file__).parents[1] / "data" / "finding_1_angles.npy")
 A, C, E, D = 0.7310585786300049, 0.6180339887498949, 0.4142135623730951, 1e-22
@@ -266,7 +266,6 @@ def test_finding_10_a_piece_that_meets_a_tiny_ball_is_not_empty() -> None:
 @pytest.mark.parametrize("size", [1e-100, 3e-170, 1e-200, 1e-300, 5e-324])
 def test_finding_10_norms_of_tiny_numbers_are_above(size: float) -> None:
     stack = np.full((1, 2, 2), size)
-    assert Fraction(float(rounding.frobenius_above(stack)[0])) >= 2 * Fraction(size)
     assert Fraction(float(rounding.norm_above(stack.ravel()))) >= 2 * Fraction(size)
     assert Fraction(float(rounding.norm_below(stack.ravel()))) <= 2 * Fraction(size)
     assert Fraction(float(rounding.form_above(stack[0], stack[0])[0])) >= 2 * Fraction(size) ** 2
@@ -296,17 +295,6 @@ def test_finding_11_a_bound_covers_weights_that_are_off_by_a_unit_in_the_last_pl
 
 
 # The mistakes of finding 1, planted again where errors and powers of two are now kept.
-
-
-def other_powers(patch: pytest.MonkeyPatch) -> None:
-    """Ellipsoids and their exponents relative to different powers of two, one per layer."""
-    honest = Image.block
-
-    def block(image: Image, kept: Any = None) -> tuple[Any, Any]:
-        S, exponent = honest(image, kept)
-        return S, exponent - 1
-
-    patch.setattr(Image, "block", block)
 
 
 def no_charges(patch: pytest.MonkeyPatch) -> None:

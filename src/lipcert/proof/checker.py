@@ -22,19 +22,7 @@ ROOM = 1.0 + 2.0**-40
 
 
 def verify(network: Network, certificate: Certificate) -> float:
-    """Re-derive a certificate's bound from its hints; nothing in it is believed.
-
-    Returns
-    -------
-    float
-        The bound as proved now: ‖f(x) - f(y)‖₂ ≤ bound·‖x - y‖₂ for all x, y of the certificate's region, in real
-        arithmetic, for the function given by the network's float64 weights.
-
-    Raises
-    ------
-    ProofFailed
-        If the network is another one, or the hints do not prove the bound that the certificate claims.
-    """
+    """The bound of a certificate as its hints prove it now, or ProofFailed; nothing in it is believed."""
     check_region(certificate.region, network.inputs)
     if certificate.network != network.digest:
         raise ProofFailed(

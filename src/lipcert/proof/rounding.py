@@ -121,16 +121,6 @@ def _length(rows: Array) -> tuple[Array, Array]:
     return np.sqrt((scaled * scaled).sum(axis=-1)), power
 
 
-def frobenius_above(stack: Array) -> Array:
-    """At least the Frobenius norm of each matrix of a stack (count, k, n).
-
-    Of nk squares each loses at most η to underflow, which is added before the root is taken.
-    """
-    flat = np.reshape(stack, (len(stack), -1))
-    n = flat.shape[1]
-    return stretched(np.sqrt(np.einsum("ij,ij->i", flat, flat) + n * ETA), n // 2 + 4)
-
-
 def square_above(x: Array) -> Array:
     """At least x², and never less than TINY, which is more than the square of a number whose square underflows."""
     return np.asarray(up(x * x) + TINY)
