@@ -75,7 +75,8 @@ class BackSubstitution:
     domain: Domain
     depth: int | None
     pieces: bool = False
-    lines: list[_Lines] = field(default_factory=list)
+    settled: list[tuple[Interval, Interval, Interval]] = field(default_factory=list)
+    drawn: list[_Lines] = field(default_factory=list)
 
     def tightened(self, index: int, lower: Array, upper: Array, still: Array | None = None) -> Interval:
         """The intervals of a layer, (count, neurons), smaller where a slope is open or nothing is known yet.
@@ -112,11 +113,21 @@ class BackSubstitution:
         lower[where, neuron] = np.fmax(lower[where, neuron], -up(up(above[where.size :] + loose) - bias))
 
     def settle(self, interval: Interval, slopes: Interval, suggested: Interval) -> None:
-        """Draw the lines of the next layer on its final intervals.
+        """The final intervals of the next layer, its slopes, and what slopes its lines should have."""
+        self.settled.append((interval, slopes, suggested))
+
+    def lines(self, index: int) -> _Lines:
+        """The lines of a layer, drawn when the first trace comes by."""
+        while len(self.drawn) <= index:
+            self._draw(*self.settled[len(self.drawn)])
+        return self.drawn[index]
+
+    def _draw(self, interval: Interval, slopes: Interval, suggested: Interval) -> None:
+        """Draw the lines of the next layer on its intervals.
 
         Where the slope is a single number the line is the function itself, else it has a suggested slope.
         """
-        index = len(self.lines)
+        index = len(self.drawn)
         layer, (low, high), (alpha, beta) = self.network.layers[index], interval, slopes
         assert layer.neurons is not None
         ends = [layer.neurons.value(end) for end in interval]
@@ -137,7 +148,7 @@ class BackSubstitution:
         sizes = np.maximum(np.abs(columns[1]), np.abs(columns[3]))
         # what underflows in a row multiplies values below and above the affine map, whatever the slopes are
         lost = TINY * (1.0 + passed.sum(axis=-1) + below.sum(axis=-1) + sizes.sum(axis=-1))
-        self.lines.append(_Lines(*columns, z_size, _Sizes.of(sizes), _Sizes.of(passed), lost))
+        self.drawn.append(_Lines(*columns, z_size, _Sizes.of(sizes), _Sizes.of(passed), lost))
 
     def above(self, index: int, where: Array, rows: Array, extra: Sequence[Array] | None = None) -> Array:
         """At least max of row·z over the region of each row, z the activations before layer ``index``, (k,).
@@ -152,7 +163,7 @@ class BackSubstitution:
         pick = Pick(len(self.domain), where)
         offset, charge = np.zeros(len(rows)), np.zeros(len(rows))
         for back in range(index - 1, stop - 1, -1):
-            layer, lines = self.network.layers[back], self.lines[back]
+            layer, lines = self.network.layers[back], self.lines(back)
             positive, negative = np.maximum(rows, 0.0), np.minimum(rows, 0.0)
             offset = offset + pick.dots(positive, lines.upper_offset) + pick.dots(negative, lines.lower_offset)
             sizes = lines.offsets.times(pick, np.abs(rows))
@@ -170,7 +181,7 @@ class BackSubstitution:
         if stop == 0:
             value, error = self.domain.support(where, rows)
         else:
-            lines = self.lines[stop - 1]
+            lines = self.lines(stop - 1)
             value = pick.dots(np.maximum(rows, 0.0), lines.roof) + pick.dots(np.minimum(rows, 0.0), lines.floor)
             error = gamma(rows.shape[-1] + 3) * pick.dots(np.abs(rows), lines.z_size) * UP
         charge = charge + 4.0 * gamma(1) * (np.abs(offset) + np.abs(value) + np.abs(error))
@@ -190,7 +201,7 @@ class BackSubstitution:
 
     def _below(self, index: int) -> Array:
         """At least |z| for the values that enter layer ``index``, (count, n)."""
-        return self.lines[index - 1].z_size if index else self.domain.sizes()
+        return self.lines(index - 1).z_size if index else self.domain.sizes()
 
 
 def at_kink(neurons: Neurons, lower: Array, upper: Array) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -73,6 +74,8 @@ class Guide(ABC):
     """Where multipliers and the slopes of lines come from; any answer of the right shape is safe."""
 
     enclosures: tuple[Enclosure, ...]
+    looks: ClassVar[bool] = True
+    """Whether it looks at slopes; if not, the view has them rounded outwards."""
 
     @abstractmethod
     def multipliers(self, view: View) -> Array:
@@ -94,6 +97,7 @@ class Given(Guide):
     """The hints of a certificate, for one region."""
 
     hints: Hints
+    looks = False
 
     @property
     def enclosures(self) -> tuple[Enclosure, ...]:  # type: ignore[override]

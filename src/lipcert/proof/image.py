@@ -99,7 +99,7 @@ class Image:
             size = magnitude(weight)
             inner, slack = (np.asarray(matrix.sum(axis=-2)) for matrix in (size, radius))
             if P is not None:
-                inner, slack = (apply(np.abs(P), np.broadcast_to(v, P.shape[:-1])) for v in (inner, slack))
+                inner, slack = (apply(np.abs(P), v) for v in (inner, slack))
             charge = spread(radius, inner) + spread(size, slack) + spread(radius, slack)
             S = raise_diagonal(S, up(charge * UP * UP) + TINY * (1.0 + inner.sum() + slack.sum()))
         return raise_diagonal(S, np.asarray(self.lost)) if self.lost else S

@@ -88,8 +88,10 @@ def relax(neurons: Neurons, lower: Array, upper: Array, lower_slope: Array, uppe
     """
 
     def rule(row: Activation, low: Array, high: Array, below: Array, above: Array) -> tuple[Array, ...]:
-        offsets = -_highest(row, -1, low, high, -below), _highest(row, 1, low, high, above)
-        return (*offsets, -_highest(row, -1, low, high, 0.0 * below), _highest(row, 1, low, high, 0.0 * above))
+        low, high = np.stack([low, low]), np.stack([high, high])
+        least = _highest(row, -1, low, high, np.stack([-below, 0.0 * below]))
+        most = _highest(row, 1, low, high, np.stack([above, 0.0 * above]))
+        return -least[0], most[0], -least[1], most[1]
 
     lower_offset, upper_offset, floor, roof = neurons.gather(rule, lower, upper, lower_slope, upper_slope)
     return lower_slope, lower_offset, upper_slope, upper_offset, floor, roof

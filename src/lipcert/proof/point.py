@@ -25,6 +25,8 @@ from lipcert.proof.rounding import (
     up,
 )
 
+_SHALLOW = 4
+"""Layers up to which errors are kept entry by entry."""
 _BROAD = 3000
 """Entries from which an error is kept entry by entry: a matrix of that size takes more time than it saves."""
 
@@ -32,10 +34,12 @@ _BROAD = 3000
 class Error:
     """The errors e of computed vectors (count, n), kept in ellipsoids: e eᵀ ≼ Q; of long ones by entry: |e| ≤ box.
 
-    An ellipsoid follows the contraction of the network where norms would grow with every layer.
+    An ellipsoid follows the contraction of the network where norms would grow with every layer. In a few layers they
+    hardly grow, and ``entrywise`` costs less.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, entrywise: bool = False) -> None:
+        self.entrywise = entrywise
         self.Q: Array | None = None
         self.box: Array | None = None
 
@@ -44,7 +48,7 @@ class Error:
         if self.Q is None and self.box is None:
             return
         rows, columns = weight.shape
-        if max(rows, columns) >= _BROAD:
+        if self.entrywise or max(rows, columns) >= _BROAD:
             self.box = up(spread(magnitude(weight), self.sizes(columns)) * UP) + TINY
             self.Q = None
             return
@@ -72,7 +76,7 @@ class Error:
         covers errors d whose squares would underflow.
         """
         n = delta.shape[-1]
-        if self.box is not None or (self.Q is None and n >= _BROAD):
+        if self.box is not None or (self.Q is None and (self.entrywise or n >= _BROAD)):
             self.box = up((0.0 if self.box is None else self.box) + delta * UP) + TINY
             return
         box = n * square_above(delta * UP + TINY) * UP
@@ -118,7 +122,7 @@ def held(network: Network) -> Network:
 
 def trajectory(network: Network, points: Array) -> list[tuple[Array, Array]]:
     """The pre-activations of the hidden layers at points (count, inputs) as computed, and bounds of their errors."""
-    z, error = points, Error()
+    z, error = points, Error(entrywise=network.depth <= _SHALLOW)
     found = []
     for layer in network.layers[:-1]:
         assert layer.neurons is not None

@@ -166,10 +166,10 @@ def congruence(P: Array | None, weight: Weight, half: Array | None = None) -> Ar
     g = gamma(max(weight.shape[-1], 1) + 2 * LOOSE + 4)
     across = np.asarray(size.sum(axis=-2))
     half = half_image(P, weight) if half is None else half
-    inner = np.zeros(1) if P is None else spread(size, apply(np.abs(P), np.broadcast_to(across, P.shape[:-1])))
+    inner = np.zeros(1) if P is None else spread(size, apply(np.abs(P), across))
     S = times(half, turned(weight)) if sparse.issparse(weight) else np.asarray(half @ turned(weight))
     reach = np.abs(half)
-    rows = inner + apply(reach, np.broadcast_to(across, (*reach.shape[:-2], reach.shape[-1])))
+    rows = inner + apply(reach, across)
     columns = inner + spread(size, reach.sum(axis=-2))
     S = 0.5 * (S + np.swapaxes(S, -1, -2))
     error = g * (0.5 * (rows + columns) + np.abs(S).sum(axis=-1)) * UP + TINY * (1.0 + across.sum())

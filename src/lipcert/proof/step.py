@@ -50,9 +50,7 @@ class Step:
     @property
     def multipliers(self) -> Array:
         """About the T that the step was proved with, (count, n); zero where none is needed."""
-        T = np.zeros(self.m.shape)
-        np.put_along_axis(T, self.active, np.where(self.h > 0.0, self.lifted / (self.g * self.g), 0.0), -1)
-        return T
+        return _placed(self.m, self.active, np.where(self.h > 0.0, self.lifted / (self.g * self.g), 0.0))
 
 
 def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = False) -> Step:
@@ -70,7 +68,7 @@ def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = Fa
     diagonal = np.diagonal(S, axis1=-2, axis2=-1)
     moving = (r > 0) & (signed | (diagonal > 0))  # a neuron with S_ll = 0 does not move
     active = np.argsort(~moving, axis=-1, kind="stable")[:, : int(moving.sum(axis=-1).max(initial=0))]
-    on = np.take_along_axis(moving, active, -1)
+    on = _picked(moving, active)
     size, tiny = np.abs(S), TINY * (1.0 + np.abs(m).sum(axis=-1, keepdims=True))
     P = m[:, :, None] * S * m[:, None, :]
     error = 4.0 * gamma(1) * (np.abs(m) * apply(size, np.abs(m)))
@@ -78,8 +76,9 @@ def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = Fa
         none = np.zeros(active.shape)
         error = (error + 4.0 * gamma(1) * np.abs(P).sum(axis=-1)) * UP + tiny
         return Step(raise_diagonal(_symmetric(P), up(error)), active, m, none, none, none, S[:, :0, :0], S[:, :0])
-    rows = np.take_along_axis(S, active[:, :, None], -2)
-    part = np.take_along_axis(rows, active[:, None, :], -1)
+    alone = len(active) == 1
+    rows = S[:, active[0]] if alone else np.take_along_axis(S, active[:, :, None], -2)
+    part = rows[:, :, active[0]] if alone else np.take_along_axis(rows, active[:, None, :], -1)
     L, C, h, g = _factor(S, part, m, r, active, on, hint)
     M = (h[:, :, None] * rows) * m[:, None, :]
     X = _solved(L, M)
@@ -93,10 +92,24 @@ def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = Fa
     along = residual.sum(axis=-2) + rounding * apply(_turned(abs_X), left_L + across_X) + (rounding + u) * down_M
     P = P + _turned(X) @ X
     lifted = up(1.0 + (residual_C + across + tiny) * UP)
-    raised = np.zeros(m.shape)
-    np.put_along_axis(raised, active, np.where(on, stretched(lifted / (g * g), 3), 0.0), -1)
+    raised = _placed(m, active, np.where(on, stretched(lifted / (g * g), 3), 0.0))
     error = (error + along + u * np.abs(P).sum(axis=-1)) * UP + tiny
     return Step(raise_diagonal(_symmetric(P), up(raised + error)), active, m, h, g, lifted, L, X)
+
+
+def _picked(values: Array, which: Array) -> Array:
+    """Some of the values (count, n) of each region, (count, k)."""
+    return values[:, which[0]] if len(which) == 1 else np.take_along_axis(values, which, -1)
+
+
+def _placed(like: Array, which: Array, values: Array) -> Array:
+    """Values at their places in an array of zeros."""
+    full = np.zeros(like.shape)
+    if len(which) == 1:
+        full[:, which[0]] = values
+    else:
+        np.put_along_axis(full, which, values, -1)
+    return full
 
 
 def _turned(stack: Array) -> Array:
@@ -119,16 +132,16 @@ def _factor(
 
     What happens to a region does not depend on the others of its stack.
     """
-    width, given = (np.take_along_axis(values, active, -1) for values in (r, hint))
+    width, given = _picked(r, active), _picked(hint, active)
     width = np.where(on, width, 0.0)
-    safe = np.take_along_axis(_dominating(S, r, m), active, -1)
+    safe = _picked(_dominating(S, r, m), active)
     T = np.where((given > 0) & (given < np.inf), given, safe)
     L, C, h, g = np.zeros(part.shape), np.zeros(part.shape), np.zeros(T.shape), np.ones(T.shape)
     eye, growth, left = np.eye(part.shape[-1]), 2.0**-40, np.arange(len(T))
     for attempt in range(84):
         if attempt == 1:
             edge = _dominating(S[left], np.minimum(r[left], _WIDENED * (1.0 + np.abs(m[left]) + r[left])))
-            T[left] += _MARGIN * np.take_along_axis(edge, active[left], -1)
+            T[left] += _MARGIN * _picked(edge, active[left])
         elif attempt == 82:  # not near the hints, then; of two tries the second is for rounding
             T[left] = safe[left]
         elif attempt > 1:

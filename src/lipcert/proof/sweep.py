@@ -41,7 +41,7 @@ from lipcert.proof.point import trajectory
 from lipcert.proof.rounding import down, largest_eigenvalue_above, stretched, up
 from lipcert.proof.step import Step, activate
 
-_ENTRIES = 150_000
+_ENTRIES = 270_000
 """Numbers in a stack of matrices; more would leave the processor's caches."""
 _LARGEST = 1024
 """Neurons of a first layer up to which its ellipsoid is kept for further sweeps."""
@@ -254,7 +254,7 @@ class Sweep:
         """P after the neurons of a layer; what is left out, or folded into the next weight, is not part of it."""
         layer, ahead = self.network.layers[index], self.network.layers[index + 1].weight
         assert layer.neurons is not None
-        rough = slopes if self.pieces else layer.neurons.slope_range(*interval)
+        rough = layer.neurons.slope_range(*interval) if self.guide.looks and not self.pieces else slopes
         self.rough.append(rough)
         alpha, beta = slopes
         moving = np.ones(alpha.shape, dtype=bool) if axes is None else axes != 0.0
