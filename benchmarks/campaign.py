@@ -26,6 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Throughput of a campaign.")
     parser.add_argument("--points", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--curvature", action=argparse.BooleanOptionalAction, help="bounds to second order")
     parser.add_argument("--check", type=int, default=5, help="rows compared with certify")
     options = parser.parse_args()
     network, (x, y) = classifier(), images()
@@ -40,6 +41,7 @@ def main() -> None:
             out=Path(folder) / "run.sqlite",
             points=options.points,
             workers=options.workers,
+            curvature=options.curvature,
         )
         seconds = time.perf_counter() - started
     rows = len(found.rows)

@@ -20,7 +20,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import lipcert as lc
-from lipcert.multipliers.chain import Chain
+from lipcert.search.chain import Chain
 
 DEPTHS = (20, 40, 80)
 

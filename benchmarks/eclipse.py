@@ -27,8 +27,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import lipcert as lc
-from lipcert.multipliers import Method
 from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.search.method import Method
 
 RADIUS = 1.0
 PAIRS: tuple[tuple[str, Method, float], ...] = (

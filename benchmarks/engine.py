@@ -16,10 +16,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import lipcert as lc
-from lipcert.ellipsoid import Ellipsoid
-from lipcert.enclosures import Enclosure, Linear, Lipschitz
-from lipcert.multipliers import Method
+from lipcert.proof.hints import Enclosure, Linear, Lipschitz
 from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.search.ellipsoid import Ellipsoid
+from lipcert.search.method import Method
 
 ENCLOSURES: dict[str, tuple[Enclosure, ...]] = {
     "Lipschitz": (Lipschitz(),),

@@ -13,7 +13,7 @@ import itertools
 import numpy as np
 
 import lipcert as lc
-from lipcert.regions import Region
+from lipcert.model.regions import Region
 from lipcert.reproduce.networks import paper_center, paper_network
 
 WIDTHS, LAYERS = (10, 20, 40, 60), (5, 10, 15, 20)

@@ -7,9 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 
 import lipcert as lc
+from lipcert.model.arrays import Array
 from lipcert.reproduce.images import Images, read_images
 from lipcert.reproduce.training import Recipe, train
-from lipcert.typing import Array
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "mnist"
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import lipcert as lc
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 METHODS = (lc.ClosedForm(), lc.Scalar(), lc.Auto(seconds=60))
 

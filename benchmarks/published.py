@@ -20,10 +20,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lipcert.progress import watched
 from lipcert.reproduce.cells import STUDIES, origin
 from lipcert.reproduce.store import Store
 from lipcert.reproduce.tables import Line, Plan, lines, run
+from lipcert.runtime.progress import watched
 
 DIGITS, PERCENT, SHOWN = 0.0, 0.005, math.inf
 """What is asked of a method: every printed digit, half a percent, or nothing (the difference is shown)."""

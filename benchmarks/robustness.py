@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import lipcert as lc
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 GRID = [2.0**-k for k in range(-1, 9)]
 RULES: dict[str, dict[str, Any]] = {

@@ -22,9 +22,9 @@ from pathlib import Path
 import numpy as np
 
 import lipcert as lc
-from lipcert.regions import Region
+from lipcert.model.arrays import Array
+from lipcert.model.regions import Region
 from lipcert.reproduce.networks import paper_center, paper_network
-from lipcert.typing import Array
 
 WIDTHS, LAYERS = (10, 20, 40, 60), (5, 10, 15, 20, 25)
 PROTOTYPE = {(10, 5): (1050.0, math.sqrt(5.0)), (40, 5): (580.0, 1.0), (60, 15): (83.0, 1.0)}

@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
 
 import lipcert as lc
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 IMAGES = 12
 

@@ -15,8 +15,8 @@ import numpy as np
 from sklearn.neural_network import MLPRegressor
 
 import lipcert as lc
-from lipcert.typing import Array
-from lipcert.wording import upward
+from lipcert.model.arrays import Array
+from lipcert.show.wording import upward
 
 RANGE = np.array([0.5, 1.0])  # operating range: rad, rad/s
 NOISE = np.array([0.01, 0.05])  # largest errors of the two sensors

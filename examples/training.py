@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 import lipcert as lc
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 EPOCHS, IMAGES, RADII = 5, 5, (0.1, 0.2, 0.4, 0.8)
 

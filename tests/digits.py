@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 
 @lru_cache(maxsize=2)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from flint import arb, ctx, fmpq, fmpq_mat
 
-from lipcert.activations import Activation
 from lipcert.exact.check import precision
 from lipcert.exact.functions import Function, ball, function, jet, rational
+from lipcert.model.activations import Activation
 
 __all__ = [
     "PRECISION",

@@ -16,9 +16,9 @@ import numpy as np
 import lipcert as lc
 from fuzz_arrays import W
 from fuzz_bytes import NUMBERS, TEXTS, mangled
-from lipcert import storage
-from lipcert.campaign import store
-from lipcert.campaign.data import read_points
+from lipcert.proof import storage
+from lipcert.questions.campaign import store
+from lipcert.questions.campaign.data import read_points
 
 # certificates
 
@@ -29,7 +29,7 @@ def certificate_seeds() -> list[bytes]:
     for region, method in (
         (lc.Ball(np.zeros(3), 0.5, clip=(-1, 1)), lc.Scalar()),
         (lc.Box(np.zeros(3), np.ones(3)), lc.ClosedForm()),
-        (lc.Ball(np.zeros(3), 0.5), lc.Split(method=lc.ClosedForm(), seconds=0.1)),
+        (lc.Ball(np.zeros(3), 0.5), lc.Split(method=lc.ClosedForm(), seconds=np.inf, pieces=30)),
     ):
         made = lc.certify(net, region, method)
         content = storage._content(made)
@@ -84,7 +84,7 @@ def read_certificate(path: Path) -> str:
 def sqlite_seeds() -> list[bytes]:
     path = Path(f"/proc/self/cwd/fuzz-{random.random()}.sqlite")
     made = store.Store(path, create=True)
-    made.agree({"points": "p", "clip": None, "attack": True, "enclosures": "()"})
+    made.agree({"points": "p", "clip": None, "attack": True, "curvature": None, "enclosures": "()"})
     made.add([store.Row("n" * 64, k, 0.1, "m", 0, k % 2, 1.0, 2.0, 0.1, 0.1) for k in range(40)], 1.0)
     made.close()
     data = path.read_bytes()
@@ -115,7 +115,7 @@ def change_sqlite(rng: random.Random, data: bytes) -> bytes:
         rng.choice(
             ["UPDATE about SET value = '" + "[" * 100_000 + "'", "UPDATE batches SET seconds = 'x'", "SELECT 1"]
         ),
-        f"PRAGMA user_version = {rng.choice([1, 2, 2, 2, 3])}",
+        f"PRAGMA user_version = {rng.choice([1, 2, 3, 3, 3, 3, 4])}",
     ):
         try:
             full = (*values, store._checksum(tuple(values))) if "?" in text else ()
@@ -129,7 +129,7 @@ def change_sqlite(rng: random.Random, data: bytes) -> bytes:
 
 
 def read_sqlite(path: Path) -> Any:
-    from lipcert.campaign.summary import export, summarise
+    from lipcert.questions.campaign.summary import export, summarise
 
     results = lc.Results.read(path)
     for suffix in (".csv", ".json"):

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 import lipcert as lc
-from lipcert.activations import TABLE, Activation
-from lipcert.network import dense
-from lipcert.regions import Region
-from lipcert.typing import Array
+from lipcert.model.activations import TABLE, Activation
+from lipcert.model.arrays import Array, dense
+from lipcert.model.regions import Region
 
 ROWS: list[Activation] = [
     *(lc.activation(name) for name in TABLE),

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from flint import arb, arb_mat
 
-from exact import ball
-from lipcert.certificate import Sweep
+from exact import ball, rational
 from lipcert.exact.enclose import Interval
 from lipcert.exact.functions import Function, most
 from lipcert.exact.linear import plus_diagonal, positive_definite
 from lipcert.exact.model import Layer, inputs_of, read
 from lipcert.exact.sweep import Swept
-from lipcert.network import Network
-from lipcert.regions import Region
+from lipcert.model.network import Network
+from lipcert.model.regions import Region
+from lipcert.proof.guide import View
+from lipcert.proof.hints import Hints
+from lipcert.proof.step import Step
+from lipcert.proof.sweep import Sweep
 
 
 class Oracle(Swept):
     """One sweep for multipliers that are functions of (neuron, r); ``S`` is the ellipsoid at the output."""
 
     def __init__(
-        self, network: Network, region: Region, hints: Sweep, known: Sequence[Interval], rules: Sequence[Any]
+        self, network: Network, region: Region, hints: Hints, known: Sequence[Interval], rules: Sequence[Any]
     ) -> None:
         self.rules = rules
         super().__init__(read(network, spread=0.0), inputs_of(region, network.inputs), hints, known)
@@ -32,6 +37,54 @@ class Oracle(Swept):
         alpha, beta = self.slopes[index]
         radii = [((b - a) / 2).upper() for a, b in zip(alpha, beta, strict=True)]
         return [self.rules[index](k, r) if r > 0 and self.S[k, k] > 0 else arb(0) for k, r in enumerate(radii)]
+
+
+def single(step: Step, which: int) -> Step:
+    """The step of one region of a stack, without its first axis and without the rows that fill up the stack."""
+    on = step.h[which] > 0.0
+    active, h, g, lifted = (x[which][on] for x in (step.active, step.h, step.g, step.lifted))
+    return replace(step, P=step.P[which], active=active, m=step.m[which], h=h, g=g, lifted=lifted)
+
+
+def neuron_of(view: View, which: int, place: int) -> int:
+    """Which neuron of its layer a row of what is kept is."""
+    return place if view.neurons is None else int(view.neurons[which][place])
+
+
+def rules_of(sweep: Sweep, which: int = 0) -> list[Any]:
+    """T and r of each neuron as a proof of one region used them, turned into rules for the oracle.
+
+    For slopes inside those of the proof, T in proportion to r gives a P that is nowhere above the proof's; so the
+    oracle's bound with this rule is at most the proved one, if the proof is right.
+    """
+    rules = []
+    for view, stacked in zip(sweep.views, sweep.steps, strict=True):
+        step = single(stacked, which)
+        chosen = {
+            neuron_of(view, which, int(k)): (rational(lifted) / rational(g) ** 2, rational(h) / rational(g))
+            for k, lifted, g, h in zip(step.active, step.lifted, step.g, step.h, strict=True)
+        }
+
+        def rule(neuron: int, r: arb, chosen: Any = chosen, exponent: int = int(view.exponent[which])) -> arb:
+            T, reach = chosen[neuron]
+            return arb(T) * arb(4) ** exponent * r / arb(reach)
+
+        rules.append(rule)
+    return rules
+
+
+def check_inside(sweep: Sweep, which: int, oracle: Oracle) -> None:
+    """Every interval and slope range of the oracle must lie inside those of the proof."""
+    for (lows, highs), (exact_low, exact_high) in zip(sweep.intervals, oracle.intervals, strict=True):
+        for low, high, least, most_ in zip(lows[which], highs[which], exact_low, exact_high, strict=True):
+            assert low == -np.inf or ball(low) <= least
+            assert high == np.inf or ball(high) >= most_
+    for view, stacked, (alpha, beta) in zip(sweep.views, sweep.steps, oracle.slopes, strict=True):
+        step = single(stacked, which)
+        for k, h, g in zip(step.active, step.h, step.g, strict=True):
+            middle, reach, neuron = ball(step.m[k]), ball(h) / ball(g), neuron_of(view, which, int(k))
+            assert middle - reach <= alpha[neuron].upper()
+            assert middle + reach >= beta[neuron].lower()
 
 
 def value_over(f: Function, v: arb) -> arb:

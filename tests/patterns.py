@@ -8,8 +8,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 import lipcert as lc
-from lipcert.network import dense
-from lipcert.typing import Array
+from lipcert.model.arrays import Array, dense
 
 _THIN = 1e-9
 """A set that holds no ball of this radius has no interior."""

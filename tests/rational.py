@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from lipcert.importers.precise import Precise
-from lipcert.network import dense
+from lipcert.model.arrays import dense
 
 Table = list[list[Fraction]]
 

@@ -58,7 +58,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "activations for other neurons": (
         lambda: build([EYE, EYE], None, [["relu"] * 3]),
-        r"one row a neuron: got 3 for 2 neurons",
+        r"one row per neuron: got 3 for 2 neurons",
     ),
     "parameters for other neurons": (
         lambda: build([EYE, EYE], None, lc.activation("prelu", negative_slope=[0.1, 0.2, 0.3])),

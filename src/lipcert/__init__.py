@@ -1,13 +1,6 @@
 """Certified ℓ2 Lipschitz bounds for neural networks."""
 
 from lipcert import published
-from lipcert.activations import Activation, activation
-from lipcert.attacks import Attack, attack
-from lipcert.auto import Auto
-from lipcert.campaign import Results, campaign
-from lipcert.certificate import Certificate
-from lipcert.certify import certify
-from lipcert.enclosures import Linear, Lipschitz
 from lipcert.errors import (
     CampaignStopped,
     InvalidInput,
@@ -18,16 +11,29 @@ from lipcert.errors import (
     UnreadableResults,
 )
 from lipcert.importers import load
-from lipcert.lower import LowerBound, lower_bound
-from lipcert.multipliers import ClosedForm, Diagonal, Joint, Scalar
-from lipcert.network import Network
-from lipcert.reachability import Reach, reach
-from lipcert.regions import Ball, Box, Everywhere
-from lipcert.robustness import CertifiedRadius, certified_radius
-from lipcert.sensitivity import Sensitivity, sensitivity
-from lipcert.split import Split
-from lipcert.sweep import SweepRow, sweep
-from lipcert.verify import verify
+from lipcert.model.activations import Activation, activation
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball, Box, Everywhere
+from lipcert.proof.certificate import Certificate
+from lipcert.proof.classes import CertifiedRadius
+from lipcert.proof.hints import Linear, Lipschitz
+from lipcert.proof.reach import Reach
+from lipcert.proof.sensitivity import Sensitivity
+from lipcert.questions.attacks import Attack, attack
+from lipcert.questions.campaign import Results, campaign
+from lipcert.questions.certify import certify, certify_many
+from lipcert.questions.radius import certified_radius
+from lipcert.questions.reach import reach
+from lipcert.questions.sensitivity import sensitivity
+from lipcert.questions.sweep import SweepRow, sweep
+from lipcert.questions.verify import verify
+from lipcert.search.auto import Auto
+from lipcert.search.closed_form import ClosedForm
+from lipcert.search.diagonal import Diagonal
+from lipcert.search.joint import Joint
+from lipcert.search.lower import LowerBound, lower_bound
+from lipcert.search.scalar import Scalar
+from lipcert.search.split import Split
 
 __version__ = "0.2.0"
 
@@ -65,6 +71,7 @@ __all__ = [
     "campaign",
     "certified_radius",
     "certify",
+    "certify_many",
     "load",
     "lower_bound",
     "published",

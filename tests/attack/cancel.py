@@ -15,7 +15,7 @@ from attack.draw import leaky, method, some, sparsely, turn
 from attack.log import Log
 from attack.points import steepest
 from attack.trees import random_tree, settled_tree
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 
 def cancel(rng: np.random.Generator, log: Log) -> None:

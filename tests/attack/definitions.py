@@ -13,7 +13,7 @@ import numpy as np
 from flint import arb, arb_series, fmpq
 
 from exact import ball, rational
-from lipcert.activations import Activation
+from lipcert.model.activations import Activation
 
 
 @dataclass(frozen=True)

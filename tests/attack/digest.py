@@ -9,9 +9,9 @@ import numpy as np
 import lipcert as lc
 from attack.draw import leaky, plain, some
 from attack.log import Log
-from lipcert.activations import Activation
-from lipcert.network import Layer, Network, Neurons
-from lipcert.typing import Array
+from lipcert.model.activations import Activation
+from lipcert.model.arrays import Array
+from lipcert.model.network import Layer, Network, Neurons
 
 
 def digest(rng: np.random.Generator, log: Log) -> None:

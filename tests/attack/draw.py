@@ -9,10 +9,9 @@ import numpy as np
 from scipy import sparse
 
 import lipcert as lc
-from lipcert.activations import Activation
-from lipcert.network import dense
-from lipcert.regions import Region
-from lipcert.typing import Array
+from lipcert.model.activations import Activation
+from lipcert.model.arrays import Array, dense
+from lipcert.model.regions import Region
 
 SMOOTH = (
     "sigmoid",
@@ -33,10 +32,10 @@ METHODS = (
     "lc.ClosedForm()",
     "lc.Scalar()",
     "lc.Diagonal()",
-    "lc.Joint(seconds=0.3)",
-    "lc.Auto(seconds=0.2)",
-    "lc.Split(lc.ClosedForm(), seconds=0.15)",
-    "lc.Split(lc.Scalar(), seconds=0.15, tolerance=0.0)",
+    "lc.Joint(iterations=4)",
+    "lc.Auto(np.inf, 20)",
+    "lc.Split(lc.ClosedForm(), np.inf, pieces=60)",
+    "lc.Split(lc.Scalar(), np.inf, 0.0, pieces=60)",
 )
 _WEIGHTS = (0.2, 0.2, 0.1, 0.1, 0.15, 0.15, 0.1)
 

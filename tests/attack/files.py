@@ -14,8 +14,9 @@ import numpy as np
 from attack.draw import leaky, plain, region, some
 from attack.log import Log
 from attack.points import steepest
-from lipcert.certificate import Certificate, Part
-from lipcert.storage import _checksum
+from lipcert.proof.certificate import Certificate
+from lipcert.proof.hints import Part
+from lipcert.proof.storage import _checksum
 
 
 def files(rng: np.random.Generator, log: Log) -> None:
@@ -23,7 +24,7 @@ def files(rng: np.random.Generator, log: Log) -> None:
     d = int(rng.integers(1, 3))
     net = plain(rng, (d, int(rng.integers(1, 4)), int(rng.integers(1, 4)), 1), some(rng, "relu", "tanh", leaky(-0.5)))
     where = region(rng, d)
-    how = some(rng, "lc.Scalar()", "lc.Split(lc.ClosedForm(), seconds=0.05, tolerance=0.0)")
+    how = some(rng, "lc.Scalar()", "lc.Split(lc.ClosedForm(), np.inf, 0.0, pieces=20)")
     cert = log.ask(f"lc.certify(net, region, {how})", net=net, region=where)
     if cert is None:
         return

@@ -14,8 +14,8 @@ from attack.points import fractions
 from attack.torch_modules import NAMES as TORCH
 from attack.torch_modules import torch_module
 from attack.truth import Model, outputs
-from lipcert.network import Network
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
 
 _NOISE = 256.0
 """How many times the error of our own evaluation in floating point the model's may be."""

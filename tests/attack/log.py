@@ -19,24 +19,28 @@ from flint import arb, fmpq
 
 import lipcert as lc
 from attack.truth import Point, Witness
-from lipcert.activations import Activation
-from lipcert.certificate import Certificate, Part, Sweep
-from lipcert.enclosures import Linear, Lipschitz
 from lipcert.errors import LipcertError
-from lipcert.multipliers import Method
-from lipcert.network import Layer, Network, Neurons, dense
-from lipcert.verify.tree import Tree
+from lipcert.model.activations import Activation
+from lipcert.model.arrays import dense
+from lipcert.model.network import Layer, Network, Neurons
+from lipcert.proof.certificate import Certificate
+from lipcert.proof.hints import Hints, Linear, Lipschitz, Part
+from lipcert.proof.tree import Tree
+from lipcert.search.method import Method
 
 HEADER = """import numpy as np
 import lipcert as lc
 from dataclasses import replace
-from lipcert.activations import Activation
-from lipcert.certificate import Certificate, Part, Sweep
-from lipcert.enclosures import Linear, Lipschitz
-from lipcert.multipliers import Method
-from lipcert.network import Layer, Network, Neurons
-from lipcert.regions import Ball, Box, Everywhere
-from lipcert.verify.tree import Tree
+from lipcert.model.activations import Activation
+from lipcert.proof.certificate import Certificate
+from lipcert.proof.hints import Part
+from lipcert.proof.hints import Hints
+from lipcert.proof.hints import Linear
+from lipcert.proof.hints import Lipschitz
+from lipcert.search.method import Method
+from lipcert.model.network import Layer, Network, Neurons
+from lipcert.model.regions import Ball, Box, Everywhere
+from lipcert.proof.tree import Tree
 
 h = float.fromhex
 """
@@ -183,5 +187,5 @@ def _region(region: Any) -> str:
 _NAMES: dict[str, Any] = {"lc": lc, "np": np, "h": float.fromhex, "replace": replace}
 _NAMES |= {
     kind.__name__: kind
-    for kind in (Activation, Certificate, Part, Sweep, Linear, Lipschitz, Layer, Network, Neurons, Tree)
+    for kind in (Activation, Certificate, Part, Hints, Linear, Lipschitz, Layer, Network, Neurons, Tree)
 }

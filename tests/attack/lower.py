@@ -10,8 +10,8 @@ from attack.log import Log, decimal
 from attack.parameters import draw_neuron
 from attack.points import belongs, fractions
 from attack.truth import Model, jacobian, length, norm_is_below
-from lipcert.network import Network
-from lipcert.regions import Region
+from lipcert.model.network import Network
+from lipcert.model.regions import Region
 
 
 def lower(rng: np.random.Generator, log: Log) -> None:

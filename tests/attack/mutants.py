@@ -11,17 +11,17 @@ import lipcert as lc
 from attack.draw import extreme, leaky, plain, region, rescaled, some
 from attack.log import Log
 from attack.points import steepest
-from lipcert.certificate import Certificate, Part, Sweep
-from lipcert.enclosures import Linear, Lipschitz
-from lipcert.typing import Array
-from lipcert.verify.tree import Tree
+from lipcert.model.arrays import Array
+from lipcert.proof.certificate import Certificate
+from lipcert.proof.hints import Hints, Linear, Lipschitz, Part
+from lipcert.proof.tree import Tree
 
 _HOW = (
     "lc.ClosedForm()",
     "lc.Scalar()",
-    "lc.Joint(seconds=0.1)",
-    "lc.Split(lc.ClosedForm(), seconds=0.05, tolerance=0.0)",
-    "lc.Split(lc.ClosedForm(), seconds=0.05, tolerance=0.0)",
+    "lc.Joint(iterations=2)",
+    "lc.Split(lc.ClosedForm(), np.inf, 0.0, pieces=20)",
+    "lc.Split(lc.ClosedForm(), np.inf, 0.0, pieces=20)",
 )
 
 
@@ -81,7 +81,7 @@ def _shaken(rng: np.random.Generator, array: Array) -> Array:
     return out
 
 
-def _sweep(rng: np.random.Generator, sweep: Sweep) -> Sweep:
+def _sweep(rng: np.random.Generator, sweep: Hints) -> Hints:
     sort = rng.integers(6)
     if sort <= 1 and sweep.multipliers:
         k = int(rng.integers(len(sweep.multipliers)))

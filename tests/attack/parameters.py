@@ -8,9 +8,9 @@ import lipcert as lc
 from attack.draw import extreme, method, some
 from attack.log import Log
 from attack.points import steepest
-from lipcert.activations import TABLE, Activation
 from lipcert.errors import LipcertError
-from lipcert.regions import Region
+from lipcert.model.activations import TABLE, Activation
+from lipcert.model.regions import Region
 
 
 def parameters(rng: np.random.Generator, log: Log) -> None:

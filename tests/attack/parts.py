@@ -10,8 +10,8 @@ from attack.log import Log, decimal
 from attack.points import candidates, fractions, inside
 from attack.truth import Model, Witness, jacobian, length, rough
 from exact import precision, rational
-from lipcert.network import Network
-from lipcert.regions import Region
+from lipcert.model.network import Network
+from lipcert.model.regions import Region
 
 
 def parts(rng: np.random.Generator, log: Log) -> None:

@@ -11,10 +11,10 @@ from flint import arb, fmpq
 from attack.definitions import Exact, exact
 from attack.truth import Model, Point, Witness, decided, jacobian, rough, stretch
 from exact import rational
-from lipcert.activations import Activation
-from lipcert.network import Network
-from lipcert.regions import Ball, Box, Region
-from lipcert.typing import Array
+from lipcert.model.activations import Activation
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball, Box, Region
 
 _SHARES = (1.0 - 2.0**-30, 0.999, 0.7, 0.5, 0.3, 0.01, 2.0**-20)
 

@@ -16,10 +16,10 @@ from attack.log import Log, decimal
 from attack.points import candidates, fractions, inside, steepest
 from attack.truth import Model, Point, outputs
 from exact import rational
-from lipcert.network import Network
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
 
-_METHODS = ("lc.ClosedForm()",) * 6 + ("lc.Scalar()", "lc.Auto(seconds=0.05)")
+_METHODS = ("lc.ClosedForm()",) * 6 + ("lc.Scalar()", "lc.Auto(np.inf, 8)")
 
 
 def radius(rng: np.random.Generator, log: Log) -> None:

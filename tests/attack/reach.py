@@ -14,8 +14,8 @@ from attack.parameters import draw_neuron
 from attack.points import belongs, candidates
 from attack.truth import Model, outputs
 from exact import matrix, precision, rational
-from lipcert.network import Network
-from lipcert.regions import Region
+from lipcert.model.network import Network
+from lipcert.model.regions import Region
 
 
 def reach(rng: np.random.Generator, log: Log) -> None:

@@ -8,9 +8,9 @@ import lipcert as lc
 from attack.draw import extreme, leaky, method, plain, region, rescaled, some, tilted
 from attack.log import Log
 from attack.points import steepest
-from lipcert.network import Network
-from lipcert.regions import Region
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
+from lipcert.model.regions import Region
 
 
 def scales(rng: np.random.Generator, log: Log) -> None:

@@ -10,7 +10,7 @@ import lipcert as lc
 from attack.draw import leaky, method, some
 from attack.log import Log
 from attack.points import steepest
-from lipcert.regions import Region
+from lipcert.model.regions import Region
 
 _ROWS = ("relu", "relu6", "hardtanh", "hardswish", "hardsigmoid", "softsign", "elu", "selu", "celu")
 

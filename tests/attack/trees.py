@@ -11,12 +11,13 @@ import lipcert as lc
 from attack.draw import extreme, leaky, plain, region, rescaled, some, tilted
 from attack.log import Log
 from attack.points import steepest
-from lipcert.certificate import Certificate, Part, Sweep
-from lipcert.network import Network
-from lipcert.regions import Ball, Box, Region
-from lipcert.typing import Array
-from lipcert.verify.pieces import AXIS, LEAF
-from lipcert.verify.tree import Tree
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball, Box, Region
+from lipcert.proof.certificate import Certificate
+from lipcert.proof.hints import Hints, Part
+from lipcert.proof.pieces import AXIS, LEAF
+from lipcert.proof.tree import Tree
 
 Case = tuple[Network, Region, Tree]
 _MOST = 1.7e308
@@ -41,7 +42,7 @@ def trees(rng: np.random.Generator, log: Log) -> None:
 def forged(net: Network, where: Region) -> Certificate:
     """A certificate that nobody computed: multipliers of one, and no enclosures."""
     hidden = net.sizes[1:-1]
-    sweep = Sweep((), tuple(np.ones(size) for size in hidden), (0,) * len(hidden))
+    sweep = Hints((), tuple(np.ones(size) for size in hidden), (0,) * len(hidden))
     return Certificate(_MOST, "forged", where, net.digest, Part((0, net.depth)), (), (sweep,), (), 0.0)
 
 

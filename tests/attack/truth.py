@@ -18,8 +18,9 @@ from flint import arb, arb_series, fmpq
 
 from attack.definitions import Exact, exact
 from exact import precision, rational
-from lipcert.activations import Activation
-from lipcert.network import Network, dense
+from lipcert.model.activations import Activation
+from lipcert.model.arrays import dense
+from lipcert.model.network import Network
 
 Point = list[fmpq]
 Rows = tuple[tuple[tuple[int, arb], ...], ...]

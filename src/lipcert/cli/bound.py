@@ -9,25 +9,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lipcert.certificate import Certificate
-from lipcert.certify import certify
 from lipcert.cli import options
 from lipcert.cli.methods import timed
-from lipcert.cli.output import (
-    as_json,
-    certificate_record,
-    describe_network,
-    describe_region,
-    downward,
-    ratio,
-    upward,
-)
+from lipcert.cli.output import as_json, certificate_record, ratio
 from lipcert.errors import InvalidInput
-from lipcert.importers import load
-from lipcert.lower import LowerBound, lower_bound_of
-from lipcert.multipliers import Method
-from lipcert.network import Network
-from lipcert.split import Split
+from lipcert.model.network import Network
+from lipcert.proof.certificate import Certificate
+from lipcert.questions.certify import certify
+from lipcert.search.lower import LowerBound, lower_bound_of
+from lipcert.search.method import Method
+from lipcert.search.split import Split
+from lipcert.show.wording import describe_network, describe_region, downward, upward
 
 _EXACT = 1e-3
 """Relative distance of upper and lower bound at which --exact is content."""
@@ -81,12 +73,7 @@ def bound(
       lipcert bound model.npz --activation relu --center zeros --radius 0.5 --exact --seconds 20
     """
     chosen = timed(_chosen(method, exact), seconds)
-    network = load(
-        model,
-        options.activations(activation),
-        input_shape=options.shape("--input-shape", input_shape),
-        drop_softmax=drop_softmax,
-    )
+    network = options.network(model, activation, input_shape, drop_softmax)
     region = options.region_of(network, center, radius, box, clip)
     if certificate_file is not None and certificate_file.exists() and certificate_file.samefile(model):
         raise InvalidInput(f"--certificate {certificate_file} would overwrite the model; give another file")

@@ -11,21 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from lipcert.cli import options
-from lipcert.cli.output import (
-    activations,
-    as_json,
-    describe_network,
-    describe_region,
-    downward,
-    region_record,
-    upward,
-)
-from lipcert.compare import METHODS, Comparison
-from lipcert.compare import compare as run_all
-from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.importers import load
-from lipcert.network import Network
-from lipcert.regions import Region
+from lipcert.cli.output import network_record, region_record, show
+from lipcert.errors import ProofFailed
+from lipcert.model.network import Network
+from lipcert.model.regions import Region
+from lipcert.questions.compare import METHODS, Comparison
+from lipcert.questions.compare import compare as run_all
+from lipcert.show.wording import describe_network, describe_region, downward, upward
 
 
 def compare(
@@ -57,23 +49,15 @@ def compare(
 
       lipcert compare model.onnx --methods trivial,lipsdp-neuron,joint --json
     """
-    if plot is not None and (plot.suffix.lower() not in (".png", ".pdf", ".svg") or not plot.parent.is_dir()):
-        raise InvalidInput(f"--plot must name a .png, .pdf or .svg file in a folder that exists, got {plot}")
-    network = load(
-        model,
-        options.activations(activation),
-        input_shape=options.shape("--input-shape", input_shape),
-        drop_softmax=drop_softmax,
-    )
+    if plot is not None:
+        options.figure("--plot", plot)
+    network = options.network(model, activation, input_shape, drop_softmax)
     region = options.region_of(network, center, radius, box, clip)
     names = None if methods is None else [name.strip() for name in methods.split(",")]
     comparison = run_all(network, region, names, timeout=timeout)
-    if json:
-        typer.echo(as_json(_record(network, region, comparison)))
-    else:
-        _print(Console(highlight=False), network, region, comparison)
+    show(json, _record, _print, network, region, comparison)
     if plot is not None:
-        from lipcert import plots
+        from lipcert.show import plots
 
         plots.save(plots.comparison(comparison), plot)
     if all(row.bound is None for row in comparison.rows):
@@ -83,7 +67,7 @@ def compare(
 def _record(network: Network, region: Region, comparison: Comparison) -> dict[str, Any]:
     lower = comparison.lower
     return {
-        "network": {"digest": network.digest, "sizes": list(network.sizes), "activations": activations(network)},
+        "network": network_record(network),
         "region": region_record(region),
         "lower": None if lower is None else lower.value,
         "lower_point": None if lower is None else lower.point.tolist(),

@@ -9,17 +9,21 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lipcert.certify import certify
-from lipcert.cli.output import describe_network, describe_region, downward, upward
 from lipcert.errors import InvalidInput
 from lipcert.importers.arrays import write_npz
-from lipcert.lower import lower_bound
-from lipcert.multipliers import ClosedForm, Diagonal, Joint, Method, Scalar
-from lipcert.network import Network
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball, Everywhere
 from lipcert.published import Trivial
-from lipcert.regions import Ball, Everywhere
+from lipcert.questions.certify import certify
 from lipcert.reproduce.networks import paper_center, paper_network
-from lipcert.split import Split
+from lipcert.search.closed_form import ClosedForm
+from lipcert.search.diagonal import Diagonal
+from lipcert.search.joint import Joint
+from lipcert.search.lower import lower_bound
+from lipcert.search.method import Method
+from lipcert.search.scalar import Scalar
+from lipcert.search.split import Split
+from lipcert.show.wording import describe_network, describe_region, downward, upward
 
 LADDER: dict[str, Method] = {
     "closed-form": ClosedForm(),

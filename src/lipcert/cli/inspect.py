@@ -11,10 +11,10 @@ from scipy import sparse
 
 from lipcert.cli import options
 from lipcert.cli.output import as_json
-from lipcert.costs import available_memory, costs, entries
 from lipcert.importers import examine
 from lipcert.importers.faithful import Imported
-from lipcert.network import Layer, Network
+from lipcert.model.network import Layer, Network
+from lipcert.runtime.costs import available_memory, costs, entries
 
 
 def inspect(

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
 import typer
 
-from lipcert.auto import Auto
 from lipcert.errors import InvalidInput
-from lipcert.multipliers import ClosedForm, Diagonal, Joint, Method, Scalar
-from lipcert.split import Split
+from lipcert.questions.compare import OWN
+from lipcert.search.auto import Auto
+from lipcert.search.joint import Joint
+from lipcert.search.method import Method
+from lipcert.search.split import Split
 
-METHODS: Final[Mapping[str, Callable[[], Method]]] = {
-    "closed-form": ClosedForm,
-    "scalar": Scalar,
-    "diagonal": Diagonal,
-    "joint": Joint,
-    "auto": Auto,
-    "split": Split,
-}
+METHODS: Final = OWN
 
 
 def method(name: str | Method) -> Method:

@@ -12,11 +12,12 @@ import typer
 
 from lipcert.cli.methods import METHODS, method
 from lipcert.errors import InvalidInput, UnreadableModel
+from lipcert.importers import load
 from lipcert.importers.arrays import stored
-from lipcert.multipliers import Method
-from lipcert.network import Network
-from lipcert.regions import Ball, Box, Everywhere, Region
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball, Box, Everywhere, Region
+from lipcert.search.method import Method
 
 VECTOR = "FILE|NUMBERS"
 REGION = "Region (default: all inputs, the global bound)"
@@ -73,7 +74,7 @@ ActivationOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Where the file does not say: a name such as relu or 'leaky_relu(0.2)', or one a layer, comma separated.",
+        help="Where the file does not say: a name such as relu or 'leaky_relu(0.2)', or one per layer with commas.",
     ),
 ]
 InputShapeOption: TypeAlias = Annotated[
@@ -104,6 +105,12 @@ def activations(text: str | None) -> str | list[str] | None:
     """One name, or a list where commas (outside brackets) separate several."""
     names = re.findall(r"[^,(]+(?:\([^)]*\)?)?", text) if text else []
     return text if len(names) < 2 else names
+
+
+def network(model: str, activation: str | None, input_shape: str | None, drop_softmax: bool) -> Network:
+    """The network that a verb is about."""
+    size = shape("--input-shape", input_shape)
+    return load(model, activations(activation), input_shape=size, drop_softmax=drop_softmax)
 
 
 def region_of(

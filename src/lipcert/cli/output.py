@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
+from collections.abc import Callable
+from json import dumps
 from typing import Any
 
-from lipcert.certificate import Certificate
-from lipcert.lower import LowerBound
-from lipcert.multipliers import Method
-from lipcert.network import Network
-from lipcert.regions import Ball, Box, Region
-from lipcert.wording import activations, describe_network, describe_region, downward, upward
+import typer
+from rich.console import Console
 
-__all__ = [
-    "activations",
-    "as_json",
-    "certificate_record",
-    "describe_network",
-    "describe_region",
-    "downward",
-    "method_record",
-    "ratio",
-    "region_record",
-    "upward",
-]
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball, Box, Region
+from lipcert.proof.certificate import Certificate
+from lipcert.search.lower import LowerBound
+from lipcert.show.wording import activations
 
 
 def as_json(record: dict[str, Any]) -> str:
     """One JSON object; there is no NaN or infinity in it."""
-    return json.dumps(record, ensure_ascii=False, allow_nan=False)
+    return dumps(record, ensure_ascii=False, allow_nan=False)
+
+
+def show(json: bool, record: Callable[..., dict[str, Any]], printer: Callable[..., None], *found: Any) -> None:
+    """What a verb found: as one JSON object, or printed for people."""
+    if json:
+        typer.echo(as_json(record(*found)))
+    else:
+        printer(Console(highlight=False), *found)
+
+
+def network_record(network: Network) -> dict[str, Any]:
+    """What tells a network from others."""
+    return {"digest": network.digest, "sizes": list(network.sizes), "activations": activations(network)}
 
 
 def certificate_record(network: Network, certificate: Certificate, lower: LowerBound | None) -> dict[str, Any]:
@@ -42,18 +45,19 @@ def certificate_record(network: Network, certificate: Certificate, lower: LowerB
         "ratio": ratio(certificate.bound, lower),
         "method": method_record(certificate.method),
         "region": region_record(certificate.region),
-        "network": {"digest": certificate.network, "sizes": list(network.sizes), "activations": activations(network)},
+        "network": network_record(network),
         "part": dataclasses.asdict(certificate.part),
         "seconds": certificate.seconds,
         "verified": certificate.verified,
     }
 
 
-def method_record(method: Method | str) -> dict[str, Any]:
+def method_record(method: object) -> dict[str, Any]:
     """Name and options of a method; of a certificate that was read from a file, what it says of its method."""
     if isinstance(method, str):
         return {"name": method}
-    options: dict[str, Any] = dataclasses.asdict(method) if dataclasses.is_dataclass(method) else {}
+    known = dataclasses.is_dataclass(method) and not isinstance(method, type)
+    options: dict[str, Any] = dataclasses.asdict(method) if known else {}  # type: ignore[call-overload]
     return {"name": type(method).__name__, **options}
 
 

@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 
 from lipcert.cli import options
-from lipcert.cli.output import as_json, describe_network, describe_region, downward, region_record, upward
+from lipcert.cli.output import region_record, show
 from lipcert.errors import InvalidInput
-from lipcert.importers import load
-from lipcert.network import Network
-from lipcert.reachability import Reach
-from lipcert.reachability import reach as enclose
+from lipcert.model.network import Network
+from lipcert.proof.reach import Reach
+from lipcert.questions.reach import reach as enclose
+from lipcert.show.wording import describe_network, describe_region, downward, upward
 
 _SHOWN = 40
 
@@ -53,22 +53,14 @@ def reach(
     pair = options.indices("--axes", axes) or []
     if plot is not None:
         options.figure("--plot", plot)
-    network = load(
-        model,
-        options.activations(activation),
-        input_shape=options.shape("--input-shape", input_shape),
-        drop_softmax=drop_softmax,
-    )
+    network = options.network(model, activation, input_shape, drop_softmax)
     region = options.region_of(network, center, radius, box, clip)
     if not region.bounded:
         raise InvalidInput("reach needs a bounded region: give --center and --radius, or --box")
     found = enclose(network, region, method, layer=layer)
-    if json:
-        typer.echo(as_json(_record(network, found)))
-    else:
-        _print(Console(highlight=False), network, found)
+    show(json, _record, _print, network, found)
     if plot is not None:
-        from lipcert import plots
+        from lipcert.show import plots
 
         plots.save(plots.reach_set(found, network, (pair[0], pair[-1])), plot)
 

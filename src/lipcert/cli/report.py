@@ -11,7 +11,7 @@ import typer
 from lipcert.cli import options
 from lipcert.errors import ProofFailed
 from lipcert.importers import load
-from lipcert.report import write
+from lipcert.show.report import write
 
 
 def report(

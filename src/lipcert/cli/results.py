@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from lipcert.campaign import Results, Summary, summarise
-from lipcert.campaign.summary import export as write
 from lipcert.cli import options
-from lipcert.cli.output import as_json, downward, upward
+from lipcert.cli.output import as_json
+from lipcert.questions.campaign import Results, Summary, summarise
+from lipcert.questions.campaign.summary import export as write
+from lipcert.show.wording import downward, upward
 
 
 def results(
@@ -29,7 +30,8 @@ def results(
     """Show what a campaign has found, also while it is running.
 
     certified: the whole ball is proved to be of one class. plain: the same by the rule margin/(√2·bound). unbroken: no
-    attack succeeded, an upper limit for what could be certified.
+    attack succeeded, an upper limit for what could be certified. What each radius rests on is in the column basis of an
+    export.
 
     [bold]Example[/bold]
 

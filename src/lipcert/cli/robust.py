@@ -10,12 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from lipcert.campaign import campaign, read_points
 from lipcert.cli import options
 from lipcert.cli.methods import METHODS, method
 from lipcert.cli.results import show
 from lipcert.errors import CampaignStopped, InvalidInput, ProofFailed
 from lipcert.importers import load
+from lipcert.questions.campaign import campaign, read_points
 
 
 def robust(
@@ -33,6 +33,16 @@ def robust(
         typer.Option(metavar="LOWER UPPER", help="Only inputs between these count, as in --clip 0 1 for images."),
     ] = None,
     attack: Annotated[bool, typer.Option("--attack", help="Search for inputs of another class too.")] = False,
+    curvature: Annotated[
+        bool | None,
+        typer.Option(
+            "--curvature/--no-curvature",
+            help="Whether to settle what is open by a bound to second order, which takes most of the time. It works for"
+            " up to ten hidden layers of 150 neurons or three of 250; the default is to use it for up to ten of 110 or"
+            " three of 150.",
+            show_default=False,
+        ),
+    ] = None,
     points: Annotated[int | None, typer.Option(metavar="N", help="The first N points only.")] = None,
     workers: Annotated[int, typer.Option(metavar="N", help="Processes, each with one BLAS thread.")] = 1,
     dask: Annotated[
@@ -74,6 +84,7 @@ def robust(
             methods=[method(name.strip()) for name in methods.split(",")],
             clip=clip,
             attack=attack,
+            curvature=curvature,
             points=points,
             workers=workers,
             executor=executor,

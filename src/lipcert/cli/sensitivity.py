@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from lipcert.cli import options
-from lipcert.cli.output import as_json, describe_network, describe_region, region_record, upward
-from lipcert.importers import load
-from lipcert.network import Network
-from lipcert.sensitivity import Sensitivity
-from lipcert.sensitivity import sensitivity as matrix_of
+from lipcert.cli.output import region_record, show
+from lipcert.model.network import Network
+from lipcert.proof.sensitivity import Sensitivity
+from lipcert.questions.sensitivity import sensitivity as matrix_of
+from lipcert.show.wording import describe_network, describe_region, upward
 
 _COLUMNS, _ROWS = 10, 40
 
@@ -46,12 +46,7 @@ def sensitivity(
     """
     if plot is not None:
         options.figure("--plot", plot)
-    network = load(
-        model,
-        options.activations(activation),
-        input_shape=options.shape("--input-shape", input_shape),
-        drop_softmax=drop_softmax,
-    )
+    network = options.network(model, activation, input_shape, drop_softmax)
     found = matrix_of(
         network,
         options.region_of(network, center, radius, box, clip),
@@ -59,12 +54,9 @@ def sensitivity(
         inputs=options.indices("--inputs", inputs),
         outputs=options.indices("--outputs", outputs),
     )
-    if json:
-        typer.echo(as_json(_record(network, found)))
-    else:
-        _print(Console(highlight=False), network, found)
+    show(json, _record, _print, network, found)
     if plot is not None:
-        from lipcert import plots
+        from lipcert.show import plots
 
         plots.save(plots.sensitivity_map(found), plot)
 

@@ -13,23 +13,15 @@ from rich.table import Table
 
 from lipcert.cli import options
 from lipcert.cli.methods import timed
-from lipcert.cli.output import (
-    activations,
-    as_json,
-    describe_network,
-    describe_region,
-    downward,
-    method_record,
-    region_record,
-    upward,
-)
+from lipcert.cli.output import as_json, method_record, network_record, region_record
 from lipcert.errors import InvalidInput
-from lipcert.importers import load
-from lipcert.multipliers import Joint, Method
-from lipcert.network import Network
-from lipcert.regions import Ball
-from lipcert.sweep import SweepRow
-from lipcert.sweep import sweep as bounds
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball
+from lipcert.questions.sweep import SweepRow
+from lipcert.questions.sweep import sweep as bounds
+from lipcert.search.joint import Joint
+from lipcert.search.method import Method
+from lipcert.show.wording import describe_network, describe_region, downward, upward
 
 RADII = "Radii (as a list, or evenly on a logarithmic scale)"
 _PANEL = {"rich_help_panel": RADII}
@@ -67,16 +59,11 @@ def sweep(
     assert chosen is not None
     ax = None
     if plot is not None:
-        from lipcert import plots
+        from lipcert.show import plots
 
         options.figure("--plot", plot)
         ax = plots.axes()  # what is missing for a plot is said before the work
-    network = load(
-        model,
-        options.activations(activation),
-        input_shape=options.shape("--input-shape", input_shape),
-        drop_softmax=drop_softmax,
-    )
+    network = options.network(model, activation, input_shape, drop_softmax)
     if center is None:
         raise InvalidInput("sweep needs --center: a file, numbers separated by commas, or zeros")
     largest = options.region_of(network, center, max(sizes), None, clip)
@@ -127,7 +114,7 @@ def _record(network: Network, largest: Ball, method: Method, rows: Sequence[Swee
         "trivial": rows[0].trivial,
         "method": method_record(method),
         "region": region_record(largest),
-        "network": {"digest": network.digest, "sizes": list(network.sizes), "activations": activations(network)},
+        "network": network_record(network),
     }
 
 

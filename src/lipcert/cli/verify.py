@@ -10,14 +10,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from lipcert.certificate import Certificate
 from lipcert.cli import options
-from lipcert.cli.output import as_json, describe_network, region_record, upward
+from lipcert.cli.output import as_json, region_record
 from lipcert.errors import ProofFailed
-from lipcert.importers import load
-from lipcert.network import Network
-from lipcert.verify import verify as prove_again
-from lipcert.wording import restrictions, whom
+from lipcert.model.network import Network
+from lipcert.proof.certificate import Certificate
+from lipcert.questions.verify import verify as prove_again
+from lipcert.show.wording import describe_network, restrictions, upward, whom
 
 _BALLS = """
 Derived in ball arithmetic in {:.3g} seconds. It also holds for all weights and biases within 2⁻⁵² of these,
@@ -49,12 +48,7 @@ def verify(
       lipcert verify --exact bound.json model.npz
     """
     claim = Certificate.load(certificate)
-    network = load(
-        model,
-        options.activations(activation),
-        input_shape=options.shape("--input-shape", input_shape),
-        drop_softmax=drop_softmax,
-    )
+    network = options.network(model, activation, input_shape, drop_softmax)
     started = time.perf_counter()
     try:
         proved = prove_again(network, claim, exact=exact)

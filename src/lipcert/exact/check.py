@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 from flint import arb, ctx
 
-from lipcert.certificate import Certificate
 from lipcert.errors import ProofFailed
 from lipcert.exact.enclose import Interval
 from lipcert.exact.functions import ball, least
@@ -15,7 +14,8 @@ from lipcert.exact.linear import upward
 from lipcert.exact.model import inputs_of, part_of, read
 from lipcert.exact.sweep import Swept
 from lipcert.exact.tree import Exhausted, Pieces
-from lipcert.network import Network
+from lipcert.model.network import Network
+from lipcert.proof.certificate import Certificate
 
 _BITS = (128, 384)
 

@@ -9,7 +9,7 @@ from flint import arb, arb_mat
 
 from lipcert.errors import ProofFailed
 from lipcert.exact.functions import most
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 _SLACK = (2.0**-45, 2.0**-30, 2.0**-10)
 

@@ -11,9 +11,9 @@ from flint import arb, arb_mat
 from lipcert.errors import ProofFailed
 from lipcert.exact.functions import Function, ball, function, least, most
 from lipcert.exact.linear import column, floats, norm, signs
-from lipcert.network import Network
-from lipcert.regions import Ball, Box, Everywhere, Region
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball, Box, Everywhere, Region
 
 SPREAD = 2.0**-52
 """Weights and biases may differ from the stored numbers by this much, relative to their size; zeros stay zeros."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 _TOP, _SHARPNESS = 5, 10.0
 """So many top directions have a say, weighted by this power of their share of the norm."""

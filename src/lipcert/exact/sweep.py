@@ -7,20 +7,20 @@ from collections.abc import Sequence
 import numpy as np
 from flint import arb, arb_mat
 
-from lipcert.certificate import Sweep
 from lipcert.errors import ProofFailed
 from lipcert.exact.ellipsoid import Slopes, advance
 from lipcert.exact.enclose import Centre, Interval, Lines, Trace, slopes_on, tightened, views_on
 from lipcert.exact.functions import ball
 from lipcert.exact.linear import column, image, largest_eigenvalue
 from lipcert.exact.model import Inputs, Model
+from lipcert.proof.hints import Hints
 
 
 class Swept:
     """One sweep: ``intervals`` and ``slopes`` of the hidden layers, and the bound where it was asked for."""
 
     def __init__(
-        self, model: Model, inputs: Inputs | None, hints: Sweep, known: Sequence[Interval], wants_bound: bool = True
+        self, model: Model, inputs: Inputs | None, hints: Hints, known: Sequence[Interval], wants_bound: bool = True
     ) -> None:
         self.model, self.inputs, self.hints = model, inputs, hints
         self.hidden = len(model) - 1

@@ -20,7 +20,7 @@ from lipcert.exact.enclose import Interval, Lines, Trace, slopes_on, suggested_l
 from lipcert.exact.functions import Function, View, ball, most
 from lipcert.exact.model import Inputs, Model
 from lipcert.exact.search import Chain
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 _LEAF, _AXIS = -2, -1
 _GLANCE, _LOOK, _STARE = 3, 20, 150

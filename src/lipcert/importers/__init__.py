@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from lipcert.errors import InvalidInput, UnreadableModel
-from lipcert.files import is_file
-from lipcert.network import Network, numbers
+from lipcert.importers.room import LARGEST_INPUT
+from lipcert.model.arguments import numbers
+from lipcert.model.files import is_file
+from lipcert.model.network import Network
 
 if TYPE_CHECKING:
     from lipcert.importers.faithful import Imported
@@ -33,10 +35,6 @@ OBJECTS: Final[Mapping[str, str]] = {
     "onnx": "lipcert.importers.onnx:read_onnx",
 }
 """Package that defines the class of an object → its reader, as for MODELS."""
-
-
-LARGEST_INPUT: Final = 2**22
-"""Numbers in one input of a model; more is taken for a mistake."""
 
 
 def load(

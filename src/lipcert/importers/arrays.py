@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from lipcert.activations import TABLE, Activation, activation
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.importers.mat import NewerFormat, variables
 from lipcert.importers.room import check_archive
-from lipcert.network import Network
-from lipcert.typing import Array
+from lipcert.model.activations import TABLE, Activation, activation
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
 
 LAYOUT = "W1, b1, W2, b2, … (each W outputs × inputs, biases optional) and optionally a string 'activation'"
 _LONGEST = 200
@@ -76,7 +76,7 @@ def read_mat(path: Path, activation: Any = None) -> Network:
     if "biases" in arrays:
         biases = [_bias(path, b) for b in _cells(path, "biases", arrays["biases"])]
     if len(biases) != len(weights):
-        raise UnreadableModel(f"{path} has {len(weights)} weights and {len(biases)} biases; there must be one a layer")
+        raise UnreadableModel(f"{path} has {len(weights)} weights and {len(biases)} biases; each layer needs both")
     return _assemble(
         path,
         {f"weights{{{i}}}": w for i, w in enumerate(weights, 1)},
@@ -162,7 +162,7 @@ def _orientation(weights: Sequence[Any], biases: Sequence[Any], spec: Any) -> st
 
 def _spec(path: Path, said: list[str] | None, wanted: Any, hidden: int) -> Any:
     """What the file says, else what the caller wants; a contradiction is an error."""
-    asked = None if wanted is None else _parsed(wanted)
+    asked = None if wanted is None else parsed(wanted)
     if said is None:
         if asked is None and hidden:
             raise InvalidInput(
@@ -172,7 +172,7 @@ def _spec(path: Path, said: list[str] | None, wanted: Any, hidden: int) -> Any:
             )
         return "identity" if asked is None else asked
     try:
-        written = _parsed(said if len(said) > 1 else said[0])
+        written = parsed(said if len(said) > 1 else said[0])
     except InvalidInput as error:
         raise UnreadableModel(f"{path}: {error}") from None
     if asked is not None and repr(asked) != repr(written):  # parameters may be arrays, so not ==
@@ -183,11 +183,18 @@ def _spec(path: Path, said: list[str] | None, wanted: Any, hidden: int) -> Any:
     return written
 
 
-def _parsed(spec: Any) -> Any:
-    """The spec with every name in it resolved."""
+def parsed(spec: Any) -> Any:
+    """The spec with every name in it resolved, also names with parameters."""
     if isinstance(spec, str):
         return named(spec)
-    return [_parsed(item) for item in spec] if isinstance(spec, (list, tuple)) else spec
+    if isinstance(spec, (list, tuple)):
+        return [parsed(item) for item in spec]
+    if isinstance(spec, Activation):
+        return spec
+    raise InvalidInput(
+        "activation must be a name such as 'relu' or 'leaky_relu(0.2)', or a list of names with one per hidden layer,"
+        f" got {type(spec).__name__}"
+    )
 
 
 def _names(path: Path, value: Any) -> list[str] | None:

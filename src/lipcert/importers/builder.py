@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from lipcert.activations import activation
 from lipcert.errors import LipcertError
 from lipcert.importers import windows as win
 from lipcert.importers.graph import (
@@ -36,8 +35,9 @@ from lipcert.importers.lowering.constants import fold_constants
 from lipcert.importers.lowering.gates import recognise_gates, unrecognised
 from lipcert.importers.precise import Precise
 from lipcert.importers.precise_matrix import PreciseMatrix
-from lipcert.network import Neurons
-from lipcert.typing import Array, Weight
+from lipcert.model.activations import activation
+from lipcert.model.arrays import Array, Weight
+from lipcert.model.network import Neurons
 
 
 @dataclass(frozen=True)

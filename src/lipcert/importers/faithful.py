@@ -11,8 +11,8 @@ import numpy as np
 from lipcert.errors import UnreadableModel
 from lipcert.importers.lowering import Lowered
 from lipcert.importers.samples import at_kinks, disturbed, sample
-from lipcert.network import Network
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
 
 _UNIT: Final = {False: 2.0**-53, True: 2.0**-24}
 """Unit roundoff of double precision, and of single."""

@@ -18,8 +18,8 @@ from scipy import special
 from lipcert.errors import UnreadableModel
 from lipcert.importers.precise import Precise
 from lipcert.importers.precise_matrix import PreciseMatrix
-from lipcert.network import Neurons
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
+from lipcert.model.network import Neurons
 
 
 class Op(ABC):

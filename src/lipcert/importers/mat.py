@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from lipcert.importers.room import room
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 _HEADER = 128
 _MATRIX, _COMPRESSED = 14, 15

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
-from lipcert.importers import LARGEST_INPUT
 from lipcert.importers.faithful import Imported, Original, confirm
 from lipcert.importers.lowering import lower
-from lipcert.typing import Array
+from lipcert.importers.room import LARGEST_INPUT
+from lipcert.model.arrays import Array
 
 try:
     import onnx

@@ -11,7 +11,7 @@ import numpy as np
 from lipcert.importers import windows as win
 from lipcert.importers.builder import Builder, Tensor, Unsupported
 from lipcert.importers.onnx_call import Call, axis_of
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 
 def flatten(b: Builder, call: Call) -> Tensor:

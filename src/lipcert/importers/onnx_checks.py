@@ -10,7 +10,7 @@ import onnx
 from onnx import inliner, numpy_helper
 
 from lipcert.errors import UnreadableModel
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 OLDEST_OPSET = 7
 """Before it, broadcasting followed other rules."""

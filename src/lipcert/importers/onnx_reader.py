@@ -16,7 +16,7 @@ from lipcert.importers.onnx_call import Call, Operator, Room
 from lipcert.importers.onnx_checks import stored_arrays
 from lipcert.importers.onnx_constants import Constants
 from lipcert.importers.onnx_ops import OPERATORS, softmax
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 FLOAT, DOUBLE = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
 REAL: Final[dict[int, Any]] = {onnx.TensorProto.FLOAT16: np.float16, FLOAT: np.float32, DOUBLE: np.float64}

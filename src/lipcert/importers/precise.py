@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 DEPTH: Final = 3
 """How many floats a number is kept in: 159 bits, more where bits between them are zero."""

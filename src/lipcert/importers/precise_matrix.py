@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from lipcert.importers.precise import Precise, distilled, plus
-from lipcert.typing import Array, Weight
+from lipcert.model.arrays import Array, Weight
 
 SLICES: Final = 8
 """Most slices of one part; what is left over is charged to the error."""

@@ -12,6 +12,9 @@ ALWAYS = 2**30
 TIMES = 20
 """Beyond that, so many times its own size; numbers that were computed do not compress so well."""
 
+LARGEST_INPUT = 2**22
+"""Numbers in one input of a model; more is taken for a mistake."""
+
 
 def room(size: int) -> int:
     """Bytes that a file of the given size may unpack to."""

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from lipcert.activation_table import STRAIGHT
-from lipcert.network import Layer, Network
-from lipcert.typing import Array
+from lipcert.model.activation_row import STRAIGHT
+from lipcert.model.arrays import Array
+from lipcert.model.network import Layer, Network
 
 SIZES: Final = (
     1e-3,

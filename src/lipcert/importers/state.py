@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
-from lipcert.importers.arrays import named
+from lipcert.importers.arrays import parsed
 from lipcert.importers.room import check_archive, room
-from lipcert.network import Network
+from lipcert.model.network import Network
 
 try:
     import torch
@@ -33,21 +33,14 @@ def read_state(path: Path, activation: Any = None) -> Network:
     layers = _layers(path, state)
     if activation is None:
         raise UnreadableModel(
-            f"{path} does not say which activation stands between the layers; give activation='relu'"
-            " (on the command line: --activation relu)"
+            f"{path} does not say which activation stands between the layers; give activation='relu',"
+            " or with parameters 'leaky_relu(0.2)' (on the command line: --activation relu)"
         )
-    spec = _parsed(activation)
+    spec = parsed(activation)
     try:
         return Network.from_weights([w for w, _ in layers.values()], [b for _, b in layers.values()], spec)
     except InvalidInput as error:
         raise UnreadableModel(f"{path}: {error}; {_ADVICE}") from None
-
-
-def _parsed(spec: Any) -> Any:
-    """Names, which may carry parameters, as activations."""
-    if isinstance(spec, str):
-        return named(spec)
-    return [_parsed(item) for item in spec] if isinstance(spec, (list, tuple)) else spec
 
 
 def _state(path: Path) -> dict[str, torch.Tensor]:

@@ -14,7 +14,7 @@ from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
 from lipcert.importers.builder import Tensor, Unsupported
 from lipcert.importers.faithful import Imported, Original, confirm
 from lipcert.importers.lowering import lower
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 try:
     import torch

@@ -9,7 +9,7 @@ import numpy as np
 
 from lipcert.importers import windows as win
 from lipcert.importers.builder import SOFTMAX, Builder, Tensor, Unsupported
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 PADDING: Final[Mapping[str, win.PadMode]] = {
     "zeros": "constant",

@@ -14,7 +14,7 @@ import numpy as np
 
 from lipcert.importers.precise import Precise
 from lipcert.importers.precise_matrix import PreciseMatrix
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 PadMode = Literal["constant", "reflect", "edge", "wrap"]
 Pads = Sequence[tuple[int, int]]

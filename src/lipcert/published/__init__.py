@@ -6,10 +6,10 @@ from lipcert.published.eclipse import Eclipse, EclipseFast
 from lipcert.published.eclipse_gen import EclipseGen, EclipseGenLocal
 from lipcert.published.geolip import GeoLIP
 from lipcert.published.glipsdp import GLipSDP
+from lipcert.published.inequality import SolverFailed
 from lipcert.published.jacobian_box import JacobianBox
 from lipcert.published.lipdiff import LipDiff
 from lipcert.published.lipsdp import LipSDP
-from lipcert.published.lmi import SolverFailed
 from lipcert.published.seqlip import SeqLip
 from lipcert.published.trivial import Trivial
 

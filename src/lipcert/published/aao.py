@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lipcert.certify import Problem
-from lipcert.network import dense
+from lipcert.model.arrays import dense
 from lipcert.published.base import Published, Run
+from lipcert.search.problem import Problem
 
 
 @dataclass(frozen=True)

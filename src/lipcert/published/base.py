@@ -8,17 +8,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lipcert.certificate import Proof
-from lipcert.certify import Problem
-from lipcert.costs import available_memory
-from lipcert.ellipsoid import largest
-from lipcert.enclosures import Lipschitz
 from lipcert.errors import ProofFailed
-from lipcert.multipliers import Method, Stage
-from lipcert.network import Network
-from lipcert.regions import Everywhere, Region
-from lipcert.threads import suited_to
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
+from lipcert.model.regions import Everywhere, Region
+from lipcert.proof.hints import Lipschitz
+from lipcert.runtime.costs import available_memory
+from lipcert.runtime.threads import suited_to
+from lipcert.search.candidate import Candidate
+from lipcert.search.ellipsoid import largest
+from lipcert.search.method import Method
+from lipcert.search.problem import Problem
+from lipcert.search.stage import Stage
 
 _SMALL = 4_000_000
 """Entries of a matrix that fits anywhere."""
@@ -41,7 +42,7 @@ class Multipliers:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """The number that a method computes, as published, and the multipliers behind it, one entry a hidden layer."""
+    """The number that a method computes, as published, and the multipliers behind it, one entry per hidden layer."""
 
     value: float
     layers: tuple[Multipliers, ...] | None = None
@@ -50,7 +51,7 @@ class Run:
 class Published(Method):
     """A method of the literature.
 
-    Where the method has multipliers, its proof is a sweep of lipcert's own step with them. It gives the published
+    Where the method has multipliers, its candidate is a sweep of lipcert's own step with them. It gives the published
     number or less: affine neurons are exact there, and slopes are not widened. Where it has none, the number stands on
     the method's own theorem, in floating point. Either way :meth:`value` is the number as published.
     """
@@ -63,13 +64,13 @@ class Published(Method):
         """The problem as the method sees it: here with slopes that hold everywhere."""
         return worldwide(problem)
 
-    def solve(self, problem: Problem) -> Proof:
+    def solve(self, problem: Problem) -> Candidate:
         require(max(layer.weight.shape[0] * layer.weight.shape[1] for layer in problem.network.layers), 3)
         run = self.run(problem)
         if run.layers is None:
-            return Proof(run.value * (1.0 + _noise(problem.network)), ())
-        proof = self.setting(problem).sweep(again(run.layers))
-        return replace(proof, bound=max(run.value, proof.bound))
+            return Candidate(run.value * (1.0 + _noise(problem.network)), ())
+        candidate = self.setting(problem).sweep(again(run.layers))
+        return replace(candidate, bound=max(run.value, candidate.bound))
 
     def value(self, network: Network, region: Region | None = None) -> float:
         """The number as published, without a proof; global methods ignore the region."""

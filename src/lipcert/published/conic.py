@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from lipcert.errors import InvalidInput
-from lipcert.published.lmi import Inequality, Solution, SolverFailed
+from lipcert.published.inequality import Inequality, Solution, SolverFailed
 
 ACCURACY: Final[dict[str, dict[str, Any]]] = {
     "CLARABEL": {"tol_gap_abs": 1e-9, "tol_gap_rel": 1e-9, "tol_feas": 1e-9},

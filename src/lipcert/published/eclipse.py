@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lipcert.certify import Problem
 from lipcert.published.base import NotApplicable, Published, Run, worldwide
 from lipcert.published.lmi import OWN, check_solver
 from lipcert.published.messenger import Choice, Handover, carry
 from lipcert.published.variants import closed_form, small_program
+from lipcert.search.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Eclipse(Published):
     """Xu and Sivaranjani, *ECLipsE: Efficient Compositional Lipschitz Constant Estimation for Deep Neural Networks*,
     NeurIPS 2024. Global: the region is ignored.
 
-    A multiplier a neuron, chosen layer by layer by a small semidefinite program; time is linear in depth.
+    one multiplier per neuron, chosen layer by layer by a small semidefinite program; time is linear in depth.
 
     Limits: slopes are taken from zero to the steepest, so activations that fall somewhere (SiLU, GELU, Mish, sin) are
     refused, and a positive least slope (LeakyReLU) is given away; greedy, so looser than LipSDP.
@@ -50,7 +50,7 @@ class EclipseFast(Published):
     """Xu and Sivaranjani, *ECLipsE: Efficient Compositional Lipschitz Constant Estimation for Deep Neural Networks*,
     NeurIPS 2024, the fast form. Global: the region is ignored.
 
-    One multiplier a layer, by formula: a spectral norm a layer is all the work.
+    One multiplier per layer, by formula: one spectral norm per layer is all the work.
 
     Limits: as :class:`Eclipse`, and looser.
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lipcert.certify import Problem
-from lipcert.enclosures import Lipschitz
 from lipcert.errors import InvalidInput
+from lipcert.proof.hints import Lipschitz
 from lipcert.published.base import Published, Run
 from lipcert.published.lmi import OWN, check_solver
 from lipcert.published.messenger import Choice, Handover, carry
 from lipcert.published.variants import chooser
+from lipcert.search.problem import Problem
 
 VARIANTS = ("Acc", "Fast", "CF")
 CAP = 1e10
@@ -42,7 +42,7 @@ class _Gen(Published):
         hidden = problem.network.depth - 1
         names = (self.variant,) * hidden if isinstance(self.variant, str) else self.variant
         if len(names) != hidden:
-            raise InvalidInput(f"variant must have one entry a hidden layer, {hidden} here; got {len(names)}")
+            raise InvalidInput(f"variant must have one entry per hidden layer, {hidden} here; got {len(names)}")
         if set(names) - {"CF"}:
             check_solver(self.solver)
 
@@ -65,8 +65,8 @@ class EclipseGen(_Gen):
     Parameters
     ----------
     variant
-        ``"Acc"``: a multiplier a neuron, by a small semidefinite program a layer. ``"Fast"``: one a layer, likewise.
-        ``"CF"``: one a layer, by formula. Or a list with one of these for each hidden layer.
+        ``"Acc"``: one multiplier per neuron, by a small semidefinite program. ``"Fast"``: one per layer, likewise.
+        ``"CF"``: one per layer, by formula. Or a list with one of these for each hidden layer.
     solver
         ``"interior"``, lipcert's own, or a solver that cvxpy knows, such as ``"CLARABEL"`` (extra ``sdp``).
     cap

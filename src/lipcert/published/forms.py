@@ -8,20 +8,17 @@ the network. Affine neurons are substituted, so no multiplier ever has to be inf
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import linalg, sparse
 
-from lipcert.ellipsoid import largest
-from lipcert.multipliers import Stage
-from lipcert.network import dense
+from lipcert.model.arrays import Array, dense
 from lipcert.published.base import Multipliers, require
-from lipcert.typing import Array
-
-if TYPE_CHECKING:
-    from lipcert.certificate import Proof
-    from lipcert.certify import Problem
+from lipcert.search.candidate import Candidate
+from lipcert.search.ellipsoid import largest
+from lipcert.search.problem import Problem
+from lipcert.search.stage import Stage
 
 _MATRICES = 20
 """Dense matrices in all coordinates that a semidefinite program needs at once."""
@@ -68,18 +65,18 @@ def forms(problem: Problem, isotropic: bool = True) -> Forms:
     With ``isotropic``, inputs beyond the first layer's width are folded away: directions that W_1 does not see
     cannot matter when all directions weigh the same.
     """
-    proof = problem.sweep(safe)
+    candidate = problem.sweep(safe)
     first = dense(problem.network.layers[0].weight)
     if isotropic and first.shape[1] > first.shape[0]:
         first = linalg.qr(first.T, mode="economic")[1].T
     weights = [first, *(layer.weight for layer in problem.network.layers[1:])]
-    moving = [(layer.multiplier > 0) & (layer.beta > layer.alpha) for layer in proof.layers]
+    moving = [(layer.multiplier > 0) & (layer.beta > layer.alpha) for layer in candidate.layers]
     size = first.shape[1] + sum(int(part.sum()) for part in moving)
     require(size * size, _MATRICES)
     state: Any = sparse.csr_array(sparse.eye_array(first.shape[1], size))
     offset = first.shape[1]
     left, right = [], []
-    for weight, layer, moves in zip(weights, proof.layers, moving):
+    for weight, layer, moves in zip(weights, candidate.layers, moving):
         v = sparse.csr_array(weight) @ state
         count = int(moves.sum())
         unit = sparse.csr_array((np.ones(count), (np.arange(count), offset + np.arange(count))), shape=(count, size))
@@ -98,8 +95,8 @@ def forms(problem: Problem, isotropic: bool = True) -> Forms:
         (sparse.csr_array(weights[-1]) @ state).toarray().T,
         np.concatenate([np.zeros(0, dtype=int), *(np.full(part.size, index) for index, part in enumerate(places))]),
         np.concatenate([np.zeros(0, dtype=int), *places]),
-        _start(proof, moving),
-        tuple(proof.slopes),
+        _start(candidate, moving),
+        tuple(candidate.slopes),
     )
 
 
@@ -118,9 +115,9 @@ def safe(stage: Stage) -> Array:
     return T
 
 
-def _start(proof: Proof, moving: list[Array]) -> Array:
+def _start(candidate: Candidate, moving: list[Array]) -> Array:
     parts = [
         1.0 / np.ldexp(layer.multiplier[moves], 2 * layer.exponent)
-        for layer, moves in zip(proof.layers, moving, strict=True)
+        for layer, moves in zip(candidate.layers, moving, strict=True)
     ]
     return np.concatenate([np.zeros(0), *parts])

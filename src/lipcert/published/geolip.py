@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from lipcert.certify import Problem
 from lipcert.published.base import Published, Run, worldwide
 from lipcert.published.forms import Forms, forms
-from lipcert.published.lmi import OWN, Inequality, check_solver, solve
+from lipcert.published.inequality import Inequality
+from lipcert.published.lmi import OWN, check_solver, solve
+from lipcert.search.problem import Problem
 
 
 @dataclass(frozen=True)

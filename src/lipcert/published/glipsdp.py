@@ -1,4 +1,4 @@
-"""GLipSDP: dissipativity inequalities, one a layer, coupled by matrices between the layers."""
+"""GLipSDP: dissipativity inequalities, one per layer, coupled by matrices between the layers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from lipcert.certificate import LayerProof
-from lipcert.certify import Problem
 from lipcert.errors import InvalidInput
-from lipcert.network import dense
+from lipcert.model.arrays import Array, dense
+from lipcert.proof.certificate import LayerReport
 from lipcert.published.base import Multipliers, Published, Run, worldwide
 from lipcert.published.conic import answer, cvxpy
 from lipcert.published.forms import safe
-from lipcert.published.lmi import OWN, SolverFailed, check_solver
-from lipcert.typing import Array
+from lipcert.published.inequality import SolverFailed
+from lipcert.published.lmi import OWN, check_solver
+from lipcert.search.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class GLipSDP(Published):
 
     The network is a chain of systems; a matrix X_i between two of them says what the first supplies and the second may
     use. Each layer gives one matrix inequality in X_{i-1}, X_i and its multipliers Λ_i, and all are solved together.
-    For affine maps and elementwise activations the optimum is that of LipSDP with a multiplier a neuron.
+    For affine maps and elementwise activations the optimum is that of LipSDP with one multiplier per neuron.
 
-    Limits: the matrices X_i are unknowns too, so memory and time grow steeply with the width; beyond 40 neurons a layer
-    a general solver takes many minutes.
+    Limits: the matrices X_i are unknowns too, so memory and time grow steeply with the width; beyond 40 neurons per
+    layer a general solver takes many minutes.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class GLipSDP(Published):
         return Run(1.0 / (gain * math.sqrt(float(c.value))), layers)
 
 
-def _units(layers: tuple[LayerProof, ...]) -> list[float]:
+def _units(layers: tuple[LayerReport, ...]) -> list[float]:
     """A length for each hidden layer, so that all unknowns come out near one."""
     sizes = []
     for layer in layers:
@@ -78,7 +78,7 @@ def _units(layers: tuple[LayerProof, ...]) -> list[float]:
     return sizes
 
 
-def _supply(module: Any, layer: LayerProof, weight: Array, before: Any, after: Any) -> tuple[Any, Any]:
+def _supply(module: Any, layer: LayerReport, weight: Array, before: Any, after: Any) -> tuple[Any, Any]:
     """Δz_{i-1}ᵀX_{i-1}Δz_{i-1} + Σ Λ_k (Δz - αΔv)_k (Δz - βΔv)_k ≥ Δz_iᵀX_iΔz_i, affine neurons substituted."""
     moves = (layer.multiplier > 0) & (layer.beta > layer.alpha)
     count, inputs = int(moves.sum()), weight.shape[1]
@@ -96,7 +96,7 @@ def _supply(module: Any, layer: LayerProof, weight: Array, before: Any, after: A
     return Lambda, matrix + 0.5 * (product + product.T) >> 0
 
 
-def _multipliers(layer: LayerProof, Lambda: Any, unit: float) -> Multipliers:
+def _multipliers(layer: LayerReport, Lambda: Any, unit: float) -> Multipliers:
     T, r = np.zeros(layer.alpha.shape), np.zeros(layer.alpha.shape)
     if Lambda is not None:
         moves = (layer.multiplier > 0) & (layer.beta > layer.alpha)

@@ -21,8 +21,8 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from lipcert.published.lmi import Inequality, Solution, SolverFailed, symmetric_sum
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
+from lipcert.published.inequality import Inequality, Solution, SolverFailed, symmetric_sum
 
 _ROOMY = 1e-4
 """Distance at which x is kept as the roomy one: nearer the optimum the matrix nears the edge of its cone."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lipcert.certify import Problem
-from lipcert.multipliers import Scalar
-from lipcert.network import dense
+from lipcert.model.arrays import dense
 from lipcert.published.base import Published, Run
+from lipcert.search.problem import Problem
+from lipcert.search.scalar import Scalar
 
 
 @dataclass(frozen=True)

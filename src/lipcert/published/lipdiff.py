@@ -9,12 +9,12 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.linalg import eigsh
 
-from lipcert.certify import Problem
 from lipcert.errors import InvalidInput
-from lipcert.network import Network, dense
+from lipcert.model.arrays import Array, dense
+from lipcert.model.network import Network
 from lipcert.published.base import Published, Run, worldwide
 from lipcert.published.forms import Forms, forms
-from lipcert.typing import Array
+from lipcert.search.problem import Problem
 
 _DENSE = 300
 """Up to this size the top eigenvector comes from a dense decomposition, beyond it from Lanczos."""

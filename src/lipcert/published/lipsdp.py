@@ -12,13 +12,14 @@ from typing import Literal
 import numpy as np
 from scipy import sparse
 
-from lipcert.certify import Problem
 from lipcert.errors import InvalidInput
+from lipcert.model.arrays import Array
 from lipcert.published.base import Multipliers, Published, Run, worldwide
 from lipcert.published.forms import Forms, forms
-from lipcert.published.lmi import OWN, Inequality, check_solver, solve
-from lipcert.threads import suited_to
-from lipcert.typing import Array
+from lipcert.published.inequality import Inequality
+from lipcert.published.lmi import OWN, check_solver, solve
+from lipcert.runtime.threads import suited_to
+from lipcert.search.problem import Problem
 
 KINDS = ("neuron", "layer")
 
@@ -37,7 +38,7 @@ class LipSDP(Published):
     Parameters
     ----------
     kind
-        ``"neuron"``: a multiplier a neuron. ``"layer"``: one a layer.
+        ``"neuron"``: one multiplier per neuron. ``"layer"``: one per layer.
     split
         Cut the network into parts of so many layers, None for no cut.
     workers

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from lipcert.certify import Problem
 from lipcert.errors import ProofFailed
-from lipcert.network import dense
+from lipcert.model.arrays import Array, dense
 from lipcert.published.base import Multipliers, Run
-from lipcert.typing import Array
+from lipcert.search.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lipcert.certify import Problem
 from lipcert.errors import InvalidInput
-from lipcert.network import Network, dense
+from lipcert.model.arrays import Array, dense
+from lipcert.model.network import Network
 from lipcert.published.base import NotApplicable, Published, Run
-from lipcert.typing import Array
+from lipcert.search.problem import Problem
 
 _BATCH = 2048
 

@@ -1,4 +1,4 @@
-"""How the Eclipse family chooses Λ: the closed form, one number a layer, one number a neuron (Algorithms 3 to 5)."""
+"""How the Eclipse family chooses Λ: by a closed form, per layer or per neuron (Algorithms 3 to 5)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import numpy as np
 from scipy import linalg, sparse
 
 from lipcert.errors import ProofFailed
+from lipcert.model.arrays import Array
 from lipcert.published.base import NotApplicable
-from lipcert.published.lmi import Inequality, Solution, SolverFailed, solve
+from lipcert.published.inequality import Inequality, Solution, SolverFailed
+from lipcert.published.lmi import solve
 from lipcert.published.messenger import Choice, Chooser, Handover, messenger, positive
-from lipcert.typing import Array
 
 INACTIVE: Final = 100.0
 """The paper's l_i: neurons with one slope get so many times the mean of the others' Λ."""
@@ -56,7 +57,7 @@ class Fast:
 
 @dataclass(frozen=True)
 class Acc:
-    """Algorithm 3: one λ a neuron from a small semidefinite program; where that fails the better of the other two."""
+    """Algorithm 3: one λ per neuron from a small semidefinite program; where that fails the better of the other two."""
 
     solver: str
     cap: float

@@ -11,15 +11,15 @@ from typing import Final
 
 import numpy as np
 
-from lipcert.activations import activation
-from lipcert.auto import Auto
-from lipcert.certify import certify
-from lipcert.compare import METHODS, OWN, Row
-from lipcert.lower import lower_bound
-from lipcert.network import Network
+from lipcert.model.activations import activation
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball
 from lipcert.published import Published
-from lipcert.regions import Ball
+from lipcert.questions.certify import certify
+from lipcert.questions.compare import METHODS, OWN, Row
 from lipcert.reproduce.networks import RADIUS_STUDY, TABLES, paper_center, paper_network
+from lipcert.search.auto import Auto
+from lipcert.search.lower import lower_bound
 
 LOWER: Final = "lower-bound"
 AUTODIFF: Final = "autodiff"
@@ -60,7 +60,7 @@ class Study:
     title : for people.
     activation, norms : of the networks.
     cells : from small to large.
-    methods : from quick to slow; those with their names in :mod:`lipcert.compare`, and the references.
+    methods : from quick to slow; those with their names in :mod:`lipcert.questions.compare`, and the references.
     quick_cells, quick_methods : what --quick takes of them.
     fixed : the width and the number of layers at which the paper draws its figures.
     """
@@ -109,7 +109,7 @@ STUDIES: Final[dict[str, Study]] = {
         (100, 60),
     ),
     "radius": Study(
-        "The radius study: 128 neurons a layer, LeakyReLU",
+        "The radius study: 128 neurons per layer, LeakyReLU",
         "leaky_relu",
         RADIUS_STUDY,
         _grid("radius", ((128, 5), (128, 30), (128, 60)), _DELTAS),

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from lipcert.files import write_whole
 from lipcert.importers import load
 from lipcert.importers.arrays import write_npz
-from lipcert.network import Network
-from lipcert.progress import Report
+from lipcert.model.files import write_whole
+from lipcert.model.network import Network
 from lipcert.reproduce.images import Images
 from lipcert.reproduce.training import Recipe, train
+from lipcert.runtime.progress import Report
 
 _NARROW: Final = (64, 64, 64)
 RECIPES: Final[dict[str, dict[str, Recipe]]] = {

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from lipcert.files import write_whole
-from lipcert.wording import downward, upward
+from lipcert.model.files import write_whole
+from lipcert.show.wording import downward, upward
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from lipcert import plots
-from lipcert.compare import PUBLISHED
+from lipcert.questions.compare import PUBLISHED
 from lipcert.reproduce.cells import AUTODIFF, LOWER, REFERENCES, STUDIES, Cell, origin
 from lipcert.reproduce.mnist import PAPER_METHOD, Sample, Study
 from lipcert.reproduce.printed import PAPER_RADII
 from lipcert.reproduce.tables import Line, Plan
+from lipcert.show import plots
 
 _COLOURS: Final = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")
 _MARKERS: Final = "o1^vD<>phX8dP+23s4*"
@@ -54,8 +54,8 @@ def draw_table(folder: Path, plan: Plan, found: Sequence[Line]) -> list[Figure]:
     wide = [line for line in found if line.cell.layers == layers]
     figures = []
     for part, name, axis, fixed in (
-        (deep, "depth", "layers", f"{width} neurons a layer"),
-        (wide, "width", "neurons a layer", f"{layers} layers"),
+        (deep, "depth", "layers", f"{width} neurons per layer"),
+        (wide, "width", "neurons per layer", f"{layers} layers"),
     ):
         stem = f"{plan.study}_{name}"
         caption = f"{facts.title}; {fixed}: bounds over the trivial bound, and seconds, against {axis}."

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 FILES: Final = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),

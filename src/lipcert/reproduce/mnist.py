@@ -11,20 +11,20 @@ from typing import Any, Final
 import numpy as np
 
 from lipcert import __version__
-from lipcert.attacks import attack
-from lipcert.certify import certify
-from lipcert.compare import METHODS
-from lipcert.network import Network
-from lipcert.progress import Report
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball
+from lipcert.proof.projection import projection
 from lipcert.published import Published, Trivial
-from lipcert.reduction import reduction
-from lipcert.regions import Ball
+from lipcert.questions.attacks import attack
+from lipcert.questions.certify import certify
+from lipcert.questions.compare import METHODS
+from lipcert.questions.radius import certified_radius
 from lipcert.reproduce.classifiers import Classifier
 from lipcert.reproduce.images import Images
 from lipcert.reproduce.printed import PAPER_RADII
 from lipcert.reproduce.store import Key, Store
-from lipcert.robustness import certified_radius
-from lipcert.typing import Array
+from lipcert.runtime.progress import Report
 
 PAPER_METHOD: Final = "eclipse-gen-local-fast"
 BOUNDS: Final = ("closed-form", "scalar", "joint", PAPER_METHOD)
@@ -173,10 +173,10 @@ def local_bound(network: Network, ball: Ball, method: str) -> float:
     chosen = METHODS[method]()
     if not isinstance(chosen, Published):
         return certify(network, ball, chosen).bound
-    fewer = reduction(network)
+    fewer = projection(network)
     if fewer is None:
         return chosen.value(network, ball)
-    return chosen.value(fewer.network, fewer.images([ball])[0])
+    return chosen.value(fewer.network, fewer.image(ball))
 
 
 def _certified(

@@ -8,11 +8,11 @@ from typing import Final
 
 import numpy as np
 
-from lipcert.files import write_whole
+from lipcert.model.files import write_whole
 from lipcert.reproduce.documents import markdown, shown, write_csv
 from lipcert.reproduce.mnist import PAPER_METHOD, RULES, Sample, Study
 from lipcert.reproduce.printed import PAPER_RADII, PaperModel, paper_model
-from lipcert.wording import describe_network
+from lipcert.show.wording import describe_network
 
 TITLE: Final = "A plain and a regularised classifier"
 MEANING: Final = {

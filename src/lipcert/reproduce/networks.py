@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from lipcert.network import Network
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
 
 TABLES: Final = (0.8, 2.5)
 """Spectral norms of the weights in Tables 1 and 2."""

@@ -11,7 +11,7 @@ from importlib import resources
 
 import numpy as np
 
-from lipcert.typing import Array
+from lipcert.model.arrays import Array
 
 _NOISE = 1e-9
 """Relative; allowed for the rounding errors of the two computations."""
@@ -56,7 +56,8 @@ def agrees(value: float, printed: str) -> bool:
 def paper_table(table: str) -> dict[tuple[str, int, int, float | None], Printed]:
     """What a table ("table1", "table2", "radius") prints, by method, width, layers and radius δ.
 
-    Methods have the names of :mod:`lipcert.compare`; of the radius study, "trivial" and "autodiff" have no radius.
+    Methods have the names of :mod:`lipcert.questions.compare`; in the radius study "trivial" and "autodiff" have
+    no radius.
     """
     return {
         (row["method"], int(row["width"]), int(row["layers"]), number(row["radius"])): Printed(

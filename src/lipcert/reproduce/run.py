@@ -12,17 +12,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from lipcert import __version__, plots
-from lipcert.compare import METHODS
+from lipcert import __version__
 from lipcert.errors import InvalidInput, UnreadableResults
-from lipcert.files import write_whole
-from lipcert.progress import Report, watched
+from lipcert.model.files import write_whole
+from lipcert.questions.compare import METHODS
 from lipcert.reproduce import figures, mnist, mnist_documents, table_documents, tables
 from lipcert.reproduce.cells import STUDIES
 from lipcert.reproduce.classifiers import classifiers
 from lipcert.reproduce.images import read_images
 from lipcert.reproduce.store import Store
 from lipcert.reproduce.training import require_torch
+from lipcert.runtime.progress import Report, watched
+from lipcert.show import plots
 
 SECTIONS: Final = (*STUDIES, "mnist")
 RECORD: Final = "run.json"

@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from lipcert.compare import OWN
-from lipcert.files import write_whole
+from lipcert.model.files import write_whole
+from lipcert.questions.compare import OWN
 from lipcert.reproduce.cells import STUDIES, Cell, origin
 from lipcert.reproduce.documents import markdown, shown, write_csv
 from lipcert.reproduce.tables import Line, Plan

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from lipcert import __version__
-from lipcert.auto import Auto
-from lipcert.compare import OWN, supervised
-from lipcert.progress import Report
+from lipcert.questions.compare import OWN, supervised
 from lipcert.reproduce.cells import AUTODIFF, LOWER, REFERENCES, STUDIES, Cell, measure
 from lipcert.reproduce.printed import Printed, agrees, number, paper_table
 from lipcert.reproduce.store import Key, Store
+from lipcert.runtime.progress import Report
+from lipcert.search.auto import Auto
 
 Status = Literal["ok", "timeout", "does not apply", "failed", "not started", "not run"]
 _AUTO_SHARE: Final = 0.1

@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.network import Network
-from lipcert.progress import Report, silent
+from lipcert.model.network import Network
 from lipcert.reproduce.images import Images
+from lipcert.runtime.progress import Report, silent
 
 CLASSES: Final = 10
 

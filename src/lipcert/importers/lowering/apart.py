@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from lipcert.activations import activation
 from lipcert.importers.graph import Apply, Graph, Input, Offender, Rewriting, refuse
-from lipcert.network import Neurons
+from lipcert.model.activations import activation
+from lipcert.model.network import Neurons
 
 _REASON = (
     "one of its coefficients is not finite, or no double is near enough to it; scale the layers around it so that"

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lipcert.activations import activation
 from lipcert.importers.graph import Apply, Graph, Node, Offender, Product, Rewriting, Scale, Special
 from lipcert.importers.precise import Precise
-from lipcert.network import Neurons
+from lipcert.model.activations import activation
+from lipcert.model.network import Neurons
 
 _ROOT_TWO = Precise.of(0.5).inverse_root()
 

@@ -9,7 +9,6 @@ from functools import reduce
 import numpy as np
 from scipy import sparse
 
-from lipcert.activations import Activation, activation
 from lipcert.importers.graph import Apply, Constant, Graph
 from lipcert.importers.lowering.apart import separate
 from lipcert.importers.lowering.constants import fold_constants
@@ -18,8 +17,9 @@ from lipcert.importers.lowering.gates import recognise_gates
 from lipcert.importers.lowering.maximum import expand_maxima
 from lipcert.importers.lowering.prune import prune
 from lipcert.importers.lowering.schedule import Level, levels
-from lipcert.network import Network, Neurons
-from lipcert.typing import Array, Parameter, Weight
+from lipcert.model.activations import Activation, activation
+from lipcert.model.arrays import Array, Parameter, Weight
+from lipcert.model.network import Network, Neurons
 
 SPARSE_BELOW = 0.25
 """Density under which a weight is stored sparse."""

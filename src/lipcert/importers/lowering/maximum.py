@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lipcert.activations import activation
 from lipcert.importers.graph import Affine, Apply, Graph, Maximum, Node, Pick, Rewriting, Sum
 from lipcert.importers.precise import Precise
 from lipcert.importers.precise_matrix import PreciseMatrix
-from lipcert.network import Neurons
-from lipcert.typing import Array
+from lipcert.model.activations import activation
+from lipcert.model.arrays import Array
+from lipcert.model.network import Neurons
 
 
 def expand_maxima(graph: Graph) -> Graph:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from lipcert.network import Layer, Network
+from lipcert.model.network import Layer, Network
 
 
 def prune(network: Network) -> Network:

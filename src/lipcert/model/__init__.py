@@ -1,0 +1,1 @@
+"""What is spoken of: networks, their activations, regions of inputs."""

@@ -1,0 +1,166 @@
+"""Activation functions: a row of the table with its parameters.
+
+Slope ranges over an interval, and whatever else is asked of an activation, follow from its row alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lipcert.errors import InvalidInput
+from lipcert.model.activation_row import CONCAVE, CONVEX, STRAIGHT, Row
+from lipcert.model.activation_table import ALIASES, TABLE
+from lipcert.model.arrays import Array, Parameter
+
+__all__ = ["ALIASES", "CONCAVE", "CONVEX", "STRAIGHT", "TABLE", "Activation", "Row", "activation"]
+
+_PERIODS_RESOLVED = 1e6
+"""From so many periods on, a rounded knot is no longer where cos is ±1 to the last bit."""
+
+
+@dataclass(frozen=True)
+class Activation:
+    """One row of the table with its parameters; a parameter is a number or one number per neuron.
+
+    Build it with :func:`activation`.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse parameters for which the numbers of the row are not proved."""
+        if self.name not in TABLE:
+            raise InvalidInput(f"activation {self.name!r} is none of {', '.join(sorted(TABLE))}")
+        (legal, condition), names = self.row.legal, self.row.parameters
+        if len(self.parameters) != len(names):
+            raise InvalidInput(f"activation {self.name!r} has {len(names)} parameters, got {len(self.parameters)}")
+        if not all(np.isfinite(parameter).all() for parameter in self.parameters):
+            raise InvalidInput(f"activation {self.name!r} needs finite parameters, got {self.parameters}")
+        if not legal(*self.parameters):
+            raise InvalidInput(f"activation {self.name!r} needs {condition}, got {dict(zip(names, self.parameters))}")
+
+    @property
+    def row(self) -> Row:
+        return TABLE[self.name]
+
+    def take(self, neurons: Array) -> Activation:
+        """The same activation for some of the neurons."""
+        picked = tuple(p if np.ndim(p) == 0 else np.asarray(p)[neurons] for p in self.parameters)
+        return Activation(self.name, picked)
+
+    def value(self, v: Array) -> Array:
+        """φ(v); the limit where v is infinite and there is one."""
+        finite = np.isfinite(v)
+        if finite.all():
+            return self.row.value(v, *self.parameters)
+        far = self.row.value(np.where(finite, v, np.where(v < 0.0, -1e300, 1e300)), *self.parameters)
+        rate = np.broadcast_to(self.slope(v), far.shape)
+        return np.where(finite | (rate == 0.0), far, np.where(rate < 0.0, -v, v))
+
+    def slope(self, v: Array, side: int = 1) -> Array:
+        """φ'(v) from the right (side = 1) or the left (side = -1); the limit where v is infinite."""
+        finite = np.isfinite(v)
+        if finite.all():
+            return self.row.slope(v, side, *self.parameters)
+        left, right = self.row.ends(*self.parameters)
+        inner = self.row.slope(np.where(finite, v, 0.0), side, *self.parameters)
+        return np.where(finite, inner, np.where(v < 0.0, left, right))
+
+    def slope_range(self, lower: Array, upper: Array) -> tuple[Array, Array]:
+        """Smallest and largest slope of φ between any two points of [lower, upper].
+
+        For an interval that is a single point at a kink, both one-sided derivatives count.
+        """
+        right, left = self.slope(lower, 1), self.slope(upper, -1)
+        least, most = np.minimum(right, left), np.maximum(right, left)
+        if self.row.kinks:
+            point = lower == upper
+            before, after = self.slope(lower, -1), self.slope(upper, 1)
+            least = np.where(point, np.minimum(before, after), least)
+            most = np.where(point, np.maximum(before, after), most)
+        for knot, inside in self.knots_inside(lower, upper):
+            for side in (-1, 1) if self.row.kinks else (1,):
+                at_knot = self.slope(knot, side)
+                least = np.where(inside, np.minimum(least, at_knot), least)
+                most = np.where(inside, np.maximum(most, at_knot), most)
+        if np.isfinite(self.row.period):
+            long = self.whole_period(lower, upper)
+            least, most = np.where(long, -1.0, least), np.where(long, 1.0, most)
+        return least, most
+
+    def whole_period(self, lower: Array, upper: Array) -> Array:
+        """Whether φ' may take all its values on the interval; so far out that knots are not resolved, it may."""
+        if not np.isfinite(self.row.period):
+            return np.zeros(lower.shape, dtype=bool)
+        far = np.maximum(np.abs(lower), np.abs(upper)) > _PERIODS_RESOLVED * self.row.period
+        return (0.5 * upper - 0.5 * lower >= 0.5 * self.row.period) | (far & (lower < upper))
+
+    def knots_inside(self, lower: Array, upper: Array) -> list[tuple[Array, Array]]:
+        """Each knot, and for which neurons it lies inside (lower, upper); rounded knots count generously."""
+        found = []
+        for knot in self.row.knots(lower, *self.parameters):
+            point = np.broadcast_to(np.asarray(knot, dtype=float), lower.shape)
+            slack = 0.0 if self.row.exact else 4.0 * np.spacing(np.abs(point))
+            found.append((point, (lower < point + slack) & (point - slack < upper)))
+        return found
+
+
+def activation(name: str | Activation, **parameters: Parameter | Sequence[float]) -> Activation:
+    """An activation of the table by name, with its parameters where they differ from the defaults.
+
+    Parameters
+    ----------
+    name
+        A row of ``TABLE`` or an alias; case, spaces, dashes and underscores do not matter.
+    **parameters
+        Numbers, or arrays with one number per neuron: ``negative_slope`` (leaky_relu, prelu), ``alpha``
+        (elu, celu, hardsigmoid), ``beta`` (softplus, hardsigmoid), ``min_val`` and ``max_val`` (hardtanh).
+
+    Examples
+    --------
+    >>> activation("LeakyReLU", negative_slope=0.2)
+    Activation(name='leaky_relu', parameters=(0.2,))
+    """
+    if isinstance(name, Activation):
+        if parameters:
+            raise InvalidInput(f"{name} has its parameters already; give the name to set {', '.join(parameters)}")
+        return name
+    key = _resolve(name)
+    row = TABLE[key]
+    unknown = set(parameters) - set(row.parameters)
+    if unknown:
+        raise InvalidInput(
+            f"activation {key!r} has no parameter {', '.join(sorted(unknown))};"
+            f" it takes {', '.join(row.parameters) or 'none'}"
+        )
+    values: list[Parameter] = []
+    for label, default in row.parameters.items():
+        values.append(_parameter(key, label, parameters.get(label, default)))
+    return Activation(key, tuple(values))
+
+
+def _parameter(key: str, label: str, value: Parameter | Sequence[float]) -> Parameter:
+    try:
+        if np.ma.is_masked(value):
+            raise ValueError("masked")
+        given = np.asarray(value).astype(float)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor that requires grad
+        raise InvalidInput(f"activation {key!r}: {label} must be a number or one per neuron, got {value!r}") from None
+    if not np.all(np.isfinite(given)):
+        raise InvalidInput(f"activation {key!r}: {label} must be finite, got {given}")
+    given.flags.writeable = False
+    return float(given) if given.ndim == 0 else given
+
+
+def _resolve(name: str) -> str:
+    if not isinstance(name, str):
+        raise InvalidInput(f"activation must be a name or an Activation, got {type(name).__name__}")
+    squeezed = "".join(c for c in name.lower() if c.isalnum())
+    names = {key.replace("_", ""): key for key in TABLE} | {key.replace("_", ""): v for key, v in ALIASES.items()}
+    if squeezed not in names:
+        raise InvalidInput(f"unknown activation {name!r}; known are {', '.join(sorted({*TABLE, *ALIASES}))}")
+    return names[squeezed]

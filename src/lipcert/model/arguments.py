@@ -1,0 +1,60 @@
+"""What users hand in, as arrays, or errors that name the argument and what came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from lipcert.errors import InvalidInput
+from lipcert.model.arrays import Array
+
+
+def numbers(name: str, value: Any) -> Array:
+    """A finite float64 array, or an error that names the argument and what came."""
+    if _masked(value):
+        raise InvalidInput(f"{name} has masked entries; fill them, as in {name}.filled(0.0), or leave them out")
+    try:
+        array = np.asarray(value)
+        with np.errstate(over="ignore"):  # what overflows is refused as not finite
+            array = array.astype(np.float64) if array.dtype.kind in "fiubO" else array
+    except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:  # of a list, an int, a tensor
+        raise InvalidInput(f"{name} must be numbers, got {type(value).__name__}: {error}") from None
+    if array.dtype.kind != "f":
+        raise InvalidInput(f"{name} must be real numbers, got {type(value).__name__} of {array.dtype.name}")
+    if not np.isfinite(array).all():
+        raise InvalidInput(
+            f"{name} must be finite, got {np.count_nonzero(~np.isfinite(array))} NaN or infinite entries"
+        )
+    return array
+
+
+def _masked(value: Any) -> bool:
+    """Whether an array, or one in a list, has entries that its mask hides; numpy would use what is behind the mask."""
+    if isinstance(value, (list, tuple)):
+        return any(_masked(item) for item in value)
+    return bool(np.ma.is_masked(value)) if isinstance(value, np.ma.MaskedArray) else False
+
+
+def indices(name: str, value: Iterable[int] | None, size: int) -> Array:
+    """Distinct positions in range(size); None is all of them."""
+    if value is None:
+        return np.arange(size)
+    if _masked(value):
+        raise InvalidInput(f"{name} must be indices from 0 to {size - 1}; some are masked")
+    try:
+        picked = np.atleast_1d(np.asarray(list(value) if not np.isscalar(value) else value))
+    except (TypeError, ValueError):
+        picked = np.zeros(0)
+    if (
+        picked.ndim != 1
+        or picked.size == 0
+        or picked.dtype.kind not in "iu"
+        or picked.min() < 0
+        or picked.max() >= size
+    ):
+        raise InvalidInput(f"{name} must be indices from 0 to {size - 1}, at least one; got {value!r}")
+    if len(set(picked.tolist())) != picked.size:
+        raise InvalidInput(f"{name} must not repeat an index; got {value!r}")
+    return picked

@@ -1,0 +1,346 @@
+"""Feed-forward networks as the engine sees them: affine maps and elementwise activations, frozen."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from lipcert.errors import InvalidInput
+from lipcert.model.activations import Activation, activation
+from lipcert.model.arguments import indices, numbers
+from lipcert.model.arrays import Array, Weight, times
+
+_DENSE = 2048
+"""A larger identity is sparse: in full it would need the square of its size."""
+
+
+@dataclass(frozen=True, eq=False)
+class Neurons:
+    """The activations of one layer: groups of neurons that share a row of the table.
+
+    ``groups`` pairs an activation with the indices of its neurons; together they cover ``size`` neurons.
+    """
+
+    size: int
+    groups: tuple[tuple[Activation, Array], ...]
+
+    @staticmethod
+    def of(spec: str | Activation | Sequence[str | Activation] | Neurons, size: int) -> Neurons:
+        """One activation for the whole layer, or one per neuron."""
+        if isinstance(spec, Neurons):
+            if spec.size != size:
+                raise InvalidInput(f"activation is for {spec.size} neurons, the layer has {size}")
+            return spec
+        if isinstance(spec, (str, Activation)):
+            row = activation(spec)
+            for parameter in row.parameters:
+                if np.ndim(parameter) and np.shape(parameter) != (size,):
+                    raise InvalidInput(
+                        f"activation {row.name!r} has parameters of shape {np.shape(parameter)},"
+                        f" the layer has {size} neurons"
+                    )
+            return Neurons(size, ((row, np.arange(size)),))
+        rows = [activation(item) for item in _listed("activation", spec)]
+        if len(rows) != size:
+            raise InvalidInput(f"activation must name one row per neuron: got {len(rows)} for {size} neurons")
+        for place, row in enumerate(rows):
+            if any(np.ndim(parameter) for parameter in row.parameters):
+                raise InvalidInput(f"activation of neuron {place} must have single numbers as parameters, got {row}")
+        keys = [(row.name, row.parameters) for row in rows]
+        distinct = sorted(set(keys), key=keys.index)
+        where = [np.flatnonzero([key == kind for key in keys]) for kind in distinct]
+        return Neurons(size, tuple((Activation(*kind), index) for kind, index in zip(distinct, where, strict=True)))
+
+    def take(self, neurons: Array) -> Neurons:
+        """The activations of the given neurons, in the given order."""
+        groups = []
+        for row, index in self.groups:  # the indices of a group ascend
+            place = np.minimum(np.searchsorted(index, neurons), len(index) - 1)
+            new = np.flatnonzero(index[place] == neurons)
+            if new.size:
+                groups.append((row.take(place[new]), new))
+        return Neurons(len(neurons), tuple(groups))
+
+    def value(self, v: Array) -> Array:
+        """φ(v), neuron by neuron along the last axis."""
+        return self.gather(lambda row, part: (row.value(part),), v)[0]
+
+    def slope(self, v: Array, side: int = 1) -> Array:
+        """φ'(v) from one side, neuron by neuron along the last axis."""
+        return self.gather(lambda row, part: (row.slope(part, side),), v)[0]
+
+    def slope_range(self, lower: Array, upper: Array) -> tuple[Array, Array]:
+        """The slopes α ≤ β that each neuron can have on its interval."""
+        alpha, beta = self.gather(lambda row, low, high: row.slope_range(low, high), lower, upper)
+        return alpha, beta
+
+    def gather(self, rule: Any, *arrays: Array) -> tuple[Array, ...]:
+        """Apply a rule group by group along the last axis and put the results back in place."""
+        if len(self.groups) == 1:
+            return tuple(rule(self.groups[0][0], *arrays))
+        parts = [rule(row, *(a[..., index] for a in arrays)) for row, index in self.groups]
+        results = []
+        for pieces in zip(*parts, strict=True):
+            out = np.empty(np.shape(arrays[0]))
+            for (_, index), piece in zip(self.groups, pieces, strict=True):
+                out[..., index] = piece
+            results.append(out)
+        return tuple(results)
+
+    def describe(self) -> str:
+        """Names of the rows in use, for people."""
+        return ", ".join(dict.fromkeys(row.name for row, _ in self.groups))
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """v = weight·z + bias, then z = φ(v) unless it is the network's last layer (``neurons`` None)."""
+
+    weight: Weight
+    bias: Array
+    neurons: Neurons | None
+
+    @property
+    def size(self) -> int:
+        return int(self.weight.shape[0])
+
+    def affine(self, z: Array) -> Array:
+        """weight·z + bias for z of shape (..., inputs)."""
+        if sparse.issparse(self.weight):
+            flat = np.reshape(z, (-1, z.shape[-1]))
+            return np.reshape((self.weight @ flat.T).T, (*z.shape[:-1], self.size)) + self.bias
+        return np.asarray(z @ self.weight.T + self.bias)
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A frozen feed-forward network z_0 → v_N; build it with :meth:`from_weights`.
+
+    Layer i maps z_{i-1} to v_i = W_i z_{i-1} + b_i and, except for the last, z_i = φ(v_i).
+    """
+
+    layers: tuple[Layer, ...]
+
+    @staticmethod
+    def from_weights(
+        weights: Sequence[Any],
+        biases: Sequence[Any] | None = None,
+        activation: Any = "relu",
+    ) -> Network:
+        """A network from its weight matrices.
+
+        Parameters
+        ----------
+        weights
+            W_1 … W_N, each (outputs, inputs), dense or scipy.sparse.
+        biases
+            b_1 … b_N, or None for zeros; single entries may be None.
+        activation
+            One name or :class:`Activation` for all hidden layers, or a list with one entry per hidden layer; an
+            entry may itself be a list with one activation per neuron. N entries instead of N-1 put an
+            activation on the output too.
+
+        Examples
+        --------
+        >>> Network.from_weights([[[1.0, -1.0], [0.5, 2.0]], [[1.0, 1.0]]], activation="tanh").sizes
+        (2, 2, 1)
+        """
+        matrices = [_weight(w, i) for i, w in enumerate(_listed("weights", weights), 1)]
+        if not matrices:
+            raise InvalidInput("weights is empty: a network needs at least one layer")
+        for i, (one, two) in enumerate(itertools.pairwise(matrices), 1):
+            if two.shape[1] != one.shape[0]:
+                raise InvalidInput(
+                    f"weights of layers {i} and {i + 1} do not fit: layer {i} has {one.shape[0]} outputs, layer {i + 1}"
+                    f" takes {two.shape[1]} inputs; each weight must be (outputs, inputs){_transposed(matrices)}"
+                )
+        offsets = [None] * len(matrices) if biases is None else _listed("biases", biases)
+        if len(offsets) != len(matrices):
+            raise InvalidInput(f"biases has {len(offsets)} entries for {len(matrices)} layers")
+        vectors = [_bias(b, w.shape[0], i) for i, (b, w) in enumerate(zip(offsets, matrices, strict=True), 1)]
+        specs = _specs(activation, len(matrices))
+        if len(specs) == len(matrices):  # the output has an activation: a further identity layer reads it out
+            size = matrices[-1].shape[0]
+            matrices.append(np.eye(size) if size <= _DENSE else sparse.csr_array(sparse.eye_array(size)))
+            vectors.append(np.zeros(size))
+        neurons = [Neurons.of(spec, w.shape[0]) for spec, w in zip(specs, matrices)]
+        return Network(tuple(Layer(*parts) for parts in zip(matrices, vectors, [*neurons, None], strict=True)))
+
+    def __post_init__(self) -> None:
+        for layer in self.layers:
+            weight = layer.weight
+            parts = (weight,) if isinstance(weight, np.ndarray) else (weight.data, weight.indices, weight.indptr)
+            for array in (layer.bias, *parts):
+                np.asarray(array).flags.writeable = False
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of neurons, the input first."""
+        return (int(self.layers[0].weight.shape[1]), *(layer.size for layer in self.layers))
+
+    @property
+    def inputs(self) -> int:
+        return self.sizes[0]
+
+    @property
+    def outputs(self) -> int:
+        return self.sizes[-1]
+
+    @property
+    def depth(self) -> int:
+        return len(self.layers)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of everything that defines the function, as hexadecimal."""
+        state = hashlib.sha256()
+        for layer in self.layers:
+            entries = sparse.csr_array(layer.weight, copy=True)  # the stored arrays are read-only
+            entries.sum_duplicates()
+            entries.eliminate_zeros()
+            state.update(repr(layer.weight.shape).encode())
+            for part in (entries.indptr, entries.indices):
+                state.update(np.asarray(part, dtype="<i8").tobytes())
+            state.update(np.asarray(entries.data, dtype="<f8").tobytes())
+            state.update((np.asarray(layer.bias, dtype="<f8") + 0.0).tobytes())
+            groups = layer.neurons.groups if layer.neurons else ()
+            state.update(f"|{len(groups)} groups|".encode())
+            for row, index in groups:
+                state.update(f"{row.name}|{len(index)} neurons|".encode())  # all that follows is of known length
+                for parameter in row.parameters:
+                    state.update(np.broadcast_to(np.asarray(parameter, dtype="<f8"), index.shape).tobytes())
+                state.update(np.asarray(index, dtype="<i8").tobytes())
+        return state.hexdigest()
+
+    def __call__(self, x: Any) -> Array:
+        """The output v_N for inputs of shape (..., inputs)."""
+        return self.preactivations(x)[-1]
+
+    def preactivations(self, x: Any) -> list[Array]:
+        """v_1 … v_N for inputs of shape (..., inputs)."""
+        z = self.point("x", x)
+        values = []
+        for layer in self.layers:
+            v = layer.affine(z)
+            values.append(v)
+            z = layer.neurons.value(v) if layer.neurons else v
+        return values
+
+    def jacobian(self, x: Any, side: int = 1) -> Array:
+        """W_N D_{N-1} … D_1 W_1 at inputs of shape (..., inputs); at kinks the derivative from ``side``."""
+        slopes = [
+            layer.neurons.slope(v, side)
+            for layer, v in zip(self.layers, self.preactivations(x), strict=True)
+            if layer.neurons
+        ]
+        return self.jacobian_of(slopes, np.shape(x)[:-1])
+
+    def jacobian_of(self, slopes: Sequence[Array], batch: tuple[int, ...] = ()) -> Array:
+        """The product W_N D_{N-1} … D_1 W_1 for given slopes (..., neurons), from its narrower end."""
+        if self.inputs < self.outputs:
+            product = np.broadcast_to(np.eye(self.inputs), (*batch, self.inputs, self.inputs))
+            for layer, slope in zip(self.layers, [*slopes, None], strict=True):
+                product = times(product, layer.weight.T)
+                product = product if slope is None else product * slope[..., None, :]
+            return np.swapaxes(product, -1, -2)
+        product = np.broadcast_to(np.eye(self.outputs), (*batch, self.outputs, self.outputs))
+        for layer, slope in zip(self.layers[::-1], [None, *slopes[::-1]], strict=True):
+            product = product if slope is None else product * slope[..., None, :]
+            product = times(product, layer.weight)
+        return product
+
+    def slice(self, start: int, stop: int) -> Network:
+        """The part from z_start (0: the input) to v_stop."""
+        if not 0 <= start < stop <= self.depth:
+            raise InvalidInput(f"layers must satisfy 0 <= p < i <= {self.depth}, got ({start}, {stop})")
+        part = self.layers[start:stop]
+        return Network((*part[:-1], Layer(part[-1].weight, part[-1].bias, None)))
+
+    def select(
+        self, inputs: Iterable[int] | None = None, outputs: Iterable[int] | None = None, at: Any = None
+    ) -> Network:
+        """The network from some inputs to some outputs, the other inputs held as in ``at`` (default zeros).
+
+        With ``at`` the first bias is W·at + b in floating point: a network of its own, rounded.
+        """
+        columns = indices("inputs", inputs, self.inputs)
+        rows = indices("outputs", outputs, self.outputs)
+        held = np.zeros(self.inputs) if at is None else self.point("at", at)
+        held[columns] = 0.0
+        first, *rest = self.layers
+        layers = [Layer(first.weight[:, columns], first.affine(held), first.neurons), *rest]
+        last = layers[-1]
+        layers[-1] = Layer(last.weight[rows], last.bias[rows], None)
+        return Network(tuple(layers))
+
+    def point(self, name: str, x: Any) -> Array:
+        """X as float64 of shape (..., inputs), or an error that names the argument."""
+        point = numbers(name, x)
+        if point.ndim == 0 or point.shape[-1] != self.inputs:
+            raise InvalidInput(
+                f"{name} must have {self.inputs} numbers, as the network has inputs; got shape {point.shape}"
+            )
+        return point
+
+
+def _listed(name: str, value: Any) -> list[Any]:
+    try:
+        return list(value)
+    except TypeError:
+        raise InvalidInput(f"{name} must be a list, one entry per layer; got {type(value).__name__}") from None
+
+
+def _weight(value: Any, layer: int) -> Weight:
+    if sparse.issparse(value):
+        _inside(value, layer)
+        numbers(f"weight of layer {layer}", value.data)
+        matrix = sparse.csr_array(value, dtype=np.float64, copy=True)
+        matrix.sum_duplicates()
+        numbers(f"weight of layer {layer}", matrix.data)
+    else:
+        matrix = numbers(f"weight of layer {layer}", value)
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise InvalidInput(f"weight of layer {layer} must be a matrix (outputs, inputs), got shape {matrix.shape}")
+    return matrix
+
+
+def _inside(matrix: Any, layer: int) -> None:
+    """Refuse indices outside the matrix before anything is written through them."""
+    if not hasattr(matrix, "check_format"):
+        return
+    try:
+        matrix.check_format(full_check=True)
+    except ValueError as error:
+        raise InvalidInput(f"weight of layer {layer} is not a sound sparse matrix: {error}") from None
+
+
+def _bias(value: Any, size: int, layer: int) -> Array:
+    if value is None:
+        return np.zeros(size)
+    bias = numbers(f"bias of layer {layer}", value)
+    if bias.size != size or bias.ndim > 2 or (bias.ndim == 2 and 1 not in bias.shape):
+        raise InvalidInput(
+            f"bias of layer {layer} must have {size} numbers, as the weight has rows; got shape {bias.shape}"
+        )
+    return bias.reshape(size)
+
+
+def _specs(spec: Any, depth: int) -> list[Any]:
+    if isinstance(spec, (str, Activation, Neurons)):
+        return [spec] * (depth - 1)
+    specs = _listed("activation", spec)
+    if len(specs) not in (depth - 1, depth):
+        raise InvalidInput(f"activation must be one name, or {depth - 1} entries for {depth} layers; got {len(specs)}")
+    return specs
+
+
+def _transposed(matrices: Sequence[Weight]) -> str:
+    fits = all(one.shape[1] == two.shape[0] for one, two in itertools.pairwise(matrices))
+    return " (they fit when transposed: pass W.T)" if fits else ""

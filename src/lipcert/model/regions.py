@@ -1,0 +1,299 @@
+"""Sets of inputs: an ℓ2 ball, a box, a ball clipped to a box, everything."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lipcert.errors import InvalidInput
+from lipcert.model.arguments import numbers
+from lipcert.model.arrays import Array
+
+
+class Region(ABC):
+    """A convex set Z of inputs.
+
+    Leading axes of the arrays that define a region make it a stack of regions; every method then works on
+    the stack at once. Bounded regions have a ``center``, a point of the region, (..., inputs), and a
+    ``radius`` δ with ‖z - center‖₂ ≤ δ for every z of the region.
+    """
+
+    center: Array
+    radius: Array
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int | None:
+        """Number of inputs, or None where any will do."""
+
+    @property
+    @abstractmethod
+    def bounded(self) -> bool:
+        """Whether a centre and a radius exist."""
+
+    def check(self, inputs: int) -> None:
+        """An error unless this is one region, not a stack, of that many inputs."""
+        if self.dimension is not None and self.dimension != inputs:
+            raise InvalidInput(f"the region has {self.dimension} coordinates, the network has {inputs} inputs")
+        if self.center.ndim > 1:
+            raise InvalidInput(
+                f"region must be one region, got a stack of shape {self.center.shape[:-1]}; take them singly"
+            )
+
+    @abstractmethod
+    def support(self, rows: Array) -> Array:
+        """At least max over z in Z of rows·(z - center), for rows (..., k, inputs)."""
+
+    @abstractmethod
+    def project(self, points: Array) -> Array:
+        """Points of the region near the given ones; those already inside are unchanged."""
+
+    @abstractmethod
+    def contains(self, points: Array) -> Array:
+        """Whether each point (..., inputs) lies in the region."""
+
+    @abstractmethod
+    def sample(self, count: int, rng: np.random.Generator) -> Array:
+        """Points of the region, (count, ..., inputs), spread over it and its boundary."""
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Everywhere(Region):
+    """All inputs: the bound is then the global Lipschitz constant."""
+
+    center: Array
+    radius: Array
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "center", np.zeros(0))
+        object.__setattr__(self, "radius", np.asarray(np.inf))
+
+    @property
+    def dimension(self) -> None:
+        return None
+
+    @property
+    def bounded(self) -> bool:
+        return False
+
+    def support(self, rows: Array) -> Array:
+        return np.where(np.any(rows != 0.0, axis=-1), np.inf, 0.0)
+
+    def project(self, points: Array) -> Array:
+        return points
+
+    def contains(self, points: Array) -> Array:
+        return np.asarray(np.isfinite(points).all(axis=-1))
+
+    def sample(self, count: int, rng: np.random.Generator) -> Array:
+        raise InvalidInput("Everywhere() cannot be sampled; give a Ball or a Box")
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Box(Region):
+    """All inputs between two corners, lower ≤ z ≤ upper.
+
+    Examples
+    --------
+    >>> Box([0, 0], [1, 2]).center
+    array([0.5, 1. ])
+    """
+
+    lower: Array
+    upper: Array
+    center: Array
+    radius: Array
+    reach: Array
+    """Largest distance from the centre along each axis."""
+
+    def __init__(self, lower: Any, upper: Any) -> None:
+        low, high = _alike(("lower", np.atleast_1d(numbers("lower", lower))), ("upper", numbers("upper", upper)))
+        if (low > high).any():
+            where = np.argwhere(low > high)[0]
+            raise InvalidInput(
+                f"lower must not exceed upper; at index {where.tolist()} lower is {low[tuple(where)]},"
+                f" upper is {high[tuple(where)]}"
+            )
+        center = np.clip(0.5 * low + 0.5 * high, low, high)
+        reach = np.maximum(high - center, center - low)
+        size = max(1.0, float(reach.max(initial=0.0)) * 2.0**-500)  # squares of larger numbers would overflow
+        with np.errstate(over="ignore"):
+            radius = size * np.linalg.norm(reach / size, axis=-1)
+        _freeze(self, lower=np.array(low), upper=np.array(high), center=center, reach=reach, radius=radius)
+
+    @property
+    def dimension(self) -> int:
+        return int(self.lower.shape[-1])
+
+    @property
+    def bounded(self) -> bool:
+        return True
+
+    def support(self, rows: Array) -> Array:
+        return np.einsum("...kd,...d->...k", np.abs(rows), self.reach)
+
+    def project(self, points: Array) -> Array:
+        return np.clip(points, self.lower, self.upper)
+
+    def contains(self, points: Array) -> Array:
+        return np.asarray(((self.lower <= points) & (points <= self.upper)).all(axis=-1))
+
+    def sample(self, count: int, rng: np.random.Generator) -> Array:
+        shape = (count, *self.lower.shape)
+        share = rng.random(shape)
+        inside = self.project((1.0 - share) * self.lower + share * self.upper)
+        corner = np.where(rng.random(shape) < 0.5, self.lower, self.upper)
+        inside[::3] = corner[::3]
+        return inside
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Ball(Region):
+    """All inputs within ``radius`` of ``center`` in the ℓ2 norm, optionally clipped to a box.
+
+    Parameters
+    ----------
+    center
+        A point, (inputs,).
+    radius
+        δ ≥ 0.
+    clip
+        A pair (lower, upper) of numbers or arrays: only inputs between them count, as in ``clip=(0, 1)`` for
+        images. The centre must lie inside.
+
+    Examples
+    --------
+    >>> Ball([0.2, 0.8], 0.1, clip=(0, 1)).contains([0.25, 0.8])
+    np.True_
+    """
+
+    center: Array
+    radius: Array
+    clip: Box | None
+
+    def __init__(self, center: Any, radius: Any, clip: Any = None) -> None:
+        middle = np.atleast_1d(numbers("center", center))
+        size = numbers("radius", radius)
+        if (size < 0).any():
+            raise InvalidInput(f"radius must be at least 0, got {radius}")
+        box = None
+        if clip is not None:
+            if not isinstance(clip, Box):
+                try:
+                    low, high = clip
+                except (TypeError, ValueError):
+                    raise InvalidInput(f"clip must be a pair (lower, upper), got {clip!r}") from None
+                clip = Box(*(_alike(("center", middle), ("clip", numbers("clip", side)))[1] for side in (low, high)))
+            box = clip
+            if box.dimension != middle.shape[-1]:
+                raise InvalidInput(f"clip has {box.dimension} coordinates, center has {middle.shape[-1]}")
+            if not box.contains(middle).all():
+                raise InvalidInput("center must lie inside clip; project it there first, for example with numpy.clip")
+        if size.shape not in ((), middle.shape[:-1]):
+            raise InvalidInput(
+                f"radius must be one number, or one per center of shape {middle.shape[:-1]}; got shape {size.shape}"
+            )
+        _freeze(self, center=middle, radius=np.array(np.broadcast_to(size, middle.shape[:-1])))
+        object.__setattr__(self, "clip", box)
+
+    @property
+    def dimension(self) -> int:
+        return int(self.center.shape[-1])
+
+    @property
+    def bounded(self) -> bool:
+        return True
+
+    def support(self, rows: Array) -> Array:
+        if self.clip is None:
+            return self.radius[..., None] * np.linalg.norm(rows, axis=-1)
+        radius, below, above = self._limits()
+        corner = (rows * np.where(rows > 0, above, below)).sum(axis=-1)
+        plain = np.minimum(corner, radius * np.linalg.norm(rows, axis=-1))
+        rate = split_rate(rows, radius, below, above)
+        split, _ = _split(rows, np.where(rate > 0, rate, 1.0), radius, below, above)
+        return np.where(rate > 0, np.minimum(split, plain), plain)
+
+    def _limits(self) -> tuple[Array, Array, Array]:
+        """Radius (..., 1) and the box around the centre (..., 1, inputs)."""
+        assert self.clip is not None
+        below, above = self.clip.lower - self.center, self.clip.upper - self.center
+        return self.radius[..., None], below[..., None, :], above[..., None, :]
+
+    def project(self, points: Array) -> Array:
+        points = np.asarray(points, dtype=float)
+        moved = points if self.clip is None else self.clip.project(points)
+        for shortfall in (4e-16, 4e-15, 4e-14):
+            offset = moved - self.center
+            length = np.linalg.norm(offset, axis=-1)
+            outside = length > self.radius
+            if not outside.any():
+                return moved
+            # towards the centre, which keeps a point of the box inside the box; rounding may ask for another try
+            share = np.where(outside, self.radius * (1.0 - shortfall) / np.where(outside, length, 1.0), 1.0)
+            inner = self.center + share[..., None] * offset
+            moved = np.where(outside[..., None], inner if self.clip is None else self.clip.project(inner), moved)
+        # the centre is so far from the origin that its rounding matters: step in by a few ulp
+        offset = moved - self.center
+        step = 2.0 * np.spacing(np.maximum(np.abs(moved), np.abs(self.center)))
+        inner = self.center + np.sign(offset) * np.maximum(np.abs(offset) - step, 0.0)
+        return np.where(self.contains(moved)[..., None], moved, inner)
+
+    def contains(self, points: Array) -> Array:
+        inside = np.linalg.norm(np.asarray(points) - self.center, axis=-1) <= self.radius
+        return inside if self.clip is None else inside & self.clip.contains(points)
+
+    def sample(self, count: int, rng: np.random.Generator) -> Array:
+        direction = rng.standard_normal((count, *self.center.shape))
+        direction /= np.linalg.norm(direction, axis=-1, keepdims=True)
+        distance = self.radius * rng.random(direction.shape[:-1]) ** (1.0 / self.dimension)
+        distance[::2] = self.radius
+        return self.project(self.center + distance[..., None] * direction)
+
+
+def _alike(one: tuple[str, Array], two: tuple[str, Array]) -> tuple[Array, Array]:
+    """Two arrays brought to one shape."""
+    try:
+        first, second = np.broadcast_arrays(one[1], two[1])
+    except ValueError:
+        shapes = f"{one[0]} has shape {one[1].shape}, {two[0]} has shape {two[1].shape}"
+        raise InvalidInput(f"{one[0]} and {two[0]} must have as many coordinates: {shapes}") from None
+    return first, second
+
+
+def _freeze(region: Region, **arrays: Array) -> None:
+    for name, array in arrays.items():
+        array = np.asarray(array)
+        array.flags.writeable = False
+        object.__setattr__(region, name, array)
+
+
+def split_rate(rows: Array, radius: Array, below: Array, above: Array, halvings: int = 24) -> Array:
+    """The λ that makes the bound of a clipped ball's support function sharp; 0 where nothing needs splitting.
+
+    The box reaches from ``below`` to ``above`` around the ball's centre. For any λ > 0 put y = clip(a/λ, below, above)
+    and split a = λy + (a - λy): the ball bounds the first part by δλ‖y‖, and the box the second by (a - λy)·y, since
+    a - λy is nonzero only where y is at the limit that its sign asks for. Bisection on λ brings ‖y‖ to δ, where the sum
+    is the maximum itself.
+    """
+    size = np.linalg.norm(rows, axis=-1)
+    live = (size > 0) & (radius > 0)
+    high = np.log(np.where(live, size, 1.0) / np.where(radius > 0, radius, 1.0))
+    low = high - 40.0
+    for _ in range(halvings):
+        middle = 0.5 * (low + high)
+        y = np.clip(rows * np.exp(-middle)[..., None], below, above)
+        length = np.sqrt(np.einsum("...i,...i->...", y, y))
+        short = length < radius
+        high, low = np.where(short, middle, high), np.where(short, low, middle)
+    return np.where(live, np.exp(0.5 * (low + high)), 0.0)
+
+
+def _split(rows: Array, rate: Array, radius: Array, below: Array, above: Array) -> tuple[Array, Array]:
+    """For λ = rate: the bound that the split a = λy + (a - λy) gives, y = clip(a/λ, below, above), and ‖y‖."""
+    y = np.clip(rows / rate[..., None], below, above)
+    length = np.linalg.norm(y, axis=-1)
+    return rate * length * (radius - length) + (rows * y).sum(axis=-1), length

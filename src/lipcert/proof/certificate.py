@@ -1,0 +1,75 @@
+"""What was proved, of what, with which hints."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from lipcert.model.arrays import Array
+from lipcert.model.regions import Region
+from lipcert.proof import storage
+from lipcert.proof.hints import Hints, Part
+from lipcert.proof.tree import Tree
+
+
+@dataclass(frozen=True, eq=False)
+class LayerReport:
+    """One hidden layer: where its pre-activations lie, the slopes there, and the multipliers T.
+
+    ``multiplier`` is relative: the true T is 4**exponent times it.
+    """
+
+    lower: Array
+    upper: Array
+    alpha: Array
+    beta: Array
+    multiplier: Array
+    exponent: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """A certified upper bound on an ℓ2 Lipschitz constant.
+
+    Attributes
+    ----------
+    bound : ‖f(x) - f(y)‖₂ ≤ bound · ‖x - y‖₂ for all x, y of the region.
+    method : the method that found it, a value such as ``Scalar()``; read from a file, its printed form.
+    region : the inputs it holds for.
+    network : digest of the network.
+    part : the part of the network it is about.
+    layers : per hidden layer of that part: intervals, slopes, multipliers, seconds.
+    sweeps : the hints from which the whole network's bound can be derived again.
+    part_sweeps : the same for the part, where the certificate is about less than the whole network.
+    seconds : wall-clock time.
+    tree : the pieces, where the region was cut; the largest of their bounds counts.
+    witness : an input at which the Jacobian's norm comes near the bound, where the search met one; no proof needs it.
+    verified : whether the bound was proved in floating point with outward rounding.
+    """
+
+    bound: float
+    method: object
+    region: Region
+    network: str
+    part: Part
+    layers: tuple[LayerReport, ...]
+    sweeps: tuple[Hints, ...]
+    part_sweeps: tuple[Hints, ...]
+    seconds: float
+    verified: bool = False
+    tree: Tree | None = None
+    witness: Array | None = None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the certificate to a file; what it proves can be checked from there with :func:`lipcert.verify`."""
+        storage.save(self, path)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Certificate:
+        """Read a certificate from a file. Nothing in it is believed before :func:`lipcert.verify` has passed it."""
+        return Certificate(**storage.load(path))
+
+    def __repr__(self) -> str:
+        facts = f"bound={self.bound:.6g}, method={self.method!r}, seconds={self.seconds:.3g}, verified={self.verified}"
+        return f"Certificate({facts})"

@@ -1,0 +1,149 @@
+"""Certificates: how they are issued, and how they are proved again from their hints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.model.network import Network
+from lipcert.model.regions import Region
+from lipcert.proof.certificate import Certificate, LayerReport
+from lipcert.proof.cover import Cover, prove_tree
+from lipcert.proof.domain import Domain, check_region
+from lipcert.proof.guide import Guide, given
+from lipcert.proof.hints import Hints, Interval, Part
+from lipcert.proof.sweep import Centers, Sweep, proving, stacked
+from lipcert.proof.tree import Tree
+
+ROOM = 1.0 + 2.0**-40
+"""A certified bound is enlarged by this, so that another machine's rounding can confirm it."""
+
+
+def verify(network: Network, certificate: Certificate) -> float:
+    """The bound of a certificate as its hints prove it now, or ProofFailed; nothing in it is believed."""
+    check_region(certificate.region, network.inputs)
+    if certificate.network != network.digest:
+        raise ProofFailed(
+            f"the certificate is about another network: its digest is {certificate.network[:12]}…, "
+            f"this network's is {network.digest[:12]}…"
+        )
+    try:
+        target, part = certificate.part.reduced(network)
+    except InvalidInput as error:
+        raise ProofFailed(f"the network has no such part: {error}") from None
+    bound = prove(target, certificate.region, certificate.sweeps, part, certificate.part_sweeps)
+    if certificate.tree is not None and not certificate.part_sweeps:
+        bound = min(bound, prove_tree(target, certificate.region, certificate.tree, certificate.sweeps))
+    if not bound <= certificate.bound:
+        raise ProofFailed(f"the certificate claims {certificate.bound!r}, its hints prove no better than {bound!r}")
+    return bound
+
+
+def prove(
+    network: Network,
+    region: Region,
+    sweeps: Sequence[Hints],
+    part: Part | None = None,
+    part_sweeps: Sequence[Hints] = (),
+) -> float:
+    """The bound that hints prove, rounded up.
+
+    Each of ``sweeps`` is about the whole network and starts from the intervals of the ones before; ``part_sweeps`` are
+    about the part, and take the intervals from there.
+    """
+    if not sweeps:
+        raise ProofFailed("there are no multipliers to prove a bound from")
+    check_region(region, network.inputs)
+    piece = network if part is None else _piece(network, part, bool(part_sweeps))
+    if any(hints.enclosures for hints in part_sweeps):
+        raise ProofFailed("the hints of a part must not enclose it: the region is one of the whole network's inputs")
+    domain = Domain.of([region]) if region.bounded else None
+    known: Sequence[Interval] = ()
+    bound = np.inf
+    with proving():
+        for position, hints in enumerate(sweeps):
+            last = position == len(sweeps) - 1 and not part_sweeps
+            sweep = Sweep(network, domain, given(hints, network, region.bounded), known).run(needs_bound=last)
+            bound = min(bound, float(sweep.bounds[0])) if last else bound
+            known = sweep.intervals
+        for hints in part_sweeps:
+            start, stop = (0, network.depth) if part is None else part.layers
+            inner = Sweep(piece, domain, given(hints, piece, region.bounded), known[start : stop - 1]).run()
+            bound = min(bound, float(inner.bounds[0]))
+    return bound
+
+
+def issue(
+    network: Network,
+    region: Region,
+    part: Part,
+    sweeps: Sequence[Hints],
+    part_sweeps: Sequence[Hints] = (),
+    cover: Cover | None = None,
+    layers: tuple[LayerReport, ...] = (),
+    method: object = "",
+) -> Certificate:
+    """A verified certificate for what hints, and perhaps a cover of the region, prove."""
+    target, inner = part.reduced(network)
+    bound = prove(target, region, sweeps, inner, part_sweeps)
+    if cover is not None:
+        bound = min(bound, cover.bound_of(target, region))
+    tree = None if cover is None else cover.tree()
+    return _certificate(network, region, part, bound, tuple(sweeps), tuple(part_sweeps), layers, method, tree)
+
+
+def issue_many(
+    network: Network, regions: Sequence[Region], part: Part, guide: Guide, method: object
+) -> list[Certificate | ProofFailed]:
+    """Verified certificates for many regions, with a guide that is asked for multipliers; or why there is none."""
+    target, inner = part.reduced(network)
+    piece = None if inner == Part((0, target.depth)) else _piece(target, inner, True)
+    for region in regions:
+        check_region(region, network.inputs)
+
+    centers = Centers(target)
+
+    def sweep(domain: Domain | None, some: Sequence[Region]) -> list[Certificate]:
+        whole = last = Sweep(target, domain, guide, centers=centers).run()
+        if piece is not None:
+            start, stop = inner.layers
+            last = Sweep(piece, domain, guide, whole.intervals[start : stop - 1], enclose=False).run()
+        found = []
+        for which, (region, bound) in enumerate(zip(some, last.bounds.tolist(), strict=True)):
+            rest = () if piece is None else (last.hints(which),)
+            hints = (whole.hints(which),)
+            found.append(_certificate(network, region, part, bound, hints, rest, last.reports(which), method, None))
+        return found
+
+    return stacked(target, regions, sweep)
+
+
+def _certificate(
+    network: Network,
+    region: Region,
+    part: Part,
+    bound: float,
+    sweeps: tuple[Hints, ...],
+    part_sweeps: tuple[Hints, ...],
+    layers: tuple[LayerReport, ...],
+    method: object,
+    tree: Tree | None,
+) -> Certificate:
+    if not np.isfinite(bound):
+        raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
+    return Certificate(
+        ROOM * bound, method, region, network.digest, part, layers, sweeps, part_sweeps, 0.0, verified=True, tree=tree
+    )
+
+
+def _piece(network: Network, part: Part, has_hints: bool) -> Network:
+    """The part of the network that a bound is about."""
+    start, stop = part.layers
+    if not has_hints and (start, stop) != (0, network.depth):
+        raise ProofFailed(f"the hints are about the whole network, not about its layers {start} to {stop}")
+    try:
+        return network.slice(start, stop).select(part.inputs, part.outputs)
+    except InvalidInput as error:
+        raise ProofFailed(f"the network has no such part: {error}") from None

@@ -1,0 +1,228 @@
+"""The ledger of a region that is cut into pieces: it alone says what was cut where, and what is proved of each piece.
+
+A search suggests where to cut and which pieces have no input. Every suggestion is safe: whatever is cut, the leaves
+cover the region, and their bounds are those that were proved here. So the bound of a cover holds even if the search
+is wrong.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from lipcert.errors import ProofFailed
+from lipcert.model.arrays import Array, frozen
+from lipcert.model.network import Network
+from lipcert.model.regions import Box, Region
+from lipcert.proof.hints import Hints
+from lipcert.proof.piece_bounds import PieceBounds
+from lipcert.proof.pieces import LEAF, Bounds, Pieces
+from lipcert.proof.tree import Tree, check_cuts, check_shape, children, confined
+
+_CHUNK = 128
+_AGAIN = 1.0 + 2.0**-24
+"""verify() batches pieces differently, so they round differently: room for that."""
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """One piece: its number in the tree, its proved bound, where it lies, and each neuron's share of the bound."""
+
+    node: int
+    bound: float
+    piece: Pieces
+    shares: Array
+
+
+class Cover:
+    """A region and the pieces that it was cut into; make one with :func:`cover`.
+
+    Rows are written before they count: ``_whole`` says how many nodes belong to a finished tree, so an interrupt at any
+    moment leaves a cover.
+    """
+
+    def __init__(self, bounding: PieceBounds, pool: Executor | None, workers: int) -> None:
+        self.bounding, self._pool, self._workers = bounding, pool, workers
+        self._rows: list[tuple[int, int, float, int]] = []
+        self._bounds: list[float] = []
+        self._leaves: dict[int, Leaf] = {}
+        self._void: dict[int, Array] = {}
+        self._whole = 0
+        self._add(bounding.root)
+
+    @property
+    def bound(self) -> float:
+        """At least the Lipschitz constant over the region."""
+        cut = self._cut()
+        worst = max((bound for bound, is_cut in zip(self._bounds, cut, strict=False) if not is_cut), default=np.inf)
+        return worst * _AGAIN
+
+    def bound_of(self, network: Network, region: Region) -> float:
+        """The bound, or an error if this is the cover of something else."""
+        mine = self.bounding.region
+        same = type(region) is type(mine) and network.digest == self.bounding.network.digest
+        if not same or any(not np.array_equal(*pair) for pair in zip(_shape(region), _shape(mine), strict=True)):
+            raise ProofFailed("the pieces are those of another network or region")
+        return self.bound
+
+    @property
+    def pieces(self) -> int:
+        """How many pieces were bounded so far."""
+        return self._whole
+
+    def leaf(self, node: int) -> Leaf:
+        """A piece that is neither cut nor known to have no input."""
+        return self._leaves[node]
+
+    def cut(self, nodes: Sequence[int], layer: Array, index: Array, value: Array) -> list[Leaf]:
+        """Cut some leaves, each along an axis or by a neuron; the halves that may have an input are returned."""
+        check_cuts(self.bounding.network, layer, index, value)
+        if len(set(nodes)) != len(nodes):
+            raise ProofFailed("a piece cannot be cut twice at once")
+        pieces = Pieces.stack([self._leaves[node].piece for node in nodes])
+        halves = children(pieces, self.bounding.starts, layer, index, value)
+        first = self._whole
+        added = self._add(halves, nodes, list(zip(layer.tolist(), index.tolist(), value.tolist(), strict=True)))
+        for node in nodes:
+            del self._leaves[node]
+        return [self._leaves[first + k] for k in range(added) if first + k in self._leaves]
+
+    def drop(self, node: int, weights: Array) -> bool:
+        """Whether weights of the neurons prove that a leaf has no input; then it counts no more."""
+        if not np.isfinite(weights).all() or not self.bounding.is_void(self._leaves[node].piece, weights):
+            return False
+        self._void[node] = np.array(weights)
+        self._bounds[node] = 0.0
+        del self._leaves[node]
+        return True
+
+    def tree(self) -> Tree:
+        """The cuts as arrays, for a certificate."""
+        cut = self._cut()
+        rows = [row if is_cut else (LEAF, 0, 0.0, 0) for row, is_cut in zip(self._rows, cut, strict=False)]
+        layer, index, value, child = (np.array(column) for column in zip(*rows, strict=True))
+        void = {node: weights for node, weights in self._void.items() if node < self._whole}
+        table = np.array(list(void.values())).reshape(len(void), sum(self.bounding.network.sizes[1:-1]))
+        row, neuron = np.nonzero(table)
+        columns = np.array(list(void), dtype=int)[row], neuron, table[row, neuron]
+        return Tree(layer, index, value, child, self.bound, *columns)
+
+    def _cut(self) -> list[bool]:
+        """Of each node of the finished tree, whether it was cut."""
+        return [0 < row[3] < self._whole for row in self._rows[: self._whole]]
+
+    def _add(self, pieces: Pieces, parents: Sequence[int] = (), cuts: Sequence[tuple[int, int, float]] = ()) -> int:
+        """New leaves, then the cuts that made them; all of it counts from the last line on."""
+        found = self._bounded(pieces)
+        if not (found.bound >= 0.0).all():
+            raise ProofFailed("the bound of a piece is no number")
+        proved, first = confined(pieces, found), self._whole
+        del self._rows[first:], self._bounds[first:]  # what an interrupt left behind
+        for number, bound in enumerate(found.bound.tolist()):
+            self._rows.append((LEAF, 0, 0.0, 0))
+            self._bounds.append(bound)
+            if bound > 0.0:
+                piece = proved.take(slice(number, number + 1)).copy()
+                self._leaves[first + number] = Leaf(first + number, bound, piece, frozen(found.open[number].copy()))
+        for number, (parent, cut) in enumerate(zip(parents, cuts, strict=True)):
+            self._rows[parent] = (*cut, first + 2 * number)
+        self._whole = len(self._rows)
+        return len(found.bound)
+
+    def _bounded(self, pieces: Pieces) -> Bounds:
+        """Bounds of pieces, proved in this process or shared among workers."""
+        if self._pool is None or len(pieces) < 2 * self._workers:
+            return self.bounding.bound(pieces)
+        parts = [pieces.take(part) for part in np.array_split(np.arange(len(pieces)), self._workers)]
+        return Bounds.stack(list(self._pool.map(_work, parts)))
+
+
+def _shape(region: Region) -> tuple[Array, ...]:
+    """The numbers that define a region."""
+    box = region if isinstance(region, Box) else getattr(region, "clip", None)
+    ends = (np.zeros(0), np.zeros(0)) if box is None else (box.lower, box.upper)
+    return region.center, np.asarray(region.radius), *ends
+
+
+@contextmanager
+def cover(
+    network: Network, region: Region, sweeps: Sequence[Hints], workers: int = 1, setup: Callable[[], None] | None = None
+) -> Iterator[Cover]:
+    """The region as one piece; what the hints prove of the whole serves its parts.
+
+    ``setup`` is called in each of the worker processes.
+    """
+    bounding = PieceBounds(network, region, sweeps)
+    if workers <= 1:
+        yield Cover(bounding, None, 1)
+        return
+    prepared = (network, region, tuple(sweeps), setup)
+    with ProcessPoolExecutor(workers, initializer=_prepare, initargs=prepared) as pool:
+        yield Cover(bounding, pool, workers)
+
+
+_shared: dict[str, PieceBounds] = {}
+
+
+def _prepare(network: Network, region: Region, sweeps: Sequence[Hints], setup: Callable[[], None] | None) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the process that has the tree
+    if setup is not None:
+        setup()
+    _shared["bounding"] = PieceBounds(network, region, sweeps)
+
+
+def _work(pieces: Pieces) -> Bounds:
+    return _shared["bounding"].bound(pieces)
+
+
+def prove_tree(network: Network, region: Region, tree: Tree, sweeps: Sequence[Hints] = ()) -> float:
+    """The largest bound of a leaf, derived again from the cuts, and from hints for the whole region.
+
+    Raises
+    ------
+    ProofFailed
+        If the cuts do not describe a tree whose leaves cover the region.
+    """
+    check_shape(network, tree)
+    worst = 0.0
+    bounding = PieceBounds(network, region, sweeps)
+    todo: list[tuple[Array, Pieces]] = [(np.zeros(1, dtype=int), bounding.root)]
+    seen = 0
+    while todo:
+        nodes, pieces = todo.pop()
+        if len(nodes) > _CHUNK:
+            for part in np.array_split(np.arange(len(nodes)), -(-len(nodes) // _CHUNK)):
+                todo.append((nodes[part], pieces.take(part)))
+            continue
+        seen += len(nodes)
+        found = bounding.bound(pieces)
+        leaf = tree.layer[nodes] == LEAF
+        if not (found.bound[leaf] >= 0.0).all():
+            raise ProofFailed("the bound of a piece is no number")
+        void = _void(bounding, tree, nodes, confined(pieces, found)) & leaf
+        worst = max(worst, float(found.bound[leaf & ~void].max(initial=0.0)))
+        cut = np.flatnonzero(~leaf)
+        if cut.size:
+            at = nodes[cut]
+            below = confined(pieces, found).take(cut)
+            below = children(below, bounding.starts, tree.layer[at], tree.index[at], tree.value[at])
+            todo.append((np.stack([tree.child[at], tree.child[at] + 1], axis=1).ravel(), below))
+    if seen != len(tree.layer):
+        raise ProofFailed("the tree has nodes that do not belong to it")
+    return worst
+
+
+def _void(bounding: PieceBounds, tree: Tree, nodes: Array, pieces: Pieces) -> Array:
+    """Which of the pieces are proved to contain no input."""
+    void = np.isin(nodes, tree.void)
+    for number in np.flatnonzero(void):
+        weights = np.zeros(pieces.low.shape[-1])
+        mine = tree.void == nodes[number]
+        weights[tree.neuron[mine]] = tree.weight[mine]
+        void[number] = bounding.is_void(pieces.take(np.array([number])), weights)
+    return void

@@ -1,0 +1,164 @@
+"""Regions as seen by a proof: a stack of them, with their sizes and support functions rounded up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lipcert.errors import ProofFailed
+from lipcert.model.arrays import Array
+from lipcert.model.regions import Ball, Box, Everywhere, Region, split_rate
+from lipcert.proof.rounding import TINY, UP, down, gamma, norm_above, norm_below, stretched, up
+
+
+def check_region(region: Region, inputs: int) -> None:
+    """Raise unless the region is one that is understood here: a single one, of the right dimension."""
+    if isinstance(region, Everywhere):
+        return
+    if not isinstance(region, (Ball, Box)):
+        raise ProofFailed(f"no rule for a region of type {type(region).__name__}")
+    if region.dimension != inputs:
+        raise ProofFailed(f"the region has {region.dimension} coordinates, the network has {inputs} inputs")
+    box = region if isinstance(region, Box) else region.clip
+    corners = [region.center] if box is None else [region.center, box.lower, box.upper]
+    if np.ndim(region.radius) or any(np.ndim(corner) != 1 for corner in corners):
+        raise ProofFailed("a proof is about one region, not about a stack of them")
+
+
+def radius_above(region: Region) -> Array:
+    """At least ‖z - center‖₂ for every z of a bounded region."""
+    if isinstance(region, Box):
+        return norm_above(_reach(region.center, region.lower, region.upper))
+    return np.asarray(region.radius)
+
+
+def _box(region: Region) -> Box | None:
+    """The box that a region is, or is clipped to."""
+    return region.clip if isinstance(region, Ball) else region if isinstance(region, Box) else None
+
+
+def _reach(center: Array, lower: Array, upper: Array) -> Array:
+    """At least the largest distance from the centre along each axis."""
+    return up(np.maximum(upper - center, center - lower))
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """A stack of bounded regions: all z with ‖z - center‖₂ ≤ radius where there is a radius, and inside the box.
+
+    ``center`` (count, inputs) is a point of the region, or the centre of the ball that it is a part of; ``radius``
+    (count,) is None for boxes, ``lower`` and ``upper`` (count, inputs) are None for balls that are not clipped.
+    ``halvings`` says how sharp the support function of a clipped ball is.
+    """
+
+    center: Array
+    radius: Array | None = None
+    lower: Array | None = None
+    upper: Array | None = None
+    halvings: int = 24
+
+    @staticmethod
+    def of(regions: Sequence[Region]) -> Domain:
+        """Bounded regions of one kind: balls, clipped balls or boxes."""
+        center = np.stack([region.center for region in regions])
+        boxes = [box for region in regions if (box := _box(region)) is not None]
+        radius = None if isinstance(regions[0], Box) else np.array([float(region.radius) for region in regions])
+        if not boxes:
+            return Domain(center, radius)
+        return Domain(center, radius, np.stack([box.lower for box in boxes]), np.stack([box.upper for box in boxes]))
+
+    def __len__(self) -> int:
+        return len(self.center)
+
+    def take(self, which: Array) -> Domain:
+        """Some of the regions."""
+        parts = (None if part is None else part[which] for part in (self.center, self.radius, self.lower, self.upper))
+        center, radius, lower, upper = parts
+        assert center is not None
+        return Domain(center, radius, lower, upper, self.halvings)
+
+    def extent(self) -> Array:
+        """At least ‖z - center‖₂ for every z of a region, (count,)."""
+        if self.radius is not None:
+            return self.radius
+        assert self.lower is not None
+        assert self.upper is not None
+        return norm_above(_reach(self.center, self.lower, self.upper))
+
+    def sizes(self) -> Array:
+        """At least |z_j| for every z of a region, (count, inputs)."""
+        if self.lower is not None and self.upper is not None:
+            return np.maximum(np.abs(self.lower), np.abs(self.upper))
+        assert self.radius is not None
+        return up(np.abs(self.center) + self.radius[:, None])
+
+    def outside(self) -> Array:
+        """Regions that are proved to be empty: their box does not meet their ball, (count,)."""
+        if self.lower is None or self.upper is None or self.radius is None:
+            return np.zeros(len(self), dtype=bool)
+        gap = np.maximum(self.lower - self.center, self.center - self.upper)
+        return np.asarray(norm_below(np.maximum(down(gap), 0.0)) > self.radius)
+
+    def support(self, where: Array, rows: Array) -> tuple[Array, Array]:
+        """A value and an error with max of row·z ≤ value + error over the region of each row, for rows (k, inputs).
+
+        ``where`` (k,) numbers the regions. By the ball, by both together, or by the box: the smallest counts.
+        """
+        pick = Pick(len(self), where)
+        size, n = np.abs(rows), rows.shape[-1]
+        g = gamma(n + 4)
+        value = pick.dots(rows, self.center)
+        lost = g * UP * pick.dots(size, np.abs(self.center))
+        error = np.full(len(rows), np.inf)
+        if self.radius is not None:
+            error = stretched(lost * UP + stretched(pick(self.radius) * norm_above(rows), 2), 2)
+        if self.lower is None or self.upper is None:
+            return value, error
+        if self.radius is not None:
+            below, above = (pick(side - self.center) for side in (self.lower, self.upper))
+            both = clipped_above(pick(self.radius), below, above, rows, self.halvings)  # may be negative
+            error = np.fmin(error, up(both + lost))
+        middle = 0.5 * self.lower + 0.5 * self.upper
+        half = _reach(middle, self.lower, self.upper)
+        other = pick.dots(rows, middle)
+        room = stretched(pick.dots(size, half) + g * UP * pick.dots(size, np.abs(middle)), n + 3)
+        smaller = ~(value + error <= other + room)  # NaN gives way
+        return np.where(smaller, other, value), np.where(smaller, room, error)
+
+
+class Pick:
+    """What belongs to the region of each row; of a single region without copies."""
+
+    def __init__(self, count: int, where: Array) -> None:
+        self.where, self.single = where, count == 1
+
+    def __call__(self, values: Array) -> Array:
+        """Values (count, ...) of the region of each row."""
+        return values if self.single else values[self.where]
+
+    def dots(self, rows: Array, vectors: Array) -> Array:
+        """row·vector for vectors (count, n), one per region, rounded as it comes."""
+        if self.single:
+            return np.asarray(rows @ vectors[0])
+        return np.einsum("rn,rn->r", rows, vectors[self.where])
+
+
+def clipped_above(radius: Array, below: Array, above: Array, rows: Array, halvings: int = 24) -> Array:
+    """At least max rows·(z - center) over a ball clipped to a box, from ``below`` to ``above`` around its centre.
+
+    Split each row a into any two parts, a = q + (a - q): the ball bounds the first by δ‖q‖, the box the second by its
+    own support function, term by term. A search supplies q. Differences from the centre have one rounding, made good
+    here.
+    """
+    below, above = down(below), up(above)
+    rate = split_rate(rows, radius, below, above, halvings)[..., None]
+    y = np.where(rate > 0, np.clip(rows / np.where(rate > 0, rate, 1.0), below, above), 0.0)
+    pull = rate * y
+    rest = rows - pull
+    box = np.maximum(rest * below, rest * above)
+    error = gamma(rows.shape[-1] + 4) * (np.abs(rest) * np.maximum(np.abs(below), np.abs(above))).sum(axis=-1)
+    # the rounding of the difference, charged with the box's reach
+    total = stretched(radius * norm_above(pull), 2) + box.sum(axis=-1)
+    return np.asarray(up(total + (error + gamma(4) * np.abs(total)) * UP + TINY))

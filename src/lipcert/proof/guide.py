@@ -1,0 +1,140 @@
+"""Where multipliers and lines come from: a guide is asked layer by layer, and whatever it says, the proof holds."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from lipcert.errors import ProofFailed
+from lipcert.model.arrays import Array, Weight
+from lipcert.model.network import Network, Neurons
+from lipcert.proof.folding import Near
+from lipcert.proof.hints import Enclosure, Hints, Interval, Linear
+from lipcert.proof.rounding import TINY
+from lipcert.proof.suggest.lines import bounding_lines
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What a guide sees of a layer, for a stack of regions; T is relative to the same scale as S.
+
+    Attributes
+    ----------
+    index : the hidden layer, from 0.
+    S : (count, k, k), the ellipsoid of what is kept, divided by 4**exponent.
+    exponent : (count,).
+    alpha, beta : (count, k), slopes as computed, not rounded outwards.
+    weight : the next weight over what is kept.
+    neurons : (count, k'), which neurons of the layer the first k' are; the others, if any, are carried along with
+        slope one. None is all, in order.
+    size : neurons of the layer.
+    """
+
+    index: int
+    S: Array
+    exponent: Array
+    alpha: Array
+    beta: Array
+    weight: Near
+    neurons: Array | None
+    size: int
+
+    @property
+    def ahead(self) -> Weight:
+        """The next weight over what is kept, (m, k), or (count, m, k)."""
+        return self.weight.full
+
+    @property
+    def scale(self) -> Array:
+        """The trace of S over neurons that have a slope, (count,): others may be there to fill up the stack."""
+        diagonal = np.diagonal(self.S, axis1=-2, axis2=-1)
+        return np.maximum(np.where((self.alpha != 0.0) | (self.beta != 0.0), diagonal, 0.0).sum(axis=-1), TINY)
+
+    def narrow(self, values: Array) -> Array:
+        """Values (count, size) of the layer's neurons, as values of what is kept; zero for carried ones."""
+        if self.neurons is None:
+            return values
+        kept = np.zeros(self.alpha.shape)
+        kept[:, : self.neurons.shape[-1]] = np.take_along_axis(values, self.neurons, -1)
+        return kept
+
+    def widen(self, values: Array) -> Array:
+        """Values of what is kept, as values (count, size) of the layer's neurons; zero for the others."""
+        if self.neurons is None:
+            return values
+        full = np.zeros((len(values), self.size))
+        np.put_along_axis(full, self.neurons, values[:, : self.neurons.shape[-1]], -1)
+        return full
+
+
+class Guide(ABC):
+    """Where multipliers and the slopes of lines come from; any answer of the right shape is safe."""
+
+    enclosures: tuple[Enclosure, ...]
+    looks: ClassVar[bool] = True
+    """Whether it looks at slopes; if not, the view has them rounded outwards."""
+
+    @abstractmethod
+    def multipliers(self, view: View) -> Array:
+        """T of what is kept of one layer, (count, k); zero where there is no suggestion."""
+
+    @abstractmethod
+    def lines(self, which: int, index: int, neurons: Neurons, numbers: Array, interval: Interval) -> Interval:
+        """Slopes of the lower and upper lines of some neurons, for one of the linear enclosures, (k,).
+
+        ``neurons`` are those with open slopes, of all regions in a row; ``numbers`` says which of the layer they are.
+        """
+
+    def room(self, index: int, size: int) -> None:  # noqa: B027 - most have nothing to say
+        """Called before matrices of this size are formed for a layer; an error stops the sweep."""
+
+
+@dataclass(frozen=True, eq=False)
+class Given(Guide):
+    """The hints of a certificate, for one region."""
+
+    hints: Hints
+    looks = False
+
+    @property
+    def enclosures(self) -> tuple[Enclosure, ...]:  # type: ignore[override]
+        return self.hints.enclosures
+
+    def multipliers(self, view: View) -> Array:
+        power = 2 * (self.hints.exponents[view.index] - view.exponent)
+        T = np.asarray(self.hints.multipliers[view.index], dtype=float)
+        return np.ldexp(view.narrow(np.broadcast_to(T, (len(power), view.size))), power[:, None])
+
+    def lines(self, which: int, index: int, neurons: Neurons, numbers: Array, interval: Interval) -> Interval:
+        lower, upper = self.hints.lines[which * len(self.hints.multipliers) + index]
+        return lower[numbers], upper[numbers]
+
+
+def given(hints: Hints, network: Network, bounded: bool) -> Given:
+    """A guide from hints, or an error if they are not for such a network."""
+    hidden = network.layers[:-1]
+    linear = [enclosure for enclosure in hints.enclosures if isinstance(enclosure, Linear)]
+    if {len(hints.multipliers), len(hints.exponents)} != {len(hidden)}:
+        raise ProofFailed(f"the hints are for {len(hints.multipliers)} hidden layers, not {len(hidden)}")
+    lines = hints.lines if bounded else ()
+    if bounded and len(lines) != len(linear) * len(hidden):
+        raise ProofFailed("the hints lack the slopes of the bounding lines, or have too many")
+    if any(enclosure.depth is not None and enclosure.depth < 0 for enclosure in linear):
+        raise ProofFailed("the depth of a linear enclosure must be at least 0")
+    if any(abs(exponent) > 2**20 for exponent in hints.exponents):
+        raise ProofFailed("an exponent of the hints is out of range")
+    arrays = [(k, hints.multipliers[k]) for k in range(len(hidden))]
+    arrays += [(k % len(hidden), slopes) for k, pair in enumerate(lines) for slopes in pair]
+    for index, array in arrays:
+        if np.shape(array) != (hidden[index].size,):
+            raise ProofFailed(f"the hints of layer {index + 1} are not for its {hidden[index].size} neurons")
+    return Given(hints)
+
+
+def suggested_lines(neurons: Neurons, interval: Interval, tilt: float = 0.5) -> Interval:
+    """Slopes of lines around the activations on their intervals."""
+    lines = bounding_lines(neurons, *interval, tilt)
+    return lines.lower_slope, lines.upper_slope

@@ -1,0 +1,220 @@
+"""What is proved of the outputs of a network over a region: their ellipsoid and their box, not only a bound.
+
+Reach sets, sensitivities, certified radii and campaigns rest on this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from lipcert.errors import ProofFailed
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball, Region
+from lipcert.proof.checker import ROOM
+from lipcert.proof.cover import Cover
+from lipcert.proof.domain import Domain, check_region, radius_above
+from lipcert.proof.guide import Guide, given
+from lipcert.proof.hints import Hints, Interval
+from lipcert.proof.point import held, trajectory
+from lipcert.proof.projection import Projection, projection
+from lipcert.proof.rounding import TINY, UP, congruence, down, gamma, norm_above, stretched, up
+from lipcert.proof.second_order import Cap, Choice, FirstLayer, SecondOrder
+from lipcert.proof.sweep import Centers, Sweep, proving, stacked
+
+
+@dataclass(frozen=True, eq=False)
+class OutputBounds:
+    """Proved of one network over one region.
+
+    Attributes
+    ----------
+    network, region : what is spoken of.
+    bound : ‖Δv_N‖ ≤ bound·‖Δz_0‖ for any two inputs of the region.
+    value, error : the output at the centre as computed, and at least its rounding error; empty without a centre.
+    """
+
+    network: Network
+    region: Region
+    bound: float
+    value: Array
+    error: Array
+    _stretch: float
+    _inner: Region
+    _sweep: Sweep = field(repr=False)
+    _which: int
+
+    @property
+    def intervals(self) -> tuple[Interval, ...]:
+        """Where the pre-activations of each hidden layer lie."""
+        return tuple((lower[self._which], upper[self._which]) for lower, upper in self._sweep.intervals)
+
+    @property
+    def multipliers(self) -> tuple[tuple[Array, int], ...]:
+        """About the T of each hidden layer that the proof used, relative to 4**exponent, and the exponent."""
+        pairs = zip(self._sweep.views, self._sweep.steps, strict=True)
+        return tuple((v.widen(s.multipliers)[self._which], int(v.exponent[self._which])) for v, s in pairs)
+
+    @property
+    def ellipsoid(self) -> Array:
+        """Ŝ with Δv_N Δv_Nᵀ ≼ ‖Δz_0‖² Ŝ, (outputs, outputs)."""
+        S = np.ldexp(self._S, 2 * self._exponent) * (self._stretch * self._stretch)
+        charge = 4.0 * gamma(1) * np.abs(S).sum(axis=1) * UP + len(S) * TINY
+        lifted = np.array(S)
+        np.fill_diagonal(lifted, up(np.diagonal(S) + charge))
+        return lifted
+
+    @property
+    def _S(self) -> Array:
+        return np.asarray(self._sweep.S[self._which])
+
+    @property
+    def _exponent(self) -> int:
+        return int(self._sweep.exponent[self._which])
+
+    def lipschitz(self, rows: Array) -> Array:
+        """At least the Lipschitz constant of each combination rows·v_N of the outputs, for rows (k, outputs)."""
+        with np.errstate(all="ignore"):
+            squares = np.diagonal(congruence(self._S, rows))
+            axes = up(np.ldexp(stretched(np.sqrt(squares), 1), self._exponent))
+            return np.fmin(stretched(self._stretch * axes, 2), stretched(self.bound * norm_above(rows), 2))
+
+    def above(self, rows: Array) -> Array:
+        """At least max over the region of rows·v_N by linear relaxation, (k,); infinite where there is none."""
+        best = np.full(len(rows), np.inf)
+        with np.errstate(all="ignore"):
+            found = (trace.above_output(self._which, rows) for trace in self._sweep.traces)
+            return np.fmin.reduce([best, *found])
+
+    def box(self) -> Interval:
+        """Where the outputs lie: centre ± δ·axes, cut by the linear relaxation."""
+        eye = np.eye(self.network.outputs)
+        with np.errstate(all="ignore"):
+            reach = stretched(radius_above(self.region) * self.lipschitz(eye) + self.error, 2)
+            lower, upper = down(self.value - reach), up(self.value + reach)
+        above = self.above(np.concatenate([eye, -eye]))
+        return np.fmax(lower, -above[len(eye) :]), np.fmin(upper, above[: len(eye)])
+
+    def second_order(self, choose: Choice, cap: Cap | None = None) -> SecondOrder:
+        """What is known to second order over a ball, or part of it; hints for multipliers are asked for."""
+        network, ball = self._sweep.network, self._inner
+        if not isinstance(ball, Ball):
+            raise ProofFailed("second-order bounds are about balls only")
+        first, projected = None, _ready(self.network).projection
+        if network is self.network and projected is not None:
+            first = FirstLayer(projected.network.layers[0].weight, projected.rows, projected.stretch)
+        with proving():
+            centers = trajectory(_ready(network).extended, ball.center[None])
+        return SecondOrder(network, ball, [(v[0], e[0]) for v, e in centers], self.intervals, choose, first, cap)
+
+
+def output_at(network: Network, points: Array) -> Interval:
+    """The outputs at points (count, inputs) as computed, and at least their rounding errors."""
+    with proving():
+        return trajectory(_ready(network).extended, points)[-1]
+
+
+def projected(network: Network, region: Region) -> tuple[Network, Region]:
+    """The network and the region that proofs about a region's outputs are made for: on fewer inputs where that pays."""
+    ready = _ready(network).projection
+    if ready is None or not isinstance(region, Ball) or region.clip is not None:
+        return network, region
+    return ready.network, ready.image(region)
+
+
+def outputs_asked(network: Network, regions: Sequence[Region], guide: Guide) -> list[OutputBounds | ProofFailed]:
+    """What a guide that is asked for multipliers leads to over each region, or why nothing is proved."""
+    for region in regions:
+        check_region(region, network.inputs)
+    inner = [projected(network, region) for region in regions]
+    mapped = [region for _, region in inner]
+    answers: list[OutputBounds | ProofFailed] = [ProofFailed("")] * len(regions)
+    for target in dict.fromkeys(target for target, _ in inner):
+        members = [number for number, (mine, _) in enumerate(inner) if mine is target]
+        centers = Centers(target)
+
+        def sweep(
+            domain: Domain | None, some: Sequence[Region], target: Network = target, centers: Centers = centers
+        ) -> list[tuple[Sweep, int]]:
+            run = Sweep(target, domain, guide, centers=centers).run()
+            return [(run, which) for which in range(len(some))]
+
+        found = stacked(target, [mapped[number] for number in members], sweep)
+        values = _values(network, [regions[number] for number in members])
+        for number, answer, value in zip(members, found, values, strict=True):
+            if isinstance(answer, ProofFailed):
+                answers[number] = answer
+                continue
+            try:
+                answers[number] = _bounds(network, regions[number], mapped[number], value, *answer)
+            except ProofFailed as error:
+                answers[number] = error
+    return answers
+
+
+def outputs_hinted(
+    network: Network, region: Region, sweeps: Sequence[Hints], cover: Cover | None = None
+) -> OutputBounds:
+    """What hints prove; they are about :func:`projected`."""
+    check_region(region, network.inputs)
+    target, inner = projected(network, region)
+    known: Sequence[Interval] = ()
+    if not sweeps:
+        raise ProofFailed("there are no multipliers to prove a bound from")
+    with proving():
+        for hints in sweeps:
+            domain = Domain.of([inner]) if inner.bounded else None
+            sweep = Sweep(target, domain, given(hints, target, inner.bounded), known).run()
+            known = sweep.intervals
+        ceiling = np.inf if cover is None else cover.bound_of(target, inner)
+        (value,) = _values(network, [region])
+        return _bounds(network, region, inner, value, sweep, 0, ceiling)
+
+
+def _bounds(
+    network: Network,
+    region: Region,
+    inner: Region,
+    value: Interval,
+    sweep: Sweep,
+    which: int,
+    ceiling: float = np.inf,
+) -> OutputBounds:
+    ready = _ready(network).projection
+    stretch = 1.0 if sweep.network is network or ready is None else ready.stretch
+    bound = float(ROOM * stretched(stretch * np.minimum(sweep.bounds[which], ceiling), 2))
+    if not np.isfinite(bound):
+        raise ProofFailed("no finite bound was found; try a smaller region or another method")
+    return OutputBounds(network, region, bound, *value, stretch, inner, sweep, which)
+
+
+def _values(network: Network, regions: Sequence[Region]) -> list[Interval]:
+    """The outputs at the centres, empty for regions that have none."""
+    centers = {region.center.tobytes(): region.center for region in regions if region.bounded}
+    found: dict[bytes, Interval] = {}
+    for name, center in centers.items():
+        value, error = output_at(network, center[None])
+        found[name] = value[0], error[0]
+    return [found[region.center.tobytes()] if region.bounded else (np.zeros(0), np.zeros(0)) for region in regions]
+
+
+@dataclass(frozen=True, eq=False)
+class _Ready:
+    """What every question about one network shares."""
+
+    extended: Network
+    """The same function, its output held by neurons of the identity."""
+    projection: Projection | None
+
+
+_prepared: WeakKeyDictionary[Network, _Ready] = WeakKeyDictionary()
+
+
+def _ready(network: Network) -> _Ready:
+    if network not in _prepared:
+        _prepared[network] = _Ready(held(network), projection(network))
+    return _prepared[network]

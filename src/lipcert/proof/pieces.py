@@ -1,0 +1,66 @@
+"""Pieces of a region: boxes, and intervals to which neurons are confined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+
+from lipcert.model.arrays import Array, frozen
+
+LEAF = -2
+AXIS = -1
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Arrays with one row per piece."""
+
+    def take(self, which: Array | slice) -> Self:
+        """Some of the rows."""
+        return type(self)(*(getattr(self, column.name)[which] for column in fields(self)))
+
+    def copy(self) -> Self:
+        """Rows of their own, that keep no larger arrays alive and can be read only."""
+        return type(self)(*(frozen(np.array(getattr(self, column.name))) for column in fields(self)))
+
+    @classmethod
+    def stack(cls, parts: list[Self]) -> Self:
+        """The rows of all parts, one after the other."""
+        return cls(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(cls)))
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces(_Rows):
+    """Boxes (count, inputs), and what is known of the pre-activations of all hidden neurons in a row (count, neurons).
+
+    A piece is part of another whose bound is ``ceiling`` (count,), so its own bound is never larger. ``hints``
+    suggests multipliers, for each neuron log2(T/(r·scale)) as :func:`lipcert.proof.factor.sweep` takes them; -inf
+    where there is no suggestion.
+    """
+
+    lower: Array
+    upper: Array
+    low: Array
+    high: Array
+    hints: Array
+    ceiling: Array
+
+    def __len__(self) -> int:
+        return len(self.ceiling)
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds(_Rows):
+    """What was proved for each piece: the bound (0 where the piece is empty) and the intervals; and advice.
+
+    ``hints`` are multipliers that should serve the piece's own parts better. ``open`` (count, neurons) estimates the
+    share of the squared bound that each neuron's open slope is to blame for, 0 where its slope is a single number.
+    """
+
+    bound: Array
+    low: Array
+    high: Array
+    hints: Array
+    open: Array

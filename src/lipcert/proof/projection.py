@@ -1,0 +1,89 @@
+"""Fewer inputs: a first layer that is narrower than the input sees only a projection of it.
+
+With W_1 = R Q, R square and triangular and the rows of Q orthonormal, the network is f(x) = f'(Qx), where f' begins
+with R; a ball around c becomes a ball of the same radius around Qc. In floating point R is any invertible matrix, Q is
+*defined* as R⁻¹W_1, which is never formed, and its norm is proved to exceed one by rounding errors only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg, sparse
+
+from lipcert.model.arrays import Array
+from lipcert.model.network import Layer, Network
+from lipcert.model.regions import Ball
+from lipcert.proof.rounding import TINY, UP, apply, gamma, norm_above, stretched
+
+_WORTH = 1.5
+"""Inputs a first-layer neuron from which the change pays."""
+_TOLERANCE = 1e-9
+"""How far the proved norm of Q may exceed one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """f(x) = network(Qx) for a real matrix Q with ‖Q‖ ≤ stretch, near the float matrix ``rows``.
+
+    ``rest`` is at least ‖Q - rows‖.
+    """
+
+    network: Network
+    rows: Array
+    stretch: float
+    rest: float
+
+    def image(self, ball: Ball) -> Ball:
+        """A ball that contains Qx for every x of a ball."""
+        center, size = apply(self.rows, ball.center), np.abs(ball.center)
+        missed = norm_above(gamma(len(size) + 3) * apply(np.abs(self.rows), size) * UP + TINY)
+        missed = stretched(missed + self.rest * norm_above(ball.center), 3)
+        return Ball(center, stretched(self.stretch * ball.radius + missed, 3))
+
+
+def projection(network: Network) -> Projection | None:
+    """The network on fewer inputs, where that pays and can be proved."""
+    first, *others = network.layers
+    weight = first.weight
+    if sparse.issparse(weight) or weight.shape[1] < _WORTH * weight.shape[0]:
+        return None
+    turned, lower = linalg.qr(weight.T, mode="economic", check_finite=False)
+    R, rows = np.ascontiguousarray(lower.T), np.ascontiguousarray(turned.T)
+    try:
+        inverse = linalg.solve_triangular(R, np.eye(len(R)), lower=True, check_finite=False)
+    except linalg.LinAlgError:
+        return None
+    stretch, rest = _proved(weight, R, rows, inverse)
+    if not stretch <= 1.0 + _TOLERANCE:
+        return None
+    return Projection(Network((Layer(R, first.bias, first.neurons), *others)), rows, stretch, rest)
+
+
+def _proved(weight: Array, R: Array, rows: Array, inverse: Array) -> tuple[float, float]:
+    """At least ‖Q‖ and ‖Q - rows‖ for Q = R⁻¹W; infinite where nothing can be said.
+
+    With F = W - R·rows: Q - rows = R⁻¹F, and ‖R⁻¹‖ ≤ ‖B‖/(1 - ‖I - B R‖) for any B. ‖rows‖² ≤ 1 + ‖rows rowsᵀ - I‖.
+    Norms of matrices are bounded by Frobenius norms, roundings of products by γ|A||B|.
+    """
+    eye = np.eye(len(rows))
+    with np.errstate(over="ignore", invalid="ignore"):
+        F = _distance(weight, R, rows)
+        E = _distance(eye, inverse, R)
+        G = _distance(eye, rows, rows.T)
+        if not E < 0.5:
+            return np.inf, np.inf
+        rest = float(stretched(np.asarray(_frobenius(inverse) / (1.0 - E) * F), 6))
+        return float(stretched(np.sqrt(1.0 + G) + rest, 4)), rest
+
+
+def _distance(target: Array, one: Array, two: Array) -> float:
+    """At least ‖target - one·two‖ in the Frobenius norm."""
+    product = one @ two
+    error = gamma(one.shape[1] + 4) * (np.abs(one) @ np.abs(two) + np.abs(target)) * UP
+    return _frobenius(np.abs(target - product) + error + TINY)
+
+
+def _frobenius(matrix: Array) -> float:
+    return float(norm_above(matrix.ravel()))

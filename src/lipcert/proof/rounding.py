@@ -1,0 +1,243 @@
+"""Error-bounded linear algebra in plain float64.
+
+Every function states the inequality it guarantees in real arithmetic. All of them rest on one fact: a sum of n products
+computed in floating point, in any order, with or without fused operations, differs from the exact one by at most
+
+    γ_n Σ|a_i b_i| + n·η,   γ_n = nu/(1 - nu),  u = 2⁻⁵³,  η = 2⁻¹⁰⁷⁴
+
+(Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1). The fact holds for every order of
+summation and so for every blocking and number of threads; it does not hold for Strassen-like fast products, which no
+BLAS uses for float64 by default. Rounding is to nearest; no other mode is ever asked for. Bounds of sums of
+non-negative terms are themselves computed in floating point and then enlarged by the factor UP, which exceeds 1 + γ_n
+for every n below ten million; no sum here is longer. Numbers too large for a float become infinite or NaN, and a bound
+that is either proves nothing: callers compare so that NaN fails.
+
+Two rules keep underflow harmless, and a test looks after them. Squares are formed in this module only: of numbers that
+were brought near one, or with what underflow may lose added before the root is taken. And a loss that is multiplied by
+a number later on is charged with that number.
+
+Weights and biases stand for every real number within LOOSE·u of them, relatively. So a product with a weight loses
+γ_(n + LOOSE) of its terms, not γ_n.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from scipy import sparse
+
+from lipcert.errors import ProofFailed
+from lipcert.model.arrays import Array, Weight, dense, times
+
+U: Final = 2.0**-53
+ETA: Final = 2.0**-1074
+"""The smallest float: at least what one product loses when it underflows."""
+LOOSE: Final = 2
+"""Units u, relative, up to which the weights and biases of a network are known."""
+UP: Final = 1.0 + 2.0**-28
+TINY: Final = 2.0**-940
+"""More than underflow can contribute to a sum of products of numbers of size one; far less than anything that matters.
+
+One underflow loses at most η, and a loss that is multiplied by a number later on is charged with that number.
+"""
+
+
+def gamma(n: int) -> float:
+    """At least γ_n = nu/(1 - nu), for n below ten million."""
+    return n * U * UP
+
+
+def up(x: Array) -> Array:
+    """A float above every real number that rounds to x."""
+    return np.nextafter(x, np.inf)
+
+
+def down(x: Array) -> Array:
+    """A float below every real number that rounds to x."""
+    return np.nextafter(x, -np.inf)
+
+
+def stretched(x: Array, n: int) -> Array:
+    """At least x(1 + γ_n) for x ≥ 0: above the exact value of a quantity whose n roundings each lost a factor 1 ± u.
+
+    1 + γ_n rounds to an even multiple of u, so it falls short by less than u/4 where it falls short at all; ``up``
+    gains at least u/2.
+    """
+    return np.asarray(up(x * (1.0 + gamma(n))) + TINY)
+
+
+def apply(matrix: Array, vector: Array) -> Array:
+    """matrix·vector for a stack of matrices (..., k, n) and of vectors (..., n), rounded as it comes."""
+    return np.asarray((matrix @ vector[..., None])[..., 0])
+
+
+def magnitude(weight: Weight) -> Weight:
+    """|W|, dense or sparse."""
+    return abs(weight)
+
+
+def spread(weight: Weight, vector: Array) -> Array:
+    """weight·vector for vectors (..., n), rounded as it comes; the weight is (m, n), dense or sparse, or a stack."""
+    if sparse.issparse(weight):
+        flat = np.reshape(vector, (-1, vector.shape[-1]))
+        return np.asarray((weight @ flat.T).T).reshape(*vector.shape[:-1], weight.shape[0])
+    return apply(weight, vector) if weight.ndim > 2 else np.asarray(vector @ weight.T)
+
+
+def turned(weight: Weight) -> Weight:
+    """Wᵀ, for a matrix or a stack."""
+    return weight.T if sparse.issparse(weight) else np.swapaxes(weight, -1, -2)
+
+
+def fan_in(weight: Weight) -> int:
+    """Most terms in a row of a product with this weight."""
+    if sparse.issparse(weight):
+        return int(np.diff(sparse.csr_array(weight).indptr).max(initial=0))
+    return int(weight.shape[1])
+
+
+def norm_above(rows: Array) -> Array:
+    """At least the Euclidean norm of each row.
+
+    A power of two brings the largest entry near one, so that no square that counts over- or underflows. The n squares
+    lose a factor 1 ± γ_n, of which the root keeps half.
+    """
+    length, power = _length(rows)
+    return stretched(np.ldexp(length, power), rows.shape[-1] // 2 + 4)
+
+
+def norm_below(rows: Array) -> Array:
+    """At most the Euclidean norm of each row, which is finite; scaled like :func:`norm_above`."""
+    length, power = _length(rows)
+    length = np.maximum(length * (1.0 - gamma(rows.shape[-1] + 8)), 0.0)
+    return np.maximum(down(np.ldexp(length, power)), 0.0)
+
+
+def _length(rows: Array) -> tuple[Array, Array]:
+    """The norm of each row as computed, over a power of two that brings the largest entry near one, and the power."""
+    _, power = np.frexp(np.abs(rows).max(axis=-1, initial=0.0))
+    scaled = np.ldexp(rows, -power[..., None])
+    return np.sqrt((scaled * scaled).sum(axis=-1)), power
+
+
+def square_above(x: Array) -> Array:
+    """At least x², and never less than TINY, which is more than the square of a number whose square underflows."""
+    return np.asarray(up(x * x) + TINY)
+
+
+def twice_above(x: Array, y: Array) -> Array:
+    """At least x²y for x, y ≥ 0, without forming x²; what underflows in xy is multiplied by x."""
+    return np.asarray(stretched(x * (x * y), 3) + TINY * x)
+
+
+def form_above(weights: Array, S: Array) -> Array:
+    """At least ‖D^½ S D^½‖_F = sqrt(Σ d_i S_ij² d_j) for rows d ≥ 0 of weights (k, n) and a matrix S (n, n).
+
+    Both are brought near one before anything is squared. Then the n² terms lose at most η each, times at most n in the
+    second product.
+    """
+    n = len(S)
+    _, power = np.frexp(np.abs(weights).max(axis=-1, initial=0.0))
+    _, scale = np.frexp(np.abs(S).max(initial=0.0))
+    d, unit = np.ldexp(weights, -power[..., None]), np.ldexp(S, -scale)
+    squares = ((d @ (unit * unit)) * d).sum(axis=-1) + TINY
+    return stretched(np.ldexp(np.sqrt(squares), power + scale), 2 * n + 8)
+
+
+def half_image(P: Array | None, weight: Weight) -> Array:
+    """fl(W P), (..., m, n), for P symmetric, (..., n, n), or None for the identity."""
+    if P is None:
+        return dense(weight)
+    if sparse.issparse(weight):
+        return np.swapaxes(times(P, weight.T), -1, -2)
+    return np.asarray(weight @ P)
+
+
+def congruence(P: Array | None, weight: Weight, half: Array | None = None) -> Array:
+    """A symmetric float matrix Ŝ with W P Wᵀ ≼ Ŝ; P symmetric, (..., n, n), or None for the identity.
+
+    With H = fl(W P) and S = fl(H Wᵀ) the error matrix E satisfies |E| ≤ γ(|H| + |W||P|)|Wᵀ| entrywise. A symmetric
+    matrix is at most the diagonal matrix of its absolute row sums (Gershgorin), and the row sums of such products cost
+    matrix-vector products only. What underflows in H is multiplied by W. That W is known to LOOSE·u only adds at most
+    2·LOOSE·u|W||P||Wᵀ|. ``half`` is H, where it is there already.
+    """
+    size = magnitude(weight)
+    g = gamma(max(weight.shape[-1], 1) + 2 * LOOSE + 4)
+    across = np.asarray(size.sum(axis=-2))
+    half = half_image(P, weight) if half is None else half
+    inner = np.zeros(1) if P is None else spread(size, apply(np.abs(P), across))
+    S = times(half, turned(weight)) if sparse.issparse(weight) else np.asarray(half @ turned(weight))
+    reach = np.abs(half)
+    rows = inner + apply(reach, across)
+    columns = inner + spread(size, reach.sum(axis=-2))
+    S = 0.5 * (S + np.swapaxes(S, -1, -2))
+    error = g * (0.5 * (rows + columns) + np.abs(S).sum(axis=-1)) * UP + TINY * (1.0 + across.sum())
+    return raise_diagonal(S, error)
+
+
+def diagonal_above(P: Array | None, weight: Weight, radius: Weight | None = None, half: Array | None = None) -> Array:
+    """At least the diagonal of W P Wᵀ, (..., m), for every W within the radius of ``weight``; zero for rows of zeros.
+
+    With |P_ij| ≤ c·d_i d_j and H = fl(W P), the sum of the H_ij W_ij loses at most 3γ·c·(|W|d)_i² of the true diagonal,
+    and the radius R adds at most c·(2|W|d·Rd + (Rd)²)_i.
+    """
+    size = magnitude(weight)
+    still = np.asarray(size.sum(axis=-1)) == 0.0
+    half = half_image(P, weight) if half is None else half
+    if sparse.issparse(weight):
+        total = np.stack([np.asarray((weight * one).sum(axis=-1)) for one in np.reshape(half, (-1, *weight.shape))])
+        total = np.reshape(total, half.shape[:-1])
+    else:
+        total = np.einsum("...ij,...ij->...i", half, weight)
+    if P is None:  # then H is W itself
+        d, c = np.ones(weight.shape[-1]), np.ones(1)
+        reach = total
+    else:
+        d = np.sqrt(np.maximum(np.diagonal(P, axis1=-2, axis2=-1), TINY))
+        c = (np.abs(P) / d[..., :, None] / d[..., None, :]).max(axis=(-2, -1))[..., None] * UP
+        along = spread(size, d) * UP
+        reach = c * (along * along)
+    error = 3.0 * gamma(weight.shape[-1] + 2 * LOOSE + 8) * reach
+    if radius is not None:
+        edge, along = spread(radius, d) * UP, spread(size, d) * UP
+        error, still = error + c * (edge * (2.0 * along + edge)), still & (np.asarray(radius.sum(axis=-1)) == 0.0)
+    lost = TINY * (1.0 + c * (1.0 + d.sum(axis=-1, keepdims=True))) * (1.0 + float(size.max()))
+    return np.where(still, 0.0, up(np.maximum(total, 0.0) + error * (UP * UP)) + lost)
+
+
+def raise_diagonal(matrix: Array, amount: Array) -> Array:
+    """A copy with at least ``amount`` added to the diagonal."""
+    out = np.array(matrix)
+    n = out.shape[-1]
+    diagonal = np.arange(n)
+    out[..., diagonal, diagonal] = up(out[..., diagonal, diagonal] + amount)
+    return out
+
+
+def largest_eigenvalue_above(matrix: Array) -> Array:
+    """At least λmax of each symmetric matrix of a stack.
+
+    For t a little above the computed λmax, tI - A = L Lᵀ + Δ with L a floating Cholesky factor, whose provenance does
+    not matter: the residual Δ is computed and bounded. So A ≼ tI + ‖Δ‖I.
+    """
+    if not np.isfinite(matrix).all():
+        raise ProofFailed("a matrix has entries too large for floating point; weights may be too large")
+    n = matrix.shape[-1]
+    scale = np.abs(matrix).sum(axis=-1).max(axis=-1)
+    top = np.linalg.eigvalsh(matrix)[..., -1]
+    eye = np.eye(n)
+    slack = 4e-15 * n
+    for _ in range(12):
+        t = top + slack * scale + TINY
+        shifted = t[..., None, None] * eye - matrix  # one rounding per entry, charged below
+        try:
+            L = np.linalg.cholesky(shifted)
+        except np.linalg.LinAlgError:
+            slack *= 8.0
+            continue
+        residual = np.abs(shifted - L @ np.swapaxes(L, -1, -2)).sum(axis=-1)
+        size = np.abs(L)
+        error = residual + gamma(n + 4) * (apply(size, size.sum(axis=-2)) + np.abs(shifted).sum(axis=-1))
+        return np.asarray(up(t + error.max(axis=-1) * UP + TINY))
+    raise ProofFailed("the largest eigenvalue of a matrix could not be bounded")

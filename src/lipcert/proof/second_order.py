@@ -1,0 +1,292 @@
+"""How far a function of the network can rise within a ball, to second order and proved.
+
+Let Δ be a difference from the centre of the ball, d = Δz_0. Each activation lies between two parabolas around its value
+at the centre, so from the last layer to the first a row·Δz becomes
+
+    row·Δz ≤ g·d + ½ Σ_k Δv_kᵀ D_k Δv_k + constant,
+
+where g is the gradient at the centre and D_k is diagonal, of either sign. Neuron by neuron Δz = (m + rw)Δv with
+|w| ≤ 1, [m - r, m + r] the range of its secants from the centre. Those are the slopes of an ellipsoid's step, here with
+the weights transposed: with B_k = D_k for the last hidden layer,
+
+    A_k = W_{k+1}ᵀ B_{k+1} W_{k+1},   B_k = D_k + the step of A_k with any multipliers,   H = W_1ᵀ B_1 W_1,
+
+and Σ_k Δv_kᵀ D_k Δv_k ≤ dᵀHd. For μ > λmax(H) the maximum of g·d + ½dᵀHd over ‖d‖ ≤ δ is at most
+½(gᵀ(μ - H)⁻¹g + μδ²). All roundings of rows multiply differences that are bounded, and go into the constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from lipcert.errors import ProofFailed
+from lipcert.model.arrays import Array, Weight, dense, times
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball, split_rate
+from lipcert.proof.domain import clipped_above
+from lipcert.proof.folding import Near
+from lipcert.proof.image import Image
+from lipcert.proof.parabolas import Parabolas, parabolas
+from lipcert.proof.rounding import (
+    LOOSE,
+    TINY,
+    UP,
+    U,
+    apply,
+    congruence,
+    down,
+    fan_in,
+    form_above,
+    gamma,
+    largest_eigenvalue_above,
+    magnitude,
+    norm_above,
+    raise_diagonal,
+    spread,
+    stretched,
+    twice_above,
+    up,
+)
+from lipcert.proof.step import activate
+
+Interval: TypeAlias = tuple[Array, Array]
+Choice: TypeAlias = Callable[[Array, Array, Array, Weight], Array]
+"""Multipliers for S, alpha, beta, with a leading axis of length one, and the next weight."""
+
+
+@dataclass(frozen=True, eq=False)
+class FirstLayer:
+    """The first layer as W_1 = weight·Q with ‖Q‖ ≤ stretch and Q near ``rows``; rows None stands for the identity."""
+
+    weight: Array
+    rows: Array | None = None
+    stretch: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Cap:
+    """The part of a ball where gradient·d ≥ level."""
+
+    gradient: Array
+    level: float
+
+    def above(self, rows: Array, radius: float) -> Array:
+        """At least max rows·d over the cap: for every ν ≥ 0 it is at most radius·‖row + ν·gradient‖ - ν·level."""
+        nu = self._weight(rows, radius)
+        moved = rows + nu[:, None] * self.gradient
+        size = norm_above(np.abs(rows) + nu[:, None] * np.abs(self.gradient))
+        ball = radius * norm_above(moved) + 4.0 * gamma(1) * radius * size
+        total = up(ball * UP - nu * self.level + 4.0 * gamma(1) * (ball + np.abs(nu * self.level)))
+        return np.asarray(total + TINY * (1.0 + radius))
+
+    def _weight(self, rows: Array, radius: float) -> Array:
+        """A suggestion for ν ≥ 0, for each row.
+
+        With t and w the parts of a row along the gradient and across it, the best ν makes t + ν‖gradient‖ the w-fold of
+        the cotangent of the cap's opening.
+        """
+        steep = max(float(np.linalg.norm(self.gradient)), 1e-300)
+        share = np.clip(self.level / (steep * radius), -1.0, 1.0) if radius > 0 else 0.0
+        along = rows @ (self.gradient / steep)
+        across = np.linalg.norm(rows - along[:, None] * (self.gradient / steep), axis=-1)
+        nu = np.maximum(share / np.sqrt(max((1.0 - share) * (1.0 + share), 1e-12)) * across - along, 0.0) / steep
+        return np.asarray(nu)
+
+
+@dataclass(frozen=True, eq=False)
+class Rise:
+    """row·Δz ≤ gradient·d + ½ Σ Δv_kᵀ D_k Δv_k + constant over a ball.
+
+    ``gradient`` is what is left of g where a box around the ball has taken its part.
+    """
+
+    gradient: Array
+    curvatures: tuple[Array, ...]
+    constant: float
+
+
+class SecondOrder:
+    """Second-order facts about one network over one ball, from intervals of its pre-activations that are known.
+
+    The intervals of all layers but the first are made smaller by a coarser bound of the same kind: with ellipsoids
+    ΔvΔvᵀ ≼ ‖d‖²S of the layers, Δvᵀ D Δv ≤ ‖d‖²‖D^½ S D^½‖_F for D ≥ 0.
+
+    Parameters
+    ----------
+    network, ball
+        What is spoken of.
+    centers
+        Pre-activations of all layers at the centre as computed, the output last, each with a bound of its error.
+    intervals
+        Where the pre-activations of the hidden layers lie.
+    choose
+        Hints for the multipliers of the ellipsoids.
+    first
+        The first layer on fewer inputs.
+    cap
+        Speak only of this part of the ball.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        ball: Ball,
+        centers: Sequence[Interval],
+        intervals: Sequence[Interval],
+        choose: Choice,
+        first: FirstLayer | None = None,
+        cap: Cap | None = None,
+    ) -> None:
+        self.network, self.ball, self.cap = network, ball, cap
+        *centers, self.output = centers
+        self.first = FirstLayer(dense(network.layers[0].weight)) if first is None else first
+        self.radius = float(ball.radius)
+        self.parabolas: list[Parabolas] = []
+        ellipsoids: list[tuple[Array, int]] = []
+        P, exponent = None, np.zeros(1, dtype=int)
+        for index, (layer, (value, error)) in enumerate(zip(network.layers[:-1], centers, strict=True)):
+            assert layer.neurons is not None
+            lower, upper = intervals[index]
+            if index or cap is not None:
+                weight = dense(layer.weight)
+                reach = self._coarsely(index, np.concatenate([weight, -weight]), ellipsoids)
+                loose = gamma(LOOSE) * spread(magnitude(weight), self._moved(index)) * UP + TINY
+                reach = stretched(np.maximum(reach, 0.0) + np.tile(error + loose, 2), 3)  # the centre counts anyway
+                lower = np.fmax(lower, down(value - reach[layer.size :]))
+                upper = np.fmin(upper, up(value + reach[: layer.size]))
+            if not (np.isfinite(lower) & np.isfinite(upper) & (lower <= upper)).all():
+                raise ProofFailed(f"layer {index + 1} has no finite intervals")
+            seen = parabolas(layer.neurons, lower, upper, value, error)
+            self.parabolas.append(seen)
+            if index + 2 < network.depth:
+                S, exponent = Image(P, exponent, Near(layer.weight)).block()
+                ellipsoids.append((S[0], int(exponent[0])))
+                alpha, beta, ahead = seen.alpha[None], seen.beta[None], network.layers[index + 1].weight
+                P = activate(S, alpha, beta, choose(S, alpha, beta, ahead)).P
+
+    def least(self, rows: Array) -> Array:
+        """At most rows·v_N at the centre, (k,)."""
+        value, error = self.output
+        lost = np.abs(rows) @ error + gamma(rows.shape[-1] + 2) * (np.abs(rows) @ np.abs(value))
+        return np.asarray(down(rows @ value - lost * UP - TINY))
+
+    def rises(self, rows: Array) -> list[Rise]:
+        """What rows·Δv_N can rise by, for rows (k, outputs)."""
+        last = self.network.layers[-1]
+        through = times(rows, last.weight)
+        moved = self._moved(self.network.depth - 1)
+        lost = gamma(rows.shape[-1] + LOOSE + 3) * (np.abs(rows) @ spread(magnitude(last.weight), moved))
+        gradient, curvatures, constant = self._traced(self.network.depth - 1, through)
+        gradient, boxed = self._split(gradient)
+        constant = up((constant + lost + TINY * (1.0 + moved.sum())) * UP + boxed)
+        return [Rise(gradient[k], tuple(D[k] for D in curvatures), float(constant[k])) for k in range(len(rows))]
+
+    def where(self, rise: Rise, multipliers: Sequence[Array], limit: float) -> Cap:
+        """The cap outside of which a row rises by less than a limit: g·d ≥ limit - ½λmax(H)δ² - constant inside."""
+        _, _, most = self._pulled(rise, multipliers)
+        bend = (0.5 * self._over_ball(most) + rise.constant) * UP
+        return Cap(rise.gradient, float(down(np.asarray(limit - bend - 4.0 * U * (abs(limit) + bend)))))
+
+    def _over_ball(self, rate: float) -> float:
+        """At least rate·δ² for a rate ≥ 0; δ² itself might underflow."""
+        return float(twice_above(np.asarray(self.radius), np.asarray(rate)))
+
+    def _moved(self, index: int) -> Array:
+        """At least the size of each difference that enters a layer."""
+        return self.parabolas[index - 1].moved if index else np.full(self.network.inputs, self.radius)
+
+    def _pulled(self, rise: Rise, multipliers: Sequence[Array]) -> tuple[Array, Array, float]:
+        """B of the first layer, H on fewer inputs, and at least λmax(H) and zero."""
+        *others, top = range(self.network.depth - 1)
+        B = np.diag(rise.curvatures[top])
+        for index in reversed(others):
+            A, seen = congruence(B, self.network.layers[index + 1].weight.T), self.parabolas[index]
+            step = activate(A[None], seen.alpha[None], seen.beta[None], multipliers[index][None], signed=True)
+            B = raise_diagonal(step.P[0], rise.curvatures[index])
+        H = congruence(B, self.first.weight.T)
+        most = np.maximum(largest_eigenvalue_above(H), 0.0)
+        return B, H, float(twice_above(np.asarray(self.first.stretch), most))
+
+    def above(self, rise: Rise, multipliers: Sequence[Array], mu: float) -> float:
+        """At least what a row rises by within the ball, proved with multipliers of all hidden layers but the last."""
+        B, H, most = self._pulled(rise, multipliers)
+        if not most < mu * (1.0 - 2.0**-40):
+            return np.inf
+        g = rise.gradient
+        y = self._solved(H, g, mu)
+        W = self.network.layers[0].weight
+        moved, size = spread(W, y), spread(magnitude(W), np.abs(y))
+        rest = np.abs(g - mu * y + spread(W.T, apply(B, moved)))
+        terms = np.abs(g) + mu * np.abs(y) + spread(magnitude(W).T, apply(np.abs(B), size))
+        rest = rest + gamma(fan_in(W) + 2 * len(B) + 2 * LOOSE + 8) * terms * UP
+        # what underflows in W y is multiplied by B and W, what underflows in B(W y) by W
+        rest = rest + TINY * (1.0 + spread(magnitude(W).T, 1.0 + np.abs(B).sum(axis=-1)))
+        length = norm_above(rest)
+        square = float(stretched(length * (length / (mu - most)), 4) + TINY * (1.0 + length))
+        total = float(y @ g) + (float(np.abs(y) @ rest) + square + self._over_ball(mu)) * UP
+        total = 0.5 * (total + gamma(len(g) + 8) * float(np.abs(y) @ np.abs(g)) * UP)
+        return float(up(np.asarray(total + rise.constant + 8.0 * U * (abs(total) + abs(rise.constant)) + TINY)))
+
+    def _solved(self, H: Array, g: Array, mu: float) -> Array:
+        """Nearly (μ - W_1ᵀBW_1)⁻¹g."""
+        inner = mu * np.eye(len(H)) - H
+        if self.first.rows is None:
+            return np.asarray(np.linalg.solve(inner, g))
+        seen = apply(self.first.rows, g)
+        back = np.linalg.solve(inner, seen) - seen / mu
+        return np.asarray(g / mu + apply(self.first.rows.T, back))
+
+    def _coarsely(self, index: int, rows: Array, ellipsoids: list[tuple[Array, int]]) -> Array:
+        """At least rows·Δz of the activations before a layer, by the ellipsoids 4**exponent·S of the layers before."""
+        gradient, curvatures, constant = self._traced(index, rows)
+        bend = np.zeros(len(rows))
+        for D, (S, exponent) in zip(curvatures, ellipsoids, strict=True):
+            bend = bend + up(np.ldexp(form_above(np.maximum(D, 0.0), S), 2 * exponent)) * UP
+        slope = stretched(self.radius * norm_above(gradient), 2)
+        if self.cap is not None:
+            slope = np.fmin(slope, self.cap.above(gradient, self.radius))
+        if self.ball.clip is not None:
+            slope = np.fmin(slope, clipped_above(self.ball.radius, *self._box(), gradient))
+        rise = 0.5 * twice_above(np.asarray(self.radius), bend)
+        total = slope + (rise + constant) * UP  # on a cap it may be negative
+        return np.asarray(total + (UP - 1.0) * np.abs(total))
+
+    def _traced(self, index: int, rows: Array) -> tuple[Array, list[Array], Array]:
+        """g, the D_k from the first layer on, and the constant, for rows·Δz of the activations before a layer."""
+        constant = np.zeros(len(rows))
+        curvatures = []
+        for back in range(index - 1, -1, -1):
+            weight, seen = self.network.layers[back].weight, self.parabolas[back]
+            D = np.maximum(rows, 0.0) * seen.above + np.minimum(rows, 0.0) * seen.below
+            curvatures.append(up(D + 4.0 * U * np.abs(D)) + TINY)
+            constant = constant + np.abs(rows) @ seen.slack
+            rows = rows * seen.slope
+            before = self._moved(back)
+            passed = spread(magnitude(weight), before) + seen.reach
+            constant = constant + gamma(max(weight.shape) + LOOSE + 8) * (np.abs(rows) @ passed)
+            constant = constant + TINY * (1.0 + passed.sum() + before.sum())
+            rows = times(rows, weight)
+        return rows, curvatures[::-1], constant * UP
+
+    def _box(self) -> Interval:
+        assert self.ball.clip is not None
+        return self.ball.clip.lower - self.ball.center, self.ball.clip.upper - self.ball.center
+
+    def _split(self, rows: Array) -> tuple[Array, Array]:
+        """Two parts q + p of each row, p·d bounded by the box that the ball is clipped to: q, and at least p·d."""
+        if self.ball.clip is None:
+            return rows, np.zeros(len(rows))
+        low, high = self._box()
+        below, above = down(low), up(high)
+        rate = split_rate(rows, self.ball.radius, low, high)[:, None]
+        y = rows / np.where(rate > 0, rate, 1.0)
+        inside = (rate <= 0) | ((below <= y) & (y <= above))
+        q = np.where(inside, rows, rate * np.clip(y, below, above))
+        p = rows - q
+        most = np.maximum(p * below, p * above)
+        lost = gamma(rows.shape[-1] + 4) * (np.abs(most) + np.abs(p) * self.radius).sum(axis=-1) * UP
+        return q, np.asarray(up(most.sum(axis=-1) + lost) + TINY)

@@ -1,0 +1,180 @@
+"""One activation step, proved: an ellipsoid that contains what neurons with given slopes make of another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from lipcert.errors import ProofFailed
+from lipcert.model.arrays import Array
+from lipcert.proof.rounding import TINY, UP, apply, gamma, raise_diagonal, stretched, up
+
+LEAST, MOST = 2.0**-800, 2.0**800
+"""Multipliers beyond these are not used: their squares' roundings would not be relative."""
+_WIDENED, _MARGIN = 2.0**-43, 2.0**37
+"""The slopes here are wider than those that the hints were made for, by about the first. (D_r + D_e) S (D_r + D_e) is
+at most (1 + θ) D_r S D_r + (1 + 1/θ) D_e S D_e: hints with a margin θ above the inverse of the second stay feasible."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """P̂ with P ≼ P̂ after neurons with slopes in [α, β], and the floats for which it was proved; all for a stack.
+
+    With D_x the diagonal matrix of x, and blocks over the active neurons and over all neurons,
+
+        [ D_lifted - D_h S D_h      D_h S D_m                          ]
+        [ D_m S D_h                 P̂ - D_(lifted/g²) - D_m S D_m      ]  ≽ 0,     m - h/g ≤ α ≤ β ≤ m + h/g,
+
+    (h = 0 on neurons that are not active), which is the condition for P̂ with multipliers T = lifted/g².
+
+    Attributes
+    ----------
+    P : (count, n, n).
+    active : neurons with an open slope, (count, a); where a region has fewer, others follow, with h = 0.
+    m : middles of the slopes, (count, n).
+    h, g, lifted : of the active neurons, (count, a).
+    L, X : about the Cholesky factor of C = I - D_h S D_h, and L⁻¹ D_h S D_m.
+    """
+
+    P: Array
+    active: Array
+    m: Array
+    h: Array
+    g: Array
+    lifted: Array
+    L: Array
+    X: Array
+
+    @property
+    def multipliers(self) -> Array:
+        """About the T that the step was proved with, (count, n); zero where none is needed."""
+        return _placed(self.m, self.active, np.where(self.h > 0.0, self.lifted / (self.g * self.g), 0.0))
+
+
+def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = False) -> Step:
+    """The step for multipliers near the hint, or safer ones; S (count, n, n) is symmetric and at least the true one.
+
+    Only the choice of active neurons needs S to be positive semidefinite; ``signed`` says that it may not be.
+
+    Let C = I - D_h S D_h and M = D_h S D_m, and let L and X be any floats with L Lᵀ ≈ C and L X ≈ M. Then the matrix
+    [C M; Mᵀ XᵀX] is [L Xᵀ][L Xᵀ]ᵀ + Δ, and raising its diagonal by the absolute row sums of Δ makes it positive
+    semidefinite. On the rows of C that raises T, so P too. Δ consists of residuals that are computed, and of rounding
+    errors of products that are bounded. Rows with h = 0 are rows of the identity, and have no part in it.
+    """
+    m = 0.5 * (alpha + beta)
+    r = np.where(alpha < beta, up(np.maximum(beta - m, m - alpha)), 0.0)
+    diagonal = np.diagonal(S, axis1=-2, axis2=-1)
+    moving = (r > 0) & (signed | (diagonal > 0))  # a neuron with S_ll = 0 does not move
+    active = np.argsort(~moving, axis=-1, kind="stable")[:, : int(moving.sum(axis=-1).max(initial=0))]
+    on = _picked(moving, active)
+    size, tiny = np.abs(S), TINY * (1.0 + np.abs(m).sum(axis=-1, keepdims=True))
+    P = m[:, :, None] * S * m[:, None, :]
+    error = 4.0 * gamma(1) * (np.abs(m) * apply(size, np.abs(m)))
+    if not active.shape[-1]:
+        none = np.zeros(active.shape)
+        error = (error + 4.0 * gamma(1) * np.abs(P).sum(axis=-1)) * UP + tiny
+        return Step(raise_diagonal(_symmetric(P), up(error)), active, m, none, none, none, S[:, :0, :0], S[:, :0])
+    alone = len(active) == 1
+    rows = S[:, active[0]] if alone else np.take_along_axis(S, active[:, :, None], -2)
+    part = rows[:, :, active[0]] if alone else np.take_along_axis(rows, active[:, None, :], -1)
+    L, C, h, g = _factor(S, part, m, r, active, on, hint)
+    M = (h[:, :, None] * rows) * m[:, None, :]
+    X = _solved(L, M)
+    abs_L, abs_X, abs_M = np.abs(L), np.abs(X), np.abs(M)
+    u, rounding = 4.0 * gamma(1), gamma(active.shape[-1] + 6)
+    left_L, across_X, across_M, down_M = abs_L.sum(axis=-2), abs_X.sum(axis=-1), abs_M.sum(axis=-1), abs_M.sum(axis=-2)
+    residual_C = np.abs(C - L @ _turned(L)).sum(axis=-1) + rounding * (apply(abs_L, left_L) + np.abs(C).sum(axis=-1))
+    residual_C = residual_C + u * h * apply(np.abs(part), h) + TINY * (1.0 + h.sum(axis=-1, keepdims=True))
+    residual = np.abs(M - L @ X)
+    across = residual.sum(axis=-1) + rounding * apply(abs_L, across_X) + (rounding + u) * across_M
+    along = residual.sum(axis=-2) + rounding * apply(_turned(abs_X), left_L + across_X) + (rounding + u) * down_M
+    P = P + _turned(X) @ X
+    lifted = up(1.0 + (residual_C + across + tiny) * UP)
+    raised = _placed(m, active, np.where(on, stretched(lifted / (g * g), 3), 0.0))
+    error = (error + along + u * np.abs(P).sum(axis=-1)) * UP + tiny
+    return Step(raise_diagonal(_symmetric(P), up(raised + error)), active, m, h, g, lifted, L, X)
+
+
+def _picked(values: Array, which: Array) -> Array:
+    """Some of the values (count, n) of each region, (count, k)."""
+    return values[:, which[0]] if len(which) == 1 else np.take_along_axis(values, which, -1)
+
+
+def _placed(like: Array, which: Array, values: Array) -> Array:
+    """Values at their places in an array of zeros."""
+    full = np.zeros(like.shape)
+    if len(which) == 1:
+        full[:, which[0]] = values
+    else:
+        np.put_along_axis(full, which, values, -1)
+    return full
+
+
+def _turned(stack: Array) -> Array:
+    return np.swapaxes(stack, -1, -2)
+
+
+def _symmetric(stack: Array) -> Array:
+    return 0.5 * (stack + np.swapaxes(stack, -1, -2))
+
+
+def _solved(L: Array, M: Array) -> Array:
+    """About L⁻¹M, for stacks; whatever comes is checked."""
+    return np.stack([linalg.lapack.dtrtrs(one.T, two, lower=0, trans=1)[0] for one, two in zip(L, M, strict=True)])
+
+
+def _factor(
+    S: Array, part: Array, m: Array, r: Array, active: Array, on: Array, hint: Array
+) -> tuple[Array, Array, Array, Array]:
+    """L, C, h, g of the step; of regions where C is not positive definite, the multipliers are enlarged until it is.
+
+    What happens to a region does not depend on the others of its stack.
+    """
+    width, given = _picked(r, active), _picked(hint, active)
+    width = np.where(on, width, 0.0)
+    safe = _picked(_dominating(S, r, m), active)
+    T = np.where((given > 0) & (given < np.inf), given, safe)
+    L, C, h, g = np.zeros(part.shape), np.zeros(part.shape), np.zeros(T.shape), np.ones(T.shape)
+    eye, growth, left = np.eye(part.shape[-1]), 2.0**-40, np.arange(len(T))
+    for attempt in range(84):
+        if attempt == 1:
+            edge = _dominating(S[left], np.minimum(r[left], _WIDENED * (1.0 + np.abs(m[left]) + r[left])))
+            T[left] += _MARGIN * _picked(edge, active[left])
+        elif attempt == 82:  # not near the hints, then; of two tries the second is for rounding
+            T[left] = safe[left]
+        elif attempt > 1:
+            T[left], growth = (1.0 + growth) * T[left], min(4.0 * growth, 0.5)
+        T[left] = np.clip(T[left], LEAST, MOST)
+        g[left] = 1.0 / np.sqrt(T[left])
+        h[left] = np.where(on[left], up(g[left] * width[left]), 0.0)
+        C[left] = eye - h[left, :, None] * part[left] * h[left, None, :]
+        L[left], good = cholesky(C[left])
+        left = left[~good]
+        if not left.size:
+            return L, C, h, g
+    raise ProofFailed("no multipliers near the hints make the step of a layer valid")
+
+
+def cholesky(stack: Array) -> tuple[Array, Array]:
+    """Cholesky factors of a stack, and which of the matrices have one."""
+    try:
+        return np.linalg.cholesky(stack), np.ones(len(stack), dtype=bool)
+    except np.linalg.LinAlgError:
+        if len(stack) == 1:
+            return np.zeros(stack.shape), np.zeros(1, dtype=bool)
+    factors, good = zip(*(cholesky(one[None]) for one in stack), strict=True)
+    return np.concatenate(factors), np.concatenate(good)
+
+
+def _dominating(S: Array, r: Array, m: Array | None = None) -> Array:
+    """Multipliers that are feasible whatever S is, and small for neurons that hardly move or have almost one slope.
+
+    Since |S_ij| ≤ sqrt(S_ii S_jj), T_j ≥ r_j sqrt(S_jj) Σ r_i sqrt(S_ii) dominates the rows of D_r S D_r. With m given
+    they are enlarged to what neurons that have no hint should have, so that they do not cost more than their share.
+    """
+    axes = np.sqrt(np.maximum(np.diagonal(S, axis1=-2, axis2=-1), 0.0))
+    share = r * axes
+    more = 0.0 if m is None else np.linalg.norm(m * axes, axis=-1, keepdims=True)
+    return np.asarray(share * (2.0 * share.sum(axis=-1, keepdims=True) + more))

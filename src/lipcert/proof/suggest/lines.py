@@ -1,0 +1,230 @@
+"""Two straight lines around an activation on an interval.
+
+The upper line is the one of least area: it supports the concave envelope of φ at the interval's midpoint,
+because the area under a line is its value there times the length. For a convex φ that is the chord, for a
+concave one the tangent at the midpoint, for ReLU from below the slope of the longer side; one rule for all.
+The intercept is then computed piece by piece: where φ is convex the ends decide, where it is concave any
+tangent lies above it. A poor slope therefore costs tightness, never validity. Last, the intercept moves out by
+the rounding it may have suffered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lipcert.model.activations import CONCAVE, CONVEX, Activation
+from lipcert.model.arrays import Array
+from lipcert.model.network import Neurons
+
+_NEAR = 4.0 ** -np.arange(1.0, 13.0)
+_SHARES = np.unique(np.concatenate([_NEAR, 1.0 - _NEAR, np.linspace(0.0, 1.0, 9)]))
+"""Where the first look at a concave piece falls: evenly, and ever closer to its ends, however long it is."""
+
+_STEPS = np.array([0.25, 0.5, 0.75, 1.0])
+_ZOOMS = 4
+_HALVINGS = 50
+_ROUNDING = 32.0 * np.finfo(float).eps
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """lower_slope·v + lower_offset ≤ φ(v) ≤ upper_slope·v + upper_offset on each neuron's interval."""
+
+    lower_slope: Array
+    lower_offset: Array
+    upper_slope: Array
+    upper_offset: Array
+
+
+def bounding_lines(neurons: Neurons, lower: Array, upper: Array, tilt: float = 0.5) -> Lines:
+    """The two lines of every neuron of a layer; where an interval is infinite they are level, or at infinity.
+
+    The lines touch φ, or its envelope, at the share ``tilt`` of the interval.
+    """
+    return Lines(*neurons.gather(lambda row, low, high: _both(row, low, high, tilt), lower, upper))
+
+
+def _both(row: Activation, lower: Array, upper: Array, tilt: float) -> tuple[Array, Array, Array, Array]:
+    shape = lower.shape
+    lower, upper = np.ravel(lower), np.ravel(upper)
+    if shape[:-1]:
+        row = row.take(np.tile(np.arange(shape[-1]), int(np.prod(shape[:-1]))))
+    finite = np.isfinite(lower) & np.isfinite(upper)
+    least, most = (np.broadcast_to(np.asarray(e, dtype=float), lower.shape) for e in row.row.extent(*row.parameters))
+    results = []
+    for sign, extreme in ((-1, least), (1, most)):
+        slope, offset = np.zeros(lower.shape), np.array(extreme)
+        inside = np.flatnonzero(finite)
+        if inside.size:
+            part = row if inside.size == lower.size else row.take(inside)
+            a, c = _upper(_Signed(part, sign), lower[inside], upper[inside], tilt)
+            slope[inside], offset[inside] = sign * a, sign * c
+        results += [slope.reshape(shape), offset.reshape(shape)]
+    return results[0], results[1], results[2], results[3]
+
+
+@dataclass(frozen=True, eq=False)
+class _Signed:
+    """φ or -φ, so that one routine draws both lines."""
+
+    row: Activation
+    sign: int
+
+    def value(self, v: Array) -> Array:
+        return self.sign * self.row.value(v)
+
+    def slope(self, v: Array, side: int) -> Array:
+        return self.sign * self.row.slope(v, side)
+
+    def take(self, neurons: Array) -> _Signed:
+        return _Signed(self.row.take(neurons), self.sign)
+
+    def ceiling(self) -> Array:
+        """Supremum on the whole line."""
+        least, most = self.row.row.extent(*self.row.parameters)
+        return np.asarray(-np.asarray(least) if self.sign < 0 else most, dtype=float)
+
+    def pieces(self, lower: Array, upper: Array) -> list[tuple[Array, Array, Array]]:
+        """Start, end and curvature of the pieces of [lower, upper]; empty ones have start = end."""
+        row, parameters = self.row.row, self.row.parameters
+        inner = [np.clip(knot, lower, upper) for knot in row.knots(lower, *parameters)]
+        marks = [lower, *inner, upper]
+        shapes = row.shape(lower, *parameters)
+        return [
+            (start, stop, self.sign * np.broadcast_to(shape, lower.shape))
+            for start, stop, shape in zip(marks[:-1], marks[1:], shapes, strict=True)
+        ]
+
+    def bends(self, lower: Array, upper: Array) -> tuple[Array, Array]:
+        """Whether the function is convex, and whether it is concave, on all of [lower, upper]."""
+        convex, concave = np.ones(lower.shape, dtype=bool), np.ones(lower.shape, dtype=bool)
+        for start, stop, shape in self.pieces(lower, upper):
+            convex &= (start >= stop) | (shape != CONCAVE)
+            concave &= (start >= stop) | (shape != CONVEX)
+        if self.row.row.kinks:
+            for knot, inside in self.row.knots_inside(lower, upper):
+                jump = self.slope(knot, 1) - self.slope(knot, -1)
+                convex &= ~inside | (jump >= 0)
+                concave &= ~inside | (jump <= 0)
+        return convex, concave
+
+
+def _upper(phi: _Signed, lower: Array, upper: Array, tilt: float) -> tuple[Array, Array]:
+    """Slope and offset of the upper line."""
+    middle = np.clip((1.0 - tilt) * lower + tilt * upper, lower, upper)
+    half = 0.5 * upper - 0.5 * lower
+    convex, concave = phi.bends(lower, upper)
+    tangent = np.where(middle < upper, phi.slope(middle, 1), phi.slope(middle, -1))  # from inside the interval
+    ends = phi.value(lower), phi.value(upper)
+    chord = np.divide(0.5 * ends[1] - 0.5 * ends[0], half, out=np.array(tangent, dtype=float), where=half > 0)
+    slope = np.where(concave, tangent, chord)
+    at_middle = phi.value(middle)
+    offset = np.where(concave, at_middle - slope * middle, np.maximum(ends[0] - slope * lower, ends[1] - slope * upper))
+    whole = phi.row.whole_period(lower, upper)
+    mixed = np.flatnonzero(~convex & ~concave & ~whole)
+    if mixed.size:
+        part = phi.take(mixed)
+        slope[mixed] = _envelope_slope(part, lower[mixed], upper[mixed], middle[mixed])
+        offset[mixed] = _offset(part, lower[mixed], upper[mixed], slope[mixed])
+    slope, offset = np.where(whole, 0.0, slope), np.where(whole, phi.ceiling(), offset)
+    size = np.maximum(np.abs(ends[0]), np.abs(ends[1])) + np.abs(slope) * np.maximum(np.abs(lower), np.abs(upper))
+    return slope, offset + _ROUNDING * np.where(whole, 0.0, np.maximum(size, np.abs(at_middle)))
+
+
+def _envelope_slope(phi: _Signed, lower: Array, upper: Array, middle: Array) -> Array:
+    """The a that minimises max_v φ(v) - a(v - middle).
+
+    That maximum is the larger of one over the left part, which grows with a, and one over the right part, which
+    falls; they meet at the slope of the line through the two maximisers. These are sought on a grid that zooms in.
+    """
+    pieces = phi.pieces(lower, upper)
+    ends = np.stack([lower, *(stop for _, stop, _ in pieces)], axis=1)
+    marks = [ends]
+    for start, stop, shape in pieces:
+        if (shape == CONCAVE).any():
+            marks.append(start[:, None] * (1.0 - _SHARES) + stop[:, None] * _SHARES)
+    left = right = np.sort(np.concatenate(marks, axis=1), axis=1)
+    rise = [phi.sign * edge for edge in phi.row.slope_range(lower, upper)]
+    bracket = np.minimum(*rise), np.maximum(*rise)
+    slope, i, j = _balance(phi, left, right, middle, 0.5 * bracket[0] + 0.5 * bracket[1], bracket, 16)
+    ends = np.concatenate([ends, middle[:, None]], axis=1)
+    for _ in range(_ZOOMS):
+        left, right = _zoom(left, i, ends), _zoom(right, j, ends)
+        slope, i, j = _balance(phi, left, right, middle, slope, bracket, 3)
+    return slope
+
+
+def _balance(
+    phi: _Signed, left: Array, right: Array, middle: Array, slope: Array, bracket: tuple[Array, Array], rounds: int
+) -> tuple[Array, Array, Array]:
+    """The slope at which the maxima over the left and the right grid (n, k) agree, and where they are attained.
+
+    The left grid counts up to the middle, the right one from there on. Newton's method: the next slope is that of
+    the chord between the two maximisers.
+    """
+    n, k = left.shape
+    rows = phi.take(np.repeat(np.arange(n), k))
+    away = [side - middle[:, None] for side in (left, right)]
+    heights = [
+        np.where(sign * x >= 0.0, rows.value(np.ravel(side)).reshape(n, k), -np.inf)
+        for side, x, sign in zip((left, right), away, (-1, 1), strict=True)
+    ]
+    low, high = bracket
+    best, least = (slope, np.zeros(n, dtype=int), np.zeros(n, dtype=int)), np.full(n, np.inf)
+    for _ in range(rounds):
+        tilted = [h - slope[:, None] * x for h, x in zip(heights, away, strict=True)]
+        i, j = (np.argmax(t, axis=1) for t in tilted)
+        rise, fall = _at(tilted[0], i), _at(tilted[1], j)
+        worst = np.maximum(rise, fall)
+        better = worst < least
+        least = np.where(better, worst, least)
+        best = np.where(better, slope, best[0]), np.where(better, i, best[1]), np.where(better, j, best[2])
+        low, high = np.where(rise < fall, slope, low), np.where(rise < fall, high, slope)
+        gap = _at(right, j) - _at(left, i)
+        chord = (_at(heights[1], j) - _at(heights[0], i)) / np.where(gap > 0, gap, 1.0)
+        inside = (gap > 0) & (low <= chord) & (chord <= high)
+        slope = np.where(inside, chord, np.where(gap > 0, 0.5 * (low + high), slope))
+    return best
+
+
+def _zoom(grid: Array, index: Array, ends: Array) -> Array:
+    """A finer grid between the neighbours of one point a row; the ends of the pieces stay."""
+    here, last = _at(grid, index)[:, None], grid.shape[1] - 1
+    before, after = (_at(grid, np.clip(index + step, 0, last))[:, None] for step in (-1, 1))
+    finer = [before * (1.0 - _STEPS) + here * _STEPS, here * _STEPS[::-1] + after * (1.0 - _STEPS[::-1])]
+    return np.sort(np.concatenate([*finer, ends], axis=1), axis=1)
+
+
+def _at(grid: Array, index: Array) -> Array:
+    """One entry per row."""
+    return np.asarray(grid[np.arange(index.size), index])
+
+
+def _offset(phi: _Signed, lower: Array, upper: Array, slope: Array) -> Array:
+    """At least max of φ(v) - slope·v on [lower, upper]."""
+    best = np.full(lower.shape, -np.inf)
+    for start, stop, shape in phi.pieces(lower, upper):
+        highest = np.maximum(phi.value(start) - slope * start, phi.value(stop) - slope * stop)
+        round_ = np.flatnonzero((shape == CONCAVE) & (start < stop))
+        if round_.size:
+            part = phi.take(round_)
+            highest[round_] = np.maximum(
+                highest[round_], _concave_offset(part, start[round_], stop[round_], slope[round_])
+            )
+        best = np.where(start < stop, np.maximum(best, highest), best)
+    return best
+
+
+def _concave_offset(phi: _Signed, start: Array, stop: Array, slope: Array) -> Array:
+    """At least max of φ(v) - slope·v on a concave piece: by the tangent at the point that has about that slope."""
+    low, high = np.array(start), np.array(stop)
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        steep = phi.slope(middle, 1) > slope
+        low, high = np.where(steep, middle, low), np.where(steep, high, middle)
+    touch = 0.5 * (low + high)
+    tangent = np.where(touch >= stop, phi.slope(stop, -1), phi.slope(touch, 1))
+    drift = tangent - slope
+    return np.asarray(phi.value(touch) - slope * touch + np.maximum(drift * (start - touch), drift * (stop - touch)))

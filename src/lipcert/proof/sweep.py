@@ -1,0 +1,327 @@
+"""The sweep, proved: intervals, slopes, ellipsoids and the bound, in real arithmetic, for a stack of regions at once.
+
+P_0 = I
+for each layer:
+    S = W P Wᵀ                          what differences become under the affine map
+    interval ← every enclosure          where each neuron's pre-activation lies over the region
+    [α, β]  ← slopes on the interval
+    T       ← the guide                 the multipliers; whatever they are, the step is proved
+    P = D_m S D_m + D_m S D_r (T - D_r S D_r)⁻¹ D_r S D_m + T
+L² = λmax(S) at the output
+
+A matrix inequality P ≼ P̂ between the real P and a float matrix P̂ is kept true from layer to layer. Neurons whose slope
+is zero, or that do not move, are left out of P: what they contribute is zero.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from lipcert.errors import ProofFailed
+from lipcert.model.arrays import Array, frozen
+from lipcert.model.network import Network, Neurons
+from lipcert.model.regions import Ball, Region
+from lipcert.proof.backsubstitution import BackSubstitution
+from lipcert.proof.certificate import LayerReport
+from lipcert.proof.domain import Domain
+from lipcert.proof.folding import Near, folded
+from lipcert.proof.guide import Guide, View, given
+from lipcert.proof.hints import Hints, Interval, Linear, Lipschitz
+from lipcert.proof.image import Image
+from lipcert.proof.neuron_bounds import slope_bounds
+from lipcert.proof.point import trajectory
+from lipcert.proof.rounding import down, largest_eigenvalue_above, stretched, up
+from lipcert.proof.step import Step, activate
+
+_ENTRIES = 270_000
+"""Numbers in a stack of matrices; more would leave the processor's caches."""
+_LARGEST = 1024
+"""Neurons of a first layer up to which its ellipsoid is kept for further sweeps."""
+_NEARLY_ALL = 0.9
+"""Share of the neurons from which none is left out."""
+
+
+@contextmanager
+def proving() -> Iterator[None]:
+    """Overflows give infinity or NaN, which prove nothing; a factorisation that does not exist is a failed proof."""
+    with np.errstate(all="ignore"):
+        try:
+            yield
+        except np.linalg.LinAlgError as error:
+            raise ProofFailed(f"a matrix of the proof could not be factored: {error}") from error
+
+
+def intervals(network: Network, region: Region, sweeps: Sequence[Hints]) -> Sequence[Interval]:
+    """What the sweeps prove of the pre-activations of every hidden layer, (1, neurons) each."""
+    domain = Domain.of([region]) if region.bounded else None
+    known: Sequence[Interval] = ()
+    with proving():
+        for hints in sweeps:
+            sweep = Sweep(network, domain, given(hints, network, region.bounded), known).run(needs_bound=False)
+            known = sweep.intervals
+    return known
+
+
+Answer = TypeVar("Answer")
+
+
+def stacked(
+    network: Network, regions: Sequence[Region], ask: Callable[[Domain | None, Sequence[Region]], list[Answer]]
+) -> list[Answer | ProofFailed]:
+    """An answer for each region, or why there is none; regions of one kind are asked about together.
+
+    Where the proof of a stack fails, each of its regions is asked about by itself.
+    """
+    kinds: dict[object, list[int]] = {}
+    for number, region in enumerate(regions):
+        clipped = isinstance(region, Ball) and region.clip is not None
+        kinds.setdefault((type(region), clipped) if region.bounded else number, []).append(number)
+    for members in kinds.values():  # of similar size, as many neurons are open
+        members.sort(key=lambda number: float(regions[number].radius))
+    most = max(1, _ENTRIES // max(network.sizes[1:]) ** 2)
+    found: list[Answer | ProofFailed] = [ProofFailed("")] * len(regions)
+    todo = [members[k : k + most] for members in kinds.values() for k in range(0, len(members), most)]
+    while todo:
+        members = todo.pop()
+        some = [regions[number] for number in members]
+        try:
+            with proving():
+                answers = ask(Domain.of(some) if some[0].bounded else None, some)
+        except ProofFailed as error:
+            if len(members) > 1:
+                todo += [[number] for number in members]
+            else:
+                found[members[0]] = error
+            continue
+        for number, answer in zip(members, answers, strict=True):
+            found[number] = answer
+    return found
+
+
+@dataclass(eq=False)
+class Sweep:
+    """One sweep; afterwards the lists hold what was proved of each hidden layer, with one row per region.
+
+    Attributes
+    ----------
+    network, domain : what is spoken of; no domain is all of space.
+    guide : asked layer by layer.
+    known : intervals of the hidden layers that were proved before.
+    limits : slopes that were proved before.
+    pieces : whether regions may turn out to be ``empty``; otherwise that is an error.
+    enclose : whether the guide's enclosures are used.
+    centers : what other sweeps know of the centres.
+    intervals, slopes, steps : per hidden layer, what was proved.
+    rough : the slopes as computed, not rounded outwards.
+    views, hinted, drawn : what the guide saw, and what it said of all neurons.
+    S, exponent : the ellipsoid of the outputs, (count, outputs, outputs), relative to 4**exponent.
+    """
+
+    network: Network
+    domain: Domain | None
+    guide: Guide
+    known: Sequence[Interval] = ()
+    limits: Sequence[Interval] = ()
+    pieces: bool = False
+    enclose: bool = True
+    centers: Centers | None = None
+    intervals: list[Interval] = field(default_factory=list)
+    slopes: list[Interval] = field(default_factory=list)
+    rough: list[Interval] = field(default_factory=list)
+    views: list[View] = field(default_factory=list)
+    hinted: list[Array] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        _check_weights(self.network)
+        self.count = 1 if self.domain is None else len(self.domain)
+        self.enclosures = self.guide.enclosures if self.enclose else ()
+        enclosures = () if self.domain is None else self.enclosures
+        self.local = any(isinstance(enclosure, Lipschitz) for enclosure in enclosures)
+        self.linear = [enclosure for enclosure in enclosures if isinstance(enclosure, Linear)]
+        self.drawn: list[list[Interval]] = [[] for _ in self.linear]
+        self.traces: list[BackSubstitution] = []
+        self.empty = np.zeros(self.count, dtype=bool)
+        self.S, self.exponent = np.zeros((self.count, 0, 0)), np.zeros(self.count, dtype=int)
+        self.weight = Near(self.network.layers[0].weight)
+
+    def run(self, needs_bound: bool = True) -> Sweep:
+        """All layers; without a need for the bound only what the intervals take."""
+        domain, hidden = self.domain, self.network.layers[:-1]
+        if domain is not None:
+            self.traces = [BackSubstitution(self.network, domain, e.depth, self.pieces) for e in self.linear]
+            self.empty = domain.outside() if self.pieces else self.empty
+        self.values = (self.centers or Centers(self.network)).of(domain) if self.local and domain is not None else []
+        carry, P = self.local or needs_bound, None
+        for index, layer in enumerate(hidden):
+            assert layer.neurons is not None
+            clock = time.perf_counter()
+            image = self._image(P) if carry else None
+            axes = None if image is None or (self.pieces and not self.local) else image.axes()
+            interval = self._interval(index, layer.size, axes)
+            slopes = self._slopes(index, layer.neurons, interval)
+            self._draw(index, layer.neurons, interval, slopes)
+            if image is not None:
+                P = self._activate(index, image, axes, interval, slopes)
+            self.seconds.append((time.perf_counter() - clock) / self.count)
+        if needs_bound:
+            self.S, self.exponent = self._image(P).block()
+        return self
+
+    @cached_property
+    def bounds(self) -> Array:
+        """At least the Lipschitz constant over each region, (count,); zero where the region is empty."""
+        norm = up(np.ldexp(stretched(np.sqrt(largest_eigenvalue_above(self.S)), 2), self.exponent))
+        return np.where(self.empty, 0.0, norm)
+
+    def hints(self, which: int) -> Hints:
+        """What repeats the sweep of one region."""
+        lines = [(lower[which], upper[which]) for drawn in self.drawn for lower, upper in drawn]
+        multipliers = [T[which] for T in self.hinted]
+        exponents = [int(view.exponent[which]) for view in self.views]
+        return Hints(self.enclosures, tuple(multipliers), tuple(exponents), tuple(lines))
+
+    def reports(self, which: int) -> tuple[LayerReport, ...]:
+        """What is known of each hidden layer for one region."""
+        found = []
+        columns = self.views, self.hinted, self.intervals, self.rough, self.seconds
+        for view, T, interval, slopes, seconds in zip(*columns, strict=True):
+            lower, upper, alpha, beta = (end[which] for end in (*interval, *slopes))
+            found.append(LayerReport(lower, upper, alpha, beta, T[which], int(view.exponent[which]), seconds))
+        return tuple(found)
+
+    def _image(self, P: Array | None) -> Image:
+        if P is not None or self.weight.may_fold or self.weight.middle.shape[0] > _LARGEST:
+            return Image(P, self.exponent, self.weight)
+        image = Image(None, self.exponent, self.weight, _first.get(self.network))
+        _first[self.network] = image.whole
+        return image
+
+    def _interval(self, index: int, size: int, axes: Array | None) -> Interval:
+        """Where the pre-activations of a layer lie, (count, neurons)."""
+        shape = self.count, size
+        if self.known:
+            lower, upper = (np.array(np.broadcast_to(end, shape)) for end in self.known[index])
+        else:
+            lower, upper = np.full(shape, -np.inf), np.full(shape, np.inf)
+        if self.local and self.domain is not None and axes is not None:
+            value, error = self.values[index]
+            reach = stretched(self.domain.extent()[:, None] * axes + error, 2)
+            lower, upper = np.fmax(lower, down(value - reach)), np.fmin(upper, up(value + reach))
+        still = None if axes is None else axes == 0.0
+        for trace in self.traces:
+            lower, upper = trace.tightened(index, lower, upper, still)
+        hollow = np.asarray((lower > upper).any(axis=-1))  # no input of the region obeys
+        if np.isnan(lower).any() or np.isnan(upper).any() or (hollow.any() and not self.pieces):
+            raise ProofFailed(f"the intervals of layer {index + 1} are empty: the hints contradict themselves")
+        self.empty = self.empty | hollow
+        lower[hollow] = upper[hollow] = 0.0
+        self.intervals.append((lower, upper))
+        return lower, upper
+
+    def _slopes(self, index: int, neurons: Neurons, interval: Interval) -> Interval:
+        alpha, beta = slope_bounds(neurons, *interval)
+        if self.limits:  # at a kink a point has more slopes than an interval that ends there
+            alpha, beta = np.maximum(alpha, self.limits[index][0]), np.minimum(beta, self.limits[index][1])
+        if self.empty.any():  # no slopes at all: nothing to carry
+            alpha, beta = (np.where(self.empty[:, None], 0.0, slope) for slope in (alpha, beta))
+        self.slopes.append((alpha, beta))
+        return alpha, beta
+
+    def _draw(self, index: int, neurons: Neurons, interval: Interval, slopes: Interval) -> None:
+        """Lines around the activations, for every back-substitution."""
+        if not self.traces:
+            return
+        places = np.nonzero(slopes[0] < slopes[1])
+        some, ends = neurons.take(places[1]), (interval[0][places], interval[1][places])
+        for which, trace in enumerate(self.traces):
+            told = self.guide.lines(which, index, some, places[1], ends) if places[0].size else ends
+            lower, upper = np.array(slopes[0]), np.array(slopes[0])
+            lower[places], upper[places] = (np.where(np.isfinite(slope), slope, 0.0) for slope in told)
+            self.drawn[which].append((lower, upper))
+            trace.settle(interval, slopes, (lower, upper))
+
+    def _activate(self, index: int, image: Image, axes: Array | None, interval: Interval, slopes: Interval) -> Array:
+        """P after the neurons of a layer; what is left out, or folded into the next weight, is not part of it."""
+        layer, ahead = self.network.layers[index], self.network.layers[index + 1].weight
+        assert layer.neurons is not None
+        rough = layer.neurons.slope_range(*interval) if self.guide.looks and not self.pieces else slopes
+        self.rough.append(rough)
+        alpha, beta = slopes
+        moving = np.ones(alpha.shape, dtype=bool) if axes is None else axes != 0.0
+        alone = self.count == 1 and not self.pieces  # what is folded depends on the slopes of the region
+        fold = folded(self.weight, alpha[0], beta[0], ~moving[0], ahead) if alone and self.weight.may_fold else None
+        if fold is None:
+            kept = _kept(moving & ((alpha != 0.0) | (beta != 0.0)))
+            self.guide.room(index, layer.size if kept is None else kept.shape[-1])
+            S, self.exponent = image.block(kept)
+            self.weight, neurons = Near.columns(ahead, kept), kept
+            if kept is not None:
+                alpha, beta, *rough_ = (np.take_along_axis(x, kept, -1) for x in (alpha, beta, *rough))
+                rough = (rough_[0], rough_[1])
+        else:
+            self.guide.room(index, len(fold.alpha))
+            S, self.exponent = Image(image.P, self.exponent, fold.rows).block()
+            ones = np.ones((1, len(fold.alpha) - fold.neurons.size))
+            rough = tuple(np.concatenate([x[:, fold.neurons], ones], axis=-1) for x in rough)  # type: ignore[assignment]
+            alpha, beta, self.weight, neurons = fold.alpha[None], fold.beta[None], fold.ahead, fold.neurons[None]
+        S, scale, low, high = (frozen(x) for x in (S, self.exponent, *rough))  # a guide may look, not write
+        view = View(index, S, scale, low, high, self.weight, None if neurons is None else frozen(neurons), layer.size)
+        hint = np.array(np.broadcast_to(np.asarray(self.guide.multipliers(view), dtype=float), alpha.shape))
+        step = activate(S, alpha, beta, hint)
+        self.views.append(view)
+        self.hinted.append(view.widen(hint))
+        self.steps.append(step)
+        return step.P
+
+
+_first: WeakKeyDictionary[Network, Array] = WeakKeyDictionary()
+"""W_1 W_1ᵀ of networks, rounded up: the same for every region."""
+
+
+def _kept(wanted: Array) -> Array | None:
+    """The neurons that are wanted, (count, k), padded with others where a region wants fewer; None is all."""
+    most = int(wanted.sum(axis=-1).max(initial=0))
+    if most > _NEARLY_ALL * wanted.shape[-1]:
+        return None
+    return np.sort(np.argsort(~wanted, axis=-1, kind="stable")[:, : max(most, 1)], axis=-1)
+
+
+class Centers:
+    """What a network does at the centres of regions; regions around one centre share the work."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.known: dict[bytes, list[Interval]] = {}
+
+    def of(self, domain: Domain) -> list[Interval]:
+        """Pre-activations of the hidden layers at the centres as computed, and bounds of their errors, (count, n)."""
+        names = [center.tobytes() for center in domain.center]
+        new = {name: place for place, name in enumerate(names) if name not in self.known}
+        if new:
+            found = trajectory(self.network, domain.center[list(new.values())])
+            for place, name in enumerate(new):
+                self.known[name] = [(value[place], error[place]) for value, error in found]
+        layers = zip(*(self.known[name] for name in names), strict=True)
+        return [tuple(np.stack(part) for part in zip(*layer, strict=True)) for layer in layers]  # type: ignore[misc]
+
+
+def _check_weights(network: Network) -> None:
+    """The error bounds of products hold for float64, and for sparse weights that name each entry once."""
+    for number, layer in enumerate(network.layers, 1):
+        weight = layer.weight
+        canonical = isinstance(weight, np.ndarray) or weight.has_canonical_format
+        if weight.dtype != np.float64 or layer.bias.dtype != np.float64 or not canonical:
+            raise ProofFailed(
+                f"layer {number} must have weights and biases of float64, sparse ones without repeated entries;"
+                " build the network with Network.from_weights"
+            )

@@ -1,0 +1,1 @@
+"""What users ask: bounds, reach sets, sensitivities, certified radii, campaigns, comparisons."""

@@ -1,0 +1,160 @@
+"""The upper side of robustness: a search for inputs that are classified differently."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lipcert.errors import InvalidInput
+from lipcert.model.arguments import numbers
+from lipcert.model.arrays import Array, times
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball
+from lipcert.questions.radius import class_of
+from lipcert.runtime.threads import suited_to
+
+_HALVINGS = 30
+
+
+@dataclass(frozen=True, eq=False)
+class Attack:
+    """What a search found; arrays have the leading shape of the points that were attacked.
+
+    Attributes
+    ----------
+    points : for each point the nearest input found that is classified differently, or else the last one tried.
+    found : whether there is one within the radius.
+    distances : how far it is; infinite where none was found.
+    """
+
+    points: Array
+    found: Array
+    distances: Array
+
+
+def attack(
+    network: Network,
+    x: Any,
+    label: Any,
+    radius: Any,
+    *,
+    clip: Any = None,
+    steps: int = 40,
+    step: float = 0.1,
+    restarts: int = 1,
+    seed: int = 0,
+) -> Attack:
+    """Search the ℓ2 ball around each point for an input of another class, by projected gradient ascent.
+
+    Each step follows the gradient of max_j f_j - f_label and is projected back into the ball and the clip. From an
+    input that is found, bisection walks back towards the point. Finding nothing proves nothing; finding something
+    proves that no larger radius can be certified.
+
+    Parameters
+    ----------
+    network
+        At least two outputs; the largest is the class.
+    x
+        A point (inputs,), or several (points, inputs).
+    label
+        The class of the point, or of each.
+    radius
+        Of the ball, or one for each point.
+    clip
+        A pair (lower, upper): only inputs between them count.
+    steps, step
+        How many steps, and how long each is as a share of the radius.
+    restarts
+        Starts; the first is the point itself, the others are random.
+    seed
+        Of the random starts.
+
+    Examples
+    --------
+    >>> import lipcert as lc
+    >>> net = lc.Network.from_weights([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]], activation="relu")
+    >>> found = lc.attack(net, [3.0, 1.0], 0, 2.0)
+    >>> print(found.found, found.distances.round(2))
+    True 1.41
+    """
+    points = network.point("x", x)
+    if points.ndim > 2:
+        raise InvalidInput(f"x must be (inputs,) or (points, inputs), got shape {points.shape}")
+    batch = points.shape[:-1]
+    labels = np.broadcast_to(np.asarray(label), batch)
+    for one in np.unique(labels):
+        class_of(network, one)
+    sizes = np.broadcast_to(numbers("radius", radius), batch)
+    ball = Ball(np.atleast_2d(points), np.atleast_1d(sizes), clip)
+    with suited_to(max(network.sizes)):
+        found = _search(network, ball, np.atleast_1d(labels).astype(int), steps, step, restarts, seed)
+    return Attack(*(part.reshape(points.shape if part.ndim > 1 else batch) for part in found))
+
+
+def _search(
+    network: Network, ball: Ball, labels: Array, steps: int, step: float, restarts: int, seed: int
+) -> tuple[Array, Array, Array]:
+    rng = np.random.default_rng(seed)
+    rows = np.arange(len(labels))
+    best, distances = ball.center.copy(), np.full(len(labels), np.inf)
+    wrong = network(best).argmax(axis=-1) != labels
+    distances[wrong] = 0.0
+    for start in range(restarts):
+        z = ball.center if start == 0 else ball.project(ball.center + _random(ball, rng))
+        for _ in range(steps):
+            preactivations = network.preactivations(z)
+            outputs = np.array(preactivations[-1])
+            fooled = outputs.argmax(axis=-1) != labels
+            _keep(ball, z, fooled, best, distances)
+            outputs[rows, labels] = -np.inf
+            gradient = _gradient(network, preactivations, labels, outputs.argmax(axis=-1))
+            length = np.linalg.norm(gradient, axis=-1, keepdims=True)
+            lost = length[:, 0] <= 0
+            if lost.any():  # flat ground: any direction is as good
+                gradient[lost] = rng.standard_normal((int(lost.sum()), gradient.shape[-1]))
+                length = np.linalg.norm(gradient, axis=-1, keepdims=True)
+            z = ball.project(z + step * ball.radius[:, None] * gradient / length)
+        _keep(ball, z, network(z).argmax(axis=-1) != labels, best, distances)
+    found = np.isfinite(distances)
+    _walk_back(network, ball, labels, found & (distances > 0), best, distances)
+    return best, found, distances
+
+
+def _random(ball: Ball, rng: np.random.Generator) -> Array:
+    noise = rng.standard_normal(ball.center.shape)
+    return ball.radius[:, None] * noise / np.linalg.norm(noise, axis=-1, keepdims=True)
+
+
+def _gradient(network: Network, preactivations: list[Array], labels: Array, rivals: Array) -> Array:
+    """Of f_rival - f_label, one row per point."""
+    eye = np.eye(network.outputs)
+    back = times(eye[rivals] - eye[labels], network.layers[-1].weight)
+    for layer, v in zip(network.layers[-2::-1], preactivations[-2::-1], strict=True):
+        assert layer.neurons is not None
+        back = times(back * layer.neurons.slope(v), layer.weight)
+    return back
+
+
+def _keep(ball: Ball, z: Array, fooled: Array, best: Array, distances: Array) -> None:
+    """Note the inputs of another class that are nearer than those known."""
+    away = np.linalg.norm(z - ball.center, axis=-1)
+    better = fooled & (away < distances) & (away <= ball.radius)
+    best[better], distances[better] = z[better], away[better]
+
+
+def _walk_back(network: Network, ball: Ball, labels: Array, which: Array, best: Array, distances: Array) -> None:
+    """Bisection on the way from each input found to its point."""
+    if not which.any():
+        return
+    center, far, label = ball.center[which], best[which].copy(), labels[which]
+    near = center.copy()
+    for _ in range(_HALVINGS):
+        middle = 0.5 * near + 0.5 * far
+        fooled = (network(middle).argmax(axis=-1) != label)[:, None]
+        near, far = np.where(fooled, near, middle), np.where(fooled, middle, far)
+    away = np.linalg.norm(far - center, axis=-1)
+    shorter = away < distances[which]
+    index = np.flatnonzero(which)[shorter]
+    best[index], distances[index] = far[shorter], away[shorter]

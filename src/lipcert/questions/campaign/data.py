@@ -1,0 +1,132 @@
+"""Points and their labels, from arrays or files."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lipcert.errors import InvalidInput, UnreadableModel
+from lipcert.importers.arrays import stored
+from lipcert.model.arguments import numbers
+from lipcert.model.arrays import Array
+from lipcert.model.files import is_file
+from lipcert.model.network import Network
+
+_LABEL_NAMES = ("y", "label", "labels", "class", "target")
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Points (points, inputs) and their labels (points,), or None where the predicted class counts."""
+
+    x: Array
+    y: Array | None
+
+    @staticmethod
+    def of(network: Network, x: Any, y: Any = None) -> Points:
+        """Checked against a network: as many numbers a point as it has inputs, labels that it has outputs for."""
+        points = numbers("x", x)
+        if points.ndim < 2 or not len(points) or points[0].size != network.inputs:
+            raise InvalidInput(
+                f"x must be (points, {network.inputs}), as the network has inputs, at least one point; got shape"
+                f" {points.shape}"
+            )
+        points = points.reshape(len(points), network.inputs)
+        if network.outputs < 2:
+            raise InvalidInput(f"a classifier needs at least two outputs, the network has {network.outputs}")
+        if y is None:
+            return Points(points, None)
+        labels = numbers("y", y).reshape(-1)
+        if len(labels) != len(points):
+            raise InvalidInput(f"y must have one label a point: got {len(labels)} for {len(points)} points")
+        wrong = (labels != np.round(labels)) | (labels < 0) | (labels >= network.outputs)
+        if wrong.any():
+            raise InvalidInput(
+                f"y must be whole numbers from 0 to {network.outputs - 1}; got {labels[wrong][0]:g} at point"
+                f" {np.flatnonzero(wrong)[0]}"
+            )
+        return Points(points, labels.astype(int))
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of points and labels."""
+        state = hashlib.sha256(repr(self.x.shape).encode())
+        state.update(np.ascontiguousarray(self.x, dtype="<f8").tobytes())
+        state.update(b"none" if self.y is None else np.ascontiguousarray(self.y, dtype="<i8").tobytes())
+        return state.hexdigest()
+
+
+def read_points(path: str | Path, network: Network) -> Points:
+    """Points from a file.
+
+    An ``.npz`` holds ``x`` (points × inputs; images may keep their shape) and optionally ``y``. A ``.csv`` holds a
+    point a line; with a first line of names, the column named y or label holds the labels.
+    """
+    file = Path(path)
+    if not is_file(file):
+        raise InvalidInput(f"{file} does not exist or is no file")
+    suffix = file.suffix.lower()
+    if suffix not in (".npz", ".csv"):
+        raise InvalidInput(f"{file} must be an .npz file with x and optionally y, or a .csv file")
+    try:
+        x, y = _from_npz(file) if suffix == ".npz" else _from_csv(file, network.inputs)
+        return Points.of(network, x, y)
+    except (InvalidInput, UnreadableModel) as error:
+        raise InvalidInput(str(error) if str(file) in str(error) else f"{file}: {error}") from None
+
+
+def _from_npz(file: Path) -> tuple[Any, Any]:
+    arrays = stored(file)
+    if "x" not in arrays:
+        raise InvalidInput(f"there is no array x; the file holds {', '.join(arrays) or 'nothing'}")
+    for name in ("x", "y"):
+        if name in arrays and arrays[name].dtype.kind not in "fiub":
+            raise InvalidInput(f"{name} must hold real numbers, got {arrays[name].dtype}")
+    return arrays["x"], arrays.get("y")
+
+
+def _from_csv(file: Path, inputs: int) -> tuple[Any, Any]:
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as stream:
+            lines = [line for line in csv.reader(stream) if line]
+    except OSError as error:
+        raise InvalidInput(f"it may not be read: {error.strerror or error}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InvalidInput(f"it is not a text file with comma-separated values: {error}") from None
+    if not lines:
+        raise InvalidInput("it is empty")
+    names = None if _all_numbers(lines[0]) else [name.strip().lower() for name in lines.pop(0)]
+    lengths = {len(line) for line in lines}
+    if len(lengths) != 1 or (names is not None and lengths != {len(names)}):
+        raise InvalidInput("its lines differ in length, or there are none after the names")
+    try:
+        table = np.array(lines, dtype=float)
+    except ValueError as error:
+        raise InvalidInput(f"it must hold numbers, apart from a first line of names: {error}") from None
+    marked = [k for k, name in enumerate(names or []) if name in _LABEL_NAMES]
+    if len(marked) > 1:
+        raise InvalidInput(f"several columns could be labels: {', '.join((names or [])[k] for k in marked)}")
+    if marked:
+        return np.delete(table, marked[0], axis=1), table[:, marked[0]]
+    if table.shape[1] == inputs + 1:
+        raise InvalidInput(
+            f"it has {inputs + 1} columns and the network {inputs} inputs; if one column holds labels, name it y in a"
+            " first line of names"
+        )
+    return table, None
+
+
+def _all_numbers(line: list[str]) -> bool:
+    try:
+        [float(part) for part in line]
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,223 @@
+"""The course of a campaign: what is missing, who computes it, where it goes."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+
+from lipcert.errors import CampaignStopped, InvalidInput, UnreadableResults
+from lipcert.model.arguments import numbers
+from lipcert.model.network import Network
+from lipcert.proof.hints import BOTH, Enclosure
+from lipcert.questions.campaign.data import Points
+from lipcert.questions.campaign.progress import Meter, metered
+from lipcert.questions.campaign.store import Results, Store
+from lipcert.questions.campaign.work import Answer, Question, Task, prepare, work
+from lipcert.questions.verdict import Rules
+from lipcert.search.closed_form import ClosedForm
+from lipcert.search.method import Method
+
+_SECONDS = 2.0
+"""About how long a batch should take: short enough to lose little, long enough to make its transaction cheap."""
+_LARGEST = 256
+_LOST = ("KilledWorker", "CommClosedError", "CancelledError", "FutureCancelledError")
+"""How executors of other packages say that workers are gone."""
+_AHEAD = 64
+"""Batches handed to an executor at once, when it does not say how many workers it has."""
+
+
+def campaign(
+    network: Network,
+    x: Any,
+    y: Any = None,
+    *,
+    radii: Iterable[float],
+    out: str | os.PathLike[str],
+    methods: Iterable[Method] = (ClosedForm(),),
+    clip: tuple[float, float] | None = None,
+    attack: bool = False,
+    points: int | None = None,
+    curvature: bool | None = None,
+    enclosures: Sequence[Enclosure] = BOTH,
+    workers: int = 1,
+    executor: Executor | None = None,
+    progress: bool | None = None,
+) -> Results:
+    """Certify many points over balls of several radii with several methods, into an SQLite file.
+
+    What is certified over a ball of radius ε is what :func:`certified_radius` says with ``radii=[ε]`` and the same
+    method, clip, curvature and enclosures; only the last digits may differ, as balls that are computed together round
+    differently.
+
+    Results are stored as they come, one transaction per batch, keyed by network digest, point, radius and method. What
+    the file holds already is not computed again: a run that was killed is resumed by the same call.
+
+    Parameters
+    ----------
+    network
+        At least two outputs; the largest is the class.
+    x, y
+        Points (points, inputs) and their labels (points,); without labels the predicted class counts.
+    radii
+        ℓ2 radii of the balls.
+    out
+        The SQLite file, new or from an earlier run.
+    methods
+        How multipliers are chosen.
+    clip
+        A pair (lower, upper): only inputs between them count, as in (0, 1) for images.
+    attack
+        Search for inputs of another class too.
+    curvature
+        As for :func:`certified_radius` with given radii: whether a bound to second order may settle what is open.
+    points
+        The first so many only; the file may get the others later.
+    enclosures
+        As for :func:`certify`.
+    workers
+        Processes, each with one BLAS thread; 1 works in this one. With more, a script needs the usual
+        ``if __name__ == "__main__":``.
+    executor
+        Any ``concurrent.futures.Executor`` instead, such as ``distributed.Client(…).get_executor()``; it stays open.
+    progress
+        Show a progress bar; default: if standard error is a terminal.
+
+    Returns
+    -------
+    Results
+        Every row of the file.
+    """
+    data = Points.of(network, x, y)
+    count = len(data) if points is None else min(points, len(data))
+    sizes = np.unique(numbers("radii", list(radii)))
+    if not sizes.size or sizes[0] <= 0:
+        raise InvalidInput(f"radii must be positive numbers, at least one; got {sizes.tolist()}")
+    chosen = list(methods)
+    if not chosen or not all(isinstance(method, Method) for method in chosen):
+        raise InvalidInput(f"methods must be values such as ClosedForm(), at least one; got {chosen!r}")
+    for name, number in (("workers", workers), ("points", count)):
+        if number < 1:
+            raise InvalidInput(f"{name} must be at least 1, got {number}")
+    limits = _limits(clip, data)
+    bent = None if curvature is None else bool(curvature)
+    store = Store(out, create=True)
+    try:
+        settings = {"clip": limits, "attack": attack, "curvature": bent, "enclosures": repr(tuple(enclosures))}
+        store.agree({"points": data.digest, **settings})
+        done = store.done(network.digest)
+        missing = list(_missing(data, count, chosen, tuple(sizes.tolist()), done))
+        rules = Rules(limits, tuple(enclosures), curvature=bent)
+        frame = Task(pickle.dumps(network), network.digest, rules, attack, ())
+        rows = sum(len(question.radii) for question in missing)
+        total = count * len(dict.fromkeys(chosen)) * len(sizes)
+        with metered(total, total - rows, progress) as meter, _executor(executor, workers) as pool:
+            _run(store, pool, workers, _Batches(frame, missing), meter)
+    except sqlite3.Error as error:
+        raise UnreadableResults(
+            f"{out} can no longer be written: {error}; the same command goes on from there"
+        ) from None
+    finally:
+        store.close()
+    return Results.read(out)
+
+
+def _limits(clip: Any, data: Points) -> tuple[float, float] | None:
+    if clip is None:
+        return None
+    try:
+        low, high = (float(side) for side in clip)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(f"clip must be a pair of numbers (lower, upper), got {clip!r}") from None
+    outside = ((data.x < low) | (data.x > high)).any(axis=1)
+    if outside.any():
+        raise InvalidInput(
+            f"clip is ({low:g}, {high:g}), but {np.count_nonzero(outside)} points lie outside, the first is point"
+            f" {np.flatnonzero(outside)[0]}"
+        )
+    return low, high
+
+
+def _missing(
+    data: Points, count: int, methods: Sequence[Method], radii: tuple[float, ...], done: set[tuple[int, float, str]]
+) -> Iterator[Question]:
+    """The questions that the file has no answer to, point by point."""
+    for number, x in enumerate(data.x[:count]):
+        for method in dict.fromkeys(methods):
+            left = tuple(radius for radius in radii if (number, radius, repr(method)) not in done)
+            if left:
+                yield Question(number, x, None if data.y is None else int(data.y[number]), method, left)
+
+
+class _Batches:
+    """Questions, dealt out in batches of about the same time."""
+
+    def __init__(self, frame: Task, questions: list[Question]) -> None:
+        self.frame, self.questions, self.next = frame, questions, 0
+        self.size = 1
+
+    def __bool__(self) -> bool:
+        return self.next < len(self.questions)
+
+    def take(self) -> Task:
+        """The next batch."""
+        part = tuple(self.questions[self.next : self.next + self.size])
+        self.next += len(part)
+        return replace(self.frame, questions=part)
+
+    def learn(self, answer: Answer) -> None:
+        """How long a batch took says how long the next should be."""
+        each = max(answer.seconds / max(answer.questions, 1), 1e-6)
+        self.size = int(np.clip(_SECONDS / each, 1, min(_LARGEST, 4 * self.size)))
+
+
+def _run(store: Store, pool: Executor | None, workers: int, batches: _Batches, meter: Meter) -> None:
+    if pool is None:
+        while batches:
+            _take_in(store, work(batches.take()), batches, meter)
+        return
+    ahead = _AHEAD if workers == 1 else 2 * workers + 2
+    waiting: set[Future[Answer]] = set()
+    try:
+        while batches or waiting:
+            while batches and len(waiting) < ahead:
+                waiting.add(pool.submit(work, batches.take()))
+            finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in finished:
+                _take_in(store, future.result(), batches, meter)
+    except Exception as error:
+        if not isinstance(error, BrokenExecutor) and type(error).__name__ not in _LOST:
+            raise
+        raise CampaignStopped(
+            f"workers were lost ({error}); what is done is in {store.path}, the same command goes on from there"
+        ) from error
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def _take_in(store: Store, answer: Answer, batches: _Batches, meter: Meter) -> None:
+    store.add(answer.rows, answer.seconds)
+    batches.learn(answer)
+    meter.advance(len(answer.rows))
+
+
+@contextmanager
+def _executor(given: Executor | None, workers: int) -> Iterator[Executor | None]:
+    if given is not None or workers == 1:
+        yield given
+        return
+    # spawn: nothing of this process, its threads and its database connection, is copied
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=prepare)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,286 @@
+"""The SQLite file of a campaign: one row per point, radius and method; whole batches or nothing.
+
+The file names what it is about: its format, the points, and the settings that results depend on. A file that is not
+one of these, is damaged, or is about something else is refused before anything is written. Every row carries a
+checksum, so that damage inside a row is noticed too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from lipcert.errors import UnreadableResults
+from lipcert.model.files import is_file
+
+APPLICATION: Final = 0x4C435254  # "LCRT"
+VERSION: Final = 3
+_EARLIER: Final = {
+    1: "was written by version 0.1, whose digests and proofs were different",
+    2: "was written before campaigns used bounds to second order, and does not say what its radii rest on",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was found at one point over a ball of one radius with one method.
+
+    Attributes
+    ----------
+    network : digest of the network.
+    point : position in the data, from 0.
+    radius : ε, of the ball.
+    method : as Python writes it.
+    label, predicted : the class that counts, and the class computed.
+    margin : at most f_label - f_j at the point, for the closest other class j.
+    bound : proved Lipschitz bound over the ball; None where there is none.
+    certified : no input closer than this is classified differently; as by :func:`certified_radius` with this radius.
+    plain : the same by the rule min(ε, margin/(√2·bound)).
+    basis : what ``certified`` rests on: "lipschitz", "relaxation" or "second order", as in :class:`CertifiedRadius`;
+        empty where it is 0. With "lipschitz" it is min(ε, m_j/L_j) for the margin and the bound of a pair of classes.
+    broken : distance of an input of another class within ε; None where none was found or sought.
+    problem : why there is no bound.
+    """
+
+    network: str
+    point: int
+    radius: float
+    method: str
+    label: int
+    predicted: int
+    margin: float
+    bound: float | None
+    certified: float
+    plain: float
+    basis: str = ""
+    broken: float | None = None
+    problem: str | None = None
+
+    @property
+    def correct(self) -> bool:
+        """Whether the point is classified as it should be."""
+        return self.label == self.predicted
+
+    @property
+    def robust(self) -> bool:
+        """Whether the whole ball is certified."""
+        return self.certified >= self.radius
+
+
+COLUMNS: Final = tuple(field.name for field in fields(Row))
+_TYPES: Final = {
+    "network": "TEXT NOT NULL",
+    "point": "INTEGER NOT NULL",
+    "radius": "REAL NOT NULL",
+    "method": "TEXT NOT NULL",
+    "label": "INTEGER NOT NULL",
+    "predicted": "INTEGER NOT NULL",
+    "margin": "REAL NOT NULL",
+    "bound": "REAL",
+    "certified": "REAL NOT NULL",
+    "plain": "REAL NOT NULL",
+    "basis": "TEXT NOT NULL",
+    "broken": "REAL",
+    "problem": "TEXT",
+}
+_SCHEMA: Final = (
+    "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE results ("
+    + ", ".join(f"{name} {_TYPES[name]}" for name in COLUMNS)
+    + ", checksum INTEGER NOT NULL, PRIMARY KEY (network, point, radius, method)) WITHOUT ROWID",
+    "CREATE TABLE batches (number INTEGER PRIMARY KEY, rows INTEGER NOT NULL, seconds REAL NOT NULL)",
+)
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Whether a value is of its column's type; SQLite itself stores anything anywhere."""
+    kind = _TYPES[name]
+    if value is None:
+        return not kind.endswith("NOT NULL")
+    if kind.startswith("TEXT"):
+        return isinstance(value, str)
+    if kind.startswith("INTEGER"):
+        return isinstance(value, int) and abs(value) < 2**53
+    return isinstance(value, float) and (name == "margin" or (math.isfinite(value) and value >= 0.0))
+
+
+def _checksum(values: tuple[Any, ...]) -> int:
+    return zlib.crc32(repr(values).encode())
+
+
+class Store:
+    """An open results file."""
+
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = False) -> None:
+        self.path = Path(path)
+        if not is_file(self.path) and (not create or os.path.lexists(self.path)):
+            raise UnreadableResults(f"{self.path} does not exist or is no file")
+        if not self.path.parent.is_dir():
+            raise UnreadableResults(f"the folder of {self.path} does not exist")
+        self._connection: sqlite3.Connection | None = None
+        try:
+            self._connection = sqlite3.connect(self.path, timeout=60.0, isolation_level=None)
+            self._open(create)
+        except (sqlite3.OperationalError, ValueError) as error:  # ValueError: a name that no file can have
+            self.close()
+            raise UnreadableResults(f"{self.path} cannot be used: {error}") from None
+        except sqlite3.Error as error:
+            self.close()
+            raise UnreadableResults(f"{self.path} is damaged or not a results file: {error}") from None
+        except UnreadableResults:
+            self.close()
+            raise
+
+    def _open(self, create: bool) -> None:
+        run = self.connection.execute
+        if create:
+            with self._transaction():  # another process may be at it as well
+                if not self._tables() and run("PRAGMA application_id").fetchone()[0] == 0:
+                    run(f"PRAGMA application_id = {APPLICATION}")
+                    run(f"PRAGMA user_version = {VERSION}")
+                    for statement in _SCHEMA:
+                        run(statement)
+        if run("PRAGMA application_id").fetchone()[0] != APPLICATION:
+            raise UnreadableResults(
+                f"{self.path} is an SQLite file, but not one with lipcert's results; it is left alone"
+            )
+        (version,) = run("PRAGMA user_version").fetchone()
+        if version in _EARLIER:
+            raise UnreadableResults(f"{self.path} {_EARLIER[version]}; run the campaign again, into another file")
+        if version != VERSION:
+            raise UnreadableResults(f"{self.path} is of version {version}; this program reads version {VERSION}")
+        self._check()
+
+    def _tables(self) -> set[str]:
+        """How the tables were made."""
+        return {sql for (sql,) in self.connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
+
+    def _check(self) -> None:
+        """Raise unless file and rows are what was written."""
+        (verdict,) = self.connection.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise UnreadableResults(f"{self.path} is damaged: {verdict}")
+        if self._tables() != set(_SCHEMA):
+            raise UnreadableResults(
+                f"{self.path} is damaged or was changed: its tables are not those of a results file"
+            )
+        for *values, checksum in self.connection.execute(f"SELECT {', '.join(COLUMNS)}, checksum FROM results"):
+            place = f"point {ascii(values[1])[:20]}, radius {ascii(values[2])[:20]}"
+            if _checksum(tuple(values)) != checksum:
+                raise UnreadableResults(f"{self.path} is damaged: the row of {place} does not match its checksum")
+            wrong = [name for name, value in zip(COLUMNS, values, strict=True) if not _fits(name, value)]
+            if wrong:
+                raise UnreadableResults(
+                    f"{self.path} is damaged: in the row of {place}, {wrong[0]} is not of the kind that belongs there"
+                )
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        assert self._connection is not None
+        return self._connection
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All of the block's changes, or none."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self.connection.execute("ROLLBACK")
+            raise
+        self.connection.execute("COMMIT")
+
+    def agree(self, about: Mapping[str, Any]) -> None:
+        """Note what the results are about, or refuse if the file is about something else."""
+        with self._transaction():
+            known = dict(self.connection.execute("SELECT name, value FROM about"))
+            for name, value in about.items():
+                text = json.dumps(value, sort_keys=True)
+                if known.get(name, text) != text:
+                    raise UnreadableResults(
+                        f"{self.path} holds results with other {name} ({_short(known[name])}, now {_short(text)}); name"
+                        " another file for these"
+                    )
+                self.connection.execute("INSERT OR IGNORE INTO about VALUES (?, ?)", (name, text))
+
+    def about(self) -> dict[str, Any]:
+        """What the results are about."""
+        return {name: json.loads(value) for name, value in self.connection.execute("SELECT name, value FROM about")}
+
+    def done(self, network: str) -> set[tuple[int, float, str]]:
+        """The point, radius and method of every row of a network."""
+        query = "SELECT point, radius, method FROM results WHERE network = ?"
+        return set(self.connection.execute(query, (network,)))
+
+    def add(self, rows: Iterable[Row], seconds: float) -> int:
+        """Add a batch in one transaction; rows that are there already stay as they are. Returns how many were new."""
+        places = ", ".join("?" * (len(COLUMNS) + 1))
+        tuples = [astuple(row) for row in rows]
+        with self._transaction():
+            before = self.connection.total_changes
+            self.connection.executemany(
+                f"INSERT INTO results VALUES ({places}) ON CONFLICT (network, point, radius, method) DO NOTHING",
+                [(*values, _checksum(values)) for values in tuples],
+            )
+            new = self.connection.total_changes - before
+            self.connection.execute("INSERT INTO batches (rows, seconds) VALUES (?, ?)", (new, seconds))
+        return new
+
+    def rows(self) -> list[Row]:
+        """All rows, in the order of their key."""
+        query = f"SELECT {', '.join(COLUMNS)} FROM results ORDER BY network, method, radius, point"
+        return [Row(*values) for values in self.connection.execute(query)]
+
+    def seconds(self) -> float:
+        """Time that workers have spent on all rows."""
+        return float(self.connection.execute("SELECT TOTAL(seconds) FROM batches").fetchone()[0])
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:16]}…"
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The rows of a campaign's file.
+
+    Attributes
+    ----------
+    path : the file.
+    rows : one per point, radius and method, sorted by method, radius and point.
+    about : digest of the points, clip and other settings.
+    seconds : time that workers have spent.
+    """
+
+    path: Path
+    rows: tuple[Row, ...]
+    about: dict[str, Any]
+    seconds: float
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> Results:
+        """Read a results file; raise UnreadableResults for anything else."""
+        store = Store(path)
+        try:
+            return Results(store.path, tuple(store.rows()), store.about(), store.seconds())
+        except (sqlite3.Error, ValueError, TypeError, RecursionError) as error:
+            raise UnreadableResults(f"{path} is damaged: {error}") from None
+        finally:
+            store.close()
+
+    def __repr__(self) -> str:
+        return f"Results({str(self.path)!r}, {len(self.rows)} rows)"

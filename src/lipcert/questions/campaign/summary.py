@@ -1,0 +1,120 @@
+"""What the rows of a campaign say together, and the rows in other formats."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lipcert.errors import InvalidInput
+from lipcert.model.files import write_whole
+from lipcert.questions.campaign.store import COLUMNS, Results, Row
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All points of one network, method and radius.
+
+    Attributes
+    ----------
+    network, method, radius : which rows.
+    points : how many.
+    correct : share classified as they should be.
+    certified : share for which the whole ball is certified.
+    plain : the same by the rule margin/(√2·bound).
+    unbroken : share classified as they should be for which an attack found nothing; None without attacks.
+    bound : mean of the Lipschitz bounds; None where no row has one.
+    mean_radius, mean_plain : means of the certified radii, each at most ``radius``.
+    problems : rows without a bound.
+    """
+
+    network: str
+    method: str
+    radius: float
+    points: int
+    correct: float
+    certified: float
+    plain: float
+    unbroken: float | None
+    bound: float | None
+    mean_radius: float
+    mean_plain: float
+    problems: int
+
+
+def summarise(results: Results) -> list[Summary]:
+    """One summary a network, method and radius."""
+    rows = sorted(results.rows, key=_group)
+    attacked = bool(results.about.get("attack"))
+    return [_summary(key, list(group), attacked) for key, group in groupby(rows, key=_group)]
+
+
+def _group(row: Row) -> tuple[str, str, float]:
+    return row.network, row.method, row.radius
+
+
+def _summary(key: tuple[str, str, float], rows: list[Row], attacked: bool) -> Summary:
+    bounds = [row.bound for row in rows if row.bound is not None]
+    return Summary(
+        *key,
+        points=len(rows),
+        correct=_share(row.correct for row in rows),
+        certified=_share(row.robust for row in rows),
+        plain=_share(row.plain >= row.radius for row in rows),
+        unbroken=_share(row.correct and row.broken is None for row in rows) if attacked else None,
+        bound=float(np.mean(bounds)) if bounds else None,
+        mean_radius=float(np.mean([row.certified for row in rows])),
+        mean_plain=float(np.mean([row.plain for row in rows])),
+        problems=len(rows) - len(bounds),
+    )
+
+
+def _share(facts: Iterable[bool]) -> float:
+    return float(np.mean(list(facts)))
+
+
+def export(results: Results, path: str | Path) -> None:
+    """Write all rows to a .csv, .json or .parquet file."""
+    file = Path(path)
+    suffix = file.suffix.lower()
+    if suffix not in (".csv", ".json", ".parquet") or not file.parent.is_dir():
+        raise InvalidInput(f"export needs a .csv, .json or .parquet file in a folder that exists, got {file}")
+    if suffix == ".parquet":
+        _parquet(results, file)
+    elif suffix == ".json":
+        record = {"about": results.about, "rows": [_finite(asdict(row)) for row in results.rows]}
+        write_whole(file, json.dumps(record, indent=1, allow_nan=False))
+    else:
+        stream = io.StringIO(newline="")
+        writer = csv.writer(stream)
+        writer.writerow(COLUMNS)
+        writer.writerows([getattr(row, name) for name in COLUMNS] for row in results.rows)
+        write_whole(file, stream.getvalue())
+
+
+def _finite(fields: dict[str, Any]) -> dict[str, Any]:
+    """The same without infinite margins, of outputs that overflow: JSON has no such numbers."""
+    return {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in fields.items()}
+
+
+def _parquet(results: Results, file: Path) -> None:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise InvalidInput(
+            "Parquet files need pyarrow: pip install 'lipcert[parquet]'; .csv and .json need nothing"
+        ) from None
+    columns = {name: [getattr(row, name) for row in results.rows] for name in COLUMNS}
+    try:
+        pyarrow.parquet.write_table(pyarrow.table(columns), file)
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be written: {error}; name a file in a folder") from None

@@ -1,0 +1,211 @@
+"""The question itself: a bound of the Lipschitz constant over a region."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.model.arguments import indices
+from lipcert.model.network import Network
+from lipcert.model.regions import Everywhere, Region
+from lipcert.proof.certificate import Certificate
+from lipcert.proof.checker import issue, issue_many
+from lipcert.proof.hints import BOTH, Enclosure, Part
+from lipcert.runtime.costs import require_memory
+from lipcert.runtime.threads import suited_to
+from lipcert.search.asked import Asked
+from lipcert.search.auto import Auto
+from lipcert.search.closed_form import ClosedForm
+from lipcert.search.method import Greedy, Method
+from lipcert.search.problem import Problem
+
+
+def certify(
+    network: Network,
+    region: Region | None = None,
+    method: Method | None = None,
+    *,
+    inputs: Iterable[int] | None = None,
+    outputs: Iterable[int] | None = None,
+    layers: tuple[int, int] | None = None,
+    enclosures: Sequence[Enclosure] = BOTH,
+    verify: bool = True,
+) -> Certificate:
+    """Bound the ℓ2 Lipschitz constant of a network over a region.
+
+    Parameters
+    ----------
+    network
+        What :meth:`Network.from_weights` or an importer built.
+    region
+        A :class:`Ball` or :class:`Box`; the default :class:`Everywhere` gives the global constant.
+    method
+        How multipliers are chosen: ``ClosedForm()``, ``Scalar()``, ``Diagonal()``, ``Joint()``; the default
+        ``Auto()`` climbs that ladder while its time lasts.
+    inputs, outputs
+        Coordinates at the two ends; other inputs are held equal, other outputs ignored. Default: all.
+    layers
+        (p, i): from z_p (p = 0: the input) to v_i. Default: the whole network.
+    enclosures
+        How pre-activations are bounded; the intersection counts.
+    verify
+        Prove the bound with outward rounding before returning it. Without, it is only as good as floating point.
+
+    Returns
+    -------
+    Certificate
+        Its ``bound`` satisfies ‖f(x) - f(y)‖₂ ≤ bound·‖x - y‖₂ for all x, y of the region.
+
+    Examples
+    --------
+    >>> import lipcert as lc
+    >>> net = lc.Network.from_weights([[[1.0, 2.0], [0.0, 1.0]], [[1.0, -1.0]]], activation="relu")
+    >>> round(lc.certify(net, lc.Ball([3.0, 3.0], 0.5)).bound, 6)
+    1.414214
+    """
+    started = time.perf_counter()
+    region = Everywhere() if region is None else region
+    method = Auto() if method is None else method
+    check_question(network, region, method, enclosures)
+    part = _part(network, inputs, outputs, layers)
+    (found,) = _answers(network, [region], method, part, tuple(enclosures), verify)
+    if isinstance(found, ProofFailed):
+        raise found
+    return replace(found, seconds=time.perf_counter() - started)
+
+
+def certify_many(
+    network: Network,
+    regions: Iterable[Region],
+    method: Method | None = None,
+    *,
+    inputs: Iterable[int] | None = None,
+    outputs: Iterable[int] | None = None,
+    layers: tuple[int, int] | None = None,
+    enclosures: Sequence[Enclosure] = BOTH,
+) -> list[Certificate]:
+    """Bound the Lipschitz constant over each of many regions, proved, in a fraction of the time of single calls.
+
+    Regions go through the network together where the method chooses multipliers layer by layer, as ``ClosedForm()``
+    does. The certificates are those of :func:`certify`, up to rounding; ``seconds`` is what each took on average.
+
+    Parameters
+    ----------
+    network, inputs, outputs, layers, enclosures
+        As for :func:`certify`.
+    regions
+        Balls, boxes or all of space, in any order.
+    method
+        Default ``ClosedForm()``. Methods that look at one region at a time, such as ``Joint()``, gain nothing here.
+
+    Raises
+    ------
+    ProofFailed
+        If there is no proof for one of the regions; it says for which.
+
+    Examples
+    --------
+    >>> import lipcert as lc
+    >>> net = lc.Network.from_weights([[[1.0, 2.0], [0.0, 1.0]], [[1.0, -1.0]]], activation="relu")
+    >>> [round(c.bound, 6) for c in lc.certify_many(net, [lc.Ball([3.0, 3.0], r) for r in (0.1, 0.5)])]
+    [1.414214, 1.414214]
+    """
+    started = time.perf_counter()
+    method = ClosedForm() if method is None else method
+    several = [regions] if isinstance(regions, Region) else list(regions)
+    for region in several:
+        check_question(network, region, method, enclosures)
+    part = _part(network, inputs, outputs, layers)
+    found = _answers(network, several, method, part, tuple(enclosures), True) if several else []
+    for number, answer in enumerate(found):
+        if isinstance(answer, ProofFailed):
+            raise ProofFailed(f"region {number}: {answer}")
+    seconds = (time.perf_counter() - started) / max(len(several), 1)
+    return [replace(answer, seconds=seconds) for answer in found if isinstance(answer, Certificate)]
+
+
+def _answers(
+    network: Network,
+    regions: Sequence[Region],
+    method: Method,
+    part: Part,
+    enclosures: tuple[Enclosure, ...],
+    verify: bool,
+) -> list[Certificate | ProofFailed]:
+    """A certificate for each region, or why there is none."""
+    if not all(region.bounded for region in regions):  # slopes will be open; else that is known layer by layer
+        for number, layer in enumerate(network.layers[:-1], 1):
+            require_memory(layer.size, number)
+    with suited_to(max(network.sizes)), np.errstate(all="ignore"):
+        if verify and isinstance(method, Greedy) and method.formula:
+            return issue_many(network, regions, part, Asked(method, enclosures), method)
+        answers: list[Certificate | ProofFailed] = []
+        for region in regions:
+            try:
+                answers.append(_searched(network, region, method, part, enclosures, verify))
+            except ProofFailed as error:
+                answers.append(error)
+        return answers
+
+
+def _searched(
+    network: Network, region: Region, method: Method, part: Part, enclosures: tuple[Enclosure, ...], verify: bool
+) -> Certificate:
+    """The certificate for what a method finds, which looks at the network as a whole."""
+    target, inner = part.reduced(network)
+    problem = Problem(target, region, enclosures)
+    try:
+        candidate = whole = method.solve(problem)
+        if inner != Part((0, target.depth)):
+            candidate = method.solve(problem.restrict(inner, whole))
+    except np.linalg.LinAlgError as error:
+        raise ProofFailed(f"{method} found no bound: {error}; weights may be too large or ill-scaled") from error
+    rest = () if candidate is whole else candidate.sweeps
+    if verify and whole.sweeps:
+        found = issue(network, region, part, whole.sweeps, rest, candidate.cover, candidate.layers, method)
+    elif np.isfinite(candidate.bound):
+        ends = (candidate.layers, whole.sweeps, rest, 0.0)
+        tree = None if candidate.cover is None else candidate.cover.tree()
+        found = Certificate(candidate.bound, method, region, network.digest, part, *ends, verified=False, tree=tree)
+    else:
+        raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
+    return replace(found, witness=candidate.witness)
+
+
+def check_question(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure]) -> None:
+    """An error that names the first argument that is not of its kind."""
+    if not isinstance(network, Network):
+        raise InvalidInput(
+            f"network must be a lipcert.Network, got {type(network).__name__}; build one with Network.from_weights"
+        )
+    if not isinstance(region, Region):
+        raise InvalidInput(f"region must be a Ball, Box or Everywhere, got {type(region).__name__}")
+    if not isinstance(method, Method):
+        raise InvalidInput(f"method must be a value such as Scalar(), got {method!r}")
+    if isinstance(enclosures, Enclosure) or not isinstance(enclosures, Sequence):
+        raise InvalidInput(f"enclosures must be a list such as [Lipschitz()], got {enclosures!r}")
+    if not enclosures:
+        raise InvalidInput("enclosures is empty; give at least one, such as Lipschitz()")
+    for enclosure in enclosures:
+        if not isinstance(enclosure, Enclosure):
+            raise InvalidInput(f"enclosures must be values such as Lipschitz(), got {enclosure!r}")
+        enclosure.check()
+    region.check(network.inputs)
+
+
+def _part(
+    network: Network, inputs: Iterable[int] | None, outputs: Iterable[int] | None, layers: tuple[int, int] | None
+) -> Part:
+    ends_at = (0, network.depth) if layers is None else layers
+    whole = np.shape(ends_at) == (2,) and np.asarray(ends_at).dtype.kind in "iu"
+    if not whole or not 0 <= ends_at[0] < ends_at[1] <= network.depth:
+        raise InvalidInput(f"layers must be (p, i) with 0 <= p < i <= {network.depth}, got {layers}")
+    start, stop = ends_at
+    ends = []
+    for name, chosen, size in (("inputs", inputs, network.sizes[start]), ("outputs", outputs, network.sizes[stop])):
+        ends.append(None if chosen is None else tuple(indices(name, chosen, size).tolist()))
+    return Part((start, stop), *ends)

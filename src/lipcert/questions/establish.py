@@ -1,0 +1,55 @@
+"""What is proved of a network's outputs over regions, with the multipliers of a method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.model.network import Network
+from lipcert.model.regions import Region
+from lipcert.proof.hints import BOTH, Enclosure
+from lipcert.proof.outputs import OutputBounds, outputs_asked, outputs_hinted, projected
+from lipcert.questions.certify import check_question
+from lipcert.runtime.threads import suited_to
+from lipcert.search.asked import Asked
+from lipcert.search.method import Greedy, Method
+from lipcert.search.problem import Problem
+
+
+def establish(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure] = BOTH) -> OutputBounds:
+    """Prove what can be said of the outputs over one region."""
+    (found,) = establish_many(network, [region], method, enclosures)
+    if isinstance(found, ProofFailed):
+        raise found
+    return found
+
+
+def establish_many(
+    network: Network, regions: Sequence[Region], method: Method, enclosures: Sequence[Enclosure] = BOTH
+) -> list[OutputBounds | ProofFailed]:
+    """The same for several regions, or why nothing is proved for one of them."""
+    for region in regions:
+        check_question(network, region, method, enclosures)
+    with suited_to(max(network.sizes)), np.errstate(all="ignore"):
+        if isinstance(method, Greedy):
+            return outputs_asked(network, regions, Asked(method, tuple(enclosures)))
+        found: list[OutputBounds | ProofFailed] = []
+        for region in regions:
+            try:
+                found.append(_hinted(network, region, method, tuple(enclosures)))
+            except ProofFailed as error:
+                found.append(error)
+        return found
+
+
+def _hinted(network: Network, region: Region, method: Method, enclosures: tuple[Enclosure, ...]) -> OutputBounds:
+    """One region, with the hints of a method that looks at the network as a whole."""
+    try:
+        candidate = method.solve(Problem(*projected(network, region), enclosures))
+    except np.linalg.LinAlgError as error:
+        raise ProofFailed(f"{method} found no bound: {error}; weights may be too large or ill-scaled") from error
+    if not candidate.sweeps:
+        raise InvalidInput(f"{method} keeps no multipliers, only a bound; take another, such as ClosedForm() or Auto()")
+    return outputs_hinted(network, region, candidate.sweeps, candidate.cover)

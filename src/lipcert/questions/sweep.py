@@ -1,0 +1,148 @@
+"""The bound against the radius: one curve, each point warm-started from its larger neighbour."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from lipcert.errors import InvalidInput
+from lipcert.model.arguments import numbers
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball, Region
+from lipcert.proof.certificate import Certificate
+from lipcert.published import Trivial
+from lipcert.questions.certify import certify
+from lipcert.runtime.progress import watched
+from lipcert.search.auto import Auto
+from lipcert.search.candidate import Candidate
+from lipcert.search.joint import WARM_MU, Joint, kept
+from lipcert.search.lower import lower_bound
+from lipcert.search.method import Method
+from lipcert.search.problem import Problem
+
+Family: TypeAlias = Callable[[float], Region]
+
+
+@dataclass(frozen=True, eq=False)
+class SweepRow:
+    """One radius.
+
+    Attributes
+    ----------
+    radius : of the ball, or what the family of regions made of it.
+    bound : certified upper bound over that region.
+    lower : a lower bound of the same constant.
+    trivial : the product of the layers' norms, the same for every radius.
+    seconds : time of this row.
+    certificate : what proves the bound; its region may be a larger ball where that gave the smaller bound.
+    """
+
+    radius: float
+    bound: float
+    lower: float
+    trivial: float
+    seconds: float
+    certificate: Certificate
+
+
+def sweep(network: Network, around: Any, radii: Iterable[float], method: Method | None = None) -> tuple[SweepRow, ...]:
+    """Bound the Lipschitz constant over balls of several radii.
+
+    The largest radius comes first. Its multipliers stay feasible for the smaller ones, because slopes over a smaller
+    region are narrower, so each next radius starts where the one before ended. The bound never grows as the radius
+    falls.
+
+    Parameters
+    ----------
+    network
+        What :meth:`Network.from_weights` or an importer built.
+    around
+        The centre of the balls; a :class:`Ball`, whose centre and clip are taken; or a function from a radius to a
+        region.
+    radii
+        In any order, at least 0.
+    method
+        As for :func:`certify`, and for each radius; default ``Joint()``.
+
+    Returns
+    -------
+    tuple of SweepRow
+        One for each radius, in the order they were given.
+
+    Examples
+    --------
+    >>> import lipcert as lc
+    >>> net = lc.Network.from_weights([[[1.0, 2.0], [0.0, 1.0]], [[1.0, -1.0]]], activation="relu")
+    >>> [round(row.bound, 3) for row in lc.sweep(net, [3.0, 3.0], [0.1, 10.0])]
+    [1.414, 2.236]
+    """
+    family, nested = _family(around)
+    sizes = np.atleast_1d(numbers("radii", list(radii) if isinstance(radii, Iterable) else radii)).astype(float)
+    if not sizes.size or sizes.ndim != 1 or (sizes < 0).any():
+        raise InvalidInput(f"radii must be one or more numbers of at least 0, got {sizes.tolist()}")
+    method = Joint() if method is None else method
+    trivial = certify(network, method=Trivial()).bound
+    falling = np.argsort(-sizes, kind="stable").tolist()
+    rows: list[SweepRow] = []
+    with watched() as report:
+        for index in falling:
+            rows.append(_row(network, family, float(sizes[index]), method, trivial, rows[-1] if rows else None, nested))
+            report(f"{len(rows)} of {sizes.size} radii: {rows[-1].radius:.4g} has bound {rows[-1].bound:.4g}")
+    if nested:  # a slope inside a smaller ball is one inside the larger ones too
+        lowers = np.maximum.accumulate([row.lower for row in reversed(rows)])[::-1]
+        rows = [replace(row, lower=float(lower)) for row, lower in zip(rows, lowers, strict=True)]
+    return tuple(rows[falling.index(index)] for index in range(sizes.size))
+
+
+def _row(
+    network: Network,
+    family: Family,
+    radius: float,
+    method: Method,
+    trivial: float,
+    larger: SweepRow | None,
+    nested: bool,
+) -> SweepRow:
+    started = time.perf_counter()
+    certificate = replace(certify(network, family(radius), _Warm(method, _proof(larger))), method=method)
+    if larger is not None and nested and larger.bound < certificate.bound:
+        certificate = larger.certificate  # what holds on a larger ball holds here
+    lower = lower_bound(network, family(radius)).value
+    return SweepRow(radius, certificate.bound, lower, trivial, time.perf_counter() - started, certificate)
+
+
+def _family(around: Any) -> tuple[Family, bool]:
+    """Radius → region, and whether a smaller radius surely gives a region inside."""
+    if isinstance(around, Ball):
+        return lambda radius: Ball(around.center, radius, around.clip), True
+    if callable(around):
+        return around, False
+    center = np.atleast_1d(numbers("around", around))
+    return lambda radius: Ball(center, radius), True
+
+
+def _proof(row: SweepRow | None) -> Candidate | None:
+    return None if row is None else Candidate(row.bound, row.certificate.layers, row.certificate.sweeps)
+
+
+@dataclass(frozen=True, eq=False)
+class _Warm(Method):
+    """A method that starts from the multipliers of a candidate for a larger region, if there is one."""
+
+    method: Method
+    larger: Candidate | None
+
+    def solve(self, problem: Problem) -> Candidate:
+        if self.larger is None or not self.larger.layers:
+            return self.method.solve(problem)
+        candidate = problem.sweep(kept(self.larger))
+        if isinstance(self.method, Joint):
+            end = np.inf if self.method.seconds is None else time.perf_counter() + self.method.seconds
+            return self.method.improve(problem, candidate, end, WARM_MU)
+        if isinstance(self.method, Auto):
+            return self.method.improve(problem, candidate, WARM_MU)
+        return min(candidate, self.method.solve(problem), key=lambda found: found.bound)

@@ -1,0 +1,110 @@
+"""What is certified of the class of a point over balls around it: one path for single points and for campaigns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from lipcert.errors import ProofFailed
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball
+from lipcert.proof.classes import CertifiedRadius, ClassBounds
+from lipcert.proof.hints import BOTH, Enclosure
+from lipcert.questions.establish import establish_many
+from lipcert.runtime.threads import suited_to
+from lipcert.search.method import Method
+from lipcert.search.second_order import PairSearch, suits
+
+_STEPS: Final = 3
+"""How often an input of another class is looked for before a bound to second order is tried."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """What may be used to certify radii. The parameters are those of :func:`certified_radius`."""
+
+    clip: Any = None
+    enclosures: tuple[Enclosure, ...] = BOTH
+    pairwise: bool = True
+    relaxation: bool = True
+    curvature: bool | None = None
+
+    def second_order(self, network: Network, *, searching: bool = False) -> bool:
+        """Whether pairs of classes may be settled to second order: over balls of given radii, or in a search."""
+        if not self.pairwise or not (self.curvature is None or self.curvature):
+            return False
+        return suits(network, quick=self.curvature is None and not searching)
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Says what is certified around one point; its answer for a ball does not depend on the other balls asked for."""
+
+    network: Network
+    point: Array
+    label: int
+    predicted: int
+    method: Method
+    rules: Rules
+
+    def over(self, radii: Sequence[float]) -> list[Verdict | ProofFailed]:
+        """One verdict per radius, or why there is none."""
+        balls = [Ball(self.point, radius, self.rules.clip) for radius in radii]
+        answers: list[Verdict | ProofFailed] = []
+        for facts in establish_many(self.network, balls, self.method, self.rules.enclosures):
+            if isinstance(facts, ProofFailed):
+                answers.append(facts)
+            elif not (np.isfinite(facts.value) & np.isfinite(facts.error)).all():
+                answers.append(ProofFailed("the output at the point is too large for floating point"))
+            else:
+                options = self.rules.pairwise, self.rules.relaxation
+                answers.append(Verdict(self, ClassBounds(facts, self.label, self.predicted, *options)))
+        return answers
+
+    @property
+    def nothing(self) -> CertifiedRadius:
+        """What is said where nothing is proved."""
+        return CertifiedRadius(0.0, np.inf, 0.0, self.label, self.predicted, self.predicted, 0.0, "")
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What is certified over one ball."""
+
+    judge: Judge
+    proved: ClassBounds
+
+    def first_order(self) -> CertifiedRadius:
+        """By Lipschitz bounds and linear relaxation."""
+        return self.proved.first_order()
+
+    def answer(self) -> CertifiedRadius:
+        """To second order too, where the rules allow it over balls of given radii."""
+        if self.judge.rules.second_order(self.judge.network) and self._promising():
+            return self.searched(PairSearch())
+        return self.first_order()
+
+    def searched(self, search: PairSearch) -> CertifiedRadius:
+        """To second order too, with what was learned from other balls around the point."""
+        with suited_to(max(self.judge.network.sizes)), np.errstate(all="ignore"):
+            return self.proved.second_order(search)
+
+    def _promising(self) -> bool:
+        """Whether second order may succeed: something is open, and no other class is seen a few steps downhill."""
+        network, label, proved = self.judge.network, self.judge.label, self.proved
+        if label != self.judge.predicted or not proved.open.any():
+            return False
+        rows, start = proved.rows[proved.open], self.judge.point
+        points = np.tile(start, (len(rows), 1))
+        with suited_to(max(network.sizes)), np.errstate(all="ignore"):
+            for _ in range(_STEPS):
+                downhill = -np.einsum("kj,kji->ki", rows, network.jacobian(points))
+                unit = downhill / np.maximum(np.linalg.norm(downhill, axis=1), 1e-300)[:, None]
+                points = proved.facts.region.project(start + proved.size * unit)
+                if (network(points).argmax(axis=1) != label).any():
+                    return False
+        return True

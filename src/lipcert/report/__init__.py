@@ -1,5 +1,0 @@
-"""Reports: one HTML page from certificates, the results of a campaign, or a run of ``lipcert reproduce``."""
-
-from lipcert.report.writing import Written, write
-
-__all__ = ["Written", "write"]

@@ -1,0 +1,139 @@
+"""What a bound will cost: memory that is free, and time from the sizes of a network.
+
+The figures are for the worst case, in which the slope of every neuron is open. A small region leaves few of them
+open, and then both time and memory are a fraction.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from scipy import sparse
+
+from lipcert.errors import ProofFailed
+from lipcert.model.network import Network
+from lipcert.runtime.threads import suited_to
+
+_SMALL: Final = 2000
+"""Neurons whose matrices fit anywhere."""
+
+MATRICES: Final = 6
+"""Matrices of the size of one layer that a sweep holds at once."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds and bytes that a method needs, about."""
+
+    seconds: float
+    memory: int
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """Operations of one layer with n neurons: cubic·n³ + square·n² + the products with its weight and the next."""
+
+    cubic: float
+    square: float
+    products: float
+    tape: int  # matrices kept of every layer
+
+
+# fitted to networks of 100 to 800 neurons per layer, in units of the operations of a matrix product
+_RULES: Final[Mapping[str, _Rule]] = {
+    "ClosedForm": _Rule(15.0, 8e3, 2.0, 0),
+    "Scalar": _Rule(35.0, 2e4, 4.0, 0),
+    "Diagonal": _Rule(8e3, 1e5, 8.0, 0),
+    "Joint": _Rule(1e4, 1e5, 2e3, 3),
+}
+_PROOF: Final = _Rule(15.0, 5e3, 2.0, 0)
+_OVERHEAD: Final = 0.01
+"""Seconds per layer, however small."""
+
+
+def costs(network: Network) -> dict[str, Cost]:
+    """Time and memory of each method by its name, the proof with outward rounding included, every slope open."""
+    widest = max(network.sizes)
+    with suited_to(widest):
+        rate = _speed(512 if widest < 4000 else 1024)
+    shared = _operations(network, _PROOF) + _enclosing(network)
+    return {
+        name: Cost((_operations(network, rule) + shared) / rate + _OVERHEAD * network.depth, _bytes(network, rule))
+        for name, rule in _RULES.items()
+    }
+
+
+def available_memory() -> int | None:
+    """Bytes that can be had without swapping, or None where the system does not tell."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        return None
+    return min(free, _group_limit(free))
+
+
+def require_memory(neurons: int, layer: int) -> None:
+    """Refuse to start what cannot end: a layer with so many open slopes that its matrices exceed the free memory."""
+    if neurons < _SMALL:
+        return
+    free, matrix = available_memory(), 8 * neurons**2
+    if free is not None and MATRICES * matrix > free:
+        raise ProofFailed(
+            f"layer {layer} has {neurons} neurons to carry: {matrix / 1e9:.3g} GB a matrix, and {MATRICES} of them are"
+            f" needed, but {free / 1e9:.3g} GB are free; a smaller region leaves fewer slopes open"
+        )
+
+
+def _group_limit(otherwise: int) -> int:
+    """What is left of the control group's share, where there is one."""
+    folder = Path("/sys/fs/cgroup")
+    try:
+        most, used = ((folder / name).read_text(encoding="ascii") for name in ("memory.max", "memory.current"))
+        return int(most) - int(used)
+    except (OSError, ValueError):
+        return otherwise
+
+
+def _bytes(network: Network, rule: _Rule) -> int:
+    hidden = network.sizes[1:-1] or network.sizes[-1:]
+    return 8 * (MATRICES * max(n * n for n in hidden) + rule.tape * sum(n * n for n in hidden))
+
+
+def _operations(network: Network, rule: _Rule) -> float:
+    total = 0.0
+    for here, after in itertools.pairwise(network.layers):
+        n, before = here.weight.shape
+        products = float(entries(here.weight)) * (before + n) + float(entries(after.weight)) * (n + after.size)
+        total += rule.cubic * float(n) ** 3 + rule.square * float(n) ** 2 + rule.products * products
+    return total
+
+
+def _enclosing(network: Network, depth: int = 24) -> float:
+    """Operations of tracing both sides of every neuron back through the layers before it."""
+    stored = [entries(layer.weight) for layer in network.layers[:-1]]
+    return sum(4.0 * layer.size * sum(stored[max(0, i - depth) : i]) for i, layer in enumerate(network.layers[:-1]))
+
+
+def entries(weight: Any) -> int:
+    """Numbers that a dense or sparse weight stores."""
+    return int(weight.nnz if sparse.issparse(weight) else weight.size)
+
+
+@lru_cache(maxsize=2)
+def _speed(size: int) -> float:
+    """Operations a second of a matrix product, measured."""
+    matrix = np.random.default_rng(0).standard_normal((size, size))
+    best = np.inf
+    for _ in range(4):
+        clock = time.perf_counter()
+        matrix @ matrix
+        best = min(best, time.perf_counter() - clock)
+    return 2.0 * float(size) ** 3 / best

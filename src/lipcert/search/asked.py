@@ -1,0 +1,30 @@
+"""A method as the guide of a proved sweep: it is asked for multipliers layer by layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lipcert.model.arrays import Array
+from lipcert.model.network import Neurons
+from lipcert.proof.guide import Guide, View, suggested_lines
+from lipcert.proof.hints import Enclosure, Interval, Linear
+from lipcert.runtime.costs import require_memory
+from lipcert.search.method import Greedy
+
+
+@dataclass(frozen=True, eq=False)
+class Asked(Guide):
+    """The choices of a greedy method, and lines of least area."""
+
+    method: Greedy
+    enclosures: tuple[Enclosure, ...]
+
+    def multipliers(self, view: View) -> Array:
+        return self.method.choose_all(view)
+
+    def lines(self, which: int, index: int, neurons: Neurons, numbers: Array, interval: Interval) -> Interval:
+        tilts = [enclosure.tilt for enclosure in self.enclosures if isinstance(enclosure, Linear)]
+        return suggested_lines(neurons, interval, tilts[which])
+
+    def room(self, index: int, size: int) -> None:
+        require_memory(size, index + 1)

@@ -1,0 +1,96 @@
+"""T = tI from three eigenvalues (the paper's CF, without its slope adjustment)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lipcert.model.arrays import Array, Weight, dense, times
+from lipcert.proof.guide import View
+from lipcert.search.ellipsoid import largest, symmetric
+from lipcert.search.method import Greedy
+from lipcert.search.stage import Stage
+
+_SMALL = 64
+"""Neurons up to which all eigenvalues of a stack of matrices take less time than the largest of each by itself."""
+
+
+@dataclass(frozen=True)
+class ClosedForm(Greedy):
+    """The t that minimises an upper bound of λmax(W⁺ P(t) W⁺ᵀ).
+
+    With R = D_r S D_r on the active neurons, s = λmax(R), σ = λmax(W⁺ D_m S D_m W⁺ᵀ) and e = λmax(W⁺_A W⁺_Aᵀ):
+
+        λmax(W⁺ P(t) W⁺ᵀ) ≤ σ + σ s/(t - s) + t e,   least at t = s + sqrt(s σ / e).
+
+    The middle term holds because S^½ D_r (t - R)⁻¹ D_r S^½ ≼ s/(t - s)·I.
+    """
+
+    formula = True
+
+    def choose(self, stage: Stage) -> Array:
+        return closed_form(stage)
+
+    def choose_all(self, view: View) -> Array:
+        return _stacked(view) if view.S.shape[-1] <= _SMALL else super().choose_all(view)
+
+
+def closed_form(stage: Stage) -> Array:
+    """The multipliers of :class:`ClosedForm` for one layer."""
+    T = np.zeros(stage.alpha.shape)
+    active = stage.active
+    if not active.size:
+        return T
+    r, m = stage.r[active], stage.m
+    s = largest(r[:, None] * stage.S[np.ix_(active, active)] * r)
+    sigma = largest(times(times(m[:, None] * stage.S * m, stage.ahead.T).T, stage.ahead.T))
+    T[active] = _best(s, sigma, np.asarray(gram_norm(stage.ahead[:, active])))
+    return T
+
+
+def _stacked(view: View) -> Array:
+    """The same for a stack of regions; blocks have as many neurons as are open in one of the regions."""
+    r, m = 0.5 * (view.beta - view.alpha), 0.5 * (view.alpha + view.beta)
+    most = int((r > 0).sum(axis=-1).max(initial=0))
+    if not most:
+        return np.zeros(r.shape)
+    active = np.argsort(r <= 0, axis=-1, kind="stable")[:, :most]
+    on = np.take_along_axis(r, active, -1)
+    ahead = dense(view.ahead) if view.ahead.ndim == 2 else view.ahead
+    gram = np.swapaxes(ahead, -1, -2) @ ahead
+    target = ahead if ahead.shape[-2] <= ahead.shape[-1] else _root(gram, ahead)
+    s = largest(_block(view.S, active, on))
+    e = largest(_block(np.broadcast_to(gram, view.S.shape), active, np.where(on > 0, 1.0, 0.0)))
+    sigma = largest(symmetric(target @ (m[:, :, None] * view.S * m[:, None, :]) @ np.swapaxes(target, -1, -2)))
+    return np.where(r > 0, _best(s, sigma, e)[:, None], 0.0)
+
+
+def _block(stack: Array, active: Array, scale: Array) -> Array:
+    """The rows and columns of the active neurons, scaled."""
+    rows = np.take_along_axis(stack, active[:, :, None], -2)
+    return scale[:, :, None] * np.take_along_axis(rows, active[:, None, :], -1) * scale[:, None, :]
+
+
+def _root(gram: Array, ahead: Array) -> Array:
+    """A square matrix that serves in the place of a weight with more rows than columns; see :func:`smaller`."""
+    n = gram.shape[-1]
+    jitter = 1e-13 * np.trace(gram, axis1=-2, axis2=-1)[..., None, None] / n + np.finfo(float).tiny
+    try:
+        return np.swapaxes(np.linalg.cholesky(gram + jitter * np.eye(n)), -1, -2)
+    except np.linalg.LinAlgError:
+        return ahead
+
+
+def _best(s: Array, sigma: Array, e: Array) -> Array:
+    """S + sqrt(sσ/e), at least a little above s; zero where the active neurons do not move at all."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.where(e > 0, s + np.sqrt(s * np.maximum(sigma, 0.0) / e), 2.0 * s)
+    return np.where(s > 0, np.maximum(t, s * (1.0 + 1e-6)), 0.0)
+
+
+def gram_norm(weight: Weight) -> float:
+    """λmax(W Wᵀ), from the smaller of the two Gram matrices."""
+    tall = weight.shape[0] > weight.shape[1]
+    gram = weight.T @ weight if tall else weight @ weight.T
+    return float(largest(dense(gram)))

@@ -1,0 +1,118 @@
+"""Quasi-Newton descent for a function that is infinite outside an open set."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeAlias, TypeVar
+
+import numpy as np
+
+from lipcert.model.arrays import Array
+
+_MEMORY = 40
+_LONGEST = 1.5
+"""Largest change of a coordinate in one step; coordinates are logarithms."""
+
+Moves: TypeAlias = deque[tuple[Array, Array]]
+"""Steps and the changes of the gradient along them: what is known of the curvature."""
+
+
+class Smooth(Protocol):
+    """A value and its gradient."""
+
+    @property
+    def f(self) -> float:
+        """The value."""
+
+    @property
+    def gradient(self) -> Array:
+        """Its gradient."""
+
+
+V = TypeVar("V", bound=Smooth)
+
+
+def no_moves() -> Moves:
+    """Nothing is known yet."""
+    return deque(maxlen=_MEMORY)
+
+
+def descend(
+    function: Callable[[Array], V | None], x: Array, tolerance: float, moves: Moves | None = None
+) -> Iterator[tuple[Array, V]]:
+    """Points of falling value, found by L-BFGS with backtracking, until nothing is left to gain.
+
+    A trial outside the domain shortens the step; it tells the quadratic model nothing.
+
+    Parameters
+    ----------
+    function
+        Value and gradient, or None outside the domain.
+    x
+        A point of the domain; from any other there is no descent.
+    tolerance
+        The descent ends when the predicted decrease of a full step is below this.
+    moves
+        What a descent of a similar function has learned; it is used and added to.
+    """
+    here = function(x)
+    if here is None:
+        return
+    yield x, here
+    moves = no_moves() if moves is None else moves
+    while True:
+        direction = -_solve(here.gradient, moves)
+        slope = float(here.gradient @ direction)
+        if moves and slope >= 0.0:
+            moves.clear()
+            continue
+        found = _search(function, x, here, direction, slope) if slope < 0.0 else None
+        if found is None:
+            if not moves:
+                return
+            moves.clear()
+            continue
+        there, value = found
+        change = value.gradient - here.gradient
+        if (there - x) @ change > 0.0:
+            moves.append((there - x, change))
+        x, here = there, value
+        yield x, here
+        if -slope < tolerance:
+            return
+
+
+def _search(
+    function: Callable[[Array], V | None], x: Array, here: V, direction: Array, slope: float
+) -> tuple[Array, V] | None:
+    """A point along the direction with sufficient decrease, or None."""
+    step = min(1.0, _LONGEST / max(float(np.abs(direction).max()), 1e-300))
+    for _ in range(30):
+        there = x + step * direction
+        value = function(there)
+        if value is None:
+            step *= 0.3
+            continue
+        if value.f <= here.f + 1e-4 * step * slope:
+            return there, value
+        parabola = -0.5 * slope * step / (value.f - here.f - slope * step)
+        step *= min(max(parabola, 0.1), 0.6)
+    return None
+
+
+def _solve(gradient: Array, moves: Moves) -> Array:
+    """The two-loop recursion: an approximate inverse Hessian times the gradient."""
+    if not moves:
+        return gradient * (0.3 / max(float(np.abs(gradient).max()), 1e-300))
+    q = gradient.copy()
+    weights = []
+    for s, y in reversed(moves):
+        weight = (s @ q) / (s @ y)
+        weights.append(weight)
+        q -= weight * y
+    s, y = moves[-1]
+    q *= (s @ y) / (y @ y)
+    for (s, y), weight in zip(moves, reversed(weights), strict=True):
+        q += (weight - (y @ q) / (s @ y)) * s
+    return q

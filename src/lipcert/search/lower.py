@@ -1,0 +1,179 @@
+"""Lower bounds: the largest Jacobian norm that a search finds, proved at the point where it was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lipcert.errors import InvalidInput
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball, Region
+from lipcert.proof.certificate import Certificate
+from lipcert.proof.point import stretch_below
+from lipcert.proof.rounding import norm_above
+from lipcert.runtime.threads import suited_to
+
+_MOST = 10_000_000
+"""Points that a search may try."""
+
+
+@dataclass(frozen=True, eq=False)
+class LowerBound:
+    """``value`` is at most the spectral norm of the Jacobian at ``point``, in real arithmetic.
+
+    The point belongs to the region, so the Lipschitz constant there is at least ``value``; where the region is a point
+    or a flat box, that is the constant of every neighbourhood of it.
+    """
+
+    value: float
+    point: Array
+
+
+def lower_bound(
+    network: Network,
+    region: Region,
+    *,
+    points: Any = None,
+    samples: int = 1000,
+    steps: int = 40,
+    starts: int = 16,
+    seed: int = 0,
+) -> LowerBound:
+    """The largest Jacobian spectral norm found in a region.
+
+    The centre and random points come first; the best of them then climb. The gradient of σmax(J) is taken with
+    φ'' replaced by the difference quotient of φ' over a shrinking window, so kinks attract the search instead of
+    hiding from it.
+
+    Parameters
+    ----------
+    network, region
+        A bounded region; in all of space a search has nowhere to begin.
+    points
+        Inputs of the region to try as well, (count, inputs): such as the ``witness`` of a certificate.
+    samples, starts, steps
+        How many points to try, how many of them climb, and for how long.
+    seed
+        Of the random points; the result is reproducible.
+    """
+    if not isinstance(network, Network):
+        raise InvalidInput(f"network must be a lipcert.Network, got {type(network).__name__}")
+    if not isinstance(region, Region) or not region.bounded:
+        raise InvalidInput("lower_bound needs a bounded region, such as Ball(center, radius)")
+    region.check(network.inputs)
+    for name, count in (("samples", samples), ("starts", starts), ("steps", steps), ("seed", seed)):
+        if not isinstance(count, (int, np.integer)) or not 0 <= count <= _MOST:
+            raise InvalidInput(f"{name} must be a whole number from 0 to {_MOST}, got {str(count)[:20]}")
+    rng = np.random.default_rng(seed)
+    with suited_to(max(network.sizes)), np.errstate(over="ignore", invalid="ignore"):
+        given = np.zeros((0, network.inputs)) if points is None else network.point("points", points)
+        given = given.reshape(-1, network.inputs)
+        tried = np.concatenate([region.center[None], region.project(given), region.sample(samples, rng)])
+        tried = tried[np.isfinite(tried).all(axis=1)]  # samples of a huge region may overflow
+        norms = jacobian_norms(network, tried)
+        order = np.argsort(norms)[::-1]
+        trail = [(norms[k], tried[k]) for k in order[:3]]
+        z = tried[order[:starts]]
+        window = 0.5
+        for _ in range(steps if len(z) else 0):
+            z = _climb(network, region, z, window, rng)
+            found = jacobian_norms(network, z)
+            leader = int(np.argmax(found))
+            if found[leader] > trail[-1][0]:
+                trail.append((found[leader], z[leader]))
+            window *= 0.85
+        return _attained(network, region, trail)
+
+
+def lower_bound_of(network: Network, certificate: Certificate) -> LowerBound | None:
+    """A lower bound of the constant that a certificate bounds, where a search knows how.
+
+    It knows bounded regions, all inputs, and parts that begin at the input; elsewhere the answer is None.
+    """
+    part = certificate.part
+    if not certificate.region.bounded or part.layers[0] or part.inputs is not None:
+        return None
+    target, witness = network.slice(*part.layers).select(outputs=part.outputs), certificate.witness
+    known = witness if witness is not None and witness.shape == (network.inputs,) else None  # a file may say anything
+    return lower_bound(target, certificate.region, points=known)
+
+
+def _attained(network: Network, region: Region, trail: list[tuple[float, Array]]) -> LowerBound:
+    """The best of the points met, by what is proved there; near a kink the proof may say less than the search."""
+    best = LowerBound(0.0, region.center)
+    for norm, point in sorted(trail, key=lambda found: -found[0])[:6]:
+        if norm <= best.value:
+            break
+        x = _inside(region, point)
+        direction = np.linalg.svd(np.nan_to_num(network.jacobian(x), posinf=0.0, neginf=0.0))[2][0]
+        best = max(best, LowerBound(stretch_below(network, x, direction), x), key=lambda found: found.value)
+        if best.value > 0.999 * norm:
+            break
+    return best
+
+
+def _inside(region: Region, point: Array) -> Array:
+    """The point, moved towards the centre as far as rounding asks, so that it provably belongs to the region."""
+    if not isinstance(region, Ball):
+        return region.project(point)
+    offset = point - region.center
+    for shortfall in (0.0, 2.0**-48, 2.0**-44, 2.0**-36, 2.0**-20):
+        x = region.project(region.center + (1.0 - shortfall) * offset) if shortfall else point
+        near = norm_above(x - region.center) * (1.0 + 2.0**-50) <= region.radius  # the difference loses a unit u
+        if near and (region.clip is None or region.clip.contains(x)):
+            return x
+    return region.center
+
+
+def jacobian_norms(network: Network, points: Array) -> Array:
+    """σmax of the Jacobian at each point, zero where a kink makes it ambiguous or it is too large for floats."""
+    values = []
+    for part in np.array_split(points, max(1, len(points) * max(network.sizes) // 30_000)):
+        right, left = network.jacobian(part), network.jacobian(part, side=-1)
+        clear = ((right == left) & np.isfinite(right)).reshape(len(part), -1).all(axis=1)
+        values.append(np.linalg.norm(np.where(clear[:, None, None], right, 0.0), ord=2, axis=(-2, -1)))
+    return np.concatenate(values)
+
+
+def _climb(network: Network, region: Region, z: Array, window: float, rng: np.random.Generator) -> Array:
+    """One step from each point: the best of several lengths along the smoothed gradient and of a random move."""
+    gradient = _ascent(network, z, window * float(region.radius))
+    length = np.linalg.norm(gradient, axis=-1, keepdims=True)
+    direction = np.divide(gradient, length, out=np.zeros_like(gradient), where=length > 0)
+    noise = rng.standard_normal(z.shape)
+    noise /= np.linalg.norm(noise, axis=-1, keepdims=True)
+    reach = window * float(region.radius)
+    moves = [z] + [region.project(z + reach * scale * direction) for scale in (1.0, 0.3, 0.1)]
+    moves.append(region.project(z + reach * 0.3 * noise))
+    trials = np.stack(moves)  # (moves, starts, inputs)
+    trials = np.where(np.isfinite(trials), trials, z)  # from the edge of what floats can hold
+    norms = jacobian_norms(network, trials.reshape(-1, z.shape[-1])).reshape(len(moves), len(z))
+    return trials[np.argmax(norms, axis=0), np.arange(len(z))]
+
+
+def _ascent(network: Network, z: Array, reach: float) -> Array:
+    """Gradient of uᵀJ(z)v, u and v the top singular vectors, with φ'' smoothed over what z can do within reach."""
+    preactivations = network.preactivations(z)
+    hidden = network.layers[:-1]
+    slopes = [layer.neurons.slope(v) for layer, v in zip(hidden, preactivations) if layer.neurons]
+    jacobian = np.nan_to_num(network.jacobian_of(slopes, z.shape[:-1]), posinf=0.0, neginf=0.0)
+    left, _, right = np.linalg.svd(jacobian, full_matrices=False)
+    forward, state = [], right[..., 0, :]
+    for layer, slope in zip(hidden, slopes, strict=True):
+        moved = layer.affine(state) - layer.bias
+        forward.append(moved)
+        state = slope * moved
+    back = left[..., 0] @ network.layers[-1].weight
+    spill = np.zeros_like(back)
+    for k in range(len(hidden) - 1, -1, -1):
+        layer, slope, v = hidden[k], slopes[k], preactivations[k]
+        assert layer.neurons is not None
+        width = reach * np.abs(forward[k]) + 1e-9
+        bend = (layer.neurons.slope(v + width) - layer.neurons.slope(v - width)) / (2.0 * width)
+        spill = spill * slope + back * forward[k] * bend
+        back = back * slope
+        spill, back = spill @ layer.weight, back @ layer.weight
+    return np.asarray(spill)

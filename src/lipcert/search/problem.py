@@ -1,0 +1,93 @@
+"""The algorithm: an ellipsoid of differences pushed through the network, one layer at a time, in floating point.
+
+P_0 = I
+for each layer:
+    S = W P Wᵀ                          what differences become under the affine map
+    interval ← every enclosure          what each neuron can see over the region
+    [α, β]  ← slopes on the interval
+    T       ← the method                the multipliers; any feasible ones give a valid bound
+    P = D_m S D_m + D_m S D_r (T - D_r S D_r)⁻¹ D_r S D_m + T
+L² = λmax(S) at the output
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from lipcert.errors import ProofFailed
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
+from lipcert.model.regions import Region
+from lipcert.proof.certificate import LayerReport
+from lipcert.proof.hints import Enclosure, Hints, Interval, Part
+from lipcert.runtime.costs import require_memory
+from lipcert.search.candidate import Candidate
+from lipcert.search.ellipsoid import Ellipsoid, activate
+from lipcert.search.enclosing import Enclosing
+from lipcert.search.folding import Image, condense
+from lipcert.search.stage import LEAST, Stage, widened
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A network, a region, how to enclose, and intervals that are known beforehand."""
+
+    network: Network
+    region: Region
+    enclosures: tuple[Enclosure, ...]
+    known: tuple[Interval, ...] | None = None
+    history: tuple[Hints, ...] = ()
+
+    def sweep(self, choose: Callable[[Stage], Array]) -> Candidate:
+        """The loop, with multipliers chosen layer by layer."""
+        enclosing = Enclosing(self.network, self.region, self.enclosures, self.known)
+        P, weight = Ellipsoid.ball(), self.network.layers[0].weight
+        done: list[LayerReport] = []
+        for layer, ahead in pairwise(self.network.layers):
+            clock = time.perf_counter()
+            image = Image(P, weight)
+            axes = image.axes()
+            lower, upper = enclosing.interval(len(done), axes)
+            assert layer.neurons is not None
+            alpha, beta = layer.neurons.slope_range(lower, upper)
+            beta = widened(alpha, beta)
+            # a neuron that does not move has any slope; one with a single slope need not be kept
+            kept = condense(weight, alpha, np.where(axes > 0, beta, alpha), ahead.weight)
+            require_memory(kept.weight.shape[0], len(done) + 1)
+            S = image.whole if kept.weight is weight else P.through(kept.weight)
+            T = choose(Stage.of(len(done), S, kept))
+            P, T = feasible_step(S, kept.alpha, kept.beta, T)
+            seconds = time.perf_counter() - clock
+            done.append(LayerReport(lower, upper, alpha, beta, kept.spread(T), int(S.exponent), seconds))
+            weight = kept.ahead
+        bound = float(P.through(weight).norm())
+        multipliers, exponents = tuple(d.multiplier for d in done), tuple(d.exponent for d in done)
+        hints = Hints(self.enclosures, multipliers, exponents, enclosing.lines())
+        return Candidate(bound, tuple(done), (*self.history, hints))
+
+    def knowing(self, candidate: Candidate, *enclosures: Enclosure) -> Problem:
+        """The same problem with the intervals of a candidate known, to be tightened by the given enclosures."""
+        return replace(self, enclosures=enclosures, known=candidate.intervals, history=candidate.sweeps)
+
+    def restrict(self, part: Part, whole: Candidate) -> Problem:
+        """The problem of a part of the network, with the intervals found for the whole."""
+        start, stop = part.layers
+        network = self.network.slice(start, stop).select(part.inputs, part.outputs)
+        return Problem(network, self.region, (), whole.intervals[start : stop - 1])
+
+
+def feasible_step(S: Ellipsoid, alpha: Array, beta: Array, T: Array) -> tuple[Ellipsoid, Array]:
+    """One activation step; multipliers on the edge of the feasible set are enlarged until they are inside."""
+    growth = 2.0**-40
+    for _ in range(80):
+        try:
+            return activate(S, alpha, beta, T), T
+        except np.linalg.LinAlgError:
+            T = np.where(beta > alpha, (1.0 + growth) * T + growth * LEAST, T)
+            growth = min(4.0 * growth, 0.5)
+    raise ProofFailed("no feasible multipliers were found for a layer; its ellipsoid is not positive semidefinite")

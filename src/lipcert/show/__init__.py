@@ -1,0 +1,1 @@
+"""For people: wording, plots, the report."""

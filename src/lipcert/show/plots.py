@@ -1,0 +1,217 @@
+"""Figures. Each function draws on the ``ax`` it is given, or on a new one, and returns it (extra ``plot``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lipcert.errors import InvalidInput
+from lipcert.model.network import Network
+from lipcert.proof.reach import Reach
+from lipcert.proof.sensitivity import Sensitivity
+from lipcert.questions.campaign import Row
+from lipcert.questions.compare import Comparison
+from lipcert.questions.sweep import SweepRow
+
+
+def comparison(result: Comparison, ax: Any = None) -> Any:
+    """Bound against time, both logarithmic, a point a method; lipcert's own are filled, the lower bound is a line."""
+    ax = axes() if ax is None else ax
+    colors, shapes = cycle(f"C{k}" for k in range(10)), cycle("os^vDPX*<>hp")
+    for row in result.rows:
+        color, shape = next(colors), next(shapes)
+        if row.bound and row.seconds:
+            fill = "none" if row.published else color
+            ax.scatter(row.seconds, row.bound, marker=shape, edgecolors=color, facecolors=fill, s=36, label=row.name)
+    if result.lower is not None and result.lower.value > 0.0:
+        ax.axhline(result.lower.value, color="black", linewidth=1, linestyle="--", label="lower bound")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel("seconds")
+    ax.set_ylabel("bound")
+    ax.grid(True, which="major", alpha=0.3)
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+    return ax
+
+
+def radius_curve(rows: Sequence[SweepRow], ax: Any = None) -> Any:
+    """Bound against radius, both logarithmic, with the lower bound and the trivial bound; the truth lies in between.
+
+    Radius 0 has no place on a logarithmic axis and is left out.
+    """
+    ax = axes() if ax is None else ax
+    shown = sorted((row for row in rows if row.radius > 0), key=lambda row: row.radius)
+    radii = [row.radius for row in shown]
+    bounds, lowers = ([getattr(row, name) for row in shown] for name in ("bound", "lower"))
+    if shown:
+        ax.axhline(shown[0].trivial, color="tab:gray", linewidth=1, linestyle=":", label="trivial bound")
+    ax.plot(radii, bounds, "o-", markersize=4, color="tab:blue", label="certified bound")
+    ax.fill_between(radii, lowers, bounds, color="tab:blue", alpha=0.1, linewidth=0, label="the true constant")
+    ax.plot(
+        radii, lowers, "--", marker="o", markersize=7, markerfacecolor="none", color="tab:orange", label="lower bound"
+    )
+    for axis in (ax.xaxis, ax.yaxis):
+        logarithmic(axis)
+    ax.set_xlabel("radius")
+    ax.set_ylabel("Lipschitz constant")
+    ax.grid(True, which="major", alpha=0.3)
+    if shown:
+        ax.legend(fontsize=8, loc="best", frameon=False)
+    return ax
+
+
+def certified_share(rows: Sequence[Row], ax: Any = None, *, attacked: bool = False) -> Any:
+    """Share of a campaign's points certified up to a radius, a curve a method, dashed by the plain rule.
+
+    Of a point and method, the largest of the radii certified over all balls counts. Where points were
+    attacked, a dotted curve is the share of those classified as they should be and not broken: nobody can certify more.
+    """
+    ax = axes() if ax is None else ax
+    shapes = cycle("os^vDP")
+    for number, method in enumerate(sorted({row.method for row in rows})):
+        mine, color, shape = [row for row in rows if row.method == method], f"C{number}", next(shapes)
+        for rule, style, fill in (("certified", "-", color), ("plain", "--", "none")):
+            radii, shares = _survival(_largest(mine, rule))
+            label = method if rule == "certified" else f"{method}, plain rule"
+            look = {"marker": shape, "markevery": 0.1, "markersize": 5, "markerfacecolor": fill}
+            ax.plot(radii, shares, style, drawstyle="steps-pre", color=color, label=label, **look)
+    if attacked:
+        held = {row.point: row.radius * row.correct for row in sorted(rows, key=lambda row: row.radius)}
+        for row in rows:
+            if row.broken is not None:
+                held[row.point] = min(held[row.point], row.broken)
+        ax.plot(*_survival(list(held.values())), "k:", drawstyle="steps-pre", label="not broken by an attack")
+    ax.set_xlabel("radius")
+    ax.set_ylabel("share of the points")
+    ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.3g} %")
+    ax.set_xlim(left=0.0)
+    ax.set_ylim(0.0, 1.03)
+    ax.grid(True, alpha=0.3)
+    ax.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), frameon=False, ncols=2)
+    return ax
+
+
+def _largest(rows: Sequence[Row], rule: str) -> list[float]:
+    """Per point the largest radius by a rule."""
+    best: dict[int, float] = {}
+    for row in rows:
+        best[row.point] = max(best.get(row.point, 0.0), getattr(row, rule))
+    return list(best.values())
+
+
+def _survival(radii: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Corners of the curve r ↦ share of the radii that are positive and at least r."""
+    reached = sorted(radius for radius in radii if radius > 0.0)
+    shares = [(len(reached) - k) / len(radii) for k in range(len(reached))]
+    last = reached[-1] if reached else 0.0
+    return [0.0, *reached, last], [shares[0] if shares else 0.0, *shares, 0.0]
+
+
+def intervals(names: Sequence[str], lowers: Sequence[float | None], uppers: Sequence[float], ax: Any = None) -> Any:
+    """Named bounds on a logarithmic axis, the first at the top, with a bar down to each lower bound that is known."""
+    ax = axes() if ax is None else ax
+    ax.figure.set_figheight(1.4 + 0.32 * len(names))
+    for place, (lower, upper) in enumerate(zip(lowers, uppers, strict=True)):
+        if lower:
+            ax.plot([lower, upper], [place, place], color="tab:blue", linewidth=5, alpha=0.3, solid_capstyle="butt")
+    places = range(len(names))
+    ax.plot(uppers, places, "o", color="tab:blue", label="certified bound")
+    known = [(lower, place) for place, lower in zip(places, lowers) if lower]
+    if known:
+        ax.plot(*zip(*known), "|", color="black", markersize=11, label="lower bound")
+    ax.set_yticks(places, [name if len(name) <= 40 else f"{name[:37]}…" for name in names])
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.set_xscale("log")
+    ax.set_xlabel("Lipschitz constant")
+    ax.grid(True, axis="x", alpha=0.3)
+    ax.legend(fontsize=8, loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False, ncols=2)
+    return ax
+
+
+def reach_set(found: Reach, network: Network, outputs: tuple[int, int] = (0, 1), ax: Any = None) -> Any:
+    """Box and ellipsoid of two outputs of a reach set, with outputs of random inputs inside."""
+    i, j = outputs
+    if i == j or not all(0 <= k < len(found.lower) for k in outputs):
+        raise InvalidInput(f"outputs must be two different ones from 0 to {len(found.lower) - 1}, got {outputs}")
+    ax = axes() if ax is None else ax
+    samples = found.region.sample(2000, np.random.default_rng(0))
+    values = network.preactivations(samples)[found.layer - 1]
+    ax.plot(values[:, i], values[:, j], ".", markersize=2, color="tab:gray", label="outputs of random inputs")
+    corners = [[found.lower[k], found.upper[k]] for k in outputs]
+    (left, right), (bottom, top) = corners
+    ax.plot([left, right, right, left, left], [bottom, bottom, top, top, bottom], color="tab:blue", label="box")
+    turn = np.linspace(0.0, 2.0 * np.pi, 400)
+    # the shadow of an ellipsoid on two axes is the ellipse of that 2 × 2 block
+    ring = np.linalg.cholesky(found.shape[np.ix_(outputs, outputs)]) @ np.stack([np.cos(turn), np.sin(turn)])
+    ax.plot(found.center[i] + ring[0], found.center[j] + ring[1], "--", color="tab:orange", label="ellipsoid")
+    ax.plot(found.center[i], found.center[j], "+", color="black", markersize=9, label="output at the centre")
+    ax.set_xlabel(f"output {i}")
+    ax.set_ylabel(f"output {j}")
+    ax.margins(0.08)
+    ax.grid(True, alpha=0.3)
+    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
+    return ax
+
+
+def sensitivity_map(found: Sensitivity, ax: Any = None) -> Any:
+    """A heat map of certified bounds, outputs down and inputs across; small maps show the numbers too."""
+    ax = axes() if ax is None else ax
+    matrix = found.matrix
+    image = ax.imshow(matrix, aspect="auto", cmap="viridis", vmin=0.0, interpolation="nearest")
+    ax.figure.colorbar(image, ax=ax, label="certified bound")
+    for axis, groups, name in ((ax.xaxis, found.inputs, "input"), (ax.yaxis, found.outputs, "output")):
+        few = len(groups) <= 30
+        if few:
+            axis.set_ticks(range(len(groups)), ["+".join(map(str, group)) for group in groups], fontsize=7)
+        axis.set_label_text(name if few else f"{name} (by position)")
+    if matrix.size <= 120:
+        middle = 0.6 * float(matrix.max())
+        for row, column in np.ndindex(*matrix.shape):
+            value = float(matrix[row, column])
+            color = "black" if value > middle else "white"
+            ax.text(
+                column,
+                row,
+                f"{value:.2g}",
+                ha="center",
+                va="center",
+                fontsize=8 if matrix.size <= 60 else 6,
+                color=color,
+            )
+    return ax
+
+
+def save(ax: Any, path: str | Path) -> None:
+    """Write the figure of an axes to a file; its ending says in which format."""
+    ax.figure.savefig(path, dpi=150, bbox_inches="tight")
+
+
+def logarithmic(axis: Any) -> None:
+    """Make an axis logarithmic, with labels that can be read when it spans little more than one decade."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
+    low, high = axis.get_view_interval()
+    axis.set_minor_formatter(NullFormatter())
+    if high < 60.0 * low:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter("{x:g}")
+
+
+def axes() -> Any:
+    """Axes of a new figure, or an error that says what to install."""
+    return figure(7.0, 4.5).subplots()
+
+
+def figure(width: float, height: float) -> Any:
+    """A new figure, so many inches wide and high, or an error that says what to install."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InvalidInput("plots need matplotlib: pip install 'lipcert[plot]'") from None
+    return Figure(figsize=(width, height))

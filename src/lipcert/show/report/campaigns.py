@@ -1,0 +1,129 @@
+"""The part of a report about the results file of a campaign."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import groupby
+
+from lipcert.errors import InvalidInput
+from lipcert.questions.campaign import Results, Row, Summary, summarise
+from lipcert.show import plots
+from lipcert.show.report.drawing import drawn
+from lipcert.show.report.page import Block, Cell, Section, Table, Text
+from lipcert.show.wording import downward
+
+LISTED = 300
+"""How many points are listed; a page with all of a large campaign would be slow to open."""
+
+
+def campaign_section(results: Results) -> Section:
+    """Certified shares as a figure and a table for each network, and the points that are certified least."""
+    if not results.rows:
+        raise InvalidInput(f"{results.path} holds no results yet; lipcert robust fills it")
+    results = _with_short_names(results)
+    summaries, attacked = summarise(results), bool(results.about.get("attack"))
+    blocks: list[Block] = [Text(_about(results))]
+    for network, rows in groupby(results.rows, key=lambda row: row.network):
+        mine = list(rows)
+        caption = (
+            "Share of the points certified up to a radius: no input closer than that is of another class. Dashed: by"
+            " the plain rule, margin/(√2·bound)."
+        )
+        blocks.append(_table(f"Network {network}", [part for part in summaries if part.network == network]))
+        blocks.append(drawn(plots.certified_share(mine, attacked=attacked), caption))
+        blocks.append(_points(mine))
+    return Section(f"Campaign {results.path.name}", _in_words(results, summaries), blocks)
+
+
+def _with_short_names(results: Results) -> Results:
+    """The same with methods called by their names alone, where that tells them apart."""
+    short = {row.method: row.method.split("(")[0] for row in results.rows}
+    if len(set(short.values())) < len(short):
+        return results
+    return replace(results, rows=tuple(replace(row, method=short[row.method]) for row in results.rows))
+
+
+def _in_words(results: Results, summaries: list[Summary]) -> str:
+    """The main result: the best method at each radius."""
+    points = len({row.point for row in results.rows})
+    text = f"{points} points, {results.seconds:.3g} s of work."
+    for radius in sorted({part.radius for part in summaries}):
+        best = max((part for part in summaries if part.radius == radius), key=lambda part: part.certified)
+        share = f"{100 * best.certified:.2f} % of {best.points}"
+        text += f" Up to distance {radius:g}, {share} are proved to keep their class"
+        text += f" ({best.method})" if len({part.method for part in summaries}) > 1 else ""
+        text += "." if best.unbroken is None else f"; attacks leave {100 * best.unbroken:.2f} % unbroken."
+    problems = sum(part.problems for part in summaries)
+    return text + (f" {problems} rows have no bound." if problems else "")
+
+
+def _about(results: Results) -> str:
+    """What the numbers mean."""
+    clip = results.about.get("clip")
+    inside = f" Only inputs between {clip[0]:g} and {clip[1]:g} count." if isinstance(clip, list) else ""
+    bent = " Bounds to second order were not used." if results.about.get("curvature") is False else ""
+    return (
+        "Correct: classified as labelled. Certified: proved, with every rounding error accounted for, that the whole"
+        " ball around the point is of the labelled class. Plain: the same by the rule margin/(√2·bound). Unbroken:"
+        f" classified as labelled, and no attack succeeded, so nobody can certify more.{inside}{bent}"
+    )
+
+
+def _table(caption: str, summaries: list[Summary]) -> Table:
+    attacked = any(part.unbroken is not None for part in summaries)
+    failed = any(part.problems for part in summaries)
+    headings = ["method", "radius", "points", "correct", "certified", "plain"]
+    headings += ["unbroken"] * attacked + ["mean radius", "mean bound"] + ["without bound"] * failed
+    rows = []
+    for part in summaries:
+        shares = [part.correct, part.certified, part.plain, *([part.unbroken] if attacked else [])]
+        rows.append(
+            (
+                Cell(part.method),
+                Cell.number(part.radius),
+                Cell(str(part.points), part.points),
+                *(Cell.percent(share) for share in shares),
+                Cell.below(part.mean_radius),
+                Cell.bound(part.bound),
+                *([Cell(str(part.problems), part.problems)] if failed else []),
+            )
+        )
+    return Table(caption, headings, rows)
+
+
+def _points(rows: list[Row]) -> Table:
+    """The points in the order of what is certified, least first; those classified wrongly stand at the end."""
+    order = sorted(rows, key=lambda row: (not row.correct, row.certified / row.radius, row.point))
+    caption = f"The points one by one, least certified first ({len(order)} rows)"
+    if len(order) > LISTED:
+        caption = f"The {LISTED} rows least certified, of {len(order)}; lipcert results --export writes all"
+    headings = (
+        "point",
+        "method",
+        "radius",
+        "label",
+        "predicted",
+        "margin",
+        "bound",
+        "certified",
+        "by",
+        "plain",
+        "broken at",
+    )
+    cells = [
+        (
+            Cell(str(row.point), row.point),
+            Cell(row.method),
+            Cell.number(row.radius),
+            Cell(str(row.label), row.label),
+            Cell(str(row.predicted), row.predicted),
+            Cell(downward(row.margin, 4), row.margin),
+            Cell.bound(row.bound) if row.problem is None else Cell(row.problem),
+            Cell.below(row.certified),
+            Cell(row.basis),
+            Cell.below(row.plain),
+            Cell.bound(row.broken),
+        )
+        for row in order[:LISTED]
+    ]
+    return Table(caption, headings, cells, folded=True)

@@ -1,0 +1,203 @@
+"""A page of HTML from plain values: text is escaped here and nowhere else, and the page fetches nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Literal, Protocol
+
+from lipcert import __version__
+from lipcert.show.wording import downward, upward
+
+
+class Block(Protocol):
+    """A piece of a page."""
+
+    def html(self) -> str:
+        """The piece as HTML."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a cell shows, and the number that it sorts by, if any."""
+
+    text: str = ""
+    value: float | None = None
+    kind: str = ""
+
+    @staticmethod
+    def bound(value: float | None, digits: int = 4) -> Cell:
+        """An upper bound, rounded up."""
+        return Cell() if value is None else Cell(upward(value, digits), value)
+
+    @staticmethod
+    def below(value: float | None, digits: int = 4) -> Cell:
+        """A lower bound, rounded down."""
+        return Cell() if value is None else Cell(downward(value, digits), value)
+
+    @staticmethod
+    def number(value: float | None, digits: int = 4) -> Cell:
+        """Any other number."""
+        return Cell() if value is None else Cell(f"{value:.{digits}g}", value)
+
+    @staticmethod
+    def percent(share: float | None) -> Cell:
+        """A share from 0 to 1."""
+        return Cell() if share is None else Cell(f"{100.0 * share:.2f} %", share)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph."""
+
+    text: str
+
+    def html(self) -> str:
+        return f"<p>{escape(self.text)}</p>"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that sorts by its columns; columns with numbers are set to the right. A folded one opens on demand."""
+
+    caption: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    folded: bool = False
+
+    def html(self) -> str:
+        numeric = [any(row[k].value is not None for row in self.rows) for k in range(len(self.headings))]
+        head = "".join(
+            f'<th scope="col"{_class("number" if right else "")}>{escape(heading)}</th>'
+            for heading, right in zip(self.headings, numeric, strict=True)
+        )
+        body = "\n".join(f"<tr>{''.join(map(_cell, row, numeric))}</tr>" for row in self.rows)
+        caption = "" if self.folded else f"<caption>{escape(self.caption)}</caption>"
+        table = (
+            f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(self.caption)}">'
+            f"<table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>"
+        )
+        return f"<details><summary>{escape(self.caption)}</summary>{table}</details>" if self.folded else table
+
+
+def _cell(cell: Cell, numeric: bool) -> str:
+    value = "" if cell.value is None else f' data-value="{cell.value!r}"'
+    kind = "long" if len(cell.text) > _LONG else "number" if numeric else cell.kind
+    return f"<td{_class(kind)}{value}>{escape(cell.text)}</td>"
+
+
+def _class(name: str) -> str:
+    return f' class="{name}"' if name else ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """An SVG drawing as an image of its own: what is in it can neither run nor fetch anything.
+
+    A wide one, of several panels side by side, takes the whole width of the page.
+    """
+
+    svg: bytes
+    caption: str
+    wide: bool = False
+
+    def html(self) -> str:
+        data = base64.b64encode(self.svg).decode("ascii")
+        text = escape(self.caption)
+        return (
+            f'<figure><div class="frame{" wide" if self.wide else ""}" tabindex="0" role="region" aria-label="Figure">'
+            f'<img alt="{text}" src="data:image/svg+xml;base64,{data}"></div><figcaption>{text}</figcaption></figure>'
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether something holds: good, bad, or open because it was not looked into."""
+
+    standing: Literal["good", "bad", "open"]
+    text: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """One claim: what it says, whether it holds, and what there is to know about it."""
+
+    title: str
+    verdict: Verdict
+    claim: str
+    formula: str
+    facts: Sequence[tuple[str, str]]
+
+    def html(self) -> str:
+        facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(fact)}</dd>" for name, fact in self.facts)
+        verdict = f'<p><span class="verdict {self.verdict.standing}">{escape(self.verdict.text)}</span></p>'
+        claim = f'<p class="claim">{escape(self.claim)}<span class="formula">{escape(self.formula)}</span></p>'
+        return f"<article><h3>{escape(self.title)}</h3>{verdict}{claim}<dl>{facts}</dl></article>"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page; its summary stands at the top of the page too."""
+
+    title: str
+    summary: str
+    blocks: Sequence[Block] = field(default_factory=tuple)
+
+    def html(self, anchor: str) -> str:
+        blocks = "\n".join(block.html() for block in self.blocks)
+        return f'<section id="{anchor}"><h2>{escape(self.title)}</h2>\n{blocks}</section>'
+
+
+def page(title: str, sections: Sequence[Section], made: str) -> str:
+    """The whole page, with its style and its script inside."""
+    style, script = (resources.files("lipcert.show.report").joinpath(name).read_text("utf-8") for name in _PARTS)
+    policy = (
+        f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}';"
+        " base-uri 'none'; form-action 'none'"
+    )
+    short = "\n".join(
+        f'<p><a href="#part-{number}">{escape(section.title)}</a>. {escape(section.summary)}</p>'
+        for number, section in enumerate(sections, 1)
+    )
+    body = "\n".join(section.html(f"part-{number}") for number, section in enumerate(sections, 1))
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(title)}</title>
+<style>{style}</style>
+</head>
+<body>
+<header><h1>{escape(title)}</h1><p class="made">{escape(made)}</p></header>
+<main>
+<div class="short">
+{short}
+</div>
+{body}
+</main>
+<footer><p>lipcert {__version__}. Bounds are rounded up as they are printed, lower bounds down. This page holds all that
+it shows, fetches nothing, and can be sent as it is.</p></footer>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+_PARTS = ("page.css", "page.js")
+_LONG = 40
+"""Cells with more characters than this are broken into lines."""
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+
+
+def escape(text: str) -> str:
+    """Text that HTML shows as it is; what UTF-8 cannot hold becomes a question mark."""
+    return html.escape(text.encode("utf-8", "replace").decode("utf-8"), quote=True)

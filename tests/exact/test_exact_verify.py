@@ -1,0 +1,525 @@
+"""The second opinion: certificates of every kind are proved again in ball arithmetic, and false ones are refused."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import itertools
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from flint import arb, arb_mat
+from scipy import sparse
+from test_oracle import random_case
+
+import lipcert as lc
+import lipcert.exact
+from lipcert.cli import main
+from lipcert.errors import LipcertError, ProofFailed
+from lipcert.exact import check, model
+from lipcert.exact.functions import function, zeros
+from lipcert.exact.linear import largest_eigenvalue, positive_definite
+from lipcert.model.activations import Activation
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
+from lipcert.model.regions import Region
+from lipcert.proof.certificate import Certificate
+from lipcert.proof.pieces import LEAF
+from lipcert.proof.tree import Tree
+from networks import ROW_LABELS, ROWS, random_network
+
+FOLDER = Path(lipcert.exact.__file__).parent
+DATA = Path(__file__).parents[1] / "data"
+Case = tuple[str, Network, Certificate]
+
+
+def by_sweeps(number: int) -> Case:
+    """A ball, clipped or not, a box, or everywhere; all activations, methods and enclosures come up."""
+    network, region, method, enclosures = random_case(number)
+    return "sweeps", network, lc.certify(network, region, method, enclosures=enclosures)
+
+
+def of_a_part(number: int) -> Case:
+    """Chosen inputs, outputs and layers; half the networks are sparse."""
+    rng = np.random.default_rng(number)
+    network = random_network(number, (4, 7, 6, 5, 3), ROWS[number % len(ROWS)], gain=2.0)
+    if number % 2:
+        weights = [np.where(rng.random(w.shape) < 0.4, 0.0, w) for w in (np.array(x.weight) for x in network.layers)]
+        biases = [layer.bias for layer in network.layers]
+        network = Network.from_weights([sparse.csr_array(w) for w in weights], biases, ROWS[number % len(ROWS)])
+    region: Region = [lc.Ball(rng.standard_normal(4), 0.6), lc.Box([-1.0] * 4, [0.5] * 4), lc.Everywhere()][number % 3]
+    start, stop = sorted(rng.choice(5, 2, replace=False).tolist())
+    ends = [
+        sorted(rng.choice(size, int(rng.integers(1, size + 1)), replace=False).tolist())
+        for size in (network.sizes[start], network.sizes[stop])
+    ]
+    inputs = ends[0] if number % 4 else None
+    method = [lc.ClosedForm(), lc.Scalar(), lc.Joint(iterations=8, rounds=1)][number % 3]
+    return "part", network, lc.certify(network, region, method, inputs=inputs, outputs=ends[1], layers=(start, stop))
+
+
+def by_a_tree(number: int, tolerance: float = 0.1) -> Case:
+    """Cut by axes and by neurons, some leaves without input; the search ends at its tolerance, not by its clock."""
+    rng = np.random.default_rng(number)
+    inner = rng.integers(4, 13, int(rng.integers(1, 4))).tolist()
+    many = number % 5 == 0
+    sizes = (18 if many else int(rng.integers(1, 5)), *inner, int(rng.integers(1, 4)))
+    activation = lc.activation("relu") if number % 2 else ROWS[number // 2 % len(ROWS)]
+    network = random_network(number, sizes, activation, gain=2.5)
+    center, size = rng.standard_normal(sizes[0]), 0.3 if many else 1.0
+    corners = center - 0.5 * size, center + 0.7 * size
+    region: Region = [lc.Ball(center, size), lc.Box(*corners), lc.Ball(center, size, clip=corners)][number % 3]
+    method = lc.Split(method=lc.ClosedForm(), seconds=np.inf, tolerance=tolerance)
+    return "tree", network, lc.certify(network, region, method)
+
+
+def lowest(network: Network, certificate: Certificate) -> float:
+    """A rigorous lower bound of what the certificate bounds; 0 where none is sought."""
+    whole = certificate.part.layers == (0, network.depth) and certificate.part.inputs is None
+    if not whole or certificate.part.outputs is not None or not certificate.region.bounded:
+        return 0.0
+    return lc.lower_bound(network, certificate.region, samples=60, steps=4, starts=4).value
+
+
+def agrees(case: Case) -> tuple[float, float]:
+    """Both proofs, and what lies below them; the seconds that each took."""
+    _, network, certificate = case
+    started = time.perf_counter()
+    lc.verify(network, certificate)
+    between = time.perf_counter()
+    bound = lc.verify(network, certificate, exact=True)
+    ended = time.perf_counter()
+    assert lowest(network, certificate) <= bound <= certificate.bound
+    return between - started, ended - between
+
+
+def refused(network: Network, certificate: Certificate) -> bool:
+    try:
+        lc.verify(network, certificate, exact=True)
+    except ProofFailed:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("number", range(0, 60, 2))
+def test_sweeps_are_proved_again(number: int) -> None:
+    agrees(by_sweeps(number))
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_parts_are_proved_again(number: int) -> None:
+    agrees(of_a_part(number))
+
+
+@pytest.mark.parametrize("number", [3, 4, 6, 7, 9, 10, 14, 16, 24, 35])
+def test_trees_are_proved_again(number: int) -> None:
+    agrees(by_a_tree(number))
+
+
+def many() -> Iterator[Case]:
+    for number in range(90):
+        yield by_sweeps(number)
+    for number in range(40):
+        yield of_a_part(number)
+    for number in sorted({*range(68)} - {56, 60}):  # these two take too long for their tolerance
+        yield by_a_tree(number)
+    for number, sizes in enumerate([(5, 40, 40, 2), (3, 30, 30, 30, 2), (4, 20, 20, 1), (30, 20, 20, 2)]):
+        network = random_network(number, sizes, ["relu", "leaky_relu", "relu6", "relu"][number], gain=2.5)
+        center = np.random.default_rng(number).standard_normal(sizes[0])
+        region = lc.Ball(center, 0.5, clip=(center - 0.3, center + 0.4))
+        yield "wide tree", network, lc.certify(network, region, lc.Split(lc.Joint(), np.inf, 0.001, pieces=3000))
+
+
+@pytest.mark.slow
+def test_two_hundred_certificates(capsys: pytest.CaptureFixture[str]) -> None:
+    rows: dict[str, list[Array]] = {}
+    leaves: list[int] = []
+    voids = 0
+    for case in many():
+        kind, network, certificate = case
+        seconds = agrees(case)
+        if certificate.tree is not None:
+            leaves.append(certificate.tree.leaves)
+            voids += len(set(certificate.tree.void.tolist()))
+        rows.setdefault(kind, []).append(np.array(seconds))
+        below = lowest(network, certificate) * (1.0 - 1e-6)
+        if below > 0.0 and len(leaves) % 4 == 0:
+            assert refused(network, replace(certificate, bound=below))
+    assert sum(map(len, rows.values())) == 200
+    assert max(leaves) > 200
+    assert voids > 10
+    with capsys.disabled():
+        print(f"\nlipcert.exact has {sum(len(path.read_text().splitlines()) for path in FOLDER.glob('*.py'))} lines")
+        for kind, times in rows.items():
+            ordinary, exact = np.sum(times, axis=0)
+            print(f"{len(times):4} {kind}: verify {ordinary:.2f} s, exact {exact:.2f} s")
+        print(f"{len(leaves)} trees with {sum(leaves)} leaves, at most {max(leaves)}; {voids} void")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)
+def test_one_neuron_of_every_activation_to_the_sixth_digit(row: Activation) -> None:
+    """The constant of a·φ(b·x) is |a·b| times the steepest slope, which is attained: nothing below it is proved."""
+    network = Network.from_weights([[[1.3]], [[-0.7]]], [[0.2], None], [row])
+    for region in (lc.Ball([0.1], 3.0), lc.Box([-0.5], [0.25]), lc.Everywhere()):
+        certificate = lc.certify(network, region, lc.ClosedForm())
+        proved = lc.verify(network, certificate, exact=True)
+        assert proved == pytest.approx(certificate.bound, rel=1e-9)
+        if proved > 0.0:
+            assert refused(network, replace(certificate, bound=certificate.bound * (1.0 - 1e-6)))
+
+
+def test_an_engine_that_narrows_slopes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Activation.slope_range
+
+    def narrower(self: Activation, lower: Array, upper: Array) -> tuple[Array, Array]:
+        alpha, beta = honest(self, lower, upper)
+        return alpha, np.where(alpha < beta, beta - 1e-6, beta)
+
+    network = Network.from_weights([[[2.0]], [[1.5]]], activation="tanh")
+    region = lc.Ball([0.1], 1.0)
+    monkeypatch.setattr(Activation, "slope_range", narrower)
+    certificate = lc.certify(network, region, lc.ClosedForm(), verify=False)
+    monkeypatch.undo()
+    assert certificate.bound < 3.0
+    assert refused(network, certificate)
+
+
+@pytest.mark.parametrize("number", [3, 4, 6, 7])
+def test_trees_that_claim_too_much_are_refused(number: int) -> None:
+    _, network, certificate = by_a_tree(number)
+    lower = lc.lower_bound(network, certificate.region).value
+    assert certificate.tree is not None
+    assert lower > 0.5 * certificate.bound
+    assert refused(network, replace(certificate, bound=lower * (1.0 - 1e-6)))
+    assert refused(network, replace(certificate, bound=0.5 * certificate.bound))
+    assert not refused(network, certificate)
+
+
+def test_a_tree_that_lacks_a_leaf_is_refused() -> None:
+    _, network, certificate = by_a_tree(7)
+    tree = certificate.tree
+    assert tree is not None
+    shorter = {name: getattr(tree, name)[:-1] for name in ("layer", "index", "value", "child")}
+    assert refused(network, replace(certificate, tree=replace(tree, **shorter)))
+    double = np.where(tree.layer == LEAF, 0, 1)
+    assert refused(network, replace(certificate, tree=replace(tree, child=double)))
+    stray = np.where(tree.layer == LEAF, tree.layer, 99)
+    assert refused(network, replace(certificate, tree=replace(tree, layer=stray)))
+
+
+def test_a_leaf_that_has_inputs_is_not_void_whatever_the_weights() -> None:
+    """f = relu(x) + 9·relu(-x): with the left half out of the way the constant would be 1."""
+    network = Network.from_weights([[[1.0], [-1.0]], [[1.0, 9.0]]])
+    certificate = lc.certify(network, lc.Ball([0.0], 1.0), lc.ClosedForm())
+    rng = np.random.default_rng(0)
+    for weights in ([1.0, 1.0], [0.0, -1.0], [1e300, -1e300], *rng.standard_normal((5, 2)).tolist()):
+        tree = Tree(
+            layer=np.array([-1, LEAF, LEAF]),
+            index=np.zeros(3, dtype=int),
+            value=np.zeros(3),
+            child=np.array([1, 0, 0]),
+            bound=1.0,
+            void=np.array([1, 1]),
+            neuron=np.array([0, 1]),
+            weight=np.array(weights),
+        )
+        assert refused(network, replace(certificate, tree=tree, bound=8.9))
+    assert lc.verify(network, replace(certificate, tree=tree, bound=9.0 + 1e-9), exact=True) >= 9.0
+
+
+def test_another_region_or_network_is_refused() -> None:
+    network = random_network(2, (3, 8, 8, 2), "tanh", gain=2.5)
+    certificate = lc.certify(network, lc.Ball([1.0, -1.0, 0.5], 0.01))
+    wider = lc.Ball([1.0, -1.0, 0.5], 3.0)
+    assert lc.lower_bound(network, wider).value > certificate.bound
+    assert refused(network, replace(certificate, region=wider))
+    assert refused(random_network(3, (3, 8, 8, 2), "tanh", gain=2.5), certificate)
+    assert refused(network, replace(certificate, region=lc.Ball([0.0], 1.0)))
+    assert refused(network, replace(certificate, sweeps=()))
+
+
+def cancelling(turns: int, gain: float) -> Network:
+    """Leading terms cancel in the second layer, rotations follow."""
+    a, c, e, d = 0.7310585786300049, 0.6180339887498949, 0.4142135623730951, 1e-22
+    angles = np.load(DATA / "finding_1_angles.npy")[:turns]
+    rotations = [np.array([[np.cos(t), -np.sin(t)], [np.sin(t), np.cos(t)]]) for t in angles]
+    first, second = np.array([[a], [1.0], [1.0], [1.0]]), np.array([[c, -(a * c), d, -d], [e, -(a * e), d, -d]])
+    weights = [first, second, *rotations, np.full((1, 2), gain)]
+    biases: list[Any] = [[10.0, 10.0, 0.0, -0.5]] + [None] * (len(weights) - 1)
+    return Network.from_weights(weights, biases, ["relu"] + ["identity"] * (len(weights) - 2))
+
+
+def slope(network: Network, weights: list[Array]) -> Fraction:
+    """The slope of a cancelling network with other weights for 1/2 < x < 1, where all its neurons are on."""
+    column = [Fraction(float(w)) for w in weights[0][:, 0]]
+    for weight in weights[1:]:
+        column = [sum((Fraction(float(w)) * x for w, x in zip(row, column)), Fraction(0)) for row in weight]
+    return abs(column[0])
+
+
+def stored_tree() -> tuple[float, Tree]:
+    """The claim and the tree of the certificate that a checker with a mistake once passed."""
+    content = json.loads((DATA / "finding_1.json").read_text())["content"]
+    names = ("layer", "index", "value", "child", "void", "neuron", "weight")
+    columns = {k: np.frombuffer(base64.b64decode(content["tree"][k]["float64"]), "<f8") for k in names}
+    whole = {k: v if k in ("value", "weight") else v.astype(int) for k, v in columns.items()}
+    return float.fromhex(content["bound"]), Tree(bound=float.fromhex(content["tree"]["bound"]), **whole)
+
+
+def test_finding_1_the_certificate_that_was_once_verified_is_refused() -> None:
+    network = cancelling(60, 1e17)
+    bound, tree = stored_tree()
+    assert bound == 0.009233622935345825
+    assert slope(network, [np.array(layer.weight) for layer in network.layers]) > 3
+    certificate = lc.certify(network, lc.Ball([0.0], 1.0), lc.ClosedForm(), verify=False)
+    with pytest.raises(ProofFailed, match=r"claims 0\.009233622935345825"):
+        lc.verify(network, replace(certificate, bound=bound, tree=tree), exact=True)
+    assert lc.verify(network, replace(certificate, bound=1000.0, tree=tree), exact=True) > 3
+
+
+def test_the_bound_covers_weights_that_are_off_by_a_last_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = cancelling(3, 1e17)
+    weights = [np.array(layer.weight) for layer in network.layers]
+    _, tree = stored_tree()
+    certificate = lc.certify(network, lc.Ball([0.0], 1.0), lc.ClosedForm(), verify=False)
+    certificate = replace(certificate, bound=1e4, tree=tree)
+    bound = lc.verify(network, certificate, exact=True)
+    rng = np.random.default_rng(0)
+    others = [[np.nextafter(w, rng.choice([-np.inf, np.inf], w.shape)) for w in weights] for _ in range(200)]
+    worst = max(slope(network, [np.where(w == 0, 0.0, o) for w, o in zip(weights, other)]) for other in others)
+    own = slope(network, weights)
+    assert 2 * own < worst <= Fraction(bound)
+    near = replace(certificate, bound=1.001 * float(own))
+    assert refused(network, near)
+    monkeypatch.setattr(check, "read", partial(model.read, spread=0.0))
+    assert not refused(network, near)  # the stored weights alone do obey it
+
+
+@pytest.mark.parametrize("beta", [2.0**53, -(2.0**60), 1e300])
+def test_finding_5_the_steep_part_of_a_hardsigmoid_is_seen_wherever_it_is(beta: float) -> None:
+    with check.precision(128):
+        steep = function("hardsigmoid", (1.0, beta))
+        before, after = steep.marks[0].lower() - 1, steep.marks[1].upper() + 1
+        assert steep.on(before, after).slopes() == (arb(0), arb(1))
+        assert steep.on(arb.neg_inf(), arb.pos_inf()).slopes() == (arb(0), arb(1))
+
+
+@pytest.mark.parametrize(
+    ("name", "alpha", "x"), [("elu", 1e300, -746.0), ("elu", 1e300, -740.0), ("celu", 1e300, -1e302)]
+)
+def test_finding_6_slopes_that_underflow_are_inside(name: str, alpha: float, x: float) -> None:
+    with mpmath.workprec(500), check.precision(128):
+        exponent = mpmath.mpf(x) / (alpha if name == "celu" else 1)
+        slope = mpmath.exp(exponent) * (alpha if name == "elu" else 1)
+        low, high = function(name, (alpha,)).on(arb(x), arb(x)).slopes()
+        assert float(low) * (1 - 1e-15) <= slope <= float(high) * (1 + 1e-15)
+        assert float(high) == pytest.approx(float(slope), rel=1e-14)
+
+
+def one_leaf() -> Tree:
+    none = np.zeros(1, dtype=int)
+    return Tree(none + LEAF, none, np.zeros(1), none, 0.0)
+
+
+def test_finding_10_a_leaf_whose_rows_underflow_keeps_its_open_neuron() -> None:
+    """The second neuron is just above zero at x = 1, and just below it if a subnormal product is taken for exact."""
+    first, second = float.fromhex("0x1.0ca94d33e01dep+616"), float.fromhex("-0x1.11eb8789a54d8p-617")
+    slope = float.fromhex("0x1.79f64252fe6aap-451")
+    rows = Fraction(second) * Fraction(slope), Fraction(second * slope)
+    top, seen = (-2 * row * Fraction(first) for row in rows)
+    leaky = lc.activation("leaky_relu", negative_slope=slope)
+    biases: list[Any] = [[-first], [-float((top + seen) / 2)], None]
+    network = Network.from_weights([[[-first]], [[second]], [[float(2 / top)]]], biases, [leaky, "relu"])
+    claim = lc.certify(network, lc.Ball([0.5], 0.5), lc.ClosedForm())
+    assert 0.999 <= lc.verify(network, replace(claim, tree=one_leaf()), exact=True) <= claim.bound
+    assert refused(network, replace(claim, tree=one_leaf(), bound=1.65e-6))
+
+
+def test_finding_10_a_piece_that_meets_a_tiny_ball_is_not_empty() -> None:
+    cut = 1.75e-162
+    network = Network.from_weights([[[1.0]], [[1.0]]], [[-1.1 * cut], None])
+    claim = lc.certify(network, lc.Ball([0.0], 2e-162), lc.ClosedForm())
+    none = np.zeros(3, dtype=int)
+    tree = Tree(np.array([-1, LEAF, LEAF]), none, np.array([cut, 0.0, 0.0]), np.array([1, 0, 0]), 0.0)
+    assert lc.verify(network, replace(claim, tree=tree), exact=True) >= 1.0
+    assert refused(network, replace(claim, tree=tree, bound=2.3e-141))
+
+
+@pytest.mark.parametrize("power", [60, 300, 480])
+def test_powers_of_two_that_cancel_change_nothing(power: int) -> None:
+    """A relu network whose layers are scaled up and down is the same function."""
+    plain = random_network(0, (3, 8, 8, 2), "relu", gain=2.5)
+    scale = 2.0**power
+    (one, two, three), biases = ([getattr(layer, x) for layer in plain.layers] for x in ("weight", "bias"))
+    scaled = [one * scale, two / scale / scale, three * scale]
+    network = Network.from_weights(scaled, [biases[0] * scale, biases[1] / scale, biases[2]])
+    certificate = lc.certify(plain, lc.Ball([0.1, 0.2, 0.3], 1.0), lc.ClosedForm())
+    powers = np.array([power, -power])
+    sweeps = tuple(replace(s, exponents=tuple((s.exponents + powers).tolist())) for s in certificate.sweeps)
+    moved = replace(certificate, network=network.digest, sweeps=sweeps)
+    found = [lc.verify(net, cert, exact=True) for net, cert in ((plain, certificate), (network, moved))]
+    assert found[0] == pytest.approx(found[1], rel=1e-13)
+
+
+def test_hints_that_are_no_good_are_refused_in_our_own_words() -> None:
+    network, region, method, enclosures = random_case(4)
+    certificate = lc.certify(network, region, method, enclosures=enclosures)
+    sweep = certificate.sweeps[0]
+    for change in (
+        {"multipliers": sweep.multipliers[:-1]},
+        {"multipliers": tuple(t[:-1] for t in sweep.multipliers)},
+        {"exponents": sweep.exponents[:-1]},
+        {"lines": sweep.lines[:-1]},
+    ):
+        damaged = replace(certificate, sweeps=(replace(sweep, **change),))
+        with pytest.raises(ProofFailed, match="hints"):
+            lc.verify(network, damaged, exact=True)
+
+
+@pytest.mark.parametrize("factor", [0.0, 1e-300, 0.5, 1e300, np.nan, -1.0])
+def test_multipliers_are_hints_only(factor: float) -> None:
+    network, region, method, enclosures = random_case(7)
+    certificate = lc.certify(network, region, method, enclosures=enclosures)
+    sweeps = tuple(replace(s, multipliers=tuple(t * factor for t in s.multipliers)) for s in certificate.sweeps)
+    try:
+        proved = lc.verify(network, replace(certificate, sweeps=sweeps, bound=1e300), exact=True)
+    except ProofFailed:
+        return
+    assert proved >= lowest(network, certificate)
+
+
+def mutant(rng: np.random.Generator, array: Array) -> Array:
+    """The array with one entry changed."""
+    changed = np.array(array)
+    if changed.size:
+        place = int(rng.integers(changed.size))
+        old = changed.flat[place]
+        others = [0.0, -1.0, 1e300, -1e-300, 2.0 * old, 0.5 * old, -old, np.nan]
+        changed.flat[place] = rng.choice(others if changed.dtype.kind == "f" else [-2, -1, 0, 1, 3, int(old) + 1, 9999])
+    return changed
+
+
+@pytest.mark.parametrize("number", [*range(0, 36, 3), -3, -6, -9])
+def test_mutants_are_refused_or_true(number: int) -> None:
+    """Cuts, weights of void leaves, multipliers and lines are hints: what they prove is above what is attained."""
+    rng = np.random.default_rng(abs(number))
+    _, network, certificate = by_sweeps(number) if number >= 0 else by_a_tree(-number)
+    lower = lowest(network, certificate)
+    for claim in (certificate.bound, 2.0 * certificate.bound, lower * (1.0 - 1e-7), 1e300):
+        sweep, tree = certificate.sweeps[0], certificate.tree
+        multipliers = tuple(mutant(rng, T) for T in sweep.multipliers)
+        lines = tuple((mutant(rng, a), mutant(rng, b)) for a, b in sweep.lines)
+        if tree is not None:
+            names = rng.choice(["layer", "index", "value", "child", "void", "neuron", "weight"], 2)
+            changes: dict[str, Any] = {str(name): mutant(rng, getattr(tree, str(name))) for name in names}
+            tree = replace(tree, **changes)
+        sweeps = (replace(sweep, multipliers=multipliers, lines=lines), *certificate.sweeps[1:])
+        changed = replace(certificate, bound=claim, sweeps=sweeps, tree=tree)
+        try:
+            proved = lc.verify(network, changed, exact=True)
+        except ProofFailed:
+            continue
+        assert lower <= proved <= claim
+
+
+def test_it_shares_nothing_but_what_it_says() -> None:
+    """Every import is of the folder itself, of plain libraries, or of one of six modules of numbers and names."""
+    names = ("errors", "model.arrays", "model.network", "model.regions", "proof.certificate", "proof.hints")
+    allowed = {f"lipcert.{name}" for name in names}
+    seen = set()
+    for path in FOLDER.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                seen |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0
+                seen.add(str(node.module))
+    ours = {name for name in seen if name.split(".")[0] == "lipcert" and not name.startswith("lipcert.exact")}
+    assert ours == allowed
+    assert {name.split(".")[0] for name in seen} - set(sys.stdlib_module_names) == {"flint", "numpy", "lipcert"}
+
+
+def test_it_asks_for_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = Network.from_weights([[[1.0]]])
+    certificate = lc.certify(network)
+    for name in [name for name in sys.modules if name.startswith("lipcert.exact")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "flint", None)
+    with pytest.raises(LipcertError, match=r'pip install "lipcert\[exact\]"'):
+        lc.verify(network, certificate, exact=True)
+
+
+def test_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    network = random_network(0, (2, 5, 1), "relu")
+    arrays: dict[str, Any] = {f"W{k}": layer.weight for k, layer in enumerate(network.layers, 1)}
+    np.savez("model.npz", activation="relu", **arrays)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["lipcert", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0), " ".join(capsys.readouterr().out.split())
+
+    assert run("bound", "model.npz", "--center", "zeros", "--radius", "1", "--certificate", "c.json")[0] == 0
+    code, said = run("verify", "--exact", "c.json", "model.npz")
+    assert code == 0
+    assert "Derived in ball arithmetic in" in said
+    assert "for all weights and biases within 2⁻⁵² of these" in said
+    record = json.loads(run("verify", "--exact", "--json", "c.json", "model.npz")[1])
+    assert record["proved"] is record["exact"] is True
+    assert record["derived"] <= record["bound"]
+
+
+def test_points_where_a_function_turns() -> None:
+    """All zeros of a function are found, each in a small ball."""
+    with check.precision(128):
+        found = zeros(lambda x: x * x * x - 3 * x + 1, -3, 3)
+        assert [round(float(x), 6) for x in found] == [-1.879385, 0.347296, 1.532089]
+        assert all(float(x.rad()) < 1e-30 for x in found)
+        assert zeros(lambda x: x * x + 1, -3, 3) == []
+
+
+def test_positive_definite_is_proved_or_not() -> None:
+    rng = np.random.default_rng(0)
+    with check.precision(128):
+        for n in range(1, 9):
+            factor = rng.standard_normal((n, n))
+            whole = factor @ factor.T
+            for shift, answer in ((0.0, True), (1.0 + 1e-9, False)):
+                moved = whole - shift * np.linalg.eigvalsh(whole)[0] * np.eye(n)
+                assert positive_definite(arb_mat(moved.tolist())) is answer
+            top = np.linalg.eigvalsh(whole)[-1]
+            assert float(largest_eigenvalue(arb_mat(whole.tolist()))) == pytest.approx(top, rel=1e-12)
+        assert not positive_definite(arb_mat([[arb(1), arb(1)], [arb(1), arb(1)]]))
+        assert not positive_definite(arb_mat([[arb(1, 2)]]))
+
+
+def test_supports_are_above_and_sharp() -> None:
+    rng = np.random.default_rng(0)
+    for number in range(30):
+        center, radius = rng.standard_normal(3), float(rng.uniform(0.1, 1.0))
+        clip = lc.Box(center - rng.uniform(0, 0.6, 3), center + rng.uniform(0, 0.6, 3))
+        region: Region = [lc.Ball(center, radius), clip, lc.Ball(center, radius, clip=clip)][number % 3]
+        rows = rng.standard_normal((4, 3))
+        with check.precision(128):
+            inputs = model.inputs_of(region, 3)
+            assert inputs is not None
+            found = [float(x) for x in inputs.support(arb_mat(rows.tolist()))]
+        grid = np.array(list(itertools.product(np.linspace(-1, 1, 25), repeat=3)))
+        points = region.project(center + 1.5 * radius * grid)
+        best = (points @ rows.T).max(axis=0)
+        assert (best <= np.array(found) + 1e-12).all()
+        assert (np.array(found) <= best + 0.05 * np.linalg.norm(rows, axis=1)).all()

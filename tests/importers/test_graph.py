@@ -1,0 +1,332 @@
+"""Graphs of operations: every rewrite keeps the function, and the schedule carries no more than it must."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+import lipcert as lc
+from lipcert.importers import windows as win
+from lipcert.importers.builder import Builder, Tensor, Unsupported
+from lipcert.importers.graph import Apply, Graph, Maximum, Product, Special
+from lipcert.importers.lowering import lower
+from lipcert.importers.lowering.constants import fold_constants
+from lipcert.importers.lowering.gates import recognise_gates
+from lipcert.importers.lowering.maximum import expand_maxima
+from lipcert.importers.lowering.prune import prune
+from lipcert.importers.lowering.schedule import depths, levels
+from lipcert.model.arrays import Array
+
+
+def _points(count: int, inputs: int, scale: float = 2.0) -> Array:
+    return scale * np.random.default_rng(7).standard_normal((count, inputs))
+
+
+def _assert_same(one: Callable[[Array], Array], two: Callable[[Array], Array], inputs: int) -> None:
+    x = _points(200, inputs)
+    np.testing.assert_allclose(one(x), two(x), rtol=1e-12, atol=1e-12)
+
+
+def _built(shape: tuple[int, ...], body: Callable[[Any, Any], Any]) -> Graph:
+    build = Builder(shape)
+    return build.finish(build.tensor(body(build, build.input)))
+
+
+def _ops(graph: Graph) -> list[type]:
+    return [type(node.op) for node in graph.nodes]
+
+
+# one rewrite at a time -----------------------------------------------------------------------------------------
+
+
+def test_folding_constants() -> None:
+    def body(b: Any, x: Any) -> Any:
+        number = b.multiply(b.scale(b.constant(np.array([1.0, -2.0, 3.0])), 2.0, 1.0), b.constant(np.full(3, 0.1)))
+        return b.add(b.multiply(x, number), b.concat([b.constant(np.ones(2)), b.constant(np.zeros(1))], 0))
+
+    graph = _built((3,), body)
+    folded = fold_constants(graph)
+    assert Product in _ops(graph)
+    assert Product not in _ops(folded)
+    _assert_same(graph, folded, 3)
+    assert lower(graph).network.sizes == (3, 3)
+
+
+def test_an_activation_of_constants_is_a_row_of_neurons() -> None:
+    """Its value is no float, so it cannot be folded; it can be computed by neurons that look at nothing."""
+    graph = _built((3,), lambda b, x: b.add(x, b.activate(b.constant(np.array([1.0, -2.0, 3.0])), "tanh")))
+    network = lower(graph).network
+    assert network.sizes == (3, 6, 3)
+    _assert_same(graph, network, 3)
+    with pytest.raises(lc.UnreadableModel, match="multiplies two values"):
+        _built((3,), lambda b, x: b.multiply(x, b.activate(b.constant(np.ones(3)), "tanh")))
+
+
+GATES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    "silu": (lambda b, x: b.multiply(x, b.activate(x, "sigmoid")), "silu"),
+    "silu scaled": (lambda b, x: b.multiply(b.activate(b.scale(x, -1.7), "sigmoid"), b.scale(x, 3.0)), "silu"),
+    "mish": (lambda b, x: b.multiply(x, b.activate(b.activate(x, "softplus"), "tanh")), "mish"),
+    "gelu, half last": (
+        lambda b, x: b.scale(b.multiply(x, b.scale(b.special(b.scale(x, 0.5**0.5), "erf"), 1.0, 1.0)), 0.5),
+        "gelu",
+    ),
+    "gelu, half first": (
+        lambda b, x: b.multiply(b.scale(x, 0.5), b.scale(b.special(b.divide(x, np.sqrt(2.0)), "erf"), 1.0, 1.0)),
+        "gelu",
+    ),
+    "gelu, half inside": (
+        lambda b, x: b.multiply(x, b.scale(b.special(b.scale(x, 0.5**0.5), "erf"), 0.5, 0.5)),
+        "gelu",
+    ),
+    "gelu, single precision": (
+        lambda b, x: b.multiply(
+            b.scale(x, 0.5), b.scale(b.special(b.divide(x, float(np.float32(2**0.5))), "erf"), 1, 1)
+        ),
+        "gelu",
+    ),
+    "hardswish, single precision": (
+        lambda b, x: b.multiply(x, b.activate(x, "hardsigmoid", alpha=float(np.float32(1 / 6)))),
+        "hardswish",
+    ),
+    "hardswish, steeper": (lambda b, x: b.multiply(x, b.activate(x, "hardsigmoid", alpha=0.2)), "hardswish"),
+    "hardswish": (lambda b, x: b.multiply(x, b.activate(x, "hardsigmoid")), "hardswish"),
+    "hardswish, relu6": (
+        lambda b, x: b.divide(b.multiply(x, b.activate(b.scale(x, 1.0, 3.0), "relu6")), 6.0),
+        "hardswish",
+    ),
+    "hardswish, clip": (lambda b, x: b.multiply(b.clamp(b.scale(x, 1.0, 3.0), 0.0, 6.0), x), "hardswish"),
+}
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_products_that_are_activations(name: str) -> None:
+    body, row = GATES[name]
+    graph = _built((4,), lambda b, x: body(b, b.scale(x, [1.0, 2.0, 3.0, -1.0], 0.3)))
+    plain = recognise_gates(graph)
+    assert Product not in _ops(plain)
+    assert Special not in _ops(plain)
+    assert [node.op.neurons.describe() for node in plain.nodes if isinstance(node.op, Apply)] == [row]
+    _assert_same(graph, plain, 4)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda b, x: b.multiply(x, b.activate(b.scale(x, 1.0, 0.1), "sigmoid")),
+        lambda b, x: b.multiply(b.scale(x, 1.0, 0.1), b.activate(x, "sigmoid")),
+        lambda b, x: b.multiply(x, b.scale(b.activate(x, "sigmoid"), 1.0, 0.1)),
+        lambda b, x: b.multiply(x, b.activate(x, "tanh")),
+        lambda b, x: b.multiply(x, b.activate(b.activate(x, "softplus", beta=2.0), "tanh")),
+        lambda b, x: b.multiply(x, b.activate(b.scale(x, [1.0, 2.0, 3.0]), "sigmoid")),
+        lambda b, x: b.multiply(x, b.scale(b.special(b.scale(x, 0.5**0.5), "erf"), 1.0, 0.9)),
+        lambda b, x: b.multiply(x, b.activate(x, "hardsigmoid", beta=0.5 + 1e-7)),
+        lambda b, x: b.multiply(x, b.scale(b.special(b.scale(x, 0.5**0.5), "erf"), 1.0, 1.0 + 1e-7)),
+        lambda b, x: b.multiply(x, x),
+        lambda b, x: b.special(x, "erf"),
+    ],
+)
+def test_other_products_are_refused(body: Callable[[Any, Any], Any]) -> None:
+    with pytest.raises(lc.UnreadableModel, match=r"both depend on the input|only as a part of GELU"):
+        _built((3,), body)
+
+
+@pytest.mark.parametrize(("kernel", "stride", "pads"), [((2, 2), (2, 2), 0), ((3, 3), (2, 2), 1), ((3, 2), (1, 1), 0)])
+def test_maxima_become_tournaments(kernel: tuple[int, int], stride: tuple[int, int], pads: int) -> None:
+    shape = (1, 2, 6, 5)
+    seen, result = win.pool_windows(shape, kernel, stride, [(pads, pads)] * 2, (1, 1))
+    graph = _built(shape, lambda b, x: b.maximum(x, seen, result))
+    plain = expand_maxima(graph)
+    assert Maximum not in _ops(plain)
+    _assert_same(graph, plain, 60)
+
+
+def test_equal_pairs_are_played_once() -> None:
+    seen = np.array([[0, 1, 2], [1, 0, -1], [0, 1, 3]])
+    plain = expand_maxima(_built((4,), lambda b, x: b.maximum(x, seen, (3,))))
+    duels = [node.size for node in plain.nodes if isinstance(node.op, Apply)]
+    assert duels == [1, 2]
+
+
+def test_ties_and_windows_of_one() -> None:
+    seen = np.array([[2, -1, -1], [1, 1, 1], [-1, 0, -1]])
+    graph = _built((3,), lambda b, x: b.maximum(x, seen, (3,)))
+    plain = expand_maxima(graph)
+    assert Apply not in _ops(plain)
+    _assert_same(graph, plain, 3)
+    with pytest.raises(Unsupported, match="outside the input"):
+        Builder((2,)).maximum(Tensor(0, (2,)), np.array([[-1, -1]]), (1,))
+
+
+def test_pruning_drops_what_nothing_uses() -> None:
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal((5, 3)), rng.standard_normal((4, 5)), rng.standard_normal((2, 4))]
+    weights[2][:, 1] = 0.0
+    weights[1][1] = 7.0  # its neuron goes, and with it the only use of neuron 3
+    weights[1][[0, 2, 3], 3] = 0.0
+    slopes = lc.activation("leaky_relu", negative_slope=np.array([0.1, 0.2, 0.3, 0.4, 0.5]))
+    network = lc.Network.from_weights(weights, None, [slopes, "tanh"])
+    small = prune(network)
+    assert small.sizes == (3, 4, 3, 2)
+    _assert_same(network, small, 3)
+    whole = lc.Network.from_weights([sparse.csr_array(w) for w in weights], None, [slopes, "tanh"])
+    _assert_same(network, prune(whole), 3)
+
+
+def test_a_network_that_ignores_its_input() -> None:
+    graph = _built((2,), lambda b, x: b.scale(b.activate(x, "relu"), 0.0, [1.0, 2.0]))
+    network = lower(graph).network
+    assert network.outputs == 2
+    _assert_same(graph, network, 2)
+    constant = lower(_built((2,), lambda b, x: b.constant(np.ones(3)))).network
+    np.testing.assert_array_equal(constant(np.zeros(2)), np.ones(3))
+
+
+# the whole way -------------------------------------------------------------------------------------------------
+
+
+def _branches(b: Any, x: Any) -> Any:
+    """Branches of different depth that meet again, a concatenation with a constant, a value used twice."""
+    rng = np.random.default_rng(3)
+    y = b.activate(b.affine(x, rng.standard_normal((5, 4)), rng.standard_normal(5), (5,)), "relu")
+    z = b.activate(b.affine(y, rng.standard_normal((6, 5)), 0.1, (6,)), "tanh")
+    short = b.affine(x, rng.standard_normal((6, 4)), 0.2, (6,))
+    both = b.add(z, short)
+    late = b.activate(b.concat([both, np.array([0.5, -0.5]), y], 0), "elu")
+    return b.add(b.mean(late, None, False), b.concat([b.activate(both, "sin"), x], 0))
+
+
+def test_branches_meet() -> None:
+    graph = _built((4,), _branches)
+    lowered = lower(graph)
+    _assert_same(graph, lowered.network, 4)
+    assert lowered.network.depth == 4
+    assert len(lowered.origins) == 4
+
+
+def test_levels_carry_the_smallest_tensors() -> None:
+    def body(b: Any, x: Any) -> Any:  # 8 → 2 → 8 inside the skip: two numbers are enough
+        narrow = b.affine(x, np.ones((2, 8)), 0.0, (2,))
+        wide = b.affine(narrow, np.ones((8, 2)), 0.0, (8,))
+        y = b.activate(b.activate(x, "relu"), "tanh")
+        return b.add(y, wide)
+
+    graph = _built((8,), body)
+    assert [sum(graph.nodes[i].size for i in level.carried) for level in levels(graph)] == [2, 2, 0]
+    assert lower(graph).network.sizes == (8, 10, 10, 8)
+    assert max(depths(graph)) == 2
+    _assert_same(graph, lower(graph).network, 8)
+
+
+def test_sparse_and_dense_storage() -> None:
+    def body(b: Any, x: Any) -> Any:
+        kernel = np.random.default_rng(0).standard_normal((4, 2, 3, 3))
+        y = b.activate(b.conv(x, kernel, None, (1, 1), [(1, 1)] * 2, (1, 1)), "relu")
+        return b.matmul(b.flatten(y), np.random.default_rng(1).standard_normal((4 * 81, 7)))
+
+    graph = _built((1, 2, 9, 9), body)
+    network = lower(graph).network
+    assert sparse.issparse(network.layers[0].weight)
+    assert not sparse.issparse(network.layers[1].weight)
+    _assert_same(graph, network, 162)
+
+
+def test_what_is_dead_is_not_lowered() -> None:
+    build = Builder((3,))
+    build.activate(build.input, "silu")
+    graph = build.finish(build.activate(build.input, "relu"))
+    assert [t for t in _ops(graph.live()) if t is Apply] == [Apply]
+    assert lower(graph).network.sizes == (3, 3, 3)
+
+
+def test_neurons_of_one_kind_are_one_group() -> None:
+    def body(b: Any, x: Any) -> Any:
+        one, two = b.activate(x, "relu"), b.activate(b.scale(x, -1.0), "relu")
+        return b.add(b.add(one, two), b.activate(x, "leaky_relu", negative_slope=np.arange(3.0)))
+
+    graph = _built((3,), body)
+    neurons = lower(graph).network.layers[0].neurons
+    assert neurons is not None
+    assert [(row.name, index.tolist()) for row, index in neurons.groups] == [
+        ("relu", [0, 1, 2, 3, 4, 5]),
+        ("leaky_relu", [6, 7, 8]),
+    ]
+    _assert_same(graph, lower(graph).network, 3)
+
+
+@given(seed=st.integers(0, 10**6), steps=st.integers(1, 14))
+def test_any_graph_is_lowered_faithfully(seed: int, steps: int) -> None:
+    """Random graphs: every operation, operands from anywhere before."""
+    rng = np.random.default_rng(seed)
+    build: Any = Builder((4,))
+    values: list[Any] = [build.input]
+    for _ in range(steps):
+        x, y = (values[rng.integers(len(values))] for _ in range(2))
+        size = int(rng.integers(1, 6))
+        match rng.integers(7):
+            case 0 | 1:
+                weight = rng.standard_normal((size, x.size)) / np.sqrt(x.size)
+                values.append(build.affine(x, weight, rng.standard_normal(size), (size,)))
+            case 2 | 3:
+                values.append(build.activate(x, str(rng.choice(["relu", "tanh", "elu", "sin"]))))
+            case 4:
+                values.append(build.concat([x, y, np.ones(1)], 0))
+            case 5:
+                picked = build.pick(y, rng.integers(0, y.size, x.size))
+                values.append(build.add(x, picked, float(rng.choice([1.0, -1.0]))))
+            case 6:
+                windows = rng.integers(-1, x.size, (size, 4))
+                windows[:, 2] = rng.integers(0, x.size, size)  # none without an element
+                values.append(build.maximum(x, windows, (size,)))
+    graph = build.finish(build.concat(values[-2:], 0))
+    _assert_same(graph, lower(graph).network, 4)
+
+
+# index arithmetic ----------------------------------------------------------------------------------------------
+
+
+def test_windows_against_loops() -> None:
+    """A convolution by its definition, one output at a time."""
+    rng = np.random.default_rng(0)
+    x, weight = rng.standard_normal((2, 4, 7, 6)), rng.standard_normal((6, 2, 3, 2))
+    stride, pads, dilation = (2, 1), [(1, 2), (0, 1)], (2, 3)
+    matrix, shape = win.convolution(x.shape, weight, stride, pads, dilation, groups=2)
+    wide = np.pad(x, [(0, 0), (0, 0), *pads])
+    wanted = np.zeros(shape)
+    for n, o, i, j in np.ndindex(*shape):
+        group = o // 3
+        for c, k, m in np.ndindex(2, 3, 2):
+            row, column = i * stride[0] + k * dilation[0], j * stride[1] + m * dilation[1]
+            wanted[n, o, i, j] += weight[o, c, k, m] * wide[n, 2 * group + c, row, column]
+    np.testing.assert_allclose((matrix.nearest @ x.ravel()).reshape(shape), wanted, atol=1e-12)
+
+
+def test_padding_and_cropping() -> None:
+    x = win.positions((2, 3))
+    assert win.padded(x, [(1, -1)]).tolist() == [[-1, 0, 1], [-1, 3, 4]]
+    assert win.padded(x, [(0, 0), (2, 0)], "reflect").tolist() == [[2, 1, 0, 1, 2], [5, 4, 3, 4, 5]]
+
+
+def test_shapes_that_do_not_fit_are_offenders() -> None:
+    build: Any = Builder((2, 3))
+    wrong: Callable[[], Any]
+    for name, wrong in {
+        "a": lambda: build.add(build.input, np.ones((2, 2))),
+        "b": lambda: build.reshape(build.input, (4, 2)),
+        "c": lambda: build.matmul(build.input, np.ones((2, 2))),
+        "d": lambda: build.divide(build.input, np.array([1.0, 0.0, 2.0])),
+        "e": lambda: build.concat([build.input, np.ones((1, 1))], 0),
+        "f": lambda: build.activate(build.input, "elu", alpha=-1.0),
+    }.items():
+        with build.reading(name, "Kind", (2, 3)):
+            wrong()
+    with pytest.raises(lc.UnreadableModel) as caught:
+        build.finish(build.input)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "6 operations have no exact translation:"
+    assert [line.split(":")[0].strip() for line in lines[1:]] == list("abcdef")

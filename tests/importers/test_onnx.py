@@ -1,0 +1,452 @@
+"""ONNX files in: every operator against onnx's own definition of it, real models against onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+
+onnx = pytest.importorskip("onnx", reason="onnx is an extra")
+helper = onnx.helper
+TensorProto = onnx.TensorProto
+
+MODELS = Path(__file__).resolve().parents[3] / "shared" / "data" / "models"
+NAMES = [
+    "test_nano",
+    "test_tiny",
+    "ACASXU_run2a_1_1_batch_2000",
+    "mnist-net_256x2",
+    "ffnnSIGMOID__Point_6x200",
+    "Convnet_avgpool",
+    "Convnet_maxpool",
+    "resnet_2b",
+]
+
+
+def model_of(
+    nodes: Sequence[Any],
+    shape: Sequence[int | str | None],
+    constants: dict[str, Any] | None = None,
+    opset: int = 17,
+    output: str = "y",
+) -> Any:
+    """A model from input ``x`` to ``output``; constants of floats are stored in single precision."""
+    stored = []
+    for name, value in (constants or {}).items():
+        array = np.asarray(value)
+        array = array.astype(np.float32) if array.dtype.kind == "f" else array
+        stored.append(onnx.numpy_helper.from_array(array, name))
+    graph = helper.make_graph(
+        list(nodes),
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)],
+        stored,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+def node(kind: str, inputs: str, outputs: str = "y", **attributes: Any) -> Any:
+    return helper.make_node(kind, inputs.split(" "), outputs.split(" "), **attributes)
+
+
+def assert_reads(model: Any, shape: Sequence[int], batched: bool = True, **options: Any) -> lc.Network:
+    """The network and onnx's reference evaluator agree."""
+    network = lc.load(model, **options)
+    evaluator = onnx.reference.ReferenceEvaluator(model)
+    rng = np.random.default_rng(1)
+    for point in (2.0 * rng.standard_normal((5, *shape))).astype(np.float32):
+        wanted = np.asarray(evaluator.run(None, {"x": point[None] if batched else point})[0], dtype=float).ravel()
+        found = network(point.astype(float).ravel())
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=3e-6 * (1 + np.abs(wanted).max()))
+    return network
+
+
+RNG = np.random.default_rng(0)
+V = RNG.standard_normal(6)
+IMAGE = (2, 5, 6)
+KERNEL = RNG.standard_normal((4, 2, 3, 2))
+
+ELEMENTWISE: dict[str, Any] = {
+    "Relu": {},
+    "LeakyRelu": {"alpha": 0.3},
+    "LeakyRelu default": {},
+    "Elu": {"alpha": 0.4},
+    "Celu": {"alpha": 0.5},
+    "Selu": {},
+    "Selu other": {"alpha": 2.0, "gamma": 1.5},
+    "Sigmoid": {},
+    "Tanh": {},
+    "Softplus": {},
+    "Softsign": {},
+    "HardSigmoid": {"alpha": 0.3, "beta": 0.4},
+    "HardSigmoid default": {},
+    "HardSwish": {},
+    "Mish": {},
+    "Gelu": {},
+    "Gelu tanh": {"approximate": "tanh"},
+    "Atan": {},
+    "Sin": {},
+    "Abs": {},
+    "Neg": {},
+    "Identity": {},
+    "Dropout": {},
+}
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_elementwise_operators(name: str) -> None:
+    opset = 20 if name.startswith("Gelu") else 18 if name == "Mish" else 17
+    model = model_of([node(name.split(" ")[0], "x", **ELEMENTWISE[name])], (1, 6), opset=opset)
+    assert_reads(model, (6,))
+
+
+OPERATORS: dict[str, tuple[list[Any], tuple[int, ...], dict[str, Any], int]] = {
+    "Gemm": ([node("Gemm", "x w b")], (6,), {"w": RNG.standard_normal((6, 3)), "b": V[:3]}, 17),
+    "Gemm scaled": (
+        [node("Gemm", "x w b", alpha=0.5, beta=2.0, transB=1)],
+        (6,),
+        {"w": RNG.standard_normal((3, 6)), "b": V[:3]},
+        17,
+    ),
+    "Gemm without bias": ([node("Gemm", "x w", transB=1)], (6,), {"w": RNG.standard_normal((3, 6))}, 17),
+    "Gemm left": (
+        [node("Gemm", "w x b", transA=1, transB=1)],
+        (6,),
+        {"w": RNG.standard_normal((6, 3)), "b": np.ones((3, 1))},
+        17,
+    ),
+    "MatMul": ([node("MatMul", "x w")], (2, 6), {"w": RNG.standard_normal((6, 3))}, 17),
+    "MatMul left": ([node("MatMul", "w x")], (6, 2), {"w": RNG.standard_normal((3, 6))}, 17),
+    "Add": ([node("Add", "x c")], (6,), {"c": V}, 17),
+    "Add of branches": (
+        [node("Relu", "x", "r"), node("MatMul", "r w", "s"), node("Add", "s x")],
+        (6,),
+        {"w": RNG.standard_normal((6, 6))},
+        17,
+    ),
+    "Sub from a constant": ([node("Sub", "c x")], (6,), {"c": V}, 17),
+    "Mul and Div": ([node("Mul", "c x", "m"), node("Div", "m d")], (6,), {"c": V, "d": V + 9.0}, 17),
+    "Mul is SiLU": ([node("Sigmoid", "x", "s"), node("Mul", "x s")], (6,), {}, 17),
+    "Erf is GELU": (
+        [
+            node("Div", "x root", "d"),
+            node("Erf", "d", "e"),
+            node("Add", "e one", "f"),
+            node("Mul", "x f", "g"),
+            node("Mul", "g half"),
+        ],
+        (6,),
+        {"root": np.sqrt(2.0), "one": 1.0, "half": 0.5},
+        17,
+    ),
+    "Sum": ([node("Sum", "x c x")], (6,), {"c": V}, 17),
+    "Max and Min": ([node("Max", "x c", "m"), node("Min", "m d x")], (6,), {"c": V, "d": V + 1}, 17),
+    "PRelu": ([node("PRelu", "x s")], (2, 3), {"s": np.array([[0.1], [1.5]])}, 17),
+    "PRelu of one": ([node("PRelu", "x s")], (2, 3), {"s": np.array([0.25])}, 17),
+    "Clip old": ([node("Clip", "x", min=-0.5, max=1.0)], (6,), {}, 9),
+    "Clip": ([node("Clip", "x low high")], (6,), {"low": -0.5, "high": 1.0}, 17),
+    "Clip below": ([node("Clip", "x low")], (6,), {"low": 0.25}, 17),
+    "Clip above": ([helper.make_node("Clip", ["x", "", "high"], ["y"])], (6,), {"high": 0.25}, 17),
+    "BatchNormalization": (
+        [node("BatchNormalization", "x s b m v", epsilon=1e-3)],
+        (2, 3, 3),
+        {"s": V[:2], "b": V[2:4], "m": V[4:], "v": np.array([0.3, 2.0])},
+        17,
+    ),
+    "Conv": (
+        [node("Conv", "x w b", strides=[2, 1], pads=[1, 0, 2, 1], dilations=[1, 2])],
+        IMAGE,
+        {"w": KERNEL, "b": V[:4]},
+        17,
+    ),
+    "Conv same upper": ([node("Conv", "x w", auto_pad="SAME_UPPER", strides=[2, 2])], IMAGE, {"w": KERNEL}, 17),
+    "Conv same lower": ([node("Conv", "x w", auto_pad="SAME_LOWER")], IMAGE, {"w": KERNEL}, 17),
+    "Conv valid": ([node("Conv", "x w", auto_pad="VALID")], IMAGE, {"w": KERNEL}, 17),
+    "Conv groups": ([node("Conv", "x w", group=2)], IMAGE, {"w": RNG.standard_normal((4, 1, 2, 2))}, 17),
+    "Conv 1d": ([node("Conv", "x w", pads=[1, 1])], (2, 7), {"w": RNG.standard_normal((3, 2, 3))}, 17),
+    "AveragePool": ([node("AveragePool", "x", kernel_shape=[2, 3], strides=[2, 1], pads=[1, 1, 0, 1])], IMAGE, {}, 17),
+    "AveragePool with padding": (
+        [node("AveragePool", "x", kernel_shape=[2, 2], pads=[1, 1, 1, 1], count_include_pad=1)],
+        IMAGE,
+        {},
+        17,
+    ),
+    "GlobalAveragePool": ([node("GlobalAveragePool", "x")], IMAGE, {}, 17),
+    "GlobalMaxPool": ([node("GlobalMaxPool", "x")], (2, 3, 2), {}, 17),
+    "MaxPool": ([node("MaxPool", "x", kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0])], IMAGE, {}, 17),
+    "MaxPool ceil": ([node("MaxPool", "x", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)], IMAGE, {}, 17),
+    "ReduceMean old": ([node("ReduceMean", "x", axes=[2, 3], keepdims=0)], IMAGE, {}, 13),
+    "ReduceMean": ([node("ReduceMean", "x a", keepdims=1)], IMAGE, {"a": np.array([-1])}, 18),
+    "ReduceSum": ([node("ReduceSum", "x a", keepdims=0)], IMAGE, {"a": np.array([1])}, 13),
+    "ReduceMax": ([node("ReduceMax", "x", axes=[1], keepdims=0)], (3, 2), {}, 13),
+    "ReduceMin": ([node("ReduceMin", "x", axes=[2])], (3, 2), {}, 13),
+    "Flatten": ([node("Flatten", "x", "f", axis=2), node("Flatten", "f")], IMAGE, {}, 17),
+    "Flatten from the end": ([node("Flatten", "x", axis=-1)], IMAGE, {}, 17),
+    "Reshape": ([node("Reshape", "x s")], IMAGE, {"s": np.array([0, -1, 6])}, 17),
+    "Transpose": ([node("Transpose", "x", perm=[0, 3, 1, 2])], IMAGE, {}, 17),
+    "Transpose all": ([node("Transpose", "x")], IMAGE, {}, 17),
+    "Squeeze old": ([node("Unsqueeze", "x", "u", axes=[1, 3]), node("Squeeze", "u", axes=[1])], (6,), {}, 11),
+    "Squeeze": ([node("Unsqueeze", "x a", "u"), node("Squeeze", "u a")], (6,), {"a": np.array([-1])}, 17),
+    "Slice old": ([node("Slice", "x", starts=[1, 0], ends=[9, 2], axes=[2, 1])], IMAGE, {}, 9),
+    "Slice": (
+        [node("Slice", "x s e a t")],
+        IMAGE,
+        {"s": np.array([-1, 0]), "e": np.array([-100, 2**31]), "a": np.array([3, 1]), "t": np.array([-2, 1])},
+        17,
+    ),
+    "Gather": ([node("Gather", "x i", axis=2)], IMAGE, {"i": np.array([[0, -1], [2, 2]])}, 17),
+    "Pad old": ([node("Pad", "x", pads=[0, 0, 1, 0, 0, 0, 2, 1], value=0.5)], IMAGE, {}, 9),
+    "Pad reflect": ([node("Pad", "x p", mode="reflect")], IMAGE, {"p": np.array([0, 0, 1, 2, 0, 0, 0, 1])}, 17),
+    "Pad axes": (
+        [helper.make_node("Pad", ["x", "p", "", "a"], ["y"], mode="edge")],
+        IMAGE,
+        {"p": np.array([1, 2, 0, 1]), "a": np.array([3, 2])},
+        18,
+    ),
+    "Split": ([node("Split", "x s", "a b", axis=1), node("Concat", "b a", axis=1)], (6,), {"s": np.array([2, 4])}, 17),
+    "Split even": ([node("Split", "x", "a b", axis=1), node("Sub", "a b")], (6,), {}, 13),
+    "Expand": ([node("Expand", "x s")], (1, 3), {"s": np.array([1, 4, 1])}, 17),
+    "Concat with a constant": ([node("Concat", "x c x", axis=1)], (6,), {"c": V[None, :2]}, 17),
+    "Cast": ([node("Cast", "x", "d", to=TensorProto.DOUBLE), node("Cast", "d", to=TensorProto.FLOAT)], (6,), {}, 17),
+    "Constant, Shape": (
+        [
+            node("Shape", "x", "s"),
+            node("Gather", "s zero", "n"),
+            helper.make_node("Constant", [], ["rest"], value_ints=[-1]),
+            node("Concat", "n rest", "t", axis=0),
+            node("Reshape", "x t"),
+        ],
+        IMAGE,
+        {"zero": np.array([0])},
+        17,
+    ),
+    "Dropout with mask": ([helper.make_node("Dropout", ["x"], ["y", "mask"])], (6,), {}, 17),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators(name: str) -> None:
+    nodes, shape, constants, opset = OPERATORS[name]
+    network = assert_reads(model_of(nodes, (1, *shape), constants, opset), shape)
+    assert network.inputs == int(np.prod(shape))
+
+
+def test_swish_of_the_newest_operator_set() -> None:
+    if onnx.defs.onnx_opset_version() < 24:
+        pytest.skip("this onnx does not know Swish")
+    assert_reads(model_of([node("Swish", "x", alpha=1.3)], (1, 6), opset=24), (6,))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_real_models_agree_with_onnxruntime(name: str) -> None:
+    path = MODELS / f"{name}.onnx"
+    if not path.exists():
+        pytest.skip(f"the shared models are not at {MODELS}")
+    runtime = pytest.importorskip("onnxruntime", reason="the comparison needs onnxruntime")
+    network = lc.load(path)
+    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    entry = session.get_inputs()[0]
+    points = np.random.default_rng(0).random((100, network.inputs)).astype(np.float32)
+    found = network(points.astype(float))
+    for point, ours in zip(points, found, strict=True):
+        theirs = session.run(None, {entry.name: point.reshape(entry.shape)})[0].ravel().astype(float)
+        assert np.abs(ours - theirs).max() <= 1e-5 * np.abs(theirs).max()
+
+
+def test_sizes_of_real_models() -> None:
+    if not MODELS.exists():
+        pytest.skip(f"the shared models are not at {MODELS}")
+    assert lc.load(MODELS / "resnet_2b.onnx").sizes == (3072, 2048, 2048, 1024, 2048, 1024, 100, 10)
+    assert lc.load(MODELS / "Convnet_avgpool.onnx").sizes == (784, 18432, 10)  # 27 × 27 less the rim no pool sees
+    assert lc.load(MODELS / "Convnet_maxpool.onnx").sizes == (784, 18432, 18432, 9216, 4608, 2304, 10)
+
+
+def _twins() -> tuple[Any, Any]:
+    """One residual network twice: as a PyTorch module, and as an ONNX model written by hand."""
+    torch = pytest.importorskip("torch", reason="PyTorch is an extra")
+    nn = torch.nn
+
+    class Net(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = nn.Conv2d(1, 3, 3, padding=1), nn.Conv2d(3, 3, 3, padding=1)
+            self.norm, self.head = nn.BatchNorm2d(3), nn.Linear(27, 4)
+
+        def forward(self, x: Any) -> Any:
+            y = torch.relu(self.norm(self.one((x - 0.25) / 0.5)))
+            y = nn.functional.max_pool2d(torch.tanh(self.two(y) + y), 2)
+            return self.head(nn.functional.silu(y).flatten(1))
+
+    torch.manual_seed(2)
+    module = Net().eval()
+    module.norm.running_mean.normal_()
+    module.norm.running_var.uniform_(0.5, 2.0)
+    nodes = [
+        node("Sub", "x mean", "a"),
+        node("Div", "a std", "b"),
+        node("Conv", "b one.weight one.bias", "c", pads=[1, 1, 1, 1]),
+        node("BatchNormalization", "c norm.weight norm.bias norm.running_mean norm.running_var", "d"),
+        node("Relu", "d", "e"),
+        node("Conv", "e two.weight two.bias", "f", pads=[1, 1, 1, 1]),
+        node("Add", "f e", "g"),
+        node("Tanh", "g", "h"),
+        node("MaxPool", "h", "i", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Sigmoid", "i", "j"),
+        node("Mul", "j i", "k"),
+        node("Flatten", "k", "l"),
+        node("Gemm", "l head.weight head.bias", transB=1),
+    ]
+    used = {name for n in nodes for name in n.input}
+    constants = {k: v.numpy() for k, v in module.state_dict().items() if k in used}
+    return module, model_of(nodes, ("batch", 1, 6, 6), {**constants, "mean": 0.25, "std": 0.5})
+
+
+def test_same_model_by_either_way_gives_the_same_bound() -> None:
+    module, model = _twins()
+    one, two = lc.load(module, input_shape=(1, 6, 6)), lc.load(model)
+    assert one.sizes == two.sizes
+    ball = lc.Ball(np.linspace(0, 1, 36), 0.3)
+    for method in (lc.ClosedForm(), lc.Scalar()):
+        bounds = [lc.certify(network, ball, method).bound for network in (one, two)]
+        assert bounds[0] == pytest.approx(bounds[1], rel=1e-9)
+
+
+def test_files_and_open_batches(tmp_path: Path) -> None:
+    model = model_of([node("Relu", "x")], ("N", 6))
+    onnx.save(model, tmp_path / "model.onnx")
+    assert lc.load(tmp_path / "model.onnx").inputs == 6
+    assert lc.load(str(tmp_path / "model.onnx")).inputs == 6
+    (tmp_path / "bad.onnx").write_bytes(b"not a model at all")
+    with pytest.raises(lc.UnreadableModel, match=r"not a readable ONNX file|holds no graph"):
+        lc.load(tmp_path / "bad.onnx")
+
+
+def test_open_and_ambiguous_shapes() -> None:
+    relu = [node("Relu", "x")]
+    with pytest.raises(lc.InvalidInput, match="leaves sizes of its input x open; give input_shape"):
+        lc.load(model_of(relu, ("N", "C", 4)))
+    assert lc.load(model_of(relu, ("N", "C", 4)), input_shape=(3, 4)).inputs == 12
+    with pytest.raises(lc.InvalidInput, match="does not fit"):
+        lc.load(model_of(relu, ("N", "C", 4)), input_shape=(3, 5))
+    with pytest.raises(lc.InvalidInput, match=r"8 at a time; give input_shape=\(4,\)"):
+        lc.load(model_of(relu, (8, 4)))
+    assert lc.load(model_of(relu, (8, 4)), input_shape=(4,)).inputs == 4
+    assert lc.load(model_of(relu, (8, 4)), input_shape=(8, 4)).inputs == 32
+    assert lc.load(model_of(relu, (7,))).inputs == 7
+
+
+def test_initializers_among_the_inputs() -> None:
+    """Older files list their weights as inputs too."""
+    model = model_of([node("Add", "x c")], (1, 6), {"c": V}, opset=8)
+    model.graph.input.append(helper.make_tensor_value_info("c", TensorProto.FLOAT, [6]))
+    assert_reads(model, (6,))
+
+
+def test_local_functions_are_inlined() -> None:
+    model = model_of([helper.make_node("Twice", ["x"], ["y"], domain="local")], (1, 6))
+    body = [helper.make_node("Add", ["a", "a"], ["b"])]
+    model.functions.append(helper.make_function("local", "Twice", ["a"], ["b"], body, [helper.make_opsetid("", 17)]))
+    model.opset_import.append(helper.make_opsetid("local", 1))
+    np.testing.assert_allclose(lc.load(model)(np.ones(6)), 2.0)
+
+
+def test_every_offender_is_listed() -> None:
+    nodes = [
+        helper.make_node("Exp", ["x"], ["a"], name="first"),
+        helper.make_node("Relu", ["a"], ["b"], name="fine"),
+        helper.make_node("Mul", ["b", "x"], ["c"], name="second"),
+        helper.make_node("LpNormalization", ["c"], ["d"]),
+        helper.make_node("FusedThing", ["d"], ["e"], name="fourth", domain="com.example"),
+        helper.make_node("Softmax", ["e"], ["y"], name="fifth"),
+    ]
+    model = model_of(nodes, (1, 6))
+    model.opset_import.append(helper.make_opsetid("com.example", 1))
+    with pytest.raises(lc.UnreadableModel) as caught:
+        lc.load(model)
+    text = str(caught.value)
+    for line in (
+        "first: Exp of shape (1, 6): unknown operator",
+        "second: Mul of shape (1, 6): it multiplies two values that both depend on the input",
+        "d: LpNormalization of shape (1, 6): unknown operator",
+        "fourth: FusedThing of unknown shape: operators of the domain com.example are not known",
+        "fifth: Softmax of unknown shape: take the logits",
+    ):
+        assert line in text
+    assert "fine" not in text
+
+
+def test_softmax_is_refused_or_dropped() -> None:
+    nodes = [node("Gemm", "x w", "l"), helper.make_node("Softmax", ["l"], ["y"], name="probabilities")]
+    weight = RNG.standard_normal((6, 3))
+    model = model_of(nodes, (1, 6), {"w": weight})
+    with pytest.raises(lc.UnreadableModel, match=r"probabilities: Softmax of shape \(1, 3\): take the logits"):
+        lc.load(model)
+    network = lc.load(model, drop_softmax=True)
+    np.testing.assert_allclose(network(np.ones(6)), weight.astype(np.float32).sum(axis=0), rtol=1e-6)
+    with pytest.raises(lc.InvalidInput, match="not a softmax"):
+        lc.load(model_of([node("Relu", "x")], (1, 6)), drop_softmax=True)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "constants", "reason"),
+    [
+        ([node("Div", "c x")], {"c": V}, "divides by a value"),
+        ([node("MatMul", "x x")], {}, "multiplies two values"),
+        ([node("Cast", "x", to=TensorProto.INT64)], {}, "rounds"),
+        ([node("Dropout", "x r t")], {"r": np.float32(0.5), "t": np.array(True)}, "random"),
+        ([node("Reshape", "x s")], {"s": np.array([5])}, "do not fit"),
+    ],
+)
+def test_known_operators_used_in_unknown_ways(nodes: list[Any], constants: dict[str, Any], reason: str) -> None:
+    with pytest.raises(lc.UnreadableModel, match=reason):
+        lc.load(model_of(nodes, (1, 6), constants))
+
+
+def test_models_that_are_no_networks() -> None:
+    with pytest.raises(lc.UnreadableModel, match="operator set 6"):
+        lc.load(model_of([node("Relu", "x")], (1, 6), opset=6))
+    two = model_of([node("Add", "x z")], (1, 6))
+    two.graph.input.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, [1, 6]))
+    with pytest.raises(lc.UnreadableModel, match=r"2 inputs \(x, z\)"):
+        lc.load(two)
+    whole = model_of([node("Identity", "x")], (1, 6))
+    whole.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
+    with pytest.raises(lc.UnreadableModel, match="type int64"):
+        lc.load(whole)
+    with pytest.raises(lc.InvalidInput, match="the model says which activations"):
+        lc.load(model_of([node("Relu", "x")], (1, 6)), "relu")
+
+
+def test_a_wrong_translation_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check is on: an importer that forgets the bias of Gemm does not get its network out."""
+    from lipcert.importers import onnx_reader as reader
+    from lipcert.importers.onnx_ops import OPERATORS as KNOWN
+
+    def forgetful(build: Any, call: Any) -> Any:
+        return build.matmul(call.operands[0], np.asarray(call.operands[1]))
+
+    model = model_of([node("Gemm", "x w b")], (1, 6), {"w": RNG.standard_normal((6, 3)), "b": 1e-3 * V[:3]})
+    lc.load(model)
+    monkeypatch.setattr(reader, "OPERATORS", {**KNOWN, "Gemm": forgetful})
+    with pytest.raises(lc.UnreadableModel, match="not faithful"):
+        lc.load(model)
+
+
+def test_without_onnxruntime_onnx_itself_is_the_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lipcert.importers import onnx as reader
+
+    monkeypatch.setattr(reader, "_runtime", lambda model: None)
+    assert_reads(model_of([node("Conv", "x w")], (1, *IMAGE), {"w": KERNEL}), IMAGE)
+
+
+def test_the_model_object_is_not_changed() -> None:
+    model = model_of([node("Gemm", "x w", "l"), node("Softmax", "l")], ("N", 6), {"w": RNG.standard_normal((6, 3))})
+    before = model.SerializeToString()
+    lc.load(model, drop_softmax=True)
+    assert model.SerializeToString() == before

@@ -1,0 +1,488 @@
+"""The table of activations, against independent formulas and brute force."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+import lipcert as lc
+from lipcert.errors import InvalidInput
+from lipcert.model.activation_row import USUAL, Loss, Row
+from lipcert.model.activations import ALIASES, CONCAVE, CONVEX, TABLE, Activation
+from lipcert.model.arrays import Array
+from networks import ROW_LABELS, ROWS
+
+every_row = pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)
+
+_SELU = (mp.mpf("1.0507009873554804934193349852946"), mp.mpf("1.6732632423543772848170429916717"))
+
+
+def _gate(v: Any) -> Any:
+    return 1 / (1 + mp.exp(-v))
+
+
+def _clip(v: Any, low: Any, high: Any) -> Any:
+    return min(max(v, mp.mpf(low)), mp.mpf(high))
+
+
+FORMULAS: dict[str, Callable[..., Any]] = {
+    "identity": lambda v: v,
+    "relu": lambda v: max(v, mp.mpf(0)),
+    "leaky_relu": lambda v, g: v if v >= 0 else g * v,
+    "relu6": lambda v: _clip(v, 0, 6),
+    "hardtanh": _clip,
+    "hardsigmoid": lambda v, a, b: _clip(mp.mpf(a) * v + mp.mpf(b), 0, 1),
+    "hardswish": lambda v: v * _clip(v + 3, 0, 6) / 6,
+    "elu": lambda v, a: v if v > 0 else a * mp.expm1(v),
+    "celu": lambda v, a: v if v > 0 else a * mp.expm1(v / a),
+    "selu": lambda v: _SELU[0] * (v if v > 0 else _SELU[1] * mp.expm1(v)),
+    "sigmoid": _gate,
+    "tanh": mp.tanh,
+    "arctan": mp.atan,
+    "softsign": lambda v: v / (1 + abs(v)),
+    "softplus": lambda v, b: mp.log1p(mp.exp(b * v)) / b,
+    "silu": lambda v: v * _gate(v),
+    "gelu": lambda v: v * mp.ncdf(v),
+    "gelu_tanh": lambda v: v * _gate(2 * mp.sqrt(2 / mp.pi) * (v + mp.mpf("0.044715") * v**3)),
+    "mish": lambda v: v * mp.tanh(mp.log1p(mp.exp(v))),
+    "sin": mp.sin,
+}
+
+TORCH = {
+    "identity": "torch.nn.Identity()(x)",
+    "relu": "F.relu(x)",
+    "leaky_relu": "F.leaky_relu(x, negative_slope=p[0])",
+    "relu6": "F.relu6(x)",
+    "hardtanh": "F.hardtanh(x, *p)",
+    "hardswish": "F.hardswish(x)",
+    "elu": "F.elu(x, *p)",
+    "celu": "F.celu(x, *p)",
+    "selu": "F.selu(x)",
+    "sigmoid": "torch.sigmoid(x)",
+    "tanh": "torch.tanh(x)",
+    "arctan": "torch.atan(x)",
+    "softsign": "F.softsign(x)",
+    "softplus": "F.softplus(x, beta=p[0], threshold=600)",
+    "silu": "F.silu(x)",
+    "gelu": "F.gelu(x)",
+    "gelu_tanh": "F.gelu(x, approximate='tanh')",
+    "mish": "F.mish(x)",
+    "sin": "torch.sin(x)",
+}
+
+
+def knots_of(row: Activation, start: float = -50.0) -> list[float]:
+    return [float(np.ravel(k)[0]) for k in row.row.knots(np.array([start]), *row.parameters)]
+
+
+def points_of(row: Activation) -> Array:
+    rng = np.random.default_rng(1)
+    knots = knots_of(row, -0.5)
+    spread = np.concatenate([rng.uniform(-8, 8, 40), rng.uniform(-40, 40, 10), [-0.0, 1e-9, -1e-9, 300.0, -300.0]])
+    ulp = np.where(np.array(knots) == 0, 1e-18, np.spacing(np.abs(knots)))
+    return np.concatenate([spread, knots, knots - ulp, knots + ulp])
+
+
+def rounding(row: Activation, v: Array) -> Array:
+    """4 ulp of φ(v) and of what a relative error in v makes of it; hardsigmoid adds its shift and rounds at 1."""
+    scale = np.abs(row.value(v)) + np.abs(v * row.slope(v)) + (row.name == "hardsigmoid")
+    return np.asarray(4 * np.finfo(float).eps * scale)
+
+
+def test_the_table_holds_the_rows_that_were_promised() -> None:
+    promised = (
+        "relu leaky_relu prelu relu6 hardtanh elu celu selu sigmoid tanh softplus softsign silu gelu gelu_tanh"
+        " mish hardswish hardsigmoid arctan sin identity"
+    )
+    assert {lc.activation(name).name for name in promised.split()} == set(TABLE) == set(FORMULAS)
+    assert set(ALIASES.values()) <= set(TABLE)
+
+
+@every_row
+def test_value_agrees_with_its_formula(row: Activation) -> None:
+    points = points_of(row)
+    with mp.workdps(40):
+        expected = [FORMULAS[row.name](mp.mpf(v), *row.parameters) for v in points]
+        errors = [abs(mp.mpf(y) - e) for y, e in zip(row.value(points), expected, strict=True)]
+        allowed = rounding(row, points) + 1e-300
+    assert all(e <= a for e, a in zip(errors, allowed, strict=True))
+
+
+@every_row
+def test_value_agrees_with_torch(row: Activation) -> None:
+    torch = pytest.importorskip("torch")
+    if row.name == "hardsigmoid" and row.parameters != (1 / 6, 0.5):
+        pytest.skip("torch has the default parameters only")
+    call = TORCH.get(row.name, "F.hardsigmoid(x)")
+    x = points_of(row)
+    scope = {"torch": torch, "F": torch.nn.functional, "p": row.parameters, "x": torch.from_numpy(x)}
+    expected = eval(call, scope).numpy()
+    np.testing.assert_allclose(row.value(x), expected, rtol=4e-12, atol=3e-16)
+
+
+@every_row
+@pytest.mark.parametrize("side", [-1, 1])
+def test_slope_is_the_one_sided_derivative(row: Activation, side: int) -> None:
+    points = points_of(row)
+    with mp.workdps(60):
+        step = side * mp.mpf("1e-25")  # shorter than one ulp, so a quotient never crosses a knot
+        expected = []
+        for v in points:
+            f = [FORMULAS[row.name](mp.mpf(v) + k * step, *row.parameters) for k in range(3)]
+            expected.append(float((4 * f[1] - f[2] - 3 * f[0]) / (2 * step)))
+    rounded_knots = row.row.kinks and not row.row.exact
+    slopes = row.slope(points, side)
+    for v, got, want in zip(points, slopes, expected, strict=True):
+        if rounded_knots and min(abs(v - k) for k in knots_of(row)) <= 4 * np.spacing(abs(v)):
+            continue
+        assert got == pytest.approx(want, rel=1e-12, abs=1e-16), v
+
+
+@every_row
+def test_slope_at_infinity_is_the_limit(row: Activation) -> None:
+    if np.isfinite(row.row.period):
+        pytest.skip("no limit")
+    at_infinity = row.slope(np.array([-np.inf, np.inf]))
+    np.testing.assert_allclose(at_infinity, row.slope(np.array([-1e300, 1e300])), atol=1e-15)
+
+
+@every_row
+def test_value_at_infinity_is_the_limit(row: Activation) -> None:
+    if np.isfinite(row.row.period):
+        pytest.skip("no limit")
+    far, limit = row.value(np.array([-1e9, 1e9])), row.value(np.array([-np.inf, np.inf]))
+    settled = row.slope(np.array([-np.inf, np.inf])) == 0
+    np.testing.assert_allclose(limit[settled], far[settled], atol=1e-8)
+    np.testing.assert_array_equal(limit[~settled], np.sign(far[~settled]) * np.inf)
+
+
+@every_row
+def test_huge_arguments_neither_overflow_nor_give_nan(row: Activation) -> None:
+    v = np.array([-1e300, -1e200, -1e103, 1e103, 1e200, 1e300])
+    assert np.isfinite(row.value(v)).all()
+    assert np.isfinite(row.slope(v, 1)).all()
+    assert np.isfinite(row.slope(v, -1)).all()
+    least, most = row.slope_range(v[:3], v[3:])
+    assert np.isfinite([least, most]).all()
+
+
+@every_row
+def test_knots_are_where_the_slope_turns(row: Activation) -> None:
+    """Between the knots φ' is monotone as the shape says; at a knot a smooth φ'' vanishes or φ' is not smooth."""
+    start = np.array([-30.0])
+    if np.isfinite(row.row.period):
+        start = np.array([-1.0])
+    knots = knots_of(row, float(start[0]))
+    assert knots == sorted(knots)
+    shapes = [int(np.ravel(s)[0]) for s in row.row.shape(start, *row.parameters)]
+    ends = [float(start[0]), *knots, knots[-1] + 2.0 if np.isfinite(row.row.period) else 30.0]
+    assert len(shapes) == len(ends) - 1
+    for low, high, shape in zip(ends[:-1], ends[1:], shapes, strict=True):
+        slopes = row.slope(np.linspace(low, high, 2001)[1:-1])
+        change = np.diff(slopes)
+        tiny = 4 * np.finfo(float).eps * np.abs(slopes).max()
+        if shape == CONVEX:
+            assert (change >= -tiny).all()
+        elif shape == CONCAVE:
+            assert (change <= tiny).all()
+        else:
+            assert np.ptp(slopes) <= tiny
+
+
+@pytest.mark.parametrize("name", ["silu", "gelu", "gelu_tanh", "mish"])
+def test_inflection_points_to_the_last_digit(name: str) -> None:
+    with mp.workdps(40):
+        for knot in knots_of(lc.activation(name)):
+            root = mp.findroot(lambda v: mp.diff(FORMULAS[name], v, 2), mp.mpf(knot))
+            assert abs(root - mp.mpf(knot)) <= np.spacing(abs(knot))
+
+
+@every_row
+def test_extent_bounds_the_values_and_is_attained(row: Activation) -> None:
+    low, high = (float(np.asarray(e)) for e in row.row.extent(*row.parameters))
+    v = np.concatenate([np.linspace(-60, 60, 240_001), [-1e300, 1e300]])
+    values = row.value(v)
+    assert low <= values.min()
+    assert values.max() <= high
+    assert values.min() - low < 1e-6 or low == -np.inf == np.sign(values.min()) * np.inf
+    assert high - values.max() < 1e-6 or high == np.inf == np.sign(values.max()) * np.inf
+
+
+@pytest.mark.parametrize(("name", "near"), [("silu", -1.28), ("gelu", -0.75), ("gelu_tanh", -0.75), ("mish", -1.19)])
+def test_extent_constants_are_true_and_tight(name: str, near: float) -> None:
+    with mp.workdps(40):
+        where = mp.findroot(lambda v: mp.diff(FORMULAS[name], v), near)
+        minimum = FORMULAS[name](where)
+        stated = mp.mpf(float(np.asarray(TABLE[name].extent()[0])))
+        assert minimum - mp.mpf("1e-15") <= stated <= minimum
+        assert mp.mpf(float(np.asarray(TABLE["selu"].extent()[0]))) <= -_SELU[0] * _SELU[1]
+        assert mp.mpf(float(np.asarray(TABLE["arctan"].extent()[1]))) >= mp.pi / 2
+
+
+def intervals_of(row: Activation, count: int = 300) -> tuple[Array, Array]:
+    """Intervals of all widths, many touching or straddling a knot; finite ones."""
+    rng = np.random.default_rng(len(row.name))
+    knots = np.array([*knots_of(row, -4.0), 0.0])
+    middle = np.where(rng.random(count) < 0.5, rng.choice(knots, count), rng.normal(0, 4, count))
+    width = 10.0 ** rng.uniform(-6, 1.5, count)
+    share = np.where(rng.random(count) < 0.4, rng.choice([0.0, 1.0], count), rng.random(count))
+    lower, upper = middle - share * width, middle + (1 - share) * width
+    return np.where(share == 0, middle, lower), np.where(share == 1, middle, upper)
+
+
+def samples_in(lower: Array, upper: Array, count: int = 401) -> Array:
+    """Points of each interval, (intervals, count), dense where the table's features are."""
+    share = np.linspace(0, 1, count)
+    even = lower[:, None] + share * (upper - lower)[:, None]
+    centred = np.clip(np.sinh(np.linspace(-8, 8, count)), lower[:, None], upper[:, None])
+    return np.clip(np.concatenate([even, centred], axis=1), lower[:, None], upper[:, None])
+
+
+def extreme_slopes(row: Activation, lower: Array, upper: Array, sign: int) -> Array:
+    """Min (sign 1) or max (sign -1) of the derivative on each interval, by zooming in on a grid."""
+    rows = np.arange(lower.size)
+    left, right = lower, upper
+    best = np.full(lower.shape, np.inf)
+    for level in range(12):
+        grid = np.sort(samples_in(left, right, 101 if level else 401), axis=1)
+        after = np.where(grid < upper[:, None], row.slope(grid, 1), np.nan)
+        before = np.where(grid > lower[:, None], row.slope(grid, -1), np.nan)
+        heights = sign * np.stack([after, before])
+        heights = np.nanmin(np.where(np.isnan(heights), np.inf, heights), axis=0)
+        place = np.argmin(heights, axis=1)
+        best = np.minimum(best, heights[rows, place])
+        left = grid[rows, np.maximum(place - 1, 0)]
+        right = grid[rows, np.minimum(place + 1, grid.shape[1] - 1)]
+    return sign * best
+
+
+@every_row
+def test_slope_range_is_exact(row: Activation) -> None:
+    lower, upper = intervals_of(row)
+    apart = lower < upper
+    if row.row.kinks and not row.row.exact:  # a rounded kink counts as inside when an end touches it
+        for knot in knots_of(row):
+            apart &= (np.abs(lower - knot) > 1e-12) & (np.abs(upper - knot) > 1e-12)
+    lower, upper = lower[apart], upper[apart]
+    least, most = row.slope_range(lower, upper)
+    np.testing.assert_allclose(least, extreme_slopes(row, lower, upper, 1), atol=1e-9)
+    np.testing.assert_allclose(most, extreme_slopes(row, lower, upper, -1), atol=1e-9)
+
+
+@every_row
+def test_slope_range_contains_every_difference_quotient(row: Activation) -> None:
+    rng = np.random.default_rng(7)
+    lower, upper = intervals_of(row)
+    least, most = (edge[:, None] for edge in row.slope_range(lower, upper))
+    one, two = (rng.uniform(lower[:, None], upper[:, None], (lower.size, 300)) for _ in "ab")
+    one[:, :50] = lower[:, None]
+    two[:, :25] = upper[:, None]
+    near = rng.random(one.shape) < 0.3
+    two = np.where(near, np.clip(one + 1e-3 * (two - one), lower[:, None], upper[:, None]), two)
+    gap = two - one
+    apart = gap != 0
+    at_one, at_two = row.value(one), row.value(two)
+    quotient = (at_two - at_one) / np.where(apart, gap, 1.0)
+    slack = (rounding(row, one) + rounding(row, two)) / np.where(apart, np.abs(gap), 1.0) + 4e-16 * np.abs(quotient)
+    assert (~apart | (quotient >= least - slack)).all()
+    assert (~apart | (quotient <= most + slack)).all()
+
+
+@every_row
+def test_slope_range_of_a_point(row: Activation) -> None:
+    """Away from kinks the derivative itself; at a kink both one-sided derivatives."""
+    at = np.concatenate([np.array([-3.3, -0.7, 0.1, 0.9, 4.4]), knots_of(row, -4.0)])
+    least, most = row.slope_range(at, at)
+    sides = np.array([row.slope(at, -1), row.slope(at, 1)])
+    np.testing.assert_allclose(least, sides.min(axis=0), rtol=1e-15)
+    np.testing.assert_allclose(most, sides.max(axis=0), rtol=1e-15)
+
+
+@every_row
+def test_slope_range_of_infinite_intervals(row: Activation) -> None:
+    for cut in [-2.0, 0.0, 1.3, *knots_of(row, -4.0)]:
+        for low, high in ((-np.inf, cut), (cut, np.inf), (-np.inf, np.inf)):
+            least, most = row.slope_range(np.array([low]), np.array([high]))
+            far = np.array([max(low, -1e4)]), np.array([min(high, 1e4)])
+            if row.row.kinks and not row.row.exact and cut in knots_of(row):
+                continue
+            # softsign and arctan reach their limit slope slowest: 1e-8 at 1e4
+            np.testing.assert_allclose(least, extreme_slopes(row, *far, 1), atol=2e-8)
+            np.testing.assert_allclose(most, extreme_slopes(row, *far, -1), atol=2e-8)
+
+
+def test_slope_range_closes_in_on_a_kink_only_when_it_is_inside() -> None:
+    relu = lc.activation("relu")
+    tiny = 5e-324
+    lower = np.array([0.0, -tiny, -1.0, -1.0, 0.0])
+    upper = np.array([1.0, 1.0, 0.0, tiny, 0.0])
+    least, most = relu.slope_range(lower, upper)
+    assert least.tolist() == [1.0, 0.0, 0.0, 0.0, 0.0]
+    assert most.tolist() == [1.0, 1.0, 0.0, 1.0, 1.0]
+
+
+def test_sine_far_out_is_not_trusted_to_resolve_its_knots() -> None:
+    """At 1e15 a multiple of π cannot be written down; a range that used one would be too narrow."""
+    sine = lc.activation("sin")
+    lower = np.array([1e15, 3e10, -7e12])
+    least, most = sine.slope_range(lower, lower + np.array([3.0, 3.0, 3.0]))
+    assert (least == -1.0).all()
+    assert (most == 1.0).all()
+    point = np.array([1e15])
+    assert sine.slope_range(point, point)[0] == pytest.approx(np.cos(1e15))
+
+
+def test_parameters_one_a_neuron() -> None:
+    slopes = np.array([0.1, -0.5, 2.0])
+    prelu = lc.activation("prelu", negative_slope=slopes)
+    v = np.array([-1.0, -1.0, 3.0])
+    assert prelu.value(v).tolist() == [-0.1, 0.5, 3.0]
+    assert prelu.slope(v).tolist() == [0.1, -0.5, 1.0]
+    least, most = prelu.slope_range(np.full(3, -1.0), np.full(3, 1.0))
+    assert least.tolist() == [0.1, -0.5, 1.0]
+    assert most.tolist() == [1.0, 1.0, 2.0]
+    assert prelu.take(np.array([2, 0])).value(np.array([-1.0, -1.0])).tolist() == [-2.0, -0.1]
+    slopes[0] = 9.0
+    assert prelu.value(v)[0] == -0.1, "the activation keeps its own copy"
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("ReLU", "relu"),
+        ("Leaky ReLU", "leaky_relu"),
+        ("PReLU", "leaky_relu"),
+        ("swish", "silu"),
+        ("linear", "identity"),
+        ("GELU-tanh", "gelu_tanh"),
+        ("Hard_Swish", "hardswish"),
+        ("atan", "arctan"),
+    ],
+)
+def test_names_are_forgiving(spelling: str, name: str) -> None:
+    assert lc.activation(spelling).name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "expected"),
+    [
+        ("rellu", {}, "unknown activation 'rellu'; known are .*relu"),
+        ("elu", {"alpha": -1.0}, "needs 1e-6 <= alpha <= 1e6, got .*-1.0"),
+        ("celu", {"alpha": 0.0}, "needs 1e-6 <= alpha"),
+        ("softplus", {"beta": 0.0}, "needs 1e-6 <= beta"),
+        ("hardtanh", {"min_val": 2.0, "max_val": 1.0}, "needs min_val < max_val"),
+        ("hardsigmoid", {"alpha": -0.1}, "needs 1e-6 <= alpha"),
+        ("leaky_relu", {"negative_slope": float("nan")}, "negative_slope must be finite, got nan"),
+        ("leaky_relu", {"negative_slope": "steep"}, "negative_slope must be a number .* got 'steep'"),
+        ("relu", {"alpha": 1.0}, "has no parameter alpha; it takes none"),
+        ("elu", {"negative_slope": 1.0}, "no parameter negative_slope; it takes alpha"),
+        (lc.activation("elu"), {"alpha": 2.0}, "has its parameters already"),
+        (7, {}, "must be a name or an Activation, got int"),
+    ],
+)
+def test_bad_activations_are_named(name: Any, parameters: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InvalidInput, match=expected):
+        lc.activation(name, **parameters)
+
+
+def test_every_row_says_why() -> None:
+    assert all(row.why for row in TABLE.values())
+    assert inspect.getdoc(type(TABLE["relu"]))
+
+
+def test_an_infinite_neighbour_changes_no_value() -> None:
+    v = np.array([-np.inf, -1.7e308, -1e301, 0.5, 1e301, 1.7e308, np.inf])
+    for name in TABLE:
+        row = lc.activation(name)
+        with np.errstate(all="ignore"):
+            together, alone = row.value(v), np.array([row.value(x[None])[0] for x in v])
+        np.testing.assert_array_equal(together, alone, err_msg=name)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_row_says_what_its_formulas_lose(name: str) -> None:
+    stated = {field.name: getattr(TABLE[name], field.name) for field in fields(Row)}
+    assert Row(**stated) == TABLE[name]
+    del stated["loss"]
+    with pytest.raises(TypeError, match="loss"):
+        Row(**stated)
+
+
+def test_a_loss_is_said_in_full() -> None:
+    stated = {field.name: getattr(USUAL, field.name) for field in fields(Loss)}
+    for name in stated:
+        with pytest.raises(TypeError, match=name):
+            Loss(**{other: value for other, value in stated.items() if other != name})
+
+
+# Names with parameters, as files and arguments of load() have them.
+
+
+def written(row: Activation, named: bool) -> str:
+    """The activation as text, such as leaky_relu(0.2)."""
+    pairs = zip(row.row.parameters, row.parameters, strict=True)
+    return f"{row.name}({', '.join(f'{label}={value}' if named else str(value) for label, value in pairs)})"
+
+
+def files(folder: Path) -> list[Path]:
+    """Three layers without a word about their activations, in every kind of file."""
+    rng = np.random.default_rng(0)
+    weights, biases = [rng.standard_normal((3, 3)) for _ in range(3)], [rng.standard_normal(3) for _ in range(3)]
+    arrays: dict[str, Any] = {
+        f"{letter}{k}": array for letter, them in (("W", weights), ("b", biases)) for k, array in enumerate(them, 1)
+    }
+    np.savez(folder / "arrays.npz", **arrays)
+    cells = {"weights": np.empty(3, dtype=object), "biases": np.empty(3, dtype=object)}
+    cells["weights"][:], cells["biases"][:] = weights, biases
+    savemat(folder / "cells.mat", cells)
+    found = [folder / "arrays.npz", folder / "cells.mat"]
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    state = {
+        f"{k}.{what}": torch.tensor(them[k]) for what, them in (("weight", weights), ("bias", biases)) for k in range(3)
+    }
+    torch.save(state, folder / "state.pt")
+    return [*found, folder / "state.pt"]
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.parameters], ids=[x for x in ROW_LABELS if "-" in x])
+def test_names_carry_parameters_in_every_kind_of_file(row: Activation, tmp_path: Path) -> None:
+    for path in files(tmp_path):
+        for spec in (written(row, False), written(row, True), [written(row, False), "tanh"], row):
+            network = lc.load(path, spec)
+            neurons = network.layers[0].neurons
+            assert neurons is not None
+            assert neurons.groups[0][0] == row
+            other = network.layers[1].neurons
+            assert other is not None
+            assert other.groups[0][0].name == ("tanh" if isinstance(spec, list) else row.name)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("leaky_relu(a)", "'a' is not a number"),
+        ("leaky_relu(0.2", "as in leaky_relu(0.2)"),
+        ("leaky_relu(0.2, 3)", "too many parameters; leaky_relu takes negative_slope"),
+        ("leaky_relu(slope=2)", "no parameter slope; it takes negative_slope"),
+        ("leaky_relu(0.2, negative_slope=0.2)", "says negative_slope twice"),
+        ("relu(1)", "relu takes nothing"),
+        ("nope(2)", "known are arctan"),
+        ("hardtanh(2, -2)", "needs min_val < max_val"),
+        ("elu(0)", "needs 1e-6 <= alpha"),
+        (3, "a name such as 'relu' or 'leaky_relu(0.2)', or a list of names with one per hidden layer, got int"),
+        (["relu", 3], "got int"),
+    ],
+)
+def test_names_that_say_nothing(spec: Any, message: str, tmp_path: Path) -> None:
+    for path in files(tmp_path):
+        with pytest.raises(InvalidInput, match=re.escape(message)):
+            lc.load(path, spec)

@@ -1,0 +1,240 @@
+"""Networks: evaluation, Jacobians, parts, storage, digests."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+import lipcert as lc
+from lipcert.errors import InvalidInput
+from lipcert.model.arrays import Array, dense
+from lipcert.model.network import Layer, Neurons
+from networks import ROWS, random_network
+
+MIXED: list[Any] = ["tanh", ["relu", "sin", lc.activation("elu", alpha=2.0), "relu"], "silu"]
+SIZES = (3, 5, 4, 6, 2)
+
+
+@pytest.fixture
+def network() -> lc.Network:
+    return random_network(0, SIZES, MIXED)
+
+
+def by_hand(network: lc.Network, x: Array) -> Array:
+    """The network one neuron at a time."""
+    z = [float(v) for v in x]
+    for layer in network.layers:
+        weight = dense(layer.weight)
+        v = [
+            float(sum(w * a for w, a in zip(row, z, strict=True)) + b)
+            for row, b in zip(weight, layer.bias, strict=True)
+        ]
+        if layer.neurons is None:
+            z = v
+            continue
+        owner = {int(k): (row, place) for row, index in layer.neurons.groups for place, k in enumerate(index)}
+        z = []
+        for k, value in enumerate(v):
+            row, place = owner[k]
+            z.append(float(row.take(np.array([place])).value(np.array([value]))[0]))
+    return np.array(z)
+
+
+def test_call_is_the_recursion(network: lc.Network) -> None:
+    x = np.array([0.3, -1.2, 0.8])
+    np.testing.assert_allclose(network(x), by_hand(network, x), rtol=1e-13)
+
+
+def test_batches_agree_with_single_points(network: lc.Network) -> None:
+    x = np.random.default_rng(1).normal(0, 1, (2, 4, 3))
+    values, jacobians, stages = network(x), network.jacobian(x), network.preactivations(x)
+    assert values.shape == (2, 4, 2)
+    assert jacobians.shape == (2, 4, 2, 3)
+    assert [v.shape for v in stages] == [(2, 4, n) for n in SIZES[1:]]
+    for place in np.ndindex(2, 4):
+        np.testing.assert_allclose(values[place], network(x[place]), rtol=1e-12)
+        np.testing.assert_allclose(jacobians[place], network.jacobian(x[place]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("sizes", [(3, 5, 2), (2, 5, 4, 7), (4, 4), (1, 1, 1), (6, 3, 3, 1)])
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_jacobian_is_the_derivative(row: lc.Activation, sizes: tuple[int, ...]) -> None:
+    net = random_network(3, sizes, row)
+    x = np.random.default_rng(4).normal(0, 1, sizes[0])
+    step = 1e-6
+    moves = step * np.eye(sizes[0])
+    slopes = np.stack([(net(x + m) - net(x - m)) / (2 * step) for m in moves], axis=1)
+    np.testing.assert_allclose(net.jacobian(x), slopes, rtol=1e-6, atol=1e-7)
+    np.testing.assert_array_equal(net.jacobian(x), net.jacobian(x, side=-1))
+
+
+def test_jacobian_at_a_kink_takes_the_side_it_is_told() -> None:
+    net = lc.Network.from_weights([[[1.0]], [[3.0]]], activation="relu")
+    assert net.jacobian([0.0]).item() == 3.0
+    assert net.jacobian([0.0], side=-1).item() == 0.0
+
+
+def test_slices_compose(network: lc.Network) -> None:
+    x = np.array([0.3, -1.2, 0.8])
+    for cut in range(1, network.depth):
+        head, tail = network.slice(0, cut), network.slice(cut, network.depth)
+        between = network.layers[cut - 1].neurons
+        assert between is not None
+        np.testing.assert_allclose(tail(between.value(head(x))), network(x), rtol=1e-12)
+        assert head.layers[-1].neurons is None
+    assert network.slice(0, network.depth).digest == network.digest
+
+
+def test_select_holds_the_other_inputs(network: lc.Network) -> None:
+    x = np.array([0.3, -1.2, 0.8])
+    part = network.select(inputs=[2, 0], outputs=[1], at=x)
+    assert part.sizes == (2, 5, 4, 6, 1)
+    moved = x.copy()
+    moved[[2, 0]] = [0.5, -0.7]
+    np.testing.assert_allclose(part(np.array([0.5, -0.7])), network(moved)[[1]], rtol=1e-12)
+    np.testing.assert_allclose(part.jacobian(x[[2, 0]]), network.jacobian(x)[np.ix_([1], [2, 0])], rtol=1e-12)
+    np.testing.assert_allclose(network.select()(x), network(x), rtol=1e-13)
+
+
+def test_select_on_a_single_layer() -> None:
+    net = lc.Network.from_weights([[[1.0, 2.0], [3.0, 4.0]]], [[10.0, 20.0]])
+    part = net.select(inputs=[1], outputs=[0], at=[5.0, 7.0])
+    assert part([7.0]).tolist() == net([5.0, 7.0])[[0]].tolist()
+
+
+@pytest.mark.parametrize("form", [sparse.csr_array, sparse.csc_matrix, sparse.coo_array])
+def test_sparse_is_dense(form: Any) -> None:
+    rng = np.random.default_rng(6)
+    weights = [rng.normal(0, 1, (n, m)) * (rng.random((n, m)) < 0.4) for m, n in itertools.pairwise(SIZES)]
+    biases = [rng.normal(0, 1, len(w)) for w in weights]
+    one = lc.Network.from_weights(weights, biases, MIXED)
+    two = lc.Network.from_weights([form(w) for w in weights], biases, MIXED)
+    x = rng.normal(0, 1, (5, 3))
+    np.testing.assert_allclose(one(x), two(x), rtol=1e-13)
+    np.testing.assert_allclose(one.jacobian(x), two.jacobian(x), rtol=1e-13)
+    np.testing.assert_allclose(one.select([1], [0]).jacobian([0.1]), two.select([1], [0]).jacobian([0.1]))
+    assert one.digest == two.digest
+    assert one.slice(1, 3).digest == two.slice(1, 3).digest
+
+
+def test_sparse_with_duplicates_and_zeros_is_the_same_network() -> None:
+    doubled = sparse.coo_array(([1.0, 2.0, 0.0], ([0, 0, 1], [1, 1, 0])), shape=(2, 2))
+    unsorted = sparse.csr_array((np.array([5.0, 4.0]), np.array([1, 0]), np.array([0, 2, 2])), shape=(2, 2))
+    assert lc.Network.from_weights([doubled]).digest == lc.Network.from_weights([[[0.0, 3.0], [0.0, 0.0]]]).digest
+    assert lc.Network.from_weights([unsorted]).digest == lc.Network.from_weights([[[4.0, 5.0], [0.0, 0.0]]]).digest
+
+
+def rebuilt(weights: list[Array], biases: list[Array], spec: Any) -> str:
+    return lc.Network.from_weights(weights, biases, spec).digest
+
+
+def test_digest_changes_with_every_entry() -> None:
+    rng = np.random.default_rng(8)
+    weights = [rng.normal(0, 1, (2, 3)), rng.normal(0, 1, (2, 2))]
+    weights[0][0, 0] = 0.0
+    biases = [rng.normal(0, 1, 2), rng.normal(0, 1, 2)]
+    spec = [["relu", "tanh"]]
+    seen = {rebuilt(weights, biases, spec)}
+    for group in (weights, biases):
+        for array in group:
+            for place in np.ndindex(array.shape):
+                kept = array[place]
+                array[place] = np.nextafter(kept, np.inf) if kept else 1e-300
+                seen.add(rebuilt(weights, biases, spec))
+                array[place] = kept
+    specs: list[Any] = [
+        [["tanh", "relu"]],
+        [["relu", "relu"]],
+        [["relu", lc.activation("leaky_relu", negative_slope=0.0)]],
+        [["relu", lc.activation("elu", alpha=1.0)]],
+        [["relu", lc.activation("elu", alpha=np.nextafter(1.0, 2.0))]],
+        [["relu", "tanh"], "relu"],
+    ]
+    seen |= {rebuilt(weights, biases, other) for other in specs}
+    assert len(seen) == 1 + 6 + 4 + 2 + 2 + len(specs)
+    assert rebuilt(weights, biases, spec) in seen
+
+
+def test_digest_ignores_how_things_are_written() -> None:
+    weights = [np.array([[1.0, -0.0], [2.0, 3.0]]), np.array([[1.0, 1.0]])]
+    plain = rebuilt(weights, [np.zeros(2), np.zeros(1)], "relu")
+    assert plain == lc.Network.from_weights([[[1, 0], [2, 3]], [[1, 1]]]).digest
+    assert plain == lc.Network.from_weights(weights, [None, None], ["ReLU"]).digest
+    assert plain == lc.Network.from_weights(weights, None, [["relu", "relu"]]).digest
+    assert plain == rebuilt(weights, [np.array([-0.0, 0.0]), np.array([0.0])], "relu")
+    slopes = lc.activation("prelu", negative_slope=[0.1, 0.1])
+    assert rebuilt(weights, [np.zeros(2), np.zeros(1)], slopes) == rebuilt(
+        weights, [np.zeros(2), np.zeros(1)], lc.activation("leaky_relu", negative_slope=0.1)
+    )
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_networks_are_frozen_and_keep_copies(form: Any) -> None:
+    weight, bias = np.array([[1.0, 2.0]]), np.array([3.0])
+    given_weight = form(weight)
+    net = lc.Network.from_weights([given_weight], [bias])
+    before = net([1.0, 1.0]).item()
+    weight[0, 0] = bias[0] = 99.0
+    if sparse.issparse(given_weight):
+        given_weight.data[:] = 99.0
+    assert net([1.0, 1.0]).item() == before
+    stored = net.layers[0].weight
+    for array in [net.layers[0].bias, *([stored] if isinstance(stored, np.ndarray) else [stored.data, stored.indices])]:
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
+    with pytest.raises(AttributeError):
+        net.layers = ()  # type: ignore[misc]
+
+
+def test_an_activation_on_the_output() -> None:
+    net = lc.Network.from_weights([[[2.0]], [[-1.0]]], activation=["relu", "tanh"])
+    assert net.depth == 3
+    assert net([1.5]).item() == pytest.approx(np.tanh(-3.0))
+
+
+def test_per_neuron_activations_follow_their_neurons() -> None:
+    slopes = lc.activation("prelu", negative_slope=[0.1, 0.2, 0.3])
+    neurons = Neurons.of(["relu", "tanh", "relu", "elu"], 4)
+    v = np.array([-1.0, -1.0, 2.0, -1.0])
+    taken = neurons.take(np.array([3, 1, 0]))
+    np.testing.assert_allclose(taken.value(v[[3, 1, 0]]), neurons.value(v)[[3, 1, 0]])
+    assert Neurons.of(slopes, 3).take(np.array([2, 0])).value(np.array([-1.0, -1.0])).tolist() == [-0.3, -0.1]
+    assert neurons.describe() == "relu, tanh, elu"
+
+
+def test_a_single_linear_layer_is_a_network() -> None:
+    net = lc.Network.from_weights([[[3.0, 4.0]]], [[1.0]])
+    assert net.depth == 1
+    assert net([1.0, 1.0]).tolist() == [8.0]
+    assert net.jacobian([1.0, 1.0]).tolist() == [[3.0, 4.0]]
+
+
+def test_biases_of_any_plain_shape() -> None:
+    for bias in ([1.0, 2.0], [[1.0], [2.0]], [[1.0, 2.0]], np.array([1, 2])):
+        assert lc.Network.from_weights([np.eye(2)], [bias])([0.0, 0.0]).tolist() == [1.0, 2.0]
+
+
+@given(st.lists(st.integers(1, 5), min_size=2, max_size=6), st.integers(0, 99))
+def test_jacobian_from_either_end(sizes: list[int], seed: int) -> None:
+    net = random_network(seed, tuple(sizes), "tanh")
+    x = np.random.default_rng(seed).normal(0, 1, sizes[0])
+    product = np.eye(sizes[0])
+    for layer, v in zip(net.layers, net.preactivations(x), strict=True):
+        product = dense(layer.weight) @ product
+        if layer.neurons is not None:
+            product = layer.neurons.slope(v)[:, None] * product
+    np.testing.assert_allclose(net.jacobian(x), product, rtol=1e-10, atol=1e-14)
+
+
+def test_layers_and_their_arrays_are_plain_data(network: lc.Network) -> None:
+    assert all(isinstance(layer, Layer) for layer in network.layers)
+    assert network.sizes == SIZES
+    assert (network.inputs, network.outputs, network.depth) == (3, 2, 4)
+    with pytest.raises(InvalidInput, match="x must have 3 numbers"):
+        network(np.zeros(4))

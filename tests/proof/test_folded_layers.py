@@ -1,0 +1,145 @@
+"""Proofs that carry only some neurons: each enclosure in exact rational arithmetic, and the same bound as with all."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import fmpq, fmpq_mat
+from scipy import sparse
+
+import lipcert as lc
+from exact import diagonal, matrix, positive_semidefinite, rational
+from lipcert.model.arrays import Array, Weight, dense
+from lipcert.proof import folding as module
+from lipcert.proof import point as path
+from lipcert.proof.folding import Near, folded
+from lipcert.proof.image import Image
+from lipcert.proof.point import stretch_below, trajectory
+from lipcert.proof.rounding import diagonal_above
+
+
+def _stored(array: Array, as_sparse: bool) -> Weight:
+    return sparse.csr_array(array) if as_sparse else array
+
+
+def _holds(near: Near, exact: fmpq_mat) -> bool:
+    """Whether the real matrix is where the float one and its radius say."""
+    middle = dense(near.middle)
+    radius = np.zeros(middle.shape) if near.radius is None else dense(near.radius)
+    places = np.ndindex(*middle.shape)
+    return all(abs(exact[i, j] - rational(middle.item(i, j))) <= rational(radius.item(i, j)) for i, j in places)
+
+
+def _covariance(rng: np.random.Generator, n: int) -> Array:
+    root = rng.standard_normal((n, n))
+    return 0.5 * (root @ root.T + (root @ root.T).T)
+
+
+@pytest.mark.parametrize("as_sparse", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_two_layers_in_exact_arithmetic(seed: int, as_sparse: bool) -> None:
+    """The next weight, its ellipsoid and its diagonal, after one and after two layers of which little is kept."""
+    rng = np.random.default_rng(seed)
+    first = rng.standard_normal((20, 3)) * 10.0 ** rng.uniform(-3, 3, (20, 1))
+    first[4] = 0.0
+    second, third = rng.standard_normal((20, 20)), rng.standard_normal((2, 20))
+    second[rng.random((20, 20)) < 0.4] = 0.0
+    near, real = Near(_stored(first, as_sparse)), matrix(first)
+    for ahead, open_count in ((second, 3), (third, 2)):
+        n = near.middle.shape[0]
+        alpha = rng.choice([0.0, 0.01, 1.0, 0.3], n)
+        beta = np.where(np.arange(n) < open_count, alpha + 0.5, alpha)
+        still = diagonal_above(None, near.full, near.radius) == 0.0
+        kept = folded(near, alpha, beta, still, _stored(ahead, as_sparse))
+        assert kept is not None
+        settled = diagonal(np.where(beta > alpha, 0.0, alpha))
+        product = matrix(ahead) * settled * real
+        before = near.middle.shape[1]
+        columns = [[rational(ahead[i, j]) for j in kept.neurons] for i in range(len(ahead))]
+        exact = fmpq_mat([[*columns[i], *(product[i, j] for j in range(before))] for i in range(len(ahead))])
+        assert _holds(kept.ahead, exact)
+        rows = [[real[int(i), j] for j in range(before)] for i in kept.neurons]
+        eye = [[fmpq(i == j) for j in range(before)] for i in range(before)]
+        assert _holds(kept.rows, fmpq_mat([*rows, *eye]))
+        near, real = kept.ahead, exact
+        for P in (None, _covariance(rng, real.ncols())):
+            inner = diagonal(np.ones(real.ncols())) if P is None else matrix(P)
+            S = real * inner * real.transpose()
+            image = Image(None if P is None else P[None], np.zeros(1, dtype=int), near)
+            (whole,), (exponent,) = image.block()
+            assert positive_semidefinite(matrix(whole) * fmpq(4) ** int(exponent) - S)
+            squares = diagonal_above(P, near.full, near.radius)
+            (axes,) = image.axes()
+            assert all(S[i, i] <= rational(axes[i]) ** 2 for i in range(len(axes)))
+            assert all(S[i, i] <= rational(squares[i]) for i in range(len(squares)))
+            assert all(rational(squares[i]) <= S[i, i] * fmpq(1000001, 1000000) for i in range(len(squares)))
+
+
+def test_wild_weights_are_left_whole() -> None:
+    weight = np.full((10, 2), 1e-200)
+    assert folded(Near(weight), np.ones(10), np.ones(10), np.zeros(10, dtype=bool), np.ones((2, 10))) is None
+
+
+def _wide(seed: int) -> lc.Network:
+    rng = np.random.default_rng(seed)
+    shapes = ((70, 4), (60, 70), (50, 60), (3, 50))
+    weights: list[Any] = [rng.standard_normal(s) / np.sqrt(s[1]) for s in shapes]
+    weights[1][:10] = 0.0
+    weights[1][:10, :10] = np.eye(10)
+    biases = [1.5 * rng.standard_normal(len(w)) for w in weights]
+    biases[0][:6], biases[1][:10] = -50.0, 0.0  # neurons 0 … 5 of layer 2 are at their kink and stay there
+    weights[1] = sparse.csr_array(weights[1])
+    return lc.Network.from_weights(weights, biases, "relu")
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("method", [lc.ClosedForm(), lc.Scalar()], ids=str)
+def test_proofs_by_either_way_agree(seed: int, method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    network, ball = _wide(seed), lc.Ball(np.linspace(-1, 1, 4), 0.15)
+    monkeypatch.setattr(module, "_WIDE", 1)
+    floating = lc.certify(network, ball, method, verify=False).bound
+    few = lc.certify(network, ball, method)
+    assert few.verified
+    assert lc.verify(network, few) <= few.bound
+    assert floating * (1 - 1e-9) <= few.bound <= floating * (1 + 1e-7)
+    monkeypatch.setattr(module, "_WORTH", 0.0)
+    monkeypatch.setattr(path, "_BROAD", 10**9)
+    assert lc.certify(network, ball, method).bound == pytest.approx(few.bound, rel=1e-8)
+
+
+def test_a_lie_in_the_hints_does_not_pass() -> None:
+    network, ball = _wide(0), lc.Ball(np.linspace(-1, 1, 4), 0.15)
+    certificate = lc.certify(network, ball, lc.Scalar())
+    claim = type(certificate)(**{**certificate.__dict__, "bound": 0.999 * certificate.bound})
+    with pytest.raises(lc.ProofFailed):
+        lc.verify(network, claim)
+
+
+@pytest.mark.parametrize("broad", [1, 40, 65])
+def test_errors_kept_entry_by_entry(broad: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pre-activations at a point against exact rational arithmetic, where some or all layers count as long."""
+    monkeypatch.setattr(path, "_BROAD", broad)
+    network = _wide(1)
+    x = np.random.default_rng(3).standard_normal(4)
+    z = fmpq_mat([[rational(v)] for v in x])
+    for (values, errors), layer in zip(trajectory(network, x[None]), network.layers, strict=False):
+        (value,), (error,) = values, errors
+        exact = matrix(dense(layer.weight)) * z + fmpq_mat([[rational(b)] for b in layer.bias])
+        assert all(abs(exact[i, 0] - rational(value[i])) <= rational(error[i]) for i in range(layer.size))
+        assert error.max() < 1e-10
+        z = fmpq_mat([[exact[i, 0] if exact[i, 0] > 0 else fmpq(0)] for i in range(layer.size)])
+    J = network.jacobian(x)
+    norm = float(np.linalg.norm(J, 2))
+    direction = np.linalg.svd(J)[2][0]
+    assert norm * (1 - 1e-9) <= stretch_below(network, x, direction) <= norm * (1 + 1e-12)
+
+
+def test_rows_are_traced_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, ball = _wide(2), lc.Ball(np.zeros(4), 0.5)
+    whole = lc.certify(network, ball, lc.Scalar())
+    for name in ("lipcert.proof.backsubstitution", "lipcert.search.enclosing"):
+        monkeypatch.setattr(import_module(name), "_ENTRIES", 200)
+    assert lc.certify(network, ball, lc.Scalar()).bound == pytest.approx(whole.bound, rel=1e-9)

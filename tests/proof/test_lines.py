@@ -1,0 +1,200 @@
+"""Bounding lines: on the right side of φ everywhere on the interval, and as close as a line can be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lipcert as lc
+from lipcert.model.activations import Activation
+from lipcert.model.arrays import Array
+from lipcert.model.network import Neurons
+from lipcert.proof.suggest.lines import Lines, bounding_lines
+from networks import ROW_LABELS, ROWS
+
+every_row = pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)
+
+
+def knots_of(row: Activation, lower: Array) -> list[Array]:
+    return [np.broadcast_to(np.asarray(k, float), lower.shape) for k in row.row.knots(lower, *row.parameters)]
+
+
+def intervals_of(row: Activation, count: int, seed: int) -> tuple[Array, Array]:
+    """From 1e-9 to 1e4 wide; straddling knots, ending at them, far out in the tails."""
+    rng = np.random.default_rng(seed)
+    knots = np.array([0.0, *(float(k[0]) for k in knots_of(row, np.array([-4.0])))])
+    middle = np.where(rng.random(count) < 0.5, rng.choice(knots, count), rng.normal(0, 5, count))
+    middle = np.where(rng.random(count) < 0.1, 100 * middle, middle)
+    width = 10.0 ** rng.uniform(-9, 4, count)
+    share = np.where(rng.random(count) < 0.4, rng.choice([0.0, 1.0], count), rng.random(count))
+    lower = np.where(share == 0, middle, middle - share * width)
+    return lower, np.where(share == 1, middle, middle + (1 - share) * width)
+
+
+def samples_of(row: Activation, lower: Array, upper: Array, count: int) -> Array:
+    """Points of each interval: evenly, towards both ends, where the table's features are, and the knots."""
+    share = np.linspace(0, 1, count)
+    reach = (upper - lower)[:, None]
+    parts = [
+        lower[:, None] + share * reach,
+        lower[:, None] + share**6 * reach,
+        upper[:, None] - share**6 * reach,
+        np.broadcast_to(np.sinh(np.linspace(-12, 12, count)), (lower.size, count)),
+        *(k[:, None] for k in knots_of(row, lower)),
+    ]
+    return np.clip(np.concatenate(parts, axis=1), lower[:, None], upper[:, None])
+
+
+def gaps(row: Activation, lines: Lines, v: Array) -> tuple[Array, Array]:
+    """How far the lines are above and below φ at v, relative to the rounding of φ(v) itself; never negative."""
+    upper = lines.upper_slope[:, None] * v + lines.upper_offset[:, None]
+    lower = lines.lower_slope[:, None] * v + lines.lower_offset[:, None]
+    value = row.value(v)
+    scale = np.abs(value) + np.abs(v * row.slope(v)) + (row.name == "hardsigmoid")
+    rounding = 4 * np.finfo(float).eps * scale + 1e-300
+    return upper - value + rounding, value - lower + rounding
+
+
+@every_row
+def test_lines_enclose(row: Activation) -> None:
+    lower, upper = intervals_of(row, 2000, seed=1)
+    lines = bounding_lines(Neurons.of(row, lower.size), lower, upper)
+    above, below = gaps(row, lines, samples_of(row, lower, upper, 150))
+    assert above.min() >= 0
+    assert below.min() >= 0
+
+
+@every_row
+@pytest.mark.parametrize("tilt", [0.0, 0.2, 1.0])
+def test_tilted_lines_enclose(row: Activation, tilt: float) -> None:
+    lower, upper = intervals_of(row, 400, seed=2)
+    lines = bounding_lines(Neurons.of(row, lower.size), lower, upper, tilt)
+    above, below = gaps(row, lines, samples_of(row, lower, upper, 100))
+    assert above.min() >= 0
+    assert below.min() >= 0
+
+
+def envelope_height(v: Array, height: Array, middle: Array) -> Array:
+    """Value at the middle of the concave envelope of sampled points, by bisection on the slope of its support."""
+    low, high = np.full(middle.shape, -10.0), np.full(middle.shape, 10.0)
+    away = v - middle[:, None]
+    for _ in range(55):
+        slope = 0.5 * (low + high)
+        best = np.argmax(height - slope[:, None] * away, axis=1)
+        right = away[np.arange(middle.size), best] > 0
+        low, high = np.where(right, slope, low), np.where(right, high, slope)
+    return np.asarray((height - high[:, None] * away).max(axis=1))
+
+
+@every_row
+def test_lines_have_the_least_area(row: Activation) -> None:
+    """The area under a line is its value at the midpoint; no line above φ is lower there than the envelope."""
+    lower, upper = intervals_of(row, 250, seed=3)
+    apart = lower < upper
+    apart &= ~row.whole_period(lower, upper)  # a level line then: the extent, plain and simple
+    lower, upper = lower[apart], upper[apart]
+    middle = 0.5 * lower + 0.5 * upper
+    lines = bounding_lines(Neurons.of(row, lower.size), lower, upper)
+    v = samples_of(row, lower, upper, 400)
+    value = row.value(v)
+    roof, floor = envelope_height(v, value, middle), -envelope_height(v, -value, middle)
+    steepest = np.maximum(np.abs(lines.upper_slope), np.abs(lines.lower_slope))
+    rounding = 3e-14 * (np.abs(value).max(axis=1) + np.abs(v).max(axis=1) * steepest)
+    gap = roof - floor
+    assert (lines.upper_slope * middle + lines.upper_offset - roof <= 0.01 * gap + rounding).all()
+    assert (floor - lines.lower_slope * middle - lines.lower_offset <= 0.01 * gap + rounding).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high", "upper", "lower"),
+    [
+        ("relu", -1.0, 3.0, (0.75, 0.75), (1.0, 0.0)),
+        ("relu", -3.0, 1.0, (0.25, 0.75), (0.0, 0.0)),
+        ("relu", 1.0, 2.0, (1.0, 0.0), (1.0, 0.0)),
+        ("relu", -2.0, -1.0, (0.0, 0.0), (0.0, 0.0)),
+        ("identity", -5.0, 7.0, (1.0, 0.0), (1.0, 0.0)),
+        ("hardtanh", -3.0, 3.0, (0.5, 0.5), (0.5, -0.5)),
+        ("softsign", 0.0, 2.0, (0.25, 0.25), (1 / 3, 0.0)),
+        ("elu", -1.0, -1.0 + 1e-9, (np.exp(-1.0), 2 * np.exp(-1.0) - 1), (np.exp(-1.0), 2 * np.exp(-1.0) - 1)),
+    ],
+)
+def test_lines_known_in_closed_form(
+    name: str, low: float, high: float, upper: tuple[float, float], lower: tuple[float, float]
+) -> None:
+    lines = bounding_lines(Neurons.of(name, 1), np.array([low]), np.array([high]))
+    tolerance = 1e-6 if high - low < 1e-3 else 1e-10
+    assert (float(lines.upper_slope[0]), float(lines.upper_offset[0])) == pytest.approx(upper, abs=tolerance)
+    assert (float(lines.lower_slope[0]), float(lines.lower_offset[0])) == pytest.approx(lower, abs=tolerance)
+
+
+@every_row
+def test_points_are_intervals_too(row: Activation) -> None:
+    at = np.concatenate([np.array([-37.0, -1.3, 0.0, 0.4, 25.0]), *knots_of(row, np.array([-4.0]))])
+    lines = bounding_lines(Neurons.of(row, at.size), at, at)
+    above, below = gaps(row, lines, at[:, None])
+    assert above.min() >= 0
+    assert below.min() >= 0
+    np.testing.assert_allclose(lines.upper_slope * at + lines.upper_offset, row.value(at), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(lines.lower_slope * at + lines.lower_offset, row.value(at), rtol=1e-12, atol=1e-12)
+
+
+@every_row
+def test_infinite_intervals_get_level_lines_at_the_extent(row: Activation) -> None:
+    lower, upper = np.array([-np.inf, -np.inf, 1.0]), np.array([np.inf, 2.0, np.inf])
+    lines = bounding_lines(Neurons.of(row, 3), lower, upper)
+    least, most = (np.broadcast_to(np.asarray(e, float), 3) for e in row.row.extent(*row.parameters))
+    assert (lines.upper_slope == 0).all()
+    assert (lines.lower_slope == 0).all()
+    np.testing.assert_array_equal(lines.lower_offset, least)
+    np.testing.assert_array_equal(lines.upper_offset, most)
+
+
+def test_stacks_and_mixed_neurons_agree_with_one_at_a_time() -> None:
+    rng = np.random.default_rng(5)
+    specs: list[str | Activation] = [
+        lc.activation("prelu", negative_slope=0.2),
+        "tanh",
+        "silu",
+        "relu",
+        "sin",
+        "mish",
+        "elu",
+    ]
+    neurons = Neurons.of(specs, len(specs))
+    lower = rng.normal(-1, 1, (3, 2, len(specs)))
+    upper = lower + rng.random(lower.shape) * 4
+    stacked = bounding_lines(neurons, lower, upper)
+    for place in np.ndindex(3, 2):
+        single = bounding_lines(neurons, lower[place], upper[place])
+        for name in ("lower_slope", "lower_offset", "upper_slope", "upper_offset"):
+            np.testing.assert_allclose(getattr(stacked, name)[place], getattr(single, name), rtol=1e-12, atol=1e-12)
+    for k, spec in enumerate(specs):
+        alone = bounding_lines(Neurons.of(spec, 1), lower[0, 0, k : k + 1], upper[0, 0, k : k + 1])
+        np.testing.assert_allclose(stacked.upper_offset[0, 0, k], alone.upper_offset[0], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(stacked.lower_slope[0, 0, k], alone.lower_slope[0], rtol=1e-12, atol=1e-12)
+
+
+def test_parameters_one_a_neuron_in_a_stack() -> None:
+    slopes = np.array([0.1, 0.9, -0.4])
+    row = lc.activation("prelu", negative_slope=slopes)
+    lower, upper = np.full((2, 3), -1.0), np.full((2, 3), 2.0)
+    lines = bounding_lines(Neurons.of(row, 3), lower, upper)
+    np.testing.assert_allclose(lines.upper_slope[1], (2.0 + slopes) / 3.0)
+
+
+@given(
+    st.sampled_from(ROWS),
+    st.floats(-1e6, 1e6),
+    st.floats(-1e6, 1e6),
+    st.floats(0, 1),
+    st.floats(0, 1),
+)
+def test_lines_enclose_whatever_hypothesis_finds(row: Activation, a: float, b: float, at: float, tilt: float) -> None:
+    low, high = np.array([min(a, b)]), np.array([max(a, b)])
+    lines = bounding_lines(Neurons.of(row, 1), low, high, tilt)
+    v = np.clip(low + at * (high - low), low, high)[:, None]
+    above, below = gaps(row, lines, v)
+    assert above.min() >= 0
+    assert below.min() >= 0

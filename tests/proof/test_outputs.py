@@ -1,0 +1,141 @@
+"""What is proved beyond a bound: ellipsoids, boxes, several balls at once, fewer inputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.model.arrays import Array
+from lipcert.model.network import Layer, Network
+from lipcert.model.regions import Region
+from lipcert.proof.outputs import OutputBounds
+from lipcert.proof.projection import projection
+from lipcert.proof.sweep import Sweep
+from lipcert.questions.establish import establish, establish_many
+from lipcert.search.method import Method
+from networks import ROWS, label, random_network
+
+METHODS: list[Method] = [lc.ClosedForm(), lc.Scalar(), lc.Diagonal(), lc.Joint(iterations=4), lc.Auto(np.inf, 20)]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+@pytest.mark.parametrize("region", [lc.Ball([0.2, -0.3, 0.1], 0.4), lc.Box([-1.0] * 3, [0.5] * 3), lc.Everywhere()])
+def test_the_bound_is_the_one_that_certify_proves(method: Method, region: Region) -> None:
+    network = random_network(1, (3, 8, 7, 2), "tanh", gain=2.0)
+    found = establish(network, region, method)
+    if isinstance(method, (lc.Joint, lc.Auto)):  # how far these get in their time differs from run to run
+        assert found.bound <= lc.certify(network, region, lc.ClosedForm()).bound * (1.0 + 1e-9)
+    else:
+        assert found.bound == pytest.approx(lc.certify(network, region, method).bound, rel=1e-9)
+    if region.bounded:
+        assert found.bound >= lc.lower_bound(network, region).value
+
+
+@pytest.mark.parametrize("row", ROWS, ids=label)
+def test_several_balls_at_once_are_each_by_itself(row: lc.Activation) -> None:
+    network = random_network(2, (3, 7, 6, 4), row, gain=2.0)
+    balls = [lc.Ball([0.3, -0.5, 0.8], size) for size in (1e-3, 0.1, 0.5, 2.0)]
+    together = establish_many(network, balls, lc.ClosedForm())
+    for ball, found in zip(balls, together, strict=True):
+        alone = establish(network, ball, lc.ClosedForm())
+        assert isinstance(found, OutputBounds)
+        assert found.bound == pytest.approx(alone.bound, rel=1e-11)
+        for one, two in zip(found.box(), alone.box(), strict=True):
+            np.testing.assert_allclose(one, two, rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(found.ellipsoid, alone.ellipsoid, rtol=1e-11, atol=1e-11 * alone.bound**2 + 1e-200)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_combinations_of_outputs(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    network = random_network(seed, (3, 9, 8, 4), ("relu", "elu", "silu")[seed % 3], gain=2.0)
+    ball = lc.Ball(rng.standard_normal(3), 0.5)
+    found = establish(network, ball, lc.ClosedForm())
+    rows = rng.standard_normal((5, 4))
+    points = ball.sample(2000, rng)
+    values = network(points) @ rows.T
+    assert (values <= found.above(rows) + 1e-13).all()
+    center = network(ball.center) @ rows.T
+    away = np.linalg.norm(points - ball.center, axis=1, keepdims=True)
+    assert (np.abs(values - center) <= found.lipschitz(rows) * away + 1e-12).all()
+    norms = np.linalg.norm(rows, axis=1)
+    assert (found.lipschitz(rows) <= found.bound * norms * (1.0 + 1e-10)).all()
+
+
+def test_one_ball_that_fails_does_not_take_the_others_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = random_network(1, (2, 5, 2), "relu")
+    balls = [lc.Ball([0.0, 0.0], size) for size in (0.1, 0.2, 0.3)]
+    run = Sweep.run
+
+    def brittle(sweep: Sweep, needs_bound: bool = True) -> Sweep:
+        assert sweep.domain is not None
+        if (sweep.domain.extent() == 0.2).any():
+            raise lc.ProofFailed("not this one")
+        return run(sweep, needs_bound)
+
+    monkeypatch.setattr(Sweep, "run", brittle)
+    found = establish_many(network, balls, lc.ClosedForm())
+    assert [type(one) for one in found] == [OutputBounds, lc.ProofFailed, OutputBounds]
+
+
+def wide(seed: int, activation: str = "elu") -> Network:
+    return random_network(seed, (40, 9, 8, 3), activation, gain=2.0)
+
+
+def test_fewer_inputs_say_the_same() -> None:
+    network = wide(0)
+    reduced = projection(network)
+    assert reduced is not None
+    assert reduced.network.inputs == 9
+    assert 1.0 <= reduced.stretch < 1.0 + 1e-11
+    x = np.random.default_rng(1).standard_normal((50, 40))
+    np.testing.assert_allclose(reduced.network(x @ reduced.rows.T), network(x), rtol=1e-12)
+    ball = lc.Ball(x[0], 0.5)
+    assert establish(network, ball, lc.ClosedForm()).bound == pytest.approx(
+        lc.certify(network, ball, lc.ClosedForm()).bound, rel=1e-8
+    )
+    image = reduced.image(ball)
+    assert image.contains(ball.sample(500, np.random.default_rng(2)) @ reduced.rows.T).all()
+    assert float(image.radius) < 0.5 * (1.0 + 1e-11) + 1e-12
+
+
+def test_inputs_are_not_reduced_where_that_cannot_be_proved() -> None:
+    network = wide(0)
+    first = np.array(network.layers[0].weight)
+
+    def with_row(row: Array) -> Network:
+        weight = first.copy()
+        weight[3] = row
+        return Network((Layer(weight, network.layers[0].bias, network.layers[0].neurons), *network.layers[1:]))
+
+    dead, twins = with_row(np.zeros(40)), with_row(first[2] * (1.0 + 1e-14))  # R is singular, or nearly
+    assert projection(dead) is None
+    assert projection(twins) is None
+    ball = lc.Ball(np.zeros(40), 0.3)
+    for one in (dead, twins):
+        bound = lc.certify(one, ball, lc.ClosedForm()).bound
+        assert establish(one, ball, lc.ClosedForm()).bound == pytest.approx(bound, rel=1e-9)
+    assert projection(random_network(0, (4, 9, 3))) is None  # nothing to gain
+
+
+def test_a_clipped_ball_is_not_reduced() -> None:
+    network, center = wide(3), np.full(40, 0.2)
+    clipped = lc.Ball(center, 1.5, clip=(0, 1))
+    bound = lc.certify(network, clipped, lc.ClosedForm()).bound
+    assert establish(network, clipped, lc.ClosedForm()).bound == pytest.approx(bound, rel=1e-9)
+    assert bound < establish(network, lc.Ball(center, 1.5), lc.ClosedForm()).bound
+
+
+def test_a_method_without_multipliers_is_refused() -> None:
+    with pytest.raises(lc.InvalidInput, match="keeps no multipliers"):
+        establish(random_network(0, (2, 3, 2)), lc.Ball([0.0, 0.0], 1.0), lc.published.Trivial())
+
+
+def test_a_single_layer() -> None:
+    network = lc.Network.from_weights([[[1.0, 2.0], [3.0, -4.0]]], [[0.5, -0.5]])
+    found = establish(network, lc.Ball([1.0, 1.0], 0.1), lc.ClosedForm())
+    assert found.bound == pytest.approx(np.linalg.norm([[1.0, 2.0], [3.0, -4.0]], 2), rel=1e-9)
+    np.testing.assert_allclose(found.value, [3.5, -1.5])
+    reach = 0.1 * np.linalg.norm([[1.0, 2.0], [3.0, -4.0]], axis=1)
+    np.testing.assert_allclose(found.box(), [found.value - reach, found.value + reach], rtol=1e-9)

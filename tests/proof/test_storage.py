@@ -1,0 +1,543 @@
+"""Certificates on disk: what is written comes back, and nothing else is taken for a certificate."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+import json
+import os
+import pickle
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.errors import InvalidInput, LipcertError, ProofFailed, UnreadableCertificate
+from lipcert.model.network import Network
+from lipcert.model.regions import Region
+from lipcert.proof import storage
+from lipcert.proof.certificate import Certificate
+from lipcert.proof.hints import Hints, Linear, Lipschitz
+from lipcert.search.method import Method
+from networks import random_network
+
+DATA = Path(__file__).parents[1] / "data"
+CENTER = np.array([0.3, -0.2, 0.9])
+CASES: dict[str, tuple[Region, Method, dict[str, Any]]] = {
+    "ball": (lc.Ball(CENTER, 0.5), lc.Scalar(), {}),
+    "clipped": (lc.Ball(CENTER, 0.5, clip=(-1, 1)), lc.ClosedForm(), {}),
+    "box": (lc.Box(CENTER - 0.1, CENTER + 0.2), lc.Joint(iterations=10), {}),
+    "everywhere": (lc.Everywhere(), lc.Diagonal(), {}),
+    "part": (lc.Ball(CENTER, 0.5), lc.Scalar(), {"layers": (1, 3), "inputs": [0, 2], "outputs": [1]}),
+    "enclosures": (
+        lc.Ball(CENTER, 0.5),
+        lc.Scalar(),
+        {"enclosures": (Linear(depth=None), Lipschitz(), Linear(1, 0.3))},
+    ),
+    "pieces": (lc.Ball(CENTER, 0.5), lc.Split(method=lc.ClosedForm(), seconds=np.inf, pieces=100), {}),
+}
+
+
+def network() -> Network:
+    return random_network(5, (3, 5, 4, 2), ["elu", "relu"], gain=2.5)
+
+
+def certificate(case: str = "ball") -> Certificate:
+    region, method, options = CASES[case]
+    return lc.certify(network(), region, method, **options)
+
+
+def same_bits(one: Any, two: Any) -> bool:
+    return np.asarray(one, dtype=float).tobytes() == np.asarray(two, dtype=float).tobytes()
+
+
+def same_sweep(one: Hints, two: Hints) -> bool:
+    return (
+        one.enclosures == two.enclosures
+        and tuple(one.exponents) == two.exponents
+        and all(same_bits(a, b) for a, b in zip(one.multipliers, two.multipliers, strict=True))
+        and all(same_bits(a, b) for p, q in zip(one.lines, two.lines, strict=True) for a, b in zip(p, q, strict=True))
+    )
+
+
+def same_region(one: Region, two: Region) -> bool:
+    if type(one) is not type(two):
+        return False
+    if isinstance(one, lc.Box) and isinstance(two, lc.Box):
+        return same_bits(one.lower, two.lower) and same_bits(one.upper, two.upper)
+    if isinstance(one, lc.Ball) and isinstance(two, lc.Ball):
+        clips = one.clip is two.clip or (
+            one.clip is not None and two.clip is not None and same_region(one.clip, two.clip)
+        )
+        return same_bits(one.center, two.center) and same_bits(one.radius, two.radius) and clips
+    return True
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_saved_comes_back_bit_for_bit(case: str, tmp_path: Path) -> None:
+    before = certificate(case)
+    before.save(tmp_path / "c.json")
+    after = Certificate.load(tmp_path / "c.json")
+    assert same_bits(before.bound, after.bound)
+    assert after.method == str(before.method)
+    assert after.network == before.network == network().digest
+    assert after.part == before.part
+    assert same_bits(before.seconds, after.seconds)
+    assert same_region(before.region, after.region)
+    assert all(same_sweep(a, b) for a, b in zip(before.sweeps, after.sweeps, strict=True))
+    assert all(same_sweep(a, b) for a, b in zip(before.part_sweeps, after.part_sweeps, strict=True))
+    assert (before.tree is None) == (after.tree is None)
+    if before.tree is not None and after.tree is not None:
+        assert all(
+            same_bits(getattr(before.tree, f), getattr(after.tree, f)) for f in ("layer", "index", "value", "child")
+        )
+    assert lc.verify(network(), after) <= after.bound
+    assert not after.verified, "what a file says of itself is no proof"
+    after.save(tmp_path / "again.json")
+    one, two = (json.loads((tmp_path / name).read_text()) for name in ("c.json", "again.json"))
+    one["content"]["verified"] = False
+    assert one["content"] == two["content"]
+
+
+def test_the_file_describes_itself(tmp_path: Path) -> None:
+    made = certificate()
+    made.save(tmp_path / "c.json")
+    document = json.loads((tmp_path / "c.json").read_text(encoding="utf-8"))
+    assert document["format"] == "lipcert certificate"
+    assert document["version"] == 3
+    content = document["content"]
+    assert float(content["bound_decimal"]) == float.fromhex(content["bound"]) == made.bound
+    assert content["network"] == network().digest
+    assert content["region"]["kind"] == "ball"
+
+
+def test_extreme_numbers_survive(tmp_path: Path) -> None:
+    made = certificate()
+    sweep = made.sweeps[0]
+    odd = np.array([5e-324, -0.0, 1.7976931348623157e308, 1 / 3, 2.0**-1022])
+    changed = replace(sweep, multipliers=(odd, *sweep.multipliers[1:]), exponents=(-(2**20), 7))
+    for bound in (0.0, 5e-324, 1e308, 0.1):
+        replace(made, sweeps=(changed,), bound=bound).save(tmp_path / "c.json")
+        after = Certificate.load(tmp_path / "c.json")
+        assert same_bits(after.bound, bound)
+        assert same_sweep(after.sweeps[0], changed)
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = certificate()
+    target = tmp_path / "c.json"
+    made.save(target)
+    before = target.read_bytes()
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    for name in ("fsync", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(*((os, "fsync", fail) if name == "fsync" else (Path, "replace", fail)))
+            with pytest.raises(InvalidInput, match=r"c\.json cannot be written: No space left"):
+                made.save(target)
+        assert target.read_bytes() == before
+        assert os.listdir(tmp_path) == ["c.json"]
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            made.save(target)
+    assert os.listdir(tmp_path) == ["c.json"]
+    assert target.read_bytes() == before
+
+
+def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="cannot be written"):
+        certificate().save(tmp_path / "nowhere" / "c.json")
+    with pytest.raises(InvalidInput, match="cannot be written"):
+        certificate().save(tmp_path)
+
+
+def test_what_cannot_be_saved(tmp_path: Path) -> None:
+    made = certificate()
+    for bound in (float("inf"), float("nan"), -1.0):
+        with pytest.raises(InvalidInput, match="without a finite bound"):
+            replace(made, bound=bound).save(tmp_path / "c.json")
+    assert not list(tmp_path.iterdir())
+
+
+# Files that are not what was saved.
+
+
+def document(case: str = "ball") -> dict[str, Any]:
+    content = storage._content(certificate(case))
+    return {"format": "lipcert certificate", "version": 3, "sha256": storage._checksum(content), "content": content}
+
+
+def signed(content: Any) -> dict[str, Any]:
+    """A document whose checksum is right, as an attacker would write it."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    checksum = hashlib.sha256(text.encode()).hexdigest()
+    return {"format": "lipcert certificate", "version": 3, "sha256": checksum, "content": content}
+
+
+def numbers(*values: float) -> dict[str, Any]:
+    data = np.array(values, dtype="<f8")
+    return {"shape": [len(values)], "float64": base64.b64encode(data.tobytes()).decode()}
+
+
+def unreadable(path: Path, text: str | bytes, message: str) -> None:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(UnreadableCertificate, match=message):
+        Certificate.load(path)
+
+
+def test_files_that_are_no_certificates(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    whole = json.dumps(document())
+    for text, message in (
+        (b"", "not a certificate file"),
+        (b"\x80\x04\x95", "not a certificate file"),
+        (pickle.dumps({"format": "lipcert certificate"}), "not a certificate file"),
+        (b"PK\x03\x04" + bytes(100), "not a certificate file"),
+        (b"[]", "does not say so in its field 'format'"),
+        (b"7", "does not say so in its field 'format'"),
+        (b'{"format": "another"}', "does not say so in its field 'format'"),
+        (b'{"format": "lipcert certificate"}', "is of version None; this program reads version 3"),
+        (b'{"format": "lipcert certificate", "version": 4}', "is of version 4"),
+        (b'{"format": "lipcert certificate", "version": true}', "is of version True"),
+        (b'{"format": "lipcert certificate", "version": 3}', "the field '(sha256|content)' is missing"),
+        (b'{"format": "lipcert certificate", "version": 1}', "written by version 0.1, whose digests .* certify again"),
+        (b'{"format": "lipcert certificate", "version": [[1]]}', "is of version list"),
+        (whole[: len(whole) // 2], "not a certificate file"),
+        (whole[:-1], "not a certificate file"),
+        (whole + "x", "not a certificate file"),
+        ("[" * 100_000 + "]" * 100_000, "not a certificate file"),
+        ('{"a":' * 100_000 + "1" + "}" * 100_000, "not a certificate file"),
+        (whole.replace('"version": 3', '"version": 3, "version": 3'), "a field is there twice"),
+        (whole.replace('"seconds": ', '"seconds": NaN, "x": '), "contains NaN"),
+        (whole.replace('"seconds": ', '"seconds": -Infinity, "x": '), "contains -Infinity"),
+        (whole.replace('"seconds": ', '"seconds": 1e999, "x": '), "damaged"),
+        (whole.replace('"seconds": ', '"seconds": ' + "9" * 5000 + ', "x": '), "not a certificate file"),
+    ):
+        unreadable(file, text, message)
+    with pytest.raises(UnreadableCertificate, match="no such file"):
+        Certificate.load(tmp_path / "nothing.json")
+    with pytest.raises(UnreadableCertificate, match="not a certificate file"):
+        Certificate.load(tmp_path)
+
+
+def test_any_edited_byte_is_noticed_or_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    made = certificate()
+    made.save(file)
+    text = file.read_bytes()
+    rng = random.Random(0)
+    for place in [*range(0, 200), *(rng.randrange(len(text)) for _ in range(150))]:
+        for value in {ord("0"), ord("}"), (text[place] + 1) % 256, text[place] ^ 0x20} - {text[place]}:
+            file.write_bytes(text[:place] + bytes([value]) + text[place + 1 :])
+            try:
+                after = Certificate.load(file)
+            except UnreadableCertificate:
+                continue
+            assert same_bits(after.bound, made.bound)
+            assert all(same_sweep(a, b) for a, b in zip(after.sweeps, made.sweeps, strict=True))
+            assert same_region(after.region, made.region)
+
+
+def sapling(**columns: tuple[float, ...]) -> dict[str, Any]:
+    """A tree of one leaf, but for the given columns."""
+    plain: dict[str, tuple[float, ...]] = {"layer": (-2,), "index": (0,), "value": (0,), "child": (0,)}
+    plain |= {"void": (), "neuron": (), "weight": ()}
+    return {"bound": "0x1.0p+0"} | {name: numbers(*column) for name, column in (plain | columns).items()}
+
+
+HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "no content": (lambda c: c.clear(), "is missing"),
+    "unknown field": (lambda c: c.update(extra=1), "the field 'extra' is unknown"),
+    "bound as a number": (lambda c: c.update(bound=1.0), "lacks a text"),
+    "bound infinite": (lambda c: c.update(bound="inf", bound_decimal="inf"), "hexadecimal"),
+    "bound NaN": (lambda c: c.update(bound="nan", bound_decimal="nan"), "hexadecimal"),
+    "bound negative": (lambda c: c.update(bound="-0x1.0p+0", bound_decimal="-1.0"), "hexadecimal"),
+    "bound beyond floats": (lambda c: c.update(bound="0x1.0p+9999"), "damaged"),
+    "two bounds": (lambda c: c.update(bound_decimal="0.5"), "two statements of the bound differ"),
+    "digest": (lambda c: c.update(network="abc"), "digest"),
+    "method with half a character": (lambda c: c.update(method="Scalar\ud800"), "cannot be printed"),
+    "method that drives a terminal": (lambda c: c.update(method="\x1b[2J"), "cannot be printed"),
+    "digest as a list": (lambda c: c.update(network=[1]), "lacks a text"),
+    "verified as a word": (lambda c: c.update(verified="yes"), "neither true nor false"),
+    "seconds as a word": (lambda c: c.update(seconds="1"), "finite number"),
+    "layers as words": (lambda c: c.update(layers=["0", "3"]), "whole number"),
+    "three layers": (lambda c: c.update(layers=[0, 1, 3]), "list of length 2"),
+    "layers as fractions": (lambda c: c.update(layers=[0.5, 3]), "whole number"),
+    "layers as truth": (lambda c: c.update(layers=[False, 3]), "whole number"),
+    "giant input": (lambda c: c.update(inputs=[10**40]), "whole number"),
+    "negative input": (lambda c: c.update(inputs=[-1]), "whole number"),
+    "inputs as a number": (lambda c: c.update(inputs=3), "lacks a list"),
+    "region unknown": (lambda c: c.update(region={"kind": "torus"}), "unknown kind of region"),
+    "region a list": (lambda c: c.update(region=[]), "group of fields"),
+    "region without centre": (lambda c: c["region"].pop("center"), "the field 'center' is missing"),
+    "everywhere with more": (lambda c: c.update(region={"kind": "everywhere", "radius": 1}), "'radius' is unknown"),
+    "radius negative": (
+        lambda c: c["region"].update(radius={"shape": [], "float64": numbers(-1.0)["float64"]}),
+        "at least 0",
+    ),
+    "radius a stack": (lambda c: c["region"].update(radius=numbers(1.0, 2.0)), "list of length 0"),
+    "centre a stack": (
+        lambda c: c["region"].update(center={"shape": [1, 3], "float64": numbers(0, 0, 0)["float64"]}),
+        "list of length 1",
+    ),
+    "centre NaN": (lambda c: c["region"].update(center=numbers(0.0, float("nan"), 0.0)), "not finite"),
+    "centre infinite": (lambda c: c["region"].update(center=numbers(0.0, float("inf"), 0.0)), "not finite"),
+    "clip a ball": (lambda c: c["region"].update(clip=dict(c["region"])), "clip must be"),
+    "box upside down": (
+        lambda c: c.update(region={"kind": "box", "lower": numbers(1, 1, 1), "upper": numbers(0, 0, 0)}),
+        "lower must not exceed upper",
+    ),
+    "sweeps a word": (lambda c: c.update(sweeps="none"), "lacks a list"),
+    "sweep a list": (lambda c: c.update(sweeps=[[]]), "group of fields"),
+    "huge shape": (lambda c: c["sweeps"][0]["multipliers"][0].update(shape=[2**31 - 1]), "does not have the shape"),
+    "huger shape": (lambda c: c["sweeps"][0]["multipliers"][0].update(shape=[10**18]), "whole number"),
+    "negative shape": (lambda c: c["sweeps"][0]["multipliers"][0].update(shape=[-1]), "whole number"),
+    "shape of words": (lambda c: c["sweeps"][0]["multipliers"][0].update(shape=["5"]), "whole number"),
+    "deep shape": (lambda c: c["sweeps"][0]["multipliers"][0].update(shape=[1] * 5000), "list of length 1"),
+    "not base64": (lambda c: c["sweeps"][0]["multipliers"][0].update(float64="!!!!"), "damaged"),
+    "letters of another script": (lambda c: c["sweeps"][0]["multipliers"][0].update(float64="ёёёё"), "damaged"),
+    "half a number": (lambda c: c["sweeps"][0]["multipliers"][0].update(float64="AAAA"), "damaged"),
+    "giant exponent": (lambda c: c["sweeps"][0].update(exponents=[10**9, 0]), "whole number from -1048576"),
+    "exponent a fraction": (lambda c: c["sweeps"][0].update(exponents=[0.5, 0]), "whole number"),
+    "enclosure unknown": (lambda c: c["sweeps"][0].update(enclosures=[{"kind": "magic"}]), "unknown enclosure"),
+    "enclosure a word": (lambda c: c["sweeps"][0].update(enclosures=["linear"]), "group of fields"),
+    "negative depth": (
+        lambda c: c["sweeps"][0].update(enclosures=[{"kind": "linear", "depth": -1, "tilt": 0.5}]),
+        "whole number",
+    ),
+    "line of one": (lambda c: c["sweeps"][0]["lines"][0].pop(), "list of length 2"),
+    "tree a word": (lambda c: c.update(tree="oak"), "group of fields"),
+    "tree with fractions": (lambda c: c.update(tree=sapling(layer=(-2.5,))), "whole numbers"),
+    "tree of unequal columns": (lambda c: c.update(tree=sapling(layer=(-2, -2))), "differ in length"),
+    "tree with half a void": (lambda c: c.update(tree=sapling(void=(0,))), "differ in length"),
+    "tree that weighs fractions": (
+        lambda c: c.update(tree=sapling(void=(0,), neuron=(0.5,), weight=(1.0,))),
+        "whole numbers",
+    ),
+    "witness a word": (lambda c: c.update(witness="me"), "group of fields"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_files_with_a_right_checksum(name: str, tmp_path: Path) -> None:
+    change, message = HOSTILE[name]
+    content = document()["content"]
+    change(content)
+    unreadable(tmp_path / "c.json", json.dumps(signed(content)), message)
+
+
+def test_a_deeply_nested_clip(tmp_path: Path) -> None:
+    content = document()["content"]
+    inner = content["region"]
+    for _ in range(200):
+        inner = {
+            "kind": "ball",
+            "center": numbers(0, 0, 0),
+            "radius": {"shape": [], "float64": "AAAAAAAAAAA="},
+            "clip": inner,
+        }
+    content["region"] = inner
+    unreadable(tmp_path / "c.json", json.dumps(signed(content)), "damaged")
+
+
+def test_readable_files_that_claim_something_else_do_not_verify(tmp_path: Path) -> None:
+    """The checksum is right and every field is well formed; only the claim does not follow."""
+    content = document()["content"]
+    truth = lc.lower_bound(network(), CASES["ball"][0]).value
+    changes: dict[str, Callable[[dict[str, Any]], Any]] = {
+        "bound": lambda c: c.update(bound=float(truth).hex(), bound_decimal=repr(float(truth))),
+        "radius": lambda c: c["region"].update(radius={"shape": [], "float64": numbers(0.6)["float64"]}),
+        "everywhere": lambda c: c.update(region={"kind": "everywhere"}),
+        "network": lambda c: c.update(network="0" * 64),
+        "part": lambda c: c.update(layers=[1, 3]),
+        "no such part": lambda c: c.update(layers=[0, 9]),
+        "no such output": lambda c: c.update(outputs=[5]),
+        "no sweeps": lambda c: c.update(sweeps=[]),
+        "wrong sizes": lambda c: c["sweeps"][0].update(multipliers=[numbers(1.0), numbers(1.0)]),
+        "other dimension": lambda c: c["region"].update(center=numbers(1.0, 2.0)),
+    }
+    for name, change in changes.items():
+        forged = json.loads(json.dumps(content))
+        change(forged)
+        (tmp_path / "c.json").write_text(json.dumps(signed(forged)))
+        loaded = Certificate.load(tmp_path / "c.json")
+        with pytest.raises(ProofFailed):
+            raise AssertionError(f"{name} passed with {lc.verify(network(), loaded)}")
+
+
+# Fuzz: whatever is done to a file, the outcome is an error or a bound that holds.
+
+
+def mutated(rng: random.Random, text: bytes) -> bytes:
+    """Some bytes changed, cut out, repeated or put in."""
+    data = bytearray(text)
+    for _ in range(rng.choice([1, 1, 1, 2, 5, 40])):
+        place = rng.randrange(len(data))
+        kind = rng.randrange(5)
+        if kind == 0:
+            data[place] = rng.randrange(256)
+        elif kind == 1:
+            data[place] ^= 1 << rng.randrange(8)
+        elif kind == 2:
+            del data[place : place + rng.choice([1, 3, 50, 4000])]
+        elif kind == 3:
+            data[place:place] = data[place : place + rng.choice([1, 10, 200])]
+        else:
+            data[place:place] = rng.choice([b"0", b"{", b"]", b'"', b",", b"null", b"-1", b"1e999", b"\xff", b"\x00"])
+        if not data:
+            break
+    return bytes(data)
+
+
+SPARE: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    3,
+    10**30,
+    0.5,
+    1e308,
+    "",
+    "x",
+    "0x1.0p-30",
+    [],
+    {},
+    [0],
+    "AAAAAAAA8D8=",
+    "linear",
+]
+
+
+def rewritten(rng: random.Random, content: dict[str, Any]) -> dict[str, Any]:
+    """Some values of the document replaced by others, lists shortened, fields swapped; to be signed afresh."""
+    content = json.loads(json.dumps(content))
+    for _ in range(rng.choice([1, 1, 2, 4])):
+        places: list[tuple[Any, Any]] = []
+
+        def walk(node: Any, places: list[tuple[Any, Any]] = places) -> None:
+            for key in node if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ():
+                places.append((node, key))
+                walk(node[key])
+
+        walk(content)
+        node, key = rng.choice(places)
+        kind = rng.randrange(5)
+        if kind == 0:
+            node[key] = rng.choice(SPARE)
+        elif kind == 1 and isinstance(node, list):
+            del node[key]
+        elif kind == 2:
+            other, place = rng.choice(places)
+            node[key] = json.loads(json.dumps(other[place]))
+        elif kind == 3 and isinstance(node[key], dict) and "float64" in node[key]:
+            raw = bytearray(base64.b64decode(node[key]["float64"]))
+            if raw:
+                raw[rng.randrange(len(raw))] ^= 1 << rng.randrange(8)
+            node[key]["float64"] = base64.b64encode(bytes(raw)).decode()
+        elif isinstance(node[key], (int, float)) and not isinstance(node[key], bool):
+            node[key] = rng.choice([node[key] + 1, -node[key], node[key] * 2, 0])
+        elif key == "bound" and isinstance(node[key], str) and "bound_decimal" in node:
+            lowered = float.fromhex(node[key]) * (1.0 - 10.0 ** rng.uniform(-9, 0)) if "p" in node[key] else 1.0
+            node["bound"], node["bound_decimal"] = lowered.hex(), repr(lowered)
+    return content
+
+
+def fuzz(tmp_path: Path, count: int) -> dict[str, int]:
+    """Mutate, load, verify. A claim that differs from the original's must hold in its own right to pass."""
+    model = network()
+    originals = {case: certificate(case) for case in ("ball", "clipped", "box", "part", "everywhere", "pieces")}
+    files = {case: json.dumps(document_of(made), indent=1).encode() for case, made in originals.items()}
+    contents = {case: storage._content(made) for case, made in originals.items()}
+    rng = random.Random(1)
+    file = tmp_path / "mutant.json"
+    outcomes = {"unreadable": 0, "refused": 0, "same": 0, "true": 0}
+    for _ in range(count):
+        case = rng.choice(list(originals))
+        if rng.random() < 0.5:
+            file.write_bytes(mutated(rng, files[case]))
+        else:
+            file.write_text(json.dumps(signed(rewritten(rng, contents[case]))))
+        try:
+            loaded = Certificate.load(file)
+        except UnreadableCertificate:
+            outcomes["unreadable"] += 1
+            continue
+        try:
+            proved = lc.verify(model, loaded)
+        except ProofFailed:
+            outcomes["refused"] += 1
+            continue
+        made = originals[case]
+        assert proved <= loaded.bound
+        assert loaded.network == model.digest
+        unchanged = loaded.part == made.part and same_region(loaded.region, made.region) and loaded.bound >= made.bound
+        outcomes["same" if unchanged else "true"] += 1
+        if not unchanged:
+            holds(model, loaded)
+    return outcomes
+
+
+def document_of(made: Certificate) -> dict[str, Any]:
+    content = storage._content(made)
+    return {"format": "lipcert certificate", "version": 3, "sha256": storage._checksum(content), "content": content}
+
+
+def holds(model: Network, claim: Certificate) -> None:
+    """The claim is not below what the part of the network does at points of the region."""
+    start, stop = claim.part.layers
+    where = claim.region if claim.region.bounded else lc.Ball(np.zeros(model.inputs), 2.0)
+    points = np.concatenate([where.center[None], where.sample(50, np.random.default_rng(0))])
+    z = points
+    for layer in model.layers[:start]:
+        assert layer.neurons is not None
+        z = layer.neurons.value(layer.affine(z))
+    columns = list(claim.part.inputs) if claim.part.inputs is not None else slice(None)
+    rows = list(claim.part.outputs) if claim.part.outputs is not None else slice(None)
+    piece = model.slice(start, stop)
+    right, left = piece.jacobian(z), piece.jacobian(z, side=-1)
+    clear = (right == left).all(axis=(1, 2))
+    norms = np.linalg.norm(right[clear][:, rows][:, :, columns], ord=2, axis=(1, 2))
+    assert (norms <= claim.bound * (1.0 + 1e-12)).all()
+
+
+def test_fuzz(tmp_path: Path) -> None:
+    """Every kind of outcome is met; how often differs a little, because files hold the seconds that were taken."""
+    outcomes = fuzz(tmp_path, 500)
+    assert outcomes["unreadable"] > 100
+    assert outcomes["refused"] > 3
+    assert outcomes["same"] > 5
+
+
+@pytest.mark.slow
+def test_fuzz_10000(tmp_path: Path) -> None:
+    outcomes = fuzz(tmp_path, 10_000)
+    print(outcomes)
+    assert sum(outcomes.values()) == 10_000
+
+
+def test_errors_belong_to_the_family() -> None:
+    assert issubclass(UnreadableCertificate, LipcertError)
+
+
+def _of_version_2(activation: str, seed: int) -> lc.Network:
+    rng, sizes = np.random.default_rng(seed), (4, 12, 12, 3)
+    weights = [rng.normal(size=(out, into)) * 1.4 / np.sqrt(into) for into, out in itertools.pairwise(sizes)]
+    return lc.Network.from_weights(weights, [0.3 * rng.normal(size=size) for size in sizes[1:]], activation)
+
+
+def test_certificates_of_version_2_still_verify_or_say_why_not() -> None:
+    """Files that the version before wrote: a part of an ELU network over a clipped ball; a ReLU network in pieces."""
+    kept = lc.Certificate.load(DATA / "version_2.json")
+    assert lc.verify(_of_version_2("elu", 2), kept) <= kept.bound
+    with pytest.raises(lc.UnreadableCertificate, match="is of version 2, whose proofs over pieces"):
+        lc.Certificate.load(DATA / "version_2_pieces.json")

@@ -1,0 +1,604 @@
+"""Certificates that verify, certificates that must not, and bugs planted in the engine and in the checker."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import itertools
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from test_oracle import compare, random_case
+
+import lipcert as lc
+from exact import PRECISION, precision
+from lipcert.errors import LipcertError, ProofFailed
+from lipcert.model.arrays import Array
+from lipcert.model.network import Layer, Network, Neurons
+from lipcert.model.regions import Region
+from lipcert.proof import neuron_bounds as relaxation
+from lipcert.proof import rounding
+from lipcert.proof import step as step_module
+from lipcert.proof import sweep as sweep_module
+from lipcert.proof.backsubstitution import BackSubstitution
+from lipcert.proof.certificate import Certificate
+from lipcert.proof.checker import prove
+from lipcert.proof.domain import Domain
+from lipcert.proof.hints import Hints, Linear, Lipschitz, Part
+from lipcert.proof.suggest import lines
+from lipcert.search.method import Method
+from networks import ROWS, random_network
+from oracle import below
+
+CENTER, STEPS = np.array([0.3, -0.2, 0.9]), np.array([0.1, 0.2, 0.3])
+METHODS: list[Method] = [
+    lc.ClosedForm(),
+    lc.Scalar(),
+    lc.Diagonal(),
+    lc.Joint(iterations=10),
+    lc.Auto(seconds=np.inf, pieces=12),
+    lc.Split(method=lc.ClosedForm(), seconds=np.inf, pieces=40),
+]
+REGIONS: dict[str, Region] = {
+    "ball": lc.Ball(CENTER, 0.7),
+    "small ball": lc.Ball(CENTER, 1e-3),
+    "point": lc.Ball(CENTER, 0.0),
+    "clipped ball": lc.Ball(CENTER, 0.7, clip=(CENTER - 0.3, CENTER + 0.5)),
+    "box": lc.Box(CENTER - 0.1, CENTER + STEPS),
+    "everywhere": lc.Everywhere(),
+}
+PARTS: dict[str, dict[str, Any]] = {
+    "whole": {},
+    "one output": {"outputs": [1]},
+    "two inputs": {"inputs": [0, 2]},
+    "inner layers": {"layers": (1, 3)},
+    "all at once": {"layers": (1, 2), "inputs": [0, 3], "outputs": [2]},
+    "first layer": {"layers": (0, 1)},
+}
+
+
+def mixed_network() -> Network:
+    return random_network(5, (3, 6, 5, 4, 2), ["elu", "relu", "tanh"], gain=2.0)
+
+
+@pytest.mark.parametrize("region", REGIONS.values(), ids=REGIONS.keys())
+@pytest.mark.parametrize("method", METHODS, ids=lambda m: type(m).__name__)
+def test_every_certificate_verifies(method: Method, region: Region, tmp_path: Path) -> None:
+    if isinstance(method, lc.Split) and not region.bounded:
+        pytest.skip("all of space cannot be cut into pieces")
+    network = mixed_network()
+    for part in PARTS.values() if isinstance(method, (lc.Scalar, lc.Split)) else [{}, PARTS["all at once"]]:
+        certificate = lc.certify(network, region, method, **part)
+        assert certificate.verified
+        proved = lc.verify(network, certificate)
+        assert proved <= certificate.bound
+        if certificate.tree is None:  # pieces inherit multipliers, which need not be the same the second time
+            assert certificate.bound <= proved * (1.0 + 1e-11)
+        certificate.save(tmp_path / "c.json")
+        assert lc.verify(network, Certificate.load(tmp_path / "c.json")) == pytest.approx(proved, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "deep", "no hidden layer", "one neuron", "wide to narrow"])
+def test_networks_of_every_shape_verify(kind: str) -> None:
+    rng = np.random.default_rng(3)
+    sizes = {
+        "deep": (3, *[4] * 40, 2),
+        "no hidden layer": (3, 2),
+        "one neuron": (3, 1, 1, 1),
+        "wide to narrow": (3, 30, 8, 2),
+    }
+    network = random_network(1, sizes.get(kind, (3, 8, 7, 2)), "leaky_relu", gain=2.0)
+    if kind == "sparse":
+        weights = [sparse.csr_array(np.where(rng.random(w.weight.shape) < 0.4, w.weight, 0.0)) for w in network.layers]
+        network = Network.from_weights(weights, [layer.bias for layer in network.layers], "elu")
+    for region in REGIONS.values():
+        certificate = lc.certify(network, region, lc.Scalar())
+        assert lc.verify(network, certificate) <= certificate.bound
+
+
+def test_several_linear_enclosures() -> None:
+    network = mixed_network()
+    enclosures = (Linear(depth=1), Lipschitz(), Linear(depth=None, tilt=0.2))
+    certificate = lc.certify(network, REGIONS["ball"], lc.ClosedForm(), enclosures=enclosures)
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+def test_an_unverified_certificate_says_so() -> None:
+    certificate = lc.certify(mixed_network(), REGIONS["ball"], lc.ClosedForm(), verify=False)
+    assert not certificate.verified
+
+
+# Claims that do not follow.
+
+
+def certificate_of(network: Network, region: Region | None = None, method: Method | None = None) -> Certificate:
+    return lc.certify(network, region or REGIONS["ball"], method or lc.Scalar())
+
+
+def refused(network: Network, certificate: Certificate, message: str | None = None) -> None:
+    with pytest.raises(ProofFailed, match=message):
+        lc.verify(network, certificate)
+
+
+def test_a_claim_lowered_by_1e_minus_9() -> None:
+    network = mixed_network()
+    certificate = certificate_of(network)
+    refused(network, replace(certificate, bound=certificate.bound * (1.0 - 1e-9)), "hints prove no better than")
+    refused(network, replace(certificate, bound=float("nan")))
+    assert lc.verify(network, replace(certificate, bound=certificate.bound * 2.0)) <= certificate.bound
+
+
+def test_a_weight_changed_in_its_last_bit() -> None:
+    network = mixed_network()
+    certificate = certificate_of(network)
+    for index, layer in enumerate(network.layers):
+        weight = np.array(layer.weight)
+        weight[0, 0] = np.nextafter(weight[0, 0], np.inf)
+        refused(with_layer(network, index, replace(layer, weight=weight)), certificate, "another network")
+        bias = layer.bias.copy()
+        bias[-1] = np.nextafter(bias[-1], 0.0)
+        refused(with_layer(network, index, replace(layer, bias=bias)), certificate, "another network")
+    steeper = replace(network.layers[0], neurons=Neurons.of(lc.activation("elu", alpha=1.0 + 2**-52), 6))
+    refused(with_layer(network, 0, steeper), certificate, "another network")
+
+
+def with_layer(network: Network, index: int, layer: Layer) -> Network:
+    return Network((*network.layers[:index], layer, *network.layers[index + 1 :]))
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_multipliers_times_nine_tenths(index: int) -> None:
+    """For the best multipliers, nine tenths of them prove less; the claim they came with is then refused."""
+    network = random_network(5, (3, 6, 2), "elu", gain=2.0)
+    certificate = certificate_of(network, REGIONS["ball"], lc.Diagonal(tolerance=1e-9))
+    sweep = certificate.sweeps[-1]
+    scaled = tuple(0.9 * m for m in sweep.multipliers)
+    refused(network, replace(certificate, sweeps=(*certificate.sweeps[:-1], replace(sweep, multipliers=scaled))))
+    deep = mixed_network()
+    certificate = certificate_of(deep, REGIONS["ball"], lc.Joint())
+    sweep = certificate.sweeps[-1]
+    scaled = tuple(0.9 * m if k == index else m for k, m in enumerate(sweep.multipliers))
+    refused(deep, replace(certificate, sweeps=(*certificate.sweeps[:-1], replace(sweep, multipliers=scaled))))
+
+
+def test_a_radius_that_is_understated() -> None:
+    network = mixed_network()
+    certificate = certificate_of(network, lc.Ball(CENTER, 0.5))
+    for radius in (0.5 * (1 + 1e-6), 0.51, 5.0):
+        refused(network, replace(certificate, region=lc.Ball(CENTER, radius)))
+    refused(network, replace(certificate, region=lc.Everywhere()))
+    box = certificate_of(network, REGIONS["box"])
+    refused(network, replace(box, region=lc.Box(CENTER - 0.1, CENTER + STEPS * (1.0 + 1e-6))))
+
+
+def test_other_parts_than_the_one_that_was_bounded() -> None:
+    network = mixed_network()
+    whole = certificate_of(network)
+    refused(network, replace(whole, part=Part((1, 4))), "about the whole network, not about its layers 1 to 4")
+    one = lc.certify(network, REGIONS["ball"], lc.Scalar(), layers=(2, 4))
+    refused(network, replace(one, part=Part((1, 4))))
+    refused(network, replace(one, part=Part((0, 4))))
+    refused(network, replace(one, part=Part((2, 9))), "no such part")
+    small = lc.certify(network, REGIONS["ball"], lc.Scalar(), outputs=[0])
+    refused(network, replace(small, part=Part((0, 4), None, (1,))))
+    refused(network, replace(small, part=Part((0, 4), None, (7,))), "no such part")
+    refused(network, replace(small, part=Part((0, 4))))
+
+
+def test_hints_of_a_part_cannot_bring_a_region_of_their_own() -> None:
+    """All layers have 3 inputs here, so that the input region would fit an inner layer, where it means nothing."""
+    network = random_network(2, (3, 3, 3, 3, 2), "elu", gain=2.0)
+    part = {"layers": (2, 4)}
+    honest = lc.certify(network, lc.Ball(CENTER, 0.01), lc.Scalar(), **part)  # type: ignore[arg-type]
+    alone = lc.certify(network.slice(2, 4), lc.Ball(CENTER, 0.01), lc.Scalar())
+    forged = replace(honest, part_sweeps=alone.sweeps, bound=alone.bound)
+    refused(network, forged, "must not enclose it")
+
+
+def test_regions_that_do_not_fit() -> None:
+    network = mixed_network()
+    certificate = certificate_of(network)
+    refused(network, replace(certificate, region=lc.Ball(np.zeros(2), 0.7)), "2 coordinates")
+    refused(network, replace(certificate, region=lc.Ball(np.zeros((2, 3)), [0.7, 0.7])), "stack")
+
+
+def broken(sweep: Hints) -> dict[str, Hints]:
+    """Hints that are nonsense in one way or another."""
+    some, lines_ = sweep.multipliers, sweep.lines
+    return {
+        "a layer too few": replace(sweep, multipliers=some[:-1]),
+        "a layer too many": replace(sweep, multipliers=(*some, some[-1]), exponents=(*sweep.exponents, 0)),
+        "lines missing": replace(sweep, lines=()),
+        "lines too many": replace(sweep, lines=(*lines_, lines_[0])),
+        "wrong sizes": replace(sweep, multipliers=(some[1], *some[1:])),
+        "wrong sizes of lines": replace(sweep, lines=((lines_[0][0], lines_[0][1][:-1]), *lines_[1:])),
+        "exponents out of range": replace(sweep, exponents=(10**30, *sweep.exponents[1:])),
+        "a negative depth": replace(sweep, enclosures=(Lipschitz(), Linear(depth=-3))),
+        "matrices for vectors": replace(sweep, multipliers=(np.outer(some[0], some[0]), *some[1:])),
+    }
+
+
+def test_nonsensical_hints_are_refused() -> None:
+    network = mixed_network()
+    certificate = certificate_of(network)
+    for name, sweep in broken(certificate.sweeps[0]).items():
+        with pytest.raises(ProofFailed):
+            raise AssertionError(f"{name} passed with {lc.verify(network, replace(certificate, sweeps=(sweep,)))}")
+    refused(network, replace(certificate, sweeps=()), "no multipliers")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -1.0, 0.0, 1e300, 1e-300, 5e-324])
+def test_wild_numbers_in_hints_prove_nothing_false(value: float) -> None:
+    """Any hints give a valid bound or none; a claim below the truth never passes, and nothing crashes."""
+    network = mixed_network()
+    certificate = certificate_of(network)
+    truth = lc.lower_bound(network, certificate.region).value
+    sweep = certificate.sweeps[0]
+    for layer, what in itertools.product(range(3), ("multipliers", "lower", "upper", "exponents")):
+        changed = sweep
+        if what == "multipliers":
+            wild = sweep.multipliers[layer].copy()
+            wild[0] = value
+            changed = replace(sweep, multipliers=_put(sweep.multipliers, layer, wild))
+        elif what == "exponents":
+            changed = replace(sweep, exponents=_put(sweep.exponents, layer, 900))
+        else:
+            pair = [side.copy() for side in sweep.lines[layer]]
+            pair[what == "upper"][1] = value
+            changed = replace(sweep, lines=_put(sweep.lines, layer, tuple(pair)))
+        try:
+            proved = prove(network, certificate.region, (changed,))
+        except ProofFailed:
+            continue
+        assert not proved < truth
+        refused(network, replace(certificate, sweeps=(changed,), bound=0.999 * truth))
+
+
+def _put(values: tuple[Any, ...], index: int, value: Any) -> Any:
+    return (*values[:index], value, *values[index + 1 :])
+
+
+def test_weights_that_the_error_bounds_are_not_for() -> None:
+    certificate = certificate_of(network := mixed_network())
+    first = network.layers[0]
+    single = with_layer(network, 0, replace(first, weight=np.array(first.weight, dtype=np.float32)))
+    with pytest.raises(ProofFailed, match="layer 1 must have weights and biases of float64"):
+        prove(single, certificate.region, certificate.sweeps)
+    twice = sparse.csr_array((np.ones(2), np.zeros(2, dtype=int), np.array([0, 2])), shape=(1, 3))
+    doubled = Network((Layer(twice, np.zeros(1), Neurons.of("relu", 1)), Layer(np.ones((1, 1)), np.zeros(1), None)))
+    with pytest.raises(ProofFailed, match="without repeated entries"):
+        prove(doubled, lc.Everywhere(), (Hints((), (np.ones(1),), (0,)),))
+
+
+def test_numbers_beyond_floating_point_fail_cleanly() -> None:
+    for scale, region in itertools.product((1e-200, 1e-100, 1e100), REGIONS.values()):
+        network = Network.from_weights(
+            [scale * np.ones((3, 3)), scale * np.ones((3, 3)), np.ones((2, 3))], None, "tanh"
+        )
+        with np.errstate(all="ignore"):
+            try:
+                certificate = lc.certify(network, region, lc.ClosedForm())
+            except ProofFailed:
+                continue
+            assert 0.0 <= certificate.bound < np.inf
+            if region.bounded:
+                assert lc.lower_bound(network, region, samples=20, steps=2).value <= certificate.bound
+
+
+# Bugs planted in the engine: it then claims too little, and verify refuses. Without the bug the same claim passes.
+
+ROOM = 1e-11
+
+
+def claim(network: Network, region: Region, method: Method) -> Certificate:
+    """What the engine says without proof, and a little more: honest engines are within that of their proofs."""
+    certificate = lc.certify(network, region, method, verify=False)
+    return replace(certificate, bound=certificate.bound * (1.0 + ROOM))
+
+
+def narrowed_slopes(patch: pytest.MonkeyPatch) -> None:
+    honest = Neurons.slope_range
+
+    def narrower(self: Neurons, lower: Array, upper: Array) -> tuple[Array, Array]:
+        alpha, beta = honest(self, lower, upper)
+        return alpha + 1e-6 * (beta - alpha), beta - 1e-6 * (beta - alpha)
+
+    patch.setattr(Neurons, "slope_range", narrower)
+
+
+def shrunk_intervals(patch: pytest.MonkeyPatch) -> None:
+    enclosing = importlib.import_module("lipcert.search.enclosing").Enclosing
+    honest = enclosing.interval
+
+    def narrower(self: Any, index: int, S: Any) -> tuple[Array, Array]:
+        lower, upper = honest(self, index, S)
+        return lower + 1e-6 * (upper - lower), upper - 1e-6 * (upper - lower)
+
+    patch.setattr(enclosing, "interval", narrower)
+
+
+def moved_lines(patch: pytest.MonkeyPatch) -> None:
+    honest = lines._upper
+
+    def lower(*given: Any) -> tuple[Array, Array]:
+        slope, offset = honest(*given)
+        return slope, offset - 1e-9
+
+    patch.setattr(lines, "_upper", lower)
+
+
+def short_multipliers(patch: pytest.MonkeyPatch) -> None:
+    """P is computed with nine tenths of T where T is added."""
+    module = importlib.import_module("lipcert.search.problem")
+    honest = module.activate
+
+    def lighter(S: Any, alpha: Array, beta: Array, T: Array) -> Any:
+        P = honest(S, alpha, beta, T)
+        matrix = P.matrix.copy()
+        scale = np.ldexp(1.0, 2 * (S.exponent - P.exponent))
+        matrix[np.arange(len(T)), np.arange(len(T))] -= 0.1 * T * scale
+        return replace(P, matrix=matrix)
+
+    patch.setattr(module, "activate", lighter)
+
+
+def understated_radius(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lc.Ball, "support", lambda self, rows: 0.999 * self.radius * np.linalg.norm(rows, axis=-1))
+
+
+ENGINE_BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "slopes narrowed by 1e-6": narrowed_slopes,
+    "intervals shrunk by 1e-6": shrunk_intervals,
+    "lines moved by 1e-9": moved_lines,
+    "multipliers times 0.9": short_multipliers,
+    "radius understated": understated_radius,
+}
+
+
+@pytest.mark.parametrize("bug", ENGINE_BUGS)
+@pytest.mark.parametrize("method", [lc.ClosedForm(), lc.Scalar()], ids=lambda m: type(m).__name__)
+def test_bugs_of_the_engine_are_refused(bug: str, method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = random_network(5, (3, 6, 5, 4, 2), "elu", gain=2.0)
+    region = lc.Ball(CENTER, 0.7)
+    honest = claim(network, region, method)
+    lc.verify(network, honest)
+    with monkeypatch.context() as patch:
+        ENGINE_BUGS[bug](patch)
+        flawed = claim(network, region, method)
+    assert flawed.bound < honest.bound
+    refused(network, flawed, "hints prove no better than")
+
+
+# Bugs planted in the checker: the oracle, which shares no code with it, disagrees.
+
+
+def checker_slopes(patch: pytest.MonkeyPatch) -> None:
+    honest = relaxation.slope_bounds
+
+    def narrower(neurons: Neurons, lower: Array, upper: Array) -> tuple[Array, Array]:
+        alpha, beta = honest(neurons, lower, upper)
+        return alpha + 1e-6 * (beta - alpha), beta - 1e-6 * (beta - alpha)
+
+    patch.setattr(sweep_module, "slope_bounds", narrower)
+
+
+def checker_intervals(patch: pytest.MonkeyPatch) -> None:
+    honest = BackSubstitution.tightened
+
+    def narrower(self: Any, index: int, lower: Array, upper: Array, *rest: Any) -> tuple[Array, Array]:
+        lower, upper = honest(self, index, lower, upper, *rest)
+        return lower + 1e-6 * (upper - lower), upper - 1e-6 * (upper - lower)
+
+    patch.setattr(BackSubstitution, "tightened", narrower)
+
+
+def checker_lines(patch: pytest.MonkeyPatch) -> None:
+    honest = relaxation._highest
+    patch.setattr(relaxation, "_highest", lambda *given: honest(*given) - 1e-9)
+
+
+def checker_radius(patch: pytest.MonkeyPatch) -> None:
+    honest = Domain.extent
+    patch.setattr(Domain, "extent", lambda domain: honest(domain) * (1.0 - 1e-9))
+
+
+def checker_support(patch: pytest.MonkeyPatch) -> None:
+    honest = Domain.support
+
+    def less(domain: Domain, where: Array, rows: Array) -> tuple[Array, Array]:
+        value, error = honest(domain, where, rows)
+        return value, error * (1.0 - 1e-9)
+
+    patch.setattr(Domain, "support", less)
+
+
+def checker_congruence(patch: pytest.MonkeyPatch) -> None:
+    """W P Wᵀ as it is computed, but for one part in a million."""
+    image = importlib.import_module("lipcert.proof.image")
+    honest = rounding.congruence
+    patch.setattr(image, "congruence", lambda *given: honest(*given) * (1.0 - 1e-6))
+
+
+def checker_multipliers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(step_module, "stretched", lambda x, n: 0.9 * rounding.stretched(x, n))
+
+
+CHECKER_BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "slopes narrowed by 1e-6": checker_slopes,
+    "intervals shrunk by 1e-6": checker_intervals,
+    "lines moved by 1e-9": checker_lines,
+    "radius understated by 1e-9": checker_radius,
+    "support understated by 1e-9": checker_support,
+    "ellipsoids scaled by 1 - 1e-6": checker_congruence,
+    "multipliers times 0.9": checker_multipliers,
+}
+
+
+def disagreements(count: int) -> int:
+    """How many of the oracle's random cases go against the checker."""
+    found = 0
+    for number in range(count):
+        network, region, method, enclosures = random_case(number)
+        certificate = lc.certify(network, region, method, enclosures=enclosures, verify=False)
+        with precision(PRECISION):
+            try:
+                proved, S = compare(network, region, certificate.sweeps)
+                found += not below(S, proved)
+            except (AssertionError, ProofFailed):
+                found += 1
+    return found
+
+
+@pytest.mark.parametrize("bug", CHECKER_BUGS)
+def test_bugs_of_the_checker_are_seen_by_the_oracle(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    CHECKER_BUGS[bug](monkeypatch)
+    assert disagreements(24) >= 3
+
+
+def test_without_bugs_the_oracle_agrees() -> None:
+    assert disagreements(24) == 0
+
+
+# What the checker may use.
+
+OUTSIDE = {"numpy", "numpy.typing", "scipy.special", "scipy.linalg", "scipy.sparse"}
+TRUSTED = ("lipcert.proof", "lipcert.model", "lipcert.errors")
+SOURCE = Path(lc.__file__).parent
+
+
+def imported(path: Path) -> set[str]:
+    """Every module that a file names in an import, wherever the import stands."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found = {name for name in inner if name.startswith("scipy.") or file_of(name) is not None}
+            names |= found | ({str(node.module)} if len(found) < len(inner) else set())
+    return names
+
+
+def file_of(module: str) -> Path | None:
+    """The source of one of our modules."""
+    first, *rest = module.split(".")
+    path = SOURCE.joinpath(*rest)
+    if first != "lipcert":
+        return None
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+
+
+def reached(module: str) -> dict[str, set[str]]:
+    """What every module imports that a module leads to."""
+    found: dict[str, set[str]] = {}
+    todo = [module]
+    while todo:
+        name = todo.pop()
+        path = file_of(name)
+        if name not in found and path is not None:
+            found[name] = imported(path)
+            todo += found[name]
+    return found
+
+
+def trusted(name: str) -> bool:
+    ours = any(name == root or name.startswith(f"{root}.") for root in TRUSTED)
+    return ours or name in OUTSIDE or name.split(".")[0] in sys.stdlib_module_names
+
+
+def test_the_trusted_package_leads_to_no_optimiser_and_no_method() -> None:
+    """Every import is followed: those inside functions and for type checkers too."""
+    modules = [path.relative_to(SOURCE.parent) for path in (SOURCE / "proof").rglob("*.py")]
+    for path in modules:
+        name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+        for module, names in reached(name).items():
+            assert not [other for other in names if not trusted(other)], f"{name} leads to {module}"
+    assert len(modules) > 20
+
+
+def test_that_test_sees_what_it_must_not_pass() -> None:
+    assert "lipcert.exact.check" in reached("lipcert.questions.verify")  # imported inside a function
+    assert {"lipcert.search.problem", "lipcert.proof.sweep"} <= reached("lipcert.questions.certify").keys()
+    for name in ("scipy.optimize", "lipcert.search.problem", "lipcert.proofs", "flint", "lipcert"):
+        assert not trusted(name)
+
+
+# lower ≤ bound, in real arithmetic and with no slack, for networks that floating point does not like.
+
+
+@st.composite
+def nasty_networks(draw: st.DrawFn) -> Network:
+    """Weights from 1e-12 to 1e+12 within one network, repeated rows, rank one, zeros."""
+    sizes = draw(st.lists(st.integers(1, 6), min_size=3, max_size=5))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    weights, biases = [], []
+    for into, out in itertools.pairwise(sizes):
+        weight = rng.standard_normal((out, into))
+        kind = draw(st.sampled_from(["plain", "scaled", "entries", "rows", "repeated", "rank one", "zero row"]))
+        if kind == "scaled":
+            weight *= 10.0 ** rng.uniform(-12, 12)
+        elif kind == "entries":
+            weight *= 10.0 ** rng.uniform(-12, 12, weight.shape)
+        elif kind == "rows":
+            weight *= 10.0 ** rng.uniform(-12, 12, (out, 1))
+        elif kind == "repeated":
+            weight = np.repeat(weight[:1], out, axis=0)
+        elif kind == "rank one":
+            weight = np.outer(weight[:, 0], rng.standard_normal(into)) * 10.0 ** rng.uniform(-6, 6)
+        elif kind == "zero row":
+            weight[0] = 0.0
+        weights.append(weight)
+        biases.append(rng.standard_normal(out) * 10.0 ** rng.uniform(-12, 12) if draw(st.booleans()) else None)
+    rows = [draw(st.sampled_from(ROWS)) for _ in sizes[1:-1]]
+    return Network.from_weights(weights, biases, rows)
+
+
+def nothing_attained_exceeds_the_bound(network: Network, radius: float, kind: str, method: Method) -> None:
+    rng = np.random.default_rng(0)
+    center = rng.standard_normal(network.inputs)
+    region: Region = lc.Ball(center, radius)
+    if kind == "box":
+        region = lc.Box(center - radius, center + radius)
+    elif kind == "clipped":
+        region = lc.Ball(center, radius, clip=(center - 0.5 * radius, center + 0.7 * radius))
+    with np.errstate(all="ignore"):  # the search for multipliers may overflow on its way
+        certificate = lc.certify(network, region, method)
+    lower = lc.lower_bound(network, region, samples=40, steps=4, starts=4)
+    assert lower.value <= certificate.bound
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+nasty = given(
+    network=nasty_networks(),
+    radius=st.sampled_from([0.0, 1e-9, 1e-3, 0.3, 10.0]),
+    kind=st.sampled_from(["ball", "box", "clipped"]),
+    method=st.sampled_from(METHODS[:4]),
+)
+
+
+@settings(max_examples=200)
+@nasty
+def test_lower_is_at_most_the_bound_without_slack(network: Network, radius: float, kind: str, method: Method) -> None:
+    nothing_attained_exceeds_the_bound(network, radius, kind, method)
+
+
+@pytest.mark.slow
+@settings(max_examples=2000)
+@nasty
+def test_lower_is_at_most_the_bound_in_2000_networks(
+    network: Network, radius: float, kind: str, method: Method
+) -> None:
+    nothing_attained_exceeds_the_bound(network, radius, kind, method)
+
+
+def test_all_errors_are_of_one_family() -> None:
+    assert issubclass(ProofFailed, LipcertError)

@@ -1,0 +1,480 @@
+"""Methods of the literature: sound on everything, equal to the tables of the paper, and honest about failure."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import linalg, sparse
+
+import lipcert as lc
+from lipcert.model.arrays import Array
+from lipcert.proof.hints import Lipschitz
+from lipcert.published import (
+    AAO,
+    Eclipse,
+    EclipseFast,
+    EclipseGen,
+    EclipseGenLocal,
+    GeoLIP,
+    GLipSDP,
+    JacobianBox,
+    LipDiff,
+    LipSDP,
+    NotApplicable,
+    Published,
+    SeqLip,
+    SolverFailed,
+    Trivial,
+    conic,
+    interior,
+)
+from lipcert.published.inequality import Inequality, Solution, symmetric_sum
+from lipcert.published.lmi import solve
+from lipcert.published.messenger import Handover, positive
+from lipcert.published.variants import Acc, Fast, closed_form
+from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.printed import Printed, paper_table
+from lipcert.search.ellipsoid import Ellipsoid, activate
+from lipcert.search.problem import Problem
+from networks import ROW_LABELS, ROWS, pairs, random_network, sampled_norms, sampled_quotients
+
+GLOBAL: list[Published] = [
+    Trivial(),
+    SeqLip(),
+    AAO(),
+    LipDiff(steps=60),
+    GeoLIP(),
+    LipSDP("neuron"),
+    LipSDP("layer"),
+    LipSDP("neuron", split=1),
+    LipSDP("layer", split=2),
+    Eclipse(),
+    EclipseFast(),
+    EclipseGen("Acc"),
+    EclipseGen("Fast"),
+    EclipseGen("CF"),
+]
+LOCAL: list[Published] = [
+    EclipseGenLocal("Acc"),
+    EclipseGenLocal("Fast"),
+    EclipseGenLocal("CF"),
+    EclipseGenLocal(("CF", "Acc", "Fast")),
+    JacobianBox(),
+]
+PROVED = (LipSDP, GeoLIP, GLipSDP, Eclipse, EclipseFast, EclipseGen, EclipseGenLocal)
+"""Methods that leave multipliers behind."""
+
+FOLD = lc.activation("leaky_relu", negative_slope=-1.0)
+"""The absolute value: its slopes are ±1 or anything between."""
+
+ACTIVATIONS: list[Any] = [
+    "relu",
+    lc.activation("leaky_relu", negative_slope=0.3),
+    FOLD,
+    lc.activation("elu", alpha=2.0),
+    "tanh",
+    "silu",
+    "sin",
+    "identity",
+    [["relu", "identity", "tanh", "gelu", "sigmoid"], "hardtanh", ["selu", "identity"] * 3],
+]
+REGIONS: list[Any] = [lc.Ball(np.full(3, 0.3), 0.3), lc.Ball(np.full(3, 0.3), 6.0), lc.Box([-1, 0, 0], [1, 0.5, 2])]
+SIZES = (3, 5, 4, 6, 2)
+
+
+def name(method: Any) -> str:
+    return repr(method).replace("'", "")
+
+
+def problem(network: lc.Network, region: Any = None) -> Problem:
+    return Problem(network, region or lc.Everywhere(), (Lipschitz(),))
+
+
+def obeys(network: lc.Network, region: Any, bound: float) -> None:
+    """No sampled slope exceeds the bound."""
+    rng = np.random.default_rng(5)
+    norms, error = sampled_norms(network, region.sample(300, rng))
+    assert (norms - error <= bound).all()
+    quotients, noise = sampled_quotients(network, *pairs(region, 200, rng))
+    assert (quotients - noise <= bound).all()
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda a: str(a)[:40])
+@pytest.mark.parametrize("method", GLOBAL, ids=name)
+def test_global_methods_hold_everywhere(method: Published, activation: Any) -> None:
+    network = random_network(3, SIZES, activation)
+    try:
+        certificate = lc.certify(network, method=method)
+    except NotApplicable:
+        assert isinstance(method, (Eclipse, EclipseFast, EclipseGen))
+        assert activation in ("silu", "sin") or isinstance(activation, list) or "-1.0" in repr(activation)
+        return
+    for region in REGIONS:
+        obeys(network, region, certificate.bound)
+    assert certificate.verified == isinstance(method, PROVED)
+    assert lc.certify(network, REGIONS[0], method).bound == certificate.bound  # the region does not matter
+    value = method.value(network)
+    assert certificate.bound <= value * (1 + 1e-4)  # its multipliers prove what it says
+    assert method.value(network, REGIONS[0]) == value
+
+
+@pytest.mark.parametrize("region", REGIONS, ids=("small ball", "large ball", "box"))
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda a: str(a)[:40])
+@pytest.mark.parametrize("method", LOCAL, ids=name)
+def test_local_methods_hold_on_the_region(method: Published, activation: Any, region: Any) -> None:
+    network = random_network(3, SIZES, activation)
+    try:
+        certificate = lc.certify(network, region, method)
+    except NotApplicable:
+        assert "CF" in repr(method)
+        return
+    except SolverFailed:  # where slopes differ in sign the paper promises nothing
+        assert activation == FOLD
+        return
+    obeys(network, region, certificate.bound)
+    assert certificate.verified == isinstance(method, PROVED)
+    value = method.value(network, region)
+    if isinstance(method, EclipseGenLocal) and activation != FOLD:
+        assert certificate.bound <= value * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)
+def test_every_activation(row: lc.Activation) -> None:
+    network = random_network(8, (2, 4, 3, 2), row)
+    region = lc.Ball([0.2, -0.4], 0.7)
+    local: list[Published] = [] if row == FOLD else [EclipseGenLocal("Fast"), EclipseGenLocal("Acc")]
+    for method in [*local, LipSDP(), GeoLIP(), SeqLip(), AAO(), JacobianBox()]:
+        obeys(network, region, lc.certify(network, region, method).bound)
+
+
+@pytest.mark.parametrize("method", [LipSDP(), LipSDP(split=2), EclipseFast(), EclipseGenLocal("Fast"), SeqLip(), AAO()])
+def test_parts_of_a_network(method: Published) -> None:
+    network = random_network(11, (4, 6, 5, 6, 3))
+    region = lc.Ball(np.zeros(4), 0.5)
+    if isinstance(method, EclipseGenLocal):  # slopes as the pass over the whole network found them
+        assert lc.certify(network, region, method, layers=(0, 2)).bound <= method.value(network.slice(0, 2), region) * (
+            1 + 1e-6
+        )
+    else:
+        part = network.slice(1, 3).select([0, 2], [1, 3])
+        certificate = lc.certify(network, region, method, layers=(1, 3), inputs=[0, 2], outputs=[1, 3])
+        assert certificate.bound <= method.value(part) * (1 + 1e-4)
+        obeys(part, lc.Ball(np.zeros(2), 5.0), certificate.bound)
+
+
+def test_one_layer_and_sparse_and_still_networks() -> None:
+    rng = np.random.default_rng(0)
+    matrix = rng.standard_normal((3, 5))
+    single = lc.Network.from_weights([matrix])
+    still = lc.Network.from_weights([matrix, np.zeros((4, 3)), rng.standard_normal((2, 4))])
+    dense = random_network(2, (4, 6, 5, 2))
+    thin = lc.Network.from_weights(
+        [sparse.csr_array(layer.weight) for layer in dense.layers], [layer.bias for layer in dense.layers]
+    )
+    for method in [*GLOBAL, *LOCAL[:3], JacobianBox()]:
+        exact = np.linalg.norm(np.abs(matrix).sum(axis=1)) if method == GeoLIP() else np.linalg.norm(matrix, 2)
+        assert method.value(single) == pytest.approx(exact, rel=1e-6), method
+        assert method.value(thin) == pytest.approx(method.value(dense), rel=1e-6), method
+        assert method.value(still) == 0.0, method
+        assert lc.certify(still, method=method).bound <= 1e-100, method
+
+
+def test_wide_inputs_are_folded() -> None:
+    network = random_network(4, (30, 4, 3, 2))
+    narrow = lc.Network.from_weights(
+        [np.linalg.qr(network.layers[0].weight.T)[1].T, *(layer.weight for layer in network.layers[1:])]
+    )
+    assert LipSDP().value(network) == pytest.approx(LipSDP().value(narrow), rel=1e-6)
+
+
+# two roads to one optimum
+
+
+@pytest.mark.parametrize(("width", "layers"), [(10, 5), (10, 10), (20, 5)])
+def test_lipsdp_is_what_joint_tends_to(width: int, layers: int) -> None:
+    network = paper_network(width, layers, "relu")
+    assert lc.certify(network, method=lc.Joint()).bound == pytest.approx(LipSDP().value(network), rel=5e-3)
+
+
+@pytest.mark.parametrize("activation", ["relu", "silu", "elu"])
+def test_own_solver_and_clarabel_agree(activation: str) -> None:
+    pytest.importorskip("cvxpy")
+    network = random_network(21, (4, 7, 6, 7, 3), activation)
+    region = lc.Ball(np.full(4, 0.1), 1.0)
+    for method in (LipSDP(), LipSDP("layer"), GeoLIP(), EclipseGenLocal("Fast")):
+        other = dataclasses.replace(method, solver="CLARABEL")
+        assert other.value(network, region) == pytest.approx(method.value(network, region), rel=2e-6), method
+
+
+def test_glipsdp_is_lipsdp() -> None:
+    pytest.importorskip("cvxpy")
+    for activation in ("relu", "silu", ACTIVATIONS[-1]):
+        network = random_network(3, SIZES, activation)
+        certificate = lc.certify(network, method=GLipSDP())
+        assert certificate.verified
+        assert GLipSDP().value(network) == pytest.approx(LipSDP().value(network), rel=2e-6)
+        assert certificate.bound == pytest.approx(LipSDP().value(network), rel=1e-4)
+        for region in REGIONS:
+            obeys(network, region, certificate.bound)
+
+
+def test_split_in_workers() -> None:
+    network = random_network(6, (3, 4, 4, 4, 2), "tanh")
+    parts = [LipSDP().value(network.slice(*ends)) for ends in ((0, 2), (2, 4))]
+    assert LipSDP(split=2, workers=2).value(network) == pytest.approx(np.prod(parts), rel=1e-9)
+    assert LipSDP(split=4).value(network) == LipSDP().value(network)
+
+
+def test_closed_forms_by_hand() -> None:
+    network = lc.Network.from_weights([[[2.0, 0.0], [0.0, 1.0]], [[3.0, 0.0]]])
+    assert LipSDP().value(network) == pytest.approx(6.0, rel=1e-6)
+    assert EclipseFast().value(network) == pytest.approx(6.0, rel=1e-12)
+    # GeoLIP bounds ‖∇f‖₁; here |∂f/∂x₁| + |∂f/∂x₂| = 3 + 2 at worst
+    box = lc.Network.from_weights([np.eye(2), [[3.0, -2.0]]])
+    assert GeoLIP().value(box) == pytest.approx(5.0, rel=1e-6)
+    assert GeoLIP().value(lc.Network.from_weights([np.eye(2), [[3.0, 0.0], [0.0, 4.0]]])) == pytest.approx(
+        5.0, rel=1e-6
+    )
+
+
+def test_aao_is_the_sum_over_all_cuts() -> None:
+    network = random_network(14, (3, 4, 5, 4, 2), lc.activation("leaky_relu", negative_slope=0.2))
+    weights = [layer.weight for layer in network.layers]
+    total = 0.0
+    for cut in itertools.product((False, True), repeat=3):
+        term, run = 1.0, weights[0]
+        for behind, weight in zip(cut, weights[1:], strict=True):
+            term *= 0.4 if behind else 0.6
+            if behind:
+                term, run = term * float(np.linalg.norm(run, 2)), weight
+            else:
+                run = weight @ run
+        total += term * float(np.linalg.norm(run, 2))
+    assert AAO().value(network) == pytest.approx(total, rel=1e-12)
+
+
+def test_seqlip_tries_every_corner_and_greedy_is_only_an_estimate() -> None:
+    network = random_network(9, (2, 5, 4, 2))
+    slopes = [itertools.product((0.0, 1.0), repeat=n) for n in (5, 4)]
+    truth = max(
+        np.linalg.norm(network.jacobian_of([np.array(one), np.array(two)]), 2)
+        for one, two in itertools.product(*slopes)
+    )
+    exact = SeqLip().value(network)
+    assert truth <= exact <= Trivial().value(network)
+    assert SeqLip().estimate(network) <= exact * (1 + 1e-12)
+    two_layers = random_network(10, (3, 6, 2), lc.activation("leaky_relu", negative_slope=-0.5))
+    corners = itertools.product((-0.5, 1.0), repeat=6)
+    best = max(np.linalg.norm(two_layers.jacobian_of([np.array(c)]), 2) for c in corners)
+    assert SeqLip().value(two_layers) == pytest.approx(best, rel=1e-12)  # one factor: the largest Jacobian itself
+    wide = random_network(1, (2, 40, 2))
+    with pytest.raises(lc.ProofFailed, match=r"2\^40 corners.*estimate\(network\)"):
+        lc.certify(wide, method=SeqLip())
+    assert 0.0 < SeqLip().estimate(wide) <= Trivial().value(wide)
+
+
+def test_lipdiff_lies_between_lipsdp_and_the_product() -> None:
+    network = paper_network(10, 5, "relu")
+    values = [LipDiff(steps=steps).value(network) for steps in (0, 300)]
+    assert values[0] == pytest.approx(Trivial().value(network), rel=1e-6)
+    assert LipSDP().value(network) <= values[1] < 0.5 * values[0]
+
+
+def test_jacobian_box_is_exact_where_slopes_are_known() -> None:
+    network = random_network(5, (3, 6, 5, 2))
+    ball = lc.Ball(np.zeros(3), 1e-6)
+    assert JacobianBox().value(network, ball) == pytest.approx(
+        float(sampled_norms(network, np.zeros((1, 3)))[0][0]), rel=1e-9
+    )
+
+
+# the Eclipse family, to the letter
+
+
+def hand(seed: int, alpha: Array, beta: Array) -> Handover:
+    rng = np.random.default_rng(seed)
+    count = len(alpha)
+    root, W = np.eye(4) + 0.1 * rng.standard_normal((4, 4)), rng.standard_normal((count, 4))
+    M = root @ root.T
+    return Handover(0, W, M, W @ np.linalg.solve(M, W.T), alpha, beta, rng.standard_normal((2, count)))
+
+
+def test_variants_choose_as_the_paper_says() -> None:
+    given = hand(0, np.array([0.0, 0.2, 1.0, 0.5, 0.0]), np.array([1.0, 0.9, 1.0, 0.5, 1.0]))
+    plain = closed_form(given)
+    assert (plain.alpha == 0.0).all()
+    assert (plain.beta == given.beta).all()
+    both = given.beta
+    assert plain.Lambda == pytest.approx(2.0 / np.linalg.norm(both[:, None] * given.S * both, 2))
+    fast, acc = Fast("interior", 1e10)(given), Acc("interior", 1e10)(given)
+    assert np.ptp(fast.Lambda) == 0.0
+    assert acc.Lambda[[2, 3]] == pytest.approx(100.0 * acc.Lambda[[0, 1, 4]].mean())  # l_i = 100
+    assert acc.c >= fast.c * (1 - 1e-6)
+    assert Acc("interior", 3.0)(given).Lambda.max() <= 3.0  # the cap
+    falling = hand(1, np.array([-1.0, -0.5, -0.7]), np.array([0.0, -0.2, -0.7]))
+    turned = closed_form(falling)
+    assert (turned.beta == 0.0).all()
+    assert (turned.alpha == falling.alpha).all()
+
+
+def test_fallbacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = hand(2, np.zeros(5), np.array([1.0, 1.0, 0.8, 1.0, 1.0]))
+
+    def fail(*_: Any) -> Solution:
+        raise SolverFailed("on purpose")
+
+    def infeasible(inequality: Inequality, solver: str, tolerance: float) -> Solution:
+        huge = 1e6 * inequality.start
+        return Solution(1.0, huge, huge)
+
+    def only_fast(inequality: Inequality, solver: str, tolerance: float) -> Solution:
+        return solve(inequality, solver) if inequality.start.size == 1 else fail()
+
+    for broken in (fail, infeasible):
+        monkeypatch.setattr("lipcert.published.variants.solve", broken)
+        for rule in (Fast("interior", 1e10), Acc("interior", 1e10)):
+            assert (rule(given).Lambda == closed_form(given).Lambda).all()
+    monkeypatch.setattr("lipcert.published.variants.solve", only_fast)
+    assert (Acc("interior", 1e10)(given).Lambda == Fast("interior", 1e10)(given).Lambda).all()  # it promises more
+
+
+def test_affine_layers_are_merged_and_variants_may_differ() -> None:
+    weights = [layer.weight for layer in random_network(30, (3, 5, 4, 6, 2)).layers]
+    biases = [np.zeros(5), np.full(4, 50.0), np.zeros(6), np.zeros(2)]  # the second layer never switches
+    network = lc.Network.from_weights(weights, biases)
+    merged = lc.Network.from_weights(
+        [weights[0], weights[2] @ weights[1], weights[3]], [biases[0], weights[2] @ biases[1], biases[3]]
+    )
+    ball = lc.Ball(np.zeros(3), 1.0)
+    # the closed form does not look ahead, so a merged layer leaves no trace
+    assert EclipseGenLocal("CF").value(network, ball) == pytest.approx(
+        EclipseGenLocal("CF").value(merged, ball), rel=1e-9
+    )
+    for variant in ("Fast", "Acc"):
+        obeys(network, ball, lc.certify(network, ball, EclipseGenLocal(variant)).bound)
+    assert EclipseGenLocal(["CF", "CF", "CF"]) == EclipseGenLocal(("CF", "CF", "CF"))
+    assert EclipseGenLocal(["CF"] * 3).value(network, ball) == EclipseGenLocal("CF").value(network, ball)
+    with pytest.raises(lc.InvalidInput, match="one entry per hidden layer, 3 here; got 2"):
+        EclipseGenLocal(["CF", "Fast"]).value(network, ball)
+
+
+def test_narrower_slopes_keep_the_proof() -> None:
+    """P(S, α', β', T·r'/r) ≼ P(S, α, β, T) for [α', β'] inside [α, β]: what lets a sweep repeat a method's choice."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        root = rng.standard_normal((4, 4))
+        S = Ellipsoid(root @ root.T, np.asarray(0))
+        ends = np.sort(rng.uniform(-1, 1, (4, 4)), axis=0)
+        (alpha, inner_low, inner_high, beta), r = ends, 0.5 * (ends[3] - ends[0])
+        T = np.full(4, np.linalg.norm(r[:, None] * (root @ root.T) * r, 2) * rng.uniform(1.01, 3.0))
+        wide = activate(S, alpha, beta, T)
+        narrow = activate(S, inner_low, inner_high, T * 0.5 * (inner_high - inner_low) / r)
+        assert wide.matrix is not None
+        assert narrow.matrix is not None
+        gap = np.ldexp(wide.matrix, 2 * int(wide.exponent)) - np.ldexp(narrow.matrix, 2 * int(narrow.exponent))
+        assert np.linalg.eigvalsh(gap)[0] >= -1e-9 * np.linalg.norm(wide.matrix)
+
+
+@pytest.mark.parametrize(("width", "layers"), [(10, 5), (10, 15), (10, 25), (20, 10), (40, 5), (60, 5)])
+def test_small_cells_of_the_paper(width: int, layers: int) -> None:
+    """Every printed digit; the tables' local methods used the radius √5."""
+    network, ball = paper_network(width, layers, "relu"), lc.Ball(paper_center(), np.sqrt(5.0))
+    table = paper_table("table1")
+    exact: list[tuple[str, Published]] = [
+        ("trivial", Trivial()),
+        ("eclipse-fast", EclipseFast()),
+        ("eclipse-gen-local-cf", EclipseGenLocal("CF")),
+        ("eclipse-gen-local-fast", EclipseGenLocal("Fast")),
+    ]
+    for title, method in exact:
+        assert round(method.value(network, ball), 3) == table[title, width, layers, 1.0].value, title
+    if width * layers <= 250:
+        near: list[tuple[str, Published]] = [
+            ("lipsdp-neuron", LipSDP()),
+            ("lipsdp-layer", LipSDP("layer")),
+            ("eclipse", Eclipse()),
+            ("geolip", GeoLIP()),
+            ("aao", AAO()),
+        ]
+        for title, method in near:
+            printed = table.get((title, width, layers, 1.0), Printed()).value
+            if printed is not None:
+                assert method.value(network) == pytest.approx(printed, rel=5e-3, abs=5e-4), title
+
+
+# solvers
+
+
+def small_inequality(seed: int = 0) -> Inequality:
+    rng = np.random.default_rng(seed)
+    left, right = (sparse.csc_array(np.vstack([np.eye(3), rng.uniform(-0.3, 0.3, (2, 3))])) for _ in range(2))
+    constant = np.diag([0.0, 0.0, 0.0, 1.0, 1.0])
+    return Inequality(constant, left, right, rng.standard_normal((5, 2)), np.arange(3), np.full(3, 0.5))
+
+
+def test_interior_point_method_is_feasible_and_optimal() -> None:
+    pytest.importorskip("cvxpy")
+    for seed in range(5):
+        for budget in (None, np.array([0.5, 0.4, 0.6])):
+            problem = dataclasses.replace(small_inequality(seed), budget=budget)
+            found, other = solve(problem, "interior"), solve(problem, "CLARABEL")
+            assert found.c == pytest.approx(other.c, rel=1e-6)
+            square = problem.output @ problem.output.T
+            for x, c in ((found.x, found.c), (found.roomy, 0.99 * found.c)):
+                assert (x > 0).all()
+                assert positive(problem.constant + symmetric_sum(problem.left, problem.right, x) - c * square)
+                assert budget is None or budget @ x <= 1.0
+
+
+def test_an_inaccurate_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cvxpy")
+    network = random_network(3, SIZES)
+    for settings in ({"max_iter": 3}, {"max_iter": 9, "reduced_tol_gap_rel": 1.0, "reduced_tol_feas": 1.0}):
+        monkeypatch.setitem(conic.ACCURACY, "CLARABEL", settings)
+        for method in (LipSDP(solver="CLARABEL"), GLipSDP(), Eclipse(solver="CLARABEL"), GeoLIP(solver="CLARABEL")):
+            with pytest.raises(SolverFailed, match="CLARABEL"):
+                lc.certify(network, method=method)
+
+
+def test_own_solver_reports_when_it_stops_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interior, "_ITERATIONS", 3)
+    with pytest.raises(SolverFailed, match="short of six digits"):
+        lc.certify(random_network(3, SIZES), method=LipSDP())
+    infeasible = dataclasses.replace(small_inequality(), start=np.full(3, 1e4), constant=-np.eye(5))
+    with pytest.raises(SolverFailed, match="no interior"):
+        solve(infeasible, "interior")
+
+
+def test_wrong_options_are_named() -> None:
+    network = random_network(3, SIZES)
+    with pytest.raises(lc.InvalidInput, match="'neuron' or 'layer', got 'network'"):
+        LipSDP("network")  # type: ignore[arg-type]
+    for options in ({"split": 0}, {"workers": 0}):
+        with pytest.raises(lc.InvalidInput, match="at least 1"):
+            LipSDP(**options)  # type: ignore[arg-type]
+    for variant in ("fast", ["CF", "x"], 3):
+        with pytest.raises(lc.InvalidInput, match="variant must be one of Acc, Fast, CF"):
+            EclipseGen(variant)  # type: ignore[arg-type]
+    with pytest.raises(lc.InvalidInput, match="cap"):
+        EclipseGen("CF", cap=0.0)
+    with pytest.raises(lc.InvalidInput, match="solver must be 'interior' or one that cvxpy finds"):
+        lc.certify(network, method=LipSDP(solver="NOSUCH"))
+    with pytest.raises(lc.InvalidInput, match="cvxpy knows"):
+        lc.certify(network, method=GLipSDP(solver="interior"))
+    with pytest.raises(lc.InvalidInput, match="widest"):
+        SeqLip(widest=31)
+    with pytest.raises(lc.InvalidInput, match="steps"):
+        LipDiff(steps=-1)
+
+
+def test_messenger_matrices_are_inverse_ellipsoids() -> None:
+    """The family's own recursion and lipcert's step give one number where no neuron is affine."""
+    network = random_network(12, (3, 6, 5, 2), "tanh")
+    for method in (EclipseGen("Fast"), EclipseGen("Acc"), LipSDP("layer")):
+        run = method.run(problem(network))
+        assert method.solve(problem(network)).bound == pytest.approx(run.value, rel=1e-6)
+        assert linalg.norm([layer.T.min() > 0 for layer in run.layers or ()]) > 0

@@ -1,0 +1,63 @@
+"""The product of norms: its value by hand, and above everything it should be above."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import lipcert as lc
+from lipcert.published import Trivial
+from lipcert.search.problem import Problem
+
+
+def random_network(activation: object) -> lc.Network:
+    rng = np.random.default_rng(11)
+    return lc.Network.from_weights([rng.standard_normal(s) for s in ((6, 3), (4, 6), (2, 4))], activation=activation)
+
+
+def norms(network: lc.Network) -> list[float]:
+    return [float(np.linalg.svd(layer.weight, compute_uv=False)[0]) for layer in network.layers]
+
+
+@pytest.mark.parametrize(
+    ("activation", "slope"),
+    [
+        ("relu", 1.0),
+        ("sigmoid", 0.25),
+        ("leaky_relu", 1.0),
+        (lc.activation("leaky_relu", negative_slope=-3.0), 3.0),
+        ("selu", 1.0507009873554805 * 1.6732632423543772),
+        ("hardswish", 1.5),
+        (lc.activation("elu", alpha=2.5), 2.5),
+    ],
+)
+def test_norms_times_largest_slopes(activation: object, slope: float) -> None:
+    network = random_network(activation)
+    assert lc.certify(network, method=Trivial()).bound == pytest.approx(np.prod(norms(network)) * slope**2, rel=1e-14)
+
+
+def test_the_steepest_neuron_counts() -> None:
+    network = random_network([["relu"] * 5 + ["hardswish"], ["sigmoid"] * 4])
+    assert lc.certify(network, method=Trivial()).bound == pytest.approx(np.prod(norms(network)) * 1.5 / 4, rel=1e-14)
+
+
+def test_the_region_does_not_matter_and_the_part_does() -> None:
+    network = random_network("tanh")
+    whole = lc.certify(network, method=Trivial()).bound
+    assert lc.certify(network, lc.Ball(np.zeros(3), 0.1), Trivial()).bound == whole
+    part = lc.certify(network, method=Trivial(), layers=(1, 2), inputs=[0, 2], outputs=[3])
+    assert part.bound == pytest.approx(np.linalg.norm(network.layers[1].weight[3, [0, 2]]), rel=1e-14)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "tanh", "sin"])
+@pytest.mark.parametrize("method", [lc.ClosedForm(), lc.Scalar(), lc.Diagonal()])
+def test_no_method_is_looser(activation: str, method: lc.Scalar) -> None:
+    network = random_network(activation)
+    assert lc.certify(network, method=method).bound <= lc.certify(network, method=Trivial()).bound * (1 + 1e-5)
+
+
+def test_sparse_weights() -> None:
+    network = random_network("relu")
+    thin = lc.Network.from_weights([sparse.csr_array(layer.weight) for layer in network.layers])
+    assert Trivial().solve(Problem(thin, lc.Everywhere(), ())).bound == lc.certify(network, method=Trivial()).bound

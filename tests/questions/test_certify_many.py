@@ -1,0 +1,178 @@
+"""Many regions in one call: the certificates of single calls, in the order of the regions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+from test_stacks import regions_of
+
+import lipcert as lc
+from lipcert.model.network import Network
+from lipcert.model.regions import Region
+from lipcert.proof.hints import Linear, Lipschitz
+from lipcert.proof.sweep import Sweep
+from lipcert.search.method import Method
+from networks import ROW_LABELS, ROWS, random_network
+
+SAME = 1e-11
+
+
+def mixed(inputs: int, seed: int = 0) -> list[Region]:
+    """Regions of every kind, in a random order."""
+    rng = np.random.default_rng(seed)
+    found: list[Region] = [r for kind in ("ball", "clipped", "box") for r in regions_of(kind, inputs, 4, rng)]
+    found.append(lc.Everywhere())
+    return [found[k] for k in rng.permutation(len(found))]
+
+
+def same(network: Network, regions: list[Region], found: list[lc.Certificate], method: Method, **part: Any) -> None:
+    """Each certificate is about its region, is the one of a single call, and verifies."""
+    assert len(found) == len(regions)
+    for region, certificate in zip(regions, found, strict=True):
+        alone = lc.certify(network, region, method, **part)
+        assert certificate.region is region
+        assert certificate.verified
+        assert certificate.part == alone.part
+        assert certificate.network == network.digest
+        assert certificate.method == method
+        assert certificate.bound == pytest.approx(alone.bound, rel=SAME, abs=1e-130)
+        assert lc.verify(network, certificate) <= certificate.bound
+        assert certificate.bound <= lc.verify(network, certificate) * (1.0 + 1e-9) + 1e-130
+        assert len(certificate.layers) == len(alone.layers)
+        for one, two in zip(certificate.layers, alone.layers, strict=True):
+            finite = np.isfinite(two.lower) & np.isfinite(two.upper)
+            np.testing.assert_array_equal(np.isfinite(one.lower) & np.isfinite(one.upper), finite)
+            for end in ("lower", "upper"):
+                np.testing.assert_allclose(getattr(one, end)[finite], getattr(two, end)[finite], rtol=SAME, atol=SAME)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)
+def test_many_are_each_by_itself(row: lc.Activation) -> None:
+    network = random_network(1, (3, 7, 6, 2), row, gain=2.0)
+    regions = mixed(3)
+    same(network, regions, lc.certify_many(network, regions), lc.ClosedForm())
+
+
+PARTS: dict[str, dict[str, Any]] = {
+    "one output": {"outputs": [1]},
+    "two inputs": {"inputs": [0, 2]},
+    "first layers": {"layers": (0, 2)},
+    "inner layers": {"layers": (1, 3)},
+    "all at once": {"layers": (1, 2), "inputs": [0, 3], "outputs": [2]},
+    "one affine map": {"layers": (0, 1)},
+}
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS.keys())
+def test_parts_of_a_network(part: dict[str, Any]) -> None:
+    network = random_network(5, (3, 6, 5, 4, 2), ["elu", "relu", "tanh"], gain=2.0)
+    regions = mixed(3, 1)
+    same(network, regions, lc.certify_many(network, regions, **part), lc.ClosedForm(), **part)
+
+
+def test_other_enclosures() -> None:
+    network = random_network(5, (3, 6, 5, 2), "tanh", gain=2.0)
+    regions = mixed(3, 2)
+    for enclosures in ([Lipschitz()], [Linear(depth=1), Linear(depth=None, tilt=0.2)]):
+        found = lc.certify_many(network, regions, enclosures=enclosures)
+        same(network, regions, found, lc.ClosedForm(), enclosures=enclosures)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "one layer", "one neuron", "dead"])
+def test_networks_of_every_shape(kind: str) -> None:
+    rng = np.random.default_rng(3)
+    sizes = {"one layer": (3, 2), "one neuron": (3, 1, 1, 1)}.get(kind, (3, 8, 7, 2))
+    network = random_network(1, sizes, "relu", gain=2.0)
+    if kind == "sparse":
+        weights = [sparse.csr_array(np.where(rng.random(x.weight.shape) < 0.4, x.weight, 0.0)) for x in network.layers]
+        network = Network.from_weights(weights, [layer.bias for layer in network.layers], "elu")
+    if kind == "dead":
+        network = Network.from_weights([x.weight for x in network.layers], [np.full(8, -99.0), None, None], "relu")
+    regions = mixed(3, 4)
+    same(network, regions, lc.certify_many(network, regions), lc.ClosedForm())
+
+
+def test_more_regions_than_go_together() -> None:
+    """Two hundred balls around few centres, with radii from nothing to much; several stacks of a wide network."""
+    network = random_network(2, (3, 60, 50, 2), "relu", gain=2.0)
+    rng = np.random.default_rng(5)
+    centers = rng.standard_normal((7, 3))
+    regions: list[Region] = [lc.Ball(centers[k % 7], 10.0 ** rng.uniform(-6, 1)) for k in range(200)]
+    found = lc.certify_many(network, regions)
+    assert [certificate.region for certificate in found] == regions
+    for region, certificate in zip(regions[::17], found[::17], strict=True):
+        assert certificate.bound == pytest.approx(lc.certify(network, region, lc.ClosedForm()).bound, rel=SAME)
+        assert lc.lower_bound(network, region, samples=50, steps=3).value <= certificate.bound
+        assert lc.verify(network, certificate) <= certificate.bound
+
+
+@pytest.mark.parametrize("method", [lc.Scalar(), lc.Diagonal(), lc.Joint(iterations=8, rounds=1)], ids=str)
+def test_other_methods(method: Method) -> None:
+    network = random_network(2, (3, 7, 6, 2), "elu", gain=2.0)
+    regions = mixed(3, 6)[:5]
+    for region, certificate in zip(regions, lc.certify_many(network, regions, method), strict=True):
+        assert certificate.bound == pytest.approx(lc.certify(network, region, method).bound, rel=1e-5)
+        assert lc.verify(network, certificate) <= certificate.bound
+
+
+def test_generators_single_regions_and_nothing() -> None:
+    network, ball = random_network(2, (2, 5, 2), "tanh"), lc.Ball([0.1, 0.2], 0.3)
+
+    def balls() -> Iterator[lc.Ball]:
+        for size in (0.1, 0.2, 0.3):
+            yield lc.Ball([0.1, 0.2], size)
+
+    found = lc.certify_many(network, balls())
+    assert [float(certificate.region.radius) for certificate in found] == [0.1, 0.2, 0.3]
+    (alone,) = lc.certify_many(network, ball)  # type: ignore[arg-type]
+    assert alone.region is ball
+    assert lc.certify_many(network, []) == []
+    assert lc.certify_many(network, iter(())) == []
+    twice = lc.certify_many(network, [ball, ball])
+    assert twice[0].bound == twice[1].bound
+
+
+def test_wrong_use_is_named() -> None:
+    network = random_network(2, (2, 5, 2), "tanh")
+    ball = lc.Ball([0.1, 0.2], 0.3)
+    with pytest.raises(lc.InvalidInput, match="3 coordinates"):
+        lc.certify_many(network, [ball, lc.Ball([0.0] * 3, 0.1)])
+    with pytest.raises(lc.InvalidInput, match="region must be a Ball, Box or Everywhere, got str"):
+        lc.certify_many(network, [ball, "ball"])  # type: ignore[list-item]
+    with pytest.raises(lc.InvalidInput, match="method must be a value"):
+        lc.certify_many(network, [ball], "ClosedForm")  # type: ignore[arg-type]
+    with pytest.raises(lc.InvalidInput, match="layers must be"):
+        lc.certify_many(network, [ball], layers=(0, 9))
+    with pytest.raises(lc.InvalidInput, match="outputs must be indices"):
+        lc.certify_many(network, [ball], outputs=[2])
+
+
+def test_a_region_without_a_proof_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = random_network(2, (2, 5, 2), "tanh")
+    run = Sweep.run
+
+    def brittle(sweep: Sweep, needs_bound: bool = True) -> Sweep:
+        assert sweep.domain is not None
+        if (sweep.domain.extent() == 0.2).any():
+            raise lc.ProofFailed("on purpose")
+        return run(sweep, needs_bound)
+
+    monkeypatch.setattr(Sweep, "run", brittle)
+    balls = [lc.Ball([0.1, 0.2], size) for size in (0.1, 0.3, 0.2, 0.4)]
+    with pytest.raises(lc.ProofFailed, match="region 2: on purpose"):
+        lc.certify_many(network, balls)
+    assert len(lc.certify_many(network, [balls[0], balls[1], balls[3]])) == 3
+
+
+def test_huge_regions_are_bounded_or_named() -> None:
+    network = random_network(2, (2, 5, 2), "relu")
+    balls = [lc.Ball([0.1, 0.2], 0.1), lc.Ball([1e308, 1e308], 1e307), lc.Ball([0.3, 0.2], 0.1)]
+    plain = [lc.certify(network, ball, lc.ClosedForm()).bound for ball in (balls[0], balls[2])]
+    found = lc.certify_many(network, balls)
+    assert [found[0].bound, found[2].bound] == pytest.approx(plain, rel=SAME)
+    there = network.jacobian(np.full(2, 1e300))  # on the way to the centre no neuron changes its sign any more
+    assert 0.0 < np.linalg.norm(there, 2) <= found[1].bound

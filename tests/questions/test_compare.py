@@ -1,0 +1,183 @@
+"""Side by side: rows for what happens, a process each, JSON and a picture."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.cli import main
+from lipcert.published import EclipseGenLocal, Published
+from lipcert.questions import compare as comparing
+from lipcert.questions.compare import METHODS, OWN, PUBLISHED, Comparison, Row, compare, run
+from lipcert.runtime.limits import within
+from lipcert.search.lower import LowerBound
+from networks import random_network
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    network = random_network(3, (3, 5, 6, 2))
+    arrays: dict[str, Any] = {"activation": "relu"}
+    for number, layer in enumerate(network.layers, 1):
+        arrays |= {f"W{number}": layer.weight, f"b{number}": layer.bias}
+    np.savez(tmp_path / "model.npz", **arrays)
+    return tmp_path / "model.npz"
+
+
+def sleep(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+def die() -> None:
+    os._exit(3)
+
+
+def refuse() -> None:
+    raise lc.InvalidInput("on purpose")
+
+
+def test_a_call_within_a_limit() -> None:
+    assert within(60.0, sleep, 0.0) == 0.0
+    with pytest.raises(TimeoutError, match=r"stopped after 0\.2 s"):
+        within(0.2, sleep, 60.0)
+    with pytest.raises(lc.ProofFailed, match="ended with code 3"):
+        within(60.0, die)
+    with pytest.raises(lc.InvalidInput, match="on purpose"):
+        within(60.0, refuse)
+
+
+def test_a_call_does_not_outlive_its_caller() -> None:
+    work = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+    script = f"from lipcert.runtime.limits import within; within(600.0, exec, {work!r})"
+    caller = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert caller.stdout is not None
+    worker = int(caller.stdout.readline())
+    assert Path(f"/proc/{worker}").exists()
+    caller.kill()
+    caller.communicate()  # ends when the last process that could write is gone
+    assert caller.returncode != 0
+
+
+def test_every_method_has_a_name_and_a_row() -> None:
+    network, ball = random_network(3, (3, 5, 6, 2)), lc.Ball(np.zeros(3), 0.5)
+    lower = lc.lower_bound(network, ball).value
+    kinds = {type(make()) for make in METHODS.values()}
+    assert {getattr(lc.published, name) for name in lc.published.__all__ if name != "Published"} - kinds <= {
+        lc.published.NotApplicable,
+        lc.published.SolverFailed,
+    }
+    for name in METHODS:
+        if name == "glipsdp":
+            pytest.importorskip("cvxpy")
+        row = run(name, network, ball, 2.0)
+        assert row.status == "certified"
+        assert row.bound is not None
+        assert row.bound >= lower
+        assert row.published == isinstance(METHODS[name](), Published) == (name in PUBLISHED)
+        assert row.published != (name in OWN)
+
+
+def test_the_number_is_the_published_one() -> None:
+    network, ball = random_network(5, (3, 6, 6, 2)), lc.Ball(np.zeros(3), 0.3)
+    row = run("eclipse-gen-local-cf", network, ball, 60.0)
+    assert row.verified
+    assert row.bound is not None
+    assert row.bound == pytest.approx(EclipseGenLocal("CF").value(network, ball), rel=1e-9)
+    proved = lc.certify(network, ball, EclipseGenLocal("CF")).bound
+    assert proved <= row.bound * (1 + 1e-9)  # affine neurons are exact in the proof
+
+
+def test_timeouts_and_refusals_are_rows_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, ball = random_network(4, (2, 24, 2), "silu"), lc.Ball(np.zeros(2), 1.0)
+    real = within
+
+    def slow(seconds: float, function: Any, *arguments: Any) -> Any:
+        return real(0.5, sleep, 60.0) if arguments[0] == "scalar" else real(seconds, function, *arguments)
+
+    monkeypatch.setattr(comparing, "within", slow)
+    result = compare(network, ball, ["scalar", "eclipse", "seqlip", "trivial", "closed-form"], timeout=60.0)
+    status = {row.name: row.status for row in result.rows}
+    assert status == {
+        "scalar": "timeout",
+        "eclipse": "does not apply",
+        "seqlip": "does not apply",
+        "trivial": "certified",
+        "closed-form": "certified",
+    }
+    notes = {row.name: row.note for row in result.rows}
+    assert "2^24 corners" in notes["seqlip"]
+    assert "never fall" in notes["eclipse"]
+    assert result.lower is not None
+    for row in result.rows:
+        assert (row.bound is None) == (row.status != "certified")
+        if row.bound is not None:
+            assert row.ratio == row.bound / result.lower.value >= 1.0
+
+
+def test_without_a_region_there_is_no_ratio() -> None:
+    result = compare(random_network(4, (2, 4, 2)), methods=["trivial", "split"], timeout=30.0)
+    trivial, split = result.rows
+    assert result.lower is None
+    assert trivial.ratio is None
+    assert trivial.bound is not None
+    assert split.status == "does not apply"
+    assert "bounded region" in split.note
+
+
+def test_wrong_use_is_named() -> None:
+    network = random_network(4, (2, 4, 2))
+    with pytest.raises(lc.InvalidInput, match="'nosuch' unknown; known are trivial"):
+        compare(network, methods=["trivial", "nosuch"])
+    for timeout in (0.0, -1.0, np.inf, np.nan):
+        with pytest.raises(lc.InvalidInput, match="timeout"):
+            compare(network, timeout=timeout)
+
+
+def test_command_line(model: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "picture.svg"
+    command = [sys.executable, "-m", "lipcert", "compare", str(model), "--center", "zeros", "--radius", "0.5"]
+    command += ["--methods", "trivial, eclipse-gen-local-cf,scalar", "--timeout", "60"]
+    done = subprocess.run([*command, "--json", "--plot", str(picture)], capture_output=True, text=True, check=True)
+    record = json.loads(done.stdout)
+    assert [row["name"] for row in record["rows"]] == ["trivial", "eclipse-gen-local-cf", "scalar"]
+    assert [row["published"] for row in record["rows"]] == [True, True, False]
+    assert all(row["bound"] >= record["lower"] for row in record["rows"])
+    assert record["network"]["sizes"] == [3, 5, 6, 2]
+    assert picture.read_text().count("<svg") == 1
+
+
+def test_table_for_people(
+    model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows = (
+        Row("trivial", "certified", 12.3456, 2.0, 0.01),
+        Row("seqlip", "does not apply", note="too many corners"),
+        Row("geolip", "timeout", seconds=3.0, note="stopped after 3 s"),
+        Row("scalar", "certified", 6.5, 1.1, 0.2, verified=True),
+    )
+    verb = sys.modules["lipcert.cli.compare"]  # the package's own name of that spelling is the function
+    monkeypatch.setattr(verb, "run_all", lambda *_, **__: Comparison(rows, LowerBound(6.0, np.zeros(3))))
+    monkeypatch.setenv("COLUMNS", "120")
+    arguments = ["compare", str(model), "--center", "zeros", "--radius", "1"]
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--plot", str(tmp_path / "c.png")])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    for word in ("12.35", "timeout", "does not apply", "seqlip: too many corners", "verified", "lower bound"):
+        assert word in text
+    assert (tmp_path / "c.png").stat().st_size > 1000
+    monkeypatch.setattr(verb, "run_all", lambda *_, **__: Comparison(rows[1:3], None))
+    for options, code in (([], 1), (["--plot", "c.docx"], 2), (["--methods", "x"], 1)):
+        with pytest.raises(SystemExit) as ended:
+            main([*arguments, *options])
+        assert ended.value.code == code

@@ -1,0 +1,322 @@
+"""The law: no bound is below anything the network does in the region. Every method, network and region goes through it.
+
+A method added to METHODS is tested here with no further work.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+import lipcert as lc
+from lipcert.model.activations import Activation
+from lipcert.model.arrays import Array, dense
+from lipcert.model.regions import Region
+from lipcert.proof.hints import Enclosure, Linear, Lipschitz
+from lipcert.search.method import Method
+from networks import ROW_LABELS, ROWS, pairs, random_network, sampled_norms, sampled_quotients
+
+METHODS: list[Method] = [
+    lc.ClosedForm(),
+    lc.Scalar(),
+    lc.Diagonal(),
+    lc.Joint(iterations=20),
+    lc.Auto(seconds=np.inf, pieces=8),
+    lc.Split(method=lc.ClosedForm(), seconds=np.inf, pieces=24),
+]
+every_method = pytest.mark.parametrize("method", METHODS, ids=lambda m: type(m).__name__)
+
+
+def suits(method: Method, region: Region) -> bool:
+    """All of space cannot be cut into pieces."""
+    return region.bounded or not isinstance(method, lc.Split)
+
+
+ENCLOSURES: dict[str, tuple[Enclosure, ...]] = {
+    "lipschitz": (Lipschitz(),),
+    "linear": (Linear(),),
+    "linear-1-back": (Linear(depth=1),),
+    "linear-to-input": (Linear(depth=None),),
+    "both": (Lipschitz(), Linear()),
+}
+every_enclosure = pytest.mark.parametrize("enclosures", ENCLOSURES.values(), ids=ENCLOSURES.keys())
+
+
+def hold(network: lc.Network, region: Region, bound: float, seed: int = 0, count: int = 60, slack: float = 0.0) -> None:
+    """The law for one bound: every sampled Jacobian and every sampled difference quotient is at most the bound."""
+    rng = np.random.default_rng(seed)
+    where = region if region.bounded else lc.Ball(np.zeros(network.inputs), 3.0)
+    norms, error = sampled_norms(network, np.concatenate([where.center[None], where.sample(count, rng)]))
+    assert (norms - error <= bound * (1 + slack)).all(), f"Jacobian norm {norms.max()} above the bound {bound}"
+    quotients, error = sampled_quotients(network, *pairs(where, count, rng))
+    assert (quotients - error <= bound * (1 + slack)).all(), f"quotient {quotients.max()} above the bound {bound}"
+
+
+def regions_for(network: lc.Network, seed: int = 0) -> dict[str, Region]:
+    rng = np.random.default_rng(seed)
+    center = rng.normal(0, 1, network.inputs)
+    reach = rng.random(network.inputs)
+    return {
+        "ball": lc.Ball(center, 0.7),
+        "clipped": lc.Ball(center, 0.7, clip=(center - 0.4 * reach, center + reach)),
+        "box": lc.Box(center - reach, center + 0.5 * reach),
+        "point": lc.Ball(center, 0.0),
+        "tiny": lc.Ball(center, 1e-6),
+        "everywhere": lc.Everywhere(),
+    }
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> lc.Network:
+    """Small networks of every kind: width 1, dead layers, zero and sparse weights, activations by layer and neuron."""
+    sizes = draw(st.lists(st.integers(1, 6), min_size=2, max_size=5))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    gain = draw(st.sampled_from([0.3, 1.0, 3.0]))
+    weights: list[Any] = []
+    biases: list[Any] = []
+    for into, out in itertools.pairwise(sizes):
+        weight = gain * rng.normal(0, 1, (out, into)) / np.sqrt(max(into, out))
+        bias = rng.normal(0, 0.5, out)
+        kind = draw(
+            st.sampled_from(["plain", "plain", "plain", "sparse", "zero", "rows", "dead", "saturated", "no bias"])
+        )
+        if kind == "sparse":
+            weight = sparse.csr_array(weight * (rng.random(weight.shape) < 0.5))
+        elif kind == "zero":
+            weight = np.zeros_like(weight)
+        elif kind == "rows":
+            weight[rng.random(out) < 0.5] = 0.0
+        elif kind == "dead":
+            bias = bias - 40.0
+        elif kind == "saturated":
+            bias = bias * 30.0
+        weights.append(weight)
+        biases.append(None if kind == "no bias" else bias)
+    row = st.sampled_from(ROWS)
+    specs: list[Any] = [
+        draw(st.lists(row, min_size=size, max_size=size)) if draw(st.integers(0, 3)) == 0 else draw(row)
+        for size in sizes[1:-1]
+    ]
+    return lc.Network.from_weights(weights, biases, specs)
+
+
+@every_method
+@settings(max_examples=60)
+@given(network=networks(), kind=st.sampled_from(["ball", "clipped", "box", "point", "tiny", "everywhere"]))
+def test_law(method: Method, network: lc.Network, kind: str) -> None:
+    region = regions_for(network)[kind]
+    assume(suits(method, region))
+    certificate = lc.certify(network, region, method)
+    assert certificate.verified
+    hold(network, region, certificate.bound)
+    if region.bounded:
+        lower = lc.lower_bound(network, region, samples=30, steps=2, starts=4)
+        assert lower.value <= certificate.bound
+        assert region.contains(lower.point)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)
+def test_law_for_every_activation(row: Activation) -> None:
+    """Every method and kind of region, no slack: the lower bound is attained, the bound is proved."""
+    network = random_network(ROWS.index(row), (3, 6, 5, 2), row, gain=2.0)
+    for kind, region in regions_for(network, 1).items():
+        attained = lc.lower_bound(network, region, samples=30, steps=2, starts=4).value if region.bounded else 0.0
+        for method in METHODS[:4]:
+            if kind in ("tiny", "point") and method is not METHODS[1]:
+                continue
+            certificate = lc.certify(network, region, method)
+            assert certificate.verified
+            assert attained <= certificate.bound
+            hold(network, region, certificate.bound)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)
+def test_radius_zero_is_the_jacobian_at_the_centre(row: Activation) -> None:
+    network = random_network(7, (3, 5, 5, 2), row)
+    center = np.array([0.3, -0.2, 0.9])
+    expected = float(np.linalg.norm(network.jacobian(center), 2))
+    for method in METHODS[:3]:
+        assert lc.certify(network, lc.Ball(center, 0.0), method).bound == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("bias", [-30.0, -190.0, -380.0, -720.0, -1e5, 400.0])
+@pytest.mark.parametrize("name", ["sigmoid", "tanh", "elu", "softplus", "silu", "gelu", "mish", "softsign", "arctan"])
+def test_law_for_saturated_neurons(name: str, bias: float) -> None:
+    """Slopes whose squares are no floats: tiny, never zero by mistake."""
+    plain = random_network(3, (2, 4, 4, 2), name)
+    weights = [layer.weight for layer in plain.layers]
+    network = lc.Network.from_weights(weights, [np.full(4, bias), [bias, 0.0, 0.1, bias], None], name)
+    region = lc.Ball([0.1, -0.2], 0.5)
+    for method in METHODS[:4]:
+        hold(network, region, lc.certify(network, region, method).bound)
+        hold(network, lc.Everywhere(), lc.certify(network, None, method).bound)
+
+
+def covered(network: lc.Network, region: Region, intervals: list[tuple[Array, Array]], seed: int = 0) -> None:
+    """Every sampled pre-activation lies in its interval, up to the rounding of the sample."""
+    points = np.concatenate([region.center[None], region.sample(400, np.random.default_rng(seed))])
+    size = np.abs(points)
+    for layer, v, (lower, upper) in zip(network.layers, network.preactivations(points), intervals, strict=False):
+        size = size @ np.abs(dense(layer.weight)).T + np.abs(layer.bias)
+        rounding = 1e-14 * network.depth * size
+        assert (v >= lower - rounding).all()
+        assert (v <= upper + rounding).all()
+        assert layer.neurons is not None
+        low, high = layer.neurons.slope_range(-size - 1, size + 1)
+        size = size * np.maximum(np.abs(low), np.abs(high)) + np.abs(layer.neurons.value(np.zeros_like(size)))
+
+
+@every_enclosure
+@pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)
+def test_intervals_contain_what_the_neurons_see(row: Activation, enclosures: tuple[Enclosure, ...]) -> None:
+    network = random_network(ROWS.index(row) + 50, (3, 7, 6, 7, 5, 2), row, gain=2.5)
+    for kind in ("ball", "clipped", "box"):
+        region = regions_for(network, 2)[kind]
+        certificate = lc.certify(network, region, lc.Scalar(), enclosures=enclosures, verify=False)
+        covered(network, region, [(layer.lower, layer.upper) for layer in certificate.layers])
+        hold(network, region, certificate.bound, count=30, slack=1e-12)
+
+
+@settings(max_examples=40)
+@given(network=networks(), kind=st.sampled_from(["ball", "clipped", "box"]), name=st.sampled_from(sorted(ENCLOSURES)))
+def test_intervals_of_any_network(network: lc.Network, kind: str, name: str) -> None:
+    region = regions_for(network, 3)[kind]
+    certificate = lc.certify(network, region, lc.ClosedForm(), enclosures=ENCLOSURES[name], verify=False)
+    covered(network, region, [(layer.lower, layer.upper) for layer in certificate.layers])
+
+
+def test_both_enclosures_are_at_least_as_tight_as_either() -> None:
+    for seed in range(6):
+        network = random_network(seed, (4, 10, 10, 10, 3), "tanh", gain=2.5)
+        region = lc.Ball(np.full(4, 0.2), 0.5)
+        widths = {}
+        for name in ("lipschitz", "linear-to-input", "both"):
+            layers = lc.certify(network, region, lc.Scalar(), enclosures=ENCLOSURES[name], verify=False).layers
+            widths[name] = np.concatenate([layer.upper - layer.lower for layer in layers])
+        assert (widths["both"] <= widths["lipschitz"] * (1 + 1e-9)).all()
+        first = network.sizes[1] + network.sizes[2]  # from the third layer on, other lines may bend the comparison
+        assert (widths["both"][:first] <= widths["linear-to-input"][:first] * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("method", METHODS[:4], ids=lambda m: type(m).__name__)
+def test_a_smaller_region_has_a_smaller_bound(method: Method) -> None:
+    network = random_network(5, (3, 8, 8, 2), "silu", gain=2.5)
+    center = np.array([0.1, -0.4, 0.2])
+    radii = [0.0, 1e-3, 0.03, 0.3, 3.0]
+    bounds = [lc.certify(network, lc.Ball(center, radius), method).bound for radius in radii]
+    bounds.append(lc.certify(network, None, method).bound)
+    assert all(one <= two * 1.05 for one, two in itertools.pairwise(bounds)), bounds
+    assert bounds[-2] <= bounds[-1] * 1.05
+
+
+@every_method
+@settings(max_examples=25)
+@given(network=networks(), data=st.data())
+def test_law_for_parts(method: Method, network: lc.Network, data: st.DataObject) -> None:
+    """From some coordinates of z_p, the others held, to some of v_i."""
+    start = data.draw(st.integers(0, network.depth - 1))
+    stop = data.draw(st.integers(start + 1, network.depth))
+    inputs, outputs = (
+        sorted(data.draw(st.sets(st.integers(0, network.sizes[end] - 1), min_size=1))) for end in (start, stop)
+    )
+    region = regions_for(network, 4)[data.draw(st.sampled_from(["ball", "box", "everywhere"]))]
+    assume(suits(method, region))
+    bound = lc.certify(network, region, method, inputs=inputs, outputs=outputs, layers=(start, stop)).bound
+    where = region if region.bounded else lc.Ball(np.zeros(network.inputs), 2.0)
+    z = where.sample(40, np.random.default_rng(0))
+    if start:
+        neurons = network.layers[start - 1].neurons
+        assert neurons is not None
+        z = neurons.value(network.preactivations(z)[start - 1])
+    tail = network.slice(start, stop)
+    right, left = tail.jacobian(z), tail.jacobian(z, side=-1)
+    clear = (right == left).all(axis=(-2, -1))
+    part = right[..., outputs, :][..., inputs]
+    _, error = sampled_norms(tail, z)
+    norms = np.where(clear, np.linalg.norm(part, ord=2, axis=(-2, -1)), 0.0)
+    assert (norms - error <= bound).all()
+
+
+@every_method
+def test_parts_against_differences_with_the_other_inputs_held(method: Method) -> None:
+    network = random_network(11, (4, 8, 7, 3), ["gelu", "mish"], gain=2.0)
+    region = lc.Box(np.full(4, -0.5), np.full(4, 0.8))
+    bound = lc.certify(network, region, method, inputs=[1, 3], outputs=[0, 2]).bound
+    if not isinstance(method, lc.Split):  # it cuts for the whole network only
+        assert bound <= lc.certify(network, region, method).bound * 1.0001
+    rng = np.random.default_rng(0)
+    one, other = region.sample(300, rng), region.sample(300, rng)
+    two = one.copy()
+    two[:, [1, 3]] = other[:, [1, 3]]
+    quotients, error = sampled_quotients(network.select(outputs=[0, 2]), one, two)
+    assert (quotients - error <= bound).all()
+    assert quotients.max() > 0.02 * bound
+
+
+def test_the_whole_is_a_part() -> None:
+    network = random_network(12, (3, 5, 4, 2), "relu")
+    region = lc.Ball(np.zeros(3), 0.5)
+    whole = lc.certify(network, region, lc.Scalar())
+    part = lc.certify(network, region, lc.Scalar(), inputs=[0, 1, 2], outputs=[0, 1], layers=(0, 3))
+    assert part.bound == pytest.approx(whole.bound, rel=1e-6)
+    for output in range(2):
+        assert lc.certify(network, region, lc.Scalar(), outputs=[output]).bound <= whole.bound * (1 + 1e-9)
+
+
+def test_a_certificate_says_what_was_done() -> None:
+    network = random_network(13, (3, 5, 4, 2), "tanh")
+    region = lc.Ball(np.zeros(3), 0.5)
+    certificate = lc.certify(network, region, lc.Scalar(), outputs=[1])
+    assert certificate.network == network.digest
+    assert certificate.region is region
+    assert certificate.method == lc.Scalar()
+    assert certificate.part.outputs == (1,)
+    assert len(certificate.layers) == 2
+    assert certificate.seconds > 0
+    for layer, size in zip(certificate.layers, (5, 4), strict=True):
+        assert layer.seconds >= 0
+        for array in (layer.lower, layer.upper, layer.alpha, layer.beta, layer.multiplier):
+            assert array.shape == (size,)
+        assert (layer.lower <= layer.upper).all()
+        assert (layer.alpha <= layer.beta).all()
+
+
+def test_lower_bound_finds_the_steep_corner() -> None:
+    """A ReLU bump that covers 1 % of the ball: sampling hits it, ascent climbs it."""
+    network = lc.Network.from_weights([[[1.0, 0.0], [0.0, 1.0]], [[3.0, 4.0]]], [[-0.6, -0.6], [0.0]], "relu")
+    found = lc.lower_bound(network, lc.Ball([0.0, 0.0], 1.0))
+    assert found.value == pytest.approx(5.0, rel=1e-9)
+    assert (found.point > 0.6).all()
+    again = lc.lower_bound(network, lc.Ball([0.0, 0.0], 1.0))
+    assert again.value == found.value
+
+
+def test_lower_bound_climbs_where_sampling_fails() -> None:
+    """In 12 dimensions the steepest place of a smooth network is off every sample."""
+    network = random_network(3, (12, 30, 30, 2), "sigmoid", gain=8.0)
+    region = lc.Ball(np.zeros(12), 2.0)
+    sampled = lc.lower_bound(network, region, samples=200, steps=0)
+    climbed = lc.lower_bound(network, region, samples=200, steps=40)
+    assert climbed.value > 1.03 * sampled.value
+    assert region.contains(climbed.point)
+
+
+def test_lower_bound_at_a_point() -> None:
+    network = random_network(4, (3, 5, 2), "tanh")
+    center = np.array([0.1, 0.2, 0.3])
+    found = lc.lower_bound(network, lc.Ball(center, 0.0))
+    assert found.value == pytest.approx(float(np.linalg.norm(network.jacobian(center), 2)), rel=1e-9)
+    np.testing.assert_array_equal(found.point, center)
+
+
+def test_lower_bound_does_not_trust_a_kink() -> None:
+    """At 0 the one-sided product of relu(x) - relu(-x) is 2 or 0; the function is x."""
+    network = lc.Network.from_weights([[[1.0], [-1.0]], [[1.0, -1.0]]], activation="relu")
+    assert lc.lower_bound(network, lc.Ball([0.0], 0.0)).value == 0.0
+    assert lc.lower_bound(network, lc.Ball([0.0], 1.0)).value == pytest.approx(1.0)

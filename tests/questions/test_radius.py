@@ -1,0 +1,271 @@
+"""Certified radii and attacks: the one never beyond the other, pairs of classes never worse than the plain rule."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from digits import classifier
+from lipcert.model.arrays import Array, Weight
+from lipcert.proof import classes
+from lipcert.proof.classes import PairGuide, PairHints
+from lipcert.proof.outputs import OutputBounds
+from lipcert.proof.second_order import Rise, SecondOrder
+from lipcert.questions import verdict
+from lipcert.questions.establish import establish, establish_many
+from networks import random_network
+
+GRID = [2.0**-k for k in range(-1, 9)]
+
+
+def compare(count: int, activation: str = "relu") -> None:
+    """For digits that were not trained on: pairs against the plain rule, and attacks against the certified radius."""
+    network, x, y = classifier(activation)
+    found = [lc.certified_radius(network, point, label) for point, label in zip(x[:count], y, strict=False)]
+    plain = [
+        lc.certified_radius(network, point, label, radii=GRID, pairwise=False)
+        for point, label in zip(x[:count], y, strict=False)
+    ]
+    radii = np.array([one.radius for one in found])
+    assert (radii >= [one.radius for one in plain]).all()
+    right = network(x[:count]).argmax(axis=1) == y[:count]
+    np.testing.assert_array_equal(radii > 0, right)
+    assert 0.8 < right.mean() <= 1.0
+    inside = lc.attack(network, x[:count], y[:count], radii, restarts=2)
+    np.testing.assert_array_equal(inside.found, ~right)
+    beyond = lc.attack(network, x[:count], y[:count], 4.0)
+    assert beyond.found.all()
+    assert (beyond.distances[right] > radii[right]).all()
+    # broken where a certificate says nothing, but not far from there
+    assert np.median(radii[right] / beyond.distances[right]) > 0.4
+
+
+def test_digits() -> None:
+    compare(25)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_a_thousand_digits(activation: str) -> None:
+    compare(1000, activation)
+
+
+def test_a_plane_is_as_far_as_it_is() -> None:
+    network = lc.Network.from_weights([[[2.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]])
+    found = lc.certified_radius(network, [1.0, 1.0])
+    assert (found.label, found.rival) == (0, 1)
+    assert found.margin == pytest.approx(1.0)
+    assert found.bound == pytest.approx(np.sqrt(5.0))
+    assert found.radius == pytest.approx(1.0 / np.sqrt(5.0), rel=2e-3)
+    assert found.radius <= 1.0 / np.sqrt(5.0)
+    plain = lc.certified_radius(network, [1.0, 1.0], pairwise=False)
+    norm = np.linalg.norm(network.layers[0].weight, 2)
+    assert plain.radius == pytest.approx(1.0 / (np.sqrt(2.0) * norm), rel=2e-3)
+    broken = lc.attack(network, [1.0, 1.0], 0, 1.0)
+    assert broken.distances == pytest.approx(1.0 / np.sqrt(5.0), rel=1e-3)
+    assert network(broken.points).argmax() == 1
+
+
+def test_a_wrong_prediction_has_radius_zero() -> None:
+    network = lc.Network.from_weights([[[1.0, 0.0], [0.0, 1.0]]])
+    found = lc.certified_radius(network, [2.0, 1.0], label=1)
+    assert (found.radius, found.label, found.predicted) == (0.0, 1, 0)
+    assert -1.0 - 1e-12 < found.margin <= -1.0
+    tie = lc.certified_radius(network, [1.0, 1.0])
+    assert tie.radius == 0.0
+
+
+def test_given_radii_are_the_only_ones_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, x, y = classifier()
+    tried: list[float] = []
+
+    def noting(net: lc.Network, balls: list[lc.Ball], *rest: object) -> list[OutputBounds | lc.ProofFailed]:
+        tried.extend(float(ball.radius) for ball in balls)
+        return establish_many(net, balls, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(verdict, "establish_many", noting)
+    found = lc.certified_radius(network, x[0], y[0], radii=[0.3, 0.1], pairwise=False)
+    assert sorted(tried) == [0.1, 0.3]
+    expected = [
+        min(size, found.margin / (np.sqrt(2.0) * lc.certify(network, lc.Ball(x[0], size), lc.ClosedForm()).bound))
+        for size in (0.1, 0.3)
+    ]
+    assert found.radius == pytest.approx(max(expected), rel=1e-9)
+
+
+def test_the_search_finds_what_a_fine_grid_finds() -> None:
+    network, x, y = classifier()
+    for k in range(4):
+        for pairwise in (True, False):
+            found = lc.certified_radius(network, x[k], y[k], pairwise=pairwise)
+            fine = lc.certified_radius(
+                network, x[k], y[k], pairwise=pairwise, radii=np.geomspace(0.3, 1.3, 40) * found.radius
+            )
+            assert found.radius >= fine.radius * (1.0 - 1.1e-3)
+
+
+def test_clip_and_relaxation_only_help() -> None:
+    network, x, y = classifier()
+    for k in np.flatnonzero(network(x[:6]).argmax(axis=1) == y[:6]):
+        best = lc.certified_radius(network, x[k], y[k], clip=(0, 1)).radius
+        plain = lc.certified_radius(network, x[k], y[k]).radius
+        bare = lc.certified_radius(network, x[k], y[k], relaxation=False).radius
+        assert best >= plain * (1.0 - 2e-3)
+        assert plain >= bare * (1.0 - 2e-3)
+        broken = lc.attack(network, x[k], y[k], best, clip=(0, 1))
+        assert not broken.found
+        assert lc.Box(np.zeros(64), np.ones(64)).contains(broken.points)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_radii_of_every_size(scale: float) -> None:
+    network = lc.Network.from_weights([np.array([[2.0, 0.0], [0.0, 1.0]]) / scale, np.eye(2)], activation="relu")
+    found = lc.certified_radius(network, np.array([8.0, 8.0]) * scale)
+    assert found.radius == pytest.approx(8.0 / np.sqrt(5.0) * scale, rel=2e-3)
+
+
+def test_a_network_that_never_changes_its_mind() -> None:
+    network = lc.Network.from_weights([[[0.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0]])
+    assert lc.certified_radius(network, [0.0, 0.0]).radius > 1e5
+    clipped = lc.Network.from_weights([[[0.1, 0.0], [0.0, 0.1]]], [[1.0, 0.0]])
+    assert lc.certified_radius(clipped, [0.5, 0.5], clip=(0, 1)).radius > 1e5  # all of the box is of one class
+
+
+def test_a_narrowed_margin_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If margins were a little too large, an attack would find an input inside a certified radius."""
+    margins = classes.pair_margins
+    monkeypatch.setattr(
+        classes, "pair_margins", lambda facts, label: (margins(facts, label)[0], 1.05 * margins(facts, label)[1])
+    )
+    network = lc.Network.from_weights([[[2.0, 0.0], [0.0, 1.0]]])
+    found = lc.certified_radius(network, [1.0, 1.0], relaxation=False)
+    assert lc.attack(network, [1.0, 1.0], 0, found.radius).found
+
+
+def test_radii_say_what_they_rest_on() -> None:
+    """Each basis occurs, and what is said of it holds, exactly."""
+    network, x, y = classifier("tanh")
+    seen: dict[str, int] = {}
+    for point, label in zip(x[:25], y, strict=False):
+        for radius in (0.05, 0.2, 0.3, 0.4, 0.5, 0.7):
+            found = lc.certified_radius(network, point, label, radii=[radius])
+            seen[found.basis] = seen.get(found.basis, 0) + 1
+            assert (found.basis == "") == (found.radius == 0.0) == (found.predicted != label)
+            if found.radius == 0.0:
+                continue
+            assert found.ball == radius
+            used_up = Fraction(found.radius) * Fraction(found.bound)
+            if found.basis == "lipschitz":
+                assert found.radius == pytest.approx(min(radius, found.margin / found.bound), rel=1e-14)
+                assert used_up <= Fraction(found.margin)
+                continue
+            assert found.radius == radius
+            assert used_up > Fraction(found.margin)  # the bound alone does not reach so far
+            weaker = lc.certified_radius(
+                network, point, label, radii=[radius], curvature=False, relaxation=found.basis == "second order"
+            )
+            assert weaker.radius < radius
+            assert weaker.basis == "lipschitz"
+    assert set(seen) == {"", "lipschitz", "relaxation", "second order"}
+
+
+def test_the_plain_rule_rests_on_the_bound_of_the_network() -> None:
+    network, x, _ = classifier("tanh")
+    for found in (lc.certified_radius(network, x[0], radii=grid, pairwise=False) for grid in ([0.01], [0.7], None)):
+        assert found.basis == "lipschitz"
+        assert found.radius == pytest.approx(min(found.ball, found.margin / (np.sqrt(2.0) * found.bound)), rel=1e-14)
+
+
+def test_a_search_says_what_it_rests_on() -> None:
+    network, x, y = classifier("tanh")
+    right = np.flatnonzero(network(x[:4]).argmax(axis=1) == y[:4])
+    found = [lc.certified_radius(network, x[k], y[k]) for k in right]
+    assert {one.basis for one in found} == {"second order"}
+    assert all(one.radius == one.ball for one in found)
+    bare = [lc.certified_radius(network, x[k], y[k], curvature=False, relaxation=False) for k in right]
+    assert {one.basis for one in bare} == {"lipschitz"}
+
+
+class Garbage(PairGuide):
+    """Suggests anything."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def _some(self, shape: tuple[int, ...]) -> Array:
+        kinds = (
+            np.full(shape, np.nan),
+            np.full(shape, np.inf),
+            -np.ones(shape),
+            np.zeros(shape),
+            np.full(shape, 1e300),
+        )
+        usual = np.exp(3.0 * self.rng.standard_normal(shape))
+        return (*kinds, usual, usual, usual, usual)[self.rng.integers(9)]
+
+    def ellipsoids(self, S: Array, alpha: Array, beta: Array, ahead: Weight) -> Array:
+        return self._some(alpha.shape)
+
+    def hints(self, curvature: SecondOrder, name: tuple[int, bytes], rise: Rise, limit: float) -> PairHints | None:
+        shapes = [seen.alpha.shape for seen in curvature.parabolas[:-1]]
+        return PairHints(
+            [self._some(shape) for shape in shapes], float(self._some((1,))[0]), bool(self.rng.integers(2))
+        )
+
+
+def test_any_suggestion_is_safe() -> None:
+    """Garbage from the search certifies no ball in which there is an input of another class."""
+    network = random_network(5, (2, 8, 8, 2), "tanh", gain=6.0, bias=0.2)
+    rng, broken = np.random.default_rng(0), 0
+    for seed, x in enumerate(rng.uniform(-1.0, 1.0, (40, 2))):
+        label = int(network(x).argmax())
+        ball = lc.Ball(x, 10.0 ** rng.uniform(-2.0, 0.0))
+        hit = bool((network(ball.sample(500, rng)).argmax(axis=1) != label).any())
+        broken += hit
+        proved = classes.ClassBounds(establish(network, ball, lc.ClosedForm()), label, label)
+        found = [proved.second_order(Garbage(40 * seed + k)).radius for k in range(10)]
+        assert not hit or max(found) < ball.radius
+    assert 8 < broken < 32
+
+
+def test_attacks_on_several_points_are_those_on_each() -> None:
+    network, x, y = classifier("tanh")
+    sizes = np.linspace(0.2, 2.0, 12)
+    together = lc.attack(network, x[:12], y[:12], sizes, clip=(0, 1))
+    assert together.points.shape == (12, 64)
+    for k in range(12):
+        alone = lc.attack(network, x[k], y[k], sizes[k], clip=(0, 1))
+        assert bool(alone.found) == bool(together.found[k])
+        np.testing.assert_allclose(alone.distances, together.distances[k], rtol=1e-6)
+    hit = together.found
+    assert (network(together.points[hit]).argmax(axis=1) != y[:12][hit]).all()
+    away = np.linalg.norm(together.points - x[:12], axis=1)
+    np.testing.assert_allclose(away[hit], together.distances[hit], atol=1e-12)
+    assert (away <= sizes * (1.0 + 1e-12)).all()
+    assert np.isinf(together.distances[~hit]).all()
+
+
+def test_flat_ground_is_no_obstacle() -> None:
+    network = lc.Network.from_weights([[[1.0], [1.0]], [[1.0, 0.0], [0.0, 2.0]]], [[0.0, -1.0], [0.5, 0.0]], "relu")
+    found = lc.attack(network, [-1.0], 0, 4.0, restarts=6)  # all gradients vanish at the point
+    assert found.found
+    assert network(found.points).argmax() == 1
+
+
+def test_wrong_use() -> None:
+    network = random_network(0, (3, 4, 2))
+    with pytest.raises(lc.InvalidInput, match="label must be from 0 to 1, got 2"):
+        lc.certified_radius(network, [0.0] * 3, label=2)
+    with pytest.raises(lc.InvalidInput, match="x must be one point"):
+        lc.certified_radius(network, np.zeros((2, 3)))
+    with pytest.raises(lc.InvalidInput, match="radii must be positive"):
+        lc.certified_radius(network, np.zeros(3), radii=[])
+    with pytest.raises(lc.InvalidInput, match="inside clip"):
+        lc.certified_radius(network, np.full(3, 2.0), clip=(0, 1))
+    with pytest.raises(lc.InvalidInput, match="at least two outputs"):
+        lc.certified_radius(random_network(0, (3, 4, 1)), np.zeros(3))
+    with pytest.raises(lc.InvalidInput, match="label must be from 0 to 1"):
+        lc.attack(network, np.zeros(3), 5, 1.0)

@@ -1,0 +1,123 @@
+"""Reach sets: no sampled output outside, never looser than centre ± δ·bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.model.regions import Region
+from lipcert.search.method import Method
+from networks import ROWS, random_network
+
+METHODS: list[Method] = [lc.ClosedForm(), lc.Scalar(), lc.Joint(iterations=4)]
+
+
+def holds(seed: int, samples: int) -> None:
+    """One random network, region, layer and method."""
+    rng = np.random.default_rng(seed)
+    hidden = rng.integers(2, 14, size=int(rng.integers(0, 4))).tolist()
+    sizes = (int(rng.integers(1, 6)), *hidden, int(rng.integers(1, 5)))
+    network = random_network(seed, sizes, ROWS[seed % len(ROWS)], gain=float(rng.uniform(0.5, 3.0)))
+    size, center = float(10.0 ** rng.uniform(-4.0, 0.7)), rng.standard_normal(sizes[0])
+    regions: list[Region] = [
+        lc.Ball(center, size),
+        lc.Box(center - size, center + 0.5 * size),
+        lc.Ball(center, size, clip=(center - 0.6 * size, center + 0.2 * size)),
+    ]
+    region, layer = regions[seed % 3], int(rng.integers(1, network.depth + 1))
+    found = lc.reach(network, region, METHODS[seed % len(METHODS)], layer=layer)
+    values = network.preactivations(region.sample(samples, rng))[layer - 1]
+    assert found.contains(values).all()
+    reach = float(region.radius) * found.bound * (1.0 + 1e-12) + 1e-13 * (1.0 + np.abs(found.center))
+    assert (found.upper - found.center <= reach).all()
+    assert (found.center - found.lower <= reach).all()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_output_is_inside(seed: int) -> None:
+    holds(seed, 1000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100))
+def test_ten_thousand_outputs_of_a_hundred_networks_are_inside(seed: int) -> None:
+    holds(1000 + seed, 10_000)
+
+
+def test_a_linear_network_is_enclosed_exactly() -> None:
+    weight = np.array([[2.0, 0.0], [1.0, 1.0]])
+    network = lc.Network.from_weights([weight], [[1.0, -1.0]])
+    found = lc.reach(network, lc.Ball([1.0, 0.0], 0.5))
+    np.testing.assert_allclose(found.center, [3.0, 0.0])
+    np.testing.assert_allclose(found.shape, 0.25 * weight @ weight.T, rtol=1e-8)
+    half = 0.5 * np.linalg.norm(weight, axis=1)
+    np.testing.assert_allclose([found.lower, found.upper], [found.center - half, found.center + half], rtol=1e-9)
+    box = lc.reach(network, lc.Box([0.0, -1.0], [2.0, 1.0]))  # the relaxation is exact on a box, the ball around it not
+    np.testing.assert_allclose([box.lower, box.upper], [[1.0, -2.0], [5.0, 2.0]], rtol=1e-9)
+
+
+def test_inner_layers_are_those_of_the_network() -> None:
+    network, ball = random_network(1, (3, 7, 6, 2), "tanh"), lc.Ball([0.1, 0.2, 0.3], 0.2)
+    for layer in (1, 2, 3):
+        found = lc.reach(network, ball, lc.ClosedForm(), layer=layer)
+        assert len(found.lower) == network.sizes[layer]
+        np.testing.assert_allclose(found.center, network.preactivations(ball.center)[layer - 1], rtol=1e-12)
+        inner = lc.reach(network.slice(0, layer), ball, lc.ClosedForm())
+        np.testing.assert_array_equal(found.upper, inner.upper)
+
+
+def test_a_shrunken_set_is_caught() -> None:
+    network, ball = lc.Network.from_weights([[[1.0, 0.5], [0.2, 1.0]]]), lc.Ball([0.0, 0.0], 1.0)
+    found = lc.reach(network, ball)
+    values = network(ball.sample(20_000, np.random.default_rng(0)))
+    assert found.contains(values).all()
+    small = lc.Reach(
+        found.lower,
+        found.upper,
+        found.center,
+        0.99 * found.shape,
+        found.bound,
+        found.layer,
+        found.network,
+        found.region,
+        0.0,
+    )
+    assert not small.contains(values).all()
+
+
+def test_a_point() -> None:
+    network = random_network(1, (2, 4, 3), "elu")
+    found = lc.reach(network, lc.Ball([0.3, -0.4], 0.0))
+    np.testing.assert_allclose(found.upper - found.lower, 0.0, atol=1e-11)
+    assert ((found.lower <= found.center) & (found.center <= found.upper)).all()
+
+
+def test_wrong_use() -> None:
+    network = random_network(0, (3, 4, 2))
+    with pytest.raises(lc.InvalidInput, match="bounded region"):
+        lc.reach(network, lc.Everywhere())
+    with pytest.raises(lc.InvalidInput, match="layer must be from 1 to 2"):
+        lc.reach(network, lc.Ball([0.0] * 3, 1.0), layer=3)
+    with pytest.raises(lc.InvalidInput, match="2 coordinates"):
+        lc.reach(network, lc.Ball([0.0, 0.0], 1.0))
+
+
+def test_the_figure_holds_what_it_says(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from lipcert.show import plots
+
+    network, ball = random_network(3, (4, 9, 3), "relu", gain=2.0), lc.Ball([0.0] * 4, 0.3)
+    found = lc.reach(network, ball, lc.ClosedForm())
+    ax = plots.reach_set(found, network, (0, 2))
+    points, box, ring, _ = (np.column_stack(line.get_data()) for line in ax.lines)
+    assert (points >= box.min(axis=0)).all()
+    assert (points <= box.max(axis=0)).all()
+    block = np.linalg.inv(found.shape[np.ix_([0, 2], [0, 2])])
+    away = ring - found.center[[0, 2]]
+    np.testing.assert_allclose(np.einsum("ki,ij,kj->k", away, block, away), 1.0)
+    plots.save(ax, tmp_path / "reach.svg")
+    with pytest.raises(lc.InvalidInput, match="two different ones"):
+        plots.reach_set(found, network, (1, 1))

@@ -1,0 +1,173 @@
+"""Bounds for every pair of an output and an input: sound, close to a bound for the pair alone, and proved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.model.regions import Region
+from lipcert.proof import jacobian as module
+from lipcert.proof.jacobian import Entries, entries
+from lipcert.proof.neuron_bounds import slope_bounds
+from lipcert.questions.establish import establish
+from networks import ROWS, label, random_network
+
+
+def largest_entries(network: lc.Network, region: Region, rng: np.random.Generator) -> Any:
+    points = region.sample(400, rng)
+    right, left = network.jacobian(points), network.jacobian(points, side=-1)
+    return np.where(right == left, np.abs(right), 0.0).max(axis=0)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=label)
+def test_no_entry_of_a_jacobian_is_larger(row: lc.Activation) -> None:
+    rng = np.random.default_rng(3)
+    network = random_network(3, (4, 9, 8, 3), row, gain=2.5)
+    for region in (lc.Ball(rng.standard_normal(4), 0.4), lc.Box([-2.0] * 4, [1.0] * 4)):
+        found = lc.sensitivity(network, region, lc.ClosedForm())
+        assert found.matrix.shape == (3, 4)
+        assert (largest_entries(network, region, rng) <= found.matrix * (1.0 + 1e-14)).all()
+        assert (found.matrix <= found.bound).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_differences_with_the_other_inputs_held(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    network = random_network(seed, (5, 12, 12, 4), ("relu", "tanh", "gelu", "elu")[seed], gain=2.0)
+    ball = lc.Ball(rng.standard_normal(5), 0.6)
+    groups: dict[str, Any] = {"inputs": [0, (1, 2), (4, 3, 0)], "outputs": [(0, 1), 3, (0, 1, 2, 3)]}
+    found = lc.sensitivity(network, ball, lc.Scalar(), **groups)
+    assert found.inputs == ((0,), (1, 2), (4, 3, 0))
+    one, two = ball.sample(2000, rng), ball.sample(2000, rng)
+    for column, into in enumerate(found.inputs):
+        mixed = one.copy()
+        mixed[:, into] = two[:, into]
+        inside = ball.contains(mixed)
+        moved = np.abs(network(mixed) - network(one))[inside]
+        apart = np.linalg.norm(mixed - one, axis=1)[inside]
+        for line, out in enumerate(found.outputs):
+            change = np.linalg.norm(moved[:, out], axis=1)
+            assert (change <= found.matrix[line, column] * apart + 1e-13).all()
+
+
+def test_all_inputs_everywhere() -> None:
+    network = random_network(0, (3, 6, 6, 2), "relu")
+    found = lc.sensitivity(network)
+    assert (largest_entries(network, lc.Box([-9.0] * 3, [9.0] * 3), np.random.default_rng(0)) <= found.matrix).all()
+
+
+def test_close_to_the_bound_of_each_pair_by_itself() -> None:
+    network, ball = random_network(7, (6, 20, 20, 4), "elu", gain=2.0), lc.Ball(np.linspace(-1, 1, 6), 0.2)
+    found = lc.sensitivity(network, ball, lc.ClosedForm()).matrix
+    pairs = [
+        [lc.certify(network, ball, lc.ClosedForm(), inputs=[k], outputs=[j]).bound for k in range(6)] for j in range(4)
+    ]
+    ratio = found / np.array(pairs)
+    assert np.exp(np.log(ratio).mean()) < 1.1
+    assert ratio.max() < 2.0
+
+
+def test_a_linear_network_has_its_own_entries() -> None:
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal((6, 3)), rng.standard_normal((5, 6)), rng.standard_normal((2, 5))]
+    network = lc.Network.from_weights(weights, activation="identity")
+    exact = weights[2] @ weights[1] @ weights[0]
+    found = lc.sensitivity(network).matrix
+    np.testing.assert_allclose(found, np.abs(exact), rtol=1e-6)
+    assert (found >= np.abs(exact) * (1.0 - 1e-14)).all()
+
+
+def test_one_layer() -> None:
+    found = lc.sensitivity(lc.Network.from_weights([[[1.0, -2.0], [0.0, 3.0]]]))
+    np.testing.assert_allclose(found.matrix, [[1.0, 2.0], [0.0, 3.0]], rtol=1e-12, atol=1e-12)
+
+
+def test_an_input_that_does_nothing() -> None:
+    network = random_network(2, (3, 8, 2), "tanh")
+    first = np.array(network.layers[0].weight)
+    first[:, 1] = 0.0
+    silent = lc.Network.from_weights([first, network.layers[1].weight], activation="tanh")
+    found = lc.sensitivity(silent, lc.Ball([0.0] * 3, 1.0), lc.ClosedForm()).matrix
+    assert (found[:, 1] < 1e-6 * found[:, 0]).all()
+
+
+def entries_of(network: lc.Network, region: Region) -> Entries:
+    facts = establish(network, region, lc.ClosedForm())
+    slopes = [
+        slope_bounds(layer.neurons, *interval)
+        for layer, interval in zip(network.layers, facts.intervals, strict=False)
+        if layer.neurons is not None
+    ]
+    return entries(network, slopes, facts.multipliers)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_choice_of_slopes_is_near_the_nominal_matrix(seed: int) -> None:
+    """|pᵀ(J - U)x|² ≤ (pᵀAp)(xᵀEx) up to sign of the nominal part, for slopes at the ends of their ranges."""
+    rng = np.random.default_rng(seed)
+    network = random_network(seed, (4, 10, 10, 3), "relu", gain=2.0)
+    ball = lc.Ball(rng.standard_normal(4), 0.8)
+    facts, found = establish(network, ball, lc.ClosedForm()), entries_of(network, ball)
+    ranges = [
+        layer.neurons.slope_range(*interval)
+        for layer, interval in zip(network.layers, facts.intervals, strict=False)
+        if layer.neurons is not None
+    ]
+    spread, nominal = np.ldexp(found.spread, 2 * found.exponent), np.ldexp(found.nominal, found.exponent)
+    for _ in range(300):
+        slopes = [np.where(rng.random(low.shape) < 0.5, low, high) for low, high in ranges]
+        jacobian = network.jacobian_of(slopes)
+        p, x = rng.standard_normal((20, 3)), rng.standard_normal((20, 4))
+        value = np.abs(np.einsum("ki,ij,kj->k", p, jacobian, x))
+        center = np.abs(np.einsum("ki,ij,kj->k", p, nominal, x))
+        room = np.einsum("ki,ij,kj->k", p, spread, p) * np.einsum("ki,ij,kj->k", x, found.energy, x)
+        assert (value <= center + np.sqrt(room) + 1e-12).all()
+
+
+@pytest.mark.parametrize("bug", ["energy", "nominal", "spread"])
+def test_planted_bugs_are_caught(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer left out of E or of A, or half of U, must show."""
+    activate = module._Walk.activate
+
+    def broken(self: Any, *arguments: Any) -> None:
+        energy, spread = self.E, self.A
+        activate(self, *arguments)
+        if bug == "energy":
+            self.E = energy
+        elif bug == "nominal":
+            self.U = 0.5 * self.U
+        else:
+            self.A = spread
+
+    network = random_network(3, (4, 9, 9, 3), "relu", gain=2.5)
+    ball = lc.Ball(np.zeros(4), 0.02 if bug == "nominal" else 1.0)  # in a small ball the nominal matrix is almost all
+    worst = largest_entries(network, ball, np.random.default_rng(0))
+    assert (worst <= entries_of(network, ball).bounds() * (1.0 + 1e-14)).all()
+    monkeypatch.setattr(module._Walk, "activate", broken)
+    assert not (worst <= entries_of(network, ball).bounds()).all()
+
+
+def test_wrong_use() -> None:
+    network = random_network(0, (3, 4, 2))
+    with pytest.raises(lc.InvalidInput, match="inputs must be indices from 0 to 2"):
+        lc.sensitivity(network, inputs=[0, 3])
+    with pytest.raises(lc.InvalidInput, match="outputs is empty"):
+        lc.sensitivity(network, outputs=[])
+    with pytest.raises(lc.InvalidInput, match="2 coordinates"):
+        lc.sensitivity(network, lc.Ball([0.0, 0.0], 1.0))
+
+
+def test_the_map_shows_the_matrix(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from lipcert.show import plots
+
+    found = lc.sensitivity(random_network(0, (3, 5, 2)), lc.Ball([0.0] * 3, 0.1), inputs=[0, (1, 2)])
+    ax = plots.sensitivity_map(found)
+    np.testing.assert_array_equal(ax.images[0].get_array(), found.matrix)
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "1+2"]
+    plots.save(ax, tmp_path / "map.png")
+    assert (tmp_path / "map.png").stat().st_size > 1000

@@ -1,0 +1,210 @@
+"""The bound against the radius: as good as from scratch, monotone, proved, and drawn."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.cli import main
+from lipcert.model.regions import Region
+from lipcert.published import Trivial
+from lipcert.search.method import Method
+from lipcert.show import plots
+from networks import random_network
+
+CENTER = np.array([0.2, -0.4, 0.5])
+RADII = (0.1, 1.0, 0.0, 0.3)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
+def test_rows_are_what_they_say(activation: str) -> None:
+    network = random_network(1, (3, 12, 12, 2), activation)
+    rows = lc.sweep(network, CENTER, RADII)
+    assert tuple(row.radius for row in rows) == RADII
+    trivial = lc.certify(network, method=Trivial()).bound
+    for row in rows:
+        ball = lc.Ball(CENTER, row.radius)
+        assert row.certificate.verified
+        assert row.bound == row.certificate.bound
+        assert row.trivial == trivial
+        assert lc.lower_bound(network, ball).value <= row.lower <= row.bound
+        assert lc.verify(network, row.certificate) <= row.bound
+        assert row.bound == pytest.approx(lc.certify(network, ball, lc.Joint()).bound, rel=5e-3)
+        assert row.certificate.method == lc.Joint()
+    falling = sorted(rows, key=lambda row: -row.radius)
+    for larger, smaller in itertools.pairwise(falling):
+        assert smaller.bound <= larger.bound
+        assert smaller.lower <= larger.lower
+    norm = np.linalg.norm(network.jacobian(CENTER), 2)
+    assert falling[-1].bound == pytest.approx(norm, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [lc.ClosedForm(), lc.Scalar(), lc.Diagonal(), lc.Joint(), lc.Auto(np.inf, 20), Trivial()],
+    ids=str,
+)
+def test_every_method_can_be_swept(method: Method) -> None:
+    network = random_network(2, (3, 8, 8, 2))
+    rows = lc.sweep(network, CENTER, [0.8, 0.4, 0.2], method)
+    for row in rows:
+        alone = lc.certify(network, lc.Ball(CENTER, row.radius), method)
+        assert row.lower <= row.bound <= alone.bound * 1.01
+        assert row.certificate.method == method
+
+
+def test_a_clip_is_kept() -> None:
+    network = random_network(3, (3, 10, 2), "tanh")
+    ball = lc.Ball(np.full(3, 0.5), 9.0, clip=(0.0, 1.0))
+    rows = lc.sweep(network, ball, [2.0, 0.5])
+    for row in rows:
+        inside = lc.Ball(ball.center, row.radius, clip=(0.0, 1.0))
+        assert row.bound == pytest.approx(lc.certify(network, inside, lc.Joint()).bound, rel=5e-3)
+    assert rows[0].bound < lc.sweep(network, ball.center, [2.0])[0].bound
+
+
+def test_a_family_of_boxes() -> None:
+    network = random_network(4, (3, 10, 2), "silu")
+    rows = lc.sweep(network, lambda radius: lc.Box(CENTER - radius, CENTER + radius), [0.5, 0.1])
+    assert rows[1].bound < rows[0].bound
+    for row in rows:
+        assert isinstance(row.certificate.region, lc.Box)
+        assert row.lower <= row.bound
+
+
+def test_regions_that_do_not_nest_keep_their_own_bounds() -> None:
+    """The constant is larger where the radius is smaller: nothing may be taken over from the larger radius."""
+    network = lc.Network.from_weights([[[1.0]], [[1.0]]], activation="sigmoid")
+
+    def family(radius: float) -> Region:
+        return lc.Ball([5.0 * radius], 0.1)
+
+    far, near = lc.sweep(network, family, [1.0, 0.0])
+    assert far.bound < 0.01
+    assert near.bound >= near.lower == pytest.approx(0.25, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("radii", "message"),
+    [([], "radii must be one or more"), ([-1.0], "radii must be one or more"), ([np.nan], "radii must be finite")],
+)
+def test_wrong_radii(radii: list[float], message: str) -> None:
+    with pytest.raises(lc.InvalidInput, match=message):
+        lc.sweep(random_network(0, (3, 4, 2)), CENTER, radii)
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> lc.Network:
+    """A network in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    network = random_network(5, (3, 9, 7, 2), "tanh")
+    arrays: dict[str, Any] = {"activation": "tanh"}
+    for number, layer in enumerate(network.layers, 1):
+        arrays |= {f"W{number}": layer.weight, f"b{number}": layer.bias}
+    np.savez("model.npz", **arrays)
+    return network
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["sweep", "model.npz", *arguments])
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), out, " ".join(err.replace("│", " ").split())
+
+
+def test_json(model: lc.Network, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "--center", "zeros", "--radii", "0.5,0.1", "--method", "scalar", "--json")
+    assert (code, err) == (0, "")
+    record = json.loads(out)
+    rows = lc.sweep(model, np.zeros(3), [0.5, 0.1], lc.Scalar())
+    assert [row["radius"] for row in record["rows"]] == [0.5, 0.1]
+    for found, row in zip(record["rows"], rows, strict=True):
+        assert found["bound"] == pytest.approx(row.bound, rel=1e-9)
+        assert found["lower"] == pytest.approx(row.lower, rel=1e-9)
+        assert found["verified"] is True
+    assert record["trivial"] == pytest.approx(rows[0].trivial)
+    assert record["method"]["name"] == "Scalar"
+    assert record["network"]["digest"] == model.digest
+
+
+def test_the_table_and_even_spacing(model: lc.Network, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--center", "0.2,-0.4,0.5", "--from", "0.01", "--to", "1", "--count", "3", "--method", "closed-form")
+    code, out, err = run(capsys, *options)
+    assert (code, err) == (0, "")
+    lines = [line.split("│") for line in out.split("\n") if line.startswith("│")]
+    assert [float(line[1]) for line in lines] == [1.0, 0.1, 0.01]
+    for line, row in zip(lines, lc.sweep(model, CENTER, [1.0, 0.1, 0.01], lc.ClosedForm()), strict=True):
+        bound, lower, ratio = map(float, line[2:5])
+        assert lower <= row.lower <= row.bound <= bound <= row.bound * 1.00002
+        assert ratio == pytest.approx(bound / lower, rel=1e-3)
+    assert "trivial bound, for any radius" in out
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+def test_the_curve(model: lc.Network, capsys: pytest.CaptureFixture[str], ending: str) -> None:
+    options = ("--center", "zeros", "--radii", "1,0.1,0", "--method", "closed-form", "--plot", f"curve.{ending}")
+    assert run(capsys, *options)[0] == 0
+    start = Path(f"curve.{ending}").read_bytes()[:200]
+    assert {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending] in start
+
+
+WRONG_USE = {
+    "no centre": ("--radii 1", "sweep needs --center"),
+    "no radii": ("--center zeros", "sweep needs --radii, as in 1,0.5,0.1, or --from and --to"),
+    "half a span": ("--center zeros --from 1", "or --from and --to"),
+    "list and span": ("--center zeros --radii 1 --count 3", "leave out --from, --to and --count"),
+    "words": ("--center zeros --radii one,two", "--radii must be numbers separated by commas"),
+    "negative": ("--center zeros --radii -1", "radius must be at least 0"),
+    "upside down": ("--center zeros --from 2 --to 1", "0 < from <= to, got 2.0 and 1.0"),
+    "none of them": ("--center zeros --from 1 --to 2 --count 0", "--count must be at least 1, got 0"),
+    "no limit": ("--center zeros --radii 1 --method scalar --seconds 1", "Scalar has no time limit"),
+    "no time": ("--center zeros --radii 1 --seconds 0", "--seconds must be above 0"),
+    "no picture": ("--center zeros --radii 1 --plot curve.gif", "--plot must name a .png, .pdf or .svg file"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_USE)
+def test_wrong_use(model: lc.Network, capsys: pytest.CaptureFixture[str], case: str) -> None:
+    line, message = WRONG_USE[case]
+    code, out, err = run(capsys, *line.split())
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_without_matplotlib_the_remedy_is_named(
+    model: lc.Network, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    code, out, err = run(capsys, "--center", "zeros", "--radii", "1", "--method", "closed-form", "--plot", "curve.png")
+    assert (code, out) == (2, "")
+    assert "pip install 'lipcert[plot]'" in err
+
+
+def test_seconds_are_handed_on(model: lc.Network, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--center", "zeros", "--radii", "0.1", "--json", "--seconds", "2.5")
+    assert json.loads(run(capsys, *options)[1])["method"]["seconds"] == 2.5
+    assert json.loads(run(capsys, *options)[1])["method"]["name"] == "Joint"
+    assert json.loads(run(capsys, *options, "--method", "auto")[1])["method"]["name"] == "Auto"
+
+
+def test_figures_are_drawn_where_they_are_told() -> None:
+    from matplotlib.figure import Figure
+
+    rows = lc.sweep(random_network(1, (3, 6, 2)), CENTER, RADII, lc.ClosedForm())
+    ax = Figure().subplots()
+    assert plots.radius_curve(rows, ax) is ax
+    assert ax.get_xscale() == ax.get_yscale() == "log"
+    curves = {line.get_label(): line for line in ax.get_lines()}
+    assert sorted(curves["certified bound"].get_xdata()) == [0.1, 0.3, 1.0]
+    assert (np.asarray(curves["lower bound"].get_ydata()) <= curves["certified bound"].get_ydata()).all()
+    assert set(curves["trivial bound"].get_ydata()) == {rows[0].trivial}
+    empty = plots.radius_curve([row for row in rows if row.radius == 0.0])
+    assert not empty.get_legend()

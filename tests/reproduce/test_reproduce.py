@@ -1,0 +1,235 @@
+"""The paper's tables again: what is printed, what is stored, what is run, what is written."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lipcert as lc
+from lipcert.cli import main
+from lipcert.questions.compare import Row
+from lipcert.reproduce import tables
+from lipcert.reproduce.cells import AUTODIFF, LOWER, STUDIES, Cell
+from lipcert.reproduce.printed import PAPER_RADII, agrees, paper_model, paper_table
+from lipcert.reproduce.store import Store
+from lipcert.reproduce.tables import Plan, lines, run
+from lipcert.runtime.progress import silent
+
+PRINTED = {
+    "paper.csv": "e86c6d75fce0bc4a8db9f0bd7caed0d220f220e2d22b4081b3d227a25addf369",
+    "paper_mnist.csv": "2c9195811c1749eaa50c0d6a9fe84cdc73427d84e452e5af94f6d4ae463a6503",
+}
+"""SHA-256 of the embedded tables as they were when every entry was compared with the paper."""
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_the_embedded_tables_are_those_that_were_compared(name: str) -> None:
+    lines = (resources.files("lipcert.reproduce") / name).read_text(encoding="utf-8").splitlines()
+    assert hashlib.sha256("\n".join(lines).encode()).hexdigest() == PRINTED[name]
+
+
+@pytest.mark.parametrize(("table", "methods", "sizes"), [("table1", 13, (4, 5)), ("table2", 10, (4, 5))])
+def test_the_embedded_tables_have_every_cell(table: str, methods: int, sizes: tuple[int, int]) -> None:
+    embedded = paper_table(table)
+    columns = [{key[k] for key in embedded} for k in range(4)]
+    assert tuple(map(len, columns)) == (methods, *sizes, 1)
+    assert sum(key[0] == "trivial" for key in embedded) == sizes[0] * sizes[1]
+    assert all(cell.bound or cell.seconds for cell in embedded.values())
+
+
+def test_the_embedded_radius_study_has_every_cell() -> None:
+    embedded = paper_table("radius")
+    assert {key[2] for key in embedded} == {5, 30, 60}
+    assert len(embedded) == 3 * (3 * 7 + 2)
+    assert all(cell.value is not None for cell in embedded.values())
+
+
+def test_the_embedded_mnist_figures_have_every_cell() -> None:
+    for model in ("baseline", "regularised"):
+        found = paper_model(model)
+        assert found.bounds.shape[1:] == found.failures.shape == (len(PAPER_RADII),)
+        assert (found.bounds > 0.0).all()
+        assert (found.failures >= 0.0).all()
+        assert (found.failures <= 100.0).all()
+    assert paper_model("regularised").ratio is not None
+    assert paper_model("baseline").ratio is None
+
+
+def test_digits_that_are_printed_count() -> None:
+    assert agrees(0.0104, "0.010")
+    assert not agrees(0.0106, "0.010")
+    assert agrees(2.5614e-6, "2.561e-06")
+    assert not agrees(2.5617e-6, "2.561e-06")
+    assert agrees(2.0e-5 + 4e-8, "2.00e-05")
+    assert not agrees(2.0e-5 + 6e-8, "2.00e-05")
+
+
+def test_a_store_survives_what_kills_a_process(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    store = Store(path)
+    store.add({"cell": 1}, {"value": 1.0})
+    store.add({"cell": 2, "method": "a"}, {"value": 2.0})
+    store.add({"cell": 1}, {"value": 3.0})
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"key": {"cell": 4}, "fou')
+    again = Store(path)
+    assert path.read_bytes() == whole
+    assert len(again) == 2
+    assert again.find({"cell": 1}) == {"value": 3.0}
+    assert again.find({"method": "a", "cell": 2}) == {"value": 2.0}
+    assert again.find({"cell": 4}) is None
+    path.write_bytes(b"nonsense\n" + whole)
+    with pytest.raises(lc.errors.UnreadableResults, match="line 1"):
+        Store(path)
+    with pytest.raises(ValueError, match="JSON"):
+        again.add({"cell": 5}, {"value": float("nan")})
+
+
+def test_a_real_cell(tmp_path: Path) -> None:
+    plan = Plan.of("table1", quick=True, methods=["trivial", "eclipse-gen-local-cf", "scalar"], timeout=60.0)
+    plan = replace(plan, cells=plan.cells[:1])
+    assert plan.methods == ("trivial", "eclipse-gen-local-cf", "scalar", LOWER)
+    seen: list[Any] = []
+    found = {line.method: line for line in lines(plan, run(plan, Store(tmp_path / "s"), silent, seen.append))}
+    assert len(seen) == 4
+    cell = found["trivial"].cell
+    assert (cell.width, cell.layers, cell.delta) == (10, 10, 1.0)
+    assert found["trivial"].agreement
+    assert found["eclipse-gen-local-cf"].agreement
+    assert found["scalar"].agreement is None
+    scalar = found["scalar"]
+    assert scalar.ours == scalar.result.value == lc.certify(cell.network(), cell.ball(), lc.Scalar()).bound
+    assert scalar.lower is not None
+    assert scalar.ours is not None
+    assert scalar.best_paper == 2.049
+    assert scalar.lower <= scalar.ours
+    assert scalar.ratio == scalar.ours / 2.049
+
+
+def test_methods_can_be_chosen() -> None:
+    whole = Plan.of("table2", quick=False, methods=None, timeout=1.0)
+    assert len(whole.cells) == 20
+    assert {name for name, *_ in paper_table("table2")} <= set(whole.methods)
+    chosen = Plan.of("radius", quick=True, methods=["split", "scalar", "trivial"], timeout=1.0)
+    assert chosen.methods == ("trivial", "scalar", LOWER, AUTODIFF, "split")
+    assert set(chosen.cells) < set(Plan.of("radius", quick=False, methods=None, timeout=1.0).cells)
+
+
+def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def pretend(name: str, timeout: float, function: Any, cell: Cell, method: str, seconds: float) -> Row:
+        asked.append((cell.width, cell.layers))
+        needed = 50.0 if cell.width >= 20 and cell.layers >= 10 else 1.0
+        if timeout < needed:
+            return Row(name, "timeout", seconds=timeout, note="stopped")
+        return Row(name, "certified", 1.0, None, needed, False)
+
+    monkeypatch.setattr(tables, "supervised", pretend)
+    store = Store(tmp_path / "s")
+
+    def at(timeout: float) -> dict[tuple[int, int], str]:
+        asked.clear()
+        plan = replace(Plan.of("table1", quick=False, methods=None, timeout=timeout), methods=("geolip",))
+        results = run(plan, store, silent, lambda _: None)
+        return {(cell.width, cell.layers): result.status for (cell, _), result in results.items()}
+
+    first = at(20.0)
+    assert first[20, 10] == "timeout"
+    assert first[20, 15] == first[60, 25] == "not started"
+    assert first[10, 25] == first[60, 5] == "ok"
+    assert sorted(asked) == [(10, 5), (10, 10), (10, 15), (10, 20), (10, 25), (20, 5), (20, 10), (40, 5), (60, 5)]
+    second = at(60.0)
+    assert set(second.values()) == {"ok"}
+    assert set(asked) == {(width, layers) for width, layers in second if width >= 20 and layers >= 10}
+    at(60.0)
+    assert not asked
+    third = at(40.0)  # what took 50 s is known, and is too long now
+    assert not asked
+    assert (third[20, 10], third[60, 25], third[10, 25]) == ("timeout", "not started", "ok")
+
+
+def reproduce(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "lipcert", "reproduce", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_killed_run_goes_on_and_everything_is_written(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    out, store = tmp_path / "run", tmp_path / "run" / "results.jsonl"
+    arguments = ["--quick", "--methods", "trivial,closed-form", "--timeout", "60", "--out", str(out)]
+    first = reproduce("table1", *arguments)
+    while first.poll() is None and (not store.exists() or store.read_text().count("\n") < 3):
+        time.sleep(0.05)
+    os.kill(first.pid, signal.SIGKILL)
+    first.communicate()
+    kept = store.read_text()
+    rows = len(STUDIES["table1"].quick_cells) * 3
+    assert 3 <= kept.count("\n") < rows
+    text, problems = reproduce("table1", *arguments).communicate()
+    assert not problems
+    assert "of 5 cells" in text
+    assert store.read_text().startswith(kept)
+    assert store.read_text().count("\n") == rows
+    reproduce("table2", "--quick", "--methods", "trivial", "--out", str(out)).communicate()
+    record = json.loads((out / "run.json").read_text())
+    assert list(record["sections"]) == ["table1", "table2"]
+    assert record["finished"] >= record["started"]
+    for section in record["sections"].values():
+        assert all((out / figure["file"]).stat().st_size > 1000 for figure in section["figures"])
+        assert all((out / figure["file"]).with_suffix(".png").exists() for figure in section["figures"])
+        assert (out / section["markdown"]).read_text().startswith(f"# {section['title']}")
+    with (out / "table1.csv").open(newline="", encoding="utf-8") as stream:
+        table = list(csv.DictReader(stream))
+    assert len(table) == rows
+    for row in table:
+        assert row["status"] == "ok"
+        assert row["origin"] == {"trivial": "published", "closed-form": "lipcert", LOWER: "reference"}[row["method"]]
+        assert row["agrees"] == ("yes" if row["method"] == "trivial" else "")
+        assert float(row["lower"]) <= float(row["ours"])
+        assert float(row["ratio"]) == float(row["ours"]) / float(row["best_paper"])
+
+
+def test_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ["--out", str(tmp_path / "x")]
+    for arguments, word in (
+        (["table9", *out], "table9"),
+        (["table1", "--methods", "nosuch", *out], "'nosuch' unknown"),
+        (["table1", "--timeout", "0", *out], "timeout"),
+        (["mnist", "--data", str(tmp_path), *out], "train-images-idx3-ubyte"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["reproduce", *arguments])
+        assert ended.value.code == 2
+        assert word in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.slow
+def test_the_quick_run_of_everything(tmp_path: Path) -> None:
+    for extra in ("matplotlib", "torch", "sklearn"):
+        pytest.importorskip(extra)
+    running = reproduce("all", "--quick", "--out", str(tmp_path))
+    _, problems = running.communicate()
+    assert running.returncode == 0, problems
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert list(record["sections"]) == ["table1", "table2", "radius", "mnist"]
+    for section in record["sections"].values():
+        assert all((tmp_path / name).stat().st_size > 100 for name in section["csv"])
+        assert section["figures"]
+    with (tmp_path / "table1.csv").open(newline="", encoding="utf-8") as stream:
+        rows = [row for row in csv.DictReader(stream) if row["agrees"]]
+    assert {row["method"] for row in rows if row["agrees"] == "no"} <= {"seqlip"}
+    assert len(rows) > 30

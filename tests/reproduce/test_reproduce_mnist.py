@@ -1,0 +1,239 @@
+"""The study of two classifiers: images, training, bounds, attacks, radii, and what is written of them."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.model.arrays import Array
+from lipcert.reproduce import classifiers as keeping
+from lipcert.reproduce.classifiers import Classifier, classifiers
+from lipcert.reproduce.images import FILES, Images, read_images
+from lipcert.reproduce.mnist import PAPER_METHOD, Study, Work, best_radii, choose, failure_rate, local_bound, run
+from lipcert.reproduce.mnist_documents import summary, write_study
+from lipcert.reproduce.printed import PAPER_RADII
+from lipcert.reproduce.store import Store
+from lipcert.reproduce.training import Recipe, train
+from lipcert.runtime.progress import silent
+from networks import random_network
+
+SMALL = {
+    "baseline": Recipe(hidden=(24, 24), batch=16, epochs=20),
+    "regularised": Recipe(hidden=(24, 24), batch=16, epochs=20, penalty=0.05),
+}
+
+
+def idx(array: Array) -> bytes:
+    return b"\x00\x00\x08" + bytes([array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Four files as MNIST has them, one of them not compressed; 30 and 12 images of 2 × 3 pixels."""
+    rng = np.random.default_rng(0)
+    for count, (images, labels) in zip((30, 12), FILES.values(), strict=True):
+        (tmp_path / f"{images}.gz").write_bytes(gzip.compress(idx(rng.integers(0, 256, (count, 2, 3), dtype=np.uint8))))
+        (tmp_path / labels).write_bytes(idx(rng.integers(0, 10, count, dtype=np.uint8)))
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def digits() -> Images:
+    pytest.importorskip("sklearn")
+    return read_images()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, digits: Images) -> tuple[Path, list[Classifier]]:
+    pytest.importorskip("torch")
+    out = tmp_path_factory.mktemp("trained")
+    return out, classifiers(out, digits, silent, SMALL)
+
+
+@pytest.fixture(scope="module")
+def study(trained: tuple[Path, list[Classifier]], digits: Images) -> Study:
+    work = Work(Store(trained[0] / "results.jsonl"), silent, 2, ("closed-form", "joint", PAPER_METHOD))
+    return run(digits, trained[1], work)
+
+
+def test_images_from_files(folder: Path) -> None:
+    found = read_images(folder)
+    assert found.name == "mnist"
+    assert found.train[0].shape == (30, 6)
+    assert found.test[1].shape == (12,)
+    assert 0.0 <= found.test[0].min() < found.test[0].max() <= 1.0
+    assert found.digest == read_images(folder).digest != Images("mnist", found.train, found.train).digest
+
+
+def test_what_is_wrong_with_files_is_said(folder: Path) -> None:
+    images, labels = FILES["test"]
+    content = (folder / labels).read_bytes()
+    for damage, word in (
+        (content[:-1], "size"),
+        (b"PK" + content, "not an idx file"),
+        (idx(np.zeros(3, np.uint8)), "3 labels"),
+    ):
+        (folder / labels).write_bytes(damage)
+        with pytest.raises(lc.InvalidInput, match=word):
+            read_images(folder)
+    (folder / labels).write_bytes(content)
+    packed = (folder / f"{images}.gz").read_bytes()
+    (folder / f"{images}.gz").write_bytes(packed[:40])
+    with pytest.raises(lc.InvalidInput, match="damaged"):
+        read_images(folder)
+    (folder / f"{images}.gz").unlink()
+    with pytest.raises(lc.InvalidInput, match=f"lacks {images}"):
+        read_images(folder)
+    with pytest.raises(lc.InvalidInput, match="not a folder"):
+        read_images(folder / "nowhere")
+
+
+def test_training(digits: Images) -> None:
+    pytest.importorskip("torch")
+    told: list[str] = []
+
+    def tell(text: str) -> None:
+        told.append(text)
+
+    quick = Recipe(batch=32, epochs=2, target=1.0)
+    plain = train(digits, quick, tell)
+    assert plain.network.sizes == (64, 128, 128, 128, 10)
+    assert plain.accuracy > 0.8
+    assert plain.epochs == len(told) == 2
+    assert train(digits, quick).network.digest == plain.network.digest
+    often, seldom = (train(digits, Recipe(batch=32, target=0.5, checks=checks)) for checks in (45, 1))
+    assert often.epochs == seldom.epochs == 1
+    assert 0.5 <= often.accuracy < seldom.accuracy  # training ends soon after the target is met
+    with pytest.raises(lc.InvalidInput, match="must be at least 1, got 2 and 0"):
+        train(digits, Recipe(batch=32, epochs=2, checks=0))
+    smooth = train(digits, Recipe(penalty=1.0, batch=32, epochs=2, target=1.0)).network
+    x = digits.test[0][:50]
+    steep = [np.linalg.norm(network.jacobian(x), axis=(1, 2)).mean() for network in (plain.network, smooth)]
+    assert steep[1] < 0.5 * steep[0]
+
+
+def test_the_penalty_is_the_squared_norm_of_the_jacobian() -> None:
+    torch: Any = pytest.importorskip("torch")
+    from lipcert.reproduce.training import _loss
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ELU(), torch.nn.Linear(6, 3)).double()
+    x, y = torch.randn(1, 4, dtype=torch.float64), torch.tensor([1])
+    exact = float(torch.autograd.functional.jacobian(model, x).square().sum())
+    plain = _loss(torch, model, x, y, 0.0).item()
+    probes = [_loss(torch, model, x.clone(), y, 2.0).item() - plain for _ in range(4000)]
+    assert np.mean(probes) == pytest.approx(2.0 * exact, rel=0.1)
+
+
+def test_classifiers_are_trained_once(
+    trained: tuple[Path, list[Classifier]], digits: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, first = trained
+    assert [one.name for one in first] == ["baseline", "regularised"]
+    assert min(one.accuracy for one in first) > 0.9
+    calls: list[Recipe] = []
+
+    def refuse(images: Images, recipe: Recipe, report: Any) -> Any:
+        calls.append(recipe)
+        raise lc.InvalidInput("trained again")
+
+    monkeypatch.setattr(keeping, "train", refuse)
+    again = classifiers(out, digits, silent, SMALL)
+    assert [one.network.digest for one in again] == [one.network.digest for one in first]
+    assert [one.accuracy for one in again] == [one.accuracy for one in first]
+    other = Images("digits", digits.train, digits.train)
+    with pytest.raises(lc.InvalidInput, match="trained again"):
+        classifiers(out, other, silent, SMALL)
+    assert len(calls) == 1
+
+
+def test_fewer_inputs_leave_the_published_number_as_it_is() -> None:
+    network = random_network(5, (40, 6, 6, 3), "elu")
+    ball = lc.Ball(np.full(40, 0.5), 0.3)
+    plain = lc.published.EclipseGenLocal("Fast").value(network, ball)
+    assert local_bound(network, ball, PAPER_METHOD) == pytest.approx(plain, rel=1e-6)
+    assert local_bound(network, ball, "scalar") == lc.certify(network, ball, lc.Scalar()).bound
+
+
+def test_the_papers_rule() -> None:
+    bounds = np.full((2, len(PAPER_RADII)), 4.0)
+    bounds[1, -1] = 1.0
+    radii = best_radii(np.sqrt(2.0) * np.array([1.0, 0.004]), bounds)
+    assert radii.tolist() == pytest.approx([0.25, 1 / 256])
+
+
+def test_points(digits: Images) -> None:
+    chosen = choose(digits, 7)
+    assert chosen["random"].shape == chosen["images"].shape == (7, 64)
+    assert 0.0 <= chosen["random"].min() < chosen["random"].max() <= 1.0
+    known = {tuple(row) for row in digits.test[0]}
+    assert all(tuple(row) in known for row in chosen["images"])
+
+
+def test_the_study_is_in_order(study: Study, digits: Images) -> None:
+    x, y = digits.test
+    assert len(study.samples) == 4
+    for sample in study.samples:
+        network, name = sample.classifier.network, sample.classifier.name
+        points = choose(digits, 2)[sample.choice]
+        steepest = np.linalg.norm(network.jacobian(points), 2, axis=(1, 2))
+        for bounds in sample.bounds.values():
+            assert (bounds[:, -1] >= steepest).all()
+            assert (np.diff(bounds, axis=1) <= 1e-9 * bounds[:, 1:]).all()  # smaller balls, smaller bounds
+        radii = sample.radii
+        assert radii["trivial"] == pytest.approx(sample.margins / (np.sqrt(2.0) * study.trivial[name]))
+        assert (radii["plain"] >= 0.999 * radii["paper"]).all()
+        assert (radii["search"] <= radii["curved"]).all()
+        assert (radii["curved"] <= 1.01 * radii["valid"]).all()
+        assert (radii["valid"] <= sample.broken).all()
+        rates = study.failures[name]
+        wrong = 100.0 * float(np.mean(network(x).argmax(axis=1) != y))
+        assert (np.diff(rates) <= 0).all()
+        assert rates[-1] >= wrong
+        assert failure_rate(network, digits, 1e-9) == pytest.approx(wrong)
+    low = {
+        sample.classifier.name: sample.bounds["joint"].mean() for sample in study.samples if sample.choice == "images"
+    }
+    assert low["regularised"] < low["baseline"]
+
+
+def test_the_study_is_written_and_kept(
+    study: Study, trained: tuple[Path, list[Classifier]], digits: Images, tmp_path: Path
+) -> None:
+    write_study(tmp_path, study)
+    text = (tmp_path / "mnist.md").read_text()
+    assert summary(study) in text
+    assert "not on MNIST" in text
+    with (tmp_path / "mnist.csv").open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 4 * 3 * 8
+    assert all(row["paper_mean"] == "" for row in rows)  # these are no MNIST images
+    with (tmp_path / "mnist_radii.csv").open(newline="", encoding="utf-8") as stream:
+        ratios = [float(row["ratio"]) for row in csv.DictReader(stream) if row["rule"] == "trivial"]
+    assert ratios == [1.0] * 4
+    stored = (trained[0] / "results.jsonl").read_bytes()
+    work = Work(Store(trained[0] / "results.jsonl"), silent, 2, ("closed-form", "joint", PAPER_METHOD))
+    again = run(digits, trained[1], work)
+    assert (trained[0] / "results.jsonl").read_bytes() == stored
+    assert json.loads((trained[0] / "models.json").read_text())["baseline"]["epochs"] >= 1
+    for one, other in zip(study.samples, again.samples, strict=True):
+        assert all((one.radii[rule] == other.radii[rule]).all() for rule in one.radii)
+
+
+def test_figures(study: Study, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from lipcert.reproduce.figures import draw_study
+
+    drawn = draw_study(tmp_path, study)
+    assert [figure.stem for figure in drawn] == ["mnist_random", "mnist_images"]
+    for figure in drawn:
+        assert (tmp_path / f"{figure.stem}.svg").read_text().count("<svg") == 1
+        assert (tmp_path / f"{figure.stem}.png").stat().st_size > 10_000

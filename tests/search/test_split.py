@@ -1,0 +1,461 @@
+"""Split: equal to the truth where that is known, valid whenever it stops, and trees that cannot be made to lie."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.model.regions import Region
+from lipcert.proof import cover as ledger
+from lipcert.proof import rounding, step
+from lipcert.proof.cover import prove_tree
+from lipcert.proof.domain import Domain
+from lipcert.proof.piece_bounds import PieceBounds
+from lipcert.proof.pieces import AXIS, LEAF, Bounds, Pieces
+from lipcert.proof.sweep import Sweep, proving
+from lipcert.proof.tree import Tree, children, confined
+from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.search import split as module
+from lipcert.search.asked import Asked
+from networks import random_network, sampled_norms
+from patterns import true_constant
+
+SIZES = ((2, 6, 6, 2), (2, 6, 2), (1, 5, 6, 1), (2, 4, 4, 4, 2), (3, 5, 4, 2), (2, 6, 5, 6, 1), (3, 6, 6, 1))
+
+
+def quick(seconds: float = np.inf, tolerance: float = 1e-7, workers: int = 1) -> lc.Split:
+    return lc.Split(method=lc.Scalar(), seconds=seconds, tolerance=tolerance, workers=workers)
+
+
+def tree_of(certificate: lc.Certificate) -> Tree:
+    assert certificate.tree is not None
+    return certificate.tree
+
+
+def exact(seed: int) -> None:
+    sizes = SIZES[seed % len(SIZES)]
+    network = random_network(seed, sizes, "relu", gain=2.0)
+    rng = np.random.default_rng(seed)
+    lower = rng.normal(0, 0.3, sizes[0]) - 1.0
+    box = lc.Box(lower, lower + 1.0 + rng.random(sizes[0]))
+    truth = true_constant(network, box)
+    certificate = lc.certify(network, box, quick())
+    assert truth * (1 - 1e-12) <= certificate.bound <= truth * (1 + 1e-6) + 1e-12
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_tiny_networks_against_all_patterns(seed: int) -> None:
+    exact(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(25, 200))
+def test_more_tiny_networks_against_all_patterns(seed: int) -> None:
+    exact(seed)
+
+
+REGIONS: dict[str, Region] = {
+    "ball": lc.Ball([0.1, -0.3, 0.2], 0.8),
+    "clipped": lc.Ball([0.1, -0.3, 0.2], 0.8, clip=(-0.5, 0.4)),
+    "box": lc.Box([-0.5, -0.6, 0.0], [0.5, 0.1, 0.4]),
+    "flat": lc.Box([-0.5, -0.3, 0.0], [0.5, -0.3, 0.4]),
+    "point": lc.Ball([0.1, -0.3, 0.2], 0.0),
+}
+
+
+@pytest.mark.parametrize("kind", REGIONS)
+@pytest.mark.parametrize("activation", ["relu", "elu", "tanh", "hardtanh", "sin"])
+def test_bound_is_above_all_samples_and_below_that_of_the_whole(activation: str, kind: str) -> None:
+    region = REGIONS[kind]
+    network = random_network(3, (3, 8, 7, 2), activation, gain=2.5)
+    whole = lc.certify(network, region, lc.Scalar()).bound
+    certificate = lc.certify(network, region, quick(0.25, 0.02))
+    points = np.concatenate([region.center[None], region.sample(2000, np.random.default_rng(0))])
+    norms, error = sampled_norms(network, points)
+    assert (norms - error <= certificate.bound).all()
+    assert lc.lower_bound(network, region).value <= certificate.bound <= whole * (1 + 1e-9)
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+def test_intervals_of_pieces_contain_what_their_neurons_see() -> None:
+    network = random_network(8, (3, 9, 8, 2), "relu", gain=2.5)
+    region = REGIONS["clipped"]
+    points = region.sample(4000, np.random.default_rng(1))
+    seen = np.concatenate(network.preactivations(points)[:-1], axis=-1)
+    stack = PieceBounds(network, region)
+    pieces = stack.root
+    for layer, index, value in ((AXIS, 0, 0.1), (0, 4, 0.0), (1, 2, 0.0), (AXIS, 2, 0.1)):
+        found = stack.bound(pieces)
+        for number in range(len(pieces)):
+            inside = np.asarray(((pieces.lower[number] <= points) & (points <= pieces.upper[number])).all(axis=-1))
+            inside &= np.asarray(((pieces.low[number] <= seen) & (seen <= pieces.high[number])).all(axis=-1))
+            assert (seen[inside] >= found.low[number] - 1e-12).all()
+            assert (seen[inside] <= found.high[number] + 1e-12).all()
+            norms, error = sampled_norms(network, points[inside])
+            assert (norms - error <= found.bound[number]).all()
+        count = np.ones(len(pieces), dtype=int)
+        pieces = children(
+            confined(pieces, found), stack.starts, layer * count, index * count, value * np.ones(len(pieces))
+        )
+
+
+def test_more_time_never_hurts() -> None:
+    """Stopped after any number of rounds the bound is valid, and it only falls."""
+    network = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
+    region = REGIONS["ball"]
+    lower = lc.lower_bound(network, region).value
+    bounds = []
+    for rounds in (0, 1, 2, 4, 8, 16):
+        with interrupted_after(rounds):
+            certificate = lc.certify(network, region, quick())
+        bounds.append(certificate.bound)
+        assert lower <= certificate.bound
+        assert lc.verify(network, certificate) <= certificate.bound
+    assert all(after <= before * (1 + 1e-9) for before, after in itertools.pairwise(bounds))
+    assert bounds[-1] < 0.9 * bounds[0]
+
+
+def test_pieces_of_a_deep_network_gain() -> None:
+    """Forty layers contract by many orders of magnitude: errors of rounding do not hide that, and it proves again."""
+    network = paper_network(20, 40, "elu")
+    region = lc.Ball(paper_center(), 1.0)
+    with interrupted_after(12):
+        certificate = lc.certify(network, region, lc.Split(lc.Joint(), seconds=np.inf))
+    assert certificate.bound < 0.9 * lc.certify(network, region, lc.Joint()).bound
+    assert lc.lower_bound(network, region).value <= certificate.bound
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+def test_hints_serve_parts_of_a_large_region() -> None:
+    """Multipliers of a region in which all slopes are open, for parts in which hardly any is."""
+    network = paper_network(60, 15, "relu")
+    region = lc.Ball(paper_center(), np.sqrt(5.0))
+    whole = lc.certify(network, region, lc.Scalar()).bound
+    with interrupted_after(18):
+        certificate = lc.certify(network, region, lc.Split(lc.Scalar(), seconds=np.inf))
+    assert certificate.bound < 0.02 * whole
+
+
+@contextmanager
+def interrupted_after(rounds: int) -> Iterator[None]:
+    """Ctrl-C while the pieces of some round are bounded."""
+    left = [rounds]
+
+    original = PieceBounds.bound
+
+    def bounding(bounding: PieceBounds, pieces: Pieces) -> Bounds:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return original(bounding, pieces)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PieceBounds, "bound", bounding)
+        yield
+
+
+@pytest.mark.parametrize("place", ["heappop", "heappush", "children", "confined", "jacobian_norms"])
+@pytest.mark.parametrize("calls", [1, 30])
+@pytest.mark.parametrize("event", [KeyboardInterrupt, ProofFailed, np.linalg.LinAlgError])
+def test_interrupts_anywhere_leave_a_true_bound(place: str, calls: int, event: type[BaseException]) -> None:
+    """The tree is whole at every moment, also when a batch has been taken from the queue and not been put back."""
+    network = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
+    region = REGIONS["ball"]
+    owner: Any = heapq if place.startswith("heap") else ledger if hasattr(ledger, place) else module
+    original: Callable[..., Any] = getattr(owner, place)
+    left = [calls]
+
+    def stopping(*arguments: Any) -> Any:
+        left[0] -= 1
+        if left[0] == 0:
+            raise event
+        return original(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, place, stopping)
+        certificate = lc.certify(network, region, quick(0.5, 1e-3))
+    assert lc.lower_bound(network, region).value <= certificate.bound
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals")
+def test_a_real_signal() -> None:
+    network = random_network(6, (4, 20, 20, 2), "relu", gain=2.5)
+    region = lc.Ball(np.zeros(4), 1.0)
+    before = signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
+    try:
+        certificate = lc.certify(network, region, quick(30.0, 1e-9))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert certificate.seconds < 25.0
+    assert lc.lower_bound(network, region).value <= certificate.bound
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+def test_workers_find_the_same() -> None:
+    network = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
+    region = REGIONS["ball"]
+    alone, together = (lc.certify(network, region, quick(10.0, 1e-3, workers)).bound for workers in (1, 2))
+    assert together == pytest.approx(alone, rel=2e-3)
+
+
+def test_a_number_of_pieces_is_a_budget_that_every_machine_keeps() -> None:
+    network, ball = random_network(3, (3, 12, 12, 2), "relu", gain=3.0), lc.Ball(np.zeros(3), 1.0)
+    trees = []
+    for pieces in (30, 30, 200):
+        split = lc.Split(lc.ClosedForm(), np.inf, 1e-6, pieces=pieces)
+        trees.append(tree_of(lc.certify(network, ball, split)))
+        assert pieces <= len(trees[-1].layer) <= 2 * pieces
+    first, again, more = trees
+    np.testing.assert_array_equal(first.layer, again.layer)
+    np.testing.assert_array_equal(first.value, again.value)
+    assert first.bound == again.bound > more.bound
+
+
+def test_auto_hands_the_number_of_pieces_on() -> None:
+    network, ball = random_network(3, (3, 12, 12, 2), "relu", gain=3.0), lc.Ball(np.zeros(3), 1.0)
+    few, many = (lc.certify(network, ball, lc.Auto(np.inf, pieces)) for pieces in (100, 300))
+    assert len(tree_of(few).layer) < 200 < 300 <= len(tree_of(many).layer)
+    assert many.bound < few.bound
+
+
+def test_auto_goes_on_to_split() -> None:
+    network = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
+    certificate = lc.certify(network, REGIONS["ball"], lc.Auto(seconds=20.0))
+    assert certificate.tree is not None
+    assert certificate.bound < lc.certify(network, REGIONS["ball"], lc.Joint()).bound
+
+
+def test_all_inputs_cannot_be_cut() -> None:
+    with pytest.raises(InvalidInput, match="bounded region"):
+        lc.certify(random_network(5, (3, 4, 2)), None, quick())
+
+
+def test_one_affine_layer_needs_no_pieces() -> None:
+    network = lc.Network.from_weights([[[3.0, 4.0]]])
+    assert lc.certify(network, lc.Ball([0.0, 0.0], 1.0), quick()).bound == pytest.approx(5.0)
+
+
+@pytest.fixture(scope="module")
+def proved() -> tuple[lc.Network, lc.Certificate]:
+    network = random_network(10, (3, 14, 12, 2), "relu", gain=2.5)
+    return network, lc.certify(network, lc.Box([-1.0, -0.5, -0.3], [0.9, 0.8, 0.4]), quick(20.0, 0.03))
+
+
+def test_trees_are_saved_and_checked(proved: tuple[lc.Network, lc.Certificate], tmp_path: Path) -> None:
+    network, certificate = proved
+    tree = tree_of(certificate)
+    assert {AXIS, LEAF} <= set(tree.layer.tolist())
+    assert (tree.layer >= 0).any()  # both ways to cut are there
+    certificate.save(tmp_path / "tree.json")
+    loaded = lc.Certificate.load(tmp_path / "tree.json")
+    assert lc.verify(network, loaded) <= loaded.bound == certificate.bound
+    for name in ("layer", "index", "value", "child"):
+        np.testing.assert_array_equal(getattr(loaded.tree, name), getattr(tree, name))
+
+
+def edited(certificate: lc.Certificate, **columns: Any) -> lc.Certificate:
+    return replace(certificate, tree=replace(tree_of(certificate), **columns))
+
+
+def test_a_claim_below_the_proof_is_refused(proved: tuple[lc.Network, lc.Certificate]) -> None:
+    network, certificate = proved
+    lowered = replace(certificate, bound=certificate.bound * (1 - 1e-6))
+    with pytest.raises(ProofFailed, match="prove no better"):
+        lc.verify(network, lowered)
+    tree = replace(tree_of(certificate), bound=0.5 * certificate.bound)  # what a tree says of itself does not count
+    with pytest.raises(ProofFailed, match="prove no better"):
+        lc.verify(network, replace(lowered, tree=tree))
+
+
+def test_a_dropped_leaf_is_refused(proved: tuple[lc.Network, lc.Certificate]) -> None:
+    network, certificate = proved
+    tree = tree_of(certificate)
+    for leaf in np.flatnonzero(tree.layer == LEAF)[::19]:
+        columns = {name: np.delete(getattr(tree, name), leaf) for name in ("layer", "index", "value", "child")}
+        with pytest.raises(ProofFailed):
+            lc.verify(network, edited(certificate, **columns))
+        shifted = columns["child"] - (columns["child"] > leaf)  # with the pointers mended
+        with pytest.raises(ProofFailed):
+            lc.verify(network, edited(certificate, **(columns | {"child": shifted})))
+
+
+@pytest.mark.parametrize("kind", ["axis", "sign"])
+def test_a_missing_side_is_refused(proved: tuple[lc.Network, lc.Certificate], kind: str) -> None:
+    """One half, or one sign of a neuron, named twice instead of the other."""
+    network, certificate = proved
+    tree = tree_of(certificate)
+    cut = np.flatnonzero(tree.layer == AXIS if kind == "axis" else tree.layer >= 0)
+    for node in cut[::9]:
+        for move in (-1, 1):
+            child = tree.child.copy()
+            child[node] += move
+            with pytest.raises(ProofFailed, match="cover"):
+                lc.verify(network, edited(certificate, child=child))
+
+
+@pytest.mark.parametrize("hostile", ["self", "root", "later", "negative", "huge", "cycle"])
+def test_hostile_pointers_are_refused(proved: tuple[lc.Network, lc.Certificate], hostile: str) -> None:
+    network, certificate = proved
+    tree = tree_of(certificate)
+    cut = np.flatnonzero(tree.layer != LEAF)
+    node, other = int(cut[len(cut) // 2]), int(cut[-1])
+    child = tree.child.copy()
+    child[node] = {
+        "self": node, "root": 0, "later": len(child), "negative": -5, "huge": 2**62, "cycle": int(child[other])
+    }[hostile]  # fmt: skip
+    if hostile == "cycle":
+        child[other] = node
+    with pytest.raises(ProofFailed):
+        lc.verify(network, edited(certificate, child=child))
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("layer", -3), ("layer", 2), ("layer", 2**40), ("index", -1), ("index", 99), ("value", np.nan), ("value", np.inf)],
+)
+def test_cuts_of_what_is_not_there_are_refused(
+    proved: tuple[lc.Network, lc.Certificate], column: str, value: float
+) -> None:
+    network, certificate = proved
+    tree = tree_of(certificate)
+    changed = getattr(tree, column).copy()
+    changed[np.flatnonzero(tree.layer != LEAF)[3]] = value
+    with pytest.raises(ProofFailed):
+        lc.verify(network, edited(certificate, **{column: changed}))
+
+
+def test_an_empty_tree_is_refused(proved: tuple[lc.Network, lc.Certificate]) -> None:
+    network, certificate = proved
+    nothing = np.zeros(0, dtype=int)
+    with pytest.raises(ProofFailed):
+        lc.verify(network, edited(certificate, layer=nothing, index=nothing, value=np.zeros(0), child=nothing))
+
+
+def test_a_box_cut_outside_its_sides_is_refused(proved: tuple[lc.Network, lc.Certificate]) -> None:
+    network, certificate = proved
+    tree = tree_of(certificate)
+    for node in np.flatnonzero(tree.layer == AXIS)[::9]:
+        value = tree.value.copy()
+        value[node] = 7.0
+        with pytest.raises(ProofFailed, match="outside"):
+            lc.verify(network, edited(certificate, value=value))
+
+
+def test_edited_cuts_prove_the_truth_or_nothing(proved: tuple[lc.Network, lc.Certificate]) -> None:
+    """Both halves of a cut share its value, so any value makes a cover: what is proved from it is never too small."""
+    network, certificate = proved
+    region, tree = certificate.region, tree_of(certificate)
+    truth = lc.lower_bound(network, region, samples=5000).value
+    rng = np.random.default_rng(0)
+    cut = np.flatnonzero(tree.layer != LEAF)
+    refused = 0
+    for _ in range(25):
+        columns = {name: getattr(tree, name).copy() for name in ("layer", "index", "value")}
+        nodes = rng.choice(cut, 3)
+        name = rng.choice(list(columns))
+        if name == "value":
+            columns[name][nodes] += rng.normal(0, 0.2, 3)
+        else:
+            columns[name][nodes] = rng.integers(-1 if name == "layer" else 0, 2, 3)
+        try:
+            assert prove_tree(network, region, replace(tree, **columns), certificate.sweeps) >= truth
+        except ProofFailed:
+            refused += 1
+    assert refused < 25
+
+
+def test_a_tree_proves_again_what_other_batches_of_pieces_proved() -> None:
+    network = random_network(6, (4, 20, 20, 2), "relu", gain=2.5)
+    certificate = lc.certify(network, lc.Ball(np.zeros(4), 1.0), quick(60.0, 1e-9))
+    assert tree_of(certificate).leaves > 1000
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+def many_inputs() -> tuple[lc.Network, lc.Ball]:
+    """More inputs than axes are worth halving, and a clip that empties many patterns of signs."""
+    network = random_network(1, (30, 12, 10, 3), "relu", gain=2.0)
+    return network, lc.Ball(np.where(np.arange(30) % 2, 0.0, 0.02), 0.6, clip=(0, 1))
+
+
+def test_with_many_inputs_signs_lead_to_the_constant_itself() -> None:
+    network, ball = many_inputs()
+    certificate = lc.certify(network, ball, quick(30.0, 1e-6))
+    tree = tree_of(certificate)
+    assert (tree.layer != AXIS).all()
+    assert tree.void.size
+    lower = lc.lower_bound(network, ball, points=certificate.witness).value
+    assert lower <= certificate.bound <= lower * (1 + 1e-5)
+    assert lower > lc.lower_bound(network, ball).value
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+def test_an_unproved_void_does_not_count() -> None:
+    network, ball = many_inputs()
+    certificate = lc.certify(network, ball, quick(30.0, 1e-6))
+    tree = tree_of(certificate)
+    nothing = np.zeros(0, dtype=int)
+    truth = lc.lower_bound(network, ball, points=certificate.witness).value
+
+    def proved_from(**columns: Any) -> float:
+        return prove_tree(network, ball, replace(tree, **columns), certificate.sweeps)
+
+    assert proved_from() <= certificate.bound
+    assert proved_from(void=nothing, neuron=nothing, weight=np.zeros(0)) > truth * (1 + 1e-3)
+    assert proved_from(weight=np.zeros(tree.weight.shape)) > truth * (1 + 1e-3)
+    for scale in (-1.0, 1e-3, 1e12):
+        assert proved_from(weight=scale * tree.weight) >= truth
+    for shift in range(1, 22):
+        assert proved_from(neuron=(tree.neuron + shift) % 22) >= truth
+    leaves = np.flatnonzero(tree.layer == LEAF)
+    columns = {"void": np.repeat(leaves, 22), "neuron": np.tile(np.arange(22), len(leaves))}
+    for sign in (-1.0, 1.0):
+        assert proved_from(**columns, weight=np.full(22 * len(leaves), sign)) >= truth
+    with pytest.raises(ProofFailed, match="weighs"):
+        proved_from(neuron=tree.neuron + 22)
+
+
+def test_errors_are_carried_through_many_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers in place of matrices, and a coarse unit of rounding: then all that errors become can be added up."""
+    unit = 1e-7
+    for owner in (rounding, step):
+        monkeypatch.setattr(owner, "gamma", lambda n: unit * n)
+    rng = np.random.default_rng(3)
+    depth = 30
+    weights, slopes = rng.uniform(0.3, 3.0, depth), rng.uniform(0.2, 1.0, depth - 1)
+    network = lc.Network.from_weights(
+        [[[w]] for w in weights], activation=lc.activation("leaky_relu", negative_slope=-1.0)
+    )
+    ranges = [(np.full((2, 1), s), np.full((2, 1), s)) for s in slopes]
+    domain = Domain.of([lc.Ball([0.0], 1.0)] * 2)
+    with proving():
+        bounds = Sweep(network, domain, Asked(lc.ClosedForm(), ()), limits=ranges).run().bounds
+    value = float(np.prod(weights) * np.prod(slopes))
+    # per layer two products with a weight that is known to LOOSE units, and two with a slope
+    least, most = (2 * rounding.LOOSE + 2) * unit * depth + 2 * unit * (depth - 1), 100 * unit * depth
+    assert (value * np.exp(0.5 * least) * (1.0 - unit) <= bounds).all()
+    assert (bounds <= value * np.exp(0.5 * most)).all()
+
+
+@pytest.mark.parametrize("last", [[[1.0, -1.0]], [[1.0, -1.0], [2.0, -2.0]], [[0.0, 0.0]]])
+def test_rows_that_add_up_to_zero(last: list[list[float]]) -> None:
+    """Without hints multipliers are found from estimates of norms, also where those begin in a bad direction."""
+    network = lc.Network.from_weights([[[1.0, 2.0, 0.5], [0.5, -1.0, 2.0]], last], activation="relu")
+    region = lc.Ball([0.1, 0.1, 0.2], 1.0)
+    stack = PieceBounds(network, region)
+    assert lc.lower_bound(network, region).value <= stack.bound(stack.root).bound[0] < np.inf

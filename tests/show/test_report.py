@@ -1,0 +1,314 @@
+"""Reports: what the page says, that it is one file, and that wrong sources are refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.cli import main
+from lipcert.show.report import write
+from lipcert.show.report.page import Cell, Section, Table, Text, page
+from networks import random_network
+from reports import CENTER, NETWORK, change_run, save_campaign, save_certificates, save_model, save_study
+
+pytest.importorskip("matplotlib")
+
+
+class Reader(HTMLParser):
+    """Text, tags and attributes of a page."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.source = path.read_text(encoding="utf-8")
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.pieces: list[str] = []
+        self.rows: list[list[str]] = []
+        self.feed(self.source)
+        self.text = " ".join(" ".join(self.pieces).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_data(self, data: str) -> None:
+        self.pieces.append(data)
+        if self.rows and self.tags[-1][0] in ("td", "th") and not self.rows[-1][-1]:
+            self.rows[-1][-1] = data.strip()
+
+    def count(self, tag: str) -> int:
+        return sum(name == tag for name, _ in self.tags)
+
+
+def test_certificates_without_the_model_are_claims(tmp_path: Path) -> None:
+    (path, *_) = save_certificates(tmp_path, (0.1,))
+    read = Reader(write([path], tmp_path / "report.html").path)
+    bound = lc.Certificate.load(path).bound
+    assert "no model was given to check them against" in read.text
+    assert "Not checked: no model was given" in read.text
+    assert "only the upper side" in read.text
+    assert "Proved again" not in read.text
+    assert NETWORK.digest in read.text
+    assert "ball of radius 0.1 around [0.1, -0.2, 0.3]" in read.text
+    shown = re.search(r"‖f\(x\) − f\(y\)‖₂ ≤ ([\d.]+) · ‖x − y‖₂", read.text)
+    assert shown is not None
+    assert bound <= float(shown[1]) <= 1.0001 * bound
+
+
+def test_certificates_with_the_model_are_proved_and_measured(tmp_path: Path) -> None:
+    paths = save_certificates(tmp_path)
+    other = random_network(5, (3, 6, 2), "relu")
+    lc.certify(other, lc.Ball(CENTER, 0.3), lc.ClosedForm()).save(tmp_path / "other.json")
+    sources = [*paths, tmp_path / "other.json"]
+    written = write(sources, tmp_path / "report.html", models={"model.npz": NETWORK})
+    assert [item.proved for item in written.certificates] == [True, True, True, False]
+    read = Reader(written.path)
+    assert "4 certificates of 2 networks. Proved again for this report: 3 of 4." in read.text
+    assert "none of the models given has this digest" in read.text
+    assert "model.npz: 3 → 8 ×2 → 3, tanh" in read.text
+    assert read.count("article") == 4
+    lower = lc.lower_bound(NETWORK, lc.Ball(CENTER, 0.5)).value
+    shown = [float(row[2]) for row in read.rows if row[0] == "radius0.5.json"]
+    assert shown == [pytest.approx(lower, rel=1e-5)]
+    assert shown[0] <= lower
+
+
+def test_a_refuted_certificate_is_called_so_and_the_command_says_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from lipcert.proof import storage
+
+    monkeypatch.chdir(tmp_path)
+    save_model(tmp_path / "model.npz")
+    (path, *_) = save_certificates(tmp_path, (0.1,))
+    document = json.loads(path.read_text(encoding="utf-8"))
+    bound = 0.9 * float.fromhex(document["content"]["bound"])
+    document["content"] |= {"bound": bound.hex(), "bound_decimal": repr(bound)}
+    document["sha256"] = storage._checksum(document["content"])
+    path.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(path), "--model", "model.npz", "-o", "report.html"])
+    assert ended.value.code == 1
+    assert "not proved: radius0.1.json" in capsys.readouterr().err
+    read = Reader(tmp_path / "report.html")
+    assert "Not provable: 1." in read.text
+    assert "Not proved:" in read.text
+
+
+def test_a_witness_is_a_hint_and_may_be_nonsense(tmp_path: Path) -> None:
+    certificate = lc.certify(NETWORK, lc.Ball(CENTER, 0.2), lc.ClosedForm())
+    for witness in (np.zeros(7), np.full(3, 1e200), CENTER):
+        replace(certificate, witness=witness).save(tmp_path / "c.json")
+        (item,) = write([tmp_path / "c.json"], tmp_path / "r.html", models={"m": NETWORK}).certificates
+        assert item.proved
+        assert item.lower is not None
+        assert 0.0 < item.lower.value <= certificate.bound
+
+
+def test_a_part_of_a_network_is_described(tmp_path: Path) -> None:
+    certificate = lc.certify(NETWORK, lc.Ball(CENTER, 0.2), lc.ClosedForm(), inputs=[0, 2], outputs=[1], layers=(0, 2))
+    certificate.save(tmp_path / "part.json")
+    read = Reader(write([tmp_path / "part.json"], tmp_path / "r.html", models={"m": NETWORK}).path)
+    assert "x and y differing in coordinates 0, 2 only" in read.text
+    assert "from the input to what layer 2 computes before its activation, inputs 0, 2, outputs 1" in read.text
+    assert "no lower bound is offered" in read.text
+
+
+def test_a_campaign(tmp_path: Path) -> None:
+    source = save_campaign(tmp_path / "run.sqlite")
+    read = Reader(write([source], tmp_path / "report.html").path)
+    rows = lc.Results.read(source).rows
+    share = sum(row.robust for row in rows if row.radius == 0.05 and row.method == "ClosedForm()") / 9
+    assert "9 points" in read.text
+    assert ["ClosedForm", "0.05", "9", "88.89 %", f"{100 * share:.2f} %"] in [row[:5] for row in read.rows]
+    assert read.count("img") == 1
+    assert read.count("table") == 2
+    assert "Bounds to second order were not used" not in read.text
+    listed = [(row[0], row[2], row[7], row[8]) for row in read.rows if len(row) == 11 and row[0].isdigit()]
+    assert len(listed) == len(rows)
+    assert {row[3] for row in listed} == {row.basis for row in rows} >= {"", "lipschitz"}
+    lc.campaign(NETWORK, CENTER[None], radii=[0.1], out=tmp_path / "bare.sqlite", curvature=False)
+    assert (
+        "Bounds to second order were not used"
+        in Reader(write([tmp_path / "bare.sqlite"], tmp_path / "b.html").path).text
+    )
+
+
+def test_methods_that_share_a_name_keep_their_options(tmp_path: Path) -> None:
+    out = tmp_path / "run.sqlite"
+    lc.campaign(NETWORK, CENTER[None], radii=[0.1], out=out, methods=[lc.Scalar(), lc.Scalar(tolerance=0.01)])
+    read = Reader(write([out], tmp_path / "report.html").path)
+    assert "Scalar(tolerance=0.01)" in {row[0] for row in read.rows}
+
+
+def test_a_reproduction(tmp_path: Path) -> None:
+    folder = save_study(tmp_path / "quick")
+    read = Reader(write([folder], tmp_path / "report.html").path)
+    assert "Table 1: ReLU" in read.text
+    assert "Ours is smaller in 2 of 2 cells." in read.text
+    assert "Estimate against depth" in read.text
+    assert "has not finished" in read.text
+    assert ["10", "5", "1", "10", "1.235", "0.1235", "1", "1.235"] in read.rows  # rounded up
+    assert ["trivial", "published", "2", "0", "1 of 2", "", ""] in read.rows
+    assert ["geolip", "published", "0", "1"] in [row[:4] for row in read.rows]
+    assert any(">10min" in row for row in read.rows)
+    assert ["pairs", "0.1234", "0.9999"] in read.rows  # radii are rounded down
+
+
+def test_sources_may_be_mixed(tmp_path: Path) -> None:
+    certificates, campaign = save_certificates(tmp_path, (0.1,)), save_campaign(tmp_path / "run.sqlite", 2)
+    sources = [*certificates, campaign, save_study(tmp_path / "quick")]
+    read = Reader(write(sources, tmp_path / "report.html", title="All & sundry").path)
+    assert read.text.startswith("All & sundry")
+    anchors = [attributes["href"] for tag, attributes in read.tags if tag == "a"]
+    assert anchors == ["#part-1", "#part-2", "#part-3", "#part-4"]
+    assert {attributes.get("id") for tag, attributes in read.tags if tag == "section"} == {a[1:] for a in anchors if a}
+
+
+EVIL = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>\ud800"
+
+
+def test_everything_is_escaped(tmp_path: Path) -> None:
+    table = Table(EVIL, [EVIL], [[Cell(EVIL)]])
+    out = tmp_path / "page.html"
+    out.write_text(page(EVIL, [Section(EVIL, EVIL, [Text(EVIL), table])], EVIL), encoding="utf-8")
+    read = Reader(out)
+    assert read.count("script") == 1
+    assert read.count("img") == 0
+    assert "onerror" not in {name for _, attributes in read.tags for name in attributes}
+    assert read.text.count("<script>alert(1)</script>") >= 6
+
+
+def test_texts_from_files_are_escaped(tmp_path: Path) -> None:
+    folder = save_study(tmp_path / "quick")
+    change_run(folder, machine=EVIL, started=EVIL, versions={EVIL: EVIL})
+    text = (folder / "table1.csv").read_text(encoding="utf-8").replace("trivial", "<img src=x>")
+    (folder / "table1.csv").write_text(text, encoding="utf-8")
+    read = Reader(write([folder], tmp_path / "report.html", title=EVIL).path)
+    assert read.count("script") == 1
+    assert read.count("img") == 1  # the figure
+    assert "<img src=x>" in {row[0] for row in read.rows if row}
+
+
+def test_the_page_is_one_file_that_asks_for_nothing(tmp_path: Path) -> None:
+    sources = [*save_certificates(tmp_path), save_study(tmp_path / "quick")]
+    read = Reader(write(sources, tmp_path / "report.html").path)
+    addresses = [a[key] for _, a in read.tags for key in ("src", "href") if key in a]
+    assert all(address and address.startswith(("#", "data:image/svg+xml;base64,")) for address in addresses)
+    assert not re.search(r"@import|url\(", read.source)
+    (policy,) = [a["content"] for _, a in read.tags if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; img-src data:;")
+    assert "unsafe" not in policy
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
+
+
+def broken_study(folder: Path, kind: str) -> Path:
+    save_study(folder)
+    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    if kind == "outside":
+        run["sections"]["table1"]["csv"] = ["../secret.csv"]
+        (folder.parent / "secret.csv").write_text("a\n1\n", encoding="utf-8")
+        change_run(folder, sections=run["sections"])
+    elif kind == "figure":
+        (folder / "figures" / "table1_depth.svg").write_text("<html>", encoding="utf-8")
+    elif kind == "csv":
+        with (folder / "table1.csv").open("a", encoding="utf-8") as stream:
+            stream.write("one,two\n")
+    elif kind == "json":
+        (folder / "run.json").write_text("{", encoding="utf-8")
+    elif kind == "empty":
+        change_run(folder, sections={})
+    elif kind == "format":
+        change_run(folder, format=7)
+    elif kind == "kind":
+        change_run(folder, kind="something")
+    else:
+        (folder / "run.json").unlink()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("outside", "names a file that the folder does not hold: ../secret.csv"),
+        ("figure", "is not an SVG drawing"),
+        ("csv", "its lines differ in length"),
+        ("json", "cannot be read"),
+        ("empty", "has not finished anything yet"),
+        ("format", "is of format 7; this program reads format 1"),
+        ("kind", "does not say that it is of a run of lipcert reproduce"),
+        ("gone", "has no run.json; name a folder that lipcert reproduce --out wrote"),
+    ],
+)
+def test_a_broken_folder_is_refused(tmp_path: Path, kind: str, message: str) -> None:
+    folder = broken_study(tmp_path / "quick", kind)
+    with pytest.raises(lc.UnreadableResults, match=re.escape(message)):
+        write([folder], tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing.json", "-o", "r.html"], "there is no nothing.json"),
+        (["model.npz", "-o", "r.html"], "model.npz is not a certificate file"),
+        (["radius0.1.json", "-o", "radius0.1.json"], "must be an .html file in a folder that exists"),
+        (["radius0.1.json", "-o", "no/such/r.html"], "must be an .html file in a folder that exists"),
+        (["other.sqlite", "-o", "r.html"], "not one with lipcert's results"),
+        (["quick", "--model", "model.npz", "-o", "r.html"], "for certificates only"),
+        (["radius0.1.json", "--model", "none.npz", "-o", "r.html"], "none.npz does not exist"),
+    ],
+)
+def test_wrong_use(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    import sqlite3
+
+    monkeypatch.chdir(tmp_path)
+    save_model(tmp_path / "model.npz")
+    save_certificates(tmp_path, (0.1,))
+    save_study(tmp_path / "quick")
+    database = sqlite3.connect("other.sqlite")
+    database.execute("CREATE TABLE a (b)")
+    database.close()
+    with pytest.raises(SystemExit) as ended:
+        main(["report", *arguments])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_the_command_prints_where_the_page_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_model(tmp_path / "model.npz")
+    save_certificates(tmp_path, (0.1,))
+    with pytest.raises(SystemExit) as ended:
+        main(["report", "radius0.1.json", "--model", "model.npz", "-o", "report.html"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == "report.html\n"
+    assert "Proved again" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_without_matplotlib_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    source = save_campaign(tmp_path / "run.sqlite", 2)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(lc.InvalidInput, match=r"pip install 'lipcert\[plot\]'"):
+        write([source], tmp_path / "report.html")
