@@ -43,6 +43,8 @@ from lipcert.proof.step import Step, activate
 
 _ENTRIES = 270_000
 """Numbers in a stack of matrices; more would leave the processor's caches."""
+_MOST = 110
+"""Regions in a stack, however narrow the network is."""
 _LARGEST = 1024
 """Neurons of a first layer up to which its ellipsoid is kept for further sweeps."""
 _NEARLY_ALL = 0.9
@@ -86,7 +88,7 @@ def stacked(
         kinds.setdefault((type(region), clipped) if region.bounded else number, []).append(number)
     for members in kinds.values():  # of similar size, as many neurons are open
         members.sort(key=lambda number: float(regions[number].radius))
-    most = max(1, _ENTRIES // max(network.sizes[1:]) ** 2)
+    most = int(np.clip(_ENTRIES // max(network.sizes[1:]) ** 2, 1, _MOST))
     found: list[Answer | ProofFailed] = [ProofFailed("")] * len(regions)
     todo = [members[k : k + most] for members in kinds.values() for k in range(0, len(members), most)]
     while todo:
