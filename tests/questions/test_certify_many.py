@@ -176,3 +176,12 @@ def test_huge_regions_are_bounded_or_named() -> None:
     assert [found[0].bound, found[2].bound] == pytest.approx(plain, rel=SAME)
     there = network.jacobian(np.full(2, 1e300))  # on the way to the centre no neuron changes its sign any more
     assert 0.0 < np.linalg.norm(there, 2) <= found[1].bound
+
+
+@pytest.mark.parametrize("activation", ["sin", "tanh", "relu"])
+def test_certificates_of_a_stack_verify_however_far_out_its_regions_are(activation: str) -> None:
+    """Far from the origin products in a stack round differently enough to be seen in a bound."""
+    network, rng = random_network(3, (3, 9, 8, 2), activation, gain=2.0), np.random.default_rng(5)
+    balls = [lc.Ball(scale * rng.normal(size=3), radius) for scale in (1.0, 1e4, 1e8) for radius in (0.0, 1e-9, 0.3)]
+    for certificate in lc.certify_many(network, balls):
+        assert lc.verify(network, certificate) <= certificate.bound
