@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.proof.certificate import Certificate, LayerReport
@@ -14,11 +15,15 @@ from lipcert.proof.cover import Cover, prove_tree
 from lipcert.proof.domain import Domain, check_region
 from lipcert.proof.guide import Guide, given
 from lipcert.proof.hints import Hints, Interval, Part
+from lipcert.proof.rounding import magnitude, spread
 from lipcert.proof.sweep import Centers, Sweep, proving, stacked
 from lipcert.proof.tree import Tree
 
 ROOM = 1.0 + 2.0**-40
 """A certified bound is enlarged by this, so that another machine's rounding can confirm it."""
+
+_FAR, _FLAT = 1000.0, 1e-2
+"""Sizes of sums, and slopes of a layer, beyond which a bound could show how its stack rounds."""
 
 
 def verify(network: Network, certificate: Certificate) -> float:
@@ -106,18 +111,35 @@ def issue_many(
     centers = Centers(target)
 
     def sweep(domain: Domain | None, some: Sequence[Region]) -> list[Certificate]:
-        whole = last = Sweep(target, domain, guide, centers=centers).run()
+        whole = last = Sweep(target, domain, guide, centers=None if len(some) == 1 else centers).run()
         if piece is not None:
             start, stop = inner.layers
             last = Sweep(piece, domain, guide, whole.intervals[start : stop - 1], enclose=False).run()
+        alone = _delicate(whole)
         found = []
         for which, (region, bound) in enumerate(zip(some, last.bounds.tolist(), strict=True)):
+            if domain is not None and alone[which]:
+                found += sweep(domain.take(np.array([which])), [region])
+                continue
             rest = () if piece is None else (last.hints(which),)
             hints = (whole.hints(which),)
             found.append(_certificate(network, region, part, bound, hints, rest, last.reports(which), method, None))
         return found
 
     return stacked(target, regions, sweep)
+
+
+def _delicate(sweep: Sweep) -> Array:
+    """Regions of a stack, (count,), whose bound might show that products and functions round differently in a stack.
+
+    They are far from the origin, or a layer of theirs is so flat that its slopes are mostly rounding.
+    """
+    if sweep.count == 1 or sweep.domain is None:
+        return np.zeros(sweep.count, dtype=bool)
+    sizes = spread(magnitude(sweep.network.layers[0].weight), sweep.domain.sizes()).max(axis=-1)
+    steepest = [np.maximum(np.abs(alpha), np.abs(beta)).max(axis=-1) for alpha, beta in sweep.rough]
+    flat = [(most > 0.0) & (most < _FLAT) for most in steepest]
+    return np.logical_or.reduce([~(sizes < _FAR), *flat])
 
 
 def _certificate(

@@ -38,15 +38,13 @@ from lipcert.proof.hints import Hints, Interval, Linear, Lipschitz
 from lipcert.proof.image import Image
 from lipcert.proof.neuron_bounds import slope_bounds
 from lipcert.proof.point import trajectory
-from lipcert.proof.rounding import U, down, largest_eigenvalue_above, magnitude, spread, stretched, up
+from lipcert.proof.rounding import down, largest_eigenvalue_above, stretched, up
 from lipcert.proof.step import Step, activate
 
 _ENTRIES = 270_000
 """Numbers in a stack of matrices; more would leave the processor's caches."""
 _MOST = 110
 """Regions in a stack, however narrow the network is."""
-_FAR = 1e-10 / U
-"""Size of a sum of products from which its rounding, in a stack or alone, may be seen in a bound."""
 _LARGEST = 1024
 """Neurons of a first layer up to which its ellipsoid is kept for further sweeps."""
 _NEARLY_ALL = 0.9
@@ -82,16 +80,12 @@ def stacked(
 ) -> list[Answer | ProofFailed]:
     """An answer for each region, or why there is none; regions of one kind are asked about together.
 
-    Where the proof of a stack fails, each of its regions is asked about by itself. So are regions far from the origin:
-    products round differently in a stack, and there that would be seen in the bound.
+    Where the proof of a stack fails, each of its regions is asked about by itself.
     """
     kinds: dict[object, list[int]] = {}
-    first = magnitude(network.layers[0].weight)
     for number, region in enumerate(regions):
         clipped = isinstance(region, Ball) and region.clip is not None
-        with np.errstate(all="ignore"):
-            near = region.bounded and network.inputs * spread(first, np.abs(region.center) + region.radius).max() < _FAR
-        kinds.setdefault((type(region), clipped) if near else number, []).append(number)
+        kinds.setdefault((type(region), clipped) if region.bounded else number, []).append(number)
     for members in kinds.values():  # of similar size, as many neurons are open
         members.sort(key=lambda number: float(regions[number].radius))
     most = int(np.clip(_ENTRIES // max(network.sizes[1:]) ** 2, 1, _MOST))
