@@ -116,6 +116,8 @@ def certify_many(
     """
     started = time.perf_counter()
     method = ClosedForm() if method is None else method
+    if not isinstance(regions, (Region, Iterable)):
+        raise InvalidInput(f"regions must be a list such as [Ball(center, radius), …], got {regions!r}")
     several = [regions] if isinstance(regions, Region) else list(regions)
     for region in several:
         check_question(network, region, method, enclosures)
