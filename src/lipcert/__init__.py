@@ -3,6 +3,7 @@
 from lipcert import published
 from lipcert.errors import (
     CampaignStopped,
+    Interrupted,
     InvalidInput,
     LipcertError,
     ProofFailed,
@@ -49,6 +50,7 @@ __all__ = [
     "ClosedForm",
     "Diagonal",
     "Everywhere",
+    "Interrupted",
     "InvalidInput",
     "Joint",
     "Linear",

@@ -29,3 +29,16 @@ class CampaignStopped(LipcertError):
 
 class ProofFailed(LipcertError):
     """No bound could be established; there is no number to return."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """An interrupt (Ctrl-C) during a question; it carries the best answer that was proved before it.
+
+    Attributes
+    ----------
+    best : the answer, of the type that the question returns, or None if there was none yet.
+    """
+
+    def __init__(self, best: object = None) -> None:
+        super().__init__("interrupted; .best has the best answer so far" if best is not None else "interrupted")
+        self.best = best

@@ -139,16 +139,17 @@ def test_an_interrupt_before_the_first_bound_is_an_interrupt(monkeypatch: pytest
 
 WATCHED = """
 import time
-import lipcert as lc, lipcert.runtime.progress
+import lipcert as lc, lipcert.runtime.clock
 from lipcert.reproduce.networks import paper_center, paper_network
 
 class Clock:
     now = time.monotonic()
+    perf_counter = staticmethod(time.perf_counter)
     def monotonic(self):
         Clock.now += 1.5
         return Clock.now
 
-lipcert.runtime.progress.time = Clock()
+lipcert.runtime.clock.time = Clock()
 print(lc.certify(paper_network(10, 5, "relu"), lc.Ball(paper_center(), 1.0), lc.Auto(seconds=1)).bound)
 """
 """Time flies, so that the progress line appears at once."""

@@ -1,0 +1,130 @@
+"""One clock for a question: when its answer is due, and who is told how far the work has come."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from lipcert.errors import InvalidInput
+
+Progress: TypeAlias = Callable[[str], None]
+"""What is told, in one short line, what is being done."""
+
+
+class OutOfTime(Exception):
+    """Work was stopped because the answer is due; whoever has an answer already catches it."""
+
+
+@dataclass(eq=False)
+class Clock:
+    """Counts down to the moment when an answer is due.
+
+    Attributes
+    ----------
+    end : that moment, by :func:`time.perf_counter`; infinite if there is no limit.
+    say : tells what is being done.
+    held : seconds at the end that are kept for what must follow, such as a proof.
+    """
+
+    end: float
+    say: Progress
+    held: float = 0.0
+
+    @property
+    def left(self) -> float:
+        """Seconds until work must stop; negative from then on."""
+        return self.end - self.held - time.perf_counter()
+
+    def check(self) -> None:
+        """Stop here if time is up."""
+        if self.left < 0.0:
+            raise OutOfTime
+
+    def allows(self, seconds: float) -> bool:
+        """Whether work of so many seconds would end in time."""
+        return self.left >= seconds
+
+    @contextmanager
+    def keeping(self, seconds: float) -> Iterator[None]:
+        """Within the block, so many seconds more are kept for what follows it."""
+        self.held += seconds
+        try:
+            yield
+        finally:
+            self.held -= seconds
+
+
+@contextmanager
+def timed(seconds: float | None = None, progress: Progress | None = None) -> Iterator[Clock]:
+    """The clock of a question; one asked on behalf of another is due no later, and tells the same listener.
+
+    Without a listener, a line on the terminal shows what is said, if there is one and it takes a while.
+    """
+    outer = _clock.get()
+    end = min(outer.end - outer.held, time.perf_counter() + checked_seconds(seconds))
+    if outer is not _ENDLESS and progress is None:
+        yield from _running(Clock(end, outer.say))
+        return
+    line = None if progress is not None or not sys.stderr.isatty() else _Line()
+    try:
+        yield from _running(Clock(end, progress or line or silent))
+    finally:
+        if line is not None:
+            line.clear()
+
+
+def _running(clock: Clock) -> Iterator[Clock]:
+    token = _clock.set(clock)
+    try:
+        yield clock
+    finally:
+        _clock.reset(token)
+
+
+def clock() -> Clock:
+    """The clock of the question that is being answered; without one there is no limit, and nobody listens."""
+    return _clock.get()
+
+
+def checked_seconds(seconds: Any) -> float:
+    """A time limit; None is no limit."""
+    if seconds is None:
+        return math.inf
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0.0:
+        raise InvalidInput(f"seconds must be a positive number, or None for no limit; got {seconds!r}")
+    return float(seconds)
+
+
+def silent(text: str) -> None:
+    """A listener that does not care."""
+
+
+@dataclass
+class _Line:
+    """Rewrites one terminal line, at most ten times a second, from a second after the start."""
+
+    started: float = field(default_factory=time.monotonic)
+    last: float = 0.0
+
+    def __call__(self, text: str) -> None:
+        now = time.monotonic()
+        if now - self.started < 1.0 or now - self.last < 0.1:
+            return
+        self.last = now
+        sys.stderr.write("\r\x1b[2K" + text[:110])
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        if self.last:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
+
+
+_ENDLESS = Clock(math.inf, silent)
+_clock: ContextVar[Clock] = ContextVar("clock", default=_ENDLESS)
