@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -21,11 +22,7 @@ _FAR = 2.0**20
 
 def _row(name: str, **parameters: str) -> Operator:
     """An activation; parameters are attributes of the operator."""
-
-    def operator(b: Builder, call: Call) -> Tensor:
-        return b.activate(call.x, name, **{key: float(call.attributes[label]) for key, label in parameters.items()})
-
-    return operator
+    return lambda b, call: b.activate(call.x, name, **{k: float(call.attributes[a]) for k, a in parameters.items()})
 
 
 def _prelu(b: Builder, call: Call) -> Tensor:
@@ -69,16 +66,11 @@ def _fold(verb: Callable[[Builder, Any, Any], Value]) -> Operator:
     def operator(b: Builder, call: Call) -> Value:
         result = call.operands[0]
         for operand in call.operands[1:]:
-            call.room.tensor(*np.broadcast_shapes(np.shape(_shaped(result)), np.shape(_shaped(operand))))
+            call.room.tensor(*np.broadcast_shapes(result.shape, operand.shape))
             result = verb(b, result, operand)
         return result
 
     return operator
-
-
-def _shaped(value: Value) -> Any:
-    """Something that has the shape of a value, and no numbers."""
-    return np.broadcast_to(0.0, value.shape)
 
 
 def _matmul(b: Builder, call: Call) -> Value:
@@ -187,31 +179,20 @@ def _max_pool(b: Builder, call: Call) -> Tensor:
     return b.maximum(call.x, seen, shape)
 
 
-def _reduce(kind: str) -> Operator:
-    def operator(b: Builder, call: Call) -> Tensor:
-        rank = len(call.x.shape)
-        axes, keep = call.axes(1, rank), bool(call.attribute("keepdims", 1))
-        if not axes and call.attribute("noop_with_empty_axes", 0):
-            return call.x
-        chosen = axes or list(range(rank))
-        if kind in ("mean", "sum"):
-            return b.mean(call.x, chosen, keep, kind == "sum")
-        sign = 1.0 if kind == "max" else -1.0
-        count = int(np.prod([call.x.shape[a] for a in chosen]))
-        last = range(rank - len(chosen), rank)
-        seen = np.moveaxis(win.positions(call.x.shape), chosen, last).reshape(-1, count)
-        shape = [1 if a in chosen else s for a, s in enumerate(call.x.shape) if keep or a not in chosen]
-        return b.scale(b.maximum(b.scale(call.x, sign), seen, shape), sign)
-
-    return operator
+def _reduce(kind: str, b: Builder, call: Call) -> Tensor:
+    rank = len(call.x.shape)
+    axes, keep = call.axes(1, rank), bool(call.attribute("keepdims", 1))
+    if not axes and call.attribute("noop_with_empty_axes", 0):
+        return call.x
+    chosen = axes or list(range(rank))
+    if kind in ("mean", "sum"):
+        return b.mean(call.x, chosen, keep, kind == "sum")
+    return b.maximum(call.x, *win.over_axes(call.x.shape, chosen, keep), 1.0 if kind == "max" else -1.0)
 
 
-def _global(kind: str) -> Operator:
-    def operator(b: Builder, call: Call) -> Tensor:
-        axes = list(range(2, len(call.x.shape)))
-        return _reduce(kind)(b, replace(call, operands=[call.x], attributes={"axes": axes, "keepdims": 1}))
-
-    return operator
+def _global(kind: str, b: Builder, call: Call) -> Tensor:
+    axes = list(range(2, len(call.x.shape)))
+    return _reduce(kind, b, replace(call, operands=[call.x], attributes={"axes": axes, "keepdims": 1}))
 
 
 def _dropout(b: Builder, call: Call) -> Any:
@@ -254,8 +235,8 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Gather": arrange.gather,
     "Gelu": _gelu,
     "Gemm": _gemm,
-    "GlobalAveragePool": _global("mean"),
-    "GlobalMaxPool": _global("max"),
+    "GlobalAveragePool": partial(_global, "mean"),
+    "GlobalMaxPool": partial(_global, "max"),
     "HardSigmoid": _row("hardsigmoid", alpha="alpha", beta="beta"),
     "HardSwish": _row("hardswish"),
     "Identity": lambda b, call: call.x,
@@ -270,10 +251,10 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Neg": lambda b, call: b.scale(call.x, -1.0),
     "PRelu": _prelu,
     "Pad": arrange.pad,
-    "ReduceMax": _reduce("max"),
-    "ReduceMean": _reduce("mean"),
-    "ReduceMin": _reduce("min"),
-    "ReduceSum": _reduce("sum"),
+    "ReduceMax": partial(_reduce, "max"),
+    "ReduceMean": partial(_reduce, "mean"),
+    "ReduceMin": partial(_reduce, "min"),
+    "ReduceSum": partial(_reduce, "sum"),
     "Relu": _row("relu"),
     "Reshape": arrange.reshape,
     "Selu": _selu,

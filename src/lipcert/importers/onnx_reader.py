@@ -16,6 +16,7 @@ from lipcert.importers.onnx_call import Call, Operator, Room
 from lipcert.importers.onnx_checks import stored_arrays
 from lipcert.importers.onnx_constants import Constants
 from lipcert.importers.onnx_ops import OPERATORS, softmax
+from lipcert.importers.wording import line
 from lipcert.model.arrays import Array
 
 FLOAT, DOUBLE = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
@@ -103,7 +104,7 @@ class Reader:
         try:
             onnx.checker.check_node(node, self.context)
         except Exception as error:  # its own class, or an error of its C++ part
-            raise Unsupported(f"it is not a proper operator: {(str(error).splitlines() or [''])[0][:200]}") from None
+            raise Unsupported(f"it is not a proper operator: {line(error)}") from None
         self._complete(node)
         return operator
 

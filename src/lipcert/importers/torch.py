@@ -29,24 +29,11 @@ from lipcert.importers import torch_watch as watch
 
 
 def read_module(
-    module: torch.nn.Module,
-    *,
-    input_shape: Sequence[int] | None = None,
-    drop_softmax: bool = False,
-    points: Any = None,
+    module: torch.nn.Module, *, input_shape: Sequence[int] | None, drop_softmax: bool, points: Any
 ) -> Imported:
-    """The network of a module, as it computes on a batch of one.
+    """The network of a module in evaluation mode, which is not changed; the options are those of ``lipcert.load``.
 
-    Parameters
-    ----------
-    module
-        In evaluation mode; it is not changed.
-    input_shape
-        Without the batch, such as (3, 32, 32); may be left out where the first layer tells it.
-    drop_softmax
-        Take what a final softmax receives as the output.
-    points
-        Inputs, flat, at which to compare the network with the module besides random ones.
+    The shape of the input may be left out where the first layer tells it.
     """
     module = guard.unwrapped(module)
     guard.inspect(module)

@@ -129,6 +129,15 @@ def padded_counts(
     return total.ravel()
 
 
+def over_axes(shape: Sequence[int], axes: Sequence[int], keep: bool) -> tuple[Array, tuple[int, ...]]:
+    """(outputs, taps): the positions along some axes, and the shape without them, or with 1 in their place."""
+    rank = len(shape)
+    chosen = [range(rank)[axis] for axis in axes]
+    count = int(np.prod([shape[a] for a in chosen], dtype=int))
+    seen = np.moveaxis(positions(shape), chosen, range(rank - len(chosen), rank)).reshape(-1, count)
+    return seen, tuple(1 if a in chosen else s for a, s in enumerate(shape) if keep or a not in chosen)
+
+
 def adaptive_windows(shape: Sequence[int], result: Sequence[int]) -> tuple[Array, tuple[int, ...]]:
     """Positions under the windows that divide the last axes into ``result`` parts, ⌊iL/n⌋ to ⌈(i+1)L/n⌉."""
     index = positions(shape)
