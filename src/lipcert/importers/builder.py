@@ -45,6 +45,10 @@ SOFTMAX = (
 """Why a softmax is refused."""
 
 
+class Opaque:
+    """The result of an operation without translation that is no tensor, or one of unknown shape."""
+
+
 class Unsupported(Exception):
     """An operation, as it is used here, has no exact translation; the message says why."""
 
@@ -67,11 +71,12 @@ class Builder:
         except (Unsupported, LipcertError) as reason:  # LipcertError: a parameter outside what an activation allows
             self.offenders.append(Offender(source, kind, shape, str(reason)))
 
-    def finish(self, output: Tensor) -> Graph:
-        """The graph, or an error with every offender."""
+    def finish(self, output: Any) -> Graph:
+        """The graph up to an output, which may be a constant, or an error with every offender."""
+        last = self.tensor(output) if isinstance(output, (Tensor, np.ndarray)) else self.unknown((1,))
         if self.offenders:  # whatever was read may hold further ones, also where the output is out of reach
-            output = self._add(ops.Unknown(), tuple(range(len(self.nodes))), (1,))
-        graph = Graph(tuple(self.nodes), output.node)
+            last = self._add(ops.Unknown(), tuple(range(len(self.nodes))), (1,))
+        graph = Graph(tuple(self.nodes), last.node)
         offenders = [*self.offenders, *unrecognised(recognise_gates(fold_constants(graph.live())))]
         if offenders:
             refuse(offenders)

@@ -15,6 +15,7 @@ from lipcert.importers import onnx_arrange as arrange
 from lipcert.importers import windows as win
 from lipcert.importers.builder import SOFTMAX, Builder, Tensor, Unsupported, Value
 from lipcert.importers.onnx_call import Call, Operator
+from lipcert.model.arrays import Array
 
 _FAR = 2.0**20
 """Limits beyond it are not reached by a shift, which would cost digits."""
@@ -156,27 +157,26 @@ def _conv(b: Builder, call: Call) -> Tensor:
     return b.conv(call.x, weight, bias, stride, pads, dilation, int(call.attribute("group", 1)))
 
 
-def _average_pool(b: Builder, call: Call) -> Tensor:
-    kernel = list(call.attribute("kernel_shape"))
+def _pool(call: Call) -> tuple[Array, tuple[int, ...]]:
+    """What each window of a pool sees, and the shape of the result."""
+    kernel, ceil = list(call.attribute("kernel_shape")), bool(call.attribute("ceil_mode", 0))
     stride, pads, dilation = _frame(call, kernel)
-    ceil, include = bool(call.attribute("ceil_mode", 0)), bool(call.attribute("count_include_pad", 0))
-    if ceil and include:
-        raise Unsupported("ceil_mode together with count_include_pad means different things to different runtimes")
     call.room.take(*call.x.shape[:2], _places(call, kernel, stride, pads, dilation, ceil), *kernel)
-    seen, shape = win.pool_windows(call.x.shape, kernel, stride, pads, dilation, ceil)
-    counts = np.full(len(seen), float(np.prod(kernel))) if include else None
-    return b.average_windows(call.x, seen, counts, shape)
+    return win.pool_windows(call.x.shape, kernel, stride, pads, dilation, ceil)
+
+
+def _average_pool(b: Builder, call: Call) -> Tensor:
+    include = bool(call.attribute("count_include_pad", 0))
+    if include and call.attribute("ceil_mode", 0):
+        raise Unsupported("ceil_mode together with count_include_pad means different things to different runtimes")
+    seen, shape = _pool(call)
+    return b.average_windows(call.x, seen, np.full(len(seen), float(seen.shape[1])) if include else None, shape)
 
 
 def _max_pool(b: Builder, call: Call) -> Tensor:
     if call.outputs > 1 or call.attribute("storage_order", 0):
         raise Unsupported("it also returns indices")
-    kernel = list(call.attribute("kernel_shape"))
-    stride, pads, dilation = _frame(call, kernel)
-    ceil = bool(call.attribute("ceil_mode", 0))
-    call.room.take(*call.x.shape[:2], _places(call, kernel, stride, pads, dilation, ceil), *kernel)
-    seen, shape = win.pool_windows(call.x.shape, kernel, stride, pads, dilation, ceil)
-    return b.maximum(call.x, seen, shape)
+    return b.maximum(call.x, *_pool(call))
 
 
 def _reduce(kind: str, b: Builder, call: Call) -> Tensor:
