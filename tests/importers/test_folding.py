@@ -28,6 +28,7 @@ from lipcert.importers.lowering.schedule import levels
 from lipcert.importers.precise import Precise
 from lipcert.importers.precise_matrix import PreciseMatrix
 from lipcert.model.arrays import Array, dense
+from onnx_graphs import DOUBLE, model_of, node
 from rational import ALLOWED, assert_rounded_once, fractions, number_at, times
 
 Row = dict[Any, Fraction]
@@ -219,20 +220,10 @@ def test_finding_11_batch_norm_from_onnx(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     case = _Normed.random(float(np.float32(1e-3)))
     names = ("weight", "bias", "gain", "offset", "mean", "variance")
-    double = onnx.TensorProto.DOUBLE
-    nodes = [
-        onnx.helper.make_node("Gemm", ["x", "weight", "bias"], ["v"], transB=1),
-        onnx.helper.make_node("BatchNormalization", ["v", *names[2:]], ["y"], epsilon=case.epsilon),
-    ]
-    graph = onnx.helper.make_graph(
-        nodes,
-        "normed",
-        [onnx.helper.make_tensor_value_info("x", double, [1, 4])],
-        [onnx.helper.make_tensor_value_info("y", double, [1, 6])],
-        [onnx.numpy_helper.from_array(getattr(case, name), name) for name in names],
-    )
-    opset = [onnx.helper.make_opsetid("", 15)]
-    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "normed.onnx")
+    norm = node("BatchNormalization", " ".join(("v", *names[2:])), epsilon=case.epsilon)
+    stored = {name: getattr(case, name) for name in names}
+    model = model_of([node("Gemm", "x weight bias", "v", transB=1), norm], stored, kind=DOUBLE, shape=(1, 4), opset=15)
+    onnx.save(model, tmp_path / "normed.onnx")
     case.assert_rounded_once(lc.load(tmp_path / "normed.onnx"))
 
 
