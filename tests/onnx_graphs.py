@@ -17,6 +17,12 @@ def node(kind: str, inputs: str, outputs: str = "y", **attributes: Any) -> Any:
     return helper.make_node(kind, inputs.split(), outputs.split(), **attributes)
 
 
+def single(constants: dict[str, Any]) -> dict[str, Any]:
+    """The constants as arrays, floats in single precision."""
+    arrays = {name: np.asarray(value) for name, value in constants.items()}
+    return {name: array.astype(np.float32) if array.dtype.kind == "f" else array for name, array in arrays.items()}
+
+
 def model_of(
     nodes: Sequence[Any],
     constants: dict[str, Any] | None = None,

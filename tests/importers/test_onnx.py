@@ -11,7 +11,7 @@ import pytest
 
 import lipcert as lc
 import onnx_graphs
-from onnx_graphs import node
+from onnx_graphs import node, single
 
 onnx = pytest.importorskip("onnx", reason="onnx is an extra")
 helper = onnx.helper
@@ -34,9 +34,7 @@ def model_of(
     nodes: Sequence[Any], shape: Sequence[Any], constants: dict[str, Any] | None = None, opset: int = 17
 ) -> Any:
     """A model from input ``x`` to ``y``; constants of floats are stored in single precision."""
-    arrays = {name: np.asarray(value) for name, value in (constants or {}).items()}
-    stored = {name: a.astype(np.float32) if a.dtype.kind == "f" else a for name, a in arrays.items()}
-    return onnx_graphs.model_of(nodes, stored, shape=shape, opset=opset)
+    return onnx_graphs.model_of(nodes, single(constants or {}), shape=shape, opset=opset)
 
 
 def assert_reads(model: Any, shape: Sequence[int], batched: bool = True, **options: Any) -> lc.Network:
