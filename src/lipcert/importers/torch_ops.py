@@ -217,7 +217,7 @@ def _bound(handler: Handler, *args: Any, **kwargs: Any) -> Any:
         return handler(*args, **kwargs)
     except LipcertError:  # says itself what is wrong
         raise
-    except (TypeError, ValueError, AttributeError, LookupError) as error:
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
         raise Unsupported(f"it is called in an unknown way: {error}") from None
 
 
