@@ -367,7 +367,7 @@ def test_narrower_slopes_keep_the_proof() -> None:
     rng = np.random.default_rng(0)
     for _ in range(200):
         root = rng.standard_normal((4, 4))
-        S = Ellipsoid(root @ root.T, np.asarray(0))
+        S = Ellipsoid(root @ root.T)
         ends = np.sort(rng.uniform(-1, 1, (4, 4)), axis=0)
         (alpha, inner_low, inner_high, beta), r = ends, 0.5 * (ends[3] - ends[0])
         T = np.full(4, np.linalg.norm(r[:, None] * (root @ root.T) * r, 2) * rng.uniform(1.01, 3.0))

@@ -29,7 +29,7 @@ def published_closed_form(network: lc.Network, radius: float) -> float:
     touch zero, whole layers without a choice of slope merged into the next.
     """
     run = Enclosing(network, lc.Ball(paper_center(), radius), (Lipschitz(),))
-    P, merged = Ellipsoid.ball(), np.eye(network.inputs)
+    P, merged = Ellipsoid(), np.eye(network.inputs)
     for index, layer in enumerate(network.layers[:-1]):
         assert layer.neurons is not None
         image = Image(P, dense(layer.weight) @ merged)
@@ -44,7 +44,7 @@ def published_closed_form(network: lc.Network, radius: float) -> float:
         r = 0.5 * (beta - alpha)
         t = 2.0 * float(np.linalg.eigvalsh(r[:, None] * S * r)[-1])
         P, merged = activate(image.whole, alpha, beta, np.full(layer.size, t)), np.eye(layer.size)
-    return float(P.through(dense(network.layers[-1].weight) @ merged).norm())
+    return P.through(dense(network.layers[-1].weight) @ merged).norm()
 
 
 @pytest.mark.parametrize(("table", "activation"), [("table1", "relu"), ("table2", "elu")])

@@ -19,12 +19,13 @@ CAP = 1e10
 """Largest Λ; the paper asks for a large number and does not say which."""
 
 
+@dataclass(frozen=True)
 class _Gen(Published):
     """What the local and the global form share."""
 
-    variant: str | Sequence[str]
-    solver: str
-    cap: float
+    variant: str | Sequence[str] = "Fast"
+    solver: str = OWN
+    cap: float = CAP
 
     def __post_init__(self) -> None:
         given: Any = self.variant
@@ -73,10 +74,6 @@ class EclipseGen(_Gen):
         Largest multiplier Λ.
     """
 
-    variant: str | Sequence[str] = "Fast"
-    solver: str = OWN
-    cap: float = CAP
-
 
 @dataclass(frozen=True)
 class EclipseGenLocal(_Gen):
@@ -91,12 +88,8 @@ class EclipseGenLocal(_Gen):
 
     Parameters
     ----------
-    variant
-        ``"Acc"``, ``"Fast"`` or ``"CF"``, or a list with one of these for each hidden layer.
-    solver
-        ``"interior"``, lipcert's own, or a solver that cvxpy knows, such as ``"CLARABEL"`` (extra ``sdp``).
-    cap
-        Largest multiplier Λ.
+    variant, solver, cap
+        As of :class:`EclipseGen`.
 
     Examples
     --------
@@ -105,10 +98,6 @@ class EclipseGenLocal(_Gen):
     >>> round(lc.certify(net, lc.Ball([0.0, 0.0], 1.0), EclipseGenLocal("CF")).bound, 6)
     1.0
     """
-
-    variant: str | Sequence[str] = "Fast"
-    solver: str = OWN
-    cap: float = CAP
 
     def setting(self, problem: Problem) -> Problem:
         return replace(problem, enclosures=(Lipschitz(),)) if problem.enclosures else problem

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from typing import Literal
 
 import numpy as np
-from scipy import sparse
 
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array
-from lipcert.published.base import Multipliers, Published, Run, worldwide
+from lipcert.published.base import Multipliers, Published, Run, global_slopes, worldwide
 from lipcert.published.forms import Forms, forms
 from lipcert.published.inequality import Inequality
 from lipcert.published.lmi import OWN, check_solver, solve
 from lipcert.runtime.threads import suited_to
 from lipcert.search.problem import Problem
-
-KINDS = ("neuron", "layer")
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,7 @@ class LipSDP(Published):
     solver: str = OWN
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
+        if self.kind not in ("neuron", "layer"):
             raise InvalidInput(f"kind must be 'neuron' or 'layer', got {self.kind!r}")
         if self.split is not None and self.split < 1:
             raise InvalidInput(f"split must be at least 1 layer, or None, got {self.split}")
@@ -72,7 +68,9 @@ class LipSDP(Published):
         problem = worldwide(problem)
         if self.split is None or self.split >= problem.network.depth:
             return whole(problem, self.kind, self.solver)
-        parts = [replace(problem, network=problem.network.slice(*ends)) for ends in _cuts(problem, self.split)]
+        depth = problem.network.depth
+        ends = ((start, min(start + self.split, depth)) for start in range(0, depth, self.split))
+        parts = [replace(problem, network=problem.network.slice(*pair)) for pair in ends]
         jobs = [(part, self.kind, self.solver) for part in parts]
         if self.workers == 1:
             runs = [whole(*job) for job in jobs]
@@ -97,8 +95,7 @@ def inequality(shape: Forms, kind: str) -> Inequality:
     groups = _groups(shape, kind)
     start = np.full(groups.max(initial=-1) + 1, np.inf)
     np.minimum.at(start, groups, shape.start)
-    left, right = sparse.csc_array(shape.left), sparse.csc_array(shape.right)
-    return Inequality(constant, left, right, shape.output, groups, start)
+    return Inequality(constant, shape.left, shape.right, shape.output, groups, start)
 
 
 def _groups(shape: Forms, kind: str) -> Array:
@@ -113,11 +110,6 @@ def _part(job: tuple[Problem, str, str]) -> Run:
         return whole(*job)
 
 
-def _cuts(problem: Problem, split: int) -> Iterator[tuple[int, int]]:
-    depth = problem.network.depth
-    return ((start, min(start + split, depth)) for start in range(0, depth, split))
-
-
 def _joined(problem: Problem, split: int, runs: list[Run]) -> Run:
     """The product of the parts' bounds and of the steepest slopes between them.
 
@@ -130,9 +122,7 @@ def _joined(problem: Problem, split: int, runs: list[Run]) -> Run:
         layers += [Multipliers(part.T * value**2, part.r) for part in run.layers]
         value *= run.value
         if number + 1 < len(runs):
-            neurons = problem.network.layers[(number + 1) * split - 1].neurons
-            assert neurons is not None
-            alpha, beta = neurons.slope_range(np.full(neurons.size, -np.inf), np.full(neurons.size, np.inf))
+            alpha, beta = global_slopes(problem.network.layers[(number + 1) * split - 1])
             m, r = 0.5 * (alpha + beta), 0.5 * (beta - alpha)
             layers.append(Multipliers(r * (r + np.abs(m)) * value**2, r))
             value *= float(np.maximum(np.abs(alpha), np.abs(beta)).max())

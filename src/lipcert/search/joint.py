@@ -74,17 +74,12 @@ class Joint(Method):
         return self.improve(problem, problem.sweep(Scalar().choose), end)
 
     def improve(
-        self,
-        problem: Problem,
-        candidate: Candidate,
-        end: float = np.inf,
-        mu: float = WIDEST_MU,
-        report: Report = silent,
+        self, problem: Problem, candidate: Candidate, end: float, mu: float = WIDEST_MU, report: Report = silent
     ) -> Candidate:
         """The best of a candidate and what further rounds and joint multipliers make of it, path started at mu."""
         return self.optimise(problem, self.narrow(problem, candidate, end), end, mu, report)
 
-    def narrow(self, problem: Problem, candidate: Candidate, end: float = np.inf) -> Candidate:
+    def narrow(self, problem: Problem, candidate: Candidate, end: float) -> Candidate:
         """A candidate with narrower slopes, where other lines find them.
 
         Multipliers stay feasible when slopes get narrower, so the bound can only fall.
@@ -99,14 +94,7 @@ class Joint(Method):
                 candidate = again
         return candidate
 
-    def optimise(
-        self,
-        problem: Problem,
-        candidate: Candidate,
-        end: float = np.inf,
-        mu: float = WIDEST_MU,
-        report: Report = silent,
-    ) -> Candidate:
+    def optimise(self, problem: Problem, candidate: Candidate, end: float, mu: float, report: Report) -> Candidate:
         """The better of a candidate and the same intervals and slopes with joint multipliers, path started at mu."""
         try:
             chain, start = _essential(problem, candidate)
