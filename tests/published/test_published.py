@@ -35,7 +35,7 @@ from lipcert.published import (
 from lipcert.published.inequality import Inequality, Solution, symmetric_sum
 from lipcert.published.lmi import solve
 from lipcert.published.messenger import Handover, positive
-from lipcert.published.variants import Acc, Fast, closed_form
+from lipcert.published.variants import acc, closed_form, fast
 from lipcert.reproduce.networks import paper_center, paper_network
 from lipcert.reproduce.printed import Printed, paper_table
 from lipcert.search.ellipsoid import Ellipsoid, activate
@@ -310,11 +310,11 @@ def test_variants_choose_as_the_paper_says() -> None:
     assert (plain.beta == given.beta).all()
     both = given.beta
     assert plain.Lambda == pytest.approx(2.0 / np.linalg.norm(both[:, None] * given.S * both, 2))
-    fast, acc = Fast("interior", 1e10)(given), Acc("interior", 1e10)(given)
-    assert np.ptp(fast.Lambda) == 0.0
-    assert acc.Lambda[[2, 3]] == pytest.approx(100.0 * acc.Lambda[[0, 1, 4]].mean())  # l_i = 100
-    assert acc.c >= fast.c * (1 - 1e-6)
-    assert Acc("interior", 3.0)(given).Lambda.max() <= 3.0  # the cap
+    one, each = fast(given, "interior", 1e10), acc(given, "interior", 1e10)
+    assert np.ptp(one.Lambda) == 0.0
+    assert each.Lambda[[2, 3]] == pytest.approx(100.0 * each.Lambda[[0, 1, 4]].mean())  # l_i = 100
+    assert each.c >= one.c * (1 - 1e-6)
+    assert acc(given, "interior", 3.0).Lambda.max() <= 3.0  # the cap
     falling = hand(1, np.array([-1.0, -0.5, -0.7]), np.array([0.0, -0.2, -0.7]))
     turned = closed_form(falling)
     assert (turned.beta == 0.0).all()
@@ -336,10 +336,10 @@ def test_fallbacks(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for broken in (fail, infeasible):
         monkeypatch.setattr("lipcert.published.variants.solve", broken)
-        for rule in (Fast("interior", 1e10), Acc("interior", 1e10)):
-            assert (rule(given).Lambda == closed_form(given).Lambda).all()
+        for rule in (fast, acc):
+            assert (rule(given, "interior", 1e10).Lambda == closed_form(given).Lambda).all()
     monkeypatch.setattr("lipcert.published.variants.solve", only_fast)
-    assert (Acc("interior", 1e10)(given).Lambda == Fast("interior", 1e10)(given).Lambda).all()  # it promises more
+    assert (acc(given, "interior", 1e10).Lambda == fast(given, "interior", 1e10).Lambda).all()  # it promises more
 
 
 def test_affine_layers_are_merged_and_variants_may_differ() -> None:

@@ -11,10 +11,11 @@ from lipcert.proof.hints import Lipschitz
 from lipcert.published.base import Published, Run
 from lipcert.published.lmi import OWN, check_solver
 from lipcert.published.messenger import Choice, Handover, carry
-from lipcert.published.variants import chooser
+from lipcert.published.variants import acc, closed_form, fast
 from lipcert.search.problem import Problem
 
-VARIANTS = ("Acc", "Fast", "CF")
+_PROGRAMS = {"Acc": acc, "Fast": fast}
+VARIANTS = (*_PROGRAMS, "CF")
 CAP = 1e10
 """Largest Λ; the paper asks for a large number and does not say which."""
 
@@ -48,7 +49,8 @@ class _Gen(Published):
             check_solver(self.solver)
 
         def choose(hand: Handover) -> Choice:
-            return chooser(names[hand.index], self.solver, self.cap)(hand)
+            name = names[hand.index]
+            return closed_form(hand) if name == "CF" else _PROGRAMS[name](hand, self.solver, self.cap)
 
         return carry(self.setting(problem), choose)
 

@@ -27,7 +27,7 @@ def solve(problem: Inequality, solver: str, tolerance: float = 1e-7) -> Solution
 
 
 def _scaled(problem: Inequality) -> tuple[Inequality, float]:
-    """The same with x = 1 at the start, unit diagonal there, and c = 1 half of what the start allows; and the unit of c."""
+    """The same with x = 1 at the start, unit diagonal there, and c = 1 half of what the start allows; and c's unit."""
     left = sparse.csc_array(problem.left * problem.start[problem.groups])
     matrix = problem.constant + symmetric_sum(left, problem.right, np.ones(problem.groups.size))
     diagonal = np.diagonal(matrix)
