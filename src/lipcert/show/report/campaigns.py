@@ -10,7 +10,6 @@ from lipcert.questions.campaign import Results, Row, Summary, summarise
 from lipcert.show import plots
 from lipcert.show.report.drawing import drawn
 from lipcert.show.report.page import Block, Cell, Section, Table, Text
-from lipcert.show.wording import downward
 
 LISTED = 300
 """How many points are listed; a page with all of a large campaign would be slow to open."""
@@ -97,19 +96,8 @@ def _points(rows: list[Row]) -> Table:
     caption = f"The points one by one, least certified first ({len(order)} rows)"
     if len(order) > LISTED:
         caption = f"The {LISTED} rows least certified, of {len(order)}; lipcert results --export writes all"
-    headings = (
-        "point",
-        "method",
-        "radius",
-        "label",
-        "predicted",
-        "margin",
-        "bound",
-        "certified",
-        "by",
-        "plain",
-        "broken at",
-    )
+    headings = ["point", "method", "radius", "label", "predicted", "margin"]
+    headings += ["bound", "certified", "by", "plain", "broken at"]
     cells = [
         (
             Cell(str(row.point), row.point),
@@ -117,7 +105,7 @@ def _points(rows: list[Row]) -> Table:
             Cell.number(row.radius),
             Cell(str(row.label), row.label),
             Cell(str(row.predicted), row.predicted),
-            Cell(downward(row.margin, 4), row.margin),
+            Cell.below(row.margin),
             Cell.bound(row.bound) if row.problem is None else Cell(row.problem),
             Cell.below(row.certified),
             Cell(row.basis),
