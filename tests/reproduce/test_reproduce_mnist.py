@@ -100,7 +100,7 @@ def test_training(digits: Images) -> None:
     pytest.importorskip("torch")
     told: list[str] = []
     quick = Recipe(batch=32, epochs=2, target=1.0)
-    plain = train(digits, quick, told.append)
+    plain = train(digits, quick, lambda text: told.append(text))
     assert plain.network.sizes == (64, 128, 128, 128, 10)
     assert plain.accuracy > 0.8
     assert plain.epochs == len(told) == 2

@@ -11,7 +11,6 @@ from typing import Literal
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.model.arrays import Array
 from lipcert.published.base import Multipliers, Published, Run, global_slopes, worldwide
 from lipcert.published.forms import Forms, forms
 from lipcert.published.inequality import Inequality
@@ -83,25 +82,20 @@ class LipSDP(Published):
 def whole(problem: Problem, kind: str, solver: str) -> Run:
     """One semidefinite program for the network of the problem."""
     shape = forms(problem)
-    found = solve(inequality(shape, kind), solver)
-    groups = _groups(shape, kind)
-    return Run(1.0 / math.sqrt(found.c), shape.spread(found.roomy[groups]))
+    program = inequality(shape, kind)
+    found = solve(program, solver)
+    return Run(1.0 / math.sqrt(found.c), shape.spread(found.roomy[program.groups]))
 
 
 def inequality(shape: Forms, kind: str) -> Inequality:
     """‖Δx‖² - c‖Δy‖² + Σ Λ_k (a_k·ξ)(b_k·ξ) ≥ 0 for all ξ: then ‖Δy‖² ≤ ‖Δx‖²/c."""
     constant = np.zeros((shape.size, shape.size))
     constant[np.arange(shape.inputs), np.arange(shape.inputs)] = 1.0
-    groups = _groups(shape, kind)
+    count = shape.layer.size
+    groups = np.arange(count) if kind == "neuron" else np.unique(shape.layer, return_inverse=True)[1]
     start = np.full(groups.max(initial=-1) + 1, np.inf)
     np.minimum.at(start, groups, shape.start)
     return Inequality(constant, shape.left, shape.right, shape.output, groups, start)
-
-
-def _groups(shape: Forms, kind: str) -> Array:
-    if kind == "neuron":
-        return np.arange(shape.layer.size)
-    return np.unique(shape.layer, return_inverse=True)[1]
 
 
 def _part(job: tuple[Problem, str, str]) -> Run:

@@ -97,9 +97,8 @@ class _Factor:
         best = float(self.norms(slopes))
         while free.size:
             trials = np.tile(slopes, (free.size, 1))
-            trials[np.arange(free.size), free] = np.where(
-                slopes[free] == self.high[free], self.low[free], self.high[free]
-            )
+            other = np.where(slopes[free] == self.high[free], self.low[free], self.high[free])
+            trials[np.arange(free.size), free] = other
             norms = np.concatenate([self.norms(part) for part in np.array_split(trials, 1 + free.size // 64)])
             leader = int(np.argmax(norms))
             if norms[leader] <= best * (1.0 + 1e-12):

@@ -8,8 +8,7 @@ from itertools import groupby
 from lipcert.errors import InvalidInput
 from lipcert.questions.campaign import Results, Row, Summary, summarise
 from lipcert.show import plots
-from lipcert.show.report.drawing import drawn
-from lipcert.show.report.page import Block, Cell, Section, Table, Text
+from lipcert.show.report.page import Block, Cell, Figure, Section, Table, Text
 
 LISTED = 300
 """How many points are listed; a page with all of a large campaign would be slow to open."""
@@ -29,7 +28,7 @@ def campaign_section(results: Results) -> Section:
             " the plain rule, margin/(√2·bound)."
         )
         blocks.append(_table(f"Network {network}", [part for part in summaries if part.network == network]))
-        blocks.append(drawn(plots.certified_share(mine, attacked=attacked), caption))
+        blocks.append(Figure.of(plots.certified_share(mine, attacked=attacked), caption))
         blocks.append(_points(mine))
     return Section(f"Campaign {results.path.name}", _in_words(results, summaries), blocks)
 
