@@ -122,9 +122,8 @@ def test_parts_of_a_network(method: Published) -> None:
     network = random_network(11, (4, 6, 5, 6, 3))
     region = lc.Ball(np.zeros(4), 0.5)
     if isinstance(method, pub.EclipseGenLocal):  # slopes as the pass over the whole network found them
-        assert lc.certify(network, region, method, layers=(0, 2)).bound <= method.value(network.slice(0, 2), region) * (
-            1 + 1e-6
-        )
+        bound = lc.certify(network, region, method, layers=(0, 2)).bound
+        assert bound <= method.value(network.slice(0, 2), region) * (1 + 1e-6)
     else:
         part = network.slice(1, 3).select([0, 2], [1, 3])
         certificate = lc.certify(network, region, method, layers=(1, 3), inputs=[0, 2], outputs=[1, 3])
@@ -138,9 +137,8 @@ def test_one_layer_and_sparse_and_still_networks() -> None:
     single = lc.Network.from_weights([matrix])
     still = lc.Network.from_weights([matrix, np.zeros((4, 3)), rng.standard_normal((2, 4))])
     dense = random_network(2, (4, 6, 5, 2))
-    thin = lc.Network.from_weights(
-        [sparse.csr_array(layer.weight) for layer in dense.layers], [layer.bias for layer in dense.layers]
-    )
+    biases = [layer.bias for layer in dense.layers]
+    thin = lc.Network.from_weights([sparse.csr_array(layer.weight) for layer in dense.layers], biases)
     for method in [*GLOBAL, *LOCAL[:3], pub.JacobianBox()]:
         exact = np.linalg.norm(np.abs(matrix).sum(axis=1)) if method == pub.GeoLIP() else np.linalg.norm(matrix, 2)
         assert method.value(single) == pytest.approx(exact, rel=1e-6), method
@@ -151,9 +149,8 @@ def test_one_layer_and_sparse_and_still_networks() -> None:
 
 def test_wide_inputs_are_folded() -> None:
     network = random_network(4, (30, 4, 3, 2))
-    narrow = lc.Network.from_weights(
-        [np.linalg.qr(network.layers[0].weight.T)[1].T, *(layer.weight for layer in network.layers[1:])]
-    )
+    folded = np.linalg.qr(network.layers[0].weight.T)[1].T
+    narrow = lc.Network.from_weights([folded, *(layer.weight for layer in network.layers[1:])])
     assert pub.LipSDP().value(network) == pytest.approx(pub.LipSDP().value(narrow), rel=1e-6)
 
 
@@ -272,8 +269,7 @@ def test_variants_choose_as_the_paper_says() -> None:
     plain = closed_form(given)
     assert (plain.alpha == 0.0).all()
     assert (plain.beta == given.beta).all()
-    both = given.beta
-    assert plain.Lambda == pytest.approx(2.0 / np.linalg.norm(both[:, None] * given.S * both, 2))
+    assert plain.Lambda == pytest.approx(2.0 / np.linalg.norm(given.beta[:, None] * given.S * given.beta, 2))
     one, each = fast(given, "interior", 1e10), acc(given, "interior", 1e10)
     assert np.ptp(one.Lambda) == 0.0
     assert each.Lambda[[2, 3]] == pytest.approx(100.0 * each.Lambda[[0, 1, 4]].mean())  # l_i = 100
@@ -315,9 +311,8 @@ def test_affine_layers_are_merged_and_variants_may_differ() -> None:
     )
     ball = lc.Ball(np.zeros(3), 1.0)
     # the closed form does not look ahead, so a merged layer leaves no trace
-    assert pub.EclipseGenLocal("CF").value(network, ball) == pytest.approx(
-        pub.EclipseGenLocal("CF").value(merged, ball), rel=1e-9
-    )
+    closed = pub.EclipseGenLocal("CF")
+    assert closed.value(network, ball) == pytest.approx(closed.value(merged, ball), rel=1e-9)
     for variant in ("Fast", "Acc"):
         obeys(network, ball, lc.certify(network, ball, pub.EclipseGenLocal(variant)).bound)
     assert pub.EclipseGenLocal(["CF", "CF", "CF"]) == pub.EclipseGenLocal(("CF", "CF", "CF"))

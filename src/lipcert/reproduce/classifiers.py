@@ -53,11 +53,7 @@ def classifiers(
         path = folder / f"{name}.npz"
         note = known.get(name, {})
         if not path.exists() or {key: note.get(key) for key in about} != about:
-
-            def tell(text: str, name: str = name) -> None:
-                report(f"mnist: training the {name} model, {text}")
-
-            trained = train(images, recipe, tell)
+            trained = train(images, recipe, lambda text, name=name: report(f"mnist: training the {name} model, {text}"))
             write_npz(path, trained.network, "elu")
             note = {**about, "accuracy": trained.accuracy, "epochs": trained.epochs, "data": images.name}
             known[name] = note
