@@ -53,11 +53,8 @@ def classifiers(
         path = folder / f"{name}.npz"
         note = known.get(name, {})
         if not path.exists() or {key: note.get(key) for key in about} != about:
-
-            def tell(text: str, name: str = name) -> None:
-                report(f"mnist: training the {name} model, {text}")
-
-            trained = train(images, recipe, tell)
+            said = "mnist: training the {} model, {}".format
+            trained = train(images, recipe, lambda text, name=name: report(said(name, text)))  # type: ignore[misc]
             write_npz(path, trained.network, "elu")
             note = {**about, "accuracy": trained.accuracy, "epochs": trained.epochs, "data": images.name}
             known[name] = note
