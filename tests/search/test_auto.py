@@ -59,7 +59,7 @@ def problem(region: Region = BALL, cell: tuple[int, int] = (10, 20)) -> Problem:
 @pytest.mark.parametrize("region", [lc.Everywhere(), BALL], ids=["everywhere", "ball"])
 def test_more_time_is_never_worse(clock: Clock, region: Region) -> None:
     case = problem(region)
-    bounds = [lc.Auto(seconds=seconds).solve(case).bound for seconds in (0.0, 20.0, 100.0, 1000.0)]
+    bounds = [lc.Auto(seconds=seconds).solve(case).bound for seconds in (0.0, 20.0, 80.0, 160.0)]
     assert all(later <= earlier * 1.0001 for earlier, later in itertools.pairwise(bounds))
     assert bounds[-1] < 0.7 * bounds[0]
 
@@ -70,7 +70,7 @@ def test_a_tiny_budget_returns_closed_form_s(clock: Clock) -> None:
 
 
 def test_it_takes_about_the_time_it_may(clock: Clock) -> None:
-    for seconds in (20.0, 200.0):
+    for seconds in (20.0, 100.0):
         before = clock.now
         lc.Auto(seconds=seconds).solve(problem())
         assert clock.now - before < 1.3 * seconds
@@ -127,7 +127,7 @@ def test_an_interrupt_in_split_brings_the_pieces_so_far(monkeypatch: pytest.Monk
     plain, calls = PieceBounds.bound, itertools.count()
 
     def bound(self: PieceBounds, pieces: Pieces) -> Bounds:
-        if next(calls) == 60:
+        if next(calls) == 12:
             raise KeyboardInterrupt
         return plain(self, pieces)
 
@@ -148,9 +148,9 @@ def test_a_loop_of_questions_ends_at_an_interrupt(monkeypatch: pytest.MonkeyPatc
 
 
 def test_it_ends_where_pieces_promise_nothing() -> None:
-    """With twelve inputs, halving axes gets nowhere: the bound is Joint's, and Auto says so long before its limit."""
-    network = random_network(0, (12, 16, 16, 3), "tanh", gain=1.5)
-    box, said = lc.Box(-np.ones(12), np.ones(12)), list[str]()
+    """With sixteen inputs, halving axes gets nowhere: the bound is Joint's, and Auto says so long before its limit."""
+    network = random_network(0, (16, 8, 8, 3), "tanh", gain=1.5)
+    box, said = lc.Box(-np.ones(16), np.ones(16)), list[str]()
     found = lc.certify(network, box, lc.Auto(seconds=np.inf, pieces=3000), progress=said.append)
     assert found.found_by == "Joint"
     assert "more pieces promise nothing" in said
@@ -167,10 +167,10 @@ def test_listeners_hear_of_every_rung() -> None:
 
 def test_certify_takes_seconds(clock: Clock) -> None:
     network = paper_network(10, 20, "relu")
-    short, long = (lc.certify(network, BALL, seconds=seconds) for seconds in (0.0, 1000.0))
+    short, long = (lc.certify(network, BALL, seconds=seconds) for seconds in (0.0, 150.0))
     assert short.found_by == "ClosedForm"
     assert long.bound < short.bound
-    assert long.method == lc.Auto(1000.0)
+    assert long.method == lc.Auto(150.0)
 
 
 @pytest.mark.parametrize("seconds", [-1.0, "3", float("nan"), True])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.proof.cover import Cover, Leaf, cover
@@ -36,14 +36,14 @@ _FEW_INPUTS = 16
 """With at most so many inputs, halving boxes gets somewhere."""
 _WHOLE = 0.4
 """Share of the time for a bound of the whole region, before it is cut."""
-_GAIN = 0.999
-"""What pieces must be expected to reach, relative to the bound of the whole region."""
+_GAIN = 0.98
+"""What pieces must be expected to reach in the mean, relative to the bound of the whole region."""
 _LEAST_PIECES = 200
 """Before so many there is nothing to extrapolate from."""
 _EARLY = 9.0
 """With so much of the time left, it is too early to give up."""
 _OPTIMISM = 2.0
-"""So much faster than before may the upper bound fall before pieces are given up."""
+"""So much faster than before the bounds may fall."""
 _ATTAINED = 1.0 - 1e-6
 """The share of its bound that a piece must show at a point before it is left alone."""
 
@@ -132,7 +132,7 @@ class _Search:
     lower: float = 0.0
     witness: Array | None = None
     past: list[tuple[float, float]] = field(default_factory=list)
-    """Numbers of pieces, a tenth apart, and the upper bound then."""
+    """Numbers of pieces and the mean logarithm of their bounds, relative to that of the whole region."""
 
     def run(self, cover: Cover, limits: Split, ceiling: float) -> None:
         """Cut until upper and lower meet, or time is up, or there are enough pieces, or they promise nothing."""
@@ -167,20 +167,19 @@ class _Search:
                 return
 
     def hopeless(self, pieces: int, ceiling: float, more: float) -> bool:
-        """Whether the upper bound, falling as it did, stays above the ceiling for ``more`` times as many pieces again.
+        """Whether bounds of pieces, falling as they did, hardly gain anything from ``more`` times as many again.
 
-        It falls about like a power of the number of pieces: in a plot of logarithms the way since half as many pieces
-        is continued.
+        The mean of their logarithms falls about in proportion to the logarithm of their number; the largest of them
+        follows later.
         """
-        if not self.past or pieces >= 1.1 * self.past[-1][0]:
-            self.past.append((float(pieces), self.upper))
-        if self.upper < _GAIN * ceiling or pieces < _LEAST_PIECES or more > _EARLY:
+        if more > _EARLY or pieces < _LEAST_PIECES:
             return False
-        then = next((old for old in reversed(self.past) if old[0] <= 0.5 * pieces), None)
-        if then is None or not 0.0 < self.upper < np.inf:
+        if not self.past or pieces >= 1.4 * self.past[-1][0]:
+            self.past.append((float(pieces), float(np.mean(np.log([-bound / ceiling for bound, _ in self.open])))))
+        if len(self.past) < 2 or self.past[-1][0] < pieces:
             return False
-        falling = np.log(then[1] / self.upper) / np.log(pieces / then[0])
-        return bool(_OPTIMISM * falling * np.log1p(more) < np.log(self.upper / (_GAIN * ceiling)))
+        (before, high), (now, low) = self.past[-2:]
+        return low - _OPTIMISM * (high - low) / np.log(now / before) * np.log1p(more) > np.log(_GAIN)
 
     @property
     def upper(self) -> float:
@@ -228,20 +227,50 @@ class _Search:
 
     def cuts(self, leaves: list[Leaf], starts: Array) -> tuple[Array, Array, Array]:
         """Where to cut each of the pieces; ``starts`` tells where the neurons of each hidden layer begin."""
-        found = []
-        for leaf in leaves:
+        where, what, at = [], [], []
+        few = self.network.inputs <= _FEW_INPUTS
+        axes = self.axes(leaves) if few else np.zeros(0, dtype=int)
+        for number, leaf in enumerate(leaves):
             piece, shares = leaf.piece, leaf.shares
             open_neurons = int((shares > 0).sum())
-            if open_neurons and (self.network.inputs > _FEW_INPUTS or open_neurons <= _FEW):
+            if open_neurons and (not few or open_neurons <= _FEW):
                 neuron = int(np.argmax(shares))
                 layer = int(np.searchsorted(starts, neuron, side="right")) - 1
-                index = neuron - int(starts[layer])
-                found.append((layer, index, self.middle(layer, index, piece.low[:, neuron], piece.high[:, neuron])))
+                where.append(layer)
+                what.append(neuron - int(starts[layer]))
+                at.append(self.middle(layer, what[-1], piece.low[:, neuron], piece.high[:, neuron]))
             else:
-                axis = int(np.argmax((piece.upper - piece.lower)[0]))
-                found.append((AXIS, axis, float(0.5 * piece.lower[0, axis] + 0.5 * piece.upper[0, axis])))
-        where, what, at = (np.array(part) for part in zip(*found, strict=True))
-        return where, what, at
+                axis = int(axes[number] if few else np.argmax((piece.upper - piece.lower)[0]))
+                where.append(AXIS)
+                what.append(axis)
+                at.append(float(0.5 * piece.lower[0, axis] + 0.5 * piece.upper[0, axis]))
+        return np.array(where), np.array(what), np.array(at)
+
+    def axes(self, leaves: list[Leaf]) -> Array:
+        """The axis to halve for each piece: the one that is most to blame for what its open neurons add to the bound.
+
+        A neuron's pre-activation moves by |∂v_j/∂x_i|·width_i along axis i, to first order at the centre; its share of
+        the bound is divided among the axes in proportion to the squares of that.
+        """
+        lower, upper = (
+            np.concatenate(ends)
+            for ends in zip(*((p.lower, p.upper) for p in (leaf.piece for leaf in leaves)), strict=True)
+        )
+        shares, width = np.stack([leaf.shares for leaf in leaves]), upper - lower
+        values = self.network.preactivations(0.5 * lower + 0.5 * upper)
+        blame, begin = np.zeros(width.shape), 0
+        moves = dense(self.network.layers[0].weight) * width[:, None, :]
+        for index, layer in enumerate(self.network.layers[:-1]):
+            assert layer.neurons is not None
+            squares = moves * moves
+            total = squares.sum(axis=-1, keepdims=True)
+            part = np.divide(squares, total, out=np.zeros(squares.shape), where=total > 0)
+            blame += np.einsum("kn,kni->ki", shares[:, begin : begin + layer.size], part)
+            begin += layer.size
+            if index + 2 < len(self.network.layers):
+                slope = layer.neurons.slope(values[index])
+                moves = dense(self.network.layers[index + 1].weight) @ (slope[:, :, None] * moves)
+        return np.argmax(blame + 1e-9 * width / width.max(axis=-1, keepdims=True), axis=-1)
 
     def middle(self, layer: int, index: int, low: Array, high: Array) -> float:
         """The kink of a neuron inside its interval, or else the middle."""
