@@ -8,10 +8,9 @@ import time
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from lipcert.cli import options
-from lipcert.cli.output import as_json, region_record
+from lipcert.cli.output import as_json, console, region_record
 from lipcert.errors import ProofFailed
 from lipcert.model.network import Network
 from lipcert.proof.certificate import Certificate
@@ -62,7 +61,7 @@ def verify(
         typer.echo(as_json(_record(claim, proved, seconds, exact)))
     else:
         sentence = _sentence(os.path.basename(model), network, claim) + (_BALLS.format(seconds) if exact else "")
-        Console(highlight=False).print(sentence, soft_wrap=True)
+        console().print(sentence, soft_wrap=True)
 
 
 def _record(claim: Certificate, proved: float, seconds: float, exact: bool) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class Certificate:
     tree : the pieces, where the region was cut; the largest of their bounds counts.
     witness : an input at which the Jacobian's norm comes near the bound, where the search met one; no proof needs it.
     verified : whether the bound was proved in floating point with outward rounding.
-    found_by : which of its methods found the bound and why it ended, where the method has several; no proof needs it.
+    found_by : the method that found the bound, by name, where ``method`` tries several; no proof needs it.
     """
 
     bound: float

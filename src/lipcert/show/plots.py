@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput
+from lipcert.model.files import write_whole
 from lipcert.model.network import Network
 from lipcert.proof.reach import Reach
 from lipcert.proof.sensitivity import Sensitivity
@@ -188,7 +190,9 @@ def sensitivity_map(found: Sensitivity, ax: Any = None) -> Any:
 
 def save(ax: Any, path: str | Path) -> None:
     """Write the figure of an axes to a file; its ending says in which format."""
-    ax.figure.savefig(path, dpi=150, bbox_inches="tight")
+    stream = io.BytesIO()
+    ax.figure.savefig(stream, format=Path(path).suffix[1:].lower(), dpi=150, bbox_inches="tight")
+    write_whole(path, stream.getvalue())
 
 
 def logarithmic(axis: Any) -> None:
