@@ -18,7 +18,8 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network
-from lipcert.model.regions import Box, Region
+from lipcert.model.regions import Region
+from lipcert.proof.domain import same_region
 from lipcert.proof.hints import Hints
 from lipcert.proof.piece_bounds import PieceBounds
 from lipcert.proof.pieces import LEAF, Bounds, Pieces
@@ -64,9 +65,7 @@ class Cover:
 
     def bound_of(self, network: Network, region: Region) -> float:
         """The bound, or an error if this is the cover of something else."""
-        mine = self.bounding.region
-        same = type(region) is type(mine) and network.digest == self.bounding.network.digest
-        if not same or any(not np.array_equal(*pair) for pair in zip(_shape(region), _shape(mine), strict=True)):
+        if network.digest != self.bounding.network.digest or not same_region(region, self.bounding.region):
             raise ProofFailed("the pieces are those of another network or region")
         return self.bound
 
@@ -140,13 +139,6 @@ class Cover:
             return self.bounding.bound(pieces)
         parts = [pieces.take(part) for part in np.array_split(np.arange(len(pieces)), self._workers)]
         return Bounds.stack(list(self._pool.map(_work, parts)))
-
-
-def _shape(region: Region) -> tuple[Array, ...]:
-    """The numbers that define a region."""
-    box = region if isinstance(region, Box) else getattr(region, "clip", None)
-    ends = (np.zeros(0), np.zeros(0)) if box is None else (box.lower, box.upper)
-    return region.center, np.asarray(region.radius), *ends
 
 
 @contextmanager

@@ -14,15 +14,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network, Neurons
-from lipcert.model.regions import Ball, Box, Region
-from lipcert.proof.domain import Domain
+from lipcert.model.regions import Ball, Region
+from lipcert.proof.domain import Domain, corners
 from lipcert.proof.guide import Guide, View, suggested_lines
 from lipcert.proof.hints import Hints, Interval, Linear
 from lipcert.proof.pieces import Bounds, Pieces
-from lipcert.proof.rounding import TINY, UP, down, gamma, up
+from lipcert.proof.rounding import TINY, UP, gamma
 from lipcert.proof.suggest.multipliers import advice, closed_form, directions, matters
 from lipcert.proof.sweep import Sweep, intervals, proving
 
@@ -49,8 +48,8 @@ class PieceBounds:
         low, high = -unknown, unknown
         if known:
             low, high = (np.concatenate(ends, axis=-1) for ends in zip(*known, strict=True))
-        corners = _corners(region)
-        self.root = Pieces(corners[0][None], corners[1][None], low, high, -unknown, np.full(1, np.inf))
+        ends = corners(region)
+        self.root = Pieces(ends[0][None], ends[1][None], low, high, -unknown, np.full(1, np.inf))
         with proving():
             first = self._sweep(self.root, _Absolute(self.sweeps[-1] if self.sweeps else None)).run()
             low, high, hints, _ = self._found(first)
@@ -154,18 +153,6 @@ def _wide(view: View, values: Array, empty: float) -> Array:
 
 def _usable(bounds: Array) -> Array:
     return np.where(np.isnan(bounds), np.inf, bounds)
-
-
-def _corners(region: Region) -> Interval:
-    """The smallest box around the region."""
-    if isinstance(region, Box):
-        return region.lower, region.upper
-    if not isinstance(region, Ball):
-        raise ProofFailed(f"a region of type {type(region).__name__} cannot be cut into pieces")
-    lower, upper = down(region.center - region.radius), up(region.center + region.radius)
-    if region.clip is None:
-        return lower, upper
-    return np.maximum(lower, region.clip.lower), np.minimum(upper, region.clip.upper)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +13,12 @@ from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.proof.domain import radius_above
 from lipcert.proof.outputs import OutputBounds
-from lipcert.proof.rounding import TINY, UP, raise_diagonal, square_above, stretched
+from lipcert.proof.rounding import TINY, UP, down, raise_diagonal, square_above, stretched, up
 from lipcert.proof.sweep import proving
+from lipcert.proof.together import Proof, Together
+
+_ROOM = 2.0**-40
+"""A box is enlarged by this share of its sides, so that another machine's rounding can confirm it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +35,7 @@ class Reach:
     network : digest of the network.
     region : the inputs it holds for.
     seconds : wall-clock time.
+    proofs : what all of this can be derived from again, by :func:`recheck_reach`.
     """
 
     lower: Array
@@ -41,6 +47,7 @@ class Reach:
     network: str
     region: Region
     seconds: float
+    proofs: tuple[Proof, ...] = ()
 
     def contains(self, outputs: Array) -> Array:
         """Whether each of the points (..., outputs) lies in both sets, as far as floating point can tell."""
@@ -57,16 +64,28 @@ class Reach:
         return f"Reach({len(self.lower)} outputs, widest side={widest:.6g}, bound={self.bound:.6g})"
 
 
-def reach_set(network: Network, layer: int, outputs: OutputBounds) -> Reach:
-    """The reach set of a layer, from what is proved of the outputs of the network up to there."""
+def reach_set(network: Network, layer: int, proofs: Sequence[OutputBounds]) -> Reach:
+    """The reach set of a layer, from all that is proved of the outputs of the network up to there."""
     part = network if layer == network.depth else network.slice(0, layer)
-    if outputs.network.digest != part.digest:
+    together = Together(proofs)
+    if together.network.digest != part.digest:
         raise ProofFailed("the outputs are those of another network")
     with proving():
-        (lower, upper), shape = outputs.box(), _shape(outputs)
+        lower, upper = together.box()
+        room = _ROOM * (upper - lower) + proofs[0].error + TINY
+        lower, upper = down(lower - room), up(upper + room)
+        shape = min((_shape(one) for one in proofs), key=_size)
     if not (np.isfinite(shape).all() and np.isfinite(lower).all() and np.isfinite(upper).all()):
         raise ProofFailed("the outputs could not be enclosed by finite sets; try a smaller region")
-    return Reach(lower, upper, outputs.value, shape, outputs.bound, layer, network.digest, outputs.region, 0.0)
+    hints = tuple(Proof(one.sweeps) for one in proofs)
+    bound, center = together.bound, proofs[0].value
+    return Reach(lower, upper, center, shape, bound, layer, network.digest, together.region, 0.0, hints)
+
+
+def _size(shape: Array) -> float:
+    """What makes one ellipsoid preferable to another."""
+    trace = float(np.trace(shape))
+    return trace if np.isfinite(shape).all() else np.inf
 
 
 def _shape(outputs: OutputBounds) -> Array:

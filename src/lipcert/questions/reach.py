@@ -8,12 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from lipcert.errors import InvalidInput
+from lipcert.errors import InvalidInput, Interrupted
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.proof.hints import BOTH, Enclosure
+from lipcert.proof.outputs import OutputBounds
 from lipcert.proof.reach import Reach, reach_set
-from lipcert.questions.establish import establish
+from lipcert.questions.establish import limit, stages
+from lipcert.runtime.clock import Progress, timed
 from lipcert.search.auto import Auto
 from lipcert.search.method import Method
 
@@ -25,11 +27,13 @@ def reach(
     *,
     layer: int | None = None,
     enclosures: Sequence[Enclosure] = BOTH,
+    seconds: float | None = None,
+    progress: Progress | None = None,
 ) -> Reach:
     """Enclose the outputs over a region, proved with outward rounding.
 
-    The box is the intersection of centre ± δ·(Lipschitz constant of each output) and of what linear relaxation gives;
-    it is never wider than centre ± δ·bound. The ellipsoid also tells which outputs move together.
+    The box is the intersection of all that is known: interval arithmetic, linear relaxation, centre ± δ·(Lipschitz
+    constant of each output), by ``ClosedForm()`` and by the method. The ellipsoid also tells which outputs move together.
 
     Parameters
     ----------
@@ -39,6 +43,15 @@ def reach(
         A :class:`Ball` or :class:`Box`.
     layer
         For an inner layer i, counted from 1: enclose its values before the activation. Default: the output.
+    seconds
+        When the answer is due; None leaves that to the method. The first proof is made however long it takes.
+    progress
+        Called with a line of text that says what is being done.
+
+    Raises
+    ------
+    Interrupted
+        On Ctrl-C; its ``best`` is the answer so far.
 
     Examples
     --------
@@ -59,5 +72,16 @@ def reach(
     if not isinstance(last, (int, np.integer)) or not 1 <= last <= network.depth:
         raise InvalidInput(f"layer must be from 1 to {network.depth}, got {layer!r}")
     part = network if last == network.depth else network.slice(0, last)
-    outputs = establish(part, region, Auto() if method is None else method, enclosures)
-    return replace(reach_set(network, int(last), outputs), seconds=time.perf_counter() - started)
+    method = Auto() if method is None else method
+    proofs: list[OutputBounds] = []
+    with timed(limit(method, seconds), progress):
+        try:
+            for found in stages(part, region, method, enclosures):
+                proofs.append(found)
+        except KeyboardInterrupt:
+            raise Interrupted(_answer(network, int(last), proofs, started) if proofs else None) from None
+        return _answer(network, int(last), proofs, started)
+
+
+def _answer(network: Network, layer: int, proofs: Sequence[OutputBounds], started: float) -> Reach:
+    return replace(reach_set(network, layer, proofs), seconds=time.perf_counter() - started)
