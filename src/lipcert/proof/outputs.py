@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -51,7 +52,7 @@ class OutputBounds:
     _earlier: tuple[BackSubstitution, ...] = field(default=(), repr=False)
     _told: tuple[Hints, ...] = field(default=(), repr=False)
 
-    @property
+    @cached_property
     def sweeps(self) -> tuple[Hints, ...]:
         """The hints that prove all of this again."""
         return self._told or (self._sweep.hints(self._which),)

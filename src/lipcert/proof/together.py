@@ -17,7 +17,7 @@ from lipcert.proof.guide import suggested_lines
 from lipcert.proof.hints import Hints, Interval, Part
 from lipcert.proof.interval_arithmetic import values
 from lipcert.proof.neuron_bounds import slope_bounds
-from lipcert.proof.outputs import OutputBounds
+from lipcert.proof.outputs import OutputBounds, outputs_hinted
 from lipcert.proof.tree import Tree
 
 
@@ -82,6 +82,17 @@ class Together:
         eye = np.eye(network.outputs)
         above = _trace(network, Domain.of([region]), hidden).above_output(0, np.concatenate([eye, -eye]))
         return np.fmax(lower[0], -above[len(eye) :]), np.fmin(upper[0], above[: len(eye)])
+
+
+def derived(network: Network, region: Region, proofs: Sequence[Proof]) -> tuple[Together, list[Proof]]:
+    """What the proofs about the whole region prove again, and those about pieces or parts, which rest on them."""
+    whole = [one for one in proofs if one.tree is None and one.part is None]
+    others = list(proofs[len(whole) :])
+    if any(one is not two for one, two in zip(whole, proofs, strict=False)):
+        raise ProofFailed("the proofs about the whole region must come first")
+    if any(not 0 <= one.base < len(whole) for one in others):
+        raise ProofFailed("a proof rests on another that is not there")
+    return Together([outputs_hinted(network, region, one.sweeps) for one in whole]), others
 
 
 def _stacked(ends: Interval) -> Interval:

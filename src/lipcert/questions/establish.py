@@ -18,9 +18,12 @@ from lipcert.questions.certify import check_question
 from lipcert.runtime.clock import OutOfTime, clock
 from lipcert.runtime.threads import suited_to
 from lipcert.search.asked import Asked
+from lipcert.search.auto import Auto
 from lipcert.search.closed_form import ClosedForm
+from lipcert.search.joint import Joint
 from lipcert.search.method import Greedy, Method
 from lipcert.search.problem import Problem
+from lipcert.search.split import Split
 
 
 def stages(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure]) -> Iterator[OutputBounds]:
@@ -50,6 +53,13 @@ def within(method: Method, seconds: float) -> Any:
     """The method, with a time limit of so many seconds if it can have one and its own is not shorter."""
     own = getattr(method, "seconds", np.inf)
     return method if not hasattr(method, "seconds") or (own or np.inf) <= seconds else replace(method, seconds=seconds)  # type: ignore[type-var]
+
+
+def pieces_of(method: Method) -> Split | None:
+    """How a method cuts the region, and what it does with the whole of it first; None if it does not cut."""
+    if isinstance(method, Auto):
+        return Split(Joint(), method.seconds, pieces=method.pieces)
+    return method if isinstance(method, Split) else None
 
 
 def limit(method: Method, seconds: float | None) -> float | None:
