@@ -6,7 +6,8 @@ Reach sets, sensitivities, certified radii and campaigns rest on this.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,6 +16,7 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Region
+from lipcert.proof.backsubstitution import BackSubstitution
 from lipcert.proof.checker import ROOM
 from lipcert.proof.cover import Cover
 from lipcert.proof.domain import Domain, check_region, radius_above
@@ -47,6 +49,18 @@ class OutputBounds:
     _inner: Region
     _sweep: Sweep = field(repr=False)
     _which: int
+    _earlier: tuple[BackSubstitution, ...] = field(default=(), repr=False)
+    _told: tuple[Hints, ...] = field(default=(), repr=False)
+
+    @cached_property
+    def sweeps(self) -> tuple[Hints, ...]:
+        """The hints that prove all of this again."""
+        return self._told or (self._sweep.hints(self._which),)
+
+    @property
+    def subject(self) -> tuple[Network, Region]:
+        """The network and the region that the hints are about: :func:`projected`."""
+        return self._sweep.network, self._inner
 
     @property
     def intervals(self) -> tuple[Interval, ...]:
@@ -87,7 +101,7 @@ class OutputBounds:
         """At least max over the region of rows·v_N by linear relaxation, (k,); infinite where there is none."""
         best = np.full(len(rows), np.inf)
         with np.errstate(all="ignore"):
-            found = (trace.above_output(self._which, rows) for trace in self._sweep.traces)
+            found = (trace.above_output(self._which, rows) for trace in (*self._earlier, *self._sweep.traces))
             return np.fmin.reduce([best, *found])
 
     def box(self) -> Interval:
@@ -163,16 +177,20 @@ def outputs_hinted(
     check_region(region, network.inputs)
     target, inner = projected(network, region)
     known: Sequence[Interval] = ()
+    traces: list[BackSubstitution] = []
     if not sweeps:
         raise ProofFailed("there are no multipliers to prove a bound from")
     with proving():
-        for hints in sweeps:
-            domain = Domain.of([inner]) if inner.bounded else None
-            sweep = Sweep(target, domain, given(hints, target, inner.bounded), known).run()
+        domain = Domain.of([inner]) if inner.bounded else None
+        for position, hints in enumerate(sweeps, 1):
+            last = position == len(sweeps)
+            sweep = Sweep(target, domain, given(hints, target, inner.bounded), known).run(needs_bound=last)
             known = sweep.intervals
+            traces += [] if last else sweep.traces
         ceiling = np.inf if cover is None else cover.bound_of(target, inner)
         (value,) = _values(network, [region])
-        return _bounds(network, region, inner, value, sweep, 0, ceiling)
+        found = _bounds(network, region, inner, value, sweep, 0, ceiling)
+        return replace(found, _earlier=tuple(traces), _told=tuple(sweeps))
 
 
 def _bounds(
