@@ -6,7 +6,7 @@ Reach sets, sensitivities, certified radii and campaigns rest on this.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -25,6 +25,7 @@ from lipcert.proof.projection import Projection, projection
 from lipcert.proof.rounding import TINY, UP, congruence, down, gamma, norm_above, stretched, up
 from lipcert.proof.second_order import Cap, Choice, FirstLayer, SecondOrder
 from lipcert.proof.sweep import Centers, Sweep, proving, stacked
+from lipcert.proof.tree import Tree
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +48,17 @@ class OutputBounds:
     _inner: Region
     _sweep: Sweep = field(repr=False)
     _which: int
+    _hints: tuple[Hints, ...] = ()
+    _cover: Cover | None = None
+
+    def told(self) -> tuple[tuple[Hints, ...], Tree | None]:
+        """The hints, and the pieces if there are any, from which all this can be derived again."""
+        hints = self._hints or (self._sweep.hints(self._which),)
+        return hints, None if self._cover is None else self._cover.tree()
+
+    def at_most(self, bound: float) -> OutputBounds:
+        """The same with a bound of the network, on the inputs that proofs are made for, that is known otherwise."""
+        return replace(self, bound=min(self.bound, float(ROOM * stretched(np.asarray(self._stretch * bound), 2))))
 
     @property
     def intervals(self) -> tuple[Interval, ...]:
@@ -172,7 +184,8 @@ def outputs_hinted(
             known = sweep.intervals
         ceiling = np.inf if cover is None else cover.bound_of(target, inner)
         (value,) = _values(network, [region])
-        return _bounds(network, region, inner, value, sweep, 0, ceiling)
+        found = _bounds(network, region, inner, value, sweep, 0, ceiling)
+        return replace(found, _hints=tuple(sweeps), _cover=cover)
 
 
 def _bounds(
