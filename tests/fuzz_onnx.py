@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fuzz_bytes import NUMBERS, TEXTS, mangled
+from onnx_graphs import model_of, node, single
 
 Node = tuple[str, str, str, dict[str, Any]]
 
@@ -74,21 +75,11 @@ MADE: list[Node] = [
 
 
 def _nodes(rows: list[Node], **options: Any) -> list[Any]:
-    from onnx import helper
-
-    return [helper.make_node(kind, a.split(), b.split(), **attributes, **options) for kind, a, b, attributes in rows]
+    return [node(kind, inputs, outputs, **attributes, **options) for kind, inputs, outputs, attributes in rows]
 
 
 def _model(nodes: list[Any], shape: list[int], constants: dict[str, Any]) -> Any:
-    from onnx import TensorProto, helper, numpy_helper
-
-    arrays = {name: np.asarray(value) for name, value in constants.items()}
-    arrays = {name: a.astype(np.float32) if a.dtype.kind == "f" else a for name, a in arrays.items()}
-    stored = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
-    start = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
-    end = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    graph = helper.make_graph(nodes, "g", [start], [end], stored)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return model_of(nodes, single(constants), shape=shape)
 
 
 def onnx_seeds() -> list[bytes]:

@@ -203,7 +203,7 @@ class Outcomes:
 def test_the_questions_reach_what_can_be_reached() -> None:
     labels = {target.label for question in QUESTIONS for target in asked(question)}
     expected = {"search.witness.witness", "search.split._Search.cuts", "search.lower.jacobian_norms"}
-    expected |= {"search.joint.Joint.optimise", "search.auto.Auto.solve", "search.asked.Asked.lines"}
+    expected |= {"search.joint.Joint.optimised", "search.auto.Auto.candidates", "search.asked.Asked.lines"}
     expected |= {"search.problem.Problem.sweep", "search.enclosing.Enclosing.interval", "runtime.threads.suited_to"}
     expected |= {"search.second_order.PairSearch.hints"}
     assert labels >= expected, expected - labels

@@ -42,26 +42,22 @@ class Exact:
         return self.series(v, side)[1]
 
 
-def _fading(x: Any) -> tuple[bool, Any]:
-    """Whether x is positive, and exp(-|x|), which never overflows."""
-    positive = bool(x[0] > 0)
-    return positive, (-x if positive else x).exp()
-
-
 def _gate(x: Any) -> Any:
-    positive, e = _fading(x)
-    return (1 if positive else e) / (1 + e)
+    """1/(1 + exp(-x)), in a form in which the exponential does not overflow."""
+    return 1 / (1 + (-x).exp()) if x[0] > 0 else (e := x.exp()) / (1 + e)
 
 
 def _softplus(x: Any) -> Any:
-    positive, e = _fading(x)
-    return (1 + e).log() + (x if positive else 0)
+    return x + _softplus(-x) if x[0] > 0 else (1 + x.exp()).log()
 
 
 def _mish(x: Any) -> Any:
-    """With q = 1 + exp(x), tanh(log q) = (q² - 1)/(q² + 1)."""
-    positive, e = _fading(x)
-    return x * (1 + 2 * e) / (1 + 2 * e + 2 * e * e) if positive else x * e * (e + 2) / (e * e + 2 * e + 2)
+    """x·(q² - 1)/(q² + 1), q = 1 + exp(x); numerator and denominator times exp(-2x) for positive x."""
+    if x[0] > 0:
+        q = 1 + 2 * (-x).exp()
+        return x * q / (q + 2 * (-2 * x).exp())
+    q = x.exp() * (x.exp() + 2)
+    return x * q / (q + 2)
 
 
 def _nothing(x: Any) -> Any:

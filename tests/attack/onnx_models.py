@@ -7,80 +7,64 @@ from typing import Any
 
 import numpy as np
 
+from onnx_graphs import DOUBLE, FLOAT, model_of, node
+
 Nodes = list[Any]
-_FLOAT, _DOUBLE = 1, 11
-"""Types of elements, by onnx's numbers."""
 
 
 def onnx_model(name: str, seed: int) -> Any:
     """The model of that name, from ``x`` (1, 3) to ``y``."""
-    from onnx import helper, numpy_helper
-
     rng = np.random.default_rng(seed)
     constants = {"W": rng.standard_normal((3, 4)), "b": rng.standard_normal(4), "V": rng.standard_normal((4, 2))}
     nodes, extra = _TRAPS[name](rng)
     constants |= extra
-    stored = [numpy_helper.from_array(np.asarray(value), key) for key, value in constants.items()]
-    first = [_node("MatMul", "x W", "h0"), _node("Add", "h0 b", "h")]
-    last = [_node("MatMul", "z V", "y")]
+    first = [node("MatMul", "x W", "h0"), node("Add", "h0 b", "h")]
+    last = [node("MatMul", "z V", "y")]
     order = [*first, *nodes, *last]
     if name == "out_of_order":
         order = [*first, *nodes[::-1], *last]
-    graph = helper.make_graph(
-        order,
-        "g",
-        [helper.make_tensor_value_info("x", _DOUBLE, (1, 3))],
-        [helper.make_tensor_value_info("y", _DOUBLE, None)],
-        stored,
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-
-
-def _node(kind: str, inputs: str, output: str, **attributes: Any) -> Any:
-    from onnx import helper
-
-    return helper.make_node(kind, inputs.split(" ") if inputs else [], [output], **attributes)
+    return model_of(order, constants, kind=DOUBLE)
 
 
 def _one(kind: str, **attributes: Any) -> Callable[[np.random.Generator], tuple[Nodes, dict[str, Any]]]:
-    return lambda rng: ([_node(kind, "h", "z", **attributes)], {})
+    return lambda rng: ([node(kind, "h", "z", **attributes)], {})
 
 
 def _clip(low: float, high: float) -> Callable[[np.random.Generator], tuple[Nodes, dict[str, Any]]]:
-    return lambda rng: ([_node("Clip", "h low high", "z")], {"low": np.float64(low), "high": np.float64(high)})
+    return lambda rng: ([node("Clip", "h low high", "z")], {"low": np.float64(low), "high": np.float64(high)})
 
 
 def _out_of_order(rng: np.random.Generator) -> tuple[Nodes, dict[str, Any]]:
     """The limit of a Clip is computed after the Clip."""
-    nodes = [_node("Add", "one one", "limit"), _node("Clip", "h limit", "z")]
+    nodes = [node("Add", "one one", "limit"), node("Clip", "h limit", "z")]
     return nodes, {"one": np.float64(0.5)}
 
 
 def _undefined(rng: np.random.Generator) -> tuple[Nodes, dict[str, Any]]:
-    return [_node("Add", "h nowhere", "z")], {}
+    return [node("Add", "h nowhere", "z")], {}
 
 
 def _random(rng: np.random.Generator) -> tuple[Nodes, dict[str, Any]]:
-    noise = _node("RandomNormal", "", "noise", shape=[4], dtype=_DOUBLE)
-    return [noise, _node("Add", "h noise", "z")], {}
+    noise = node("RandomNormal", "", "noise", shape=[4], dtype=DOUBLE)
+    return [noise, node("Add", "h noise", "z")], {}
 
 
 def _random_like(rng: np.random.Generator) -> tuple[Nodes, dict[str, Any]]:
-    return [_node("RandomUniformLike", "h", "noise", dtype=_DOUBLE), _node("Add", "h noise", "z")], {}
+    return [node("RandomUniformLike", "h", "noise", dtype=DOUBLE), node("Add", "h noise", "z")], {}
 
 
 def _casts(rng: np.random.Generator) -> tuple[Nodes, dict[str, Any]]:
     nodes = [
-        _node("Cast", "h", "f", to=_FLOAT),
-        _node("Cast", "f", "g", to=_DOUBLE),
-        _node("Sub", "g h", "lost"),
-        _node("Mul", "lost many", "z"),
+        node("Cast", "h", "f", to=FLOAT),
+        node("Cast", "f", "g", to=DOUBLE),
+        node("Sub", "g h", "lost"),
+        node("Mul", "lost many", "z"),
     ]
     return nodes, {"many": np.float64(1e9)}
 
 
 def _huge_clip(rng: np.random.Generator) -> tuple[Nodes, dict[str, Any]]:
-    nodes = [_node("Mul", "h up", "large"), _node("Clip", "large low high", "cut"), _node("Mul", "cut down", "z")]
+    nodes = [node("Mul", "h up", "large"), node("Clip", "large low high", "cut"), node("Mul", "cut down", "z")]
     numbers = {"up": 1e39, "low": -1e39, "high": 2e38, "down": 1e-39}
     return nodes, {key: np.float64(value) for key, value in numbers.items()}
 
@@ -88,21 +72,21 @@ def _huge_clip(rng: np.random.Generator) -> tuple[Nodes, dict[str, Any]]:
 def _batch_norm(rng: np.random.Generator) -> tuple[Nodes, dict[str, Any]]:
     names = {key: rng.random(4) + (1e-7 if key == "var" else 0.0) for key in ("scale", "shift", "mean", "var")}
     names["var"] *= 1e-5
-    return [_node("BatchNormalization", "h scale shift mean var", "z")], names
+    return [node("BatchNormalization", "h scale shift mean var", "z")], names
 
 
 def _training_dropout(rng: np.random.Generator) -> tuple[Nodes, dict[str, Any]]:
-    return [_node("Dropout", "h ratio mode", "z")], {"ratio": np.float64(0.5), "mode": np.bool_(True)}
+    return [node("Dropout", "h ratio mode", "z")], {"ratio": np.float64(0.5), "mode": np.bool_(True)}
 
 
 def _prelu(rng: np.random.Generator) -> tuple[Nodes, dict[str, Any]]:
-    return [_node("PRelu", "h slope", "z")], {"slope": rng.standard_normal(4)}
+    return [node("PRelu", "h slope", "z")], {"slope": rng.standard_normal(4)}
 
 
 def _amplified(kind: str, **attributes: Any) -> Callable[[np.random.Generator], tuple[Nodes, dict[str, Any]]]:
     """Differences from a line, enlarged: defaults that are single precision numbers show."""
     return lambda rng: (
-        [_node(kind, "h", "a", **attributes), _node("Sub", "a h", "c"), _node("Mul", "c many", "z")],
+        [node(kind, "h", "a", **attributes), node("Sub", "a h", "c"), node("Mul", "c many", "z")],
         {"many": np.float64(1e6)},
     )
 

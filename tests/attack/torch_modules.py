@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 
@@ -12,7 +13,8 @@ def torch_module(name: str, seed: int) -> Any:
 
     generator = torch.Generator().manual_seed(seed)
     base = _base(torch, generator)
-    made = _TRAPS[name](torch, base, generator)
+    own = name in _FORWARDS
+    made = _wrapped(torch, base, partial(_FORWARDS[name], torch)) if own else _TRAPS[name](torch, base, generator)
     return made.double().eval()
 
 
@@ -84,57 +86,24 @@ def _own_call(torch: Any, base: Any, generator: Any) -> Any:
     return Called(*base)
 
 
-def _random(torch: Any, base: Any, generator: Any) -> Any:
-    return _wrapped(torch, base, lambda b, x: b(x) + torch.randn(1, 2, dtype=torch.float64))
+def _in_place_unused(torch: Any, b: Any, x: Any) -> Any:
+    h = b(x)
+    h.clamp_(max=0.5)
+    return h
 
 
-def _bernoulli(torch: Any, base: Any, generator: Any) -> Any:
-    return _wrapped(torch, base, lambda b, x: b(x) + torch.rand(2).double())
+def _in_place_clone(torch: Any, b: Any, x: Any) -> Any:
+    h = b(x)
+    g = h.clone()
+    g.clamp_(max=1e6)
+    return g
 
 
-def _functional_dropout(torch: Any, base: Any, generator: Any) -> Any:
-    return _wrapped(torch, base, lambda b, x: torch.nn.functional.dropout(b(x), 0.5, training=True))
-
-
-def _grad_mode(torch: Any, base: Any, generator: Any) -> Any:
-    return _wrapped(torch, base, lambda b, x: b(x) if torch.is_grad_enabled() else b(x) * 2.0)
-
-
-def _is_instance(torch: Any, base: Any, generator: Any) -> Any:
-    return _wrapped(torch, base, lambda b, x: b(x / x.norm()) if isinstance(x, torch.Tensor) else b(x))
-
-
-def _is_tensor(torch: Any, base: Any, generator: Any) -> Any:
-    return _wrapped(torch, base, lambda b, x: b(x.abs()) if torch.is_tensor(x) else b(x))
-
-
-def _in_place_unused(torch: Any, base: Any, generator: Any) -> Any:
-    def forward(b: Any, x: Any) -> Any:
-        h = b(x)
-        h.clamp_(max=0.5)
-        return h
-
-    return _wrapped(torch, base, forward)
-
-
-def _in_place_clone(torch: Any, base: Any, generator: Any) -> Any:
-    def forward(b: Any, x: Any) -> Any:
-        h = b(x)
-        g = h.clone()
-        g.clamp_(max=1e6)
-        return g
-
-    return _wrapped(torch, base, forward)
-
-
-def _in_place_alias(torch: Any, base: Any, generator: Any) -> Any:
-    def forward(b: Any, x: Any) -> Any:
-        h = b(x)
-        g = h.view(-1, 2)
-        g.mul_(2.0)
-        return h
-
-    return _wrapped(torch, base, forward)
+def _in_place_alias(torch: Any, b: Any, x: Any) -> Any:
+    h = b(x)
+    g = h.view(-1, 2)
+    g.mul_(2.0)
+    return h
 
 
 def _in_place_module(torch: Any, base: Any, generator: Any) -> Any:
@@ -154,24 +123,12 @@ def _in_place_relu(torch: Any, base: Any, generator: Any) -> Any:
     return _wrapped(torch, base, forward, torch.nn.ReLU(inplace=True))
 
 
-def _casts(torch: Any, base: Any, generator: Any) -> Any:
-    return _wrapped(torch, base, lambda b, x: 1e9 * (b(x.float().double()) - b(x)))
-
-
-def _half(torch: Any, base: Any, generator: Any) -> Any:
-    return _wrapped(torch, base, lambda b, x: b(x.half().double()))
-
-
 def _softplus(torch: Any, base: Any, generator: Any) -> Any:
     return _wrapped(torch, base, lambda b, x, act: 1e9 * (act(x) - x), torch.nn.Softplus())
 
 
 def _softplus_early(torch: Any, base: Any, generator: Any) -> Any:
     return _wrapped(torch, base, lambda b, x, act: act(x), torch.nn.Softplus(1.0, 5.0))
-
-
-def _clip_huge(torch: Any, base: Any, generator: Any) -> Any:
-    return _wrapped(torch, base, lambda b, x: (1e35 * b(x)).clamp(max=2e35) * 1e-35)
 
 
 def _buffer(torch: Any, base: Any, generator: Any) -> Any:
@@ -219,20 +176,30 @@ def _threshold(torch: Any, base: Any, generator: Any) -> Any:
     return torch.nn.Sequential(base[0], torch.nn.Threshold(0.5, 3.0), base[2])
 
 
-def _selection(torch: Any, base: Any, generator: Any) -> Any:
-    return _wrapped(torch, base, lambda b, x: torch.where(b(x) > 100.0, b(x) * 0.0, b(x)))
-
-
-def _maximum(torch: Any, base: Any, generator: Any) -> Any:
-    return _wrapped(torch, base, lambda b, x: torch.maximum(b(x), -2.0 * b(x)))
-
-
 def _prelu(torch: Any, base: Any, generator: Any) -> Any:
     act = torch.nn.PReLU(4).double()
     with torch.no_grad():
         act.weight.copy_(torch.randn(4, generator=generator))
     return torch.nn.Sequential(base[0], act, base[2])
 
+
+_FORWARDS: Mapping[str, Callable[[Any, Any, Any], Any]] = {
+    "random": lambda torch, b, x: b(x) + torch.randn(1, 2, dtype=torch.float64),
+    "bernoulli": lambda torch, b, x: b(x) + torch.rand(2).double(),
+    "functional_dropout": lambda torch, b, x: torch.nn.functional.dropout(b(x), 0.5, training=True),
+    "grad_mode": lambda torch, b, x: b(x) if torch.is_grad_enabled() else b(x) * 2.0,
+    "is_instance": lambda torch, b, x: b(x / x.norm()) if isinstance(x, torch.Tensor) else b(x),
+    "is_tensor": lambda torch, b, x: b(x.abs()) if torch.is_tensor(x) else b(x),
+    "casts": lambda torch, b, x: 1e9 * (b(x.float().double()) - b(x)),
+    "half": lambda torch, b, x: b(x.half().double()),
+    "clip_huge": lambda torch, b, x: (1e35 * b(x)).clamp(max=2e35) * 1e-35,
+    "selection": lambda torch, b, x: torch.where(b(x) > 100.0, b(x) * 0.0, b(x)),
+    "maximum": lambda torch, b, x: torch.maximum(b(x), -2.0 * b(x)),
+    "in_place_unused": _in_place_unused,
+    "in_place_clone": _in_place_clone,
+    "in_place_alias": _in_place_alias,
+}
+"""What a module does with the base and the input."""
 
 _TRAPS: Mapping[str, Callable[[Any, Any, Any], Any]] = {
     "plain": _plain,
@@ -243,30 +210,18 @@ _TRAPS: Mapping[str, Callable[[Any, Any, Any], Any]] = {
     "global_hook": _alone,
     "instance_forward": _instance_forward,
     "own_call": _own_call,
-    "random": _random,
-    "bernoulli": _bernoulli,
-    "functional_dropout": _functional_dropout,
-    "grad_mode": _grad_mode,
-    "is_instance": _is_instance,
-    "is_tensor": _is_tensor,
-    "in_place_unused": _in_place_unused,
-    "in_place_clone": _in_place_clone,
-    "in_place_alias": _in_place_alias,
     "in_place_module": _in_place_module,
     "in_place_relu": _in_place_relu,
-    "casts": _casts,
-    "half": _half,
     "softplus": _softplus,
     "softplus_early": _softplus_early,
-    "clip_huge": _clip_huge,
     "buffer": _buffer,
     "state": _state,
     "parametrized": _parametrized,
     "batch_norm": _batch_norm,
     "batch_norm_live": _batch_norm_live,
     "threshold": _threshold,
-    "selection": _selection,
-    "maximum": _maximum,
     "prelu": _prelu,
 }
-NAMES = tuple(_TRAPS)
+"""Modules that take more than a forward of their own."""
+
+NAMES = (*_TRAPS, *_FORWARDS)

@@ -10,34 +10,11 @@ import numpy as np
 import pytest
 
 import lipcert as lc
+from onnx_graphs import DOUBLE, FLOAT, model_of, node
 
 onnx = pytest.importorskip("onnx", reason="onnx is an extra")
 helper = onnx.helper
-FLOAT, DOUBLE, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.INT64
-
-
-def model_of(
-    nodes: list[Any],
-    constants: dict[str, Any] | None = None,
-    *,
-    kind: int = FLOAT,
-    shape: tuple[Any, ...] = (1, 3),
-    opset: int = 17,
-    output: str = "y",
-) -> Any:
-    stored = [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in (constants or {}).items()]
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info("x", kind, shape)],
-        [helper.make_tensor_value_info(output, kind, None)],
-        stored,
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
-
-
-def node(kind: str, inputs: str, outputs: str = "y", **attributes: Any) -> Any:
-    return helper.make_node(kind, inputs.split(), outputs.split(), **attributes)
+INT64 = onnx.TensorProto.INT64
 
 
 def refused(model: Any, reason: str, **options: Any) -> None:

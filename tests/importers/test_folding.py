@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
@@ -13,6 +13,7 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 import pytest
+from graphs import built, evaluated, grown
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
@@ -27,16 +28,12 @@ from lipcert.importers.lowering.schedule import levels
 from lipcert.importers.precise import Precise
 from lipcert.importers.precise_matrix import PreciseMatrix
 from lipcert.model.arrays import Array, dense
+from onnx_graphs import DOUBLE, model_of, node
 from rational import ALLOWED, assert_rounded_once, fractions, number_at, times
 
 Row = dict[Any, Fraction]
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
-
-
-def _built(shape: tuple[int, ...], body: Callable[[Any, Any], Any]) -> Graph:
-    build = Builder(shape)
-    return build.finish(build.tensor(body(build, build.input)))
 
 
 def _chain(maps: list[tuple[Any, Array]]) -> Graph:
@@ -45,7 +42,7 @@ def _chain(maps: list[tuple[Any, Array]]) -> Graph:
             x = b.affine(x, weight, bias, (len(bias),))
         return x
 
-    return _built((maps[0][0].shape[1],), body)
+    return built((maps[0][0].shape[1],), body)
 
 
 def _assert_chain(maps: list[tuple[Any, Array]], network: lc.Network) -> None:
@@ -109,7 +106,7 @@ def test_large_chains() -> None:
 
 def test_what_cannot_be_rounded_is_not_folded() -> None:
     """x/3 - x/3 is 0, but a third is not a float, so that nobody can see it: the maps stay apart."""
-    graph = _built((2,), lambda b, x: b.add(b.divide(x, np.array(3.0)), b.divide(x, np.array(3.0)), -1.0))
+    graph = built((2,), lambda b, x: b.add(b.divide(x, np.array(3.0)), b.divide(x, np.array(3.0)), -1.0))
     network = lower(graph).network
     assert network.sizes == (2, 4, 2)
     assert network.layers[0].neurons is not None
@@ -138,20 +135,20 @@ def test_only_the_maps_in_question_stay_apart() -> None:
         z = b.affine(b.affine(x, np.eye(2) * 0.1, 0.5, (2,)), np.eye(2) * 0.3, 0.25, (2,))
         return b.activate(b.add(y, z), "relu")
 
-    graph = _built((2,), body)
+    graph = built((2,), body)
     network = lower(graph).network
     assert network.depth == 3
     points = np.random.default_rng(0).standard_normal((20, 2))
-    np.testing.assert_allclose(network(points), graph(points), rtol=1e-14)
+    np.testing.assert_allclose(network(points), evaluated(graph)(points), rtol=1e-14)
 
 
 def test_a_coefficient_beyond_floats_is_refused() -> None:
     with pytest.raises(lc.UnreadableModel, match="no double is near enough"):
-        lower(_built((2,), lambda b, x: b.divide(x, np.array(5e-324))))
+        lower(built((2,), lambda b, x: b.divide(x, np.array(5e-324))))
 
 
 def test_constants_beyond_floats_stay_apart_too() -> None:
-    graph = _built(
+    graph = built(
         (1,), lambda b, x: b.add(x, b.affine(b.constant(np.full(1, 1e-200)), np.full((1, 1), 1e-200), 0.0, (1,)))
     )
     network = lower(graph).network
@@ -200,7 +197,7 @@ def test_batch_norm_against_mpmath() -> None:
         y = b.add(b.matmul(x, case.weight.T), case.bias)
         return b.batch_norm(y, case.mean, case.variance, case.gain, case.offset, case.epsilon)
 
-    case.assert_rounded_once(lower(_built((1, 4), body)).network)
+    case.assert_rounded_once(lower(built((1, 4), body)).network)
 
 
 def test_finding_11_batch_norm_from_torch() -> None:
@@ -223,20 +220,10 @@ def test_finding_11_batch_norm_from_onnx(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     case = _Normed.random(float(np.float32(1e-3)))
     names = ("weight", "bias", "gain", "offset", "mean", "variance")
-    double = onnx.TensorProto.DOUBLE
-    nodes = [
-        onnx.helper.make_node("Gemm", ["x", "weight", "bias"], ["v"], transB=1),
-        onnx.helper.make_node("BatchNormalization", ["v", *names[2:]], ["y"], epsilon=case.epsilon),
-    ]
-    graph = onnx.helper.make_graph(
-        nodes,
-        "normed",
-        [onnx.helper.make_tensor_value_info("x", double, [1, 4])],
-        [onnx.helper.make_tensor_value_info("y", double, [1, 6])],
-        [onnx.numpy_helper.from_array(getattr(case, name), name) for name in names],
-    )
-    opset = [onnx.helper.make_opsetid("", 15)]
-    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "normed.onnx")
+    norm = node("BatchNormalization", " ".join(("v", *names[2:])), epsilon=case.epsilon)
+    stored = {name: getattr(case, name) for name in names}
+    model = model_of([node("Gemm", "x weight bias", "v", transB=1), norm], stored, kind=DOUBLE, shape=(1, 4), opset=15)
+    onnx.save(model, tmp_path / "normed.onnx")
     case.assert_rounded_once(lc.load(tmp_path / "normed.onnx"))
 
 
@@ -255,7 +242,7 @@ def test_averages_and_quotients() -> None:
         y = b.reshape(b.affine(x, weight, 0.1, (9,)), (3, 3))
         return b.add(b.divide(b.mean(y, [1], False), np.array(7.0)), shift, -0.3)
 
-    (layer,) = lower(_built((4,), body)).network.layers
+    (layer,) = lower(built((4,), body)).network.layers
     rows = fractions(weight)
     exact = [[sum((rows[3 * i + k][j] for k in range(3)), Fraction(0)) / 21 for j in range(4)] for i in range(3)]
     assert_rounded_once(layer.weight, exact)
@@ -266,7 +253,7 @@ def test_averages_and_quotients() -> None:
 def test_weights_that_padding_adds_up() -> None:
     """A circular window sees a position twice; the two weights are added without loss, then scaled."""
     kernel = np.array([[[0.1, 0.2, 0.7]]])
-    graph = _built(
+    graph = built(
         (1, 1, 2), lambda b, x: b.scale(b.conv(x, kernel, None, (1,), [(1, 1)], (1,), mode="wrap"), 1.0 / 3.0)
     )
     (layer,) = lower(graph).network.layers
@@ -280,7 +267,7 @@ def test_weights_that_padding_adds_up() -> None:
 @pytest.mark.parametrize("turn", [0.5**0.5, float(np.float32(0.5**0.5)), -1.9])
 def test_gelu_spelt_out_keeps_its_own_constant(turn: float) -> None:
     """x(1 + erf(dx)) = (2/t)·gelu(tx), t = d√2, is read with t itself, not with the float32 number nearest to 1."""
-    graph = _built((1,), lambda b, x: b.multiply(x, b.scale(b.special(b.scale(x, turn), "erf"), 1.0, 1.0)))
+    graph = built((1,), lambda b, x: b.multiply(x, b.scale(b.special(b.scale(x, turn), "erf"), 1.0, 1.0)))
     first, last = lower(graph).network.layers
     with mp.workprec(300):
         t = mp.sqrt(2) * mp.mpf(turn)
@@ -294,7 +281,7 @@ def test_a_sixth_is_a_sixth(monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = rng.standard_normal((4, 10)), rng.standard_normal((40, 4))
 
     def check() -> None:
-        graph = _built((10,), lambda b, x: b.hard_sigmoid(b.affine(b.affine(x, one, 0.0, (4,)), two, 0.0, (40,))))
+        graph = built((10,), lambda b, x: b.hard_sigmoid(b.affine(b.affine(x, one, 0.0, (4,)), two, 0.0, (40,))))
         layer, _ = lower(graph).network.layers
         assert layer.neurons is not None
         slope = Fraction(float(layer.neurons.groups[0][0].parameters[0]))
@@ -402,27 +389,22 @@ def test_models_fold_into_as_few_layers_as_ever(name: str, monkeypatch: pytest.M
 def test_any_graph_is_folded_exactly(seed: int, steps: int) -> None:
     """Random graphs of every linear operation, with skips, constants and maxima, some beyond the range of floats."""
     rng = np.random.default_rng(seed)
-    build: Any = Builder((3,))
-    values: list[Any] = [build.input]
-    for _ in range(steps):
-        x, y = (values[rng.integers(len(values))] for _ in range(2))
-        size = int(rng.integers(1, 4))
-        match rng.integers(7):
-            case 0 | 1:
-                weight = rng.standard_normal((size, x.size)) * 10.0 ** rng.choice([-210, -9, -1, 0, 1, 9, 210])
-                values.append(build.affine(x, weight, rng.standard_normal(size), (size,)))
-            case 2:
-                values.append(build.activate(x, "relu"))
-            case 3:
-                values.append(build.concat([x, y, np.full(1, 0.1)], 0))
-            case 4:
-                values.append(build.add(x, build.pick(y, rng.integers(0, y.size, x.size)), -0.7))
-            case 5:
-                values.append(build.divide(x, rng.uniform(1, 9, x.size)))
-            case 6:
-                values.append(build.maximum(x, rng.integers(0, x.size, (size, 3)), (size,)))
-    graph = build.finish(build.concat(values[-2:], 0))
-    graph = reduce(lambda g, rewrite: rewrite(g), REWRITES, graph.live())
+
+    def grow(b: Any, x: Any, y: Any) -> Any:
+        size, kind = rng.integers(1, 4), rng.integers(-1, 6)
+        if kind < 1:
+            weight = rng.standard_normal((size, x.size)) * 10.0 ** rng.choice([-210, -9, -1, 0, 1, 9, 210])
+            return b.affine(x, weight, rng.standard_normal(size), (size,))
+        others = [
+            lambda: b.activate(x, "relu"),
+            lambda: b.concat([x, y, np.full(1, 0.1)], 0),
+            lambda: b.add(x, b.pick(y, rng.integers(0, y.size, x.size)), -0.7),
+            lambda: b.divide(x, rng.uniform(1, 9, x.size)),
+            lambda: b.maximum(x, rng.integers(0, x.size, (size, 3)), (size,)),
+        ]
+        return others[kind - 1]()
+
+    graph = reduce(lambda g, rewrite: rewrite(g), REWRITES, grown(3, steps, rng, grow).live())
     plan = fold(graph)
     while plan.apart:
         graph = separate(graph, plan.apart)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from graphs import built, evaluated, grown
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
@@ -28,14 +29,10 @@ def _points(count: int, inputs: int, scale: float = 2.0) -> Array:
     return scale * np.random.default_rng(7).standard_normal((count, inputs))
 
 
-def _assert_same(one: Callable[[Array], Array], two: Callable[[Array], Array], inputs: int) -> None:
+def _assert_same(one: Graph | lc.Network, two: Graph | lc.Network, inputs: int) -> None:
     x = _points(200, inputs)
-    np.testing.assert_allclose(one(x), two(x), rtol=1e-12, atol=1e-12)
-
-
-def _built(shape: tuple[int, ...], body: Callable[[Any, Any], Any]) -> Graph:
-    build = Builder(shape)
-    return build.finish(build.tensor(body(build, build.input)))
+    first, second = (evaluated(it)(x) if isinstance(it, Graph) else it(x) for it in (one, two))
+    np.testing.assert_allclose(first, second, rtol=1e-12, atol=1e-12)
 
 
 def _ops(graph: Graph) -> list[type]:
@@ -50,7 +47,7 @@ def test_folding_constants() -> None:
         number = b.multiply(b.scale(b.constant(np.array([1.0, -2.0, 3.0])), 2.0, 1.0), b.constant(np.full(3, 0.1)))
         return b.add(b.multiply(x, number), b.concat([b.constant(np.ones(2)), b.constant(np.zeros(1))], 0))
 
-    graph = _built((3,), body)
+    graph = built((3,), body)
     folded = fold_constants(graph)
     assert Product in _ops(graph)
     assert Product not in _ops(folded)
@@ -60,12 +57,12 @@ def test_folding_constants() -> None:
 
 def test_an_activation_of_constants_is_a_row_of_neurons() -> None:
     """Its value is no float, so it cannot be folded; it can be computed by neurons that look at nothing."""
-    graph = _built((3,), lambda b, x: b.add(x, b.activate(b.constant(np.array([1.0, -2.0, 3.0])), "tanh")))
+    graph = built((3,), lambda b, x: b.add(x, b.activate(b.constant(np.array([1.0, -2.0, 3.0])), "tanh")))
     network = lower(graph).network
     assert network.sizes == (3, 6, 3)
     _assert_same(graph, network, 3)
     with pytest.raises(lc.UnreadableModel, match="multiplies two values"):
-        _built((3,), lambda b, x: b.multiply(x, b.activate(b.constant(np.ones(3)), "tanh")))
+        built((3,), lambda b, x: b.multiply(x, b.activate(b.constant(np.ones(3)), "tanh")))
 
 
 GATES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
@@ -107,7 +104,7 @@ GATES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
 @pytest.mark.parametrize("name", GATES)
 def test_products_that_are_activations(name: str) -> None:
     body, row = GATES[name]
-    graph = _built((4,), lambda b, x: body(b, b.scale(x, [1.0, 2.0, 3.0, -1.0], 0.3)))
+    graph = built((4,), lambda b, x: body(b, b.scale(x, [1.0, 2.0, 3.0, -1.0], 0.3)))
     plain = recognise_gates(graph)
     assert Product not in _ops(plain)
     assert Special not in _ops(plain)
@@ -133,14 +130,14 @@ def test_products_that_are_activations(name: str) -> None:
 )
 def test_other_products_are_refused(body: Callable[[Any, Any], Any]) -> None:
     with pytest.raises(lc.UnreadableModel, match=r"both depend on the input|only as a part of GELU"):
-        _built((3,), body)
+        built((3,), body)
 
 
 @pytest.mark.parametrize(("kernel", "stride", "pads"), [((2, 2), (2, 2), 0), ((3, 3), (2, 2), 1), ((3, 2), (1, 1), 0)])
 def test_maxima_become_tournaments(kernel: tuple[int, int], stride: tuple[int, int], pads: int) -> None:
     shape = (1, 2, 6, 5)
     seen, result = win.pool_windows(shape, kernel, stride, [(pads, pads)] * 2, (1, 1))
-    graph = _built(shape, lambda b, x: b.maximum(x, seen, result))
+    graph = built(shape, lambda b, x: b.maximum(x, seen, result))
     plain = expand_maxima(graph)
     assert Maximum not in _ops(plain)
     _assert_same(graph, plain, 60)
@@ -148,14 +145,14 @@ def test_maxima_become_tournaments(kernel: tuple[int, int], stride: tuple[int, i
 
 def test_equal_pairs_are_played_once() -> None:
     seen = np.array([[0, 1, 2], [1, 0, -1], [0, 1, 3]])
-    plain = expand_maxima(_built((4,), lambda b, x: b.maximum(x, seen, (3,))))
+    plain = expand_maxima(built((4,), lambda b, x: b.maximum(x, seen, (3,))))
     duels = [node.size for node in plain.nodes if isinstance(node.op, Apply)]
     assert duels == [1, 2]
 
 
 def test_ties_and_windows_of_one() -> None:
     seen = np.array([[2, -1, -1], [1, 1, 1], [-1, 0, -1]])
-    graph = _built((3,), lambda b, x: b.maximum(x, seen, (3,)))
+    graph = built((3,), lambda b, x: b.maximum(x, seen, (3,)))
     plain = expand_maxima(graph)
     assert Apply not in _ops(plain)
     _assert_same(graph, plain, 3)
@@ -179,11 +176,11 @@ def test_pruning_drops_what_nothing_uses() -> None:
 
 
 def test_a_network_that_ignores_its_input() -> None:
-    graph = _built((2,), lambda b, x: b.scale(b.activate(x, "relu"), 0.0, [1.0, 2.0]))
+    graph = built((2,), lambda b, x: b.scale(b.activate(x, "relu"), 0.0, [1.0, 2.0]))
     network = lower(graph).network
     assert network.outputs == 2
     _assert_same(graph, network, 2)
-    constant = lower(_built((2,), lambda b, x: b.constant(np.ones(3)))).network
+    constant = lower(built((2,), lambda b, x: b.constant(np.ones(3)))).network
     np.testing.assert_array_equal(constant(np.zeros(2)), np.ones(3))
 
 
@@ -202,7 +199,7 @@ def _branches(b: Any, x: Any) -> Any:
 
 
 def test_branches_meet() -> None:
-    graph = _built((4,), _branches)
+    graph = built((4,), _branches)
     lowered = lower(graph)
     _assert_same(graph, lowered.network, 4)
     assert lowered.network.depth == 4
@@ -216,7 +213,7 @@ def test_levels_carry_the_smallest_tensors() -> None:
         y = b.activate(b.activate(x, "relu"), "tanh")
         return b.add(y, wide)
 
-    graph = _built((8,), body)
+    graph = built((8,), body)
     assert [sum(graph.nodes[i].size for i in level.carried) for level in levels(graph)] == [2, 2, 0]
     assert lower(graph).network.sizes == (8, 10, 10, 8)
     assert max(depths(graph)) == 2
@@ -229,7 +226,7 @@ def test_sparse_and_dense_storage() -> None:
         y = b.activate(b.conv(x, kernel, None, (1, 1), [(1, 1)] * 2, (1, 1)), "relu")
         return b.matmul(b.flatten(y), np.random.default_rng(1).standard_normal((4 * 81, 7)))
 
-    graph = _built((1, 2, 9, 9), body)
+    graph = built((1, 2, 9, 9), body)
     network = lower(graph).network
     assert sparse.issparse(network.layers[0].weight)
     assert not sparse.issparse(network.layers[1].weight)
@@ -249,7 +246,7 @@ def test_neurons_of_one_kind_are_one_group() -> None:
         one, two = b.activate(x, "relu"), b.activate(b.scale(x, -1.0), "relu")
         return b.add(b.add(one, two), b.activate(x, "leaky_relu", negative_slope=np.arange(3.0)))
 
-    graph = _built((3,), body)
+    graph = built((3,), body)
     neurons = lower(graph).network.layers[0].neurons
     assert neurons is not None
     assert [(row.name, index.tolist()) for row, index in neurons.groups] == [
@@ -263,27 +260,24 @@ def test_neurons_of_one_kind_are_one_group() -> None:
 def test_any_graph_is_lowered_faithfully(seed: int, steps: int) -> None:
     """Random graphs: every operation, operands from anywhere before."""
     rng = np.random.default_rng(seed)
-    build: Any = Builder((4,))
-    values: list[Any] = [build.input]
-    for _ in range(steps):
-        x, y = (values[rng.integers(len(values))] for _ in range(2))
+
+    def grow(b: Any, x: Any, y: Any) -> Any:
         size = int(rng.integers(1, 6))
         match rng.integers(7):
             case 0 | 1:
                 weight = rng.standard_normal((size, x.size)) / np.sqrt(x.size)
-                values.append(build.affine(x, weight, rng.standard_normal(size), (size,)))
+                return b.affine(x, weight, rng.standard_normal(size), (size,))
             case 2 | 3:
-                values.append(build.activate(x, str(rng.choice(["relu", "tanh", "elu", "sin"]))))
+                return b.activate(x, str(rng.choice(["relu", "tanh", "elu", "sin"])))
             case 4:
-                values.append(build.concat([x, y, np.ones(1)], 0))
+                return b.concat([x, y, np.ones(1)], 0)
             case 5:
-                picked = build.pick(y, rng.integers(0, y.size, x.size))
-                values.append(build.add(x, picked, float(rng.choice([1.0, -1.0]))))
-            case 6:
-                windows = rng.integers(-1, x.size, (size, 4))
-                windows[:, 2] = rng.integers(0, x.size, size)  # none without an element
-                values.append(build.maximum(x, windows, (size,)))
-    graph = build.finish(build.concat(values[-2:], 0))
+                return b.add(x, b.pick(y, rng.integers(0, y.size, x.size)), float(rng.choice([1.0, -1.0])))
+        windows = rng.integers(-1, x.size, (size, 4))
+        windows[:, 2] = rng.integers(0, x.size, size)  # none without an element
+        return b.maximum(x, windows, (size,))
+
+    graph = grown(4, steps, rng, grow)
     _assert_same(graph, lower(graph).network, 4)
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import lipcert as lc
+import onnx_graphs
+from onnx_graphs import node, single
 
 onnx = pytest.importorskip("onnx", reason="onnx is an extra")
 helper = onnx.helper
@@ -29,30 +31,10 @@ NAMES = [
 
 
 def model_of(
-    nodes: Sequence[Any],
-    shape: Sequence[int | str | None],
-    constants: dict[str, Any] | None = None,
-    opset: int = 17,
-    output: str = "y",
+    nodes: Sequence[Any], shape: Sequence[Any], constants: dict[str, Any] | None = None, opset: int = 17
 ) -> Any:
-    """A model from input ``x`` to ``output``; constants of floats are stored in single precision."""
-    stored = []
-    for name, value in (constants or {}).items():
-        array = np.asarray(value)
-        array = array.astype(np.float32) if array.dtype.kind == "f" else array
-        stored.append(onnx.numpy_helper.from_array(array, name))
-    graph = helper.make_graph(
-        list(nodes),
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)],
-        stored,
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
-
-
-def node(kind: str, inputs: str, outputs: str = "y", **attributes: Any) -> Any:
-    return helper.make_node(kind, inputs.split(" "), outputs.split(" "), **attributes)
+    """A model from input ``x`` to ``y``; constants of floats are stored in single precision."""
+    return onnx_graphs.model_of(nodes, single(constants or {}), shape=shape, opset=opset)
 
 
 def assert_reads(model: Any, shape: Sequence[int], batched: bool = True, **options: Any) -> lc.Network:

@@ -482,3 +482,11 @@ def test_a_missing_extra_says_what_to_install(package: str, call: str, tmp_path:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert f'pip install "lipcert[{package}]"' in done.stderr
     assert "LipcertError" in done.stderr
+
+
+@pytest.mark.parametrize("method", ["mean", "squeeze", "amax"])
+def test_an_axis_of_a_number_without_axes_is_refused(method: str) -> None:
+    """PyTorch takes it; the remainder by zero axes was an error of Python's."""
+    module = Wrapped(lambda s, x: getattr(s.one(x).sum(), method)(0).reshape(1), one=nn.Linear(3, 2)).eval()
+    with pytest.raises(lc.UnreadableModel, match=f"{method} of shape .*: it is called in an unknown way"):
+        lc.load(module)

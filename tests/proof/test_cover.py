@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -25,13 +25,13 @@ LOWER = lc.lower_bound(NETWORK, BALL).value
 
 
 def halved_bound(patch: pytest.MonkeyPatch) -> None:
-    honest = lc.Split.refine
+    honest = lc.Split.refined
 
-    def refine(split: lc.Split, *arguments: Any) -> Candidate:
-        proof = honest(split, *arguments)
-        return replace(proof, bound=0.5 * proof.bound)
+    def refined(split: lc.Split, *arguments: Any) -> Iterator[Candidate]:
+        for proof in honest(split, *arguments):
+            yield replace(proof, bound=0.5 * proof.bound)
 
-    patch.setattr(lc.Split, "refine", refine)
+    patch.setattr(lc.Split, "refined", refined)
 
 
 def lost_leaves(patch: pytest.MonkeyPatch) -> None:

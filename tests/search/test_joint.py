@@ -18,7 +18,7 @@ from lipcert.reproduce.printed import paper_table
 from lipcert.search import joint
 from lipcert.search.candidate import Candidate
 from lipcert.search.chain import Chain, Slopes, Value
-from lipcert.search.joint import Interrupted, chosen, kept, log_multipliers, moving_slopes
+from lipcert.search.joint import chosen, kept, log_multipliers, moving_slopes
 from lipcert.search.problem import Problem
 from networks import random_network
 
@@ -218,7 +218,8 @@ def test_small_effects_are_left_to_the_closed_form() -> None:
     least = min(
         value.log_bound for _, value in lc.Joint()._path(whole, whole.coordinates(log_multipliers(proof)), 2e-2)
     )
-    assert lc.Joint().optimise(case, proof).bound == pytest.approx(np.exp(least), rel=2e-3)
+    (found,) = lc.Joint().optimised(case, proof)
+    assert found.bound == pytest.approx(np.exp(least), rel=2e-3)
 
 
 @pytest.mark.parametrize("rows", [True, False], ids=["still", "unheard"])
@@ -268,10 +269,10 @@ def test_multipliers_on_the_edge_are_moved_inside() -> None:
         chain.coordinates([T - 10.0 for T in log_multipliers(proof)])
 
 
-def test_no_time_at_all_still_gives_scalar_s_bound() -> None:
+def test_no_time_at_all_still_gives_closed_form_s_bound() -> None:
     case = problem(paper_network(20, 10, "relu"), lc.Ball(paper_center(), 1.0))
     hurried = lc.Joint(seconds=0.0).solve(case).bound
-    assert lc.Joint().solve(case).bound < hurried <= lc.Scalar().solve(case).bound
+    assert lc.Joint().solve(case).bound < hurried == lc.ClosedForm().solve(case).bound
 
 
 def test_an_interrupt_brings_along_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,10 +285,15 @@ def test_an_interrupt_brings_along_the_best_so_far(monkeypatch: pytest.MonkeyPat
         return plain(self, x, mu)
 
     monkeypatch.setattr(Chain, "__call__", call)
-    with pytest.raises(KeyboardInterrupt) as caught:
-        lc.Joint().solve(case)
-    assert isinstance(caught.value, Interrupted)
-    assert lc.Joint().solve(case).bound < caught.value.candidate.bound < lc.Scalar().solve(case).bound
+    with pytest.raises(lc.Interrupted) as caught:
+        lc.certify(case.network, case.region, lc.Joint())
+    monkeypatch.undo()
+    best = caught.value.best
+    assert isinstance(best, lc.Certificate)
+    assert best.verified
+    assert best.found_by == "Joint"
+    joint, scalar = (lc.certify(case.network, case.region, method).bound for method in (lc.Joint(), lc.Scalar()))
+    assert joint < best.bound < scalar
 
 
 def test_kept_multipliers_are_feasible_for_narrower_slopes() -> None:

@@ -294,9 +294,8 @@ def _function(name: str, parameters: tuple[float, ...], _precision: int) -> Func
         "tanh": lambda x: 2 * gate(2 * x) - 1,
         "arctan": lambda x: x.atan(),
     }
-    bump: dict[
-        str, tuple[Formula, Formula, int]
-    ] = {  # φ' falls, rises, falls; then the sign of φ'', and how far it can change
+    # φ' falls, rises, falls; then the sign of φ'', and how far it can change
+    bump: dict[str, tuple[Formula, Formula, int]] = {
         "silu": (lambda x: x * gate(x), _silu_bend, 4),
         "gelu": (lambda x: x * (-x / arb(2).sqrt()).erfc() / 2, lambda x: 2 - x * x, 2),
         "gelu_tanh": (lambda x: x * gate(_gelu_inner(x)[0]), _gelu_tanh_bend, 2),

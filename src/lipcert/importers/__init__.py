@@ -96,11 +96,7 @@ def load(
 
 
 def examine(
-    source: Any,
-    activation: Any = None,
-    *,
-    input_shape: Sequence[int] | None = None,
-    drop_softmax: bool = False,
+    source: Any, activation: Any = None, *, input_shape: Sequence[int] | None = None, drop_softmax: bool = False
 ) -> tuple[Network, Imported | None]:
     """As :func:`load`, with what is known of where the network's layers come from."""
     if _model_reader(source) is not None:

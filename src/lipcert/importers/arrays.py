@@ -13,6 +13,7 @@ from scipy import sparse
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.importers.mat import NewerFormat, variables
 from lipcert.importers.room import check_archive
+from lipcert.importers.wording import few
 from lipcert.model.activations import TABLE, Activation, activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
@@ -29,11 +30,11 @@ def read_npz(path: Path, activation: Any = None) -> Network:
     names = {name: re.fullmatch(r"([Wb])([1-9][0-9]{0,8})", name) for name in arrays if name != "activation"}
     strange = [name for name, match in names.items() if match is None]
     if strange:
-        raise UnreadableModel(f"{path} has arrays of unknown meaning: {_listed(strange)}; expected {LAYOUT}")
+        raise UnreadableModel(f"{path} has arrays of unknown meaning: {few(strange, 40)}; expected {LAYOUT}")
     numbered = {(match[1], int(match[2])) for match in names.values() if match}
     weights, biases = ({i for letter, i in numbered if letter == kind} for kind in "Wb")
     if not weights:
-        raise UnreadableModel(f"{path} has no W1; it holds {_listed(arrays)}; expected {LAYOUT}")
+        raise UnreadableModel(f"{path} has no W1; it holds {few(arrays, 40)}; expected {LAYOUT}")
     depth = max(weights)
     if depth > len(weights):
         missing = next(i for i in range(1, depth) if i not in weights)
@@ -41,7 +42,7 @@ def read_npz(path: Path, activation: Any = None) -> Network:
     spare = [f"b{i}" for i in sorted(biases - weights)]
     if spare:
         raise UnreadableModel(
-            f"{path} has {_listed(spare)} but its last weight is W{depth}; store W and b of each layer"
+            f"{path} has {few(spare, 40)} but its last weight is W{depth}; store W and b of each layer"
         )
     layers = range(1, depth + 1)
     return _assemble(
@@ -70,7 +71,7 @@ def read_mat(path: Path, activation: Any = None) -> Network:
     except (OSError, ValueError) as error:
         raise _damaged(path, "a MATLAB file", error) from None
     if "weights" not in arrays:
-        raise UnreadableModel(f"{path} has no 'weights'; it holds {_listed(arrays)}; expected {CELLS}")
+        raise UnreadableModel(f"{path} has no 'weights'; it holds {few(arrays, 40)}; expected {CELLS}")
     weights = _cells(path, "weights", arrays["weights"])
     biases: list[Any] = [None] * len(weights)
     if "biases" in arrays:
@@ -125,7 +126,7 @@ def named(text: str) -> Activation:
     for place, part in enumerate(given):
         label, _, number = part.rpartition("=")
         if not label and place >= len(slots):
-            raise InvalidInput(f"activation {text!r} has too many parameters; {match[1]} takes {_listed(slots)}")
+            raise InvalidInput(f"activation {text!r} has too many parameters; {match[1]} takes {few(slots)}")
         slot = label.strip() or slots[place]
         if slot in parameters:
             raise InvalidInput(f"activation {text!r} says {slot} twice")
@@ -168,7 +169,7 @@ def _spec(path: Path, said: list[str] | None, wanted: Any, hidden: int) -> Any:
             raise InvalidInput(
                 f"{path} does not say which activation its {hidden} hidden layer{'s' * (hidden > 1)} use;"
                 " give activation='relu' (on the command line: --activation relu)"
-                f" or another of {_listed(TABLE)}"
+                f" or another of {few(TABLE, 40)}"
             )
         return "identity" if asked is None else asked
     try:
@@ -177,7 +178,7 @@ def _spec(path: Path, said: list[str] | None, wanted: Any, hidden: int) -> Any:
         raise UnreadableModel(f"{path}: {error}") from None
     if asked is not None and repr(asked) != repr(written):  # parameters may be arrays, so not ==
         raise InvalidInput(
-            f"{path} says its activation is {_listed(said)}, the argument says {wanted!r}; leave the argument out"
+            f"{path} says its activation is {few(said, 40)}, the argument says {wanted!r}; leave the argument out"
             " or correct the file"
         )
     return written
@@ -246,10 +247,3 @@ def _damaged(path: Path, kind: str, error: Exception) -> UnreadableModel:
         return UnreadableModel(f"{path} may not be read: {error.strerror}")
     reason = f"{type(error).__name__}: {error}".strip().rstrip(".:").encode("ascii", "backslashreplace").decode()[:300]
     return UnreadableModel(f"{path} is not {kind}, or it is damaged or cut short ({reason}); write it again")
-
-
-def _listed(names: Any, most: int = 40) -> str:
-    """Names as a file has them, made harmless and not too many."""
-    shown = [name if name.isprintable() else ascii(name) for name in map(str, names)]
-    more = f" and {len(shown) - most} more" if len(shown) > most else ""
-    return (", ".join(name[:80] for name in shown[:most]) + more) or "nothing"

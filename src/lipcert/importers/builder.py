@@ -11,26 +11,9 @@ import numpy as np
 from scipy import sparse
 
 from lipcert.errors import LipcertError
+from lipcert.importers import graph as ops
 from lipcert.importers import windows as win
-from lipcert.importers.graph import (
-    Affine,
-    Apply,
-    Constant,
-    Graph,
-    Input,
-    Join,
-    Maximum,
-    Node,
-    Offender,
-    Op,
-    Pick,
-    Product,
-    Scale,
-    Special,
-    Sum,
-    Unknown,
-    refuse,
-)
+from lipcert.importers.graph import Graph, Node, Offender, refuse
 from lipcert.importers.lowering.constants import fold_constants
 from lipcert.importers.lowering.gates import recognise_gates, unrecognised
 from lipcert.importers.precise import Precise
@@ -62,6 +45,10 @@ SOFTMAX = (
 """Why a softmax is refused."""
 
 
+class Opaque:
+    """The result of an operation without translation that is no tensor, or one of unknown shape."""
+
+
 class Unsupported(Exception):
     """An operation, as it is used here, has no exact translation; the message says why."""
 
@@ -73,7 +60,7 @@ class Builder:
         self.nodes: list[Node] = []
         self.offenders: list[Offender] = []
         self.source, self.kind = "input", "Input"
-        self.input = self._add(Input(), (), tuple(shape))
+        self.input = self._add(ops.Input(), (), tuple(shape))
 
     @contextmanager
     def reading(self, source: str, kind: str, shape: tuple[int, ...] | None) -> Iterator[None]:
@@ -81,16 +68,15 @@ class Builder:
         self.source, self.kind = source, kind
         try:
             yield
-        except Unsupported as reason:
-            self.offenders.append(Offender(source, kind, shape, str(reason)))
-        except LipcertError as reason:  # a parameter outside what an activation allows
+        except (Unsupported, LipcertError) as reason:  # LipcertError: a parameter outside what an activation allows
             self.offenders.append(Offender(source, kind, shape, str(reason)))
 
-    def finish(self, output: Tensor) -> Graph:
-        """The graph, or an error with every offender."""
+    def finish(self, output: Any) -> Graph:
+        """The graph up to an output, which may be a constant, or an error with every offender."""
+        last = self.tensor(output) if isinstance(output, (Tensor, np.ndarray)) else self.unknown((1,))
         if self.offenders:  # whatever was read may hold further ones, also where the output is out of reach
-            output = self._add(Unknown(), tuple(range(len(self.nodes))), (1,))
-        graph = Graph(tuple(self.nodes), output.node)
+            last = self._add(ops.Unknown(), tuple(range(len(self.nodes))), (1,))
+        graph = Graph(tuple(self.nodes), last.node)
         offenders = [*self.offenders, *unrecognised(recognise_gates(fold_constants(graph.live())))]
         if offenders:
             refuse(offenders)
@@ -98,12 +84,12 @@ class Builder:
 
     def unknown(self, shape: Sequence[int], operands: Sequence[Any] = ()) -> Tensor:
         """A stand-in for what could not be translated."""
-        return self._add(Unknown(), tuple(o.node for o in operands if isinstance(o, Tensor)), tuple(shape))
+        return self._add(ops.Unknown(), tuple(o.node for o in operands if isinstance(o, Tensor)), tuple(shape))
 
     def constant(self, value: Array) -> Tensor:
         """A constant as a tensor."""
         value = np.asarray(value, dtype=float)
-        return self._add(Constant(value.ravel()), (), value.shape)
+        return self._add(ops.Constant(value.ravel()), (), value.shape)
 
     def tensor(self, value: Value) -> Tensor:
         """A constant made a tensor; a tensor as it is."""
@@ -118,7 +104,7 @@ class Builder:
         flat = index.ravel()
         if flat.size == x.size and (flat == np.arange(x.size)).all():
             return Tensor(x.node, index.shape)
-        picked = self._add(Pick(flat), (x.node,), index.shape)
+        picked = self._add(ops.Pick(flat), (x.node,), index.shape)
         if fill != 0.0 and (flat < 0).any():
             picked = self.scale(picked, 1.0, np.where(index < 0, fill, 0.0))
         return picked
@@ -154,7 +140,7 @@ class Builder:
             index = np.concatenate([win.positions(t.shape) + o for t, o in zip(tensors, offsets)], axis=axis)
         except (ValueError, np.exceptions.AxisError) as error:
             raise Unsupported(f"operands do not fit together: {error}") from None
-        joined = self._add(Join(), tuple(t.node for t in tensors), (int(index.size),))
+        joined = self._add(ops.Join(), tuple(t.node for t in tensors), (int(index.size),))
         return self.pick(joined, index)
 
     # affine maps ---------------------------------------------------------------------------------------------
@@ -162,7 +148,7 @@ class Builder:
     def affine(self, x: Tensor, weight: Weight | PreciseMatrix, bias: Any, shape: Sequence[int]) -> Tensor:
         """weight·x + bias on the flat tensor; the bias is broadcast to the result's shape."""
         offset = Precise.of(bias).broadcast(tuple(shape)).reshape(-1)
-        return self._add(Affine(PreciseMatrix.of(weight), offset), (x.node,), tuple(shape))
+        return self._add(ops.Affine(PreciseMatrix.of(weight), offset), (x.node,), tuple(shape))
 
     def scale(self, x: Tensor, factor: Any, shift: Any = 0.0) -> Tensor:
         """factor·x + shift, element by element, all three broadcast; arrays or :class:`Precise` numbers.
@@ -172,7 +158,7 @@ class Builder:
         factor, shift = Precise.of(factor), Precise.of(shift)
         x = self.spread(x, _common(x.shape, factor.shape, shift.shape))
         flat = [value.broadcast(x.shape).reshape(-1) for value in (factor, shift)]
-        return self._add(Scale(*flat), (x.node,), x.shape)
+        return self._add(ops.Scale(*flat), (x.node,), x.shape)
 
     def batch_norm(self, x: Tensor, mean: Any, variance: Any, gain: Any, offset: Any, epsilon: float) -> Tensor:
         """gain·(x - mean)/√(variance + epsilon) + offset, each with one number a channel (axis 1 of x).
@@ -198,7 +184,7 @@ class Builder:
         if isinstance(x, Tensor) and isinstance(y, Tensor):
             shape = _common(x.shape, y.shape)
             y = y if sign == 1.0 else self.scale(y, sign)
-            return self._add(Sum(), (self.spread(x, shape).node, self.spread(y, shape).node), shape)
+            return self._add(ops.Sum(), (self.spread(x, shape).node, self.spread(y, shape).node), shape)
         if isinstance(x, Tensor):
             return self.scale(x, 1.0, Precise.of(y) if sign == 1.0 else sign * Precise.of(y))
         assert isinstance(y, Tensor)
@@ -208,7 +194,7 @@ class Builder:
         """X·y, element by element."""
         if isinstance(x, Tensor) and isinstance(y, Tensor):
             shape = _common(x.shape, y.shape)
-            return self._add(Product(), (self.spread(x, shape).node, self.spread(y, shape).node), shape)
+            return self._add(ops.Product(), (self.spread(x, shape).node, self.spread(y, shape).node), shape)
         return self.scale(y, x) if isinstance(y, Tensor) else self.scale(self.tensor(x), y)
 
     def divide(self, x: Value, y: Value) -> Tensor:
@@ -242,12 +228,8 @@ class Builder:
 
     def mean(self, x: Tensor, axes: Sequence[int] | None, keep: bool, total: bool = False) -> Tensor:
         """Mean (or sum) over some axes; None is all of them."""
-        rank = len(x.shape)
-        chosen = tuple(range(rank)) if axes is None else tuple(int(a) % rank for a in axes)
-        count = int(np.prod([x.shape[a] for a in chosen], dtype=int))
-        seen = np.moveaxis(win.positions(x.shape), chosen, range(rank - len(chosen), rank)).reshape(-1, count)
-        shape = [1 if a in chosen else s for a, s in enumerate(x.shape) if keep or a not in chosen]
-        weight = win.averaging(seen, np.full(len(seen), 1.0 if total else float(count)), x.size)
+        seen, shape = win.over_axes(x.shape, range(len(x.shape)) if axes is None else axes, keep)
+        weight = win.averaging(seen, np.full(len(seen), 1.0 if total else float(seen.shape[1])), x.size)
         return self.affine(x, weight, 0.0, shape)
 
     def conv(
@@ -284,7 +266,7 @@ class Builder:
             key: value if np.ndim(value) == 0 else np.broadcast_to(value, x.shape).ravel()
             for key, value in parameters.items()
         }
-        return self._add(Apply(Neurons.of(activation(name, **values), x.size)), (x.node,), x.shape)
+        return self._add(ops.Apply(Neurons.of(activation(name, **values), x.size)), (x.node,), x.shape)
 
     def hard_sigmoid(self, x: Tensor) -> Tensor:
         """clip(x/6 + 1/2, 0, 1). The table's slope α is the float next to 1/6, so x is scaled by 1/(6α) first."""
@@ -293,7 +275,7 @@ class Builder:
 
     def special(self, x: Tensor, name: Any) -> Tensor:
         """A function that only counts as a part of an activation."""
-        return self._add(Special(name), (x.node,), x.shape)
+        return self._add(ops.Special(name), (x.node,), x.shape)
 
     def clamp(self, x: Tensor, low: float | None, high: float | None) -> Tensor:
         """Values held between two limits, either of which may be missing."""
@@ -307,11 +289,13 @@ class Builder:
             return self.scale(self.activate(self.scale(x, -1.0, high), "relu"), -1.0, high)
         return x
 
-    def maximum(self, x: Tensor, seen: Array, shape: Sequence[int]) -> Tensor:
-        """The maximum over windows of positions."""
+    def maximum(self, x: Tensor, seen: Array, shape: Sequence[int], sign: float = 1.0) -> Tensor:
+        """The maximum over windows of positions; the minimum with sign -1."""
         if (seen < 0).all(axis=1).any():
             raise Unsupported("a window lies outside the input")
-        return self._add(Maximum(seen), (x.node,), tuple(shape))
+        if sign != 1.0:
+            return self.scale(self.maximum(self.scale(x, sign), seen, shape), sign)
+        return self._add(ops.Maximum(seen), (x.node,), tuple(shape))
 
     def larger(self, x: Value, y: Value, sign: float = 1.0) -> Tensor:
         """The larger of two values, element by element; the smaller with sign -1."""
@@ -319,12 +303,9 @@ class Builder:
         shape = _common(left.shape, right.shape)
         pair = [self.spread(side, shape) for side in (left, right)]
         joined = self.concat([self.flatten(side, 0) if shape else self.reshape(side, (1,)) for side in pair], 0)
-        joined = joined if sign == 1.0 else self.scale(joined, sign)
-        size = pair[0].size
-        best = self.maximum(joined, np.stack([np.arange(size), np.arange(size) + size], axis=1), shape)
-        return best if sign == 1.0 else self.scale(best, sign)
+        return self.maximum(joined, np.arange(joined.size).reshape(2, -1).T, shape, sign)
 
-    def _add(self, op: Op, inputs: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
+    def _add(self, op: ops.Op, inputs: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
         shape = tuple(int(s) for s in shape)
         self.nodes.append(Node(op, inputs, shape, self.source, self.kind))
         return Tensor(len(self.nodes) - 1, shape)

@@ -69,20 +69,8 @@ def confirm(
     near as floating point comes. A difference passes at an output if it is at most 16 times what disturbing every sum
     and every activation of the network by 16 units of roundoff does to that output (:func:`samples.disturbed`), plus
     2⁻³⁶ of the largest output (2⁻²⁰ in single precision). A point counts only if both results are finite; where the
-    network's sums stay below 1e100 (1e30), the model's result must be.
-
-    Parameters
-    ----------
-    network
-        What was imported.
-    original
-        The model, as its own library runs it.
-    points
-        Inputs, flat, to compare at besides those chosen here.
-    sizes
-        Further sizes of random inputs, such as the limits that the model holds.
-    seed
-        Of the first draw.
+    network's sums stay below 1e100 (1e30), the model's result must be. ``sizes`` are further sizes of random inputs,
+    such as the limits that the model holds; ``seed`` is that of the first draw.
 
     Raises
     ------

@@ -1,19 +1,17 @@
 """A model as a graph of operations, each with an exact meaning: what importers write and lowering reads.
 
 Values are tensors stored flat, in C order; a node knows the shape it came from. Nodes refer to earlier nodes
-only, so a graph is evaluated front to back.
+only, so a graph is read front to back.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NoReturn
+from typing import Literal, NoReturn
 
 import numpy as np
-from scipy import special
 
 from lipcert.errors import UnreadableModel
 from lipcert.importers.precise import Precise
@@ -22,23 +20,15 @@ from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
 
 
-class Op(ABC):
+class Op:
     """What a node does to its operands; a frozen value."""
 
     linear = False
     """Whether the result is an affine function of the operands."""
 
-    @abstractmethod
-    def value(self, *operands: Array) -> Array:
-        """The result for operands of shape (..., n)."""
 
-
-@dataclass(frozen=True, eq=False)
 class Input(Op):
     """The model's input."""
-
-    def value(self, *operands: Array) -> Array:
-        raise ValueError("the input has no value of its own")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,9 +37,6 @@ class Constant(Op):
 
     number: Array
     linear = True
-
-    def value(self, *operands: Array) -> Array:
-        return self.number
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +47,6 @@ class Affine(Op):
     bias: Precise
     linear = True
 
-    def value(self, *operands: Array) -> Array:
-        (x,) = operands
-        flat = np.reshape(x, (-1, x.shape[-1]))
-        product = (self.weight.nearest @ flat.T).T
-        return np.reshape(product, (*x.shape[:-1], self.weight.shape[0])) + self.bias.nearest
-
 
 @dataclass(frozen=True, eq=False)
 class Scale(Op):
@@ -75,9 +56,6 @@ class Scale(Op):
     shift: Precise
     linear = True
 
-    def value(self, *operands: Array) -> Array:
-        return self.factor.nearest * operands[0] + self.shift.nearest
-
 
 @dataclass(frozen=True, eq=False)
 class Pick(Op):
@@ -86,32 +64,17 @@ class Pick(Op):
     index: Array
     linear = True
 
-    def value(self, *operands: Array) -> Array:
-        return np.where(self.index >= 0, operands[0][..., self.index], 0.0)
 
-
-@dataclass(frozen=True, eq=False)
 class Sum(Op):
     """y = x_1 + x_2 + …, operands of one size."""
 
     linear = True
 
-    def value(self, *operands: Array) -> Array:
-        total = operands[0]
-        for operand in operands[1:]:
-            total = total + operand
-        return total
 
-
-@dataclass(frozen=True, eq=False)
 class Join(Op):
     """All operands, one after the other."""
 
     linear = True
-
-    def value(self, *operands: Array) -> Array:
-        batch = np.broadcast_shapes(*(operand.shape[:-1] for operand in operands))
-        return np.concatenate([np.broadcast_to(o, (*batch, o.shape[-1])) for o in operands], axis=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,9 +83,6 @@ class Apply(Op):
 
     neurons: Neurons
 
-    def value(self, *operands: Array) -> Array:
-        return self.neurons.value(operands[0])
-
 
 @dataclass(frozen=True, eq=False)
 class Special(Op):
@@ -130,16 +90,9 @@ class Special(Op):
 
     name: Literal["erf"]
 
-    def value(self, *operands: Array) -> Array:
-        return np.asarray(special.erf(operands[0]))
 
-
-@dataclass(frozen=True, eq=False)
 class Product(Op):
     """y = x_1 · x_2, element by element; a rewrite must remove it."""
-
-    def value(self, *operands: Array) -> Array:
-        return operands[0] * operands[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,17 +101,9 @@ class Maximum(Op):
 
     windows: Array
 
-    def value(self, *operands: Array) -> Array:
-        seen = np.where(self.windows >= 0, operands[0][..., self.windows], -np.inf)
-        return np.asarray(seen.max(axis=-1))
 
-
-@dataclass(frozen=True, eq=False)
 class Unknown(Op):
     """An operation without translation; it keeps the shape so that reading can go on and find the others."""
-
-    def value(self, *operands: Array) -> Array:
-        raise ValueError("an unknown operation has no value")
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,15 +140,6 @@ class Graph:
 
     nodes: tuple[Node, ...]
     output: int
-
-    def __call__(self, x: Any) -> Array:
-        """The output for inputs of shape (..., inputs), as the definition of the operations says."""
-        x = np.asarray(x, dtype=float)
-        values: list[Array] = []
-        for node in self.nodes:
-            values.append(x if isinstance(node.op, Input) else node.op.value(*(values[i] for i in node.inputs)))
-        last = values[self.output]
-        return np.broadcast_to(last, (*x.shape[:-1], last.shape[-1]))
 
     @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:

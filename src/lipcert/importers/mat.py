@@ -53,7 +53,10 @@ def variables(data: bytes, wanted: Collection[str]) -> dict[str, Any]:
         if kind == _COMPRESSED:
             inner = _unpacked(content, left)
             left -= len(inner)
-            ((kind, content),) = _only(_elements(memoryview(inner), order))
+            parts = list(_elements(memoryview(inner), order))
+            if len(parts) != 1:
+                raise ValueError(f"a compressed part holds {len(parts)} variables instead of one")
+            ((kind, content),) = parts
         if kind != _MATRIX:
             raise ValueError(f"it has an element of type {kind} where a variable should be")
         matrix = _Matrix.of(content, order)
@@ -92,13 +95,6 @@ def _elements(data: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
             raise ValueError("it ends in the middle of an element")
         yield kind, data[start : start + size]
         place = stop
-
-
-def _only(elements: Iterator[tuple[int, memoryview]]) -> list[tuple[int, memoryview]]:
-    found = list(elements)
-    if len(found) != 1:
-        raise ValueError(f"a compressed part holds {len(found)} variables instead of one")
-    return found
 
 
 @dataclass(frozen=True, eq=False)

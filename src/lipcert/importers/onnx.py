@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
 from lipcert.importers.faithful import Imported, Original, confirm
 from lipcert.importers.lowering import lower
 from lipcert.importers.room import LARGEST_INPUT
+from lipcert.importers.wording import line
 from lipcert.model.arrays import Array
 
 try:
@@ -22,38 +24,25 @@ except ImportError:  # pragma: no cover - depends on the installation
     raise LipcertError('reading ONNX models needs onnx: pip install "lipcert[onnx]"') from None
 
 from lipcert.importers.onnx_checks import check_names, inlined, opset_of
-from lipcert.importers.onnx_reader import REAL, Reader, Source
+from lipcert.importers.onnx_reader import DOUBLE, FLOAT, REAL, Reader, Source
 
 
 def read_onnx(
-    path: Path | onnx.ModelProto,
-    *,
-    input_shape: Sequence[int] | None = None,
-    drop_softmax: bool = False,
-    points: Any = None,
+    path: Path | onnx.ModelProto, *, input_shape: Sequence[int] | None, drop_softmax: bool, points: Any
 ) -> Imported:
-    """The network of an ONNX model, as it computes on a batch of one.
+    """The network of an ONNX model, nothing of which is executed; the options are those of ``lipcert.load``.
 
-    Parameters
-    ----------
-    path
-        The file; nothing in it is executed.
-    input_shape
-        Without the batch; needed only where the model leaves sizes open.
-    drop_softmax
-        Take what a final softmax receives as the output.
-    points
-        Inputs, flat, at which to compare the network with the model besides random ones.
+    The shape of the input is needed only where the model leaves sizes open.
     """
-    model = _open(path)
-    judge = onnx.ModelProto()
-    judge.CopyFrom(model)
-    model = inlined(model)
+    judge = _open(path)
+    model = inlined(copy.deepcopy(judge))
     opset = opset_of(model)
     check_names(model.graph)
     _one_in_one_out(model.graph)
     if drop_softmax:
-        judge = judge if _output_before_softmax(judge.graph) else _copy_without_softmax(model)
+        if not _output_before_softmax(judge.graph):  # it is in a function, which is written out in the model
+            judge = copy.deepcopy(model)
+            _output_before_softmax(judge.graph)
         _drop_softmax(model.graph)
     source = _fix_shape(model, input_shape)
     graph = Reader(model, source, opset).read()
@@ -62,8 +51,7 @@ def read_onnx(
     except InvalidInput as error:  # numbers that are not finite
         raise UnreadableModel(f"the model is no network: {error}") from None
     confirm(network.network, _original(judge, source), points, sizes=_large_constants(model.graph))
-    real = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
-    parameters = sum(int(np.prod(t.dims)) for t in model.graph.initializer if t.data_type in real)
+    parameters = sum(int(np.prod(t.dims)) for t in model.graph.initializer if t.data_type in (FLOAT, DOUBLE))
     return Imported(network, source.shape[1:] if source.batched else source.shape, parameters)
 
 
@@ -79,8 +67,7 @@ def _large_constants(graph: onnx.GraphProto, above: float = 1e25, most: int = 8)
 
 def _open(path: Path | onnx.ModelProto) -> onnx.ModelProto:
     if isinstance(path, onnx.ModelProto):
-        model = onnx.ModelProto()
-        model.CopyFrom(path)
+        model = copy.deepcopy(path)
     else:
         try:
             model = onnx.load(path)
@@ -110,14 +97,6 @@ def _output_before_softmax(graph: onnx.GraphProto) -> bool:
         return False
     output.CopyFrom(onnx.helper.make_tensor_value_info(last.input[0], output.type.tensor_type.elem_type, None))
     return True
-
-
-def _copy_without_softmax(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of the model, its functions written out, with what the final softmax receives as the output."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    _output_before_softmax(copy.graph)
-    return copy
 
 
 def _drop_softmax(graph: onnx.GraphProto) -> None:
@@ -177,24 +156,19 @@ def _shape(name: str, sizes: list[int | None] | None, given: Sequence[int] | Non
 
 def _original(model: onnx.ModelProto, source: Source) -> Original:
     """The model as the file has it, run by onnxruntime, or by onnx itself where that is not installed or refuses."""
-    run = _runtime(model)
-    library = "onnxruntime"
+    run, library = _runtime(model), "onnxruntime"
     if run is None:
         run, library = _reference(model), "onnx.reference"
 
-    def outputs(x: Array) -> Array:
+    def evaluate(x: Array) -> Array:
         try:
             with np.errstate(all="ignore"):  # large inputs may overflow
-                return np.asarray(run(source.feed(x)), dtype=float)
+                found = np.asarray(run(source.feed(x)), dtype=float)
         except Exception as error:  # the libraries' own classes
-            reason = (str(error).splitlines() or [""])[0][:200]
-            raise UnreadableModel(f"{library} cannot run the model ({type(error).__name__}: {reason})") from error
-
-    def evaluate(x: Array) -> Array:
-        found = outputs(x)
+            raise UnreadableModel(f"{library} cannot run the model ({type(error).__name__}: {line(error)})") from error
         return found if source.batch == 1 else found.reshape(source.batch, -1)[0]
 
-    return Original(evaluate, source.kind != onnx.TensorProto.DOUBLE, library)
+    return Original(evaluate, source.kind != DOUBLE, library)
 
 
 def _reference(model: onnx.ModelProto) -> Callable[[Mapping[str, Array]], Array]:

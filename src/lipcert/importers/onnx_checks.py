@@ -10,6 +10,7 @@ import onnx
 from onnx import inliner, numpy_helper
 
 from lipcert.errors import UnreadableModel
+from lipcert.importers.wording import few, line, shown
 from lipcert.model.arrays import Array
 
 OLDEST_OPSET = 7
@@ -60,7 +61,7 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     try:
         return inliner.inline_local_functions(model)
     except Exception as error:  # the inliner says in its own classes what it dislikes
-        raise UnreadableModel(f"the functions of the model cannot be written out: {_line(error)}") from error
+        raise UnreadableModel(f"the functions of the model cannot be written out: {line(error)}") from error
 
 
 def _key(call: Any) -> tuple[str, str, str]:
@@ -98,7 +99,7 @@ def check_names(graph: onnx.GraphProto) -> None:
     made = [name for node in graph.node for name in node.output if name]
     twice = _twice([*stored, *entries, *made])
     if twice:
-        raise UnreadableModel(f"the model gives several values the name {_few(twice)}; names must differ")
+        raise UnreadableModel(f"the model gives several values the name {few(twice)}; names must differ")
     known, all_names, wrong = {*stored, *entries}, {*stored, *entries, *made}, []
     for node in graph.node:
         called = node.name or next((name for name in node.output if name), "without a name")
@@ -110,8 +111,8 @@ def check_names(graph: onnx.GraphProto) -> None:
     wrong += [f"the output is {o.name}: nothing in the model gives it" for o in graph.output if o.name not in known]
     if wrong:
         raise UnreadableModel(
-            f"the model uses names before they are given: {_few(wrong, '; ')}. Operators must stand in the order of"
-            " their use; onnx.checker.check_model finds such faults"
+            f"the model uses names before they are given: {few(wrong, between='; ')}. Operators must stand in the"
+            " order of their use; onnx.checker.check_model finds such faults"
         )
 
 
@@ -140,23 +141,10 @@ def tensor_array(tensor: onnx.TensorProto) -> Array:
         if array.shape != tuple(tensor.dims):  # a negative size would be guessed
             raise ValueError(f"its shape is {list(tensor.dims)}")
     except Exception as error:  # whatever a damaged tensor makes of the decoder
-        raise UnreadableModel(f"the numbers of {_shown(tensor.name)} cannot be read: {_line(error)}") from None
+        raise UnreadableModel(f"the numbers of {shown(tensor.name)} cannot be read: {line(error)}") from None
     return np.asarray(array)
 
 
 def _twice(names: list[str]) -> list[str]:
     seen: set[str] = set()
     return [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
-
-
-def _line(error: BaseException) -> str:
-    return _shown((str(error).splitlines() or [type(error).__name__])[0][:200])
-
-
-def _shown(text: str) -> str:
-    return text if text.isprintable() else ascii(text)
-
-
-def _few(names: list[str], between: str = ", ", most: int = 6) -> str:
-    shown = [_shown(name[:120]) for name in names[:most]]
-    return between.join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")

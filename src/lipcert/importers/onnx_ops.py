@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +15,7 @@ from lipcert.importers import onnx_arrange as arrange
 from lipcert.importers import windows as win
 from lipcert.importers.builder import SOFTMAX, Builder, Tensor, Unsupported, Value
 from lipcert.importers.onnx_call import Call, Operator
+from lipcert.model.arrays import Array
 
 _FAR = 2.0**20
 """Limits beyond it are not reached by a shift, which would cost digits."""
@@ -21,11 +23,7 @@ _FAR = 2.0**20
 
 def _row(name: str, **parameters: str) -> Operator:
     """An activation; parameters are attributes of the operator."""
-
-    def operator(b: Builder, call: Call) -> Tensor:
-        return b.activate(call.x, name, **{key: float(call.attributes[label]) for key, label in parameters.items()})
-
-    return operator
+    return lambda b, call: b.activate(call.x, name, **{k: float(call.attributes[a]) for k, a in parameters.items()})
 
 
 def _prelu(b: Builder, call: Call) -> Tensor:
@@ -69,16 +67,11 @@ def _fold(verb: Callable[[Builder, Any, Any], Value]) -> Operator:
     def operator(b: Builder, call: Call) -> Value:
         result = call.operands[0]
         for operand in call.operands[1:]:
-            call.room.tensor(*np.broadcast_shapes(np.shape(_shaped(result)), np.shape(_shaped(operand))))
+            call.room.tensor(*np.broadcast_shapes(result.shape, operand.shape))
             result = verb(b, result, operand)
         return result
 
     return operator
-
-
-def _shaped(value: Value) -> Any:
-    """Something that has the shape of a value, and no numbers."""
-    return np.broadcast_to(0.0, value.shape)
 
 
 def _matmul(b: Builder, call: Call) -> Value:
@@ -164,54 +157,42 @@ def _conv(b: Builder, call: Call) -> Tensor:
     return b.conv(call.x, weight, bias, stride, pads, dilation, int(call.attribute("group", 1)))
 
 
-def _average_pool(b: Builder, call: Call) -> Tensor:
-    kernel = list(call.attribute("kernel_shape"))
+def _pool(call: Call) -> tuple[Array, tuple[int, ...]]:
+    """What each window of a pool sees, and the shape of the result."""
+    kernel, ceil = list(call.attribute("kernel_shape")), bool(call.attribute("ceil_mode", 0))
     stride, pads, dilation = _frame(call, kernel)
-    ceil, include = bool(call.attribute("ceil_mode", 0)), bool(call.attribute("count_include_pad", 0))
-    if ceil and include:
-        raise Unsupported("ceil_mode together with count_include_pad means different things to different runtimes")
     call.room.take(*call.x.shape[:2], _places(call, kernel, stride, pads, dilation, ceil), *kernel)
-    seen, shape = win.pool_windows(call.x.shape, kernel, stride, pads, dilation, ceil)
-    counts = np.full(len(seen), float(np.prod(kernel))) if include else None
-    return b.average_windows(call.x, seen, counts, shape)
+    return win.pool_windows(call.x.shape, kernel, stride, pads, dilation, ceil)
+
+
+def _average_pool(b: Builder, call: Call) -> Tensor:
+    include = bool(call.attribute("count_include_pad", 0))
+    if include and call.attribute("ceil_mode", 0):
+        raise Unsupported("ceil_mode together with count_include_pad means different things to different runtimes")
+    seen, shape = _pool(call)
+    return b.average_windows(call.x, seen, np.full(len(seen), float(seen.shape[1])) if include else None, shape)
 
 
 def _max_pool(b: Builder, call: Call) -> Tensor:
     if call.outputs > 1 or call.attribute("storage_order", 0):
         raise Unsupported("it also returns indices")
-    kernel = list(call.attribute("kernel_shape"))
-    stride, pads, dilation = _frame(call, kernel)
-    ceil = bool(call.attribute("ceil_mode", 0))
-    call.room.take(*call.x.shape[:2], _places(call, kernel, stride, pads, dilation, ceil), *kernel)
-    seen, shape = win.pool_windows(call.x.shape, kernel, stride, pads, dilation, ceil)
-    return b.maximum(call.x, seen, shape)
+    return b.maximum(call.x, *_pool(call))
 
 
-def _reduce(kind: str) -> Operator:
-    def operator(b: Builder, call: Call) -> Tensor:
-        rank = len(call.x.shape)
-        axes, keep = call.axes(1, rank), bool(call.attribute("keepdims", 1))
-        if not axes and call.attribute("noop_with_empty_axes", 0):
-            return call.x
-        chosen = axes or list(range(rank))
-        if kind in ("mean", "sum"):
-            return b.mean(call.x, chosen, keep, kind == "sum")
-        sign = 1.0 if kind == "max" else -1.0
-        count = int(np.prod([call.x.shape[a] for a in chosen]))
-        last = range(rank - len(chosen), rank)
-        seen = np.moveaxis(win.positions(call.x.shape), chosen, last).reshape(-1, count)
-        shape = [1 if a in chosen else s for a, s in enumerate(call.x.shape) if keep or a not in chosen]
-        return b.scale(b.maximum(b.scale(call.x, sign), seen, shape), sign)
-
-    return operator
+def _reduce(kind: str, b: Builder, call: Call) -> Tensor:
+    rank = len(call.x.shape)
+    axes, keep = call.axes(1, rank), bool(call.attribute("keepdims", 1))
+    if not axes and call.attribute("noop_with_empty_axes", 0):
+        return call.x
+    chosen = axes or list(range(rank))
+    if kind in ("mean", "sum"):
+        return b.mean(call.x, chosen, keep, kind == "sum")
+    return b.maximum(call.x, *win.over_axes(call.x.shape, chosen, keep), 1.0 if kind == "max" else -1.0)
 
 
-def _global(kind: str) -> Operator:
-    def operator(b: Builder, call: Call) -> Tensor:
-        axes = list(range(2, len(call.x.shape)))
-        return _reduce(kind)(b, replace(call, operands=[call.x], attributes={"axes": axes, "keepdims": 1}))
-
-    return operator
+def _global(kind: str, b: Builder, call: Call) -> Tensor:
+    axes = list(range(2, len(call.x.shape)))
+    return _reduce(kind, b, replace(call, operands=[call.x], attributes={"axes": axes, "keepdims": 1}))
 
 
 def _dropout(b: Builder, call: Call) -> Any:
@@ -254,8 +235,8 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Gather": arrange.gather,
     "Gelu": _gelu,
     "Gemm": _gemm,
-    "GlobalAveragePool": _global("mean"),
-    "GlobalMaxPool": _global("max"),
+    "GlobalAveragePool": partial(_global, "mean"),
+    "GlobalMaxPool": partial(_global, "max"),
     "HardSigmoid": _row("hardsigmoid", alpha="alpha", beta="beta"),
     "HardSwish": _row("hardswish"),
     "Identity": lambda b, call: call.x,
@@ -270,10 +251,10 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Neg": lambda b, call: b.scale(call.x, -1.0),
     "PRelu": _prelu,
     "Pad": arrange.pad,
-    "ReduceMax": _reduce("max"),
-    "ReduceMean": _reduce("mean"),
-    "ReduceMin": _reduce("min"),
-    "ReduceSum": _reduce("sum"),
+    "ReduceMax": partial(_reduce, "max"),
+    "ReduceMean": partial(_reduce, "mean"),
+    "ReduceMin": partial(_reduce, "min"),
+    "ReduceSum": partial(_reduce, "sum"),
     "Relu": _row("relu"),
     "Reshape": arrange.reshape,
     "Selu": _selu,

@@ -10,12 +10,13 @@ import numpy as np
 import onnx
 
 from lipcert.errors import LipcertError
-from lipcert.importers.builder import SOFTMAX, Builder, Tensor, Unsupported
+from lipcert.importers.builder import SOFTMAX, Builder, Opaque, Tensor, Unsupported
 from lipcert.importers.graph import Graph
 from lipcert.importers.onnx_call import Call, Operator, Room
 from lipcert.importers.onnx_checks import stored_arrays
 from lipcert.importers.onnx_constants import Constants
 from lipcert.importers.onnx_ops import OPERATORS, softmax
+from lipcert.importers.wording import line
 from lipcert.model.arrays import Array
 
 FLOAT, DOUBLE = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
@@ -45,10 +46,6 @@ class Source:
         return {self.name: np.reshape(rows, (self.batch * self.shape[0], *self.shape[1:])).astype(REAL[self.kind])}
 
 
-class _Opaque:
-    """A result that is unknown together with its shape."""
-
-
 class Reader:
     """Walks the operators and writes the graph."""
 
@@ -70,10 +67,7 @@ class Reader:
         """The finished graph, or an error with every offender."""
         for node in self.model.graph.node:
             self._node(node)
-        output = self.values[self.model.graph.output[0].name]
-        if isinstance(output, np.ndarray):
-            output = self.build.constant(output)
-        return self.build.finish(output if isinstance(output, Tensor) else self.build.unknown((1,)))
+        return self.build.finish(self.values[self.model.graph.output[0].name])
 
     def _node(self, node: onnx.NodeProto) -> None:
         operands = [self.values[name] if name else None for name in node.input]
@@ -83,7 +77,7 @@ class Reader:
         shape = self.shapes.get(names[0]) if names else None
         with self.build.reading(node.name or (names[0] if names else node.op_type), node.op_type, shape):
             operator = self._operator(node, bool(tensors))
-            if not any(isinstance(operand, _Opaque) for operand in operands):
+            if not any(isinstance(operand, Opaque) for operand in operands):
                 results = self._results(operator, node, operands, bool(tensors))
         if results is None:
             results = [self._unknown(name, tensors) for name in node.output]
@@ -96,14 +90,14 @@ class Reader:
         if any(a.g.node or a.type in (a.GRAPH, a.GRAPHS) for a in node.attribute):
             raise Unsupported("control flow has no translation")
         operator = OPERATORS.get(node.op_type)
-        if (depends or any(isinstance(self.values[name], _Opaque) for name in node.input if name)) and (
+        if (depends or any(isinstance(self.values[name], Opaque) for name in node.input if name)) and (
             operator is None or operator is softmax
         ):
             raise Unsupported(SOFTMAX if operator is softmax else "unknown operator")
         try:
             onnx.checker.check_node(node, self.context)
         except Exception as error:  # its own class, or an error of its C++ part
-            raise Unsupported(f"it is not a proper operator: {(str(error).splitlines() or [''])[0][:200]}") from None
+            raise Unsupported(f"it is not a proper operator: {line(error)}") from None
         self._complete(node)
         return operator
 
@@ -169,7 +163,7 @@ class Reader:
     def _unknown(self, name: str, tensors: Sequence[Tensor]) -> Any:
         shape = self.shapes.get(name)
         self.kinds[name] = self.source.kind
-        return _Opaque() if shape is None else self.build.unknown(shape, tensors)
+        return Opaque() if shape is None else self.build.unknown(shape, tensors)
 
 
 def _inferred(model: onnx.ModelProto) -> dict[str, tuple[int, ...] | None]:

@@ -9,29 +9,9 @@ import numpy as np
 
 from lipcert.model.activation_row import STRAIGHT
 from lipcert.model.arrays import Array
-from lipcert.model.network import Layer, Network
+from lipcert.model.network import Layer, Network, Neurons
 
-SIZES: Final = (
-    1e-3,
-    0.1,
-    1.0,
-    1.0,
-    3.0,
-    10.0,
-    30.0,
-    100.0,
-    1e3,
-    1e4,
-    1e6,
-    1e7,
-    1e9,
-    1e12,
-    1e15,
-    1e20,
-    1e25,
-    1e30,
-    1e39,
-)
+SIZES: Final = (1e-3, 0.1, 1.0, 1.0, 3.0, 10.0, 30.0, 1e2, 1e3, 1e4, 1e6, 1e7, 1e9, 1e12, 1e15, 1e20, 1e25, 1e30, 1e39)
 """Sizes of random inputs. The last one is beyond every number of single precision."""
 
 NOISE: Final = 16.0
@@ -46,7 +26,6 @@ what is allowed, so that all draws are too small by chance at one output in 10â
 
 _WORK = 4e9
 """Products that the search for kinks may cost."""
-
 
 _MEMORY = 3e7
 """Numbers that are kept at once."""
@@ -161,7 +140,7 @@ def _moved(network: Network, x: Array, unit: float, seed: int) -> tuple[Array, A
         bends = np.zeros(1)
         if layer.neurons is not None:
             exact = layer.neurons.value(v)
-            bends = np.abs(exact) + _cancelled(layer, v) + _turned(layer, np.minimum(sums, 2.0 / (NOISE * unit)))
+            bends = np.abs(exact) + _beyond(layer.neurons, v, np.minimum(sums, 2.0 / (NOISE * unit)))
         reaches.append((sums, bends))
     moved = np.zeros_like(exact)
     for number in range(2 * DRAWS):
@@ -176,28 +155,23 @@ def _moved(network: Network, x: Array, unit: float, seed: int) -> tuple[Array, A
     return MARGIN * moved, np.max([np.abs(x).max(axis=1), *(sums.max(axis=1) for sums, _ in reaches)], axis=0)
 
 
-def _turned(layer: Layer, most: Array) -> Array:
-    """What periodic activations may be moved by: after many periods a step may lead anywhere, or back."""
-    sizes = np.zeros(most.shape)
-    assert layer.neurons is not None
-    for row, index in layer.neurons.groups:
-        if np.isfinite(row.row.period):
-            sizes[:, index] = most[:, index]
-    return sizes
-
-
 def _shaken(value: Array, reach: Array, rng: np.random.Generator) -> Array:
     """Each entry up or down by its reach."""
     return value + np.where(rng.integers(0, 2, value.shape, dtype=np.uint8) == 1, reach, -reach)
 
 
-def _cancelled(layer: Layer, v: Array) -> Array:
-    """Size of the terms that may cancel in a formula of an activation; 0 for those of straight pieces."""
+def _beyond(neurons: Neurons, v: Array, most: Array) -> Array:
+    """What activations may be moved by beyond their own size; 0 for straight pieces.
+
+    Terms may cancel in the formula of a curved one. In a periodic one a step may lead anywhere after many periods, or
+    back: up to ``most``.
+    """
     sizes = np.zeros(v.shape)
-    assert layer.neurons is not None
-    for row, index in layer.neurons.groups:
+    for row, index in neurons.groups:
         shape = np.broadcast_arrays(*row.row.shape(np.zeros(1), *row.parameters))
         if any((piece != STRAIGHT).any() for piece in shape):
             scale = np.max([1.0, *(np.max(np.abs(parameter)) for parameter in row.parameters)])
             sizes[:, index] = scale * (1.0 + np.minimum(np.abs(v[:, index]), 64.0))
+        if np.isfinite(row.row.period):
+            sizes[:, index] += most[:, index]
     return sizes

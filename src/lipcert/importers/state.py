@@ -17,6 +17,7 @@ from typing import Any
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
 from lipcert.importers.arrays import parsed
 from lipcert.importers.room import check_archive, room
+from lipcert.importers.wording import few, line
 from lipcert.model.network import Network
 
 try:
@@ -55,19 +56,19 @@ def _state(path: Path) -> dict[str, torch.Tensor]:
             warnings.simplefilter("ignore")
             state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file makes the parser fail in any way it likes
-        reason = str(error).splitlines()[0][:200] if isinstance(error, ValueError) else type(error).__name__
+        reason = line(error) if isinstance(error, ValueError) else type(error).__name__
         raise UnreadableModel(
             f"{path} is not a state dict that can be read without executing code from the file"
-            f" ({ascii(reason)[1:-1]}); load the module yourself and pass it: lipcert.load(module)"
+            f" ({reason}); load the module yourself and pass it: lipcert.load(module)"
         ) from error
     if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
         raise UnreadableModel(f"{path} holds a {type(state).__name__} that is not a state dict; {_ADVICE}")
     strange = [key for key in state if not isinstance(key, str)]
     if strange:
-        raise UnreadableModel(f"{path} has entries that are not called by a name ({_few(strange)}); {_ADVICE}")
+        raise UnreadableModel(f"{path} has entries that are not called by a name ({few(strange)}); {_ADVICE}")
     odd = [f"{key} {why}" for key, value in state.items() if (why := _odd(value)) is not None]
     if odd:
-        raise UnreadableModel(f"{path} has entries that are not plain real numbers ({_few(odd)}); {_ADVICE}")
+        raise UnreadableModel(f"{path} has entries that are not plain real numbers ({few(odd)}); {_ADVICE}")
     if sum(8 * value.numel() for value in state.values()) > room(path.stat().st_size):
         raise UnreadableModel(f"{path} has tensors that are far larger than the file; {_ADVICE}")
     return state
@@ -101,11 +102,11 @@ def _layers(path: Path, state: Mapping[str, torch.Tensor]) -> dict[str, tuple[An
         else:
             strange.append(f"{key} of shape {tuple(value.shape)}")
     if strange or not weights:
-        came = _few(strange) if strange else "no weights"
+        came = few(strange) if strange else "no weights"
         raise UnreadableModel(f"{path} is not a plain stack of linear layers ({came}); {_ADVICE}")
     if not _ordered(list(weights), [tuple(weight.shape) for weight in weights.values()]):
         raise UnreadableModel(
-            f"{path} does not say in which order its layers are used: {_few([w.strip('.') for w in weights])} are not"
+            f"{path} does not say in which order its layers are used: {few([w.strip('.') for w in weights])} are not"
             f" numbered in one series; {_ADVICE}"
         )
     first = next(iter(weights))
@@ -131,8 +132,3 @@ def _ordered(names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> bool:
             return True
     sizes = [shapes[0][1], *(shape[0] for shape in shapes)]
     return len(set(sizes)) == len(sizes)
-
-
-def _few(names: Sequence[Any], most: int = 6) -> str:
-    shown = [str(name) if str(name).isprintable() else ascii(name) for name in names[:most]]
-    return ", ".join(name[:80] for name in shown) + (f" and {len(names) - most} more" if len(names) > most else "")

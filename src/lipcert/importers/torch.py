@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
-from lipcert.importers.builder import Tensor, Unsupported
+from lipcert.importers.builder import Opaque, Tensor, Unsupported
 from lipcert.importers.faithful import Imported, Original, confirm
 from lipcert.importers.lowering import lower
 from lipcert.model.arrays import Array
@@ -29,24 +29,11 @@ from lipcert.importers import torch_watch as watch
 
 
 def read_module(
-    module: torch.nn.Module,
-    *,
-    input_shape: Sequence[int] | None = None,
-    drop_softmax: bool = False,
-    points: Any = None,
+    module: torch.nn.Module, *, input_shape: Sequence[int] | None, drop_softmax: bool, points: Any
 ) -> Imported:
-    """The network of a module, as it computes on a batch of one.
+    """The network of a module in evaluation mode, which is not changed; the options are those of ``lipcert.load``.
 
-    Parameters
-    ----------
-    module
-        In evaluation mode; it is not changed.
-    input_shape
-        Without the batch, such as (3, 32, 32); may be left out where the first layer tells it.
-    drop_softmax
-        Take what a final softmax receives as the output.
-    points
-        Inputs, flat, at which to compare the network with the module besides random ones.
+    The shape of the input may be left out where the first layer tells it.
     """
     module = guard.unwrapped(module)
     guard.inspect(module)
@@ -230,13 +217,10 @@ def _runner(call: Callable[[Any], Any], traced: _Traced) -> Callable[[Array], Ar
 def _one_in_one_out(traced: fx.GraphModule) -> None:
     inputs = [n for n in traced.graph.nodes if n.op == "placeholder"]
     needed = [n for n in inputs if not n.args]
-    for spare in (n for n in inputs if n.args and n not in needed[:1]):
-        if spare.users:
-            names = ", ".join(str(n.target) for n in inputs)
-            raise UnreadableModel(f"the module takes {len(inputs)} inputs ({names}); a network has one")
-    if len(needed) != 1:
-        names = ", ".join(str(n.target) for n in needed) or "none"
-        raise UnreadableModel(f"the module takes {len(needed)} inputs ({names}); a network has one")
+    counted = inputs if any(n.args and n.users for n in inputs) else needed  # defaults that nothing uses do not count
+    if len(needed) != 1 or counted != needed:
+        names = ", ".join(str(n.target) for n in counted) or "none"
+        raise UnreadableModel(f"the module takes {len(counted)} inputs ({names}); a network has one")
     (result,) = (n.args[0] for n in traced.graph.nodes if n.op == "output")
     if not isinstance(result, fx.Node):
         kind = type(result).__name__
@@ -269,10 +253,6 @@ def _input_shape(traced: fx.GraphModule, given: Sequence[int] | None) -> tuple[i
     raise InvalidInput("the module does not tell the shape of its input; give input_shape, such as (3, 32, 32)")
 
 
-class _Opaque:
-    """The result of an operation without translation that is not a tensor."""
-
-
 class _Reader:
     """Walks the traced graph and writes ours."""
 
@@ -293,24 +273,23 @@ class _Reader:
                 output = self._value(node.args[0])
             else:
                 self.values[node] = self._call(node)
-        if isinstance(output, torch.Tensor):
-            output = self.build.constant(output.detach().numpy())
-        return self.build.finish(output if isinstance(output, Tensor) else self.build.unknown((1,)))
+        return self.build.finish(output.detach().numpy() if isinstance(output, torch.Tensor) else output)
 
     def _call(self, node: fx.Node) -> Any:
         args, kwargs = self._value(node.args), self._value(node.kwargs)
-        leaves = list(_leaves([args, kwargs]))
+        leaves: list[Any] = []
+        fx.node.map_aggregate((args, kwargs), leaves.append)
         shape = held.shape_of(node)
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        if any(isinstance(leaf, _Opaque) for leaf in leaves):
-            return _Opaque() if shape is None else self.build.unknown(shape, tensors)
+        if any(isinstance(leaf, Opaque) for leaf in leaves):
+            return Opaque() if shape is None else self.build.unknown(shape, tensors)
         picks = node.target is operator.getitem and isinstance(args[0], (tuple, list))
         name = str(node.target) if node.op == "call_module" else node.name
         with self.build.reading(name, ops.kind_of(self.traced.graph, node), shape):
             if picks or not tensors:
                 return self._constant(node, args, kwargs)
             return ops.translate(self.build, self.traced.graph, node, args, kwargs)
-        return _Opaque() if shape is None else self.build.unknown(shape, tensors)
+        return Opaque() if shape is None else self.build.unknown(shape, tensors)
 
     def _constant(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
         """What does not depend on the input is left to PyTorch."""
@@ -327,18 +306,3 @@ class _Reader:
 
     def _value(self, argument: Any) -> Any:
         return fx.node.map_arg(argument, lambda n: self.values[n])
-
-
-def _leaves(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        tree = list(tree.values())
-    if isinstance(tree, slice):
-        tree = [tree.start, tree.stop, tree.step]
-    if isinstance(tree, (list, tuple)):
-        for branch in tree:
-            yield from _leaves(branch)
-    else:
-        yield tree
-
-
-__all__ = ["Unsupported", "read_module"]

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import torch
 
+from lipcert.importers import windows as win
 from lipcert.importers.builder import Builder, Tensor, Unsupported
 from lipcert.importers.torch_layers import PADDING
 
 IDENTITIES: Final = (
     "Identity",
-    "Dropout",
-    "Dropout1d",
-    "Dropout2d",
-    "Dropout3d",
+    *(f"Dropout{d}" for d in ("", "1d", "2d", "3d")),
     "AlphaDropout",
     "FeatureAlphaDropout",
 )
@@ -82,16 +81,13 @@ def _stack(b: Builder, tensors: Sequence[Any], dim: int = 0) -> Tensor:
     return b.concat([_unsqueeze(b, b.tensor(t), dim % rank) for t in tensors], dim % rank)
 
 
-def _mean(total: bool) -> Callable[..., Tensor]:
-    def handler(
-        b: Builder, input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = None, dtype: Any = None
-    ) -> Tensor:
-        _cast(b, input, dtype)
-        chosen = dim if axis is None else axis
-        axes = None if chosen is None or np.size(chosen) == 0 else [int(a) for a in np.atleast_1d(chosen)]
-        return b.mean(input, axes, keepdim, total)
-
-    return handler
+def _mean(
+    sum: bool, b: Builder, input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = None, dtype: Any = None
+) -> Tensor:
+    _cast(b, input, dtype)
+    chosen = dim if axis is None else axis
+    axes = None if chosen is None or np.size(chosen) == 0 else [int(a) for a in np.atleast_1d(chosen)]
+    return b.mean(input, axes, keepdim, sum)
 
 
 def _pad(b: Builder, input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
@@ -129,8 +125,7 @@ def _size(b: Builder, input: Tensor, dim: int | None = None) -> Any:
 def _split(b: Builder, tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> Any:
     length, sizes = tensor.shape[dim], split_size_or_sections
     cuts = np.arange(sizes, length, sizes) if isinstance(sizes, int) else np.cumsum(sizes)[:-1]
-    index = np.arange(tensor.size).reshape(tensor.shape)
-    return tuple(b.pick(tensor, part) for part in np.split(index, cuts, axis=dim))
+    return tuple(b.pick(tensor, part) for part in np.split(win.positions(tensor.shape), cuts, axis=dim))
 
 
 def _chunk(b: Builder, input: Tensor, chunks: int, dim: int = 0) -> Any:
@@ -138,8 +133,7 @@ def _chunk(b: Builder, input: Tensor, chunks: int, dim: int = 0) -> Any:
 
 
 def _unbind(b: Builder, input: Tensor, dim: int = 0) -> Any:
-    index = np.arange(input.size).reshape(input.shape)
-    return tuple(b.pick(input, np.take(index, k, axis=dim)) for k in range(input.shape[dim]))
+    return tuple(b.pick(input, part) for part in np.moveaxis(win.positions(input.shape), dim, 0))
 
 
 def _expand(b: Builder, input: Tensor, *size: Any) -> Tensor:
@@ -168,8 +162,8 @@ ARRANGE: Final[Mapping[str, Callable[..., Any]]] = {
     "unsqueeze": _unsqueeze,
     **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
     "stack": _stack,
-    "mean": _mean(total=False),
-    "sum": _mean(total=True),
+    "mean": partial(_mean, False),
+    "sum": partial(_mean, True),
     "pad": _pad,
     "getitem": _getitem,
     "getattr": _getattr,

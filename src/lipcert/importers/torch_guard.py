@@ -17,6 +17,7 @@ from torch import fx, nn
 from torch.nn.modules import module as modules
 
 from lipcert.errors import InvalidInput, UnreadableModel
+from lipcert.importers.wording import few, line
 
 _PREPARE: Final = ("torch.nn.utils.weight_norm", "torch.nn.utils.spectral_norm")
 """Homes of hooks that only prepare a weight."""
@@ -188,13 +189,7 @@ def genuine(function: Any) -> bool:
     return code is None or Path(code.co_filename).is_relative_to(Path(torch.__file__).parent)
 
 
-def few(names: Sequence[str], most: int = 6) -> str:
-    """The first names of a list, for messages."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
 def first_line(error: BaseException) -> str:
     """An error in one line, for messages."""
-    return (
-        f"{type(error).__name__}: {str(error).strip().splitlines()[0]}" if str(error).strip() else type(error).__name__
-    )
+    kind = type(error).__name__
+    return f"{kind}: {line(error)}" if str(error).strip() else kind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -46,13 +47,14 @@ def conv(
         result = conv(b, single, weight, bias, stride, padding, dilation, groups, mode)
         return b.reshape(result, result.shape[1:])
     stride, dilation = each(stride, rank), each(dilation, rank)
+    pads: win.Pads
     if padding == "valid":
         pads = [(0, 0)] * rank
     elif padding == "same":
         spare = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
         pads = [(s // 2, s - s // 2) for s in spare]
     else:
-        pads = [(p, p) for p in each(padding, rank)]
+        pads = both(padding, rank)
     return b.conv(input, weight, bias, stride, pads, dilation, int(groups), mode)
 
 
@@ -90,66 +92,59 @@ def softmax(b: Builder, input: Tensor, *_: Any, **__: Any) -> Tensor:
     raise Unsupported(SOFTMAX)
 
 
-def average_pool(rank: int) -> Callable[..., Tensor]:
-    def handler(
-        b: Builder,
-        input: Tensor,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> Tensor:
-        kernel = each(kernel_size, rank)
-        step = kernel if stride is None or stride == () else each(stride, rank)
-        pads = [(p, p) for p in each(padding, rank)]
-        ones = (1,) * rank
-        seen, shape = win.pool_windows(input.shape, kernel, step, pads, ones, ceil_mode)
-        counts: Array | None = None
-        if divisor_override is not None:
-            counts = np.full(len(seen), float(divisor_override))
-        elif count_include_pad:
-            spatial = input.shape[len(input.shape) - rank :]
-            counts = np.resize(win.padded_counts(spatial, kernel, step, pads, ones, ceil_mode), len(seen))
-        return b.average_windows(input, seen, counts, shape)
-
-    return handler
+def _frame(rank: int, kernel_size: Any, stride: Any, padding: Any) -> tuple[tuple[int, ...], tuple[int, ...], win.Pads]:
+    """Kernel, stride and padding of a pool; without a stride the windows lie side by side."""
+    kernel = each(kernel_size, rank)
+    return kernel, kernel if stride is None or stride == () else each(stride, rank), both(padding, rank)
 
 
-def max_pool(rank: int) -> Callable[..., Tensor]:
-    def handler(
-        b: Builder,
-        input: Tensor,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil_mode: bool = False,
-        return_indices: bool = False,
-    ) -> Tensor:
-        if return_indices:
-            raise Unsupported("it also returns indices")
-        kernel = each(kernel_size, rank)
-        step = kernel if stride is None or stride == () else each(stride, rank)
-        pads = [(p, p) for p in each(padding, rank)]
-        seen, shape = win.pool_windows(input.shape, kernel, step, pads, each(dilation, rank), ceil_mode)
-        return b.maximum(input, seen, shape)
+def average_pool(
+    rank: int,
+    b: Builder,
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    frame = (*_frame(rank, kernel_size, stride, padding), (1,) * rank, ceil_mode)
+    seen, shape = win.pool_windows(input.shape, *frame)
+    counts: Array | None = None
+    if divisor_override is not None:
+        counts = np.full(len(seen), float(divisor_override))
+    elif count_include_pad:
+        counts = np.resize(win.padded_counts(input.shape[-rank:], *frame), len(seen))
+    return b.average_windows(input, seen, counts, shape)
 
-    return handler
+
+def max_pool(
+    rank: int,
+    b: Builder,
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Tensor:
+    if return_indices:
+        raise Unsupported("it also returns indices")
+    frame = _frame(rank, kernel_size, stride, padding)
+    return b.maximum(input, *win.pool_windows(input.shape, *frame, each(dilation, rank), ceil_mode))
 
 
-def adaptive(rank: int, maximum: bool) -> Callable[..., Tensor]:
-    def handler(b: Builder, input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
-        if return_indices:
-            raise Unsupported("it also returns indices")
-        spatial = input.shape[len(input.shape) - rank :]
-        sizes = (output_size,) * rank if output_size is None or isinstance(output_size, int) else output_size
-        result = [s if size is None else int(size) for size, s in zip(sizes, spatial, strict=True)]
-        seen, shape = win.adaptive_windows(input.shape, result)
-        return b.maximum(input, seen, shape) if maximum else b.average_windows(input, seen, None, shape)
-
-    return handler
+def adaptive(
+    rank: int, maximum: bool, b: Builder, input: Tensor, output_size: Any, return_indices: bool = False
+) -> Tensor:
+    if return_indices:
+        raise Unsupported("it also returns indices")
+    sizes = (output_size,) * rank if output_size is None or isinstance(output_size, int) else output_size
+    result = [s if size is None else int(size) for size, s in zip(sizes, input.shape[-rank:], strict=True)]
+    seen, shape = win.adaptive_windows(input.shape, result)
+    return b.maximum(input, seen, shape) if maximum else b.average_windows(input, seen, None, shape)
 
 
 def each(value: Any, rank: int) -> tuple[int, ...]:
@@ -162,13 +157,18 @@ def each(value: Any, rank: int) -> tuple[int, ...]:
     return tuple(int(v) for v in values)
 
 
+def both(padding: Any, rank: int) -> win.Pads:
+    """The same padding on both sides of each axis."""
+    return [(p, p) for p in each(padding, rank)]
+
+
 LAYERS: Final[Mapping[str, Callable[..., Any]]] = {
     "linear": linear,
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), conv),
-    **{f"avg_pool{d}d": average_pool(d) for d in (1, 2, 3)},
-    **{f"max_pool{d}d": max_pool(d) for d in (1, 2, 3)},
-    **{f"adaptive_avg_pool{d}d": adaptive(d, maximum=False) for d in (1, 2, 3)},
-    **{f"adaptive_max_pool{d}d": adaptive(d, maximum=True) for d in (1, 2, 3)},
+    **{f"avg_pool{d}d": partial(average_pool, d) for d in (1, 2, 3)},
+    **{f"max_pool{d}d": partial(max_pool, d) for d in (1, 2, 3)},
+    **{f"adaptive_avg_pool{d}d": partial(adaptive, d, False) for d in (1, 2, 3)},
+    **{f"adaptive_max_pool{d}d": partial(adaptive, d, True) for d in (1, 2, 3)},
     "batch_norm": batch_norm,
     **dict.fromkeys(("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout"), dropout),
     **dict.fromkeys(("softmax", "log_softmax"), softmax),

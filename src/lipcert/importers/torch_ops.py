@@ -7,6 +7,7 @@ in PyTorch. Modules are translated into the function they call.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from torch import fx, nn
 
 from lipcert.errors import LipcertError
+from lipcert.importers import windows as win
 from lipcert.importers.builder import Builder, Tensor, Unsupported
 from lipcert.importers.torch_arrange import ARRANGE, IDENTITIES
 from lipcert.importers.torch_graph import attribute
@@ -90,7 +92,7 @@ ACTIVATIONS: Final[Mapping[str, Handler]] = {
     "elu": _row("elu", alpha=1.0, inplace=False),
     "celu": _row("celu", alpha=1.0, inplace=False),
     "selu": _row("selu", inplace=False),
-    "sigmoid": _row("sigmoid"),
+    **dict.fromkeys(("sigmoid", "expit"), _row("sigmoid")),
     "tanh": _row("tanh"),
     "softplus": _softplus,
     "softsign": _row("softsign"),
@@ -99,16 +101,12 @@ ACTIVATIONS: Final[Mapping[str, Handler]] = {
     "mish": _row("mish", inplace=False),
     "hardswish": _row("hardswish", inplace=False),
     "hardsigmoid": lambda b, input, inplace=False: b.hard_sigmoid(input),
-    "arctan": _row("arctan"),
-    "atan": _row("arctan"),
+    **dict.fromkeys(("arctan", "atan"), _row("arctan")),
     "sin": _row("sin"),
-    "expit": _row("sigmoid"),
     "erf": lambda b, input: b.special(input, "erf"),
     "logsigmoid": _log_sigmoid,
-    "abs": lambda b, input: b.activate(input, "leaky_relu", negative_slope=-1.0),
-    "absolute": lambda b, input: b.activate(input, "leaky_relu", negative_slope=-1.0),
-    "clamp": _clamp,
-    "clip": _clamp,
+    **dict.fromkeys(("abs", "absolute"), lambda b, input: b.activate(input, "leaky_relu", negative_slope=-1.0)),
+    **dict.fromkeys(("clamp", "clip"), _clamp),
     "clamp_min": lambda b, input, min: _clamp(b, input, min=min),
     "clamp_max": lambda b, input, max: _clamp(b, input, max=max),
 }
@@ -128,28 +126,16 @@ def _div(b: Builder, input: Any, other: Any, *, rounding_mode: str | None = None
     return b.divide(input, other)
 
 
-def _extreme(sign: float) -> Handler:
-    def handler(b: Builder, input: Any, other: Any = None, **kwargs: Any) -> Tensor:
-        if kwargs or other is None or isinstance(other, int):
-            raise Unsupported("only the maximum of two tensors is known; for one over an axis use amax or a pool")
-        return b.larger(input, other, sign)
-
-    return handler
+def _extreme(sign: float, b: Builder, input: Any, other: Any = None, **kwargs: Any) -> Tensor:
+    if kwargs or other is None or isinstance(other, int):
+        raise Unsupported("only the maximum of two tensors is known; for one over an axis use amax or a pool")
+    return b.larger(input, other, sign)
 
 
-def _over_axes(sign: float) -> Handler:
-    def handler(b: Builder, input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
-        rank = len(input.shape)
-        axes = tuple(a % rank for a in np.atleast_1d(np.asarray(dim, dtype=int))) or tuple(range(rank))
-        count = int(np.prod([input.shape[a] for a in axes]))
-        index = np.arange(input.size).reshape(input.shape)
-        seen = np.moveaxis(index, axes, range(rank - len(axes), rank)).reshape(-1, count)
-        shape = [1 if a in axes else s for a, s in enumerate(input.shape) if keepdim or a not in axes]
-        signed = input if sign == 1.0 else b.scale(input, sign)
-        best = b.maximum(signed, seen, shape)
-        return best if sign == 1.0 else b.scale(best, sign)
-
-    return handler
+def _over_axes(sign: float, b: Builder, input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+    axes = np.atleast_1d(np.asarray(dim, dtype=int)).tolist() or range(len(input.shape))
+    seen, shape = win.over_axes(input.shape, axes, keepdim)
+    return b.maximum(input, seen, shape, sign)
 
 
 ARITHMETIC: Final[Mapping[str, Handler]] = {
@@ -161,10 +147,10 @@ ARITHMETIC: Final[Mapping[str, Handler]] = {
     **dict.fromkeys(("neg", "negative"), lambda b, input: b.scale(input, -1.0)),
     **dict.fromkeys(("matmul", "mm", "mv"), lambda b, input, other: b.matmul(input, other)),
     "addmm": lambda b, input, mat1, mat2: b.add(input, b.matmul(mat1, mat2)),
-    **dict.fromkeys(("maximum", "max"), _extreme(1.0)),
-    **dict.fromkeys(("minimum", "min"), _extreme(-1.0)),
-    "amax": _over_axes(1.0),
-    "amin": _over_axes(-1.0),
+    **dict.fromkeys(("maximum", "max"), partial(_extreme, 1.0)),
+    **dict.fromkeys(("minimum", "min"), partial(_extreme, -1.0)),
+    "amax": partial(_over_axes, 1.0),
+    "amin": partial(_over_axes, -1.0),
 }
 
 HANDLERS: Final[Mapping[str, Handler]] = {**ACTIVATIONS, **ARITHMETIC, **LAYERS, **ARRANGE}
@@ -173,65 +159,42 @@ HANDLERS: Final[Mapping[str, Handler]] = {**ACTIVATIONS, **ARITHMETIC, **LAYERS,
 _HOMES = ("torch", "torch.nn.functional", "torch._C._nn", "torch.special", "_operator", "builtins", "math")
 
 
-def _attributes(name: str, **keys: str) -> tuple[str, Mapping[str, str]]:
-    return name, keys
+def _attributes(name: str, *same: str, **renamed: str) -> tuple[str, Mapping[str, str]]:
+    return name, {key: key for key in same} | renamed
 
+
+_RANKS = (1, 2, 3)
+_POOL = ("kernel_size", "stride", "padding", "ceil_mode")
+_DIVISOR = {1: (), 2: ("divisor_override",), 3: ("divisor_override",)}
 
 MODULES: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "ReLU": _attributes("relu"),
-    "LeakyReLU": _attributes("leaky_relu", negative_slope="negative_slope"),
-    "PReLU": _attributes("prelu", weight="weight"),
-    "RReLU": _attributes("rrelu", lower="lower", upper="upper"),
+    "LeakyReLU": _attributes("leaky_relu", "negative_slope"),
+    "PReLU": _attributes("prelu", "weight"),
+    "RReLU": _attributes("rrelu", "lower", "upper"),
     "ReLU6": _attributes("relu6"),
-    "Hardtanh": _attributes("hardtanh", min_val="min_val", max_val="max_val"),
-    "ELU": _attributes("elu", alpha="alpha"),
-    "CELU": _attributes("celu", alpha="alpha"),
+    "Hardtanh": _attributes("hardtanh", "min_val", "max_val"),
+    "ELU": _attributes("elu", "alpha"),
+    "CELU": _attributes("celu", "alpha"),
     "SELU": _attributes("selu"),
     "Sigmoid": _attributes("sigmoid"),
     "Tanh": _attributes("tanh"),
-    "Softplus": _attributes("softplus", beta="beta", threshold="threshold"),
+    "Softplus": _attributes("softplus", "beta", "threshold"),
     "Softsign": _attributes("softsign"),
     "SiLU": _attributes("silu"),
-    "GELU": _attributes("gelu", approximate="approximate"),
+    "GELU": _attributes("gelu", "approximate"),
     "Mish": _attributes("mish"),
     "Hardswish": _attributes("hardswish"),
     "Hardsigmoid": _attributes("hardsigmoid"),
     "LogSigmoid": _attributes("logsigmoid"),
-    "Flatten": _attributes("flatten", start_dim="start_dim", end_dim="end_dim"),
-    "Unflatten": _attributes("unflatten", dim="dim", sizes="unflattened_size"),
-    **{
-        f"AvgPool{d}d": _attributes(
-            f"avg_pool{d}d",
-            kernel_size="kernel_size",
-            stride="stride",
-            padding="padding",
-            ceil_mode="ceil_mode",
-            count_include_pad="count_include_pad",
-            **({} if d == 1 else {"divisor_override": "divisor_override"}),
-        )
-        for d in (1, 2, 3)
-    },
-    **{
-        f"MaxPool{d}d": _attributes(
-            f"max_pool{d}d",
-            kernel_size="kernel_size",
-            stride="stride",
-            padding="padding",
-            dilation="dilation",
-            ceil_mode="ceil_mode",
-            return_indices="return_indices",
-        )
-        for d in (1, 2, 3)
-    },
-    **{f"AdaptiveAvgPool{d}d": _attributes(f"adaptive_avg_pool{d}d", output_size="output_size") for d in (1, 2, 3)},
-    **{
-        f"AdaptiveMaxPool{d}d": _attributes(
-            f"adaptive_max_pool{d}d", output_size="output_size", return_indices="return_indices"
-        )
-        for d in (1, 2, 3)
-    },
-    **{f"ZeroPad{d}d": _attributes("pad", pad="padding") for d in (1, 2, 3)},
-    **{f"ConstantPad{d}d": _attributes("pad", pad="padding", value="value") for d in (1, 2, 3)},
+    "Flatten": _attributes("flatten", "start_dim", "end_dim"),
+    "Unflatten": _attributes("unflatten", "dim", sizes="unflattened_size"),
+    **{f"AvgPool{d}d": _attributes(f"avg_pool{d}d", *_POOL, "count_include_pad", *_DIVISOR[d]) for d in _RANKS},
+    **{f"MaxPool{d}d": _attributes(f"max_pool{d}d", *_POOL, "dilation", "return_indices") for d in _RANKS},
+    **{f"AdaptiveAvgPool{d}d": _attributes(f"adaptive_avg_pool{d}d", "output_size") for d in _RANKS},
+    **{f"AdaptiveMaxPool{d}d": _attributes(f"adaptive_max_pool{d}d", "output_size", "return_indices") for d in _RANKS},
+    **{f"ZeroPad{d}d": _attributes("pad", pad="padding") for d in _RANKS},
+    **{f"ConstantPad{d}d": _attributes("pad", "value", pad="padding") for d in _RANKS},
 }
 """Modules whose attributes are the arguments of a function: (function, {argument: attribute})."""
 
@@ -254,7 +217,7 @@ def _bound(handler: Handler, *args: Any, **kwargs: Any) -> Any:
         return handler(*args, **kwargs)
     except LipcertError:  # says itself what is wrong
         raise
-    except (TypeError, ValueError, AttributeError, LookupError) as error:
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
         raise Unsupported(f"it is called in an unknown way: {error}") from None
 
 

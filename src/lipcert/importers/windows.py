@@ -18,9 +18,11 @@ from lipcert.model.arrays import Array
 
 PadMode = Literal["constant", "reflect", "edge", "wrap"]
 Pads = Sequence[tuple[int, int]]
+Sizes = Sequence[int]
+"""One number an axis."""
 
 
-def positions(shape: Sequence[int]) -> Array:
+def positions(shape: Sizes) -> Array:
     """0, 1, 2, … in the given shape."""
     return np.arange(int(np.prod(shape, dtype=int))).reshape(tuple(shape))
 
@@ -49,7 +51,7 @@ def outputs(size: int, kernel: int, stride: int, pads: tuple[int, int], dilation
     return max(count, 0)
 
 
-def slide(index: Array, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Array:
+def slide(index: Array, kernel: Sizes, stride: Sizes, dilation: Sizes) -> Array:
     """(…, *places, *kernel): what each window sees, over the last axes of the positions."""
     span = [dilation[a] * (kernel[a] - 1) + 1 for a in range(len(kernel))]
     axes = tuple(range(index.ndim - len(kernel), index.ndim))
@@ -59,13 +61,7 @@ def slide(index: Array, kernel: Sequence[int], stride: Sequence[int], dilation: 
 
 
 def convolution(
-    shape: Sequence[int],
-    weight: Array,
-    stride: Sequence[int],
-    pads: Pads,
-    dilation: Sequence[int],
-    groups: int = 1,
-    mode: PadMode = "constant",
+    shape: Sizes, weight: Array, stride: Sizes, pads: Pads, dilation: Sizes, groups: int = 1, mode: PadMode = "constant"
 ) -> tuple[PreciseMatrix, tuple[int, ...]]:
     """The matrix of a convolution of a tensor (batch, channels, …), and the shape of its result.
 
@@ -91,12 +87,7 @@ def convolution(
 
 
 def pool_windows(
-    shape: Sequence[int],
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    pads: Pads,
-    dilation: Sequence[int],
-    ceil: bool = False,
+    shape: Sizes, kernel: Sizes, stride: Sizes, pads: Pads, dilation: Sizes, ceil: bool = False
 ) -> tuple[Array, tuple[int, ...]]:
     """(outputs, taps): the positions under each pooling window, -1 outside, and the shape of the result."""
     spatial = shape[len(shape) - len(kernel) :]
@@ -111,14 +102,7 @@ def pool_windows(
     return seen.reshape(int(np.prod(result, dtype=int)), -1), result
 
 
-def padded_counts(
-    spatial: Sequence[int],
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    pads: Pads,
-    dilation: Sequence[int],
-    ceil: bool,
-) -> Array:
+def padded_counts(spatial: Sizes, kernel: Sizes, stride: Sizes, pads: Pads, dilation: Sizes, ceil: bool) -> Array:
     """How many taps of each window lie in the input or its padding; (places,)."""
     total = np.ones(1)
     for a in range(len(kernel)):
@@ -129,7 +113,16 @@ def padded_counts(
     return total.ravel()
 
 
-def adaptive_windows(shape: Sequence[int], result: Sequence[int]) -> tuple[Array, tuple[int, ...]]:
+def over_axes(shape: Sizes, axes: Sizes, keep: bool) -> tuple[Array, tuple[int, ...]]:
+    """(outputs, taps): the positions along some axes, and the shape without them, or with 1 in their place."""
+    rank = len(shape)
+    chosen = [range(rank)[axis] for axis in axes]
+    count = int(np.prod([shape[a] for a in chosen], dtype=int))
+    seen = np.moveaxis(positions(shape), chosen, range(rank - len(chosen), rank)).reshape(-1, count)
+    return seen, tuple(1 if a in chosen else s for a, s in enumerate(shape) if keep or a not in chosen)
+
+
+def adaptive_windows(shape: Sizes, result: Sizes) -> tuple[Array, tuple[int, ...]]:
     """Positions under the windows that divide the last axes into ``result`` parts, ⌊iL/n⌋ to ⌈(i+1)L/n⌉."""
     index = positions(shape)
     spatial = shape[len(shape) - len(result) :]

@@ -6,8 +6,8 @@ monotone (kinks, and zeros of the second derivative). Between two knots the func
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 from scipy import special
@@ -16,16 +16,15 @@ from lipcert.model.activation_row import CONCAVE, CONVEX, NO_ROUNDING, STRAIGHT,
 from lipcert.model.arrays import Array, Parameter
 
 
-def _knots(*points: float) -> Callable[..., Sequence[Parameter]]:
-    return lambda _start, *_: points
+def _always(**facts: Sequence[Parameter]) -> dict[str, Any]:
+    """Facts that depend on no parameter and no point, as the callables that a row has for them."""
+    return {name: lambda *_, fact=fact: fact for name, fact in facts.items()}
 
 
-def _shape(*curvatures: int) -> Callable[..., Sequence[Parameter]]:
-    return lambda _start, *_: curvatures
-
-
-def _constant(low: float, high: float) -> Callable[..., tuple[Parameter, Parameter]]:
-    return lambda *_: (low, high)
+def _bump(knots: tuple[float, float], least: float) -> dict[str, Any]:
+    """φ' falls from 0, rises, and falls to 1; the knots are rounded."""
+    extent = (least, np.inf)
+    return _always(knots=knots, shape=(CONCAVE, CONVEX, CONCAVE), ends=(0.0, 1.0), extent=extent) | {"exact": False}
 
 
 def _beyond(v: Array, threshold: Parameter, side: int) -> Array:
@@ -63,6 +62,7 @@ _GELU_SCALE = np.sqrt(2.0 / np.pi)
 _GELU_CUBIC = 0.044715
 _SELU_SCALE = 1.0507009873554805
 _SELU_ALPHA = 1.6732632423543772
+_SELU_LEAST = -_SELU_SCALE * _SELU_ALPHA * (1 + 1e-15)
 
 
 def _gelu_tanh_inner(v: Array) -> Array:
@@ -74,11 +74,6 @@ def _gelu_tanh_slope(v: Array) -> Array:
     inner, w = _gelu_tanh_inner(v), np.clip(v, -100.0, 100.0)
     rate = 2.0 * _GELU_SCALE * (1.0 + 3.0 * _GELU_CUBIC * w * w)
     return special.expit(inner) * (1.0 + w * special.expit(-inner) * rate)
-
-
-def _silu_slope(v: Array) -> Array:
-    gate = special.expit(v)
-    return gate * (1.0 + v * special.expit(-v))
 
 
 def _softplus(v: Array, beta: Parameter = 1.0) -> Array:
@@ -111,20 +106,14 @@ TABLE: Final[Mapping[str, Row]] = {
     "identity": Row(
         value=lambda v: v,
         slope=lambda v, side: np.ones_like(v),
-        knots=_knots(),
-        shape=_shape(STRAIGHT),
-        ends=_constant(1.0, 1.0),
-        extent=_constant(-np.inf, np.inf),
+        **_always(knots=(), shape=(STRAIGHT,), ends=(1.0, 1.0), extent=(-np.inf, np.inf)),
         why="φ' = 1.",
         loss=NO_ROUNDING,
     ),
     "relu": Row(
         value=lambda v: np.maximum(v, 0.0),
         slope=lambda v, side: np.where(_beyond(v, 0.0, side), 1.0, 0.0),
-        knots=_knots(0.0),
-        shape=_shape(STRAIGHT, STRAIGHT),
-        ends=_constant(0.0, 1.0),
-        extent=_constant(0.0, np.inf),
+        **_always(knots=(0.0,), shape=(STRAIGHT, STRAIGHT), ends=(0.0, 1.0), extent=(0.0, np.inf)),
         why="Slope 0 left of 0 and 1 right of it.",
         loss=NO_ROUNDING,
         kinks=True,
@@ -132,13 +121,9 @@ TABLE: Final[Mapping[str, Row]] = {
     "leaky_relu": Row(
         value=lambda v, gamma: np.where(v >= 0.0, v, gamma * v),
         slope=_leaky,
-        knots=_knots(0.0),
-        shape=_shape(STRAIGHT, STRAIGHT),
+        **_always(knots=(0.0,), shape=(STRAIGHT, STRAIGHT)),
         ends=lambda gamma: (gamma, 1.0),
-        extent=lambda gamma: (
-            np.where(np.asarray(gamma) > 0, -np.inf, 0.0),
-            np.inf,
-        ),
+        extent=lambda gamma: (np.where(np.asarray(gamma) > 0, -np.inf, 0.0), np.inf),
         why="Slope γ left of 0 and 1 right of it; any real γ, so |v| is γ = -1.",
         loss=NO_ROUNDING,
         kinks=True,
@@ -147,10 +132,7 @@ TABLE: Final[Mapping[str, Row]] = {
     "relu6": Row(
         value=lambda v: np.clip(v, 0.0, 6.0),
         slope=lambda v, side: _clamp_slope(v, side, 0.0, 6.0),
-        knots=_knots(0.0, 6.0),
-        shape=_shape(STRAIGHT, STRAIGHT, STRAIGHT),
-        ends=_constant(0.0, 0.0),
-        extent=_constant(0.0, 6.0),
+        **_always(knots=(0.0, 6.0), shape=(STRAIGHT, STRAIGHT, STRAIGHT), ends=(0.0, 0.0), extent=(0.0, 6.0)),
         why="Straight pieces of slope 0, 1, 0.",
         loss=NO_ROUNDING,
         kinks=True,
@@ -158,9 +140,8 @@ TABLE: Final[Mapping[str, Row]] = {
     "hardtanh": Row(
         value=lambda v, low, high: np.clip(v, low, high),
         slope=_clamp_slope,
+        **_always(shape=(STRAIGHT, STRAIGHT, STRAIGHT), ends=(0.0, 0.0)),
         knots=lambda _start, low, high: (low, high),
-        shape=_shape(STRAIGHT, STRAIGHT, STRAIGHT),
-        ends=_constant(0.0, 0.0),
         extent=lambda low, high: (low, high),
         why="Straight pieces of slope 0, 1, 0, kinks at the two limits.",
         loss=NO_ROUNDING,
@@ -171,10 +152,8 @@ TABLE: Final[Mapping[str, Row]] = {
     "hardsigmoid": Row(
         value=lambda v, gain, shift: np.clip(gain * v + shift, 0.0, 1.0),
         slope=lambda v, side, gain, shift: _clamp_slope(v, side, -shift / gain, (1.0 - shift) / gain, gain),
+        **_always(shape=(STRAIGHT, STRAIGHT, STRAIGHT), ends=(0.0, 0.0), extent=(0.0, 1.0)),
         knots=lambda _start, gain, shift: (-shift / gain, (1.0 - shift) / gain),
-        shape=_shape(STRAIGHT, STRAIGHT, STRAIGHT),
-        ends=_constant(0.0, 0.0),
-        extent=_constant(0.0, 1.0),
         why="Straight pieces of slope 0, gain, 0; the kinks are where gain·v + shift is 0 and 1.",
         loss=Loss(None, slope_tail=False, value_tail=False, value_terms=lambda gain, shift: 1.0 + np.abs(shift)),
         kinks=True,
@@ -190,10 +169,7 @@ TABLE: Final[Mapping[str, Row]] = {
         slope=lambda v, side: np.where(
             _beyond(v, 3.0, side), 1.0, np.where(_beyond(v, -3.0, side), v / 3.0 + 0.5, 0.0)
         ),
-        knots=_knots(-3.0, 3.0),
-        shape=_shape(STRAIGHT, CONVEX, STRAIGHT),
-        ends=_constant(0.0, 1.0),
-        extent=_constant(-0.375, np.inf),
+        **_always(knots=(-3.0, 3.0), shape=(STRAIGHT, CONVEX, STRAIGHT), ends=(0.0, 1.0), extent=(-0.375, np.inf)),
         why="0, then the parabola v(v+3)/6 with slope -1/2 … 3/2 and minimum -3/8, then v.",
         loss=Loss(1.0, slope_tail=False, value_tail=False, value_terms=no_terms),
         kinks=True,
@@ -201,9 +177,7 @@ TABLE: Final[Mapping[str, Row]] = {
     "elu": Row(
         value=lambda v, alpha: np.where(v >= 0.0, v, alpha * _expm1_left(v)),
         slope=lambda v, side, alpha: np.where(_beyond(v, 0.0, side), 1.0, alpha * _exp_left(v)),
-        knots=_knots(0.0),
-        shape=_shape(CONVEX, STRAIGHT),
-        ends=_constant(0.0, 1.0),
+        **_always(knots=(0.0,), shape=(CONVEX, STRAIGHT), ends=(0.0, 1.0)),
         extent=lambda alpha: (-np.asarray(alpha), np.inf),
         why="φ' = α·exp(v) rises to α on the left, then jumps to 1.",
         loss=USUAL,
@@ -214,9 +188,7 @@ TABLE: Final[Mapping[str, Row]] = {
     "celu": Row(
         value=lambda v, alpha: np.where(v >= 0.0, v, alpha * _expm1_left(v / alpha)),
         slope=lambda v, side, alpha: np.where(_beyond(v, 0.0, side), 1.0, _exp_left(v / alpha)),
-        knots=_knots(0.0),
-        shape=_shape(CONVEX, STRAIGHT),
-        ends=_constant(0.0, 1.0),
+        **_always(knots=(0.0,), shape=(CONVEX, STRAIGHT), ends=(0.0, 1.0)),
         extent=lambda alpha: (-np.asarray(alpha), np.inf),
         why="φ' = exp(v/α) rises to 1 at 0 and stays there.",
         loss=Loss(0.0, slope_tail=True, value_tail=False, value_terms=no_terms),
@@ -226,10 +198,7 @@ TABLE: Final[Mapping[str, Row]] = {
     "selu": Row(
         value=lambda v: _SELU_SCALE * np.where(v >= 0.0, v, _SELU_ALPHA * _expm1_left(v)),
         slope=lambda v, side: _SELU_SCALE * np.where(_beyond(v, 0.0, side), 1.0, _SELU_ALPHA * _exp_left(v)),
-        knots=_knots(0.0),
-        shape=_shape(CONVEX, STRAIGHT),
-        ends=_constant(0.0, _SELU_SCALE),
-        extent=_constant(-_SELU_SCALE * _SELU_ALPHA * (1 + 1e-15), np.inf),
+        **_always(knots=(0.0,), shape=(CONVEX, STRAIGHT), ends=(0.0, _SELU_SCALE), extent=(_SELU_LEAST, np.inf)),
         why="ELU with α = 1.673… times 1.0507…; φ' falls from 1.758 to 1.0507 at 0.",
         loss=USUAL,
         kinks=True,
@@ -237,50 +206,37 @@ TABLE: Final[Mapping[str, Row]] = {
     "sigmoid": Row(
         value=lambda v: special.expit(v),
         slope=lambda v, side: special.expit(v) * special.expit(-v),
-        knots=_knots(0.0),
-        shape=_shape(CONVEX, CONCAVE),
-        ends=_constant(0.0, 0.0),
-        extent=_constant(0.0, 1.0),
+        **_always(knots=(0.0,), shape=(CONVEX, CONCAVE), ends=(0.0, 0.0), extent=(0.0, 1.0)),
         why="φ' = φ(1-φ) rises to 1/4 at 0 and falls.",
         loss=USUAL,
     ),
     "tanh": Row(
         value=lambda v: np.tanh(v),
         slope=lambda v, side: 4.0 * special.expit(2.0 * v) * special.expit(-2.0 * v),
-        knots=_knots(0.0),
-        shape=_shape(CONVEX, CONCAVE),
-        ends=_constant(0.0, 0.0),
-        extent=_constant(-1.0, 1.0),
+        **_always(knots=(0.0,), shape=(CONVEX, CONCAVE), ends=(0.0, 0.0), extent=(-1.0, 1.0)),
         why="φ' = 1 - tanh² = 4σ(2v)σ(-2v), largest at 0.",
         loss=USUAL,
     ),
     "arctan": Row(
         value=lambda v: np.arctan(v),
         slope=lambda v, side: (1.0 / np.hypot(1.0, v)) ** 2,
-        knots=_knots(0.0),
-        shape=_shape(CONVEX, CONCAVE),
-        ends=_constant(0.0, 0.0),
-        extent=_constant(-1.5707963267948968, 1.5707963267948968),
+        **_always(
+            knots=(0.0,), shape=(CONVEX, CONCAVE), ends=(0.0, 0.0), extent=(-1.5707963267948968, 1.5707963267948968)
+        ),
         why="φ' = 1/(1+v²), largest at 0.",
         loss=USUAL,
     ),
     "softsign": Row(
         value=lambda v: v / (1.0 + np.abs(v)),
         slope=lambda v, side: (1.0 / (1.0 + np.abs(v))) ** 2,
-        knots=_knots(0.0),
-        shape=_shape(CONVEX, CONCAVE),
-        ends=_constant(0.0, 0.0),
-        extent=_constant(-1.0, 1.0),
+        **_always(knots=(0.0,), shape=(CONVEX, CONCAVE), ends=(0.0, 0.0), extent=(-1.0, 1.0)),
         why="φ' = 1/(1+|v|)², largest at 0.",
         loss=USUAL,
     ),
     "softplus": Row(
         value=_softplus,
         slope=lambda v, side, beta: special.expit(beta * v),
-        knots=_knots(),
-        shape=_shape(CONVEX),
-        ends=_constant(0.0, 1.0),
-        extent=_constant(0.0, np.inf),
+        **_always(knots=(), shape=(CONVEX,), ends=(0.0, 1.0), extent=(0.0, np.inf)),
         why="φ' = σ(βv) is increasing.",
         loss=Loss(0.0, slope_tail=True, value_tail=True, value_terms=no_terms),
         parameters={"beta": 1.0},
@@ -288,55 +244,38 @@ TABLE: Final[Mapping[str, Row]] = {
     ),
     "silu": Row(
         value=lambda v: v * special.expit(v),
-        slope=lambda v, side: _silu_slope(v),
-        knots=_knots(-2.3993572805154677, 2.3993572805154677),
-        shape=_shape(CONCAVE, CONVEX, CONCAVE),
-        ends=_constant(0.0, 1.0),
-        extent=_constant(-0.2784645427610738, np.inf),
+        slope=lambda v, side: special.expit(v) * (1.0 + v * special.expit(-v)),
+        **_bump(knots=(-2.3993572805154677, 2.3993572805154677), least=-0.2784645427610738),
         why="φ'' = σ(1-σ)(2 - v·tanh(v/2)) vanishes where v·tanh(v/2) = 2; φ' there is -0.0998 and 1.0998.",
         loss=Loss(1.0, slope_tail=True, value_tail=False, value_terms=no_terms),
-        exact=False,
     ),
     "gelu": Row(
         value=lambda v: v * special.ndtr(v),
         slope=lambda v, side: special.ndtr(v) + v * _normal_density(v),
-        knots=_knots(-1.4142135623730951, 1.4142135623730951),
-        shape=_shape(CONCAVE, CONVEX, CONCAVE),
-        ends=_constant(0.0, 1.0),
-        extent=_constant(-0.16997120747990369, np.inf),
+        **_bump(knots=(-1.4142135623730951, 1.4142135623730951), least=-0.16997120747990369),
         why="φ'' = (2 - v²)·density(v), so φ' turns at ±√2, with values -0.1290 and 1.1290.",
         loss=Loss(1.0, slope_tail=True, value_tail=True, value_terms=no_terms),
-        exact=False,
     ),
     "gelu_tanh": Row(
         value=lambda v: v * special.expit(_gelu_tanh_inner(v)),
         slope=lambda v, side: _gelu_tanh_slope(v),
-        knots=_knots(-1.4185040087908283, 1.4185040087908283),
-        shape=_shape(CONCAVE, CONVEX, CONCAVE),
-        ends=_constant(0.0, 1.0),
-        extent=_constant(-0.17004075057125407, np.inf),
+        **_bump(knots=(-1.4185040087908283, 1.4185040087908283), least=-0.17004075057125407),
         why="φ'' has the two zeros ±1.41850…; φ' there is -0.1290 and 1.1290.",
         loss=Loss(1.0, slope_tail=True, value_tail=True, value_terms=no_terms),
-        exact=False,
     ),
     "mish": Row(
         value=lambda v: v * np.tanh(_softplus(v)),
         slope=lambda v, side: _mish_slope(v),
-        knots=_knots(-2.256376396360793, 1.4905711794854285),
-        shape=_shape(CONCAVE, CONVEX, CONCAVE),
-        ends=_constant(0.0, 1.0),
-        extent=_constant(-0.30884341301725043, np.inf),
+        **_bump(knots=(-2.256376396360793, 1.4905711794854285), least=-0.30884341301725043),
         why="φ'' has the two zeros -2.25638… and 1.49057…; φ' there is -0.1125 and 1.0885.",
         loss=Loss(8.0, slope_tail=True, value_tail=False, value_terms=no_terms),  # 1 - tanh loses u, times up to 2·19
-        exact=False,
     ),
     "sin": Row(
         value=lambda v: np.sin(v),
         slope=lambda v, side: np.cos(v),
+        **_always(ends=(-1.0, 1.0), extent=(-1.0, 1.0)),
         knots=_sin_knots,
         shape=_sin_shape,
-        ends=_constant(-1.0, 1.0),
-        extent=_constant(-1.0, 1.0),
         why="φ' = cos turns at the multiples of π; an interval of length 2π or more sees all of [-1, 1].",
         loss=Loss(1.0, slope_tail=False, value_tail=False, value_terms=lambda: 1.0),
         exact=False,

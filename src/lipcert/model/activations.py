@@ -13,7 +13,7 @@ import numpy as np
 from lipcert.errors import InvalidInput
 from lipcert.model.activation_row import CONCAVE, CONVEX, STRAIGHT, Row
 from lipcert.model.activation_table import ALIASES, TABLE
-from lipcert.model.arrays import Array, Parameter
+from lipcert.model.arrays import Array, Parameter, frozen
 
 __all__ = ["ALIASES", "CONCAVE", "CONVEX", "STRAIGHT", "TABLE", "Activation", "Row", "activation"]
 
@@ -137,9 +137,7 @@ def activation(name: str | Activation, **parameters: Parameter | Sequence[float]
             f"activation {key!r} has no parameter {', '.join(sorted(unknown))};"
             f" it takes {', '.join(row.parameters) or 'none'}"
         )
-    values: list[Parameter] = []
-    for label, default in row.parameters.items():
-        values.append(_parameter(key, label, parameters.get(label, default)))
+    values = (_parameter(key, label, parameters.get(label, default)) for label, default in row.parameters.items())
     return Activation(key, tuple(values))
 
 
@@ -152,8 +150,7 @@ def _parameter(key: str, label: str, value: Parameter | Sequence[float]) -> Para
         raise InvalidInput(f"activation {key!r}: {label} must be a number or one per neuron, got {value!r}") from None
     if not np.all(np.isfinite(given)):
         raise InvalidInput(f"activation {key!r}: {label} must be finite, got {given}")
-    given.flags.writeable = False
-    return float(given) if given.ndim == 0 else given
+    return float(given) if given.ndim == 0 else frozen(given)
 
 
 def _resolve(name: str) -> str:

@@ -47,13 +47,8 @@ def indices(name: str, value: Iterable[int] | None, size: int) -> Array:
         picked = np.atleast_1d(np.asarray(list(value) if not np.isscalar(value) else value))
     except (TypeError, ValueError):
         picked = np.zeros(0)
-    if (
-        picked.ndim != 1
-        or picked.size == 0
-        or picked.dtype.kind not in "iu"
-        or picked.min() < 0
-        or picked.max() >= size
-    ):
+    whole = picked.ndim == 1 and picked.size > 0 and picked.dtype.kind in "iu"
+    if not whole or picked.min() < 0 or picked.max() >= size:
         raise InvalidInput(f"{name} must be indices from 0 to {size - 1}, at least one; got {value!r}")
     if len(set(picked.tolist())) != picked.size:
         raise InvalidInput(f"{name} must not repeat an index; got {value!r}")

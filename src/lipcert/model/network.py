@@ -129,11 +129,7 @@ class Network:
     layers: tuple[Layer, ...]
 
     @staticmethod
-    def from_weights(
-        weights: Sequence[Any],
-        biases: Sequence[Any] | None = None,
-        activation: Any = "relu",
-    ) -> Network:
+    def from_weights(weights: Sequence[Any], biases: Sequence[Any] | None = None, activation: Any = "relu") -> Network:
         """A network from its weight matrices.
 
         Parameters

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from lipcert.errors import InvalidInput
 from lipcert.model.arguments import numbers
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, frozen
 
 
 class Region(ABC):
@@ -23,16 +23,13 @@ class Region(ABC):
 
     center: Array
     radius: Array
+    bounded: ClassVar[bool]
+    """Whether a centre and a radius exist."""
 
     @property
     @abstractmethod
     def dimension(self) -> int | None:
         """Number of inputs, or None where any will do."""
-
-    @property
-    @abstractmethod
-    def bounded(self) -> bool:
-        """Whether a centre and a radius exist."""
 
     def check(self, inputs: int) -> None:
         """An error unless this is one region, not a stack, of that many inputs."""
@@ -66,18 +63,14 @@ class Everywhere(Region):
 
     center: Array
     radius: Array
+    bounded: ClassVar[bool] = False
 
     def __init__(self) -> None:
-        object.__setattr__(self, "center", np.zeros(0))
-        object.__setattr__(self, "radius", np.asarray(np.inf))
+        _freeze(self, center=np.zeros(0), radius=np.asarray(np.inf))
 
     @property
     def dimension(self) -> None:
         return None
-
-    @property
-    def bounded(self) -> bool:
-        return False
 
     def support(self, rows: Array) -> Array:
         return np.where(np.any(rows != 0.0, axis=-1), np.inf, 0.0)
@@ -92,8 +85,16 @@ class Everywhere(Region):
         raise InvalidInput("Everywhere() cannot be sampled; give a Ball or a Box")
 
 
+class _Bounded(Region):
+    bounded: ClassVar[bool] = True
+
+    @property
+    def dimension(self) -> int:
+        return int(self.center.shape[-1])
+
+
 @dataclass(frozen=True, eq=False, init=False)
-class Box(Region):
+class Box(_Bounded):
     """All inputs between two corners, lower ≤ z ≤ upper.
 
     Examples
@@ -124,14 +125,6 @@ class Box(Region):
             radius = size * np.linalg.norm(reach / size, axis=-1)
         _freeze(self, lower=np.array(low), upper=np.array(high), center=center, reach=reach, radius=radius)
 
-    @property
-    def dimension(self) -> int:
-        return int(self.lower.shape[-1])
-
-    @property
-    def bounded(self) -> bool:
-        return True
-
     def support(self, rows: Array) -> Array:
         return np.einsum("...kd,...d->...k", np.abs(rows), self.reach)
 
@@ -151,7 +144,7 @@ class Box(Region):
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class Ball(Region):
+class Ball(_Bounded):
     """All inputs within ``radius`` of ``center`` in the ℓ2 norm, optionally clipped to a box.
 
     Parameters
@@ -179,7 +172,6 @@ class Ball(Region):
         size = numbers("radius", radius)
         if (size < 0).any():
             raise InvalidInput(f"radius must be at least 0, got {radius}")
-        box = None
         if clip is not None:
             if not isinstance(clip, Box):
                 try:
@@ -187,41 +179,29 @@ class Ball(Region):
                 except (TypeError, ValueError):
                     raise InvalidInput(f"clip must be a pair (lower, upper), got {clip!r}") from None
                 clip = Box(*(_alike(("center", middle), ("clip", numbers("clip", side)))[1] for side in (low, high)))
-            box = clip
-            if box.dimension != middle.shape[-1]:
-                raise InvalidInput(f"clip has {box.dimension} coordinates, center has {middle.shape[-1]}")
-            if not box.contains(middle).all():
+            if clip.dimension != middle.shape[-1]:
+                raise InvalidInput(f"clip has {clip.dimension} coordinates, center has {middle.shape[-1]}")
+            if not clip.contains(middle).all():
                 raise InvalidInput("center must lie inside clip; project it there first, for example with numpy.clip")
         if size.shape not in ((), middle.shape[:-1]):
             raise InvalidInput(
                 f"radius must be one number, or one per center of shape {middle.shape[:-1]}; got shape {size.shape}"
             )
         _freeze(self, center=middle, radius=np.array(np.broadcast_to(size, middle.shape[:-1])))
-        object.__setattr__(self, "clip", box)
-
-    @property
-    def dimension(self) -> int:
-        return int(self.center.shape[-1])
-
-    @property
-    def bounded(self) -> bool:
-        return True
+        object.__setattr__(self, "clip", clip)
 
     def support(self, rows: Array) -> Array:
         if self.clip is None:
             return self.radius[..., None] * np.linalg.norm(rows, axis=-1)
-        radius, below, above = self._limits()
+        radius = self.radius[..., None]
+        below, above = ((side - self.center)[..., None, :] for side in (self.clip.lower, self.clip.upper))
         corner = (rows * np.where(rows > 0, above, below)).sum(axis=-1)
         plain = np.minimum(corner, radius * np.linalg.norm(rows, axis=-1))
         rate = split_rate(rows, radius, below, above)
-        split, _ = _split(rows, np.where(rate > 0, rate, 1.0), radius, below, above)
+        y = np.clip(rows / np.where(rate > 0, rate, 1.0)[..., None], below, above)
+        length = np.linalg.norm(y, axis=-1)
+        split = rate * length * (radius - length) + (rows * y).sum(axis=-1)
         return np.where(rate > 0, np.minimum(split, plain), plain)
-
-    def _limits(self) -> tuple[Array, Array, Array]:
-        """Radius (..., 1) and the box around the centre (..., 1, inputs)."""
-        assert self.clip is not None
-        below, above = self.clip.lower - self.center, self.clip.upper - self.center
-        return self.radius[..., None], below[..., None, :], above[..., None, :]
 
     def project(self, points: Array) -> Array:
         points = np.asarray(points, dtype=float)
@@ -266,9 +246,7 @@ def _alike(one: tuple[str, Array], two: tuple[str, Array]) -> tuple[Array, Array
 
 def _freeze(region: Region, **arrays: Array) -> None:
     for name, array in arrays.items():
-        array = np.asarray(array)
-        array.flags.writeable = False
-        object.__setattr__(region, name, array)
+        object.__setattr__(region, name, frozen(np.asarray(array)))
 
 
 def split_rate(rows: Array, radius: Array, below: Array, above: Array, halvings: int = 24) -> Array:
@@ -290,10 +268,3 @@ def split_rate(rows: Array, radius: Array, below: Array, above: Array, halvings:
         short = length < radius
         high, low = np.where(short, middle, high), np.where(short, low, middle)
     return np.where(live, np.exp(0.5 * (low + high)), 0.0)
-
-
-def _split(rows: Array, rate: Array, radius: Array, below: Array, above: Array) -> tuple[Array, Array]:
-    """For λ = rate: the bound that the split a = λy + (a - λy) gives, y = clip(a/λ, below, above), and ‖y‖."""
-    y = np.clip(rows / rate[..., None], below, above)
-    length = np.linalg.norm(y, axis=-1)
-    return rate * length * (radius - length) + (rows * y).sum(axis=-1), length

@@ -46,6 +46,7 @@ class Certificate:
     tree : the pieces, where the region was cut; the largest of their bounds counts.
     witness : an input at which the Jacobian's norm comes near the bound, where the search met one; no proof needs it.
     verified : whether the bound was proved in floating point with outward rounding.
+    found_by : the method that found the bound, by name, where ``method`` tries several; no proof needs it.
     """
 
     bound: float
@@ -60,6 +61,7 @@ class Certificate:
     verified: bool = False
     tree: Tree | None = None
     witness: Array | None = None
+    found_by: str = ""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the certificate to a file; what it proves can be checked from there with :func:`lipcert.verify`."""

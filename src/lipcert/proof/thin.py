@@ -31,7 +31,8 @@ def thin_step(weight: Weight, power: int, alpha: Array, beta: Array, hint: Array
 
     * N̂ ≽ N is a float matrix, by :func:`congruence`; that h·W is rounded moves N by at most 4u|B|ᵀ|B| entrywise.
     * (I - N̂)⁻¹ ≼ κ YᵀY by :func:`_inverse`.
-    * Ŝ ≽ W YᵀY Wᵀ by congruences again, and P̂ ≽ κ D_m Ŝ D_m + T; products of four floats, symmetrised, lose at most 5γ_1.
+    * Ŝ ≽ W YᵀY Wᵀ by congruences again, and P̂ ≽ κ D_m Ŝ D_m + T; products of four floats, made symmetric, lose at
+      most 5γ_1.
     """
     m = 0.5 * (alpha + beta)
     r = np.where(alpha < beta, up(np.maximum(beta - m, m - alpha)), 0.0)[0]

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
-from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.model.arguments import indices
 from lipcert.model.network import Network
 from lipcert.model.regions import Everywhere, Region
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.checker import issue, issue_many
 from lipcert.proof.hints import BOTH, Enclosure, Part
+from lipcert.runtime.clock import OutOfTime, Progress, checked_seconds, clock, timed
 from lipcert.runtime.costs import require_memory
 from lipcert.runtime.threads import suited_to
+from lipcert.search.anytime import Anytime
 from lipcert.search.asked import Asked
 from lipcert.search.auto import Auto
+from lipcert.search.candidate import Candidate
 from lipcert.search.closed_form import ClosedForm
+from lipcert.search.joint import Joint
 from lipcert.search.method import Greedy, Method
 from lipcert.search.problem import Problem
 
@@ -34,6 +40,8 @@ def certify(
     layers: tuple[int, int] | None = None,
     enclosures: Sequence[Enclosure] = BOTH,
     verify: bool = True,
+    seconds: float | None = None,
+    progress: Progress | None = None,
 ) -> Certificate:
     """Bound the ℓ2 Lipschitz constant of a network over a region.
 
@@ -54,6 +62,18 @@ def certify(
         How pre-activations are bounded; the intersection counts.
     verify
         Prove the bound with outward rounding before returning it. Without, it is only as good as floating point.
+    seconds
+        How long all of it may take; default: what the method says. Methods that improve their answer step by step keep
+        to it, up to the first ClosedForm bound, which takes what it takes: ``Auto()``, ``Joint()`` and ``Split()``.
+    progress
+        Told, in short lines, what is being done, as in ``progress=print``. Default: a line on the terminal.
+
+    Raises
+    ------
+    ProofFailed
+        If no bound could be proved.
+    Interrupted
+        On Ctrl-C; a KeyboardInterrupt that has the best certificate so far as ``best``.
 
     Returns
     -------
@@ -69,10 +89,12 @@ def certify(
     """
     started = time.perf_counter()
     region = Everywhere() if region is None else region
-    method = Auto() if method is None else method
+    if method is None:
+        method = Auto() if seconds is None else Auto(checked_seconds(seconds))
     check_question(network, region, method, enclosures)
     part = _part(network, inputs, outputs, layers)
-    (found,) = _answers(network, [region], method, part, tuple(enclosures), verify)
+    with timed(seconds, progress), timed(method.seconds if isinstance(method, Anytime) else None):
+        (found,) = _answers(network, [region], method, part, tuple(enclosures), verify)
     if isinstance(found, ProofFailed):
         raise found
     return replace(found, seconds=time.perf_counter() - started)
@@ -160,12 +182,90 @@ def _searched(
     """The certificate for what a method finds, which looks at the network as a whole."""
     target, inner = part.reduced(network)
     problem = Problem(target, region, enclosures)
+    if not isinstance(method, Anytime):
+        with _explained(method):
+            candidate = whole = method.solve(problem)
+            if inner != Part((0, target.depth)):
+                candidate = method.solve(problem.restrict(inner, whole))
+        return _issued(network, region, part, whole, candidate, method, verify)
+    return _improved(network, problem, method, part, inner, verify)
+
+
+def _improved(
+    network: Network, problem: Problem, method: Anytime, part: Part, inner: Part, verify: bool
+) -> Certificate:
+    """The best that a method finds while there is time, or the first bound, that of ClosedForm.
+
+    The time of that bound and its proof tells what to keep for the proof at the end.
+    """
+    now, region, started = clock(), problem.region, time.perf_counter()
+    best: Certificate | None = None
+    interrupt: KeyboardInterrupt | None = None
+    candidate: Candidate | None = None
+    partial = inner != Part((0, problem.network.depth))
     try:
-        candidate = whole = method.solve(problem)
-        if inner != Part((0, target.depth)):
-            candidate = method.solve(problem.restrict(inner, whole))
+        if verify:
+            (first,) = issue_many(network, [region], part, Asked(ClosedForm(), problem.enclosures), method)
+            best = None if isinstance(first, ProofFailed) else replace(first, found_by="ClosedForm")
+        with _explained(method):
+            if best is None or partial:
+                start = replace(problem.sweep(ClosedForm().choose), found_by="ClosedForm")
+            else:
+                start = Candidate(best.bound, best.layers, best.sweeps, found_by="ClosedForm")
+            now.sweep = time.perf_counter() - started
+            whole = start
+            with now.keeping(now.sweep if verify else 0.0):
+                if partial:  # of the whole network only the intervals count
+                    for found in islice(Joint().candidates(problem, start), 2):
+                        whole = found
+                    problem = problem.restrict(inner, whole)
+                    start = replace(problem.sweep(ClosedForm().choose), found_by="ClosedForm")
+                candidate = start
+                for found in method.candidates(problem, start):
+                    candidate = found if found.bound <= candidate.bound else candidate
+    except OutOfTime:
+        now.say("time is up")
+    except ProofFailed:
+        if best is None:
+            raise
+    except KeyboardInterrupt as error:
+        interrupt = error
+    if candidate is not None and (best is None or candidate.bound < best.bound):
+        try:
+            whole = whole if partial else candidate
+            proved = _issued(network, region, part, whole, candidate, method, verify)
+            best = proved if best is None or proved.bound < best.bound else best
+        except ProofFailed:
+            if best is None:
+                raise
+        except KeyboardInterrupt as error:  # impatient: without the proof, then
+            interrupt = error
+    if interrupt is not None:
+        raise Interrupted(best) from interrupt
+    if best is None:
+        raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
+    return best if candidate is None or candidate.witness is None else replace(best, witness=candidate.witness)
+
+
+@contextmanager
+def _explained(method: Method) -> Iterator[None]:
+    """A factorisation that fails is a bound that is not found."""
+    try:
+        yield
     except np.linalg.LinAlgError as error:
         raise ProofFailed(f"{method} found no bound: {error}; weights may be too large or ill-scaled") from error
+
+
+def _issued(
+    network: Network,
+    region: Region,
+    part: Part,
+    whole: Candidate,
+    candidate: Candidate,
+    method: Method,
+    verify: bool,
+) -> Certificate:
+    """The certificate for a candidate, and for the one that encloses the whole network if the part is less."""
     rest = () if candidate is whole else candidate.sweeps
     if verify and whole.sweeps:
         found = issue(network, region, part, whole.sweeps, rest, candidate.cover, candidate.layers, method)
@@ -175,7 +275,7 @@ def _searched(
         found = Certificate(candidate.bound, method, region, network.digest, part, *ends, verified=False, tree=tree)
     else:
         raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
-    return replace(found, witness=candidate.witness)
+    return replace(found, witness=candidate.witness, found_by=candidate.found_by or type(method).__name__)
 
 
 def check_question(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure]) -> None:

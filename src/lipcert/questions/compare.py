@@ -30,9 +30,10 @@ from lipcert.published import (
     Trivial,
 )
 from lipcert.questions.certify import certify
+from lipcert.runtime.clock import Progress, timed
 from lipcert.runtime.limits import within
-from lipcert.runtime.progress import watched
 from lipcert.runtime.threads import suited_to
+from lipcert.search.anytime import Anytime
 from lipcert.search.auto import Auto
 from lipcert.search.candidate import Candidate
 from lipcert.search.closed_form import ClosedForm
@@ -79,8 +80,8 @@ OWN: Final[Mapping[str, Callable[[], Method]]] = {
 
 METHODS: Final = {**PUBLISHED, **OWN}
 
-_SHARE = 0.4
-"""Share of the limit that methods with a time of their own may use; proof and overshoot need some too."""
+_SHARE = 0.7
+"""Share of the limit that methods with a time of their own may use; they may overrun it by their first bound."""
 
 Status = Literal["certified", "timeout", "does not apply", "failed"]
 
@@ -129,6 +130,8 @@ def compare(
     *,
     timeout: float = 60.0,
     lower: bool = True,
+    seconds: float | None = None,
+    progress: Progress | None = None,
 ) -> Comparison:
     """Run methods side by side: bound, ratio to a lower bound, seconds.
 
@@ -143,6 +146,11 @@ def compare(
         go on.
     lower
         Search for a lower bound first; only bounded regions have one.
+    seconds
+        How long all of it may take; methods whose turn has not come by then are "timeout". Default: no limit but those
+        of the methods.
+    progress
+        As for :func:`certify`.
 
     Notes
     -----
@@ -156,12 +164,16 @@ def compare(
     if not (math.isfinite(timeout) and timeout > 0.0):
         raise InvalidInput(f"timeout must be a positive number of seconds, got {timeout}")
     region = Everywhere() if region is None else region
-    below = lower_bound(network, region) if lower and region.bounded else None
     rows = []
-    with watched() as report:
+    with timed(seconds, progress) as clock:
+        below = lower_bound(network, region) if lower and region.bounded else None
         for number, name in enumerate(names, 1):
-            report(f"{number} of {len(names)}: {name}")
-            row = supervised(name, timeout, run, name, network, region, timeout)
+            clock.say(f"{number} of {len(names)}: {name}")
+            limit = min(timeout, clock.left)
+            if limit <= 0.0:
+                rows.append(Row(name, "timeout", seconds=0.0, note="no time was left"))
+                continue
+            row = supervised(name, limit, run, name, network, region, limit)
             if below is not None and below.value > 0.0 and row.bound is not None:
                 row = replace(row, ratio=row.bound / below.value)
             rows.append(row)
@@ -185,9 +197,10 @@ def supervised(name: str, timeout: float, function: Callable[..., Row], *argumen
 def run(name: str, network: Network, region: Region, timeout: float) -> Row:
     """One method here and now."""
     method = METHODS[name]()
-    if isinstance(method, (Auto, Split)):  # they take what time they are given
-        method = replace(method, seconds=_SHARE * timeout)
     started = time.perf_counter()
+    if isinstance(method, Anytime):  # they take what time they are given
+        certificate = certify(network, region, replace(method, seconds=_SHARE * timeout))  # type: ignore[type-var]
+        return Row(name, "certified", certificate.bound, None, time.perf_counter() - started, certificate.verified)
     try:
         with suited_to(max(network.sizes)):
             candidate = method.solve(Problem(network, region, BOTH))

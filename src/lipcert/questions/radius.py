@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lipcert.errors import InvalidInput, Interrupted
+from lipcert.errors import Interrupted, InvalidInput
 from lipcert.model.arguments import numbers
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball

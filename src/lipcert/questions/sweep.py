@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -16,15 +16,21 @@ from lipcert.model.regions import Ball, Region
 from lipcert.proof.certificate import Certificate
 from lipcert.published import Trivial
 from lipcert.questions.certify import certify
-from lipcert.runtime.progress import watched
+from lipcert.runtime.clock import Progress, clock, timed
+from lipcert.search.anytime import Anytime
 from lipcert.search.auto import Auto
 from lipcert.search.candidate import Candidate
 from lipcert.search.joint import WARM_MU, Joint, kept
 from lipcert.search.lower import lower_bound
-from lipcert.search.method import Method
+from lipcert.search.method import Method, hurried
 from lipcert.search.problem import Problem
+from lipcert.search.split import Split
 
 Family: TypeAlias = Callable[[float], Region]
+_LEAST = 1e-3
+"""Seconds that are left for a radius whatever the others took; its first bound takes what it takes."""
+_SHARE = 0.2
+"""Share of the time of a radius that is left for its lower bound."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +55,15 @@ class SweepRow:
     certificate: Certificate
 
 
-def sweep(network: Network, around: Any, radii: Iterable[float], method: Method | None = None) -> tuple[SweepRow, ...]:
+def sweep(
+    network: Network,
+    around: Any,
+    radii: Iterable[float],
+    method: Method | None = None,
+    *,
+    seconds: float | None = None,
+    progress: Progress | None = None,
+) -> tuple[SweepRow, ...]:
     """Bound the Lipschitz constant over balls of several radii.
 
     The largest radius comes first. Its multipliers stay feasible for the smaller ones, because slopes over a smaller
@@ -67,6 +81,10 @@ def sweep(network: Network, around: Any, radii: Iterable[float], method: Method 
         In any order, at least 0.
     method
         As for :func:`certify`, and for each radius; default ``Joint()``.
+    seconds
+        How long all of it may take, shared among the radii; default: what the method says, for each radius.
+    progress
+        As for :func:`certify`.
 
     Returns
     -------
@@ -88,10 +106,12 @@ def sweep(network: Network, around: Any, radii: Iterable[float], method: Method 
     trivial = certify(network, method=Trivial()).bound
     falling = np.argsort(-sizes, kind="stable").tolist()
     rows: list[SweepRow] = []
-    with watched() as report:
+    with timed(seconds, progress) as now:
         for index in falling:
-            rows.append(_row(network, family, float(sizes[index]), method, trivial, rows[-1] if rows else None, nested))
-            report(f"{len(rows)} of {sizes.size} radii: {rows[-1].radius:.4g} has bound {rows[-1].bound:.4g}")
+            with timed(max(now.left, _LEAST) / (sizes.size - len(rows))):
+                larger = rows[-1] if rows else None
+                rows.append(_row(network, family, float(sizes[index]), method, trivial, larger, nested))
+            now.say(f"{len(rows)} of {sizes.size} radii: {rows[-1].radius:.4g} has bound {rows[-1].bound:.4g}")
     if nested:  # a slope inside a smaller ball is one inside the larger ones too
         lowers = np.maximum.accumulate([row.lower for row in reversed(rows)])[::-1]
         rows = [replace(row, lower=float(lower)) for row, lower in zip(rows, lowers, strict=True)]
@@ -108,7 +128,9 @@ def _row(
     nested: bool,
 ) -> SweepRow:
     started = time.perf_counter()
-    certificate = replace(certify(network, family(radius), _Warm(method, _proof(larger))), method=method)
+    asked = _Warm(method, _proof(larger)) if isinstance(method, Anytime) else method
+    with clock().keeping(_SHARE * clock().left if np.isfinite(clock().left) else 0.0):
+        certificate = replace(certify(network, family(radius), asked), method=method)
     if larger is not None and nested and larger.bound < certificate.bound:
         certificate = larger.certificate  # what holds on a larger ball holds here
     lower = lower_bound(network, family(radius)).value
@@ -130,19 +152,23 @@ def _proof(row: SweepRow | None) -> Candidate | None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Warm(Method):
+class _Warm(Anytime):
     """A method that starts from the multipliers of a candidate for a larger region, if there is one."""
 
-    method: Method
+    method: Anytime
     larger: Candidate | None
 
-    def solve(self, problem: Problem) -> Candidate:
-        if self.larger is None or not self.larger.layers:
-            return self.method.solve(problem)
-        candidate = problem.sweep(kept(self.larger))
-        if isinstance(self.method, Joint):
-            end = np.inf if self.method.seconds is None else time.perf_counter() + self.method.seconds
-            return self.method.improve(problem, candidate, end, WARM_MU)
-        if isinstance(self.method, Auto):
-            return self.method.improve(problem, candidate, WARM_MU)
-        return min(candidate, self.method.solve(problem), key=lambda found: found.bound)
+    @property
+    def seconds(self) -> float | None:  # type: ignore[override]
+        return self.method.seconds
+
+    def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
+        if self.larger is None or not self.larger.layers or not isinstance(self.method, (Joint, Auto)):
+            yield from self.method.candidates(problem, start)
+            return
+        warm = problem.sweep(hurried(kept(self.larger), "warm"))
+        for candidate in Joint().improved(problem, warm, WARM_MU):
+            yield candidate
+            warm = candidate
+        if isinstance(self.method, Auto) and problem.region.bounded:
+            yield from Split(pieces=self.method.pieces).refined(problem, warm, impatient=True)

@@ -30,11 +30,13 @@ class Clock:
     end : that moment, by :func:`time.perf_counter`; infinite if there is no limit.
     say : tells what is being done.
     held : seconds at the end that are kept for what must follow, such as a proof.
+    sweep : seconds that a proved sweep through the network takes, as measured; zero before that is known.
     """
 
     end: float
     say: Progress
     held: float = 0.0
+    sweep: float = 0.0
 
     @property
     def left(self) -> float:
@@ -69,7 +71,7 @@ def timed(seconds: float | None = None, progress: Progress | None = None) -> Ite
     outer = _clock.get()
     end = min(outer.end - outer.held, time.perf_counter() + checked_seconds(seconds))
     if outer is not _ENDLESS and progress is None:
-        yield from _running(Clock(end, outer.say))
+        yield from _running(Clock(end, outer.say, sweep=outer.sweep))
         return
     line = None if progress is not None or not sys.stderr.isatty() else _Line()
     try:
@@ -96,8 +98,8 @@ def checked_seconds(seconds: Any) -> float:
     """A time limit; None is no limit."""
     if seconds is None:
         return math.inf
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0.0:
-        raise InvalidInput(f"seconds must be a positive number, or None for no limit; got {seconds!r}")
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds >= 0.0:
+        raise InvalidInput(f"seconds must be a number of at least 0, or None for no limit; got {seconds!r}")
     return float(seconds)
 
 

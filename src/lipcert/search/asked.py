@@ -8,6 +8,7 @@ from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
 from lipcert.proof.guide import Guide, View, suggested_lines
 from lipcert.proof.hints import Enclosure, Interval, Linear
+from lipcert.runtime.clock import clock
 from lipcert.runtime.costs import require_memory
 from lipcert.search.method import Greedy
 
@@ -27,4 +28,5 @@ class Asked(Guide):
         return suggested_lines(neurons, interval, tilts[which])
 
     def room(self, index: int, size: int) -> None:
+        clock().say(f"{type(self.method).__name__}, layer {index + 1}: {size} neurons to carry")
         require_memory(size, index + 1)

@@ -14,7 +14,8 @@ from lipcert.proof.hints import Hints
 class Candidate:
     """A bound, the layers it was carried through, and the sweeps that led there.
 
-    Each sweep starts from the intervals of the ones before; the last gives the bound.
+    Each sweep starts from the intervals of the ones before; the last gives the bound. ``found_by`` names the method,
+    where one calls others.
     """
 
     bound: float
@@ -22,6 +23,7 @@ class Candidate:
     sweeps: tuple[Hints, ...] = ()
     cover: Cover | None = None
     witness: Array | None = None
+    found_by: str = ""
 
     @property
     def intervals(self) -> tuple[tuple[Array, Array], ...]:

@@ -19,6 +19,7 @@ from scipy import linalg
 
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.network import Network
+from lipcert.runtime.clock import clock
 from lipcert.search.ellipsoid import symmetric
 from lipcert.search.folding import condensed
 
@@ -132,6 +133,7 @@ class Chain:
         tape: list[_Step] = []
         S, log_scale, barrier = self._begin(), self.first.log_scale, 0.0
         for link, part in zip(self.links, self.split(x), strict=True):
+            clock().check()
             scale = float(np.trace(S)) / len(S) or 1.0
             base = np.maximum(np.diagonal(S)[link.active] / scale, STILL)
             step = _forward(link, S / scale, base, np.exp(part) * link.r**2 * base, scale)
@@ -162,6 +164,7 @@ class Chain:
         parts: list[Array] = []
         effect = np.zeros(self.layers)
         for step, link in zip(tape[::-1], self.links[::-1], strict=True):
+            clock().check()
             active = link.active
             P_bar = times(times(adjoint, link.ahead.weight).T, link.ahead.weight)
             K_bar = link.m[:, None] * P_bar * link.m

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
+from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.proof.hints import Linear
-from lipcert.runtime.progress import Report, silent
+from lipcert.runtime.clock import OutOfTime, clock
+from lipcert.search.anytime import Anytime
 from lipcert.search.candidate import Candidate
 from lipcert.search.chain import STILL, Chain, Slopes, Value
 from lipcert.search.closed_form import closed_form
 from lipcert.search.descent import descend, no_moves
-from lipcert.search.method import Method
+from lipcert.search.method import hurried
 from lipcert.search.problem import Problem
 from lipcert.search.scalar import Scalar
 from lipcert.search.stage import Stage
@@ -36,16 +38,8 @@ _WORTH = 1e-3
 """Least share of the slope ranges that a round must take away for its intervals to be kept."""
 
 
-class Interrupted(KeyboardInterrupt):
-    """An interrupt that brings along what was found before it."""
-
-    def __init__(self, candidate: Candidate) -> None:
-        super().__init__()
-        self.candidate = candidate
-
-
 @dataclass(frozen=True)
-class Joint(Method):
+class Joint(Anytime):
     """The multipliers of all layers together.
 
     First a Scalar sweep; for a bounded region rounds follow in which other bounding lines tighten intervals and
@@ -61,7 +55,7 @@ class Joint(Method):
     rounds
         Most rounds of re-enclosing, at most 2. A global bound has none.
     seconds
-        Stop after about this long and keep the best so far; None is no limit.
+        How long the whole may take, proof included; then the best so far counts. None is no limit.
     """
 
     tolerance: float = 3e-5
@@ -69,60 +63,64 @@ class Joint(Method):
     rounds: int = len(_TILTS)
     seconds: float | None = None
 
-    def solve(self, problem: Problem) -> Candidate:
-        end = np.inf if self.seconds is None else time.perf_counter() + self.seconds
-        return self.improve(problem, problem.sweep(Scalar().choose), end)
+    def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
+        """A Scalar sweep, then what further rounds and joint multipliers make of the better of it and the start."""
+        first = replace(problem.sweep(hurried(Scalar().choose, "scalar")), found_by="Scalar")
+        yield first
+        yield from self.improved(problem, min(first, start, key=lambda found: found.bound))
 
-    def improve(
-        self,
-        problem: Problem,
-        candidate: Candidate,
-        end: float = np.inf,
-        mu: float = WIDEST_MU,
-        report: Report = silent,
-    ) -> Candidate:
-        """The best of a candidate and what further rounds and joint multipliers make of it, path started at mu."""
-        return self.optimise(problem, self.narrow(problem, candidate, end), end, mu, report)
+    def improved(self, problem: Problem, candidate: Candidate, mu: float = WIDEST_MU) -> Iterator[Candidate]:
+        """What further rounds and joint multipliers make of a candidate, path started at mu."""
+        narrower = self.narrow(problem, candidate)
+        yield narrower
+        yield from self.optimised(problem, narrower, mu)
 
-    def narrow(self, problem: Problem, candidate: Candidate, end: float = np.inf) -> Candidate:
-        """A candidate with narrower slopes, where other lines find them.
+    def narrow(self, problem: Problem, candidate: Candidate) -> Candidate:
+        """A candidate with narrower slopes, where other lines find them and time allows.
 
         Multipliers stay feasible when slopes get narrower, so the bound can only fall.
         """
         if not problem.region.bounded or not problem.enclosures:
             return candidate
+        now = clock()
         for tilt in _TILTS[: self.rounds]:
-            if time.perf_counter() > end:
+            if not now.allows(2.0 * now.sweep):
                 break
-            again = problem.knowing(candidate, Linear(tilt=tilt)).sweep(kept(candidate))
+            try:
+                again = problem.knowing(candidate, Linear(tilt=tilt)).sweep(hurried(kept(candidate), "joint"))
+            except (OutOfTime, ProofFailed):
+                break
             if again.bound <= candidate.bound and _ranges(again) < (1.0 - _WORTH) * _ranges(candidate):
-                candidate = again
+                candidate = replace(again, found_by="Joint")
+                now.held += now.sweep  # there is one more sweep to prove
         return candidate
 
-    def optimise(
-        self,
-        problem: Problem,
-        candidate: Candidate,
-        end: float = np.inf,
-        mu: float = WIDEST_MU,
-        report: Report = silent,
-    ) -> Candidate:
-        """The better of a candidate and the same intervals and slopes with joint multipliers, path started at mu."""
-        try:
-            chain, start = _essential(problem, candidate)
-        except np.linalg.LinAlgError:  # far too ill-scaled to differentiate
-            return candidate
-        best, least = start, np.inf
-        try:
-            for x, value in self._path(chain, start, mu):
-                if value.log_bound < least:
-                    best, least = x, value.log_bound
-                    report(f"bound {np.exp(least):.4g} (joint)")
-                if time.perf_counter() > end:
-                    break
-        except KeyboardInterrupt:
-            raise Interrupted(_better(problem, candidate, chain, best)) from None
-        return _better(problem, candidate, chain, best) if np.isfinite(least) else candidate
+    def optimised(self, problem: Problem, candidate: Candidate, mu: float = WIDEST_MU) -> Iterator[Candidate]:
+        """The same intervals and slopes with joint multipliers, path started at mu, if that is better."""
+        now, interrupt = clock(), None
+        best, least, chain = np.zeros(0), np.inf, None
+        with now.keeping(0.7 * now.sweep):  # for the sweep that follows
+            try:
+                chain, start = _essential(problem, candidate)
+                before = time.perf_counter()
+                for x, value in self._path(chain, start, mu):
+                    if value.log_bound < least:
+                        best, least = x, value.log_bound
+                        now.say(f"bound {np.exp(least):.4g} (joint)")
+                    after = time.perf_counter()
+                    if not now.allows(after - before):
+                        break
+                    before = after
+            except np.linalg.LinAlgError:  # far too ill-scaled to differentiate
+                return
+            except OutOfTime:
+                now.say("joint: time is up")
+            except KeyboardInterrupt as error:
+                interrupt = error
+        if chain is not None and np.isfinite(least):
+            yield _better(problem, candidate, chain, best)
+        if interrupt is not None:
+            raise interrupt
 
     def _path(self, chain: Chain, start: Array, mu: float) -> Iterator[tuple[Array, Value]]:
         """Points along the path of minimisers for falling μ."""
@@ -164,7 +162,7 @@ def _essential(problem: Problem, candidate: Candidate) -> tuple[Chain, Array]:
 
 def _better(problem: Problem, candidate: Candidate, chain: Chain, x: Array) -> Candidate:
     found = problem.knowing(candidate).sweep(chosen(chain, x))
-    return found if found.bound < candidate.bound else candidate
+    return replace(found, found_by="Joint") if found.bound < candidate.bound else candidate
 
 
 def _ranges(candidate: Candidate) -> float:

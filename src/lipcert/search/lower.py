@@ -14,6 +14,7 @@ from lipcert.model.regions import Ball, Region
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.point import stretch_below
 from lipcert.proof.rounding import norm_above
+from lipcert.runtime.clock import Progress, clock, timed
 from lipcert.runtime.threads import suited_to
 
 _MOST = 10_000_000
@@ -41,6 +42,8 @@ def lower_bound(
     steps: int = 40,
     starts: int = 16,
     seed: int = 0,
+    seconds: float | None = 5.0,
+    progress: Progress | None = None,
 ) -> LowerBound:
     """The largest Jacobian spectral norm found in a region.
 
@@ -57,7 +60,11 @@ def lower_bound(
     samples, starts, steps
         How many points to try, how many of them climb, and for how long.
     seed
-        Of the random points; the result is reproducible.
+        Of the random points; the result is reproducible where time does not run out.
+    seconds
+        How long it may take; half of it for random points. None is no limit.
+    progress
+        Told, in short lines, how far the search is.
     """
     if not isinstance(network, Network):
         raise InvalidInput(f"network must be a lipcert.Network, got {type(network).__name__}")
@@ -68,17 +75,21 @@ def lower_bound(
         if not isinstance(count, (int, np.integer)) or not 0 <= count <= _MOST:
             raise InvalidInput(f"{name} must be a whole number from 0 to {_MOST}, got {str(count)[:20]}")
     rng = np.random.default_rng(seed)
-    with suited_to(max(network.sizes)), np.errstate(over="ignore", invalid="ignore"):
+    with timed(seconds, progress) as now, suited_to(max(network.sizes)), np.errstate(over="ignore", invalid="ignore"):
         given = np.zeros((0, network.inputs)) if points is None else network.point("points", points)
         given = given.reshape(-1, network.inputs)
         tried = np.concatenate([region.center[None], region.project(given), region.sample(samples, rng)])
         tried = tried[np.isfinite(tried).all(axis=1)]  # samples of a huge region may overflow
-        norms = jacobian_norms(network, tried)
+        with now.keeping(0.5 * now.left if np.isfinite(now.left) else 0.0):
+            norms = jacobian_norms(network, tried, hurry=True)
         order = np.argsort(norms)[::-1]
         trail = [(norms[k], tried[k]) for k in order[:3]]
         z = tried[order[:starts]]
         window = 0.5
-        for _ in range(steps if len(z) else 0):
+        for step in range(steps if len(z) else 0):
+            if now.left < 0.0:
+                break
+            now.say(f"lower bound {trail[-1][0]:.4g}, step {step + 1} of {steps}")
             z = _climb(network, region, z, window, rng)
             found = jacobian_norms(network, z)
             leader = int(np.argmax(found))
@@ -88,7 +99,7 @@ def lower_bound(
         return _attained(network, region, trail)
 
 
-def lower_bound_of(network: Network, certificate: Certificate) -> LowerBound | None:
+def lower_bound_of(network: Network, certificate: Certificate, seconds: float | None = 5.0) -> LowerBound | None:
     """A lower bound of the constant that a certificate bounds, where a search knows how.
 
     It knows bounded regions, all inputs, and parts that begin at the input; elsewhere the answer is None.
@@ -98,7 +109,7 @@ def lower_bound_of(network: Network, certificate: Certificate) -> LowerBound | N
         return None
     target, witness = network.slice(*part.layers).select(outputs=part.outputs), certificate.witness
     known = witness if witness is not None and witness.shape == (network.inputs,) else None  # a file may say anything
-    return lower_bound(target, certificate.region, points=known)
+    return lower_bound(target, certificate.region, points=known, seconds=seconds)
 
 
 def _attained(network: Network, region: Region, trail: list[tuple[float, Array]]) -> LowerBound:
@@ -128,10 +139,15 @@ def _inside(region: Region, point: Array) -> Array:
     return region.center
 
 
-def jacobian_norms(network: Network, points: Array) -> Array:
-    """σmax of the Jacobian at each point, zero where a kink makes it ambiguous or it is too large for floats."""
-    values = []
+def jacobian_norms(network: Network, points: Array, hurry: bool = False) -> Array:
+    """σmax of the Jacobian at each point, zero where a kink makes it ambiguous or it is too large for floats.
+
+    In a hurry, only as many of the first points are looked at as there is time for, but at least one.
+    """
+    values: list[Array] = []
     for part in np.array_split(points, max(1, len(points) * max(network.sizes) // 30_000)):
+        if hurry and values and clock().left < 0.0:
+            break
         right, left = network.jacobian(part), network.jacobian(part, side=-1)
         clear = ((right == left) & np.isfinite(right)).reshape(len(part), -1).all(axis=1)
         values.append(np.linalg.norm(np.where(clear[:, None, None], right, 0.0), ord=2, axis=(-2, -1)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,8 +15,9 @@ from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.proof.cover import Cover, Leaf, cover
 from lipcert.proof.pieces import AXIS
-from lipcert.runtime.progress import Report, watched
+from lipcert.runtime.clock import clock, timed
 from lipcert.runtime.threads import one_thread
+from lipcert.search.anytime import Anytime, best_of
 from lipcert.search.candidate import Candidate
 from lipcert.search.joint import Joint
 from lipcert.search.lower import jacobian_norms, lower_bound
@@ -32,12 +34,22 @@ _FEW = 4
 """A piece with so few open neurons is cut by their sign: then its bound becomes exact."""
 _FEW_INPUTS = 16
 """With at most so many inputs, halving boxes gets somewhere."""
+_WHOLE = 0.4
+"""Share of the time for a bound of the whole region, before it is cut."""
+_GAIN = 0.999
+"""What pieces must be expected to reach, relative to the bound of the whole region."""
+_LEAST_PIECES = 200
+"""Before so many there is nothing to extrapolate from."""
+_EARLY = 9.0
+"""With so much of the time left, it is too early to give up."""
+_OPTIMISM = 2.0
+"""So much faster than before may the upper bound fall before pieces are given up."""
 _ATTAINED = 1.0 - 1e-6
 """The share of its bound that a piece must show at a point before it is left alone."""
 
 
 @dataclass(frozen=True)
-class Split(Method):
+class Split(Anytime):
     """The largest bound over pieces of the region, always cutting the piece with the largest.
 
     On a convex region the Lipschitz constant is the largest Jacobian norm, so any cover will do. Pieces are cut by
@@ -48,9 +60,9 @@ class Split(Method):
     Parameters
     ----------
     method
-        Bounds the whole region first.
+        Bounds the whole region first, in at most 40 % of the time.
     seconds
-        About how long to go on.
+        How long the whole may take, proof included.
     tolerance
         Stop when upper/lower ≤ 1 + tolerance.
     workers
@@ -65,31 +77,46 @@ class Split(Method):
     workers: int = 1
     pieces: int | None = None
 
-    def solve(self, problem: Problem) -> Candidate:
-        started = time.perf_counter()
+    def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
+        """What the method for the whole region finds, then the pieces."""
         if not problem.region.bounded:
             raise InvalidInput("Split needs a bounded region, such as Ball(center, radius)")
-        candidate = self.method.solve(problem)
-        return self.refine(problem, candidate, started + self.seconds)
+        now, method, best = clock(), self.method, start
+        now.check()
+        if isinstance(method, Anytime):
+            limit = np.inf if method.seconds is None else method.seconds
+            with timed(min(_WHOLE * now.left, limit)) as inner:
+                best = best_of(method.candidates(problem, start), start)
+            now.held += inner.held
+        else:
+            best = method.solve(problem)
+        yield best
+        yield from self.refined(problem, min(best, start, key=lambda found: found.bound))
 
-    def refine(self, problem: Problem, candidate: Candidate, end: float) -> Candidate:
-        """A candidate with a tree of pieces, if that is better than the candidate itself."""
+    def refined(self, problem: Problem, candidate: Candidate, impatient: bool = False) -> Iterator[Candidate]:
+        """A candidate with a tree of pieces, if that is better than the candidate itself.
+
+        ``impatient`` gives up where more pieces promise nothing in the time that is left.
+        """
         widest = max(problem.network.sizes[1:-1], default=0)
-        if not 0 < widest <= _WIDEST or problem.known is not None:
-            return candidate
-        search, kept = _Search(problem.network, problem.region), None
-        with watched() as report:
-            try:
-                with cover(problem.network, problem.region, candidate.sweeps, self.workers, one_thread) as kept:
-                    search.run(kept, self, end, candidate.bound, report)
-            except KeyboardInterrupt:
-                report("interrupted; the best bound so far is kept")
-            except (ProofFailed, np.linalg.LinAlgError) as failure:
-                report(f"stopped, the best bound so far is kept: {failure}")
+        now = clock()
+        starting = (len(candidate.sweeps) + 2) * now.sweep
+        if not 0 < widest <= _WIDEST or problem.known is not None or not now.allows(2.0 * starting):
+            return
+        search, kept, interrupt = _Search(problem.network, problem.region, impatient), None, None
+        try:
+            with cover(problem.network, problem.region, candidate.sweeps, self.workers, one_thread) as kept:
+                search.run(kept, self, candidate.bound)
+        except KeyboardInterrupt as error:
+            interrupt = error
+        except (ProofFailed, np.linalg.LinAlgError) as failure:
+            now.say(f"stopped, the best bound so far is kept: {failure}")
         found = replace(candidate, witness=search.witness)
-        if kept is None or not kept.bound < candidate.bound:
-            return found
-        return replace(found, bound=kept.bound, cover=kept)
+        if kept is not None and kept.bound < candidate.bound:
+            found = replace(found, bound=kept.bound, cover=kept, found_by="Split")
+        yield found
+        if interrupt is not None:
+            raise interrupt
 
 
 @dataclass(eq=False)
@@ -98,20 +125,26 @@ class _Search:
 
     network: Network
     region: Region
+    impatient: bool = False
     open: list[tuple[float, int]] = field(default_factory=list)
     """Minus the bound, and the node."""
     done: float = 0.0
     lower: float = 0.0
     witness: Array | None = None
+    past: list[tuple[float, float]] = field(default_factory=list)
+    """Numbers of pieces, a tenth apart, and the upper bound then."""
 
-    def run(self, cover: Cover, limits: Split, end: float, ceiling: float, report: Report) -> None:
-        """Cut until upper and lower meet, or time is up, or there are enough pieces."""
+    def run(self, cover: Cover, limits: Split, ceiling: float) -> None:
+        """Cut until upper and lower meet, or time is up, or there are enough pieces, or they promise nothing."""
         most = np.inf if limits.pieces is None else limits.pieces
-        few = self.network.inputs <= _FEW_INPUTS
-        start = lower_bound(self.network, self.region, samples=1000 if few else 100, starts=16 if few else 4)
+        few, now = self.network.inputs <= _FEW_INPUTS, clock()
+        samples, starts = (1000, 16) if few else (100, 4)
+        start = lower_bound(self.network, self.region, samples=samples, starts=starts, seconds=max(0.1 * now.left, 0.0))
         self.lower, self.witness = start.value, start.point
         self.add([cover.leaf(0)] if cover.bound > 0.0 else [])
-        while self.open and time.perf_counter() < end and cover.pieces < most:
+        began = before = time.perf_counter()
+        pace = 0.0
+        while self.open and now.allows(pace) and cover.pieces < most:
             enough = self.lower * (1.0 + limits.tolerance)
             if self.upper <= enough:
                 return
@@ -122,10 +155,32 @@ class _Search:
                 continue
             self.add(cover.cut([leaf.node for leaf in kept], *self.cuts(kept, cover.bounding.starts)))
             share = min(self.upper, ceiling)
-            report(
+            now.say(
                 f"{cover.pieces} pieces, {len(self.open)} open, upper {share:.4g}, lower {self.lower:.4g},"
                 f" ratio {share / max(self.lower, 1e-300):.4g}"
             )
+            after = time.perf_counter()
+            pace, before = after - before, after
+            more = min(now.left / max(after - began, 1e-9), most / cover.pieces - 1.0)
+            if self.impatient and self.hopeless(cover.pieces, ceiling, more):
+                now.say("more pieces promise nothing")
+                return
+
+    def hopeless(self, pieces: int, ceiling: float, more: float) -> bool:
+        """Whether the upper bound, falling as it did, stays above the ceiling for ``more`` times as many pieces again.
+
+        It falls about like a power of the number of pieces: in a plot of logarithms the way since half as many pieces
+        is continued.
+        """
+        if not self.past or pieces >= 1.1 * self.past[-1][0]:
+            self.past.append((float(pieces), self.upper))
+        if self.upper < _GAIN * ceiling or pieces < _LEAST_PIECES or more > _EARLY:
+            return False
+        then = next((old for old in reversed(self.past) if old[0] <= 0.5 * pieces), None)
+        if then is None or not 0.0 < self.upper < np.inf:
+            return False
+        falling = np.log(then[1] / self.upper) / np.log(pieces / then[0])
+        return bool(_OPTIMISM * falling * np.log1p(more) < np.log(self.upper / (_GAIN * ceiling)))
 
     @property
     def upper(self) -> float:

@@ -37,16 +37,12 @@ def recognise_gates(graph: Graph) -> Graph:
 
 def unrecognised(graph: Graph) -> list[Offender]:
     """Products and special functions that are left over."""
-    found = []
-    for node in graph.nodes:
-        if isinstance(node.op, Product):
-            found.append(
-                Offender(node.source, node.kind, node.shape, "it multiplies two values that both depend on the input")
-            )
-        elif isinstance(node.op, Special):
-            reason = f"{node.op.name} is no activation by itself, only as a part of GELU"
-            found.append(Offender(node.source, node.kind, node.shape, reason))
-    return found
+    reasons = {
+        Product: "it multiplies two values that both depend on the input",
+        Special: "erf is no activation by itself, only as a part of GELU",
+    }
+    left = ((node, reasons.get(type(node.op))) for node in graph.nodes)
+    return [Offender(node.source, node.kind, node.shape, reason) for node, reason in left if reason is not None]
 
 
 @dataclass(frozen=True)
@@ -84,10 +80,8 @@ def _uniform(numbers: Precise) -> bool:
 
 
 def _gate(graph: Graph, node: Node) -> _Gate | None:
-    first, second = node.inputs
-    return _match(graph, _line(graph, first), _line(graph, second)) or _match(
-        graph, _line(graph, second), _line(graph, first)
-    )
+    first, second = (_line(graph, operand) for operand in node.inputs)
+    return _match(graph, first, second) or _match(graph, second, first)
 
 
 def _match(graph: Graph, plain: _Line, gate: _Line) -> _Gate | None:
@@ -115,18 +109,12 @@ def _match(graph: Graph, plain: _Line, gate: _Line) -> _Gate | None:
         return None
     if name in ("sigmoid", "tanh(softplus)") and f.nothing:
         return _Gate("silu" if name == "sigmoid" else "mish", line.root, d, a * c * d.reciprocal())
-    if name == "hardsigmoid" and f.nothing:
-        turn = 6.0 * _tilt(inner) * d
+    if name == "hardsigmoid" and f.nothing and isinstance(inner.op, Apply):
+        turn = 6.0 * Precise.of(inner.op.neurons.groups[0][0].parameters[0]) * d
         return _Gate("hardswish", line.root, turn, a * c * turn.reciprocal())
     if name == "clip(0, 6)" and (f - 3.0).nothing:
         return _Gate("hardswish", line.root, d, 6.0 * a * c * d.reciprocal())
     return None
-
-
-def _tilt(node: Node) -> Precise:
-    """The factor α of a hard sigmoid clip(αx + 1/2, 0, 1)."""
-    assert isinstance(node.op, Apply)
-    return Precise.of(node.op.neurons.groups[0][0].parameters[0])
 
 
 def _name(node: Node) -> str | None:

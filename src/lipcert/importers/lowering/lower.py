@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import numpy as np
@@ -70,15 +70,11 @@ def lower(graph: Graph) -> Lowered:
         graph = separate(graph, plan.apart)
         plan = fold(graph)
     network = prune(Network.from_weights(plan.weights, plan.biases, plan.neurons))
-    dropped = [len(b) - layer.size for b, layer in zip(plan.biases, network.layers, strict=True)]
-    carried_now = [_identities(layer.neurons) for layer in network.layers]
-    return Lowered(
-        network,
-        tuple(
-            Origin(o.folded, o.applied, min(o.carried, now), d)
-            for o, d, now in zip(plan.origins, dropped, carried_now, strict=True)
-        ),
-    )
+    pruned = [
+        replace(origin, carried=min(origin.carried, _identities(layer.neurons)), dropped=len(bias) - layer.size)
+        for origin, bias, layer in zip(plan.origins, plan.biases, network.layers, strict=True)
+    ]
+    return Lowered(network, tuple(pruned))
 
 
 @dataclass(frozen=True, eq=False)

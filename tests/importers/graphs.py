@@ -1,0 +1,68 @@
+"""Graphs for tests, and what they compute by the definition of each operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from lipcert.importers import graph as ops
+from lipcert.importers.builder import Builder
+from lipcert.model.arrays import Array
+
+
+def built(shape: tuple[int, ...], body: Callable[[Any, Any], Any]) -> ops.Graph:
+    build = Builder(shape)
+    return build.finish(build.tensor(body(build, build.input)))
+
+
+def grown(inputs: int, steps: int, rng: np.random.Generator, grow: Callable[[Any, Any, Any], Any]) -> ops.Graph:
+    """A graph of so many steps, each an operation on two values from anywhere before."""
+    build: Any = Builder((inputs,))
+    values: list[Any] = [build.input]
+    for _ in range(steps):
+        x, y = (values[rng.integers(len(values))] for _ in range(2))
+        values.append(grow(build, x, y))
+    return build.finish(build.concat(values[-2:], 0))
+
+
+def evaluated(graph: ops.Graph) -> Callable[[Array], Array]:
+    """The function of inputs (..., inputs) that a graph is."""
+
+    def run(x: Array) -> Array:
+        values: list[Array] = []
+        for node in graph.nodes:
+            values.append(x if isinstance(node.op, ops.Input) else _value(node.op, [values[i] for i in node.inputs]))
+        last = values[graph.output]
+        return np.broadcast_to(last, (*x.shape[:-1], last.shape[-1]))
+
+    return run
+
+
+def _value(op: ops.Op, operands: Sequence[Array]) -> Any:
+    match op:
+        case ops.Constant():
+            return op.number
+        case ops.Affine():
+            flat = np.reshape(operands[0], (-1, operands[0].shape[-1]))
+            return np.reshape((op.weight.nearest @ flat.T).T, (*operands[0].shape[:-1], -1)) + op.bias.nearest
+        case ops.Scale():
+            return op.factor.nearest * operands[0] + op.shift.nearest
+        case ops.Pick():
+            return np.where(op.index >= 0, operands[0][..., op.index], 0.0)
+        case ops.Sum():
+            return sum(operands)
+        case ops.Join():
+            batch = np.broadcast_shapes(*(operand.shape[:-1] for operand in operands))
+            return np.concatenate([np.broadcast_to(o, (*batch, o.shape[-1])) for o in operands], axis=-1)
+        case ops.Apply():
+            return op.neurons.value(operands[0])
+        case ops.Special(name="erf"):
+            return special.erf(operands[0])
+        case ops.Product():
+            return operands[0] * operands[1]
+        case ops.Maximum():
+            return np.where(op.windows >= 0, operands[0][..., op.windows], -np.inf).max(axis=-1)
+    raise AssertionError(f"{op} has no value")
