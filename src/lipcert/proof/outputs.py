@@ -27,6 +27,7 @@ from lipcert.proof.projection import Projection, projection
 from lipcert.proof.rounding import TINY, UP, congruence, down, gamma, norm_above, stretched, up
 from lipcert.proof.second_order import Cap, Choice, FirstLayer, SecondOrder
 from lipcert.proof.sweep import Centers, Sweep, proving, stacked
+from lipcert.proof.tree import Tree
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +52,7 @@ class OutputBounds:
     _which: int
     _earlier: tuple[BackSubstitution, ...] = field(default=(), repr=False)
     _told: tuple[Hints, ...] = field(default=(), repr=False)
+    _cover: Cover | None = None
 
     @cached_property
     def sweeps(self) -> tuple[Hints, ...]:
@@ -61,6 +63,14 @@ class OutputBounds:
     def subject(self) -> tuple[Network, Region]:
         """The network and the region that the hints are about: :func:`projected`."""
         return self._sweep.network, self._inner
+
+    def told(self) -> tuple[tuple[Hints, ...], Tree | None]:
+        """The hints, and the pieces if there are any, from which all this can be derived again."""
+        return self.sweeps, None if self._cover is None else self._cover.tree()
+
+    def at_most(self, bound: float) -> OutputBounds:
+        """The same with a bound of the network, on the inputs that proofs are made for, that is known otherwise."""
+        return replace(self, bound=min(self.bound, float(ROOM * stretched(np.asarray(self._stretch * bound), 2))))
 
     @property
     def intervals(self) -> tuple[Interval, ...]:
@@ -190,7 +200,7 @@ def outputs_hinted(
         ceiling = np.inf if cover is None else cover.bound_of(target, inner)
         (value,) = _values(network, [region])
         found = _bounds(network, region, inner, value, sweep, 0, ceiling)
-        return replace(found, _earlier=tuple(traces), _told=tuple(sweeps))
+        return replace(found, _earlier=tuple(traces), _told=tuple(sweeps), _cover=cover)
 
 
 def _bounds(
