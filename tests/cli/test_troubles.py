@@ -199,3 +199,29 @@ def test_places_that_are_no_regular_files(tmp_path: Path) -> None:
     assert json.loads(text)["content"]["bound_decimal"] == repr(made.bound)
     assert os.listdir(tmp_path) == ["queue"]
     assert (tmp_path / "queue").is_fifo()
+
+
+def test_saved_reach_sets_and_sweeps_are_verified(lipcert: Command) -> None:
+    lipcert.json("reach", "model.npz", *BALL, "--method", "closed-form", "--certificate", "r.json")
+    found = lipcert.json("verify", "r.json", "model.npz")
+    outputs = NETWORK(lc.Ball([0.1, -0.2, 0.3], 0.5).sample(100, np.random.default_rng(0)))
+    assert found["proved"] is True
+    assert (np.array(found["lower"]) <= outputs).all()
+    assert (outputs <= np.array(found["upper"])).all()
+    said = " ".join(lipcert("verify", "r.json", "model.npz").out.split())
+    assert "Proved: for every input x in the ball of radius 0.5 around [0.1, -0.2, 0.3], f(x) has output 0 in [" in said
+    radii = ("--center", "zeros", "--radii", "1,0.5", "--method", "closed-form")
+    made = lipcert.json("sweep", "model.npz", *radii, "--certificate", "s.json")
+    rows = lipcert.json("verify", "s.json", "model.npz")["rows"]
+    assert [row["bound"] for row in rows] == [row["bound"] for row in made["rows"]]
+    assert lipcert("verify", "s.json", "model.npz").out.count("Proved: for any two inputs") == 2
+    outcome = lipcert("verify", "--exact", "r.json", "model.npz")
+    assert outcome.code == 2
+    assert "a second opinion is there for bounds and sweeps" in outcome.err
+
+
+def test_a_saved_radius_is_verified(lipcert: Command) -> None:
+    found = lc.certified_radius(NETWORK, [0.1, -0.2, 0.3])
+    found.save("p.json")
+    assert lipcert.json("verify", "p.json", "model.npz")["radius"] == found.radius
+    assert f"is of class {found.label}" in lipcert("verify", "p.json", "model.npz").out

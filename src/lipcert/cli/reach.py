@@ -10,11 +10,13 @@ from rich.console import Console
 from rich.table import Table
 
 from lipcert.cli import options
-from lipcert.cli.output import region_record, show
+from lipcert.cli.methods import timed
+from lipcert.cli.output import Later, region_record, show
 from lipcert.errors import InvalidInput
 from lipcert.model.network import Network
 from lipcert.proof.reach import Reach
 from lipcert.questions.reach import reach as enclose
+from lipcert.show import plots
 from lipcert.show.wording import describe_network, describe_region, downward, upward
 
 _SHOWN = 40
@@ -38,6 +40,8 @@ def reach(
         typer.Option(metavar="FILE", help="Draw two outputs, their box, ellipsoid and samples: .png, .pdf or .svg."),
     ] = None,
     axes: Annotated[str, typer.Option(metavar="I,J", help="The two outputs to draw.")] = "0,1",
+    seconds: options.SecondsOption = None,
+    certificate_file: options.CertificateOption = None,
     json: options.JsonOption = False,
 ) -> None:
     """Enclose the outputs of MODEL over a region by a box and an ellipsoid.
@@ -51,18 +55,21 @@ def reach(
       lipcert reach model.npz --box -1 1 --layer 2 --plot reach.png --axes 0,3
     """
     pair = options.indices("--axes", axes) or []
-    if plot is not None:
-        options.figure("--plot", plot)
-    network = options.network(model, activation, input_shape, drop_softmax)
-    region = options.region_of(network, center, radius, box, clip)
-    if not region.bounded:
-        raise InvalidInput("reach needs a bounded region: give --center and --radius, or --box")
-    found = enclose(network, region, method, layer=layer)
-    show(json, _record, _print, network, found)
-    if plot is not None:
-        from lipcert.show import plots
-
-        plots.save(plots.reach_set(found, network, (pair[0], pair[-1])), plot)
+    options.figure("--plot", plot)
+    options.output("--certificate", certificate_file, model)
+    chosen = timed(method, seconds)
+    with Later() as later:
+        with options.limit(seconds):
+            network = options.network(model, activation, input_shape, drop_softmax)
+            region = options.region_of(network, center, radius, box, clip)
+            if not region.bounded:
+                raise InvalidInput("reach needs a bounded region: give --center and --radius, or --box")
+            found = later.best(enclose, network, region, chosen, layer=layer)
+        if certificate_file is not None:
+            later.attempt(found.save, certificate_file)
+        later.attempt(show, json, _record, _print, network, found)
+        if plot is not None:
+            later.attempt(plots.save, plots.reach_set(found, network, (pair[0], pair[-1])), plot)
 
 
 def _record(network: Network, found: Reach) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from lipcert.model.network import Network
 from lipcert.model.regions import Ball
 from lipcert.questions.sweep import SweepRow
 from lipcert.questions.sweep import sweep as bounds
+from lipcert.questions.verify import save_sweep
 from lipcert.search.joint import Joint
 from lipcert.search.method import Method
 from lipcert.show import plots
@@ -42,6 +43,7 @@ def sweep(
     input_shape: options.InputShapeOption = None,
     drop_softmax: options.DropSoftmaxOption = False,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the curve: .png, .pdf or .svg.")] = None,
+    certificate_file: options.CertificateOption = None,
     json: options.JsonOption = False,
 ) -> None:
     """Bound the Lipschitz constant of MODEL over balls of several radii.
@@ -59,6 +61,7 @@ def sweep(
     chosen = timed(method, seconds, Joint())
     assert chosen is not None
     options.figure("--plot", plot)
+    options.output("--certificate", certificate_file, model)
     if center is None:
         raise InvalidInput("sweep needs --center: a file, numbers separated by commas, or zeros")
     with Later() as later:
@@ -67,6 +70,8 @@ def sweep(
             largest = options.region_of(network, center, max(sizes), None, clip)
             assert isinstance(largest, Ball)
             rows = later.best(bounds, network, largest, sizes, chosen)
+        if certificate_file is not None:
+            later.attempt(save_sweep, rows, certificate_file)
         later.attempt(show, json, _record, _print, network, largest, chosen, rows)
         if plot is not None:
             ax = plots.radius_curve(rows)

@@ -7,6 +7,7 @@ order are suggested by a guide; any answer of the right shape is safe.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +19,7 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
+from lipcert.proof import answers
 from lipcert.proof.checker import ROOM
 from lipcert.proof.cover import prove_tree
 from lipcert.proof.hints import Hints
@@ -93,6 +95,16 @@ class CertifiedRadius:
     basis: Basis
     subject: str = field(default="", repr=False, compare=False)
     proof: RadiusProof | None = field(default=None, repr=False, compare=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file, with what proves it; :func:`lipcert.verify` checks it from there."""
+        answers.save(self, "radius", path)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> CertifiedRadius:
+        """Read it from a file. Nothing in it is believed before :func:`lipcert.verify` has passed it."""
+        stored = answers.load("radius", path)
+        return CertifiedRadius(**{**stored, "proof": RadiusProof(**stored["proof"])})
 
     def about(self, network: Network, ball: Ball) -> CertifiedRadius:
         """The radius itself, or an error if it is that of another network or point."""

@@ -222,8 +222,8 @@ def array_out(array: Array) -> dict[str, Any]:
     return {"shape": list(data.shape), "float64": base64.b64encode(data.tobytes()).decode("ascii")}
 
 
-def array_in(value: Any, axes: int) -> Array:
-    """A finite array with that many axes."""
+def array_in(value: Any, axes: int | None) -> Array:
+    """A finite array with that many axes; None is any number."""
     shape, encoded = fields(mapping(value), "shape", "float64")
     sizes = [whole(size) for size in items(shape, axes)]
     data = np.frombuffer(base64.b64decode(text(encoded), validate=True), dtype="<f8")
