@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, overload
 from lipcert.errors import InvalidInput, ProofFailed, UnreadableCertificate
 from lipcert.model.network import Network
 from lipcert.proof import checker, document, storage
-from lipcert.proof.certificate import Certificate
+from lipcert.proof.certificate import Certificate, stored_certificate
 from lipcert.proof.classes import CertifiedRadius, recheck_radius
 from lipcert.proof.reach import Reach, recheck_reach
 from lipcert.questions.sweep import SweepRow
@@ -108,7 +108,7 @@ def load_sweep(path: str | os.PathLike[str]) -> tuple[SweepRow, ...]:
 def _row_in(value: Any) -> SweepRow:
     names = "radius", "lower", "trivial", "seconds", "certificate"
     radius, lower, trivial, seconds, stored = document.fields(document.mapping(value), *names)
-    certificate = Certificate(**storage.certificate_in(stored))
+    certificate = stored_certificate(stored)
     size, below, above, taken = (document.real(number) for number in (radius, lower, trivial, seconds))
     return SweepRow(size, certificate.bound, below, above, taken, certificate)
 
