@@ -18,7 +18,7 @@ from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Region
 from lipcert.proof.backsubstitution import BackSubstitution
 from lipcert.proof.checker import ROOM
-from lipcert.proof.cover import Cover
+from lipcert.proof.cover import Cover, prove_tree
 from lipcert.proof.domain import Domain, check_region, radius_above
 from lipcert.proof.guide import Guide, given
 from lipcert.proof.hints import Hints, Interval
@@ -27,6 +27,7 @@ from lipcert.proof.projection import Projection, projection
 from lipcert.proof.rounding import TINY, UP, congruence, down, gamma, norm_above, stretched, up
 from lipcert.proof.second_order import Cap, Choice, FirstLayer, SecondOrder
 from lipcert.proof.sweep import Centers, Sweep, proving, stacked
+from lipcert.proof.tree import Tree
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +52,8 @@ class OutputBounds:
     _which: int
     _earlier: tuple[BackSubstitution, ...] = field(default=(), repr=False)
     _told: tuple[Hints, ...] = field(default=(), repr=False)
+    tree: Tree | None = field(default=None, repr=False)
+    """The pieces over which the bound was proved, if it was."""
 
     @cached_property
     def sweeps(self) -> tuple[Hints, ...]:
@@ -171,9 +174,13 @@ def outputs_asked(network: Network, regions: Sequence[Region], guide: Guide) -> 
 
 
 def outputs_hinted(
-    network: Network, region: Region, sweeps: Sequence[Hints], cover: Cover | None = None
+    network: Network,
+    region: Region,
+    sweeps: Sequence[Hints],
+    cover: Cover | None = None,
+    tree: Tree | None = None,
 ) -> OutputBounds:
-    """What hints prove; they are about :func:`projected`."""
+    """What hints prove, and a cover, or a tree of pieces that is proved again; all are about :func:`projected`."""
     check_region(region, network.inputs)
     target, inner = projected(network, region)
     known: Sequence[Interval] = ()
@@ -187,10 +194,12 @@ def outputs_hinted(
             sweep = Sweep(target, domain, given(hints, target, inner.bounded), known).run(needs_bound=last)
             known = sweep.intervals
             traces += [] if last else sweep.traces
-        ceiling = np.inf if cover is None else cover.bound_of(target, inner)
+        ceiling = np.inf if tree is None else prove_tree(target, inner, tree, sweeps)
+        if cover is not None:
+            ceiling, tree = cover.bound_of(target, inner), cover.tree()
         (value,) = _values(network, [region])
         found = _bounds(network, region, inner, value, sweep, 0, ceiling)
-        return replace(found, _earlier=tuple(traces), _told=tuple(sweeps))
+        return replace(found, _earlier=tuple(traces), _told=tuple(sweeps), tree=tree)
 
 
 def _bounds(
