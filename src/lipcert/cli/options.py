@@ -65,7 +65,6 @@ def _method_option(default: str) -> Any:
 
 MethodOption: TypeAlias = Annotated[Method | None, _method_option("auto")]
 SweepMethodOption: TypeAlias = Annotated[Method | None, _method_option("joint")]
-SensitivityMethodOption: TypeAlias = Annotated[Method | None, _method_option("scalar")]
 SecondsOption: TypeAlias = Annotated[
     float | None,
     typer.Option(metavar="NUMBER", help="About how long the methods auto, joint and split may take."),

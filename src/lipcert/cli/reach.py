@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -38,6 +39,11 @@ def reach(
         typer.Option(metavar="FILE", help="Draw two outputs, their box, ellipsoid and samples: .png, .pdf or .svg."),
     ] = None,
     axes: Annotated[str, typer.Option(metavar="I,J", help="The two outputs to draw.")] = "0,1",
+    seconds: options.SecondsOption = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the boxes of the pieces, lower then upper corners: .csv or .npz."),
+    ] = None,
     json: options.JsonOption = False,
 ) -> None:
     """Enclose the outputs of MODEL over a region by a box and an ellipsoid.
@@ -57,12 +63,25 @@ def reach(
     region = options.region_of(network, center, radius, box, clip)
     if not region.bounded:
         raise InvalidInput("reach needs a bounded region: give --center and --radius, or --box")
-    found = enclose(network, region, method, layer=layer)
+    if export is not None and (export.suffix.lower() not in (".csv", ".npz") or not export.parent.is_dir()):
+        raise InvalidInput(f"--export must name a .csv or .npz file in a folder that exists, got {export}")
+    found = enclose(network, region, method, layer=layer, seconds=seconds)
     show(json, _record, _print, network, found)
+    if export is not None:
+        _export(found, export)
     if plot is not None:
         from lipcert.show import plots
 
         plots.save(plots.reach_set(found, network, (pair[0], pair[-1])), plot)
+
+
+def _export(found: Reach, path: Path) -> None:
+    lower, upper = found.hull
+    if path.suffix.lower() == ".npz":
+        np.savez(path, lower=lower, upper=upper)
+        return
+    names = [f"{side} {number}" for side in ("lower", "upper") for number in range(lower.shape[1])]
+    np.savetxt(path, np.concatenate([lower, upper], axis=1), delimiter=",", header=",".join(names), fmt="%.17g")
 
 
 def _record(network: Network, found: Reach) -> dict[str, Any]:

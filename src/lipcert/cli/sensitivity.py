@@ -25,18 +25,19 @@ def sensitivity(
     radius: options.RadiusOption = None,
     box: options.BoxOption = None,
     clip: options.ClipOption = None,
-    method: options.SensitivityMethodOption = None,
+    method: options.MethodOption = None,
     inputs: options.InputsOption = None,
     outputs: options.OutputsOption = None,
     activation: options.ActivationOption = None,
     input_shape: options.InputShapeOption = None,
     drop_softmax: options.DropSoftmaxOption = False,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a heat map: .png, .pdf or .svg.")] = None,
+    seconds: options.SecondsOption = None,
     json: options.JsonOption = False,
 ) -> None:
     """Bound how fast each output of MODEL can change with each input, the others held.
 
-    Costs little more than one bound, however many pairs there are; proved, rounding included.
+    All pairs come from a few proofs of the whole network; the largest are then bounded by themselves.
 
     [bold]Example[/bold]
 
@@ -53,6 +54,7 @@ def sensitivity(
         method,
         inputs=options.indices("--inputs", inputs),
         outputs=options.indices("--outputs", outputs),
+        seconds=seconds,
     )
     show(json, _record, _print, network, found)
     if plot is not None:

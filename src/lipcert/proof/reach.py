@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -131,21 +131,15 @@ def _reach_set(
             lower, upper = hull[0].min(axis=0), hull[1].max(axis=0)
         if room:
             wider = _ROOM * (upper - lower) + first.error + TINY
-            lower, upper, *hull = (move(side) for move, side in zip(_moves(wider), (lower, upper, *hull), strict=True))
+            lower, upper = down(lower - wider), up(upper + wider)
+            hull = down(hull[0] - wider), up(hull[1] + wider)
         shape = min((_shape(one) for one in together.proofs), key=_size)
         shape = raise_diagonal(shape, _ROOM * np.abs(shape).sum(axis=-1)) if room else shape
     if not (np.isfinite(shape).all() and np.isfinite(lower).all() and np.isfinite(upper).all()):
         raise ProofFailed("the outputs could not be enclosed by finite sets; try a smaller region")
     hints = (*together.hints, *more)
-    facts = together.bound, layer, network.digest, together.region, 0.0, hints, (hull[0], hull[1])
+    facts = together.bound, layer, network.digest, together.region, 0.0, hints, hull
     return Reach(lower, upper, first.value, shape, *facts)
-
-
-def _moves(wider: Array) -> Iterator[Callable[[Array], Array]]:
-    """Outward by so much, for lower and upper ends in turn."""
-    for _ in range(2):
-        yield lambda side: down(side - wider)
-        yield lambda side: up(side + wider)
 
 
 def _contains(large: Array, small: Array) -> bool:

@@ -9,12 +9,12 @@ from functools import partial
 
 import numpy as np
 
-from lipcert.errors import InvalidInput, Interrupted, ProofFailed
+from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.model.arguments import indices
 from lipcert.model.network import Network
 from lipcert.model.regions import Everywhere, Region
-from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.proof.cover import Cover, covering
+from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.proof.outputs import OutputBounds
 from lipcert.proof.row_bounds import JacobianEntries
 from lipcert.proof.sensitivity import Group, PairBound, Sensitivity, prove_pair, sensitivities
@@ -50,8 +50,8 @@ def sensitivity(
 
     All pairs together take a few times as long as one :func:`certify`, however many there are. Then as many pairs as
     there is time for, the largest bounds first, are bounded each by itself, as ``certify(inputs=…, outputs=…)`` does; a
-    method without a time limit does this for 16 of them. ``Split()`` and the default ``Auto()`` also cut the region, where
-    it has few inputs, and bound every entry of the Jacobian over the pieces.
+    method without a time limit does this for 16 of them. ``Split()`` and the default ``Auto()`` also cut the region,
+    where it has few inputs, and bound every entry of the Jacobian over the pieces.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class _Work:
     def cut(self) -> None:
         """Entries of the Jacobian over pieces of the region, where the method cuts it and there are few inputs."""
         split, network = pieces_of(self.method), self.network
-        if split is None or not self.region.bounded or not 2 <= network.depth or network.inputs > FEW_INPUTS:
+        if split is None or not self.region.bounded or network.depth < 2 or network.inputs > FEW_INPUTS:
             return
         values = partial(entry_sizes, network)
         lower = attained(network, self.region, values, climbs=False)
@@ -138,7 +138,10 @@ class _Work:
         search = RowSearch(network, self.region, values, lower, scale, split.tolerance)
         bounding = JacobianEntries(network, self.region, self.proofs[-1].sweeps)
         rest = (1.0 - _PIECES) * max(clock().left, 0.0)
-        with clock().keeping(rest if np.isfinite(rest) else 0.0), covering(bounding, split.workers, one_thread) as self.cover:
+        with (
+            clock().keeping(rest if np.isfinite(rest) else 0.0),
+            covering(bounding, split.workers, one_thread) as self.cover,
+        ):
             search.run(self.cover, np.inf if split.pieces is None else split.pieces)
 
     def single(self, method: Method) -> None:
