@@ -215,6 +215,9 @@ def test_saved_reach_sets_and_sweeps_are_verified(lipcert: Command) -> None:
     rows = lipcert.json("verify", "s.json", "model.npz")["rows"]
     assert [row["bound"] for row in rows] == [row["bound"] for row in made["rows"]]
     assert lipcert("verify", "s.json", "model.npz").out.count("Proved: for any two inputs") == 2
+    made = lipcert.json("sensitivity", "model.npz", *BALL, "--method", "closed-form", "--certificate", "m.json")
+    assert lipcert.json("verify", "m.json", "model.npz")["matrix"] == made["matrix"]
+    assert lipcert("verify", "m.json", "model.npz").out.count("changes by at most") == 9
     outcome = lipcert("verify", "--exact", "r.json", "model.npz")
     assert outcome.code == 2
     assert "a second opinion is there for bounds and sweeps" in outcome.err

@@ -1,4 +1,4 @@
-"""Reach sets, certified radii and sweeps on disk: what is written comes back and is proved again, nothing else is."""
+"""Reach sets, sensitivities, radii and sweeps on disk: what is written comes back and is proved again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,9 @@ def answers() -> dict[str, tuple[lc.Network, Answer]]:
     return {
         "reach": (NETWORK, lc.reach(NETWORK, small, lc.ClosedForm())),
         "layer": (NETWORK, lc.reach(NETWORK, BALL, lc.Joint(iterations=5), layer=2)),
+        "pieces": (NETWORK, lc.reach(NETWORK, BALL, lc.Split(lc.ClosedForm(), np.inf, pieces=20))),
+        "sensitivity": (NETWORK, lc.sensitivity(NETWORK, small, lc.ClosedForm())),
+        "entries": (NETWORK, lc.sensitivity(NETWORK, BALL, lc.Split(lc.ClosedForm(), np.inf, pieces=20), outputs=[2])),
         "radius": (NETWORK, lc.certified_radius(NETWORK, CENTER)),
         "smooth": (SMOOTH, lc.certified_radius(SMOOTH, CENTER)),
         "sweep": (NETWORK, lc.sweep(NETWORK, CENTER, [0.3, 0.1], lc.ClosedForm())),
@@ -69,6 +73,8 @@ def test_answers_that_claim_more_do_not_verify(tmp_path: Path) -> None:
     assert isinstance(reach, Reach)
     assert isinstance(radius, CertifiedRadius)
     assert radius.proof is not None
+    matrix = answers()["sensitivity"][1]
+    assert isinstance(matrix, lc.Sensitivity)
     width = 1e-3 * (reach.upper - reach.lower)
     forged: list[Any] = [
         replace(reach, lower=reach.lower + width),
@@ -77,6 +83,10 @@ def test_answers_that_claim_more_do_not_verify(tmp_path: Path) -> None:
         replace(reach, region=lc.Ball(CENTER, 0.21, clip=(-1, 1))),
         replace(reach, bound=0.999 * reach.bound),
         replace(reach, proofs=()),
+        replace(matrix, matrix=0.999 * matrix.matrix),
+        replace(matrix, bound=0.9 * matrix.bound),
+        replace(matrix, region=BALL),
+        replace(matrix, proofs=()),
         replace(radius, radius=1.01 * radius.radius),
         replace(radius, label=(radius.label + 1) % 3, predicted=(radius.label + 1) % 3, rival=radius.label),
         replace(radius, proof=replace(radius.proof, ball=replace(radius.proof.ball, center=CENTER + 0.01))),
@@ -121,6 +131,11 @@ def holds(network: lc.Network, claim: Answer) -> None:
         values = network.preactivations(claim.region.sample(50, rng))[claim.layer - 1]
         slack = 1e-9 * (1.0 + np.abs(values))
         assert ((claim.lower <= values + slack) & (values - slack <= claim.upper)).all()
+    elif isinstance(claim, lc.Sensitivity):
+        where = claim.region if claim.region.bounded else BALL
+        jacobians = np.abs(network.jacobian(where.sample(50, rng)))
+        for (i, rows), (k, columns) in product(enumerate(claim.outputs), enumerate(claim.inputs)):
+            assert jacobians[:, rows][:, :, columns].max() <= claim.matrix[i, k] * (1.0 + 1e-9)
     elif isinstance(claim, CertifiedRadius) and claim.radius > 0.0:
         assert claim.proof is not None
         ball = claim.proof.ball

@@ -70,7 +70,6 @@ def _method_option(default: str) -> Any:
 
 MethodOption: TypeAlias = Annotated[Method | None, _method_option("auto")]
 SweepMethodOption: TypeAlias = Annotated[Method | None, _method_option("joint")]
-SensitivityMethodOption: TypeAlias = MethodOption
 SecondsOption: TypeAlias = Annotated[
     float | None,
     typer.Option(metavar="NUMBER", help="How long all of it may take, up to the first bound."),

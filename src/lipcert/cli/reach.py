@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -42,6 +43,10 @@ def reach(
     axes: Annotated[str, typer.Option(metavar="I,J", help="The two outputs to draw.")] = "0,1",
     seconds: options.SecondsOption = None,
     certificate_file: options.CertificateOption = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the boxes of the pieces, lower then upper corners: .csv or .npz."),
+    ] = None,
     json: options.JsonOption = False,
 ) -> None:
     """Enclose the outputs of MODEL over a region by a box and an ellipsoid.
@@ -57,6 +62,9 @@ def reach(
     pair = options.indices("--axes", axes) or []
     options.figure("--plot", plot)
     options.output("--certificate", certificate_file, model)
+    if export is not None and export.suffix.lower() not in (".csv", ".npz"):
+        raise InvalidInput(f"--export must name a .csv or .npz file in a folder that exists, got {export}")
+    options.output("--export", export, model)
     chosen = timed(method, seconds)
     with Later() as later:
         with options.limit(seconds):
@@ -68,8 +76,19 @@ def reach(
         if certificate_file is not None:
             later.attempt(found.save, certificate_file)
         later.attempt(show, json, _record, _print, network, found)
+        if export is not None:
+            later.attempt(_export, found, export)
         if plot is not None:
             later.attempt(plots.save, plots.reach_set(found, network, (pair[0], pair[-1])), plot)
+
+
+def _export(found: Reach, path: Path) -> None:
+    lower, upper = found.hull
+    if path.suffix.lower() == ".npz":
+        np.savez(path, lower=lower, upper=upper)
+        return
+    names = [f"{side} {number}" for side in ("lower", "upper") for number in range(lower.shape[1])]
+    np.savetxt(path, np.concatenate([lower, upper], axis=1), delimiter=",", header=",".join(names), fmt="%.17g")
 
 
 def _record(network: Network, found: Reach) -> dict[str, Any]:

@@ -27,19 +27,20 @@ def sensitivity(
     radius: options.RadiusOption = None,
     box: options.BoxOption = None,
     clip: options.ClipOption = None,
-    method: options.SensitivityMethodOption = None,
-    seconds: options.SecondsOption = None,
+    method: options.MethodOption = None,
     inputs: options.InputsOption = None,
     outputs: options.OutputsOption = None,
     activation: options.ActivationOption = None,
     input_shape: options.InputShapeOption = None,
     drop_softmax: options.DropSoftmaxOption = False,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a heat map: .png, .pdf or .svg.")] = None,
+    seconds: options.SecondsOption = None,
+    certificate_file: options.CertificateOption = None,
     json: options.JsonOption = False,
 ) -> None:
     """Bound how fast each output of MODEL can change with each input, the others held.
 
-    Costs little more than one bound, however many pairs there are; proved, rounding included.
+    All pairs come from a few proofs of the whole network; the largest are then bounded by themselves.
 
     [bold]Example[/bold]
 
@@ -48,6 +49,7 @@ def sensitivity(
       lipcert sensitivity model.npz --box -1 1 --inputs 0,2 --plot map.png
     """
     options.figure("--plot", plot)
+    options.output("--certificate", certificate_file, model)
     chosen = timed(method, seconds)
     with Later() as later:
         with options.limit(seconds):
@@ -60,6 +62,8 @@ def sensitivity(
                 inputs=options.indices("--inputs", inputs),
                 outputs=options.indices("--outputs", outputs),
             )
+        if certificate_file is not None:
+            later.attempt(found.save, certificate_file)
         later.attempt(show, json, _record, _print, network, found)
         if plot is not None:
             later.attempt(plots.save, plots.sensitivity_map(found), plot)

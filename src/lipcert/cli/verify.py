@@ -16,6 +16,7 @@ from lipcert.model.network import Network
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.classes import CertifiedRadius
 from lipcert.proof.reach import Reach
+from lipcert.proof.sensitivity import Sensitivity
 from lipcert.questions.verify import Answer, load_answer
 from lipcert.questions.verify import verify as prove_again
 from lipcert.show.wording import describe_network, describe_region, downward, restrictions, upward, whom
@@ -28,7 +29,7 @@ relative to their size."""
 
 def verify(
     certificate: Annotated[
-        str, typer.Argument(metavar="CERT", help="What --certificate of bound, sweep or reach wrote.")
+        str, typer.Argument(metavar="CERT", help="What --certificate of bound, sweep, reach or sensitivity wrote.")
     ],
     model: options.ModelArgument,
     activation: options.ActivationOption = None,
@@ -82,6 +83,8 @@ def _record(claim: Answer, proved: Any, seconds: float, exact: bool) -> dict[str
     record |= {"bound": claim.bound, "region": region_record(claim.region), "network": claim.network}
     if isinstance(claim, Reach):
         return record | {"lower": claim.lower.tolist(), "upper": claim.upper.tolist(), "layer": claim.layer}
+    if isinstance(claim, Sensitivity):
+        return record | {"matrix": claim.matrix.tolist(), "outputs": claim.outputs, "inputs": claim.inputs}
     return record | {"derived": proved, "part": dataclasses.asdict(claim.part)}
 
 
@@ -105,8 +108,23 @@ def _sentence(name: str, network: Network, claim: Answer) -> str:
         more = f"\n  and {claim.lower.size - _SHOWN} more" if claim.lower.size > _SHOWN else ""
         where = f"[bold]Proved[/bold]: for every input x in the {describe_region(claim.region)}, {what} has"
         return f"{where}\n{rows}{more}\n{about}{ending}"
+    if isinstance(claim, Sensitivity):
+        there = f" in the {describe_region(claim.region)}" if claim.region.bounded else ""
+        where = f"[bold]Proved[/bold]: for any two inputs{there} that differ in one coordinate, or group of them, only,"
+        pairs = [(i, k) for i in range(len(claim.outputs)) for k in range(len(claim.inputs))]
+        rows = "\n".join(
+            f"  output {_named(claim.outputs[i])} changes by at most {upward(float(claim.matrix[i, k]))}"
+            f" times the change of input {_named(claim.inputs[k])}"
+            for i, k in pairs[:_SHOWN]
+        )
+        more = f"\n  and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else ""
+        return f"{where}\n{rows}{more}\n{about}{ending}"
     left_out = "".join(f", {which}" for which in restrictions(claim.part, network.depth))
     return f"{_slope(claim)}\n{about}{left_out}{ending}"
+
+
+def _named(group: tuple[int, ...]) -> str:
+    return " + ".join(map(str, group))
 
 
 def _slope(claim: Certificate) -> str:

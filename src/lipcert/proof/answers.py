@@ -1,4 +1,4 @@
-"""Reach sets and certified radii on disk: their fields, in documents that are read strictly.
+"""Reach sets, sensitivities and certified radii on disk: their fields, in documents that are read strictly.
 
 The classes use this module; what is read is not believed before it was derived again.
 """
@@ -36,7 +36,7 @@ _BASES = ("lipschitz", "relaxation", "second order")
 
 
 def save(answer: Any, kind: str, path: str | os.PathLike[str]) -> None:
-    """Write a Reach or CertifiedRadius as a document of that kind."""
+    """Write a Reach, Sensitivity or CertifiedRadius as a document of that kind."""
     document.write(path, kind, _KINDS[kind][0](answer))
 
 
@@ -71,6 +71,20 @@ def _reach_in(content: Mapping[str, Any]) -> dict[str, Any]:
     return {**sides, "shape": matrix, "hull": (below, above), "layer": whole(layer, 1), **_common_in(*common)}
 
 
+def _sensitivity_out(found: Any) -> dict[str, Any]:
+    groups = {name: [[int(k) for k in group] for group in getattr(found, name)] for name in ("outputs", "inputs")}
+    return {"matrix": array_out(found.matrix), **groups, **_common_out(found)}
+
+
+def _sensitivity_in(content: Mapping[str, Any]) -> dict[str, Any]:
+    matrix, outputs, inputs, *common = fields(content, "matrix", "outputs", "inputs", *_COMMON)
+    rows, columns = (tuple(tuple(map(whole, items(group))) for group in items(ends)) for ends in (outputs, inputs))
+    entries = array_in(matrix, 2)
+    if entries.shape != (len(rows), len(columns)) or not entries.size or not all(map(len, (*rows, *columns))):
+        raise ValueError("its matrix is not one for its groups")
+    return {"matrix": entries, "outputs": rows, "inputs": columns, **_common_in(*common)}
+
+
 _COMMON = ("bound", "network", "region", "seconds", "proofs")
 
 
@@ -100,6 +114,7 @@ def _proof_out(proof: Proof) -> dict[str, Any]:
     part = proof.part
     ends = () if part is None else (part.layers, part.inputs, part.outputs)
     return {
+        "kind": proof.kind,
         "sweeps": [hints_out(sweep) for sweep in proof.sweeps],
         "tree": tree_out(proof.tree),
         "part": None if part is None else [None if end is None else [int(k) for k in end] for end in ends],
@@ -108,10 +123,9 @@ def _proof_out(proof: Proof) -> dict[str, Any]:
 
 
 def _proof_in(value: Any) -> Proof:
-    sweeps, tree, part, base = fields(mapping(value), "sweeps", "tree", "part", "base")
-    return Proof(
-        tuple(map(hints_in, items(sweeps))), tree_in(tree), None if part is None else _part_in(part), whole(base)
-    )
+    kind, sweeps, tree, part, base = fields(mapping(value), "kind", "sweeps", "tree", "part", "base")
+    hints, group = tuple(map(hints_in, items(sweeps))), None if part is None else _part_in(part)
+    return Proof(document.text(kind), hints, tree_in(tree), group, whole(base))
 
 
 def _part_in(value: Any) -> Part:
@@ -190,5 +204,6 @@ def _stage_in(value: Any) -> PairStage:
 
 _KINDS: dict[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
     "reach": (_reach_out, _reach_in),
+    "sensitivity": (_sensitivity_out, _sensitivity_in),
     "radius": (_radius_out, _radius_in),
 }

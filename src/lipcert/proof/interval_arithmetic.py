@@ -28,7 +28,9 @@ def values(network: Network, corners: Interval, known: Sequence[Interval] = ()) 
     found: list[Interval] = []
     ends = corners
     for index, layer in enumerate(network.layers):
-        lower, upper = (np.where(np.isnan(end), off, end) for end, off in zip(affine(layer, ends), (-np.inf, np.inf), strict=True))
+        lower, upper = (
+            np.where(np.isnan(end), off, end) for end, off in zip(affine(layer, ends), (-np.inf, np.inf), strict=True)
+        )
         if index < len(known):
             lower, upper = np.maximum(lower, known[index][0]), np.minimum(upper, known[index][1])
         found.append((lower, upper))

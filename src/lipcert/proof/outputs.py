@@ -18,7 +18,7 @@ from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Region
 from lipcert.proof.backsubstitution import BackSubstitution
 from lipcert.proof.checker import ROOM
-from lipcert.proof.cover import Cover
+from lipcert.proof.cover import Cover, prove_tree
 from lipcert.proof.domain import Domain, check_region, radius_above
 from lipcert.proof.guide import Guide, given
 from lipcert.proof.hints import Hints, Interval
@@ -52,7 +52,8 @@ class OutputBounds:
     _which: int
     _earlier: tuple[BackSubstitution, ...] = field(default=(), repr=False)
     _told: tuple[Hints, ...] = field(default=(), repr=False)
-    _cover: Cover | None = None
+    tree: Tree | None = field(default=None, repr=False)
+    """The pieces over which the bound was proved, if it was."""
 
     @cached_property
     def sweeps(self) -> tuple[Hints, ...]:
@@ -66,7 +67,7 @@ class OutputBounds:
 
     def told(self) -> tuple[tuple[Hints, ...], Tree | None]:
         """The hints, and the pieces if there are any, from which all this can be derived again."""
-        return self.sweeps, None if self._cover is None else self._cover.tree()
+        return self.sweeps, self.tree
 
     def at_most(self, bound: float) -> OutputBounds:
         """The same with a bound of the network, on the inputs that proofs are made for, that is known otherwise."""
@@ -181,9 +182,13 @@ def outputs_asked(network: Network, regions: Sequence[Region], guide: Guide) -> 
 
 
 def outputs_hinted(
-    network: Network, region: Region, sweeps: Sequence[Hints], cover: Cover | None = None
+    network: Network,
+    region: Region,
+    sweeps: Sequence[Hints],
+    cover: Cover | None = None,
+    tree: Tree | None = None,
 ) -> OutputBounds:
-    """What hints prove; they are about :func:`projected`."""
+    """What hints prove, and a cover, or a tree of pieces that is proved again; all are about :func:`projected`."""
     check_region(region, network.inputs)
     target, inner = projected(network, region)
     known: Sequence[Interval] = ()
@@ -197,10 +202,12 @@ def outputs_hinted(
             sweep = Sweep(target, domain, given(hints, target, inner.bounded), known).run(needs_bound=last)
             known = sweep.intervals
             traces += [] if last else sweep.traces
-        ceiling = np.inf if cover is None else cover.bound_of(target, inner)
+        ceiling = np.inf if tree is None else prove_tree(target, inner, tree, sweeps)
+        if cover is not None:
+            ceiling, tree = cover.bound_of(target, inner), cover.tree()
         (value,) = _values(network, [region])
         found = _bounds(network, region, inner, value, sweep, 0, ceiling)
-        return replace(found, _earlier=tuple(traces), _told=tuple(sweeps), _cover=cover)
+        return replace(found, _earlier=tuple(traces), _told=tuple(sweeps), tree=tree)
 
 
 def _bounds(

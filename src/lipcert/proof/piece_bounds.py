@@ -115,7 +115,9 @@ class PieceBounds(Bounding):
             stuck = np.flatnonzero((bound > _STUCK * ceiling) & ~sweep.empty)
             if stuck.size:  # hints that were made for other slopes: ask without them
                 blank = np.full(pieces.hints[stuck].shape, -np.inf)
-                some = Pieces(pieces.lower[stuck], pieces.upper[stuck], low[stuck], high[stuck], blank, pieces.ceiling[stuck])
+                some = Pieces(
+                    pieces.lower[stuck], pieces.upper[stuck], low[stuck], high[stuck], blank, pieces.ceiling[stuck]
+                )
                 again = self.sweep(some, _Relative(self.layers(blank)), enclose=False).run()
                 other = _usable(again.bounds)
                 better = other < bound[stuck]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,7 +30,7 @@ from lipcert.proof.rounding import (
 )
 from lipcert.proof.row_bounds import OutputRows
 from lipcert.proof.sweep import proving
-from lipcert.proof.together import Proof, Together, derived
+from lipcert.proof.together import Proof, Together, base_of, derived
 
 _ROOM = 2.0**-40
 """A box is enlarged by this share of its sides, so that another machine's rounding can confirm it."""
@@ -97,10 +97,8 @@ def reach_set(network: Network, layer: int, proofs: Sequence[OutputBounds], cove
     if cover is None:
         return _reach_set(network, layer, together, None, ())
     leaves = cover.check(*together.subject, OutputRows).leaves()
-    base = next((number for number, one in enumerate(proofs) if one.sweeps == cover.bounding.sweeps), None)
-    if base is None:
-        raise ProofFailed("the pieces rest on something else than the proofs of the answer")
-    return _reach_set(network, layer, together, leaves, (Proof((), cover.tree(), base=base),))
+    pieces = Proof("outputs", tree=cover.tree(), base=base_of(proofs, cover.bounding.sweeps))
+    return _reach_set(network, layer, together, leaves, (pieces,))
 
 
 def recheck_reach(network: Network, claim: Reach) -> Reach:
@@ -111,7 +109,7 @@ def recheck_reach(network: Network, claim: Reach) -> Reach:
     together, others = derived(part, claim.region, claim.proofs)
     leaves: Array | None = None
     for one in others:
-        if one.tree is None or leaves is not None:
+        if one.kind != "outputs" or one.tree is None or leaves is not None:
             raise ProofFailed("a proof of the reach set is not about outputs")
         bounding = OutputRows(*together.subject, together.proofs[one.base].sweeps)
         leaves = prove_leaves(bounding, one.tree)
@@ -144,21 +142,15 @@ def _reach_set(
             lower, upper = hull[0].min(axis=0), hull[1].max(axis=0)
         if room:
             wider = _ROOM * (upper - lower) + first.error + TINY
-            lower, upper, *hull = (move(side) for move, side in zip(_moves(wider), (lower, upper, *hull), strict=True))
+            lower, upper = down(lower - wider), up(upper + wider)
+            hull = down(hull[0] - wider), up(hull[1] + wider)
         shape = min((_shape(one) for one in together.proofs), key=_size)
         shape = raise_diagonal(shape, _ROOM * np.abs(shape).sum(axis=-1)) if room else shape
     if not (np.isfinite(shape).all() and np.isfinite(lower).all() and np.isfinite(upper).all()):
         raise ProofFailed("the outputs could not be enclosed by finite sets; try a smaller region")
-    hints = (*(Proof(one.sweeps) for one in together.proofs), *more)
-    facts = together.bound, layer, network.digest, together.region, 0.0, hints, (hull[0], hull[1])
+    hints = (*together.hints, *more)
+    facts = together.bound, layer, network.digest, together.region, 0.0, hints, hull
     return Reach(lower, upper, first.value, shape, *facts)
-
-
-def _moves(wider: Array) -> Iterator[Callable[[Array], Array]]:
-    """Outward by so much, for lower and upper ends in turn."""
-    for _ in range(2):
-        yield lambda side: down(side - wider)
-        yield lambda side: up(side + wider)
 
 
 def _contains(large: Array, small: Array) -> bool:

@@ -27,13 +27,16 @@ class Proof:
 
     Attributes
     ----------
-    sweeps : hints, each sweep starting from the intervals of the ones before.
-    tree : the pieces that the region was cut into, if it was; the hints are then about the whole of it.
-    part : a group of inputs and a group of outputs that ``sweeps`` are about, if they are not about all.
-    base : which of the answer's proofs a part takes its intervals from.
+    kind : "whole", about all inputs and outputs; "outputs", about outputs over pieces; "entries", about entries of the
+        Jacobian over pieces; "pair", about some inputs and outputs. Those about the whole come first.
+    sweeps : hints, each sweep starting from the intervals of the ones before; none where a tree says it all.
+    tree : the pieces that the region was cut into, if it was; of the whole, for its Lipschitz bound.
+    part : the group of inputs and the group of outputs of a pair.
+    base : which of the answer's proofs, one about the whole, the pieces or the pair take their intervals from.
     """
 
-    sweeps: tuple[Hints, ...]
+    kind: str
+    sweeps: tuple[Hints, ...] = ()
     tree: Tree | None = None
     part: Part | None = None
     base: int = 0
@@ -55,6 +58,11 @@ class Together:
     def bound(self) -> float:
         """At least the Lipschitz constant over the region."""
         return min(one.bound for one in self.proofs)
+
+    @property
+    def hints(self) -> tuple[Proof, ...]:
+        """What all of this can be derived from again."""
+        return tuple(Proof("whole", one.sweeps, one.tree) for one in self.proofs)
 
     @cached_property
     def subject(self) -> tuple[Network, Region]:
@@ -85,14 +93,21 @@ class Together:
 
 
 def derived(network: Network, region: Region, proofs: Sequence[Proof]) -> tuple[Together, list[Proof]]:
-    """What the proofs about the whole region prove again, and those about pieces or parts, which rest on them."""
-    whole = [one for one in proofs if one.tree is None and one.part is None]
-    others = list(proofs[len(whole) :])
-    if any(one is not two for one, two in zip(whole, proofs, strict=False)):
-        raise ProofFailed("the proofs about the whole region must come first")
-    if any(not 0 <= one.base < len(whole) for one in others):
-        raise ProofFailed("a proof rests on another that is not there")
-    return Together([outputs_hinted(network, region, one.sweeps) for one in whole]), others
+    """What the proofs about the whole region prove again, and those about pieces or pairs, which rest on them."""
+    count = next((number for number, one in enumerate(proofs) if one.kind != "whole"), len(proofs))
+    others = list(proofs[count:])
+    if any(one.kind == "whole" or not 0 <= one.base < count for one in others):
+        raise ProofFailed("a proof rests on another that is not there, or does not come before it")
+    again = [outputs_hinted(network, region, one.sweeps, tree=one.tree) for one in proofs[:count]]
+    return Together(again), others
+
+
+def base_of(proofs: Sequence[OutputBounds], sweeps: tuple[Hints, ...]) -> int:
+    """Which of the proofs has these hints."""
+    for number, one in enumerate(proofs):
+        if len(one.sweeps) == len(sweeps) and all(a is b for a, b in zip(one.sweeps, sweeps, strict=True)):
+            return number
+    raise ProofFailed("a bound rests on something else than the proofs of the answer")
 
 
 def _stacked(ends: Interval) -> Interval:

@@ -9,11 +9,11 @@ from functools import partial
 
 import numpy as np
 
-from lipcert.errors import InvalidInput, Interrupted
+from lipcert.errors import Interrupted, InvalidInput
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
-from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.proof.cover import Cover, covering
+from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.proof.outputs import OutputBounds
 from lipcert.proof.reach import Reach, reach_set
 from lipcert.proof.row_bounds import OutputRows

@@ -6,16 +6,17 @@ import os
 from collections.abc import Sequence
 from typing import Any, TypeAlias, overload
 
-from lipcert.errors import InvalidInput, ProofFailed, UnreadableCertificate
+from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.network import Network
 from lipcert.proof import checker, document, storage
 from lipcert.proof.certificate import Certificate, stored_certificate
 from lipcert.proof.classes import CertifiedRadius, recheck_radius
 from lipcert.proof.reach import Reach, recheck_reach
+from lipcert.proof.sensitivity import Sensitivity, recheck_sensitivity
 from lipcert.questions.sweep import SweepRow
 from lipcert.runtime.threads import suited_to
 
-Answer: TypeAlias = Certificate | Reach | CertifiedRadius | tuple[SweepRow, ...]
+Answer: TypeAlias = Certificate | Reach | Sensitivity | CertifiedRadius | tuple[SweepRow, ...]
 """What can be saved and verified."""
 
 
@@ -23,6 +24,8 @@ Answer: TypeAlias = Certificate | Reach | CertifiedRadius | tuple[SweepRow, ...]
 def verify(network: Network, answer: Certificate | CertifiedRadius, exact: bool = False) -> float: ...
 @overload
 def verify(network: Network, answer: Reach, exact: bool = False) -> Reach: ...
+@overload
+def verify(network: Network, answer: Sensitivity, exact: bool = False) -> Sensitivity: ...
 @overload
 def verify(network: Network, answer: Sequence[SweepRow], exact: bool = False) -> tuple[float, ...]: ...
 def verify(network: Network, answer: Any, exact: bool = False) -> Any:
@@ -33,7 +36,7 @@ def verify(network: Network, answer: Any, exact: bool = False) -> Any:
     network
         The network that the answer is about.
     answer
-        A certificate, reach set, certified radius, or the rows of a sweep, as a question returned it or
+        A certificate, reach set, sensitivity, certified radius, or the rows of a sweep, as a question returned it or
         ``load`` read it from a file; nothing in it is believed.
     exact
         Ask for a second opinion: the proof is made in ball arithmetic, by other code, which takes longer. It needs
@@ -41,11 +44,11 @@ def verify(network: Network, answer: Any, exact: bool = False) -> Any:
 
     Returns
     -------
-    float, Reach or tuple of float
+    float, Reach, Sensitivity or tuple of float
         What is proved now, in real arithmetic, for the function given by the network's float64 weights. For a
         certificate the bound: ‖f(x) - f(y)‖₂ ≤ bound·‖x - y‖₂ for all x, y of its region; for a sweep those of its
-        certificates, each over the region of its own; for a reach set, one that is at least as tight as the
-        claim; for a certified radius the radius.
+        certificates, each over the region of its own; for a reach set or sensitivities, sets and bounds that are at
+        least as tight as the claim; for a certified radius the radius.
 
     Raises
     ------
@@ -53,7 +56,7 @@ def verify(network: Network, answer: Any, exact: bool = False) -> Any:
         If the network is another one, or the hints do not prove what the answer claims.
     """
     rows = isinstance(answer, Sequence) and len(answer) > 0 and all(isinstance(row, SweepRow) for row in answer)
-    known = rows or isinstance(answer, (Certificate, Reach, CertifiedRadius))
+    known = rows or isinstance(answer, (Certificate, Reach, Sensitivity, CertifiedRadius))
     if not isinstance(network, Network) or not known:
         raise InvalidInput(
             f"verify takes a Network and an answer, got {type(network).__name__} and {type(answer).__name__};"
@@ -70,6 +73,8 @@ def verify(network: Network, answer: Any, exact: bool = False) -> Any:
     with suited_to(max(network.sizes)):
         if isinstance(answer, Reach):
             return recheck_reach(network, answer)
+        if isinstance(answer, Sensitivity):
+            return recheck_sensitivity(network, answer)
         if isinstance(answer, CertifiedRadius):
             recheck_radius(network, answer)
             return answer.radius
@@ -121,5 +126,5 @@ def load_answer(path: str | os.PathLike[str]) -> Answer:
     if kind == "reach":
         return Reach.load(path)
     if kind == "sensitivity":
-        raise UnreadableCertificate(f"{path} holds a sensitivity; this program does not read those yet")
+        return Sensitivity.load(path)
     return CertifiedRadius.load(path) if kind == "radius" else Certificate.load(path)

@@ -147,6 +147,12 @@ def reach_set(found: Reach, network: Network, outputs: tuple[int, int] = (0, 1),
     corners = [[found.lower[k], found.upper[k]] for k in outputs]
     (left, right), (bottom, top) = corners
     ax.plot([left, right, right, left, left], [bottom, bottom, top, top, bottom], color="tab:blue", label="box")
+    if len(found.hull[0]) > 1:
+        sides = found.hull[0][:, outputs], found.hull[1][:, outputs]
+        for low, high in zip(*sides, strict=True):
+            ax.fill(
+                [low[0], high[0], high[0], low[0]], [low[1], low[1], high[1], high[1]], color="tab:blue", alpha=0.05
+            )
     turn = np.linspace(0.0, 2.0 * np.pi, 400)
     # the shadow of an ellipsoid on two axes is the ellipse of that 2 × 2 block
     ring = np.linalg.cholesky(found.shape[np.ix_(outputs, outputs)]) @ np.stack([np.cos(turn), np.sin(turn)])
