@@ -16,7 +16,7 @@ import numpy as np
 import lipcert as lc
 from fuzz_arrays import W
 from fuzz_bytes import NUMBERS, TEXTS, mangled
-from lipcert.proof import storage
+from lipcert.proof import document, storage
 from lipcert.questions.campaign import store
 from lipcert.questions.campaign.data import read_points
 
@@ -32,7 +32,7 @@ def certificate_seeds() -> list[bytes]:
         (lc.Ball(np.zeros(3), 0.5), lc.Split(method=lc.ClosedForm(), seconds=np.inf, pieces=30)),
     ):
         made = lc.certify(net, region, method)
-        content = storage._content(made)
+        content = storage.content(made)
         files.append(json.dumps(_signed(content)).encode())
     return files
 
@@ -40,7 +40,13 @@ def certificate_seeds() -> list[bytes]:
 def _signed(content: Any) -> dict[str, Any]:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     checksum = hashlib.sha256(text.encode()).hexdigest()
-    return {"format": storage.FORMAT, "version": storage.VERSION, "sha256": checksum, "content": content}
+    return {
+        "format": document.FORMAT,
+        "version": document.VERSION,
+        "kind": "bound",
+        "sha256": checksum,
+        "content": content,
+    }
 
 
 def change_certificate(rng: random.Random, data: bytes) -> bytes:

@@ -50,7 +50,8 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
     "many": lambda: lc.certify_many(NETWORK, [BALL, SMALL]),
     "reach": lambda: lc.reach(NETWORK, BALL, lc.Scalar()),
     "reach by pieces": lambda: lc.reach(NETWORK, BALL, SPLIT),
-    "sensitivity": lambda: lc.sensitivity(NETWORK, BALL),
+    "sensitivity": lambda: lc.sensitivity(NETWORK, BALL, lc.Scalar()),
+    "sensitivity by pieces": lambda: lc.sensitivity(NETWORK, BALL, SPLIT, inputs=[0], outputs=[1]),
     "radius": lambda: lc.certified_radius(CLASSIFIER, POINT, radii=RADII),
     "radius, searched for": lambda: lc.certified_radius(CLASSIFIER, POINT, tolerance=0.5),
 }
@@ -62,7 +63,7 @@ HONEST = {
     "radius.certified_radius",
 }
 """The questions themselves: what is asked must reach the proof."""
-SLOW = ["part", "split", "auto", "reach by pieces", "radius, searched for"]
+SLOW = ["part", "split", "auto", "reach by pieces", "sensitivity by pieces", "radius, searched for"]
 TARGETS = [one for one in targets() if one.label.removeprefix("questions.") not in HONEST]
 
 
@@ -205,7 +206,7 @@ def test_the_questions_reach_what_can_be_reached() -> None:
     expected = {"search.witness.witness", "search.split._Search.cuts", "search.lower.jacobian_norms"}
     expected |= {"search.joint.Joint.optimised", "search.auto.Auto.candidates", "search.asked.Asked.lines"}
     expected |= {"search.problem.Problem.sweep", "search.enclosing.Enclosing.interval", "runtime.threads.suited_to"}
-    expected |= {"search.second_order.PairSearch.hints"}
+    expected |= {"search.second_order.PairSearch.hints", "search.split_rows.RowSearch.cuts"}
     assert labels >= expected, expected - labels
 
 

@@ -15,8 +15,8 @@ from attack.draw import leaky, plain, region, some
 from attack.log import Log
 from attack.points import steepest
 from lipcert.proof.certificate import Certificate
+from lipcert.proof.document import checksum
 from lipcert.proof.hints import Part
-from lipcert.proof.storage import _checksum
 
 
 def files(rng: np.random.Generator, log: Log) -> None:
@@ -68,7 +68,7 @@ def _mutant(rng: np.random.Generator, text: str) -> bytes:
     for _ in range(int(rng.integers(1, 4))):
         _change(rng, content)
     with suppress(ValueError):  # what is no number has no checksum, and the reader has to see it first
-        document["sha256"] = _checksum(content)
+        document["sha256"] = checksum(content)
     return json.dumps(document).encode()
 
 

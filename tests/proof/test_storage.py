@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import itertools
 import json
 import os
@@ -18,10 +17,11 @@ import numpy as np
 import pytest
 
 import lipcert as lc
+from fuzz_documents import mutated, rewritten, signed
 from lipcert.errors import InvalidInput, LipcertError, ProofFailed, UnreadableCertificate
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
-from lipcert.proof import storage
+from lipcert.proof import document, storage
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.hints import Hints, Linear, Lipschitz
 from lipcert.search.method import Method
@@ -108,10 +108,11 @@ def test_what_is_saved_comes_back_bit_for_bit(case: str, tmp_path: Path) -> None
 def test_the_file_describes_itself(tmp_path: Path) -> None:
     made = certificate()
     made.save(tmp_path / "c.json")
-    document = json.loads((tmp_path / "c.json").read_text(encoding="utf-8"))
-    assert document["format"] == "lipcert certificate"
-    assert document["version"] == 3
-    content = document["content"]
+    stored = json.loads((tmp_path / "c.json").read_text(encoding="utf-8"))
+    assert stored["format"] == "lipcert certificate"
+    assert stored["version"] == 4
+    assert stored["kind"] == "bound"
+    content = stored["content"]
     assert float(content["bound_decimal"]) == float.fromhex(content["bound"]) == made.bound
     assert content["network"] == network().digest
     assert content["region"]["kind"] == "ball"
@@ -171,16 +172,8 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
 # Files that are not what was saved.
 
 
-def document(case: str = "ball") -> dict[str, Any]:
-    content = storage._content(certificate(case))
-    return {"format": "lipcert certificate", "version": 3, "sha256": storage._checksum(content), "content": content}
-
-
-def signed(content: Any) -> dict[str, Any]:
-    """A document whose checksum is right, as an attacker would write it."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    checksum = hashlib.sha256(text.encode()).hexdigest()
-    return {"format": "lipcert certificate", "version": 3, "sha256": checksum, "content": content}
+def saved(case: str = "ball") -> dict[str, Any]:
+    return signed(storage.content(certificate(case)))
 
 
 def numbers(*values: float) -> dict[str, Any]:
@@ -196,7 +189,7 @@ def unreadable(path: Path, text: str | bytes, message: str) -> None:
 
 def test_files_that_are_no_certificates(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
-    whole = json.dumps(document())
+    whole = json.dumps(saved())
     for text, message in (
         (b"", "not a certificate file"),
         (b"\x80\x04\x95", "not a certificate file"),
@@ -205,8 +198,8 @@ def test_files_that_are_no_certificates(tmp_path: Path) -> None:
         (b"[]", "does not say so in its field 'format'"),
         (b"7", "does not say so in its field 'format'"),
         (b'{"format": "another"}', "does not say so in its field 'format'"),
-        (b'{"format": "lipcert certificate"}', "is of version None; this program reads version 3"),
-        (b'{"format": "lipcert certificate", "version": 4}', "is of version 4"),
+        (b'{"format": "lipcert certificate"}', "is of version None; this program reads version 4"),
+        (b'{"format": "lipcert certificate", "version": 5}', "is of version 5"),
         (b'{"format": "lipcert certificate", "version": true}', "is of version True"),
         (b'{"format": "lipcert certificate", "version": 3}', "the field '(sha256|content)' is missing"),
         (b'{"format": "lipcert certificate", "version": 1}', "written by version 0.1, whose digests .* certify again"),
@@ -216,7 +209,7 @@ def test_files_that_are_no_certificates(tmp_path: Path) -> None:
         (whole + "x", "not a certificate file"),
         ("[" * 100_000 + "]" * 100_000, "not a certificate file"),
         ('{"a":' * 100_000 + "1" + "}" * 100_000, "not a certificate file"),
-        (whole.replace('"version": 3', '"version": 3, "version": 3'), "a field is there twice"),
+        (whole.replace('"version": 4', '"version": 4, "version": 4'), "a field is there twice"),
         (whole.replace('"seconds": ', '"seconds": NaN, "x": '), "contains NaN"),
         (whole.replace('"seconds": ', '"seconds": -Infinity, "x": '), "contains -Infinity"),
         (whole.replace('"seconds": ', '"seconds": 1e999, "x": '), "damaged"),
@@ -330,13 +323,13 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_files_with_a_right_checksum(name: str, tmp_path: Path) -> None:
     change, message = HOSTILE[name]
-    content = document()["content"]
+    content = saved()["content"]
     change(content)
     unreadable(tmp_path / "c.json", json.dumps(signed(content)), message)
 
 
 def test_a_deeply_nested_clip(tmp_path: Path) -> None:
-    content = document()["content"]
+    content = saved()["content"]
     inner = content["region"]
     for _ in range(200):
         inner = {
@@ -351,7 +344,7 @@ def test_a_deeply_nested_clip(tmp_path: Path) -> None:
 
 def test_readable_files_that_claim_something_else_do_not_verify(tmp_path: Path) -> None:
     """The checksum is right and every field is well formed; only the claim does not follow."""
-    content = document()["content"]
+    content = saved()["content"]
     truth = lc.lower_bound(network(), CASES["ball"][0]).value
     changes: dict[str, Callable[[dict[str, Any]], Any]] = {
         "bound": lambda c: c.update(bound=float(truth).hex(), bound_decimal=repr(float(truth))),
@@ -377,87 +370,12 @@ def test_readable_files_that_claim_something_else_do_not_verify(tmp_path: Path) 
 # Fuzz: whatever is done to a file, the outcome is an error or a bound that holds.
 
 
-def mutated(rng: random.Random, text: bytes) -> bytes:
-    """Some bytes changed, cut out, repeated or put in."""
-    data = bytearray(text)
-    for _ in range(rng.choice([1, 1, 1, 2, 5, 40])):
-        place = rng.randrange(len(data))
-        kind = rng.randrange(5)
-        if kind == 0:
-            data[place] = rng.randrange(256)
-        elif kind == 1:
-            data[place] ^= 1 << rng.randrange(8)
-        elif kind == 2:
-            del data[place : place + rng.choice([1, 3, 50, 4000])]
-        elif kind == 3:
-            data[place:place] = data[place : place + rng.choice([1, 10, 200])]
-        else:
-            data[place:place] = rng.choice([b"0", b"{", b"]", b'"', b",", b"null", b"-1", b"1e999", b"\xff", b"\x00"])
-        if not data:
-            break
-    return bytes(data)
-
-
-SPARE: list[Any] = [
-    None,
-    True,
-    -1,
-    0,
-    3,
-    10**30,
-    0.5,
-    1e308,
-    "",
-    "x",
-    "0x1.0p-30",
-    [],
-    {},
-    [0],
-    "AAAAAAAA8D8=",
-    "linear",
-]
-
-
-def rewritten(rng: random.Random, content: dict[str, Any]) -> dict[str, Any]:
-    """Some values of the document replaced by others, lists shortened, fields swapped; to be signed afresh."""
-    content = json.loads(json.dumps(content))
-    for _ in range(rng.choice([1, 1, 2, 4])):
-        places: list[tuple[Any, Any]] = []
-
-        def walk(node: Any, places: list[tuple[Any, Any]] = places) -> None:
-            for key in node if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ():
-                places.append((node, key))
-                walk(node[key])
-
-        walk(content)
-        node, key = rng.choice(places)
-        kind = rng.randrange(5)
-        if kind == 0:
-            node[key] = rng.choice(SPARE)
-        elif kind == 1 and isinstance(node, list):
-            del node[key]
-        elif kind == 2:
-            other, place = rng.choice(places)
-            node[key] = json.loads(json.dumps(other[place]))
-        elif kind == 3 and isinstance(node[key], dict) and "float64" in node[key]:
-            raw = bytearray(base64.b64decode(node[key]["float64"]))
-            if raw:
-                raw[rng.randrange(len(raw))] ^= 1 << rng.randrange(8)
-            node[key]["float64"] = base64.b64encode(bytes(raw)).decode()
-        elif isinstance(node[key], (int, float)) and not isinstance(node[key], bool):
-            node[key] = rng.choice([node[key] + 1, -node[key], node[key] * 2, 0])
-        elif key == "bound" and isinstance(node[key], str) and "bound_decimal" in node:
-            lowered = float.fromhex(node[key]) * (1.0 - 10.0 ** rng.uniform(-9, 0)) if "p" in node[key] else 1.0
-            node["bound"], node["bound_decimal"] = lowered.hex(), repr(lowered)
-    return content
-
-
 def fuzz(tmp_path: Path, count: int) -> dict[str, int]:
     """Mutate, load, verify. A claim that differs from the original's must hold in its own right to pass."""
     model = network()
     originals = {case: certificate(case) for case in ("ball", "clipped", "box", "part", "everywhere", "pieces")}
-    files = {case: json.dumps(document_of(made), indent=1).encode() for case, made in originals.items()}
-    contents = {case: storage._content(made) for case, made in originals.items()}
+    files = {case: json.dumps(signed(storage.content(made)), indent=1).encode() for case, made in originals.items()}
+    contents = {case: storage.content(made) for case, made in originals.items()}
     rng = random.Random(1)
     file = tmp_path / "mutant.json"
     outcomes = {"unreadable": 0, "refused": 0, "same": 0, "true": 0}
@@ -485,11 +403,6 @@ def fuzz(tmp_path: Path, count: int) -> dict[str, int]:
         if not unchanged:
             holds(model, loaded)
     return outcomes
-
-
-def document_of(made: Certificate) -> dict[str, Any]:
-    content = storage._content(made)
-    return {"format": "lipcert certificate", "version": 3, "sha256": storage._checksum(content), "content": content}
 
 
 def holds(model: Network, claim: Certificate) -> None:
@@ -529,7 +442,7 @@ def test_errors_belong_to_the_family() -> None:
     assert issubclass(UnreadableCertificate, LipcertError)
 
 
-def _of_version_2(activation: str, seed: int) -> lc.Network:
+def _older(activation: str, seed: int) -> lc.Network:
     rng, sizes = np.random.default_rng(seed), (4, 12, 12, 3)
     weights = [rng.normal(size=(out, into)) * 1.4 / np.sqrt(into) for into, out in itertools.pairwise(sizes)]
     return lc.Network.from_weights(weights, [0.3 * rng.normal(size=size) for size in sizes[1:]], activation)
@@ -538,6 +451,43 @@ def _of_version_2(activation: str, seed: int) -> lc.Network:
 def test_certificates_of_version_2_still_verify_or_say_why_not() -> None:
     """Files that the version before wrote: a part of an ELU network over a clipped ball; a ReLU network in pieces."""
     kept = lc.Certificate.load(DATA / "version_2.json")
-    assert lc.verify(_of_version_2("elu", 2), kept) <= kept.bound
+    assert lc.verify(_older("elu", 2), kept) <= kept.bound
     with pytest.raises(lc.UnreadableCertificate, match="is of version 2, whose proofs over pieces"):
         lc.Certificate.load(DATA / "version_2_pieces.json")
+
+
+def test_certificates_of_version_3_still_verify(tmp_path: Path) -> None:
+    """A file that the version before wrote: a ReLU network in pieces; what later versions added is unknown in it."""
+    kept = lc.Certificate.load(DATA / "version_3_pieces.json")
+    assert lc.verify(_older("relu", 3), kept) <= kept.bound
+    assert kept.found_by == ""
+    stored = json.loads((DATA / "version_3_pieces.json").read_text(encoding="utf-8"))
+    unreadable(tmp_path / "c.json", json.dumps(stored | {"kind": "bound"}), "the field 'kind' is unknown")
+    content = stored["content"] | {"found_by": ""}
+    changed = signed(content) | {"version": 3}
+    del changed["kind"]
+    unreadable(tmp_path / "c.json", json.dumps(changed), "the field 'found_by' is unknown")
+
+
+def test_how_it_was_found_comes_back_and_can_be_printed(tmp_path: Path) -> None:
+    replace(certificate(), found_by="joint, after 0.2 s").save(tmp_path / "c.json")
+    assert Certificate.load(tmp_path / "c.json").found_by == "joint, after 0.2 s"
+    content = storage.content(certificate()) | {"found_by": "\x1b[2J"}
+    unreadable(tmp_path / "c.json", json.dumps(signed(content)), "cannot be printed")
+
+
+def test_each_kind_of_answer_has_its_own_files(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    certificate().save(file)
+    assert document.kind_of(file) == "bound"
+    with pytest.raises(UnreadableCertificate, match="holds a bound, not a reach"):
+        document.read(file, "reach")
+    whole = signed(storage.content(certificate()))
+    wrong: list[Any] = ["", "Bound", None, 4, [], {}, ["bound"]]
+    for kind in wrong:
+        unreadable(file, json.dumps(whole | {"kind": kind}), "names an unknown kind of answer")
+    del whole["kind"]
+    unreadable(file, json.dumps(whole), "the field 'kind' is missing")
+    document.write(file, "sweep", {"rows": []})
+    assert document.read(file, "sweep") == (document.VERSION, {"rows": []})
+    unreadable(file, file.read_bytes(), "holds a sweep, not a bound")

@@ -11,8 +11,8 @@ import lipcert as lc
 from digits import classifier
 from lipcert.model.arrays import Array, Weight
 from lipcert.proof import classes
-from lipcert.proof.classes import PairGuide, PairHints
 from lipcert.proof.outputs import OutputBounds
+from lipcert.proof.pair_guide import PairGuide, PairHints
 from lipcert.proof.second_order import Rise, SecondOrder
 from lipcert.questions import verdict
 from lipcert.questions.establish import establish, establish_many

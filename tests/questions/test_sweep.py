@@ -165,7 +165,7 @@ WRONG_USE = {
     "negative": ("--center zeros --radii -1", "radius must be at least 0"),
     "upside down": ("--center zeros --from 2 --to 1", "0 < from <= to, got 2.0 and 1.0"),
     "none of them": ("--center zeros --from 1 --to 2 --count 0", "--count must be at least 1, got 0"),
-    "no limit": ("--center zeros --radii 1 --method scalar --seconds 1", "Scalar has no time limit"),
+    "no limit": ("--center zeros --radii 1 --seconds 0", "--seconds must be above 0"),
     "no time": ("--center zeros --radii 1 --seconds 0", "--seconds must be above 0"),
     "no picture": ("--center zeros --radii 1 --plot curve.gif", "--plot must name a .png, .pdf or .svg file"),
 }

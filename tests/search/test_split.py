@@ -111,7 +111,7 @@ def test_intervals_of_pieces_contain_what_their_neurons_see() -> None:
             assert (seen[inside] >= found.low[number] - 1e-12).all()
             assert (seen[inside] <= found.high[number] + 1e-12).all()
             norms, error = sampled_norms(network, points[inside])
-            assert (norms - error <= found.bound[number]).all()
+            assert (norms - error <= found.values[number, 0]).all()
         count = np.ones(len(pieces), dtype=int)
         pieces = children(
             confined(pieces, found), stack.starts, layer * count, index * count, value * np.ones(len(pieces))
@@ -471,4 +471,4 @@ def test_rows_that_add_up_to_zero(last: list[list[float]]) -> None:
     network = lc.Network.from_weights([[[1.0, 2.0, 0.5], [0.5, -1.0, 2.0]], last], activation="relu")
     region = lc.Ball([0.1, 0.1, 0.2], 1.0)
     stack = PieceBounds(network, region)
-    assert lc.lower_bound(network, region).value <= stack.bound(stack.root).bound[0] < np.inf
+    assert lc.lower_bound(network, region).value <= stack.bound(stack.root).values[0, 0] < np.inf

@@ -85,7 +85,7 @@ def test_certificates_with_the_model_are_proved_and_measured(tmp_path: Path) -> 
 def test_a_refuted_certificate_is_called_so_and_the_command_says_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from lipcert.proof import storage
+    from lipcert.proof import document as documents
 
     monkeypatch.chdir(tmp_path)
     save_model(tmp_path / "model.npz")
@@ -93,7 +93,7 @@ def test_a_refuted_certificate_is_called_so_and_the_command_says_1(
     document = json.loads(path.read_text(encoding="utf-8"))
     bound = 0.9 * float.fromhex(document["content"]["bound"])
     document["content"] |= {"bound": bound.hex(), "bound_decimal": repr(bound)}
-    document["sha256"] = storage._checksum(document["content"])
+    document["sha256"] = documents.checksum(document["content"])
     path.write_text(json.dumps(document), encoding="utf-8")
     outcome = Command(capsys)("report", str(path), "--model", "model.npz", "-o", "report.html")
     assert outcome.code == 1

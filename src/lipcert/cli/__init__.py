@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -21,15 +23,18 @@ from lipcert.cli.robust import robust
 from lipcert.cli.sensitivity import sensitivity
 from lipcert.cli.sweep import sweep
 from lipcert.cli.verify import verify
-from lipcert.errors import CampaignStopped, LipcertError, ProofFailed
+from lipcert.errors import CampaignStopped, Interrupted, LipcertError, ProofFailed
 
 NOT_CERTIFIED = 1
 WRONG_USE = 2
+INTERRUPTED = 130
+NOBODY_READS = 141
 
 app = typer.Typer(
     name="lipcert",
     help="Certified ℓ2 Lipschitz bounds for neural networks.",
-    epilog="Exit codes: 0 certified, 1 not certified, 2 wrong use. Begin with: lipcert demo",
+    epilog="Exit codes: 0 certified, 1 not certified, 2 wrong use or a file that cannot be written, 130 interrupted;"
+    " what was proved before an interrupt is printed. Begin with: lipcert demo",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -56,9 +61,55 @@ def _common(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and end the process: 0 certified, 1 not certified, 2 wrong use."""
+    """Run the command line and end the process: 0 certified, 1 not certified, 2 wrong use, 130 interrupted."""
     try:
-        app(args=None if arguments is None else list(arguments), prog_name="lipcert")
-    except LipcertError as error:
-        typer.echo(f"lipcert: {error}", err=True)
-        sys.exit(NOT_CERTIFIED if isinstance(error, (ProofFailed, CampaignStopped)) else WRONG_USE)
+        try:
+            app(args=None if arguments is None else list(arguments), prog_name="lipcert")
+        except SystemExit as ended:
+            _raise_hidden(ended)
+            _flush()
+            raise
+    except (LipcertError, OSError, MemoryError, KeyboardInterrupt) as error:
+        sys.exit(_told(error))
+
+
+def _told(error: BaseException) -> int:
+    """Say what went wrong, and return the exit code."""
+    with suppress(OSError):  # nobody reads it
+        _flush()
+    if isinstance(error, BrokenPipeError):
+        return NOBODY_READS
+    sentence, code = str(error), WRONG_USE
+    if isinstance(error, KeyboardInterrupt):
+        sentence = "interrupted" if isinstance(error, Interrupted) else sentence or "interrupted"
+        code = INTERRUPTED
+    elif isinstance(error, MemoryError):
+        sentence, code = "memory ran out; a smaller region, or --method closed-form, needs less", NOT_CERTIFIED
+    elif isinstance(error, (ProofFailed, CampaignStopped)):
+        code = NOT_CERTIFIED
+    elif isinstance(error, OSError) and error.strerror:
+        sentence = f"{f'{error.filename}: ' if error.filename else ''}{error.strerror}"
+    with suppress(OSError):  # nobody reads it
+        for line in (sentence, *getattr(error, "__notes__", ())):
+            typer.echo(f"lipcert: {line}", err=True)
+    return code
+
+
+def _raise_hidden(ended: SystemExit) -> None:
+    """Typer ends the process itself after an interrupt and when nobody reads on; raise what it has caught."""
+    cause: BaseException | None = ended
+    while cause is not None:
+        if isinstance(cause, (KeyboardInterrupt, BrokenPipeError)):
+            raise cause from None
+        cause = cause.__cause__ or cause.__context__
+
+
+def _flush() -> None:
+    """Write what was printed; if that fails, once, and not again at the end of the process."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise

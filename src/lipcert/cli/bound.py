@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,7 +10,7 @@ from rich.table import Table
 
 from lipcert.cli import options
 from lipcert.cli.methods import timed
-from lipcert.cli.output import as_json, certificate_record, ratio
+from lipcert.cli.output import Later, certificate_record, ratio, show
 from lipcert.errors import InvalidInput
 from lipcert.model.network import Network
 from lipcert.proof.certificate import Certificate
@@ -23,6 +22,8 @@ from lipcert.show.wording import describe_network, describe_region, downward, up
 
 _EXACT = 1e-3
 """Relative distance of upper and lower bound at which --exact is content."""
+_SHARE = 0.2
+"""Share of --seconds that is kept for the lower bound."""
 
 
 def bound(
@@ -53,10 +54,7 @@ def bound(
             help="Search for a lower bound too, which tells how tight the result is.",
         ),
     ] = True,
-    certificate_file: Annotated[
-        Path | None,
-        typer.Option("--certificate", metavar="FILE", help="Save the proof there; lipcert verify checks it."),
-    ] = None,
+    certificate_file: options.CertificateOption = None,
     json: options.JsonOption = False,
 ) -> None:
     """Bound the Lipschitz constant of MODEL over a region.
@@ -73,25 +71,25 @@ def bound(
       lipcert bound model.npz --activation relu --center zeros --radius 0.5 --exact --seconds 20
     """
     chosen = timed(_chosen(method, exact), seconds)
-    network = options.network(model, activation, input_shape, drop_softmax)
-    region = options.region_of(network, center, radius, box, clip)
-    if certificate_file is not None and certificate_file.exists() and certificate_file.samefile(model):
-        raise InvalidInput(f"--certificate {certificate_file} would overwrite the model; give another file")
-    certificate = certify(
-        network,
-        region,
-        chosen,
-        inputs=options.indices("--inputs", inputs),
-        outputs=options.indices("--outputs", outputs),
-        layers=options.span("--layers", layers),
-    )
-    if certificate_file is not None:
-        certificate.save(certificate_file)
-    below = lower_bound_of(network, certificate) if lower else None
-    if json:
-        typer.echo(as_json(certificate_record(network, certificate, below)))
-    else:
-        Console().print(_table(network, certificate, below))
+    options.output("--certificate", certificate_file, model)
+    with Later() as later:
+        with options.limit(seconds) as clock:
+            network = options.network(model, activation, input_shape, drop_softmax)
+            region = options.region_of(network, center, radius, box, clip)
+            with clock.keeping(_SHARE * (seconds or 0.0) if lower else 0.0):
+                certificate = later.best(
+                    certify,
+                    network,
+                    region,
+                    chosen,
+                    inputs=options.indices("--inputs", inputs),
+                    outputs=options.indices("--outputs", outputs),
+                    layers=options.span("--layers", layers),
+                )
+            if certificate_file is not None:
+                later.attempt(certificate.save, certificate_file)
+            below = later.extra(lower_bound_of, network, certificate) if lower else None
+        show(json, certificate_record, _print, network, certificate, below)
 
 
 def _chosen(method: Method | None, exact: bool) -> Method | None:
@@ -102,7 +100,7 @@ def _chosen(method: Method | None, exact: bool) -> Method | None:
     return Split(tolerance=_EXACT)
 
 
-def _table(network: Network, certificate: Certificate, below: LowerBound | None) -> Table:
+def _print(console: Console, network: Network, certificate: Certificate, below: LowerBound | None) -> None:
     part = certificate.part
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
@@ -114,6 +112,8 @@ def _table(network: Network, certificate: Certificate, below: LowerBound | None)
         if tightness is not None:
             table.add_row("ratio", f"{tightness:.4g}")
     table.add_row("method", repr(certificate.method))
+    if certificate.found_by not in ("", type(certificate.method).__name__):
+        table.add_row("found by", certificate.found_by)
     table.add_row("region", describe_region(certificate.region))
     table.add_row("network", describe_network(network))
     if part.layers != (0, network.depth):
@@ -123,4 +123,4 @@ def _table(network: Network, certificate: Certificate, below: LowerBound | None)
             table.add_row(name, ", ".join(map(str, chosen)))
     table.add_row("seconds", f"{certificate.seconds:.3g}")
     table.add_row("verified", "yes" if certificate.verified else "no (floating point, rounding not accounted for)")
-    return table
+    console.print(table)

@@ -11,12 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from lipcert.cli import options
-from lipcert.cli.output import network_record, region_record, show
+from lipcert.cli.output import Later, network_record, region_record, show
 from lipcert.errors import ProofFailed
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.questions.compare import METHODS, Comparison
 from lipcert.questions.compare import compare as run_all
+from lipcert.show import plots
 from lipcert.show.wording import describe_network, describe_region, downward, upward
 
 
@@ -30,6 +31,7 @@ def compare(
         str | None, typer.Option(metavar="NAME,NAME,…", help=f"Which methods: {', '.join(METHODS)}. \\[default: all]")
     ] = None,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Limit for each method.")] = 60.0,
+    seconds: options.SecondsOption = None,
     activation: options.ActivationOption = None,
     input_shape: options.InputShapeOption = None,
     drop_softmax: options.DropSoftmaxOption = False,
@@ -49,17 +51,16 @@ def compare(
 
       lipcert compare model.onnx --methods trivial,lipsdp-neuron,joint --json
     """
-    if plot is not None:
-        options.figure("--plot", plot)
-    network = options.network(model, activation, input_shape, drop_softmax)
-    region = options.region_of(network, center, radius, box, clip)
+    options.figure("--plot", plot)
     names = None if methods is None else [name.strip() for name in methods.split(",")]
-    comparison = run_all(network, region, names, timeout=timeout)
-    show(json, _record, _print, network, region, comparison)
-    if plot is not None:
-        from lipcert.show import plots
-
-        plots.save(plots.comparison(comparison), plot)
+    with Later() as later:
+        with options.limit(seconds):
+            network = options.network(model, activation, input_shape, drop_softmax)
+            region = options.region_of(network, center, radius, box, clip)
+            comparison = later.best(run_all, network, region, names, timeout=timeout)
+        later.attempt(show, json, _record, _print, network, region, comparison)
+        if plot is not None:
+            later.attempt(plots.save, plots.comparison(comparison), plot)
     if all(row.bound is None for row in comparison.rows):
         raise ProofFailed("no method found a bound; a longer --timeout or other --methods may help")
 

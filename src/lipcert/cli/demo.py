@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from lipcert.cli.output import console
 from lipcert.errors import InvalidInput
 from lipcert.importers.arrays import write_npz
 from lipcert.model.network import Network
@@ -50,11 +50,11 @@ def demo(
 
       lipcert bound demo.npz --center 0.4,1.8,-0.5,-1.3,0.9 --radius 0.1
     """
-    console = Console(highlight=False)
+    out = console()
     network, ball = paper_network(width=40, layers=20, activation="relu"), Ball(paper_center(), 1.0)
     if save is not None:
         _save(network, save)
-    console.print(f"network  {describe_network(network)}\nregion   {describe_region(ball)}\n")
+    out.print(f"network  {describe_network(network)}\nregion   {describe_region(ball)}\n")
     lower = lower_bound(network, ball)
     trivial = certify(network, Everywhere(), Trivial())
     table = Table()
@@ -71,17 +71,17 @@ def demo(
         seconds = f"{local.seconds:.2f}"
         table.add_row(name, everywhere, upward(local.bound, 4), times, seconds, end_section=name == list(LADDER)[-1])
     table.add_row("lower bound", "", downward(lower.value, 4), "1", "")
-    console.print(table)
-    console.print(
+    out.print(table)
+    out.print(
         f"\nMove an input by 0.01 inside the ball and the output moves by at most {upward(0.01 * smallest, 3)}. The"
         f" product of the layers' norms (trivial) could only say {upward(0.01 * trivial.bound, 3)}. Every row is valid,"
         f" so the smallest counts; the true constant is at most {upward(smallest / lower.value, 3)} times smaller,"
         " since a search found a point with the lower bound.\n"
     )
-    console.print("Next, the same network with a region of your choice, or your own with arrays W1, b1, W2, b2, …:")
+    out.print("Next, the same network with a region of your choice, or your own with arrays W1, b1, W2, b2, …:")
     if save is None:
-        console.print("  lipcert demo --save demo.npz", style="bold")
-    console.print(f"  lipcert bound {save or 'demo.npz'} --center zeros --radius 0.5", style="bold", soft_wrap=True)
+        out.print("  lipcert demo --save demo.npz", style="bold")
+    out.print(f"  lipcert bound {save or 'demo.npz'} --center zeros --radius 0.5", style="bold", soft_wrap=True)
 
 
 def _save(network: Network, path: Path) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from scipy import sparse
 
 from lipcert.cli import options
-from lipcert.cli.output import as_json
+from lipcert.cli.output import show
 from lipcert.importers import examine
 from lipcert.importers.faithful import Imported
 from lipcert.model.network import Layer, Network
@@ -41,11 +40,7 @@ def inspect(
         input_shape=options.shape("--input-shape", input_shape),
         drop_softmax=drop_softmax,
     )
-    record = describe(network, imported)
-    if json:
-        typer.echo(as_json(record))
-    else:
-        _print(Console(highlight=False), model, record)
+    show(json, lambda _, record: record, _print, model, describe(network, imported))
 
 
 def describe(network: Network, imported: Imported | None) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from typing import Final
 
 import typer
 
-from lipcert.errors import InvalidInput
 from lipcert.questions.compare import OWN
 from lipcert.search.auto import Auto
 from lipcert.search.joint import Joint
@@ -27,15 +26,9 @@ def method(name: str | Method) -> Method:
 
 
 def timed(chosen: Method | None, seconds: float | None, default: Method | None = None) -> Method | None:
-    """The method, or else the default one, with a time limit where one is asked for."""
+    """The method, or else the default one; one that has a time limit gets the one that is asked for."""
     chosen = default if chosen is None else chosen
     if seconds is None:
         return chosen
-    if not seconds > 0:
-        raise InvalidInput(f"--seconds must be above 0, got {seconds}")
     chosen = Auto() if chosen is None else chosen
-    if not isinstance(chosen, (Auto, Joint, Split)):
-        raise InvalidInput(
-            f"{type(chosen).__name__} has no time limit; --seconds is for auto, joint, split and --exact"
-        )
-    return replace(chosen, seconds=seconds)
+    return replace(chosen, seconds=seconds) if isinstance(chosen, (Auto, Joint, Split)) else chosen

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -15,9 +17,12 @@ from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.importers import load
 from lipcert.importers.arrays import stored
 from lipcert.model.arrays import Array
+from lipcert.model.files import require_writable
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Box, Everywhere, Region
+from lipcert.runtime.clock import Clock, timed
 from lipcert.search.method import Method
+from lipcert.show import plots
 
 VECTOR = "FILE|NUMBERS"
 REGION = "Region (default: all inputs, the global bound)"
@@ -65,10 +70,9 @@ def _method_option(default: str) -> Any:
 
 MethodOption: TypeAlias = Annotated[Method | None, _method_option("auto")]
 SweepMethodOption: TypeAlias = Annotated[Method | None, _method_option("joint")]
-SensitivityMethodOption: TypeAlias = Annotated[Method | None, _method_option("scalar")]
 SecondsOption: TypeAlias = Annotated[
     float | None,
-    typer.Option(metavar="NUMBER", help="About how long the methods auto, joint and split may take."),
+    typer.Option(metavar="NUMBER", help="How long all of it may take, up to the first bound."),
 ]
 ActivationOption: TypeAlias = Annotated[
     str | None,
@@ -97,6 +101,10 @@ LayersOption: TypeAlias = Annotated[
         help="From what layer P puts out (0: the input) to what layer I computes before its activation.",
         rich_help_panel=PART,
     ),
+]
+CertificateOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--certificate", metavar="FILE", help="Save the proof there; lipcert verify checks it."),
 ]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
@@ -166,11 +174,31 @@ def numbers(option: str, text: str) -> list[float]:
         raise InvalidInput(f"{option} must be numbers separated by commas, as in 0.5,0.1; got {text!r}") from None
 
 
-def figure(option: str, path: Path) -> Path:
-    """A file that a figure can be written to."""
+def limit(seconds: float | None) -> AbstractContextManager[Clock]:
+    """The clock of a verb: within the block, everything together is due after so many seconds."""
+    if seconds is not None and not seconds > 0.0:
+        raise InvalidInput(f"--seconds must be above 0, got {seconds}")
+    return timed(seconds)
+
+
+def figure(option: str, path: Path | None) -> None:
+    """See, before the work, that a figure can be drawn and written there, if one is asked for."""
+    if path is None:
+        return
     if path.suffix.lower() not in (".png", ".pdf", ".svg") or not path.parent.is_dir():
         raise InvalidInput(f"{option} must name a .png, .pdf or .svg file in a folder that exists, got {path}")
-    return path
+    output(option, path)
+    plots.axes()  # what is missing for a plot is said now
+
+
+def output(option: str, path: Path | None, *read: str | Path) -> None:
+    """See, before the work, that a file can be written there, if one is asked for, and is none of those to read."""
+    if path is None:
+        return
+    for other in read:
+        if path.exists() and os.path.exists(other) and path.samefile(other):
+            raise InvalidInput(f"{option} {path} would overwrite {other}; give another file")
+    require_writable(path)
 
 
 def shape(option: str, text: str | None) -> tuple[int, ...] | None:

@@ -1,4 +1,4 @@
-"""Results as one JSON object, or as text for people."""
+"""Results as one JSON object, or as text for people; and what happens when something goes wrong after there is one."""
 
 from __future__ import annotations
 
@@ -6,16 +6,86 @@ import dataclasses
 import math
 from collections.abc import Callable
 from json import dumps
-from typing import Any
+from types import TracebackType
+from typing import Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
 
+from lipcert.errors import LipcertError
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Box, Region
 from lipcert.proof.certificate import Certificate
 from lipcert.search.lower import LowerBound
 from lipcert.show.wording import activations
+
+Answer = TypeVar("Answer")
+
+
+class Later:
+    """What goes wrong after there is an answer waits until the answer has been shown.
+
+    A verb works in a block ``with Later() as later:``; at its end the first trouble is raised.
+    """
+
+    def __init__(self) -> None:
+        self.troubles: list[BaseException] = []
+
+    def best(self, question: Callable[..., Answer], *arguments: Any, **options: Any) -> Answer:
+        """The answer to a question; on an interrupt the best so far, if there is one."""
+        try:
+            return question(*arguments, **options)
+        except KeyboardInterrupt as stop:
+            found: Answer | None = getattr(stop, "best", None)
+            if found is None:
+                raise
+            self.troubles.append(_stopped())
+            return found
+
+    def extra(self, question: Callable[..., Answer], *arguments: Any, **options: Any) -> Answer | None:
+        """The answer to a question that can be done without: None if it fails, or if there was an interrupt before."""
+        if any(isinstance(trouble, KeyboardInterrupt) for trouble in self.troubles):
+            return None
+        try:
+            return self.best(question, *arguments, **options)
+        except (LipcertError, MemoryError) as trouble:
+            self.troubles.append(trouble)
+        except KeyboardInterrupt:
+            self.troubles.append(_stopped())
+        return None
+
+    def attempt(self, write: Callable[..., object], *arguments: Any) -> None:
+        """Write a file, or print."""
+        try:
+            write(*arguments)
+        except (LipcertError, OSError) as trouble:
+            self.troubles.append(trouble)
+
+    def __enter__(self) -> Later:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if error is None and self.troubles:
+            first, *others = self.troubles
+            for other in others:
+                first.add_note(str(other))
+            raise first
+
+
+def _stopped() -> KeyboardInterrupt:
+    return KeyboardInterrupt("interrupted; this is the best answer so far")
+
+
+class _Console(Console):
+    """Leaves it to the caller what to do when nobody reads on."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        raise BrokenPipeError
+
+
+def console() -> Console:
+    """Where verbs print for people."""
+    return _Console(highlight=False)
 
 
 def as_json(record: dict[str, Any]) -> str:
@@ -28,7 +98,7 @@ def show(json: bool, record: Callable[..., dict[str, Any]], printer: Callable[..
     if json:
         typer.echo(as_json(record(*found)))
     else:
-        printer(Console(highlight=False), *found)
+        printer(console(), *found)
 
 
 def network_record(network: Network) -> dict[str, Any]:

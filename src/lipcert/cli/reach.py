@@ -5,16 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from lipcert.cli import options
-from lipcert.cli.output import region_record, show
+from lipcert.cli.methods import timed
+from lipcert.cli.output import Later, region_record, show
 from lipcert.errors import InvalidInput
 from lipcert.model.network import Network
 from lipcert.proof.reach import Reach
 from lipcert.questions.reach import reach as enclose
+from lipcert.show import plots
 from lipcert.show.wording import describe_network, describe_region, downward, upward
 
 _SHOWN = 40
@@ -38,6 +41,12 @@ def reach(
         typer.Option(metavar="FILE", help="Draw two outputs, their box, ellipsoid and samples: .png, .pdf or .svg."),
     ] = None,
     axes: Annotated[str, typer.Option(metavar="I,J", help="The two outputs to draw.")] = "0,1",
+    seconds: options.SecondsOption = None,
+    certificate_file: options.CertificateOption = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the boxes of the pieces, lower then upper corners: .csv or .npz."),
+    ] = None,
     json: options.JsonOption = False,
 ) -> None:
     """Enclose the outputs of MODEL over a region by a box and an ellipsoid.
@@ -51,18 +60,35 @@ def reach(
       lipcert reach model.npz --box -1 1 --layer 2 --plot reach.png --axes 0,3
     """
     pair = options.indices("--axes", axes) or []
-    if plot is not None:
-        options.figure("--plot", plot)
-    network = options.network(model, activation, input_shape, drop_softmax)
-    region = options.region_of(network, center, radius, box, clip)
-    if not region.bounded:
-        raise InvalidInput("reach needs a bounded region: give --center and --radius, or --box")
-    found = enclose(network, region, method, layer=layer)
-    show(json, _record, _print, network, found)
-    if plot is not None:
-        from lipcert.show import plots
+    options.figure("--plot", plot)
+    options.output("--certificate", certificate_file, model)
+    if export is not None and export.suffix.lower() not in (".csv", ".npz"):
+        raise InvalidInput(f"--export must name a .csv or .npz file in a folder that exists, got {export}")
+    options.output("--export", export, model)
+    chosen = timed(method, seconds)
+    with Later() as later:
+        with options.limit(seconds):
+            network = options.network(model, activation, input_shape, drop_softmax)
+            region = options.region_of(network, center, radius, box, clip)
+            if not region.bounded:
+                raise InvalidInput("reach needs a bounded region: give --center and --radius, or --box")
+            found = later.best(enclose, network, region, chosen, layer=layer)
+        if certificate_file is not None:
+            later.attempt(found.save, certificate_file)
+        later.attempt(show, json, _record, _print, network, found)
+        if export is not None:
+            later.attempt(_export, found, export)
+        if plot is not None:
+            later.attempt(plots.save, plots.reach_set(found, network, (pair[0], pair[-1])), plot)
 
-        plots.save(plots.reach_set(found, network, (pair[0], pair[-1])), plot)
+
+def _export(found: Reach, path: Path) -> None:
+    lower, upper = found.hull
+    if path.suffix.lower() == ".npz":
+        np.savez(path, lower=lower, upper=upper)
+        return
+    names = [f"{side} {number}" for side in ("lower", "upper") for number in range(lower.shape[1])]
+    np.savetxt(path, np.concatenate([lower, upper], axis=1), delimiter=",", header=",".join(names), fmt="%.17g")
 
 
 def _record(network: Network, found: Reach) -> dict[str, Any]:

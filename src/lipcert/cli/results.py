@@ -9,12 +9,11 @@ from typing import Annotated
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from lipcert.cli import options
-from lipcert.cli.output import as_json
+from lipcert.cli.output import Later, as_json, console
 from lipcert.questions.campaign import Results, Summary, summarise
 from lipcert.questions.campaign.summary import export as write
 from lipcert.show.wording import downward, upward
@@ -39,10 +38,12 @@ def results(
 
       lipcert results run.sqlite --export run.csv
     """
+    options.output("--export", export, file)
     found = Results.read(file)
-    if export is not None:
-        write(found, export)
-    show(found, json)
+    with Later() as later:
+        later.attempt(show, found, json)
+        if export is not None:
+            later.attempt(write, found, export)
 
 
 def show(found: Results, json: bool) -> None:
@@ -52,14 +53,14 @@ def show(found: Results, json: bool) -> None:
         record = {"about": found.about, "seconds": found.seconds, "rows": len(found.rows)}
         typer.echo(as_json({**record, "summary": [asdict(summary) for summary in summaries]}))
         return
-    console = Console(highlight=False)
+    out = console()
     for (network, method), part in groupby(summaries, key=lambda summary: (summary.network, summary.method)):
-        console.print(f"[bold]{escape(method)}[/bold], network {network[:12]}…")
-        console.print(_table(list(part)))
+        out.print(f"[bold]{escape(method)}[/bold], network {network[:12]}…")
+        out.print(_table(list(part)))
     problems = sum(summary.problems for summary in summaries)
-    console.print(f"{len(found.rows)} rows in {found.path}, {found.seconds:.3g} s of work", soft_wrap=True)
+    out.print(f"{len(found.rows)} rows in {found.path}, {found.seconds:.3g} s of work", soft_wrap=True)
     if problems:
-        console.print(f"{problems} rows have no bound; --export says why in the column problem")
+        out.print(f"{problems} rows have no bound; --export says why in the column problem")
 
 
 def _table(summaries: list[Summary]) -> Table:

@@ -10,10 +10,12 @@ from rich.console import Console
 from rich.table import Table
 
 from lipcert.cli import options
-from lipcert.cli.output import region_record, show
+from lipcert.cli.methods import timed
+from lipcert.cli.output import Later, region_record, show
 from lipcert.model.network import Network
 from lipcert.proof.sensitivity import Sensitivity
 from lipcert.questions.sensitivity import sensitivity as matrix_of
+from lipcert.show import plots
 from lipcert.show.wording import describe_network, describe_region, upward
 
 _COLUMNS, _ROWS = 10, 40
@@ -25,18 +27,20 @@ def sensitivity(
     radius: options.RadiusOption = None,
     box: options.BoxOption = None,
     clip: options.ClipOption = None,
-    method: options.SensitivityMethodOption = None,
+    method: options.MethodOption = None,
     inputs: options.InputsOption = None,
     outputs: options.OutputsOption = None,
     activation: options.ActivationOption = None,
     input_shape: options.InputShapeOption = None,
     drop_softmax: options.DropSoftmaxOption = False,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a heat map: .png, .pdf or .svg.")] = None,
+    seconds: options.SecondsOption = None,
+    certificate_file: options.CertificateOption = None,
     json: options.JsonOption = False,
 ) -> None:
     """Bound how fast each output of MODEL can change with each input, the others held.
 
-    Costs little more than one bound, however many pairs there are; proved, rounding included.
+    All pairs come from a few proofs of the whole network; the largest are then bounded by themselves.
 
     [bold]Example[/bold]
 
@@ -44,21 +48,25 @@ def sensitivity(
 
       lipcert sensitivity model.npz --box -1 1 --inputs 0,2 --plot map.png
     """
-    if plot is not None:
-        options.figure("--plot", plot)
-    network = options.network(model, activation, input_shape, drop_softmax)
-    found = matrix_of(
-        network,
-        options.region_of(network, center, radius, box, clip),
-        method,
-        inputs=options.indices("--inputs", inputs),
-        outputs=options.indices("--outputs", outputs),
-    )
-    show(json, _record, _print, network, found)
-    if plot is not None:
-        from lipcert.show import plots
-
-        plots.save(plots.sensitivity_map(found), plot)
+    options.figure("--plot", plot)
+    options.output("--certificate", certificate_file, model)
+    chosen = timed(method, seconds)
+    with Later() as later:
+        with options.limit(seconds):
+            network = options.network(model, activation, input_shape, drop_softmax)
+            found = later.best(
+                matrix_of,
+                network,
+                options.region_of(network, center, radius, box, clip),
+                chosen,
+                inputs=options.indices("--inputs", inputs),
+                outputs=options.indices("--outputs", outputs),
+            )
+        if certificate_file is not None:
+            later.attempt(found.save, certificate_file)
+        later.attempt(show, json, _record, _print, network, found)
+        if plot is not None:
+            later.attempt(plots.save, plots.sensitivity_map(found), plot)
 
 
 def _record(network: Network, found: Sensitivity) -> dict[str, Any]:

@@ -13,14 +13,16 @@ from rich.table import Table
 
 from lipcert.cli import options
 from lipcert.cli.methods import timed
-from lipcert.cli.output import as_json, method_record, network_record, region_record
+from lipcert.cli.output import Later, method_record, network_record, region_record, show
 from lipcert.errors import InvalidInput
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
 from lipcert.questions.sweep import SweepRow
 from lipcert.questions.sweep import sweep as bounds
+from lipcert.questions.verify import save_sweep
 from lipcert.search.joint import Joint
 from lipcert.search.method import Method
+from lipcert.show import plots
 from lipcert.show.wording import describe_network, describe_region, downward, upward
 
 RADII = "Radii (as a list, or evenly on a logarithmic scale)"
@@ -41,12 +43,13 @@ def sweep(
     input_shape: options.InputShapeOption = None,
     drop_softmax: options.DropSoftmaxOption = False,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the curve: .png, .pdf or .svg.")] = None,
+    certificate_file: options.CertificateOption = None,
     json: options.JsonOption = False,
 ) -> None:
     """Bound the Lipschitz constant of MODEL over balls of several radii.
 
     A table, and a curve if asked for, of bound and lower bound against the radius. Each radius starts from what the
-    next larger one found. --method and --seconds are for each radius; the default is joint.
+    next larger one found. --method is for each radius; the default is joint.
 
     [bold]Example[/bold]
 
@@ -57,25 +60,23 @@ def sweep(
     sizes = _radii(radii, start, stop, count)
     chosen = timed(method, seconds, Joint())
     assert chosen is not None
-    ax = None
-    if plot is not None:
-        from lipcert.show import plots
-
-        options.figure("--plot", plot)
-        ax = plots.axes()  # what is missing for a plot is said before the work
-    network = options.network(model, activation, input_shape, drop_softmax)
+    options.figure("--plot", plot)
+    options.output("--certificate", certificate_file, model)
     if center is None:
         raise InvalidInput("sweep needs --center: a file, numbers separated by commas, or zeros")
-    largest = options.region_of(network, center, max(sizes), None, clip)
-    assert isinstance(largest, Ball)
-    rows = bounds(network, largest, sizes, chosen)
-    if json:
-        typer.echo(as_json(_record(network, largest, chosen, rows)))
-    else:
-        _print(Console(highlight=False), network, largest, rows)
-    if plot is not None:
-        plots.radius_curve(rows, ax).set_title(describe_network(network), fontsize=10)
-        plots.save(ax, plot)
+    with Later() as later:
+        with options.limit(seconds):
+            network = options.network(model, activation, input_shape, drop_softmax)
+            largest = options.region_of(network, center, max(sizes), None, clip)
+            assert isinstance(largest, Ball)
+            rows = later.best(bounds, network, largest, sizes, chosen)
+        if certificate_file is not None:
+            later.attempt(save_sweep, rows, certificate_file)
+        later.attempt(show, json, _record, _print, network, largest, chosen, rows)
+        if plot is not None:
+            ax = plots.radius_curve(rows)
+            ax.set_title(describe_network(network), fontsize=10)
+            later.attempt(plots.save, ax, plot)
 
 
 def _radii(text: str | None, start: float | None, stop: float | None, count: int | None) -> list[float]:
@@ -118,7 +119,7 @@ def _record(network: Network, largest: Ball, method: Method, rows: Sequence[Swee
     }
 
 
-def _print(console: Console, network: Network, largest: Ball, rows: Sequence[SweepRow]) -> None:
+def _print(console: Console, network: Network, largest: Ball, _: Method, rows: Sequence[SweepRow]) -> None:
     console.print(f"network  {describe_network(network)}\nregion   up to the {describe_region(largest)}")
     table = Table()
     for heading in ("radius", "bound", "lower bound", "ratio", "seconds"):

@@ -8,23 +8,29 @@ import time
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from lipcert.cli import options
-from lipcert.cli.output import as_json, region_record
+from lipcert.cli.output import as_json, console, region_record
 from lipcert.errors import ProofFailed
 from lipcert.model.network import Network
 from lipcert.proof.certificate import Certificate
+from lipcert.proof.classes import CertifiedRadius
+from lipcert.proof.reach import Reach
+from lipcert.proof.sensitivity import Sensitivity
+from lipcert.questions.verify import Answer, load_answer
 from lipcert.questions.verify import verify as prove_again
-from lipcert.show.wording import describe_network, restrictions, upward, whom
+from lipcert.show.wording import describe_network, describe_region, downward, restrictions, upward, whom
 
+_SHOWN = 40
 _BALLS = """
 Derived in ball arithmetic in {:.3g} seconds. It also holds for all weights and biases within 2⁻⁵² of these,
 relative to their size."""
 
 
 def verify(
-    certificate: Annotated[str, typer.Argument(metavar="CERT", help="A file that lipcert bound --certificate wrote.")],
+    certificate: Annotated[
+        str, typer.Argument(metavar="CERT", help="What --certificate of bound, sweep, reach or sensitivity wrote.")
+    ],
     model: options.ModelArgument,
     activation: options.ActivationOption = None,
     input_shape: options.InputShapeOption = None,
@@ -34,7 +40,7 @@ def verify(
     ] = False,
     json: options.JsonOption = False,
 ) -> None:
-    """Check a certificate against MODEL: derive its bound again, with every rounding error accounted for.
+    """Check a saved answer against MODEL: derive it again, with every rounding error accounted for.
 
     Nothing in the file is believed. Exit code 0: proved. 1: not proved, or about another model. 2: no certificate, or
     no model.
@@ -47,7 +53,7 @@ def verify(
 
       lipcert verify --exact bound.json model.npz
     """
-    claim = Certificate.load(certificate)
+    claim = load_answer(certificate)
     network = options.network(model, activation, input_shape, drop_softmax)
     started = time.perf_counter()
     try:
@@ -62,30 +68,64 @@ def verify(
         typer.echo(as_json(_record(claim, proved, seconds, exact)))
     else:
         sentence = _sentence(os.path.basename(model), network, claim) + (_BALLS.format(seconds) if exact else "")
-        Console(highlight=False).print(sentence, soft_wrap=True)
+        console().print(sentence, soft_wrap=True)
 
 
-def _record(claim: Certificate, proved: float, seconds: float, exact: bool) -> dict[str, Any]:
+def _record(claim: Answer, proved: Any, seconds: float, exact: bool) -> dict[str, Any]:
     """What was proved, in JSON's types."""
-    return {
-        "proved": True,
-        "exact": exact,
-        "bound": claim.bound,
-        "derived": proved,
-        "region": region_record(claim.region),
-        "part": dataclasses.asdict(claim.part),
-        "network": claim.network,
-        "seconds": seconds,
-    }
+    record: dict[str, Any] = {"proved": True, "exact": exact, "seconds": seconds}
+    if isinstance(claim, tuple):
+        rows = zip(claim, proved, strict=True)
+        return record | {"rows": [_record(row.certificate, bound, row.seconds, exact) for row, bound in rows]}
+    if isinstance(claim, CertifiedRadius):
+        assert claim.proof is not None
+        return record | {"radius": claim.radius, "label": claim.label, "region": region_record(claim.proof.ball)}
+    record |= {"bound": claim.bound, "region": region_record(claim.region), "network": claim.network}
+    if isinstance(claim, Reach):
+        return record | {"lower": claim.lower.tolist(), "upper": claim.upper.tolist(), "layer": claim.layer}
+    if isinstance(claim, Sensitivity):
+        return record | {"matrix": claim.matrix.tolist(), "outputs": claim.outputs, "inputs": claim.inputs}
+    return record | {"derived": proved, "part": dataclasses.asdict(claim.part)}
 
 
-def _sentence(name: str, network: Network, claim: Certificate) -> str:
-    """What was proved, for people; the bound is rounded up."""
+def _sentence(name: str, network: Network, claim: Answer) -> str:
+    """What was proved, for people; bounds are rounded outwards."""
+    about = f"where f is the real-number function of the float64 weights in {name} ({describe_network(network)})"
+    ending = f".\nSHA-256 of the network: {network.digest}"
+    if isinstance(claim, tuple):
+        return "\n".join(_slope(row.certificate) for row in claim) + f"\n{about}{ending}"
+    if isinstance(claim, CertifiedRadius):
+        assert claim.proof is not None
+        return (
+            f"[bold]Proved[/bold]: every input of the {describe_region(claim.proof.ball)}\n"
+            f"that is closer to its centre than [bold]{downward(claim.radius)}[/bold] is of class {claim.label},\n"
+            f"which has the largest output of f, {about}{ending}"
+        )
+    if isinstance(claim, Reach):
+        what = "f(x)" if claim.layer == network.depth else f"what layer {claim.layer} computes before its activation"
+        sides = zip(claim.lower[:_SHOWN], claim.upper[:_SHOWN], strict=True)
+        rows = "\n".join(f"  output {k} in [{downward(low)}, {upward(high)}]" for k, (low, high) in enumerate(sides))
+        more = f"\n  and {claim.lower.size - _SHOWN} more" if claim.lower.size > _SHOWN else ""
+        where = f"[bold]Proved[/bold]: for every input x in the {describe_region(claim.region)}, {what} has"
+        return f"{where}\n{rows}{more}\n{about}{ending}"
+    if isinstance(claim, Sensitivity):
+        there = f" in the {describe_region(claim.region)}" if claim.region.bounded else ""
+        where = f"[bold]Proved[/bold]: for any two inputs{there} that differ in one coordinate, or group of them, only,"
+        pairs = [(i, k) for i in range(len(claim.outputs)) for k in range(len(claim.inputs))]
+        rows = "\n".join(
+            f"  output {_named(claim.outputs[i])} changes by at most {upward(float(claim.matrix[i, k]))}"
+            f" times the change of input {_named(claim.inputs[k])}"
+            for i, k in pairs[:_SHOWN]
+        )
+        more = f"\n  and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else ""
+        return f"{where}\n{rows}{more}\n{about}{ending}"
     left_out = "".join(f", {which}" for which in restrictions(claim.part, network.depth))
-    return (
-        f"[bold]Proved[/bold]: for {whom(claim)}\n"
-        f"  ‖f(x) - f(y)‖₂ ≤ [bold]{upward(claim.bound)}[/bold] · ‖x - y‖₂\n"
-        f"where f is the real-number function of the float64 weights in {name} ({describe_network(network)})"
-        f"{left_out}.\n"
-        f"SHA-256 of the network: {claim.network}"
-    )
+    return f"{_slope(claim)}\n{about}{left_out}{ending}"
+
+
+def _named(group: tuple[int, ...]) -> str:
+    return " + ".join(map(str, group))
+
+
+def _slope(claim: Certificate) -> str:
+    return f"[bold]Proved[/bold]: for {whom(claim)}\n  ‖f(x) - f(y)‖₂ ≤ [bold]{upward(claim.bound)}[/bold] · ‖x - y‖₂"

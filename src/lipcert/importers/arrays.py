@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from lipcert.importers.room import check_archive
 from lipcert.importers.wording import few
 from lipcert.model.activations import TABLE, Activation, activation
 from lipcert.model.arrays import Array
+from lipcert.model.files import write_whole
 from lipcert.model.network import Network
 
 LAYOUT = "W1, b1, W2, b2, … (each W outputs × inputs, biases optional) and optionally a string 'activation'"
@@ -59,7 +61,9 @@ def write_npz(path: Path, network: Network, activation: str) -> None:
     arrays: dict[str, Any] = {"activation": activation}
     for number, layer in enumerate(network.layers, 1):
         arrays |= {f"W{number}": layer.weight, f"b{number}": layer.bias}
-    np.savez(path, **arrays)
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)
+    write_whole(path, stream.getvalue())
 
 
 def read_mat(path: Path, activation: Any = None) -> Network:

@@ -189,13 +189,21 @@ class BackSubstitution:
 
     def above_output(self, where: int, rows: Array) -> Array:
         """At least max of rows·v_N over one region, for rows (k, outputs); NaN, from an overflow, proves nothing."""
+        return self._above_outputs(np.array([where]), rows)[0]
+
+    def above_outputs(self, rows: Array) -> Array:
+        """The same for all regions, (count, k)."""
+        return self._above_outputs(np.arange(len(self.domain)), rows)
+
+    def _above_outputs(self, regions: Array, rows: Array) -> Array:
         layer, last = self.network.layers[-1], self.network.depth - 1
         through, shift = times(rows, layer.weight), rows @ layer.bias
         # the rounding of these two products multiplies activations that are bounded
-        below = self._below(last)[where]
-        missed = np.abs(rows) @ (spread(magnitude(layer.weight), below) + np.abs(layer.bias))
-        value = self.above(last, np.full(len(rows), where), through)
-        charge = gamma(rows.shape[-1] + LOOSE + 4) * missed * UP + TINY * (1.0 + below.sum())
+        below = self._below(last)[regions]
+        missed = (spread(magnitude(layer.weight), below) + np.abs(layer.bias)) @ np.abs(rows).T
+        value = self.above(last, np.repeat(regions, len(rows)), np.tile(through, (len(regions), 1)))
+        value = value.reshape(missed.shape)
+        charge = gamma(rows.shape[-1] + LOOSE + 4) * missed * UP + TINY * (1.0 + below.sum(axis=-1, keepdims=True))
         charge = charge + 4.0 * gamma(1) * (np.abs(value) + np.abs(shift) + charge)
         return np.asarray(up(value + (shift + charge)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
@@ -75,3 +76,8 @@ class Certificate:
     def __repr__(self) -> str:
         facts = f"bound={self.bound:.6g}, method={self.method!r}, seconds={self.seconds:.3g}, verified={self.verified}"
         return f"Certificate({facts})"
+
+
+def stored_certificate(content: Any) -> Certificate:
+    """The certificate that :func:`storage.content` put into a document of another kind; it is not verified."""
+    return Certificate(**storage.certificate_in(content))

@@ -7,7 +7,8 @@ order are suggested by a guide; any answer of the right shape is safe.
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
@@ -15,12 +16,18 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array, Weight
+from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
-from lipcert.proof.outputs import OutputBounds
-from lipcert.proof.rounding import down, gamma, stretched
+from lipcert.proof import answers
+from lipcert.proof.checker import ROOM
+from lipcert.proof.cover import prove_tree
+from lipcert.proof.hints import Hints
+from lipcert.proof.outputs import OutputBounds, outputs_hinted, projected
+from lipcert.proof.pair_guide import Noting, PairGuide, PairStage, Told
+from lipcert.proof.rounding import UP, down, gamma, stretched, up
 from lipcert.proof.second_order import Rise, SecondOrder
+from lipcert.proof.tree import Tree
 
 Basis: TypeAlias = Literal["", "lipschitz", "relaxation", "second order"]
 _BASES: Final[tuple[Basis, ...]] = ("lipschitz", "relaxation", "second order")
@@ -28,6 +35,26 @@ _CAPS: Final = 2
 """How often the part of the ball that is in question is made smaller."""
 _SHALLOW: Final = 0.1
 """Caps whose level is less than this, relative to their height, are no gain."""
+
+
+@dataclass(frozen=True, eq=False)
+class RadiusProof:
+    """What a certified radius can be derived from again; nothing in it is believed.
+
+    Attributes
+    ----------
+    ball : where it was proved, with its clip.
+    sweeps : hints of the sweeps over the ball, each with the intervals of those before.
+    tree : the pieces, where the ball was cut for a bound.
+    pairs : hints for the pairs of classes that it takes second order to settle.
+    pairwise : whether ``bound`` is of f_label - f_rival, not of the whole network.
+    """
+
+    ball: Ball
+    sweeps: tuple[Hints, ...]
+    tree: Tree | None = None
+    pairs: tuple[PairStage, ...] = ()
+    pairwise: bool = True
 
 
 @dataclass(frozen=True)
@@ -55,6 +82,7 @@ class CertifiedRadius:
     ball : radius of the ball over which all this was proved.
     basis : what the radius rests on.
     subject : digest of the network, the point and the clip that it is about.
+    proof : what :func:`lipcert.proof.classes.recheck_radius` derives it from again; None where the radius is 0.
     """
 
     radius: float
@@ -66,6 +94,17 @@ class CertifiedRadius:
     ball: float
     basis: Basis
     subject: str = field(default="", repr=False, compare=False)
+    proof: RadiusProof | None = field(default=None, repr=False, compare=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file, with what proves it; :func:`lipcert.verify` checks it from there."""
+        answers.save(self, "radius", path)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> CertifiedRadius:
+        """Read it from a file. Nothing in it is believed before :func:`lipcert.verify` has passed it."""
+        stored = answers.load("radius", path)
+        return CertifiedRadius(**{**stored, "proof": RadiusProof(**stored["proof"])})
 
     def about(self, network: Network, ball: Ball) -> CertifiedRadius:
         """The radius itself, or an error if it is that of another network or point."""
@@ -79,30 +118,6 @@ def subject_of(network: Network, ball: Ball) -> str:
     box = [] if ball.clip is None else [ball.clip.lower, ball.clip.upper]
     parts = (np.ascontiguousarray(part).tobytes() for part in (ball.center, *box))
     return hashlib.sha256(b"|".join([network.digest.encode(), *parts])).hexdigest()
-
-
-@dataclass(frozen=True, eq=False)
-class PairHints:
-    """Suggested multipliers of the hidden layers but the last, and μ; ``hopeful`` if they should settle the pair."""
-
-    multipliers: list[Array]
-    mu: float
-    hopeful: bool
-
-
-class PairGuide(ABC):
-    """Where the multipliers of bounds to second order come from; any answer of the right shape is safe."""
-
-    @abstractmethod
-    def ellipsoids(self, S: Array, alpha: Array, beta: Array, ahead: Weight) -> Array:
-        """Multipliers for the ellipsoids of the layers, with a leading axis of length one."""
-
-    @abstractmethod
-    def hints(self, curvature: SecondOrder, name: tuple[int, bytes], rise: Rise, limit: float) -> PairHints | None:
-        """Multipliers to show that a rise is less than a limit; None if there is no hope.
-
-        The name is of the row, and says how often the ball was made smaller.
-        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +136,9 @@ class ClassBounds:
         Use the bounds of f_label - f_j, not that of the whole network.
     relaxation
         Use linear relaxation too; it needs ``pairwise``.
+    room
+        Margins and bounds are this much worse, relatively, than what was proved: a machine that rounds differently
+        proves them as well.
     """
 
     facts: OutputBounds
@@ -128,6 +146,7 @@ class ClassBounds:
     predicted: int
     pairwise: bool = True
     relaxation: bool = True
+    room: float = ROOM - 1.0
 
     @property
     def size(self) -> float:
@@ -142,12 +161,16 @@ class ClassBounds:
     @cached_property
     def margins(self) -> Array:
         """At most f_label - f_j at the point."""
-        return pair_margins(self.facts, self.label)[1]
+        margins = pair_margins(self.facts, self.label)[1]
+        return np.asarray(down(margins - self.room * np.abs(margins))) if self.room else margins
 
     @cached_property
     def bounds(self) -> Array:
         """At least the Lipschitz constant of f_label - f_j over the ball; of the network if not ``pairwise``."""
-        return self.facts.lipschitz(self.rows) if self.pairwise else np.full(len(self.rows), self.facts.bound)
+        if not self.pairwise:
+            return np.full(len(self.rows), self.facts.bound)
+        bounds = self.facts.lipschitz(self.rows)
+        return np.asarray(up(bounds * (1.0 + self.room))) if self.room else bounds
 
     @cached_property
     def distances(self) -> Array:
@@ -183,20 +206,61 @@ class ClassBounds:
 
     def second_order(self, guide: PairGuide) -> CertifiedRadius:
         """The same where bounds to second order keep out all classes that are open; else as before."""
-        if not self.open.any() or not stay_positive(self.facts, self.rows[self.open], guide):
+        noting = Noting(guide)
+        if not self.open.any() or not stay_positive(self.facts, self.rows[self.open], noting):
             return self.first_order()
-        return self._certified(np.where(self.open, 2, self._how))
+        return self._certified(np.where(self.open, 2, self._how), noting.stages)
 
-    def _certified(self, how: Array) -> CertifiedRadius:
+    def _certified(self, how: Array, stages: Sequence[PairStage] = ()) -> CertifiedRadius:
         radii = np.where(how > 0, self.size, np.minimum(self.distances, self.size))
         radius = max(float(radii.min()), 0.0) if self.label == self.predicted else 0.0
         needed = int(how.max()) if radius >= self.size else 0
         worst = int(np.argmin(np.where(how == needed, self.distances, np.inf)))
         margin, bound, rival = float(self.margins[worst]), float(self.bounds[worst]), worst + (worst >= self.label)
         basis = _BASES[needed] if radius > 0.0 else ""
-        subject = subject_of(self.facts.network, self.facts.region) if isinstance(self.facts.region, Ball) else ""
-        ends = self.label, self.predicted, rival, self.size, basis, subject
-        return CertifiedRadius(radius, bound, margin, *ends)
+        ball = self.facts.region
+        ends = self.label, self.predicted, rival, self.size, basis
+        if not isinstance(ball, Ball) or not radius > 0.0:
+            return CertifiedRadius(radius, bound, margin, *ends)
+        proof = RadiusProof(ball, *self.facts.told(), tuple(stages), self.pairwise)
+        return CertifiedRadius(radius, bound, margin, *ends, subject_of(self.facts.network, ball), proof)
+
+
+def recheck_radius(network: Network, found: CertifiedRadius) -> None:
+    """Derive a certified radius again from the hints that it keeps, and from nothing else.
+
+    If this returns, then in real arithmetic no z of the ball's clip with ‖z - centre‖ < radius has f_j(z) ≥ f_label(z)
+    for a j other than the label, and ``bound`` is at least the Lipschitz constant that it is said to be.
+
+    Raises
+    ------
+    ProofFailed
+        If the hints do not prove it.
+    """
+    if found.radius == 0.0:
+        return
+    proof = found.proof
+    if proof is None:
+        raise ProofFailed("the radius keeps no proof")
+    if found.subject != subject_of(network, proof.ball):
+        raise ProofFailed("the radius is about another network or point")
+    if not 0.0 < found.radius <= float(proof.ball.radius) or found.ball != float(proof.ball.radius):
+        raise ProofFailed("the radius is not one of the ball that it was proved for")
+    label, rival, outputs = found.label, found.rival, network.outputs
+    if not (label in range(outputs) and rival in range(outputs) and label != rival and found.predicted == label):
+        raise ProofFailed("the classes are not those of the network, or the point is not of the class")
+    facts = outputs_hinted(network, proof.ball, proof.sweeps)
+    if proof.tree is not None:
+        facts = facts.at_most(prove_tree(*projected(network, proof.ball), proof.tree, proof.sweeps))
+    # where the rule is that of the whole network, that of pairs implies it
+    proved = ClassBounds(facts, label, label, room=0.0)
+    again = proved.second_order(Told(proof.pairs)) if proof.pairs else proved.first_order()
+    bound = proved.bounds[rival - (rival > label)] if proof.pairwise else facts.bound / ROOM * UP
+    if not (again.radius >= found.radius and found.bound >= bound):
+        raise ProofFailed(
+            f"the hints prove a radius of {again.radius:.17g} and a bound of {bound:.17g}, not {found.radius:.17g} and"
+            f" {found.bound:.17g}"
+        )
 
 
 def stay_positive(facts: OutputBounds, rows: Array, guide: PairGuide) -> bool:

@@ -1,8 +1,8 @@
 """The ledger of a region that is cut into pieces: it alone says what was cut where, and what is proved of each piece.
 
 A search suggests where to cut and which pieces have no input. Every suggestion is safe: whatever is cut, the leaves
-cover the region, and their bounds are those that were proved here. So the bound of a cover holds even if the search
-is wrong.
+cover the region, and their values are those that were proved here. So the values of a cover hold even if the search is
+wrong. What a value bounds is the matter of a :class:`Bounding`: a Lipschitz constant, outputs, entries of a Jacobian.
 """
 
 from __future__ import annotations
@@ -18,57 +18,75 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network
-from lipcert.model.regions import Box, Region
+from lipcert.model.regions import Region
+from lipcert.proof.domain import same_region
 from lipcert.proof.hints import Hints
-from lipcert.proof.piece_bounds import PieceBounds
+from lipcert.proof.piece_bounds import Bounding, PieceBounds
 from lipcert.proof.pieces import LEAF, Bounds, Pieces
+from lipcert.proof.rounding import up
 from lipcert.proof.tree import Tree, check_cuts, check_shape, children, confined
 
 _CHUNK = 128
-_AGAIN = 1.0 + 2.0**-24
-"""verify() batches pieces differently, so they round differently: room for that."""
+_AGAIN = 2.0**-24
+"""verify() batches pieces differently, so they round differently: room for that, relative to a value."""
 
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """One piece: its number in the tree, its proved bound, where it lies, and each neuron's share of the bound."""
+    """One piece: its number in the tree, its proved values (rows,), where it lies, and each neuron's share."""
 
     node: int
-    bound: float
+    values: Array
     piece: Pieces
     shares: Array
 
+    @property
+    def bound(self) -> float:
+        """The largest of the values."""
+        return float(self.values.max())
+
 
 class Cover:
-    """A region and the pieces that it was cut into; make one with :func:`cover`.
+    """A region and the pieces that it was cut into; make one with :func:`cover` or :func:`covering`.
 
     Rows are written before they count: ``_whole`` says how many nodes belong to a finished tree, so an interrupt at any
     moment leaves a cover.
     """
 
-    def __init__(self, bounding: PieceBounds, pool: Executor | None, workers: int) -> None:
+    def __init__(self, bounding: Bounding, pool: Executor | None, workers: int) -> None:
         self.bounding, self._pool, self._workers = bounding, pool, workers
         self._rows: list[tuple[int, int, float, int]] = []
-        self._bounds: list[float] = []
+        self._values: list[Array] = []
         self._leaves: dict[int, Leaf] = {}
         self._void: dict[int, Array] = {}
         self._whole = 0
         self._add(bounding.root)
 
     @property
+    def values(self) -> Array:
+        """At least what is bounded, all over the region, (rows,): the largest value of a leaf, row by row."""
+        leaves = self._uncut()
+        if not leaves:
+            return np.full(self.bounding.rows, np.inf)
+        return roomy(np.max(leaves, axis=0), self.bounding.slack)
+
+    @property
     def bound(self) -> float:
-        """At least the Lipschitz constant over the region."""
-        cut = self._cut()
-        worst = max((bound for bound, is_cut in zip(self._bounds, cut, strict=False) if not is_cut), default=np.inf)
-        return worst * _AGAIN
+        """The largest of the values; of a cover for Lipschitz bounds, at least the constant over the region."""
+        return float(self.values.max())
 
     def bound_of(self, network: Network, region: Region) -> float:
-        """The bound, or an error if this is the cover of something else."""
-        mine = self.bounding.region
-        same = type(region) is type(mine) and network.digest == self.bounding.network.digest
-        if not same or any(not np.array_equal(*pair) for pair in zip(_shape(region), _shape(mine), strict=True)):
+        """The Lipschitz bound, or an error if this is the cover of something else."""
+        return float(self.check(network, region, PieceBounds).values.max())
+
+    def check(self, network: Network, region: Region, kind: type[Bounding]) -> Cover:
+        """The cover itself, or an error if it is that of something else."""
+        mine = self.bounding
+        if network.digest != mine.network.digest or not same_region(region, mine.region):
             raise ProofFailed("the pieces are those of another network or region")
-        return self.bound
+        if type(mine) is not kind:
+            raise ProofFailed("the values of the pieces bound something else than what is asked for")
+        return self
 
     @property
     def pieces(self) -> int:
@@ -78,6 +96,11 @@ class Cover:
     def leaf(self, node: int) -> Leaf:
         """A piece that is neither cut nor known to have no input."""
         return self._leaves[node]
+
+    def leaves(self) -> Array:
+        """The values of all pieces that may have an input, (pieces, rows), in the order of their nodes."""
+        found = [values for values in self._uncut() if (values > self.bounding.least).any()]
+        return roomy(np.array(found).reshape(len(found), self.bounding.rows), self.bounding.slack)
 
     def cut(self, nodes: Sequence[int], layer: Array, index: Array, value: Array) -> list[Leaf]:
         """Cut some leaves, each along an axis or by a neuron; the halves that may have an input are returned."""
@@ -97,7 +120,7 @@ class Cover:
         if not np.isfinite(weights).all() or not self.bounding.is_void(self._leaves[node].piece, weights):
             return False
         self._void[node] = np.array(weights)
-        self._bounds[node] = 0.0
+        self._values[node] = np.full(self.bounding.rows, self.bounding.least)
         del self._leaves[node]
         return True
 
@@ -110,70 +133,82 @@ class Cover:
         table = np.array(list(void.values())).reshape(len(void), sum(self.bounding.network.sizes[1:-1]))
         row, neuron = np.nonzero(table)
         columns = np.array(list(void), dtype=int)[row], neuron, table[row, neuron]
-        return Tree(layer, index, value, child, self.bound, *columns)
+        return Tree(layer, index, value, child, max(self.bound, 0.0), *columns)
 
     def _cut(self) -> list[bool]:
         """Of each node of the finished tree, whether it was cut."""
         return [0 < row[3] < self._whole for row in self._rows[: self._whole]]
 
+    def _uncut(self) -> list[Array]:
+        """The values of the nodes that were not cut."""
+        return [values for values, is_cut in zip(self._values, self._cut(), strict=False) if not is_cut]
+
     def _add(self, pieces: Pieces, parents: Sequence[int] = (), cuts: Sequence[tuple[int, int, float]] = ()) -> int:
         """New leaves, then the cuts that made them; all of it counts from the last line on."""
         found = self._bounded(pieces)
-        if not (found.bound >= 0.0).all():
-            raise ProofFailed("the bound of a piece is no number")
+        check_values(self.bounding, found.values)
         proved, first = confined(pieces, found), self._whole
-        del self._rows[first:], self._bounds[first:]  # what an interrupt left behind
-        for number, bound in enumerate(found.bound.tolist()):
+        del self._rows[first:], self._values[first:]  # what an interrupt left behind
+        for number, values in enumerate(frozen(np.array(found.values))):
             self._rows.append((LEAF, 0, 0.0, 0))
-            self._bounds.append(bound)
-            if bound > 0.0:
+            self._values.append(values)
+            if (values > self.bounding.least).any():
                 piece = proved.take(slice(number, number + 1)).copy()
-                self._leaves[first + number] = Leaf(first + number, bound, piece, frozen(found.open[number].copy()))
+                self._leaves[first + number] = Leaf(first + number, values, piece, frozen(found.open[number].copy()))
         for number, (parent, cut) in enumerate(zip(parents, cuts, strict=True)):
             self._rows[parent] = (*cut, first + 2 * number)
         self._whole = len(self._rows)
-        return len(found.bound)
+        return len(found.values)
 
     def _bounded(self, pieces: Pieces) -> Bounds:
-        """Bounds of pieces, proved in this process or shared among workers."""
+        """Values of pieces, proved in this process or shared among workers."""
         if self._pool is None or len(pieces) < 2 * self._workers:
             return self.bounding.bound(pieces)
         parts = [pieces.take(part) for part in np.array_split(np.arange(len(pieces)), self._workers)]
         return Bounds.stack(list(self._pool.map(_work, parts)))
 
 
-def _shape(region: Region) -> tuple[Array, ...]:
-    """The numbers that define a region."""
-    box = region if isinstance(region, Box) else getattr(region, "clip", None)
-    ends = (np.zeros(0), np.zeros(0)) if box is None else (box.lower, box.upper)
-    return region.center, np.asarray(region.radius), *ends
+def check_values(bounding: Bounding, values: Array) -> None:
+    """Raise unless every value is a number, and none is less than that of nothing."""
+    if not (values >= bounding.least).all():
+        raise ProofFailed("the bound of a piece is no number")
+
+
+def roomy(values: Array, slack: Array) -> Array:
+    """Values enlarged by what may become of them when pieces are batched differently."""
+    return np.asarray(up(np.where(values > 0.0, values * (1.0 + _AGAIN), values * (1.0 - _AGAIN)) + slack))
 
 
 @contextmanager
 def cover(
     network: Network, region: Region, sweeps: Sequence[Hints], workers: int = 1, setup: Callable[[], None] | None = None
 ) -> Iterator[Cover]:
-    """The region as one piece; what the hints prove of the whole serves its parts.
+    """The region as one piece, for Lipschitz bounds; what the hints prove of the whole serves its parts.
 
     ``setup`` is called in each of the worker processes.
     """
-    bounding = PieceBounds(network, region, sweeps)
+    with covering(PieceBounds(network, region, sweeps), workers, setup) as found:
+        yield found
+
+
+@contextmanager
+def covering(bounding: Bounding, workers: int = 1, setup: Callable[[], None] | None = None) -> Iterator[Cover]:
+    """The region as one piece, for whatever is to be bounded."""
     if workers <= 1:
         yield Cover(bounding, None, 1)
         return
-    prepared = (network, region, tuple(sweeps), setup)
-    with ProcessPoolExecutor(workers, initializer=_prepare, initargs=prepared) as pool:
+    with ProcessPoolExecutor(workers, initializer=_prepare, initargs=(bounding, setup)) as pool:
         yield Cover(bounding, pool, workers)
 
 
-_shared: dict[str, PieceBounds] = {}
+_shared: dict[str, Bounding] = {}
 
 
-def _prepare(network: Network, region: Region, sweeps: Sequence[Hints], setup: Callable[[], None] | None) -> None:
+def _prepare(bounding: Bounding, setup: Callable[[], None] | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the process that has the tree
     if setup is not None:
         setup()
-    _shared["bounding"] = PieceBounds(network, region, sweeps)
+    _shared["bounding"] = bounding
 
 
 def _work(pieces: Pieces) -> Bounds:
@@ -181,16 +216,20 @@ def _work(pieces: Pieces) -> Bounds:
 
 
 def prove_tree(network: Network, region: Region, tree: Tree, sweeps: Sequence[Hints] = ()) -> float:
-    """The largest bound of a leaf, derived again from the cuts, and from hints for the whole region.
+    """The largest Lipschitz bound of a leaf, derived again from the cuts, and from hints for the whole region."""
+    return float(prove_leaves(PieceBounds(network, region, sweeps), tree).max(initial=0.0))
+
+
+def prove_leaves(bounding: Bounding, tree: Tree) -> Array:
+    """The values of the leaves that may have an input, (pieces, rows), derived again from the cuts.
 
     Raises
     ------
     ProofFailed
         If the cuts do not describe a tree whose leaves cover the region.
     """
-    check_shape(network, tree)
-    worst = 0.0
-    bounding = PieceBounds(network, region, sweeps)
+    check_shape(bounding.network, tree)
+    proved: dict[int, Array] = {}
     todo: list[tuple[Array, Pieces]] = [(np.zeros(1, dtype=int), bounding.root)]
     seen = 0
     while todo:
@@ -202,10 +241,10 @@ def prove_tree(network: Network, region: Region, tree: Tree, sweeps: Sequence[Hi
         seen += len(nodes)
         found = bounding.bound(pieces)
         leaf = tree.layer[nodes] == LEAF
-        if not (found.bound[leaf] >= 0.0).all():
-            raise ProofFailed("the bound of a piece is no number")
+        check_values(bounding, found.values[leaf])
         void = _void(bounding, tree, nodes, confined(pieces, found)) & leaf
-        worst = max(worst, float(found.bound[leaf & ~void].max(initial=0.0)))
+        counts = leaf & ~void & (found.values > bounding.least).any(axis=-1)
+        proved |= {int(nodes[number]): found.values[number] for number in np.flatnonzero(counts)}
         cut = np.flatnonzero(~leaf)
         if cut.size:
             at = nodes[cut]
@@ -214,10 +253,10 @@ def prove_tree(network: Network, region: Region, tree: Tree, sweeps: Sequence[Hi
             todo.append((np.stack([tree.child[at], tree.child[at] + 1], axis=1).ravel(), below))
     if seen != len(tree.layer):
         raise ProofFailed("the tree has nodes that do not belong to it")
-    return worst
+    return np.array([proved[node] for node in sorted(proved)]).reshape(len(proved), bounding.rows)
 
 
-def _void(bounding: PieceBounds, tree: Tree, nodes: Array, pieces: Pieces) -> Array:
+def _void(bounding: Bounding, tree: Tree, nodes: Array, pieces: Pieces) -> Array:
     """Which of the pieces are proved to contain no input."""
     void = np.isin(nodes, tree.void)
     for number in np.flatnonzero(void):

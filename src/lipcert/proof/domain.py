@@ -34,6 +34,31 @@ def radius_above(region: Region) -> Array:
     return np.asarray(region.radius)
 
 
+def corners(region: Region) -> tuple[Array, Array]:
+    """The smallest box around the region."""
+    if isinstance(region, Box):
+        return region.lower, region.upper
+    if not isinstance(region, Ball):
+        raise ProofFailed(f"a region of type {type(region).__name__} cannot be cut into pieces")
+    lower, upper = down(region.center - region.radius), up(region.center + region.radius)
+    if region.clip is None:
+        return lower, upper
+    return np.maximum(lower, region.clip.lower), np.minimum(upper, region.clip.upper)
+
+
+def same_region(one: Region, two: Region) -> bool:
+    """Whether two regions are defined by the same numbers."""
+    pairs = zip(_numbers(one), _numbers(two), strict=True)
+    return type(one) is type(two) and all(np.array_equal(*pair) for pair in pairs)
+
+
+def _numbers(region: Region) -> tuple[Array, ...]:
+    """The numbers that define a region."""
+    box = _box(region)
+    ends = (np.zeros(0), np.zeros(0)) if box is None else (box.lower, box.upper)
+    return region.center, np.asarray(region.radius), *ends
+
+
 def _box(region: Region) -> Box | None:
     """The box that a region is, or is clipped to."""
     return region.clip if isinstance(region, Ball) else region if isinstance(region, Box) else None

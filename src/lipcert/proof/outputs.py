@@ -6,7 +6,8 @@ Reach sets, sensitivities, certified radii and campaigns rest on this.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,8 +16,9 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Region
+from lipcert.proof.backsubstitution import BackSubstitution
 from lipcert.proof.checker import ROOM
-from lipcert.proof.cover import Cover
+from lipcert.proof.cover import Cover, prove_tree
 from lipcert.proof.domain import Domain, check_region, radius_above
 from lipcert.proof.guide import Guide, given
 from lipcert.proof.hints import Hints, Interval
@@ -25,6 +27,7 @@ from lipcert.proof.projection import Projection, projection
 from lipcert.proof.rounding import TINY, UP, congruence, down, gamma, norm_above, stretched, up
 from lipcert.proof.second_order import Cap, Choice, FirstLayer, SecondOrder
 from lipcert.proof.sweep import Centers, Sweep, proving, stacked
+from lipcert.proof.tree import Tree
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +50,28 @@ class OutputBounds:
     _inner: Region
     _sweep: Sweep = field(repr=False)
     _which: int
+    _earlier: tuple[BackSubstitution, ...] = field(default=(), repr=False)
+    _told: tuple[Hints, ...] = field(default=(), repr=False)
+    tree: Tree | None = field(default=None, repr=False)
+    """The pieces over which the bound was proved, if it was."""
+
+    @cached_property
+    def sweeps(self) -> tuple[Hints, ...]:
+        """The hints that prove all of this again."""
+        return self._told or (self._sweep.hints(self._which),)
+
+    @property
+    def subject(self) -> tuple[Network, Region]:
+        """The network and the region that the hints are about: :func:`projected`."""
+        return self._sweep.network, self._inner
+
+    def told(self) -> tuple[tuple[Hints, ...], Tree | None]:
+        """The hints, and the pieces if there are any, from which all this can be derived again."""
+        return self.sweeps, self.tree
+
+    def at_most(self, bound: float) -> OutputBounds:
+        """The same with a bound of the network, on the inputs that proofs are made for, that is known otherwise."""
+        return replace(self, bound=min(self.bound, float(ROOM * stretched(np.asarray(self._stretch * bound), 2))))
 
     @property
     def intervals(self) -> tuple[Interval, ...]:
@@ -87,7 +112,7 @@ class OutputBounds:
         """At least max over the region of rows·v_N by linear relaxation, (k,); infinite where there is none."""
         best = np.full(len(rows), np.inf)
         with np.errstate(all="ignore"):
-            found = (trace.above_output(self._which, rows) for trace in self._sweep.traces)
+            found = (trace.above_output(self._which, rows) for trace in (*self._earlier, *self._sweep.traces))
             return np.fmin.reduce([best, *found])
 
     def box(self) -> Interval:
@@ -157,22 +182,32 @@ def outputs_asked(network: Network, regions: Sequence[Region], guide: Guide) -> 
 
 
 def outputs_hinted(
-    network: Network, region: Region, sweeps: Sequence[Hints], cover: Cover | None = None
+    network: Network,
+    region: Region,
+    sweeps: Sequence[Hints],
+    cover: Cover | None = None,
+    tree: Tree | None = None,
 ) -> OutputBounds:
-    """What hints prove; they are about :func:`projected`."""
+    """What hints prove, and a cover, or a tree of pieces that is proved again; all are about :func:`projected`."""
     check_region(region, network.inputs)
     target, inner = projected(network, region)
     known: Sequence[Interval] = ()
+    traces: list[BackSubstitution] = []
     if not sweeps:
         raise ProofFailed("there are no multipliers to prove a bound from")
     with proving():
-        for hints in sweeps:
-            domain = Domain.of([inner]) if inner.bounded else None
-            sweep = Sweep(target, domain, given(hints, target, inner.bounded), known).run()
+        domain = Domain.of([inner]) if inner.bounded else None
+        for position, hints in enumerate(sweeps, 1):
+            last = position == len(sweeps)
+            sweep = Sweep(target, domain, given(hints, target, inner.bounded), known).run(needs_bound=last)
             known = sweep.intervals
-        ceiling = np.inf if cover is None else cover.bound_of(target, inner)
+            traces += [] if last else sweep.traces
+        ceiling = np.inf if tree is None else prove_tree(target, inner, tree, sweeps)
+        if cover is not None:
+            ceiling, tree = cover.bound_of(target, inner), cover.tree()
         (value,) = _values(network, [region])
-        return _bounds(network, region, inner, value, sweep, 0, ceiling)
+        found = _bounds(network, region, inner, value, sweep, 0, ceiling)
+        return replace(found, _earlier=tuple(traces), _told=tuple(sweeps), tree=tree)
 
 
 def _bounds(

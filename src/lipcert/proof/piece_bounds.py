@@ -8,21 +8,22 @@ Lipschitz constant there. Pieces go through the sweep as a stack of regions.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
-from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network, Neurons
-from lipcert.model.regions import Ball, Box, Region
-from lipcert.proof.domain import Domain
+from lipcert.model.regions import Ball, Region
+from lipcert.proof.domain import Domain, corners
 from lipcert.proof.guide import Guide, View, suggested_lines
 from lipcert.proof.hints import Hints, Interval, Linear
 from lipcert.proof.pieces import Bounds, Pieces
-from lipcert.proof.rounding import TINY, UP, down, gamma, up
+from lipcert.proof.rounding import TINY, UP, gamma
 from lipcert.proof.suggest.multipliers import advice, closed_form, directions, matters
 from lipcert.proof.sweep import Sweep, intervals, proving
 
@@ -32,49 +33,99 @@ _HALVINGS = 12
 """Of the search that makes a support function sharp; it is good to a thousandth then."""
 
 
-class PieceBounds:
-    """Bounds pieces of one region, for one network.
+class Bounding(ABC):
+    """Proves values of pieces of one region, for one network: each is at least what it bounds, all over the piece.
 
-    What ``sweeps`` prove of the whole region serves its parts, and so do the multipliers of the last of them.
+    What ``sweeps`` prove of the whole region serves its parts.
+
+    Attributes
+    ----------
+    rows : how many values each piece has.
+    least : the value of a piece without inputs.
+    slack : (rows,), what another order of sums may change of a value, at least about.
     """
 
-    def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints] = ()) -> None:
-        self.network, self.region, self.sweeps = network, region, tuple(sweeps)
+    least: ClassVar[float] = 0.0
+
+    def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints], rows: int) -> None:
+        self.network, self.region, self.sweeps, self.rows = network, region, tuple(sweeps), rows
         sizes = network.sizes[1:-1]
         self.starts = frozen(np.cumsum([0, *sizes]))
         self.slices = [slice(start, stop) for start, stop in pairwise(self.starts)]
         self.slopes: list[Interval] = []
+        self.slack = np.zeros(rows)
         known = intervals(network, region, sweeps)
         unknown = np.full((1, sum(sizes)), np.inf)
         low, high = -unknown, unknown
         if known:
-            low, high = (np.concatenate(ends, axis=-1) for ends in zip(*known, strict=True))
-        corners = _corners(region)
-        self.root = Pieces(corners[0][None], corners[1][None], low, high, -unknown, np.full(1, np.inf))
-        with proving():
-            first = self._sweep(self.root, _Absolute(self.sweeps[-1] if self.sweeps else None)).run()
-            low, high, hints, _ = self._found(first)
+            low, high = (np.concatenate(side, axis=-1) for side in zip(*known, strict=True))
+        lower, upper = corners(region)
+        self.root = Pieces(lower[None], upper[None], low, high, np.zeros((1, 0)), np.full((1, rows), np.inf))
+
+    @abstractmethod
+    def bound(self, pieces: Pieces) -> Bounds:
+        """Prove the values of each piece."""
+
+    def is_void(self, piece: Pieces, weights: Array) -> bool:
+        """Whether weights (neurons,) prove that no input of one piece has its neurons inside their intervals."""
+        return False
+
+    def begin(self, first: Sweep, hints: Array) -> None:
+        """Take what a sweep proves of the whole region for granted from now on."""
+        low, high = ends(first)
         self.slopes = first.slopes
-        self.root = Pieces(self.root.lower, self.root.upper, low, high, hints, np.full(1, np.inf)).copy()
+        self.root = Pieces(self.root.lower, self.root.upper, low, high, hints, self.root.ceiling).copy()
+
+    def sweep(self, pieces: Pieces, guide: Guide, enclose: bool = True) -> Sweep:
+        """A sweep over pieces, that has not been run."""
+        known = list(zip(self.layers(pieces.low), self.layers(pieces.high), strict=True))
+        if self.slopes:  # then the root is known
+            all_of_it = zip(known, self.layers(self.root.low), self.layers(self.root.high), strict=True)
+            known = [(np.maximum(low, least), np.minimum(high, most)) for (low, high), least, most in all_of_it]
+        count = len(pieces.lower)
+        if isinstance(self.region, Ball):
+            center = np.broadcast_to(self.region.center, pieces.lower.shape)
+            radius = np.full(count, float(self.region.radius))
+        else:
+            center, radius = 0.5 * pieces.lower + 0.5 * pieces.upper, None
+        domain = Domain(center, radius, pieces.lower, pieces.upper, _HALVINGS)
+        return Sweep(self.network, domain, guide, known, self.slopes, pieces=True, enclose=enclose)
+
+    def layers(self, values: Array) -> list[Array]:
+        """Values of all hidden neurons in a row (count, neurons), per layer."""
+        return [values[:, part] for part in self.slices]
+
+
+class PieceBounds(Bounding):
+    """Lipschitz bounds of pieces, one row; the multipliers of the last of the sweeps serve them too."""
+
+    def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints] = ()) -> None:
+        super().__init__(network, region, sweeps, 1)
+        with proving():
+            first = self.sweep(self.root, _Absolute(self.sweeps[-1] if self.sweeps else None)).run()
+            self.begin(first, self._found(first)[2])
 
     def bound(self, pieces: Pieces) -> Bounds:
-        """Prove a bound for each piece."""
+        """At least ‖W_N D_{N-1} … D_1 W_1‖ for all slopes that the intervals of each piece allow."""
+        ceiling = pieces.ceiling[:, 0]
         with proving():
-            sweep = self._sweep(pieces, _Relative(self._layers(pieces.hints))).run()
+            sweep = self.sweep(pieces, _Relative(self.layers(pieces.hints))).run()
             bound = _usable(sweep.bounds)
             low, high, hints, shares = self._found(sweep, advise=True)
-            stuck = np.flatnonzero((bound > _STUCK * pieces.ceiling) & ~sweep.empty)
+            stuck = np.flatnonzero((bound > _STUCK * ceiling) & ~sweep.empty)
             if stuck.size:  # hints that were made for other slopes: ask without them
                 blank = np.full(pieces.hints[stuck].shape, -np.inf)
-                some = Pieces(pieces.lower[stuck], pieces.upper[stuck], low[stuck], high[stuck], blank, pieces.ceiling)
-                again = self._sweep(some, _Relative(self._layers(blank)), enclose=False).run()
+                some = Pieces(
+                    pieces.lower[stuck], pieces.upper[stuck], low[stuck], high[stuck], blank, pieces.ceiling[stuck]
+                )
+                again = self.sweep(some, _Relative(self.layers(blank)), enclose=False).run()
                 other = _usable(again.bounds)
                 better = other < bound[stuck]
                 _, _, more, blame = self._found(again, advise=True)
                 for old, new in ((bound, other), (hints, more), (shares, blame)):
                     old[stuck[better]] = new[better]
-        bound = np.minimum(bound, pieces.ceiling)
-        return Bounds(np.where(sweep.empty, 0.0, bound), low, high, hints, shares)
+        bound = np.where(sweep.empty, self.least, np.minimum(bound, ceiling))
+        return Bounds(bound[:, None], low, high, hints, shares)
 
     def is_void(self, piece: Pieces, weights: Array) -> bool:
         """Prove that no input of one piece has its neurons inside their intervals, by weights λ (neurons,).
@@ -82,7 +133,7 @@ class PieceBounds:
         The intervals ask for λ·v ≥ Σ λ_j (low_j where λ_j > 0, else high_j); back-substitution bounds λ·v from above.
         """
         with proving():
-            sweep = self._sweep(piece, _Relative(self._layers(piece.hints))).run(needs_bound=False)
+            sweep = self.sweep(piece, _Relative(self.layers(piece.hints))).run(needs_bound=False)
             if sweep.empty[0]:
                 return True
             low, high = piece.low[0], piece.high[0]
@@ -93,31 +144,12 @@ class PieceBounds:
             above = sweep.traces[0].above(len(extra), np.zeros(1, dtype=int), rows, extra)
             return bool(above[0] < least)
 
-    def _sweep(self, pieces: Pieces, guide: Guide, enclose: bool = True) -> Sweep:
-        known = list(zip(self._layers(pieces.low), self._layers(pieces.high), strict=True))
-        if self.slopes:  # then the root is known
-            ends = zip(known, self._layers(self.root.low), self._layers(self.root.high), strict=True)
-            known = [(np.maximum(low, least), np.minimum(high, most)) for (low, high), least, most in ends]
-        count = len(pieces.lower)
-        if isinstance(self.region, Ball):
-            center = np.broadcast_to(self.region.center, pieces.lower.shape)
-            radius = np.full(count, float(self.region.radius))
-        else:
-            center, radius = 0.5 * pieces.lower + 0.5 * pieces.upper, None
-        domain = Domain(center, radius, pieces.lower, pieces.upper, _HALVINGS)
-        return Sweep(self.network, domain, guide, known, self.slopes, pieces=True, enclose=enclose)
-
-    def _layers(self, values: Array) -> list[Array]:
-        """Values of all hidden neurons in a row (count, neurons), per layer."""
-        return [values[:, part] for part in self.slices]
-
     def _found(self, sweep: Sweep, advise: bool = False) -> tuple[Array, Array, Array, Array]:
         """Intervals that were proved, hints for the parts of each piece, and the shares of the neurons.
 
         A share estimates T_j a_j² over the squared bound, a the direction in which the bound is attained.
         """
-        blank = np.zeros((sweep.count, 0))
-        low, high = (np.concatenate([blank, *(pair[k] for pair in sweep.intervals)], axis=-1) for k in (0, 1))
+        blank, (low, high) = np.zeros((sweep.count, 0)), ends(sweep)
         hints: list[Array] = []
         shares: list[Array] = []
         square = np.maximum(sweep.bounds, TINY)[:, None]
@@ -142,6 +174,13 @@ class PieceBounds:
         return low, high, hint, share
 
 
+def ends(sweep: Sweep) -> Interval:
+    """The intervals of all hidden neurons in a row, (count, neurons)."""
+    blank = np.zeros((sweep.count, 0))
+    low, high = (np.concatenate([blank, *(pair[k] for pair in sweep.intervals)], axis=-1) for k in (0, 1))
+    return low, high
+
+
 def _wide(view: View, values: Array, empty: float) -> Array:
     """Values (count, ..., k) of what is kept, as values of the layer's neurons."""
     if view.neurons is None:
@@ -154,18 +193,6 @@ def _wide(view: View, values: Array, empty: float) -> Array:
 
 def _usable(bounds: Array) -> Array:
     return np.where(np.isnan(bounds), np.inf, bounds)
-
-
-def _corners(region: Region) -> Interval:
-    """The smallest box around the region."""
-    if isinstance(region, Box):
-        return region.lower, region.upper
-    if not isinstance(region, Ball):
-        raise ProofFailed(f"a region of type {type(region).__name__} cannot be cut into pieces")
-    lower, upper = down(region.center - region.radius), up(region.center + region.radius)
-    if region.clip is None:
-        return lower, upper
-    return np.maximum(lower, region.clip.lower), np.minimum(upper, region.clip.upper)
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,9 +35,8 @@ class _Rows:
 class Pieces(_Rows):
     """Boxes (count, inputs), and what is known of the pre-activations of all hidden neurons in a row (count, neurons).
 
-    A piece is part of another whose bound is ``ceiling`` (count,), so its own bound is never larger. ``hints``
-    suggests multipliers, for each neuron log2(T/(r·scale)) as :func:`lipcert.proof.factor.sweep` takes them; -inf
-    where there is no suggestion.
+    A piece is part of another whose values are ``ceiling`` (count, rows), so its own are never larger. ``hints``
+    suggests multipliers, for each neuron log2(T/(r·scale)); -inf where there is no suggestion.
     """
 
     lower: Array
@@ -53,13 +52,14 @@ class Pieces(_Rows):
 
 @dataclass(frozen=True, eq=False)
 class Bounds(_Rows):
-    """What was proved for each piece: the bound (0 where the piece is empty) and the intervals; and advice.
+    """What was proved for each piece: values (count, rows) and intervals; and advice.
 
     ``hints`` are multipliers that should serve the piece's own parts better. ``open`` (count, neurons) estimates the
     share of the squared bound that each neuron's open slope is to blame for, 0 where its slope is a single number.
+    Where nobody asks for advice these two have no columns.
     """
 
-    bound: Array
+    values: Array
     low: Array
     high: Array
     hints: Array

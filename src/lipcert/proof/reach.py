@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -10,10 +12,28 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
+from lipcert.proof import answers
+from lipcert.proof.cover import Cover, prove_leaves
 from lipcert.proof.domain import radius_above
+from lipcert.proof.hints import Interval
 from lipcert.proof.outputs import OutputBounds
-from lipcert.proof.rounding import TINY, UP, raise_diagonal, square_above, stretched
+from lipcert.proof.rounding import (
+    TINY,
+    UP,
+    down,
+    gamma,
+    largest_eigenvalue_above,
+    raise_diagonal,
+    square_above,
+    stretched,
+    up,
+)
+from lipcert.proof.row_bounds import OutputRows
 from lipcert.proof.sweep import proving
+from lipcert.proof.together import Proof, Together, base_of, derived
+
+_ROOM = 2.0**-40
+"""A box is enlarged by this share of its sides, so that another machine's rounding can confirm it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +50,9 @@ class Reach:
     network : digest of the network.
     region : the inputs it holds for.
     seconds : wall-clock time.
+    proofs : what all of this can be derived from again, by :func:`recheck_reach`.
+    hull : corners (pieces, outputs) of boxes, one for each piece that the region was cut into; every output lies in one
+        of them. A single one where the region was not cut.
     """
 
     lower: Array
@@ -41,6 +64,17 @@ class Reach:
     network: str
     region: Region
     seconds: float
+    proofs: tuple[Proof, ...] = ()
+    hull: Interval = field(default=(np.zeros((0, 0)), np.zeros((0, 0))), repr=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file, with what proves it; :func:`lipcert.verify` checks it from there."""
+        answers.save(self, "reach", path)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Reach:
+        """Read it from a file. Nothing in it is believed before :func:`lipcert.verify` has passed it."""
+        return Reach(**answers.load("reach", path))
 
     def contains(self, outputs: Array) -> Array:
         """Whether each of the points (..., outputs) lies in both sets, as far as floating point can tell."""
@@ -57,16 +91,82 @@ class Reach:
         return f"Reach({len(self.lower)} outputs, widest side={widest:.6g}, bound={self.bound:.6g})"
 
 
-def reach_set(network: Network, layer: int, outputs: OutputBounds) -> Reach:
-    """The reach set of a layer, from what is proved of the outputs of the network up to there."""
+def reach_set(network: Network, layer: int, proofs: Sequence[OutputBounds], cover: Cover | None = None) -> Reach:
+    """The reach set of a layer, from all that is proved of the outputs of the network up to there."""
+    together = Together(proofs)
+    if cover is None:
+        return _reach_set(network, layer, together, None, ())
+    leaves = cover.check(*together.subject, OutputRows).leaves()
+    pieces = Proof("outputs", tree=cover.tree(), base=base_of(proofs, cover.bounding.sweeps))
+    return _reach_set(network, layer, together, leaves, (pieces,))
+
+
+def recheck_reach(network: Network, claim: Reach) -> Reach:
+    """What the proofs of a reach set prove now; ProofFailed if that is not what it says. Nothing in it is believed."""
+    if claim.network != network.digest or not 1 <= claim.layer <= network.depth:
+        raise ProofFailed("the reach set is about another network")
+    part = network if claim.layer == network.depth else network.slice(0, claim.layer)
+    together, others = derived(part, claim.region, claim.proofs)
+    leaves: Array | None = None
+    for one in others:
+        if one.kind != "outputs" or one.tree is None or leaves is not None:
+            raise ProofFailed("a proof of the reach set is not about outputs")
+        bounding = OutputRows(*together.subject, together.proofs[one.base].sweeps)
+        leaves = prove_leaves(bounding, one.tree)
+    found = _reach_set(network, claim.layer, together, leaves, (), room=False)
+    shapes = [_shape(one) for one in together.proofs]
+    inside = (claim.lower <= found.lower).all() and (found.upper <= claim.upper).all()
+    held = np.shape(claim.shape) == np.shape(shapes[0]) and any(_contains(claim.shape, shape) for shape in shapes)
+    if not (inside and held and found.bound <= claim.bound and np.array_equal(claim.center, found.center)):
+        raise ProofFailed("the reach set claims more than its proofs show")
+    if not all(np.shape(side) == np.shape(mine) for side, mine in zip(claim.hull, found.hull, strict=True)):
+        raise ProofFailed("the hull of the reach set has other pieces than its proofs")
+    if not ((claim.hull[0] <= found.hull[0]).all() and (found.hull[1] <= claim.hull[1]).all()):
+        raise ProofFailed("the hull of the reach set claims more than its proofs show")
+    return found
+
+
+def _reach_set(
+    network: Network, layer: int, together: Together, leaves: Array | None, more: tuple[Proof, ...], room: bool = True
+) -> Reach:
+    """The reach set, from values (pieces, 2·outputs) of the outputs from both sides where the region was cut."""
     part = network if layer == network.depth else network.slice(0, layer)
-    if outputs.network.digest != part.digest:
+    if together.network.digest != part.digest:
         raise ProofFailed("the outputs are those of another network")
+    first, n = together.proofs[0], part.outputs
     with proving():
-        (lower, upper), shape = outputs.box(), _shape(outputs)
+        lower, upper = together.box()
+        hull = lower[None], upper[None]
+        if leaves is not None and len(leaves):
+            hull = np.maximum(-leaves[:, n:], lower), np.minimum(leaves[:, :n], upper)
+            lower, upper = hull[0].min(axis=0), hull[1].max(axis=0)
+        if room:
+            wider = _ROOM * (upper - lower) + first.error + TINY
+            lower, upper = down(lower - wider), up(upper + wider)
+            hull = down(hull[0] - wider), up(hull[1] + wider)
+        shape = min((_shape(one) for one in together.proofs), key=_size)
+        shape = raise_diagonal(shape, _ROOM * np.abs(shape).sum(axis=-1)) if room else shape
     if not (np.isfinite(shape).all() and np.isfinite(lower).all() and np.isfinite(upper).all()):
         raise ProofFailed("the outputs could not be enclosed by finite sets; try a smaller region")
-    return Reach(lower, upper, outputs.value, shape, outputs.bound, layer, network.digest, outputs.region, 0.0)
+    hints = (*together.hints, *more)
+    facts = together.bound, layer, network.digest, together.region, 0.0, hints, hull
+    return Reach(lower, upper, first.value, shape, *facts)
+
+
+def _contains(large: Array, small: Array) -> bool:
+    """Whether small ≼ large is proved; brought to a unit diagonal first, a rounding is at most its absolute row sum."""
+    with proving():
+        scale = 1.0 / np.sqrt(np.diagonal(small))
+        gap, sizes = (matrix * scale[:, None] * scale for matrix in (small - large, np.abs(small) + np.abs(large)))
+        charge = (8.0 * gamma(1) * sizes.sum(axis=-1) + len(gap) * TINY) * UP
+        gap = raise_diagonal(0.5 * (gap + gap.T), charge)
+        return bool(np.isfinite(gap).all() and largest_eigenvalue_above(gap) <= 0.0)
+
+
+def _size(shape: Array) -> float:
+    """What makes one ellipsoid preferable to another."""
+    trace = float(np.trace(shape))
+    return trace if np.isfinite(shape).all() else np.inf
 
 
 def _shape(outputs: OutputBounds) -> Array:

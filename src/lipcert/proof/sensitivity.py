@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
+from lipcert.errors import ProofFailed
+from lipcert.model.arguments import indices
 from lipcert.model.arrays import Array
+from lipcert.model.network import Network
 from lipcert.model.regions import Region
+from lipcert.proof import answers
+from lipcert.proof.checker import ROOM
+from lipcert.proof.cover import Cover, prove_leaves
+from lipcert.proof.guide import given
+from lipcert.proof.hints import Hints, Interval, Part
+from lipcert.proof.interval_arithmetic import derivatives
 from lipcert.proof.jacobian import entries
 from lipcert.proof.neuron_bounds import slope_bounds
 from lipcert.proof.outputs import OutputBounds
 from lipcert.proof.rounding import norm_above
-from lipcert.proof.sweep import proving
+from lipcert.proof.row_bounds import JacobianEntries
+from lipcert.proof.sweep import Sweep, proving
+from lipcert.proof.together import Proof, Together, base_of, derived
 
 Group: TypeAlias = tuple[int, ...]
 
@@ -31,6 +44,7 @@ class Sensitivity:
     network : digest of the network.
     region : the inputs it holds for.
     seconds : wall-clock time.
+    proofs : what all of this can be derived from again, by :func:`recheck_sensitivity`.
     """
 
     matrix: Array
@@ -40,33 +54,150 @@ class Sensitivity:
     network: str
     region: Region
     seconds: float
+    proofs: tuple[Proof, ...] = ()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file, with what proves it; :func:`lipcert.verify` checks it from there."""
+        answers.save(self, "sensitivity", path)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Sensitivity:
+        """Read it from a file. Nothing in it is believed before :func:`lipcert.verify` has passed it."""
+        return Sensitivity(**answers.load("sensitivity", path))
 
     def __repr__(self) -> str:
         rows, columns = self.matrix.shape
         return f"Sensitivity({rows} × {columns}, largest={self.matrix.max():.6g}, bound={self.bound:.6g})"
 
 
-def sensitivities(outputs: OutputBounds, out: tuple[Group, ...], into: tuple[Group, ...]) -> Sensitivity:
-    """The bounds for groups of outputs and groups of inputs."""
+@dataclass(frozen=True, eq=False)
+class PairBound:
+    """A bound for one group of inputs and one group of outputs, by hints of its own; made by :func:`prove_pair`."""
+
+    outputs: OutputBounds
+    part: Part
+    sweeps: tuple[Hints, ...]
+    bound: float
+
+
+def prove_pair(outputs: OutputBounds, out: Group, into: Group, sweeps: Sequence[Hints]) -> PairBound:
+    """Bound ‖change of some outputs‖ / ‖change of some inputs‖, the intervals being those of the whole network."""
+    if any(hints.enclosures for hints in sweeps) or not sweeps:
+        raise ProofFailed("the hints of a pair must be multipliers only: the region is one of all inputs")
+    piece, bound = outputs.network.select(into, out), np.inf
+    known = [(low[None], high[None]) for low, high in outputs.intervals]
     with proving():
-        matrix = np.fmin(_pairs(outputs, out, into), _together(outputs, out)[:, None])
-    return Sensitivity(matrix, out, into, outputs.bound, outputs.network.digest, outputs.region, 0.0)
+        for hints in sweeps:
+            found = Sweep(piece, None, given(hints, piece, False), known).run()
+            bound = float(np.fmin(bound, found.bounds[0]))
+    return PairBound(outputs, Part((0, outputs.network.depth), into, out), tuple(sweeps), bound)
+
+
+def sensitivities(
+    proofs: Sequence[OutputBounds],
+    out: tuple[Group, ...],
+    into: tuple[Group, ...],
+    pairs: Sequence[PairBound] = (),
+    cover: Cover | None = None,
+) -> Sensitivity:
+    """The bounds for groups of outputs and groups of inputs, from all that is proved."""
+    together = Together(proofs)
+    sizes, more = None, []
+    for pair in pairs:
+        more.append(Proof("pair", pair.sweeps, part=pair.part, base=base_of(proofs, pair.outputs.sweeps)))
+    if cover is not None:
+        sizes = cover.check(together.network, together.region, JacobianEntries).values
+        more.append(Proof("entries", tree=cover.tree(), base=base_of(proofs, cover.bounding.sweeps)))
+    return _sensitivities(together, out, into, [(pair.part, pair.bound) for pair in pairs], sizes, tuple(more))
+
+
+def recheck_sensitivity(network: Network, claim: Sensitivity) -> Sensitivity:
+    """What the proofs of sensitivities prove now; ProofFailed if that is less than they say. Nothing is believed."""
+    if claim.network != network.digest:
+        raise ProofFailed("the sensitivities are about another network")
+    try:
+        found = _derived_again(network, claim)
+    except (IndexError, ValueError) as error:  # an InvalidInput is a ValueError
+        raise ProofFailed(f"the sensitivities name groups that the network does not have: {error}") from None
+    same = np.shape(claim.matrix) == found.matrix.shape
+    if not (same and (found.matrix <= claim.matrix).all() and found.bound <= claim.bound):
+        raise ProofFailed("the sensitivities claim more than their proofs show")
+    return found
+
+
+def _derived_again(network: Network, claim: Sensitivity) -> Sensitivity:
+    for name, groups, size in (("outputs", claim.outputs, network.outputs), ("inputs", claim.inputs, network.inputs)):
+        for group in groups:
+            indices(name, group, size)
+    together, others = derived(network, claim.region, claim.proofs)
+    pairs, sizes = [], None
+    for one in others:
+        base = together.proofs[one.base]
+        if one.kind == "pair" and one.part is not None and one.part.outputs and one.part.inputs:
+            pair = prove_pair(base, one.part.outputs, one.part.inputs, one.sweeps)
+            pairs.append((pair.part, pair.bound))
+        elif one.kind == "entries" and one.tree is not None and sizes is None:
+            bounding = JacobianEntries(network, claim.region, base.sweeps)
+            sizes = prove_leaves(bounding, one.tree).max(axis=0, initial=0.0)
+        else:
+            raise ProofFailed("a proof of the sensitivities is of an unknown kind")
+    return _sensitivities(together, claim.outputs, claim.inputs, pairs, sizes, (), 1.0)
+
+
+def _sensitivities(
+    together: Together,
+    out: tuple[Group, ...],
+    into: tuple[Group, ...],
+    pairs: Sequence[tuple[Part, float]],
+    sizes: Array | None,
+    more: tuple[Proof, ...],
+    room: float = ROOM,
+) -> Sensitivity:
+    """The least of all bounds; ``sizes`` (outputs · inputs) are those of the entries of the Jacobian by pieces."""
+    network, proofs = together.network, together.proofs
+    with proving():
+        matrix = np.fmin.reduce([_pairs(one, out, into) for one in proofs])
+        matrix = np.fmin(matrix, np.min([_rows(one, out) for one in proofs], axis=0)[:, None])
+        least = derivatives(network, _slopes(network, together.intervals()))[0]
+        least = least if sizes is None else np.fmin(least, sizes.reshape(least.shape))
+        matrix = np.fmin(matrix, blocks(least, out, into))
+        for part, bound in pairs:
+            place = out.index(part.outputs or ()), into.index(part.inputs or ())
+            matrix[place] = np.fmin(matrix[place], bound)
+        matrix = np.fmin(room * matrix, together.bound)
+    if not np.isfinite(matrix).all():
+        raise ProofFailed("no finite bound was found; try a smaller region or another method")
+    hints = (*together.hints, *more)
+    return Sensitivity(matrix, out, into, together.bound, network.digest, together.region, 0.0, hints)
+
+
+def blocks(sizes: Array, out: tuple[Group, ...], into: tuple[Group, ...]) -> Array:
+    """At least the norm of each block of a matrix whose entries are at most ``sizes`` (outputs, inputs)."""
+    if all(len(group) == 1 for group in (*out, *into)):
+        return sizes[np.ix_([group[0] for group in out], [group[0] for group in into])]
+    return np.array([[norm_above(sizes[np.ix_(rows, columns)].ravel()) for columns in into] for rows in out])
+
+
+def _slopes(network: Network, intervals: Sequence[Interval]) -> list[Interval]:
+    return [
+        slope_bounds(layer.neurons, *interval)
+        for layer, interval in zip(network.layers, intervals, strict=False)
+        if layer.neurons is not None
+    ]
 
 
 def _pairs(outputs: OutputBounds, out: tuple[Group, ...], into: tuple[Group, ...]) -> Array:
     """Bounds for every pair of groups."""
-    slopes = [
-        slope_bounds(layer.neurons, *interval)
-        for layer, interval in zip(outputs.network.layers, outputs.intervals, strict=False)
-        if layer.neurons is not None
-    ]
-    found = entries(outputs.network, slopes, outputs.multipliers)
-    if all(len(group) == 1 for group in (*out, *into)):
-        return found.bounds()[np.ix_([group[0] for group in out], [group[0] for group in into])]
-    return np.array([[found.block(rows, columns) for columns in into] for rows in out])
+    try:
+        found = entries(outputs.network, _slopes(outputs.network, outputs.intervals), outputs.multipliers)
+        if all(len(group) == 1 for group in (*out, *into)):
+            return blocks(found.bounds(), out, into)
+        return np.array([[found.block(rows, columns) for columns in into] for rows in out])
+    except (ProofFailed, np.linalg.LinAlgError):  # then the others count
+        return np.full((len(out), len(into)), outputs.bound)
 
 
-def _together(outputs: OutputBounds, out: tuple[Group, ...]) -> Array:
+def _rows(outputs: OutputBounds, out: tuple[Group, ...]) -> Array:
     """Bounds of each group of outputs for all inputs together, which bound any of them."""
     single = outputs.lipschitz(np.eye(outputs.network.outputs))
     return np.array([min(outputs.bound, float(norm_above(single[list(group)]))) for group in out])

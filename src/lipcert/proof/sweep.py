@@ -40,6 +40,7 @@ from lipcert.proof.neuron_bounds import slope_bounds
 from lipcert.proof.point import trajectory
 from lipcert.proof.rounding import down, largest_eigenvalue_above, stretched, up
 from lipcert.proof.step import Step, activate
+from lipcert.proof.thin import thin_step
 
 _ENTRIES = 270_000
 """Numbers in a stack of matrices; more would leave the processor's caches."""
@@ -264,6 +265,7 @@ class Sweep:
         fold = folded(self.weight, alpha[0], beta[0], ~moving[0], ahead) if alone and self.weight.may_fold else None
         if fold is None:
             kept = _kept(moving & ((alpha != 0.0) | (beta != 0.0)))
+            rows = layer.weight if kept is None else layer.weight[kept[0]]
             self.guide.room(index, layer.size if kept is None else kept.shape[-1])
             S, self.exponent = image.block(kept)
             self.weight, neurons = Near.columns(ahead, kept), kept
@@ -271,6 +273,7 @@ class Sweep:
                 alpha, beta, *rough_ = (np.take_along_axis(x, kept, -1) for x in (alpha, beta, *rough))
                 rough = (rough_[0], rough_[1])
         else:
+            rows = fold.rows.middle
             self.guide.room(index, len(fold.alpha))
             S, self.exponent = Image(image.P, self.exponent, fold.rows).block()
             ones = np.ones((1, len(fold.alpha) - fold.neurons.size))
@@ -279,7 +282,9 @@ class Sweep:
         S, scale, low, high = (frozen(x) for x in (S, self.exponent, *rough))  # a guide may look, not write
         view = View(index, S, scale, low, high, self.weight, None if neurons is None else frozen(neurons), layer.size)
         hint = np.array(np.broadcast_to(np.asarray(self.guide.multipliers(view), dtype=float), alpha.shape))
-        step = activate(S, alpha, beta, hint)
+        first = index == 0 and alone  # S is that of the unit ball, exponent 0
+        step = thin_step(rows, -int(self.exponent[0]), alpha, beta, hint) if first else None
+        step = activate(S, alpha, beta, hint) if step is None else step
         self.views.append(view)
         self.hinted.append(view.widen(hint))
         self.steps.append(step)

@@ -27,7 +27,7 @@ class Tree:
     index : the axis or the neuron.
     value : where it was cut.
     child : number of the first child (below ``value``); the second (above) is the next.
-    bound : the largest bound of a leaf.
+    bound : the largest value of a leaf, or 0 if that is negative.
     void, neuron, weight : for leaves that contain no input, three columns of their own: the node, and the weights of
         the neurons (numbered through all hidden layers) that show it.
     """
@@ -66,7 +66,7 @@ def children(pieces: Pieces, starts: Array, layer: Array, index: Array, value: A
 
 def confined(pieces: Pieces, found: Bounds) -> Pieces:
     """The pieces with the intervals that were proved for them, and with better hints."""
-    return Pieces(pieces.lower, pieces.upper, found.low, found.high, found.hints, found.bound)
+    return Pieces(pieces.lower, pieces.upper, found.low, found.high, found.hints, found.values)
 
 
 def check_shape(network: Network, tree: Tree) -> None:

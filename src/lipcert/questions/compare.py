@@ -31,7 +31,7 @@ from lipcert.published import (
 )
 from lipcert.questions.certify import certify
 from lipcert.runtime.clock import Progress, timed
-from lipcert.runtime.limits import within
+from lipcert.runtime.limits import Unguarded, within
 from lipcert.runtime.threads import suited_to
 from lipcert.search.anytime import Anytime
 from lipcert.search.auto import Auto
@@ -188,6 +188,8 @@ def supervised(name: str, timeout: float, function: Callable[..., Row], *argumen
         return within(timeout, function, *arguments)
     except TimeoutError as error:
         return Row(name, "timeout", seconds=timeout, note=str(error))
+    except Unguarded:
+        raise
     except (NotApplicable, InvalidInput) as error:
         return Row(name, "does not apply", note=str(error))
     except LipcertError as error:

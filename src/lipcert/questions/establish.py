@@ -2,20 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
-from lipcert.proof.hints import BOTH, Enclosure
+from lipcert.proof.hints import BOTH, Enclosure, Linear
 from lipcert.proof.outputs import OutputBounds, outputs_asked, outputs_hinted, projected
 from lipcert.questions.certify import check_question
+from lipcert.runtime.clock import OutOfTime, clock
 from lipcert.runtime.threads import suited_to
 from lipcert.search.asked import Asked
+from lipcert.search.auto import Auto
+from lipcert.search.closed_form import ClosedForm
+from lipcert.search.joint import Joint
 from lipcert.search.method import Greedy, Method
 from lipcert.search.problem import Problem
+from lipcert.search.split import Split
+
+
+def stages(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure]) -> Iterator[OutputBounds]:
+    """One proof after the other, while there is time: the cheapest first, that of the method last."""
+    check_question(network, region, method, enclosures)
+    asked: list[tuple[Method, Sequence[Enclosure]]] = [(ClosedForm(), enclosures)]
+    asked += [(ClosedForm(), (Linear(),))] if region.bounded else []
+    asked += [] if method == ClosedForm() else [(method, enclosures)]
+    failure, found, took = ProofFailed("no bound was found"), False, 0.0
+    for one, ways in asked:
+        if found and not clock().allows(took):
+            return
+        started = time.perf_counter()
+        try:
+            yield establish(network, region, one, ways)
+            found = True
+        except ProofFailed as error:
+            failure = error
+        except OutOfTime:
+            break
+        took = time.perf_counter() - started
+    if not found:
+        raise failure
+
+
+def within(method: Method, seconds: float) -> Any:
+    """The method, with a time limit of so many seconds if it can have one and its own is not shorter."""
+    own = getattr(method, "seconds", np.inf)
+    return method if not hasattr(method, "seconds") or (own or np.inf) <= seconds else replace(method, seconds=seconds)  # type: ignore[type-var]
+
+
+def pieces_of(method: Method) -> Split | None:
+    """How a method cuts the region, and what it does with the whole of it first; None if it does not cut."""
+    if isinstance(method, Auto):
+        return Split(Joint(), method.seconds, pieces=method.pieces)
+    return method if isinstance(method, Split) else None
+
+
+def limit(method: Method, seconds: float | None) -> float | None:
+    """The shorter of the time limits of a question and of its method."""
+    own = getattr(method, "seconds", None)
+    return own if seconds is None else seconds if own is None else min(seconds, own)
 
 
 def establish(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure] = BOTH) -> OutputBounds:

@@ -8,24 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.errors import Interrupted, InvalidInput
 from lipcert.model.arguments import numbers
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
-from lipcert.proof.classes import CertifiedRadius, margins_of, pairs
+from lipcert.proof.classes import CertifiedRadius, margins_of
 from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.proof.outputs import output_at
-from lipcert.questions.verdict import Judge, Rules, Verdict
+from lipcert.questions.hunt import Hunt
+from lipcert.questions.verdict import Judge, Rules
+from lipcert.runtime.clock import Progress, timed
 from lipcert.runtime.threads import suited_to
 from lipcert.search.closed_form import ClosedForm
 from lipcert.search.method import Method
-from lipcert.search.second_order import PairSearch
-
-_ROUNDS = 60
-_SHARES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.12)
-"""Where a search looks first, as shares of the radius at which the linearised network would change its mind."""
-_GROWTH = 1.25
-"""How fast a search with curvature goes beyond what is known without it."""
 
 
 def certified_radius(
@@ -41,6 +36,8 @@ def certified_radius(
     curvature: bool | None = None,
     tolerance: float = 1e-3,
     enclosures: Sequence[Enclosure] = BOTH,
+    seconds: float | None = None,
+    progress: Progress | None = None,
 ) -> CertifiedRadius:
     """The radius around a point within which the largest output stays the same, proved with outward rounding.
 
@@ -75,6 +72,15 @@ def certified_radius(
         Relative, of the search for ε.
     enclosures
         As for :func:`certify`.
+    seconds
+        For all of it; then the best that was proved until then is returned. The first ball is always looked at.
+    progress
+        Called with a line of text for each ball that is looked at.
+
+    Raises
+    ------
+    Interrupted
+        On Ctrl-C; its ``best`` is the best that was proved until then.
 
     Examples
     --------
@@ -101,95 +107,26 @@ def certified_radius(
         value, error = output_at(network, point[None])
         rivals, margins = margins_of(value[0], error[0], chosen)
         return replace(judge.nothing, margin=float(margins[rivals == predicted][0]))
-    with suited_to(max(network.sizes)), np.errstate(all="ignore"):
-        if radii is None:
-            return _searched(judge, tolerance).about(network, here)
-        grid = np.atleast_1d(numbers("radii", _listed(radii))).tolist()
-        if not grid or np.ndim(grid) != 1 or min(grid) <= 0:
-            raise InvalidInput("radii must be positive numbers, at least one")
-        return _largest(judge, grid).about(network, here)
+    grid = None if radii is None else _grid(radii)
+    hunt = Hunt(judge, tolerance)
+    with timed(seconds, progress), suited_to(max(network.sizes)), np.errstate(all="ignore"):
+        try:
+            hunt.search() if grid is None else hunt.over(grid)
+        except KeyboardInterrupt:
+            raise Interrupted(hunt.best.about(network, here)) from None
+    return hunt.best.about(network, here)
+
+
+def _grid(radii: Any) -> list[float]:
+    grid = np.atleast_1d(numbers("radii", _listed(radii))).tolist()
+    if not grid or np.ndim(grid) != 1 or min(grid) <= 0:
+        raise InvalidInput("radii must be positive numbers, at least one")
+    return sorted(grid)
 
 
 def _listed(radii: Any) -> Any:
     """One radius, an array or whatever can be gone through."""
     return radii if isinstance(radii, (str, np.ndarray)) or not isinstance(radii, Iterable) else list(radii)
-
-
-def _largest(judge: Judge, grid: Sequence[float]) -> CertifiedRadius:
-    """The largest of the answers for each ε; those that cannot be larger are not completed."""
-    verdicts = [found for found in judge.over(sorted(grid)) if isinstance(found, Verdict)]
-    firsts = [verdict.first_order() for verdict in verdicts]
-    best = max(firsts, key=lambda found: found.radius, default=judge.nothing)
-    for verdict in reversed(verdicts):
-        if verdict.proved.size <= best.radius:
-            break
-        best = max(best, verdict.answer(), key=lambda found: found.radius)
-    return best
-
-
-def _searched(judge: Judge, tolerance: float) -> CertifiedRadius:
-    """The best over all ε, nearly."""
-    best = _search(judge, _first_guess(judge), tolerance)
-    return _extended(judge, best, tolerance) if judge.rules.second_order(judge.network, searching=True) else best
-
-
-def _search(judge: Judge, guess: float, tolerance: float) -> CertifiedRadius:
-    """The largest radius over ε to first order: it is ε itself up to some point, and falls from there on."""
-    best, failed = judge.nothing, np.inf
-
-    def look(sizes: Sequence[float]) -> None:
-        nonlocal best, failed
-        certified = 0.0
-        for verdict in judge.over(sizes):
-            if isinstance(verdict, Verdict):
-                found = verdict.first_order()
-                best = max(best, found, key=lambda one: one.radius)
-                certified = max(certified, found.ball if found.radius >= found.ball else 0.0)
-        failed = min([failed, *(size for size in sizes if size > certified)])
-
-    look([guess * share for share in _SHARES])
-    for _ in range(_ROUNDS):
-        low = best.radius
-        if not np.isfinite(failed):
-            if low > 1e6 * guess:
-                break
-            look([low * factor for factor in (1.5, 2.5, 4.0)])
-        elif low == 0.0:
-            if failed < 1e-12 * guess:
-                break
-            look([failed * factor for factor in (0.3, 0.1, 0.01)])
-        elif failed <= low * (1.0 + tolerance):
-            break
-        else:
-            look([float(size) for size in np.geomspace(low, failed, 4)[1:-1]])
-    return best
-
-
-def _extended(judge: Judge, best: CertifiedRadius, tolerance: float) -> CertifiedRadius:
-    """The largest ε beyond what is known for which second order settles all pairs."""
-    failed, search = np.inf, PairSearch()
-    for _ in range(_ROUNDS):
-        low = best.radius
-        if not failed > low * (1.0 + tolerance) or not 0.0 < low < np.inf:
-            break
-        size = _GROWTH * low if np.isinf(failed) else float(np.sqrt(low * failed))
-        (verdict,) = judge.over([size])
-        found = judge.nothing if isinstance(verdict, ProofFailed) else verdict.searched(search)
-        if found.radius >= size:
-            best = found
-        else:
-            failed = size
-    return best
-
-
-def _first_guess(judge: Judge) -> float:
-    """Where the linearised network would change its mind."""
-    rows = pairs(judge.network.outputs, judge.label)
-    slopes = np.linalg.norm(rows @ judge.network.jacobian(judge.point), axis=-1)
-    margins = rows @ judge.network(judge.point)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = float(np.nanmin(np.where(slopes > 0, margins / slopes, np.nan), initial=np.inf))
-    return ratio if 0.0 < ratio < np.inf else 1.0
 
 
 def class_of(network: Network, label: Any) -> int:

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
-from lipcert.errors import InvalidInput
+from lipcert.errors import Interrupted, InvalidInput
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
+from lipcert.proof.cover import Cover, covering
 from lipcert.proof.hints import BOTH, Enclosure
+from lipcert.proof.outputs import OutputBounds
 from lipcert.proof.reach import Reach, reach_set
-from lipcert.questions.establish import establish
+from lipcert.proof.row_bounds import OutputRows
+from lipcert.questions.establish import limit, pieces_of, stages, within
+from lipcert.runtime.clock import Progress, clock, timed
+from lipcert.runtime.threads import one_thread, suited_to
 from lipcert.search.auto import Auto
 from lipcert.search.method import Method
+from lipcert.search.split_rows import FEW_INPUTS, RowSearch, attained, output_values
+
+_WHOLE = 0.2
+"""Share of the time that goes to the region as a whole where it may be cut."""
 
 
 def reach(
@@ -25,11 +35,15 @@ def reach(
     *,
     layer: int | None = None,
     enclosures: Sequence[Enclosure] = BOTH,
+    seconds: float | None = None,
+    progress: Progress | None = None,
 ) -> Reach:
     """Enclose the outputs over a region, proved with outward rounding.
 
-    The box is the intersection of centre ± δ·(Lipschitz constant of each output) and of what linear relaxation gives;
-    it is never wider than centre ± δ·bound. The ellipsoid also tells which outputs move together.
+    The box is the intersection of all that is known: interval arithmetic, linear relaxation, centre ± δ·(Lipschitz
+    constant of each output), by ``ClosedForm()`` and by the method. ``Split()`` and the default ``Auto()`` cut the
+    region, where it has few inputs, and bound each output from both sides over the pieces. The ellipsoid also tells
+    which outputs move together.
 
     Parameters
     ----------
@@ -39,6 +53,15 @@ def reach(
         A :class:`Ball` or :class:`Box`.
     layer
         For an inner layer i, counted from 1: enclose its values before the activation. Default: the output.
+    seconds
+        When the answer is due; None leaves that to the method. The first proof is made however long it takes.
+    progress
+        Called with a line of text that says what is being done.
+
+    Raises
+    ------
+    Interrupted
+        On Ctrl-C; its ``best`` is the answer so far.
 
     Examples
     --------
@@ -59,5 +82,43 @@ def reach(
     if not isinstance(last, (int, np.integer)) or not 1 <= last <= network.depth:
         raise InvalidInput(f"layer must be from 1 to {network.depth}, got {layer!r}")
     part = network if last == network.depth else network.slice(0, last)
-    outputs = establish(part, region, Auto() if method is None else method, enclosures)
-    return replace(reach_set(network, int(last), outputs), seconds=time.perf_counter() - started)
+    method = Auto() if method is None else method
+    work = _Work(network, int(last), method)
+    with timed(limit(method, seconds), progress):
+        try:
+            work.run(part, region, enclosures)
+        except KeyboardInterrupt:
+            raise Interrupted(work.answer(started) if work.proofs else None) from None
+        return work.answer(started)
+
+
+@dataclass(eq=False)
+class _Work:
+    """What was proved so far."""
+
+    network: Network
+    layer: int
+    method: Method
+    proofs: list[OutputBounds] = field(default_factory=list)
+    cover: Cover | None = None
+
+    def answer(self, started: float) -> Reach:
+        found = reach_set(self.network, self.layer, self.proofs, self.cover)
+        return replace(found, seconds=time.perf_counter() - started)
+
+    def run(self, network: Network, region: Region, enclosures: Sequence[Enclosure]) -> None:
+        split = pieces_of(self.method)
+        whole = self.method if split is None else within(split.method, _WHOLE * clock().left)
+        for found in stages(network, region, whole, enclosures):
+            self.proofs.append(found)
+        target, inner = self.proofs[-1].subject
+        if split is None or target.inputs > FEW_INPUTS or target.depth < 2:
+            return
+        with suited_to(max(target.sizes)), np.errstate(all="ignore"):
+            values = partial(output_values, target)
+            lower = attained(target, inner, values, climbs=True)
+            n = target.outputs
+            scale = np.tile(np.maximum(lower[:n] + lower[n:], 1e-300), 2)
+            search = RowSearch(target, inner, values, lower, scale, 0.5 * split.tolerance)
+            with covering(OutputRows(target, inner, self.proofs[-1].sweeps), split.workers, one_thread) as self.cover:
+                search.run(self.cover, np.inf if split.pieces is None else split.pieces)

@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
-from lipcert.errors import InvalidInput
+from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.model.arguments import indices
 from lipcert.model.network import Network
 from lipcert.model.regions import Everywhere, Region
+from lipcert.proof.cover import Cover, covering
 from lipcert.proof.hints import BOTH, Enclosure
-from lipcert.proof.sensitivity import Group, Sensitivity, sensitivities
-from lipcert.questions.establish import establish
+from lipcert.proof.outputs import OutputBounds
+from lipcert.proof.row_bounds import JacobianEntries
+from lipcert.proof.sensitivity import Group, PairBound, Sensitivity, prove_pair, sensitivities
+from lipcert.questions.establish import limit, pieces_of, stages, within
+from lipcert.runtime.clock import Progress, clock, timed
+from lipcert.runtime.threads import one_thread, suited_to
+from lipcert.search.auto import Auto
+from lipcert.search.closed_form import ClosedForm
 from lipcert.search.method import Method
-from lipcert.search.scalar import Scalar
+from lipcert.search.problem import Problem
+from lipcert.search.split_rows import FEW_INPUTS, RowSearch, attained, entry_sizes
+
+_WHOLE = 0.3
+"""Share of the time that the bound of all inputs and outputs together may take."""
+_PIECES = 0.7
+"""Share of what is left then that goes to pieces of the region, if it is cut."""
+_PAIRS = 16
+"""Pairs that are bounded by themselves where there is no time limit."""
 
 
 def sensitivity(
@@ -27,19 +43,33 @@ def sensitivity(
     inputs: Iterable[int | Iterable[int]] | None = None,
     outputs: Iterable[int | Iterable[int]] | None = None,
     enclosures: Sequence[Enclosure] = BOTH,
+    seconds: float | None = None,
+    progress: Progress | None = None,
 ) -> Sensitivity:
     """Bound how fast each output can change with each input, proved with outward rounding.
 
-    The work is that of one :func:`certify` and a fraction more, however many pairs there are.
+    All pairs together take a few times as long as one :func:`certify`, however many there are. Then as many pairs as
+    there is time for, the largest bounds first, are bounded each by itself, as ``certify(inputs=…, outputs=…)`` does; a
+    method without a time limit does this for 16 of them. ``Split()`` and the default ``Auto()`` also cut the region,
+    where it has few inputs, and bound every entry of the Jacobian over the pieces.
 
     Parameters
     ----------
     network, region, enclosures
         As for :func:`certify`.
     method
-        How multipliers are chosen; default ``Scalar()``. Cutting the region, as ``Auto()`` does, is of no use here.
+        How multipliers are chosen; default ``Auto()``.
     inputs, outputs
         Coordinates or groups of coordinates, as in ``inputs=[0, 1, (2, 3)]``. Default: every coordinate by itself.
+    seconds
+        When the answer is due; None leaves that to the method. The first proof is made however long it takes.
+    progress
+        Called with a line of text that says what is being done.
+
+    Raises
+    ------
+    Interrupted
+        On Ctrl-C; its ``best`` is the answer so far.
 
     Examples
     --------
@@ -58,8 +88,83 @@ def sensitivity(
     if region.dimension not in (None, network.inputs):
         raise InvalidInput(f"the region has {region.dimension} coordinates, the network has {network.inputs} inputs")
     into, out = _groups("inputs", inputs, network.inputs), _groups("outputs", outputs, network.outputs)
-    found = establish(network, region, Scalar() if method is None else method, enclosures)
-    return replace(sensitivities(found, out, into), seconds=time.perf_counter() - started)
+    method = Auto() if method is None else method
+    work = _Work(network, region, method, out, into)
+    with timed(limit(method, seconds), progress):
+        try:
+            work.run(enclosures)
+        except KeyboardInterrupt:
+            raise Interrupted(work.answer(started) if work.proofs else None) from None
+        return work.answer(started)
+
+
+@dataclass(eq=False)
+class _Work:
+    """What was proved so far."""
+
+    network: Network
+    region: Region
+    method: Method
+    out: tuple[Group, ...]
+    into: tuple[Group, ...]
+    proofs: list[OutputBounds] = field(default_factory=list)
+    pairs: list[PairBound] = field(default_factory=list)
+    cover: Cover | None = None
+
+    def answer(self, started: float) -> Sensitivity:
+        return replace(self.found, seconds=time.perf_counter() - started)
+
+    @property
+    def found(self) -> Sensitivity:
+        return sensitivities(self.proofs, self.out, self.into, self.pairs, self.cover)
+
+    def run(self, enclosures: Sequence[Enclosure]) -> None:
+        share = _WHOLE * clock().left
+        for found in stages(self.network, self.region, within(self.method, share), enclosures):
+            self.proofs.append(found)
+        with suited_to(max(self.network.sizes)), np.errstate(all="ignore"):
+            self.cut()
+            for method in dict.fromkeys([ClosedForm(), self.method]):
+                self.single(method)
+
+    def cut(self) -> None:
+        """Entries of the Jacobian over pieces of the region, where the method cuts it and there are few inputs."""
+        split, network = pieces_of(self.method), self.network
+        if split is None or not self.region.bounded or network.depth < 2 or network.inputs > FEW_INPUTS:
+            return
+        values = partial(entry_sizes, network)
+        lower = attained(network, self.region, values, climbs=False)
+        scale = np.full(lower.size, max(float(lower.max()), 1e-300))
+        search = RowSearch(network, self.region, values, lower, scale, split.tolerance)
+        bounding = JacobianEntries(network, self.region, self.proofs[-1].sweeps)
+        rest = (1.0 - _PIECES) * max(clock().left, 0.0)
+        with (
+            clock().keeping(rest if np.isfinite(rest) else 0.0),
+            covering(bounding, split.workers, one_thread) as self.cover,
+        ):
+            search.run(self.cover, np.inf if split.pieces is None else split.pieces)
+
+    def single(self, method: Method) -> None:
+        """Bounds for pairs by themselves, the largest first."""
+        matrix = self.found.matrix
+        order = np.argsort(-matrix, axis=None)
+        limited = np.isfinite(clock().left)
+        order = order if limited else order[:_PAIRS]
+        took, base = 0.0, self.proofs[-1]
+        for number, place in enumerate(order):
+            started = time.perf_counter()
+            if not clock().allows(took):
+                return
+            row, column = divmod(int(place), len(self.into))
+            clock().say(f"pair {number + 1} of {matrix.size}, largest bound so far {matrix.max():.4g}")
+            part = self.network.select(self.into[column], self.out[row])
+            problem = Problem(part, self.region, (), base.intervals)
+            try:
+                hints = within(method, clock().left / (len(order) - number)).solve(problem).sweeps
+                self.pairs.append(prove_pair(base, self.out[row], self.into[column], hints))
+            except (ProofFailed, np.linalg.LinAlgError) as failure:
+                clock().say(f"output {self.out[row]}, input {self.into[column]}: {failure}")
+            took = time.perf_counter() - started
 
 
 def _groups(name: str, given: Iterable[int | Iterable[int]] | None, size: int) -> tuple[Group, ...]:

@@ -15,6 +15,7 @@ from lipcert.model.regions import Ball
 from lipcert.proof.classes import CertifiedRadius, ClassBounds
 from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.questions.establish import establish_many
+from lipcert.runtime.clock import OutOfTime
 from lipcert.runtime.threads import suited_to
 from lipcert.search.method import Method
 from lipcert.search.second_order import PairSearch, suits
@@ -65,6 +66,10 @@ class Judge:
                 answers.append(Verdict(self, ClassBounds(facts, self.label, self.predicted, *options)))
         return answers
 
+    def at(self, radius: float) -> Verdict | ProofFailed:
+        """The verdict for one ball, proved by itself."""
+        return self.over([radius])[0]
+
     @property
     def nothing(self) -> CertifiedRadius:
         """What is said where nothing is proved."""
@@ -85,8 +90,24 @@ class Verdict:
     def answer(self) -> CertifiedRadius:
         """To second order too, where the rules allow it over balls of given radii."""
         if self.judge.rules.second_order(self.judge.network) and self._promising():
-            return self.searched(PairSearch())
+            try:
+                return self.searched(PairSearch())
+            except OutOfTime:
+                pass  # what is known to first order was proved before
         return self.first_order()
+
+    def score(self) -> float:
+        """About log(ε*/ε) for the largest ball ε* that first-order bounds would settle; a suggestion for a search.
+
+        For a class with margin m, Lipschitz bound L and a rise of at most F over the ball, it is the logarithm of
+        m/(L·ε) or of m/(m + F), whichever is larger; L and (m + F)/ε do not fall as ε grows.
+        """
+        proved = self.proved
+        with np.errstate(all="ignore"):
+            best = np.log(proved.distances / proved.size)
+            if proved.pairwise and proved.relaxation:
+                best = np.fmax(best, np.log(proved.margins / np.maximum(proved.margins + proved.falls, 0.0)))
+        return float(np.where(proved.margins > 0, np.nan_to_num(best, nan=-np.inf, posinf=np.inf), -np.inf).min())
 
     def searched(self, search: PairSearch) -> CertifiedRadius:
         """To second order too, with what was learned from other balls around the point."""

@@ -1,46 +1,130 @@
-"""A certificate again: by the trusted package, or by ball arithmetic."""
+"""An answer again: by the trusted package, or by ball arithmetic; and the files that hold answers."""
 
 from __future__ import annotations
 
-from lipcert.errors import InvalidInput
+import os
+from collections.abc import Sequence
+from typing import Any, TypeAlias, overload
+
+from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.network import Network
-from lipcert.proof import checker
-from lipcert.proof.certificate import Certificate
+from lipcert.proof import checker, document, storage
+from lipcert.proof.certificate import Certificate, stored_certificate
+from lipcert.proof.classes import CertifiedRadius, recheck_radius
+from lipcert.proof.reach import Reach, recheck_reach
+from lipcert.proof.sensitivity import Sensitivity, recheck_sensitivity
+from lipcert.questions.sweep import SweepRow
 from lipcert.runtime.threads import suited_to
 
+Answer: TypeAlias = Certificate | Reach | Sensitivity | CertifiedRadius | tuple[SweepRow, ...]
+"""What can be saved and verified."""
 
-def verify(network: Network, certificate: Certificate, exact: bool = False) -> float:
-    """Re-derive a certificate's bound from its hints.
+
+@overload
+def verify(network: Network, answer: Certificate | CertifiedRadius, exact: bool = False) -> float: ...
+@overload
+def verify(network: Network, answer: Reach, exact: bool = False) -> Reach: ...
+@overload
+def verify(network: Network, answer: Sensitivity, exact: bool = False) -> Sensitivity: ...
+@overload
+def verify(network: Network, answer: Sequence[SweepRow], exact: bool = False) -> tuple[float, ...]: ...
+def verify(network: Network, answer: Any, exact: bool = False) -> Any:
+    """Derive an answer again from its hints.
 
     Parameters
     ----------
     network
-        The network that the certificate is about.
-    certificate
-        What :func:`certify` returned or :meth:`Certificate.load` read; nothing in it is believed.
+        The network that the answer is about.
+    answer
+        A certificate, reach set, sensitivity, certified radius, or the rows of a sweep, as a question returned it or
+        ``load`` read it from a file; nothing in it is believed.
     exact
         Ask for a second opinion: the proof is made in ball arithmetic, by other code, which takes longer. It needs
-        python-flint, ``pip install "lipcert[exact]"``.
+        python-flint, ``pip install "lipcert[exact]"``, and knows bounds and sweeps.
 
     Returns
     -------
-    float
-        The bound as proved now: ‖f(x) - f(y)‖₂ ≤ bound·‖x - y‖₂ for all x, y of the certificate's region, in real
-        arithmetic, for the function given by the network's float64 weights.
+    float, Reach, Sensitivity or tuple of float
+        What is proved now, in real arithmetic, for the function given by the network's float64 weights. For a
+        certificate the bound: ‖f(x) - f(y)‖₂ ≤ bound·‖x - y‖₂ for all x, y of its region; for a sweep those of its
+        certificates, each over the region of its own; for a reach set or sensitivities, sets and bounds that are at
+        least as tight as the claim; for a certified radius the radius.
 
     Raises
     ------
     ProofFailed
-        If the network is another one, or the hints do not prove the bound that the certificate claims.
+        If the network is another one, or the hints do not prove what the answer claims.
     """
-    if not isinstance(network, Network) or not isinstance(certificate, Certificate):
+    rows = isinstance(answer, Sequence) and len(answer) > 0 and all(isinstance(row, SweepRow) for row in answer)
+    known = rows or isinstance(answer, (Certificate, Reach, Sensitivity, CertifiedRadius))
+    if not isinstance(network, Network) or not known:
         raise InvalidInput(
-            f"verify takes a Network and a Certificate, got {type(network).__name__} and {type(certificate).__name__};"
-            " read them with load and Certificate.load"
+            f"verify takes a Network and an answer, got {type(network).__name__} and {type(answer).__name__};"
+            " read them with load and, for example, Certificate.load"
         )
+    if rows:
+        return tuple(_row(network, row, exact) for row in answer)
     if exact:
+        if not isinstance(answer, Certificate):
+            raise InvalidInput("a second opinion is there for bounds and sweeps, not yet for other answers")
         from lipcert.exact import verify as second_opinion
 
-        return second_opinion(network, certificate)
+        return second_opinion(network, answer)
     with suited_to(max(network.sizes)):
-        return checker.verify(network, certificate)
+        if isinstance(answer, Reach):
+            return recheck_reach(network, answer)
+        if isinstance(answer, Sensitivity):
+            return recheck_sensitivity(network, answer)
+        if isinstance(answer, CertifiedRadius):
+            recheck_radius(network, answer)
+            return answer.radius
+        return checker.verify(network, answer)
+
+
+def _row(network: Network, row: SweepRow, exact: bool) -> float:
+    if row.bound < row.certificate.bound:
+        raise ProofFailed(f"the row of radius {row.radius:g} claims less than its certificate")
+    return verify(network, row.certificate, exact)
+
+
+def save_sweep(rows: Sequence[SweepRow], path: str | os.PathLike[str]) -> None:
+    """Write the rows of a sweep, with their certificates, to one file."""
+    if not rows:
+        raise InvalidInput("a sweep without rows cannot be saved")
+    numbers = "radius", "lower", "trivial", "seconds"
+    stored = [
+        {**{name: float(getattr(row, name)) for name in numbers}, "certificate": storage.content(row.certificate)}
+        for row in rows
+    ]
+    document.write(path, "sweep", {"rows": stored})
+
+
+def load_sweep(path: str | os.PathLike[str]) -> tuple[SweepRow, ...]:
+    """Read the rows of a sweep; only their certificates are verified, lower and trivial bounds are what it says."""
+    _, content = document.read(path, "sweep")
+    with document.damages(path):
+        (stored,) = document.fields(content, "rows")
+        rows = tuple(map(_row_in, document.items(stored)))
+        if not rows:
+            raise ValueError("it has no rows")
+        return rows
+
+
+def _row_in(value: Any) -> SweepRow:
+    names = "radius", "lower", "trivial", "seconds", "certificate"
+    radius, lower, trivial, seconds, stored = document.fields(document.mapping(value), *names)
+    certificate = stored_certificate(stored)
+    size, below, above, taken = (document.real(number) for number in (radius, lower, trivial, seconds))
+    return SweepRow(size, certificate.bound, below, above, taken, certificate)
+
+
+def load_answer(path: str | os.PathLike[str]) -> Answer:
+    """The answer that a file holds, of whatever kind; nothing in it is believed before :func:`verify`."""
+    kind = document.kind_of(path)
+    if kind == "sweep":
+        return load_sweep(path)
+    if kind == "reach":
+        return Reach.load(path)
+    if kind == "sensitivity":
+        return Sensitivity.load(path)
+    return CertifiedRadius.load(path) if kind == "radius" else Certificate.load(path)

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
-from lipcert.errors import LipcertError, ProofFailed
+from lipcert.errors import InvalidInput, LipcertError, ProofFailed
 
 Result = TypeVar("Result")
+
+_UNGUARDED = 79
+"""Exit code of a process that was about to ask again."""
+
+
+class Unguarded(InvalidInput):
+    """A script that starts processes when it is imported, and they import it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this starts processes, each of which imports the script that asks, and the script asks again while it is"
+            ' imported; put what it does under the line if __name__ == "__main__":'
+        )
 
 
 def within(seconds: float, function: Callable[..., Result], *arguments: Any) -> Result:
@@ -26,21 +40,31 @@ def within(seconds: float, function: Callable[..., Result], *arguments: Any) -> 
         When the limit is reached.
     LipcertError
         What the function raised; :class:`ProofFailed` when the process died.
+    Unguarded
+        When the script lacks that line, so that the process, which imports it, asks the same question again.
     """
     context = get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(theirs, function, arguments))
-    process.start()
-    theirs.close()
     try:
-        ours.recv()
+        process.start()
+    except RuntimeError as failure:
+        if "bootstrapping" not in str(failure):
+            raise
+        sys.exit(_UNGUARDED)  # this is such a process, still importing the script
+    theirs.close()
+    begun = False
+    try:
+        begun = bool(ours.recv())
         if not ours.poll(seconds):
             raise TimeoutError(f"stopped after {seconds:g} s")
         result, error = ours.recv()
     except EOFError:
         process.join()
-        died = f"the process ended with code {process.exitcode}; memory may have run out"
-        raise ProofFailed(died) from None
+        if process.exitcode == _UNGUARDED:
+            raise Unguarded from None
+        why = "memory may have run out" if begun else "it could not import the script that asks, see above"
+        raise ProofFailed(f"the process ended with code {process.exitcode}; {why}") from None
     finally:
         process.kill()
         process.join()

@@ -10,8 +10,9 @@ from scipy import linalg, sparse
 
 from lipcert.model.arrays import Array, Weight, dense
 from lipcert.model.network import Network
-from lipcert.proof.classes import PairGuide, PairHints
+from lipcert.proof.pair_guide import PairGuide, PairHints
 from lipcert.proof.second_order import Rise, SecondOrder
+from lipcert.runtime.clock import clock
 from lipcert.search.closed_form import closed_form
 from lipcert.search.descent import descend
 from lipcert.search.ellipsoid import symmetric, top
@@ -60,6 +61,7 @@ class PairSearch(PairGuide):
         totals: list[float] = []
         best = start
         for x, value in descend(objective, start, 0.0):
+            clock().check()
             best = x
             totals.append(value.total)
             slow = len(totals) > _PATIENCE and totals[-1 - _PATIENCE] - value.total < 0.2 * (value.total - goal)

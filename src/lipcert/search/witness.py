@@ -7,7 +7,7 @@ from scipy import optimize
 
 from lipcert.model.arrays import Array, dense, times
 from lipcert.proof.backsubstitution import at_kink
-from lipcert.proof.piece_bounds import PieceBounds
+from lipcert.proof.piece_bounds import Bounding
 from lipcert.proof.pieces import Pieces
 
 _INWARD = 1e-7
@@ -15,7 +15,7 @@ _INWARD = 1e-7
 _OPTIONS = {"maxfun": 300, "ftol": 1e-15, "gtol": 1e-12}
 
 
-def witness(bounding: PieceBounds, piece: Pieces) -> tuple[Array | None, Array]:
+def witness(bounding: Bounding, piece: Pieces) -> tuple[Array | None, Array]:
     """The point nearest to the centre at which the confined neurons of one piece are inside their intervals.
 
     Where every slope of a piece is a single number, pre-activations are affine functions A x + c of its inputs, so the
@@ -61,7 +61,7 @@ def witness(bounding: PieceBounds, piece: Pieces) -> tuple[Array | None, Array]:
     return (x if obeys else None), weights
 
 
-def _affine(bounding: PieceBounds, piece: Pieces) -> tuple[Array, Array, Array]:
+def _affine(bounding: Bounding, piece: Pieces) -> tuple[Array, Array, Array]:
     """A and c of the neurons that are confined to a side of their kink, and which they are.
 
     All others keep to their intervals by themselves, where these do.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput
+from lipcert.model.files import write_whole
 from lipcert.model.network import Network
 from lipcert.proof.reach import Reach
 from lipcert.proof.sensitivity import Sensitivity
@@ -129,6 +131,12 @@ def reach_set(found: Reach, network: Network, outputs: tuple[int, int] = (0, 1),
     ax.plot(values[:, i], values[:, j], ".", markersize=2, color="tab:gray", label="outputs of random inputs")
     (left, right), (bottom, top) = ((found.lower[k], found.upper[k]) for k in outputs)
     ax.plot([left, right, right, left, left], [bottom, bottom, top, top, bottom], color="tab:blue", label="box")
+    if len(found.hull[0]) > 1:
+        sides = found.hull[0][:, outputs], found.hull[1][:, outputs]
+        for low, high in zip(*sides, strict=True):
+            ax.fill(
+                [low[0], high[0], high[0], low[0]], [low[1], low[1], high[1], high[1]], color="tab:blue", alpha=0.05
+            )
     turn = np.linspace(0.0, 2.0 * np.pi, 400)
     # the shadow of an ellipsoid on two axes is the ellipse of that 2 × 2 block
     ring = np.linalg.cholesky(found.shape[np.ix_(outputs, outputs)]) @ np.stack([np.cos(turn), np.sin(turn)])
@@ -163,7 +171,9 @@ def sensitivity_map(found: Sensitivity, ax: Any = None) -> Any:
 
 def save(ax: Any, path: str | Path) -> None:
     """Write the figure of an axes to a file; its ending says in which format."""
-    ax.figure.savefig(path, dpi=150, bbox_inches="tight")
+    stream = io.BytesIO()
+    ax.figure.savefig(stream, format=Path(path).suffix[1:].lower(), dpi=150, bbox_inches="tight")
+    write_whole(path, stream.getvalue())
 
 
 def logarithmic(axis: Any) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lipcert.errors import InvalidInput
-from lipcert.model.files import write_whole
+from lipcert.model.files import require_writable, write_whole
 from lipcert.model.network import Network
 from lipcert.questions.campaign import Results
 from lipcert.runtime.progress import watched
@@ -60,6 +60,7 @@ def write(
         raise InvalidInput("sources is empty; name certificate files, a campaign's .sqlite file, or a folder")
     if target.suffix.lower() not in (".html", ".htm") or not target.parent.is_dir():
         raise InvalidInput(f"a report must be an .html file in a folder that exists, got {target}")
+    require_writable(target)
     missing = [str(path) for path in paths if not path.exists()]
     if missing:
         raise InvalidInput(f"there is no {', '.join(missing)}")

@@ -1,0 +1,230 @@
+"""What can go wrong around an answer: files, pipes, memory, interrupts. The answer is printed, then a sentence."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from command import Command
+from lipcert.errors import Interrupted
+from lipcert.importers.arrays import write_npz
+from lipcert.proof.certificate import Certificate
+from networks import random_network
+
+NETWORK = random_network(4, (3, 6, 5, 3), "tanh", gain=2.0)
+BALL = ("--center", "0.1,-0.2,0.3", "--radius", "0.5")
+
+
+@pytest.fixture
+def lipcert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    write_npz(Path("model.npz"), NETWORK, "tanh")
+    return Command(capsys)
+
+
+def refused(*_: Any, **__: Any) -> NoReturn:
+    raise AssertionError("work began before the files were looked at")
+
+
+def replaced(monkeypatch: pytest.MonkeyPatch, name: str, by: Any) -> None:
+    """Verbs hide the modules of the same name, which are replaced in here."""
+    module, _, attribute = name.rpartition(".")
+    monkeypatch.setattr(importlib.import_module(module), attribute, by)
+
+
+BEFORE: dict[str, tuple[str, str]] = {
+    "certificate": ("lipcert.cli.bound.certify", "bound model.npz --certificate FILE"),
+    "plot of a sweep": ("lipcert.cli.sweep.bounds", "sweep model.npz --center zeros --radii 1 --plot FILE.png"),
+    "plot of a comparison": ("lipcert.cli.compare.run_all", "compare model.npz --plot FILE.svg"),
+    "export": ("lipcert.cli.results.Results", "results run.sqlite --export FILE.csv"),
+    "network": ("lipcert.cli.demo.lower_bound", "demo --save FILE.npz"),
+    "folder": ("lipcert.reproduce.tables.run", "reproduce table1 --quick --out FILE"),
+    "report": ("lipcert.show.report.writing.examine", "report model.npz -o FILE.html"),
+}
+
+
+@pytest.mark.parametrize("case", BEFORE)
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(
+    lipcert: Command, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    work, line = BEFORE[case]
+    replaced(monkeypatch, work, refused)
+    Path("file").write_text("", encoding="utf-8")
+    outcome = lipcert(*(part.replace("FILE", "file/inside") for part in line.split()))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "inside" in outcome.err
+    assert "Traceback" not in outcome.err
+    if case in ("certificate", "report", "plot of a sweep"):
+        name = {"certificate": "out", "report": "out.html", "plot of a sweep": "out.png"}[case]
+        Path(name).mkdir()
+        outcome = lipcert(*(part.replace("FILE", "out") for part in line.split()))
+        assert outcome.code == 2
+        assert f"{name} cannot be written: Is a directory" in outcome.err
+
+
+def test_a_certificate_does_not_replace_the_model(lipcert: Command) -> None:
+    outcome = lipcert("bound", "model.npz", "--certificate", "model.npz")
+    assert outcome.code == 2
+    assert "would overwrite model.npz" in outcome.err
+    assert lipcert("bound", "model.npz", "--method", "scalar").code == 0
+
+
+def full(*_: Any) -> NoReturn:
+    raise OSError(28, "No space left on device")
+
+
+AFTER: dict[str, tuple[str, ...]] = {
+    "certificate": ("bound", "model.npz", *BALL, "--method", "scalar", "--certificate", "out.json"),
+    "sweep": ("sweep", "model.npz", "--center", "zeros", "--radii", "1", "--method", "scalar", "--plot", "out.png"),
+    "comparison": ("compare", "model.npz", *BALL, "--methods", "scalar", "--plot", "out.png"),
+}
+
+
+@pytest.mark.parametrize("case", AFTER)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_full_disk_does_not_cost_the_answer(
+    lipcert: Command, monkeypatch: pytest.MonkeyPatch, case: str, as_json: bool
+) -> None:
+    monkeypatch.setattr(os, "fsync", full)
+    outcome = lipcert(*AFTER[case], *(["--json"] if as_json else []))
+    assert outcome.code == 2
+    assert "cannot be written: No space left on device" in outcome.err
+    assert "bound" in (json.loads(outcome.out) if as_json and case == "certificate" else outcome.out)
+    assert not [name for name in os.listdir() if name.startswith(("out", ".out"))]
+
+
+def test_an_interrupt_shows_and_saves_the_best_so_far(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    proved = lc.certify(NETWORK, lc.Ball([0.1, -0.2, 0.3], 0.5), lc.ClosedForm())
+
+    def stopped(*_: Any, **__: Any) -> NoReturn:
+        raise Interrupted(proved)
+
+    replaced(monkeypatch, "lipcert.cli.bound.certify", stopped)
+    replaced(monkeypatch, "lipcert.cli.bound.lower_bound_of", refused)
+    outcome = lipcert("bound", "model.npz", *BALL, "--json", "--certificate", "c.json")
+    assert outcome.code == 130
+    assert json.loads(outcome.out)["bound"] == proved.bound
+    assert outcome.err == "lipcert: interrupted; this is the best answer so far\n"
+    assert Certificate.load("c.json").bound == proved.bound
+
+
+def test_an_interrupt_of_the_lower_bound_leaves_the_bound(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: Any, **__: Any) -> NoReturn:
+        raise KeyboardInterrupt
+
+    replaced(monkeypatch, "lipcert.cli.bound.lower_bound_of", stopped)
+    outcome = lipcert("bound", "model.npz", *BALL, "--method", "scalar", "--json")
+    assert outcome.code == 130
+    assert json.loads(outcome.out)["verified"]
+
+
+def test_an_interrupt_without_an_answer(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    for error in (Interrupted(), KeyboardInterrupt()):
+        replaced(monkeypatch, "lipcert.cli.bound.certify", _raising(error))
+        outcome = lipcert("bound", "model.npz", *BALL)
+        assert (outcome.code, outcome.out, outcome.err) == (130, "", "lipcert: interrupted\n")
+
+
+def test_memory_that_runs_out_is_no_bound(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    replaced(monkeypatch, "lipcert.cli.bound.certify", _raising(MemoryError()))
+    outcome = lipcert("bound", "model.npz", *BALL)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "memory ran out" in outcome.err
+
+
+def test_two_troubles_are_both_told(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", full)
+    replaced(monkeypatch, "lipcert.cli.bound.lower_bound_of", _raising(lc.ProofFailed("no such luck")))
+    outcome = lipcert("bound", "model.npz", *BALL, "--method", "scalar", "--certificate", "c.json")
+    assert outcome.code == 2
+    assert [line[:20] for line in outcome.err.splitlines()] == ["lipcert: c.json cann", "lipcert: no such luc"]
+
+
+def _raising(error: BaseException) -> Callable[..., NoReturn]:
+    def fail(*_: Any, **__: Any) -> NoReturn:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["inspect", "model.npz"], ["bound", "model.npz", "--json"]])
+def test_nobody_reads_the_output(lipcert: Command, arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as closed:
+        ended = subprocess.run([sys.executable, "-m", "lipcert", *arguments], stdout=closed, stderr=subprocess.PIPE)
+    assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_standard_output_on_a_full_disk(lipcert: Command) -> None:
+    command = [sys.executable, "-m", "lipcert", "bound", "model.npz", "--method", "scalar"]
+    with open("/dev/full", "wb") as device:
+        ended = subprocess.run(command, stdout=device, stderr=subprocess.PIPE)
+    assert (ended.returncode, ended.stderr) == (2, b"lipcert: No space left on device\n")
+
+
+def test_a_script_that_asks_again_when_it_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import numpy as np, lipcert as lc\n"
+        "from lipcert.compare import compare\n"
+        "net = lc.Network.from_weights([np.eye(3), np.ones((2, 3))], activation='relu')\n"
+        "compare(net, None, ['trivial'])\n",
+        encoding="utf-8",
+    )
+    ended = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert ended.stderr.count("Traceback") == 1
+    assert 'put what it does under the line if __name__ == "__main__":' in ended.stderr
+
+
+def test_places_that_are_no_regular_files(tmp_path: Path) -> None:
+    """They are written to, not replaced."""
+    made = lc.certify(NETWORK, lc.Ball(np.zeros(3), 0.5), lc.ClosedForm())
+    os.mkfifo(tmp_path / "queue")
+    reader = subprocess.Popen(["cat", "queue"], cwd=tmp_path, stdout=subprocess.PIPE)
+    made.save(tmp_path / "queue")
+    text, _ = reader.communicate()
+    assert json.loads(text)["content"]["bound_decimal"] == repr(made.bound)
+    assert os.listdir(tmp_path) == ["queue"]
+    assert (tmp_path / "queue").is_fifo()
+
+
+def test_saved_reach_sets_and_sweeps_are_verified(lipcert: Command) -> None:
+    lipcert.json("reach", "model.npz", *BALL, "--method", "closed-form", "--certificate", "r.json")
+    found = lipcert.json("verify", "r.json", "model.npz")
+    outputs = NETWORK(lc.Ball([0.1, -0.2, 0.3], 0.5).sample(100, np.random.default_rng(0)))
+    assert found["proved"] is True
+    assert (np.array(found["lower"]) <= outputs).all()
+    assert (outputs <= np.array(found["upper"])).all()
+    said = " ".join(lipcert("verify", "r.json", "model.npz").out.split())
+    assert "Proved: for every input x in the ball of radius 0.5 around [0.1, -0.2, 0.3], f(x) has output 0 in [" in said
+    radii = ("--center", "zeros", "--radii", "1,0.5", "--method", "closed-form")
+    made = lipcert.json("sweep", "model.npz", *radii, "--certificate", "s.json")
+    rows = lipcert.json("verify", "s.json", "model.npz")["rows"]
+    assert [row["bound"] for row in rows] == [row["bound"] for row in made["rows"]]
+    assert lipcert("verify", "s.json", "model.npz").out.count("Proved: for any two inputs") == 2
+    made = lipcert.json("sensitivity", "model.npz", *BALL, "--method", "closed-form", "--certificate", "m.json")
+    assert lipcert.json("verify", "m.json", "model.npz")["matrix"] == made["matrix"]
+    assert lipcert("verify", "m.json", "model.npz").out.count("changes by at most") == 9
+    outcome = lipcert("verify", "--exact", "r.json", "model.npz")
+    assert outcome.code == 2
+    assert "a second opinion is there for bounds and sweeps" in outcome.err
+
+
+def test_a_saved_radius_is_verified(lipcert: Command) -> None:
+    found = lc.certified_radius(NETWORK, [0.1, -0.2, 0.3])
+    found.save("p.json")
+    assert lipcert.json("verify", "p.json", "model.npz")["radius"] == found.radius
+    assert f"is of class {found.label}" in lipcert("verify", "p.json", "model.npz").out

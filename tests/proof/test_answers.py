@@ -1,0 +1,176 @@
+"""Reach sets, sensitivities, radii and sweeps on disk: what is written comes back and is proved again."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from fuzz_documents import mutated, rewritten, signed
+from lipcert.errors import InvalidInput, ProofFailed, UnreadableCertificate
+from lipcert.proof import document
+from lipcert.proof.classes import CertifiedRadius
+from lipcert.proof.reach import Reach
+from lipcert.questions.verify import Answer, load_answer, load_sweep, save_sweep
+from networks import random_network
+
+NETWORK = random_network(5, (3, 5, 4, 3), ["elu", "relu"], gain=1.5)
+SMOOTH = random_network(6, (3, 6, 5, 3), "tanh", gain=2.0)
+CENTER = np.array([0.3, -0.2, 0.9])
+BALL = lc.Ball(CENTER, 0.4)
+
+
+@cache
+def answers() -> dict[str, tuple[lc.Network, Answer]]:
+    small = lc.Ball(CENTER, 0.2, clip=(-1, 1))
+    return {
+        "reach": (NETWORK, lc.reach(NETWORK, small, lc.ClosedForm())),
+        "layer": (NETWORK, lc.reach(NETWORK, BALL, lc.Joint(iterations=5), layer=2)),
+        "pieces": (NETWORK, lc.reach(NETWORK, BALL, lc.Split(lc.ClosedForm(), np.inf, pieces=20))),
+        "sensitivity": (NETWORK, lc.sensitivity(NETWORK, small, lc.ClosedForm())),
+        "entries": (NETWORK, lc.sensitivity(NETWORK, BALL, lc.Split(lc.ClosedForm(), np.inf, pieces=20), outputs=[2])),
+        "radius": (NETWORK, lc.certified_radius(NETWORK, CENTER)),
+        "smooth": (SMOOTH, lc.certified_radius(SMOOTH, CENTER)),
+        "sweep": (NETWORK, lc.sweep(NETWORK, CENTER, [0.3, 0.1], lc.ClosedForm())),
+    }
+
+
+def save(answer: Answer, path: Path) -> None:
+    if isinstance(answer, tuple):
+        save_sweep(answer, path)
+    else:
+        answer.save(path)
+
+
+@pytest.mark.parametrize("case", answers())
+def test_what_is_saved_comes_back_and_is_proved_again(case: str, tmp_path: Path) -> None:
+    network, before = answers()[case]
+    save(before, tmp_path / "a.json")
+    after = load_answer(tmp_path / "a.json")
+    assert type(after) is type(before)
+    lc.verify(network, after)
+    save(after, tmp_path / "again.json")
+    one, two = (json.loads((tmp_path / name).read_text(encoding="utf-8")) for name in ("a.json", "again.json"))
+    if case == "sweep":
+        for row in (*one["content"]["rows"], *two["content"]["rows"]):
+            row["certificate"]["verified"] = False
+    assert one["content"] == two["content"]
+    with pytest.raises(ProofFailed):
+        lc.verify(random_network(9, (3, 5, 4, 3), ["elu", "relu"]), after)
+
+
+def test_answers_that_claim_more_do_not_verify(tmp_path: Path) -> None:
+    reach, radius = answers()["reach"][1], answers()["radius"][1]
+    assert isinstance(reach, Reach)
+    assert isinstance(radius, CertifiedRadius)
+    assert radius.proof is not None
+    matrix = answers()["sensitivity"][1]
+    assert isinstance(matrix, lc.Sensitivity)
+    width = 1e-3 * (reach.upper - reach.lower)
+    forged: list[Any] = [
+        replace(reach, lower=reach.lower + width),
+        replace(reach, upper=reach.upper - width),
+        replace(reach, shape=0.999 * reach.shape),
+        replace(reach, region=lc.Ball(CENTER, 0.21, clip=(-1, 1))),
+        replace(reach, bound=0.999 * reach.bound),
+        replace(reach, proofs=()),
+        replace(matrix, matrix=0.999 * matrix.matrix),
+        replace(matrix, bound=0.9 * matrix.bound),
+        replace(matrix, region=BALL),
+        replace(matrix, proofs=()),
+        replace(radius, radius=1.01 * radius.radius),
+        replace(radius, label=(radius.label + 1) % 3, predicted=(radius.label + 1) % 3, rival=radius.label),
+        replace(radius, proof=replace(radius.proof, ball=replace(radius.proof.ball, center=CENTER + 0.01))),
+        replace(radius, proof=replace(radius.proof, sweeps=())),
+    ]
+    for claim in forged:
+        with pytest.raises(ProofFailed):
+            lc.verify(NETWORK, claim)
+
+
+def test_a_row_of_a_sweep_cannot_claim_less_than_its_certificate() -> None:
+    rows = answers()["sweep"][1]
+    assert isinstance(rows, tuple)
+    with pytest.raises(ProofFailed, match="claims less than its certificate"):
+        lc.verify(NETWORK, [replace(rows[0], bound=0.9 * rows[0].bound)])
+
+
+def test_what_cannot_be_saved_or_verified(tmp_path: Path) -> None:
+    reach, radius = answers()["reach"][1], answers()["radius"][1]
+    assert isinstance(reach, Reach)
+    assert isinstance(radius, CertifiedRadius)
+    with pytest.raises(InvalidInput, match="without what proves it"):
+        replace(reach, proofs=()).save(tmp_path / "a.json")
+    with pytest.raises(InvalidInput, match="without what proves it"):
+        replace(radius, proof=None).save(tmp_path / "a.json")
+    with pytest.raises(InvalidInput, match="without rows"):
+        save_sweep((), tmp_path / "a.json")
+    with pytest.raises(InvalidInput, match="a second opinion is there for bounds and sweeps"):
+        lc.verify(NETWORK, reach, exact=True)
+    assert not list(tmp_path.iterdir())
+    reach.save(tmp_path / "a.json")
+    readers: list[Callable[[Path], object]] = [lc.Certificate.load, CertifiedRadius.load, load_sweep]
+    for reader in readers:
+        with pytest.raises(UnreadableCertificate, match="holds a reach, not a"):
+            reader(tmp_path / "a.json")
+
+
+def holds(network: lc.Network, claim: Answer) -> None:
+    """Nothing that was verified is contradicted at points of its region."""
+    rng = np.random.default_rng(0)
+    if isinstance(claim, Reach):
+        values = network.preactivations(claim.region.sample(50, rng))[claim.layer - 1]
+        slack = 1e-9 * (1.0 + np.abs(values))
+        assert ((claim.lower <= values + slack) & (values - slack <= claim.upper)).all()
+    elif isinstance(claim, lc.Sensitivity):
+        where = claim.region if claim.region.bounded else BALL
+        jacobians = np.abs(network.jacobian(where.sample(50, rng)))
+        for (i, rows), (k, columns) in product(enumerate(claim.outputs), enumerate(claim.inputs)):
+            assert jacobians[:, rows][:, :, columns].max() <= claim.matrix[i, k] * (1.0 + 1e-9)
+    elif isinstance(claim, CertifiedRadius) and claim.radius > 0.0:
+        assert claim.proof is not None
+        ball = claim.proof.ball
+        points = lc.Ball(ball.center, min(claim.radius, 1e100), ball.clip).sample(50, rng)
+        assert (network(points).argmax(axis=1) == claim.label).all()
+
+
+@pytest.mark.parametrize("case", answers())
+def test_fuzz(case: str, tmp_path: Path) -> None:
+    """Whatever is done to a file, the outcome is an error of ours or an answer that holds."""
+    network, answer = answers()[case]
+    file, rng = tmp_path / "a.json", random.Random(len(case))
+    save(answer, file)
+    text, stored = file.read_bytes(), json.loads(file.read_text(encoding="utf-8"))
+    outcomes = {"unreadable": 0, "refused": 0, "proved": 0}
+    for _ in range(150):
+        if rng.random() < 0.3:
+            file.write_bytes(mutated(rng, text))
+        else:
+            file.write_text(json.dumps(signed(rewritten(rng, stored["content"]), stored["kind"])), encoding="utf-8")
+        try:
+            found = load_answer(file)
+            lc.verify(network, found)
+        except UnreadableCertificate:
+            outcomes["unreadable"] += 1
+        except ProofFailed:
+            outcomes["refused"] += 1
+        else:
+            outcomes["proved"] += 1
+            holds(network, found)
+    assert outcomes["unreadable"] > 20
+    assert outcomes["refused"] + outcomes["proved"] > 5
+
+
+def test_every_kind_of_file_says_what_it_is(tmp_path: Path) -> None:
+    for case, kind in (("reach", "reach"), ("radius", "radius"), ("sweep", "sweep")):
+        save(answers()[case][1], tmp_path / "a.json")
+        assert document.kind_of(tmp_path / "a.json") == kind

@@ -1,0 +1,148 @@
+"""Reach sets and sensitivities by pieces: true whatever the search does, and derived again from their proofs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.errors import ProofFailed
+from lipcert.model.regions import Region
+from lipcert.proof import interval_arithmetic, row_bounds
+from lipcert.proof.cover import Cover, covering
+from lipcert.proof.pieces import AXIS
+from lipcert.proof.reach import recheck_reach
+from lipcert.proof.row_bounds import JacobianEntries, OutputRows
+from lipcert.proof.sensitivity import recheck_sensitivity
+from lipcert.search import split_rows
+from networks import random_network
+
+SPLIT = lc.Split(lc.ClosedForm(), seconds=np.inf, tolerance=1e-3, pieces=120)
+NETWORK = random_network(4, (3, 8, 7, 2), "tanh", gain=3.0)
+BALL = lc.Ball([0.1, -0.2, 0.3], 0.8)
+REGIONS: list[Region] = [BALL, lc.Box([-1.0] * 3, [0.5] * 3), lc.Ball([0.1, -0.2, 0.3], 1.0, clip=(-0.6, 0.5))]
+
+
+def holds(network: lc.Network, region: Region) -> None:
+    points = region.sample(3000, np.random.default_rng(1))
+    assert lc.reach(network, region, SPLIT).contains(network(points)).all()
+    sizes = np.abs(network.jacobian(points)).max(axis=0)
+    assert (lc.sensitivity(network, region, SPLIT).matrix * (1.0 + 1e-12) >= sizes).all()
+
+
+def lost_leaves(patch: pytest.MonkeyPatch) -> None:
+    honest = split_rows.RowSearch.add
+    patch.setattr(split_rows.RowSearch, "add", lambda search, leaves: honest(search, leaves[::2]))
+
+
+def wrong_axes(patch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+
+    def cuts(search: Any, leaves: list[Any]) -> tuple[Any, ...]:
+        count = len(leaves)
+        return rng.integers(AXIS, 2, count), rng.integers(0, 3, count), 0.3 * rng.standard_normal(count)
+
+    patch.setattr(split_rows.RowSearch, "cuts", cuts)
+
+
+def high_values(patch: pytest.MonkeyPatch) -> None:
+    """Values that nothing attains: the search believes that it is done."""
+    patch.setattr(split_rows, "output_values", lambda network, points: np.full((len(points), 4), 1e9))
+    patch.setattr(split_rows.RowSearch, "excess", lambda search, leaf: 0.5 * float(leaf.values.min()))
+
+
+@pytest.mark.parametrize("mistake", [lost_leaves, wrong_axes, high_values])
+def test_a_wrong_search_gets_a_true_answer(
+    mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistake(monkeypatch)
+    holds(NETWORK, BALL)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu", "softplus", "sin", "silu"])
+def test_pieces_hold_everything(activation: str) -> None:
+    for region in REGIONS:
+        holds(random_network(5, (3, 7, 6, 2), activation, gain=2.5), region)
+
+
+def test_a_mistake_in_the_proof_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the checks of this file can fail."""
+    honest = row_bounds.OutputRows.found
+    monkeypatch.setattr(row_bounds.OutputRows, "found", lambda rows, sweep: honest(rows, sweep) - 0.2)
+    with pytest.raises(AssertionError):
+        holds(NETWORK, BALL)
+    monkeypatch.undo()
+    sizes = interval_arithmetic.derivatives
+    monkeypatch.setattr(row_bounds, "derivatives", lambda network, slopes: 0.3 * sizes(network, slopes))
+    with pytest.raises(AssertionError):
+        holds(NETWORK, BALL)
+
+
+def test_pieces_pay() -> None:
+    whole, cut = lc.reach(NETWORK, BALL, lc.ClosedForm()), lc.reach(NETWORK, BALL, SPLIT)
+    assert ((cut.upper - cut.lower) < 0.9 * (whole.upper - whole.lower)).all()
+    assert len(cut.hull[0]) > 20
+    values = NETWORK(BALL.sample(500, np.random.default_rng(0)))[:, None, :]
+    inside = np.asarray((cut.hull[0] <= values) & (values <= cut.hull[1])).all(axis=-1)
+    assert np.asarray(inside).any(axis=1).all()
+
+
+def test_covers_are_not_taken_for_each_other() -> None:
+    with covering(OutputRows(NETWORK, BALL)) as outputs, covering(JacobianEntries(NETWORK, BALL)) as entries:
+        for found in (outputs, entries):
+            with pytest.raises(ProofFailed, match="something else"):
+                found.bound_of(NETWORK, BALL)
+        with pytest.raises(ProofFailed, match="something else"):
+            entries.check(NETWORK, BALL, OutputRows)
+        with pytest.raises(ProofFailed, match="another network or region"):
+            outputs.check(NETWORK, REGIONS[1], OutputRows)
+
+
+@pytest.mark.parametrize("method", [lc.ClosedForm(), lc.Joint(iterations=3), SPLIT, lc.Auto(np.inf, 20)])
+def test_answers_are_derived_again(method: Any) -> None:
+    for region in REGIONS:
+        found = lc.reach(NETWORK, region, method)
+        recheck_reach(NETWORK, found)
+        width = found.upper - found.lower
+        lies: list[dict[str, Any]] = [
+            {"lower": found.lower + 1e-6 * width},
+            {"upper": found.upper - 1e-6 * width},
+            {"shape": 0.999 * found.shape},
+            {"bound": 0.999 * found.bound},
+            {"center": found.center + 1e-3},
+            {"hull": (found.hull[0] + 1e-6 * width, found.hull[1])},
+            {"region": lc.Ball([0.1, -0.2, 0.3], 1.2)},
+            {"proofs": ()},
+        ]
+        for lie in lies:
+            with pytest.raises(ProofFailed):
+                recheck_reach(NETWORK, replace(found, **lie))
+    rates = lc.sensitivity(NETWORK, BALL, method)
+    recheck_sensitivity(NETWORK, rates)
+    lies = [{"matrix": 0.9999 * rates.matrix}, {"bound": 0.999 * rates.bound}, {"network": "0" * 64}]
+    for lie in lies:
+        with pytest.raises(ProofFailed):
+            recheck_sensitivity(NETWORK, replace(rates, **lie))
+
+
+def test_an_interrupt_brings_the_best_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Cover.cut
+
+    def cut(cover: Cover, *arguments: Any) -> Any:
+        if cover.pieces > 20:
+            raise KeyboardInterrupt
+        return honest(cover, *arguments)
+
+    monkeypatch.setattr(Cover, "cut", cut)
+    for question in (lc.reach, lc.sensitivity):
+        with pytest.raises(KeyboardInterrupt) as caught:
+            question(NETWORK, BALL, lc.Split(lc.ClosedForm(), seconds=np.inf, tolerance=1e-3, pieces=120))
+        best: Any = getattr(caught.value, "best", None)
+        if question is lc.reach:
+            assert recheck_reach(NETWORK, best).hull[0].shape[0] > 5
+        else:
+            recheck_sensitivity(NETWORK, best)
