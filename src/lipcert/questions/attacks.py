@@ -48,9 +48,9 @@ def attack(
 ) -> Attack:
     """Search the ℓ2 ball around each point for an input of another class, by projected gradient ascent.
 
-    Each step follows the gradient of max_j f_j - f_label, or of f_j - f_label for one class j, and is projected back into the ball and the clip. From an
-    input that is found, bisection walks back towards the point. Finding nothing proves nothing; finding something
-    proves that no larger radius can be certified.
+    Each step follows the gradient of max_j f_j - f_label, or of f_j - f_label for one class j, and is projected back
+    into the ball and the clip. From an input that is found, bisection walks back towards the point. Finding nothing
+    proves nothing; finding something proves that no larger radius can be certified.
 
     Parameters
     ----------
