@@ -307,7 +307,7 @@ def test_a_radius_that_is_not_implied_is_refused() -> None:
         ball, other = one.proof.ball, random_network(3, network.sizes, "tanh")
         wider = replace(one.proof, ball=lc.Ball(ball.center, 4.0 * one.ball, ball.clip))
         forged = [
-            replace(one, radius=one.radius * (1.0 + 1e-9)),
+            replace(one, radius=one.ball * (1.0 + 1e-9)),
             replace(one, radius=4.0 * one.radius, ball=4.0 * one.ball, proof=wider),
             replace(one, bound=one.bound * (1.0 - 1e-9)),
             replace(one, proof=replace(one.proof, sweeps=())),
@@ -324,6 +324,15 @@ def test_a_radius_that_is_not_implied_is_refused() -> None:
                 recheck_radius(network, lie)
         with pytest.raises(lc.ProofFailed, match="another network or point"):
             recheck_radius(other, one)
+
+
+def test_a_radius_that_is_a_little_too_large_is_refused() -> None:
+    network = lc.Network.from_weights([[[2.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]])
+    found = lc.certified_radius(network, [1.0, 1.0], radii=[2.0])
+    assert found.radius < found.ball
+    recheck_radius(network, found)
+    with pytest.raises(lc.ProofFailed, match="the hints prove a radius of"):
+        recheck_radius(network, replace(found, radius=found.radius * (1.0 + 1e-10)))
 
 
 def test_time_that_is_up_leaves_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,12 +383,31 @@ def test_a_search_looks_at_few_balls(monkeypatch: pytest.MonkeyPatch) -> None:
     network, x, _ = classifier()
     for point in x[:10]:
         lc.certified_radius(network, point, curvature=False)
-    assert looked[0] <= 80
+    assert looked[0] <= 100
 
 
 def test_several_starts_break_more() -> None:
+    """Class 1 wins on the far side of a hill; from the point itself the way leads to class 2, which never wins."""
+    weights = [np.array([[1.0], [-1.0], [1.0]]), np.array([[0.0, 0.0, 0.0], [0.0, 3.0, 0.0], [0.4, 0.0, -0.4]])]
+    network = lc.Network.from_weights(weights, [[0.0, -1.0, -1.0], [0.5, 0.0, 0.0]], "relu")
+    once, usual = (lc.attack(network, [0.1], 0, 2.0, **some) for some in ({"restarts": 1}, {}))
+    assert not once.found
+    assert usual.found
+    assert network(usual.points).argmax() == 1
+
+
+def test_points_that_are_broken_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     network, x, y = classifier()
-    right = network(x[:60]).argmax(axis=1) == y[:60]
-    once, usual = (lc.attack(network, x[:60][right], y[:60][right], 0.9, **some) for some in ({"restarts": 1}, {}))
-    assert usual.found.sum() > once.found.sum()
-    np.testing.assert_array_equal(usual.distances[once.found], once.distances[once.found])
+    x, y = x[:40], y[:40]
+    looked = [0]
+    whole = lc.Network.preactivations
+
+    def counting(self: lc.Network, z: Array) -> list[Array]:
+        looked[0] += len(np.atleast_2d(z))
+        return whole(self, z)
+
+    monkeypatch.setattr(lc.Network, "preactivations", counting)
+    lc.attack(network, x, y, 1.0, restarts=1)
+    once, looked[0] = looked[0], 0
+    assert lc.attack(network, x, y, 1.0, restarts=9).found.mean() > 0.9
+    assert looked[0] < 2 * once
