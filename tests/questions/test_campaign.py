@@ -523,7 +523,7 @@ def test_wrong_use(problem: tuple[lc.Network, Any, Any], tmp_path: Path) -> None
         "points must be a number of at least 1": {"points": 0},
         "points must name at least one of the 15 points": {"points": (20, 30)},
         "restarts must be at least 1": {"restarts": 0},
-        "seconds must be a positive number": {"seconds_per_point": 0},
+        "seconds must be": {"seconds_per_point": -1},
         "points lie outside": {"clip": (0, 1)},
         "clip must be a pair": {"clip": 3},
         "at least two outputs": {"network": random_network(0, (4, 3, 1))},
@@ -555,7 +555,8 @@ def test_a_search_finds_what_single_calls_find(problem: tuple[lc.Network, Any, A
 
 def test_ranges_of_points(problem: tuple[lc.Network, Any, Any], tmp_path: Path) -> None:
     network, x, y = problem
-    for number, (points, expected) in enumerate([((3, 6), [3, 4, 5]), (slice(12, None), [12, 13, 14]), (2, [0, 1])]):
+    cases: list[tuple[Any, list[int]]] = [((3, 6), [3, 4, 5]), (slice(12, None), [12, 13, 14]), (2, [0, 1])]
+    for number, (points, expected) in enumerate(cases):
         found = lc.campaign(network, x, y, radii=[0.1], out=tmp_path / f"{number}.sqlite", points=points)
         assert [row.point for row in found.rows] == expected
 
