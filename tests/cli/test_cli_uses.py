@@ -116,6 +116,44 @@ def test_robust_then_results(lipcert: Command) -> None:
     assert "other curvature (null, now false)" in refused.err
 
 
+def test_robust_searches(lipcert: Command) -> None:
+    arguments = ("robust", "model.npz", "data.npz", "--search", "--out", "run.sqlite", "--seconds-per-point", "60")
+    shown = lipcert(*arguments, "--points", "1:3", "--attack", "--restarts", "3")
+    assert shown.code == 0
+    assert "searched" in shown.out
+    assert "2 rows in run.sqlite" in shown.out
+    x, y = (np.load("data.npz")[name] for name in "xy")
+    rows = lc.Results.read("run.sqlite").rows
+    assert [row.point for row in rows] == [1, 2]
+    assert [row.certified for row in rows] == [lc.certified_radius(NETWORK, x[k], y[k]).radius for k in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "--radii must say how large the balls are"),
+        (("--search", "--points", "5:2"), "points must name at least one"),
+        (("--search", "--points", "all"), "--points must be a number or a range"),
+        (("--search", "--points", "100:"), "points must name at least one"),
+        (("--search", "--restarts", "0"), "restarts must be at least 1"),
+    ],
+)
+def test_robust_says_what_is_missing(lipcert: Command, options: tuple[str, ...], message: str) -> None:
+    outcome = lipcert("robust", "model.npz", "data.npz", "--out", "a.sqlite", *options)
+    assert outcome.code == 2
+    assert message in outcome.err
+
+
+def test_no_points_is_a_sentence(lipcert: Command) -> None:
+    np.savez("none.npz", x=np.zeros((0, NETWORK.inputs)))
+    Path("none.csv").write_text("\n")
+    for name in ("none.npz", "none.csv"):
+        outcome = lipcert("robust", "model.npz", name, "--radii", "1", "--out", "a.sqlite")
+        assert outcome.code == 2
+        assert name in outcome.err
+        assert "Traceback" not in outcome.err
+
+
 def test_nobody_at_the_address(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     import distributed

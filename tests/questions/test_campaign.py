@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -520,7 +520,10 @@ def test_wrong_use(problem: tuple[lc.Network, Any, Any], tmp_path: Path) -> None
         "one label a point": {"y": y[:3]},
         "methods must be values": {"methods": ["scalar"]},
         "workers must be at least 1": {"workers": 0},
-        "points must be at least 1": {"points": 0},
+        "points must be a number of at least 1": {"points": 0},
+        "points must name at least one of the 15 points": {"points": (20, 30)},
+        "restarts must be at least 1": {"restarts": 0},
+        "seconds must be": {"seconds_per_point": -1},
         "points lie outside": {"clip": (0, 1)},
         "clip must be a pair": {"clip": 3},
         "at least two outputs": {"network": random_network(0, (4, 3, 1))},
@@ -529,3 +532,58 @@ def test_wrong_use(problem: tuple[lc.Network, Any, Any], tmp_path: Path) -> None
         with pytest.raises(lc.InvalidInput, match=message):
             lc.campaign(**arguments)
     assert not out.exists()
+
+
+def test_a_search_finds_what_single_calls_find(problem: tuple[lc.Network, Any, Any], tmp_path: Path) -> None:
+    network, x, y = problem
+    told: list[str] = []
+    options: dict[str, Any] = {"out": tmp_path / "run.sqlite", "search": True, "progress": told.append}
+    found = lc.campaign(network, x, y, attack=True, **options)
+    assert len(found.rows) == len(x)
+    for row in found.rows:
+        single = lc.certified_radius(network, x[row.point], int(y[row.point]))
+        assert (row.radius, row.certified, row.basis) == (0.0, single.radius, single.basis)
+        assert row.robust == (single.radius > 0.0)
+        assert row.broken is None or row.broken >= row.certified
+        assert row.plain <= single.ball
+    assert f"{len(x)} of {len(x)} rows" in told
+    (summary,) = summarise(found)
+    assert summary.certified == pytest.approx(np.mean([row.correct for row in found.rows]))
+    both = lc.campaign(network, x, y, attack=True, radii=[0.1], **options)
+    assert [row for row in both.rows if row.radius == 0.0] == list(found.rows)
+
+
+def test_ranges_of_points(problem: tuple[lc.Network, Any, Any], tmp_path: Path) -> None:
+    network, x, y = problem
+    cases: list[tuple[Any, list[int]]] = [((3, 6), [3, 4, 5]), (slice(12, None), [12, 13, 14]), (2, [0, 1])]
+    for number, (points, expected) in enumerate(cases):
+        found = lc.campaign(network, x, y, radii=[0.1], out=tmp_path / f"{number}.sqlite", points=points)
+        assert [row.point for row in found.rows] == expected
+
+
+def test_no_point_is_begun_when_time_is_up(
+    problem: tuple[lc.Network, Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, x, y = problem
+    options: dict[str, Any] = {"out": tmp_path / "run.sqlite", "search": True}
+
+    def slow(task: Any) -> Any:
+        return work(replace(task, due=0.0 if task.questions[0].point > 0 else task.due))
+
+    monkeypatch.setattr(sys.modules["lipcert.questions.campaign.run"], "work", slow)
+    assert [row.point for row in lc.campaign(network, x, y, seconds=60, **options).rows] == [0]
+    monkeypatch.undo()
+    assert len(lc.campaign(network, x, y, **options).rows) == len(x)
+
+
+def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import lipcert as lc\n"
+        "net = lc.Network.from_weights([[[1.0, 0.0], [0.0, 1.0]]])\n"
+        "lc.campaign(net, [[1.0, 0.0]], radii=[0.1], out='run.sqlite', workers=2)\n"
+    )
+    ran = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode != 0
+    assert 'put the call of campaign under if __name__ == "__main__":' in ran.stderr
+    assert "workers were lost" not in ran.stderr

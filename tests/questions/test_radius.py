@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
 import lipcert as lc
 from digits import classifier
+from lipcert.errors import Interrupted
 from lipcert.model.arrays import Array, Weight
 from lipcert.proof import classes
+from lipcert.proof.classes import recheck_radius
 from lipcert.proof.outputs import OutputBounds
 from lipcert.proof.pair_guide import PairGuide, PairHints
 from lipcert.proof.second_order import Rise, SecondOrder
@@ -269,3 +274,140 @@ def test_wrong_use() -> None:
         lc.certified_radius(random_network(0, (3, 4, 1)), np.zeros(3))
     with pytest.raises(lc.InvalidInput, match="label must be from 0 to 1"):
         lc.attack(network, np.zeros(3), 5, 1.0)
+
+
+def answers() -> list[tuple[lc.Network, lc.CertifiedRadius]]:
+    """Radii on every basis, by several rules and methods."""
+    network, x, _ = classifier("tanh")
+    options: list[dict[str, Any]] = [
+        {},
+        {"curvature": False},
+        {"curvature": False, "relaxation": False},
+        {"pairwise": False},
+        {"clip": (0, 1)},
+        {"radii": [0.05, 0.2, 0.4]},
+        {"method": lc.Joint(), "radii": [0.2], "curvature": False},
+    ]
+    return [(network, lc.certified_radius(network, x[k], **some)) for k in (0, 1) for some in options]
+
+
+def test_radii_are_derived_again_from_their_hints() -> None:
+    found = answers()
+    assert {one.basis for _, one in found} == {"lipschitz", "relaxation", "second order"}
+    for network, one in found:
+        recheck_radius(network, one)
+        again = pickle.loads(pickle.dumps(one))
+        assert again == one
+        recheck_radius(network, again)
+
+
+def test_a_radius_that_is_not_implied_is_refused() -> None:
+    for network, one in answers():
+        assert one.proof is not None
+        ball, other = one.proof.ball, random_network(3, network.sizes, "tanh")
+        wider = replace(one.proof, ball=lc.Ball(ball.center, 4.0 * one.ball, ball.clip))
+        forged = [
+            replace(one, radius=one.ball * (1.0 + 1e-9)),
+            replace(one, radius=4.0 * one.radius, ball=4.0 * one.ball, proof=wider),
+            replace(one, bound=one.bound * (1.0 - 1e-9)),
+            replace(one, proof=replace(one.proof, sweeps=())),
+            replace(one, proof=None),
+            replace(one, label=one.rival, rival=one.label),
+            replace(one, predicted=one.rival),
+        ]
+        if one.basis == "second order":
+            few = one.proof.pairs[:-1]
+            zeros = [replace(pair, hints=replace(pair.hints, mu=0.0)) for pair in one.proof.pairs]
+            forged += [replace(one, proof=replace(one.proof, pairs=pairs)) for pairs in ((), few, tuple(zeros))]
+        for lie in forged:
+            with pytest.raises(lc.ProofFailed):
+                recheck_radius(network, lie)
+        with pytest.raises(lc.ProofFailed, match="another network or point"):
+            recheck_radius(other, one)
+
+
+def test_a_radius_that_is_a_little_too_large_is_refused() -> None:
+    network = lc.Network.from_weights([[[2.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]])
+    found = lc.certified_radius(network, [1.0, 1.0], radii=[2.0])
+    assert found.radius < found.ball
+    recheck_radius(network, found)
+    with pytest.raises(lc.ProofFailed, match="the hints prove a radius of"):
+        recheck_radius(network, replace(found, radius=found.radius * (1.0 + 1e-10)))
+
+
+def test_time_that_is_up_leaves_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, x, _ = classifier("tanh")
+    whole, looked = lc.certified_radius(network, x[0]), [0]
+
+    def noting(net: lc.Network, balls: list[lc.Ball], *rest: object) -> list[OutputBounds | lc.ProofFailed]:
+        looked[0] += 1
+        return establish_many(net, balls, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(verdict, "establish_many", noting)
+    told: list[str] = []
+    found = lc.certified_radius(network, x[0], seconds=1e-9, progress=told.append)
+    assert looked == [1]
+    assert 0.0 < found.radius < whole.radius
+    assert told[0].startswith("radius ")
+    recheck_radius(network, found)
+
+
+@pytest.mark.parametrize("balls", [0, 2, 9])
+def test_an_interrupt_brings_the_best_so_far(monkeypatch: pytest.MonkeyPatch, balls: int) -> None:
+    network, x, _ = classifier("tanh")
+    looked = [0]
+
+    def stopped(net: lc.Network, some: list[lc.Ball], *rest: object) -> list[OutputBounds | lc.ProofFailed]:
+        if looked[0] == balls:
+            raise KeyboardInterrupt
+        looked[0] += 1
+        return establish_many(net, some, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(verdict, "establish_many", stopped)
+    with pytest.raises(Interrupted) as caught:
+        lc.certified_radius(network, x[0])
+    best = caught.value.best
+    assert isinstance(best, lc.CertifiedRadius)
+    assert (best.radius > 0.0) == (balls > 0)
+    recheck_radius(network, best)
+
+
+def test_a_search_looks_at_few_balls(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = [0]
+
+    def noting(net: lc.Network, balls: list[lc.Ball], *rest: object) -> list[OutputBounds | lc.ProofFailed]:
+        looked[0] += len(balls)
+        return establish_many(net, balls, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(verdict, "establish_many", noting)
+    network, x, _ = classifier()
+    for point in x[:10]:
+        lc.certified_radius(network, point, curvature=False)
+    assert looked[0] <= 100
+
+
+def test_several_starts_break_more() -> None:
+    """Class 1 wins on the far side of a hill; from the point itself the way leads to class 2, which never wins."""
+    weights = [np.array([[1.0], [-1.0], [1.0]]), np.array([[0.0, 0.0, 0.0], [0.0, 3.0, 0.0], [0.4, 0.0, -0.4]])]
+    network = lc.Network.from_weights(weights, [[0.0, -1.0, -1.0], [0.5, 0.0, 0.0]], "relu")
+    once, usual = (lc.attack(network, [0.1], 0, 2.0, **some) for some in ({"restarts": 1}, {}))
+    assert not once.found
+    assert usual.found
+    assert network(usual.points).argmax() == 1
+
+
+def test_points_that_are_broken_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, x, y = classifier()
+    x, y = x[:40], y[:40]
+    looked = [0]
+    whole = lc.Network.preactivations
+
+    def counting(self: lc.Network, z: Array) -> list[Array]:
+        looked[0] += len(np.atleast_2d(z))
+        return whole(self, z)
+
+    monkeypatch.setattr(lc.Network, "preactivations", counting)
+    lc.attack(network, x, y, 1.0, restarts=1)
+    once, looked[0] = looked[0], 0
+    assert lc.attack(network, x, y, 1.0, restarts=9).found.mean() > 0.9
+    assert looked[0] < 2 * once

@@ -72,7 +72,7 @@ def _table(summaries: list[Summary]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for summary in summaries:
         table.add_row(
-            f"{summary.radius:g}",
+            f"{summary.radius:g}" if summary.radius > 0.0 else "searched",
             str(summary.points),
             *(f"{100 * getattr(summary, share):.2f}%" for share in shares),
             downward(summary.mean_radius, 4),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -23,8 +24,9 @@ def robust(
     data: Annotated[
         Path, typer.Argument(metavar="DATA", help="An .npz file with x and optionally y, or a .csv file of points.")
     ],
-    radii: Annotated[str, typer.Option(metavar="R,R,…", help="ℓ2 radii of the balls around each point.")],
     out: Annotated[Path, typer.Option(metavar="FILE.sqlite", help="Where results go, and are resumed from.")],
+    radii: Annotated[str | None, typer.Option(metavar="R,R,…", help="ℓ2 radii of the balls around each point.")] = None,
+    search: Annotated[bool, typer.Option("--search", help="Search for the largest radius of each point.")] = False,
     methods: Annotated[
         str, typer.Option(metavar="NAME,NAME,…", help=f"Which methods: {', '.join(METHODS)}.")
     ] = "closed-form",
@@ -33,6 +35,7 @@ def robust(
         typer.Option(metavar="LOWER UPPER", help="Only inputs between these count, as in --clip 0 1 for images."),
     ] = None,
     attack: Annotated[bool, typer.Option("--attack", help="Search for inputs of another class too.")] = False,
+    restarts: Annotated[int, typer.Option(metavar="N", help="Starts of each attack.")] = 9,
     curvature: Annotated[
         bool | None,
         typer.Option(
@@ -43,7 +46,15 @@ def robust(
             show_default=False,
         ),
     ] = None,
-    points: Annotated[int | None, typer.Option(metavar="N", help="The first N points only.")] = None,
+    points: Annotated[
+        str | None, typer.Option(metavar="N|A:B", help="The first N points only, or those from A to B - 1.")
+    ] = None,
+    seconds_per_point: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="How long a point may take; then the best so far counts.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="How long all of it may take; the same command goes on.")
+    ] = None,
     workers: Annotated[int, typer.Option(metavar="N", help="Processes, each with one BLAS thread.")] = 1,
     dask: Annotated[
         str | None, typer.Option(metavar="tcp://…", help="A Dask cluster's scheduler instead (extra: dask).")
@@ -64,6 +75,10 @@ def robust(
       lipcert robust model.onnx test.npz --radii 0.5,0.1 --clip 0 1 --out run.sqlite --workers 2
 
       lipcert results run.sqlite --export run.csv
+
+    The largest radius of each of the first hundred points, at most five seconds a point:
+
+      lipcert robust model.onnx test.npz --search --seconds-per-point 5 --points 0:100 --out radii.sqlite
     """
     network = load(
         model,
@@ -71,6 +86,8 @@ def robust(
         input_shape=options.shape("--input-shape", input_shape),
         drop_softmax=drop_softmax,
     )
+    if radii is None and not search:
+        raise InvalidInput("--radii must say how large the balls are, as in --radii 0.5,0.1; or --search finds out")
     if dask is not None and workers != 1:
         raise InvalidInput("--workers starts processes here, --dask works elsewhere; give one of them")
     read = read_points(data, network)
@@ -79,19 +96,37 @@ def robust(
             network,
             read.x,
             read.y,
-            radii=options.numbers("--radii", radii),
+            radii=() if radii is None else options.numbers("--radii", radii),
             out=out,
+            search=search,
             methods=[method(name.strip()) for name in methods.split(",")],
             clip=clip,
             attack=attack,
+            restarts=restarts,
             curvature=curvature,
-            points=points,
+            points=_points(points),
+            seconds=seconds,
+            seconds_per_point=seconds_per_point,
             workers=workers,
             executor=executor,
         )
     show(results, json)
+    if not results.rows:
+        raise CampaignStopped("time was up before the first point was done; the same command goes on")
     if all(row.bound is None for row in results.rows):
         raise ProofFailed("no ball has a bound; try smaller --radii or other --methods")
+
+
+def _points(text: str | None) -> int | slice | None:
+    """A number, or a range A:B of which either end may be left out."""
+    match = re.fullmatch(r"(\d*):(\d*)|(\d+)", "" if text is None else text.strip())
+    if text is None or match is None:
+        if text is not None:
+            raise InvalidInput(f"--points must be a number or a range, as in 100 or 50:100; got {text!r}")
+        return None
+    if match[3]:
+        return int(match[3])
+    return slice(*(int(end) if end else None for end in (match[1], match[2])))
 
 
 @contextmanager

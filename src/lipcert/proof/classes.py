@@ -25,7 +25,7 @@ from lipcert.proof.cover import prove_tree
 from lipcert.proof.hints import Hints
 from lipcert.proof.outputs import OutputBounds, outputs_hinted, projected
 from lipcert.proof.pair_guide import Noting, PairGuide, PairStage, Told
-from lipcert.proof.rounding import UP, down, gamma, stretched, up
+from lipcert.proof.rounding import down, gamma, stretched, up
 from lipcert.proof.second_order import Rise, SecondOrder
 from lipcert.proof.tree import Tree
 
@@ -255,7 +255,7 @@ def recheck_radius(network: Network, found: CertifiedRadius) -> None:
     # where the rule is that of the whole network, that of pairs implies it
     proved = ClassBounds(facts, label, label, room=0.0)
     again = proved.second_order(Told(proof.pairs)) if proof.pairs else proved.first_order()
-    bound = proved.bounds[rival - (rival > label)] if proof.pairwise else facts.bound / ROOM * UP
+    bound = proved.bounds[rival - (rival > label)] if proof.pairwise else float(up(up(np.asarray(facts.bound / ROOM))))
     if not (again.radius >= found.radius and found.bound >= bound):
         raise ProofFailed(
             f"the hints prove a radius of {again.radius:.17g} and a bound of {bound:.17g}, not {found.radius:.17g} and"

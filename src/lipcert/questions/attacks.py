@@ -43,14 +43,14 @@ def attack(
     clip: Any = None,
     steps: int = 40,
     step: float = 0.1,
-    restarts: int = 1,
+    restarts: int = 9,
     seed: int = 0,
 ) -> Attack:
     """Search the ℓ2 ball around each point for an input of another class, by projected gradient ascent.
 
-    Each step follows the gradient of max_j f_j - f_label and is projected back into the ball and the clip. From an
-    input that is found, bisection walks back towards the point. Finding nothing proves nothing; finding something
-    proves that no larger radius can be certified.
+    Each step follows the gradient of max_j f_j - f_label, or of f_j - f_label for one class j, and is projected back
+    into the ball and the clip. From an input that is found, bisection walks back towards the point. Finding nothing
+    proves nothing; finding something proves that no larger radius can be certified.
 
     Parameters
     ----------
@@ -67,7 +67,8 @@ def attack(
     steps, step
         How many steps, and how long each is as a share of the radius.
     restarts
-        Starts; the first is the point itself, the others are random.
+        Starts. The first is the point itself, towards any other class; the others are random, each towards one of the
+        other classes, the nearest first. Points that are broken leave.
     seed
         Of the random starts.
 
@@ -96,35 +97,55 @@ def attack(
 def _search(
     network: Network, ball: Ball, labels: Array, steps: int, step: float, restarts: int, seed: int
 ) -> tuple[Array, Array, Array]:
-    rng = np.random.default_rng(seed)
-    rows = np.arange(len(labels))
     best, distances = ball.center.copy(), np.full(len(labels), np.inf)
-    wrong = network(best).argmax(axis=-1) != labels
-    distances[wrong] = 0.0
+    values = network(best)
+    distances[values.argmax(axis=-1) != labels] = 0.0
+    values[np.arange(len(labels)), labels] = -np.inf
+    order = np.argsort(-values, axis=-1, kind="stable")[:, :-1]  # the other classes, the nearest first
     for start in range(restarts):
-        z = ball.center if start == 0 else ball.project(ball.center + _random(ball, rng))
-        for _ in range(steps):
-            preactivations = network.preactivations(z)
-            outputs = np.array(preactivations[-1])
-            fooled = outputs.argmax(axis=-1) != labels
-            _keep(ball, z, fooled, best, distances)
-            outputs[rows, labels] = -np.inf
-            gradient = _gradient(network, preactivations, labels, outputs.argmax(axis=-1))
-            length = np.linalg.norm(gradient, axis=-1, keepdims=True)
-            lost = length[:, 0] <= 0
-            if lost.any():  # flat ground: any direction is as good
-                gradient[lost] = rng.standard_normal((int(lost.sum()), gradient.shape[-1]))
-                length = np.linalg.norm(gradient, axis=-1, keepdims=True)
-            z = ball.project(z + step * ball.radius[:, None] * gradient / length)
-        _keep(ball, z, network(z).argmax(axis=-1) != labels, best, distances)
+        left = np.flatnonzero(np.isinf(distances))
+        if not left.size:
+            break
+        target = None if start == 0 else order[left, (start - 1) % order.shape[-1]]
+        clip = None if ball.clip is None else (ball.clip.lower[left], ball.clip.upper[left])
+        part = Ball(ball.center[left], ball.radius[left], clip)
+        far, away = _climb(network, part, labels[left], target, (steps, step), (seed, start))
+        best[left], distances[left] = far, away
     found = np.isfinite(distances)
     _walk_back(network, ball, labels, found & (distances > 0), best, distances)
     return best, found, distances
 
 
-def _random(ball: Ball, rng: np.random.Generator) -> Array:
-    noise = rng.standard_normal(ball.center.shape)
-    return ball.radius[:, None] * noise / np.linalg.norm(noise, axis=-1, keepdims=True)
+def _climb(
+    network: Network,
+    ball: Ball,
+    labels: Array,
+    target: Array | None,
+    pace: tuple[int, float],
+    seed: tuple[int, int],
+) -> tuple[Array, Array]:
+    """One start for each point: from the point itself towards any other class, or from elsewhere towards a target.
+
+    Random numbers are the same for all points, so that what happens to one does not depend on the others.
+    """
+    rows, rng = np.arange(len(labels)), np.random.default_rng(seed)
+    best, distances = ball.center.copy(), np.full(len(labels), np.inf)
+    noise = rng.standard_normal((pace[0] + 1, ball.center.shape[-1]))
+    z = best if target is None else ball.project(best + ball.radius[:, None] * noise[0] / np.linalg.norm(noise[0]))
+    for number in range(pace[0]):
+        preactivations = network.preactivations(z)
+        outputs = np.array(preactivations[-1])
+        _keep(ball, z, outputs.argmax(axis=-1) != labels, best, distances)
+        outputs[rows, labels] = -np.inf
+        gradient = _gradient(network, preactivations, labels, outputs.argmax(axis=-1) if target is None else target)
+        length = np.linalg.norm(gradient, axis=-1, keepdims=True)
+        lost = length[:, 0] <= 0
+        if lost.any():  # flat ground: any direction is as good
+            gradient[lost] = noise[number + 1]
+            length = np.linalg.norm(gradient, axis=-1, keepdims=True)
+        z = ball.project(z + pace[1] * ball.radius[:, None] * gradient / length)
+    _keep(ball, z, network(z).argmax(axis=-1) != labels, best, distances)
+    return np.where(np.isfinite(distances)[:, None], best, z), distances
 
 
 def _gradient(network: Network, preactivations: list[Array], labels: Array, rivals: Array) -> Array:

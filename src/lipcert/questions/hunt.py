@@ -14,6 +14,8 @@ from lipcert.questions.verdict import Judge, Verdict
 from lipcert.runtime.clock import OutOfTime, clock
 from lipcert.search.second_order import PairSearch
 
+TOLERANCE = 1e-3
+"""Relative, of searches that are not told otherwise."""
 _ROUNDS = 60
 _START = 0.3
 """Where a search looks first, as a share of the radius at which the linearised network would change its mind."""
@@ -73,7 +75,7 @@ class Hunt:
         ``score`` falls with log ε and is zero where ε is the radius: false position, with steps of at least a quarter
         of what is left.
         """
-        guess = _first_guess(self.judge)
+        guess = first_guess(self.judge)
         at = math.log(_START * guess)
         low: tuple[float, float] | None = None
         high: tuple[float, float] | None = None
@@ -157,7 +159,7 @@ def _root(low: tuple[float, float] | None, high: tuple[float, float], known: flo
     return low[0] + (high[0] - low[0]) * low[1] / (low[1] - high[1])
 
 
-def _first_guess(judge: Judge) -> float:
+def first_guess(judge: Judge) -> float:
     """Where the linearised network would change its mind."""
     rows = pairs(judge.network.outputs, judge.label)
     slopes = np.linalg.norm(rows @ judge.network.jacobian(judge.point), axis=-1)

@@ -15,7 +15,7 @@ from lipcert.model.regions import Ball
 from lipcert.proof.classes import CertifiedRadius, margins_of
 from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.proof.outputs import output_at
-from lipcert.questions.hunt import Hunt
+from lipcert.questions.hunt import TOLERANCE, Hunt
 from lipcert.questions.verdict import Judge, Rules
 from lipcert.runtime.clock import Progress, timed
 from lipcert.runtime.threads import suited_to
@@ -34,7 +34,7 @@ def certified_radius(
     pairwise: bool = True,
     relaxation: bool = True,
     curvature: bool | None = None,
-    tolerance: float = 1e-3,
+    tolerance: float = TOLERANCE,
     enclosures: Sequence[Enclosure] = BOTH,
     seconds: float | None = None,
     progress: Progress | None = None,

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TaskID, TimeRemainingColumn
 from rich.text import Text
 
+from lipcert.runtime.clock import clock
+
 
 class _Rate(ProgressColumn):
     """Rows a second."""
@@ -19,15 +21,19 @@ class _Rate(ProgressColumn):
         return Text("" if speed is None else f"{speed:.3g}/s")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Meter:
     """Counts rows."""
 
     bar: Progress | None = None
     task: TaskID | None = None
+    total: int = 0
+    done: int = 0
 
     def advance(self, rows: int) -> None:
         """Some more rows are stored."""
+        self.done += rows
+        clock().say(f"{self.done} of {self.total} rows")
         if self.bar is not None and self.task is not None:
             self.bar.advance(self.task, rows)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import pickle
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
-from multiprocessing import get_context
+from multiprocessing import current_process, get_context
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,15 @@ from lipcert.questions.campaign.progress import Meter, metered
 from lipcert.questions.campaign.store import Results, Store
 from lipcert.questions.campaign.work import Answer, Question, Task, prepare, work
 from lipcert.questions.verdict import Rules
+from lipcert.runtime.clock import Progress, checked_seconds, silent, timed
 from lipcert.search.closed_form import ClosedForm
 from lipcert.search.method import Method
 
 _SECONDS = 2.0
 """About how long a batch should take: short enough to lose little, long enough to make its transaction cheap."""
 _LARGEST = 256
+_UNGUARDED = 97
+"""How a worker ends that was about to start workers itself."""
 _LOST = ("KilledWorker", "CommClosedError", "CancelledError", "FutureCancelledError")
 """How executors of other packages say that workers are gone."""
 _AHEAD = 64
@@ -40,23 +44,27 @@ def campaign(
     x: Any,
     y: Any = None,
     *,
-    radii: Iterable[float],
+    radii: Iterable[float] = (),
     out: str | os.PathLike[str],
+    search: bool = False,
     methods: Iterable[Method] = (ClosedForm(),),
     clip: tuple[float, float] | None = None,
     attack: bool = False,
-    points: int | None = None,
+    restarts: int = 9,
+    points: int | tuple[int, int] | slice | None = None,
     curvature: bool | None = None,
     enclosures: Sequence[Enclosure] = BOTH,
     workers: int = 1,
     executor: Executor | None = None,
-    progress: bool | None = None,
+    seconds: float | None = None,
+    seconds_per_point: float | None = None,
+    progress: bool | Progress | None = None,
 ) -> Results:
     """Certify many points over balls of several radii with several methods, into an SQLite file.
 
     What is certified over a ball of radius ε is what :func:`certified_radius` says with ``radii=[ε]`` and the same
     method, clip, curvature and enclosures; only the last digits may differ, as balls that are computed together round
-    differently.
+    differently. What a search finds is what that finds without ``radii``.
 
     Results are stored as they come, one transaction per batch, keyed by network digest, point, radius and method. What
     the file holds already is not computed again: a run that was killed is resumed by the same call.
@@ -71,16 +79,20 @@ def campaign(
         ℓ2 radii of the balls.
     out
         The SQLite file, new or from an earlier run.
+    search
+        Search for the largest radius of each point too, as :func:`certified_radius` does without ``radii``.
     methods
         How multipliers are chosen.
     clip
         A pair (lower, upper): only inputs between them count, as in (0, 1) for images.
     attack
         Search for inputs of another class too.
+    restarts
+        Starts of each attack.
     curvature
         As for :func:`certified_radius` with given radii: whether a bound to second order may settle what is open.
     points
-        The first so many only; the file may get the others later.
+        The first so many only, or a pair (start, stop) or a slice; the file may get the others later.
     enclosures
         As for :func:`certify`.
     workers
@@ -88,8 +100,13 @@ def campaign(
         ``if __name__ == "__main__":``.
     executor
         Any ``concurrent.futures.Executor`` instead, such as ``distributed.Client(…).get_executor()``; it stays open.
+    seconds
+        For all of it: no point is begun after that, and one that was begun gets what is known of it by then. What is
+        missing is found by the same call.
+    seconds_per_point
+        For each point and method; then it gets the best that was proved until then.
     progress
-        Show a progress bar; default: if standard error is a terminal.
+        Show a progress bar; default: if standard error is a terminal. Or a function, called with lines of text.
 
     Returns
     -------
@@ -97,30 +114,42 @@ def campaign(
         Every row of the file.
     """
     data = Points.of(network, x, y)
-    count = len(data) if points is None else min(points, len(data))
+    chosen_points = _range(points, len(data))
     sizes = np.unique(numbers("radii", list(radii)))
-    if not sizes.size or sizes[0] <= 0:
-        raise InvalidInput(f"radii must be positive numbers, at least one; got {sizes.tolist()}")
+    if (sizes.size and sizes[0] <= 0) or not (sizes.size or search):
+        raise InvalidInput(f"radii must be positive numbers, at least one or search=True; got {sizes.tolist()}")
     chosen = list(methods)
     if not chosen or not all(isinstance(method, Method) for method in chosen):
         raise InvalidInput(f"methods must be values such as ClosedForm(), at least one; got {chosen!r}")
-    for name, number in (("workers", workers), ("points", count)):
+    for name, number in (("workers", workers), ("restarts", restarts)):
         if number < 1:
             raise InvalidInput(f"{name} must be at least 1, got {number}")
     limits = _limits(clip, data)
     bent = None if curvature is None else bool(curvature)
+    asked = (*((0.0,) if search else ()), *sizes.tolist())
+    listener = None if isinstance(progress, bool) else progress
+    checked_seconds(seconds_per_point)
+    if workers > 1 and executor is None and getattr(current_process(), "_inheriting", False):
+        raise SystemExit(_UNGUARDED)  # a worker that imports the script that starts it
     store = Store(out, create=True)
     try:
-        settings = {"clip": limits, "attack": attack, "curvature": bent, "enclosures": repr(tuple(enclosures))}
+        starts = restarts if attack else 0
+        settings = {"clip": limits, "attack": starts or False, "curvature": bent, "enclosures": repr(tuple(enclosures))}
         store.agree({"points": data.digest, **settings})
         done = store.done(network.digest)
-        missing = list(_missing(data, count, chosen, tuple(sizes.tolist()), done))
+        missing = list(_missing(data, chosen_points, chosen, asked, done))
         rules = Rules(limits, tuple(enclosures), curvature=bent)
-        frame = Task(pickle.dumps(network), network.digest, rules, attack, ())
         rows = sum(len(question.radii) for question in missing)
-        total = count * len(dict.fromkeys(chosen)) * len(sizes)
-        with metered(total, total - rows, progress) as meter, _executor(executor, workers) as pool:
-            _run(store, pool, workers, _Batches(frame, missing), meter)
+        total = len(chosen_points) * len(dict.fromkeys(chosen)) * len(asked)
+        bar = progress if isinstance(progress, bool) else None if listener is None else False
+        with (
+            metered(total, total - rows, bar) as meter,
+            timed(seconds, listener or silent) as clock,
+            _executor(executor, workers) as pool,
+        ):
+            due = time.time() + clock.left
+            frame = Task(pickle.dumps(network), network.digest, rules, starts, (), seconds_per_point, due)
+            _run(store, pool, workers, _Batches(frame, missing), replace(meter, total=total, done=total - rows))
     except sqlite3.Error as error:
         raise UnreadableResults(
             f"{out} can no longer be written: {error}; the same command goes on from there"
@@ -128,6 +157,23 @@ def campaign(
     finally:
         store.close()
     return Results.read(out)
+
+
+def _range(points: Any, count: int) -> range:
+    """The positions of the points that are asked about."""
+    if isinstance(points, slice):
+        chosen = range(count)[points]
+    elif isinstance(points, tuple) and len(points) == 2 and all(isinstance(end, int) for end in points):
+        chosen = range(count)[slice(*points)]
+    elif points is None or (isinstance(points, (int, np.integer)) and not isinstance(points, bool) and points >= 1):
+        chosen = range(count)[:points]
+    else:
+        raise InvalidInput(
+            f"points must be a number of at least 1, a pair (start, stop) or a slice; got {points!r}; there are {count}"
+        )
+    if not chosen:
+        raise InvalidInput(f"points must name at least one of the {count} points, got {points!r}")
+    return chosen
 
 
 def _limits(clip: Any, data: Points) -> tuple[float, float] | None:
@@ -147,10 +193,15 @@ def _limits(clip: Any, data: Points) -> tuple[float, float] | None:
 
 
 def _missing(
-    data: Points, count: int, methods: Sequence[Method], radii: tuple[float, ...], done: set[tuple[int, float, str]]
+    data: Points,
+    points: range,
+    methods: Sequence[Method],
+    radii: tuple[float, ...],
+    done: set[tuple[int, float, str]],
 ) -> Iterator[Question]:
     """The questions that the file has no answer to, point by point."""
-    for number, x in enumerate(data.x[:count]):
+    for number in points:
+        x = data.x[number]
         for method in dict.fromkeys(methods):
             left = tuple(radius for radius in radii if (number, radius, repr(method)) not in done)
             if left:
@@ -165,7 +216,7 @@ class _Batches:
         self.size = 1
 
     def __bool__(self) -> bool:
-        return self.next < len(self.questions)
+        return self.next < len(self.questions) and time.time() < self.frame.due
 
     def take(self) -> Task:
         """The next batch."""
@@ -196,6 +247,11 @@ def _run(store: Store, pool: Executor | None, workers: int, batches: _Batches, m
     except Exception as error:
         if not isinstance(error, BrokenExecutor) and type(error).__name__ not in _LOST:
             raise
+        if isinstance(error, BrokenExecutor) and isinstance(pool, ProcessPoolExecutor) and _unguarded():
+            raise InvalidInput(
+                'workers start by importing the script again: put the call of campaign under if __name__ == "__main__":'
+                " in your script, or take workers=1"
+            ) from None
         raise CampaignStopped(
             f"workers were lost ({error}); what is done is in {store.path}, the same command goes on from there"
         ) from error
@@ -208,6 +264,14 @@ def _take_in(store: Store, answer: Answer, batches: _Batches, meter: Meter) -> N
     store.add(answer.rows, answer.seconds)
     batches.learn(answer)
     meter.advance(len(answer.rows))
+
+
+def _unguarded() -> bool:
+    """Whether a process that is started from here calls for workers itself while it imports the script."""
+    probe = get_context("spawn").Process(target=prepare)
+    probe.start()
+    probe.join()
+    return probe.exitcode == _UNGUARDED
 
 
 @contextmanager

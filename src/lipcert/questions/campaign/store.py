@@ -37,7 +37,7 @@ class Row:
     ----------
     network : digest of the network.
     point : position in the data, from 0.
-    radius : ε, of the ball.
+    radius : ε, of the ball; 0 where the best was searched for. Then the other columns are about the ball that was best.
     method : as Python writes it.
     label, predicted : the class that counts, and the class computed.
     margin : at most f_label - f_j at the point, for the closest other class j.
@@ -71,8 +71,8 @@ class Row:
 
     @property
     def robust(self) -> bool:
-        """Whether the whole ball is certified."""
-        return self.certified >= self.radius
+        """Whether the whole ball is certified; after a search, whether any is."""
+        return self.certified >= self.radius if self.radius > 0.0 else self.certified > 0.0
 
 
 COLUMNS: Final = tuple(field.name for field in fields(Row))

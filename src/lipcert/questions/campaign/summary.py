@@ -25,7 +25,7 @@ class Summary:
 
     Attributes
     ----------
-    network, method, radius : which rows.
+    network, method, radius : which rows; radius 0 stands for those of a search.
     points : how many.
     correct : share classified as they should be.
     certified : share for which the whole ball is certified.
@@ -68,7 +68,7 @@ def _summary(key: tuple[str, str, float], rows: list[Row], attacked: bool) -> Su
         points=len(rows),
         correct=_share(row.correct for row in rows),
         certified=_share(row.robust for row in rows),
-        plain=_share(row.plain >= row.radius for row in rows),
+        plain=_share(row.plain >= row.radius if row.radius > 0.0 else row.plain > 0.0 for row in rows),
         unbroken=_share(row.correct and row.broken is None for row in rows) if attacked else None,
         bound=float(np.mean(bounds)) if bounds else None,
         mean_radius=float(np.mean([row.certified for row in rows])),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,16 +16,20 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
+from lipcert.proof.classes import CertifiedRadius, ClassBounds
 from lipcert.questions.attacks import attack
 from lipcert.questions.campaign.store import Row
+from lipcert.questions.hunt import TOLERANCE, Hunt, first_guess
 from lipcert.questions.verdict import Judge, Rules, Verdict
+from lipcert.runtime.clock import timed
 from lipcert.runtime.limits import end_with_parent
+from lipcert.runtime.threads import suited_to
 from lipcert.search.method import Method
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """One point, one method, some radii."""
+    """One point, one method, some radii; radius 0 stands for a search."""
 
     point: int
     x: Array
@@ -39,8 +45,13 @@ class Task:
     network: bytes
     digest: str
     rules: Rules
-    attacked: bool
+    restarts: int
+    """Starts of an attack; 0 is no attack."""
     questions: tuple[Question, ...]
+    seconds: float | None = None
+    """For each question."""
+    due: float = math.inf
+    """When all of it should be there, by :func:`time.time`: workers may be other machines."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +73,14 @@ def work(task: Task) -> Answer:
         _networks.clear()
         _networks[task.digest] = pickle.loads(task.network)
     network = _networks[task.digest]
-    rows = [row for question in task.questions for row in _answer(network, task, question)]
+    rows: list[Row] = []
+    for question in task.questions:
+        left = task.due - time.time()
+        if left <= 0.0:
+            break
+        limit = min(left, math.inf if task.seconds is None else task.seconds)
+        with timed(limit if math.isfinite(limit) else None):
+            rows.extend(_answer(network, task, question))
     return Answer(tuple(rows), len(task.questions), time.perf_counter() - started)
 
 
@@ -72,14 +90,31 @@ def _answer(network: Network, task: Task, question: Question) -> list[Row]:
     label = predicted if question.label is None else question.label
     judge = Judge(network, question.x, label, predicted, question.method, task.rules)
     blank = Row(task.digest, question.point, 0.0, repr(question.method), label, predicted, 0.0, None, 0.0, 0.0)
+    given = [radius for radius in question.radii if radius > 0.0]
     rows = [
         _judged(replace(blank, radius=radius), verdict, network, Ball(question.x, radius, task.rules.clip))
-        for radius, verdict in zip(question.radii, judge.over(question.radii), strict=True)
+        for radius, verdict in zip(given, judge.over(given) if given else [], strict=True)
     ]
-    if not task.attacked:
-        return rows
-    distances = _broken(network, task, question, label)
-    return [replace(row, broken=broken) for row, broken in zip(rows, distances, strict=True)]
+    distances = _broken(network, task, question, label, given) if task.restarts and given else [None] * len(rows)
+    rows = [replace(row, broken=broken) for row, broken in zip(rows, distances, strict=True)]
+    return rows if len(given) == len(question.radii) else [_searched(network, task, question, judge, blank), *rows]
+
+
+def _searched(network: Network, task: Task, question: Question, judge: Judge, blank: Row) -> Row:
+    """The row of a search; an attack looks twice as far as the linearised network would go."""
+    hunt, row = Hunt(judge, TOLERANCE), blank
+    if judge.label == judge.predicted:
+        with suited_to(max(network.sizes)), np.errstate(all="ignore"):
+            hunt.search()
+    found = hunt.best.about(network, Ball(question.x, 0.0, task.rules.clip))
+    if hunt.proved is not None:
+        row = _told(row, hunt.proved, found, found.ball)
+    elif hunt.problem is not None:
+        row = replace(row, problem=str(hunt.problem))
+    if not task.restarts:
+        return row
+    (broken,) = _broken(network, task, question, judge.label, [2.0 * first_guess(judge)])
+    return replace(row, broken=broken)
 
 
 def _judged(row: Row, verdict: Verdict | ProofFailed, network: Network, ball: Ball) -> Row:
@@ -90,20 +125,24 @@ def _judged(row: Row, verdict: Verdict | ProofFailed, network: Network, ball: Ba
         found = verdict.answer().about(network, ball)
     except ProofFailed as error:
         return replace(row, problem=str(error))
+    return _told(row, proved, found, row.radius)
+
+
+def _told(row: Row, proved: ClassBounds, found: CertifiedRadius, size: float) -> Row:
     return replace(
         row,
         margin=float(proved.margins.min()),
         bound=proved.facts.bound,
         certified=found.radius,
-        plain=min(row.radius, float(proved.plain.min())) if row.correct else 0.0,
+        plain=min(size, float(proved.plain.min())) if row.correct else 0.0,
         basis=found.basis,
     )
 
 
-def _broken(network: Network, task: Task, question: Question, label: int) -> list[float | None]:
+def _broken(network: Network, task: Task, question: Question, label: int, radii: Sequence[float]) -> list[float | None]:
     """For each radius, how far the nearest input of another class is that an attack finds."""
-    points = np.repeat(question.x[None], len(question.radii), axis=0)
-    found = attack(network, points, label, np.array(question.radii), clip=task.rules.clip)
+    points = np.repeat(question.x[None], len(radii), axis=0)
+    found = attack(network, points, label, np.array(radii), clip=task.rules.clip, restarts=task.restarts)
     return [float(away) if hit else None for hit, away in zip(found.found, found.distances, strict=True)]
 
 
