@@ -141,7 +141,7 @@ def test_help_has_an_example(lipcert: Command, verb: str) -> None:
 
 @pytest.mark.parametrize(
     ("verb", "default"),
-    [("bound", "auto"), ("reach", "auto"), ("sweep", "joint"), ("sensitivity", "scalar"), ("compare", "all")],
+    [("bound", "auto"), ("reach", "auto"), ("sweep", "joint"), ("sensitivity", "auto"), ("compare", "all")],
 )
 def test_the_help_names_the_default_methods(lipcert: Command, verb: str, default: str) -> None:
     text = " ".join(lipcert(verb, "--help").out.replace("│", " ").split())
