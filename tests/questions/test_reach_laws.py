@@ -50,7 +50,7 @@ NETWORKS: dict[str, lc.Network] = {
 }
 _FEW = ("relu", "mixed", "many inputs")
 """Networks on which methods that take long are tried too where an answer is compared with many others."""
-every_pair = pytest.mark.parametrize(("name", "way"), itertools.product(NETWORKS, METHODS))
+every_pair = pytest.mark.parametrize(("name", "way"), [*itertools.product(NETWORKS, METHODS)])
 many_pairs = pytest.mark.parametrize(
     ("name", "way"),
     [
