@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from lipcert.errors import InvalidInput, LipcertError, ProofFailed
+from lipcert.errors import Interrupted, InvalidInput, LipcertError, ProofFailed
 from lipcert.model.network import Network
 from lipcert.model.regions import Everywhere, Region
 from lipcert.proof.hints import BOTH
@@ -173,7 +173,10 @@ def compare(
             if limit <= 0.0:
                 rows.append(Row(name, "timeout", seconds=0.0, note="no time was left"))
                 continue
-            row = supervised(name, limit, run, name, network, region, limit)
+            try:
+                row = supervised(name, limit, run, name, network, region, limit)
+            except KeyboardInterrupt as interrupt:
+                raise Interrupted(Comparison(tuple(rows), below) if rows else None) from interrupt
             if below is not None and below.value > 0.0 and row.bound is not None:
                 row = replace(row, ratio=row.bound / below.value)
             rows.append(row)

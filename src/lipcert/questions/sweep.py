@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lipcert.errors import InvalidInput
+from lipcert.errors import Interrupted, InvalidInput
 from lipcert.model.arguments import numbers
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Region
@@ -110,7 +110,10 @@ def sweep(
         for index in falling:
             with timed(max(now.left, _LEAST) / (sizes.size - len(rows))):
                 larger = rows[-1] if rows else None
-                rows.append(_row(network, family, float(sizes[index]), method, trivial, larger, nested))
+                try:
+                    rows.append(_row(network, family, float(sizes[index]), method, trivial, larger, nested))
+                except KeyboardInterrupt as interrupt:
+                    raise Interrupted(tuple(rows) or None) from interrupt
             now.say(f"{len(rows)} of {sizes.size} radii: {rows[-1].radius:.4g} has bound {rows[-1].bound:.4g}")
     if nested:  # a slope inside a smaller ball is one inside the larger ones too
         lowers = np.maximum.accumulate([row.lower for row in reversed(rows)])[::-1]
