@@ -9,11 +9,9 @@ from scipy import sparse
 import lipcert as lc
 from lipcert.published import Trivial
 from lipcert.search.problem import Problem
+from networks import random_network
 
-
-def random_network(activation: object) -> lc.Network:
-    rng = np.random.default_rng(11)
-    return lc.Network.from_weights([rng.standard_normal(s) for s in ((6, 3), (4, 6), (2, 4))], activation=activation)
+SIZES = (3, 6, 4, 2)
 
 
 def norms(network: lc.Network) -> list[float]:
@@ -33,17 +31,17 @@ def norms(network: lc.Network) -> list[float]:
     ],
 )
 def test_norms_times_largest_slopes(activation: object, slope: float) -> None:
-    network = random_network(activation)
+    network = random_network(11, SIZES, activation)
     assert lc.certify(network, method=Trivial()).bound == pytest.approx(np.prod(norms(network)) * slope**2, rel=1e-14)
 
 
 def test_the_steepest_neuron_counts() -> None:
-    network = random_network([["relu"] * 5 + ["hardswish"], ["sigmoid"] * 4])
+    network = random_network(11, SIZES, [["relu"] * 5 + ["hardswish"], ["sigmoid"] * 4])
     assert lc.certify(network, method=Trivial()).bound == pytest.approx(np.prod(norms(network)) * 1.5 / 4, rel=1e-14)
 
 
 def test_the_region_does_not_matter_and_the_part_does() -> None:
-    network = random_network("tanh")
+    network = random_network(11, SIZES, "tanh")
     whole = lc.certify(network, method=Trivial()).bound
     assert lc.certify(network, lc.Ball(np.zeros(3), 0.1), Trivial()).bound == whole
     part = lc.certify(network, method=Trivial(), layers=(1, 2), inputs=[0, 2], outputs=[3])
@@ -53,11 +51,11 @@ def test_the_region_does_not_matter_and_the_part_does() -> None:
 @pytest.mark.parametrize("activation", ["relu", "gelu", "tanh", "sin"])
 @pytest.mark.parametrize("method", [lc.ClosedForm(), lc.Scalar(), lc.Diagonal()])
 def test_no_method_is_looser(activation: str, method: lc.Scalar) -> None:
-    network = random_network(activation)
+    network = random_network(11, SIZES, activation)
     assert lc.certify(network, method=method).bound <= lc.certify(network, method=Trivial()).bound * (1 + 1e-5)
 
 
 def test_sparse_weights() -> None:
-    network = random_network("relu")
+    network = random_network(11, SIZES, "relu")
     thin = lc.Network.from_weights([sparse.csr_array(layer.weight) for layer in network.layers])
     assert Trivial().solve(Problem(thin, lc.Everywhere(), ())).bound == lc.certify(network, method=Trivial()).bound

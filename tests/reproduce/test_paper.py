@@ -8,43 +8,12 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.model.arrays import dense
-from lipcert.proof.hints import Lipschitz
+from lipcert.published import EclipseGenLocal, Trivial
 from lipcert.reproduce.networks import RADIUS_STUDY, paper_center, paper_network
 from lipcert.reproduce.printed import agrees, paper_table
-from lipcert.search.ellipsoid import Ellipsoid, activate
-from lipcert.search.enclosing import Enclosing
-from lipcert.search.folding import Image
 
 PRINTED_RADIUS = math.sqrt(5)
 """The radius behind the paper's tables: δ·√d₀ with δ = 1 and 5 inputs."""
-
-
-def trivial(network: lc.Network) -> float:
-    return float(np.prod([np.linalg.norm(dense(layer.weight), 2) for layer in network.layers]))
-
-
-def published_closed_form(network: lc.Network, radius: float) -> float:
-    """The paper's CF from the engine's parts: Lipschitz intervals alone, T = tI on all neurons, slopes adjusted to
-    touch zero, whole layers without a choice of slope merged into the next.
-    """
-    run = Enclosing(network, lc.Ball(paper_center(), radius), (Lipschitz(),))
-    P, merged = Ellipsoid.ball(), np.eye(network.inputs)
-    for index, layer in enumerate(network.layers[:-1]):
-        assert layer.neurons is not None
-        image = Image(P, dense(layer.weight) @ merged)
-        interval = run.interval(index, image.axes())
-        alpha, beta = layer.neurons.slope_range(*interval)
-        if (alpha == beta).all():
-            merged = alpha[:, None] * dense(image.weight)
-            continue
-        alpha, beta = np.where(alpha >= 0, 0.0, alpha), np.where(alpha >= 0, beta, 0.0)
-        S = image.whole.matrix
-        assert S is not None
-        r = 0.5 * (beta - alpha)
-        t = 2.0 * float(np.linalg.eigvalsh(r[:, None] * S * r)[-1])
-        P, merged = activate(image.whole, alpha, beta, np.full(layer.size, t)), np.eye(layer.size)
-    return float(P.through(dense(network.layers[-1].weight) @ merged).norm())
 
 
 @pytest.mark.parametrize(("table", "activation"), [("table1", "relu"), ("table2", "elu")])
@@ -54,7 +23,7 @@ def test_trivial_bounds_of_both_tables(table: str, activation: str) -> None:
     wrong = [
         (width, layers, value)
         for (_, width, layers, _), cell in printed.items()
-        if not agrees(value := trivial(paper_network(width, layers, activation)), cell.bound)
+        if not agrees(value := Trivial().value(paper_network(width, layers, activation)), cell.bound)
     ]
     assert not wrong
 
@@ -63,7 +32,7 @@ def test_trivial_bounds_of_both_tables(table: str, activation: str) -> None:
 def test_trivial_bounds_of_the_radius_study(layers: int) -> None:
     printed = paper_table("radius")
     network = paper_network(128, layers, "leaky_relu", RADIUS_STUDY)
-    assert agrees(trivial(network), printed["trivial", 128, layers, None].bound)
+    assert agrees(Trivial().value(network), printed["trivial", 128, layers, None].bound)
     at_center = float(np.linalg.norm(network.jacobian(paper_center()), 2))
     assert at_center == pytest.approx(printed["autodiff", 128, layers, None].value, rel=2.5e-3)
 
@@ -76,7 +45,8 @@ def test_closed_form_column_of_table_1a_to_every_digit(width: int) -> None:
         if (method, cell_width) == ("eclipse-gen-local-cf", width)
     }
     assert len(column) == 5
-    ours = {n: published_closed_form(paper_network(width, n, "relu"), PRINTED_RADIUS) for n in column}
+    method, ball = EclipseGenLocal("CF"), lc.Ball(paper_center(), PRINTED_RADIUS)
+    ours = {n: method.value(paper_network(width, n, "relu"), ball) for n in column}
     assert {n: round(value, 3) for n, value in ours.items()} == pytest.approx(column, abs=1.5e-9)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import lipcert as lc
-from lipcert.cli import main
+from command import Command
 from lipcert.questions.compare import Row
 from lipcert.reproduce import tables
 from lipcert.reproduce.cells import AUTODIFF, LOWER, STUDIES, Cell
@@ -161,6 +161,10 @@ def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (third[20, 10], third[60, 25], third[10, 25]) == ("timeout", "not started", "ok")
 
 
+def read_csv(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
 def reproduce(*arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "lipcert", "reproduce", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -191,8 +195,7 @@ def test_a_killed_run_goes_on_and_everything_is_written(tmp_path: Path) -> None:
         assert all((out / figure["file"]).stat().st_size > 1000 for figure in section["figures"])
         assert all((out / figure["file"]).with_suffix(".png").exists() for figure in section["figures"])
         assert (out / section["markdown"]).read_text().startswith(f"# {section['title']}")
-    with (out / "table1.csv").open(newline="", encoding="utf-8") as stream:
-        table = list(csv.DictReader(stream))
+    table = read_csv(out / "table1.csv")
     assert len(table) == rows
     for row in table:
         assert row["status"] == "ok"
@@ -210,10 +213,9 @@ def test_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["table1", "--timeout", "0", *out], "timeout"),
         (["mnist", "--data", str(tmp_path), *out], "train-images-idx3-ubyte"),
     ):
-        with pytest.raises(SystemExit) as ended:
-            main(["reproduce", *arguments])
-        assert ended.value.code == 2
-        assert word in capsys.readouterr().err
+        outcome = Command(capsys)("reproduce", *arguments)
+        assert outcome.code == 2
+        assert word in outcome.err
     assert not (tmp_path / "x").exists()
 
 
@@ -229,7 +231,6 @@ def test_the_quick_run_of_everything(tmp_path: Path) -> None:
     for section in record["sections"].values():
         assert all((tmp_path / name).stat().st_size > 100 for name in section["csv"])
         assert section["figures"]
-    with (tmp_path / "table1.csv").open(newline="", encoding="utf-8") as stream:
-        rows = [row for row in csv.DictReader(stream) if row["agrees"]]
+    rows = [row for row in read_csv(tmp_path / "table1.csv") if row["agrees"]]
     assert {row["method"] for row in rows if row["agrees"] == "no"} <= {"seqlip"}
     assert len(rows) > 30

@@ -99,12 +99,8 @@ def test_what_is_wrong_with_files_is_said(folder: Path) -> None:
 def test_training(digits: Images) -> None:
     pytest.importorskip("torch")
     told: list[str] = []
-
-    def tell(text: str) -> None:
-        told.append(text)
-
     quick = Recipe(batch=32, epochs=2, target=1.0)
-    plain = train(digits, quick, tell)
+    plain = train(digits, quick, lambda text: told.append(text))
     assert plain.network.sizes == (64, 128, 128, 128, 10)
     assert plain.accuracy > 0.8
     assert plain.epochs == len(told) == 2
@@ -199,9 +195,7 @@ def test_the_study_is_in_order(study: Study, digits: Images) -> None:
         assert (np.diff(rates) <= 0).all()
         assert rates[-1] >= wrong
         assert failure_rate(network, digits, 1e-9) == pytest.approx(wrong)
-    low = {
-        sample.classifier.name: sample.bounds["joint"].mean() for sample in study.samples if sample.choice == "images"
-    }
+    low = {one.classifier.name: one.bounds["joint"].mean() for one in study.samples if one.choice == "images"}
     assert low["regularised"] < low["baseline"]
 
 
@@ -212,13 +206,13 @@ def test_the_study_is_written_and_kept(
     text = (tmp_path / "mnist.md").read_text()
     assert summary(study) in text
     assert "not on MNIST" in text
-    with (tmp_path / "mnist.csv").open(newline="", encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
+    rows, radii = (
+        list(csv.DictReader((tmp_path / name).read_text(encoding="utf-8").splitlines()))
+        for name in ("mnist.csv", "mnist_radii.csv")
+    )
     assert len(rows) == 4 * 3 * 8
     assert all(row["paper_mean"] == "" for row in rows)  # these are no MNIST images
-    with (tmp_path / "mnist_radii.csv").open(newline="", encoding="utf-8") as stream:
-        ratios = [float(row["ratio"]) for row in csv.DictReader(stream) if row["rule"] == "trivial"]
-    assert ratios == [1.0] * 4
+    assert [float(row["ratio"]) for row in radii if row["rule"] == "trivial"] == [1.0] * 4
     stored = (trained[0] / "results.jsonl").read_bytes()
     work = Work(Store(trained[0] / "results.jsonl"), silent, 2, ("closed-form", "joint", PAPER_METHOD))
     again = run(digits, trained[1], work)

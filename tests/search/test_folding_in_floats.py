@@ -67,7 +67,7 @@ def test_one_step_by_either_way(sparse_weights: bool) -> None:
     given = (sparse.csr_array(weight), sparse.csr_array(ahead)) if sparse_weights else (weight, ahead)
     kept = condense(given[0], alpha, beta, given[1])
     assert kept.weight.shape[0] == (beta > alpha).sum() + 4
-    start = Ellipsoid.of(np.cov(rng.standard_normal((4, 9))), np.zeros((), dtype=int))
+    start = Ellipsoid.of(np.cov(rng.standard_normal((4, 9))), 0)
     T = np.where(beta > alpha, 400.0, 0.0)
     S = start.through(weight)
     whole = activate(S, alpha, beta, T).through(ahead)

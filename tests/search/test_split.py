@@ -44,6 +44,12 @@ def tree_of(certificate: lc.Certificate) -> Tree:
     return certificate.tree
 
 
+def holds(network: lc.Network, certificate: lc.Certificate) -> None:
+    """The bound is not below what a search finds, and it proves again."""
+    assert lc.lower_bound(network, certificate.region).value <= certificate.bound
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
 def exact(seed: int) -> None:
     sizes = SIZES[seed % len(SIZES)]
     network = random_network(seed, sizes, "relu", gain=2.0)
@@ -135,8 +141,7 @@ def test_pieces_of_a_deep_network_gain() -> None:
     with interrupted_after(12):
         certificate = best(network, region, lc.Split(lc.Joint(), seconds=np.inf))
     assert certificate.bound < 0.9 * lc.certify(network, region, lc.Joint()).bound
-    assert lc.lower_bound(network, region).value <= certificate.bound
-    assert lc.verify(network, certificate) <= certificate.bound
+    holds(network, certificate)
 
 
 def test_hints_serve_parts_of_a_large_region() -> None:
@@ -197,8 +202,7 @@ def test_interrupts_anywhere_leave_a_true_bound(place: str, calls: int, event: t
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(owner, place, stopping)
         certificate = best(network, region, quick(0.5, 1e-3))
-    assert lc.lower_bound(network, region).value <= certificate.bound
-    assert lc.verify(network, certificate) <= certificate.bound
+    holds(network, certificate)
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals")
@@ -213,8 +217,7 @@ def test_a_real_signal() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
     assert certificate.seconds < 25.0
-    assert lc.lower_bound(network, region).value <= certificate.bound
-    assert lc.verify(network, certificate) <= certificate.bound
+    holds(network, certificate)
 
 
 def test_workers_find_the_same() -> None:

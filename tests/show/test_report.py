@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.cli import main
+from command import Command
 from lipcert.show.report import write
 from lipcert.show.report.page import Cell, Section, Table, Text, page
 from networks import random_network
@@ -50,7 +50,7 @@ class Reader(HTMLParser):
 
 
 def test_certificates_without_the_model_are_claims(tmp_path: Path) -> None:
-    (path, *_) = save_certificates(tmp_path, (0.1,))
+    (path,) = save_certificates(tmp_path, (0.1,))
     read = Reader(write([path], tmp_path / "report.html").path)
     bound = lc.Certificate.load(path).bound
     assert "no model was given to check them against" in read.text
@@ -95,10 +95,9 @@ def test_a_refuted_certificate_is_called_so_and_the_command_says_1(
     document["content"] |= {"bound": bound.hex(), "bound_decimal": repr(bound)}
     document["sha256"] = storage._checksum(document["content"])
     path.write_text(json.dumps(document), encoding="utf-8")
-    with pytest.raises(SystemExit) as ended:
-        main(["report", str(path), "--model", "model.npz", "-o", "report.html"])
-    assert ended.value.code == 1
-    assert "not proved: radius0.1.json" in capsys.readouterr().err
+    outcome = Command(capsys)("report", str(path), "--model", "model.npz", "-o", "report.html")
+    assert outcome.code == 1
+    assert "not proved: radius0.1.json" in outcome.err
     read = Reader(tmp_path / "report.html")
     assert "Not provable: 1." in read.text
     assert "Not proved:" in read.text
@@ -137,10 +136,8 @@ def test_a_campaign(tmp_path: Path) -> None:
     assert len(listed) == len(rows)
     assert {row[3] for row in listed} == {row.basis for row in rows} >= {"", "lipschitz"}
     lc.campaign(NETWORK, CENTER[None], radii=[0.1], out=tmp_path / "bare.sqlite", curvature=False)
-    assert (
-        "Bounds to second order were not used"
-        in Reader(write([tmp_path / "bare.sqlite"], tmp_path / "b.html").path).text
-    )
+    bare = Reader(write([tmp_path / "bare.sqlite"], tmp_path / "b.html").path)
+    assert "Bounds to second order were not used" in bare.text
 
 
 def test_methods_that_share_a_name_keep_their_options(tmp_path: Path) -> None:
@@ -212,29 +209,26 @@ def test_the_page_is_one_file_that_asks_for_nothing(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
 
 
-def broken_study(folder: Path, kind: str) -> Path:
-    save_study(folder)
-    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    if kind == "outside":
-        run["sections"]["table1"]["csv"] = ["../secret.csv"]
-        (folder.parent / "secret.csv").write_text("a\n1\n", encoding="utf-8")
-        change_run(folder, sections=run["sections"])
-    elif kind == "figure":
-        (folder / "figures" / "table1_depth.svg").write_text("<html>", encoding="utf-8")
+def damage(folder: Path, kind: str) -> None:
+    """Make a whole folder of a study one that must be refused."""
+    changes: dict[str, dict[str, object]] = {
+        "outside": {"sections": {"table1": {"csv": ["../secret.csv"]}}},
+        "empty": {"sections": {}},
+        "format": {"format": 7},
+        "kind": {"kind": "something"},
+    }
+    contents = {"json": ("run.json", "{"), "figure": ("figures/table1_depth.svg", "<html>")}
+    (folder.parent / "secret.csv").write_text("a\n1\n", encoding="utf-8")
+    if kind in changes:
+        change_run(folder, **changes[kind])
+    elif kind in contents:
+        name, text = contents[kind]
+        (folder / name).write_text(text, encoding="utf-8")
     elif kind == "csv":
         with (folder / "table1.csv").open("a", encoding="utf-8") as stream:
             stream.write("one,two\n")
-    elif kind == "json":
-        (folder / "run.json").write_text("{", encoding="utf-8")
-    elif kind == "empty":
-        change_run(folder, sections={})
-    elif kind == "format":
-        change_run(folder, format=7)
-    elif kind == "kind":
-        change_run(folder, kind="something")
     else:
         (folder / "run.json").unlink()
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -251,7 +245,8 @@ def broken_study(folder: Path, kind: str) -> Path:
     ],
 )
 def test_a_broken_folder_is_refused(tmp_path: Path, kind: str, message: str) -> None:
-    folder = broken_study(tmp_path / "quick", kind)
+    folder = save_study(tmp_path / "quick")
+    damage(folder, kind)
     with pytest.raises(lc.UnreadableResults, match=re.escape(message)):
         write([folder], tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
@@ -285,10 +280,9 @@ def test_wrong_use(
     database = sqlite3.connect("other.sqlite")
     database.execute("CREATE TABLE a (b)")
     database.close()
-    with pytest.raises(SystemExit) as ended:
-        main(["report", *arguments])
-    assert ended.value.code == 2
-    assert message in capsys.readouterr().err
+    outcome = Command(capsys)("report", *arguments)
+    assert outcome.code == 2
+    assert message in outcome.err
     assert not (tmp_path / "r.html").exists()
 
 
@@ -298,10 +292,8 @@ def test_the_command_prints_where_the_page_is(
     monkeypatch.chdir(tmp_path)
     save_model(tmp_path / "model.npz")
     save_certificates(tmp_path, (0.1,))
-    with pytest.raises(SystemExit) as ended:
-        main(["report", "radius0.1.json", "--model", "model.npz", "-o", "report.html"])
-    assert ended.value.code == 0
-    assert capsys.readouterr().out == "report.html\n"
+    outcome = Command(capsys)("report", "radius0.1.json", "--model", "model.npz", "-o", "report.html")
+    assert (outcome.code, outcome.out) == (0, "report.html\n")
     assert "Proved again" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 

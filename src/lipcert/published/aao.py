@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lipcert.model.arrays import dense
-from lipcert.published.base import Published, Run
+from lipcert.published.base import Published, Run, global_slopes
 from lipcert.search.problem import Problem
 
 
@@ -37,8 +37,7 @@ class AAO(Published):
         weights = [dense(layer.weight) for layer in layers]
         blends = []
         for layer in layers[:-1]:
-            assert layer.neurons is not None
-            alpha, beta = layer.neurons.slope_range(np.full(layer.size, -np.inf), np.full(layer.size, np.inf))
+            alpha, beta = global_slopes(layer)
             low, high = float(alpha.min()), float(beta.max())
             blends.append((0.5 * abs(low + high), 0.5 * (high - low)))
         ahead = [1.0]  # ahead[i]: the sum over the cuts of layers 1 … i, cut behind layer i

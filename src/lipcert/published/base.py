@@ -10,7 +10,7 @@ import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
-from lipcert.model.network import Network
+from lipcert.model.network import Layer, Network
 from lipcert.model.regions import Everywhere, Region
 from lipcert.proof.hints import Lipschitz
 from lipcert.runtime.costs import available_memory
@@ -68,7 +68,9 @@ class Published(Method):
         require(max(layer.weight.shape[0] * layer.weight.shape[1] for layer in problem.network.layers), 3)
         run = self.run(problem)
         if run.layers is None:
-            return Candidate(run.value * (1.0 + _noise(problem.network)), ())
+            # rounding of a chain of products through the network, about
+            noise = 2.0 * problem.network.depth * max(problem.network.sizes) * float(np.finfo(float).eps)
+            return Candidate(run.value * (1.0 + noise), ())
         candidate = self.setting(problem).sweep(again(run.layers))
         return replace(candidate, bound=max(run.value, candidate.bound))
 
@@ -90,9 +92,10 @@ def require(entries: int, matrices: int) -> None:
         )
 
 
-def _noise(network: Network) -> float:
-    """About the relative rounding error of a chain of products through the network."""
-    return 2.0 * network.depth * max(network.sizes) * float(np.finfo(float).eps)
+def global_slopes(layer: Layer) -> tuple[Array, Array]:
+    """The slopes (α, β) of a hidden layer's neurons, wherever they are."""
+    assert layer.neurons is not None
+    return layer.neurons.slope_range(np.full(layer.size, -np.inf), np.full(layer.size, np.inf))
 
 
 def worldwide(problem: Problem) -> Problem:

@@ -11,20 +11,22 @@ from lipcert.proof.hints import Lipschitz
 from lipcert.published.base import Published, Run
 from lipcert.published.lmi import OWN, check_solver
 from lipcert.published.messenger import Choice, Handover, carry
-from lipcert.published.variants import chooser
+from lipcert.published.variants import acc, closed_form, fast
 from lipcert.search.problem import Problem
 
-VARIANTS = ("Acc", "Fast", "CF")
+_PROGRAMS = {"Acc": acc, "Fast": fast}
+VARIANTS = (*_PROGRAMS, "CF")
 CAP = 1e10
 """Largest Λ; the paper asks for a large number and does not say which."""
 
 
+@dataclass(frozen=True)
 class _Gen(Published):
     """What the local and the global form share."""
 
-    variant: str | Sequence[str]
-    solver: str
-    cap: float
+    variant: str | Sequence[str] = "Fast"
+    solver: str = OWN
+    cap: float = CAP
 
     def __post_init__(self) -> None:
         given: Any = self.variant
@@ -47,7 +49,8 @@ class _Gen(Published):
             check_solver(self.solver)
 
         def choose(hand: Handover) -> Choice:
-            return chooser(names[hand.index], self.solver, self.cap)(hand)
+            name = names[hand.index]
+            return closed_form(hand) if name == "CF" else _PROGRAMS[name](hand, self.solver, self.cap)
 
         return carry(self.setting(problem), choose)
 
@@ -73,10 +76,6 @@ class EclipseGen(_Gen):
         Largest multiplier Λ.
     """
 
-    variant: str | Sequence[str] = "Fast"
-    solver: str = OWN
-    cap: float = CAP
-
 
 @dataclass(frozen=True)
 class EclipseGenLocal(_Gen):
@@ -91,12 +90,8 @@ class EclipseGenLocal(_Gen):
 
     Parameters
     ----------
-    variant
-        ``"Acc"``, ``"Fast"`` or ``"CF"``, or a list with one of these for each hidden layer.
-    solver
-        ``"interior"``, lipcert's own, or a solver that cvxpy knows, such as ``"CLARABEL"`` (extra ``sdp``).
-    cap
-        Largest multiplier Λ.
+    variant, solver, cap
+        As of :class:`EclipseGen`.
 
     Examples
     --------
@@ -105,10 +100,6 @@ class EclipseGenLocal(_Gen):
     >>> round(lc.certify(net, lc.Ball([0.0, 0.0], 1.0), EclipseGenLocal("CF")).bound, 6)
     1.0
     """
-
-    variant: str | Sequence[str] = "Fast"
-    solver: str = OWN
-    cap: float = CAP
 
     def setting(self, problem: Problem) -> Problem:
         return replace(problem, enclosures=(Lipschitz(),)) if problem.enclosures else problem

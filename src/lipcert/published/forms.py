@@ -14,8 +14,8 @@ import numpy as np
 from scipy import linalg, sparse
 
 from lipcert.model.arrays import Array, dense
+from lipcert.proof.certificate import LayerReport
 from lipcert.published.base import Multipliers, require
-from lipcert.search.candidate import Candidate
 from lipcert.search.ellipsoid import largest
 from lipcert.search.problem import Problem
 from lipcert.search.stage import Stage
@@ -70,40 +70,41 @@ def forms(problem: Problem, isotropic: bool = True) -> Forms:
     if isotropic and first.shape[1] > first.shape[0]:
         first = linalg.qr(first.T, mode="economic")[1].T
     weights = [first, *(layer.weight for layer in problem.network.layers[1:])]
-    moving = [(layer.multiplier > 0) & (layer.beta > layer.alpha) for layer in candidate.layers]
+    moving = [moves(layer) for layer in candidate.layers]
     size = first.shape[1] + sum(int(part.sum()) for part in moving)
     require(size * size, _MATRICES)
     state: Any = sparse.csr_array(sparse.eye_array(first.shape[1], size))
     offset = first.shape[1]
-    left, right = [], []
-    for weight, layer, moves in zip(weights, candidate.layers, moving):
+    left, right, start = [sparse.csr_array((0, size))], [sparse.csr_array((0, size))], [np.zeros(0)]
+    for weight, layer, free in zip(weights, candidate.layers, moving):
         v = sparse.csr_array(weight) @ state
-        count = int(moves.sum())
+        count = int(free.sum())
         unit = sparse.csr_array((np.ones(count), (np.arange(count), offset + np.arange(count))), shape=(count, size))
         offset += count
-        left.append(unit - sparse.diags_array(layer.alpha[moves]) @ v[moves])
-        right.append(unit - sparse.diags_array(layer.beta[moves]) @ v[moves])
+        start.append(1.0 / np.ldexp(layer.multiplier[free], 2 * layer.exponent))
+        left.append(unit - sparse.diags_array(layer.alpha[free]) @ v[free])
+        right.append(unit - sparse.diags_array(layer.beta[free]) @ v[free])
         # rows in the order of the neurons: z is the new coordinate, or the slope times v
-        place = sparse.csr_array((np.ones(count), (np.flatnonzero(moves), np.arange(count))), shape=(moves.size, count))
-        middle = np.where(moves, 0.0, 0.5 * (layer.alpha + layer.beta))
+        place = sparse.csr_array((np.ones(count), (np.flatnonzero(free), np.arange(count))), shape=(free.size, count))
+        middle = np.where(free, 0.0, 0.5 * (layer.alpha + layer.beta))
         state = sparse.csr_array(sparse.diags_array(middle) @ v + place @ unit)
-    places = [np.flatnonzero(moves) for moves in moving]
+    places = [np.flatnonzero(free) for free in moving]
+    columns = [sparse.csc_array(sparse.vstack(rows, format="csr").T) for rows in (left, right)]
     return Forms(
         first.shape[1],
-        _columns(left, size),
-        _columns(right, size),
+        columns[0],
+        columns[1],
         (sparse.csr_array(weights[-1]) @ state).toarray().T,
         np.concatenate([np.zeros(0, dtype=int), *(np.full(part.size, index) for index, part in enumerate(places))]),
         np.concatenate([np.zeros(0, dtype=int), *places]),
-        _start(candidate, moving),
+        np.concatenate(start),
         tuple(candidate.slopes),
     )
 
 
-def _columns(parts: list[Any], size: int) -> sparse.csc_array:
-    if not parts:
-        return sparse.csc_array((size, 0))
-    return sparse.csc_array(sparse.vstack(parts, format="csr").T)
+def moves(layer: LayerReport) -> Array:
+    """Which neurons move and have more than one slope, (n,)."""
+    return (layer.multiplier > 0) & (layer.beta > layer.alpha)
 
 
 def safe(stage: Stage) -> Array:
@@ -113,11 +114,3 @@ def safe(stage: Stage) -> Array:
         r = stage.r[stage.active]
         T[stage.active] = max(2.0 * float(largest(r[:, None] * stage.S[np.ix_(stage.active, stage.active)] * r)), 0.0)
     return T
-
-
-def _start(candidate: Candidate, moving: list[Array]) -> Array:
-    parts = [
-        1.0 / np.ldexp(layer.multiplier[moves], 2 * layer.exponent)
-        for layer, moves in zip(candidate.layers, moving, strict=True)
-    ]
-    return np.concatenate([np.zeros(0), *parts])

@@ -14,7 +14,7 @@ from lipcert.model.arrays import Array, dense
 from lipcert.proof.certificate import LayerReport
 from lipcert.published.base import Multipliers, Published, Run, worldwide
 from lipcert.published.conic import answer, cvxpy
-from lipcert.published.forms import safe
+from lipcert.published.forms import moves, safe
 from lipcert.published.inequality import SolverFailed
 from lipcert.published.lmi import OWN, check_solver
 from lipcert.search.problem import Problem
@@ -80,17 +80,16 @@ def _units(layers: tuple[LayerReport, ...]) -> list[float]:
 
 def _supply(module: Any, layer: LayerReport, weight: Array, before: Any, after: Any) -> tuple[Any, Any]:
     """Δz_{i-1}ᵀX_{i-1}Δz_{i-1} + Σ Λ_k (Δz - αΔv)_k (Δz - βΔv)_k ≥ Δz_iᵀX_iΔz_i, affine neurons substituted."""
-    moves = (layer.multiplier > 0) & (layer.beta > layer.alpha)
-    count, inputs = int(moves.sum()), weight.shape[1]
+    free = moves(layer)
+    count, inputs = int(free.sum()), weight.shape[1]
     take = np.vstack([np.eye(inputs), np.zeros((count, inputs))])
-    middle = np.where(moves, 0.0, 0.5 * (layer.alpha + layer.beta))
-    give = np.hstack([middle[:, None] * weight, np.eye(moves.size)[:, moves]])
+    middle = np.where(free, 0.0, 0.5 * (layer.alpha + layer.beta))
+    give = np.hstack([middle[:, None] * weight, np.eye(free.size)[:, free]])
     matrix = take @ before @ take.T - give.T @ after @ give
     if not count:
         return None, matrix >> 0
-    left, right = (
-        np.vstack([-(slope[moves, None] * weight[moves]).T, np.eye(count)]) for slope in (layer.alpha, layer.beta)
-    )
+    slopes = layer.alpha, layer.beta
+    left, right = (np.vstack([-(slope[free, None] * weight[free]).T, np.eye(count)]) for slope in slopes)
     Lambda = module.Variable(count, nonneg=True)
     product = left @ module.diag(Lambda) @ right.T
     return Lambda, matrix + 0.5 * (product + product.T) >> 0
@@ -99,7 +98,7 @@ def _supply(module: Any, layer: LayerReport, weight: Array, before: Any, after: 
 def _multipliers(layer: LayerReport, Lambda: Any, unit: float) -> Multipliers:
     T, r = np.zeros(layer.alpha.shape), np.zeros(layer.alpha.shape)
     if Lambda is not None:
-        moves = (layer.multiplier > 0) & (layer.beta > layer.alpha)
-        T[moves] = unit**2 / np.maximum(Lambda.value, 1e-300)
-        r[moves] = 0.5 * (layer.beta - layer.alpha)[moves]
+        free = moves(layer)
+        T[free] = unit**2 / np.maximum(Lambda.value, 1e-300)
+        r[free] = 0.5 * (layer.beta - layer.alpha)[free]
     return Multipliers(T, r)

@@ -23,6 +23,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from lipcert.model.arrays import Array
 from lipcert.published.inequality import Inequality, Solution, SolverFailed, symmetric_sum
+from lipcert.search.ellipsoid import inverse_of
 
 _ROOMY = 1e-4
 """Distance at which x is kept as the roomy one: nearer the optimum the matrix nears the edge of its cone."""
@@ -105,7 +106,7 @@ class _Program:
     def begin(self) -> _Point:
         x, c = self.problem.start, 1.0
         factor = linalg.cholesky(self.matrix(x, c), lower=True)
-        X = _inverse(factor)
+        X = inverse_of(factor)
         weight = 1.0 / float(np.sum(self.square * X))
         return _Point(x, c, factor, weight * X, weight / (self.h + self.R @ x))
 
@@ -142,7 +143,7 @@ class _Step:
 
     def __init__(self, program: _Program, point: _Point) -> None:
         self.program, self.point = program, point
-        self.inverse = _inverse(point.factor)
+        self.inverse = inverse_of(point.factor)
         self.slack = program.h + program.R @ point.x
         self.matrix = program.matrix(point.x, point.c)
         self.order = self.matrix.shape[0] + self.slack.size
@@ -244,11 +245,6 @@ class _Step:
                 return _Point(x, c, factor, X, point.s + dual * move.s)
             dual *= 0.8
         return None
-
-
-def _inverse(factor: Array) -> Array:
-    inverse = linalg.lapack.dpotri(factor, lower=1)[0]
-    return np.asarray(np.tril(inverse) + np.tril(inverse, -1).T)
 
 
 def _ratio(values: Array, move: Array) -> float:

@@ -103,9 +103,8 @@ class _Penalty:
         scale = np.where(scale > 0.0, scale, 1.0)
         stretch = sparse.diags_array(scale)
         left = sparse.csc_array((stretch @ shape.left) * start)
-        return _Penalty(
-            shape.inputs, left, sparse.csc_array(stretch @ shape.right), scale[:, None] * shape.output / unit, unit
-        )
+        right, output = sparse.csc_array(stretch @ shape.right), scale[:, None] * shape.output / unit
+        return _Penalty(shape.inputs, left, right, output, unit)
 
     def start(self) -> Array:
         count = self.left.shape[1]
@@ -129,13 +128,8 @@ class _Penalty:
         gradient = np.concatenate([np.ones(1 + self.left.shape[1]), np.zeros(self.left.shape[1])])
         if top > 0.0:
             u = self.vector
-            pull = np.concatenate(
-                [
-                    [float(u[: self.inputs] @ u[: self.inputs])],
-                    u[self.inputs :] ** 2,
-                    (self.left.T @ u) * (self.right.T @ u),
-                ]
-            )
+            inputs, hidden = u[: self.inputs], u[self.inputs :]
+            pull = np.concatenate([[float(inputs @ inputs)], hidden**2, (self.left.T @ u) * (self.right.T @ u)])
             gradient = gradient - self._trace * pull
         return self._total(point, top), gradient
 

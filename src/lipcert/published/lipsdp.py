@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from typing import Literal
 
 import numpy as np
-from scipy import sparse
 
 from lipcert.errors import InvalidInput
-from lipcert.model.arrays import Array
-from lipcert.published.base import Multipliers, Published, Run, worldwide
+from lipcert.published.base import Multipliers, Published, Run, global_slopes, worldwide
 from lipcert.published.forms import Forms, forms
 from lipcert.published.inequality import Inequality
 from lipcert.published.lmi import OWN, check_solver, solve
 from lipcert.runtime.threads import suited_to
 from lipcert.search.problem import Problem
-
-KINDS = ("neuron", "layer")
 
 
 @dataclass(frozen=True)
@@ -60,7 +55,7 @@ class LipSDP(Published):
     solver: str = OWN
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
+        if self.kind not in ("neuron", "layer"):
             raise InvalidInput(f"kind must be 'neuron' or 'layer', got {self.kind!r}")
         if self.split is not None and self.split < 1:
             raise InvalidInput(f"split must be at least 1 layer, or None, got {self.split}")
@@ -72,7 +67,9 @@ class LipSDP(Published):
         problem = worldwide(problem)
         if self.split is None or self.split >= problem.network.depth:
             return whole(problem, self.kind, self.solver)
-        parts = [replace(problem, network=problem.network.slice(*ends)) for ends in _cuts(problem, self.split)]
+        depth = problem.network.depth
+        ends = ((start, min(start + self.split, depth)) for start in range(0, depth, self.split))
+        parts = [replace(problem, network=problem.network.slice(*pair)) for pair in ends]
         jobs = [(part, self.kind, self.solver) for part in parts]
         if self.workers == 1:
             runs = [whole(*job) for job in jobs]
@@ -85,37 +82,26 @@ class LipSDP(Published):
 def whole(problem: Problem, kind: str, solver: str) -> Run:
     """One semidefinite program for the network of the problem."""
     shape = forms(problem)
-    found = solve(inequality(shape, kind), solver)
-    groups = _groups(shape, kind)
-    return Run(1.0 / math.sqrt(found.c), shape.spread(found.roomy[groups]))
+    program = inequality(shape, kind)
+    found = solve(program, solver)
+    return Run(1.0 / math.sqrt(found.c), shape.spread(found.roomy[program.groups]))
 
 
 def inequality(shape: Forms, kind: str) -> Inequality:
     """‖Δx‖² - c‖Δy‖² + Σ Λ_k (a_k·ξ)(b_k·ξ) ≥ 0 for all ξ: then ‖Δy‖² ≤ ‖Δx‖²/c."""
     constant = np.zeros((shape.size, shape.size))
     constant[np.arange(shape.inputs), np.arange(shape.inputs)] = 1.0
-    groups = _groups(shape, kind)
+    count = shape.layer.size
+    groups = np.arange(count) if kind == "neuron" else np.unique(shape.layer, return_inverse=True)[1]
     start = np.full(groups.max(initial=-1) + 1, np.inf)
     np.minimum.at(start, groups, shape.start)
-    left, right = sparse.csc_array(shape.left), sparse.csc_array(shape.right)
-    return Inequality(constant, left, right, shape.output, groups, start)
-
-
-def _groups(shape: Forms, kind: str) -> Array:
-    if kind == "neuron":
-        return np.arange(shape.layer.size)
-    return np.unique(shape.layer, return_inverse=True)[1]
+    return Inequality(constant, shape.left, shape.right, shape.output, groups, start)
 
 
 def _part(job: tuple[Problem, str, str]) -> Run:
     """One part in a worker process."""
     with suited_to(1):
         return whole(*job)
-
-
-def _cuts(problem: Problem, split: int) -> Iterator[tuple[int, int]]:
-    depth = problem.network.depth
-    return ((start, min(start + split, depth)) for start in range(0, depth, split))
 
 
 def _joined(problem: Problem, split: int, runs: list[Run]) -> Run:
@@ -130,9 +116,7 @@ def _joined(problem: Problem, split: int, runs: list[Run]) -> Run:
         layers += [Multipliers(part.T * value**2, part.r) for part in run.layers]
         value *= run.value
         if number + 1 < len(runs):
-            neurons = problem.network.layers[(number + 1) * split - 1].neurons
-            assert neurons is not None
-            alpha, beta = neurons.slope_range(np.full(neurons.size, -np.inf), np.full(neurons.size, np.inf))
+            alpha, beta = global_slopes(problem.network.layers[(number + 1) * split - 1])
             m, r = 0.5 * (alpha + beta), 0.5 * (beta - alpha)
             layers.append(Multipliers(r * (r + np.abs(m)) * value**2, r))
             value *= float(np.maximum(np.abs(alpha), np.abs(beta)).max())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy import linalg, sparse
 
@@ -23,44 +21,37 @@ def solve(problem: Inequality, solver: str, tolerance: float = 1e-7) -> Solution
         return Solution(np.inf, problem.start, problem.start)
     from lipcert.published import conic, interior
 
-    scaled = _Scaled.of(problem)
-    found = interior.maximise(scaled.problem, tolerance) if solver == OWN else conic.maximise(scaled.problem, solver)
-    return Solution(found.c * scaled.gain, found.x * problem.start, found.roomy * problem.start)
+    scaled, gain = _scaled(problem)
+    found = interior.maximise(scaled, tolerance) if solver == OWN else conic.maximise(scaled, solver)
+    return Solution(found.c * gain, found.x * problem.start, found.roomy * problem.start)
 
 
-@dataclass(frozen=True, eq=False)
-class _Scaled:
-    """The same inequality with x = 1 at the start, unit diagonal there, and c = 1 half of what the start allows."""
-
-    problem: Inequality
-    gain: float
-
-    @staticmethod
-    def of(problem: Inequality) -> _Scaled:
-        left = sparse.csc_array(problem.left * problem.start[problem.groups])
-        matrix = problem.constant + symmetric_sum(left, problem.right, np.ones(problem.groups.size))
-        diagonal = np.diagonal(matrix)
-        if not (np.isfinite(diagonal).all() and (diagonal > 0.0).all()):
-            raise SolverFailed("the inequality has no interior: the start is not feasible")
-        size = np.sqrt(diagonal)
-        shrink = sparse.diags_array(1.0 / size)
-        output = problem.output / size[:, None]
-        try:
-            factor = linalg.cholesky(matrix / size / size[:, None], lower=True)
-        except linalg.LinAlgError:
-            raise SolverFailed("the inequality has no interior: the start is not feasible") from None
-        reach = np.linalg.norm(linalg.solve_triangular(factor, output, lower=True), 2)
-        gain = 0.5 / float(reach) ** 2
-        scaled = Inequality(
-            problem.constant / size / size[:, None],
-            sparse.csc_array(shrink @ left),
-            sparse.csc_array(shrink @ problem.right),
-            output * np.sqrt(gain),
-            problem.groups,
-            np.ones(problem.start.size),
-            None if problem.budget is None else problem.budget * problem.start,
-        )
-        return _Scaled(scaled, gain)
+def _scaled(problem: Inequality) -> tuple[Inequality, float]:
+    """The same with x = 1 at the start, unit diagonal there, and c = 1 half of what the start allows; and c's unit."""
+    left = sparse.csc_array(problem.left * problem.start[problem.groups])
+    matrix = problem.constant + symmetric_sum(left, problem.right, np.ones(problem.groups.size))
+    diagonal = np.diagonal(matrix)
+    if not (np.isfinite(diagonal).all() and (diagonal > 0.0).all()):
+        raise SolverFailed("the inequality has no interior: the start is not feasible")
+    size = np.sqrt(diagonal)
+    shrink = sparse.diags_array(1.0 / size)
+    output = problem.output / size[:, None]
+    try:
+        factor = linalg.cholesky(matrix / size / size[:, None], lower=True)
+    except linalg.LinAlgError:
+        raise SolverFailed("the inequality has no interior: the start is not feasible") from None
+    reach = np.linalg.norm(linalg.solve_triangular(factor, output, lower=True), 2)
+    gain = 0.5 / float(reach) ** 2
+    scaled = Inequality(
+        problem.constant / size / size[:, None],
+        sparse.csc_array(shrink @ left),
+        sparse.csc_array(shrink @ problem.right),
+        output * np.sqrt(gain),
+        problem.groups,
+        np.ones(problem.start.size),
+        None if problem.budget is None else problem.budget * problem.start,
+    )
+    return scaled, gain
 
 
 def check_solver(name: str) -> None:

@@ -62,7 +62,7 @@ def carry(problem: Problem, choose: Chooser) -> Run:
     done: list[Multipliers] = []
     for index, layer in enumerate(network.layers[:-1]):
         W = dense(layer.weight) @ merged
-        S = _through(W, M)
+        S = through(W, M)
         alpha, beta = slopes(index, np.sqrt(np.maximum(np.diagonal(S), 0.0)))
         if (alpha == beta).all() or not S.any():
             middle = 0.5 * (alpha + beta)
@@ -74,7 +74,7 @@ def carry(problem: Problem, choose: Chooser) -> Run:
         M, merged = messenger(hand, choice), np.eye(W.shape[0])
         done.append(Multipliers(1.0 / choice.Lambda, 0.5 * (choice.beta - choice.alpha)))
     last = dense(network.layers[-1].weight) @ merged
-    return Run(math.sqrt(max(float(np.linalg.norm(_through(last, M), 2)), 0.0)), tuple(done))
+    return Run(math.sqrt(max(float(np.linalg.norm(through(last, M), 2)), 0.0)), tuple(done))
 
 
 def messenger(hand: Handover, choice: Choice) -> Array:
@@ -82,7 +82,7 @@ def messenger(hand: Handover, choice: Choice) -> Array:
     Lambda, both = choice.Lambda, choice.alpha + choice.beta
     X = hand.M + hand.W.T @ ((choice.alpha * Lambda * choice.beta)[:, None] * hand.W)
     side = (0.5 * Lambda * both)[:, None] * hand.W
-    return np.diag(Lambda) - _through(side, X)
+    return np.diag(Lambda) - through(side, X)
 
 
 def positive(matrix: Array) -> bool:
@@ -90,7 +90,7 @@ def positive(matrix: Array) -> bool:
     return bool(np.isfinite(matrix).all()) and linalg.lapack.dpotrf(matrix, lower=1)[1] == 0
 
 
-def _through(W: Array, M: Array) -> Array:
+def through(W: Array, M: Array) -> Array:
     """W M⁻¹ Wᵀ."""
     try:
         half = linalg.solve_triangular(linalg.cholesky(M, lower=True), W.T, lower=True)

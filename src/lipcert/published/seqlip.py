@@ -11,7 +11,7 @@ import numpy as np
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
-from lipcert.published.base import NotApplicable, Published, Run
+from lipcert.published.base import NotApplicable, Published, Run, global_slopes
 from lipcert.search.problem import Problem
 
 _BATCH = 2048
@@ -97,9 +97,8 @@ class _Factor:
         best = float(self.norms(slopes))
         while free.size:
             trials = np.tile(slopes, (free.size, 1))
-            trials[np.arange(free.size), free] = np.where(
-                slopes[free] == self.high[free], self.low[free], self.high[free]
-            )
+            other = np.where(slopes[free] == self.high[free], self.low[free], self.high[free])
+            trials[np.arange(free.size), free] = other
             norms = np.concatenate([self.norms(part) for part in np.array_split(trials, 1 + free.size // 64)])
             leader = int(np.argmax(norms))
             if norms[leader] <= best * (1.0 + 1e-12):
@@ -112,9 +111,7 @@ def _factors(network: Network) -> Iterator[_Factor]:
     parts = [np.linalg.svd(dense(layer.weight), full_matrices=False) for layer in network.layers]
     last = network.depth - 1
     for index, layer in enumerate(network.layers[:-1]):
-        assert layer.neurons is not None
         (frame, before, _), (_, behind, turned) = parts[index], parts[index + 1]
         left = (behind if index + 1 == last else np.sqrt(behind))[:, None] * turned
         right = frame * (before if index == 0 else np.sqrt(before))
-        low, high = layer.neurons.slope_range(np.full(layer.size, -np.inf), np.full(layer.size, np.inf))
-        yield _Factor(left, right, low, high)
+        yield _Factor(left, right, *global_slopes(layer))

@@ -9,7 +9,7 @@ import numpy as np
 
 from lipcert.model.arrays import dense
 from lipcert.model.network import Layer
-from lipcert.published.base import Published, Run
+from lipcert.published.base import Published, Run, global_slopes
 from lipcert.search.problem import Problem
 
 
@@ -36,5 +36,4 @@ def _gain(layer: Layer) -> float:
     norm = float(np.linalg.norm(dense(layer.weight), ord=2))
     if layer.neurons is None:
         return norm
-    slopes = layer.neurons.slope_range(np.full(layer.size, -np.inf), np.full(layer.size, np.inf))
-    return norm * float(np.abs(slopes).max())
+    return norm * float(np.abs(global_slopes(layer)).max())

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import sparse
 
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.published.base import NotApplicable
 from lipcert.published.inequality import Inequality, Solution, SolverFailed
 from lipcert.published.lmi import solve
-from lipcert.published.messenger import Choice, Chooser, Handover, messenger, positive
+from lipcert.published.messenger import Choice, Handover, messenger, positive, through
 
 INACTIVE: Final = 100.0
 """The paper's l_i: neurons with one slope get so many times the mean of the others' Λ."""
@@ -35,57 +36,37 @@ def closed_form(hand: Handover) -> Choice:
         raise ProofFailed(f"layer {hand.index + 1} does not move at all, so the closed form is not defined")
     Lambda = np.full(both.size, 2.0 / size)
     choice = Choice(Lambda, 0.0, alpha, beta)
-    return Choice(Lambda, _promise(hand, messenger(hand, choice)), alpha, beta)
+    M = messenger(hand, choice)
+    reach = float(np.linalg.norm(through(hand.ahead, M), 2)) if positive(M) else np.inf
+    return replace(choice, c=1.0 / reach if reach > 0.0 else np.inf)  # C = 1/σmax(W⁺ M⁻¹ W⁺ᵀ)
 
 
-@dataclass(frozen=True)
-class Fast:
+def fast(hand: Handover, solver: str, cap: float) -> Choice:
     """Algorithm 4: one λ for the layer from a small semidefinite program; the closed form where that fails."""
-
-    solver: str
-    cap: float
-
-    def __call__(self, hand: Handover) -> Choice:
-        try:
-            found = small_program(hand, np.zeros(hand.free.size, dtype=int), self.solver)
-        except SolverFailed:
-            return _last_resort(hand)
-        Lambda = np.full(hand.alpha.size, min(self.cap, float(found.x[0])))
-        choice = Choice(Lambda, found.c, hand.alpha, hand.beta)
-        return choice if _feasible(hand, choice) else _last_resort(hand)
+    try:
+        found = small_program(hand, np.zeros(hand.free.size, dtype=int), solver)
+    except SolverFailed:
+        return _last_resort(hand)
+    Lambda = np.full(hand.alpha.size, min(cap, float(found.x[0])))
+    choice = Choice(Lambda, found.c, hand.alpha, hand.beta)
+    return choice if _feasible(hand, choice) else _last_resort(hand)
 
 
-@dataclass(frozen=True)
-class Acc:
+def acc(hand: Handover, solver: str, cap: float) -> Choice:
     """Algorithm 3: one λ per neuron from a small semidefinite program; where that fails the better of the other two."""
-
-    solver: str
-    cap: float
-
-    def __call__(self, hand: Handover) -> Choice:
-        try:
-            found = small_program(hand, np.arange(hand.free.size), self.solver)
-        except SolverFailed:
-            return self._instead(hand)
+    with contextlib.suppress(SolverFailed):
+        found = small_program(hand, np.arange(hand.free.size), solver)
         Lambda = np.full(hand.alpha.size, INACTIVE * float(found.x.mean()))
         Lambda[hand.free] = found.x
-        choice = Choice(np.minimum(self.cap, Lambda), found.c, hand.alpha, hand.beta)
-        return choice if _feasible(hand, choice) else self._instead(hand)
-
-    def _instead(self, hand: Handover) -> Choice:
-        fast = Fast(self.solver, self.cap)(hand)
-        try:
-            plain = closed_form(hand)
-        except NotApplicable:
-            return fast
-        return fast if fast.c >= plain.c else plain
-
-
-def chooser(variant: str, solver: str, cap: float) -> Chooser:
-    """The rule of that name."""
-    if variant == "CF":
-        return closed_form
-    return Fast(solver, cap) if variant == "Fast" else Acc(solver, cap)
+        choice = Choice(np.minimum(cap, Lambda), found.c, hand.alpha, hand.beta)
+        if _feasible(hand, choice):
+            return choice
+    one = fast(hand, solver, cap)
+    try:
+        plain = closed_form(hand)
+    except NotApplicable:
+        return one
+    return one if one.c >= plain.c else plain
 
 
 def small_program(hand: Handover, groups: Array, solver: str) -> Solution:
@@ -127,12 +108,3 @@ def _feasible(hand: Handover, choice: Choice) -> bool:
         return positive(messenger(hand, choice))
     except ProofFailed:
         return False
-
-
-def _promise(hand: Handover, M: Array) -> float:
-    """C = 1/σmax(W⁺ M⁻¹ W⁺ᵀ)."""
-    if not positive(M):
-        return 0.0
-    half = linalg.solve_triangular(linalg.cholesky(M, lower=True), hand.ahead.T, lower=True)
-    size = float(np.linalg.norm(half, 2)) ** 2
-    return 1.0 / size if size > 0.0 else np.inf

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,14 +54,14 @@ def classifiers(
         path = folder / f"{name}.npz"
         note = known.get(name, {})
         if not path.exists() or {key: note.get(key) for key in about} != about:
-
-            def tell(text: str, name: str = name) -> None:
-                report(f"mnist: training the {name} model, {text}")
-
-            trained = train(images, recipe, tell)
+            trained = train(images, recipe, partial(_say, report, name))
             write_npz(path, trained.network, "elu")
             note = {**about, "accuracy": trained.accuracy, "epochs": trained.epochs, "data": images.name}
             known[name] = note
             write_whole(ledger, json.dumps(known, indent=1) + "\n")
         found.append(Classifier(name, load(path), note["accuracy"], note["epochs"]))
     return found
+
+
+def _say(report: Report, name: str, text: str) -> None:
+    report(f"mnist: training the {name} model, {text}")

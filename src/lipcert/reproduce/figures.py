@@ -78,18 +78,15 @@ def _panels(found: Sequence[Line], name: str, axis: str, title: str) -> Any:
     for method in _methods(found, ("trivial", AUTODIFF)):
         part = sorted((line for line in found if line.method == method), key=lambda line: _size(line.cell, name))
         style = _style(method)
-        values = [(line, line.result.value, trivial.get(line.cell)) for line in part]
-        points = [(_size(line.cell, name), value / whole) for line, value, whole in values if value and whole]
+        values = [(_size(line.cell, name), line.result.value, trivial.get(line.cell)) for line in part]
+        points = [(size, value / whole) for size, value, whole in values if value and whole]
         left.plot(*_columns(points), label=method, **style)
         if method not in REFERENCES:
             times = [(_size(line.cell, name), line.result.seconds) for line in part if line.result.value is not None]
             right.plot(*_columns(times), **style)
             _mark_late(right, part, name)
     for ax, label in ((left, "bound / trivial bound"), (right, "seconds")):
-        ax.set_yscale("log")
-        ax.set_xlabel(axis)
-        ax.set_ylabel(label)
-        ax.set_xticks(sorted({_size(line.cell, name) for line in found}))
+        ax.set(yscale="log", xlabel=axis, ylabel=label, xticks=sorted({_size(line.cell, name) for line in found}))
         ax.grid(True, which="major", alpha=0.3)
     figure.suptitle(title, fontsize=11)
     if left.get_legend_handles_labels()[0]:
@@ -150,10 +147,7 @@ def _draw_radii(folder: Path, found: Sequence[Line]) -> list[Figure]:
             flat = method in ("trivial", AUTODIFF, "eclipse-fast")
             style = _style(method) | ({"marker": None} if flat else {})
             ax.plot(*_columns(points), label="Jacobian at the centre" if method == AUTODIFF else method, **style)
-        ax.set_xscale("log")
-        ax.set_yscale("log")
-        ax.set_xlabel("radius δ (the ball has √5·δ)")
-        ax.set_ylabel("Lipschitz bound")
+        ax.set(xscale="log", yscale="log", xlabel="radius δ (the ball has √5·δ)", ylabel="Lipschitz bound")
         ax.set_title(f"{layers} layers of 128 neurons, LeakyReLU", fontsize=11)
         ax.grid(True, which="major", alpha=0.3)
         ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, handlelength=3.5)
@@ -178,9 +172,8 @@ def draw_study(folder: Path, study: Study) -> list[Figure]:
         data = {"mnist": "MNIST", "digits": "digits"}[study.images.name]
         figure.suptitle(f"{data}: local bounds around {points}, and failures under attack", fontsize=11)
         figure.tight_layout()
-        figure.legend(
-            handles=handles, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=4, frameon=False
-        )
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": 4}
+        figure.legend(handles=handles, fontsize=9, frameon=False, **below)
         _save(figure, folder / f"mnist_{choice}")
         caption = f"Mean local bounds around {points} ± one standard deviation; failures in percent."
         figures.append(Figure(f"mnist_{choice}", caption))
@@ -195,18 +188,15 @@ def _draw_estimates(ax: Any, study: Study, samples: Sequence[Sample], method: st
         name = sample.classifier.name
         mean, spread = sample.bounds[method].mean(axis=0), sample.bounds[method].std(axis=0)
         ax.plot(radii, mean, color=colour, marker=shape, linewidth=2.0, label=f"{name}: bound")
-        ax.fill_between(
-            radii, np.maximum(mean - spread, 0.05 * mean), mean + spread, color=colour, alpha=0.2, linewidth=0
-        )
+        least = np.maximum(mean - spread, 0.05 * mean)
+        ax.fill_between(radii, least, mean + spread, color=colour, alpha=0.2, linewidth=0)
         light: dict[str, Any] = {"linestyle": "--", "linewidth": 1.0, "markerfacecolor": "none"}
         second.plot(radii, study.failures[name], color=colour, marker=shape, label=f"{name}: failures", **light)
     ax.set_xscale("log", base=2)
     plots.logarithmic(ax.yaxis)
     ax.set_xticks(radii, [f"1/{round(1 / radius)}" for radius in radii], fontsize=8)
-    ax.set_xlabel("radius ε")
-    ax.set_ylabel("local Lipschitz bound, mean ± deviation")
-    second.set_ylim(bottom=0.0)
-    second.set_ylabel("failures, percent of the test set")
+    ax.set(xlabel="radius ε", ylabel="local Lipschitz bound, mean ± deviation")
+    second.set(ylim=(0.0, None), ylabel="failures, percent of the test set")
     ax.set_title(method, fontsize=10)
     ax.grid(True, which="major", alpha=0.3)
     return [*ax.get_legend_handles_labels()[0], *second.get_legend_handles_labels()[0]]

@@ -56,8 +56,9 @@ def read_images(folder: Path | None = None) -> Images:
     missing = [name for names in FILES.values() for name in names if _file(folder, name) is None]
     if missing:
         raise InvalidInput(f"{folder} lacks {', '.join(missing)} (with or without .gz); MNIST has four files")
-    train, test = ((_pixels(folder, images), _labels(folder, labels)) for images, labels in FILES.values())
-    for x, y in (train, test):
+    raw = [(_idx(folder, images), _idx(folder, labels)) for images, labels in FILES.values()]
+    train, test = ((x.reshape(len(x), -1) / 255.0, y.astype(int)) for x, y in raw)
+    for x, y in raw:
         if len(x) != len(y) or not len(x):
             raise InvalidInput(f"{folder} has {len(x)} images but {len(y)} labels; get its files again")
     return Images("mnist", train, test)
@@ -65,15 +66,6 @@ def read_images(folder: Path | None = None) -> Images:
 
 def _file(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
-
-
-def _pixels(folder: Path, name: str) -> Array:
-    raw = _idx(folder, name)
-    return raw.reshape(len(raw), -1) / 255.0
-
-
-def _labels(folder: Path, name: str) -> Array:
-    return _idx(folder, name).astype(int)
 
 
 def _idx(folder: Path, name: str) -> Array:

@@ -29,8 +29,6 @@ from lipcert.runtime.progress import Report
 PAPER_METHOD: Final = "eclipse-gen-local-fast"
 BOUNDS: Final = ("closed-form", "scalar", "joint", PAPER_METHOD)
 """Methods of the local bounds, from quick to slow."""
-CHOICES: Final = ("random", "images")
-"""Points drawn from all of [0, 1]ⁿ, as the paper's code does, or from the test images."""
 RULES: Final = ("trivial", "paper", "plain", "pairs", "search", "curved", "valid")
 """How a radius is certified: margin/(√2·L) with the trivial bound; the paper's rule with its bounds; the paper's rule
 with lipcert's (joint); a bound for every pair of classes, on the paper's grid of radii; the same with linear
@@ -103,7 +101,7 @@ def run(images: Images, models: list[Classifier], work: Work) -> Study:
 
 
 def choose(images: Images, points: int) -> dict[str, Array]:
-    """The points, by the way they are chosen."""
+    """The points by the way they are chosen: from all of [0, 1]ⁿ, as in the paper's code, or from the test images."""
     x, _ = images.test
     rng = np.random.default_rng(0)
     return {"random": rng.random((points, x.shape[1])), "images": x[rng.permutation(len(x))[:points]]}
@@ -133,12 +131,9 @@ def _sample(model: Classifier, choice: str, points: Array, trivial: float, work:
     network = model.network
     outputs = np.sort(network(points), axis=1)
     margins = outputs[:, -1] - outputs[:, -2]
-    bounds: dict[str, Array] = {}
-    seconds: dict[str, float] = {}
-    for method in work.methods:
-        found = list(_bounds(model, choice, points, method, work))
-        bounds[method] = np.array([value for value, _ in found]).reshape(len(points), -1)
-        seconds[method] = float(np.mean([spent for _, spent in found]))
+    found = {method: np.array(list(_bounds(model, choice, points, method, work))) for method in work.methods}
+    bounds = {method: pairs[:, 0].reshape(len(points), -1) for method, pairs in found.items()}
+    seconds = {method: float(pairs[:, 1].mean()) for method, pairs in found.items()}
     radii = {"trivial": margins / (math.sqrt(2.0) * trivial)}
     for rule, method in (("paper", PAPER_METHOD), ("plain", "joint")):
         if method in bounds:
@@ -185,11 +180,7 @@ def _certified(
     for number, point in enumerate(points):
         work.report(f"mnist: {model.name}, {choice} points: radius by {rule}, {number + 1} of {len(points)}")
         key: Key = {"choice": choice, "point": number, "rule": rule}
-        yield _kept(work.store, model, key, _radius, model.network, point, options)[0]
-
-
-def _radius(network: Network, point: Array, options: dict[str, Any]) -> float:
-    return certified_radius(network, point, **options).radius
+        yield _kept(work.store, model, key, lambda x: certified_radius(model.network, x, **options).radius, point)[0]
 
 
 def _kept(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
+from lipcert.model.arrays import Array
 from lipcert.model.files import write_whole
 from lipcert.reproduce.documents import markdown, shown, write_csv
 from lipcert.reproduce.mnist import PAPER_METHOD, RULES, Sample, Study
@@ -60,19 +61,20 @@ def _bounds(study: Study) -> Iterator[tuple[object, ...]]:
         for method, bounds in sample.bounds.items():
             same = printed if (method, sample.choice) == (PAPER_METHOD, "random") else None
             for number, radius in enumerate(PAPER_RADII):
-                column = bounds[:, number]
-                theirs: tuple[float | None, float | None] = (None, None)
-                if same is not None:
-                    theirs = (float(same.bounds[:, number].mean()), float(same.bounds[:, number].std()))
+                theirs = (None, None) if same is None else _spread(same.bounds[:, number])
                 failure = float(study.failures[name][number])
                 paper_failure = None if printed is None else float(printed.failures[number])
                 yield (
-                    *(name, sample.choice, radius, method, float(column.mean()), float(column.std()), *theirs),
+                    *(name, sample.choice, radius, method, *_spread(bounds[:, number]), *theirs),
                     *(failure, paper_failure, sample.seconds[method]),
                 )
 
 
-def _radii(study: Study, sample: Sample) -> Iterator[tuple[object, ...]]:
+def _spread(column: Array) -> tuple[float, float]:
+    return float(column.mean()), float(column.std())
+
+
+def _radii(study: Study, sample: Sample) -> Iterator[tuple[Any, ...]]:
     printed = _printed(study, sample.classifier.name)
     broken = sample.broken[np.isfinite(sample.broken)]
     for rule, radii in sample.radii.items():
@@ -118,9 +120,7 @@ def _text(study: Study) -> str:
     layers = describe_network(first.classifier.network).removesuffix(", elu")
     introduction = _INTRODUCTION.format(layers=layers, data=data[study.images.name], count=len(first.margins))
     models = {sample.classifier.name: sample.classifier for sample in study.samples}
-    facts = [
-        (name, f"{one.accuracy:.2%}", f"{one.epochs}", shown(study.trivial[name], "up")) for name, one in models.items()
-    ]
+    facts = [(n, f"{one.accuracy:.2%}", f"{one.epochs}", shown(study.trivial[n], "up")) for n, one in models.items()]
     parts = [f"# {TITLE}", introduction, summary(study)]
     parts += [markdown(("model", "accuracy", "epochs", "trivial bound"), facts)]
     parts += ["## Attacks: failures in percent", _failures(study), "## Mean local bounds", _means(study)]
@@ -158,12 +158,8 @@ def _means(study: Study) -> str:
 def _certified(study: Study) -> str:
     rows = []
     for sample in study.samples:
-        for name, points, rule, mean, times, paper, attacked in _radii(study, sample):
-            assert isinstance(mean, float)
-            assert isinstance(times, float)
-            theirs = f"{paper:.3g}" if isinstance(paper, float) else ""
-            away = f"{attacked:.3g}" if isinstance(attacked, float) else ""
-            rows.append((f"{name}, {points}", str(rule), shown(mean, "down"), f"{times:.3g}", theirs, away))
+        for name, points, rule, mean, *others in _radii(study, sample):
+            rows.append((f"{name}, {points}", rule, shown(mean, "down"), *(shown(other, digits=3) for other in others)))
     header = ("model, points", "rule", "mean radius", "ratio to trivial", "paper's ratio", "broken by attack at")
     rules = "\n".join(f"* {rule}: {meaning}" for rule, meaning in MEANING.items())
     return f"{markdown(header, rows)}\n\n{rules}"

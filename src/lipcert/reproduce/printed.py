@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -59,13 +60,12 @@ def paper_table(table: str) -> dict[tuple[str, int, int, float | None], Printed]
     Methods have the names of :mod:`lipcert.questions.compare`; in the radius study "trivial" and "autodiff" have
     no radius.
     """
-    return {
-        (row["method"], int(row["width"]), int(row["layers"]), number(row["radius"])): Printed(
-            row["bound"], row["seconds"]
-        )
-        for row in _rows("paper.csv")
-        if row["table"] == table
-    }
+    found = {}
+    for row in _rows("paper.csv"):
+        if row["table"] == table:
+            key = row["method"], int(row["width"]), int(row["layers"]), number(row["radius"])
+            found[key] = Printed(row["bound"], row["seconds"])
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,10 +91,10 @@ PAPER_RADII = tuple(2.0**-k for k in range(1, 9))
 @lru_cache
 def paper_model(model: str) -> PaperModel:
     """What is printed of "baseline" or "regularised"."""
-    rows = [row for row in _rows("paper_mnist.csv") if row["model"] == model]
-    values: dict[str, list[float]] = {}
-    for row in rows:
-        values.setdefault(row["quantity"], []).append(float(row["value"]))
+    values: dict[str, list[float]] = defaultdict(list)
+    for row in _rows("paper_mnist.csv"):
+        if row["model"] == model:
+            values[row["quantity"]].append(float(row["value"]))
     bounds = np.array(values["bound"]).reshape(-1, len(PAPER_RADII))
     return PaperModel(bounds, np.array(values["failure"]), values.get("ratio", [None])[0])
 

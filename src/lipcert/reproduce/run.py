@@ -110,9 +110,7 @@ def _study(out: Path, study: mnist.Study) -> dict[str, Any]:
     return _section(mnist_documents.TITLE, mnist_documents.summary(study), files, "mnist.md", drawn)
 
 
-def _section(
-    title: str, summary: str, files: list[str], markdown: str, drawn: Sequence[figures.Figure]
-) -> dict[str, Any]:
+def _section(title: str, summary: str, files: list[str], markdown: str, drawn: list[figures.Figure]) -> dict[str, Any]:
     shown = [{"file": f"figures/{one.stem}.svg", "caption": one.caption} for one in drawn]
     return {"title": title, "summary": summary, "csv": files, "markdown": markdown, "figures": shown}
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 from lipcert.model.files import write_whole
@@ -13,23 +14,8 @@ from lipcert.reproduce.documents import markdown, shown, write_csv
 from lipcert.reproduce.tables import Line, Plan
 
 HEADER = (
-    "table",
-    "width",
-    "layers",
-    "radius",
-    "method",
-    "origin",
-    "paper",
-    "value",
-    "difference",
-    "agrees",
-    "paper_seconds",
-    "seconds",
-    "status",
-    "lower",
-    "best_paper",
-    "ours",
-    "ratio",
+    *("table", "width", "layers", "radius", "method", "origin", "paper", "value", "difference", "agrees"),
+    *("paper_seconds", "seconds", "status", "lower", "best_paper", "ours", "ratio"),
 )
 _INTRODUCTION = """\
 The networks are the paper's, regenerated from their seeds; the ball has radius √5·δ, with which its tables were
@@ -82,11 +68,8 @@ def summary(found: Sequence[Line]) -> str:
     return " ".join(text)
 
 
-def _by_cell(found: Sequence[Line]) -> Iterator[list[Line]]:
-    groups: dict[Cell, list[Line]] = {}
-    for line in found:
-        groups.setdefault(line.cell, []).append(line)
-    yield from groups.values()
+def _by_cell(found: Sequence[Line]) -> list[list[Line]]:
+    return [list(group) for _, group in groupby(found, key=lambda line: line.cell)]
 
 
 def _place(cell: Cell) -> str:

@@ -20,7 +20,7 @@ from scipy import linalg
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.network import Network
 from lipcert.runtime.clock import clock
-from lipcert.search.ellipsoid import symmetric
+from lipcert.search.ellipsoid import inverse_of, symmetric
 from lipcert.search.folding import condensed
 
 Slopes = tuple[Array, Array]
@@ -170,8 +170,7 @@ class Chain:
             K_bar = link.m[:, None] * P_bar * link.m
             adjoint = K_bar.copy()
             if active.size:
-                inverse = linalg.lapack.dpotri(step.factor, lower=1)[0]
-                inverse = np.tril(inverse) + np.tril(inverse, -1).T
+                inverse = inverse_of(step.factor)
                 rows = step.K[active]
                 rise = step.T * np.diagonal(P_bar)[active]
                 fall = step.s**2 * np.einsum("ij,ij->i", rows @ K_bar, rows)

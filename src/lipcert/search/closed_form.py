@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lipcert.model.arrays import Array, Weight, dense, times
+from lipcert.model.arrays import Array, dense, times
 from lipcert.proof.guide import View
 from lipcert.search.ellipsoid import largest, symmetric
 from lipcert.search.method import Greedy
@@ -45,7 +45,9 @@ def closed_form(stage: Stage) -> Array:
     r, m = stage.r[active], stage.m
     s = largest(r[:, None] * stage.S[np.ix_(active, active)] * r)
     sigma = largest(times(times(m[:, None] * stage.S * m, stage.ahead.T).T, stage.ahead.T))
-    T[active] = _best(s, sigma, np.asarray(gram_norm(stage.ahead[:, active])))
+    head = stage.ahead[:, active]
+    gram = head.T @ head if head.shape[0] > head.shape[1] else head @ head.T  # the smaller of the two
+    T[active] = _best(s, sigma, largest(dense(gram)))
     return T
 
 
@@ -87,10 +89,3 @@ def _best(s: Array, sigma: Array, e: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where(e > 0, s + np.sqrt(s * np.maximum(sigma, 0.0) / e), 2.0 * s)
     return np.where(s > 0, np.maximum(t, s * (1.0 + 1e-6)), 0.0)
-
-
-def gram_norm(weight: Weight) -> float:
-    """λmax(W Wᵀ), from the smaller of the two Gram matrices."""
-    tall = weight.shape[0] > weight.shape[1]
-    gram = weight.T @ weight if tall else weight @ weight.T
-    return float(largest(dense(gram)))

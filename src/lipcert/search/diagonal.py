@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
 
-from lipcert.model.arrays import Array, dense, times
-from lipcert.search.ellipsoid import symmetric, top
+from lipcert.model.arrays import Array
+from lipcert.search.ellipsoid import inverse_of, symmetric, top
 from lipcert.search.method import Greedy
 from lipcert.search.scalar import best_scalar
 from lipcert.search.stage import Stage
@@ -54,16 +54,8 @@ class _Block:
 
     @staticmethod
     def of(stage: Stage) -> _Block:
-        active = stage.active
-        r, m = stage.r[active], stage.m
         ahead = stage.ahead * (1.0 / (abs(stage.ahead).max() or 1.0))  # the size of W⁺ does not change the best T
-        scaled = times((m[:, None] * stage.S).T, ahead.T).T  # W⁺ D_m S
-        return _Block(
-            B=symmetric(times(scaled * m, ahead.T)),
-            G=scaled[:, active] * r,
-            H=dense(ahead[:, active]),
-            R=symmetric(r[:, None] * stage.S[np.ix_(active, active)] * r),
-        )
+        return _Block(*replace(stage, ahead=ahead).blocks())
 
     @property
     def order(self) -> int:
@@ -94,8 +86,7 @@ class _Block:
     def newton(self, factor: Array, kappa: float) -> tuple[Array, float]:
         """Newton step in (τ, T) for κτ - logdet F, and its decrement."""
         p = self.B.shape[0]
-        Y = linalg.lapack.dpotri(factor, lower=1)[0]
-        Y = np.tril(Y) + np.tril(Y, -1).T
+        Y = inverse_of(factor)
         top_left, cross, corner = Y[:p, :p], Y[:p, p:], Y[p:, p:]
         YH = top_left @ self.H
         HYH, HYc = self.H.T @ YH, self.H.T @ cross

@@ -6,6 +6,7 @@ size is a power of four beside them, so that nothing over- or underflows however
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,75 +18,58 @@ from lipcert.model.arrays import Array, Weight, dense, times
 
 @dataclass(frozen=True, eq=False)
 class Ellipsoid:
-    """The matrix 4^exponent · matrix; ``matrix`` None is the identity. Leading axes make a stack."""
+    """The matrix 4^exponent · matrix; ``matrix`` None is the identity, P_0 = I."""
 
-    matrix: Array | None
-    exponent: Array
-
-    @staticmethod
-    def ball(batch: tuple[int, ...] = ()) -> Ellipsoid:
-        """P_0 = I."""
-        return Ellipsoid(None, np.zeros(batch, dtype=int))
+    matrix: Array | None = None
+    exponent: int | Array = 0
 
     @staticmethod
-    def of(matrix: Array, exponent: Array) -> Ellipsoid:
+    def of(matrix: Array, exponent: int | Array) -> Ellipsoid:
         """Bring the mean diagonal of a matrix near one and note the power of four taken out."""
-        mean = np.trace(matrix, axis1=-2, axis2=-1) / matrix.shape[-1]
-        power = np.where(mean > 0, np.round(0.5 * np.log2(np.where(mean > 0, mean, 1.0))), 0.0).astype(int)
-        return Ellipsoid(np.ldexp(matrix, -2 * power[..., None, None]), exponent + power)
+        mean = float(np.trace(matrix)) / len(matrix)
+        power = round(0.5 * math.log2(mean)) if 0.0 < mean < math.inf else 0
+        return Ellipsoid(np.ldexp(matrix, -2 * power), exponent + power)
 
     def through(self, weight: Weight) -> Ellipsoid:
         """S = W P Wᵀ, the ellipsoid after an affine map."""
-        power = _power(weight)
-        if power:
-            return Ellipsoid(self.matrix, self.exponent + power).through(_shifted(weight, -power))
+        weight, power = _tamed(weight)
         if self.matrix is None:
-            gram = dense(weight @ weight.T)
-            return Ellipsoid.of(np.broadcast_to(gram, (*self.exponent.shape, *gram.shape)), self.exponent)
-        half = times(np.swapaxes(times(self.matrix, weight.T), -1, -2), weight.T)
-        return Ellipsoid.of(symmetric(half), self.exponent)
+            return Ellipsoid.of(dense(weight @ weight.T), self.exponent + power)
+        half = times(times(self.matrix, weight.T).T, weight.T)
+        return Ellipsoid.of(symmetric(half), self.exponent + power)
 
     def reach(self, weight: Weight) -> Array:
         """The axes of W P Wᵀ, without forming it; (n,)."""
-        power = _power(weight)
-        if power:
-            return Ellipsoid(self.matrix, self.exponent + power).reach(_shifted(weight, -power))
+        weight, power = _tamed(weight)
         half = weight if self.matrix is None else weight @ self.matrix
-        if sparse.issparse(weight):
-            squares = np.asarray((sparse.csr_array(weight) * half).sum(axis=1))
-        else:
-            squares = np.asarray((half * weight).sum(axis=1))
-        return _ldexp(np.sqrt(np.maximum(squares, 0.0)), self.exponent)
+        squares = np.asarray(((sparse.csr_array(weight) if sparse.issparse(weight) else weight) * half).sum(axis=1))
+        return _ldexp(np.sqrt(np.maximum(squares, 0.0)), self.exponent + power)
 
     def axes(self) -> Array:
-        """Sqrt of the true diagonal: neuron l is that Lipschitz; (..., n)."""
-        if self.matrix is None:
-            raise ValueError("the unit ball has no size of its own")
-        diagonal = np.diagonal(self.matrix, axis1=-2, axis2=-1)
-        return _ldexp(np.sqrt(np.maximum(diagonal, 0.0)), self.exponent[..., None])
+        """Sqrt of the true diagonal, (n,): neuron l is that Lipschitz."""
+        assert self.matrix is not None, "the unit ball has no size of its own"
+        return _ldexp(np.sqrt(np.maximum(np.diagonal(self.matrix), 0.0)), self.exponent)
 
-    def norm(self) -> Array:
+    def norm(self) -> float:
         """Sqrt λmax: the Lipschitz bound of the map that led here."""
-        if self.matrix is None:
-            return _ldexp(np.ones(()), self.exponent)
-        return _ldexp(np.sqrt(np.maximum(largest(self.matrix), 0.0)), self.exponent)
+        square = 1.0 if self.matrix is None else top(self.matrix)[0]
+        return float(_ldexp(np.sqrt(max(square, 0.0)), self.exponent))
 
 
-def _ldexp(mantissa: Array, exponent: Array) -> Array:
+def _ldexp(mantissa: Array, exponent: int | Array) -> Array:
     """Mantissa · 2^exponent; infinite where that is too large for a float."""
     with np.errstate(over="ignore"):
         return np.asarray(np.ldexp(mantissa, exponent))
 
 
-def _power(weight: Weight) -> int:
-    """Power of two to take out of a weight whose squares would leave the range of floats, else 0."""
+def _tamed(weight: Weight) -> tuple[Weight, int]:
+    """A weight whose squares are floats, and the power of two that was taken out of it."""
     size = abs(weight).max()
-    return int(np.frexp(size)[1]) if size > 0 and not 2.0**-200 < size < 2.0**200 else 0
-
-
-def _shifted(weight: Weight, power: int) -> Weight:
-    """2**power·weight; in two steps, since a power may itself be too large for a float."""
-    return weight * 2.0 ** (power // 2) * 2.0 ** (power - power // 2)
+    if size <= 0 or 2.0**-200 < size < 2.0**200:
+        return weight, 0
+    power = int(np.frexp(size)[1])
+    half = power // 2  # in two steps, since 2**power may itself be too large for a float
+    return weight / 2.0**half / 2.0 ** (power - half), power
 
 
 def activate(S: Ellipsoid, alpha: Array, beta: Array, multiplier: Array) -> Ellipsoid:
@@ -102,27 +86,24 @@ def activate(S: Ellipsoid, alpha: Array, beta: Array, multiplier: Array) -> Elli
     """
     assert S.matrix is not None
     m, r = 0.5 * (alpha + beta), 0.5 * (beta - alpha)
-    if ((r > 0) & (multiplier <= 0) & (np.diagonal(S.matrix, axis1=-2, axis2=-1) > 0)).any():
+    if ((r > 0) & (multiplier <= 0) & (np.diagonal(S.matrix) > 0)).any():
         raise np.linalg.LinAlgError("a neuron that moves and has no single slope needs a positive multiplier")
-    P = m[..., :, None] * S.matrix * m[..., None, :]
-    s = np.divide(r, np.sqrt(multiplier), out=np.zeros(np.shape(multiplier)), where=(r > 0) & (multiplier > 0))
-    active = np.flatnonzero(s.reshape(-1, s.shape[-1]).any(axis=0))
+    P = m[:, None] * S.matrix * m
+    active = np.flatnonzero((r > 0) & (multiplier > 0))
     if active.size:
-        X = half_gain(S.matrix, s, active) * m[..., None, :]
-        P = P + np.swapaxes(X, -1, -2) @ X
-    n = P.shape[-1]
-    P[..., np.arange(n), np.arange(n)] += multiplier
+        s = r[active] / np.sqrt(multiplier[active])
+        scaled = s[:, None] * S.matrix[active]
+        factor = np.linalg.cholesky(np.eye(active.size) - scaled[:, active] * s)
+        X = linalg.solve_triangular(factor, scaled, lower=True, check_finite=False) * m
+        P = P + X.T @ X
+    P.flat[:: len(P) + 1] += multiplier
     return Ellipsoid.of(P, S.exponent)
 
 
-def half_gain(S: Array, s: Array, active: Array) -> Array:
-    """X with XᵀX = S D_s (I - D_s S D_s)⁻¹ D_s S; rows are those of the active neurons."""
-    scaled = s[..., active, None] * S[..., active, :]
-    core = np.eye(active.size) - scaled[..., active] * s[..., None, active]
-    factor = np.linalg.cholesky(core)
-    if factor.ndim == 2:
-        return np.asarray(linalg.solve_triangular(factor, scaled, lower=True, check_finite=False))
-    return np.asarray(np.linalg.solve(factor, scaled))
+def inverse_of(factor: Array) -> Array:
+    """(L Lᵀ)⁻¹ from the lower triangle L."""
+    inverse = linalg.lapack.dpotri(factor, lower=1)[0]
+    return np.asarray(np.tril(inverse) + np.tril(inverse, -1).T)
 
 
 def symmetric(matrix: Array) -> Array:

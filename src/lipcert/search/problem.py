@@ -46,7 +46,7 @@ class Problem:
     def sweep(self, choose: Callable[[Stage], Array]) -> Candidate:
         """The loop, with multipliers chosen layer by layer."""
         enclosing = Enclosing(self.network, self.region, self.enclosures, self.known)
-        P, weight = Ellipsoid.ball(), self.network.layers[0].weight
+        P, weight = Ellipsoid(), self.network.layers[0].weight
         done: list[LayerReport] = []
         for layer, ahead in pairwise(self.network.layers):
             clock = time.perf_counter()
@@ -65,7 +65,7 @@ class Problem:
             seconds = time.perf_counter() - clock
             done.append(LayerReport(lower, upper, alpha, beta, kept.spread(T), int(S.exponent), seconds))
             weight = kept.ahead
-        bound = float(P.through(weight).norm())
+        bound = P.through(weight).norm()
         multipliers, exponents = tuple(d.multiplier for d in done), tuple(d.exponent for d in done)
         hints = Hints(self.enclosures, multipliers, exponents, enclosing.lines())
         return Candidate(bound, tuple(done), (*self.history, hints))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lipcert.model.arrays import Array, dense, times
+from lipcert.model.arrays import Array
 from lipcert.search.ellipsoid import symmetric, top
 from lipcert.search.method import Greedy
 from lipcert.search.stage import Stage
@@ -70,13 +70,9 @@ class _Line:
 
     @staticmethod
     def of(stage: Stage) -> _Line:
-        active = stage.active
-        r, m = stage.r[active], stage.m
-        rho, Q = np.linalg.eigh(symmetric(r[:, None] * stage.S[np.ix_(active, active)] * r))
-        head = dense(stage.ahead[:, active])
-        scaled = times((m[:, None] * stage.S).T, stage.ahead.T).T  # W⁺ D_m S
-        B = symmetric(times(scaled * m, stage.ahead.T))
-        return _Line(rho, B, (scaled[:, active] * r) @ Q, head @ head.T)
+        B, G, H, R = stage.blocks()
+        rho, Q = np.linalg.eigh(R)
+        return _Line(rho, B, G @ Q, H @ H.T)
 
     def trial(self, s: float, x: float) -> float:
         """The objective at t = s + s·exp(x); its top eigenvector joins the model."""

@@ -121,12 +121,10 @@ class _Objective:
 
     def hints(self, x: Array) -> tuple[list[Array], float]:
         """The multipliers of each layer, in order, and μ."""
-        found = {}
-        for k, part in zip(self.layers, self._split(x), strict=False):
-            T = np.zeros(len(self.r[k]))
+        found = [np.zeros(len(self.r[k])) for k in self.layers]
+        for k, T, part in zip(self.layers, found, self._split(x), strict=False):
             T[self.active[k]] = np.exp(part)
-            found[k] = T
-        return [found[k] for k in sorted(found)], float(np.exp(x[-1]))
+        return found[::-1], float(np.exp(x[-1]))
 
     def known(self, x: Array) -> tuple[list[Array], float]:
         """The same, multipliers over r²."""

@@ -228,23 +228,20 @@ class _Search:
 
     def cuts(self, leaves: list[Leaf], starts: Array) -> tuple[Array, Array, Array]:
         """Where to cut each of the pieces; ``starts`` tells where the neurons of each hidden layer begin."""
-        where, what, at = [], [], []
+        found = []
         for leaf in leaves:
             piece, shares = leaf.piece, leaf.shares
             open_neurons = int((shares > 0).sum())
             if open_neurons and (self.network.inputs > _FEW_INPUTS or open_neurons <= _FEW):
                 neuron = int(np.argmax(shares))
                 layer = int(np.searchsorted(starts, neuron, side="right")) - 1
-                where.append(layer)
-                what.append(neuron - int(starts[layer]))
-                at.append(self.middle(layer, what[-1], piece.low[:, neuron], piece.high[:, neuron]))
+                index = neuron - int(starts[layer])
+                found.append((layer, index, self.middle(layer, index, piece.low[:, neuron], piece.high[:, neuron])))
             else:
-                width = (piece.upper - piece.lower)[0]
-                axis = int(np.argmax(width))
-                where.append(AXIS)
-                what.append(axis)
-                at.append(float(0.5 * piece.lower[0, axis] + 0.5 * piece.upper[0, axis]))
-        return np.array(where), np.array(what), np.array(at)
+                axis = int(np.argmax((piece.upper - piece.lower)[0]))
+                found.append((AXIS, axis, float(0.5 * piece.lower[0, axis] + 0.5 * piece.upper[0, axis])))
+        where, what, at = (np.array(part) for part in zip(*found, strict=True))
+        return where, what, at
 
     def middle(self, layer: int, index: int, low: Array, high: Array) -> float:
         """The kink of a neuron inside its interval, or else the middle."""

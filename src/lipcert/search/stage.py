@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lipcert.model.arrays import Array, Weight
+from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.proof.guide import View
-from lipcert.search.ellipsoid import Ellipsoid
+from lipcert.search.ellipsoid import Ellipsoid, symmetric
 from lipcert.search.folding import Kept, smaller
 
 LEAST = 1e-60
@@ -22,7 +22,7 @@ def widened(alpha: Array, beta: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """What is known when the multipliers T of one layer are chosen.
+    """One layer, before its multipliers T are chosen.
 
     S (n, n) is the ellipsoid of Δv divided by 4**exponent; the slopes lie in [α, β]; ``ahead`` is the next
     weight W⁺, so that the objective is λmax(W⁺ P(T) W⁺ᵀ). T is relative to the same scale as S.
@@ -67,6 +67,17 @@ class Stage:
     @property
     def r(self) -> Array:
         return 0.5 * (self.beta - self.alpha)
+
+    def blocks(self) -> tuple[Array, Array, Array, Array]:
+        """B = W⁺ D_m S D_m W⁺ᵀ, G = W⁺ D_m S D_r, H = W⁺_A and R = D_r S D_r, on the active neurons A.
+
+        With them λmax(W⁺ P(T) W⁺ᵀ) = λmax(B + G (T - R)⁻¹ Gᵀ + H T Hᵀ).
+        """
+        active = self.active
+        r, m = self.r[active], self.m
+        scaled = times((m[:, None] * self.S).T, self.ahead.T).T  # W⁺ D_m S
+        R = symmetric(r[:, None] * self.S[np.ix_(active, active)] * r)
+        return symmetric(times(scaled * m, self.ahead.T)), scaled[:, active] * r, dense(self.ahead[:, active]), R
 
     @property
     def active(self) -> Array:

@@ -29,10 +29,7 @@ def comparison(result: Comparison, ax: Any = None) -> Any:
             ax.scatter(row.seconds, row.bound, marker=shape, edgecolors=color, facecolors=fill, s=36, label=row.name)
     if result.lower is not None and result.lower.value > 0.0:
         ax.axhline(result.lower.value, color="black", linewidth=1, linestyle="--", label="lower bound")
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlabel("seconds")
-    ax.set_ylabel("bound")
+    ax.set(xscale="log", yscale="log", xlabel="seconds", ylabel="bound")
     ax.grid(True, which="major", alpha=0.3)
     if ax.get_legend_handles_labels()[0]:
         ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
@@ -47,18 +44,16 @@ def radius_curve(rows: Sequence[SweepRow], ax: Any = None) -> Any:
     ax = axes() if ax is None else ax
     shown = sorted((row for row in rows if row.radius > 0), key=lambda row: row.radius)
     radii = [row.radius for row in shown]
-    bounds, lowers = ([getattr(row, name) for row in shown] for name in ("bound", "lower"))
+    bounds, lowers = [row.bound for row in shown], [row.lower for row in shown]
     if shown:
         ax.axhline(shown[0].trivial, color="tab:gray", linewidth=1, linestyle=":", label="trivial bound")
     ax.plot(radii, bounds, "o-", markersize=4, color="tab:blue", label="certified bound")
     ax.fill_between(radii, lowers, bounds, color="tab:blue", alpha=0.1, linewidth=0, label="the true constant")
-    ax.plot(
-        radii, lowers, "--", marker="o", markersize=7, markerfacecolor="none", color="tab:orange", label="lower bound"
-    )
+    open_circle = {"marker": "o", "markersize": 7, "markerfacecolor": "none"}
+    ax.plot(radii, lowers, "--", color="tab:orange", label="lower bound", **open_circle)
     for axis in (ax.xaxis, ax.yaxis):
         logarithmic(axis)
-    ax.set_xlabel("radius")
-    ax.set_ylabel("Lipschitz constant")
+    ax.set(xlabel="radius", ylabel="Lipschitz constant")
     ax.grid(True, which="major", alpha=0.3)
     if shown:
         ax.legend(fontsize=8, loc="best", frameon=False)
@@ -76,7 +71,10 @@ def certified_share(rows: Sequence[Row], ax: Any = None, *, attacked: bool = Fal
     for number, method in enumerate(sorted({row.method for row in rows})):
         mine, color, shape = [row for row in rows if row.method == method], f"C{number}", next(shapes)
         for rule, style, fill in (("certified", "-", color), ("plain", "--", "none")):
-            radii, shares = _survival(_largest(mine, rule))
+            best: dict[int, float] = {}
+            for row in mine:
+                best[row.point] = max(best.get(row.point, 0.0), getattr(row, rule))
+            radii, shares = _survival(list(best.values()))
             label = method if rule == "certified" else f"{method}, plain rule"
             look = {"marker": shape, "markevery": 0.1, "markersize": 5, "markerfacecolor": fill}
             ax.plot(radii, shares, style, drawstyle="steps-pre", color=color, label=label, **look)
@@ -86,22 +84,11 @@ def certified_share(rows: Sequence[Row], ax: Any = None, *, attacked: bool = Fal
             if row.broken is not None:
                 held[row.point] = min(held[row.point], row.broken)
         ax.plot(*_survival(list(held.values())), "k:", drawstyle="steps-pre", label="not broken by an attack")
-    ax.set_xlabel("radius")
-    ax.set_ylabel("share of the points")
+    ax.set(xlabel="radius", ylabel="share of the points", xlim=(0.0, None), ylim=(0.0, 1.03))
     ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.3g} %")
-    ax.set_xlim(left=0.0)
-    ax.set_ylim(0.0, 1.03)
     ax.grid(True, alpha=0.3)
     ax.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), frameon=False, ncols=2)
     return ax
-
-
-def _largest(rows: Sequence[Row], rule: str) -> list[float]:
-    """Per point the largest radius by a rule."""
-    best: dict[int, float] = {}
-    for row in rows:
-        best[row.point] = max(best.get(row.point, 0.0), getattr(row, rule))
-    return list(best.values())
 
 
 def _survival(radii: Sequence[float]) -> tuple[list[float], list[float]]:
@@ -125,9 +112,7 @@ def intervals(names: Sequence[str], lowers: Sequence[float | None], uppers: Sequ
     if known:
         ax.plot(*zip(*known), "|", color="black", markersize=11, label="lower bound")
     ax.set_yticks(places, [name if len(name) <= 40 else f"{name[:37]}…" for name in names])
-    ax.set_ylim(len(names) - 0.4, -0.6)
-    ax.set_xscale("log")
-    ax.set_xlabel("Lipschitz constant")
+    ax.set(ylim=(len(names) - 0.4, -0.6), xscale="log", xlabel="Lipschitz constant")
     ax.grid(True, axis="x", alpha=0.3)
     ax.legend(fontsize=8, loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False, ncols=2)
     return ax
@@ -142,16 +127,14 @@ def reach_set(found: Reach, network: Network, outputs: tuple[int, int] = (0, 1),
     samples = found.region.sample(2000, np.random.default_rng(0))
     values = network.preactivations(samples)[found.layer - 1]
     ax.plot(values[:, i], values[:, j], ".", markersize=2, color="tab:gray", label="outputs of random inputs")
-    corners = [[found.lower[k], found.upper[k]] for k in outputs]
-    (left, right), (bottom, top) = corners
+    (left, right), (bottom, top) = ((found.lower[k], found.upper[k]) for k in outputs)
     ax.plot([left, right, right, left, left], [bottom, bottom, top, top, bottom], color="tab:blue", label="box")
     turn = np.linspace(0.0, 2.0 * np.pi, 400)
     # the shadow of an ellipsoid on two axes is the ellipse of that 2 × 2 block
     ring = np.linalg.cholesky(found.shape[np.ix_(outputs, outputs)]) @ np.stack([np.cos(turn), np.sin(turn)])
     ax.plot(found.center[i] + ring[0], found.center[j] + ring[1], "--", color="tab:orange", label="ellipsoid")
     ax.plot(found.center[i], found.center[j], "+", color="black", markersize=9, label="output at the centre")
-    ax.set_xlabel(f"output {i}")
-    ax.set_ylabel(f"output {j}")
+    ax.set(xlabel=f"output {i}", ylabel=f"output {j}")
     ax.margins(0.08)
     ax.grid(True, alpha=0.3)
     ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
@@ -173,16 +156,8 @@ def sensitivity_map(found: Sensitivity, ax: Any = None) -> Any:
         middle = 0.6 * float(matrix.max())
         for row, column in np.ndindex(*matrix.shape):
             value = float(matrix[row, column])
-            color = "black" if value > middle else "white"
-            ax.text(
-                column,
-                row,
-                f"{value:.2g}",
-                ha="center",
-                va="center",
-                fontsize=8 if matrix.size <= 60 else 6,
-                color=color,
-            )
+            look = {"fontsize": 8 if matrix.size <= 60 else 6, "color": "black" if value > middle else "white"}
+            ax.text(column, row, f"{value:.2g}", ha="center", va="center", **look)
     return ax
 
 

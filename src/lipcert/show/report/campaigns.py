@@ -8,9 +8,7 @@ from itertools import groupby
 from lipcert.errors import InvalidInput
 from lipcert.questions.campaign import Results, Row, Summary, summarise
 from lipcert.show import plots
-from lipcert.show.report.drawing import drawn
-from lipcert.show.report.page import Block, Cell, Section, Table, Text
-from lipcert.show.wording import downward
+from lipcert.show.report.page import Block, Cell, Figure, Section, Table, Text
 
 LISTED = 300
 """How many points are listed; a page with all of a large campaign would be slow to open."""
@@ -30,7 +28,7 @@ def campaign_section(results: Results) -> Section:
             " the plain rule, margin/(√2·bound)."
         )
         blocks.append(_table(f"Network {network}", [part for part in summaries if part.network == network]))
-        blocks.append(drawn(plots.certified_share(mine, attacked=attacked), caption))
+        blocks.append(Figure.of(plots.certified_share(mine, attacked=attacked), caption))
         blocks.append(_points(mine))
     return Section(f"Campaign {results.path.name}", _in_words(results, summaries), blocks)
 
@@ -97,19 +95,8 @@ def _points(rows: list[Row]) -> Table:
     caption = f"The points one by one, least certified first ({len(order)} rows)"
     if len(order) > LISTED:
         caption = f"The {LISTED} rows least certified, of {len(order)}; lipcert results --export writes all"
-    headings = (
-        "point",
-        "method",
-        "radius",
-        "label",
-        "predicted",
-        "margin",
-        "bound",
-        "certified",
-        "by",
-        "plain",
-        "broken at",
-    )
+    headings = ["point", "method", "radius", "label", "predicted", "margin"]
+    headings += ["bound", "certified", "by", "plain", "broken at"]
     cells = [
         (
             Cell(str(row.point), row.point),
@@ -117,7 +104,7 @@ def _points(rows: list[Row]) -> Table:
             Cell.number(row.radius),
             Cell(str(row.label), row.label),
             Cell(str(row.predicted), row.predicted),
-            Cell(downward(row.margin, 4), row.margin),
+            Cell.below(row.margin),
             Cell.bound(row.bound) if row.problem is None else Cell(row.problem),
             Cell.below(row.certified),
             Cell(row.basis),

@@ -13,8 +13,7 @@ from lipcert.questions.verify import verify
 from lipcert.runtime.progress import Report, silent
 from lipcert.search.lower import LowerBound, lower_bound_of
 from lipcert.show import plots
-from lipcert.show.report.drawing import drawn
-from lipcert.show.report.page import Block, Card, Cell, Section, Table, Verdict
+from lipcert.show.report.page import Block, Card, Cell, Figure, Section, Table, Verdict
 from lipcert.show.wording import brief_region, describe_network, describe_region, downward, restrictions, upward, whom
 
 
@@ -78,7 +77,7 @@ def certificate_section(found: Sequence[Examined], models: Mapping[str, Network]
         caption = "Certified bounds (right end) and lower bounds (left end); the true constant lies in between."
         if not any(lowers):
             caption = "Certified bounds; the true constant is at most that."
-        blocks += [_table(found), drawn(ax, caption)]
+        blocks += [_table(found), Figure.of(ax, caption)]
     blocks += [_card(item, bool(models)) for item in found]
     return Section("Certificates", _summary(found, bool(models)), blocks)
 

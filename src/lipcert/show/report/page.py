@@ -8,7 +8,8 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Literal, Protocol
+from io import BytesIO
+from typing import Any, Literal, Protocol
 
 from lipcert import __version__
 from lipcert.show.wording import downward, upward
@@ -104,6 +105,16 @@ class Figure:
     svg: bytes
     caption: str
     wide: bool = False
+
+    @staticmethod
+    def of(ax: Any, caption: str) -> Figure:
+        """The figure of some matplotlib axes; the same drawing is the same file, byte for byte."""
+        from matplotlib import rc_context
+
+        stream = BytesIO()
+        with rc_context({"svg.hashsalt": "lipcert"}):
+            ax.figure.savefig(stream, format="svg", bbox_inches="tight", metadata={"Date": None})
+        return Figure(stream.getvalue(), caption)
 
     def html(self) -> str:
         data = base64.b64encode(self.svg).decode("ascii")

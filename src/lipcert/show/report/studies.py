@@ -56,17 +56,16 @@ def _section(folder: Path, name: str, part: Mapping[str, Any]) -> Section:
     for figure in part.get("figures", []):
         if not isinstance(figure, dict):
             raise UnreadableResults(f"{folder / 'run.json'} is damaged: a figure of {name} is not described")
-        drawing = _inside(folder, figure.get("file"))
-        blocks.append(Figure(_drawing(drawing), str(figure.get("caption", drawing.stem)), wide=True))
-    for file in _listed(folder, part, "csv"):
+        file = _inside(folder, figure.get("file"))
+        drawing = file.read_bytes()
+        if b"<svg" not in drawing[:5000]:
+            raise UnreadableResults(f"{file} is not an SVG drawing")
+        blocks.append(Figure(drawing, str(figure.get("caption", file.stem)), wide=True))
+    names = part.get("csv", [])
+    for file in (_inside(folder, name) for name in ([names] if isinstance(names, str) else names)):
         blocks += _tables(file.name, _records(file))
     summary = str(part.get("summary", ""))
     return Section(str(part.get("title", name)), summary, [Text(summary), *blocks])
-
-
-def _listed(folder: Path, part: Mapping[str, Any], key: str) -> list[Path]:
-    names = part.get(key, [])
-    return [_inside(folder, name) for name in ([names] if isinstance(names, str) else names)]
 
 
 def _inside(folder: Path, name: Any) -> Path:
@@ -75,13 +74,6 @@ def _inside(folder: Path, name: Any) -> Path:
     if not file.resolve().is_relative_to(folder.resolve()) or not file.is_file():
         raise UnreadableResults(f"{folder / 'run.json'} names a file that the folder does not hold: {name}")
     return file
-
-
-def _drawing(file: Path) -> bytes:
-    drawing = file.read_bytes()
-    if b"<svg" not in drawing[:5000]:
-        raise UnreadableResults(f"{file} is not an SVG drawing")
-    return drawing
 
 
 def _records(file: Path) -> list[Record]:
@@ -127,20 +119,14 @@ def _by_method(records: Sequence[Record]) -> Table:
     headings = ("method", "origin", "bounds", "timeouts", "printed digits agree", "median s printed", "median s here")
     rows = []
     for (method, origin), mine in groups.items():
+        statuses = [row["status"] for row in mine]
+        counts = [Cell.number(statuses.count(status)) for status in ("ok", "timeout")]
         agrees = [row.get("agrees", "") for row in mine if row.get("agrees")]
         yes = agrees.count("yes")
         agreeing = Cell(f"{yes} of {len(agrees)}", yes / len(agrees)) if agrees else Cell()
-        rows.append(
-            (
-                Cell(method),
-                Cell(origin),
-                Cell.number(sum(row["status"] == "ok" for row in mine)),
-                Cell.number(sum(row["status"] == "timeout" for row in mine)),
-                agreeing,
-                _middle(row.get("paper_seconds", "") for row in mine),
-                _middle(row.get("seconds", "") for row in mine if row["status"] == "ok"),
-            )
-        )
+        printed = _middle(row.get("paper_seconds", "") for row in mine)
+        here = _middle(row.get("seconds", "") for row in mine if row["status"] == "ok")
+        rows.append((Cell(method), Cell(origin), *counts, agreeing, printed, here))
     return Table("The methods", headings, rows)
 
 
