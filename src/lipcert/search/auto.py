@@ -14,8 +14,6 @@ from lipcert.search.joint import Joint
 from lipcert.search.problem import Problem
 from lipcert.search.split import FEW_INPUTS, Split, affordable
 
-_SCALAR_COST = 0.7
-"""A Scalar sweep takes about as long as this many ClosedForm sweeps with their proof."""
 _SHARE = 0.5
 """Share of the time for Joint where pieces are promising."""
 
@@ -40,12 +38,7 @@ class Auto(Anytime):
     pieces: int | None = None
 
     def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
-        """The candidates of one rung after the other, while the next one's time fits.
-
-        The cost per layer is constant, so the time of one ClosedForm sweep tells that of the others.
-        """
-        if not clock().allows(_SCALAR_COST * clock().sweep):
-            return
+        """The candidates of one rung after the other, while the next one's time fits."""
         best, now = start, clock()
         few = problem.region.bounded and problem.network.inputs <= FEW_INPUTS
         pieces = few and affordable(problem, 1.0 - _SHARE)

@@ -24,6 +24,9 @@ from lipcert.search.scalar import Scalar
 from lipcert.search.stage import Stage
 
 LOG4 = float(np.log(4.0))
+_SCALAR_COST, _SLOWER = 0.7, 300.0
+"""A Scalar sweep takes about as long as so many ClosedForm sweeps with their proof, and one more for each so many open
+neurons of the widest layer: of large matrices, eigenvectors take much longer than factors."""
 _AWAY = (0.1, 1.0, 3.0)
 """How far (in x) to move the start from the edge of the feasible set, where greedy methods end; the first that fits."""
 WIDEST_MU = 2e-2
@@ -64,7 +67,13 @@ class Joint(Anytime):
     seconds: float | None = None
 
     def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
-        """A Scalar sweep, then what further rounds and joint multipliers make of the better of it and the start."""
+        """A Scalar sweep, then what further rounds and joint multipliers make of the better of it and the start.
+
+        The cost per layer is constant, so the time of one ClosedForm sweep tells that of the others.
+        """
+        widest = max((int((layer.beta > layer.alpha).sum()) for layer in start.layers), default=0)
+        if not clock().allows((_SCALAR_COST + widest / _SLOWER) * clock().sweep):
+            return
         first = replace(problem.sweep(hurried(Scalar().choose, "scalar")), found_by="Scalar")
         yield first
         yield from self.improved(problem, min(first, start, key=lambda found: found.bound))
