@@ -116,7 +116,8 @@ def recheck_reach(network: Network, claim: Reach) -> Reach:
     found = _reach_set(network, claim.layer, together, leaves, (), room=False)
     shapes = [_shape(one) for one in together.proofs]
     inside = (claim.lower <= found.lower).all() and (found.upper <= claim.upper).all()
-    held = np.shape(claim.shape) == np.shape(shapes[0]) and any(_contains(claim.shape, shape) for shape in shapes)
+    held = np.shape(claim.shape) == np.shape(shapes[0]) and np.array_equal(claim.shape, claim.shape.T)
+    held = held and any(_contains(claim.shape, shape) for shape in shapes)
     if not (inside and held and found.bound <= claim.bound and np.array_equal(claim.center, found.center)):
         raise ProofFailed("the reach set claims more than its proofs show")
     if not all(np.shape(side) == np.shape(mine) for side, mine in zip(claim.hull, found.hull, strict=True)):
