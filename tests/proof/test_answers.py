@@ -114,8 +114,8 @@ def test_what_cannot_be_saved_or_verified(tmp_path: Path) -> None:
     for wrong in ((), reach.lower, None):
         with pytest.raises(InvalidInput, match="answer must be what a question returned"):
             lc.save_answer(wrong, tmp_path / "a.json")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="a second opinion is there for bounds and sweeps"):
-        lc.verify(NETWORK, reach, exact=True)
+    with pytest.raises(InvalidInput, match="a second opinion is there for bounds, sweeps and reach sets"):
+        lc.verify(NETWORK, radius, exact=True)
     assert not list(tmp_path.iterdir())
     reach.save(tmp_path / "a.json")
     readers: list[Callable[[Path], object]] = [lc.Certificate.load, CertifiedRadius.load, load_sweep]

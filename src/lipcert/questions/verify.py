@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import Any, TypeAlias, overload
 
+import numpy as np
+
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.network import Network
 from lipcert.proof import checker, document, storage
@@ -14,6 +16,7 @@ from lipcert.proof.classes import CertifiedRadius, recheck_radius
 from lipcert.proof.hints import Part
 from lipcert.proof.reach import Reach, recheck_reach
 from lipcert.proof.sensitivity import Sensitivity, recheck_sensitivity
+from lipcert.proof.together import derived
 from lipcert.questions.sweep import SweepRow
 from lipcert.runtime.threads import suited_to
 
@@ -42,7 +45,8 @@ def verify(network: Network, answer: Any, exact: bool = False) -> Any:
         :func:`load_answer` read it from a file; nothing in it is believed.
     exact
         Ask for a second opinion: the proof is made in ball arithmetic, by other code, which takes longer. It needs
-        python-flint, ``pip install "lipcert[exact]"``, and knows bounds and sweeps.
+        python-flint, ``pip install "lipcert[exact]"``, and knows bounds, sweeps, and reach sets whose region was not
+        cut into pieces.
 
     Returns
     -------
@@ -65,9 +69,11 @@ def verify(network: Network, answer: Any, exact: bool = False) -> Any:
         )
     if rows:
         return tuple(_row(network, row, exact) for row in answer)
+    if exact and isinstance(answer, Reach):
+        return _exact_reach(network, answer)
     if exact:
         if not isinstance(answer, Certificate):
-            raise InvalidInput("a second opinion is there for bounds and sweeps, not yet for other answers")
+            raise InvalidInput("a second opinion is there for bounds, sweeps and reach sets, not yet for other answers")
         from lipcert.exact import verify as second_opinion
 
         return second_opinion(network, answer)
@@ -80,6 +86,26 @@ def verify(network: Network, answer: Any, exact: bool = False) -> Any:
             recheck_radius(network, answer)
             return answer.radius
         return checker.verify(network, answer)
+
+
+def _exact_reach(network: Network, claim: Reach) -> Reach:
+    """The claim, if both arithmetics prove it: the first also tells which lines to draw for the second."""
+    from lipcert.exact import Claimed, verify_outputs
+
+    if any(one.kind != "whole" or one.tree is not None for one in claim.proofs):
+        raise InvalidInput(
+            "a second opinion on a reach set is there only if its region was not cut into pieces;"
+            " ask for the reach set with Joint(), Scalar() or ClosedForm()"
+        )
+    with suited_to(max(network.sizes)):
+        recheck_reach(network, claim)
+        part = network if claim.layer == network.depth else network.slice(0, claim.layer)
+        together, _ = derived(part, claim.region, claim.proofs)
+        lines = [together.lines(count) for count in range(1, len(claim.proofs) + 1)]
+    lower, upper = np.maximum(claim.lower, claim.hull[0][0]), np.minimum(claim.upper, claim.hull[1][0])
+    sets = Claimed(claim.layer, lower, upper, claim.center, claim.shape, claim.bound)
+    verify_outputs(network, claim.region, sets, [one.sweeps for one in claim.proofs], lines)
+    return claim
 
 
 def _are_rows(answer: Any) -> bool:
