@@ -1,6 +1,6 @@
 """The largest certified radius of many MNIST images, in one campaign and by single calls; and of a small CNN.
 
-Run: python benchmarks/radii.py                 (100 images, mnist-net_256x2; about six minutes on one core)
+Run: python benchmarks/radii.py                 (100 images, mnist-net_256x2; about seven minutes on one core)
      python benchmarks/radii.py --points 10 --single 3
      python benchmarks/radii.py --cnn 3         (784 → 3136 → 1568 → 100 → 10, as torch makes it, so many images)
 """

@@ -57,7 +57,7 @@ def main() -> None:
     print(f"{'seen':>9} {seen[0]:8.3f} {seen[1]:8.3f} {f'{torque.min():.3f} … {torque.max():.3f}':>18}")
     for count in (1, 4, 12):
         pieces = tiles(count)
-        steep = np.max([lc.sensitivity(network, piece).matrix[0] for piece in pieces], axis=0)
+        steep = np.max([lc.sensitivity(network, piece, lc.Scalar()).matrix[0] for piece in pieces], axis=0)
         reached = [lc.reach(network, piece, lc.ClosedForm()) for piece in pieces]
         low, high = min(found.lower[0] for found in reached), max(found.upper[0] for found in reached)
         print(f"{len(pieces):3} tiles {steep[0]:8.3f} {steep[1]:8.3f} {f'{low:.3f} … {high:.3f}':>18}")

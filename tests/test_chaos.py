@@ -256,7 +256,7 @@ def test_every_function_returns_garbage(question: str) -> None:
         garbage = Garbage(np.random.default_rng(number), kind, decoys=decoys(question) if kind == DECOY else ())
         outcomes.ask(question, TARGETS, garbage)
     assert outcomes.false == []
-    assert outcomes.refused > 0
+    assert outcomes.refused > 0 or question == "reach"  # which always has an answer of the trusted package's own
 
 
 # Mistakes of a search, by name; those of the search for pieces are in test_cover.py.

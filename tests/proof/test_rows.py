@@ -117,13 +117,21 @@ def test_answers_are_derived_again(method: Any) -> None:
             {"hull": (found.hull[0] + 1e-6 * width, found.hull[1])},
             {"region": lc.Ball([0.1, -0.2, 0.3], 1.2)},
             {"proofs": ()},
+            {"lower": found.lower[:1]},
+            {"shape": found.shape + np.triu(found.shape, 1)},
+            {"region": lc.Everywhere()},
         ]
         for lie in lies:
             with pytest.raises(ProofFailed):
                 recheck_reach(NETWORK, replace(found, **lie))
     rates = lc.sensitivity(NETWORK, BALL, method)
     recheck_sensitivity(NETWORK, rates)
-    lies = [{"matrix": 0.9999 * rates.matrix}, {"bound": 0.999 * rates.bound}, {"network": "0" * 64}]
+    lies = [
+        {"matrix": 0.9999 * rates.matrix},
+        {"bound": 0.999 * rates.bound},
+        {"network": "0" * 64},
+        {"inputs": ((0,), (1,), (-1,))},
+    ]
     for lie in lies:
         with pytest.raises(ProofFailed):
             recheck_sensitivity(NETWORK, replace(rates, **lie))

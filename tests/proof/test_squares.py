@@ -21,13 +21,14 @@ SUGGESTIONS = {
     "classes.stay_positive": "which pair is tried first",
     "outputs.ellipsoid": "the norm of a projection, which is near one",
     "piece_bounds._found": "hints for the parts of a piece, and estimates of shares",
-    "radius._first_guess": "where a search begins",
     "reach.contains": "says itself that it is as good as floating point",
     "second_order._weight": "a weight that need only be positive",
     "step._dominating": "multipliers that are tried",
     "step.activate": "g² is between 2⁻⁸⁰⁰ and 2⁸⁰⁰",
     "step.multipliers": "the multipliers that were used, as a hint",
     "sweep.stacked": "how many regions go together",
+    "thin._inverse": "of numbers between one half and one",
+    "thin.thin_step": "g² is between 2⁻⁸⁰⁰ and 2⁸⁰⁰",
 }
 """Functions in which squares are no part of a proof, and what they are."""
 NORMS = {"norm", "square", "hypot", "vdot"}

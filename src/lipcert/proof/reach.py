@@ -103,8 +103,8 @@ def reach_set(network: Network, layer: int, proofs: Sequence[OutputBounds], cove
 
 def recheck_reach(network: Network, claim: Reach) -> Reach:
     """What the proofs of a reach set prove now; ProofFailed if that is not what it says. Nothing in it is believed."""
-    if claim.network != network.digest or not 1 <= claim.layer <= network.depth:
-        raise ProofFailed("the reach set is about another network")
+    if claim.network != network.digest or not 1 <= claim.layer <= network.depth or not claim.region.bounded:
+        raise ProofFailed("the reach set is about another network, or about no bounded region")
     part = network if claim.layer == network.depth else network.slice(0, claim.layer)
     together, others = derived(part, claim.region, claim.proofs)
     leaves: Array | None = None
@@ -115,9 +115,11 @@ def recheck_reach(network: Network, claim: Reach) -> Reach:
         leaves = prove_leaves(bounding, one.tree)
     found = _reach_set(network, claim.layer, together, leaves, (), room=False)
     shapes = [_shape(one) for one in together.proofs]
+    if not np.shape(claim.lower) == np.shape(claim.upper) == np.shape(claim.center) == found.center.shape:
+        raise ProofFailed("the reach set has another number of outputs than the network")
     inside = (claim.lower <= found.lower).all() and (found.upper <= claim.upper).all()
-    held = np.shape(claim.shape) == np.shape(shapes[0]) and np.array_equal(claim.shape, claim.shape.T)
-    held = held and any(_contains(claim.shape, shape) for shape in shapes)
+    square = np.shape(claim.shape) == np.shape(shapes[0]) and np.array_equal(claim.shape, claim.shape.T)
+    held = square and any(_contains(claim.shape, shape) for shape in shapes)
     if not (inside and held and found.bound <= claim.bound and np.array_equal(claim.center, found.center)):
         raise ProofFailed("the reach set claims more than its proofs show")
     if not all(np.shape(side) == np.shape(mine) for side, mine in zip(claim.hull, found.hull, strict=True)):

@@ -93,7 +93,7 @@ class Verdict:
             try:
                 return self.searched(PairSearch())
             except OutOfTime:
-                pass  # what is known to first order was proved before
+                return self.first_order()
         return self.first_order()
 
     def score(self) -> float:

@@ -61,6 +61,16 @@ class Clock:
         finally:
             self.held -= seconds
 
+    @contextmanager
+    def sharing(self, seconds: float) -> Iterator[None]:
+        """Within the block, at most so many seconds are left."""
+        end = self.end
+        self.end = min(end, time.perf_counter() + self.held + seconds)
+        try:
+            yield
+        finally:
+            self.end = end
+
 
 @contextmanager
 def timed(seconds: float | None = None, progress: Progress | None = None) -> Iterator[Clock]:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from lipcert.runtime.clock import clock
 from lipcert.search.anytime import Anytime
 from lipcert.search.candidate import Candidate
 from lipcert.search.joint import Joint
 from lipcert.search.problem import Problem
-from lipcert.search.split import Split
+from lipcert.search.split import FEW_INPUTS, Split, affordable
 
-_SCALAR_COST = 1.5
+_SCALAR_COST = 0.7
 """A Scalar sweep takes about as long as this many ClosedForm sweeps with their proof."""
+_SHARE = 0.5
+"""Share of the time for Joint where pieces are promising."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +46,12 @@ class Auto(Anytime):
         """
         if not clock().allows(_SCALAR_COST * clock().sweep):
             return
-        best = start
-        for candidate in Joint().candidates(problem, start):
-            yield candidate
-            best = min(best, candidate, key=lambda found: found.bound)
+        best, now = start, clock()
+        few = problem.region.bounded and problem.network.inputs <= FEW_INPUTS
+        pieces = few and affordable(problem, 1.0 - _SHARE)
+        with now.sharing(_SHARE * now.left if pieces else np.inf):
+            for candidate in Joint().candidates(problem, start):
+                yield candidate
+                best = min(best, candidate, key=lambda found: found.bound)
         if problem.region.bounded:
             yield from Split(pieces=self.pieces).refined(problem, best, impatient=True)

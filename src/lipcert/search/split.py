@@ -15,9 +15,9 @@ from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.proof.cover import Cover, Leaf, cover
 from lipcert.proof.pieces import AXIS
-from lipcert.runtime.clock import clock, timed
+from lipcert.runtime.clock import clock
 from lipcert.runtime.threads import one_thread
-from lipcert.search.anytime import Anytime, best_of
+from lipcert.search.anytime import Anytime
 from lipcert.search.candidate import Candidate
 from lipcert.search.joint import Joint
 from lipcert.search.lower import jacobian_norms, lower_bound
@@ -32,10 +32,12 @@ _WIDEST = 1200
 """Layers wider than this leave time for too few pieces."""
 _FEW = 4
 """A piece with so few open neurons is cut by their sign: then its bound becomes exact."""
-_FEW_INPUTS = 16
+FEW_INPUTS = 16
 """With at most so many inputs, halving boxes gets somewhere."""
 _WHOLE = 0.4
 """Share of the time for a bound of the whole region, before it is cut."""
+_STARTING = 8.0
+"""Sweeps with their proof that pieces take to begin with, and some to be of use."""
 _GAIN = 0.98
 """What pieces must be expected to reach in the mean, relative to the bound of the whole region."""
 _LEAST_PIECES = 200
@@ -85,23 +87,23 @@ class Split(Anytime):
         now.check()
         if isinstance(method, Anytime):
             limit = np.inf if method.seconds is None else method.seconds
-            with timed(min(_WHOLE * now.left, limit)) as inner:
-                best = best_of(method.candidates(problem, start), start)
-            now.held += inner.held
+            with now.sharing(min(_WHOLE * now.left, limit) if affordable(problem, 1.0 - _WHOLE) else np.inf):
+                for candidate in method.candidates(problem, start):
+                    yield candidate
+                    best = min(best, candidate, key=lambda found: found.bound)
         else:
-            best = method.solve(problem)
-        yield best
-        yield from self.refined(problem, min(best, start, key=lambda found: found.bound))
+            found = method.solve(problem)
+            yield found
+            best = min(best, found, key=lambda found: found.bound)
+        yield from self.refined(problem, best)
 
     def refined(self, problem: Problem, candidate: Candidate, impatient: bool = False) -> Iterator[Candidate]:
         """A candidate with a tree of pieces, if that is better than the candidate itself.
 
         ``impatient`` gives up where more pieces promise nothing in the time that is left.
         """
-        widest = max(problem.network.sizes[1:-1], default=0)
         now = clock()
-        starting = (len(candidate.sweeps) + 2) * now.sweep
-        if not 0 < widest <= _WIDEST or problem.known is not None or not now.allows(2.0 * starting):
+        if not affordable(problem):
             return
         search, kept, interrupt = _Search(problem.network, problem.region, impatient), None, None
         try:
@@ -117,6 +119,13 @@ class Split(Anytime):
         yield found
         if interrupt is not None:
             raise interrupt
+
+
+def affordable(problem: Problem, share: float = 1.0) -> bool:
+    """Whether a share of the time that is left would do for pieces: the whole region is proved again to begin with."""
+    widest = max(problem.network.sizes[1:-1], default=0)
+    now = clock()
+    return 0 < widest <= _WIDEST and problem.known is None and share * now.left >= _STARTING * now.sweep
 
 
 @dataclass(eq=False)
@@ -137,7 +146,7 @@ class _Search:
     def run(self, cover: Cover, limits: Split, ceiling: float) -> None:
         """Cut until upper and lower meet, or time is up, or there are enough pieces, or they promise nothing."""
         most = np.inf if limits.pieces is None else limits.pieces
-        few, now = self.network.inputs <= _FEW_INPUTS, clock()
+        few, now = self.network.inputs <= FEW_INPUTS, clock()
         samples, starts = (1000, 16) if few else (100, 4)
         start = lower_bound(self.network, self.region, samples=samples, starts=starts, seconds=max(0.1 * now.left, 0.0))
         self.lower, self.witness = start.value, start.point
@@ -172,7 +181,7 @@ class _Search:
         The mean of their logarithms falls about in proportion to the logarithm of their number; the largest of them
         follows later.
         """
-        if more > _EARLY or pieces < _LEAST_PIECES:
+        if more > _EARLY or pieces < _LEAST_PIECES or not (self.open and 0.0 < ceiling < np.inf):
             return False
         if not self.past or pieces >= 1.4 * self.past[-1][0]:
             self.past.append((float(pieces), float(np.mean(np.log([-bound / ceiling for bound, _ in self.open])))))
@@ -193,7 +202,7 @@ class _Search:
 
     def add(self, leaves: list[Leaf]) -> None:
         """New leaves, open until they are settled."""
-        if leaves and self.network.inputs <= _FEW_INPUTS:
+        if leaves and self.network.inputs <= FEW_INPUTS:
             middles = [0.5 * leaf.piece.lower[0] + 0.5 * leaf.piece.upper[0] for leaf in leaves]
             self.meet(self.region.project(np.array(middles)))
         for leaf in leaves:
@@ -228,7 +237,7 @@ class _Search:
     def cuts(self, leaves: list[Leaf], starts: Array) -> tuple[Array, Array, Array]:
         """Where to cut each of the pieces; ``starts`` tells where the neurons of each hidden layer begin."""
         where, what, at = [], [], []
-        few = self.network.inputs <= _FEW_INPUTS
+        few = self.network.inputs <= FEW_INPUTS
         axes = self.axes(leaves) if few else np.zeros(0, dtype=int)
         for number, leaf in enumerate(leaves):
             piece, shares = leaf.piece, leaf.shares
