@@ -1,9 +1,10 @@
-"""Sources for reports: certificates, a campaign, and a folder as ``lipcert reproduce`` writes it."""
+"""Sources for reports: certificates, a campaign, and a folder as ``lipcert reproduce`` writes it; and a reader."""
 
 from __future__ import annotations
 
 import csv
 import json
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +93,31 @@ def save_study(folder: Path) -> Path:
 def change_run(folder: Path, **changes: Any) -> None:
     file = folder / "run.json"
     file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | changes), encoding="utf-8")
+
+
+class Reader(HTMLParser):
+    """Text, tags and attributes of a page."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.source = path.read_text(encoding="utf-8")
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.pieces: list[str] = []
+        self.rows: list[list[str]] = []
+        self.feed(self.source)
+        self.text = " ".join(" ".join(self.pieces).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_data(self, data: str) -> None:
+        self.pieces.append(data)
+        if self.rows and self.tags[-1][0] in ("td", "th") and not self.rows[-1][-1]:
+            self.rows[-1][-1] = data.strip()
+
+    def count(self, tag: str) -> int:
+        return sum(name == tag for name, _ in self.tags)

@@ -27,7 +27,7 @@ from lipcert.questions.radius import certified_radius
 from lipcert.questions.reach import reach
 from lipcert.questions.sensitivity import sensitivity
 from lipcert.questions.sweep import SweepRow, sweep
-from lipcert.questions.verify import verify
+from lipcert.questions.verify import load_answer, save_answer, verify
 from lipcert.search.auto import Auto
 from lipcert.search.closed_form import ClosedForm
 from lipcert.search.diagonal import Diagonal
@@ -75,9 +75,11 @@ __all__ = [
     "certify",
     "certify_many",
     "load",
+    "load_answer",
     "lower_bound",
     "published",
     "reach",
+    "save_answer",
     "sensitivity",
     "sweep",
     "verify",

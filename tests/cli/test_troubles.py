@@ -218,9 +218,11 @@ def test_saved_reach_sets_and_sweeps_are_verified(lipcert: Command) -> None:
     made = lipcert.json("sensitivity", "model.npz", *BALL, "--method", "closed-form", "--certificate", "m.json")
     assert lipcert.json("verify", "m.json", "model.npz")["matrix"] == made["matrix"]
     assert lipcert("verify", "m.json", "model.npz").out.count("changes by at most") == 9
-    outcome = lipcert("verify", "--exact", "r.json", "model.npz")
+    assert lipcert.json("verify", "--exact", "r.json", "model.npz")["lower"] == found["lower"]
+    assert "Derived in ball arithmetic" in lipcert("verify", "--exact", "r.json", "model.npz").out
+    outcome = lipcert("verify", "--exact", "m.json", "model.npz")
     assert outcome.code == 2
-    assert "a second opinion is there for bounds and sweeps" in outcome.err
+    assert "a second opinion is there for bounds, sweeps and reach sets" in outcome.err
 
 
 def test_a_saved_radius_is_verified(lipcert: Command) -> None:

@@ -20,7 +20,7 @@ from lipcert.errors import InvalidInput, ProofFailed, UnreadableCertificate
 from lipcert.proof import document
 from lipcert.proof.classes import CertifiedRadius
 from lipcert.proof.reach import Reach
-from lipcert.questions.verify import Answer, load_answer, load_sweep, save_sweep
+from lipcert.questions.verify import Answer, load_sweep, save_sweep
 from networks import random_network
 
 NETWORK = random_network(5, (3, 5, 4, 3), ["elu", "relu"], gain=1.5)
@@ -44,21 +44,14 @@ def answers() -> dict[str, tuple[lc.Network, Answer]]:
     }
 
 
-def save(answer: Answer, path: Path) -> None:
-    if isinstance(answer, tuple):
-        save_sweep(answer, path)
-    else:
-        answer.save(path)
-
-
 @pytest.mark.parametrize("case", answers())
 def test_what_is_saved_comes_back_and_is_proved_again(case: str, tmp_path: Path) -> None:
     network, before = answers()[case]
-    save(before, tmp_path / "a.json")
-    after = load_answer(tmp_path / "a.json")
+    lc.save_answer(before, tmp_path / "a.json")
+    after = lc.load_answer(tmp_path / "a.json")
     assert type(after) is type(before)
     lc.verify(network, after)
-    save(after, tmp_path / "again.json")
+    lc.save_answer(after, tmp_path / "again.json")
     one, two = (json.loads((tmp_path / name).read_text(encoding="utf-8")) for name in ("a.json", "again.json"))
     if case == "sweep":
         for row in (*one["content"]["rows"], *two["content"]["rows"]):
@@ -80,6 +73,7 @@ def test_answers_that_claim_more_do_not_verify(tmp_path: Path) -> None:
         replace(reach, lower=reach.lower + width),
         replace(reach, upper=reach.upper - width),
         replace(reach, shape=0.999 * reach.shape),
+        replace(reach, shape=reach.shape + 0.1 * (np.triu(reach.shape, 1) - np.tril(reach.shape, -1))),
         replace(reach, region=lc.Ball(CENTER, 0.21, clip=(-1, 1))),
         replace(reach, bound=0.999 * reach.bound),
         replace(reach, proofs=()),
@@ -97,11 +91,14 @@ def test_answers_that_claim_more_do_not_verify(tmp_path: Path) -> None:
             lc.verify(NETWORK, claim)
 
 
-def test_a_row_of_a_sweep_cannot_claim_less_than_its_certificate() -> None:
+def test_a_row_of_a_sweep_cannot_claim_more_than_its_certificate() -> None:
     rows = answers()["sweep"][1]
     assert isinstance(rows, tuple)
     with pytest.raises(ProofFailed, match="claims less than its certificate"):
         lc.verify(NETWORK, [replace(rows[0], bound=0.9 * rows[0].bound)])
+    part = lc.certify(NETWORK, BALL, lc.ClosedForm(), outputs=[0])
+    with pytest.raises(ProofFailed, match="about a part of the network"):
+        lc.verify(NETWORK, [replace(rows[0], bound=part.bound, certificate=part)])
 
 
 def test_what_cannot_be_saved_or_verified(tmp_path: Path) -> None:
@@ -114,8 +111,11 @@ def test_what_cannot_be_saved_or_verified(tmp_path: Path) -> None:
         replace(radius, proof=None).save(tmp_path / "a.json")
     with pytest.raises(InvalidInput, match="without rows"):
         save_sweep((), tmp_path / "a.json")
-    with pytest.raises(InvalidInput, match="a second opinion is there for bounds and sweeps"):
-        lc.verify(NETWORK, reach, exact=True)
+    for wrong in ((), reach.lower, None):
+        with pytest.raises(InvalidInput, match="answer must be what a question returned"):
+            lc.save_answer(wrong, tmp_path / "a.json")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="a second opinion is there for bounds, sweeps and reach sets"):
+        lc.verify(NETWORK, radius, exact=True)
     assert not list(tmp_path.iterdir())
     reach.save(tmp_path / "a.json")
     readers: list[Callable[[Path], object]] = [lc.Certificate.load, CertifiedRadius.load, load_sweep]
@@ -148,7 +148,7 @@ def test_fuzz(case: str, tmp_path: Path) -> None:
     """Whatever is done to a file, the outcome is an error of ours or an answer that holds."""
     network, answer = answers()[case]
     file, rng = tmp_path / "a.json", random.Random(len(case))
-    save(answer, file)
+    lc.save_answer(answer, file)
     text, stored = file.read_bytes(), json.loads(file.read_text(encoding="utf-8"))
     outcomes = {"unreadable": 0, "refused": 0, "proved": 0}
     for _ in range(150):
@@ -157,7 +157,7 @@ def test_fuzz(case: str, tmp_path: Path) -> None:
         else:
             file.write_text(json.dumps(signed(rewritten(rng, stored["content"]), stored["kind"])), encoding="utf-8")
         try:
-            found = load_answer(file)
+            found = lc.load_answer(file)
             lc.verify(network, found)
         except UnreadableCertificate:
             outcomes["unreadable"] += 1
@@ -172,5 +172,5 @@ def test_fuzz(case: str, tmp_path: Path) -> None:
 
 def test_every_kind_of_file_says_what_it_is(tmp_path: Path) -> None:
     for case, kind in (("reach", "reach"), ("radius", "radius"), ("sweep", "sweep")):
-        save(answers()[case][1], tmp_path / "a.json")
+        lc.save_answer(answers()[case][1], tmp_path / "a.json")
         assert document.kind_of(tmp_path / "a.json") == kind

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -16,37 +15,9 @@ from command import Command
 from lipcert.show.report import write
 from lipcert.show.report.page import Cell, Section, Table, Text, page
 from networks import random_network
-from reports import CENTER, NETWORK, change_run, save_campaign, save_certificates, save_model, save_study
+from reports import CENTER, NETWORK, Reader, change_run, save_campaign, save_certificates, save_model, save_study
 
 pytest.importorskip("matplotlib")
-
-
-class Reader(HTMLParser):
-    """Text, tags and attributes of a page."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.source = path.read_text(encoding="utf-8")
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.pieces: list[str] = []
-        self.rows: list[list[str]] = []
-        self.feed(self.source)
-        self.text = " ".join(" ".join(self.pieces).split())
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-
-    def handle_data(self, data: str) -> None:
-        self.pieces.append(data)
-        if self.rows and self.tags[-1][0] in ("td", "th") and not self.rows[-1][-1]:
-            self.rows[-1][-1] = data.strip()
-
-    def count(self, tag: str) -> int:
-        return sum(name == tag for name, _ in self.tags)
 
 
 def test_certificates_without_the_model_are_claims(tmp_path: Path) -> None:

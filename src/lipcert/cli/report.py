@@ -1,4 +1,4 @@
-"""``lipcert report``: one HTML page about certificates, a campaign, or a reproduction."""
+"""``lipcert report``: one HTML page about saved answers, a campaign, or a reproduction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def report(
         list[Path],
         typer.Argument(
             metavar="SOURCE…",
-            help="Certificate files, the .sqlite file of lipcert robust, or the folder of lipcert reproduce.",
+            help="Saved answers of any kind, the .sqlite file of lipcert robust, or the folder of lipcert reproduce.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.html", help="The page to write.")],
@@ -27,7 +27,7 @@ def report(
         list[str] | None,
         typer.Option(
             metavar="MODEL",
-            help="A model that certificates are about: they are proved again and get a lower bound. May be repeated.",
+            help="A model that answers are about: they are proved again, bounds get a lower bound. May be repeated.",
         ),
     ] = None,
     activation: options.ActivationOption = None,
@@ -35,17 +35,20 @@ def report(
     drop_softmax: options.DropSoftmaxOption = False,
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")] = None,
 ) -> None:
-    """Write one HTML page about certificates, a campaign, or a reproduction of the paper.
+    """Write one HTML page about saved answers, a campaign, or a reproduction of the paper.
 
-    The page holds everything it shows and fetches nothing: summary, tables that sort, figures, and for each certificate
-    what was proved, of which network, on which region, how tight it is and whether it still stands. Exit code 1: a
-    certificate could not be proved again; the page says which and why.
+    Answers are what --certificate of bound, sweep, reach or sensitivity wrote, or save in Python. The page holds
+    everything it shows and fetches nothing: summary, tables that sort, figures, and for each answer what was proved, of
+    which network, on which region, and whether it still stands. Exit code 1: an answer could not be proved again; the
+    page says which and why.
 
     [bold]Example[/bold]
 
       lipcert bound model.npz --center zeros --radius 0.5 --certificate bound.json
 
-      lipcert report bound.json --model model.npz -o report.html
+      lipcert reach model.npz --center zeros --radius 0.5 --certificate reach.json
+
+      lipcert report bound.json reach.json --model model.npz -o report.html
 
       lipcert report run.sqlite -o report.html
     """

@@ -17,7 +17,8 @@ from lipcert.exact.tree import Exhausted, Pieces
 from lipcert.model.network import Network
 from lipcert.proof.certificate import Certificate
 
-_BITS = (128, 384)
+BITS = (128, 384)
+"""Precisions that are tried, one after the other."""
 
 
 @contextmanager
@@ -51,7 +52,7 @@ def verify(network: Network, certificate: Certificate) -> float:
             f"this network's is {network.digest[:12]}…"
         )
     failure = ProofFailed("nothing was tried")
-    for bits in _BITS:
+    for bits in BITS:
         with precision(bits):
             try:
                 bound = _prove(network, certificate)

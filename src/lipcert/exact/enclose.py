@@ -147,7 +147,7 @@ class Centre:
     error: arb_mat | None = None
 
     def step(self, index: int) -> tuple[list[arb], list[arb]]:
-        """v̂ and at least |v - v̂| in a layer; goes on to the next."""
+        """v̂ and at least |v - v̂| in a layer; goes on to the next, if there is one."""
         layer = self.model[index]
         v = layer.weight * self.z + layer.bias
         fresh = [x.rad().upper() for x in v.entries()]
@@ -155,15 +155,17 @@ class Centre:
         middle = v.mid().entries()
         carried = [arb(0)] * layer.size if S is None else [S[k, k].sqrt() for k in range(layer.size)]
         error = [(a + b).upper() for a, b in zip(carried, fresh, strict=True)]
+        if not layer.functions:
+            return middle, error
         ends = [(a - e).lower() for a, e in zip(middle, error)], [(a + e).upper() for a, e in zip(middle, error)]
         z = column([f.value(a) for f, a in zip(layer.functions, middle, strict=True)])
-        S = _added(S, fresh)
+        S = added(S, fresh)
         P = None if S is None else advance(S, slopes_on(views_on(layer.functions, ends)))
-        self.z, self.error = z.mid(), _added(P, [x.rad().upper() for x in z.entries()])
+        self.z, self.error = z.mid(), added(P, [x.rad().upper() for x in z.entries()])
         return middle, error
 
 
-def _added(S: arb_mat | None, sizes: list[arb]) -> arb_mat | None:
+def added(S: arb_mat | None, sizes: list[arb]) -> arb_mat | None:
     """At least (x + y)(x + y)ᵀ for x xᵀ ≼ S and |y_j| ≤ sizes_j, as y yᵀ ≼ diag(sizes)·Σ sizes; None is zero.
 
     (x + y)(x + y)ᵀ ≼ (1 + c) x xᵀ + (1 + 1/c) y yᵀ for every c > 0.

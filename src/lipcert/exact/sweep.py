@@ -17,7 +17,7 @@ from lipcert.proof.hints import Hints
 
 
 class Swept:
-    """One sweep: ``intervals`` and ``slopes`` of the hidden layers, and the bound where it was asked for."""
+    """One sweep: ``intervals``, ``slopes`` and lines of the hidden layers, and the bound where it was asked for."""
 
     def __init__(
         self, model: Model, inputs: Inputs | None, hints: Hints, known: Sequence[Interval], wants_bound: bool = True
@@ -29,7 +29,7 @@ class Swept:
         self.bound = arb.pos_inf()
         self.S: arb_mat | None = None
         depths, local = self._enclosures()
-        traces = [] if inputs is None else [Trace(model, inputs, depth) for depth in depths]
+        self.traces = traces = [] if inputs is None else [Trace(model, inputs, depth) for depth in depths]
         centre = Centre(model, column(inputs.center)) if inputs is not None and local else None
         P: arb_mat | None = None
         for index, layer in enumerate(model[:-1]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -91,6 +91,12 @@ class Together:
         above = _trace(network, Domain.of([region]), hidden).above_output(0, np.concatenate([eye, -eye]))
         return np.fmax(lower[0], -above[len(eye) :]), np.fmin(upper[0], above[: len(eye)])
 
+    def lines(self, count: int) -> list[Interval]:
+        """Slopes of the lower and upper lines that relax the network on the intervals of the first proofs."""
+        network, region = self.subject
+        hidden = values(network, _stacked(corners(region)), self.intervals(count))[:-1]
+        return [(down[0], up[0]) for _, (down, up) in _lines(network, hidden)]
+
 
 def derived(network: Network, region: Region, proofs: Sequence[Proof]) -> tuple[Together, list[Proof]]:
     """What the proofs about the whole region prove again, and those about pieces or pairs, which rest on them."""
@@ -117,6 +123,13 @@ def _stacked(ends: Interval) -> Interval:
 def _trace(network: Network, domain: Domain, intervals: Sequence[Interval]) -> BackSubstitution:
     """Linear relaxation on intervals that are known, (count, neurons) per hidden layer."""
     trace = BackSubstitution(network, domain, None)
+    for interval, (slopes, lines) in zip(intervals, _lines(network, intervals), strict=True):
+        trace.settle(interval, slopes, lines)
+    return trace
+
+
+def _lines(network: Network, intervals: Sequence[Interval]) -> Iterator[tuple[Interval, Interval]]:
+    """The range of slopes, and the slopes of the lower and upper lines, of each hidden layer."""
     for layer, interval in zip(network.layers, intervals, strict=False):
         assert layer.neurons is not None
         alpha, beta = slope_bounds(layer.neurons, *interval)
@@ -126,5 +139,4 @@ def _trace(network: Network, domain: Domain, intervals: Sequence[Interval]) -> B
             told = suggested_lines(layer.neurons.take(where[1]), (interval[0][where], interval[1][where]))
             for line, slope in zip(lines, told, strict=True):
                 line[where] = np.where(np.isfinite(slope), slope, 0.0)
-        trace.settle(interval, (alpha, beta), lines)
-    return trace
+        yield (alpha, beta), lines

@@ -6,18 +6,23 @@ import os
 from collections.abc import Sequence
 from typing import Any, TypeAlias, overload
 
+import numpy as np
+
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.network import Network
 from lipcert.proof import checker, document, storage
 from lipcert.proof.certificate import Certificate, stored_certificate
 from lipcert.proof.classes import CertifiedRadius, recheck_radius
+from lipcert.proof.hints import Part
 from lipcert.proof.reach import Reach, recheck_reach
 from lipcert.proof.sensitivity import Sensitivity, recheck_sensitivity
+from lipcert.proof.together import derived
 from lipcert.questions.sweep import SweepRow
 from lipcert.runtime.threads import suited_to
 
 Answer: TypeAlias = Certificate | Reach | Sensitivity | CertifiedRadius | tuple[SweepRow, ...]
 """What can be saved and verified."""
+_SINGLE = (Certificate, Reach, Sensitivity, CertifiedRadius)
 
 
 @overload
@@ -37,10 +42,11 @@ def verify(network: Network, answer: Any, exact: bool = False) -> Any:
         The network that the answer is about.
     answer
         A certificate, reach set, sensitivity, certified radius, or the rows of a sweep, as a question returned it or
-        ``load`` read it from a file; nothing in it is believed.
+        :func:`load_answer` read it from a file; nothing in it is believed.
     exact
         Ask for a second opinion: the proof is made in ball arithmetic, by other code, which takes longer. It needs
-        python-flint, ``pip install "lipcert[exact]"``, and knows bounds and sweeps.
+        python-flint, ``pip install "lipcert[exact]"``, and knows bounds, sweeps, and reach sets whose region was not
+        cut into pieces.
 
     Returns
     -------
@@ -55,18 +61,19 @@ def verify(network: Network, answer: Any, exact: bool = False) -> Any:
     ProofFailed
         If the network is another one, or the hints do not prove what the answer claims.
     """
-    rows = isinstance(answer, Sequence) and len(answer) > 0 and all(isinstance(row, SweepRow) for row in answer)
-    known = rows or isinstance(answer, (Certificate, Reach, Sensitivity, CertifiedRadius))
-    if not isinstance(network, Network) or not known:
+    rows = _are_rows(answer)
+    if not isinstance(network, Network) or not (rows or isinstance(answer, _SINGLE)):
         raise InvalidInput(
             f"verify takes a Network and an answer, got {type(network).__name__} and {type(answer).__name__};"
-            " read them with load and, for example, Certificate.load"
+            " read them with load and load_answer"
         )
     if rows:
         return tuple(_row(network, row, exact) for row in answer)
+    if exact and isinstance(answer, Reach):
+        return _exact_reach(network, answer)
     if exact:
         if not isinstance(answer, Certificate):
-            raise InvalidInput("a second opinion is there for bounds and sweeps, not yet for other answers")
+            raise InvalidInput("a second opinion is there for bounds, sweeps and reach sets, not yet for other answers")
         from lipcert.exact import verify as second_opinion
 
         return second_opinion(network, answer)
@@ -81,9 +88,37 @@ def verify(network: Network, answer: Any, exact: bool = False) -> Any:
         return checker.verify(network, answer)
 
 
+def _exact_reach(network: Network, claim: Reach) -> Reach:
+    """The claim, if both arithmetics prove it: the first also tells which lines to draw for the second."""
+    from lipcert.exact import Claimed, verify_outputs
+
+    if any(one.kind != "whole" or one.tree is not None for one in claim.proofs):
+        raise InvalidInput(
+            "a second opinion on a reach set is there only if its region was not cut into pieces;"
+            " ask for the reach set with Joint(), Scalar() or ClosedForm()"
+        )
+    with suited_to(max(network.sizes)):
+        recheck_reach(network, claim)
+        part = network if claim.layer == network.depth else network.slice(0, claim.layer)
+        together, _ = derived(part, claim.region, claim.proofs)
+        lines = [together.lines(count) for count in range(1, len(claim.proofs) + 1)]
+    lower, upper = np.maximum(claim.lower, claim.hull[0][0]), np.minimum(claim.upper, claim.hull[1][0])
+    sets = Claimed(claim.layer, lower, upper, claim.center, claim.shape, claim.bound)
+    verify_outputs(network, claim.region, sets, [one.sweeps for one in claim.proofs], lines)
+    return claim
+
+
+def _are_rows(answer: Any) -> bool:
+    return isinstance(answer, Sequence) and len(answer) > 0 and all(isinstance(row, SweepRow) for row in answer)
+
+
 def _row(network: Network, row: SweepRow, exact: bool) -> float:
     if row.bound < row.certificate.bound:
         raise ProofFailed(f"the row of radius {row.radius:g} claims less than its certificate")
+    if row.certificate.part != Part((0, network.depth)):
+        raise ProofFailed(
+            f"the row of radius {row.radius:g} is about a part of the network; sweeps are about all of it"
+        )
     return verify(network, row.certificate, exact)
 
 
@@ -118,8 +153,40 @@ def _row_in(value: Any) -> SweepRow:
     return SweepRow(size, certificate.bound, below, above, taken, certificate)
 
 
+def save_answer(answer: Answer | Sequence[SweepRow], path: str | os.PathLike[str]) -> None:
+    """Write an answer of whatever kind to a file, with what proves it.
+
+    Certificates, reach sets, sensitivities and certified radii have a method ``save`` that does the same; the rows of a
+    sweep have not.
+
+    Parameters
+    ----------
+    answer
+        What ``certify``, ``reach``, ``sensitivity``, ``certified_radius`` or ``sweep`` returned.
+    path
+        A JSON file; it appears whole or not at all.
+    """
+    if isinstance(answer, _SINGLE):
+        answer.save(path)
+    elif _are_rows(answer):
+        save_sweep(answer, path)
+    else:
+        raise InvalidInput(f"answer must be what a question returned, got {type(answer).__name__}")
+
+
 def load_answer(path: str | os.PathLike[str]) -> Answer:
-    """The answer that a file holds, of whatever kind; nothing in it is believed before :func:`verify`."""
+    """The answer that a file holds, of whatever kind; nothing in it is believed before :func:`verify`.
+
+    Parameters
+    ----------
+    path
+        What :func:`save_answer`, a method ``save`` or ``--certificate`` of a command wrote.
+
+    Raises
+    ------
+    UnreadableCertificate
+        If the file is none of these, or damaged.
+    """
     kind = document.kind_of(path)
     if kind == "sweep":
         return load_sweep(path)

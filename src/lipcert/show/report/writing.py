@@ -7,14 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from lipcert.errors import InvalidInput
 from lipcert.model.files import require_writable, write_whole
 from lipcert.model.network import Network
+from lipcert.proof.certificate import Certificate
 from lipcert.questions.campaign import Results
 from lipcert.runtime.progress import watched
+from lipcert.show.report.answers import answer_sections
 from lipcert.show.report.campaigns import campaign_section
-from lipcert.show.report.certificates import Examined, certificate_section, examine
+from lipcert.show.report.certificates import certificate_section
+from lipcert.show.report.examined import Examined, examine, of_kind
 from lipcert.show.report.page import Section, page
 from lipcert.show.report.studies import study_sections
 
@@ -28,11 +32,11 @@ class Written:
     Attributes
     ----------
     path : where.
-    certificates : what was found out about each certificate file.
+    certificates : what was found out about each file with an answer.
     """
 
     path: Path
-    certificates: tuple[Examined, ...]
+    certificates: tuple[Examined[Any], ...]
 
 
 def write(
@@ -42,16 +46,17 @@ def write(
     models: Mapping[str, Network] | None = None,
     title: str | None = None,
 ) -> Written:
-    """Write one self-contained HTML page about certificates, campaigns and reproductions.
+    """Write one self-contained HTML page about saved answers, campaigns and reproductions.
 
     Parameters
     ----------
     sources
-        Certificate files, results files of campaigns, and folders that ``lipcert reproduce`` wrote, in any mixture.
+        Files with certificates, reach sets, sensitivities, certified radii or sweeps, results files of campaigns, and
+        folders that ``lipcert reproduce`` wrote, in any mixture.
     out
         The page, an .html file; it appears whole or not at all.
     models
-        Networks by name. Certificates about one of them (by its digest) are proved again and get a lower bound.
+        Networks by name. Answers about one of them (by its digest) are proved again, and bounds get a lower bound.
     title
         Of the page.
     """
@@ -70,8 +75,10 @@ def write(
     sections: list[Section] = []
     with watched() as report:
         examined = examine(claims, known, report)
-        if examined:
-            sections.append(certificate_section(examined, known))
+        bounds = of_kind(examined, Certificate)
+        if bounds:
+            sections.append(certificate_section(bounds, bool(known)))
+        sections += answer_sections(examined, bool(known))
         for path in paths:
             report(f"reading {path.name}")
             if path.is_dir():

@@ -1,0 +1,136 @@
+"""Saved answers, and what can be found out about them with the models at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from lipcert.errors import ProofFailed
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball, Region
+from lipcert.proof.certificate import Certificate
+from lipcert.proof.classes import CertifiedRadius, subject_of
+from lipcert.questions.sweep import SweepRow
+from lipcert.questions.verify import Answer, load_answer, verify
+from lipcert.runtime.progress import Report, silent
+from lipcert.search.lower import LowerBound, lower_bound, lower_bound_of
+from lipcert.show.report.page import Verdict
+from lipcert.show.wording import describe_network
+
+Claim = TypeVar("Claim", bound=Answer)
+_SECONDS = 5.0
+"""For the lower bounds of one file."""
+
+
+@dataclass(frozen=True, eq=False)
+class Examined(Generic[Claim]):
+    """A file with an answer, and what was found out about it with the model at hand.
+
+    Attributes
+    ----------
+    path, claim : the file and what it says.
+    model, network : name and network of the model that it is about; None where that was not given.
+    refuted : why the claim could not be proved again; empty where it could, or was not tried.
+    lowers : lower bounds of the constants that a certificate, or each row of a sweep, bounds; empty where none was
+        looked for.
+    """
+
+    path: Path
+    claim: Claim
+    model: str | None = None
+    network: Network | None = None
+    refuted: str = ""
+    lowers: tuple[LowerBound | None, ...] = ()
+
+    @property
+    def proved(self) -> bool:
+        """Whether the claim was proved again just now."""
+        return self.network is not None and not self.refuted
+
+    @property
+    def lower(self) -> LowerBound | None:
+        """The lower bound, of a certificate; None where there is none."""
+        return self.lowers[0] if self.lowers else None
+
+    @property
+    def described(self) -> str:
+        """The model in a few words."""
+        return "not at hand" if self.network is None else f"{self.model}: {describe_network(self.network)}"
+
+
+def examine(paths: Sequence[Path], models: Mapping[str, Network], report: Report = silent) -> list[Examined[Any]]:
+    """Read files with answers; those about one of the models (by name) are proved again, bounds get a lower bound."""
+    claims = [(path, load_answer(path)) for path in paths]
+    found: list[Examined[Any]] = []
+    for number, (path, claim) in enumerate(claims, 1):
+        report(f"certificate {number} of {len(claims)}: {path.name}")
+        about = next(((name, network) for name, network in models.items() if _is_about(claim, network)), None)
+        found.append(Examined(path, claim) if about is None else _tried(path, claim, *about))
+    return found
+
+
+def _is_about(claim: Answer, network: Network) -> bool:
+    if isinstance(claim, CertifiedRadius):
+        return claim.proof is not None and claim.subject == subject_of(network, claim.proof.ball)
+    return (claim[0].certificate if isinstance(claim, tuple) else claim).network == network.digest
+
+
+def _tried(path: Path, claim: Any, name: str, network: Network) -> Examined[Any]:
+    try:
+        verify(network, claim)
+    except ProofFailed as error:
+        return Examined(path, claim, name, network, str(error))
+    lowers: list[LowerBound | None] = []
+    if isinstance(claim, Certificate):
+        lowers = [lower_bound_of(network, claim, _SECONDS)]
+    elif isinstance(claim, tuple):
+        regions, seconds = map(region_of, claim), _SECONDS / len(claim)
+        lowers = [lower_bound(network, region, seconds=seconds) if region.bounded else None for region in regions]
+    return Examined(path, claim, name, network, lowers=tuple(lowers))
+
+
+def region_of(row: SweepRow) -> Region:
+    """Where the bound of a row holds because its certificate does: the ball of the row's radius if it is a smaller one.
+
+    What a file says about the radius is not proved, so a larger one counts as that of the certificate's ball.
+    """
+    region = row.certificate.region
+    if isinstance(region, Ball) and 0.0 <= row.radius < float(region.radius):
+        return Ball(region.center, row.radius, region.clip)
+    return region
+
+
+def of_kind(found: Sequence[Examined[Any]], kind: type[Claim]) -> list[Examined[Claim]]:
+    """Those with a claim of that kind."""
+    return [item for item in found if isinstance(item.claim, kind)]
+
+
+def in_words(found: Sequence[Examined[Claim]], models: bool) -> str:
+    """How many of the claims hold."""
+    count, proved, refuted = len(found), sum(item.proved for item in found), sum(bool(item.refuted) for item in found)
+    if not models:
+        return "Claims as the files make them: no model was given to check them against."
+    text = f"Proved again for this report: {proved} of {count}."
+    if refuted:
+        text += f" Not provable: {refuted}. Do not rely on those."
+    if count - proved - refuted:
+        text += f" About other models than those given, and so not checked: {count - proved - refuted}."
+    return text
+
+
+def verdict(item: Examined[Claim], models: bool) -> Verdict:
+    """Whether a claim holds."""
+    if item.refuted:
+        return Verdict("bad", f"Not proved: {item.refuted}")
+    if item.proved:
+        return Verdict("good", "Proved again for this report, with every rounding error accounted for")
+    if models:
+        return Verdict("open", "Not checked: none of the models given has this digest")
+    return Verdict("open", "Not checked: no model was given; lipcert report CERT --model MODEL checks it")
+
+
+def standing(item: Examined[Claim]) -> str:
+    """The same in a word, for tables."""
+    return "yes" if item.proved else "no" if item.refuted else "not checked"

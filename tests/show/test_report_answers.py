@@ -1,0 +1,153 @@
+"""Reports about reach sets, sensitivities, certified radii and sweeps: each is proved again, and shown as proved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from command import Command
+from lipcert.questions.verify import Answer
+from lipcert.show.report import write
+from networks import random_network
+from reports import CENTER, NETWORK, Reader, save_model
+
+pytest.importorskip("matplotlib")
+
+BALL = lc.Ball(CENTER, 0.3)
+
+
+@cache
+def answers() -> tuple[lc.Reach, lc.Sensitivity, lc.CertifiedRadius, tuple[lc.SweepRow, ...]]:
+    method = lc.Split(lc.ClosedForm(), np.inf, pieces=10)
+    return (
+        lc.reach(NETWORK, BALL, method),
+        lc.sensitivity(NETWORK, BALL, lc.ClosedForm(), inputs=[[0, 1], [2]]),
+        lc.certified_radius(NETWORK, CENTER),
+        lc.sweep(NETWORK, CENTER, [0.4, 0.1], lc.ClosedForm()),
+    )
+
+
+def shown(folder: Path, *claims: Answer, model: lc.Network | None = NETWORK) -> tuple[Reader, list[bool]]:
+    """The page about some answers, and which of them were proved."""
+    paths = [folder / f"answer{number}.json" for number in range(len(claims))]
+    for path, claim in zip(paths, claims, strict=True):
+        lc.save_answer(claim, path)
+    written = write(paths, folder / "page.html", models={} if model is None else {"model.npz": model})
+    return Reader(written.path), [item.proved for item in written.certificates]
+
+
+def test_a_reach_set(tmp_path: Path) -> None:
+    claim = answers()[0]
+    read, proved = shown(tmp_path, claim)
+    assert proved == [True]
+    assert "Reach sets . 1 reach set. Proved again for this report: 1 of 1." in read.text
+    assert "For every input x in the ball of radius 0.3 around [0.1, -0.2, 0.3], f(x) = y has" in read.text
+    assert f"{len(claim.hull[0])}, each with a box of its own" in read.text
+    rows = [[float(cell) for cell in row] for row in read.rows if len(row) == 5 and row[0].isdigit()]
+    assert [row[0] for row in rows] == [0, 1, 2]
+    for k, (_, lower, center, upper, width) in enumerate(rows):
+        assert lower <= claim.lower[k] <= center <= claim.upper[k] <= upper  # rounded outwards
+        assert lower == pytest.approx(claim.lower[k], rel=1e-5)
+        assert upper == pytest.approx(claim.upper[k], rel=1e-5)
+        assert width == pytest.approx(claim.upper[k] - claim.lower[k], rel=1e-3)
+    assert read.count("img") == 1
+
+
+def test_what_is_drawn_needs_the_model_and_two_outputs(tmp_path: Path) -> None:
+    read, proved = shown(tmp_path, answers()[0], model=None)
+    assert proved == [False]
+    assert read.count("img") == 0
+    assert "Not checked: no model was given" in read.text
+    assert "Proved again" not in read.text
+    network = random_network(3, (2, 4, 1), "relu")
+    inner = lc.reach(network, lc.Ball(np.zeros(2), 0.1), lc.ClosedForm(), layer=1)
+    one = lc.reach(network, lc.Ball(np.zeros(2), 0.1), lc.ClosedForm())
+    read, proved = shown(tmp_path, inner, one, model=network)
+    assert proved == [True, True]
+    assert "what layer 1 computes before its activation = y has" in read.text
+    assert "the region was not cut" in read.text
+    assert read.count("img") == 1
+
+
+def test_sensitivities(tmp_path: Path) -> None:
+    claim = answers()[1]
+    read, proved = shown(tmp_path, claim)
+    assert proved == [True]
+    assert "1 matrix of sensitivities. Proved again for this report: 1 of 1." in read.text
+    rows = [row for row in read.rows if len(row) == 3 and row[0].isdigit()]
+    assert {(row[0], row[1]) for row in rows} == {(str(i), k) for i in range(3) for k in ("0 + 1", "2")}
+    bounds = [float(row[2]) for row in rows]
+    assert bounds == sorted(bounds, reverse=True)
+    for output, into, bound in rows:
+        entry = claim.matrix[int(output), int(into == "2")]
+        assert entry <= float(bound) <= 1.0001 * entry
+    assert read.count("img") == 1
+
+
+def test_certified_radii(tmp_path: Path) -> None:
+    claim = answers()[2]
+    other = lc.certified_radius(NETWORK, CENTER + 0.2, curvature=False)
+    read, proved = shown(tmp_path, claim, other, lc.certified_radius(random_network(5, (3, 6, 2), "relu"), CENTER))
+    assert proved == [True, True, False]
+    assert "3 certified radii. Proved again for this report: 2 of 3. About other models" in read.text
+    assert f"f(x) is largest at output {claim.label}" in read.text
+    basis = {"lipschitz": "a Lipschitz bound", "relaxation": "linear relaxation"}
+    rows = [row for row in read.rows if row[0].startswith("answer")]
+    for row, found in zip(rows, (claim, other)):
+        radius, label, rests = float(row[1]), int(row[2]), row[3]
+        assert 0.9999 * found.radius <= radius <= found.radius  # rounded down
+        assert (label, rests) == (found.label, basis.get(found.basis, "bounds to second order"))
+    assert [row[5] for row in rows] == ["yes", "yes", "not checked"]
+
+
+def test_a_sweep_shows_what_its_certificates_prove_and_lower_bounds_of_its_own(tmp_path: Path) -> None:
+    rows = answers()[3]
+    forged = replace(rows[0], radius=50.0, lower=1e6)  # nothing proves either
+    read, proved = shown(tmp_path, (forged, rows[1], replace(rows[0], radius=0.2)))
+    assert proved == [True]
+    assert "1 sweep. Proved again for this report: 1 of 1." in read.text
+    cells = [row for row in read.rows if len(row) == 6 and row[0][:1].isdigit()]
+    assert [cell[0] for cell in cells] == ["0.4", "0.1", "0.2"]
+    assert [cell[4].split(" around")[0] for cell in cells] == [f"ball of radius {r}" for r in ("0.4", "0.1", "0.2")]
+    for (_, bound, lower, *_), row in zip(cells, (rows[0], rows[1], rows[0])):
+        assert 0.5 * row.lower < float(lower) <= row.bound <= float(bound) <= 1.0001 * row.bound
+    assert read.count("img") == 1
+    assert "Lower bounds found for this report" in read.text
+    assert "Lower bounds as the file says" in shown(tmp_path, rows, model=None)[0].text
+
+
+def test_answers_that_are_not_provable_are_called_so_and_the_command_says_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_model(tmp_path / "model.npz")
+    reach, sensitivity, radius, rows = answers()
+    forged: dict[str, Answer] = {
+        "reach": replace(reach, upper=reach.upper - 1e-3),
+        "sensitivity": replace(sensitivity, matrix=0.99 * sensitivity.matrix),
+        "radius": replace(radius, radius=1.01 * radius.radius, ball=1.01 * radius.ball),
+        "sweep": (replace(rows[0], certificate=replace(rows[0].certificate, bound=0.9 * rows[0].bound)),),
+    }
+    for name, claim in forged.items():
+        lc.save_answer(claim, f"{name}.json")
+        outcome = Command(capsys)("report", f"{name}.json", "--model", "model.npz", "-o", "report.html")
+        assert outcome.code == 1
+        assert f"not proved: {name}.json" in outcome.err
+        read = Reader(tmp_path / "report.html")
+        assert "Not provable: 1." in read.text
+        assert "Not proved:" in read.text
+        assert read.count("img") == 0
+
+
+def test_long_tables_are_cut(tmp_path: Path) -> None:
+    network = random_network(2, (20, 20), "relu")
+    claim = lc.sensitivity(network, lc.Ball(np.zeros(20), 0.1), lc.ClosedForm())
+    read, proved = shown(tmp_path, claim, model=network)
+    assert proved == [True]
+    assert "the first 300 of 400" in read.text
+    assert sum(len(row) == 3 for row in read.rows) == 301
