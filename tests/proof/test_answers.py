@@ -82,6 +82,7 @@ def test_answers_that_claim_more_do_not_verify(tmp_path: Path) -> None:
         replace(matrix, region=BALL),
         replace(matrix, proofs=()),
         replace(radius, radius=1.01 * radius.radius),
+        replace(radius, margin=1.01 * radius.margin),
         replace(radius, label=(radius.label + 1) % 3, predicted=(radius.label + 1) % 3, rival=radius.label),
         replace(radius, proof=replace(radius.proof, ball=replace(radius.proof.ball, center=CENTER + 0.01))),
         replace(radius, proof=replace(radius.proof, sweeps=())),
@@ -117,6 +118,13 @@ def test_what_cannot_be_saved_or_verified(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="a second opinion is there for bounds, sweeps and reach sets"):
         lc.verify(NETWORK, radius, exact=True)
     assert not list(tmp_path.iterdir())
+    radius.save(tmp_path / "a.json")
+    forged = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    forged["content"] |= {"radius": 0.0, "bound": 1e-9}
+    forged["sha256"] = document.checksum(forged["content"])
+    (tmp_path / "a.json").write_text(json.dumps(forged), encoding="utf-8")
+    with pytest.raises(UnreadableCertificate, match="radius is not positive"):
+        CertifiedRadius.load(tmp_path / "a.json")
     reach.save(tmp_path / "a.json")
     readers: list[Callable[[Path], object]] = [lc.Certificate.load, CertifiedRadius.load, load_sweep]
     for reader in readers:

@@ -154,3 +154,14 @@ def test_an_interrupt_brings_the_best_answer(monkeypatch: pytest.MonkeyPatch) ->
             assert recheck_reach(NETWORK, best).hull[0].shape[0] > 5
         else:
             recheck_sensitivity(NETWORK, best)
+
+
+def test_sums_that_overflow_tell_nothing() -> None:
+    """A part of W m + b may overflow where W m + b itself and all the errors are finite."""
+    weight, bias = [[-1.6e148, -1.2e148]], [1.25e308]
+    layer = lc.Network.from_weights([weight], [bias]).layers[0]
+    low, high = np.array([[0.0, 1e160]]), np.array([[1e160, 1e160]])
+    with np.errstate(all="ignore"):
+        lower, upper = interval_arithmetic.affine(layer, (low, high))
+    assert not lower[0, 0] > 5e306  # the value at the lower end
+    assert not upper[0, 0] < 5e306

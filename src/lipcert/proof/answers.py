@@ -163,6 +163,8 @@ def _radius_in(content: Mapping[str, Any]) -> dict[str, Any]:
     region = region_in(where)
     if basis not in _BASES or not isinstance(region, Ball):
         raise ValueError("it names an unknown basis, or no ball")
+    if not real(radius) > 0.0:
+        raise ValueError("its radius is not positive")
     return {
         "radius": real(radius),
         "bound": math.inf if bound is None else real(bound),

@@ -230,7 +230,8 @@ def recheck_radius(network: Network, found: CertifiedRadius) -> None:
     """Derive a certified radius again from the hints that it keeps, and from nothing else.
 
     If this returns, then in real arithmetic no z of the ball's clip with ‖z - centre‖ < radius has f_j(z) ≥ f_label(z)
-    for a j other than the label, and ``bound`` is at least the Lipschitz constant that it is said to be.
+    for a j other than the label, ``margin`` is at most f_label - f_rival at the centre, and ``bound`` is at least the
+    Lipschitz constant that it is said to be. A radius of 0 says nothing.
 
     Raises
     ------
@@ -255,7 +256,10 @@ def recheck_radius(network: Network, found: CertifiedRadius) -> None:
     # where the rule is that of the whole network, that of pairs implies it
     proved = ClassBounds(facts, label, label, room=0.0)
     again = proved.second_order(Told(proof.pairs)) if proof.pairs else proved.first_order()
-    bound = proved.bounds[rival - (rival > label)] if proof.pairwise else float(up(up(np.asarray(facts.bound / ROOM))))
+    place = rival - (rival > label)
+    if not found.margin <= proved.margins[place]:
+        raise ProofFailed(f"the hints prove a margin of {proved.margins[place]:.17g}, not {found.margin:.17g}")
+    bound = proved.bounds[place] if proof.pairwise else float(up(up(np.asarray(facts.bound / ROOM))))
     if not (again.radius >= found.radius and found.bound >= bound):
         raise ProofFailed(
             f"the hints prove a radius of {again.radius:.17g} and a bound of {bound:.17g}, not {found.radius:.17g} and"

@@ -43,7 +43,8 @@ def affine(layer: Layer, ends: Interval) -> Interval:
     """Where W z + b lies for z between two ends (count, n); NaN where numbers overflow.
 
     With z within r of a middle m, it is within |W|r of W m + b, of which the computed value misses at most
-    γ(|W||m| + |b|), what W and b are known to included. What underflows in the sum r + γ|m| is multiplied by |W|.
+    γ(|W||m| + |b|), what W and b are known to included. What underflows in the sum r + γ|m| is multiplied by |W|. Where
+    a part of the sum W m + b overflows, γ(|W||m| + |b|) may be finite, and no such bound holds.
     """
     low, high = ends
     middle = 0.5 * low + 0.5 * high
@@ -52,6 +53,7 @@ def affine(layer: Layer, ends: Interval) -> Interval:
     inner = radius * (1.0 + g) + g * np.abs(middle) + 2.0 * ETA
     reach = (spread(magnitude(layer.weight), inner) + g * np.abs(layer.bias)) * UP * UP + TINY
     value = layer.affine(middle)
+    value = np.where(np.isfinite(value), value, np.nan)
     return down(value - reach), up(value + reach)
 
 
@@ -102,5 +104,6 @@ def _product(weights: Sequence[Weight], slopes: Sequence[Interval]) -> Interval:
         g = gamma(weight.shape[0] + LOOSE + 6)
         reach = times(radius * (1.0 + g) + g * np.abs(middle) + 2.0 * ETA, magnitude(weight)) * UP * UP + TINY
         value = times(middle, weight)
+        value = np.where(np.isfinite(value), value, np.nan)
         low, high = down(value - reach), up(value + reach)
     return low, high

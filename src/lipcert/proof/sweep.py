@@ -282,6 +282,7 @@ class Sweep:
         S, scale, low, high = (frozen(x) for x in (S, self.exponent, *rough))  # a guide may look, not write
         view = View(index, S, scale, low, high, self.weight, None if neurons is None else frozen(neurons), layer.size)
         hint = np.array(np.broadcast_to(np.asarray(self.guide.multipliers(view), dtype=float), alpha.shape))
+        hint[~np.isfinite(hint)] = 0.0  # no suggestion, which can be stored
         first = index == 0 and alone  # S is that of the unit ball, exponent 0
         step = thin_step(rows, -int(self.exponent[0]), alpha, beta, hint) if first else None
         step = activate(S, alpha, beta, hint) if step is None else step
