@@ -11,7 +11,7 @@ from lipcert.search.ellipsoid import symmetric, top
 from lipcert.search.method import Greedy
 from lipcert.search.stage import Stage
 
-_POINTS, _ZOOMS = 32, 7
+_GRID, _ZOOMS = np.linspace(0.0, 1.0, 32), 7
 """The minimiser of the model is found to 41·(2/31)⁷ ≈ 2e-7 in log(t - s)."""
 
 
@@ -88,10 +88,10 @@ class _Line:
         """
         constant, weights, slope = (np.array(part) for part in zip(*self.cuts, strict=True))
         for _ in range(_ZOOMS):
-            x = np.linspace(low, high, _POINTS)
+            x = low + (high - low) * _GRID
             more = s * np.exp(x)
             heights = weights @ (1.0 / ((s - self.rho)[:, None] + more)) + slope[:, None] * (s + more)
             values = (constant[:, None] + heights).max(axis=0)
             best = int(np.argmin(values))
-            low, high = x[max(best - 1, 0)], x[min(best + 1, _POINTS - 1)]
+            low, high = x[max(best - 1, 0)], x[min(best + 1, len(x) - 1)]
         return float(x[best]), float(values[best])
