@@ -67,7 +67,7 @@ class Joint(Anytime):
     seconds: float | None = None
 
     def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
-        """A Scalar sweep, then what further rounds and joint multipliers make of the better of it and the start.
+        """A Scalar sweep, then what further rounds and joint multipliers make of it.
 
         The cost per layer is constant, so the time of one ClosedForm sweep tells that of the others.
         """
@@ -76,7 +76,7 @@ class Joint(Anytime):
             return
         first = replace(problem.sweep(hurried(Scalar().choose, "scalar")), found_by="Scalar")
         yield first
-        yield from self.improved(problem, min(first, start, key=lambda found: found.bound))
+        yield from self.improved(problem, first)
 
     def improved(self, problem: Problem, candidate: Candidate, mu: float = WIDEST_MU) -> Iterator[Candidate]:
         """What further rounds and joint multipliers make of a candidate, path started at mu."""

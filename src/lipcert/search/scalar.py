@@ -11,7 +11,7 @@ from lipcert.search.ellipsoid import symmetric, top
 from lipcert.search.method import Greedy
 from lipcert.search.stage import Stage
 
-_GRID, _ZOOMS = np.linspace(0.0, 1.0, 32), 7
+_GRID, _ZOOMS = np.arange(32.0), 7
 """The minimiser of the model is found to 41·(2/31)⁷ ≈ 2e-7 in log(t - s)."""
 
 
@@ -88,7 +88,8 @@ class _Line:
         """
         constant, weights, slope = (np.array(part) for part in zip(*self.cuts, strict=True))
         for _ in range(_ZOOMS):
-            x = low + (high - low) * _GRID
+            x = _GRID * ((high - low) / _GRID[-1]) + low
+            x[-1] = high
             more = s * np.exp(x)
             heights = weights @ (1.0 / ((s - self.rho)[:, None] + more)) + slope[:, None] * (s + more)
             values = (constant[:, None] + heights).max(axis=0)
