@@ -173,6 +173,13 @@ def test_certify_takes_seconds(clock: Clock) -> None:
     assert long.method == lc.Auto(150.0)
 
 
+def test_many_regions_keep_to_the_time_of_each(clock: Clock) -> None:
+    network, before = paper_network(10, 20, "relu"), clock.now
+    found = lc.certify_many(network, [BALL, BALL], lc.Auto(seconds=40.0))
+    assert clock.now - before < 2 * 1.3 * 40.0
+    assert [one.bound for one in found] == [found[0].bound] * 2
+
+
 @pytest.mark.parametrize("seconds", [-1.0, "3", float("nan"), True])
 def test_seconds_are_a_number(seconds: Any) -> None:
     with pytest.raises(lc.InvalidInput, match="seconds must be a number"):

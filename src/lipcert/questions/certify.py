@@ -73,7 +73,8 @@ def certify(
     ProofFailed
         If no bound could be proved.
     Interrupted
-        On Ctrl-C; a KeyboardInterrupt that has the best certificate so far as ``best``.
+        On Ctrl-C while one of these methods works; a KeyboardInterrupt that has the best certificate so far as
+        ``best``.
 
     Returns
     -------
@@ -93,7 +94,7 @@ def certify(
         method = Auto() if seconds is None else Auto(checked_seconds(seconds))
     check_question(network, region, method, enclosures)
     part = _part(network, inputs, outputs, layers)
-    with timed(seconds, progress), timed(method.seconds if isinstance(method, Anytime) else None):
+    with timed(seconds, progress):
         (found,) = _answers(network, [region], method, part, tuple(enclosures), verify)
     if isinstance(found, ProofFailed):
         raise found
@@ -188,7 +189,8 @@ def _searched(
             if inner != Part((0, target.depth)):
                 candidate = method.solve(problem.restrict(inner, whole))
         return _issued(network, region, part, whole, candidate, method, verify)
-    return _improved(network, problem, method, part, inner, verify)
+    with timed(method.seconds):
+        return _improved(network, problem, method, part, inner, verify)
 
 
 def _improved(
