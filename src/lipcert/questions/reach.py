@@ -22,7 +22,8 @@ from lipcert.runtime.clock import Progress, clock, timed
 from lipcert.runtime.threads import one_thread, suited_to
 from lipcert.search.auto import Auto
 from lipcert.search.method import Method
-from lipcert.search.split_rows import FEW_INPUTS, RowSearch, attained, output_values
+from lipcert.search.split import FEW_INPUTS
+from lipcert.search.split_rows import RowSearch, attained, output_values
 
 _WHOLE = 0.2
 """Share of the time that goes to the region as a whole where it may be cut."""

@@ -17,8 +17,6 @@ from lipcert.proof.cover import Cover, Leaf
 from lipcert.proof.pieces import AXIS
 from lipcert.runtime.clock import clock
 
-FEW_INPUTS = 16
-"""With more inputs, halving boxes gets nowhere."""
 _BATCH = 256
 _ENTRIES = 1_000_000
 """Entries of the rows that are traced for one stack of pieces; more would leave the processor's caches."""
