@@ -24,25 +24,26 @@ Slopes = tuple[list[arb], list[arb]]
 _TRIES = 24
 
 
-def advance(S: arb_mat, slopes: Slopes, hint: Sequence[arb] | None = None) -> arb_mat:
+def advance(S: arb_mat, slopes: Slopes, hint: Sequence[arb] | None = None, signed: bool = False) -> arb_mat:
     """P = D_m S D_m + D_m S D_r (T - D_r S D_r)⁻¹ D_r S D_m + T for multipliers T near the hint, or safer ones.
 
     It is at least D Δv Δvᵀ D for every D with entries in the slope ranges and every Δv Δvᵀ ≼ S, because
     T - D_r S D_r is proved positive definite. A neuron with S_ll = 0 does not move.
+
+    A ``signed`` S need not be positive semidefinite. Then (Dx)ᵀ S (Dx) ≤ xᵀPx for every x and every such D: Dx is
+    D_m x + D_r y with |y_l| ≤ |x_l|, and the form is at most its maximum less yᵀTy over all y, plus xᵀTx.
     """
     n = S.nrows()
-    m = [((a + b) / 2).mid() for a, b in zip(*slopes, strict=True)]
-    r = [most([(b - c).upper(), (c - a).upper()]) for a, b, c in zip(*slopes, m, strict=True)]
-    if not all(x.is_finite() for x in r):
-        raise ProofFailed("a slope has no bound")
-    active = [k for k in range(n) if r[k] > 0 and S[k, k] > 0]
+    m, r = halved(slopes)
+    active = [k for k in range(n) if r[k] > 0 and (signed or S[k, k] > 0)]
     P = scaled(S, m, m)
     if not active:
         return at_least(P)
     rows = S.tolist()
     radii = [r[k] for k in active]
     inner = scaled(arb_mat([[rows[i][j] for j in active] for i in active]), radii, radii)
-    T = _feasible(inner, _safe(S, m, r, active), [hint[k] for k in active] if hint else None)
+    safe = _dominant(S, inner, radii) if signed else _safe(S, m, r, active)
+    T = feasible(inner, safe, [hint[k] for k in active] if hint else None)
     side = scaled(arb_mat([rows[k] for k in active]), radii, m)
     try:
         P = P + side.transpose() * plus_diagonal(-inner, T).solve(side)
@@ -50,6 +51,15 @@ def advance(S: arb_mat, slopes: Slopes, hint: Sequence[arb] | None = None) -> ar
         raise ProofFailed("the step of a layer needs more bits") from None
     raised = dict(zip(active, T, strict=True))
     return at_least(plus_diagonal(P, [raised.get(k, arb(0)) for k in range(n)]))
+
+
+def halved(slopes: Slopes) -> tuple[list[arb], list[arb]]:
+    """The middle of each range of slopes, and at least how far its ends are."""
+    m = [((a + b) / 2).mid() for a, b in zip(*slopes, strict=True)]
+    r = [most([(b - c).upper(), (c - a).upper()]) for a, b, c in zip(*slopes, m, strict=True)]
+    if not all(x.is_finite() for x in r):
+        raise ProofFailed("a slope has no bound")
+    return m, r
 
 
 def _safe(S: arb_mat, m: list[arb], r: list[arb], active: list[int]) -> list[arb]:
@@ -60,7 +70,14 @@ def _safe(S: arb_mat, m: list[arb], r: list[arb], active: list[int]) -> list[arb
     return [(r[k] * axes[k] * (total + room)).mid() for k in active]
 
 
-def _feasible(inner: arb_mat, safe: list[arb], hint: list[arb] | None) -> list[arb]:
+def _dominant(S: arb_mat, inner: arb_mat, radii: Sequence[arb]) -> list[arb]:
+    """Multipliers that exceed the sums of the sizes in each row."""
+    floor = most([abs(x).upper() for x in S.entries()]) * arb(2) ** -30 + arb(2) ** -300
+    sums = [sum((abs(x) for x in row), arb(0)) for row in inner.tolist()]
+    return [(2 * x + r * r * floor).mid() for x, r in zip(sums, radii, strict=True)]
+
+
+def feasible(inner: arb_mat, safe: list[arb], hint: list[arb] | None) -> list[arb]:
     """Multipliers T with T - inner positive definite: the hint, a little more, a lot more, or the safe ones."""
     if hint is not None:
         start = [t if t > 0 else other for t, other in zip(hint, safe, strict=True)]

@@ -336,5 +336,5 @@ def _function(name: str, parameters: tuple[float, ...], _precision: int) -> Func
         case "softsign", []:
             return Function((lambda x: x / (1 - x), lambda x: x / (1 + x)), zero, (1, -1), (0, 0))
         case "sin", []:
-            return Sine((lambda x: x.sin(),), ends=(-1, 1))
+            return Sine((lambda x: x.sin(),), bends=(-1,), ends=(-1, 1))
     raise ProofFailed(f"exact has no definition of the activation {name!r} with parameters {parameters}")

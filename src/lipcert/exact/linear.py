@@ -104,6 +104,23 @@ def largest_eigenvalue(matrix: arb_mat) -> arb:
     return worst
 
 
+def largest_positive(matrix: arb_mat) -> arb:
+    """At least λmax of a symmetric matrix without radii, and at least 0."""
+    n = matrix.nrows()
+    worst = most([sum((abs(x) for x in row), arb(0)).upper() for row in matrix.tolist()])
+    near, exponent = floats(matrix)
+    try:
+        values = np.linalg.eigvalsh(near)
+    except np.linalg.LinAlgError:
+        return worst
+    top, size = max(float(values[-1]), 0.0), float(np.abs(values).max())
+    for slack in _SLACK:
+        candidate = ((arb(top) + arb(slack) * arb(size)) * arb(2) ** exponent).upper()
+        if candidate < worst and positive_definite(plus_diagonal(-matrix, [candidate] * n)):
+            return candidate
+    return worst
+
+
 def norm(entries: Sequence[arb]) -> arb:
     """At least the Euclidean norm."""
     return sum((x * x for x in entries), arb(0)).upper().sqrt().upper()

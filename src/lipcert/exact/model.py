@@ -10,7 +10,7 @@ from flint import arb, arb_mat
 
 from lipcert.errors import ProofFailed
 from lipcert.exact.functions import Function, ball, function, least, most
-from lipcert.exact.linear import column, floats, norm, signs
+from lipcert.exact.linear import column, floats, image, largest_eigenvalue, norm, signs
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Box, Everywhere, Region
@@ -164,6 +164,19 @@ def _suggested(rows: arb_mat, radius: arb, below: arb_mat, above: arb_mat) -> ar
     return arb_mat(q.tolist()) * arb(2) ** power
 
 
+def split_rows(inputs: Inputs, rows: arb_mat) -> tuple[arb_mat, list[arb]]:
+    """Two parts q + p of each row, p·d bounded by the box, d the difference from the centre: q, and at least p·d."""
+    assert inputs.radius is not None
+    below = column([low - c for low, c in zip(inputs.lower, inputs.center, strict=True)])
+    above = column([u - c for u, c in zip(inputs.upper, inputs.center, strict=True)])
+    q = _suggested(rows, inputs.radius, below, above).mid()
+    rest = rows - q
+    positive, negative = signs(rest.mid())
+    away = inputs.balls - column(inputs.center)
+    most_of_it = positive * above + negative * below + (rest - rest.mid()) * away
+    return q, [x.upper() for x in most_of_it.entries()]
+
+
 def inputs_of(region: Region, count: int) -> Inputs | None:
     """A region as numbers; None is everywhere."""
     if isinstance(region, Everywhere):
@@ -187,3 +200,36 @@ def inputs_of(region: Region, count: int) -> Inputs | None:
         lower = [most([x, ball(y)]) for x, y in zip(lower, box.lower, strict=True)]
         upper = [least([x, ball(y)]) for x, y in zip(upper, box.upper, strict=True)]
     return Inputs(center, radius, lower, upper)
+
+
+@dataclass(frozen=True, eq=False)
+class Fewer:
+    """f(x) = model(Q x) for the inputs x of a ball, Q x in ``inputs``, ‖Q‖ ≤ ``stretch``."""
+
+    model: Model
+    inputs: Inputs
+    stretch: arb
+
+
+def on_fewer(model: Model, inputs: Inputs, first: Array) -> Fewer:
+    """With a square matrix R in the place of the first weight W, any that has an inverse: Q is R⁻¹W, W in its balls.
+
+    A box that cuts the ball is left out: the ball around it counts.
+    """
+    weight = model[0].weight
+    if np.shape(first) != (weight.nrows(),) * 2 or not np.isfinite(first).all() or inputs.radius is None:
+        raise ProofFailed(
+            "the matrix that takes the place of the first weight is not one for balls, or of another size"
+        )
+    R = arb_mat([[ball(x) for x in row] for row in np.asarray(first, dtype=float).tolist()])
+    try:
+        Q = R.solve(weight)
+    except ZeroDivisionError:
+        raise ProofFailed("the matrix that takes the place of the first weight has no inverse") from None
+    stretch = largest_eigenvalue(image(Q, None)).sqrt().upper()
+    center = Q * column(inputs.center)
+    radius = (stretch * inputs.radius + norm([x.rad().upper() for x in center.entries()])).upper()
+    middle = center.mid().entries()
+    sides = [(c - radius).lower() for c in middle], [(c + radius).upper() for c in middle]
+    layer = replace(model[0], weight=R, near=np.asarray(first, dtype=float))
+    return Fewer((layer, *model[1:]), Inputs(middle, radius, *sides), stretch)

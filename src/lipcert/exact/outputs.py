@@ -9,16 +9,16 @@ import numpy as np
 from flint import arb, arb_mat
 
 from lipcert.errors import ProofFailed
-from lipcert.exact.check import BITS, precision
+from lipcert.exact.check import with_enough_bits
 from lipcert.exact.enclose import Centre, Interval, Lines, Trace, added, tightened, views_on
-from lipcert.exact.functions import ball, least
-from lipcert.exact.linear import at_least, column, positive_definite, signs
-from lipcert.exact.model import Inputs, Layer, Model, inputs_of, part_of, read
-from lipcert.exact.sweep import Swept
+from lipcert.exact.functions import ball
+from lipcert.exact.linear import at_least, column, positive_definite, signs, upward
+from lipcert.exact.model import Inputs, Layer, Model, inputs_of, on_fewer, part_of, read
+from lipcert.exact.rows import Cut, prove_leaves
+from lipcert.exact.whole import Evidence, Whole, both, common, least_bound, number
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
-from lipcert.proof.hints import Hints
 
 Slopes = Sequence[tuple[Array, Array]]
 """Of the lower and the upper line of each neuron, per hidden layer."""
@@ -28,7 +28,7 @@ Slopes = Sequence[tuple[Array, Array]]
 class Claimed:
     """For every pre-activation y of layer ``layer``: lower ≤ y ≤ upper and (y - center)ᵀ shape⁻¹ (y - center) ≤ 1.
 
-    ``bound`` is at least the Lipschitz constant of y.
+    ``bound`` is at least the Lipschitz constant of y; every y is in a box of the hull, corners (boxes, outputs).
     """
 
     layer: int
@@ -37,78 +37,96 @@ class Claimed:
     center: Array
     shape: Array
     bound: float
+    hull: tuple[Array, Array]
 
 
 def verify_outputs(
-    network: Network, region: Region, claim: Claimed, proofs: Sequence[Sequence[Hints]], lines: Sequence[Slopes]
+    network: Network,
+    region: Region,
+    claim: Claimed,
+    proofs: Sequence[Evidence],
+    lines: Sequence[Slopes],
+    cut: Cut | None = None,
 ) -> None:
     """Prove what is claimed of the outputs again, every rounding error inside a ball; ProofFailed if that fails.
 
-    Each of the proofs is a row of sweeps over the whole region. ``lines[k]`` are slopes for a linear relaxation on what
-    proofs 0 to k tell together. If this returns, the claim holds for every network whose weights and biases each differ
-    from the given ones by at most 2⁻⁵² of their size.
+    Each of the proofs is about the whole region. ``lines[k]`` are slopes for a linear relaxation on what proofs 0 to k
+    tell together. ``cut`` says into which pieces the region was cut, if it was. If this returns, the claim holds for
+    every network whose weights and biases each differ from the given ones by at most 2⁻⁵² of their size.
     """
     n = network.layers[claim.layer - 1].weight.shape[0]
     if not np.array_equal(claim.shape, np.transpose(claim.shape)) or np.shape(claim.shape) != (n, n):
         raise ProofFailed("the matrix of the ellipsoid is not a symmetric one for the outputs")
     if any(np.shape(side) != (n,) for side in (claim.lower, claim.upper, claim.center)):
         raise ProofFailed("the box or its centre is for another number of outputs")
-    failure = ProofFailed("nothing was tried")
-    for bits in BITS:
-        with precision(bits):
-            try:
-                return _prove(network, region, claim, proofs, lines)
-            except ProofFailed as error:
-                failure = error
-    raise failure
+    below, above = (np.asarray(side) for side in claim.hull)
+    if below.shape != above.shape or below.shape[1:] != (n,):
+        raise ProofFailed("the boxes of the hull are for another number of outputs")
+    with_enough_bits(lambda: _prove(network, region, claim, proofs, lines, cut))
 
 
 def _prove(
-    network: Network, region: Region, claim: Claimed, proofs: Sequence[Sequence[Hints]], lines: Sequence[Slopes]
+    network: Network,
+    region: Region,
+    claim: Claimed,
+    proofs: Sequence[Evidence],
+    lines: Sequence[Slopes],
+    cut: Cut | None,
 ) -> None:
     model = part_of(read(network), 0, claim.layer)
     inputs, n = inputs_of(region, network.inputs), model[-1].size
-    if inputs is None or not proofs or not all(proofs):
+    if inputs is None or not proofs:
         raise ProofFailed("the outputs of an unbounded region, or without hints, cannot be enclosed")
     centre = Centre(model, column(inputs.center))
     value, error = [centre.step(index) for index in range(len(model))][-1]
     gap = [abs(v - ball(c)) + e for v, c, e in zip(value, claim.center, error, strict=True)]
     box: Interval = [arb.neg_inf()] * n, [arb.pos_inf()] * n
-    common: list[Interval] = []
-    bound, held = arb.pos_inf(), False
+    claimed, held = number(claim.bound), False
     shape = arb_mat([[ball(x) for x in row] for row in np.asarray(claim.shape).tolist()])
-    for number, sweeps in enumerate(proofs):
-        known: list[Interval] = []
-        for place, hints in enumerate(sweeps, 1):
-            swept = Swept(model, inputs, hints, known, wants_bound=place == len(sweeps))
-            known = swept.intervals
-            for trace in swept.traces:
-                box = trace.interval(len(model) - 1, box, range(n))
-        S = swept.S
-        assert S is not None  # the last one wants its bound
-        reach = [inputs.reach * S[k, k].sqrt() + e for k, e in enumerate(error)]
+    wholes: list[Whole] = []
+    for told in proofs:
+        one = Whole(model, inputs, told)
+        wholes.append(one)
+        for trace in one.traces:
+            box = trace.interval(len(model) - 1, box, range(n))
+        reach = [inputs.reach * one.S[k, k].sqrt() + e for k, e in enumerate(error)]
         lower = [(v - x).lower() for v, x in zip(value, reach, strict=True)]
         upper = [(v + x).upper() for v, x in zip(value, reach, strict=True)]
         box = tightened(box, range(n), lower, upper)
-        bound = least([bound, swept.bound])
-        common = [_both(a, b) for a, b in zip(common, known, strict=True)] if number else known
-        if number < len(lines):
-            box = _relaxed(model, inputs, common, lines[number], box)
+        if len(wholes) <= len(lines):
+            box = _relaxed(model, inputs, common(wholes), lines[len(wholes) - 1], box)
         # y - center is within δ²S, moved by at most the gap
-        Q = added(at_least(S * (inputs.reach * inputs.reach)), [x.upper() for x in gap])
+        Q = added(at_least(one.S * (inputs.reach * inputs.reach)), [x.upper() for x in gap])
         held = held or (Q is not None and positive_definite(shape - Q))
-    inside = all(ball(a) <= b for a, b in zip(claim.lower, box[0], strict=True))
-    inside = inside and all(b <= ball(a) for a, b in zip(claim.upper, box[1], strict=True))
-    if not inside:
+    if cut is None and not _inside(box, claim):
         raise ProofFailed("the box of the outputs is smaller than what its hints prove")
     if not held:
         raise ProofFailed("the ellipsoid of the outputs is smaller than what its hints prove")
-    if not bound <= ball(claim.bound):
+    if not least_bound(wholes, claimed) <= claimed:
         raise ProofFailed("the Lipschitz bound of the outputs is smaller than what its hints prove")
+    if cut is None:
+        return
+    if not 0 <= cut.base < len(wholes):
+        raise ProofFailed("the pieces rest on a proof that is not there")
+    if cut.first is not None:
+        fewer = on_fewer(model, inputs, cut.first)
+        model, inputs = fewer.model, fewer.inputs
+
+    def holds(trace: Trace, _: object) -> bool:
+        last = trace.lines[-1] if trace.lines else None
+        ends = (column(inputs.lower), column(inputs.upper)) if last is None else (last.floor, last.roof)
+        found = trace.interval(len(model) - 1, both(box, _affine(model[-1], *ends)), range(n))
+        return _inside(found, claim)
+
+    prove_leaves(model, inputs, wholes[cut.base].known, cut, holds, "the reach set claims a box")
 
 
-def _both(one: Interval, other: Interval) -> Interval:
-    return tightened(one, range(len(other[0])), *other)
+def _inside(found: Interval, claim: Claimed) -> bool:
+    """Whether a box is in the box that is claimed, and in one of the hull."""
+    low, high = (np.array([-upward(-x) for x in found[0]]), np.array([upward(x) for x in found[1]]))
+    below, above = claim.hull
+    inside = (claim.lower <= low).all() and (high <= claim.upper).all()
+    return bool(inside and ((below <= low) & (high <= above)).all(axis=1).any())
 
 
 def _relaxed(model: Model, inputs: Inputs, known: Sequence[Interval], lines: Slopes, box: Interval) -> Interval:
@@ -117,13 +135,13 @@ def _relaxed(model: Model, inputs: Inputs, known: Sequence[Interval], lines: Slo
         raise ProofFailed("the slopes of lines are not those of the network's neurons")
     trace, low, high = Trace(model, inputs), column(inputs.lower), column(inputs.upper)
     for layer, interval, (down, up) in zip(model[:-1], known, lines, strict=True):
-        interval = _both(interval, _affine(layer, low, high))
+        interval = both(interval, _affine(layer, low, high))
         if any(below > above for below, above in zip(*interval, strict=True)):
             raise ProofFailed("the intervals of a layer are empty: the hints contradict themselves")
         held = Lines(layer, views_on(layer.functions, interval), [ball(x) for x in down], [ball(x) for x in up])
         trace.lines.append(held)
         low, high = held.floor, held.roof
-    box = _both(box, _affine(model[-1], low, high))
+    box = both(box, _affine(model[-1], low, high))
     return trace.interval(len(model) - 1, box, range(model[-1].size))
 
 

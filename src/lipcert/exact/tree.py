@@ -7,7 +7,7 @@ piece counts. Lines and multipliers are not stored; they are chosen here, and a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +29,9 @@ _NEAR = 1.05
 """A leaf whose bound is not within this factor of the claim after a look is not worth a stare."""
 _EXTRA = 12
 """So many cuts beyond those of the tree, and one more for every eight leaves."""
+_CURVED = 24
+"""So many more for every leaf, and as many again, where activations are curved: the certificate may rest on bounds to
+second order, and here there are those to first order only."""
 _FEW, _FEW_INPUTS = 4, 16
 """With few open neurons, or many inputs, a neuron is cut rather than the box."""
 
@@ -49,25 +52,50 @@ class Piece:
     """About what part of the squared bound each open neuron is to blame for."""
 
 
+class Cuts:
+    """The cuts of a tree; its leaves are shown to cover the region. ``extra``: how many more may be made."""
+
+    def __init__(self, tree: Any) -> None:
+        cuts, voids = (tree.layer, tree.index, tree.value, tree.child), (tree.void, tree.neuron, tree.weight)
+        if any(len({np.shape(column) for column in group}) != 1 for group in (cuts, voids)):
+            raise Exhausted("the columns of the tree differ in length")
+        rows = zip(*(column.tolist() for column in cuts), strict=True)
+        self.nodes = {node: row for node, row in enumerate(rows) if row[0] != _LEAF}
+        children = [child for *_, first in self.nodes.values() for child in (first, first + 1)]
+        later = all(node < first for node, (*_, first) in self.nodes.items())
+        if not later or sorted(children) != list(range(1, len(tree.layer))):
+            raise Exhausted("the pieces do not cover the region: a node lacks a child, or has more than one parent")
+        self.leaves = len(self.nodes) + 1
+        self.extra = _EXTRA + self.leaves // 8
+
+    def halves(self, piece: Piece) -> list[Piece]:
+        """The two children that the tree names."""
+        assert piece.node is not None
+        layer, index, value, child = self.nodes[piece.node]
+        limits = [len(piece.inputs.lower), *(len(low) for low, _ in piece.intervals)]
+        if not -1 <= layer < len(limits) - 1 or not 0 <= index < limits[layer + 1] or not np.isfinite(value):
+            raise Exhausted("the tree cuts something that the network does not have")
+        return _halves(piece, layer, index, ball(value), (child, child + 1))
+
+    def again(self, what: str) -> None:
+        """Count a cut of a leaf; an error if there were too many."""
+        self.extra -= 1
+        if self.extra < 0:
+            raise Exhausted(f"{what}, which exact cannot prove for a leaf of its tree")
+
+
 class Pieces:
     """The walk over the tree of one certificate."""
 
     def __init__(self, model: Model, inputs: Inputs, tree: Any, claim: float, known: list[Interval]) -> None:
         self.model, self.claim = model, claim
-        self.root = Piece(inputs, known)
-        cuts, voids = (tree.layer, tree.index, tree.value, tree.child), (tree.void, tree.neuron, tree.weight)
-        if any(len({np.shape(column) for column in group}) != 1 for group in (cuts, voids)):
-            raise Exhausted("the columns of the tree differ in length")
-        rows = zip(*(column.tolist() for column in cuts), strict=True)
-        self.cuts = {node: row for node, row in enumerate(rows) if row[0] != _LEAF}
-        children = [child for *_, first in self.cuts.values() for child in (first, first + 1)]
-        later = all(node < first for node, (*_, first) in self.cuts.items())
-        if not later or sorted(children) != list(range(1, len(tree.layer))):
-            raise Exhausted("the pieces do not cover the region: a node lacks a child, or has more than one parent")
+        self.root = Piece(inputs, list(known))
+        self.cuts = Cuts(tree)
+        if any(any(f.bends) for layer in model for f in layer.functions):
+            self.cuts.extra += _CURVED + _CURVED * self.cuts.leaves
         self.voids: dict[int | None, dict[int, float]] = {}
-        for node, neuron, weight in zip(*voids, strict=True):
+        for node, neuron, weight in zip(tree.void, tree.neuron, tree.weight, strict=True):
             self.voids.setdefault(int(node), {})[int(neuron)] = float(weight)
-        self.extra = _EXTRA + len(tree.layer) // 16
         self.chain = Chain.of([layer.near for layer in model])
         whole = [slopes_on(views_on(layer.functions, ends)) for layer, ends in zip(model, known)]
         self.rest = rest_norms(model, whole)
@@ -77,39 +105,19 @@ class Pieces:
         worst, todo = arb(0), [self.root]
         while todo:
             piece = todo.pop()
-            leaf = piece.node not in self.cuts
+            leaf = piece.node not in self.cuts.nodes
             trace = Trace(self.model, piece.inputs)
-            slopes = self._enclose(piece, trace)
+            slopes = enclosed(piece, trace, _suggested)
             if slopes is None:
                 continue
             bound, piece = self._bound(piece, slopes, leaf)
             if bound is not None:
                 worst = most([worst, bound])
             elif not leaf:
-                todo += self._cut(piece)
+                todo += self.cuts.halves(piece)
             elif not self._void(piece, trace):
                 todo += self._cut_again(piece)
         return worst
-
-    def _enclose(self, piece: Piece, trace: Trace) -> list[Slopes] | None:
-        """The slopes of a piece, None if it has no input. Its intervals become smaller, in place.
-
-        Back-substitution is asked about neurons whose slope is open, or that may have no value left.
-        """
-        if piece.inputs.empty():
-            return None
-        slopes = []
-        for index, layer in enumerate(self.model[:-1]):
-            views = views_on(layer.functions, piece.intervals[index])
-            rows = [k for k, f in enumerate(layer.functions) if _undecided(f, views[k])]
-            piece.intervals[index] = trace.interval(index, piece.intervals[index], rows)
-            if any(low > high for low, high in zip(*piece.intervals[index], strict=True)):
-                return None
-            views = views_on(layer.functions, piece.intervals[index])
-            slopes.append(slopes_on(views))
-            lines = [suggested_lines(*one) for one in zip(layer.functions, views, *slopes[-1], strict=True)]
-            trace.lines.append(Lines(layer, views, [a for a, _ in lines], [b for _, b in lines]))
-        return slopes
 
     def _bound(self, piece: Piece, slopes: list[Slopes], leaf: bool) -> tuple[arb | None, Piece]:
         """A proved bound that is at most the claim, if there is one; and the piece with what the search has found."""
@@ -149,30 +157,53 @@ class Pieces:
         above = trace.above(len(rows), arb_mat(1, rows[-1].ncols()), rows)
         return bool(above[0] < asked)
 
-    def _cut(self, piece: Piece) -> list[Piece]:
-        """The two children that the tree names."""
-        assert piece.node is not None
-        layer, index, value, child = self.cuts[piece.node]
-        limits = [len(piece.inputs.lower), *(len(low) for low, _ in piece.intervals)]
-        if not -1 <= layer < len(limits) - 1 or not 0 <= index < limits[layer + 1] or not np.isfinite(value):
-            raise Exhausted("the tree cuts something that the network does not have")
-        return _halves(piece, layer, index, ball(value), (child, child + 1))
-
     def _cut_again(self, piece: Piece) -> list[Piece]:
         """Two parts of a leaf: at the kink of the open neuron with the largest share, or across its longest side."""
-        self.extra -= 1
-        if self.extra < 0:
-            raise Exhausted(f"the certificate claims {self.claim!r}, which exact cannot prove for a leaf of its tree")
+        self.cuts.again(f"the certificate claims {self.claim!r}")
         shares = [(float(x), index, k) for index, row in enumerate(piece.shares) for k, x in enumerate(row) if x > 0]
-        lower, upper = piece.inputs.lower, piece.inputs.upper
-        if shares and (len(lower) > _FEW_INPUTS or len(shares) <= _FEW):
+        if shares and (len(piece.inputs.lower) > _FEW_INPUTS or len(shares) <= _FEW):
             _, index, k = max(shares)
             low, high = (side[k] for side in piece.intervals[index])
             inner = [mark for mark in self.model[index].functions[k].on(low, high).marks if low < mark < high]
             at = inner[0].mid() if inner else ((low + high) / 2).mid()
             return _halves(piece, index, k, at, (None, None))
-        axis = int(np.argmax([float(u - low) for low, u in zip(lower, upper, strict=True)]))
-        return _halves(piece, _AXIS, axis, ((lower[axis] + upper[axis]) / 2).mid(), (None, None))
+        return across(piece)
+
+
+Drawing = Callable[[int, Sequence[Function], Sequence[View], Slopes], Slopes]
+"""Slopes of the lower and the upper lines of a layer, for its number, functions, their views and slope ranges."""
+
+
+def enclosed(piece: Piece, trace: Trace, draw: Drawing, every: bool = False) -> list[Slopes] | None:
+    """The slopes of a piece, None if it has no input. Its intervals become smaller, in place.
+
+    Back-substitution is asked about neurons whose slope is open, or that may have no value left; or ``every`` one.
+    """
+    if piece.inputs.empty():
+        return None
+    slopes = []
+    for index, layer in enumerate(trace.model[:-1]):
+        views = views_on(layer.functions, piece.intervals[index])
+        rows = [k for k, f in enumerate(layer.functions) if every or _undecided(f, views[k])]
+        piece.intervals[index] = trace.interval(index, piece.intervals[index], rows)
+        if any(low > high for low, high in zip(*piece.intervals[index], strict=True)):
+            return None
+        views = views_on(layer.functions, piece.intervals[index])
+        slopes.append(slopes_on(views))
+        trace.lines.append(Lines(layer, views, *draw(index, layer.functions, views, slopes[-1])))
+    return slopes
+
+
+def _suggested(_: int, functions: Sequence[Function], views: Sequence[View], slopes: Slopes) -> Slopes:
+    lines = [suggested_lines(*one) for one in zip(functions, views, *slopes, strict=True)]
+    return [a for a, _ in lines], [b for _, b in lines]
+
+
+def across(piece: Piece) -> list[Piece]:
+    """Two parts of a piece, cut across the longest side of its box."""
+    lower, upper = piece.inputs.lower, piece.inputs.upper
+    axis = int(np.argmax([float(u - low) for low, u in zip(lower, upper, strict=True)]))
+    return _halves(piece, _AXIS, axis, ((lower[axis] + upper[axis]) / 2).mid(), (None, None))
 
 
 def _undecided(f: Function, view: View) -> bool:

@@ -1,0 +1,236 @@
+"""Certified radii in ball arithmetic: it agrees with what was proved, and refuses what is false."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import arb, arb_mat
+
+import lipcert as lc
+from lipcert.errors import ProofFailed
+from lipcert.model.activations import Activation
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
+from lipcert.model.regions import Ball
+from lipcert.proof.classes import CertifiedRadius, RadiusProof
+from lipcert.questions import verify as questions
+from networks import ROW_LABELS, ROWS, random_network
+
+exact = pytest.importorskip("lipcert.exact")
+from lipcert.exact import check, curvature, model  # noqa: E402
+from lipcert.exact.enclose import Centre  # noqa: E402
+from lipcert.exact.functions import function  # noqa: E402
+from lipcert.exact.linear import column, largest_positive  # noqa: E402
+from lipcert.exact.parabolas import parabola  # noqa: E402
+from lipcert.exact.whole import Evidence, Whole  # noqa: E402
+
+POINT = np.array([0.3, -0.2, 0.9])
+SPLIT = lc.Split(lc.ClosedForm(), np.inf, 1e-3, pieces=8)
+WAYS: dict[str, dict[str, Any]] = {
+    "first order": {"curvature": False},
+    "second order": {},
+    "clip": {"clip": (-1.0, 1.0)},
+    "whole network": {"pairwise": False, "curvature": False},
+    "pieces": {"method": SPLIT, "radii": [0.3], "curvature": False},
+}
+
+
+def network_of(activation: Any, inputs: int = 3) -> Network:
+    return random_network(5, (inputs, 9, 8, 7, 3), activation, gain=1.5)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("inputs", [3, 20])
+@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu", "elu", "sin"])
+def test_it_agrees(activation: str, inputs: int, way: str) -> None:
+    if way == "pieces" and activation in ("tanh", "sin"):
+        pytest.skip("pieces are bounded to second order; the second opinion has none for them, and takes long")
+    network = network_of(activation, inputs)
+    found = lc.certified_radius(network, np.resize(POINT, inputs), **WAYS[way])
+    assert lc.verify(network, found, exact=True) == found.radius
+
+
+def test_a_radius_of_zero_says_nothing() -> None:
+    network = network_of("tanh")
+    label = int(np.argmin(network(POINT)))
+    found = lc.certified_radius(network, POINT, label)
+    assert lc.verify(network, found, exact=True) == 0.0
+
+
+def refused(network: Network, claim: CertifiedRadius) -> bool:
+    try:
+        lc.verify(network, claim, exact=True)
+    except ProofFailed:
+        return True
+    return False
+
+
+def proof_of(found: CertifiedRadius) -> RadiusProof:
+    assert found.proof is not None
+    return found.proof
+
+
+def widened(found: CertifiedRadius, radius: float) -> CertifiedRadius:
+    """The same claim with the same hints over another ball."""
+    proof = proof_of(found)
+    ball = Ball(proof.ball.center, radius, proof.ball.clip)
+    return replace(found, radius=radius, ball=radius, proof=replace(proof, ball=ball))
+
+
+def nearest(network: Network, found: CertifiedRadius) -> float:
+    """How far an input of another class is, in the whole space."""
+    center = proof_of(found).ball.center
+    attacks = lc.attack(network, center[None], found.label, np.array([50.0 * found.radius]), restarts=9)
+    assert attacks.found[0]
+    return float(attacks.distances[0])
+
+
+@pytest.mark.parametrize("way", ["first order", "second order", "whole network", "pieces"])
+@pytest.mark.parametrize("activation", ["relu", "elu"])
+def test_false_claims_are_refused_by_the_second_opinion_alone(
+    activation: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(questions, "recheck_radius", lambda network, claim: None)
+    network = network_of(activation)
+    found = lc.certified_radius(network, POINT, **WAYS[way])
+    lc.verify(network, found, exact=True)
+    slope = np.linalg.norm(network.jacobian(POINT)[found.label] - network.jacobian(POINT)[found.rival])
+    value = network(POINT)
+    false = {
+        "radius": widened(found, 1.001 * nearest(network, found)),
+        "beyond the ball": replace(found, radius=1.001 * found.ball),
+        "margin": replace(found, margin=1.001 * float(value[found.label] - value[found.rival])),
+        "bound": replace(found, bound=0.5 * float(slope)),
+        "label": replace(found, label=found.rival, rival=found.label),
+        "rival": replace(found, rival=found.label),
+        "classes": replace(found, rival=17),
+        "nan": replace(found, radius=np.nan),
+    }
+    assert {name for name, claim in false.items() if not refused(network, claim)} == set()
+
+
+def curved() -> tuple[Network, CertifiedRadius]:
+    """A radius that several classes need second order for, on a part of the ball."""
+    network = network_of("tanh", 20)
+    found = lc.certified_radius(network, np.resize(POINT, 20))
+    assert found.basis == "second order"
+    return network, found
+
+
+def test_second_order_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "recheck_radius", lambda network, claim: None)
+    network, found = curved()
+    proof = proof_of(found)
+    assert lc.verify(network, found, exact=True) == found.radius
+    for stages in ((), proof.pairs[1:], tuple(one for one in proof.pairs if one.stage)):
+        with pytest.raises(ProofFailed):
+            lc.verify(network, replace(found, proof=replace(proof, pairs=stages)), exact=True)
+
+
+def test_no_hints_to_second_order_prove_what_is_false(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Multipliers, μ and what is hoped for are hints: none of them proves a ball with an input of another class."""
+    monkeypatch.setattr(questions, "recheck_radius", lambda network, claim: None)
+    network, found = curved()
+    far = widened(found, 1.0001 * nearest(network, found))
+    proof, rng = proof_of(far), np.random.default_rng(0)
+    for trial in range(6):
+        stages = []
+        for one in proof.pairs:
+            told = [np.asarray(T) * rng.choice([0.0, 1e-3, 1.0, 30.0, -1.0, np.nan]) for T in one.hints.multipliers]
+            hints = replace(
+                one.hints,
+                multipliers=told,
+                mu=one.hints.mu * float(rng.choice([0.3, 1.0, 9.0])),
+                hopeful=trial % 2 == 0,
+            )
+            stages.append(
+                replace(one, hints=hints, ellipsoids=tuple(T * rng.choice([0.1, 8.0]) for T in one.ellipsoids))
+            )
+        with pytest.raises(ProofFailed):
+            lc.verify(network, replace(far, proof=replace(proof, pairs=tuple(stages))), exact=True)
+    short = tuple(replace(one, ellipsoids=()) for one in proof.pairs)
+    with pytest.raises(ProofFailed, match="lack multipliers of an ellipsoid"):
+        lc.verify(network, replace(found, proof=replace(proof_of(found), pairs=short)), exact=True)
+
+
+def test_a_leaf_that_is_lost_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "recheck_radius", lambda network, claim: None)
+    network = network_of("relu")
+    found = lc.certified_radius(network, POINT, pairwise=False, **WAYS["pieces"])
+    proof = proof_of(found)
+    assert proof.tree is not None
+    assert lc.verify(network, found, exact=True) == found.radius
+    columns = ("layer", "index", "value", "child")
+    shorter = replace(proof.tree, **{name: getattr(proof.tree, name)[:-1] for name in columns})
+    for tree in (shorter, None):
+        with pytest.raises(ProofFailed):
+            lc.verify(network, replace(found, proof=replace(proof, tree=tree)), exact=True)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)
+def test_parabolas_hold_and_are_close(row: Activation) -> None:
+    """Every activation lies between its parabolas, and its secants within their range, at points that are sampled."""
+    rng = np.random.default_rng(1)
+    with check.precision(128):
+        f = function(row.name, tuple(float(np.ravel(p)[0]) for p in row.parameters))
+        for trial in range(12):
+            ends = np.sort(rng.normal(0.0, 2.0, 2))
+            center = float(rng.uniform(*ends)) if trial % 4 else float(ends[0])
+            error = float(rng.choice([0.0, 1e-14, 1e-3]))
+            seen = parabola(f, arb(ends[0]), arb(ends[1]), arb(center), arb(error))
+            for _ in range(60):
+                c, v = arb(center + error * float(rng.uniform(-1, 1))), arb(float(rng.uniform(*ends)))
+                moved, delta = f.value(v) - f.value(c), v - c
+                left = moved - seen.slope * delta
+                tiny = arb(2) ** -60
+                assert seen.below * delta * delta / 2 - seen.slack - tiny < left
+                assert left < seen.above * delta * delta / 2 + seen.slack + tiny
+                assert abs(moved) <= seen.moved + tiny
+                assert abs(delta) <= seen.reach
+                if abs(delta) > 1e-9:
+                    assert seen.alpha - tiny < moved / delta < seen.beta + tiny
+            if error == 0.0 and row.name == "tanh":
+                assert seen.slack < 1e-4 * (ends[1] - ends[0]) ** 2
+                assert seen.above - seen.below < 1.6
+
+
+@pytest.mark.parametrize("clip", [None, (-0.4, 0.95)])
+def test_what_rises_to_second_order_is_above_what_is_sampled(clip: Any) -> None:
+    """A row's rise within the ball, and the cap outside of which it is less than a limit, with any multipliers."""
+    network, rng = network_of("tanh"), np.random.default_rng(0)
+    ball = lc.Ball(POINT, 0.2, clip)
+    found = lc.certify(network, ball, lc.ClosedForm())
+    points = ball.sample(4000, rng)
+    row = np.array([1.0, -1.0, 0.0])
+    rises = (network(points) - network(POINT)) @ row
+    with check.precision(128):
+        layers, inputs = model.read(network), model.inputs_of(ball, 3)
+        assert inputs is not None
+        whole = Whole(layers, inputs, Evidence(found.sweeps))
+        centre = Centre(layers, column(inputs.center))
+        centers = [centre.step(index) for index in range(len(layers))]
+        place = curvature.Place(layers, inputs, clip is not None, centers, whole.known)
+        for trial in range(4):
+            hints = [rng.uniform(0.1, 2.0, n) for n in (9, 8)]
+            facts = curvature.Curvature(place, hints)
+            rise = facts.rise([arb(x) for x in row])
+            least = float(facts.where(rise, hints, arb(0)).level)
+            above = float(facts.above(rise, hints, 50.0 * (trial + 1)))
+            assert rises.max() <= above < 9.0
+            gradient = np.array([float(x) for x in rise.gradient])
+            # where(0) says: a rise of at least 0 needs g·d ≥ level; so g·d - level bounds any rise
+            assert (rises <= (points - POINT) @ gradient - least + 1e-12).all()
+
+
+def test_the_largest_eigenvalue_of_a_signed_matrix() -> None:
+    rng = np.random.default_rng(0)
+    with check.precision(128):
+        for trial in range(12):
+            half: Array = rng.standard_normal((5, 5))
+            matrix = half + half.T - (20.0 * np.eye(5) if trial % 3 == 0 else 0.0)
+            top = max(float(np.linalg.eigvalsh(matrix)[-1]), 0.0)
+            found = float(largest_positive(arb_mat(matrix.tolist())))
+            assert top * (1.0 - 1e-14) <= found <= top + 1e-8

@@ -1,0 +1,204 @@
+"""Sensitivities in ball arithmetic: it agrees with what was proved, each way by itself, and refuses what is false."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import arb
+
+import lipcert as lc
+from lipcert.errors import ProofFailed
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
+from lipcert.model.regions import Region
+from lipcert.proof.sensitivity import Sensitivity
+from lipcert.questions import verify as questions
+from networks import random_network
+
+exact = pytest.importorskip("lipcert.exact")
+from lipcert.exact import check, model  # noqa: E402
+from lipcert.exact.jacobian import Entries, Products  # noqa: E402
+
+CENTER = np.array([0.3, -0.2, 0.9])
+REGIONS: dict[str, Region] = {
+    "ball": lc.Ball(CENTER, 0.3),
+    "clip": lc.Ball(CENTER, 0.3, clip=(CENTER - 0.1, CENTER + 0.25)),
+    "box": lc.Box(CENTER - 0.2, CENTER + 0.3),
+    "everywhere": lc.Everywhere(),
+}
+SPLIT = lc.Split(lc.ClosedForm(), np.inf, 1e-3, pieces=16)
+GROUPS: dict[str, Any] = {"single": None, "groups": [(0, 1), 2]}
+
+
+@pytest.mark.parametrize("groups", GROUPS)
+@pytest.mark.parametrize("region", REGIONS)
+@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu", "sin"])
+def test_it_agrees(activation: str, region: str, groups: str) -> None:
+    network = random_network(5, (3, 7, 6, 3), activation, gain=1.5)
+    for method in (
+        lc.ClosedForm(),
+        lc.Joint(iterations=4),
+        *([SPLIT] if (activation, REGIONS[region].bounded) == ("relu", True) else []),
+    ):
+        found = lc.sensitivity(network, REGIONS[region], method, inputs=GROUPS[groups], outputs=GROUPS[groups])
+        assert lc.verify(network, found, exact=True) is found
+
+
+def test_it_agrees_on_pieces_of_a_curved_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lipcert.proof.piece_bounds.curved", lambda network: False)  # it has none to second order
+    network = random_network(5, (3, 7, 6, 3), "gelu", gain=1.5)
+    found = lc.sensitivity(network, REGIONS["ball"], SPLIT)
+    assert lc.verify(network, found, exact=True) is found
+
+
+def largest(network: Network, region: Region, found: Sensitivity) -> Array:
+    """The largest norms of blocks of Jacobians at points of the region."""
+    jacobians = network.jacobian(region.sample(3000, np.random.default_rng(0)))
+    return np.array(
+        [
+            [
+                np.linalg.norm(jacobians[:, rows][:, :, columns], 2, axis=(1, 2)).max()
+                for columns in map(list, found.inputs)
+            ]
+            for rows in map(list, found.outputs)
+        ]
+    )
+
+
+@pytest.mark.parametrize("groups", GROUPS)
+@pytest.mark.parametrize("method", [lc.ClosedForm(), SPLIT], ids=["whole", "pieces"])
+def test_an_entry_below_the_truth_is_refused_by_the_second_opinion_alone(
+    method: Any, groups: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(questions, "recheck_sensitivity", lambda network, claim: claim)
+    network = random_network(5, (3, 7, 6, 3), "relu", gain=1.5)
+    found = lc.sensitivity(network, REGIONS["box"], method, inputs=GROUPS[groups], outputs=GROUPS[groups])
+    truth = largest(network, REGIONS["box"], found)
+    assert (truth <= found.matrix).all()
+    for place in np.ndindex(truth.shape):
+        for value in (truth[place] * (1.0 - 1e-9), 0.5 * truth[place], 0.0, np.nan):
+            matrix = found.matrix.copy()
+            matrix[place] = value
+            with pytest.raises(ProofFailed):
+                lc.verify(network, replace(found, matrix=matrix), exact=True)
+    for changes in (
+        {"bound": 0.5 * float(truth.max())},
+        {"matrix": found.matrix[1:]},
+        {"outputs": ((0,), (3,), (1,))[: len(found.outputs)]},
+        {"inputs": ((0, 0), (1,), (2,))[: len(found.inputs)]},
+        {"proofs": ()},
+    ):
+        with pytest.raises(ProofFailed):
+            lc.verify(network, replace(found, **changes), exact=True)
+
+
+def test_another_network_is_refused() -> None:
+    network = random_network(5, (3, 7, 6, 3), "tanh")
+    found = lc.sensitivity(network, REGIONS["ball"], lc.ClosedForm())
+    with pytest.raises(ProofFailed, match="another network"):
+        lc.verify(random_network(6, (3, 7, 6, 3), "tanh"), found, exact=True)
+
+
+def told(found: Sensitivity) -> list[Any]:
+    return [exact.Evidence(one.sweeps, one.tree) for one in found.proofs if one.kind == "whole"]
+
+
+def tightest(attempt: Any, above: float, below: float) -> float:
+    """About the least number that an attempt proves."""
+    for _ in range(12):
+        middle = 0.5 * (above + below)
+        try:
+            attempt(middle)
+            above = middle
+        except ProofFailed:
+            below = middle
+    return above
+
+
+def pairs_of(found: Sensitivity) -> list[Any]:
+    parts = [(one, one.part) for one in found.proofs if one.part is not None]
+    return [exact.Pair(part.outputs, part.inputs, one.base, one.sweeps) for one, part in parts]
+
+
+@pytest.mark.parametrize("groups", GROUPS)
+def test_pairs_are_needed(groups: str) -> None:
+    network, region = random_network(0, (3, 9, 8, 8, 3), "relu", gain=1.5), lc.Everywhere()
+    found = lc.sensitivity(network, region, lc.ClosedForm(), inputs=GROUPS[groups], outputs=GROUPS[groups])
+    claim = exact.ClaimedPairs(found.matrix, found.outputs, found.inputs, found.bound)
+    pairs = pairs_of(found)
+    exact.verify_sensitivity(network, region, claim, told(found), pairs)
+    with pytest.raises(ProofFailed, match="is smaller than what its hints prove"):
+        exact.verify_sensitivity(network, region, claim, told(found))
+    with pytest.raises(ProofFailed, match="rest on a proof that is not there"):
+        exact.verify_sensitivity(network, region, claim, told(found), [replace(pair, base=5) for pair in pairs])
+
+
+def test_pieces_are_needed_and_do_not_go_below_the_truth() -> None:
+    network, region = random_network(5, (3, 7, 6, 3), "tanh", gain=1.5), REGIONS["box"]
+    found = lc.sensitivity(network, region, SPLIT)
+    truth = largest(network, region, found)
+    last = found.proofs[-1]
+    cut = exact.Cut(last.tree, last.base, partial(questions._lines, network))
+    place = np.unravel_index(np.argmax(truth), truth.shape)
+
+    def attempt(cut: Any, value: float) -> None:
+        matrix = np.full(truth.shape, 100.0)
+        matrix[place] = value
+        claim = exact.ClaimedPairs(matrix, found.outputs, found.inputs, 100.0)
+        exact.verify_sensitivity(network, region, claim, told(found), (), cut)
+
+    whole, apart = tightest(partial(attempt, None), 1.0, 0.0), tightest(partial(attempt, cut), 1.0, 0.0)
+    assert truth[place] <= apart < 0.95 * whole
+
+
+def test_a_tree_that_lacks_a_leaf_is_refused() -> None:
+    network, region = random_network(5, (3, 7, 6, 3), "tanh", gain=1.5), REGIONS["box"]
+    found = lc.sensitivity(network, region, SPLIT)
+    last = found.proofs[-1]
+    assert last.tree is not None
+    columns = ("layer", "index", "value", "child")
+    shorter = replace(last.tree, **{name: getattr(last.tree, name)[:-1] for name in columns})
+    claim = exact.ClaimedPairs(found.matrix, found.outputs, found.inputs, found.bound)
+    cut = exact.Cut(shorter, last.base, partial(questions._lines, network))
+    with pytest.raises(ProofFailed, match="do not cover the region"):
+        exact.verify_sensitivity(network, region, claim, told(found), (), cut)
+
+
+def slopes(rng: np.random.Generator, sizes: tuple[int, ...]) -> list[tuple[list[arb], list[arb]]]:
+    """Ranges of either sign, some of them single numbers."""
+    found = []
+    for size in sizes:
+        ends = np.sort(rng.normal(0.5, 0.6, (2, size)), axis=0)
+        ends[1, 0] = ends[0, 0]
+        found.append(([arb(x) for x in ends[0]], [arb(x) for x in ends[1]]))
+    return found
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_entries_hold_for_slopes_and_weights_within_their_ranges(number: int) -> None:
+    """Any multipliers: entries and blocks of the product are below what is proved, at corners too."""
+    rng = np.random.default_rng(number)
+    network = random_network(number, (4, 6, 5, 3), "relu")
+    groups, rows = [(0,), (1, 2), (3,), (0, 1, 2, 3)], [(0,), (1, 2), (0, 1, 2)]
+    with check.precision(128):
+        layers, ranges = model.read(network), slopes(rng, (6, 5))
+        sizes = Products(layers).sizes(ranges)
+        hints = [[arb(x) for x in rng.uniform(0.0 if number % 2 else 0.1, 3.0, n)] for n in (6, 5)]
+        found = Entries(layers, ranges, hints, groups)
+        blocks = np.array([[float(found.block(row, k)) for k in range(len(groups))] for row in rows])
+        bounds = np.array([[float(x) for x in row] for row in sizes])
+    for trial in range(300):
+        product: Any = np.array(network.layers[0].weight)
+        for (alpha, beta), layer in zip(ranges, network.layers[1:], strict=True):
+            share = rng.random(len(alpha)) if trial % 2 else rng.integers(0, 2, len(alpha))
+            low, high = (np.array([float(x) for x in side]) for side in (alpha, beta))
+            moved = np.array(layer.weight) * (1.0 + 2.0**-52 * rng.uniform(-1, 1, layer.weight.shape))
+            product = moved @ ((low + share * (high - low))[:, None] * product)
+        assert (np.abs(product) <= bounds + 1e-12).all()
+        for i, row in enumerate(rows):
+            for k, group in enumerate(groups):
+                assert np.linalg.norm(product[np.ix_(row, group)], 2) <= blocks[i, k] + 1e-12
