@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,41 @@ def test_value_agrees_with_its_formula(row: Activation) -> None:
         errors = [abs(mp.mpf(y) - e) for y, e in zip(row.value(points), expected, strict=True)]
         allowed = rounding(row, points) + 1e-300
     assert all(e <= a for e, a in zip(errors, allowed, strict=True))
+
+
+@every_row
+@pytest.mark.parametrize("side", [-1, 1])
+def test_bend_is_the_one_sided_second_derivative(row: Activation, side: int) -> None:
+    """To far less than 2⁻⁴⁰ of the largest there is."""
+    points = points_of(row)
+    turns = [float(np.ravel(turn)[0]) for turn in row.row.turns(np.zeros(1), *row.parameters)]
+    largest = max([abs(float(row.bend(np.array(turn), s))) for turn in turns for s in (-1, 1)], default=0.0)
+    marks = [*knots_of(row), *turns]
+    with mp.workdps(90):
+        step = side * mp.mpf("1e-25")
+        for v, got in zip(points, row.bend(points, side), strict=True):
+            if not row.row.exact and marks and min(abs(v - mark) for mark in marks) <= 4 * np.spacing(abs(v)):
+                continue
+            f = [FORMULAS[row.name](mp.mpf(v) + k * step, *row.parameters) for k in range(4)]
+            want = (2 * f[0] - 5 * f[1] + 4 * f[2] - f[3]) / step**2
+            assert abs(mp.mpf(float(got)) - want) <= largest * mp.mpf(2) ** -44 + mp.mpf("1e-20"), v
+
+
+@every_row
+def test_the_bend_is_monotone_between_turns(row: Activation) -> None:
+    if np.isfinite(row.row.period):
+        turns = [(k + 0.5) * np.pi for k in range(-3, 3)]
+    else:
+        turns = [float(turn) for turn in row.row.turns(np.zeros(1), *row.parameters)]
+    unit = max((abs(turn) for turn in turns), default=0.0) or 1.0
+    marks = [turns[0] - 20.0 * unit, *turns, turns[-1] + 20.0 * unit] if turns else [-20.0, 20.0]
+    largest = max([abs(float(row.bend(np.array(turn), s))) for turn in turns for s in (-1, 1)], default=0.0)
+    for left, right in pairwise(marks if not np.isfinite(row.row.period) else turns):
+        grid = np.linspace(left, right, 4001)[1:-1]
+        steps = np.diff(row.bend(grid)) / max(largest, 1e-300)
+        assert (steps >= -1e-13).all() or (steps <= 1e-13).all()
+    if not turns:
+        assert not row.bend(np.linspace(-20.0, 20.0, 101)).any()
 
 
 @every_row

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -90,11 +91,10 @@ def confirm(
 
 def _tests(network: Network, single: bool, points: Any, sizes: Sequence[float], seed: int) -> Array:
     """All points to compare at, as numbers that the model's precision can represent."""
-    # a size s of the model's own constants may be reached only after weights that make it smaller
-    more = [factor * size for size in sizes for factor in (2.0, 1e3, 1e6)]
-    drawn = int(network.digest[:15], 16)
-    random = np.concatenate([sample(network.inputs, s, more) for s in (seed, drawn)])
-    tests = np.concatenate([random, at_kinks(network, random, np.random.default_rng(drawn))])
+    known = _drawn.setdefault(network, {})
+    if (seed, *sizes) not in known:
+        known[seed, *sizes] = _draw(network, sizes, seed)
+    tests = known[seed, *sizes]
     # in a network of many weights a point costs much, and there are many neurons to show what is wrong
     room = max(_FEWEST, int(_WORK / sum(layer.weight.size for layer in network.layers)))
     tests = tests[np.unique(np.linspace(0, len(tests) - 1, min(room, len(tests))).astype(int))]
@@ -105,6 +105,19 @@ def _tests(network: Network, single: bool, points: Any, sizes: Sequence[float], 
         with np.errstate(over="ignore"):
             tests = tests.astype(np.float32).astype(float)
     return tests[np.isfinite(tests).all(axis=1)]
+
+
+_drawn: WeakKeyDictionary[Network, dict[tuple[float, ...], Array]] = WeakKeyDictionary()
+"""Points that were drawn before: a model in two precisions is compared at the same ones."""
+
+
+def _draw(network: Network, sizes: Sequence[float], seed: int) -> Array:
+    """Random points, and points at kinks."""
+    # a size s of the model's own constants may be reached only after weights that make it smaller
+    more = [factor * size for size in sizes for factor in (2.0, 1e3, 1e6)]
+    drawn = int(network.digest[:15], 16)
+    random = np.concatenate([sample(network.inputs, s, more) for s in (seed, drawn)])
+    return np.concatenate([random, at_kinks(network, random, np.random.default_rng(drawn))])
 
 
 def _compare(network: Network, original: Original, tests: Array, theirs: Array) -> None:

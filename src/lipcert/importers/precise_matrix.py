@@ -123,9 +123,11 @@ class PreciseMatrix:
         return PreciseMatrix((len(index), self.shape[1]), indptr, self.indices[entries], self.values.take(entries))
 
     def scaled(self, factor: Precise) -> PreciseMatrix:
-        """Row i times factor i."""
-        values = factor.take(self.rows) * self.values
-        return PreciseMatrix.of_entries(self.shape, self.rows, self.indices, values)
+        """Row i times factor i; equal pairs of numbers, of which a convolution has many, are multiplied once."""
+        factors = factor.take(self.rows)
+        first, which = _distinct(factors, self.values)
+        products = factors.take(first) * self.values.take(first)
+        return PreciseMatrix.of_entries(self.shape, self.rows, self.indices, products.take(which))
 
     def __matmul__(self, other: PreciseMatrix) -> PreciseMatrix:
         if other._is_identity:
@@ -163,6 +165,24 @@ class PreciseMatrix:
 
     def _csr(self, data: Array) -> sparse.csr_array:
         return sparse.csr_array((data, self.indices, self.indptr), shape=self.shape)
+
+
+def _distinct(*numbers: Precise) -> tuple[Array, Array]:
+    """Places (k,) of numbers that stand for all, and for each number which of these it equals, bit by bit."""
+    bits = [np.ascontiguousarray(part).view(np.uint64) for one in numbers for part in (*one.parts, one.error)]
+    size = bits[0].size
+    mark, mixed = np.zeros(size, dtype=np.uint64), np.uint64(0x9E3779B97F4A7C15)
+    for part in bits:
+        mark = (mark ^ part) * mixed
+        mark ^= mark >> np.uint64(29)
+    table = np.zeros(1 << max(8, (2 * size - 1).bit_length() if size else 8), dtype=np.int64)
+    slot = (mark >> np.uint64(20)).astype(np.int64) & (table.size - 1)
+    everyone = np.arange(size)
+    table[slot] = everyone  # one of those that share a slot speaks for them, if it is equal to them
+    speaker = table[slot]
+    speaker = np.where(np.logical_and.reduce([part == part[speaker] for part in bits]), speaker, everyone)
+    chosen = speaker == everyone
+    return np.flatnonzero(chosen), (np.cumsum(chosen) - 1)[speaker]
 
 
 def _ranges(starts: Array, lengths: Array) -> Array:

@@ -83,10 +83,12 @@ def at_kinks(network: Network, tests: Array, rng: np.random.Generator) -> Array:
 def _bisected(network: Network, low: Array, high: Array, where: Sequence[tuple[int, int, float]]) -> Array:
     """Both ends after the crossings have been bisected; at ``low`` the value is under the knot, at ``high`` not."""
     layer, neuron, knot = (np.array(part) for part in zip(*where, strict=True))
-    rows = np.arange(len(where))
+    rows, before = np.arange(len(where)), network.slice(0, int(layer.max()) + 1)
     for _ in range(70):
         middle = 0.5 * low + 0.5 * high
-        values = network.preactivations(middle)
+        if ((middle == low) | (middle == high)).all():
+            break
+        values = before.preactivations(middle)
         value = np.array([values[i][k, j] for k, i, j in zip(rows, layer, neuron, strict=True)])
         under = (value < knot)[:, None]
         low, high = np.where(under, middle, low), np.where(under, high, middle)

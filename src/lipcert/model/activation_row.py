@@ -64,6 +64,9 @@ class Row:
     period : of φ', if it is periodic; an interval that long has the slope range [-1, 1] and touches the extent.
     parameters : names and defaults, in the order the callables take them.
     legal : predicate the parameters must satisfy, with its description; for all others the numbers are not proved.
+    bend : the second derivative from the given side, with an error far below 2⁻⁴⁰ of the largest it takes; the side
+        matters at turns only. Zero is the bend of straight pieces.
+    turns : ascending points between which φ'' is monotone, among them all where it jumps; like knots where periodic.
     """
 
     value: Callable[..., Array]
@@ -79,3 +82,5 @@ class Row:
     period: float = np.inf
     parameters: Mapping[str, float] = field(default_factory=dict)
     legal: tuple[Callable[..., bool], str] = (lambda *_: True, "")
+    bend: Callable[..., Array] = lambda v, *_: np.zeros_like(v)
+    turns: Callable[..., Sequence[Parameter]] = lambda *_: ()

@@ -21,10 +21,10 @@ def _always(**facts: Sequence[Parameter]) -> dict[str, Any]:
     return {name: lambda *_, fact=fact: fact for name, fact in facts.items()}
 
 
-def _bump(knots: tuple[float, float], least: float) -> dict[str, Any]:
-    """φ' falls from 0, rises, and falls to 1; the knots are rounded."""
-    extent = (least, np.inf)
-    return _always(knots=knots, shape=(CONCAVE, CONVEX, CONCAVE), ends=(0.0, 1.0), extent=extent) | {"exact": False}
+def _bump(knots: tuple[float, float], least: float, turns: tuple[float, float, float]) -> dict[str, Any]:
+    """φ' falls from 0, rises, and falls to 1, so φ'' falls, rises, falls and rises; the points are rounded."""
+    facts = _always(knots=knots, shape=(CONCAVE, CONVEX, CONCAVE), ends=(0.0, 1.0), extent=(least, np.inf), turns=turns)
+    return facts | {"exact": False}
 
 
 def _beyond(v: Array, threshold: Parameter, side: int) -> Array:
@@ -53,6 +53,30 @@ def _sin_shape(start: Array) -> Sequence[Parameter]:
     return [np.where((_half_turn(start) + k) % 2 == 1, CONCAVE, CONVEX) for k in range(4)]
 
 
+def _sin_turns(start: Array) -> Sequence[Parameter]:
+    first = np.ceil(np.where(np.isfinite(start), start, 0.0) / np.pi - 0.5) + 0.5
+    return [(first + k) * np.pi for k in range(3)]
+
+
+def _tanh_bend(y: Array) -> Array:
+    return -2.0 * y * ((1.0 - y) * (1.0 + y))
+
+
+def _gate_slope(gate: Array) -> Array:
+    """Slope of the logistic function where it has the value ``gate``."""
+    return gate * (1.0 - gate)
+
+
+def _silu_bend(v: Array, gate: Array) -> Array:
+    w = np.clip(v, -700.0, 700.0)
+    return _gate_slope(gate) * (2.0 - w * (2.0 * gate - 1.0))
+
+
+def _left_bend(v: Array, side: int, rate: Parameter, gain: Parameter) -> Array:
+    """Second derivative of gain·(exp(rate·v) - 1)/rate left of 0, and of a straight line right of it."""
+    return np.where(_beyond(v, 0.0, side), 0.0, gain * rate * _exp_left(rate * v))
+
+
 def _normal_density(v: Array) -> Array:
     w = np.clip(v, -50.0, 50.0)  # where the density is zero in floating point
     return np.exp(-0.5 * w * w) / np.sqrt(2.0 * np.pi)
@@ -76,6 +100,12 @@ def _gelu_tanh_slope(v: Array) -> Array:
     return special.expit(inner) * (1.0 + w * special.expit(-inner) * rate)
 
 
+def _gelu_tanh_bend(v: Array) -> Array:
+    inner, w = _gelu_tanh_inner(v), np.clip(v, -100.0, 100.0)
+    rate, rise = 2.0 * _GELU_SCALE * (1.0 + 3.0 * _GELU_CUBIC * w * w), 12.0 * _GELU_SCALE * _GELU_CUBIC * w
+    return special.expit(inner) * special.expit(-inner) * (2.0 * rate + w * (rise - np.tanh(0.5 * inner) * rate * rate))
+
+
 def _softplus(v: Array, beta: Parameter = 1.0) -> Array:
     return np.logaddexp(0.0, beta * v) / beta
 
@@ -83,6 +113,12 @@ def _softplus(v: Array, beta: Parameter = 1.0) -> Array:
 def _mish_slope(v: Array) -> Array:
     gate = np.tanh(_softplus(v))
     return gate + v * special.expit(v) * (1.0 - gate) * (1.0 + gate)
+
+
+def _mish_bend(v: Array) -> Array:
+    w = np.clip(v, -700.0, 700.0)
+    gate, step = np.tanh(_softplus(w)), special.expit(w)
+    return (1.0 - gate) * (1.0 + gate) * (2.0 * step + w * (_gate_slope(step) - 2.0 * gate * step * step))
 
 
 def _expm1_left(v: Array) -> Array:
@@ -173,6 +209,8 @@ TABLE: Final[Mapping[str, Row]] = {
         why="0, then the parabola v(v+3)/6 with slope -1/2 … 3/2 and minimum -3/8, then v.",
         loss=Loss(1.0, slope_tail=False, value_tail=False, value_terms=no_terms),
         kinks=True,
+        bend=lambda v, side: np.where(_beyond(v, -3.0, side) & ~_beyond(v, 3.0, side), 1.0 / 3.0, 0.0),
+        turns=lambda _: (-3.0, 3.0),
     ),
     "elu": Row(
         value=lambda v, alpha: np.where(v >= 0.0, v, alpha * _expm1_left(v)),
@@ -184,6 +222,8 @@ TABLE: Final[Mapping[str, Row]] = {
         kinks=True,
         parameters={"alpha": 1.0},
         legal=(_moderate, "1e-6 <= alpha <= 1e6"),
+        bend=lambda v, side, alpha: _left_bend(v, side, 1.0, alpha),
+        turns=lambda *_: (0.0,),
     ),
     "celu": Row(
         value=lambda v, alpha: np.where(v >= 0.0, v, alpha * _expm1_left(v / alpha)),
@@ -194,6 +234,8 @@ TABLE: Final[Mapping[str, Row]] = {
         loss=Loss(0.0, slope_tail=True, value_tail=False, value_terms=no_terms),
         parameters={"alpha": 1.0},
         legal=(_moderate, "1e-6 <= alpha <= 1e6"),
+        bend=lambda v, side, alpha: _left_bend(v, side, 1.0 / alpha, 1.0),
+        turns=lambda *_: (0.0,),
     ),
     "selu": Row(
         value=lambda v: _SELU_SCALE * np.where(v >= 0.0, v, _SELU_ALPHA * _expm1_left(v)),
@@ -202,6 +244,8 @@ TABLE: Final[Mapping[str, Row]] = {
         why="ELU with α = 1.673… times 1.0507…; φ' falls from 1.758 to 1.0507 at 0.",
         loss=USUAL,
         kinks=True,
+        bend=lambda v, side: _left_bend(v, side, 1.0, _SELU_SCALE * _SELU_ALPHA),
+        turns=lambda _: (0.0,),
     ),
     "sigmoid": Row(
         value=lambda v: special.expit(v),
@@ -209,6 +253,8 @@ TABLE: Final[Mapping[str, Row]] = {
         **_always(knots=(0.0,), shape=(CONVEX, CONCAVE), ends=(0.0, 0.0), extent=(0.0, 1.0)),
         why="φ' = φ(1-φ) rises to 1/4 at 0 and falls.",
         loss=USUAL,
+        bend=lambda v, side: 0.25 * _tanh_bend(np.tanh(0.5 * v)) / 2.0,
+        turns=lambda _: (-1.3169578969248168, 1.3169578969248168),
     ),
     "tanh": Row(
         value=lambda v: np.tanh(v),
@@ -216,6 +262,8 @@ TABLE: Final[Mapping[str, Row]] = {
         **_always(knots=(0.0,), shape=(CONVEX, CONCAVE), ends=(0.0, 0.0), extent=(-1.0, 1.0)),
         why="φ' = 1 - tanh² = 4σ(2v)σ(-2v), largest at 0.",
         loss=USUAL,
+        bend=lambda v, side: _tanh_bend(np.tanh(v)),
+        turns=lambda _: (-0.6584789484624084, 0.6584789484624084),
     ),
     "arctan": Row(
         value=lambda v: np.arctan(v),
@@ -225,6 +273,8 @@ TABLE: Final[Mapping[str, Row]] = {
         ),
         why="φ' = 1/(1+v²), largest at 0.",
         loss=USUAL,
+        bend=lambda v, side: -2.0 * v / np.hypot(1.0, v) / np.hypot(1.0, v) ** 3,
+        turns=lambda _: (-0.5773502691896257, 0.5773502691896257),
     ),
     "softsign": Row(
         value=lambda v: v / (1.0 + np.abs(v)),
@@ -232,6 +282,8 @@ TABLE: Final[Mapping[str, Row]] = {
         **_always(knots=(0.0,), shape=(CONVEX, CONCAVE), ends=(0.0, 0.0), extent=(-1.0, 1.0)),
         why="φ' = 1/(1+|v|)², largest at 0.",
         loss=USUAL,
+        bend=lambda v, side: np.where(_beyond(v, 0.0, side), -2.0, 2.0) / (1.0 + np.abs(v)) ** 3,
+        turns=lambda _: (0.0,),
     ),
     "softplus": Row(
         value=_softplus,
@@ -241,34 +293,52 @@ TABLE: Final[Mapping[str, Row]] = {
         loss=Loss(0.0, slope_tail=True, value_tail=True, value_terms=no_terms),
         parameters={"beta": 1.0},
         legal=(_moderate, "1e-6 <= beta <= 1e6"),
+        bend=lambda v, side, beta: beta * _gate_slope(special.expit(beta * v)),
+        turns=lambda *_: (0.0,),
     ),
     "silu": Row(
         value=lambda v: v * special.expit(v),
         slope=lambda v, side: special.expit(v) * (1.0 + v * special.expit(-v)),
-        **_bump(knots=(-2.3993572805154677, 2.3993572805154677), least=-0.2784645427610738),
+        **_bump(
+            knots=(-2.3993572805154677, 2.3993572805154677),
+            least=-0.2784645427610738,
+            turns=(-3.435840993535111, 0.0, 3.435840993535111),
+        ),
         why="φ'' = σ(1-σ)(2 - v·tanh(v/2)) vanishes where v·tanh(v/2) = 2; φ' there is -0.0998 and 1.0998.",
         loss=Loss(1.0, slope_tail=True, value_tail=False, value_terms=no_terms),
+        bend=lambda v, side: _silu_bend(v, special.expit(v)),
     ),
     "gelu": Row(
         value=lambda v: v * special.ndtr(v),
         slope=lambda v, side: special.ndtr(v) + v * _normal_density(v),
-        **_bump(knots=(-1.4142135623730951, 1.4142135623730951), least=-0.16997120747990369),
+        **_bump(knots=(-1.4142135623730951, 1.4142135623730951), least=-0.16997120747990369, turns=(-2.0, 0.0, 2.0)),
         why="φ'' = (2 - v²)·density(v), so φ' turns at ±√2, with values -0.1290 and 1.1290.",
         loss=Loss(1.0, slope_tail=True, value_tail=True, value_terms=no_terms),
+        bend=lambda v, side: (2.0 - v * v) * _normal_density(v),
     ),
     "gelu_tanh": Row(
         value=lambda v: v * special.expit(_gelu_tanh_inner(v)),
         slope=lambda v, side: _gelu_tanh_slope(v),
-        **_bump(knots=(-1.4185040087908283, 1.4185040087908283), least=-0.17004075057125407),
+        **_bump(
+            knots=(-1.4185040087908283, 1.4185040087908283),
+            least=-0.17004075057125407,
+            turns=(-2.013480724624258, 0.0, 2.013480724624258),
+        ),
         why="φ'' has the two zeros ±1.41850…; φ' there is -0.1290 and 1.1290.",
         loss=Loss(1.0, slope_tail=True, value_tail=True, value_terms=no_terms),
+        bend=lambda v, side: _gelu_tanh_bend(v),
     ),
     "mish": Row(
         value=lambda v: v * np.tanh(_softplus(v)),
         slope=lambda v, side: _mish_slope(v),
-        **_bump(knots=(-2.256376396360793, 1.4905711794854285), least=-0.30884341301725043),
+        **_bump(
+            knots=(-2.256376396360793, 1.4905711794854285),
+            least=-0.30884341301725043,
+            turns=(-3.2673378465204044, -0.08793443131491421, 2.114842563020877),
+        ),
         why="φ'' has the two zeros -2.25638… and 1.49057…; φ' there is -0.1125 and 1.0885.",
         loss=Loss(8.0, slope_tail=True, value_tail=False, value_terms=no_terms),  # 1 - tanh loses u, times up to 2·19
+        bend=lambda v, side: _mish_bend(v),
     ),
     "sin": Row(
         value=lambda v: np.sin(v),
@@ -280,6 +350,8 @@ TABLE: Final[Mapping[str, Row]] = {
         loss=Loss(1.0, slope_tail=False, value_tail=False, value_terms=lambda: 1.0),
         exact=False,
         period=2.0 * np.pi,
+        bend=lambda v, side: -np.sin(v),
+        turns=_sin_turns,
     ),
 }
 ALIASES: Final[Mapping[str, str]] = {

@@ -70,6 +70,10 @@ class Activation:
         inner = self.row.slope(np.where(finite, v, 0.0), side, *self.parameters)
         return np.where(finite, inner, np.where(v < 0.0, left, right))
 
+    def bend(self, v: Array, side: int = 1) -> Array:
+        """φ''(v) from one side, for finite v."""
+        return np.broadcast_to(self.row.bend(v, side, *self.parameters), np.shape(v))
+
     def slope_range(self, lower: Array, upper: Array) -> tuple[Array, Array]:
         """Smallest and largest slope of φ between any two points of [lower, upper].
 
@@ -101,8 +105,15 @@ class Activation:
 
     def knots_inside(self, lower: Array, upper: Array) -> list[tuple[Array, Array]]:
         """Each knot, and for which neurons it lies inside (lower, upper); rounded knots count generously."""
+        return self._inside(self.row.knots(lower, *self.parameters), lower, upper)
+
+    def turns_inside(self, lower: Array, upper: Array) -> list[tuple[Array, Array]]:
+        """Each turn of φ'', and for which neurons it lies inside (lower, upper); rounded ones count generously."""
+        return self._inside(self.row.turns(lower, *self.parameters), lower, upper)
+
+    def _inside(self, points: Sequence[Parameter], lower: Array, upper: Array) -> list[tuple[Array, Array]]:
         found = []
-        for knot in self.row.knots(lower, *self.parameters):
+        for knot in points:
             point = np.broadcast_to(np.asarray(knot, dtype=float), lower.shape)
             slack = 0.0 if self.row.exact else 4.0 * np.spacing(np.abs(point))
             found.append((point, (lower < point + slack) & (point - slack < upper)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,12 +18,65 @@ Weight: TypeAlias = "NDArray[np.float64] | sparse.csr_array"
 """A weight matrix (outputs, inputs), dense or sparse."""
 
 
+_WORK, _COLUMNS = 10_000_000, 64
+"""Products of entries, and columns, from which looking for blocks pays."""
+_ROWS = 4
+"""Rows from which a block pays."""
+
+
 def times(rows: Array, weight: Weight) -> Array:
     """Rows · weight for dense rows (..., k, n) and a dense or sparse weight (n, m)."""
     if sparse.issparse(weight):
-        flat = np.reshape(rows, (-1, rows.shape[-1])) @ weight
+        flat = np.reshape(rows, (-1, rows.shape[-1]))
+        flat = product(weight.T, flat.T).T if _many(weight, len(flat)) else flat @ weight
         return np.reshape(flat, (*rows.shape[:-1], weight.shape[1]))
     return np.asarray(rows @ weight)
+
+
+def product(weight: Any, columns: Array) -> Array:
+    """Weight · columns for a sparse weight (m, n) and dense columns (n, k), by dense products where rows allow it.
+
+    The channels of a convolution at one place see the same inputs: their rows have entries in the same columns, and
+    are a dense block. Each number of the result is a sum of the same products, in some order.
+    """
+    matrix = sparse.csr_array(weight)
+    columns = np.ascontiguousarray(columns)
+    if not _many(matrix, columns.shape[1]) or not matrix.has_canonical_format:
+        return np.asarray(matrix @ columns)
+    out = np.zeros((matrix.shape[0], columns.shape[1]))
+    left = np.ones(len(out), dtype=bool)
+    for rows, seen, block in _blocks(matrix):
+        out[rows] = block @ columns[seen]
+        left[rows] = False
+    if left.any():
+        out[left] = matrix[np.flatnonzero(left)] @ columns
+    return out
+
+
+def _many(weight: Any, columns: int) -> bool:
+    return bool(columns >= _COLUMNS and weight.nnz * columns >= _WORK)
+
+
+def _blocks(matrix: sparse.csr_array) -> Iterator[tuple[Array, Array, Array]]:
+    """Rows with entries in the same columns, those columns, and the entries, (rows, columns).
+
+    Rows are sorted by a number made of their columns; that these are the same is looked up.
+    """
+    counts = np.diff(matrix.indptr)
+    some = np.flatnonzero(counts)
+    if not some.size:
+        return
+    marks = np.random.default_rng(0).integers(1, 2**62, matrix.shape[1], dtype=np.uint64)
+    sums = np.add.reduceat(marks[matrix.indices], matrix.indptr[some])
+    order = np.argsort(sums, kind="stable")
+    for group in np.split(some[order], np.flatnonzero(np.diff(sums[order])) + 1):
+        count = counts[group[0]]
+        if len(group) < _ROWS or (counts[group] != count).any():
+            continue
+        where = matrix.indptr[group][:, None] + np.arange(count)
+        seen = matrix.indices[where]
+        if (seen == seen[0]).all():
+            yield group, seen[0], matrix.data[where]
 
 
 def dense(matrix: Any) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,8 @@ from scipy import sparse
 from lipcert.errors import InvalidInput
 from lipcert.model.activations import Activation, activation
 from lipcert.model.arguments import indices, numbers
-from lipcert.model.arrays import Array, Weight, times
+from lipcert.model.arrays import Array, Weight, frozen, times
+from lipcert.model.convolution import MOST_ENTRIES, Convolution
 
 _DENSE = 2048
 """A larger identity is sparse: in full it would need the square of its size."""
@@ -101,18 +102,38 @@ class Neurons:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """v = weight·z + bias, then z = φ(v) unless it is the network's last layer (``neurons`` None)."""
+    """v = weight·z + bias, then z = φ(v) unless it is the network's last layer (``neurons`` None).
 
-    weight: Weight
+    ``linear`` is the weight as it is stored: a matrix, or a convolution, whose matrix is made when it is asked for.
+    """
+
+    linear: Weight | Convolution
     bias: Array
     neurons: Neurons | None
 
+    @cached_property
+    def weight(self) -> Weight:
+        """The matrix (outputs, inputs), dense or sparse."""
+        if not isinstance(self.linear, Convolution):
+            return self.linear
+        matrix = self.linear.sparse()
+        for array in (matrix.data, matrix.indices, matrix.indptr):
+            frozen(array)
+        return matrix
+
+    @property
+    def convolution(self) -> Convolution | None:
+        """The weight as a convolution, where it is stored as one."""
+        return self.linear if isinstance(self.linear, Convolution) else None
+
     @property
     def size(self) -> int:
-        return int(self.weight.shape[0])
+        return int(self.linear.shape[0])
 
     def affine(self, z: Array) -> Array:
         """weight·z + bias for z of shape (..., inputs)."""
+        if self.convolution is not None:
+            return self.convolution.forward(z) + self.bias
         if sparse.issparse(self.weight):
             flat = np.reshape(z, (-1, z.shape[-1]))
             return np.reshape((self.weight @ flat.T).T, (*z.shape[:-1], self.size)) + self.bias
@@ -135,7 +156,7 @@ class Network:
         Parameters
         ----------
         weights
-            W_1 … W_N, each (outputs, inputs), dense or scipy.sparse.
+            W_1 … W_N, each (outputs, inputs), dense or scipy.sparse, or a :class:`Convolution`.
         biases
             b_1 … b_N, or None for zeros; single entries may be None.
         activation
@@ -171,7 +192,7 @@ class Network:
 
     def __post_init__(self) -> None:
         for layer in self.layers:
-            weight = layer.weight
+            weight = layer.linear.kernel if isinstance(layer.linear, Convolution) else layer.linear
             parts = (weight,) if isinstance(weight, np.ndarray) else (weight.data, weight.indices, weight.indptr)
             for array in (layer.bias, *parts):
                 np.asarray(array).flags.writeable = False
@@ -179,7 +200,7 @@ class Network:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Numbers of neurons, the input first."""
-        return (int(self.layers[0].weight.shape[1]), *(layer.size for layer in self.layers))
+        return (int(self.layers[0].linear.shape[1]), *(layer.size for layer in self.layers))
 
     @property
     def inputs(self) -> int:
@@ -195,16 +216,14 @@ class Network:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything that defines the function, as hexadecimal."""
+        """SHA-256 of everything that defines the function, as hexadecimal.
+
+        A convolution counts as its matrix, except where that has more than MOST_ENTRIES entries.
+        """
         state = hashlib.sha256()
         for layer in self.layers:
-            entries = sparse.csr_array(layer.weight, copy=True)  # the stored arrays are read-only
-            entries.sum_duplicates()
-            entries.eliminate_zeros()
-            state.update(repr(layer.weight.shape).encode())
-            for part in (entries.indptr, entries.indices):
-                state.update(np.asarray(part, dtype="<i8").tobytes())
-            state.update(np.asarray(entries.data, dtype="<f8").tobytes())
+            for part in _identity(layer.linear):
+                state.update(part)
             state.update((np.asarray(layer.bias, dtype="<f8") + 0.0).tobytes())
             groups = layer.neurons.groups if layer.neurons else ()
             state.update(f"|{len(groups)} groups|".encode())
@@ -257,7 +276,7 @@ class Network:
         if not 0 <= start < stop <= self.depth:
             raise InvalidInput(f"layers must satisfy 0 <= p < i <= {self.depth}, got ({start}, {stop})")
         part = self.layers[start:stop]
-        return Network((*part[:-1], Layer(part[-1].weight, part[-1].bias, None)))
+        return Network((*part[:-1], Layer(part[-1].linear, part[-1].bias, None)))
 
     def select(
         self, inputs: Iterable[int] | None = None, outputs: Iterable[int] | None = None, at: Any = None
@@ -269,11 +288,14 @@ class Network:
         columns = indices("inputs", inputs, self.inputs)
         rows = indices("outputs", outputs, self.outputs)
         held = np.zeros(self.inputs) if at is None else self.point("at", at)
-        held[columns] = 0.0
-        first, *rest = self.layers
-        layers = [Layer(first.weight[:, columns], first.affine(held), first.neurons), *rest]
+        layers = list(self.layers)
+        if inputs is not None:
+            held[columns] = 0.0
+            first = layers[0]
+            layers[0] = Layer(first.weight[:, columns], first.affine(held), first.neurons)
         last = layers[-1]
-        layers[-1] = Layer(last.weight[rows], last.bias[rows], None)
+        if outputs is not None:
+            layers[-1] = Layer(last.weight[rows], last.bias[rows], None)
         return Network(tuple(layers))
 
     def point(self, name: str, x: Any) -> Array:
@@ -293,7 +315,26 @@ def _listed(name: str, value: Any) -> list[Any]:
         raise InvalidInput(f"{name} must be a list, one entry per layer; got {type(value).__name__}") from None
 
 
-def _weight(value: Any, layer: int) -> Weight:
+def _identity(linear: Weight | Convolution) -> Iterator[bytes]:
+    """What tells one linear map from another."""
+    if isinstance(linear, Convolution) and linear.entries > MOST_ENTRIES:
+        facts = linear.kernel.shape, linear.image, linear.stride, linear.padding, linear.dilation
+        yield f"convolution {facts} {linear.groups} {linear.circular}".encode()
+        yield (np.asarray(linear.kernel, dtype="<f8") + 0.0).tobytes()
+        return
+    stored = linear.sparse() if isinstance(linear, Convolution) else linear
+    entries = sparse.csr_array(stored, copy=True)  # the stored arrays are read-only
+    entries.sum_duplicates()
+    entries.eliminate_zeros()
+    yield repr(linear.shape).encode()
+    for part in (entries.indptr, entries.indices):
+        yield np.asarray(part, dtype="<i8").tobytes()
+    yield np.asarray(entries.data, dtype="<f8").tobytes()
+
+
+def _weight(value: Any, layer: int) -> Weight | Convolution:
+    if isinstance(value, Convolution):
+        return value
     if sparse.issparse(value):
         _inside(value, layer)
         numbers(f"weight of layer {layer}", value.data)
@@ -337,6 +378,6 @@ def _specs(spec: Any, depth: int) -> list[Any]:
     return specs
 
 
-def _transposed(matrices: Sequence[Weight]) -> str:
+def _transposed(matrices: Sequence[Weight | Convolution]) -> str:
     fits = all(one.shape[1] == two.shape[0] for one, two in itertools.pairwise(matrices))
     return " (they fit when transposed: pass W.T)" if fits else ""

@@ -12,6 +12,7 @@ from scipy import sparse
 from lipcert.importers.graph import Apply, Constant, Graph
 from lipcert.importers.lowering.apart import separate
 from lipcert.importers.lowering.constants import fold_constants
+from lipcert.importers.lowering.convolutions import recognised
 from lipcert.importers.lowering.forms import ONE, Form, compose
 from lipcert.importers.lowering.gates import recognise_gates
 from lipcert.importers.lowering.maximum import expand_maxima
@@ -19,6 +20,7 @@ from lipcert.importers.lowering.prune import prune
 from lipcert.importers.lowering.schedule import Level, levels
 from lipcert.model.activations import Activation, activation
 from lipcert.model.arrays import Array, Parameter, Weight
+from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network, Neurons
 
 SPARSE_BELOW = 0.25
@@ -69,12 +71,21 @@ def lower(graph: Graph) -> Lowered:
     while plan.apart:
         graph = separate(graph, plan.apart)
         plan = fold(graph)
-    network = prune(Network.from_weights(plan.weights, plan.biases, plan.neurons))
+    network = _with_kernels(prune(Network.from_weights(plan.weights, plan.biases, plan.neurons)), plan.convolutions)
     pruned = [
         replace(origin, carried=min(origin.carried, _identities(layer.neurons)), dropped=len(bias) - layer.size)
         for origin, bias, layer in zip(plan.origins, plan.biases, network.layers, strict=True)
     ]
     return Lowered(network, tuple(pruned))
+
+
+def _with_kernels(network: Network, convolutions: Sequence[Convolution | None]) -> Network:
+    """The same network, with convolutions in the place of matrices that are such and were not pruned."""
+    layers = [
+        layer if one is None or one.shape != layer.linear.shape else replace(layer, linear=one)
+        for layer, one in zip(network.layers, convolutions, strict=True)
+    ]
+    return Network(tuple(layers))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +96,7 @@ class Plan:
     biases: list[Array] = field(default_factory=list)
     neurons: list[Neurons] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
+    convolutions: list[Convolution | None] = field(default_factory=list)
     apart: set[int] = field(default_factory=set)
 
 
@@ -100,6 +112,9 @@ def fold(graph: Graph) -> Plan:
         if stuck:
             continue
         weight, bias = _stack([forms[t] for t in targets], {i: graph.nodes[i].size for i in level.known})
+        shapes, known = [graph.nodes[t].shape for t in targets], {i: graph.nodes[i].shape for i in level.known}
+        kernel = recognised([forms[t] for t in targets], shapes, known) if sparse.issparse(weight) else None
+        plan.convolutions.append(kernel)
         plan.weights.append(weight)
         plan.biases.append(bias)
         if not last:

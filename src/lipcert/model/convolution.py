@@ -1,0 +1,230 @@
+"""Convolutions as linear maps that know their kernel: the matrix is made only where somebody asks for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from lipcert.errors import InvalidInput
+from lipcert.model.arguments import numbers
+from lipcert.model.arrays import Array
+
+MOST_ENTRIES = 2**28
+"""Entries of a matrix that is still made."""
+
+
+@dataclass(frozen=True, eq=False)
+class Convolution:
+    """The linear map v[o, y] = Σ kernel[o, i, t] · z[g·channels/groups + i, stride·y + dilation·t - before].
+
+    Build it with :meth:`of`. Images are flat, channel after channel, each in C order. Outside of the image z is zero
+    or, if ``circular``, periodic; then no window is wider than the image, so that it sees each place once. g is the
+    group that o belongs to.
+
+    Attributes
+    ----------
+    kernel : (outputs, channels / groups, \\*window).
+    image : sizes of the image, one per axis.
+    stride, dilation : one number per axis.
+    padding : (before, after) per axis, at least 0.
+    groups : how many groups the channels are in, in order.
+    circular : whether the padding is periodic; otherwise it is zero.
+    """
+
+    kernel: Array
+    image: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    dilation: tuple[int, ...]
+    groups: int = 1
+    circular: bool = False
+
+    @staticmethod
+    def of(
+        kernel: Any,
+        image: Sequence[int],
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | Sequence[tuple[int, int]] | None = None,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        circular: bool = False,
+    ) -> Convolution:
+        """A convolution from its kernel.
+
+        Parameters
+        ----------
+        kernel
+            (outputs, channels / groups, \\*window), as PyTorch and ONNX store it.
+        image
+            Sizes of the image, one per axis.
+        stride, dilation
+            One number, or one per axis.
+        padding
+            One number, one per axis, or a pair (before, after) per axis. Default: what keeps the size of the image at
+            stride 1.
+        groups
+            Groups of channels.
+        circular
+            Periodic padding in the place of zeros.
+        """
+        taps = np.array(numbers("kernel", kernel))
+        axes = taps.ndim - 2
+        if axes < 1 or 0 in taps.shape:
+            raise InvalidInput(f"kernel must be (outputs, channels, *window), got shape {taps.shape}")
+        if not isinstance(groups, (int, np.integer)) or groups < 1 or taps.shape[0] % groups:
+            raise InvalidInput(f"groups must divide the {taps.shape[0]} outputs of the kernel, got {groups!r}")
+        sizes, steps, gaps = (
+            _whole(*one, axes) for one in (("image", image), ("stride", stride), ("dilation", dilation))
+        )
+        spans = [gap * (size - 1) for gap, size in zip(gaps, taps.shape[2:], strict=True)]
+        pads = tuple((span // 2, span - span // 2) for span in spans) if padding is None else _pads(padding, axes)
+        found = Convolution(taps, sizes, steps, pads, gaps, int(groups), bool(circular))
+        if min(found.places) < 1:
+            raise InvalidInput(
+                f"a kernel of shape {taps.shape} does not fit into an image of sizes {sizes}, padded by {pads}"
+            )
+        if circular and any(span >= size for span, size in zip(spans, sizes, strict=True)):
+            raise InvalidInput(
+                f"the window of a circular convolution must fit into the image {sizes}, got {taps.shape}"
+            )
+        if circular and any(max(pair) > size for pair, size in zip(pads, sizes, strict=True)):
+            raise InvalidInput(f"circular padding must be at most the image {sizes}, got {pads}")
+        return found
+
+    @property
+    def axes(self) -> int:
+        return len(self.image)
+
+    @property
+    def window(self) -> tuple[int, ...]:
+        """Taps per axis."""
+        return self.kernel.shape[2:]
+
+    @property
+    def channels(self) -> int:
+        """Channels of the image."""
+        return int(self.kernel.shape[1]) * self.groups
+
+    @property
+    def outputs(self) -> int:
+        """Channels of the result."""
+        return int(self.kernel.shape[0])
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Sizes of the result, one per axis."""
+        parts = zip(self.image, self.padding, self.dilation, self.window, self.stride, strict=True)
+        return tuple((n + sum(pad) - d * (k - 1) - 1) // s + 1 for n, pad, d, k, s in parts)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the matrix, (outputs, inputs)."""
+        return self.outputs * math.prod(self.places), self.channels * math.prod(self.image)
+
+    @property
+    def fan_in(self) -> int:
+        """Most terms in the sum of one output."""
+        return math.prod(self.kernel.shape[1:])
+
+    @property
+    def entries(self) -> int:
+        """Most entries that the matrix can have."""
+        return self.shape[0] * self.fan_in
+
+    def magnitude(self) -> Convolution:
+        """The map with |kernel|; its matrix is |W|."""
+        return replace(self, kernel=np.abs(self.kernel))
+
+    def forward(self, rows: Array) -> Array:
+        """rows·Wᵀ for rows (..., inputs): the images convolved; sums of ``fan_in`` products, in any order."""
+        seen = self._windows(np.reshape(rows, (-1, *self._pictures)))
+        found = self._taps @ seen  # (k, groups, outputs, places)
+        return np.reshape(found, (*rows.shape[:-1], self.shape[0]))
+
+    def backward(self, rows: Array) -> Array:
+        """rows·W for rows (..., outputs): each tap spread to the places it sees, then summed."""
+        k = math.prod(rows.shape[:-1])
+        flat = np.reshape(rows, (k, self.groups, -1, math.prod(self.places)))
+        spread = np.swapaxes(self._taps, -1, -2) @ flat
+        spread = spread.reshape(k, self.groups, self.kernel.shape[1], *self.window, *self.places)
+        total: Array = self._padded(np.zeros((k, *self._pictures)))
+        for tap in np.ndindex(*self.window):
+            parts = zip(tap, self.dilation, self.places, self.stride, strict=True)
+            where = tuple(slice(t * d, t * d + (p - 1) * s + 1, s) for t, d, p, s in parts)
+            total[(slice(None),) * 3 + where] += spread[(slice(None), slice(None), slice(None), *tap)]
+        return np.reshape(self._unpadded(total), (*rows.shape[:-1], self.shape[1]))
+
+    def sparse(self) -> sparse.csr_array:
+        """The matrix W, rows in the order of the outputs, columns ascending, without the zeros of the kernel."""
+        if self.entries > MOST_ENTRIES:
+            raise InvalidInput(
+                f"the matrix of a convolution would have {self.entries:.3g} entries; only what works on kernels can be"
+                " asked of this network: its global bound"
+            )
+        positions = np.arange(self.shape[1], dtype=np.int64).reshape(1, *self._pictures)
+        seen = np.swapaxes(self._windows(positions + 1)[0, :, None], -1, -2)  # 0 where zeros are added
+        full = (self.groups, self.outputs // self.groups, *seen.shape[2:])
+        columns = np.broadcast_to(seen, full)
+        values = np.broadcast_to(self._taps[:, :, None, :], full)
+        kept = (columns > 0) & (values != 0.0)
+        indptr = np.concatenate([[0], np.cumsum(kept.reshape(self.shape[0], -1).sum(axis=1))])
+        matrix = sparse.csr_array((values[kept], columns[kept] - 1, indptr), shape=self.shape)
+        matrix.sort_indices()
+        return matrix
+
+    @property
+    def _pictures(self) -> tuple[int, ...]:
+        return self.groups, int(self.kernel.shape[1]), *self.image
+
+    @property
+    def _taps(self) -> Array:
+        """(groups, outputs of each, fan_in)."""
+        return self.kernel.reshape(self.groups, self.outputs // self.groups, self.fan_in)
+
+    def _windows(self, pictures: Array) -> Array:
+        """What each output sees of pictures (k, groups, inputs, *image): (k, groups, fan_in, places)."""
+        last = tuple(range(-self.axes, 0))
+        spans = [d * (k - 1) + 1 for d, k in zip(self.dilation, self.window, strict=True)]
+        windows: Array = np.lib.stride_tricks.sliding_window_view(self._padded(pictures), spans, axis=last)
+        reach = (slice(0, (p - 1) * s + 1, s) for p, s in zip(self.places, self.stride, strict=True))
+        seen = windows[(slice(None),) * 3 + (*reach, *(slice(None, None, d) for d in self.dilation))]
+        order = [0, 1, 2, *range(3 + self.axes, 3 + 2 * self.axes), *range(3, 3 + self.axes)]
+        return seen.transpose(order).reshape(len(pictures), self.groups, self.fan_in, math.prod(self.places))
+
+    def _padded(self, pictures: Array) -> Array:
+        pads = [(0, 0)] * (pictures.ndim - self.axes) + list(self.padding)
+        return np.pad(pictures, pads, mode="wrap") if self.circular else np.pad(pictures, pads)
+
+    def _unpadded(self, pictures: Array) -> Array:
+        """The transpose of ``_padded``."""
+        for axis, ((before, after), size) in enumerate(zip(self.padding, self.image, strict=True), -self.axes):
+            parts = np.moveaxis(pictures, axis, 0)
+            inner = parts[before : before + size]
+            if self.circular:
+                inner = np.array(inner)
+                inner[size - before :] += parts[:before]
+                inner[:after] += parts[before + size :]
+            pictures = np.moveaxis(inner, 0, axis)
+        return pictures
+
+
+def _whole(name: str, value: Any, axes: int) -> tuple[int, ...]:
+    """Positive whole numbers, one per axis."""
+    sizes = np.broadcast_to(numbers(name, value), (axes,)) if np.size(value) in (1, axes) else np.zeros(1)
+    if (sizes < 1).any() or (sizes != np.round(sizes)).any():
+        raise InvalidInput(f"{name} must be a positive whole number, or {axes} of them, one per axis; got {value!r}")
+    return tuple(int(size) for size in sizes)
+
+
+def _pads(value: Any, axes: int) -> tuple[tuple[int, int], ...]:
+    """Pairs (before, after) of whole numbers that are at least 0, one per axis."""
+    pads = numbers("padding", value)
+    if pads.shape not in ((), (axes,), (axes, 2)) or (pads < 0).any() or (pads != np.round(pads)).any():
+        raise InvalidInput(f"padding must be whole numbers of at least 0, one or a pair per axis; got {value!r}")
+    pairs = np.broadcast_to(pads if pads.ndim == 2 else np.reshape(pads, (-1, 1)), (axes, 2))
+    return tuple((int(before), int(after)) for before, after in pairs)
