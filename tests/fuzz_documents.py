@@ -78,7 +78,7 @@ def rewritten(rng: random.Random, content: dict[str, Any]) -> dict[str, Any]:
         elif kind == 2:
             other, place = rng.choice(places)
             node[key] = json.loads(json.dumps(other[place]))
-        elif kind == 3 and isinstance(node[key], dict) and "float64" in node[key]:
+        elif kind == 3 and isinstance(node[key], dict) and isinstance(node[key].get("float64"), str):
             raw = bytearray(base64.b64decode(node[key]["float64"]))
             if raw:
                 raw[rng.randrange(len(raw))] ^= 1 << rng.randrange(8)

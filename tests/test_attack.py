@@ -52,7 +52,7 @@ def no_charges(patch: pytest.MonkeyPatch) -> None:
     """What rounding may have lost is charged nowhere in ellipsoids either."""
     no_rounding(patch)
     everywhere(patch, "UP", 1.0)
-    everywhere(patch, "raise_diagonal", lambda matrix, amount: matrix)
+    everywhere(patch, "raise_diagonal", lambda matrix, amount, fresh=False: matrix)
 
 
 def narrow_slopes(patch: pytest.MonkeyPatch) -> None:

@@ -31,13 +31,14 @@ from networks import random_network
 
 NETWORK = random_network(5, (3, 5, 4, 2), "relu", gain=2.5)
 WIDE = random_network(6, (17, 4, 3, 2), ["leaky_relu", "relu"], gain=2.5)
+SMOOTH = random_network(8, (17, 16, 12, 2), "tanh", gain=2.5)
 CLASSIFIER = random_network(6, (3, 4, 3, 2), "tanh", gain=2.5)
 CALM = lc.Network.from_weights([1e-3 * np.eye(3), np.eye(2, 3)], [None, [-9.0, 9.0]], "tanh")
 BALL, SMALL = Ball(np.zeros(3), 0.5), Ball([0.5, 0.5, -1.0], 1e-3)
-WIDE_BALL = Ball(np.zeros(17), 0.5)
+WIDE_BALL, SMOOTH_BALL = Ball(np.zeros(17), 0.5), Ball(np.full(17, 0.1), 0.05)
 POINT, RADII = np.full(3, 0.1), (0.3,)
 LABEL = int(np.argmax(CLASSIFIER(POINT)))
-REGIONS = [(NETWORK, BALL), (NETWORK, SMALL), (WIDE, WIDE_BALL)]
+REGIONS = [(NETWORK, BALL), (NETWORK, SMALL), (WIDE, WIDE_BALL), (SMOOTH, SMOOTH_BALL)]
 SPLIT = lc.Split(lc.ClosedForm(), seconds=np.inf, tolerance=1e-4, pieces=40)
 
 QUESTIONS: dict[str, Callable[[], Any]] = {
@@ -47,6 +48,7 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
     "joint": lambda: lc.certify(NETWORK, BALL, lc.Joint(iterations=1, tolerance=5e-3)),
     "split": lambda: lc.certify(NETWORK, BALL, SPLIT),
     "auto": lambda: lc.certify(WIDE, WIDE_BALL, lc.Auto(seconds=np.inf, pieces=5)),
+    "second order": lambda: lc.certify(SMOOTH, SMOOTH_BALL, lc.Auto(seconds=np.inf, pieces=5)),
     "many": lambda: lc.certify_many(NETWORK, [BALL, SMALL]),
     "reach": lambda: lc.reach(NETWORK, BALL, lc.Scalar()),
     "reach by pieces": lambda: lc.reach(NETWORK, BALL, SPLIT),
@@ -63,7 +65,7 @@ HONEST = {
     "radius.certified_radius",
 }
 """The questions themselves: what is asked must reach the proof."""
-SLOW = ["part", "split", "auto", "reach by pieces", "sensitivity by pieces", "radius, searched for"]
+SLOW = ["part", "split", "auto", "second order", "reach by pieces", "sensitivity by pieces", "radius, searched for"]
 TARGETS = [one for one in targets() if one.label.removeprefix("questions.") not in HONEST]
 
 
@@ -206,6 +208,7 @@ def test_the_questions_reach_what_can_be_reached() -> None:
     expected = {"search.witness.witness", "search.split._Search.cuts", "search.lower.jacobian_norms"}
     expected |= {"search.joint.Joint.optimised", "search.auto.Auto.candidates", "search.asked.Asked.lines"}
     expected |= {"search.problem.Problem.sweep", "search.enclosing.Enclosing.interval", "runtime.threads.suited_to"}
+    expected |= {"search.curved.improved", "search.curved._Search.hints", "search.curved._parabola"}
     expected |= {"search.second_order.PairSearch.hints", "search.split_rows.RowSearch.cuts"}
     assert labels >= expected, expected - labels
 

@@ -68,6 +68,7 @@ def test_every_verb_is_on_the_page_of_the_command_line() -> None:
 
 
 @pytest.mark.skipif(shutil.which("sh") is None, reason="there is no shell")
+@pytest.mark.slow
 @pytest.mark.parametrize("page", console.PAGES, ids=lambda page: page.name)
 def test_commands_print_what_the_page_says(page: Path) -> None:
     pytest.importorskip("matplotlib")

@@ -128,7 +128,10 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         r"one region",
     ),
     # lower bounds
-    "lower bound everywhere": (lambda: lc.lower_bound(NET, lc.Everywhere()), r"needs a bounded region, such as Ball"),
+    "lower bound of a number": (
+        lambda: lc.lower_bound(NET, 0.5),  # type: ignore[arg-type]
+        r"region must be a Ball, Box or Everywhere, got float",
+    ),
     "lower bound elsewhere": (
         lambda: lc.lower_bound(NET, lc.Ball([0.0], 1.0)),
         r"the region has 1 coordinates, the network has 3 inputs",

@@ -12,7 +12,10 @@ from lipcert.errors import (
     UnreadableResults,
 )
 from lipcert.importers import load
+from lipcert.importers.kernels import conv_stack
+from lipcert.importers.ties import merge_ties
 from lipcert.model.activations import Activation, activation
+from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Box, Everywhere
 from lipcert.proof.certificate import Certificate
@@ -48,6 +51,7 @@ __all__ = [
     "Certificate",
     "CertifiedRadius",
     "ClosedForm",
+    "Convolution",
     "Diagonal",
     "Everywhere",
     "Interrupted",
@@ -74,9 +78,11 @@ __all__ = [
     "certified_radius",
     "certify",
     "certify_many",
+    "conv_stack",
     "load",
     "load_answer",
     "lower_bound",
+    "merge_ties",
     "published",
     "reach",
     "save_answer",

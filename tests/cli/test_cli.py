@@ -68,7 +68,8 @@ def test_without_a_region_the_bound_is_global(lipcert: Command) -> None:
     record = lipcert.json("bound", "model.npz")
     assert record["bound"] == same(lc.certify(network()).bound)
     assert record["region"] == {"kind": "everywhere"}
-    assert record["lower"] is record["ratio"] is None
+    assert record["lower"] == same(lc.lower_bound(network(), lc.Everywhere()).value)
+    assert record["ratio"] == same(record["bound"] / record["lower"])
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,7 @@ def test_the_bound_of_given_slopes_is_above_that_of_every_slope(count: int) -> N
 def test_a_step_without_its_inflation_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[Array] = []
 
-    def bare(matrix: Array, amount: Array) -> Array:
+    def bare(matrix: Array, amount: Array, fresh: bool = False) -> Array:
         computed.append(matrix)
         return rounding.raise_diagonal(matrix, amount)
 

@@ -331,7 +331,7 @@ def test_planted_bugs_are_seen_by_these_tests(monkeypatch: pytest.MonkeyPatch) -
     """A congruence without its raised diagonal, and a norm rounded to nearest, are caught by the exact comparison."""
     rng = np.random.default_rng(5)
     weight = rng.standard_normal((4, 9))
-    monkeypatch.setattr(rounding, "raise_diagonal", lambda matrix, amount: matrix)
+    monkeypatch.setattr(rounding, "raise_diagonal", lambda matrix, amount, fresh=False: matrix)
     exact = matrix(weight) * matrix(weight).transpose()
     assert not positive_semidefinite(matrix(congruence(None, weight)) - exact)
     rows = rng.standard_normal((50, 9))

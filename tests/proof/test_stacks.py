@@ -285,8 +285,8 @@ def rows_of_another(patch: pytest.MonkeyPatch) -> None:
     """The step of each region from the ellipsoid of the next."""
     honest = import_module("lipcert.proof.step").activate
 
-    def activate(S: Array, *rest: Any) -> Any:
-        return honest(np.roll(S, 1, axis=0), *rest)
+    def activate(S: Array, *rest: Any, **named: Any) -> Any:
+        return honest(np.roll(S, 1, axis=0), *rest, **named)
 
     patch.setattr(sweep_module, "activate", activate)
 

@@ -142,7 +142,7 @@ def test_a_weight_changed_in_its_last_bit() -> None:
     for index, layer in enumerate(network.layers):
         weight = np.array(layer.weight)
         weight[0, 0] = np.nextafter(weight[0, 0], np.inf)
-        refused(with_layer(network, index, replace(layer, weight=weight)), certificate, "another network")
+        refused(with_layer(network, index, replace(layer, linear=weight)), certificate, "another network")
         bias = layer.bias.copy()
         bias[-1] = np.nextafter(bias[-1], 0.0)
         refused(with_layer(network, index, replace(layer, bias=bias)), certificate, "another network")
@@ -269,7 +269,7 @@ def _put(values: tuple[Any, ...], index: int, value: Any) -> Any:
 def test_weights_that_the_error_bounds_are_not_for() -> None:
     certificate = certificate_of(network := mixed_network())
     first = network.layers[0]
-    single = with_layer(network, 0, replace(first, weight=np.array(first.weight, dtype=np.float32)))
+    single = with_layer(network, 0, replace(first, linear=np.array(first.weight, dtype=np.float32)))
     with pytest.raises(ProofFailed, match="layer 1 must have weights and biases of float64"):
         prove(single, certificate.region, certificate.sweeps)
     twice = sparse.csr_array((np.ones(2), np.zeros(2, dtype=int), np.array([0, 2])), shape=(1, 3))
@@ -340,8 +340,8 @@ def short_multipliers(patch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("lipcert.search.problem")
     honest = module.activate
 
-    def lighter(S: Any, alpha: Array, beta: Array, T: Array) -> Any:
-        P = honest(S, alpha, beta, T)
+    def lighter(S: Any, alpha: Array, beta: Array, T: Array, apart: bool) -> Any:
+        P = honest(S, alpha, beta, T, apart)
         matrix = P.matrix.copy()
         scale = np.ldexp(1.0, 2 * (S.exponent - P.exponent))
         matrix[np.arange(len(T)), np.arange(len(T))] -= 0.1 * T * scale

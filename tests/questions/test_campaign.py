@@ -319,6 +319,7 @@ def again(problem: tuple[lc.Network, Any, Any], out: Path) -> lc.Results:
     return lc.campaign(network, x, y, radii=RADII, out=out)
 
 
+@pytest.mark.slow
 def test_damage_anywhere_is_noticed(problem: tuple[lc.Network, Any, Any], written: Path) -> None:
     """Bytes changed at random: the file is refused, or holds the same rows as before."""
     whole, before = written.read_bytes(), values(lc.Results.read(written))
@@ -587,3 +588,52 @@ def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
     assert ran.returncode != 0
     assert 'put the call of campaign under if __name__ == "__main__":' in ran.stderr
     assert "workers were lost" not in ran.stderr
+
+
+def test_a_search_that_time_cut_short_is_taken_up_again_with_more(tmp_path: Path) -> None:
+    """Without a second the first ball is all that is looked at; only a call that gives more looks again."""
+    network, x = random_network(3, (4, 12, 12, 3), "tanh"), np.random.default_rng(0).standard_normal((3, 4))
+    out = tmp_path / "searched.db"
+
+    def run(seconds: float | None) -> tuple[list[float], float]:
+        found = lc.campaign(network, x, out=out, search=True, seconds_per_point=seconds)
+        return [row.certified for row in found.rows], found.seconds
+
+    (short, first), (again, second), (full, third) = run(0.0), run(0.0), run(None)
+    assert again == short
+    assert second == first  # nobody has worked
+    assert third > second
+    single = [lc.certified_radius(network, point).radius for point in x]
+    assert full == pytest.approx(single, rel=1e-9)
+    assert any(a < b for a, b in zip(short, full, strict=True))
+    assert run(None) == (full, third)
+    assert run(1e-9) == (full, third)
+
+
+def test_a_smaller_radius_does_not_take_the_place_of_a_larger_one(tmp_path: Path) -> None:
+    store = Store(tmp_path / "rows.db", create=True)
+    row = Row("n", 0, 0.0, "m", 0, 0, 1.0, 2.0, 0.5, 0.1)
+    assert store.add([row], 1.0, [(row, 2.0)]) == 1
+    assert store.done("n", 2.0) == {(0, 0.0, "m")}
+    assert store.done("n", 3.0) == set()
+    less, more = replace(row, certified=0.4), replace(row, certified=0.6)
+    assert store.add([less], 1.0, [(less, 3.0)]) == 0
+    assert store.rows() == [row]
+    assert store.done("n", 3.0) == {(0, 0.0, "m")}
+    assert store.add([more], 1.0) == 0
+    assert store.rows() == [more]
+    assert store.done("n", np.inf) == {(0, 0.0, "m")}
+    assert store.add([replace(row, certified=0.9)], 1.0) == 0  # what is finished stays
+    assert store.rows() == [more]
+    store.close()
+
+
+def test_a_file_from_before_that_is_read_and_continued(tmp_path: Path) -> None:
+    out = tmp_path / "earlier.db"
+    network, x = random_network(3, (4, 12, 3), "tanh"), np.random.default_rng(0).standard_normal((2, 4))
+    before = lc.campaign(network, x, radii=[0.1], out=out)
+    with sqlite3.connect(out) as connection:
+        connection.execute("DROP TABLE cut")
+    connection.close()
+    assert lc.Results.read(out).rows == before.rows
+    assert len(lc.campaign(network, x, radii=[0.1, 0.2], out=out).rows) == 4

@@ -135,11 +135,14 @@ def test_a_sensitivity_is_at_most_every_bound_that_covers_it(name: str, way: str
 
 @many_pairs
 def test_a_smaller_region_has_no_larger_answer(name: str, way: str) -> None:
-    """Up to two per cent: other intervals lead to other lines, other multipliers and other cuts."""
+    """Up to two per cent: other intervals lead to other lines, other multipliers and other cuts.
+
+    Pieces end within five per cent of what is attained.
+    """
     network, method = NETWORKS[name], METHODS[way]
     for large, small in zip(regions(network.inputs, 0.6), regions(network.inputs, 0.5), strict=True):
         one, two = lc.reach(network, large, method), lc.reach(network, small, method)
-        room = 0.02 * (one.upper - one.lower)
+        room = (0.05 if way == "split" else 0.02) * (one.upper - one.lower)
         assert (two.lower >= one.lower - room).all()
         assert (two.upper <= one.upper + room).all()
     if way in ("closed form", "joint"):

@@ -32,7 +32,7 @@ ANY: Any = lc
         (lambda: ANY.certify(NET, BALL, inputs=np.ma.array([0, 1], mask=[False, True])), "inputs .*masked"),
         (lambda: ANY.certify(NET, BALL, layers=("a", "b")), "layers must be"),
         (lambda: ANY.certify(NET, BALL, enclosures=[3]), "enclosures must be values"),
-        (lambda: ANY.lower_bound(NET, None), "bounded region"),
+        (lambda: ANY.lower_bound(NET, None), "region must be a Ball, Box or Everywhere"),
         (lambda: ANY.lower_bound(NET, BALL, samples=10**400), "samples must be a whole number"),
         (lambda: ANY.lower_bound(NET, BALL, samples=-1), "samples must be a whole number"),
         (lambda: ANY.sensitivity(NET, 3), "region must be"),

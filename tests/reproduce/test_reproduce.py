@@ -25,7 +25,7 @@ from lipcert.reproduce.cells import AUTODIFF, LOWER, STUDIES, Cell
 from lipcert.reproduce.printed import PAPER_RADII, agrees, paper_model, paper_table
 from lipcert.reproduce.store import Store
 from lipcert.reproduce.tables import Plan, lines, run
-from lipcert.runtime.progress import silent
+from lipcert.runtime.clock import silent
 
 PRINTED = {
     "paper.csv": "e86c6d75fce0bc4a8db9f0bd7caed0d220f220e2d22b4081b3d227a25addf369",
@@ -170,6 +170,7 @@ def reproduce(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_everything_is_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     out, store = tmp_path / "run", tmp_path / "run" / "results.jsonl"

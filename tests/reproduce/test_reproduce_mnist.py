@@ -22,7 +22,7 @@ from lipcert.reproduce.mnist_documents import summary, write_study
 from lipcert.reproduce.printed import PAPER_RADII
 from lipcert.reproduce.store import Store
 from lipcert.reproduce.training import Recipe, train
-from lipcert.runtime.progress import silent
+from lipcert.runtime.clock import silent
 from networks import random_network
 
 SMALL = {

@@ -22,7 +22,7 @@ from lipcert.proof.hints import BOTH
 from lipcert.proof.piece_bounds import PieceBounds
 from lipcert.proof.pieces import Bounds, Pieces
 from lipcert.reproduce.networks import paper_center, paper_network
-from lipcert.runtime.progress import watched
+from lipcert.runtime.clock import timed
 from lipcert.search.chain import Value
 from lipcert.search.problem import Problem
 from lipcert.search.stage import Stage
@@ -56,6 +56,7 @@ def problem(region: Region = BALL, cell: tuple[int, int] = (10, 20)) -> Problem:
     return Problem(paper_network(*cell, "relu"), region, BOTH)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("region", [lc.Everywhere(), BALL], ids=["everywhere", "ball"])
 def test_more_time_is_never_worse(clock: Clock, region: Region) -> None:
     case = problem(region)
@@ -264,6 +265,6 @@ def test_nothing_is_shown_in_the_first_second(monkeypatch: pytest.MonkeyPatch) -
 
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with watched() as report:
-        report("too early")
+    with timed() as clock:
+        clock.say("too early")
     assert terminal.getvalue() == ""

@@ -11,7 +11,7 @@ from scipy import sparse
 import lipcert as lc
 from lipcert.model.arrays import dense
 from lipcert.search import folding as module
-from lipcert.search.ellipsoid import Ellipsoid, activate
+from lipcert.search.ellipsoid import Ellipsoid, Image, activate
 from lipcert.search.folding import condense, condensed
 from networks import random_network
 
@@ -79,7 +79,7 @@ def test_one_step_by_either_way(sparse_weights: bool) -> None:
     np.testing.assert_allclose(
         np.ldexp(whole.matrix, 2 * whole.exponent), np.ldexp(part.matrix, 2 * part.exponent), rtol=1e-10, atol=1e-10
     )
-    np.testing.assert_allclose(start.reach(given[0]), S.axes(), rtol=1e-12)
+    np.testing.assert_allclose(Image(start, given[0]).axes(), S.axes(), rtol=1e-12)
     np.testing.assert_array_equal(kept.spread(kept.narrow(T)), T)
     target = dense(kept.target)
     np.testing.assert_allclose(target.T @ target, dense(kept.ahead.T @ kept.ahead), atol=1e-9)

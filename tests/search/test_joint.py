@@ -212,12 +212,11 @@ def test_small_effects_are_left_to_the_closed_form() -> None:
     """Layers that add next to nothing are taken off the chain, and the bound hardly changes."""
     network, ball = paper_network(20, 25, "elu"), lc.Ball(paper_center(), 0.3)
     case, proof = problem(network, ball), scalar(network, ball)
-    slim, _ = joint._essential(case, proof)
+    slim, *_ = joint._essential(case, proof, joint.WIDEST_MU)
     whole = Chain(network, moving_slopes(proof))
     assert len(slim.links) < len(whole.links)
-    least = min(
-        value.log_bound for _, value in lc.Joint()._path(whole, whole.coordinates(log_multipliers(proof)), 2e-2)
-    )
+    start = whole.coordinates(log_multipliers(proof))
+    least = min(value.log_bound for _, value in lc.Joint()._path(whole, start, 2e-2, joint._AWAY))
     (found,) = lc.Joint().optimised(case, proof)
     assert found.bound == pytest.approx(np.exp(least), rel=2e-3)
 

@@ -7,7 +7,10 @@ import pytest
 
 import lipcert as lc
 from lipcert.model.arrays import Array
+from lipcert.search.facets import across, has_kinks
+from lipcert.search.lower import jacobian_norms, lower_bound_of
 from networks import random_network
+from patterns import true_constant
 
 
 @pytest.mark.parametrize("seconds", [0.0, 3.0, 30.0])
@@ -34,3 +37,78 @@ def test_time_limits_the_search(seconds: float, monkeypatch: pytest.MonkeyPatch)
     unlimited = lc.lower_bound(network, ball, seconds=None)
     assert 0.0 < found.value <= unlimited.value * (1.0 + 1e-12)
     assert spent[0] > 3.0 * overrun
+
+
+def wide(seed: int) -> lc.Network:
+    """relu 4-64-64-2 of gain 1.5."""
+    rng = np.random.default_rng(seed)
+    weights = [rng.standard_normal((out, into)) * 1.5 / np.sqrt(into) for into, out in ((4, 64), (64, 64), (64, 2))]
+    return lc.Network.from_weights(weights, [0.3 * rng.standard_normal(len(weight)) for weight in weights])
+
+
+@pytest.mark.parametrize(("seed", "constant"), [(0, 3.649), (1, 3.644), (2, 5.051), (3, 4.179)])
+def test_kinks_are_crossed(seed: int, constant: float) -> None:
+    """The constants are those that Split comes to; climbing alone ends at 0.93 to 0.95 of the first three."""
+    assert 0.98 * constant <= lc.lower_bound(wide(seed), lc.Ball(np.zeros(4), 0.3)).value <= 1.002 * constant
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_small_networks_have_no_higher_piece(seed: int) -> None:
+    network = random_network(seed, (2, 6, 6, 2), "relu", gain=2.0)
+    truth = true_constant(network, lc.Box([-2.0, -2.0], [2.0, 2.0]))
+    assert lc.lower_bound(network, lc.Box([-2.0, -2.0], [2.0, 2.0])).value == pytest.approx(truth, rel=1e-9)
+
+
+@pytest.mark.parametrize("names", ["relu", "hardtanh", "elu", ["leaky_relu", "hardsigmoid"]])
+def test_across_is_on_the_other_side_of_a_kink(names: str | list[str]) -> None:
+    """Of a neuron of the first layer all points are; of those behind it most, as the way is right to first order."""
+    network, region = random_network(3, (3, 8, 7, 2), names), lc.Ball(np.zeros(3), 5.0)
+    assert has_kinks(network)
+    z = region.sample(40, np.random.default_rng(1))[1::2] * 0.5
+    points, origin = across(network, region, z, 12)
+    assert region.contains(points).all()
+    assert set(origin.tolist()) <= set(range(len(z)))
+    changed = []
+    for point, start in zip(points, z[origin], strict=True):
+        pairs = zip(network.layers, network.preactivations(point), network.preactivations(start), strict=True)
+        sides = [
+            [np.greater(v, knot) for row, index in layer.neurons.groups for knot in row.row.knots(v, *row.parameters)]
+            for layer, *both in pairs
+            if layer.neurons
+            for v in both
+        ]
+        changed.append(any((np.array(a) != np.array(b)).any() for a, b in zip(sides[::2], sides[1::2], strict=True)))
+    assert len(changed) > 100
+    assert np.mean(changed) > 0.9
+
+
+def test_smooth_networks_have_nothing_to_cross() -> None:
+    network, region = random_network(3, (3, 8, 2), "tanh"), lc.Ball(np.zeros(3), 1.0)
+    assert not has_kinks(network)
+    assert across(network, region, np.zeros((1, 3)), 5)[0].shape == (0, 3)
+
+
+@pytest.mark.parametrize("name", ["relu", "tanh", "elu"])
+def test_all_of_space_is_searched(name: str) -> None:
+    network = random_network(2, (3, 8, 6, 2), name, gain=2.0)
+    found = lc.lower_bound(network, lc.Everywhere())
+    near = lc.lower_bound(network, lc.Ball(np.zeros(3), 0.1))
+    assert near.value <= found.value * (1.0 + 1e-6)
+    assert found.value <= lc.certify(network, None, lc.Joint()).bound
+    assert found.value == pytest.approx(jacobian_norms(network, found.point[None])[0], rel=1e-9)
+
+
+def test_the_witness_of_a_certificate_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that finds nothing by itself is told where the other one was."""
+    network, ball = wide(0), lc.Ball(np.zeros(4), 0.3)
+    certificate = lc.certify(network, ball, lc.Split(method=lc.Scalar(), seconds=np.inf, pieces=100))
+    assert certificate.witness is not None
+    met = float(jacobian_norms(network, certificate.witness[None])[0])
+    monkeypatch.setattr("lipcert.search.lower._scattered", lambda *_: np.zeros((1, 4)))
+    monkeypatch.setattr("lipcert.search.lower._climb", lambda network, region, z, *_: z)
+    monkeypatch.setattr(
+        "lipcert.search.lower.across", lambda network, region, z, count: (z[:0], np.zeros(0, dtype=int))
+    )
+    below = lower_bound_of(network, certificate)
+    assert below is not None
+    assert below.value >= met * (1.0 - 1e-9)

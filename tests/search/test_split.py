@@ -134,11 +134,12 @@ def test_more_time_never_hurts() -> None:
     assert bounds[-1] < 0.9 * bounds[0]
 
 
+@pytest.mark.slow
 def test_pieces_of_a_deep_network_gain() -> None:
     """Forty layers contract by many orders of magnitude: errors of rounding do not hide that, and it proves again."""
     network = paper_network(20, 40, "elu")
     region = lc.Ball(paper_center(), 1.0)
-    with interrupted_after(12):
+    with interrupted_after(60):
         certificate = best(network, region, lc.Split(lc.Joint(), seconds=np.inf))
     assert certificate.bound < 0.9 * lc.certify(network, region, lc.Joint()).bound
     holds(network, certificate)
@@ -241,7 +242,7 @@ def test_a_number_of_pieces_is_a_budget_that_every_machine_keeps() -> None:
 
 
 def test_auto_hands_the_number_of_pieces_on() -> None:
-    network, ball = random_network(3, (3, 12, 12, 2), "relu", gain=3.0), lc.Ball(np.zeros(3), 1.0)
+    network, ball = random_network(3, (3, 20, 20, 2), "relu", gain=3.0), lc.Ball(np.zeros(3), 3.0)
     few, many = (lc.certify(network, ball, lc.Auto(np.inf, pieces)) for pieces in (100, 300))
     assert len(tree_of(few).layer) < 200 < 300 <= len(tree_of(many).layer)
     assert many.bound < few.bound
@@ -254,9 +255,9 @@ def test_auto_goes_on_to_split() -> None:
     assert certificate.bound < lc.certify(network, REGIONS["ball"], lc.Joint()).bound
 
 
-def test_all_inputs_cannot_be_cut() -> None:
+def test_all_inputs_cannot_be_cut_where_slopes_bend() -> None:
     with pytest.raises(InvalidInput, match="bounded region"):
-        lc.certify(random_network(5, (3, 4, 2)), None, quick())
+        lc.certify(random_network(5, (3, 4, 2), "tanh"), None, quick())
 
 
 def test_one_affine_layer_needs_no_pieces() -> None:
@@ -267,7 +268,7 @@ def test_one_affine_layer_needs_no_pieces() -> None:
 @pytest.fixture(scope="module")
 def proved() -> tuple[lc.Network, lc.Certificate]:
     network = random_network(10, (3, 14, 12, 2), "relu", gain=2.5)
-    return network, lc.certify(network, lc.Box([-1.0, -0.5, -0.3], [0.9, 0.8, 0.4]), quick(20.0, 0.03))
+    return network, lc.certify(network, lc.Box([-1.0, -0.5, -0.3], [0.9, 0.8, 0.4]), quick(20.0, 1e-3))
 
 
 def test_trees_are_saved_and_checked(proved: tuple[lc.Network, lc.Certificate], tmp_path: Path) -> None:

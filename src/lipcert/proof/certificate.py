@@ -9,7 +9,7 @@ from typing import Any
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
 from lipcert.proof import storage
-from lipcert.proof.hints import Hints, Part
+from lipcert.proof.hints import Curved, Hints, Part
 from lipcert.proof.tree import Tree
 
 
@@ -48,6 +48,7 @@ class Certificate:
     witness : an input at which the Jacobian's norm comes near the bound, where the search met one; no proof needs it.
     verified : whether the bound was proved in floating point with outward rounding.
     found_by : the method that found the bound, by name, where ``method`` tries several; no proof needs it.
+    curved : hints to second order, where there are any; the smaller of their bound and that of the sweeps counts.
     """
 
     bound: float
@@ -63,6 +64,7 @@ class Certificate:
     tree: Tree | None = None
     witness: Array | None = None
     found_by: str = ""
+    curved: Curved | None = None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the certificate to a file; what it proves can be checked from there with :func:`lipcert.verify`."""

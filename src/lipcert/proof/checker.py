@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,11 +13,13 @@ from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.proof.certificate import Certificate, LayerReport
 from lipcert.proof.cover import Cover, prove_tree
+from lipcert.proof.curved import prove_curved
 from lipcert.proof.domain import Domain, check_region
 from lipcert.proof.guide import Guide, given
-from lipcert.proof.hints import Hints, Interval, Part
+from lipcert.proof.hints import Curved, Hints, Interval, Part
 from lipcert.proof.rounding import magnitude, spread
 from lipcert.proof.sweep import Centers, Sweep, proving, stacked
+from lipcert.proof.symbols import by_channel, prove_symbols
 from lipcert.proof.tree import Tree
 
 ROOM = 1.0 + 2.0**-40
@@ -41,6 +44,7 @@ def verify(network: Network, certificate: Certificate) -> float:
     bound = prove(target, certificate.region, certificate.sweeps, part, certificate.part_sweeps)
     if certificate.tree is not None and not certificate.part_sweeps:
         bound = min(bound, prove_tree(target, certificate.region, certificate.tree, certificate.sweeps))
+    bound = min(bound, _second_order(target, certificate.region, part, certificate.curved))
     if not bound <= certificate.bound:
         raise ProofFailed(f"the certificate claims {certificate.bound!r}, its hints prove no better than {bound!r}")
     return bound
@@ -55,12 +59,21 @@ def prove(
 ) -> float:
     """The bound that hints prove, rounded up.
 
-    Each of ``sweeps`` is about the whole network and starts from the intervals of the ones before; ``part_sweeps`` are
-    about the part, and take the intervals from there.
+    Hints with one multiplier per channel prove the global bound of a stack of convolutions, which holds over every
+    region. Otherwise each of ``sweeps`` is about the whole network and starts from the intervals of the ones before;
+    ``part_sweeps`` are about the part, and take the intervals from there.
     """
     if not sweeps:
         raise ProofFailed("there are no multipliers to prove a bound from")
     check_region(region, network.inputs)
+    if (
+        len(sweeps) == 1
+        and part in (None, Part((0, network.depth)))
+        and not part_sweeps
+        and by_channel(network, sweeps[0])
+    ):
+        with proving():
+            return prove_symbols(network, sweeps[0])
     piece = network if part is None else _piece(network, part, bool(part_sweeps))
     if any(hints.enclosures for hints in part_sweeps):
         raise ProofFailed("the hints of a part must not enclose it: the region is one of the whole network's inputs")
@@ -89,14 +102,27 @@ def issue(
     cover: Cover | None = None,
     layers: tuple[LayerReport, ...] = (),
     method: object = "",
+    curved: Curved | None = None,
 ) -> Certificate:
-    """A verified certificate for what hints, and perhaps a cover of the region, prove."""
+    """A verified certificate for what hints, perhaps to second order, and perhaps a cover of the region, prove."""
     target, inner = part.reduced(network)
     bound = prove(target, region, sweeps, inner, part_sweeps)
     if cover is not None:
         bound = min(bound, cover.bound_of(target, region))
+    bound = min(bound, _second_order(target, region, inner, curved))
     tree = None if cover is None else cover.tree()
-    return _certificate(network, region, part, bound, tuple(sweeps), tuple(part_sweeps), layers, method, tree)
+    found = _certificate(network, region, part, bound, tuple(sweeps), tuple(part_sweeps), layers, method, tree)
+    return replace(found, curved=curved)
+
+
+def _second_order(network: Network, region: Region, part: Part, hints: Curved | None) -> float:
+    """The bound that hints to second order prove of a whole network; infinite without them."""
+    if hints is None:
+        return np.inf
+    if part != Part((0, network.depth)):
+        raise ProofFailed("hints to second order are about a whole network, and the certificate is about a part of one")
+    with proving():
+        return prove_curved(network, region, hints)
 
 
 def issue_many(

@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -56,10 +56,12 @@ class Cover:
     def __init__(self, bounding: Bounding, pool: Executor | None, workers: int) -> None:
         self.bounding, self._pool, self._workers = bounding, pool, workers
         self._rows: list[tuple[int, int, float, int]] = []
+        self._second: list[bool] = []
         self._values: list[Array] = []
         self._leaves: dict[int, Leaf] = {}
         self._void: dict[int, Array] = {}
         self._whole = 0
+        self._first: Pieces | None = None
         self._add(bounding.root)
 
     @property
@@ -81,10 +83,10 @@ class Cover:
 
     def check(self, network: Network, region: Region, kind: type[Bounding]) -> Cover:
         """The cover itself, or an error if it is that of something else."""
-        mine = self.bounding
-        if network.digest != mine.network.digest or not same_region(region, mine.region):
+        digest, mine = self.bounding.asked
+        if network.digest != digest or not same_region(region, mine):
             raise ProofFailed("the pieces are those of another network or region")
-        if type(mine) is not kind:
+        if type(self.bounding) is not kind:
             raise ProofFailed("the values of the pieces bound something else than what is asked for")
         return self
 
@@ -133,7 +135,8 @@ class Cover:
         table = np.array(list(void.values())).reshape(len(void), sum(self.bounding.network.sizes[1:-1]))
         row, neuron = np.nonzero(table)
         columns = np.array(list(void), dtype=int)[row], neuron, table[row, neuron]
-        return Tree(layer, index, value, child, max(self.bound, 0.0), *columns)
+        second = np.flatnonzero(self._second[: self._whole])
+        return Tree(layer, index, value, child, max(self.bound, 0.0), *columns, second)
 
     def _cut(self) -> list[bool]:
         """Of each node of the finished tree, whether it was cut."""
@@ -148,12 +151,14 @@ class Cover:
         found = self._bounded(pieces)
         check_values(self.bounding, found.values)
         proved, first = confined(pieces, found), self._whole
-        del self._rows[first:], self._values[first:]  # what an interrupt left behind
+        del self._rows[first:], self._values[first:], self._second[first:]  # what an interrupt left behind
+        self._second += pieces.second.tolist()
         for number, values in enumerate(frozen(np.array(found.values))):
             self._rows.append((LEAF, 0, 0.0, 0))
             self._values.append(values)
             if (values > self.bounding.least).any():
-                piece = proved.take(slice(number, number + 1)).copy()
+                piece = proved.take(slice(number, number + 1)).copy(self._first)
+                self._first = piece if self._first is None else self._first
                 self._leaves[first + number] = Leaf(first + number, values, piece, frozen(found.open[number].copy()))
         for number, (parent, cut) in enumerate(zip(parents, cuts, strict=True)):
             self._rows[parent] = (*cut, first + 2 * number)
@@ -230,7 +235,8 @@ def prove_leaves(bounding: Bounding, tree: Tree) -> Array:
     """
     check_shape(bounding.network, tree)
     proved: dict[int, Array] = {}
-    todo: list[tuple[Array, Pieces]] = [(np.zeros(1, dtype=int), bounding.root)]
+    second = np.isin(np.arange(len(tree.layer)), tree.second)
+    todo: list[tuple[Array, Pieces]] = [(np.zeros(1, dtype=int), replace(bounding.root, second=second[:1]))]
     seen = 0
     while todo:
         nodes, pieces = todo.pop()
@@ -250,7 +256,8 @@ def prove_leaves(bounding: Bounding, tree: Tree) -> Array:
             at = nodes[cut]
             below = confined(pieces, found).take(cut)
             below = children(below, bounding.starts, tree.layer[at], tree.index[at], tree.value[at])
-            todo.append((np.stack([tree.child[at], tree.child[at] + 1], axis=1).ravel(), below))
+            parts = np.stack([tree.child[at], tree.child[at] + 1], axis=1).ravel()
+            todo.append((parts, replace(below, second=second[parts])))
     if seen != len(tree.layer):
         raise ProofFailed("the tree has nodes that do not belong to it")
     return np.array([proved[node] for node in sorted(proved)]).reshape(len(proved), bounding.rows)

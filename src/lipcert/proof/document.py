@@ -24,7 +24,7 @@ from lipcert.errors import InvalidInput, UnreadableCertificate
 from lipcert.model.arrays import Array
 from lipcert.model.files import is_file, write_whole
 from lipcert.model.regions import Ball, Box, Everywhere, Region
-from lipcert.proof.hints import Enclosure, Hints, Linear, Lipschitz
+from lipcert.proof.hints import Curved, Enclosure, Hints, Linear, Lipschitz
 from lipcert.proof.tree import Tree
 
 FORMAT = "lipcert certificate"
@@ -34,7 +34,8 @@ proved in another way, so that bounds over pieces are not found again; until ver
 KINDS = ("bound", "reach", "sensitivity", "radius", "sweep")
 """The answers that can be stored."""
 _CUTS, _VOIDS = ("layer", "index", "value", "child"), ("void", "neuron", "weight")
-_WHOLE = ("layer", "index", "child", "void", "neuron")
+_CURVED = {"slopes": 2, "balance": 1, "mix": 2, "weights": 1}
+_WHOLE = ("layer", "index", "child", "void", "neuron", "second")
 _LARGEST = 2**31 - 1
 """No whole number of a document is larger."""
 _DEEPEST = 2**20
@@ -174,6 +175,17 @@ def hints_in(value: Any) -> Hints:
     )
 
 
+def curved_out(hints: Curved) -> dict[str, Any]:
+    """Hints to second order in JSON's types."""
+    return {name: array_out(getattr(hints, name)) for name in _CURVED}
+
+
+def curved_in(value: Any) -> Curved:
+    """What curved_out wrote."""
+    found = fields(mapping(value), *_CURVED)
+    return Curved(*(array_in(array, axes) for array, axes in zip(found, _CURVED.values(), strict=True)))
+
+
 def _enclosure_out(enclosure: Enclosure) -> dict[str, Any]:
     if isinstance(enclosure, Lipschitz):
         return {"kind": "lipschitz"}
@@ -196,7 +208,7 @@ def tree_out(tree: Tree | None) -> dict[str, Any] | None:
     """The cuts of a region in JSON's types."""
     if tree is None:
         return None
-    columns = {name: array_out(getattr(tree, name)) for name in (*_CUTS, *_VOIDS)}
+    columns = {name: array_out(getattr(tree, name)) for name in (*_CUTS, *_VOIDS, "second")}
     return {"bound": float(tree.bound).hex()} | columns
 
 
@@ -204,8 +216,9 @@ def tree_in(value: Any) -> Tree | None:
     """What tree_out wrote."""
     if value is None:
         return None
-    bound, *found = fields(mapping(value), "bound", *_CUTS, *_VOIDS)
-    columns = {name: array_in(column, 1) for name, column in zip((*_CUTS, *_VOIDS), found, strict=True)}
+    value = {"second": array_out(np.zeros(0)), **mapping(value)}  # older versions have no such column
+    bound, *found = fields(value, "bound", *_CUTS, *_VOIDS, "second")
+    columns = {name: array_in(column, 1) for name, column in zip((*_CUTS, *_VOIDS, "second"), found, strict=True)}
     if any(len({columns[name].size for name in group}) != 1 for group in (_CUTS, _VOIDS)):
         raise ValueError("the columns of its tree differ in length")
     for name in _WHOLE:

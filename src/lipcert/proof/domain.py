@@ -75,7 +75,8 @@ class Domain:
 
     ``center`` (count, inputs) is a point of the region, or the centre of the ball that it is a part of; ``radius``
     (count,) is None for boxes, ``lower`` and ``upper`` (count, inputs) are None for balls that are not clipped.
-    ``halvings`` says how sharp the support function of a clipped ball is.
+    ``halvings`` says how sharp the support function of a clipped ball is. Where ``rays`` is true, boxes stand for the
+    rays through points with a coordinate of size one; see :mod:`lipcert.proof.rays`.
     """
 
     center: Array
@@ -83,6 +84,7 @@ class Domain:
     lower: Array | None = None
     upper: Array | None = None
     halvings: int = 24
+    rays: bool = False
 
     @staticmethod
     def of(regions: Sequence[Region]) -> Domain:
@@ -102,7 +104,7 @@ class Domain:
         parts = (None if part is None else part[which] for part in (self.center, self.radius, self.lower, self.upper))
         center, radius, lower, upper = parts
         assert center is not None
-        return Domain(center, radius, lower, upper, self.halvings)
+        return Domain(center, radius, lower, upper, self.halvings, self.rays)
 
     def extent(self) -> Array:
         """At least ‖z - center‖₂ for every z of a region, (count,)."""
@@ -120,7 +122,9 @@ class Domain:
         return up(np.abs(self.center) + self.radius[:, None])
 
     def outside(self) -> Array:
-        """Regions that are proved to be empty: their box does not meet their ball, (count,)."""
+        """Regions that are proved to be empty: their box does not meet their ball, or no ray counts, (count,)."""
+        if self.rays and self.lower is not None and self.upper is not None:
+            return np.asarray((np.maximum(-self.lower, self.upper) < 1.0).all(axis=-1))
         if self.lower is None or self.upper is None or self.radius is None:
             return np.zeros(len(self), dtype=bool)
         gap = np.maximum(self.lower - self.center, self.center - self.upper)

@@ -13,7 +13,6 @@ from lipcert.model.arrays import Array, Weight
 from lipcert.model.network import Network, Neurons
 from lipcert.proof.folding import Near
 from lipcert.proof.hints import Enclosure, Hints, Interval, Linear
-from lipcert.proof.rounding import TINY
 from lipcert.proof.suggest.lines import bounding_lines
 
 
@@ -48,10 +47,9 @@ class View:
         return self.weight.full
 
     @property
-    def scale(self) -> Array:
-        """The trace of S over neurons that have a slope, (count,): others may be there to fill up the stack."""
-        diagonal = np.diagonal(self.S, axis1=-2, axis2=-1)
-        return np.maximum(np.where((self.alpha != 0.0) | (self.beta != 0.0), diagonal, 0.0).sum(axis=-1), TINY)
+    def variance(self) -> Array:
+        """The diagonal of S, (count, k)."""
+        return np.diagonal(self.S, axis1=-2, axis2=-1)
 
     def narrow(self, values: Array) -> Array:
         """Values (count, size) of the layer's neurons, as values of what is kept; zero for carried ones."""

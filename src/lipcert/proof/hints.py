@@ -68,6 +68,24 @@ class Hints:
     lines: tuple[tuple[Array, Array], ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class Curved:
+    """What is needed to repeat a bound to second order; see :mod:`lipcert.proof.curved`.
+
+    Attributes
+    ----------
+    slopes : σ, τ, ψ of all hidden neurons, layer after layer, (3, neurons).
+    balance : the multipliers of the neurons over the errors of their slopes, (neurons,).
+    mix : which directions of the input count how much, in terms of the outputs, (outputs, outputs).
+    weights : shares of the terms of a sum, (6,).
+    """
+
+    slopes: Array
+    balance: Array
+    mix: Array
+    weights: Array
+
+
 @dataclass(frozen=True)
 class Part:
     """Which part of a network a bound speaks of: from z_p to v_i, some coordinates at each end."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight
+from lipcert.proof.across import Across
 from lipcert.proof.folding import Near
 from lipcert.proof.rounding import (
     TINY,
@@ -20,6 +21,7 @@ from lipcert.proof.rounding import (
     stretched,
     up,
 )
+from lipcert.proof.step import Step
 
 _FAR = 2.0**200
 """Weights beyond this, or below its inverse, are brought near one before they are squared."""
@@ -30,20 +32,27 @@ class Image:
 
     Powers of two are exact but for underflow. In W that moves an entry by at most η, so the product by at most
     2nη|W||P| with |W| ≤ 1 there; in S by at most η per entry. Both are charged to the diagonal.
+
+    Of a step that was proved ``apart``, P lacks a term, which is added here.
     """
 
-    def __init__(self, P: Array | None, exponent: Array, weight: Near, whole: Array | None = None) -> None:
+    def __init__(
+        self, P: Array | None, exponent: Array, weight: Near, whole: Array | None = None, apart: Step | None = None
+    ) -> None:
         largest = float(abs(weight.middle).max())
         power = int(np.frexp(largest)[1]) if largest > 0.0 and not 1.0 / _FAR < largest < _FAR else 0
         self.P, self.weight, self.exponent = P, weight.shifted(-power) if power else weight, exponent + power
         self.lost = TINY * (1.0 if P is None else float(np.abs(P).max())) if power else 0.0
         self._whole = whole
         self._half: Array | None = None
+        self._rest = None if apart is None else Across.of(apart, self.weight)
 
     def axes(self) -> Array:
         """At least the Lipschitz constant of each neuron, sqrt(S_ll), (count, neurons); zero where that is known."""
-        self._half = half_image(self.P, self.weight.full)
+        self._half = None if self.P is None else half_image(self.P, self.weight.full)
         squares = diagonal_above(self.P, self.weight.full, self.weight.radius, self._half) + self.lost
+        if self._rest is not None:
+            squares = stretched(squares + self._rest.squares(), 3)
         squares = np.broadcast_to(squares, (len(self.exponent), squares.shape[-1]))
         size = up(np.ldexp(stretched(np.sqrt(squares), 1), self.exponent[:, None]))
         # a row that the shift by a power made zero may move
@@ -55,12 +64,14 @@ class Image:
         Only the rows and columns of the neurons ``kept`` (count, k), of all without.
         """
         S = self._first(kept) if self.P is None else self._later(self.P, kept)
+        S = S if self._rest is None else self._rest.added(S, kept)
         mean = np.trace(S, axis1=-2, axis2=-1) / S.shape[-1]
         if not np.isfinite(S).all() or not np.isfinite(mean).all():
             raise ProofFailed("the ellipsoid of a layer is not finite; weights may be too large")
         shift = np.where(mean > 0, np.round(0.5 * np.log2(np.where(mean > 0, mean, 1.0))), 0.0).astype(int)
-        scaled = np.ldexp(S, -2 * shift[:, None, None])
-        return raise_diagonal(scaled, np.asarray(S.shape[-1] * TINY)), self.exponent + shift
+        near = bool((np.abs(shift) < 256).all())  # then the powers of two are floats
+        scaled = S * 4.0 ** -shift[:, None, None].astype(float) if near else np.ldexp(S, -2 * shift[:, None, None])
+        return raise_diagonal(scaled, np.asarray(S.shape[-1] * TINY), fresh=True), self.exponent + shift
 
     def _first(self, kept: Array | None) -> Array:
         """Of the unit ball: one matrix for all regions."""
@@ -78,7 +89,7 @@ class Image:
         return self._whole
 
     def _later(self, P: Array, kept: Array | None) -> Array:
-        half = self._half
+        half, self._half = self._half, None  # it is large, and not needed again
         if kept is None:
             return self._raised(P, self.weight.full, self.weight.radius, half)
         if half is not None:
@@ -89,20 +100,26 @@ class Image:
         return None if self.weight.radius is None else self.weight.radius[kept[0]]
 
     def _raised(self, P: Array | None, weight: Weight, radius: Weight | None, half: Array | None) -> Array:
-        """Ŝ with W P Wᵀ ≼ Ŝ for every W within the radius of the weight.
-
-        With W = M + Δ the difference to M P Mᵀ is at most R|P||M|ᵀ + (|M| + R)|P|Rᵀ entrywise, R the radius; a
-        symmetric matrix is at most the diagonal matrix of its absolute row sums.
-        """
-        S = congruence(P, weight, half)
-        if radius is not None:
-            size = magnitude(weight)
-            inner, slack = (np.asarray(matrix.sum(axis=-2)) for matrix in (size, radius))
-            if P is not None:
-                inner, slack = (apply(np.abs(P), v) for v in (inner, slack))
-            charge = spread(radius, inner) + spread(size, slack) + spread(radius, slack)
-            S = raise_diagonal(S, up(charge * UP * UP) + TINY * (1.0 + inner.sum() + slack.sum()))
+        """Ŝ with W P Wᵀ ≼ Ŝ for every W within the radius of the weight, and of what the shift lost."""
+        S = image_above(P, weight, radius, half)
         return raise_diagonal(S, np.asarray(self.lost)) if self.lost else S
+
+
+def image_above(P: Array | None, weight: Weight, radius: Weight | None = None, half: Array | None = None) -> Array:
+    """Ŝ with W P Wᵀ ≼ Ŝ for every W within the radius of the weight.
+
+    With W = M + Δ the difference to M P Mᵀ is at most R|P||M|ᵀ + (|M| + R)|P|Rᵀ entrywise, R the radius; a symmetric
+    matrix is at most the diagonal matrix of its absolute row sums.
+    """
+    S = congruence(P, weight, half)
+    if radius is None:
+        return S
+    size = magnitude(weight)
+    inner, slack = (np.asarray(matrix.sum(axis=-2)) for matrix in (size, radius))
+    if P is not None:
+        inner, slack = (apply(np.abs(P), v) for v in (inner, slack))
+    charge = spread(radius, inner) + spread(size, slack) + spread(radius, slack)
+    return raise_diagonal(S, up(charge * UP * UP) + TINY * (1.0 + inner.sum() + slack.sum()))
 
 
 def _square(matrix: Array, kept: Array) -> Array:

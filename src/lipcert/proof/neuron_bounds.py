@@ -39,6 +39,12 @@ def slope_bounds(neurons: Neurons, lower: Array, upper: Array) -> tuple[Array, A
 
 def _slope_error(row: Activation, slope: Array, low: Array, high: Array) -> Array:
     """At least the error of a slope computed somewhere in [low, high], and of adding that error."""
+    error = _formula_error(row, slope, high)
+    return error if row.row.loss.slope_terms is None else np.where(_straight(row, low, high), 0.0, error)
+
+
+def _formula_error(row: Activation, slope: Array, high: Array) -> Array:
+    """At least the error of a slope computed at or below ``high``, and of adding that error."""
     loss = row.row.loss
     if loss.slope_terms is None:
         return np.zeros(np.shape(slope))
@@ -47,7 +53,12 @@ def _slope_error(row: Activation, slope: Array, low: Array, high: Array) -> Arra
         size = size + loss.slope_terms * ((high > _DEEP) | np.isfinite(row.row.period))
     if loss.slope_tail:
         size = size + _tail(slope)
-    return np.where(_straight(row, low, high), 0.0, WIDEN * size + TINY)
+    return WIDEN * size + TINY
+
+
+def slope_error(neurons: Neurons, slopes: Array, v: Array) -> Array:
+    """At least the error of slopes computed at points v."""
+    return neurons.gather(lambda row, slope, at: (_formula_error(row, slope, at),), slopes, v)[0]
 
 
 def _straight(row: Activation, low: Array, high: Array) -> Array:

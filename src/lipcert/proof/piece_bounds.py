@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import ClassVar
 
@@ -19,16 +19,28 @@ import numpy as np
 from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Ball, Region
+from lipcert.proof.deep_pieces import DeepOrder, deep
 from lipcert.proof.domain import Domain, corners
+from lipcert.proof.expansion import Second
 from lipcert.proof.guide import Guide, View, suggested_lines
 from lipcert.proof.hints import Hints, Interval, Linear
 from lipcert.proof.pieces import Bounds, Pieces
+from lipcert.proof.rays import along_rays, hints_along, only_at_infinity
 from lipcert.proof.rounding import TINY, UP, gamma
-from lipcert.proof.suggest.multipliers import advice, closed_form, directions, matters
+from lipcert.proof.second_pieces import SecondOrder, curved, second_columns
+from lipcert.proof.suggest.multipliers import advice, closed_form, directions
 from lipcert.proof.sweep import Sweep, intervals, proving
 
-_STUCK = 1.05
-"""Hints that make a piece so much worse than the one it is part of were made for other slopes."""
+_STUCK = 0.9
+"""A piece whose bound is above this share of the bound of the one it is part of is swept again, with its own hints."""
+_POWER = 2.5
+"""About the power of the width of a piece with which a bound to second order approaches the truth."""
+_PRODUCTS = 6.0
+"""About how many products of square matrices a step to first order takes."""
+_HALF = 0.5
+_NONE = np.zeros(1, dtype=bool)
+_WATCHED = 8
+"""Layers of a deep network whose neurons tell where to cut; those that follow hardly move."""
 _HALVINGS = 12
 """Of the search that makes a support function sharp; it is good to a thousandth then."""
 
@@ -40,15 +52,19 @@ class Bounding(ABC):
 
     Attributes
     ----------
+    asked : the digest of the network, and the region, that the values are about.
+    moving : how many inputs move, the first ones; None is all.
     rows : how many values each piece has.
     least : the value of a piece without inputs.
     slack : (rows,), what another order of sums may change of a value, at least about.
     """
 
     least: ClassVar[float] = 0.0
+    moving: int | None = None
 
     def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints], rows: int) -> None:
         self.network, self.region, self.sweeps, self.rows = network, region, tuple(sweeps), rows
+        self.asked = network.digest, region
         sizes = network.sizes[1:-1]
         self.starts = frozen(np.cumsum([0, *sizes]))
         self.slices = [slice(start, stop) for start, stop in pairwise(self.starts)]
@@ -60,11 +76,54 @@ class Bounding(ABC):
         if known:
             low, high = (np.concatenate(side, axis=-1) for side in zip(*known, strict=True))
         lower, upper = corners(region)
-        self.root = Pieces(lower[None], upper[None], low, high, np.zeros((1, 0)), np.full((1, rows), np.inf))
+        self.deep = deep(network)
+        self.watched = int(self.starts[min(_WATCHED, len(sizes)) if self.deep else len(sizes)])
+        self.curved: SecondOrder | DeepOrder | None = None
+        if self.deep or curved(network):
+            self.curved = DeepOrder(network, region.center) if self.deep else SecondOrder(network)
+        # for the same work pieces to second order are so many times as many, and so much narrower
+        more = max(1.0, _PRODUCTS * max(sizes, default=1) / second_columns(network))
+        self.patience = float(np.exp2(np.log2(more) * _POWER / max(network.inputs, 1)))
+        self.root = Pieces(lower[None], upper[None], low, high, np.zeros((1, 0)), np.full((1, rows), np.inf), _NONE)
+
+    def bound(self, pieces: Pieces) -> Bounds:
+        """Prove the values of each piece, to second order where slopes are curved, and to first order.
+
+        Intervals of a deep network would take much memory; to second order they are soon found again.
+        """
+        if self.curved is None:
+            return self.to_first_order(pieces)
+        with proving():
+            second = self.curved.bound(pieces.lower, pieces.upper, self.layers(pieces.low), self.layers(pieces.high))
+            empty = second.empty | self.domain(pieces).outside()
+        values = np.fmin(self.to_second_order(second), pieces.ceiling)
+        values[empty] = self.least
+        shares = second.shares if pieces.hints.shape[-1] else np.zeros(pieces.hints.shape)
+        low, high = (np.array(pieces.low), np.array(pieces.high)) if self.deep else (second.low, second.high)
+        shares = shares[:, : self.watched]
+        found = Bounds(values, low, high, np.array(pieces.hints), shares, np.array(pieces.second))
+        rest = np.flatnonzero(~pieces.second & ~empty)
+        if rest.size:
+            first = self.to_first_order(replace(pieces, low=second.low, high=second.high).take(rest))
+            soon = self.soon(second.take(rest), first.values)
+            better = np.asarray((values[rest] < first.values).any(axis=-1))
+            shares = np.where(better[:, None], shares[rest], first.open[:, : self.watched])
+            first = replace(first, values=np.fmin(first.values, values[rest]), open=shares, second=soon)
+            for column in fields(Bounds):
+                getattr(found, column.name)[rest] = getattr(first, column.name)
+        return found
 
     @abstractmethod
-    def bound(self, pieces: Pieces) -> Bounds:
-        """Prove the values of each piece."""
+    def to_first_order(self, pieces: Pieces) -> Bounds:
+        """Prove the values of each piece from the slopes that its intervals allow."""
+
+    @abstractmethod
+    def to_second_order(self, second: Second) -> Array:
+        """The values of pieces that are known to second order, (count, rows)."""
+
+    def soon(self, second: Second, first: Array) -> Array:
+        """Whether values of smaller pieces will be better to second order, seeing what it costs."""
+        return np.asarray((self.to_second_order(second) <= first).mean(axis=-1) >= _HALF)
 
     def is_void(self, piece: Pieces, weights: Array) -> bool:
         """Whether weights (neurons,) prove that no input of one piece has its neurons inside their intervals."""
@@ -74,7 +133,7 @@ class Bounding(ABC):
         """Take what a sweep proves of the whole region for granted from now on."""
         low, high = ends(first)
         self.slopes = first.slopes
-        self.root = Pieces(self.root.lower, self.root.upper, low, high, hints, self.root.ceiling).copy()
+        self.root = Pieces(self.root.lower, self.root.upper, low, high, hints, self.root.ceiling, _NONE).copy()
 
     def sweep(self, pieces: Pieces, guide: Guide, enclose: bool = True) -> Sweep:
         """A sweep over pieces, that has not been run."""
@@ -82,14 +141,17 @@ class Bounding(ABC):
         if self.slopes:  # then the root is known
             all_of_it = zip(known, self.layers(self.root.low), self.layers(self.root.high), strict=True)
             known = [(np.maximum(low, least), np.minimum(high, most)) for (low, high), least, most in all_of_it]
-        count = len(pieces.lower)
+        domain, moving = self.domain(pieces), self.moving
+        return Sweep(self.network, domain, guide, known, self.slopes, pieces=True, enclose=enclose, inputs=moving)
+
+    def domain(self, pieces: Pieces) -> Domain:
+        """Where the inputs of pieces lie."""
         if isinstance(self.region, Ball):
             center = np.broadcast_to(self.region.center, pieces.lower.shape)
-            radius = np.full(count, float(self.region.radius))
+            radius = np.full(len(pieces), float(self.region.radius))
         else:
             center, radius = 0.5 * pieces.lower + 0.5 * pieces.upper, None
-        domain = Domain(center, radius, pieces.lower, pieces.upper, _HALVINGS)
-        return Sweep(self.network, domain, guide, known, self.slopes, pieces=True, enclose=enclose)
+        return Domain(center, radius, pieces.lower, pieces.upper, _HALVINGS, rays=self.moving is not None)
 
     def layers(self, values: Array) -> list[Array]:
         """Values of all hidden neurons in a row (count, neurons), per layer."""
@@ -97,15 +159,30 @@ class Bounding(ABC):
 
 
 class PieceBounds(Bounding):
-    """Lipschitz bounds of pieces, one row; the multipliers of the last of the sweeps serve them too."""
+    """Lipschitz bounds of pieces, one row; the multipliers of the last of the sweeps serve them too.
+
+    Pieces of all of space are pieces of a box of rays: see :mod:`lipcert.proof.rays`.
+    """
 
     def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints] = ()) -> None:
-        super().__init__(network, region, sweeps, 1)
+        if region.bounded:
+            super().__init__(network, region, sweeps, 1)
+        else:
+            self.moving = network.inputs
+            super().__init__(*along_rays(network), (), 1)
+            self.asked, self.sweeps = (network.digest, region), hints_along(sweeps)
         with proving():
             first = self.sweep(self.root, _Absolute(self.sweeps[-1] if self.sweeps else None)).run()
             self.begin(first, self._found(first)[2])
 
-    def bound(self, pieces: Pieces) -> Bounds:
+    def to_second_order(self, second: Second) -> Array:
+        return second.bounds[:, None]
+
+    def soon(self, second: Second, first: Array) -> Array:
+        late = second.bounds - second.near > self.patience * (first[:, 0] - second.near)
+        return np.asarray(~late | self.deep)
+
+    def to_first_order(self, pieces: Pieces) -> Bounds:
         """At least ‖W_N D_{N-1} … D_1 W_1‖ for all slopes that the intervals of each piece allow."""
         ceiling = pieces.ceiling[:, 0]
         with proving():
@@ -113,19 +190,16 @@ class PieceBounds(Bounding):
             bound = _usable(sweep.bounds)
             low, high, hints, shares = self._found(sweep, advise=True)
             stuck = np.flatnonzero((bound > _STUCK * ceiling) & ~sweep.empty)
-            if stuck.size:  # hints that were made for other slopes: ask without them
-                blank = np.full(pieces.hints[stuck].shape, -np.inf)
-                some = Pieces(
-                    pieces.lower[stuck], pieces.upper[stuck], low[stuck], high[stuck], blank, pieces.ceiling[stuck]
-                )
-                again = self.sweep(some, _Relative(self.layers(blank)), enclose=False).run()
+            if stuck.size:
+                some = replace(pieces, low=low, high=high, hints=hints).take(stuck)
+                again = self.sweep(some, _Relative(self.layers(some.hints)), enclose=False).run()
                 other = _usable(again.bounds)
                 better = other < bound[stuck]
                 _, _, more, blame = self._found(again, advise=True)
                 for old, new in ((bound, other), (hints, more), (shares, blame)):
                     old[stuck[better]] = new[better]
         bound = np.where(sweep.empty, self.least, np.minimum(bound, ceiling))
-        return Bounds(bound[:, None], low, high, hints, shares)
+        return Bounds(bound[:, None], low, high, hints, shares, np.zeros(len(pieces), dtype=bool))
 
     def is_void(self, piece: Pieces, weights: Array) -> bool:
         """Prove that no input of one piece has its neurons inside their intervals, by weights λ (neurons,).
@@ -142,32 +216,32 @@ class PieceBounds(Bounding):
             extra = [weights[None, part] for part in self.slices]
             rows = np.zeros((1, self.network.sizes[-2]))
             above = sweep.traces[0].above(len(extra), np.zeros(1, dtype=int), rows, extra)
-            return bool(above[0] < least)
+            if above[0] < least or self.moving is None:
+                return bool(above[0] < least)
+            return only_at_infinity(
+                self.network, [(low[part], high[part]) for part in self.slices], [row[0] for row in extra]
+            )
 
     def _found(self, sweep: Sweep, advise: bool = False) -> tuple[Array, Array, Array, Array]:
         """Intervals that were proved, hints for the parts of each piece, and the shares of the neurons.
 
-        A share estimates T_j a_j² over the squared bound, a the direction in which the bound is attained.
+        A share estimates T_j a_j² over the squared bound, a the directions in which the bound is attained.
         """
         blank, (low, high) = np.zeros((sweep.count, 0)), ends(sweep)
         hints: list[Array] = []
         shares: list[Array] = []
-        square = np.maximum(sweep.bounds, TINY)[:, None]
         back = directions(sweep.S) if advise else np.zeros((sweep.count, 0, self.network.outputs))
+        exponent = sweep.exponent
         for view, step, (alpha, beta) in zip(sweep.views[::-1], sweep.steps[::-1], sweep.slopes[::-1], strict=True):
-            a = view.weight.pull(back)
-            open_ = step.h > 0.0
+            a = np.ldexp(view.weight.pull(back), (view.exponent - exponent)[:, None, None])
+            exponent = view.exponent
             r = np.take_along_axis(view.narrow(0.5 * (beta - alpha)), step.active, -1)
-            scale = view.scale
-            T = step.lifted / (step.g * step.g)
-            current = np.log2(T / r) - np.log2(scale)[:, None]
-            change, arrived, pushed, back = advice(a, step.m, step.active, step.h, step.L, step.X, current, scale)
-            unit = np.exp2(view.exponent)[:, None] / square
-            blame = np.nan_to_num(T * arrived * unit * unit, posinf=0.0) + TINY
-            change = np.where(matters(blame + pushed * unit * unit), change, 0.0)
-            for found, values, empty in ((hints, current + change, -np.inf), (shares, blame, 0.0)):
+            T, base = step.lifted / (step.g * step.g), np.take_along_axis(view.variance, step.active, -1)
+            change, rise, back = advice(a, T, step.active, step.m, step.h, step.L, step.X)
+            values, blame = np.log2(T / (r * r * base)) + change, np.nan_to_num(rise, posinf=0.0) + TINY
+            for found, column, empty in ((hints, values, -np.inf), (shares, blame, 0.0)):
                 full = np.full(step.m.shape, empty)
-                np.put_along_axis(full, step.active, np.where(open_ & ~np.isnan(values), values, empty), -1)
+                np.put_along_axis(full, step.active, np.where((step.h > 0.0) & ~np.isnan(column), column, empty), -1)
                 found.append(_wide(view, full, empty))
             back = _wide(view, back, 0.0)
         hint, share = (np.concatenate([blank, *found[::-1]], axis=-1) for found in (hints, shares))
@@ -197,7 +271,7 @@ def _usable(bounds: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class _Relative(Guide):
-    """Hints log2(T/(r·scale)) per layer, (count, neurons), so that they also serve a part whose S is far smaller.
+    """Hints log2(T/(r² S_jj)) per layer, (count, neurons), so that they also serve a part whose S is far smaller.
 
     Where there is none, a closed form.
     """
@@ -208,7 +282,7 @@ class _Relative(Guide):
     def multipliers(self, view: View) -> Array:
         r, m = 0.5 * (view.beta - view.alpha), 0.5 * (view.alpha + view.beta)
         hint = view.narrow(np.where(np.isfinite(self.layers[view.index]), self.layers[view.index], -2000.0))
-        T = np.exp2(hint) * view.scale[:, None] * r
+        T = np.exp2(hint) * (r * r * view.variance)
         missing = (T <= 0.0) & (r > 0.0)
         return np.where(missing, closed_form(view.S, m, r, view.ahead, view.neurons), T) if missing.any() else T
 

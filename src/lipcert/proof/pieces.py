@@ -14,16 +14,20 @@ AXIS = -1
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class Rows:
     """Arrays with one row per piece."""
 
     def take(self, which: Array | slice) -> Self:
         """Some of the rows."""
         return type(self)(*(getattr(self, column.name)[which] for column in fields(self)))
 
-    def copy(self) -> Self:
-        """Rows of their own, that keep no larger arrays alive and can be read only."""
-        return type(self)(*(frozen(np.array(getattr(self, column.name))) for column in fields(self)))
+    def copy(self, like: Self | None = None) -> Self:
+        """Rows of their own, that keep no larger arrays alive and can be read only; or those ``like`` them."""
+        rows = [np.array(getattr(self, column.name)) for column in fields(self)]
+        known = rows if like is None else [getattr(like, column.name) for column in fields(self)]
+        return type(self)(
+            *(frozen(old if np.array_equal(old, new) else new) for old, new in zip(known, rows, strict=True))
+        )
 
     @classmethod
     def stack(cls, parts: list[Self]) -> Self:
@@ -32,11 +36,12 @@ class _Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces(_Rows):
+class Pieces(Rows):
     """Boxes (count, inputs), and what is known of the pre-activations of all hidden neurons in a row (count, neurons).
 
     A piece is part of another whose values are ``ceiling`` (count, rows), so its own are never larger. ``hints``
-    suggests multipliers, for each neuron log2(T/(r·scale)); -inf where there is no suggestion.
+    suggests multipliers, for each neuron log2(T/(r² S_jj)); -inf where there is no suggestion. ``second`` (count,) says
+    which pieces are bounded to second order only.
     """
 
     lower: Array
@@ -45,18 +50,20 @@ class Pieces(_Rows):
     high: Array
     hints: Array
     ceiling: Array
+    second: Array
 
     def __len__(self) -> int:
         return len(self.ceiling)
 
 
 @dataclass(frozen=True, eq=False)
-class Bounds(_Rows):
+class Bounds(Rows):
     """What was proved for each piece: values (count, rows) and intervals; and advice.
 
     ``hints`` are multipliers that should serve the piece's own parts better. ``open`` (count, neurons) estimates the
     share of the squared bound that each neuron's open slope is to blame for, 0 where its slope is a single number.
-    Where nobody asks for advice these two have no columns.
+    Where nobody asks for advice these two have no columns. ``second`` (count,) advises to bound parts of the piece to
+    second order only.
     """
 
     values: Array
@@ -64,3 +71,4 @@ class Bounds(_Rows):
     high: Array
     hints: Array
     open: Array
+    second: Array

@@ -43,6 +43,10 @@ One underflow loses at most η, and a loss that is multiplied by a number later 
 """
 
 
+_FEW: Final = 0.02
+"""Share of the terms of a product up to which a sparse one takes less time than a dense one."""
+
+
 def gamma(n: int) -> float:
     """At least γ_n = nu/(1 - nu), for n below ten million."""
     return n * U * UP
@@ -107,6 +111,11 @@ def norm_above(rows: Array) -> Array:
     return stretched(np.ldexp(length, power), rows.shape[-1] // 2 + 4)
 
 
+def size_above(x: Array, axis: int | tuple[int, ...] = -1) -> Array:
+    """At least the root of the sum of squares along some axes, and 2⁻⁴⁷⁰; TINY is more than all that underflows."""
+    return np.asarray(np.sqrt((x * x).sum(axis=axis) + TINY) * UP)
+
+
 def norm_below(rows: Array) -> Array:
     """At most the Euclidean norm of each row, which is finite; scaled like :func:`norm_above`."""
     length, power = _length(rows)
@@ -115,10 +124,46 @@ def norm_below(rows: Array) -> Array:
 
 
 def _length(rows: Array) -> tuple[Array, Array]:
-    """The norm of each row as computed, over a power of two that brings the largest entry near one, and the power."""
-    _, power = np.frexp(np.abs(rows).max(axis=-1, initial=0.0))
+    """The norm of each row as computed, over a power of two that brings the largest entry near one, and the power.
+
+    Rows that are near one as they are, are left so: with an entry above 2⁻¹⁰⁰ nothing that underflows counts.
+    """
+    largest = np.abs(rows).max(axis=-1, initial=0.0)
+    if rows.ndim == 2 and ((largest > 2.0**-100) & (largest < 2.0**100)).all():
+        return np.sqrt(np.einsum("ij,ij->i", rows, rows)), np.zeros(len(rows), dtype=int)
+    _, power = np.frexp(largest)
     scaled = np.ldexp(rows, -power[..., None])
     return np.sqrt((scaled * scaled).sum(axis=-1)), power
+
+
+def spectral_above(matrix: Array, squarings: int = 6) -> Array:
+    """At least the spectral norm ‖Y‖ of each matrix of a stack (..., m, n), n^(2^-squarings/4) times it at most.
+
+    With G = YYᵀ of the shorter side, ‖Y‖² = ‖G‖ and ‖G‖² = ‖G²‖ ≤ ‖G²‖_F, again and again, each power over its size:
+    with P̂ = P/f, f = ‖P‖_F, and S = fl(P̂P̂), ‖P‖ ≤ f(‖S‖ + γ)^½ up to a few u. The product G loses at most γ|Y||Y|ᵀ,
+    whose norm is at most γ times the trace of G.
+    """
+    rows = matrix if matrix.shape[-2] <= matrix.shape[-1] else np.swapaxes(matrix, -1, -2)
+    m, n = rows.shape[-2:]
+    _, power = np.frexp(np.abs(rows).max(axis=(-2, -1), initial=0.0))
+    rows = np.ldexp(rows, -power[..., None, None])
+    P = rows @ np.swapaxes(rows, -1, -2)
+    lost = gamma(n + 8) * np.trace(P, axis1=-2, axis2=-1) * UP + TINY
+    sizes = []
+    for _ in range(squarings if m > 1 else 0):
+        P = 0.5 * (P + np.swapaxes(P, -1, -2))
+        sizes.append(np.sqrt((P * P).sum(axis=(-2, -1))) + TINY)
+        P = P / sizes[-1][..., None, None]
+        P = P @ P
+    top = np.sqrt((P * P).sum(axis=(-2, -1)))
+    for size in reversed(sizes):
+        top = size * np.sqrt(top + gamma(2 * m + 16))
+    return np.asarray(up(np.ldexp(np.sqrt(top + lost) * UP, power)) + TINY)
+
+
+def column_squares(matrix: Array) -> Array:
+    """At least Σ_i a_ij² for each column of a matrix (m, n), but for the sum's rounding γ_m; TINY is for underflow."""
+    return np.asarray(np.einsum("ij,ij->j", matrix, matrix) + TINY)
 
 
 def square_above(x: Array) -> Array:
@@ -154,6 +199,15 @@ def half_image(P: Array | None, weight: Weight) -> Array:
     return np.asarray(weight @ P)
 
 
+def gram(weight: Weight) -> Array:
+    """fl(W Wᵀ), of a matrix or a stack; a sparse product where its columns are short, else a dense one."""
+    if isinstance(weight, np.ndarray):
+        return np.asarray(weight @ turned(weight))
+    counts = np.bincount(weight.indices, minlength=weight.shape[1]).astype(float)
+    few = float(counts @ counts) < _FEW * float(weight.shape[0]) * weight.nnz
+    return dense(weight @ weight.T) if few else times(dense(weight), weight.T)
+
+
 def congruence(P: Array | None, weight: Weight, half: Array | None = None) -> Array:
     """A symmetric float matrix Ŝ with W P Wᵀ ≼ Ŝ; P symmetric, (..., n, n), or None for the identity.
 
@@ -165,15 +219,19 @@ def congruence(P: Array | None, weight: Weight, half: Array | None = None) -> Ar
     size = magnitude(weight)
     g = gamma(max(weight.shape[-1], 1) + 2 * LOOSE + 4)
     across = np.asarray(size.sum(axis=-2))
-    half = half_image(P, weight) if half is None else half
-    inner = np.zeros(1) if P is None else spread(size, apply(np.abs(P), across))
-    S = times(half, turned(weight)) if sparse.issparse(weight) else np.asarray(half @ turned(weight))
-    reach = np.abs(half)
-    rows = inner + apply(reach, across)
-    columns = inner + spread(size, reach.sum(axis=-2))
-    S = 0.5 * (S + np.swapaxes(S, -1, -2))
+    if P is None:  # then H is W itself
+        S, rows = gram(weight), spread(size, across)
+        columns = rows
+    else:
+        half, inner = half_image(P, weight) if half is None else half, spread(size, apply(np.abs(P), across))
+        S = times(half, turned(weight)) if sparse.issparse(weight) else np.asarray(half @ turned(weight))
+        reach = np.abs(half)
+        rows = inner + apply(reach, across)
+        columns = inner + spread(size, reach.sum(axis=-2))
+    S = S + np.swapaxes(S, -1, -2)
+    S *= 0.5
     error = g * (0.5 * (rows + columns) + np.abs(S).sum(axis=-1)) * UP + TINY * (1.0 + across.sum())
-    return raise_diagonal(S, error)
+    return raise_diagonal(S, error, fresh=True)
 
 
 def diagonal_above(P: Array | None, weight: Weight, radius: Weight | None = None, half: Array | None = None) -> Array:
@@ -184,8 +242,10 @@ def diagonal_above(P: Array | None, weight: Weight, radius: Weight | None = None
     """
     size = magnitude(weight)
     still = np.asarray(size.sum(axis=-1)) == 0.0
-    half = half_image(P, weight) if half is None else half
-    if sparse.issparse(weight):
+    half = half_image(P, weight) if half is None and P is not None else half
+    if half is None:
+        total = np.asarray((weight * weight).sum(axis=-1))
+    elif sparse.issparse(weight):
         total = np.stack([np.asarray((weight * one).sum(axis=-1)) for one in np.reshape(half, (-1, *weight.shape))])
         total = np.reshape(total, half.shape[:-1])
     else:
@@ -206,9 +266,9 @@ def diagonal_above(P: Array | None, weight: Weight, radius: Weight | None = None
     return np.where(still, 0.0, up(np.maximum(total, 0.0) + error * (UP * UP)) + lost)
 
 
-def raise_diagonal(matrix: Array, amount: Array) -> Array:
-    """A copy with at least ``amount`` added to the diagonal."""
-    out = np.array(matrix)
+def raise_diagonal(matrix: Array, amount: Array, fresh: bool = False) -> Array:
+    """A copy with at least ``amount`` added to the diagonal; a ``fresh`` matrix, which nobody else has, itself."""
+    out = matrix if fresh else np.array(matrix)
     n = out.shape[-1]
     diagonal = np.arange(n)
     out[..., diagonal, diagonal] = up(out[..., diagonal, diagonal] + amount)

@@ -15,6 +15,7 @@ import numpy as np
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Region
+from lipcert.proof.expansion import Second
 from lipcert.proof.guide import Guide, View, suggested_lines
 from lipcert.proof.hints import Hints, Interval, Linear
 from lipcert.proof.interval_arithmetic import activated, affine, derivatives
@@ -32,18 +33,18 @@ class RowBounds(Bounding):
     def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints], rows: int) -> None:
         super().__init__(network, region, sweeps, rows)
         with proving():
-            first = self.sweep(self.root, _Lines()).run(needs_bound=False)
+            first = self.sweep(self.root, RowLines()).run(needs_bound=False)
             self.begin(first, np.zeros((1, 0)))
             self.slack = _SLACK * self.sizes(first)
 
-    def bound(self, pieces: Pieces) -> Bounds:
+    def to_first_order(self, pieces: Pieces) -> Bounds:
         """The least of what is proved of each piece and of the piece that it is part of."""
         with proving():
-            sweep = self.sweep(pieces, _Lines()).run(needs_bound=False)
+            sweep = self.sweep(pieces, RowLines()).run(needs_bound=False)
             values = np.fmin(self.found(sweep), pieces.ceiling)
         values[sweep.empty] = self.least
         blank = np.zeros((len(pieces), 0))
-        return Bounds(values, *ends(sweep), blank, blank)
+        return Bounds(values, *ends(sweep), blank, blank, np.zeros(len(pieces), dtype=bool))
 
     @abstractmethod
     def found(self, sweep: Sweep) -> Array:
@@ -61,6 +62,9 @@ class OutputRows(RowBounds):
 
     def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints] = ()) -> None:
         super().__init__(network, region, sweeps, 2 * network.outputs)
+
+    def to_second_order(self, second: Second) -> Array:
+        return second.outputs
 
     def found(self, sweep: Sweep) -> Array:
         eye = np.eye(self.network.outputs)
@@ -90,6 +94,9 @@ class JacobianEntries(RowBounds):
     def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints] = ()) -> None:
         super().__init__(network, region, sweeps, network.outputs * network.inputs)
 
+    def to_second_order(self, second: Second) -> Array:
+        return second.entries.reshape(len(second.entries), -1)
+
     def found(self, sweep: Sweep) -> Array:
         sizes = derivatives(self.network, sweep.slopes)
         return np.array(np.broadcast_to(sizes.reshape(len(sizes), -1), (sweep.count, self.rows)))
@@ -99,7 +106,7 @@ class JacobianEntries(RowBounds):
 
 
 @dataclass(frozen=True, eq=False)
-class _Lines(Guide):
+class RowLines(Guide):
     """Lines of least area where the activation has kinks, else two parallel ones, which take less time to find."""
 
     enclosures = (Linear(depth=None),)

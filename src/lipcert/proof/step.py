@@ -13,6 +13,8 @@ from lipcert.proof.rounding import TINY, UP, apply, gamma, raise_diagonal, stret
 
 LEAST, MOST = 2.0**-800, 2.0**800
 """Multipliers beyond these are not used: their squares' roundings would not be relative."""
+SPARE = 2.0**-42
+"""What a step that is proved apart adds to ``lifted``, for rounding errors of the map after it."""
 _WIDENED, _MARGIN = 2.0**-43, 2.0**37
 """The slopes here are wider than those that the hints were made for, by about the first. (D_r + D_e) S (D_r + D_e) is
 at most (1 + θ) D_r S D_r + (1 + 1/θ) D_e S D_e: hints with a margin θ above the inverse of the second stay feasible."""
@@ -36,6 +38,9 @@ class Step:
     m : middles of the slopes, (count, n).
     h, g, lifted : of the active neurons, (count, a).
     L, X : about the Cholesky factor of C = I - D_h S D_h, and L⁻¹ D_h S D_m.
+
+    A step ``apart`` has the condition left to what comes after. Its P̂ ≽ D_m S D_m + D_(lifted/g²), its X is D_h S D_m
+    itself but for two roundings per entry, and C + D_(lifted - 1 - SPARE) ≽ L Lᵀ.
     """
 
     P: Array
@@ -53,7 +58,7 @@ class Step:
         return _placed(self.m, self.active, np.where(self.h > 0.0, self.lifted / (self.g * self.g), 0.0))
 
 
-def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = False) -> Step:
+def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = False, apart: bool = False) -> Step:
     """The step for multipliers near the hint, or safer ones; S (count, n, n) is symmetric and at least the true one.
 
     Only the choice of active neurons needs S to be positive semidefinite; ``signed`` says that it may not be.
@@ -69,9 +74,10 @@ def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = Fa
     moving = (r > 0) & (signed | (diagonal > 0))  # a neuron with S_ll = 0 does not move
     active = np.argsort(~moving, axis=-1, kind="stable")[:, : int(moving.sum(axis=-1).max(initial=0))]
     on = _picked(moving, active)
-    size, tiny = np.abs(S), TINY * (1.0 + np.abs(m).sum(axis=-1, keepdims=True))
-    P = m[:, :, None] * S * m[:, None, :]
-    error = 4.0 * gamma(1) * (np.abs(m) * apply(size, np.abs(m)))
+    tiny = TINY * (1.0 + np.abs(m).sum(axis=-1, keepdims=True))
+    P = m[:, :, None] * S
+    P *= m[:, None, :]
+    error = 4.0 * gamma(1) * np.abs(P).sum(axis=-1)
     if not active.shape[-1]:
         none = np.zeros(active.shape)
         error = (error + 4.0 * gamma(1) * np.abs(P).sum(axis=-1)) * UP + tiny
@@ -80,21 +86,26 @@ def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = Fa
     rows = S[:, active[0]] if alone else np.take_along_axis(S, active[:, :, None], -2)
     part = rows[:, :, active[0]] if alone else np.take_along_axis(rows, active[:, None, :], -1)
     L, C, h, g = _factor(S, part, m, r, active, on, hint)
-    M = (h[:, :, None] * rows) * m[:, None, :]
-    X = _solved(L, M)
-    abs_L, abs_X, abs_M = np.abs(L), np.abs(X), np.abs(M)
-    u, rounding = 4.0 * gamma(1), gamma(active.shape[-1] + 6)
-    left_L, across_X, across_M, down_M = abs_L.sum(axis=-2), abs_X.sum(axis=-1), abs_M.sum(axis=-1), abs_M.sum(axis=-2)
-    residual_C = np.abs(C - L @ _turned(L)).sum(axis=-1) + rounding * (apply(abs_L, left_L) + np.abs(C).sum(axis=-1))
-    residual_C = residual_C + u * h * apply(np.abs(part), h) + TINY * (1.0 + h.sum(axis=-1, keepdims=True))
-    residual = np.abs(M - L @ X)
-    across = residual.sum(axis=-1) + rounding * apply(abs_L, across_X) + (rounding + u) * across_M
-    along = residual.sum(axis=-2) + rounding * apply(_turned(abs_X), left_L + across_X) + (rounding + u) * down_M
-    P = P + _turned(X) @ X
+    M = h[:, :, None] * rows
+    M *= m[:, None, :]
+    u, rounding, abs_L = 4.0 * gamma(1), gamma(active.shape[-1] + 6), np.abs(L)
+    left_L = abs_L.sum(axis=-2)
+    down_C = np.abs(C).sum(axis=-1)  # D_h S D_h and C differ by the identity
+    residual_C = np.abs(C - L @ _turned(L)).sum(axis=-1) + rounding * (apply(abs_L, left_L) + down_C)
+    residual_C = residual_C + u * (down_C + 1.0) + TINY * (1.0 + h.sum(axis=-1, keepdims=True))
+    if apart:
+        X, across, along = M, SPARE, 0.0
+    else:
+        X = _solved(L, M)
+        abs_X, abs_M, residual = np.abs(X), np.abs(M), np.abs(M - L @ X)
+        across_X, across_M, down_M = abs_X.sum(axis=-1), abs_M.sum(axis=-1), abs_M.sum(axis=-2)
+        across = residual.sum(axis=-1) + rounding * apply(abs_L, across_X) + (rounding + u) * across_M
+        along = residual.sum(axis=-2) + rounding * apply(_turned(abs_X), left_L + across_X) + (rounding + u) * down_M
+        P = P + _turned(X) @ X
     lifted = up(1.0 + (residual_C + across + tiny) * UP)
     raised = _placed(m, active, np.where(on, stretched(lifted / (g * g), 3), 0.0))
     error = (error + along + u * np.abs(P).sum(axis=-1)) * UP + tiny
-    return Step(raise_diagonal(_symmetric(P), up(raised + error)), active, m, h, g, lifted, L, X)
+    return Step(raise_diagonal(_symmetric(P), up(raised + error), fresh=True), active, m, h, g, lifted, L, X)
 
 
 def _picked(values: Array, which: Array) -> Array:
@@ -117,7 +128,9 @@ def _turned(stack: Array) -> Array:
 
 
 def _symmetric(stack: Array) -> Array:
-    return 0.5 * (stack + np.swapaxes(stack, -1, -2))
+    twice = stack + np.swapaxes(stack, -1, -2)
+    twice *= 0.5
+    return np.asarray(twice)
 
 
 def _solved(L: Array, M: Array) -> Array:
@@ -137,7 +150,7 @@ def _factor(
     safe = _picked(_dominating(S, r, m), active)
     T = np.where((given > 0) & (given < np.inf), given, safe)
     L, C, h, g = np.zeros(part.shape), np.zeros(part.shape), np.zeros(T.shape), np.ones(T.shape)
-    eye, growth, left = np.eye(part.shape[-1]), 2.0**-40, np.arange(len(T))
+    growth, left, diagonal = 2.0**-40, np.arange(len(T)), np.arange(part.shape[-1])
     for attempt in range(84):
         if attempt == 1:
             edge = _dominating(S[left], np.minimum(r[left], _WIDENED * (1.0 + np.abs(m[left]) + r[left])))
@@ -149,8 +162,14 @@ def _factor(
         T[left] = np.clip(T[left], LEAST, MOST)
         g[left] = 1.0 / np.sqrt(T[left])
         h[left] = np.where(on[left], up(g[left] * width[left]), 0.0)
-        C[left] = eye - h[left, :, None] * part[left] * h[left, None, :]
-        L[left], good = cholesky(C[left])
+        core = -h[left, :, None] * part[left]
+        core *= h[left, None, :]
+        core[:, diagonal, diagonal] += 1.0
+        factor, good = cholesky(core)
+        if len(T) == 1:
+            C, L = core, factor
+        else:
+            C[left], L[left] = core, factor
         left = left[~good]
         if not left.size:
             return L, C, h, g

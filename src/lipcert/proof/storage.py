@@ -10,12 +10,25 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, UnreadableCertificate
 from lipcert.proof import document
-from lipcert.proof.document import array_in, array_out, fields, hints_in, hints_out, items, mapping, whole
+from lipcert.proof.document import (
+    array_in,
+    array_out,
+    curved_in,
+    curved_out,
+    fields,
+    hints_in,
+    hints_out,
+    items,
+    mapping,
+    whole,
+)
 from lipcert.proof.hints import Part
 
 _CLAIM = ("bound", "bound_decimal", "network", "region", "layers", "inputs", "outputs")
 _PROOF = ("sweeps", "part_sweeps", "tree", "witness", "seconds", "verified")
 _ORIGIN = ("method", "found_by")
+_CURVED = "curved"
+"""There only where a bound rests on it, so that earlier programs read all other certificates."""
 
 
 def save(certificate: Any, path: str | os.PathLike[str]) -> None:
@@ -56,12 +69,15 @@ def content(certificate: Any) -> dict[str, Any]:
         "witness": None if certificate.witness is None else array_out(certificate.witness),
         "seconds": float(certificate.seconds),
         "verified": bool(certificate.verified),
+        **({} if certificate.curved is None else {_CURVED: curved_out(certificate.curved)}),
     }
 
 
 def certificate_in(stored: Any, origin: Sequence[str] = _ORIGIN) -> dict[str, Any]:
     """The fields of a Certificate that :func:`content` wrote, with these names for where it came from."""
-    values = fields(mapping(stored), *_CLAIM, *_PROOF, *origin)
+    stored = dict(mapping(stored))
+    curved = curved_in(stored.pop(_CURVED)) if _CURVED in stored else None
+    values = fields(stored, *_CLAIM, *_PROOF, *origin)
     claim, decimal, network, region, layers, inputs, outputs = values[: len(_CLAIM)]
     sweeps, part_sweeps, tree, witness, seconds, verified = values[len(_CLAIM) : -len(origin)]
     bound = document.hexadecimal(claim)
@@ -82,5 +98,6 @@ def certificate_in(stored: Any, origin: Sequence[str] = _ORIGIN) -> dict[str, An
         "verified": False,  # what a file says of itself is no proof
         "tree": document.tree_in(tree),
         "witness": None if witness is None else array_in(witness, 1),
+        "curved": curved,
         **{name: document.shown(stored[name]) for name in origin},
     }

@@ -48,6 +48,8 @@ _MOST = 110
 """Regions in a stack, however narrow the network is."""
 _LARGEST = 1024
 """Neurons of a first layer up to which its ellipsoid is kept for further sweeps."""
+_APART = 400
+"""Neurons from which a step is proved together with a map to fewer."""
 _NEARLY_ALL = 0.9
 """Share of the neurons from which none is left out."""
 
@@ -122,6 +124,7 @@ class Sweep:
     pieces : whether regions may turn out to be ``empty``; otherwise that is an error.
     enclose : whether the guide's enclosures are used.
     centers : what other sweeps know of the centres.
+    inputs : how many inputs move, the first ones; None is all. The others are equal for any two points compared.
     intervals, slopes, steps : per hidden layer, what was proved.
     rough : the slopes as computed, not rounded outwards.
     views, hinted, drawn : what the guide saw, and what it said of all neurons.
@@ -136,6 +139,7 @@ class Sweep:
     pieces: bool = False
     enclose: bool = True
     centers: Centers | None = None
+    inputs: int | None = None
     intervals: list[Interval] = field(default_factory=list)
     slopes: list[Interval] = field(default_factory=list)
     rough: list[Interval] = field(default_factory=list)
@@ -155,7 +159,8 @@ class Sweep:
         self.traces: list[BackSubstitution] = []
         self.empty = np.zeros(self.count, dtype=bool)
         self.S, self.exponent = np.zeros((self.count, 0, 0)), np.zeros(self.count, dtype=int)
-        self.weight = Near(self.network.layers[0].weight)
+        self.weight = Near(self.network.layers[0].weight[:, : self.inputs])
+        self.apart: Step | None = None
 
     def run(self, needs_bound: bool = True) -> Sweep:
         """All layers; without a need for the bound only what the intervals take."""
@@ -203,8 +208,9 @@ class Sweep:
         return tuple(found)
 
     def _image(self, P: Array | None) -> Image:
-        if P is not None or self.weight.may_fold or self.weight.middle.shape[0] > _LARGEST:
-            return Image(P, self.exponent, self.weight)
+        large = self.weight.middle.shape[0] > _LARGEST
+        if P is not None or self.weight.may_fold or self.inputs is not None or large:
+            return Image(P, self.exponent, self.weight, apart=self.apart)
         image = Image(None, self.exponent, self.weight, _first.get(self.network))
         _first[self.network] = image.whole
         return image
@@ -221,7 +227,9 @@ class Sweep:
             reach = stretched(self.domain.extent()[:, None] * axes + error, 2)
             lower, upper = np.fmax(lower, down(value - reach)), np.fmin(upper, up(value + reach))
         still = None if axes is None else axes == 0.0
-        for trace in self.traces:
+        # of the first layer over a ball, linear relaxation tells what its Lipschitz constants tell
+        told = index == 0 and self.local and self.domain is not None and self.domain.lower is None
+        for trace in () if told else self.traces:
             lower, upper = trace.tightened(index, lower, upper, still)
         hollow = np.asarray((lower > upper).any(axis=-1))  # no input of the region obeys
         if np.isnan(lower).any() or np.isnan(upper).any() or (hollow.any() and not self.pieces):
@@ -285,7 +293,9 @@ class Sweep:
         hint[~np.isfinite(hint)] = 0.0  # no suggestion, which can be stored
         first = index == 0 and alone  # S is that of the unit ball, exponent 0
         step = thin_step(rows, -int(self.exponent[0]), alpha, beta, hint) if first else None
-        step = activate(S, alpha, beta, hint) if step is None else step
+        apart = step is None and alone and _APART <= S.shape[-1] > self.weight.middle.shape[0]
+        step = activate(S, alpha, beta, hint, apart=apart) if step is None else step
+        self.apart = step if apart and step.active.size else None
         self.views.append(view)
         self.hinted.append(view.widen(hint))
         self.steps.append(step)

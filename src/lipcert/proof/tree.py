@@ -30,6 +30,7 @@ class Tree:
     bound : the largest value of a leaf, or 0 if that is negative.
     void, neuron, weight : for leaves that contain no input, three columns of their own: the node, and the weights of
         the neurons (numbered through all hidden layers) that show it.
+    second : nodes that are bounded to second order only.
     """
 
     layer: Array
@@ -40,6 +41,7 @@ class Tree:
     void: Array = field(default_factory=lambda: np.zeros(0, dtype=int))
     neuron: Array = field(default_factory=lambda: np.zeros(0, dtype=int))
     weight: Array = field(default_factory=lambda: np.zeros(0))
+    second: Array = field(default_factory=lambda: np.zeros(0, dtype=int))
 
     @property
     def leaves(self) -> int:
@@ -66,7 +68,7 @@ def children(pieces: Pieces, starts: Array, layer: Array, index: Array, value: A
 
 def confined(pieces: Pieces, found: Bounds) -> Pieces:
     """The pieces with the intervals that were proved for them, and with better hints."""
-    return Pieces(pieces.lower, pieces.upper, found.low, found.high, found.hints, found.values)
+    return Pieces(pieces.lower, pieces.upper, found.low, found.high, found.hints, found.values, found.second)
 
 
 def check_shape(network: Network, tree: Tree) -> None:

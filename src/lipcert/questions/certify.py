@@ -28,6 +28,7 @@ from lipcert.search.closed_form import ClosedForm
 from lipcert.search.joint import Joint
 from lipcert.search.method import Greedy, Method
 from lipcert.search.problem import Problem
+from lipcert.search.spectral import Spectral
 
 
 def certify(
@@ -162,6 +163,11 @@ def _answers(
     verify: bool,
 ) -> list[Certificate | ProofFailed]:
     """A certificate for each region, or why there is none."""
+    target, inner = part.reduced(network)
+    whole = inner == Part((0, target.depth)) and not any(region.bounded for region in regions)
+    spectral = Spectral.of(target, method) if whole else None
+    if spectral is not None:
+        return [_spectral(network, region, method, part, spectral, verify) for region in regions]
     if not all(region.bounded for region in regions):  # slopes will be open; else that is known layer by layer
         for number, layer in enumerate(network.layers[:-1], 1):
             require_memory(layer.size, number)
@@ -175,6 +181,36 @@ def _answers(
             except ProofFailed as error:
                 answers.append(error)
         return answers
+
+
+def _spectral(
+    network: Network, region: Region, method: Method, part: Part, spectral: Spectral, verify: bool
+) -> Certificate | ProofFailed:
+    """The certificate of a network that begins with convolutions, all of space: the closed form, then the method."""
+    interrupt: KeyboardInterrupt | None = None
+    best: Certificate | None = None
+    failure: ProofFailed | None = None
+    with suited_to(spectral.widest), np.errstate(all="ignore"), timed(getattr(method, "seconds", None)) as now:
+        started = time.perf_counter()
+        try:
+            with _explained(method):
+                found = spectral.start()
+                if now.end < np.inf or isinstance(method, ClosedForm):  # a bound to fall back on
+                    best = _issued(network, region, part, found, found, method, verify)
+                with now.keeping(time.perf_counter() - started):
+                    found = min([found, *spectral.candidates(method)], key=lambda one: one.bound)
+                if best is None or found.bound < best.bound:
+                    proved = _issued(network, region, part, found, found, method, verify)
+                    best = proved if best is None or proved.bound < best.bound else best
+        except OutOfTime:
+            now.say("time is up")
+        except ProofFailed as error:
+            failure = error
+        except KeyboardInterrupt as error:
+            interrupt = error
+    if interrupt is not None:
+        raise Interrupted(best) from interrupt
+    return best or failure or ProofFailed(f"{method} found no finite bound; try another method")
 
 
 def _searched(
@@ -270,11 +306,13 @@ def _issued(
     """The certificate for a candidate, and for the one that encloses the whole network if the part is less."""
     rest = () if candidate is whole else candidate.sweeps
     if verify and whole.sweeps:
-        found = issue(network, region, part, whole.sweeps, rest, candidate.cover, candidate.layers, method)
+        cover, curved = candidate.cover, candidate.curved
+        found = issue(network, region, part, whole.sweeps, rest, cover, candidate.layers, method, curved)
     elif np.isfinite(candidate.bound):
         ends = (candidate.layers, whole.sweeps, rest, 0.0)
         tree = None if candidate.cover is None else candidate.cover.tree()
-        found = Certificate(candidate.bound, method, region, network.digest, part, *ends, verified=False, tree=tree)
+        origin = method, region, network.digest, part
+        found = Certificate(candidate.bound, *origin, *ends, verified=False, tree=tree, curved=candidate.curved)
     else:
         raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
     return replace(found, witness=candidate.witness, found_by=candidate.found_by or type(method).__name__)

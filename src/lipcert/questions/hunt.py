@@ -36,6 +36,7 @@ class Hunt:
     ----------
     best : the largest certified radius.
     proved : what is proved of the classes over its ball; None where there is none.
+    unfinished : whether a search ended because time was up.
     """
 
     def __init__(self, judge: Judge, tolerance: float) -> None:
@@ -43,6 +44,7 @@ class Hunt:
         self.best: CertifiedRadius = judge.nothing
         self.proved: ClassBounds | None = None
         self.problem: ProofFailed | None = None
+        self.unfinished = False
         self._begun = 0.0
 
     def over(self, grid: Sequence[float]) -> None:
@@ -63,6 +65,7 @@ class Hunt:
             if self.judge.rules.second_order(self.judge.network, searching=True):
                 self._second_order()
         except OutOfTime:
+            self.unfinished = True
             clock().say("time is up")
 
     def _note(self, verdict: Verdict, found: CertifiedRadius) -> None:

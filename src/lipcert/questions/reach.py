@@ -25,6 +25,8 @@ from lipcert.search.method import Method
 from lipcert.search.split import FEW_INPUTS
 from lipcert.search.split_rows import RowSearch, attained, output_values
 
+_SIDE = 0.2
+"""Share of the tolerance for each side of an output."""
 _WHOLE = 0.2
 """Share of the time that goes to the region as a whole where it may be cut."""
 
@@ -120,6 +122,6 @@ class _Work:
             lower = attained(target, inner, values, climbs=True)
             n = target.outputs
             scale = np.tile(np.maximum(lower[:n] + lower[n:], 1e-300), 2)
-            search = RowSearch(target, inner, values, lower, scale, 0.5 * split.tolerance)
+            search = RowSearch(target, inner, values, lower, scale, _SIDE * split.tolerance)
             with covering(OutputRows(target, inner, self.proofs[-1].sweeps), split.workers, one_thread) as self.cover:
                 search.run(self.cover, np.inf if split.pieces is None else split.pieces)

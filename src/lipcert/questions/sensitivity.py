@@ -17,6 +17,7 @@ from lipcert.proof.cover import Cover, covering
 from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.proof.outputs import OutputBounds
 from lipcert.proof.row_bounds import JacobianEntries
+from lipcert.proof.second_pieces import curved
 from lipcert.proof.sensitivity import Group, PairBound, Sensitivity, prove_pair, sensitivities
 from lipcert.questions.establish import limit, pieces_of, stages, within
 from lipcert.runtime.clock import Progress, clock, timed
@@ -32,6 +33,10 @@ _WHOLE = 0.3
 """Share of the time that the bound of all inputs and outputs together may take."""
 _PIECES = 0.7
 """Share of what is left then that goes to pieces of the region, if it is cut."""
+_PAIRED = 0.05
+"""Share of the time for the whole region, and for pairs by themselves, where pieces are known to second order."""
+_SMALL = 0.2
+"""Derivatives smaller than this share of the largest are found to that share only."""
 _PAIRS = 16
 """Pairs that are bounded by themselves where there is no time limit."""
 
@@ -120,7 +125,7 @@ class _Work:
         return sensitivities(self.proofs, self.out, self.into, self.pairs, self.cover)
 
     def run(self, enclosures: Sequence[Enclosure]) -> None:
-        share = _WHOLE * clock().left
+        share = (_PAIRED if curved(self.network) else _WHOLE) * clock().left
         for found in stages(self.network, self.region, within(self.method, share), enclosures):
             self.proofs.append(found)
         with suited_to(max(self.network.sizes)), np.errstate(all="ignore"):
@@ -135,10 +140,10 @@ class _Work:
             return
         values = partial(entry_sizes, network)
         lower = attained(network, self.region, values, climbs=False)
-        scale = np.full(lower.size, max(float(lower.max()), 1e-300))
+        scale = np.maximum(lower, max(_SMALL * float(lower.max()), 1e-300))
         search = RowSearch(network, self.region, values, lower, scale, split.tolerance)
         bounding = JacobianEntries(network, self.region, self.proofs[-1].sweeps)
-        rest = (1.0 - _PIECES) * max(clock().left, 0.0)
+        rest = (_PAIRED if bounding.curved else 1.0 - _PIECES) * max(clock().left, 0.0)
         with (
             clock().keeping(rest if np.isfinite(rest) else 0.0),
             covering(bounding, split.workers, one_thread) as self.cover,

@@ -15,7 +15,7 @@ from lipcert.model.files import write_whole
 from lipcert.model.network import Network
 from lipcert.reproduce.images import Images
 from lipcert.reproduce.training import Recipe, train
-from lipcert.runtime.progress import Report
+from lipcert.runtime.clock import Progress
 
 _NARROW: Final = (64, 64, 64)
 RECIPES: Final[dict[str, dict[str, Recipe]]] = {
@@ -39,7 +39,7 @@ class Classifier:
 
 
 def classifiers(
-    folder: Path, images: Images, report: Report, recipes: Mapping[str, Recipe] | None = None
+    folder: Path, images: Images, report: Progress, recipes: Mapping[str, Recipe] | None = None
 ) -> list[Classifier]:
     """Both classifiers: from the folder if they were trained on these images by the same recipe, else trained now.
 
@@ -63,5 +63,5 @@ def classifiers(
     return found
 
 
-def _say(report: Report, name: str, text: str) -> None:
+def _say(report: Progress, name: str, text: str) -> None:
     report(f"mnist: training the {name} model, {text}")

@@ -24,7 +24,7 @@ from lipcert.reproduce.classifiers import Classifier
 from lipcert.reproduce.images import Images
 from lipcert.reproduce.printed import PAPER_RADII
 from lipcert.reproduce.store import Key, Store
-from lipcert.runtime.progress import Report
+from lipcert.runtime.clock import Progress
 
 PAPER_METHOD: Final = "eclipse-gen-local-fast"
 BOUNDS: Final = ("closed-form", "scalar", "joint", PAPER_METHOD)
@@ -83,7 +83,7 @@ class Work:
     """Where answers are kept, whom to tell, and how much to do."""
 
     store: Store
-    report: Report
+    report: Progress
     points: int = 20
     methods: tuple[str, ...] = BOUNDS
 

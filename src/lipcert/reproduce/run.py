@@ -22,7 +22,7 @@ from lipcert.reproduce.classifiers import classifiers
 from lipcert.reproduce.images import read_images
 from lipcert.reproduce.store import Store
 from lipcert.reproduce.training import require_torch
-from lipcert.runtime.progress import Report, watched
+from lipcert.runtime.clock import Progress, timed
 from lipcert.show import plots
 
 SECTIONS: Final = (*STUDIES, "mnist")
@@ -75,25 +75,25 @@ def reproduce(
     (out / "figures").mkdir(parents=True, exist_ok=True)
     store = Store(out / "results.jsonl")
     record = _record(out, quick, limit, methods, None if images is None else images.name)
-    with watched() as report:
+    with timed() as clock:
         for section in sections:
             write_whole(out / RECORD, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
             if section == "mnist":
                 assert images is not None
-                models = classifiers(out, images, report)
+                models = classifiers(out, images, clock.say)
                 names = tuple(name for name in mnist.BOUNDS if methods is None or name in methods)
-                work = mnist.Work(store, report, _QUICK_POINTS if quick else _POINTS, names)
+                work = mnist.Work(store, clock.say, _QUICK_POINTS if quick else _POINTS, names)
                 record["sections"]["mnist"] = _study(out, mnist.run(images, models, work))
             else:
                 plan = tables.Plan.of(section, quick=quick, methods=methods, timeout=limit)
-                record["sections"][section] = _table(out, plan, store, report)
+                record["sections"][section] = _table(out, plan, store, clock.say)
     record["finished"] = _now()
     record["sections"] = {name: record["sections"][name] for name in SECTIONS if name in record["sections"]}
     write_whole(out / RECORD, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     return record
 
 
-def _table(out: Path, plan: tables.Plan, store: Store, report: Report) -> dict[str, Any]:
+def _table(out: Path, plan: tables.Plan, store: Store, report: Progress) -> dict[str, Any]:
     def so_far(results: tables.Results) -> None:
         table_documents.write_table(out, plan, list(tables.lines(plan, results)))
 

@@ -11,7 +11,7 @@ from lipcert.questions.compare import OWN, supervised
 from lipcert.reproduce.cells import AUTODIFF, LOWER, REFERENCES, STUDIES, Cell, measure
 from lipcert.reproduce.printed import Printed, agrees, number, paper_table
 from lipcert.reproduce.store import Key, Store
-from lipcert.runtime.progress import Report
+from lipcert.runtime.clock import Progress
 from lipcert.search.auto import Auto
 
 Status = Literal["ok", "timeout", "does not apply", "failed", "not started", "not run"]
@@ -52,7 +52,7 @@ class Plan:
         return Plan(study, facts.quick_cells if quick else facts.cells, kept, timeout)
 
 
-def run(plan: Plan, store: Store, report: Report, done: Callable[[Results], None]) -> Results:
+def run(plan: Plan, store: Store, report: Progress, done: Callable[[Results], None]) -> Results:
     """Compute what the store does not hold, method by method; ``done`` is called after each method.
 
     A method that took too long on a network is not started on those that are wider and deeper.

@@ -12,7 +12,7 @@ import numpy as np
 from lipcert.errors import InvalidInput
 from lipcert.model.network import Network
 from lipcert.reproduce.images import Images
-from lipcert.runtime.progress import Report, silent
+from lipcert.runtime.clock import Progress, silent
 
 CLASSES: Final = 10
 
@@ -51,7 +51,7 @@ class Trained:
     epochs: int
 
 
-def train(images: Images, recipe: Recipe, report: Report = silent) -> Trained:
+def train(images: Images, recipe: Recipe, report: Progress = silent) -> Trained:
     """Train a classifier whose hidden layers have ELU neurons."""
     torch = require_torch()
     with torch.random.fork_rng(devices=[]):
@@ -59,7 +59,7 @@ def train(images: Images, recipe: Recipe, report: Report = silent) -> Trained:
         return _train(torch, images, recipe, report)
 
 
-def _train(torch: Any, images: Images, recipe: Recipe, report: Report) -> Trained:
+def _train(torch: Any, images: Images, recipe: Recipe, report: Progress) -> Trained:
     x, y = (torch.tensor(part) for part in images.train)
     x = x.float()
     linear = [torch.nn.Linear(*sizes) for sizes in itertools.pairwise((x.shape[1], *recipe.hidden, CLASSES))]

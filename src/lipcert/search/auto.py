@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lipcert.proof.second_pieces import MOST_INPUTS
 from lipcert.runtime.clock import clock
+from lipcert.search import curved
 from lipcert.search.anytime import Anytime
 from lipcert.search.candidate import Candidate
 from lipcert.search.joint import Joint
 from lipcert.search.problem import Problem
-from lipcert.search.split import FEW_INPUTS, Split, affordable
+from lipcert.search.split import FEW_INPUTS, Split, affordable, can_cut
 
 _SHARE = 0.5
 """Share of the time for Joint where pieces are promising."""
@@ -21,6 +23,8 @@ _SHARE = 0.5
 @dataclass(frozen=True)
 class Auto(Anytime):
     """The best bound that fits into a time: ClosedForm at once, then Scalar, Joint and Split while time is left.
+
+    Over a ball of many inputs a network with smooth slopes is also looked at to second order, after Joint.
 
     It ends early where another rung, or more pieces, promise nothing. ``found_by`` of the certificate tells which of
     them found the bound.
@@ -40,11 +44,15 @@ class Auto(Anytime):
     def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
         """The candidates of one rung after the other, while the next one's time fits."""
         best, now = start, clock()
-        few = problem.region.bounded and problem.network.inputs <= FEW_INPUTS
+        few = can_cut(problem) and problem.network.inputs <= FEW_INPUTS
         pieces = few and affordable(problem, 1.0 - _SHARE)
         with now.sharing(_SHARE * now.left if pieces else np.inf):
             for candidate in Joint().candidates(problem, start):
                 yield candidate
                 best = min(best, candidate, key=lambda found: found.bound)
-        if problem.region.bounded:
+        if problem.network.inputs > MOST_INPUTS and curved.suits(problem, best):
+            for candidate in curved.improved(problem, best):
+                yield candidate
+                return  # pieces of many inputs hardly bend less
+        if can_cut(problem):
             yield from Split(pieces=self.pieces).refined(problem, best, impatient=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lipcert.model.arrays import Array
 from lipcert.proof.certificate import LayerReport
 from lipcert.proof.cover import Cover
-from lipcert.proof.hints import Hints
+from lipcert.proof.hints import Curved, Hints
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,7 +15,7 @@ class Candidate:
     """A bound, the layers it was carried through, and the sweeps that led there.
 
     Each sweep starts from the intervals of the ones before; the last gives the bound. ``found_by`` names the method,
-    where one calls others.
+    where one calls others; ``curved`` are hints to second order, whose bound counts if it is smaller.
     """
 
     bound: float
@@ -24,6 +24,7 @@ class Candidate:
     cover: Cover | None = None
     witness: Array | None = None
     found_by: str = ""
+    curved: Curved | None = None
 
     @property
     def intervals(self) -> tuple[tuple[Array, Array], ...]:

@@ -1,7 +1,8 @@
 """The bound as one smooth function of all multipliers, with its gradient.
 
 For fixed slopes the whole sweep is a function of T_1 … T_{N-1}. Its value takes one forward sweep and its
-gradient one backward sweep, so both cost O(layers · width³) time and O(layers · width²) memory.
+gradient one backward sweep, so both cost O(layers · width³) time and O(layers · width²) memory. A layer and the affine
+map after it are taken together: matrices have the size of the open neurons and of the next layer.
 
 The variables are x = log(T / (r² diag S)), S the ellipsoid that arrives at the layer. Then D_r T^-½ S T^-½ D_r is
 e^(-x/2) C e^(-x/2), C the correlation matrix of S. Multipliers thus follow what earlier layers do to S: a step
@@ -12,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, sparse
 
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.network import Network
@@ -58,7 +60,10 @@ class _Map:
 
 @dataclass(frozen=True, eq=False)
 class _Link:
-    """One hidden layer, what is kept of it, and the map from there to the next link or to the output."""
+    """One hidden layer, what is kept of it, and the map from there to the next link or to the output.
+
+    The map is outer·W, where W has no more rows than columns; it is the identity where the map itself has more.
+    """
 
     layer: int
     m: Array
@@ -66,6 +71,26 @@ class _Link:
     active: Array  # among what is kept
     neurons: Array  # the same among the layer's neurons
     ahead: _Map
+
+    @cached_property
+    def inner(self) -> Weight:
+        """W, (k, n) with k ≤ n."""
+        rows, columns = self.ahead.weight.shape
+        return self.ahead.weight if rows <= columns else sparse.csr_array(sparse.eye_array(columns))
+
+    @property
+    def outer(self) -> Weight | None:
+        return None if self.inner is self.ahead.weight else self.ahead.weight
+
+    @cached_property
+    def tilted(self) -> Weight:
+        """W D_m."""
+        return self.inner @ sparse.diags_array(self.m) if sparse.issparse(self.inner) else self.inner * self.m
+
+    @cached_property
+    def head(self) -> Weight:
+        """The columns of W that belong to active neurons."""
+        return self.inner[:, self.active]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,9 +100,9 @@ class _Step:
     T: Array
     s: Array  # r T^-½ on the active neurons
     base: Array  # max(S_jj, STILL)
-    scaled: Array  # D_s S, (active, n)
-    factor: Array  # Cholesky factor of C = I - D_s S D_s
-    K: Array  # S + S D_s C⁻¹ D_s S
+    factor: Array  # Cholesky factor L of C = I - D_s S D_s
+    Z: Array  # L⁻¹ D_s S D_m Wᵀ
+    S: Array  # of the next link: W (D_m S D_m + T) Wᵀ + ZᵀZ, then through the outer map
     scale: float
 
 
@@ -98,6 +123,7 @@ class Chain:
 
     def __init__(self, network: Network, slopes: Sequence[Slopes]) -> None:
         self.layers = len(slopes)
+        self._last: tuple[Array, float, Value | None] | None = None
         self.links: list[_Link] = []
         kept = condensed(network.layers, list(slopes))
         weights = [*(part.weight for part in kept), kept[-1].ahead if kept else network.layers[0].weight]
@@ -125,64 +151,73 @@ class Chain:
         """The part of x that belongs to each link."""
         return [x[start:stop] for start, stop in pairwise(self.cuts)]
 
-    def _begin(self) -> Array:
-        return dense(self.first.weight @ self.first.weight.T)
+    @cached_property
+    def _begin(self) -> _Arrival:
+        """What arrives at the first link, whatever the multipliers are."""
+        return _arrival(self.links[:1], dense(self.first.weight @ self.first.weight.T))
 
     def __call__(self, x: Array, mu: float) -> Value | None:
-        """The value f and its gradient, or None where some T - D_r S D_r is not positive definite."""
+        """The value f and its gradient, or None where some T - D_r S D_r is not positive definite; the last is kept."""
+        if self._last is None or self._last[1] != mu or not np.array_equal(self._last[0], x):
+            self._last = x, mu, self._value(x, mu)
+        return self._last[2]
+
+    def _value(self, x: Array, mu: float) -> Value | None:
         tape: list[_Step] = []
-        S, log_scale, barrier = self._begin(), self.first.log_scale, 0.0
-        for link, part in zip(self.links, self.split(x), strict=True):
+        here, log_scale, barrier = self._begin, self.first.log_scale, 0.0
+        for number, (link, part) in enumerate(zip(self.links, self.split(x), strict=True), 1):
             clock().check()
-            scale = float(np.trace(S)) / len(S) or 1.0
-            base = np.maximum(np.diagonal(S)[link.active] / scale, STILL)
-            step = _forward(link, S / scale, base, np.exp(part) * link.r**2 * base, scale)
+            step = _forward(link, here, np.exp(part) * link.r**2 * here.base)
             if step is None:
                 return None
             tape.append(step)
-            log_scale += np.log(scale) + link.ahead.log_scale
+            log_scale += np.log(here.scale) + link.ahead.log_scale
             barrier -= 2.0 * np.log(np.diagonal(step.factor)).sum()
-            S = _push(link, step)
-        values, vectors = np.linalg.eigh(S)
+            here = _arrival(self.links[number : number + 1], step.S)
+        values, vectors = np.linalg.eigh(here.S)
         top = float(values[-1])
         if not (np.isfinite(top) and top > 0.0):
             return None
         share = np.maximum(values / top, 0.0)
-        tau = _level(share, mu)
+        tau = level(share, mu)
         f = np.log(tau) + np.log(top) + log_scale + mu * (barrier - np.log1p(-share / tau).sum())
         adjoint = (vectors * (mu / (top * (tau - share)))) @ vectors.T
         gradient, effect = self._backward(tape, adjoint, mu)
         return Value(float(f), gradient, 0.5 * float(np.log(top) + log_scale), effect)
 
     def _backward(self, tape: list[_Step], adjoint: Array, mu: float) -> tuple[Array, Array]:
-        """Gradient in x and effect of each layer. With K̄ = D_m P̄ D_m, H = I + S D_s C⁻¹ D_s, and g = ∂f/∂log T:
+        """Gradient in x and effect of each layer. With S̄⁺ the adjoint of W P Wᵀ, G = C⁻¹ D_s S D_m Wᵀ, g = ∂f/∂log T:
 
-        g_j = T_j P̄_jj - s_j² (K K̄ K)_jj + μ(1 - (C⁻¹)_jj),   S̄ = Hᵀ K̄ H + μ D_s C⁻¹ D_s + diag(g / diag S),
+        g_j = T_j (Wᵀ S̄⁺ W)_jj - (G S̄⁺ Gᵀ)_jj + μ(1 - (C⁻¹)_jj),
+        S̄ = Y S̄⁺ Yᵀ + μ D_s C⁻¹ D_s + diag(g / diag S),   Y = D_m Wᵀ + D_s G,
 
-        the last term because T moves with the diagonal of S.
+        the last term because T moves with the diagonal of S. What arrives at the first link does not depend on T.
         """
         parts: list[Array] = []
         effect = np.zeros(self.layers)
-        for step, link in zip(tape[::-1], self.links[::-1], strict=True):
+        for number, (step, link) in enumerate(zip(tape[::-1], self.links[::-1], strict=True), 1):
             clock().check()
-            active = link.active
-            P_bar = times(times(adjoint, link.ahead.weight).T, link.ahead.weight)
-            K_bar = link.m[:, None] * P_bar * link.m
-            adjoint = K_bar.copy()
+            active, first = link.active, number == len(tape)
+            if link.outer is not None:
+                adjoint = times(times(adjoint, link.outer).T, link.outer)
+            Y = np.zeros((0, 0)) if first else np.array(dense(link.tilted).T)
             if active.size:
-                inverse = inverse_of(step.factor)
-                rows = step.K[active]
-                rise = step.T * np.diagonal(P_bar)[active]
-                fall = step.s**2 * np.einsum("ij,ij->i", rows @ K_bar, rows)
-                gradient = rise - fall + mu * (1.0 - np.diagonal(inverse))
+                inverse = inverse_of(step.factor) if not first else None
+                corners = _inverse_diagonal(step.factor) if inverse is None else np.diagonal(inverse)
+                G = _solved(step.factor, step.Z, turned=True)
+                rise = step.T * np.asarray((link.head * times(adjoint, link.head)).sum(axis=0))
+                fall = np.einsum("ij,ij->i", G @ adjoint, G)
+                gradient = rise - fall + mu * (1.0 - corners)
                 effect[link.layer] = (rise + fall).sum()
-                H = (step.scaled.T @ inverse) * step.s  # the active columns of H - I
-                KH = K_bar @ H
-                adjoint[:, active] += KH
-                adjoint[active, :] += KH.T
-                adjoint[np.ix_(active, active)] += H.T @ KH + mu * (step.s[:, None] * inverse * step.s)
-                adjoint[active, active] += np.where(step.base > STILL, gradient / step.base, 0.0)
                 parts.append(gradient)
+            if first:
+                break
+            if active.size:
+                Y[active] += step.s[:, None] * G
+            adjoint = symmetric((Y @ adjoint) @ Y.T)
+            if active.size and inverse is not None:
+                adjoint[np.ix_(active, active)] += mu * (step.s[:, None] * inverse * step.s)
+                adjoint[active, active] += np.where(step.base > STILL, gradient / step.base, 0.0)
             adjoint = adjoint / step.scale
         return np.concatenate([np.zeros(0), *parts[::-1]]), effect
 
@@ -193,47 +228,79 @@ class Chain:
         the feasible set are moved inside.
         """
         parts: list[Array] = []
-        S, log_scale = self._begin(), self.first.log_scale
-        for link in self.links:
-            scale = float(np.trace(S)) / len(S) or 1.0
-            log_scale += np.log(scale)
-            base = np.maximum(np.diagonal(S)[link.active] / scale, STILL)
-            log_base = np.log(base) + 2.0 * np.log(link.r)
+        here, log_scale = self._begin, self.first.log_scale
+        for number, link in enumerate(self.links, 1):
+            log_scale += np.log(here.scale)
+            base, log_base = here.base, np.log(here.base) + 2.0 * np.log(link.r)
             part = log_multipliers[link.layer][link.neurons] - log_scale - log_base
             part = np.where(base > STILL, part, np.log(4.0 * max(link.active.size, 1)))
             for inward in (0.0, 1e-9, 1e-6, 1e-3, 1.0):
-                step = _forward(link, S / scale, base, np.exp(part + inward + log_base), scale)
+                step = _forward(link, here, np.exp(part + inward + log_base))
                 if step is not None:
                     break
             else:
                 raise np.linalg.LinAlgError("multipliers far outside the feasible set")
             parts.append(part + inward)
             log_scale += link.ahead.log_scale
-            S = _push(link, step)
+            here = _arrival(self.links[number : number + 1], step.S)
         return np.concatenate([np.zeros(0), *parts])
 
 
-def _forward(link: _Link, S: Array, base: Array, T: Array, scale: float) -> _Step | None:
-    """K and what belongs to it for one link, or None outside the feasible set."""
-    active = link.active
+@dataclass(frozen=True, eq=False)
+class _Arrival:
+    """The ellipsoid S of a link relative to ``scale``, and its products with the link's map."""
+
+    S: Array
+    scale: float
+    base: Array  # max(S_jj, STILL) of the active neurons
+    half: Array  # W D_m S, (k, n)
+    both: Array  # W D_m S D_m Wᵀ
+
+
+def _arrival(links: list[_Link], S: Array) -> _Arrival:
+    """The same for the next link, if there is one."""
+    scale = float(np.trace(S)) / len(S) or 1.0
+    if not links:
+        return _Arrival(S, scale, *[np.zeros(0)] * 3)
+    (link,), S = links, S / scale
+    half = times(S, link.tilted.T).T
+    base = np.maximum(np.diagonal(S)[link.active], STILL)
+    return _Arrival(S, scale, base, half, symmetric(times(half, link.tilted.T)))
+
+
+def _forward(link: _Link, here: _Arrival, T: Array) -> _Step | None:
+    """The S of the next link and what belongs to it, or None outside the feasible set."""
+    active, S = link.active, here.both
     s = link.r / np.sqrt(T)
-    scaled = s[:, None] * S[active]
-    if not active.size:
-        return _Step(T, s, base, scaled, np.eye(0), S, scale)
-    core = -scaled[:, active] * s
-    core.flat[:: active.size + 1] += 1.0
-    factor, failed = linalg.lapack.dpotrf(core, lower=1, clean=1)
-    if failed:
-        return None
-    X = linalg.solve_triangular(factor, scaled, lower=True, check_finite=False)
-    return _Step(T, s, base, scaled, factor, S + X.T @ X, scale)
+    factor = Z = np.eye(0)
+    if active.size:
+        core = -s[:, None] * here.S[np.ix_(active, active)] * s
+        core.flat[:: active.size + 1] += 1.0
+        factor, failed = linalg.lapack.dpotrf(core, lower=1, clean=1)
+        if failed:
+            return None
+        Z = _solved(factor, s[:, None] * here.half.T[active])
+        S = S + Z.T @ Z
+        head = link.head
+        if sparse.issparse(head):
+            S = S + dense(head @ sparse.diags_array(T) @ head.T)
+        else:
+            root = head * np.sqrt(T)
+            S = S + root @ root.T
+    if link.outer is not None:
+        S = symmetric(times(times(S, link.outer.T).T, link.outer.T))
+    return _Step(T, s, here.base, factor, Z, S, here.scale)
 
 
-def _push(link: _Link, step: _Step) -> Array:
-    """The S of the next link: P = D_m K D_m + T through the affine map."""
-    P = link.m[:, None] * step.K * link.m
-    P[link.active, link.active] += step.T
-    return symmetric(times(times(P, link.ahead.weight.T).T, link.ahead.weight.T))
+def _solved(factor: Array, right: Array, turned: bool = False) -> Array:
+    """L⁻¹M, or L⁻ᵀM."""
+    return np.asarray(linalg.blas.dtrsm(1.0, factor, right, lower=1, trans_a=int(turned)))
+
+
+def _inverse_diagonal(factor: Array) -> Array:
+    """The diagonal of (L Lᵀ)⁻¹: its entries are the sums of squares of the columns of L⁻¹."""
+    inverse = linalg.lapack.dtrtri(factor, lower=1)[0]
+    return np.einsum("ij,ij->j", inverse, inverse)
 
 
 def _mergeable(after: Weight, before: Weight) -> bool:
@@ -247,7 +314,7 @@ def _entries(weight: Weight) -> int:
     return weight.size if isinstance(weight, np.ndarray) else int(weight.nnz)
 
 
-def _level(share: Array, mu: float) -> float:
+def level(share: Array, mu: float) -> float:
     """The τ > 1 with μ Σ share/(τ - share) = 1, for eigenvalues relative to the largest."""
     low, high = 1.0 + mu, 1.0 + mu * share.size
     for _ in range(60):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
-from lipcert.model.arrays import Array, dense, times
+from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.proof.guide import View
-from lipcert.search.ellipsoid import largest, symmetric
+from lipcert.search.ellipsoid import ITERATIVE, largest, largest_of, symmetric
 from lipcert.search.method import Greedy
 from lipcert.search.stage import Stage
 
@@ -42,13 +43,28 @@ def closed_form(stage: Stage) -> Array:
     active = stage.active
     if not active.size:
         return T
-    r, m = stage.r[active], stage.m
+    r = stage.r[active]
     s = largest(r[:, None] * stage.S[np.ix_(active, active)] * r)
-    sigma = largest(times(times(m[:, None] * stage.S * m, stage.ahead.T).T, stage.ahead.T))
-    head = stage.ahead[:, active]
-    gram = head.T @ head if head.shape[0] > head.shape[1] else head @ head.T  # the smaller of the two
-    T[active] = _best(s, sigma, largest(dense(gram)))
+    T[active] = _best(s, _sigma(stage), _gain(stage.ahead[:, active]))
     return T
+
+
+def _sigma(stage: Stage) -> Array:
+    """λmax(W⁺ D_m S D_m W⁺ᵀ)."""
+    ahead, S, m = stage.ahead, stage.S, stage.m
+    if ahead.shape[0] <= ITERATIVE or not np.isfinite(S).all():
+        return largest(times(times(m[:, None] * S * m, ahead.T).T, ahead.T))
+    back = ahead.T
+    return largest_of(ahead.shape[0], lambda u: ahead @ (m * (S @ (m * (back @ u)))))
+
+
+def _gain(head: Weight) -> Array:
+    """λmax(W Wᵀ)."""
+    if min(head.shape) > ITERATIVE and sparse.issparse(head):
+        back = head.T
+        return largest_of(head.shape[0], lambda u: head @ (back @ u))
+    gram = head.T @ head if head.shape[0] > head.shape[1] else head @ head.T  # the smaller of the two
+    return largest(dense(gram))
 
 
 def _stacked(view: View) -> Array:

@@ -7,43 +7,41 @@ size is a power of four beside them, so that nothing over- or underflows however
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-from scipy import linalg, sparse
-from scipy.sparse.linalg import ArpackError, eigsh
+from scipy import linalg
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from lipcert.model.arrays import Array, Weight, dense, times
 
 
 @dataclass(frozen=True, eq=False)
 class Ellipsoid:
-    """The matrix 4^exponent · matrix; ``matrix`` None is the identity, P_0 = I."""
+    """The matrix 4^exponent · matrix; ``matrix`` None is the identity, P_0 = I.
+
+    A step that was done ``apart`` leaves out the term XᵀX, X = L⁻¹M, which is added after the next affine map: there it
+    may be smaller. ``rest`` is the pair L, M, relative to the same scale.
+    """
 
     matrix: Array | None = None
     exponent: int | Array = 0
+    rest: tuple[Array, Array] | None = None
 
     @staticmethod
     def of(matrix: Array, exponent: int | Array) -> Ellipsoid:
         """Bring the mean diagonal of a matrix near one and note the power of four taken out."""
         mean = float(np.trace(matrix)) / len(matrix)
         power = round(0.5 * math.log2(mean)) if 0.0 < mean < math.inf else 0
-        return Ellipsoid(np.ldexp(matrix, -2 * power), exponent + power)
+        scaled = matrix * 4.0**-power if abs(power) < 256 else np.ldexp(matrix, -2 * power)
+        return Ellipsoid(scaled, exponent + power)
 
     def through(self, weight: Weight) -> Ellipsoid:
         """S = W P Wᵀ, the ellipsoid after an affine map."""
-        weight, power = _tamed(weight)
-        if self.matrix is None:
-            return Ellipsoid.of(dense(weight @ weight.T), self.exponent + power)
-        half = times(times(self.matrix, weight.T).T, weight.T)
-        return Ellipsoid.of(symmetric(half), self.exponent + power)
-
-    def reach(self, weight: Weight) -> Array:
-        """The axes of W P Wᵀ, without forming it; (n,)."""
-        weight, power = _tamed(weight)
-        half = weight if self.matrix is None else weight @ self.matrix
-        squares = np.asarray(((sparse.csr_array(weight) if sparse.issparse(weight) else weight) * half).sum(axis=1))
-        return _ldexp(np.sqrt(np.maximum(squares, 0.0)), self.exponent + power)
+        return Image(self, weight).block()
 
     def axes(self) -> Array:
         """Sqrt of the true diagonal, (n,): neuron l is that Lipschitz."""
@@ -54,6 +52,49 @@ class Ellipsoid:
         """Sqrt λmax: the Lipschitz bound of the map that led here."""
         square = 1.0 if self.matrix is None else top(self.matrix)[0]
         return float(_ldexp(np.sqrt(max(square, 0.0)), self.exponent))
+
+
+class Image:
+    """W P Wᵀ: its diagonal first, then all of it or a block."""
+
+    def __init__(self, P: Ellipsoid, weight: Weight) -> None:
+        self.P = P
+        self.weight, power = _tamed(weight)
+        self.exponent = P.exponent + power
+
+    @cached_property
+    def _half(self) -> Array:
+        """W P without the rest, (rows of W, n)."""
+        assert self.P.matrix is not None
+        return times(self.P.matrix, self.weight.T).T
+
+    @cached_property
+    def _rest(self) -> Array | None:
+        """L⁻¹M Wᵀ, (a, rows of W)."""
+        if self.P.rest is None:
+            return None
+        factor, cross = self.P.rest
+        right = np.asfortranarray(times(cross, self.weight.T))
+        return np.asarray(linalg.blas.dtrsm(1.0, factor.T, right, lower=0, trans_a=1, overwrite_b=1))
+
+    def axes(self) -> Array:
+        """Sqrt of the true diagonal, (n,): how far each neuron moves at most when the input moves by one."""
+        half = self.weight if self.P.matrix is None else self._half
+        squares = np.asarray((self.weight * half).sum(axis=1))
+        if self._rest is not None:
+            squares = squares + np.einsum("ij,ij->j", self._rest, self._rest)
+        return _ldexp(np.sqrt(np.maximum(squares, 0.0)), self.exponent)
+
+    def block(self, rows: Array | None = None) -> Ellipsoid:
+        """The ellipsoid itself, or that of some rows of W."""
+        weight = self.weight if rows is None else self.weight[rows]
+        if self.P.matrix is None:
+            return Ellipsoid.of(dense(weight @ weight.T), self.exponent)
+        S = times(self._half if rows is None else self._half[rows], weight.T)
+        if self._rest is not None:
+            Z = self._rest if rows is None else self._rest[:, rows]
+            S = S + Z.T @ Z
+        return Ellipsoid.of(symmetric(S), self.exponent)
 
 
 def _ldexp(mantissa: Array, exponent: int | Array) -> Array:
@@ -72,12 +113,13 @@ def _tamed(weight: Weight) -> tuple[Weight, int]:
     return weight / 2.0**half / 2.0 ** (power - half), power
 
 
-def activate(S: Ellipsoid, alpha: Array, beta: Array, multiplier: Array) -> Ellipsoid:
+def activate(S: Ellipsoid, alpha: Array, beta: Array, multiplier: Array, apart: bool = False) -> Ellipsoid:
     """The ellipsoid after neurons with slopes in [alpha, beta], for multipliers T relative to S's scale.
 
     P = D_m S D_m + D_m S D_r (T - D_r S D_r)⁻¹ D_r S D_m + T,   m = (α+β)/2, r = (β-α)/2.
 
-    Any T with T - D_r S D_r ≻ 0 on the neurons with r > 0 gives a valid bound; the others take T = 0.
+    Any T with T - D_r S D_r ≻ 0 on the neurons with r > 0 gives a valid bound; the others take T = 0. ``apart`` leaves
+    the middle term to the next map.
 
     Raises
     ------
@@ -93,7 +135,12 @@ def activate(S: Ellipsoid, alpha: Array, beta: Array, multiplier: Array) -> Elli
     if active.size:
         s = r[active] / np.sqrt(multiplier[active])
         scaled = s[:, None] * S.matrix[active]
-        factor = np.linalg.cholesky(np.eye(active.size) - scaled[:, active] * s)
+        core = -scaled[:, active] * s
+        core.flat[:: active.size + 1] += 1.0
+        factor = np.linalg.cholesky(core)
+        if apart:
+            P.flat[:: len(P) + 1] += multiplier
+            return Ellipsoid(P, S.exponent, (factor, scaled * m))
         X = linalg.solve_triangular(factor, scaled, lower=True, check_finite=False) * m
         P = P + X.T @ X
     P.flat[:: len(P) + 1] += multiplier
@@ -111,7 +158,7 @@ def symmetric(matrix: Array) -> Array:
     return 0.5 * (matrix + np.swapaxes(matrix, -1, -2))
 
 
-_ITERATIVE = 300
+ITERATIVE = 300
 """Above this size Lanczos beats the tridiagonal reduction."""
 
 
@@ -122,18 +169,27 @@ def largest(matrix: Array) -> Array:
     return np.asarray(top(matrix)[0])
 
 
+def largest_of(n: int, multiply: Callable[[Array], Array]) -> Array:
+    """λmax of a symmetric operator on n numbers, more than a few; it is not formed."""
+    return np.asarray(_lanczos(LinearOperator((n, n), matvec=multiply, dtype=float))[0])
+
+
 def top(matrix: Array) -> tuple[float, Array]:
     """λmax of a symmetric matrix and a unit eigenvector."""
     n = matrix.shape[-1]
     if not np.isfinite(matrix).all():
         raise np.linalg.LinAlgError("a matrix has entries too large for floating point")
-    if n <= _ITERATIVE:
+    if n <= ITERATIVE:
         value, vector = linalg.eigh(matrix, subset_by_index=[n - 1, n - 1], check_finite=False)
         if not value.size:  # LAPACK may lose the one it was asked for, where entries differ in size by 1e100
             value, vector = (found[..., -1:] for found in np.linalg.eigh(matrix))
         return float(value[0]), vector[:, 0]
+    return _lanczos(matrix)
+
+
+def _lanczos(operator: Any) -> tuple[float, Array]:
     try:
-        value, vector = eigsh(matrix, k=1, which="LA", v0=np.ones(n), tol=1e-10)
+        value, vector = eigsh(operator, k=1, which="LA", v0=np.ones(operator.shape[0]), tol=1e-10)
     except ArpackError as error:
         raise np.linalg.LinAlgError(str(error)) from error
     return float(value[0]), vector[:, 0]

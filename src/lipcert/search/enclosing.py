@@ -8,7 +8,7 @@ import numpy as np
 
 from lipcert.model.arrays import Array, dense, times
 from lipcert.model.network import Network, Neurons
-from lipcert.model.regions import Region
+from lipcert.model.regions import Ball, Region
 from lipcert.proof.hints import Enclosure, Interval, Linear, Lipschitz
 from lipcert.proof.suggest.lines import Lines, bounding_lines
 
@@ -30,6 +30,7 @@ class Enclosing:
             self.centers = network.preactivations(region.center)
             self.runs = [_Linear(network, region, e) for e in enclosures if isinstance(e, Linear)]
             self.radius = float(region.radius) if any(isinstance(e, Lipschitz) for e in enclosures) else None
+        self.round = self.radius is not None and isinstance(region, Ball) and region.clip is None
 
     def interval(self, index: int, axes: Array) -> Interval:
         """Where the pre-activations of a layer lie; ``axes`` are the Lipschitz constants of its neurons."""
@@ -37,7 +38,8 @@ class Enclosing:
         if self.radius is not None:
             center, reach = self.centers[index], self.radius * axes
             lower, upper = np.maximum(lower, center - reach), np.minimum(upper, center + reach)
-        for run in self.runs:
+        # of the first layer over a ball, linear relaxation tells what its Lipschitz constants tell
+        for run in () if index == 0 and self.round else self.runs:
             lower, upper = run.tighten(index, (lower, upper))
         if self.centers:  # the centre belongs to the region: rounding must not lose its value
             lower, upper = np.minimum(lower, self.centers[index]), np.maximum(upper, self.centers[index])

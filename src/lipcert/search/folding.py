@@ -16,27 +16,13 @@ from scipy import linalg, sparse
 
 from lipcert.model.arrays import Array, Weight, dense
 from lipcert.model.network import Layer
-from lipcert.search.ellipsoid import Ellipsoid
 
+WIDE = 400
+"""Neurons of a layer from which those whose slope is zero are left out."""
+_NEARLY_ALL = 0.9
+"""Share of the neurons from which none is left out."""
 _WORTH = 0.7
 """Share of the neurons that must not be exceeded for the change to pay."""
-
-
-@dataclass(frozen=True, eq=False)
-class Image:
-    """S = W P Wᵀ, formed only when it is needed whole."""
-
-    P: Ellipsoid
-    weight: Weight
-
-    @cached_property
-    def whole(self) -> Ellipsoid:
-        """The ellipsoid itself."""
-        return self.P.through(self.weight)
-
-    def axes(self) -> Array:
-        """Sqrt of the true diagonal, (n,): how far each neuron moves at most when the input moves by one."""
-        return self.P.reach(self.weight) if _may_pay(self.weight) else self.whole.axes()
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +40,11 @@ class Kept:
     ahead: Weight
     neurons: Array
     size: int
+
+    @property
+    def carries(self) -> bool:
+        """Whether values from before the layer are carried along."""
+        return len(self.alpha) > self.neurons.size
 
     def narrow(self, values: Array) -> Array:
         """Values of the layer's neurons, as values of what is kept; zero for carried ones."""
@@ -91,7 +82,10 @@ def condense(weight: Weight, alpha: Array, beta: Array, ahead: Weight) -> Kept:
     n, before = weight.shape
     active = np.flatnonzero(beta > alpha)
     if not _may_pay(weight) or active.size + before > _WORTH * n:
-        return Kept(weight, alpha, beta, ahead, np.arange(n), n)
+        moving = np.flatnonzero((beta > alpha) | (alpha != 0.0))
+        if n < WIDE or moving.size > _NEARLY_ALL * n or not moving.size:
+            return Kept(weight, alpha, beta, ahead, np.arange(n), n)
+        return Kept(weight[moving], alpha[moving], beta[moving], ahead[:, moving], moving, n)
     settled = np.flatnonzero(beta <= alpha)
     scaled = sparse.diags_array(alpha[settled]) @ weight[settled]
     return Kept(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -13,6 +13,7 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.proof.hints import Linear
 from lipcert.runtime.clock import OutOfTime, clock
+from lipcert.runtime.costs import scalar_share
 from lipcert.search.anytime import Anytime
 from lipcert.search.candidate import Candidate
 from lipcert.search.chain import STILL, Chain, Slopes, Value
@@ -24,15 +25,15 @@ from lipcert.search.scalar import Scalar
 from lipcert.search.stage import Stage
 
 LOG4 = float(np.log(4.0))
-_SCALAR_COST, _SLOWER = 0.7, 300.0
-"""A Scalar sweep takes about as long as so many ClosedForm sweeps with their proof, and one more for each so many open
-neurons of the widest layer: of large matrices, eigenvectors take much longer than factors."""
 _AWAY = (0.1, 1.0, 3.0)
 """How far (in x) to move the start from the edge of the feasible set, where greedy methods end; the first that fits."""
 WIDEST_MU = 2e-2
 """Where the path starts from multipliers that were chosen layer by layer."""
 WARM_MU = 1e-3
 """Where it starts from multipliers that were joint ones for a similar problem."""
+_FEW, _FEW_MU, _FEW_AWAY = 60, 1e-4, 0.02
+"""Where there is time for fewer evaluations than this, the path starts at this μ, this far inside: its end is not met
+anyway, and what a larger μ does to the bound would not be made good."""
 _NEGLIGIBLE = 1e-4
 """Layers whose multipliers together add less than this to log L² are left to the closed form."""
 _TILTS = (0.25, 0.75)
@@ -71,8 +72,9 @@ class Joint(Anytime):
 
         The cost per layer is constant, so the time of one ClosedForm sweep tells that of the others.
         """
-        widest = max((int((layer.beta > layer.alpha).sum()) for layer in start.layers), default=0)
-        if not clock().allows((_SCALAR_COST + widest / _SLOWER) * clock().sweep):
+        open_ = [int((layer.beta > layer.alpha).sum()) for layer in start.layers]
+        kept = [int(((layer.beta != 0.0) | (layer.alpha != 0.0)).sum()) for layer in start.layers]
+        if not clock().allows(scalar_share(open_, kept, problem.network.sizes[2:]) * clock().sweep):
             return
         first = replace(problem.sweep(hurried(Scalar().choose, "scalar")), found_by="Scalar")
         yield first
@@ -108,11 +110,11 @@ class Joint(Anytime):
         """The same intervals and slopes with joint multipliers, path started at mu, if that is better."""
         now, interrupt = clock(), None
         best, least, chain = np.zeros(0), np.inf, None
-        with now.keeping(0.7 * now.sweep):  # for the sweep that follows
+        with now.keeping(0.5 * now.sweep):  # for the sweep that follows
             try:
-                chain, start = _essential(problem, candidate)
+                chain, start, mu, away = _essential(problem, candidate, mu)
                 before = time.perf_counter()
-                for x, value in self._path(chain, start, mu):
+                for x, value in self._path(chain, start, mu, away):
                     if value.log_bound < least:
                         best, least = x, value.log_bound
                         now.say(f"bound {np.exp(least):.4g} (joint)")
@@ -131,12 +133,12 @@ class Joint(Anytime):
         if interrupt is not None:
             raise interrupt
 
-    def _path(self, chain: Chain, start: Array, mu: float) -> Iterator[tuple[Array, Value]]:
+    def _path(self, chain: Chain, start: Array, mu: float, aways: Sequence[float]) -> Iterator[tuple[Array, Value]]:
         """Points along the path of minimisers for falling μ."""
         if not chain.size:
             return
         x, moves = start, no_moves()
-        for away in _AWAY:
+        for away in aways:
             if chain(start + away, mu) is not None:
                 x = start + away
                 break
@@ -150,23 +152,26 @@ class Joint(Anytime):
             mu = max(0.5 * mu, self.tolerance)
 
 
-def _essential(problem: Problem, candidate: Candidate) -> tuple[Chain, Array]:
-    """The layers whose multipliers matter as a chain, and where on it the candidate is."""
-    given, slopes = log_multipliers(candidate), moving_slopes(candidate)
+def _essential(problem: Problem, candidate: Candidate, mu: float) -> tuple[Chain, Array, float, tuple[float, ...]]:
+    """The layers whose multipliers matter as a chain, where on it the candidate is, and where the path starts."""
+    given, slopes, before = log_multipliers(candidate), moving_slopes(candidate), time.perf_counter()
     chain = Chain(problem.network, slopes)
     x = chain.coordinates(given)
-    value = chain(x + _AWAY[0], WIDEST_MU) if chain.size else None
+    away: tuple[float, ...] = _AWAY
+    if not clock().allows(_FEW * (time.perf_counter() - before)):
+        mu, away = min(mu, _FEW_MU), (_FEW_AWAY, *_AWAY)
+    value = chain(x + away[0], mu) if chain.size else None
     if value is None:
-        return chain, x
+        return chain, x, mu, away
     order = np.argsort(value.effect)
     small = order[np.cumsum(value.effect[order]) < _NEGLIGIBLE]
     if not value.effect[small].any():
-        return chain, x
+        return chain, x, mu, away
     for layer in small:
         middle = 0.5 * (slopes[layer][0] + slopes[layer][1])
         slopes[layer] = middle, middle
     chain = Chain(problem.network, slopes)
-    return chain, chain.coordinates(given)
+    return chain, chain.coordinates(given), mu, away
 
 
 def _better(problem: Problem, candidate: Candidate, chain: Chain, x: Array) -> Candidate:

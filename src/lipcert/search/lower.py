@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Region
 from lipcert.proof.certificate import Certificate
@@ -16,9 +16,14 @@ from lipcert.proof.point import stretch_below
 from lipcert.proof.rounding import norm_above
 from lipcert.runtime.clock import Progress, clock, timed
 from lipcert.runtime.threads import suited_to
+from lipcert.search.facets import across, has_kinks
 
 _MOST = 10_000_000
 """Points that a search may try."""
+_FACETS = 40
+"""Kinks that are crossed from one point."""
+_POOL = 16
+"""Points that are kept, for each that climbs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +54,12 @@ def lower_bound(
 
     The centre and random points come first; the best of them then climb. The gradient of σmax(J) is taken with
     φ'' replaced by the difference quotient of φ' over a shrinking window, so kinks attract the search instead of
-    hiding from it.
+    hiding from it. Where there are kinks, the best points then go across those around them, one after the other.
 
     Parameters
     ----------
     network, region
-        A bounded region; in all of space a search has nowhere to begin.
+        In all of space random points lie at distances of all sizes, around that of the kinks of the first layer.
     points
         Inputs of the region to try as well, (count, inputs): such as the ``witness`` of a certificate.
     samples, starts, steps
@@ -68,8 +73,8 @@ def lower_bound(
     """
     if not isinstance(network, Network):
         raise InvalidInput(f"network must be a lipcert.Network, got {type(network).__name__}")
-    if not isinstance(region, Region) or not region.bounded:
-        raise InvalidInput("lower_bound needs a bounded region, such as Ball(center, radius)")
+    if not isinstance(region, Region):
+        raise InvalidInput(f"region must be a Ball, Box or Everywhere, got {type(region).__name__}")
     region.check(network.inputs)
     for name, count in (("samples", samples), ("starts", starts), ("steps", steps), ("seed", seed)):
         if not isinstance(count, (int, np.integer)) or not 0 <= count <= _MOST:
@@ -78,7 +83,7 @@ def lower_bound(
     with timed(seconds, progress) as now, suited_to(max(network.sizes)), np.errstate(over="ignore", invalid="ignore"):
         given = np.zeros((0, network.inputs)) if points is None else network.point("points", points)
         given = given.reshape(-1, network.inputs)
-        tried = np.concatenate([region.center[None], region.project(given), region.sample(samples, rng)])
+        tried = np.concatenate([region.project(given), _scattered(network, region, samples, rng)])
         tried = tried[np.isfinite(tried).all(axis=1)]  # samples of a huge region may overflow
         with now.keeping(0.5 * now.left if np.isfinite(now.left) else 0.0):
             norms = jacobian_norms(network, tried, hurry=True)
@@ -96,16 +101,31 @@ def lower_bound(
             if found[leader] > trail[-1][0]:
                 trail.append((found[leader], z[leader]))
             window *= 0.85
+        if len(z) and has_kinks(network):
+            more = _cross(network, region, tried[order[: _POOL * starts]], steps)
+            trail += _hop(network, region, np.concatenate([z, more]), starts, steps)
         return _attained(network, region, trail)
+
+
+def uphill(network: Network, region: Region, point: Array, window: float = 0.1, steps: int = 12) -> Array:
+    """A point of the region near another, whose Jacobian norm is at least as large.
+
+    The window is relative to the region; it shrinks from step to step.
+    """
+    z, rng = np.repeat(point[None], 4, axis=0), np.random.default_rng(0)
+    for step in range(steps):
+        z = _climb(network, region, z, window * 0.8**step, rng)
+    return np.asarray(z[np.argmax(jacobian_norms(network, z))])
 
 
 def lower_bound_of(network: Network, certificate: Certificate, seconds: float | None = 5.0) -> LowerBound | None:
     """A lower bound of the constant that a certificate bounds, where a search knows how.
 
-    It knows bounded regions, all inputs, and parts that begin at the input; elsewhere the answer is None.
+    It knows all inputs, and parts that begin at the input; elsewhere the answer is None. The certificate's witness is
+    tried too, so the answer is not below what the search met that found the bound.
     """
     part = certificate.part
-    if not certificate.region.bounded or part.layers[0] or part.inputs is not None:
+    if part.layers[0] or part.inputs is not None:
         return None
     target, witness = network.slice(*part.layers).select(outputs=part.outputs), certificate.witness
     known = witness if witness is not None and witness.shape == (network.inputs,) else None  # a file may say anything
@@ -114,7 +134,7 @@ def lower_bound_of(network: Network, certificate: Certificate, seconds: float | 
 
 def _attained(network: Network, region: Region, trail: list[tuple[float, Array]]) -> LowerBound:
     """The best of the points met, by what is proved there; near a kink the proof may say less than the search."""
-    best = LowerBound(0.0, region.center)
+    best = LowerBound(0.0, _middle(network, region))
     for norm, point in sorted(trail, key=lambda found: -found[0])[:6]:
         if norm <= best.value:
             break
@@ -124,6 +144,24 @@ def _attained(network: Network, region: Region, trail: list[tuple[float, Array]]
         if best.value > 0.999 * norm:
             break
     return best
+
+
+def _middle(network: Network, region: Region) -> Array:
+    """The centre; in all of space the origin."""
+    return region.center if region.bounded else np.zeros(network.inputs)
+
+
+def _scattered(network: Network, region: Region, count: int, rng: np.random.Generator) -> Array:
+    """The middle of the region and random points of it, (1 + count, inputs)."""
+    middle = _middle(network, region)
+    if region.bounded:
+        return np.concatenate([middle[None], region.sample(count, rng)])
+    first = network.layers[0]
+    with np.errstate(divide="ignore"):
+        distances = np.abs(first.bias) / np.linalg.norm(dense(first.weight), axis=1)
+    usable = distances[np.isfinite(distances) & (distances > 0.0)]
+    size = (float(np.median(usable)) if usable.size else 1.0) * 10.0 ** rng.uniform(-1.5, 1.5, (count, 1))
+    return np.concatenate([middle[None], size * rng.standard_normal((count, network.inputs))])
 
 
 def _inside(region: Region, point: Array) -> Array:
@@ -144,9 +182,9 @@ def jacobian_norms(network: Network, points: Array, hurry: bool = False) -> Arra
 
     In a hurry, only as many of the first points are looked at as there is time for, but at least one.
     """
-    values: list[Array] = []
+    values: list[Array] = [np.zeros(0)]
     for part in np.array_split(points, max(1, len(points) * max(network.sizes) // 30_000)):
-        if hurry and values and clock().left < 0.0:
+        if not len(part) or (hurry and len(values) > 1 and clock().left < 0.0):
             break
         right, left = network.jacobian(part), network.jacobian(part, side=-1)
         clear = ((right == left) & np.isfinite(right)).reshape(len(part), -1).all(axis=1)
@@ -156,12 +194,13 @@ def jacobian_norms(network: Network, points: Array, hurry: bool = False) -> Arra
 
 def _climb(network: Network, region: Region, z: Array, window: float, rng: np.random.Generator) -> Array:
     """One step from each point: the best of several lengths along the smoothed gradient and of a random move."""
-    gradient = _ascent(network, z, window * float(region.radius))
+    size = np.full((len(z), 1), float(region.radius)) if region.bounded else 1.0 + np.abs(z).max(axis=1, keepdims=True)
+    reach = window * size
+    gradient = _ascent(network, z, reach)
     length = np.linalg.norm(gradient, axis=-1, keepdims=True)
     direction = np.divide(gradient, length, out=np.zeros_like(gradient), where=length > 0)
     noise = rng.standard_normal(z.shape)
     noise /= np.linalg.norm(noise, axis=-1, keepdims=True)
-    reach = window * float(region.radius)
     moves = [z] + [region.project(z + reach * scale * direction) for scale in (1.0, 0.3, 0.1)]
     moves.append(region.project(z + reach * 0.3 * noise))
     trials = np.stack(moves)  # (moves, starts, inputs)
@@ -170,7 +209,48 @@ def _climb(network: Network, region: Region, z: Array, window: float, rng: np.ra
     return trials[np.argmax(norms, axis=0), np.arange(len(z))]
 
 
-def _ascent(network: Network, z: Array, reach: float) -> Array:
+def _hop(network: Network, region: Region, z: Array, count: int, rounds: int) -> list[tuple[float, Array]]:
+    """The best points found by crossing kinks, again and again, from the best points that did not cross yet."""
+    now = clock()
+    points, norms = z, jacobian_norms(network, z)
+    order = np.argsort(-norms)
+    points, norms, crossed = points[order], norms[order], np.zeros(len(z), dtype=bool)
+    for number in range(rounds):
+        begin = np.flatnonzero(~crossed)[:count]
+        if not begin.size or now.left < 0.0:
+            break
+        now.say(f"lower bound {norms.max():.4g}, kinks, round {number + 1} of {rounds}")
+        crossed[begin] = True
+        new, _ = across(network, region, points[begin], _FACETS)
+        found = jacobian_norms(network, new, hurry=True) if len(new) else np.zeros(0)
+        points, norms = np.concatenate([points, new[: len(found)]]), np.concatenate([norms, found])
+        crossed = np.concatenate([crossed, np.zeros(len(found), dtype=bool)])
+        level = np.round(-norms / max(float(norms.max()), 1e-300), 9)
+        _, first = np.unique(level, return_index=True)  # one point a linear piece will do
+        best = first[: _POOL * count]
+        points, norms, crossed = points[best], norms[best], crossed[best]
+    return [(norms[k], points[k]) for k in np.argsort(-norms)[:3]]
+
+
+def _cross(network: Network, region: Region, z: Array, rounds: int) -> Array:
+    """Each point moved across the kink around it that raises the norm most, until none does."""
+    norms, moving, z = jacobian_norms(network, z), np.arange(len(z)), np.array(z)
+    for _ in range(rounds):
+        if not moving.size or clock().left < 0.0:
+            break
+        new, origin = across(network, region, z[moving], _FACETS)
+        found = jacobian_norms(network, new, hurry=True)
+        order = np.argsort(found, kind="stable")
+        best = np.full(len(moving), -1)
+        best[origin[order]] = order  # the largest is written last
+        rise = np.append(found, 0.0)[best]  # nothing, without a neighbour
+        better = rise > norms[moving] * (1.0 + 1e-9)
+        moving, best = moving[better], best[better]
+        z[moving], norms[moving] = new[best], found[best]
+    return z
+
+
+def _ascent(network: Network, z: Array, reach: Array) -> Array:
     """Gradient of uᵀJ(z)v, u and v the top singular vectors, with φ'' smoothed over what z can do within reach."""
     preactivations = network.preactivations(z)
     hidden = network.layers[:-1]

@@ -27,9 +27,9 @@ from lipcert.proof.certificate import LayerReport
 from lipcert.proof.hints import Enclosure, Hints, Interval, Part
 from lipcert.runtime.costs import require_memory
 from lipcert.search.candidate import Candidate
-from lipcert.search.ellipsoid import Ellipsoid, activate
+from lipcert.search.ellipsoid import Ellipsoid, Image, activate
 from lipcert.search.enclosing import Enclosing
-from lipcert.search.folding import Image, condense
+from lipcert.search.folding import WIDE, condense
 from lipcert.search.stage import LEAST, Stage, widened
 
 
@@ -59,9 +59,9 @@ class Problem:
             # a neuron that does not move has any slope; one with a single slope need not be kept
             kept = condense(weight, alpha, np.where(axes > 0, beta, alpha), ahead.weight)
             require_memory(kept.weight.shape[0], len(done) + 1)
-            S = image.whole if kept.weight is weight else P.through(kept.weight)
+            S = P.through(kept.weight) if kept.carries else image.block(None if kept.weight is weight else kept.neurons)
             T = choose(Stage.of(len(done), S, kept))
-            P, T = feasible_step(S, kept.alpha, kept.beta, T)
+            P, T = feasible_step(S, kept.alpha, kept.beta, T, apart=WIDE <= len(kept.alpha) > ahead.size)
             seconds = time.perf_counter() - clock
             done.append(LayerReport(lower, upper, alpha, beta, kept.spread(T), int(S.exponent), seconds))
             weight = kept.ahead
@@ -81,12 +81,12 @@ class Problem:
         return Problem(network, self.region, (), whole.intervals[start : stop - 1])
 
 
-def feasible_step(S: Ellipsoid, alpha: Array, beta: Array, T: Array) -> tuple[Ellipsoid, Array]:
+def feasible_step(S: Ellipsoid, alpha: Array, beta: Array, T: Array, apart: bool = False) -> tuple[Ellipsoid, Array]:
     """One activation step; multipliers on the edge of the feasible set are enlarged until they are inside."""
     growth = 2.0**-40
     for _ in range(80):
         try:
-            return activate(S, alpha, beta, T), T
+            return activate(S, alpha, beta, T, apart), T
         except np.linalg.LinAlgError:
             T = np.where(beta > alpha, (1.0 + growth) * T + growth * LEAST, T)
             growth = min(4.0 * growth, 0.5)

@@ -14,6 +14,9 @@ from lipcert.search.stage import Stage
 _GRID, _ZOOMS = np.arange(32.0), 7
 """The minimiser of the model is found to 41·(2/31)⁷ ≈ 2e-7 in log(t - s)."""
 
+_WIDE = 400
+"""Open neurons from which half the work of a product counts."""
+
 
 @dataclass(frozen=True)
 class Scalar(Greedy):
@@ -77,7 +80,9 @@ class _Line:
     def trial(self, s: float, x: float) -> float:
         """The objective at t = s + s·exp(x); its top eigenvector joins the model."""
         gap = (s - self.rho) + s * np.exp(x)
-        value, u = top(symmetric(self.B + (self.G / gap) @ self.G.T + (s + s * np.exp(x)) * self.E))
+        half = self.G / (np.sqrt(gap) if len(gap) > _WIDE else gap)  # of wide layers, a symmetric product
+        middle = half @ (half.T if len(gap) > _WIDE else self.G.T)
+        value, u = top(symmetric(self.B + middle + (s + s * np.exp(x)) * self.E))
         self.cuts.append((float(u @ self.B @ u), (self.G.T @ u) ** 2, float(u @ self.E @ u)))
         return value
 

@@ -14,28 +14,38 @@ from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.proof.cover import Cover, Leaf, cover
-from lipcert.proof.pieces import AXIS
+from lipcert.proof.deep_pieces import deep
+from lipcert.proof.pieces import AXIS, Pieces
+from lipcert.proof.rays import along_rays, has_rays
+from lipcert.proof.second_pieces import MOST_INPUTS, curved
 from lipcert.runtime.clock import clock
 from lipcert.runtime.threads import one_thread
 from lipcert.search.anytime import Anytime
 from lipcert.search.candidate import Candidate
+from lipcert.search.curved import improved, suits
 from lipcert.search.joint import Joint
-from lipcert.search.lower import jacobian_norms, lower_bound
+from lipcert.search.lower import jacobian_norms, lower_bound, uphill
 from lipcert.search.method import Method
 from lipcert.search.problem import Problem
-from lipcert.search.witness import witness
+from lipcert.search.witness import weights_at_infinity, witness
 
 _BATCH = 256
-_ENTRIES = 350_000
-"""Numbers in one stack of matrices at most; more would leave the processor's caches."""
+_ENTRIES = 80_000
+"""Numbers in one stack of matrices at most; more would not be faster, and cut pieces that are not the worst."""
+_CURVED = 600_000
+"""The same for pieces to second order, of which none has such matrices."""
 _WIDEST = 1200
 """Layers wider than this leave time for too few pieces."""
 _FEW = 4
 """A piece with so few open neurons is cut by their sign: then its bound becomes exact."""
 FEW_INPUTS = 16
 """With at most so many inputs, halving boxes gets somewhere."""
+_SMALL = 0.125
+"""The longest side of a piece of rays from which on it counts as small, where it goes on to infinity."""
 _WHOLE = 0.4
 """Share of the time for a bound of the whole region, before it is cut."""
+_FIRST = 0.05
+"""The same where pieces are bounded to second order: they soon forget the bound of the whole region."""
 _STARTING = 8.0
 """Sweeps with their proof that pieces take to begin with, and some to be of use."""
 _GAIN = 0.98
@@ -56,7 +66,8 @@ class Split(Anytime):
 
     On a convex region the Lipschitz constant is the largest Jacobian norm, so any cover will do. Pieces are cut by
     halving an input axis or by confining a neuron to one side of its kink; when no neuron of a piece is open its
-    bound is the norm itself. The bound is valid whenever the search stops: at the tolerance, at the end of its time,
+    bound is the norm itself. All of space is cut too, where activations are relu, leaky_relu or identity and inputs are
+    few. The bound is valid whenever the search stops: at the tolerance, at the end of its time,
     on an interrupt, or where the bound of a piece cannot be proved.
 
     Parameters
@@ -81,13 +92,17 @@ class Split(Anytime):
 
     def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
         """What the method for the whole region finds, then the pieces."""
-        if not problem.region.bounded:
-            raise InvalidInput("Split needs a bounded region, such as Ball(center, radius)")
+        if not can_cut(problem):
+            raise InvalidInput(
+                "Split cuts all of space only where activations are relu, leaky_relu (prelu, abs) or identity;"
+                " for others it needs a bounded region, such as Ball(center, radius)"
+            )
         now, method, best = clock(), self.method, start
         now.check()
         if isinstance(method, Anytime):
             limit = np.inf if method.seconds is None else method.seconds
-            with now.sharing(min(_WHOLE * now.left, limit) if affordable(problem, 1.0 - _WHOLE) else np.inf):
+            share = _FIRST if curved(problem.network) or deep(problem.network) else _WHOLE
+            with now.sharing(min(share * now.left, limit) if affordable(problem, 1.0 - share) else np.inf):
                 for candidate in method.candidates(problem, start):
                     yield candidate
                     best = min(best, candidate, key=lambda found: found.bound)
@@ -95,6 +110,10 @@ class Split(Anytime):
             found = method.solve(problem)
             yield found
             best = min(best, found, key=lambda found: found.bound)
+        if problem.network.inputs > MOST_INPUTS and suits(problem, best):
+            for candidate in improved(problem, best):
+                yield candidate
+                best = min(best, candidate, key=lambda found: found.bound)
         yield from self.refined(problem, best)
 
     def refined(self, problem: Problem, candidate: Candidate, impatient: bool = False) -> Iterator[Candidate]:
@@ -121,11 +140,17 @@ class Split(Anytime):
             raise interrupt
 
 
+def can_cut(problem: Problem) -> bool:
+    """Whether there is a rule to cut the region: all of space is cut where slopes keep along rays."""
+    return problem.region.bounded or has_rays(problem.network)
+
+
 def affordable(problem: Problem, share: float = 1.0) -> bool:
     """Whether a share of the time that is left would do for pieces: the whole region is proved again to begin with."""
     widest = max(problem.network.sizes[1:-1], default=0)
+    few = problem.region.bounded or problem.network.inputs <= FEW_INPUTS  # a box of rays has two faces an input
     now = clock()
-    return 0 < widest <= _WIDEST and problem.known is None and share * now.left >= _STARTING * now.sweep
+    return few and 0 < widest <= _WIDEST and problem.known is None and share * now.left >= _STARTING * now.sweep
 
 
 @dataclass(eq=False)
@@ -143,6 +168,11 @@ class _Search:
     past: list[tuple[float, float]] = field(default_factory=list)
     """Numbers of pieces and the mean logarithm of their bounds, relative to that of the whole region."""
 
+    def __post_init__(self) -> None:
+        self.rays = not self.region.bounded
+        self.cut = along_rays(self.network)[0] if self.rays else self.network  # what pieces and cuts speak of
+        self.curved = curved(self.network)
+
     def run(self, cover: Cover, limits: Split, ceiling: float) -> None:
         """Cut until upper and lower meet, or time is up, or there are enough pieces, or they promise nothing."""
         most = np.inf if limits.pieces is None else limits.pieces
@@ -150,7 +180,7 @@ class _Search:
         samples, starts = (1000, 16) if few else (100, 4)
         start = lower_bound(self.network, self.region, samples=samples, starts=starts, seconds=max(0.1 * now.left, 0.0))
         self.lower, self.witness = start.value, start.point
-        self.add([cover.leaf(0)] if cover.bound > 0.0 else [])
+        self.add(self.faces(cover) if cover.bound > 0.0 else [])
         began = before = time.perf_counter()
         pace = 0.0
         while self.open and now.allows(pace) and cover.pieces < most:
@@ -197,14 +227,29 @@ class _Search:
 
     @property
     def batch(self) -> int:
-        room = max(1, _ENTRIES // max(self.network.sizes[1:-1]) ** 2)
+        entries = _CURVED if self.curved else _ENTRIES
+        room = max(2, entries // max(self.network.sizes[1:-1]) ** 2)
         return int(np.clip(len(self.open) // 3, 1, min(_BATCH, room)))
+
+    def faces(self, cover: Cover) -> list[Leaf]:
+        """What to begin with: the region itself, or the faces of a box of rays, as thin as floats allow."""
+        rest = [cover.leaf(0)]
+        if not self.rays:
+            return rest
+        found, count, edge = [], self.network.inputs, float(np.nextafter(1.0, 0.0))
+        for axis, value in [(k, side) for k in range(count) for side in (-edge, edge)] + [(count, edge)]:
+            if rest:
+                halves = cover.cut([rest[0].node], np.array([AXIS]), np.array([axis]), np.array([value]))
+                inner = [abs(leaf.piece.lower[0, axis] + leaf.piece.upper[0, axis]) < 1.5 for leaf in halves]
+                rest = [leaf for leaf, is_inner in zip(halves, inner, strict=True) if is_inner]
+                found += [leaf for leaf, is_inner in zip(halves, inner, strict=True) if not is_inner]
+        return found
 
     def add(self, leaves: list[Leaf]) -> None:
         """New leaves, open until they are settled."""
         if leaves and self.network.inputs <= FEW_INPUTS:
             middles = [0.5 * leaf.piece.lower[0] + 0.5 * leaf.piece.upper[0] for leaf in leaves]
-            self.meet(self.region.project(np.array(middles)))
+            self.meet(np.array(middles))
         for leaf in leaves:
             heapq.heappush(self.open, (-leaf.bound, leaf.node))
 
@@ -214,6 +259,10 @@ class _Search:
         Its bound is then attained if it has an input, and that raises the lower bound; or it has none, and weights
         that prove so end the matter. Where neither can be shown, the piece must be cut.
         """
+        if self.far(leaf.piece):
+            apart = weights_at_infinity(cover.bounding, leaf.piece)
+            if apart is not None and cover.drop(leaf.node, apart):
+                return True
         if (leaf.shares > 0).any():
             return False
         point, weights = witness(cover.bounding, leaf.piece)
@@ -225,7 +274,11 @@ class _Search:
         return cover.drop(leaf.node, weights)
 
     def meet(self, points: Array) -> None:
-        """The best of the points, if it is better than all before."""
+        """The best of the points, if it is better than all before; on a ray, x/t is the input."""
+        if self.rays:
+            points = points[points[:, -1] > 0.0]
+            points = points[:, :-1] / points[:, -1:]
+        points = self.region.project(points)
         points = points[np.isfinite(points).all(axis=1)]  # the middle of a huge piece may overflow
         if not len(points):
             return
@@ -233,6 +286,9 @@ class _Search:
         best = int(np.argmax(norms))
         if norms[best] > self.lower:
             self.lower, self.witness = float(norms[best]), points[best]
+            if self.network.inputs <= FEW_INPUTS:
+                self.witness = uphill(self.network, self.region, points[best])
+                self.lower = float(jacobian_norms(self.network, self.witness[None])[0])
 
     def cuts(self, leaves: list[Leaf], starts: Array) -> tuple[Array, Array, Array]:
         """Where to cut each of the pieces; ``starts`` tells where the neurons of each hidden layer begin."""
@@ -242,7 +298,7 @@ class _Search:
         for number, leaf in enumerate(leaves):
             piece, shares = leaf.piece, leaf.shares
             open_neurons = int((shares > 0).sum())
-            if open_neurons and (not few or open_neurons <= _FEW):
+            if open_neurons and (not few or open_neurons <= _FEW or self.far(piece)):
                 neuron = int(np.argmax(shares))
                 layer = int(np.searchsorted(starts, neuron, side="right")) - 1
                 where.append(layer)
@@ -255,35 +311,41 @@ class _Search:
                 at.append(float(0.5 * piece.lower[0, axis] + 0.5 * piece.upper[0, axis]))
         return np.array(where), np.array(what), np.array(at)
 
+    def far(self, piece: Pieces) -> bool:
+        """Whether a piece of rays is small and goes on to infinity: there boxes do not tell signs of later layers."""
+        return self.rays and bool(piece.lower[0, -1] == 0.0 and (piece.upper - piece.lower).max() <= _SMALL)
+
     def axes(self, leaves: list[Leaf]) -> Array:
         """The axis to halve for each piece: the one that is most to blame for what its open neurons add to the bound.
 
-        A neuron's pre-activation moves by |∂v_j/∂x_i|·width_i along axis i, to first order at the centre; its share of
-        the bound is divided among the axes in proportion to the squares of that.
+        A neuron's pre-activation moves by |∂v_j/∂x_i|·width_i along axis i, to first order at the centre. Relative to
+        its interval, that tells how much narrower halving the axis makes it, and the root of its share what that gains.
+        Where t moves too, what is off at the centre must not leave all the blame to t: slopes are then the middle ones.
         """
-        lower, upper = (
-            np.concatenate(ends)
-            for ends in zip(*((p.lower, p.upper) for p in (leaf.piece for leaf in leaves)), strict=True)
-        )
-        shares, width = np.stack([leaf.shares for leaf in leaves]), upper - lower
-        values = self.network.preactivations(0.5 * lower + 0.5 * upper)
+        pieces = Pieces.stack([leaf.piece for leaf in leaves])
+        shares, width = np.sqrt(np.stack([leaf.shares for leaf in leaves])), pieces.upper - pieces.lower
+        values = self.cut.preactivations(0.5 * pieces.lower + 0.5 * pieces.upper)
         blame, begin = np.zeros(width.shape), 0
-        moves = dense(self.network.layers[0].weight) * width[:, None, :]
-        for index, layer in enumerate(self.network.layers[:-1]):
+        moves = dense(self.cut.layers[0].weight) * width[:, None, :]
+        for index, layer in enumerate(self.cut.layers[:-1]):
             assert layer.neurons is not None
-            squares = moves * moves
-            total = squares.sum(axis=-1, keepdims=True)
-            part = np.divide(squares, total, out=np.zeros(squares.shape), where=total > 0)
-            blame += np.einsum("kn,kni->ki", shares[:, begin : begin + layer.size], part)
+            if begin >= shares.shape[-1]:  # nobody watches the layers that follow
+                break
+            mine = slice(begin, begin + layer.size)
+            reach = np.maximum(pieces.high[:, mine] - pieces.low[:, mine], np.abs(moves).max(axis=-1))[:, :, None]
+            part = np.divide(np.abs(moves), reach, out=np.zeros(moves.shape), where=reach > 0)
+            blame += np.einsum("kn,kni->ki", shares[:, mine], part)
             begin += layer.size
-            if index + 2 < len(self.network.layers):
+            if index + 2 < len(self.cut.layers):
                 slope = layer.neurons.slope(values[index])
-                moves = dense(self.network.layers[index + 1].weight) @ (slope[:, :, None] * moves)
+                if self.rays:
+                    slope = 0.5 * np.add(*layer.neurons.slope_range(pieces.low[:, mine], pieces.high[:, mine]))
+                moves = dense(self.cut.layers[index + 1].weight) @ (slope[:, :, None] * moves)
         return np.argmax(blame + 1e-9 * width / width.max(axis=-1, keepdims=True), axis=-1)
 
     def middle(self, layer: int, index: int, low: Array, high: Array) -> float:
         """The kink of a neuron inside its interval, or else the middle."""
-        neurons = self.network.layers[layer].neurons
+        neurons = self.cut.layers[layer].neurons
         assert neurons is not None
         row = neurons.take(np.array([index])).groups[0][0]
         if row.row.kinks:

@@ -12,14 +12,14 @@ from scipy import linalg
 
 from lipcert.model.arrays import Array, Weight, dense
 
-_TOP, _SHARPNESS = 5, 10.0
+_TOP, _SHARPNESS = 5, 4.0
 """So many top directions advise, weighted by a power of their share of the norm, so that close ones count alike."""
 _POWERS = 8
 """Steps of the power method where a norm need not be exact."""
-_PACE, _STRIDE = 0.5, 0.25
-"""The share of the way to a stationary multiplier that is advised, and its limit in powers of two."""
-_MATTERS = 1e-8
-"""Neurons with a smaller share of the bound keep their multipliers: what they wish for is noise."""
+_PACE = 0.5
+"""The largest change that is advised, in powers of two."""
+_BARRIER = 5e-3
+"""Weight of the barrier that keeps multipliers inside the set where they are of use."""
 _TINY = 1e-280
 
 
@@ -59,47 +59,37 @@ def _norm(numbers: Array, image: Callable[[Array], Array]) -> Array:
 
 
 def directions(S: Array) -> Array:
-    """The directions in which an ellipsoid S (count, n, n) is largest, (count, few, n), for :func:`advice`.
+    """The directions d in which an ellipsoid S (count, n, n) is largest, (count, few, n), for :func:`advice`.
 
-    Their lengths are the roots of weights that add up to one.
+    Their dᵀSd are weights that add up to one.
     """
     values, vectors = np.linalg.eigh(S)
     top, values = _turned(vectors[..., -_TOP:]), np.maximum(values[..., -_TOP:, None], _TINY)
     weights = (values / values[:, -1:]) ** _SHARPNESS
-    return np.asarray(top * np.sqrt(weights / weights.sum(axis=1, keepdims=True)))
+    return np.asarray(top * np.sqrt(weights / weights.sum(axis=1, keepdims=True) / values))
 
 
-def advice(
-    a: Array, m: Array, active: Array, h: Array, L: Array, X: Array, current: Array, scale: Array
-) -> tuple[Array, Array, Array, Array]:
-    """How to change the multipliers of one step for directions a (count, d, n) after it.
+def advice(a: Array, T: Array, active: Array, m: Array, h: Array, L: Array, X: Array) -> tuple[Array, Array, Array]:
+    """How to change the logarithms of the multipliers of one step, for directions a (count, d, n) after it.
 
-    With x = D_m a and K = (S⁻¹ - D_r² T⁻¹)⁻¹ the derivative of the squared norm by log T_j is proportional to
-    T_j a_j² - r_j² (K x)_j²/T_j; it vanishes at T_j = r_j |(K x)_j|/|a_j|. With q = C⁻¹ D_h S x, h = r T^-½, that is
-    (K x)_j = q_j/h_j. Over several directions the squares add up. ``current`` is log2(T/(r·scale)) of the active
-    neurons.
+    ``a`` is scaled so that the squared bound is one. With x = D_m a, C = I - D_h S D_h and q = C⁻¹ D_h S x, h = r T^-½,
+    the derivative of the squared bound by log T_j is T_j a_j² - q_j², squares added up over the directions. A barrier
+    -μ log det C keeps away from multipliers that are too small for S: it adds μ(1 - (C⁻¹)_jj). The change is in
+    proportion to the derivative over the sum of its parts' sizes.
 
     Returns
     -------
-    The change of ``current``; Σ a_j² and Σ q_j² of the active neurons; the directions before the step, (count, d, n).
+    The change; T_j Σ a_j² of the active neurons, (count, active); the directions before the step, (count, d, n).
     """
     back = m[:, None, :] * a
     if not active.shape[-1]:
-        none = np.zeros(active.shape)
-        return none, none, none, back
-    solved = a @ _turned(X)  # (count, d, active)
-    pairs = zip(L, solved, strict=True)
-    q = np.stack([linalg.lapack.dtrtrs(one.T, two.T, lower=0, trans=0)[0].T for one, two in pairs])
+        return np.zeros(active.shape), np.zeros(active.shape), back
+    inverse = np.stack([linalg.lapack.dtrtri(one.T, lower=0)[0].T for one in L])
+    q = a @ _turned(X) @ inverse  # (count, d, active)
     pull = np.zeros(a.shape)
     np.put_along_axis(pull, np.broadcast_to(active[:, None, :], q.shape), h[:, None, :] * q, -1)
-    arrived = (np.take_along_axis(a, active[:, None, :], -1) ** 2).sum(axis=1)
-    pushed = (q**2).sum(axis=1)
-    with np.errstate(all="ignore"):
-        wish = 0.5 * np.log2(pushed / arrived) - np.log2(h * scale[:, None])
-        change = np.clip(_PACE * (wish - current), -_STRIDE, _STRIDE)
-    return np.where(np.isfinite(change), change, 0.0), arrived, pushed, back + pull
-
-
-def matters(share: Array) -> Array:
-    """Whether a neuron's share of the squared bound is more than noise."""
-    return np.asarray(share > _MATTERS)
+    rise = T * (np.take_along_axis(a, active[:, None, :], -1) ** 2).sum(axis=1)
+    fall = (q**2).sum(axis=1)
+    near = (inverse**2).sum(axis=1)
+    change = _PACE * (fall - rise + _BARRIER * (near - 1.0)) / (fall + rise + _BARRIER * (near + 1.0))
+    return np.nan_to_num(change), rise, back + pull

@@ -67,7 +67,8 @@ def campaign(
     differently. What a search finds is what that finds without ``radii``.
 
     Results are stored as they come, one transaction per batch, keyed by network digest, point, radius and method. What
-    the file holds already is not computed again: a run that was killed is resumed by the same call.
+    the file holds already is not computed again: a run that was killed is resumed by the same call. A search that time
+    cut short is taken up again by a call that gives it more; the larger radius stays.
 
     Parameters
     ----------
@@ -136,7 +137,7 @@ def campaign(
         starts = restarts if attack else 0
         settings = {"clip": limits, "attack": starts or False, "curvature": bent, "enclosures": repr(tuple(enclosures))}
         store.agree({"points": data.digest, **settings})
-        done = store.done(network.digest)
+        done = store.done(network.digest, checked_seconds(seconds_per_point))
         missing = list(_missing(data, chosen_points, chosen, asked, done))
         rules = Rules(limits, tuple(enclosures), curvature=bent)
         rows = sum(len(question.radii) for question in missing)
@@ -261,7 +262,7 @@ def _run(store: Store, pool: Executor | None, workers: int, batches: _Batches, m
 
 
 def _take_in(store: Store, answer: Answer, batches: _Batches, meter: Meter) -> None:
-    store.add(answer.rows, answer.seconds)
+    store.add(answer.rows, answer.seconds, answer.cut)
     batches.learn(answer)
     meter.advance(len(answer.rows))
 

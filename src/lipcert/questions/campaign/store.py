@@ -98,6 +98,12 @@ _SCHEMA: Final = (
     + ", checksum INTEGER NOT NULL, PRIMARY KEY (network, point, radius, method)) WITHOUT ROWID",
     "CREATE TABLE batches (number INTEGER PRIMARY KEY, rows INTEGER NOT NULL, seconds REAL NOT NULL)",
 )
+_CUT: Final = (
+    "CREATE TABLE cut (network TEXT NOT NULL, point INTEGER NOT NULL, radius REAL NOT NULL, method TEXT NOT NULL, "
+    "seconds REAL NOT NULL, PRIMARY KEY (network, point, radius, method)) WITHOUT ROWID"
+)
+"""Rows that time cut short, and the seconds that they had; files that were never continued may lack it."""
+_KEY: Final = "network = ? AND point = ? AND radius = ? AND method = ?"
 
 
 def _fits(name: str, value: Any) -> bool:
@@ -148,6 +154,8 @@ class Store:
                     run(f"PRAGMA user_version = {VERSION}")
                     for statement in _SCHEMA:
                         run(statement)
+                if self._tables() == set(_SCHEMA):
+                    run(_CUT)
         if run("PRAGMA application_id").fetchone()[0] != APPLICATION:
             raise UnreadableResults(
                 f"{self.path} is an SQLite file, but not one with lipcert's results; it is left alone"
@@ -168,7 +176,7 @@ class Store:
         (verdict,) = self.connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise UnreadableResults(f"{self.path} is damaged: {verdict}")
-        if self._tables() != set(_SCHEMA):
+        if self._tables() - {_CUT} != set(_SCHEMA):
             raise UnreadableResults(
                 f"{self.path} is damaged or was changed: its tables are not those of a results file"
             )
@@ -215,24 +223,44 @@ class Store:
         """What the results are about."""
         return {name: json.loads(value) for name, value in self.connection.execute("SELECT name, value FROM about")}
 
-    def done(self, network: str) -> set[tuple[int, float, str]]:
-        """The point, radius and method of every row of a network."""
+    def done(self, network: str, seconds: float = 0.0) -> set[tuple[int, float, str]]:
+        """The point, radius and method of every row of a network, but for those that so many seconds might improve."""
         query = "SELECT point, radius, method FROM results WHERE network = ?"
-        return set(self.connection.execute(query, (network,)))
+        rows = set(self.connection.execute(query, (network,)))
+        query = "SELECT point, radius, method FROM cut WHERE network = ? AND seconds < ?"
+        return rows - set(self.connection.execute(query, (network, seconds)))
 
-    def add(self, rows: Iterable[Row], seconds: float) -> int:
-        """Add a batch in one transaction; rows that are there already stay as they are. Returns how many were new."""
+    def add(self, rows: Iterable[Row], seconds: float, cut: Iterable[tuple[Row, float]] = ()) -> int:
+        """Add a batch in one transaction; returns how many rows were new.
+
+        Rows that are there already stay as they are, unless time cut them short and the new one certifies no less.
+        ``cut`` are those of the rows that were cut short now, and the seconds that they had.
+        """
         places = ", ".join("?" * (len(COLUMNS) + 1))
-        tuples = [astuple(row) for row in rows]
+        given = list(rows)
+        tuples = [astuple(row) for row in given]
         with self._transaction():
+            replaced = 0
+            for row in given:
+                replaced += self._make_way(row)
             before = self.connection.total_changes
             self.connection.executemany(
                 f"INSERT INTO results VALUES ({places}) ON CONFLICT (network, point, radius, method) DO NOTHING",
                 [(*values, _checksum(values)) for values in tuples],
             )
-            new = self.connection.total_changes - before
+            new = self.connection.total_changes - before - replaced
+            self.connection.executemany(
+                "INSERT OR REPLACE INTO cut VALUES (?, ?, ?, ?, ?)", [(*_key(row), had) for row, had in cut]
+            )
             self.connection.execute("INSERT INTO batches (rows, seconds) VALUES (?, ?)", (new, seconds))
         return new
+
+    def _make_way(self, row: Row) -> int:
+        """Forget that a row was cut short, and the row itself if the new one certifies no less; how many went."""
+        run, key = self.connection.execute, _key(row)
+        if not run(f"DELETE FROM cut WHERE {_KEY}", key).rowcount:
+            return 0
+        return run(f"DELETE FROM results WHERE {_KEY} AND certified <= ?", (*key, row.certified)).rowcount
 
     def rows(self) -> list[Row]:
         """All rows, in the order of their key."""
@@ -248,6 +276,10 @@ class Store:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _key(row: Row) -> tuple[str, int, float, str]:
+    return row.network, row.point, row.radius, row.method
 
 
 def _short(text: str) -> str:

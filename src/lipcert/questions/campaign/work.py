@@ -56,9 +56,10 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The rows of a task and the time they took."""
+    """The rows of a task and the time they took; for searches that were cut short, the seconds that they had."""
 
     rows: tuple[Row, ...]
+    cut: tuple[tuple[Row, float], ...]
     questions: int
     seconds: float
 
@@ -74,17 +75,21 @@ def work(task: Task) -> Answer:
         _networks[task.digest] = pickle.loads(task.network)
     network = _networks[task.digest]
     rows: list[Row] = []
+    cut: list[tuple[Row, float]] = []
     for question in task.questions:
         left = task.due - time.time()
         if left <= 0.0:
             break
         limit = min(left, math.inf if task.seconds is None else task.seconds)
         with timed(limit if math.isfinite(limit) else None):
-            rows.extend(_answer(network, task, question))
-    return Answer(tuple(rows), len(task.questions), time.perf_counter() - started)
+            found, unfinished = _answer(network, task, question)
+        rows.extend(found)
+        cut.extend((row, limit) for row in unfinished)
+    return Answer(tuple(rows), tuple(cut), len(task.questions), time.perf_counter() - started)
 
 
-def _answer(network: Network, task: Task, question: Question) -> list[Row]:
+def _answer(network: Network, task: Task, question: Question) -> tuple[list[Row], list[Row]]:
+    """The rows of a question, and which of them are about a search that time cut short."""
     with np.errstate(all="ignore"):
         predicted = int(np.argmax(network(question.x)))
     label = predicted if question.label is None else question.label
@@ -97,11 +102,14 @@ def _answer(network: Network, task: Task, question: Question) -> list[Row]:
     ]
     distances = _broken(network, task, question, label, given) if task.restarts and given else [None] * len(rows)
     rows = [replace(row, broken=broken) for row, broken in zip(rows, distances, strict=True)]
-    return rows if len(given) == len(question.radii) else [_searched(network, task, question, judge, blank), *rows]
+    if len(given) == len(question.radii):
+        return rows, []
+    searched, unfinished = _searched(network, task, question, judge, blank)
+    return [searched, *rows], [searched] if unfinished else []
 
 
-def _searched(network: Network, task: Task, question: Question, judge: Judge, blank: Row) -> Row:
-    """The row of a search; an attack looks twice as far as the linearised network would go."""
+def _searched(network: Network, task: Task, question: Question, judge: Judge, blank: Row) -> tuple[Row, bool]:
+    """The row of a search, and whether time cut it short; attacks look twice as far as the linearised network goes."""
     hunt, row = Hunt(judge, TOLERANCE), blank
     if judge.label == judge.predicted:
         with suited_to(max(network.sizes)), np.errstate(all="ignore"):
@@ -112,9 +120,9 @@ def _searched(network: Network, task: Task, question: Question, judge: Judge, bl
     elif hunt.problem is not None:
         row = replace(row, problem=str(hunt.problem))
     if not task.restarts:
-        return row
+        return row, hunt.unfinished
     (broken,) = _broken(network, task, question, judge.label, [2.0 * first_guess(judge)])
-    return replace(row, broken=broken)
+    return replace(row, broken=broken), hunt.unfinished
 
 
 def _judged(row: Row, verdict: Verdict | ProofFailed, network: Network, ball: Ball) -> Row:

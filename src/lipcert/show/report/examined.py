@@ -14,7 +14,7 @@ from lipcert.proof.certificate import Certificate
 from lipcert.proof.classes import CertifiedRadius, subject_of
 from lipcert.questions.sweep import SweepRow
 from lipcert.questions.verify import Answer, load_answer, verify
-from lipcert.runtime.progress import Report, silent
+from lipcert.runtime.clock import Progress, silent
 from lipcert.search.lower import LowerBound, lower_bound, lower_bound_of
 from lipcert.show.report.page import Verdict
 from lipcert.show.wording import describe_network
@@ -60,7 +60,7 @@ class Examined(Generic[Claim]):
         return "not at hand" if self.network is None else f"{self.model}: {describe_network(self.network)}"
 
 
-def examine(paths: Sequence[Path], models: Mapping[str, Network], report: Report = silent) -> list[Examined[Any]]:
+def examine(paths: Sequence[Path], models: Mapping[str, Network], report: Progress = silent) -> list[Examined[Any]]:
     """Read files with answers; those about one of the models (by name) are proved again, bounds get a lower bound."""
     claims = [(path, load_answer(path)) for path in paths]
     found: list[Examined[Any]] = []

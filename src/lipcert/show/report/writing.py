@@ -14,7 +14,7 @@ from lipcert.model.files import require_writable, write_whole
 from lipcert.model.network import Network
 from lipcert.proof.certificate import Certificate
 from lipcert.questions.campaign import Results
-from lipcert.runtime.progress import watched
+from lipcert.runtime.clock import timed
 from lipcert.show.report.answers import answer_sections
 from lipcert.show.report.campaigns import campaign_section
 from lipcert.show.report.certificates import certificate_section
@@ -73,14 +73,14 @@ def write(
     if known and not claims:
         raise InvalidInput("a model is of use for certificates only, and none is among the sources")
     sections: list[Section] = []
-    with watched() as report:
-        examined = examine(claims, known, report)
+    with timed() as clock:
+        examined = examine(claims, known, clock.say)
         bounds = of_kind(examined, Certificate)
         if bounds:
             sections.append(certificate_section(bounds, bool(known)))
         sections += answer_sections(examined, bool(known))
         for path in paths:
-            report(f"reading {path.name}")
+            clock.say(f"reading {path.name}")
             if path.is_dir():
                 sections += study_sections(path)
             elif path not in claims:

@@ -1,0 +1,141 @@
+"""A polynomial of degree two near the slope of an activation on an interval, and how far the two are apart; proved.
+
+The interval is cut into cells. On a cell φ' is at most (b - a)·width/4 from its chord where a ≤ φ'' ≤ b, and on one
+side of it where φ'' is monotone; a polynomial is a known distance from its own chord. Where φ' jumps, or nothing is
+known of φ'', the range of φ' on the cell serves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from lipcert.model.activations import Activation
+from lipcert.model.arrays import Array
+from lipcert.model.network import Neurons
+from lipcert.proof.hints import Interval
+from lipcert.proof.neuron_bounds import slope_bounds, slope_error, value_error
+from lipcert.proof.rounding import TINY, UP, U, down, up
+
+_CELLS: Final = 6
+_MARKS: Final = np.linspace(-1.0, 1.0, _CELLS + 1)
+_LEAST_SQUARES: Final = np.linalg.pinv(np.vander(_MARKS, 3, increasing=True))
+_BEND: Final = 2.0**-40
+"""Far more than the error of a second derivative, relative to the largest there is."""
+_BETTER: Final = 0.8
+"""A parabola must make the error so much smaller than a line, or the line serves."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """For all s with v = center + s in the interval, (count, neurons) each:
+
+    |φ'(v) - slope - rate·s - bow·s²/2| ≤ error,   |φ'(v) - slope - rate·s| ≤ straight,   |φ'(v) - slope| ≤ apart,
+    |φ(v) - value - slope·s - rate·s²/2| ≤ rest.
+    """
+
+    value: Array
+    slope: Array
+    rate: Array
+    bow: Array
+    error: Array
+    straight: Array
+    apart: Array
+    rest: Array
+
+
+def fit(neurons: Neurons, center: Array, interval: Interval, cost: Array) -> Fit:
+    """Fits on finite intervals, for a given point that need not lie inside.
+
+    A parabola is taken where it is better than a line; ``cost`` is what half of |bow| costs beside the error.
+    """
+    low, high = interval
+    middle, reach = 0.5 * low + 0.5 * high, up(up(0.5 * high - 0.5 * low))
+    marks = _MARKS.reshape(-1, *[1] * low.ndim)
+    v = middle + reach * marks  # ascending, as rounding is monotone
+    v[0], v[-1] = np.minimum(v[0], low), np.maximum(v[-1], high)
+    width, s = up(v[1:] - v[:-1]), v - center
+    slopes, values, start = neurons.slope(v), neurons.value(v), neurons.value(center)
+    above, below, bent, jumps = _between(neurons, v, width)
+    room = slope_error(neurons, slopes, v) + (_BEND * bent * width).max(axis=0)
+    kinked = np.asarray(jumps.any(axis=0))
+    t, c = _coefficients(slopes, s, middle - center, np.maximum(reach, TINY), kinked, cost)
+    curve = c * s
+    line, curve = t * s, 0.5 * curve * s
+    lost = room + 16.0 * U * (np.abs(slopes) + np.abs(line) + np.abs(curve))
+    bulge = c * width
+    bulge = 0.125 * bulge * width
+    poly = line + curve
+    ends = slopes - poly
+    roof = np.maximum(ends[1:], ends[:-1]) + np.maximum(bulge, 0.0) + above
+    floor = np.minimum(ends[1:], ends[:-1]) + np.minimum(bulge, 0.0) - below
+    if kinked.any():
+        least, most = slope_bounds(neurons, v[:-1], v[1:])
+        roof = np.where(jumps, most - np.minimum(poly[1:], poly[:-1]) + np.abs(bulge), roof)
+        floor = np.where(jumps, least - np.maximum(poly[1:], poly[:-1]) - np.abs(bulge), floor)
+    wide = np.maximum(lost[1:], lost[:-1]) + 4.0 * U * np.abs(bulge)
+    roof, floor = roof + wide, floor - wide
+    top, bottom = roof.max(axis=0), floor.min(axis=0)
+    slope = 0.5 * top + 0.5 * bottom
+    near = 4.0 * U * np.abs(slope)
+    error = np.maximum(top - slope, slope - bottom) * UP + near
+    bowed = np.maximum(np.abs(curve[1:]), np.abs(curve[:-1]))
+    off = (np.maximum(roof - slope, slope - floor) + near + bowed) * UP
+    straight = off.max(axis=0)
+    alpha, beta = slope_bounds(neurons, v[0], v[-1])
+    apart = up(np.maximum(beta - slope, slope - alpha))
+    line, curve = slope * s, 0.5 * line * s
+    size = np.abs(values) + np.abs(start) + np.abs(line) + np.abs(curve)
+    gap = np.abs(values - start - line - curve) + (value_error(neurons, values) + 16.0 * U * size) * UP
+    rest = (0.5 * (gap[1:] + gap[:-1] + off * width)).max(axis=0) * UP + TINY
+    return Fit(start, slope, t, c, error + TINY, straight + TINY, apart, rest)
+
+
+def _coefficients(slopes: Array, s: Array, middle: Array, reach: Array, kinked: Array, cost: Array) -> Interval:
+    """Rate and bow of the better of a parabola and a line, of which nothing is proved."""
+    _, line, bow = np.tensordot(_LEAST_SQUARES, slopes, axes=1)
+    line, bow, chord = line / reach, 2.0 * bow / reach / reach, 0.5 * (slopes[-1] - slopes[0]) / reach
+    bow = np.where(np.isfinite(bow) & ~kinked & (reach > 2.0**-30 * np.abs(middle)), bow, 0.0)
+    rate = line - bow * middle
+    chord = np.where(kinked, 0.0, chord)
+    bent = slopes - (rate + 0.5 * bow * s) * s
+    straight = slopes - chord * s
+    error, other = (0.5 * (ends.max(axis=0) - ends.min(axis=0)) for ends in (bent, straight))
+    pick = error + 0.5 * np.abs(bow) * cost < _BETTER * other
+    rate, bow = np.where(pick, rate, chord), np.where(pick, bow, 0.0)
+    return np.where(np.isfinite(rate), rate, 0.0), bow
+
+
+def _between(neurons: Neurons, v: Array, width: Array) -> tuple[Array, ...]:
+    """Of each cell, how far φ' is above and below its chord; the largest |φ''| anywhere; whether φ' may jump."""
+
+    def rule(row: Activation, points: Array, cells: Array) -> tuple[Array, ...]:
+        left, right = points[:-1], points[1:]
+        bends = row.bend(points)
+        first, last = bends[:-1], bends[1:]
+        least, most = np.minimum(first, last), np.maximum(first, last)
+        turned, largest = np.zeros(left.shape, dtype=bool), np.zeros(left.shape)
+        for turn, inside in row.turns_inside(down(left), up(right)):  # it jumps at some of them
+            for side in (-1, 1):
+                bend = row.bend(turn, side)
+                least = np.where(inside, np.minimum(least, bend), least)
+                most = np.where(inside, np.maximum(most, bend), most)
+                largest = np.maximum(largest, np.abs(bend))
+            turned |= inside
+        lens = 0.25 * (most - least) * cells
+        above, below = np.where(turned | (last < first), lens, 0.0), np.where(turned | (last > first), lens, 0.0)
+        jumps = (right - left >= 0.5 * row.row.period) | row.whole_period(points[:1], points[-1:])
+        if row.row.kinks:
+            for _, inside in row.knots_inside(down(left), up(right)):
+                jumps |= inside
+        return above, below, largest, jumps
+
+    if len(neurons.groups) == 1:
+        return rule(neurons.groups[0][0], v, width)
+    found = [np.zeros(width.shape) for _ in range(3)] + [np.zeros(width.shape, dtype=bool)]
+    for row, index in neurons.groups:
+        for out, part in zip(found, rule(row, v[..., index], width[..., index]), strict=True):
+            out[..., index] = part
+    return tuple(found)

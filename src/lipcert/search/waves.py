@@ -1,0 +1,317 @@
+"""The bound of a convolution stack as a function of one multiplier per channel, frequency by frequency.
+
+The recursion of :mod:`lipcert.proof.torus` in complex floating point: S, P and the step are c × c matrices, one per
+frequency, and T is shared by all of them. Dense layers after the convolutions are layers with one frequency. The
+variables are x = log(T / (r² mean S_cc)), the mean over all frequencies; so they follow what earlier layers do to S.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from lipcert.model.arrays import Array, dense
+from lipcert.model.network import Network
+from lipcert.proof.hints import Hints
+from lipcert.proof.torus import Torus, phases, transformed
+from lipcert.runtime.clock import clock
+from lipcert.search.chain import STILL, level
+
+_WORK = 6e9
+"""Operations of a value with its gradient; of more frequencies than that allows, some are taken."""
+_STEP = 0.1
+"""Weight of the steps' barriers, of which there are many more than last matrices."""
+_FEWEST = 40
+"""Frequencies that are taken in any case."""
+
+
+@dataclass(frozen=True, eq=False)
+class Map:
+    """S = Σ_b K_b P_b K_b* over the aliases b of each frequency; K is (frequencies, aliases, outputs, channels).
+
+    With ``counts``, S is one real matrix: the sum over all frequencies, each as often as it counts.
+    """
+
+    K: Array
+    counts: Array | None = None
+
+    def __call__(self, P: Array) -> Array:
+        parts = self.K @ P.reshape(*self.K.shape[:2], *P.shape[1:]) @ _adjoint(self.K)
+        if self.counts is None:
+            return np.asarray(parts.sum(axis=1))
+        return np.asarray(np.tensordot(self.counts, parts[:, 0].real, axes=1))[None]
+
+    def back(self, S: Array) -> Array:
+        """The adjoint map."""
+        weighted = S[:, None] if self.counts is None else self.counts[:, None, None, None] * S
+        found = _adjoint(self.K) @ weighted @ self.K
+        return found.reshape(-1, *found.shape[2:])
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """The neurons of one hidden layer, one slope range per channel, and what follows them."""
+
+    m: Array
+    r: Array
+    ahead: Map
+
+    @property
+    def open(self) -> Array:
+        return np.flatnonzero(self.r > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Wave:
+    """f(x), its gradient, and the logarithm of the bound at x."""
+
+    f: float
+    gradient: Array
+    log_bound: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Tape:
+    """What the way back needs of one link; matrices are relative to ``scale``."""
+
+    T: Array
+    base: Array
+    s2: Array
+    inverse: Array  # D_s C⁻¹ D_s with C = I - D_s S D_s
+    barrier: float  # -Σ_ω logdet C
+    H: Array
+    K: Array
+    scale: float
+
+
+class Waves:
+    """The stack that a network begins with, and the dense layers that follow it.
+
+    ``whole`` says that all frequencies are looked at; of wide stacks on large images only some are.
+    """
+
+    def __init__(self, network: Network, torus: Torus, slopes: Sequence[tuple[Array, Array]], more: int = 1) -> None:
+        self.torus = torus
+        frequencies, counts = torus.frequencies()
+        chosen = _some(torus, len(frequencies), more)
+        self.whole = len(chosen) == len(frequencies)
+        weights = counts[chosen] * (counts.sum() / counts[chosen].sum())
+        levels = torus.levels(frequencies[chosen])
+        maps = [_convolution(torus, index, levels) for index in range(len(torus.convolutions))]
+        if not torus.ends:
+            head, *rest = network.layers[len(maps) :]
+            images = dense(head.weight).reshape(head.size, torus.convolutions[-1].outputs, -1)
+            where = np.array(list(np.ndindex(*torus.convolutions[-1].places)))
+            scale = float(np.prod(torus.sizes[-1])) ** -0.5
+            rows = transformed(phases(frequencies[chosen], where, torus.sizes[-1]), images, scale)
+            maps.append(Map(rows[:, None], weights))
+            maps += [Map(dense(layer.weight)[None, None]) for layer in rest]
+        self.first = maps[0]
+        self.links = [
+            Link(0.5 * (alpha + beta), 0.5 * (beta - alpha), ahead)
+            for (alpha, beta), ahead in zip(slopes, maps[1:], strict=True)
+        ]
+        self.cuts = np.cumsum([0] + [link.open.size for link in self.links])
+
+    def split(self, x: Array) -> list[Array]:
+        """The part of x that belongs to each link."""
+        return [x[start:stop] for start, stop in pairwise(self.cuts)]
+
+    def _begin(self) -> Array:
+        channels = self.first.K.shape[-1]
+        count = self.first.K.shape[0] * self.first.K.shape[1]
+        return self.first(np.broadcast_to(np.eye(channels), (count, channels, channels)))
+
+    def value(self, x: Array, mu: float) -> Wave | None:
+        """The value f = log τ + barriers, or None where T is infeasible.
+
+        τ > λmax of all last matrices, with μ·Σ tr S (τ - S)⁻¹ = 1. The barriers are -μ·Σ logdet(I - S/τ), and
+        -μ·_STEP·Σ logdet(I - D_s S D_s) of each step, s = r T^-½.
+        """
+        tape: list[_Tape] = []
+        S, log_scale = self._begin(), 0.0
+        for link, part in zip(self.links, self.split(x), strict=True):
+            clock().check()
+            scale = _mean(S)
+            S, log_scale = S / scale, log_scale + np.log(scale)
+            base = _base(link, S)
+            T = np.zeros(link.r.size)
+            T[link.open] = np.exp(part) * base[link.open]
+            step = _forward(link, S, T, base, scale)
+            if step is None:
+                return None
+            tape.append(step)
+            S = link.ahead(_after(link, step.K, T))
+        values, vectors = np.linalg.eigh(S)
+        top = float(values.max())
+        if not (np.isfinite(top) and top > 0.0):
+            return None
+        share = np.maximum(values / top, 0.0)
+        tau = level(share.ravel(), mu)
+        f = np.log(tau) + np.log(top) + log_scale - mu * np.log1p(-share / tau).sum()
+        f += mu * _STEP * sum(step.barrier for step in tape)
+        adjoint = (vectors * (mu / (top * (tau - share)))[:, None, :]) @ _adjoint(vectors)
+        return Wave(float(f), self._back(tape, adjoint, mu * _STEP), 0.5 * float(np.log(top) + log_scale))
+
+    def _back(self, tape: list[_Tape], adjoint: Array, weight: float) -> Array:
+        """The gradient: with K̄ = D_m P̄ D_m, g = ∂f/∂log T = Σ_ω T P̄_jj - s_j² (K K̄ K)_jj + weight·(1 - (C⁻¹)_jj),
+
+        and S̄ = H* K̄ H + weight·D_s C⁻¹ D_s + diag(g / mean S), the last term because T moves with the mean of S.
+        """
+        parts: list[Array] = []
+        for link, step in zip(self.links[::-1], tape[::-1], strict=True):
+            clock().check()
+            P_bar = link.ahead.back(adjoint)
+            K_bar = link.m[:, None] * P_bar * link.m
+            diagonal = np.einsum("wji,wij->j", step.K @ K_bar, step.K).real
+            gradient = step.T * np.einsum("wjj->j", P_bar).real - step.s2 * diagonal
+            inverse = np.einsum("wjj->j", step.inverse).real / np.where(step.s2 > 0, step.s2, 1.0)
+            gradient = gradient + weight * (len(P_bar) - inverse)
+            adjoint = _adjoint(step.H) @ K_bar @ step.H + weight * step.inverse
+            here = np.arange(link.r.size)
+            share = np.where(link.r > 0, gradient / np.where(step.base > 0, step.base, 1.0) * link.r**2, 0.0)
+            adjoint[:, here, here] += share / len(adjoint)
+            adjoint /= step.scale
+            parts.append(gradient[link.open])
+        return np.concatenate([np.zeros(0), *parts[::-1]])
+
+    def greedy(self, choose: Callable[[Link, Array], float]) -> Array:
+        """The x of T = tI, with t chosen link by link from S (frequencies, c, c)."""
+        parts = []
+        S = self._begin()
+        for link in self.links:
+            clock().check()
+            S = S / _mean(S)
+            base = _base(link, S)
+            t = max(choose(link, S), STILL) if link.open.size else 0.0
+            for _ in range(60):
+                T = np.where(link.r > 0, t, 0.0)
+                step = _forward(link, S, T, base, 1.0)
+                if step is not None:
+                    break
+                t *= 1.0 + 1e-6
+            else:
+                raise np.linalg.LinAlgError("no multipliers were found for a layer of convolutions")
+            parts.append(np.log(T[link.open] / base[link.open]))
+            S = link.ahead(_after(link, step.K, T))
+        return np.concatenate([np.zeros(0), *parts])
+
+    def multipliers(self, x: Array) -> tuple[list[Array], list[int]]:
+        """T of each layer relative to 4**exponent, and the exponents."""
+        found, exponents = [], []
+        S, log_scale = self._begin(), 0.0
+        for link, part in zip(self.links, self.split(x), strict=True):
+            scale = _mean(S)
+            S, log_scale = S / scale, log_scale + np.log(scale)
+            base = _base(link, S)
+            T = np.zeros(link.r.size)
+            T[link.open] = np.exp(part) * base[link.open]
+            exponent = int(np.round(log_scale / np.log(4.0)))
+            found.append(T * np.exp(log_scale - exponent * np.log(4.0)))
+            exponents.append(exponent)
+            step = _forward(link, S, T, base, 1.0)
+            if step is None:
+                raise np.linalg.LinAlgError("multipliers are not feasible")
+            S = link.ahead(_after(link, step.K, T))
+        return found, exponents
+
+    def hints(self, x: Array) -> Hints:
+        """What proves the bound at x."""
+        multipliers, exponents = self.multipliers(x)
+        return Hints((), tuple(multipliers), tuple(exponents))
+
+
+def closed_form(link: Link, S: Array) -> float:
+    """The t = s + sqrt(s σ / e) as for dense layers, with the largest eigenvalues over all frequencies."""
+    s = top(link.r[:, None] * S * link.r)
+    sigma = top(link.ahead(link.m[:, None] * S * link.m))
+    unit = np.broadcast_to(np.diag((link.r > 0).astype(float)), S.shape)
+    e = top(link.ahead(unit))
+    return max(s + float(np.sqrt(s * max(sigma, 0.0) / e)) if e > 0.0 else 2.0 * s, s * (1.0 + 1e-6))
+
+
+def scalar(link: Link, S: Array) -> float:
+    """The t that minimises the largest λmax of what follows, by golden sections in log(t - s)."""
+    s = max(top(link.r[:, None] * S * link.r), STILL)
+
+    def trial(x: float) -> float:
+        t = s * (1.0 + float(np.exp(x)))
+        step = _forward(link, S, np.where(link.r > 0, t, 0.0), np.ones(link.r.size), 1.0)
+        return np.inf if step is None else top(link.ahead(_after(link, step.K, step.T)))
+
+    centre = float(np.log(max(closed_form(link, S) / s - 1.0, 1e-9)))
+    ratio = 0.5 * (np.sqrt(5.0) - 1.0)
+    low, high = centre - 3.0, centre + 3.0
+    one, two = high - ratio * (high - low), low + ratio * (high - low)
+    left, right = trial(one), trial(two)
+    for _ in range(16):
+        clock().check()
+        if left <= right:
+            high, two, right = two, one, left
+            one = high - ratio * (high - low)
+            left = trial(one)
+        else:
+            low, one, left = one, two, right
+            two = low + ratio * (high - low)
+            right = trial(two)
+    return s * (1.0 + float(np.exp(0.5 * (low + high))))
+
+
+def top(matrices: Array) -> float:
+    """The largest eigenvalue of all."""
+    return float(np.linalg.eigvalsh(matrices)[..., -1].max())
+
+
+def _forward(link: Link, S: Array, T: Array, base: Array, scale: float) -> _Tape | None:
+    """K = S + S D_s (I - D_s S D_s)⁻¹ D_s S and what belongs to it, or None outside the feasible set."""
+    s2 = np.where(T > 0, link.r**2 / np.where(T > 0, T, 1.0), 0.0)
+    s = np.sqrt(s2)
+    C = np.eye(s.size) - s[:, None] * S * s
+    try:
+        factor = np.linalg.cholesky(C)
+        inverse = s[:, None] * np.linalg.inv(C) * s
+    except np.linalg.LinAlgError:
+        return None
+    H = S @ inverse
+    K = S + H @ S
+    H[:, np.arange(s.size), np.arange(s.size)] += 1.0
+    barrier = -2.0 * float(np.log(np.einsum("wjj->wj", factor).real).sum())
+    return _Tape(T, base, s2, inverse, barrier, H, K, scale)
+
+
+def _after(link: Link, K: Array, T: Array) -> Array:
+    P = link.m[:, None] * K * link.m
+    here = np.arange(T.size)
+    P[:, here, here] += T
+    return P
+
+
+def _adjoint(matrices: Array) -> Array:
+    return np.swapaxes(matrices, -1, -2).conj()
+
+
+def _mean(S: Array) -> float:
+    return float(np.einsum("wjj->", S).real) / (S.shape[0] * S.shape[-1]) or 1.0
+
+
+def _base(link: Link, S: Array) -> Array:
+    return link.r**2 * np.maximum(np.einsum("wjj->j", S).real / len(S), STILL)
+
+
+def _convolution(torus: Torus, index: int, levels: list[Array]) -> Map:
+    frequencies, after = levels[index], levels[index + 1]
+    symbols, _ = torus.symbols(index, frequencies.reshape(-1, frequencies.shape[-1]))
+    return Map(symbols.reshape(after.shape[0] * after.shape[1], -1, *symbols.shape[1:]))
+
+
+def _some(torus: Torus, count: int, more: int) -> Array:
+    """Which frequencies are looked at: all, or evenly spread ones, with ``more`` so many times as many."""
+    work = 0.0
+    for convolution, size in zip(torus.convolutions, torus.sizes[1:], strict=True):
+        aliases = float(np.prod(size)) / float(np.prod(torus.sizes[-1]))
+        work += 100.0 * aliases * max(convolution.outputs, convolution.channels) ** 3
+    several = more * int(max(_WORK / work, _FEWEST))
+    return np.unique(np.linspace(0, count - 1, min(several, count)).round().astype(int))

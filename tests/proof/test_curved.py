@@ -1,0 +1,246 @@
+"""Bounds to second order over a ball: true whatever the hints are, sharp where signs agree, stored and repeated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.errors import ProofFailed
+from lipcert.model.activations import Activation
+from lipcert.model.arrays import Array
+from lipcert.model.network import Neurons
+from lipcert.proof import curved
+from lipcert.proof.checker import issue
+from lipcert.proof.curved import inverse_above, prove_curved
+from lipcert.proof.hints import Curved, Part
+from lipcert.proof.slope_parabolas import fit_error
+from lipcert.proof.sweep import proving
+from lipcert.search.curved import _Search as Search
+from networks import ROW_LABELS, ROWS, random_network
+
+CHAIN = lc.Network.from_weights([[[1.0]], [[1.5]], [[1.0]]], [[0.5], [0.3], None], "hardswish")
+CHAIN_BALL = lc.Ball([0.0], 0.4)
+"""Two neurons on the parabola of hardswish: slopes are linear and all signs agree; so the bound is near the truth."""
+SMOOTH = random_network(3, (20, 16, 16, 3), "tanh", gain=2.5)
+SMOOTH_BALL = lc.Ball(np.full(20, 0.1), 0.05)
+
+
+def found(network: lc.Network, ball: lc.Ball, steps: int = 30) -> Curved:
+    """The hints that the search ends with."""
+    search = Search.of(network, ball)
+    best, hints = np.inf, None
+    for number, (x, value) in enumerate(search.descent(np.inf)):
+        if value.bound < best:
+            best, hints = value.bound, search.hints(x, value.share)
+        if number >= steps:
+            break
+    assert hints is not None
+    return hints
+
+
+@cache
+def chain_hints() -> Curved:
+    return found(CHAIN, CHAIN_BALL, 100)
+
+
+def proved(network: lc.Network, ball: lc.Ball, hints: Curved) -> float:
+    with proving():
+        return prove_curved(network, ball, hints)
+
+
+def largest_slope(network: lc.Network, ball: lc.Ball) -> float:
+    """The largest Jacobian norm at many points, nearly the constant where there is one input."""
+    if network.inputs == 1:
+        reach = float(ball.radius)
+        points = ball.center + np.linspace(-reach, reach, 20001)[:, None]
+    else:
+        points = ball.sample(2000, np.random.default_rng(0))
+    return float(np.linalg.norm(network.jacobian(points), ord=2, axis=(-2, -1)).max()) * (1.0 - 1e-12)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)
+def test_a_parabola_is_no_further_from_a_slope_than_proved(row: Activation) -> None:
+    rng = np.random.default_rng(1)
+    neurons = Neurons.of(row, 40)
+    center, error = 2.0 * rng.standard_normal(40), np.where(np.arange(40) % 2, 1e-3, 0.0)
+    reach = np.abs(rng.standard_normal(40)) * 10.0 ** rng.uniform(-6, 0.3, 40)
+    slopes = rng.standard_normal((3, 40))
+    proved_error = fit_error(neurons, center, error, reach, slopes)
+    for true in (center - error, center, center + error):
+        for delta in np.linspace(-1.0, 1.0, 301)[:, None] * reach:
+            fit = slopes[0] + slopes[1] * delta + 0.5 * slopes[2] * delta * delta
+            for side in (-1, 1):
+                assert (np.abs(neurons.slope(true + delta, side) - fit) <= proved_error * (1.0 + 1e-12)).all()
+
+
+def test_the_error_of_a_parabola_is_sharp() -> None:
+    neurons = Neurons.of("hardswish", 1)
+    slopes = np.array([[0.5], [1.0 / 3.0], [0.0]])
+    assert fit_error(neurons, np.zeros(1), np.zeros(1), np.full(1, 2.0), slopes)[0] < 2e-3  # the slope itself
+    slopes[0] += 0.1
+    assert 0.1 <= fit_error(neurons, np.zeros(1), np.zeros(1), np.full(1, 2.0), slopes)[0] < 0.102
+
+
+def test_an_inverse_is_at_least_the_inverse() -> None:
+    rng = np.random.default_rng(0)
+    for size in (1, 5, 30):
+        half = rng.standard_normal((size, size))
+        matrix = half @ half.T + 1e-6 * np.eye(size)
+        matrix = 0.5 * (matrix + matrix.T)
+        least = np.linalg.eigvalsh(inverse_above(matrix) - np.linalg.inv(matrix))[0]
+        assert least >= 0.0
+    with pytest.raises(ProofFailed, match="not positive definite"):
+        inverse_above(np.diag([1.0, -1e-9]))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)
+@pytest.mark.parametrize("radius", [0.02, 0.5])
+def test_no_bound_is_below_the_truth(row: Activation, radius: float) -> None:
+    rng = np.random.default_rng(7)
+    network, ball = random_network(2, (18, 5, 4, 3), row, gain=2.0), lc.Ball(rng.standard_normal(18), radius)
+    truth, hints = largest_slope(network, ball), found(network, ball, 10)
+    assert proved(network, ball, hints) >= truth
+    for scale in (0.1, 1.0, 3.0):  # and whatever the hints are
+        wild = Curved(
+            hints.slopes + scale * rng.standard_normal(hints.slopes.shape),
+            hints.balance * np.exp(3.0 * scale * rng.standard_normal(hints.balance.shape)),
+            hints.mix + scale * rng.standard_normal(hints.mix.shape),
+            hints.weights * np.exp(scale * rng.standard_normal(6)),
+        )
+        try:
+            assert proved(network, ball, wild) >= truth
+        except ProofFailed:
+            continue
+
+
+def test_mixed_activations_and_few_inputs() -> None:
+    network = random_network(4, (3, 6, 5, 2), ["relu", "tanh"], gain=2.0)
+    for radius in (1e-6, 0.05, 0.3):
+        ball = lc.Ball([0.3, -0.2, 0.1], radius)
+        assert proved(network, ball, found(network, ball)) >= largest_slope(network, ball)
+
+
+def test_the_bound_is_sharp_where_all_signs_agree() -> None:
+    truth = largest_slope(CHAIN, CHAIN_BALL)
+    assert truth <= proved(CHAIN, CHAIN_BALL, chain_hints()) <= 1.03 * truth
+
+
+def test_the_bound_comes_to_the_jacobian_as_the_ball_shrinks() -> None:
+    excess = []
+    for radius in (1e-1, 1e-2, 1e-3):
+        ball = lc.Ball(SMOOTH_BALL.center, radius)
+        bound = proved(SMOOTH, ball, found(SMOOTH, ball))
+        excess.append(bound / np.linalg.norm(SMOOTH.jacobian(ball.center), 2) - 1.0)
+    assert excess[1] < 0.2 * excess[0]
+    assert excess[2] < 0.2 * excess[1]
+
+
+# Mistakes in the trusted code; each makes the bound of the chain false.
+
+
+def halved_fits(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(curved, "fit_error", lambda *arguments: 0.5 * fit_error(*arguments))
+
+
+def dropped_remainder(patch: pytest.MonkeyPatch) -> None:
+    """Pre-activations as if they were linear."""
+    honest = curved._Curved._slope_deviations
+    patch.setattr(curved._Curved, "_slope_deviations", lambda run, S, Q: honest(run, S, 0.0 * Q))
+
+
+def smaller_ball(patch: pytest.MonkeyPatch) -> None:
+    honest = curved._Curved._slope_deviations
+
+    def deviations(run: Any, S: Array, Q: Array) -> tuple[Array, Array]:
+        return honest(run, 0.9 * S, Q)
+
+    patch.setattr(curved._Curved, "_slope_deviations", deviations)
+
+
+def free_budget(patch: pytest.MonkeyPatch) -> None:
+    """A direction that is used twice: Θ without its denominator."""
+    honest = curved._Curved._budget
+    patch.setattr(curved._Curved, "_budget", lambda run, *rest: run.rest * honest(run, *rest))
+
+
+@pytest.mark.parametrize("mistake", [dropped_remainder, smaller_ball, free_budget])
+def test_a_planted_mistake_is_seen(
+    mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hints = chain_hints()
+    mistake(monkeypatch)
+    assert proved(CHAIN, CHAIN_BALL, hints) < largest_slope(CHAIN, CHAIN_BALL)
+
+
+def test_a_fit_error_that_is_halved_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With constant slopes the error of the fit is all there is."""
+    network, ball = lc.Network.from_weights([[[1.0]], [[1.0]]], activation="tanh"), lc.Ball([0.5], 0.5)
+    least = 1.0 - np.tanh(1.0) ** 2
+    hints = Curved(
+        np.array([[0.5 * (1.0 + least)], [0.0], [0.0]]),
+        np.full(1, 1e-7),
+        np.zeros((1, 1)),
+        np.array([1e-6] * 4 + [1.0, 0.29]),
+    )
+    assert 1.0 <= proved(network, ball, hints) < 1.01
+    halved_fits(monkeypatch)
+    assert proved(network, ball, hints) < 1.0
+
+
+# Certificates.
+
+
+@cache
+def certificate() -> lc.Certificate:
+    return lc.certify(SMOOTH, SMOOTH_BALL, lc.Auto(seconds=np.inf, pieces=1))
+
+
+def test_a_certificate_is_stored_and_repeated(tmp_path: Path) -> None:
+    first = certificate()
+    assert first.curved is not None
+    assert first.found_by == "SecondOrder"
+    assert first.bound < lc.certify(SMOOTH, SMOOTH_BALL, lc.Joint()).bound
+    first.save(tmp_path / "bound.json")
+    again = lc.Certificate.load(tmp_path / "bound.json")
+    assert lc.verify(SMOOTH, again) <= first.bound
+    with pytest.raises(ProofFailed, match="prove no better"):
+        lc.verify(SMOOTH, replace(again, bound=0.999 * again.bound))
+    with pytest.raises(ProofFailed, match="prove no better"):
+        lc.verify(SMOOTH, replace(again, curved=None))
+    with pytest.raises(ProofFailed, match="prove no better"):
+        lc.verify(SMOOTH, replace(again, region=lc.Ball(SMOOTH_BALL.center, 0.1)))
+
+
+def test_other_certificates_are_stored_as_before(tmp_path: Path) -> None:
+    lc.certify(SMOOTH, SMOOTH_BALL, lc.ClosedForm()).save(tmp_path / "bound.json")
+    assert "curved" not in json.loads((tmp_path / "bound.json").read_text())["content"]
+
+
+def test_hints_for_something_else_are_refused() -> None:
+    first = certificate()
+    assert first.curved is not None
+    with pytest.raises(ProofFailed, match="not for this network"):
+        prove_curved(CHAIN, CHAIN_BALL, first.curved)
+    with pytest.raises(ProofFailed, match="about balls"):
+        prove_curved(SMOOTH, lc.Box(np.zeros(20), np.ones(20)), first.curved)
+    with pytest.raises(ProofFailed, match="not finite"):
+        prove_curved(SMOOTH, SMOOTH_BALL, replace(first.curved, balance=np.nan * first.curved.balance))
+    with pytest.raises(ProofFailed, match="do not leave anything"):
+        prove_curved(SMOOTH, SMOOTH_BALL, replace(first.curved, weights=np.ones(6)))
+    part = Part((0, SMOOTH.depth), inputs=(1, 2))
+    rest = lc.certify(SMOOTH, SMOOTH_BALL, lc.ClosedForm(), inputs=part.inputs).part_sweeps
+    with pytest.raises(ProofFailed, match="about a whole network"):
+        issue(SMOOTH, SMOOTH_BALL, part, first.sweeps, rest, curved=first.curved)
+
+
+def test_the_second_opinion_says_what_it_cannot_repeat() -> None:
+    with pytest.raises(ProofFailed, match="second order"):
+        lc.verify(SMOOTH, certificate(), exact=True)

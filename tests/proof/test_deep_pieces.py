@@ -1,0 +1,161 @@
+"""Pieces of deep networks: never below the truth, near it when small, and caught when something is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.errors import ProofFailed
+from lipcert.model.arrays import Array
+from lipcert.proof import deep_pieces, slope_fits
+from lipcert.proof.deep_pieces import DeepOrder, deep
+from lipcert.proof.expansion import Second
+from lipcert.proof.piece_bounds import PieceBounds
+from lipcert.reproduce.networks import paper_center, paper_network
+from networks import random_network
+
+SIZES = [(1, 1, 1), (1, 2, 1, 1), (2, 4, 4, 2), (3, *[8] * 9, 2), (5, *[12] * 16, 2), (2, *[3] * 30, 1)]
+
+
+def bounded(network: lc.Network, point: Array, lower: Array, upper: Array, limit: float = np.inf) -> Second:
+    ends = [np.full((len(lower), n), limit) for n in network.sizes[1:-1]]
+    return DeepOrder(network, point).bound(lower, upper, [-end for end in ends], ends)
+
+
+def largest(network: lc.Network, lower: Array, upper: Array, rng: np.random.Generator, many: int = 200) -> Array:
+    """The largest Jacobian norm that is met in each box, its corners among the points."""
+    shares = rng.uniform(size=(many, 1, lower.shape[-1]))
+    shares[: many // 2] = np.round(shares[: many // 2])
+    points = np.clip(lower + shares * (upper - lower), lower, upper)
+    norms = np.linalg.norm(network.jacobian(points.reshape(-1, lower.shape[-1])), 2, axis=(-2, -1))
+    return norms.reshape(many, -1).max(axis=0)
+
+
+@pytest.mark.parametrize("half", [1e-12, 1e-4, 0.03, 0.2, 1.0])
+@pytest.mark.parametrize("row", ["tanh", "softplus", "silu", "elu", "sin"])
+def test_never_below_the_truth(row: str, half: float) -> None:
+    rng = np.random.default_rng(len(row))
+    for seed, sizes in enumerate(SIZES):
+        network = random_network(seed, sizes, row, gain=1.5)
+        center = rng.uniform(-1.0, 1.0, (6, sizes[0]))
+        sides = half * rng.uniform(0.2, 1.0, center.shape)
+        lower, upper = center - sides, center + sides
+        point = center[0] if seed % 2 else np.full(sizes[0], 100.0)  # whatever it is
+        found = bounded(network, point, lower, upper)
+        assert (found.bounds * (1.0 + 1e-12) >= largest(network, lower, upper, rng)).all()
+        assert not found.empty.any()
+        for points in (lower, upper, center, lower + rng.uniform(size=center.shape) * (upper - lower)):
+            values, outputs = np.concatenate(network.preactivations(points)[:-1], axis=-1), network(points)
+            room = 1e-12 * (1.0 + np.abs(outputs))
+            assert (np.concatenate([outputs - room, -outputs - room], axis=-1) <= found.outputs).all()
+            assert (np.abs(network.jacobian(points)) <= found.entries * (1.0 + 1e-12)).all()
+            assert ((found.low - 1e-12 <= values) & (values <= found.high + 1e-12)).all()
+
+
+def test_pieces_of_a_paper_network_are_known_well() -> None:
+    rng, network, center = np.random.default_rng(3), paper_network(60, 30, "elu"), paper_center()
+    assert deep(network)
+    middle = center + rng.uniform(-0.3, 0.3, (4, 5))
+    found = bounded(network, center, middle - 0.25, middle + 0.25).bounds
+    truth = largest(network, middle - 0.25, middle + 0.25, rng, 40)
+    assert (found >= truth).all()
+    assert (found <= 1.06 * truth).all()
+
+
+def test_which_networks_are_deep() -> None:
+    assert deep(random_network(1, (3, *[5] * 9, 2), "tanh"))
+    assert not deep(random_network(1, (3, 5, 5, 2), "tanh"))
+    assert not deep(random_network(1, (3, *[5] * 9, 2), "relu"))
+    assert not deep(random_network(1, (30, *[5] * 9, 2), "tanh"))
+
+
+def no_rest(patch: pytest.MonkeyPatch) -> None:
+    honest = slope_fits.fit
+    patch.setattr(deep_pieces, "fit", lambda *a: replace(found := honest(*a), rest=0.0 * found.rest))
+
+
+def half_an_error(patch: pytest.MonkeyPatch) -> None:
+    honest = slope_fits.fit
+    patch.setattr(deep_pieces, "fit", lambda *a: replace(found := honest(*a), error=0.5 * found.error))
+
+
+def no_third_order(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(deep_pieces._Layer, "error", property(lambda layer: 0.0 * layer.rest))
+
+
+def no_far_remainders(patch: pytest.MonkeyPatch) -> None:
+    honest = DeepOrder._products
+    patch.setattr(DeepOrder, "_products", lambda order, k: [0.0 * size for size in honest(order, k)])
+
+
+def half_of_the_corners(patch: pytest.MonkeyPatch) -> None:
+    honest = DeepOrder.__init__
+
+    def init(order: DeepOrder, network: lc.Network, point: Array) -> None:
+        honest(order, network, point)
+        order.corners = order.corners[:, : order.corners.shape[1] // 2]
+
+    patch.setattr(DeepOrder, "__init__", init)
+
+
+def no_cubic(patch: pytest.MonkeyPatch) -> None:
+    honest = DeepOrder._total
+    patch.setattr(
+        DeepOrder, "_total", lambda order, half, last, cubic, more: honest(order, half, last, 0 * cubic, more)
+    )
+
+
+PLANTED = [no_rest, half_an_error, no_third_order, no_far_remainders, half_of_the_corners, no_cubic]
+
+
+@pytest.mark.parametrize("plant", PLANTED)
+def test_a_planted_mistake_is_caught(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some box in many has a bound below the truth; without the mistake none has."""
+
+    def too_low() -> int:
+        rng, count = np.random.default_rng(9), 0
+        for seed in range(24):
+            sizes = [(1, 1, 1), (1, 2, 1), (1, 1, 1, 1), (2, 2, 2, 1)][seed % 4]
+            network = random_network(seed, sizes, "tanh" if seed % 8 < 4 else "sin", gain=3.0)
+            for half in (0.05, 0.2, 0.6):
+                center = rng.uniform(-1.0, 1.0, (40, sizes[0]))
+                truth = largest(network, center - half, center + half, rng, 600)
+                found = bounded(network, center[0], center - half, center + half).bounds
+                count += int((found * (1.0 + 1e-12) < truth).sum())
+        return count
+
+    assert too_low() == 0
+    plant(monkeypatch)
+    assert too_low() > 0
+
+
+def test_split_cuts_a_deep_network_and_its_tree_is_derived_again(tmp_path: Path) -> None:
+    network, ball = random_network(4, (3, *[8] * 10, 2), "elu", gain=1.5), lc.Ball([0.1, -0.2, 0.3], 0.8)
+    method = lc.Split(lc.ClosedForm(), seconds=np.inf, tolerance=0.05, pieces=2000)
+    found = lc.certify(network, ball, method)
+    lower = lc.lower_bound(network, ball, points=found.witness).value
+    assert found.bound <= 1.06 * lower
+    assert found.tree is not None
+    assert len(found.tree.second) == len(found.tree.layer) - 1
+    found.save(tmp_path / "bound.json")
+    again = lc.Certificate.load(tmp_path / "bound.json")
+    assert lc.verify(network, again)
+    with pytest.raises(ProofFailed, match="no better than"):
+        lc.verify(network, replace(again, bound=0.99 * lower))
+
+
+def test_intervals_of_the_whole_region_are_those_of_its_pieces() -> None:
+    """A piece keeps what is known of the root alone; then leaves share its memory."""
+    network = random_network(4, (3, *[8] * 10, 2), "elu", gain=1.5)
+    bounding = PieceBounds(network, lc.Ball([0.1, -0.2, 0.3], 0.8))
+    first = bounding.bound(bounding.root)
+    second = bounding.bound(replace(bounding.root, second=np.ones(1, dtype=bool)))
+    np.testing.assert_array_equal(second.low, bounding.root.low)
+    assert first.open.shape == second.open.shape == (1, 64)

@@ -1,0 +1,199 @@
+"""Pieces to second order: never below the truth, near it when small, and caught when something is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.errors import ProofFailed
+from lipcert.model.arrays import Array
+from lipcert.proof import document, second_pieces, slope_fits
+from lipcert.proof.expansion import Second
+from lipcert.proof.second_pieces import SecondOrder, curved
+from networks import random_network
+
+SIZES = [(1, 5, 1), (2, 7, 6, 3), (3, 9, 2), (4, 8, 8, 1), (6, 10, 9, 3), (3, 6, 6, 6, 2), (2, 5, 5, 5, 5, 4)]
+ROWS = ["tanh", "sigmoid", "softplus", "silu", "gelu", "elu", "celu", "selu", "mish", "arctan", "softsign", "sin"]
+
+
+def bounded(network: lc.Network, lower: Array, upper: Array, limit: float = np.inf) -> Second:
+    ends = [np.full((len(lower), n), limit) for n in network.sizes[1:-1]]
+    return SecondOrder(network).bound(lower, upper, [-end for end in ends], ends)
+
+
+def largest(network: lc.Network, lower: Array, upper: Array, rng: np.random.Generator, many: int = 400) -> Array:
+    """The largest Jacobian norm that is met in each box, its corners among the points."""
+    shares = rng.uniform(size=(many, 1, lower.shape[-1]))
+    shares[: many // 2] = np.round(shares[: many // 2])
+    points = np.clip(lower + shares * (upper - lower), lower, upper)
+    norms = np.linalg.norm(network.jacobian(points.reshape(-1, lower.shape[-1])), 2, axis=(-2, -1))
+    return norms.reshape(many, -1).max(axis=0)
+
+
+@pytest.mark.parametrize("half", [1e-12, 1e-4, 0.03, 0.2, 1.0, 4.0])
+@pytest.mark.parametrize("row", ROWS)
+def test_never_below_the_truth(row: str, half: float) -> None:
+    rng = np.random.default_rng(len(row))
+    for seed, sizes in enumerate(SIZES):
+        network = random_network(seed, sizes, row, gain=2.0)
+        center = rng.uniform(-1.0, 1.0, (8, sizes[0]))
+        sides = half * rng.uniform(0.2, 1.0, center.shape)
+        lower, upper = center - sides, center + sides
+        found = bounded(network, lower, upper)
+        assert (found.bounds * (1.0 + 1e-13) >= largest(network, lower, upper, rng)).all()
+        assert not found.empty.any()
+        for points in (lower, upper, center, lower + rng.uniform(size=center.shape) * (upper - lower)):
+            values, outputs = np.concatenate(network.preactivations(points)[:-1], axis=-1), network(points)
+            room = 1e-12 * (1.0 + np.abs(outputs))
+            assert (np.concatenate([outputs - room, -outputs - room], axis=-1) <= found.outputs).all()
+            assert (np.abs(network.jacobian(points)) <= found.entries * (1.0 + 1e-13)).all()
+            assert ((found.low - 1e-12 <= values) & (values <= found.high + 1e-12)).all()
+
+
+@pytest.mark.parametrize("mix", [("tanh", "relu"), ("elu", "leaky_relu", "silu"), ("hardswish", "sigmoid", "relu6")])
+def test_kinks_among_smooth_neurons_are_handled(mix: tuple[str, ...]) -> None:
+    rng = np.random.default_rng(5)
+    for seed, sizes in enumerate(SIZES):
+        plain = random_network(seed, sizes, "tanh", gain=2.0)
+        rows = [[mix[k % len(mix)] for k in range(n)] for n in sizes[1:-1]]
+        network = lc.Network.from_weights(
+            [layer.weight for layer in plain.layers], [layer.bias for layer in plain.layers], rows
+        )
+        center = rng.uniform(-1.0, 1.0, (16, sizes[0]))
+        for half in (0.01, 0.3, 2.0):
+            found = bounded(network, center - half, center + half)
+            assert (found.bounds * (1.0 + 1e-13) >= largest(network, center - half, center + half, rng)).all()
+
+
+def test_a_flat_box_and_a_long_one() -> None:
+    rng = np.random.default_rng(6)
+    network = random_network(2, (3, 9, 9, 2), "tanh", gain=2.0)
+    center = rng.uniform(-1.0, 1.0, (8, 3))
+    for sides in ([0.0, 0.1, 0.1], [1e-9, 0.3, 1e-3], [0.0, 0.0, 1e-6]):
+        lower, upper = center - sides, center + np.array(sides)
+        found = bounded(network, lower, upper)
+        truth = largest(network, lower, upper, rng)
+        assert (found.bounds * (1.0 + 1e-13) >= truth).all()
+        assert (found.bounds <= 1.6 * truth).all()
+    assert np.isinf(bounded(network, center, center).bounds).all()
+
+
+@pytest.mark.parametrize("row", ["tanh", "softplus", "silu", "gelu"])
+def test_what_is_too_much_falls_with_the_square(row: str) -> None:
+    rng = np.random.default_rng(7)
+    network = random_network(3, (4, 24, 24, 2), row, gain=1.5)
+    center, excess = rng.uniform(-0.5, 0.5, (24, 4)), []
+    for half in (0.05, 0.025):
+        found = bounded(network, center - half, center + half).bounds
+        excess.append(np.median(found / largest(network, center - half, center + half, rng, 2000) - 1.0))
+    assert excess[1] < 0.02
+    assert excess[0] > 3.0 * excess[1]
+
+
+def test_tiny_boxes_are_known_to_the_last_digits() -> None:
+    network = random_network(4, (5, 20, 20, 3), "gelu", gain=1.5)
+    center = np.random.default_rng(8).normal(size=(6, 5))
+    found = bounded(network, center - 1e-9, center + 1e-9).bounds
+    norms = np.linalg.norm(network.jacobian(center), 2, axis=(-2, -1))
+    np.testing.assert_allclose(found, norms, rtol=3e-8)
+
+
+def test_intervals_that_contradict_each_other_say_that_there_is_no_input() -> None:
+    network = random_network(5, (2, 6, 6, 1), "tanh", gain=1.0)
+    ends = [np.full((1, n), 50.0) for n in (6, 6)]
+    found = SecondOrder(network).bound(np.zeros((1, 2)), np.ones((1, 2)), ends, [2.0 * end for end in ends])
+    assert found.empty.all()
+
+
+def test_which_networks_are_curved() -> None:
+    assert curved(random_network(1, (3, 5, 5, 2), "tanh"))
+    assert not curved(random_network(1, (3, 5, 5, 2), "relu"))
+    assert not curved(random_network(1, (30, 5, 5, 2), "tanh"))
+
+
+def no_rest(patch: pytest.MonkeyPatch) -> None:
+    honest = slope_fits.fit
+    patch.setattr(second_pieces, "fit", lambda *a: replace(found := honest(*a), rest=0.0 * found.rest))
+
+
+def half_an_error(patch: pytest.MonkeyPatch) -> None:
+    honest = slope_fits.fit
+    patch.setattr(second_pieces, "fit", lambda *a: replace(found := honest(*a), error=0.5 * found.error))
+
+
+def half_of_the_corners(patch: pytest.MonkeyPatch) -> None:
+    honest = SecondOrder.__init__
+
+    def init(order: SecondOrder, network: lc.Network) -> None:
+        honest(order, network)
+        order.corners = order.corners[:, : order.corners.shape[1] // 2]
+
+    patch.setattr(SecondOrder, "__init__", init)
+
+
+def no_third_order(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(second_pieces._Factors, "product", lambda *_: np.zeros(1))
+
+
+def no_cubic(patch: pytest.MonkeyPatch) -> None:
+    honest = SecondOrder._total
+    patch.setattr(SecondOrder, "_total", lambda order, half, last, cubic, *a: honest(order, half, last, 0 * cubic, *a))
+
+
+@pytest.mark.parametrize("plant", [no_rest, half_an_error, half_of_the_corners, no_third_order, no_cubic])
+def test_a_planted_mistake_is_caught(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some box in many has a bound below the truth; without the mistake none has."""
+
+    def too_low() -> int:
+        rng, count = np.random.default_rng(9), 0
+        for seed in range(24):
+            sizes = [(1, 1, 1), (1, 2, 1), (1, 1, 1, 1), (2, 2, 2, 1)][seed % 4]
+            network = random_network(seed, sizes, "tanh" if seed % 8 < 4 else "sin", gain=3.0)
+            for half in (0.05, 0.2, 0.6):
+                center = rng.uniform(-1.0, 1.0, (40, sizes[0]))
+                truth = largest(network, center - half, center + half, rng, 600)
+                found = bounded(network, center - half, center + half).bounds
+                count += int((found * (1.0 + 1e-13) < truth).sum())
+        return count
+
+    assert too_low() == 0
+    plant(monkeypatch)
+    assert too_low() > 0
+
+
+def test_split_ends_near_the_truth_and_its_tree_is_derived_again(tmp_path: Path) -> None:
+    network = random_network(11, (3, 16, 16, 2), "tanh", gain=1.5)
+    box = lc.Box([-1.0] * 3, [1.0] * 3)
+    found = lc.certify(network, box, lc.Split(lc.ClosedForm(), seconds=np.inf, tolerance=0.02, pieces=6000))
+    lower = lc.lower_bound(network, box).value
+    assert found.bound <= 1.03 * lower
+    assert found.tree is not None
+    assert len(found.tree.second) > 0
+    found.save(tmp_path / "bound.json")
+    again = lc.Certificate.load(tmp_path / "bound.json")
+    assert again.tree is not None
+    np.testing.assert_array_equal(again.tree.second, found.tree.second)
+    assert lc.verify(network, again)
+    claim = replace(again, tree=replace(again.tree, second=again.tree.second[:0]), bound=0.99 * lower)
+    with pytest.raises(ProofFailed, match="no better than"):
+        lc.verify(network, claim)
+
+
+def test_a_tree_without_the_column_is_read_as_one_of_first_order() -> None:
+    network = random_network(12, (2, 6, 6, 1), "relu", gain=1.5)
+    method = lc.Split(lc.ClosedForm(), seconds=np.inf, pieces=30, tolerance=0.0)
+    found = lc.certify(network, lc.Ball([0.1, 0.2], 1.0), method)
+    stored = document.tree_out(found.tree)
+    assert stored is not None
+    del stored["second"]
+    tree = document.tree_in(stored)
+    assert tree is not None
+    assert tree.second.size == 0
+    assert lc.verify(network, replace(found, tree=tree))
