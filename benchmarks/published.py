@@ -23,7 +23,7 @@ from pathlib import Path
 from lipcert.reproduce.cells import STUDIES, origin
 from lipcert.reproduce.store import Store
 from lipcert.reproduce.tables import Line, Plan, lines, run
-from lipcert.runtime.progress import watched
+from lipcert.runtime.clock import timed
 
 DIGITS, PERCENT, SHOWN = 0.0, 0.005, math.inf
 """What is asked of a method: every printed digit, half a percent, or nothing (the difference is shown)."""
@@ -97,9 +97,9 @@ def main() -> int:
     if given.cells:
         wanted = {tuple(map(int, cell.split("x"))) for cell in given.cells.split(",")}
         plan = replace(plan, cells=tuple(cell for cell in plan.cells if (cell.width, cell.layers) in wanted))
-    with tempfile.TemporaryDirectory() as scratch, watched() as report:
+    with tempfile.TemporaryDirectory() as scratch, timed() as clock:
         store = Store((given.out or Path(scratch)) / "results.jsonl")
-        found = list(lines(plan, run(plan, store, report, lambda _: None)))
+        found = list(lines(plan, run(plan, store, clock.say, lambda _: None)))
     wrong = 0
     for name in plan.methods:
         part = [line for line in found if line.method == name]

@@ -1,0 +1,121 @@
+"""Global bounds of convolution stacks: kernels of the literature, VGG- and ResNet-shaped networks, large images.
+
+Run: python benchmarks/conv_global.py                  (two minutes; nothing is written)
+     python benchmarks/conv_global.py --large 64 16 224  (channels, layers, image; many minutes)
+
+The kernels are read from c8x2.npz, c8x4.npz and c16x16.npz in data/conv beside the repository (--data says where). Each
+bound is proved, and each certificate is verified again; seconds are those of certify and of verify. The exit code is 1
+if a bound of Joint is above the figure beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import lipcert as lc
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "conv"
+LIMITS = {"c8x2": 7.65, "c8x4": 27.6, "c16x16": 830.0}
+METHODS = (lc.ClosedForm(), lc.Scalar(), lc.Joint())
+
+
+def kernel(random: np.random.Generator, outputs: int, channels: int, window: int = 3) -> np.ndarray:
+    """A random kernel as networks are initialised."""
+    return random.standard_normal((outputs, channels, window, window)) * np.sqrt(2.0 / (channels * window**2))
+
+
+def pool(channels: int) -> np.ndarray:
+    """The average over 2 × 2 places, channel by channel, as a kernel."""
+    return np.eye(channels)[:, :, None, None] * np.full((2, 2), 0.25)
+
+
+def vgg(random: np.random.Generator) -> lc.Network:
+    """Eight convolutions of 16 to 64 channels, average pools folded into the next kernel, two dense layers; 32 × 32."""
+    kernels, strides, pads, channels = [], [], [], 3
+    for width, stage in ((16, 0), (16, 0), (32, 1), (32, 0), (64, 1), (64, 0), (64, 1), (64, 0)):
+        kernels.append(kernel(random, width, channels, 4 if stage else 3))  # 4 × 4 with stride 2 after each stage
+        strides.append(2 if stage else 1)
+        pads.append(1)
+        channels = width
+    kernels.append(pool(channels))
+    heads = [random.standard_normal(shape) * np.sqrt(2.0 / shape[1]) for shape in ((128, 64 * 4), (10, 128))]
+    names = ["relu"] * 8 + ["identity", "relu"]
+    return lc.conv_stack(kernels, (32, 32), names, stride=[*strides, 2], padding=[*pads, 0], head=heads)
+
+
+def resnet(random: np.random.Generator, blocks: int = 3) -> lc.Network:
+    """A convolution, blocks of two convolutions with a skip, 16 to 64 channels, halved between; 32 × 32, dense head."""
+    kernels, names, strides, sizes = [kernel(random, 16, 3)], [("relu", 16)], [1], [32]
+    channels, size = 16, 32
+    for width in (16, 32, 64):
+        for _ in range(blocks):
+            stride = 2 if width > channels else 1
+            size //= stride
+            carried = np.zeros((width, channels, 3, 3))
+            if stride == 1:
+                carried[np.arange(width), np.arange(width), 1, 1] = 1.0
+            else:
+                carried[:, :, 1, 1] = kernel(random, width, channels, 1)[:, :, 0, 0]
+            kernels.append(np.concatenate([kernel(random, width, channels), carried]))
+            names.append(("relu+identity", width))
+            carried = np.zeros((width, width, 3, 3))
+            carried[np.arange(width), np.arange(width), 1, 1] = 1.0
+            kernels.append(np.concatenate([0.3 * kernel(random, width, width), carried], axis=1))
+            names.append(("relu", width))
+            strides += [stride, 1]
+            sizes += [size, size]
+            channels = width
+    rows = [
+        ["relu"] * (width * n * n) + (["identity"] * (width * n * n) if kind != "relu" else [])
+        for (kind, width), n in zip(names, sizes, strict=True)
+    ]
+    head = [random.standard_normal((10, channels * size * size)) / np.sqrt(channels * size * size)]
+    return lc.conv_stack(kernels, (32, 32), rows, stride=strides, padding=1, head=head)
+
+
+def show(name: str, network: lc.Network, methods: tuple[object, ...], limit: float = np.inf) -> bool:
+    """One line per method; whether a bound of Joint is above the limit."""
+    above = False
+    for method in methods:
+        certificate = lc.certify(network, method=method)  # type: ignore[arg-type]
+        started = time.perf_counter()
+        lc.verify(network, certificate)
+        again = time.perf_counter() - started
+        joint = isinstance(method, lc.Joint)
+        above |= joint and certificate.bound > limit
+        print(
+            f"{name:>12} {max(network.sizes):>9,} {type(method).__name__:>11} {certificate.bound:>12.6g}"
+            f" {certificate.seconds:>8.2f} {again:>8.2f}" + (f"   (≤ {limit:g})" if joint and limit < np.inf else ""),
+            flush=True,
+        )
+    return above
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--large", type=int, nargs=3, metavar=("CHANNELS", "LAYERS", "IMAGE"))
+    parser.add_argument("--shapes", action="store_true", help="only the VGG- and the ResNet-shaped network")
+    asked = parser.parse_args()
+    print(f"{'stack':>12} {'widest':>9} {'method':>11} {'bound':>12} {'seconds':>8} {'verify':>8}")
+    random, above = np.random.default_rng(0), False
+    if asked.large:
+        channels, layers, image = asked.large
+        kernels = [kernel(random, channels, channels if k else 3) for k in range(layers)]
+        show(f"{channels} × {layers}", lc.conv_stack(kernels, (image, image)), METHODS[:1])
+        return 0
+    for name, limit in () if asked.shapes else LIMITS.items():
+        above |= show(name, lc.conv_stack(asked.data / f"{name}.npz", (14, 14)), METHODS, limit)
+    methods = (lc.ClosedForm(), lc.Joint(seconds=30))
+    show("VGG", vgg(random), methods)
+    show("ResNet", resnet(random), methods)
+    return int(above)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
