@@ -19,15 +19,15 @@ import numpy as np
 from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Ball, Region
-from lipcert.proof.deep_pieces import DeepOrder, deep
+
 from lipcert.proof.domain import Domain, corners
-from lipcert.proof.expansion import Second
+
 from lipcert.proof.guide import Guide, View, suggested_lines
 from lipcert.proof.hints import Hints, Interval, Linear
 from lipcert.proof.pieces import Bounds, Pieces
 from lipcert.proof.rays import along_rays, hints_along, only_at_infinity
 from lipcert.proof.rounding import TINY, UP, gamma
-from lipcert.proof.second_pieces import SecondOrder, curved, second_columns
+from lipcert.proof.second_pieces import Second, SecondOrder, curved, deep, second_columns
 from lipcert.proof.suggest.multipliers import advice, closed_form, directions
 from lipcert.proof.sweep import Sweep, intervals, proving
 
@@ -78,9 +78,9 @@ class Bounding(ABC):
         lower, upper = corners(region)
         self.deep = deep(network)
         self.watched = int(self.starts[min(_WATCHED, len(sizes)) if self.deep else len(sizes)])
-        self.curved: SecondOrder | DeepOrder | None = None
-        if self.deep or curved(network):
-            self.curved = DeepOrder(network, region.center) if self.deep else SecondOrder(network)
+        self.curved: SecondOrder | None = None
+        if curved(network):
+            self.curved = SecondOrder(network, region.center)
         # for the same work pieces to second order are so many times as many, and so much narrower
         more = max(1.0, _PRODUCTS * max(sizes, default=1) / second_columns(network))
         self.patience = float(np.exp2(np.log2(more) * _POWER / max(network.inputs, 1)))

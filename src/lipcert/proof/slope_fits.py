@@ -32,8 +32,8 @@ _BETTER: Final = 0.8
 class Fit:
     """For all s with v = center + s in the interval, (count, neurons) each:
 
-    |φ'(v) - slope - rate·s - bow·s²/2| ≤ error,   |φ'(v) - slope - rate·s| ≤ straight,   |φ'(v) - slope| ≤ apart,
-    |φ(v) - value - slope·s - rate·s²/2| ≤ rest.
+    |φ'(v) - slope - rate·s - bow·s²/2| ≤ error,   |φ'(v) - slope| ≤ apart,
+    |φ(v) - value - slope·s - rate·s²/2 - bow·s³/6| ≤ rest.
     """
 
     value: Array
@@ -41,7 +41,6 @@ class Fit:
     rate: Array
     bow: Array
     error: Array
-    straight: Array
     apart: Array
     rest: Array
 
@@ -81,16 +80,14 @@ def fit(neurons: Neurons, center: Array, interval: Interval, cost: Array) -> Fit
     slope = 0.5 * top + 0.5 * bottom
     near = 4.0 * U * np.abs(slope)
     error = np.maximum(top - slope, slope - bottom) * UP + near
-    bowed = np.maximum(np.abs(curve[1:]), np.abs(curve[:-1]))
-    off = (np.maximum(roof - slope, slope - floor) + near + bowed) * UP
-    straight = off.max(axis=0)
+    off = (np.maximum(roof - slope, slope - floor) + near) * UP
     alpha, beta = slope_bounds(neurons, v[0], v[-1])
     apart = up(np.maximum(beta - slope, slope - alpha))
-    line, curve = slope * s, 0.5 * line * s
-    size = np.abs(values) + np.abs(start) + np.abs(line) + np.abs(curve)
-    gap = np.abs(values - start - line - curve) + (value_error(neurons, values) + 16.0 * U * size) * UP
+    terms = slope * s, 0.5 * line * s, curve * s / 3.0
+    size = np.abs(values) + np.abs(start) + sum(np.abs(term) for term in terms)
+    gap = np.abs(values - start - sum(terms)) + (value_error(neurons, values) + 16.0 * U * size) * UP
     rest = (0.5 * (gap[1:] + gap[:-1] + off * width)).max(axis=0) * UP + TINY
-    return Fit(start, slope, t, c, error + TINY, straight + TINY, apart, rest)
+    return Fit(start, slope, t, c, error + TINY, apart, rest)
 
 
 def _coefficients(slopes: Array, s: Array, middle: Array, reach: Array, kinked: Array, cost: Array) -> Interval:
