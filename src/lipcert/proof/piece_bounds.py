@@ -30,6 +30,7 @@ from lipcert.proof.rounding import TINY, UP, gamma
 from lipcert.proof.second_pieces import Second, SecondOrder, curved, deep, second_columns
 from lipcert.proof.suggest.multipliers import advice, closed_form, directions
 from lipcert.proof.sweep import Sweep, intervals, proving
+from lipcert.proof.tree import children
 
 _STUCK = 0.9
 """A piece whose bound is above this share of the bound of the one it is part of is swept again, with its own hints."""
@@ -152,6 +153,12 @@ class Bounding(ABC):
         else:
             center, radius = 0.5 * pieces.lower + 0.5 * pieces.upper, None
         return Domain(center, radius, pieces.lower, pieces.upper, _HALVINGS, rays=self.moving is not None)
+
+    def halves(self, pieces: Pieces, layer: Array, index: Array, value: Array) -> Pieces:
+        """The two halves of each piece, one after the other, no larger than what they have of the region."""
+        found = children(pieces, self.starts, layer, index, value)
+        lower, upper = self.domain(found).inner_box()
+        return replace(found, lower=lower, upper=upper)
 
     def layers(self, values: Array) -> list[Array]:
         """Values of all hidden neurons in a row (count, neurons), per layer."""
