@@ -309,7 +309,9 @@ class SecondOrder:
             sway = (rate * layer.square + 0.5 * bowed * linear) * UP
             off = (rate * beyond + 0.5 * bow * more * (2.0 * linear + more) + seen.error) * UP
             off = np.fmin(off, (seen.apart + swing + sway) * UP)
-            error = (rate * layer.rest + bowed * beyond + 0.5 * bow * more * more + seen.error) * UP
+            bound = 0.5 * bow * more
+            error = (rate * layer.rest + bowed * layer.rest + bound * more + seen.error) * UP
+            other = np.fmin(off, (rate * layer.rest + bound * (2.0 * linear + more) + seen.error) * UP)
             most = (slope + seen.apart) * UP
             # Γ⁰ diag(ε') B by factors
             along, across = size_above(G, 1), size_above(B * inverse, 1)
@@ -319,7 +321,7 @@ class SecondOrder:
             shares.append(along * across * error + TINY)
             # by sizes
             loose = (most * layer.fuzz)[:, None, :]
-            near = off[:, None, :] * layer.bent + (off + sway)[:, None, :] * layer.twisted + loose
+            near = other[:, None, :] * layer.bent + off[:, None, :] * layer.twisted + loose
             far = (swing + sway + off)[:, None, :] * layer.twisted + (sway + off)[:, None, :] * layer.bent
             far = far + off[:, None, :] * np.abs(B) + loose
             entries = entries + (size @ np.swapaxes(near, 1, 2) + (K + E) @ np.swapaxes(far, 1, 2)) * UP
@@ -329,11 +331,16 @@ class SecondOrder:
             Gt = G * seen.rate[:, None, :]
             GB = (Gt[:, :, None, :] * B[:, None]).reshape(count, outputs * d, n)
             lines = (GB @ np.swapaxes(w, 1, 2)).reshape(count, outputs, -1)
-            s = 0.5 * (seen.rate[:, None, :] * q + seen.bow[:, None, :] * self.poly.square(B))
-            GS = (G[:, :, None, :] * s[:, None]).reshape(count, -1, n)
-            squares = (GS @ np.swapaxes(q, 1, 2)).reshape(count, outputs, -1)
+            bows = (0.5 * seen.bow)[:, None, :] * self.poly.square(B)
+            GS = (G[:, :, None, :] * (seen.rate[:, None, :] * q + bows)[:, None]).reshape(count, -1, n)
+            Gq = (G[:, :, None, :] * ((0.5 * seen.rate)[:, None, :] * q + bows)[:, None]).reshape(count, -1, n)
+            squares = (Gq @ np.swapaxes(q, 1, 2)).reshape(count, outputs, -1)
             quartic = quartic + collect(lines, self.poly.by_line) + collect(squares, self.poly.by_square)
-            crossed = rate * (linear * layer.cube + layer.square * layer.square) + bowed * linear * layer.square
+            beyond4 = np.abs(GS @ np.swapaxes(w, 1, 2)).reshape(count, outputs, *self.poly.count[2:4])
+            pairs, triples = self.poly.touched
+            entries = entries + (beyond4.sum(axis=3) @ pairs.T + beyond4.sum(axis=2) @ triples.T) * UP
+            crossed = rate * (linear * layer.cube + layer.square * (layer.square + layer.cube))
+            crossed = crossed + bowed * linear * (layer.square + layer.cube)
             rough = rough + gamma(n + len(hidden) + 64) * apply(size, crossed)
             # Γ of the layer before
             whole = np.fmin(seen.apart, (swing + sway + off) * UP)
@@ -351,7 +358,7 @@ class SecondOrder:
             K = np.abs(H).sum(axis=1) * UP
             G = (G * seen.slope[:, None, :]) @ weight
         third = spectral_above(np.concatenate(left, axis=-1)) * spectral_above(np.concatenate(right, axis=-1)) * UP
-        entries = (entries + 4.0 * rough[..., None]) * UP
+        entries = (entries + 5.0 * rough[..., None]) * UP
         return *self._total(half, last, quartic, entries, third), shares[::-1]
 
     def _unfolded(self, k: int, count: int, parts: dict[int, Array], wholes: dict[int, Array]) -> Array:

@@ -19,7 +19,7 @@ from lipcert.proof.hints import Interval
 from lipcert.proof.neuron_bounds import slope_bounds, slope_error, value_error
 from lipcert.proof.rounding import TINY, UP, U, down, up
 
-_CELLS: Final = 6
+_CELLS: Final = 10
 _MARKS: Final = np.linspace(-1.0, 1.0, _CELLS + 1)
 _LEAST_SQUARES: Final = np.linalg.pinv(np.vander(_MARKS, 3, increasing=True))
 _BEND: Final = 2.0**-40
