@@ -67,7 +67,7 @@ _ENTRIES: Final = 20_000_000
 """Numbers in all products together at most."""
 _FLAT: Final = 2.0**-40
 """A side of a box is taken to be at least so much of its longest; a larger box is no mistake."""
-_AT_ONCE: Final = 150_000
+_AT_ONCE: Final = 200_000
 """Numbers in the polynomials of a layer over the pieces that are bounded together; more do not stay near the processor."""
 
 
