@@ -25,7 +25,7 @@ from digits import classifier
 from lipcert.questions import verdict
 from lipcert.questions.campaign import Points, Row, read_points, summarise
 from lipcert.questions.campaign.store import Store
-from lipcert.questions.campaign.summary import export
+from lipcert.questions.campaign.results import export
 from lipcert.questions.campaign.work import prepare, work
 from lipcert.questions.establish import establish_many
 from lipcert.search.method import Method

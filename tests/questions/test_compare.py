@@ -17,7 +17,8 @@ import lipcert as lc
 from lipcert.cli import main
 from lipcert.published import EclipseGenLocal, Published
 from lipcert.questions import compare as comparing
-from lipcert.questions.compare import METHODS, OWN, PUBLISHED, Comparison, Row, compare, run
+from lipcert.questions.compare import Comparison, Row, compare, run
+from lipcert.questions.names import METHODS, OWN, PUBLISHED
 from lipcert.runtime.limits import within
 from lipcert.search.lower import LowerBound
 from networks import random_network

@@ -15,8 +15,9 @@ from lipcert.cli.output import Later, network_record, region_record, show
 from lipcert.errors import ProofFailed
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
-from lipcert.questions.compare import METHODS, Comparison
+from lipcert.questions.compare import Comparison
 from lipcert.questions.compare import compare as run_all
+from lipcert.questions.names import METHODS
 from lipcert.show import plots
 from lipcert.show.wording import describe_network, describe_region, downward, upward
 
@@ -72,7 +73,7 @@ def _record(network: Network, region: Region, comparison: Comparison) -> dict[st
         "region": region_record(region),
         "lower": None if lower is None else lower.value,
         "lower_point": None if lower is None else lower.point.tolist(),
-        "rows": [{**dataclasses.asdict(row), "published": row.published} for row in comparison.rows],
+        "rows": [dataclasses.asdict(row) for row in comparison.rows],
     }
 
 
@@ -96,7 +97,7 @@ def _print(console: Console, network: Network, region: Region, comparison: Compa
         table.add_row("lower bound", downward(comparison.lower.value, 4), "1", "", "")
     console.print(table)
     for row in comparison.rows:
-        if row.status in ("does not apply", "failed"):
+        if row.note and row.status != "timeout":
             console.print(f"{row.name}: {row.note}", markup=False)
     if not region.bounded:
         console.print("All inputs: there is no lower bound to compare with. Give --center and --radius for one.")
