@@ -28,6 +28,7 @@ def compare(
     radius: options.RadiusOption = None,
     box: options.BoxOption = None,
     clip: options.ClipOption = None,
+    point: options.PointOption = None,
     methods: Annotated[
         str | None, typer.Option(metavar="NAME,NAME,…", help=f"Which methods: {', '.join(METHODS)}. \\[default: all]")
     ] = None,
@@ -57,7 +58,7 @@ def compare(
     with Later() as later:
         with options.limit(seconds):
             network = options.network(model, activation, input_shape, drop_softmax)
-            region = options.region_of(network, center, radius, box, clip)
+            region = options.region_of(network, center, radius, box, clip, point)
             comparison = later.best(run_all, network, region, names, timeout=timeout)
         later.attempt(show, json, _record, _print, network, region, comparison)
         if plot is not None:

@@ -27,6 +27,7 @@ def sensitivity(
     radius: options.RadiusOption = None,
     box: options.BoxOption = None,
     clip: options.ClipOption = None,
+    point: options.PointOption = None,
     method: options.MethodOption = None,
     inputs: options.InputsOption = None,
     outputs: options.OutputsOption = None,
@@ -57,7 +58,7 @@ def sensitivity(
             found = later.best(
                 matrix_of,
                 network,
-                options.region_of(network, center, radius, box, clip),
+                options.region_of(network, center, radius, box, clip, point),
                 chosen,
                 inputs=options.indices("--inputs", inputs),
                 outputs=options.indices("--outputs", outputs),

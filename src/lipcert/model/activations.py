@@ -173,7 +173,7 @@ def _spelled(text: str) -> Activation:
     for place, part in enumerate(given):
         label, _, number = part.rpartition("=")
         if not label and place >= len(slots):
-            known = ", ".join(slots) or "none"
+            known = ", ".join(slots) or "nothing"
             raise InvalidInput(f"activation {text!r} has too many parameters; {match[1]} takes {known}")
         slot = label.strip() or slots[place]
         if slot in parameters:

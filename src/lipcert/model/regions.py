@@ -213,7 +213,10 @@ class Ball(_Bounded):
                     low, high = clip
                 except (TypeError, ValueError):
                     raise InvalidInput(f"clip must be a pair (lower, upper), got {clip!r}") from None
-                clip = Box(*(_alike(("center", middle), ("clip", numbers("clip", side)))[1] for side in (low, high)))
+                below, above = (_alike(("center", middle), ("clip", numbers("clip", side)))[1] for side in (low, high))
+                if (below > above).all():
+                    raise InvalidInput(f"clip must be (lower, upper); the limits are swapped in {clip!r}")
+                clip = Box(below, above)
             if clip.uniform:
                 clip = Box(np.full(middle.shape[-1], clip.lower[0]), np.full(middle.shape[-1], clip.upper[0]))
             if clip.dimension != middle.shape[-1]:

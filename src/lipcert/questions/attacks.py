@@ -87,8 +87,6 @@ def attack(
     True 1.41
     """
     points = network.point("x", x)
-    if points.ndim > 1 and np.ndim(label) == 0 and points.size == network.inputs:
-        points = points.reshape(-1)
     if points.ndim > 2:
         raise InvalidInput(f"x must be (inputs,) or (points, inputs), got shape {points.shape}")
     batch = points.shape[:-1]

@@ -69,8 +69,8 @@ def method_of(given: Any, name: str = "method") -> Method:
 
     Examples
     --------
-    >>> method_of("joint"), method_of("ClosedForm"), method_of("closed_form")
-    (Joint(seconds=None), ClosedForm(), ClosedForm())
+    >>> method_of("closed-form"), method_of("ClosedForm")
+    (ClosedForm(), ClosedForm())
     """
     if isinstance(given, Method):
         return given
