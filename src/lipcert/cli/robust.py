@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from concurrent.futures import Executor
@@ -111,6 +112,7 @@ def robust(
             seconds_per_point=seconds_per_point,
             workers=workers,
             executor=executor,
+            names={"model": os.path.basename(model), "data": data.name},
         )
     show(results, json)
     if not results.rows:

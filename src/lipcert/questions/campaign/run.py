@@ -6,7 +6,7 @@ import os
 import pickle
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
@@ -61,6 +61,7 @@ def campaign(
     seconds: float | None = None,
     seconds_per_point: float | None = None,
     progress: bool | Progress | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> Results:
     """Certify many points over balls of several radii with several methods, into an SQLite file.
 
@@ -110,6 +111,8 @@ def campaign(
         For each point and method; then it gets the best that was proved until then.
     progress
         Show a progress bar; default: if standard error is a terminal. Or a function, called with lines of text.
+    names
+        What reports call the model and the points, as in ``{"model": "net.onnx", "data": "test.npz"}``.
 
     Returns
     -------
@@ -139,6 +142,7 @@ def campaign(
         starts = restarts if attack else 0
         settings = {"clip": limits, "attack": starts or False, "curvature": bent, "enclosures": repr(tuple(enclosures))}
         store.agree({"points": data.digest, **settings})
+        store.note({key: str(value) for key, value in (names or {}).items() if key in ("model", "data")})
         done = store.done(network.digest, checked_seconds(seconds_per_point))
         missing = list(_missing(data, chosen_points, chosen, asked, done))
         rules = Rules(limits, tuple(enclosures), curvature=bent)

@@ -219,6 +219,12 @@ class Store:
                     )
                 self.connection.execute("INSERT OR IGNORE INTO about VALUES (?, ?)", (name, text))
 
+    def note(self, names: Mapping[str, str]) -> None:
+        """Note what reports are to call things; nothing depends on it, and the last word counts."""
+        with self._transaction():
+            for name, value in names.items():
+                self.connection.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (name, json.dumps(value)))
+
     def about(self) -> dict[str, Any]:
         """What the results are about."""
         return {name: json.loads(value) for name, value in self.connection.execute("SELECT name, value FROM about")}
