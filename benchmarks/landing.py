@@ -45,10 +45,11 @@ def draw(file: Path) -> Any:
     look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 9}
     for name, label, color in (("trivial", "product of norms", "tab:gray"), ("everywhere", "global bound", "tab:green")):
         ax.axhline(rows[0][name], color=color, linewidth=1.2, linestyle=":")
-        ax.annotate(f"{label}, {rows[0][name]:.3g}", (radii[0], rows[0][name]), (0, 4), color=color, **look)
+        ax.annotate(f"{label}, {rows[0][name]:.4g}", (radii[0], rows[0][name]), (0, 4), color=color, **look)
     middle = len(radii) // 2
     ax.annotate("proved: never above", (radii[middle], bounds[middle]), (-12, 8), ha="right", color="tab:blue", **look)
     ax.annotate("attained: never below", (radii[middle], lowers[middle]), (12, -12), color="tab:orange", **look)
+    ax.set_ylim(min(lowers) / 30.0, 30.0 * rows[0]["trivial"])
     ax.grid(True, which="major", alpha=0.3)
     return ax
 

@@ -18,7 +18,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
-    """Set subscripts, let wide tables scroll in a box of their own, leave out the role before a name."""
+    """Set subscripts, leave out headings of tables that are empty, and the role before a name."""
     html = re.sub(r":(?:func|meth|class|mod|data):(?=<code)", "", html)
     html = indices(html) if page.file.src_uri in WORDED else html
-    return re.sub(r"(<table>.*?</table>)", r'<div class="wide">\1</div>', html, flags=re.DOTALL)
+    return re.sub(r"<thead>\s*<tr>(?:\s*<th[^>]*></th>)+\s*</tr>\s*</thead>", "", html)

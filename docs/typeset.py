@@ -50,6 +50,9 @@ def _block(text: str) -> str:
     else:
         sources = [latex(line) for line in lines]
     shown = "".join(convert(source, display="block") for source in sources)
+    shown = re.sub(r"<mi>(&#x02A(?:B0|AF);)</mi>", r"<mo>\1</mo>", shown)
+    matrix = r"<mo[^>]*>&#x0005B;</mo>(<mtable)(.*?</mtable>)<mo[^>]*>&#x0005D;</mo>"
+    shown = re.sub(matrix, r'\1 class="bracketed"\2', shown, flags=re.DOTALL)
     return f'<div class="equation" markdown="0">{shown}</div>\n'
 
 
@@ -133,11 +136,11 @@ def indices(html: str) -> str:
     """Subscripts and superscripts of symbols in running text; code and equations stay as they are."""
     parts = re.split(r"(<(code|pre|math|script|style)\b.*?</\2>|<[^>]+>)", html, flags=re.DOTALL)
     kept = [part for number, part in enumerate(parts) if number % 3 != 2]  # the third is the tag's name
-    symbol = r"(?<![\w`/.\-])([A-Za-z\u0370-\u03ff][\u0300-\u0307\u2032']?)"
+    symbol = r"(?<![A-Za-z0-9_`/.\-])([A-Za-z\u0370-\u03ff][\u0300-\u0307\u2032']?)"
     made = []
     for part in kept:
         if not part.startswith("<"):
-            part = re.sub(symbol + r"_(?:\{([^}]*)\}|([A-Za-z0-9+−]{1,5})(?![\w(]))", _lowered, part)
+            part = re.sub(symbol + r"_(?:\{([^}]*)\}|([A-Za-z0-9]{1,5})(?![A-Za-z0-9_]))", _lowered, part)
             part = re.sub(r"λmax", "λ<sub>max</sub>", part)
         made.append(part)
     return "".join(made)

@@ -78,7 +78,8 @@ def certified_share(rows: Sequence[Row], ax: Any = None, *, attacked: bool = Fal
             look = {"marker": shape, "markevery": 0.1, "markersize": 5, "markerfacecolor": fill}
             ax.plot(radii, shares, style, drawstyle="steps-pre", color=color, label=label, **look)
     if attacked:
-        held = {row.point: row.radius * row.correct for row in sorted(rows, key=lambda row: row.radius)}
+        most = max([row.broken or row.certified for row in rows] if end == np.inf else sizes)
+        held = {row.point: (row.radius or most) * row.correct for row in sorted(rows, key=lambda row: row.radius)}
         for row in rows:
             if row.broken is not None:
                 held[row.point] = min(held[row.point], row.broken)

@@ -59,7 +59,7 @@ def _in_words(results: Results, summaries: list[Summary]) -> str:
         reach = f"Up to distance {radius:g}" if radius else "Up to some distance that was searched for"
         text += f" {reach}, {share} are proved to keep their class"
         text += f" ({best.method})" if len({part.method for part in summaries}) > 1 else ""
-        text += "." if best.unbroken is None else f"; attacks leave {100 * best.unbroken:.2f} % unbroken."
+        text += "." if best.unbroken is None or not radius else f"; attacks leave {100 * best.unbroken:.2f} % unbroken."
     problems = sum(part.problems for part in summaries)
     return text + (f" {problems} rows have no bound." if problems else "")
 
@@ -83,7 +83,8 @@ def _table(caption: str, summaries: list[Summary]) -> Table:
     headings += ["unbroken"] * attacked + ["mean radius", "mean bound"] + ["without bound"] * failed
     rows = []
     for part in summaries:
-        shares = [part.correct, part.certified, part.plain, *([part.unbroken] if attacked else [])]
+        unbroken = part.unbroken if part.radius else None  # where a radius is searched for, any point can be broken
+        shares = [part.correct, part.certified, part.plain, *([unbroken] if attacked else [])]
         rows.append(
             (
                 Cell(part.method),
