@@ -14,8 +14,9 @@ import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.proof import document, second_pieces, slope_fits
+from lipcert.proof.expansion import Second
 from lipcert.proof.monomials import Monomials
-from lipcert.proof.second_pieces import Second, SecondOrder, curved
+from lipcert.proof.second_pieces import SecondOrder, curved
 from networks import random_network
 
 SIZES = [(1, 5, 1), (2, 7, 6, 3), (3, 9, 2), (4, 8, 8, 1), (6, 10, 9, 3), (3, 6, 6, 6, 2), (2, 5, 5, 5, 5, 4)]
@@ -107,7 +108,9 @@ def test_tiny_boxes_are_known_to_the_last_digits() -> None:
 def test_intervals_that_contradict_each_other_say_that_there_is_no_input() -> None:
     network = random_network(5, (2, 6, 6, 1), "tanh", gain=1.0)
     ends = [np.full((1, n), 50.0) for n in (6, 6)]
-    found = SecondOrder(network, np.zeros(2)).bound(np.zeros((1, 2)), np.ones((1, 2)), ends, [2.0 * end for end in ends])
+    found = SecondOrder(network, np.zeros(2)).bound(
+        np.zeros((1, 2)), np.ones((1, 2)), ends, [2.0 * end for end in ends]
+    )
     assert found.empty.all()
 
 

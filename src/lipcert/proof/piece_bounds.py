@@ -19,15 +19,14 @@ import numpy as np
 from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Ball, Region
-
 from lipcert.proof.domain import Domain, corners
-
+from lipcert.proof.expansion import Second
 from lipcert.proof.guide import Guide, View, suggested_lines
 from lipcert.proof.hints import Hints, Interval, Linear
 from lipcert.proof.pieces import Bounds, Pieces
 from lipcert.proof.rays import along_rays, hints_along, only_at_infinity
 from lipcert.proof.rounding import TINY, UP, gamma
-from lipcert.proof.second_pieces import Second, SecondOrder, curved, deep, second_columns
+from lipcert.proof.second_pieces import SecondOrder, curved, deep, second_columns
 from lipcert.proof.suggest.multipliers import advice, closed_form, directions
 from lipcert.proof.sweep import Sweep, intervals, proving
 from lipcert.proof.tree import children

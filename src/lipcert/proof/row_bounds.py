@@ -15,7 +15,7 @@ import numpy as np
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Region
-from lipcert.proof.second_pieces import Second
+from lipcert.proof.expansion import Second
 from lipcert.proof.guide import Guide, View, suggested_lines
 from lipcert.proof.hints import Hints, Interval, Linear
 from lipcert.proof.interval_arithmetic import activated, affine, derivatives

@@ -32,16 +32,15 @@ Polynomials are those of the floats that were computed: what is lost in computin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
+from lipcert.proof.expansion import Polynomial, Second, Slopes
 from lipcert.proof.hints import Interval
 from lipcert.proof.monomials import Monomials, collect
-from lipcert.proof.pieces import Rows
 from lipcert.proof.rounding import (
     LOOSE,
     TINY,
@@ -55,7 +54,7 @@ from lipcert.proof.rounding import (
     spread,
     up,
 )
-from lipcert.proof.slope_fits import Fit, fit
+from lipcert.proof.slope_fits import fit
 
 MOST_INPUTS: Final = 8
 """With more inputs a box has too many corners."""
@@ -68,7 +67,7 @@ _ENTRIES: Final = 20_000_000
 _FLAT: Final = 2.0**-40
 """A side of a box is taken to be at least so much of its longest; a larger box is no mistake."""
 _AT_ONCE: Final = 200_000
-"""Numbers in the polynomials of a layer over the pieces that are bounded together; more do not stay near the processor."""
+"""Numbers in the polynomials of a layer over the pieces that are bounded together; more would not stay in a cache."""
 
 
 def curved(network: Network) -> bool:
@@ -96,49 +95,6 @@ def _inner(network: Network) -> int:
 def second_columns(network: Network) -> int:
     """How many columns each weight of a network is multiplied with for a piece to second order."""
     return sum(Monomials(network.inputs).count[1:4]) + 2 * network.inputs * network.outputs
-
-
-@dataclass(frozen=True, eq=False)
-class Second(Rows):
-    """What was proved of each piece: the Jacobian's norm is at most ``bounds``, its entries at most ``entries``.
-
-    Outputs and their negatives are at most ``outputs``, pre-activations between ``low`` and ``high``; an ``empty``
-    piece has no input. A bound that is not finite proves nothing. ``shares`` estimates what each
-    neuron adds to the bound, ``near`` the largest norm.
-    """
-
-    bounds: Array
-    near: Array
-    entries: Array
-    outputs: Array
-    low: Array
-    high: Array
-    empty: Array
-    shares: Array
-
-
-@dataclass(frozen=True, eq=False)
-class _Layer:
-    """A layer over all pieces.
-
-    Attributes
-    ----------
-    Z : the coefficients of L, q and w, (count, monomials, n).
-    linear, square, cube, rest : at least |L|, |q|, |w| and |R|, (count, n).
-    bent, twisted : at least |∂q/∂δ_j| and |∂w/∂δ_j|, (count, d, n).
-    fuzz : at least what floats lose of ∂p/∂δ_j, (count, n).
-    fit : the fit of the slopes; the last layer has none.
-    """
-
-    Z: Array
-    linear: Array
-    square: Array
-    cube: Array
-    rest: Array
-    bent: Array
-    twisted: Array
-    fuzz: Array
-    fit: Fit
 
 
 class SecondOrder:
@@ -204,10 +160,10 @@ class SecondOrder:
 
     def _forward(
         self, center: Array, half: Array, known: list[Interval]
-    ) -> tuple[list[_Layer], Array, _Layer, list[Interval], Array]:
+    ) -> tuple[list[tuple[Polynomial, Slopes]], Array, Polynomial, list[Interval], Array]:
         """The hidden layers, values and polynomials of the last one, intervals, and which pieces are without inputs."""
         count, d = center.shape
-        hidden: list[_Layer] = []
+        hidden: list[tuple[Polynomial, Slopes]] = []
         intervals: list[Interval] = []
         empty = np.zeros(count, dtype=bool)
         weight, bias, _ = self.layers[0]
@@ -223,10 +179,8 @@ class SecondOrder:
         for k, (low, high) in enumerate(known):
             neurons, (weight, bias, _) = self.layers[k][2], self.layers[k + 1]
             assert neurons is not None
-            B, q, w = self._split(Z)
-            linear, square, cube, bent, twisted = self._extents(Z, k)
-            room = (linear + square + cube + rest) * UP
-            squares = q[:, self.poly.straight]
+            linear, square, cube, *steep = self._extents(Z, k)
+            room, squares = (linear + square + cube + rest) * UP, self._split(Z)[1][:, self.poly.straight]
             low = np.fmax(low, down(value - room + np.maximum(squares, 0.0).sum(axis=1) * (2.0 - UP)))
             high = np.fmin(high, up(value + room - np.maximum(-squares, 0.0).sum(axis=1) * (2.0 - UP)))
             hollow = (low > high).any(axis=-1)
@@ -234,41 +188,46 @@ class SecondOrder:
             low[hollow] = high[hollow] = value[hollow]
             intervals.append((low, high))
             rest = np.fmin(rest, (up(np.maximum(high - value, value - low)) + linear + square + cube) * UP)
-            more, beyond = square + cube + rest, cube + rest
-            second = (2.0 * linear * beyond + more * more) * UP
-            seen = fit(neurons, value, (low, high), second)
-            hidden.append(_Layer(Z, linear, square, cube, rest, bent, twisted, fuzz, seen))
-            slope, rate, bow = np.abs(seen.slope), np.abs(seen.rate), np.abs(seen.bow)
-            third = more * (3.0 * linear * (linear + more) + more * more)
-            source = (0.5 * rate * second + bow * third / 6.0 + seen.rest) * UP
-            turned = np.abs(seen.slope - self.slopes[k]) * UP
-            parts.append((turned * rest + source + np.abs(self.slopes[k]) * noise) * UP)
-            wholes.append((slope * rest + source) * UP)
+            layer = Polynomial(Z, linear, square, cube, rest, *steep, fuzz)
+            seen = Slopes.of(layer, fit(neurons, value, (low, high), layer.crossed))
+            hidden.append((layer, seen))
+            source, own = seen.added(layer), np.abs(self.slopes[k])
+            turned = np.abs(seen.fit.slope - self.slopes[k]) * UP
+            parts.append((turned * rest + source + own * noise) * UP)
+            wholes.append((seen.slope * rest + source) * UP)
             g, size = gamma(weight.shape[1] + LOOSE + 32), self.sizes[k + 1]
-            swung = rate * linear + bow * linear * linear
-            moved = spread(size, slope * (linear + square + cube) + swung * (linear + square))
-            noise = g * (moved + spread(size, np.abs(seen.value)) + np.abs(bias)) * UP + TINY
+            swung = (seen.rate + seen.bow * linear) * linear
+            moved = spread(size, seen.slope * (linear + square + cube) + swung * (linear + square))
+            noise = g * (moved + spread(size, np.abs(seen.fit.value)) + np.abs(bias)) * UP + TINY
             fuzz = 3.0 * g * moved * UP + TINY
-            reach = self.products[k]
-            rest = spread(reach[0], wholes[k])
-            if len(reach) > 1:
-                other = spread(reach[-1], wholes[k + 1 - len(reach)])
-                for back, size in enumerate(reach[:-1]):
-                    other = other + spread(size, parts[k - back])
-                rest = np.fmin(rest, other)
-            rest = (rest + noise) * UP
-            Z = Z * seen.slope[:, None, :]
-            products = self.poly.square(B)
-            other = (seen.bow / 6.0)[:, None, :] * products
-            if k:
-                other += seen.rate[:, None, :] * q
-            _, new_q, new_w = self._split(Z)
-            new_q += (0.5 * seen.rate)[:, None, :] * products
-            self.poly.add_product(new_w, B, other)
-            Z = (Z.reshape(-1, Z.shape[-1]) @ weight.T).reshape(*Z.shape[:2], -1)
-            value = seen.value @ weight.T + bias
-        linear, square, cube, bent, twisted = self._extents(Z, len(known))
-        return hidden, value, _Layer(Z, linear, square, cube, rest, bent, twisted, fuzz, seen), intervals, empty
+            rest = (self._carried(k, parts, wholes) + noise) * UP
+            Z = self._next(Z, seen, k)
+            value = seen.fit.value @ weight.T + bias
+        linear, square, cube, *steep = self._extents(Z, len(known))
+        return hidden, value, Polynomial(Z, linear, square, cube, rest, *steep, fuzz), intervals, empty
+
+    def _next(self, Z: Array, seen: Slopes, k: int) -> Array:
+        """The coefficients of W(σ(L + q + w) + t/2·L² + tLq + c/6·L³), with the weights after layer k."""
+        B, q, _ = self._split(Z)
+        found, products = Z * seen.fit.slope[:, None, :], self.poly.square(B)
+        _, square, cube = self._split(found)
+        square += (0.5 * seen.fit.rate)[:, None, :] * products
+        factor = (seen.fit.bow / 6.0)[:, None, :] * products
+        if k:
+            factor += seen.fit.rate[:, None, :] * q
+        self.poly.add_product(cube, B, factor)
+        return (found.reshape(-1, Z.shape[-1]) @ self.layers[k + 1][0].T).reshape(*Z.shape[:2], -1)
+
+    def _carried(self, k: int, parts: list[Array], wholes: list[Array]) -> Array:
+        """At least what layers up to k make of |R| of the layer after it."""
+        reach = self.products[k]
+        rest = spread(reach[0], wholes[k])
+        if len(reach) == 1:
+            return rest
+        other = spread(reach[-1], wholes[k + 1 - len(reach)])
+        for back, size in enumerate(reach[:-1]):
+            other = other + spread(size, parts[k - back])
+        return np.fmin(rest, other)
 
     def _extents(self, Z: Array, k: int) -> tuple[Array, ...]:
         """At least |L|, |q|, |w|, and |∂q/∂δ_j|, |∂w/∂δ_j|; the first layer has L only."""
@@ -280,7 +239,9 @@ class SecondOrder:
         bent, twisted = (touched @ part * UP for touched, part in zip(self.poly.touched, (q, w), strict=True))
         return linear, q.sum(axis=1) * UP, w.sum(axis=1) * UP, bent, twisted
 
-    def _backward(self, half: Array, hidden: list[_Layer], last: _Layer) -> tuple[Array, Array, Array, list[Array]]:
+    def _backward(
+        self, half: Array, hidden: list[tuple[Polynomial, Slopes]], last: Polynomial
+    ) -> tuple[Array, Array, Array, list[Array]]:
         """Bounds of the norm and of the entries, about the largest norm, and shares of the neurons of each layer.
 
         Γ⁰ is G, Γ¹ is H, and K is at least |Γ¹|.
@@ -290,76 +251,71 @@ class SecondOrder:
         outputs = len(weight)
         G = np.broadcast_to(weight, (count, *weight.shape))
         H, K = np.zeros((count, d, *weight.shape)), np.zeros(G.shape)
-        lost = gamma(2 * LOOSE) * np.abs(G) + TINY
-        E, quartic = lost, np.zeros((count, outputs, self.poly.count[4]))
+        E = lost = gamma(2 * LOOSE) * np.abs(G) + TINY
+        quartic = np.zeros((count, outputs, self.poly.count[4]))
         entries = np.broadcast_to(last.fuzz[..., None], (count, outputs, d))
-        rough = np.zeros((count, outputs))
-        left: list[Array] = []
-        right: list[Array] = []
+        factors: list[tuple[Array, Array]] = []
         shares: list[Array] = []
         parts: dict[int, Array] = {}
         wholes: dict[int, Array] = {}
-        for k, layer in reversed(list(enumerate(hidden))):
-            seen, n, size = layer.fit, layer.Z.shape[-1], np.abs(G)
-            B, q, w = self._split(layer.Z)
-            slope, rate, bow = np.abs(seen.slope), np.abs(seen.rate), np.abs(seen.bow)
-            linear, more, beyond = layer.linear, layer.square + layer.cube + layer.rest, layer.cube + layer.rest
-            swing = rate * linear * UP
-            bowed = bow * linear
-            sway = (rate * layer.square + 0.5 * bowed * linear) * UP
-            off = (rate * beyond + 0.5 * bow * more * (2.0 * linear + more) + seen.error) * UP
-            off = np.fmin(off, (seen.apart + swing + sway) * UP)
-            bound = 0.5 * bow * more
-            error = (rate * layer.rest + bowed * layer.rest + bound * more + seen.error) * UP
-            other = np.fmin(off, (rate * layer.rest + bound * (2.0 * linear + more) + seen.error) * UP)
-            most = (slope + seen.apart) * UP
+        for k, (layer, seen) in reversed(list(enumerate(hidden))):
+            n, size, B = layer.Z.shape[-1], np.abs(G), layer.Z[:, :d]
             # Γ⁰ diag(ε') B by factors
             along, across = size_above(G, 1), size_above(B * inverse, 1)
-            g = np.clip(np.sqrt(error * (across / along)), 1e-100, 1e100)
-            left.append(G * g[:, None, :])
-            right.append(B * (error / g)[:, None, :] * inverse)
-            shares.append(along * across * error + TINY)
-            # by sizes
-            loose = (most * layer.fuzz)[:, None, :]
-            near = other[:, None, :] * layer.bent + off[:, None, :] * layer.twisted + loose
-            far = (swing + sway + off)[:, None, :] * layer.twisted + (sway + off)[:, None, :] * layer.bent
-            far = far + off[:, None, :] * np.abs(B) + loose
+            g = np.clip(np.sqrt(seen.error * (across / along)), 1e-100, 1e100)
+            factors.append((G * g[:, None, :], B * (seen.error / g)[:, None, :] * inverse))
+            shares.append(along * across * seen.error + TINY)
+            # all else by sizes
+            off, sway, loose = seen.off[:, None, :], seen.sway[:, None, :], (seen.most * layer.fuzz)[:, None, :]
+            near = seen.other[:, None, :] * layer.bent + off * layer.twisted + loose
+            far = (seen.swing[:, None, :] + sway + off) * layer.twisted + (sway + off) * layer.bent
+            far = far + off * np.abs(B) + loose
             entries = entries + (size @ np.swapaxes(near, 1, 2) + (K + E) @ np.swapaxes(far, 1, 2)) * UP
             if not k:
                 break
-            # ∇(Γ⁰(tLw + t/2·q² + c/2·L²q))
-            Gt = G * seen.rate[:, None, :]
-            GB = (Gt[:, :, None, :] * B[:, None]).reshape(count, outputs * d, n)
-            lines = (GB @ np.swapaxes(w, 1, 2)).reshape(count, outputs, -1)
-            bows = (0.5 * seen.bow)[:, None, :] * self.poly.square(B)
-            GS = (G[:, :, None, :] * (seen.rate[:, None, :] * q + bows)[:, None]).reshape(count, -1, n)
-            Gq = (G[:, :, None, :] * ((0.5 * seen.rate)[:, None, :] * q + bows)[:, None]).reshape(count, -1, n)
-            squares = (Gq @ np.swapaxes(q, 1, 2)).reshape(count, outputs, -1)
-            quartic = quartic + collect(lines, self.poly.by_line) + collect(squares, self.poly.by_square)
-            beyond4 = np.abs(GS @ np.swapaxes(w, 1, 2)).reshape(count, outputs, *self.poly.count[2:4])
-            pairs, triples = self.poly.touched
-            entries = entries + (beyond4.sum(axis=3) @ pairs.T + beyond4.sum(axis=2) @ triples.T) * UP
-            crossed = rate * (linear * layer.cube + layer.square * (layer.square + layer.cube))
-            crossed = crossed + bowed * linear * (layer.square + layer.cube)
-            rough = rough + gamma(n + len(hidden) + 64) * apply(size, crossed)
+            GB = G[:, :, None, :] * (seen.fit.rate[:, None, :] * B)[:, None]
+            four, five = self._signed(G, GB, layer, seen)
+            quartic, entries = quartic + four, entries + five * UP
             # Γ of the layer before
-            whole = np.fmin(seen.apart, (swing + sway + off) * UP)
-            open_ = size * np.fmin(sway + off, seen.apart + swing)[:, None, :] + K * whole[:, None, :]
-            turned = (np.abs(seen.slope - self.slopes[k]) + seen.apart) * UP
+            open_ = size * seen.open[:, None, :] + K * seen.whole[:, None, :]
+            turned = (np.abs(seen.fit.slope - self.slopes[k]) + seen.fit.apart) * UP
             parts[k] = (E * turned[:, None, :] + open_ + lost * np.abs(self.slopes[k])) * UP
-            wholes[k] = (E * most[:, None, :] + open_) * UP
-            weight = self.layers[k][0]
-            moved = (size + K) * slope[:, None, :] + size * swing[:, None, :]
+            wholes[k] = (E * seen.most[:, None, :] + open_) * UP
+            moved = (size + K) * seen.slope[:, None, :] + size * seen.swing[:, None, :]
             lost = gamma(n + LOOSE + 16) * (moved @ self.sizes[k]) * UP + TINY
-            E = self._unfolded(k, len(hidden), parts, wholes)
-            E = (E + lost) * UP
-            H = H * seen.slope[:, None, None, :] + np.swapaxes(GB.reshape(count, outputs, d, n), 1, 2)
+            E = (self._unfolded(k, len(hidden), parts, wholes) + lost) * UP
+            weight, slope = self.layers[k][0], seen.fit.slope[:, None, :]
+            H = H * slope[:, None] + np.swapaxes(GB, 1, 2)
             H = (H.reshape(-1, n) @ weight).reshape(count, d, outputs, -1)
-            K = np.abs(H).sum(axis=1) * UP
-            G = (G * seen.slope[:, None, :]) @ weight
-        third = spectral_above(np.concatenate(left, axis=-1)) * spectral_above(np.concatenate(right, axis=-1)) * UP
-        entries = (entries + 5.0 * rough[..., None]) * UP
-        return *self._total(half, last, quartic, entries, third), shares[::-1]
+            K, G = np.abs(H).sum(axis=1) * UP, (G * slope) @ weight
+        left, right = (spectral_above(np.concatenate(side, axis=-1)) for side in zip(*factors, strict=True))
+        return *self._total(half, last, quartic, entries * UP, left * right * UP), shares[::-1]
+
+    def _signed(self, G: Array, GB: Array, layer: Polynomial, seen: Slopes) -> tuple[Array, Array]:
+        """Γ⁰(tLw + t/2·q² + c/2·L²q), (count, outputs, monomials), and at least |∇(Γ⁰(tq + c/2·L²)w)| by δ_j.
+
+        Both are sums over n neurons of products of a monomial's coefficient with another's. What floats lose of them,
+        and of the sums over layers, joins the second; a monomial of degree five has a derivative of at most five times
+        its size.
+        """
+        count, outputs, d, n = GB.shape
+        B, q, w = self._split(layer.Z)
+        turned, bows = np.swapaxes(q, 1, 2), (0.5 * seen.fit.bow)[:, None, :] * self.poly.square(B)
+        lines = GB.reshape(count, outputs * d, n) @ np.swapaxes(w, 1, 2)
+        half, whole = ((size * seen.fit.rate)[:, None, :] * q + bows for size in (0.5, 1.0))
+        squares = (G[:, :, None, :] * half[:, None]).reshape(count, -1, n) @ turned
+        fifth = (G[:, :, None, :] * whole[:, None]).reshape(count, -1, n) @ np.swapaxes(w, 1, 2)
+        four = collect(lines.reshape(count, outputs, -1), self.poly.by_line)
+        four = four + collect(squares.reshape(count, outputs, -1), self.poly.by_square)
+        fifth = np.abs(fifth).reshape(count, outputs, *self.poly.count[2:4])
+        pairs, triples = self.poly.touched
+        five = fifth.sum(axis=3) @ pairs.T + fifth.sum(axis=2) @ triples.T
+        more = layer.square + layer.cube
+        crossed = seen.rate * (layer.linear * layer.cube + layer.square * more) + seen.bow * layer.linear * (
+            layer.linear * more
+        )
+        rough = gamma(n + len(self.layers) + 64) * apply(np.abs(G), crossed)
+        return four, five + 5.0 * rough[..., None]
 
     def _unfolded(self, k: int, count: int, parts: dict[int, Array], wholes: dict[int, Array]) -> Array:
         """At least what layers after k make of |E_(k-1)|."""
@@ -374,7 +330,7 @@ class SecondOrder:
             other = other + parts[j] @ self.products[j - 1][j - k]
         return np.fmin(E, other)
 
-    def _outputs(self, value: Array, last: _Layer) -> Array:
+    def _outputs(self, value: Array, last: Polynomial) -> Array:
         """At least v and -v of the last layer."""
         Z = np.swapaxes(last.Z, 1, 2)
         table, slack = self.poly.values[1:], self.poly.slack[1:]
@@ -385,7 +341,7 @@ class SecondOrder:
         return np.asarray(up(np.concatenate([value + above, below - value], axis=-1)))
 
     def _total(
-        self, half: Array, last: _Layer, quartic: Array, entries: Array, third: Array
+        self, half: Array, last: Polynomial, quartic: Array, entries: Array, third: Array
     ) -> tuple[Array, Array, Array]:
         """The largest norm and entries at a corner with all that is added to them, and the norm without."""
         parts = self._split(last.Z)

@@ -64,7 +64,8 @@ def fit(neurons: Neurons, center: Array, interval: Interval, cost: Array) -> Fit
     poly = (0.5 * c * s + t) * s
     swing = (np.abs(t) + np.abs(c) * far) * far
     lost = slope_error(neurons, slopes, v).max(axis=0) + _BEND * bent.max(axis=0) * width
-    bulge = 0.125 * (c * width) * width
+    bulge = c * width
+    bulge = 0.125 * bulge * width
     wide = lost + 16.0 * U * (np.abs(slopes).max(axis=0) + swing) + 4.0 * U * np.abs(bulge)
     ends = slopes - poly
     roof = np.maximum(ends[1:], ends[:-1]) + above

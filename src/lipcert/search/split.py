@@ -14,10 +14,9 @@ from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.proof.cover import Cover, Leaf, cover
-from lipcert.proof.second_pieces import deep
 from lipcert.proof.pieces import AXIS, Pieces
 from lipcert.proof.rays import along_rays, has_rays
-from lipcert.proof.second_pieces import MOST_INPUTS, curved
+from lipcert.proof.second_pieces import MOST_INPUTS, curved, deep
 from lipcert.runtime.clock import clock
 from lipcert.runtime.threads import one_thread
 from lipcert.search.anytime import Anytime
