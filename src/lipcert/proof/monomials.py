@@ -61,7 +61,7 @@ class Monomials:
             slack.append(off)
         self.values, self.slack = np.array(values), np.array(slack)
 
-    def square(self, B: Array) -> Array:
+    def doubled(self, B: Array) -> Array:
         """L² for L = Bδ, (count, d, n) → (count, pairs, n)."""
         return np.asarray(B[:, self.first] * B[:, self.second] * self.both)
 

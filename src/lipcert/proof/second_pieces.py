@@ -209,7 +209,7 @@ class SecondOrder:
     def _next(self, Z: Array, seen: Slopes, k: int) -> Array:
         """The coefficients of W(σ(L + q + w) + t/2·L² + tLq + c/6·L³), with the weights after layer k."""
         B, q, _ = self._split(Z)
-        found, products = Z * seen.fit.slope[:, None, :], self.poly.square(B)
+        found, products = Z * seen.fit.slope[:, None, :], self.poly.doubled(B)
         _, square, cube = self._split(found)
         square += (0.5 * seen.fit.rate)[:, None, :] * products
         factor = (seen.fit.bow / 6.0)[:, None, :] * products
@@ -300,7 +300,7 @@ class SecondOrder:
         """
         count, outputs, d, n = GB.shape
         B, q, w = self._split(layer.Z)
-        turned, bows = np.swapaxes(q, 1, 2), (0.5 * seen.fit.bow)[:, None, :] * self.poly.square(B)
+        turned, bows = np.swapaxes(q, 1, 2), (0.5 * seen.fit.bow)[:, None, :] * self.poly.doubled(B)
         lines = GB.reshape(count, outputs * d, n) @ np.swapaxes(w, 1, 2)
         half, whole = ((size * seen.fit.rate)[:, None, :] * q + bows for size in (0.5, 1.0))
         squares = (G[:, :, None, :] * half[:, None]).reshape(count, -1, n) @ turned
