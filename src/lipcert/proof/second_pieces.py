@@ -311,9 +311,8 @@ class SecondOrder:
         pairs, triples = self.poly.touched
         five = fifth.sum(axis=3) @ pairs.T + fifth.sum(axis=2) @ triples.T
         more = layer.square + layer.cube
-        crossed = seen.rate * (layer.linear * layer.cube + layer.square * more) + seen.bow * layer.linear * (
-            layer.linear * more
-        )
+        bowed = seen.bow * layer.linear
+        crossed = seen.rate * (layer.linear * layer.cube + layer.square * more) + layer.linear * bowed * more
         rough = gamma(n + len(self.layers) + 64) * apply(np.abs(G), crossed)
         return four, five + 5.0 * rough[..., None]
 
