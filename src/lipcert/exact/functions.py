@@ -20,7 +20,7 @@ from lipcert.errors import ProofFailed
 Formula = Callable[[Any], Any]
 """Takes a power series (or a ball) to another."""
 _WAVES = 40
-"""An interval with more half periods of sin than this counts as the whole line."""
+"""An interval with more half periods than this counts as the whole line."""
 
 
 def rational(x: float) -> fmpq:
@@ -106,13 +106,16 @@ class View:
 
 @dataclass(frozen=True)
 class Waves(View):
-    """Many waves of sin: all that is known is [-1, 1]."""
+    """Many waves: all that is known is that |φ' - drift| and |φ(v) - drift·v| are at most one."""
+
+    drift: int = 0
 
     def slopes(self) -> tuple[arb, arb]:
-        return arb(-1), arb(1)
+        return arb(self.drift - 1), arb(self.drift + 1)
 
     def top(self, sign: int, slope: arb) -> arb:
-        return (1 + most([(-slope * self.low).upper(), (-slope * self.high).upper()])).upper()
+        tilt = sign * self.drift - slope
+        return (1 + most([(tilt * self.low).upper(), (tilt * self.high).upper()])).upper()
 
 
 @dataclass(frozen=True)
@@ -155,20 +158,27 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Sine(Function):
-    """The pieces of sin lie between multiples of π, as many as the interval has."""
+class Wave(Function):
+    """drift·v and a wave of size one, whose pieces have their marks at (first + k)·π/parts, for all whole k.
+
+    ``bends`` has two entries: from an even k on, and from an odd one on.
+    """
+
+    first: fmpq = fmpq(0)
+    parts: int = 1
+    drift: int = 0
 
     def on(self, low: arb, high: arb) -> View:
         if not (low.is_finite() and high.is_finite() and abs(low) < 2**60 and high - low < 3 * _WAVES):
-            return Waves(low, high, ())
-        pi = arb.pi()
-        first, last = _whole((low / pi).lower().floor()), _whole((high / pi).upper().ceil())
-        marks = tuple(k * pi for k in range(first, last + 1))
-        bends = tuple(1 if k % 2 else -1 for k in range(first - 1, first + len(marks)))
+            return Waves(low, high, (), self.drift)
+        step, shift = arb.pi() / self.parts, arb(self.first)
+        one, two = _whole((low / step - shift).lower().floor()), _whole((high / step - shift).upper().ceil())
+        marks = tuple((shift + k) * step for k in range(one, two + 1))
+        bends = tuple(self.bends[k % 2] for k in range(one - 1, one + len(marks)))
         return Function((self.formulas[0],) * len(bends), marks, bends).on(low, high)
 
     def value(self, v: arb) -> arb:
-        return v.sin()
+        return arb(self.formulas[0](v))
 
 
 def _whole(x: arb) -> int:
@@ -236,6 +246,12 @@ def _softplus(x: Any) -> Any:
     return (1 + e).log() + (x if positive else 0)
 
 
+def _squareplus(x: Any, b: arb) -> Any:
+    """(x + √(x² + b))/2, in the form in which nothing cancels."""
+    root = (x * x + b).sqrt()
+    return (x + root) / 2 if (x[0] if isinstance(x, arb_series) else x) > 0 else b / (2 * (root - x))
+
+
 def _mish(x: Any) -> Any:
     """With q = 1 + exp(x), tanh(log q) = (q² - 1)/(q² + 1)."""
     positive, e = _fading(x)
@@ -293,6 +309,7 @@ def _function(name: str, parameters: tuple[float, ...], _precision: int) -> Func
         "sigmoid": gate,
         "tanh": lambda x: 2 * gate(2 * x) - 1,
         "arctan": lambda x: x.atan(),
+        "erf": lambda x: x.erf(),
     }
     # φ' falls, rises, falls; then the sign of φ'', and how far it can change
     bump: dict[str, tuple[Formula, Formula, int]] = {
@@ -300,6 +317,7 @@ def _function(name: str, parameters: tuple[float, ...], _precision: int) -> Func
         "gelu": (lambda x: x * (-x / arb(2).sqrt()).erfc() / 2, lambda x: 2 - x * x, 2),
         "gelu_tanh": (lambda x: x * gate(_gelu_inner(x)[0]), _gelu_tanh_bend, 2),
         "mish": (_mish, _mish_bend, 4),
+        "quick_gelu": (lambda x: x * gate(ball(1.702) * x), lambda x: _silu_bend(ball(1.702) * x), 4),
     }
     if not p and name in turn:
         return Function((turn[name],) * 2, zero, (1, -1), (0, 0))
@@ -336,5 +354,28 @@ def _function(name: str, parameters: tuple[float, ...], _precision: int) -> Func
         case "softsign", []:
             return Function((lambda x: x / (1 - x), lambda x: x / (1 + x)), zero, (1, -1), (0, 0))
         case "sin", []:
-            return Sine((lambda x: x.sin(),), bends=(-1,), ends=(-1, 1))
+            return Wave((lambda x: x.sin(),), bends=(-1, 1))
+        case "cos", []:
+            return Wave((lambda x: x.cos(),), bends=(1, -1), first=fmpq(1, 2))
+        case "snake", []:
+            return Wave((lambda x: x + x.sin() * x.sin(),), bends=(-1, 1), first=fmpq(1, 2), parts=2, drift=1)
+        case "logsigmoid", []:
+            return Function((lambda x: -_softplus(-x),), bends=(-1,), ends=(1, 0))
+        case "tanhshrink", []:
+            return Function((lambda x: x - (2 * gate(2 * x) - 1),) * 2, zero, (-1, 1), (1, 1))
+        case "softshrink", [limit] if limit > 0:
+            return Function(
+                (lambda x: x + limit, _level(arb(0)), lambda x: x - limit), (-limit, limit), (0, 0, 0), (1, 1)
+            )
+        case "threshold", [limit]:
+            return Function((_level(limit), _same), (limit,), (0, 0))
+        case "squareplus", [b] if b > 0:
+            return Function((lambda x: _squareplus(x, b),), bends=(1,))
+        case "gaussian", []:
+            turn = arb(fmpq(1, 2)).sqrt()
+            return Function((lambda x: (-x * x).exp(),) * 3, (-turn, turn), (1, -1, 1), (0, 0))
+        case "square", []:
+            return Function((lambda x: x * x,), bends=(1,), ends=(arb("-inf"), arb("inf")))
+        case "cube", []:
+            return Function((lambda x: x * x * x,) * 2, zero, (-1, 1), (arb("inf"), arb("inf")))
     raise ProofFailed(f"exact has no definition of the activation {name!r} with parameters {parameters}")

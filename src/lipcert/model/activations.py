@@ -12,7 +12,7 @@ import numpy as np
 
 from lipcert.errors import InvalidInput
 from lipcert.model.activation_row import CONCAVE, CONVEX, STRAIGHT, Row
-from lipcert.model.activation_table import ALIASES, TABLE
+from lipcert.model.activation_table import ALIASES, PRESETS, TABLE
 from lipcert.model.arrays import Array, Parameter, frozen
 
 __all__ = ["ALIASES", "CONCAVE", "CONVEX", "STRAIGHT", "TABLE", "Activation", "Row", "activation"]
@@ -58,6 +58,8 @@ class Activation:
         if finite.all():
             return self.row.value(v, *self.parameters)
         far = self.row.value(np.where(finite, v, np.where(v < 0.0, -1e300, 1e300)), *self.parameters)
+        if self.row.drift:
+            return np.where(finite, far, np.sign(v) * self.row.drift * np.inf)
         rate = np.broadcast_to(self.slope(v), far.shape)
         return np.where(finite | (rate == 0.0), far, np.where(rate < 0.0, -v, v))
 
@@ -93,7 +95,8 @@ class Activation:
                 most = np.where(inside, np.maximum(most, at_knot), most)
         if np.isfinite(self.row.period):
             long = self.whole_period(lower, upper)
-            least, most = np.where(long, -1.0, least), np.where(long, 1.0, most)
+            ends = self.row.ends(*self.parameters)
+            least, most = np.where(long, ends[0], least), np.where(long, ends[1], most)
         return least, most
 
     def whole_period(self, lower: Array, upper: Array) -> Array:
@@ -115,7 +118,7 @@ class Activation:
         found = []
         for knot in points:
             point = np.broadcast_to(np.asarray(knot, dtype=float), lower.shape)
-            slack = 0.0 if self.row.exact else 4.0 * np.spacing(np.abs(point))
+            slack = 0.0 if self.row.exact else 4.0 * np.spacing(self.row.unit(point))
             found.append((point, (lower < point + slack) & (point - slack < upper)))
         return found
 
@@ -141,6 +144,10 @@ def activation(name: str | Activation, **parameters: Parameter | Sequence[float]
             raise InvalidInput(f"{name} has its parameters already; give the name to set {', '.join(parameters)}")
         return name
     key = _resolve(name)
+    if key in PRESETS:
+        if parameters:
+            raise InvalidInput(f"activation {key!r} has no parameter {', '.join(sorted(parameters))}; it takes none")
+        key, parameters = PRESETS[key][0], {**PRESETS[key][1]}
     row = TABLE[key]
     unknown = set(parameters) - set(row.parameters)
     if unknown:
@@ -168,7 +175,8 @@ def _resolve(name: str) -> str:
     if not isinstance(name, str):
         raise InvalidInput(f"activation must be a name or an Activation, got {type(name).__name__}")
     squeezed = "".join(c for c in name.lower() if c.isalnum())
-    names = {key.replace("_", ""): key for key in TABLE} | {key.replace("_", ""): v for key, v in ALIASES.items()}
+    names = {key.replace("_", ""): key for key in (*TABLE, *PRESETS)}
+    names |= {key.replace("_", ""): v for key, v in ALIASES.items()}
     if squeezed not in names:
-        raise InvalidInput(f"unknown activation {name!r}; known are {', '.join(sorted({*TABLE, *ALIASES}))}")
+        raise InvalidInput(f"unknown activation {name!r}; known are {', '.join(sorted({*TABLE, *PRESETS, *ALIASES}))}")
     return names[squeezed]

@@ -234,6 +234,16 @@ class Network:
                 state.update(np.asarray(index, dtype="<i8").tobytes())
         return state.hexdigest()
 
+    def check_slopes(self, bounded: bool) -> None:
+        """Refuse a question about all of space where slopes grow without end."""
+        for number, layer in enumerate(self.layers, 1):
+            for row, _ in layer.neurons.groups if layer.neurons and not bounded else ():
+                if not all(np.isfinite(end).all() for end in row.row.ends(*row.parameters)):
+                    raise InvalidInput(
+                        f"region must be bounded: activation {row.name!r} of layer {number} has slopes without end, so"
+                        " there is no bound over all inputs; give a Ball or a Box"
+                    )
+
     def __call__(self, x: Any) -> Array:
         """The output v_N for inputs of shape (..., inputs)."""
         return self.preactivations(x)[-1]

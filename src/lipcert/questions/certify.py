@@ -337,6 +337,7 @@ def check_question(network: Network, region: Region, method: Method, enclosures:
             raise InvalidInput(f"enclosures must be values such as Lipschitz(), got {enclosure!r}")
         enclosure.check()
     region.check(network.inputs)
+    network.check_slopes(region.bounded)
 
 
 def _part(

@@ -93,6 +93,7 @@ def sensitivity(
         raise InvalidInput(f"region must be a Ball, Box or Everywhere, got {type(region).__name__}")
     if region.dimension not in (None, network.inputs):
         raise InvalidInput(f"the region has {region.dimension} coordinates, the network has {network.inputs} inputs")
+    network.check_slopes(region.bounded)
     into, out = _groups("inputs", inputs, network.inputs), _groups("outputs", outputs, network.outputs)
     method = Auto() if method is None else method
     work = _Work(network, region, method, out, into)
