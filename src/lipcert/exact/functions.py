@@ -164,7 +164,7 @@ class Wave(Function):
     ``bends`` has two entries: from an even k on, and from an odd one on.
     """
 
-    first: fmpq = fmpq(0)
+    first: int | fmpq = 0
     parts: int = 1
     drift: int = 0
 

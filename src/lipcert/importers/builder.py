@@ -45,8 +45,18 @@ SOFTMAX = (
 """Why a softmax is refused."""
 
 
+MOST_SORTED = 1024
+"""Sorting takes about (log₂ k)²/2 layers of comparisons."""
+
+
 class Opaque:
     """The result of an operation without translation that is no tensor, or one of unknown shape."""
+
+
+class Positions(Opaque):
+    """Which elements were chosen, as sort and its like tell besides the values; nothing may use it."""
+
+    reason = "it uses the positions of sorted values, which jump"
 
 
 class Unsupported(Exception):
@@ -73,6 +83,8 @@ class Builder:
 
     def finish(self, output: Any) -> Graph:
         """The graph up to an output, which may be a constant, or an error with every offender."""
+        if isinstance(output, Positions):
+            self.offenders.append(Offender("output", "output", None, Positions.reason))
         last = self.tensor(output) if isinstance(output, (Tensor, np.ndarray)) else self.unknown((1,))
         if self.offenders:  # whatever was read may hold further ones, also where the output is out of reach
             last = self._add(ops.Unknown(), tuple(range(len(self.nodes))), (1,))
@@ -296,6 +308,18 @@ class Builder:
         if sign != 1.0:
             return self.scale(self.maximum(self.scale(x, sign), seen, shape), sign)
         return self._add(ops.Maximum(seen), (x.node,), tuple(shape))
+
+    def sort(self, x: Tensor, axis: int, descending: bool = False) -> Tensor:
+        """The values along an axis in order."""
+        if not x.shape:
+            return x
+        index = np.moveaxis(win.positions(x.shape), axis, -1)
+        windows = index.reshape(-1, index.shape[-1])
+        if windows.shape[1] > MOST_SORTED:
+            raise Unsupported(f"it sorts {windows.shape[1]} values at a time; at most {MOST_SORTED} are read")
+        result = self._add(ops.Sort(windows), (x.node,), index.shape)
+        ordered = self.view(result, lambda place: place[..., ::-1]) if descending else result
+        return self.view(ordered, lambda place: np.moveaxis(place, -1, axis))
 
     def larger(self, x: Value, y: Value, sign: float = 1.0) -> Tensor:
         """The larger of two values, element by element; the smaller with sign -1."""

@@ -102,6 +102,13 @@ class Maximum(Op):
     windows: Array
 
 
+@dataclass(frozen=True, eq=False)
+class Sort(Op):
+    """Row after row of ``windows`` (groups, k), the values of x there in ascending order."""
+
+    windows: Array
+
+
 class Unknown(Op):
     """An operation without translation; it keeps the shape so that reading can go on and find the others."""
 

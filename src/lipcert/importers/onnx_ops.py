@@ -13,8 +13,8 @@ import numpy as np
 
 from lipcert.importers import onnx_arrange as arrange
 from lipcert.importers import windows as win
-from lipcert.importers.builder import SOFTMAX, Builder, Tensor, Unsupported, Value
-from lipcert.importers.onnx_call import Call, Operator
+from lipcert.importers.builder import SOFTMAX, Builder, Positions, Tensor, Unsupported, Value
+from lipcert.importers.onnx_call import Call, Operator, axis_of
 from lipcert.model.arrays import Array
 
 _FAR = 2.0**20
@@ -195,6 +195,16 @@ def _global(kind: str, b: Builder, call: Call) -> Tensor:
     return _reduce(kind, b, replace(call, operands=[call.x], attributes={"axes": axes, "keepdims": 1}))
 
 
+def _top(b: Builder, call: Call) -> Any:
+    """TopK of all values along an axis: they are sorted. The indices have no translation."""
+    axis = axis_of(int(call.attribute("axis", -1)), len(call.x.shape))
+    (count,) = call.whole(1, "k") or [0]
+    if count != call.x.shape[axis] or not call.attribute("sorted", 1):
+        raise Unsupported(f"it takes {count} of {call.x.shape[axis]} values; only sorting all of them is known")
+    call.room.take(call.x.size, 8 * max(count, 1).bit_length() ** 2)
+    return b.sort(call.x, axis, bool(call.attribute("largest", 1))), Positions()
+
+
 def _dropout(b: Builder, call: Call) -> Any:
     if np.any(call.constant(2, "training_mode", False)):
         raise Unsupported("it is random in training mode")
@@ -271,6 +281,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Sum": _fold(lambda b, x, y: b.add(x, y)),
     "Swish": _swish,
     "Tanh": _row("tanh"),
+    "TopK": _top,
     "Transpose": arrange.transpose,
     "Unsqueeze": arrange.unsqueeze,
 }

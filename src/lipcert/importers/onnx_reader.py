@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from lipcert.errors import LipcertError
-from lipcert.importers.builder import SOFTMAX, Builder, Opaque, Tensor, Unsupported
+from lipcert.importers.builder import SOFTMAX, Builder, Opaque, Positions, Tensor, Unsupported
 from lipcert.importers.graph import Graph
 from lipcert.importers.onnx_call import Call, Operator, Room
 from lipcert.importers.onnx_checks import stored_arrays
@@ -76,6 +76,8 @@ class Reader:
         results: Sequence[Any] | None = None
         shape = self.shapes.get(names[0]) if names else None
         with self.build.reading(node.name or (names[0] if names else node.op_type), node.op_type, shape):
+            if any(isinstance(operand, Positions) for operand in operands):
+                raise Unsupported(Positions.reason)
             operator = self._operator(node, bool(tensors))
             if not any(isinstance(operand, Opaque) for operand in operands):
                 results = self._results(operator, node, operands, bool(tensors))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
-from lipcert.importers.builder import Opaque, Tensor, Unsupported
+from lipcert.importers.builder import Opaque, Positions, Tensor, Unsupported
 from lipcert.importers.faithful import Imported, Original, confirm
 from lipcert.importers.lowering import lower
 from lipcert.model.arrays import Array
@@ -281,11 +281,13 @@ class _Reader:
         fx.node.map_aggregate((args, kwargs), leaves.append)
         shape = held.shape_of(node)
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        if any(isinstance(leaf, Opaque) for leaf in leaves):
+        picks = node.target in (operator.getitem, getattr) and isinstance(args[0], (tuple, list))
+        if not picks and any(type(leaf) is Opaque for leaf in leaves):
             return Opaque() if shape is None else self.build.unknown(shape, tensors)
-        picks = node.target is operator.getitem and isinstance(args[0], (tuple, list))
         name = str(node.target) if node.op == "call_module" else node.name
         with self.build.reading(name, ops.kind_of(self.traced.graph, node), shape):
+            if not picks and any(isinstance(leaf, Positions) for leaf in leaves):
+                raise Unsupported(Positions.reason)
             if picks or not tensors:
                 return self._constant(node, args, kwargs)
             return ops.translate(self.build, self.traced.graph, node, args, kwargs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import fx, nn
 
 from lipcert.errors import LipcertError
 from lipcert.importers import windows as win
-from lipcert.importers.builder import Builder, Tensor, Unsupported
+from lipcert.importers.builder import Builder, Positions, Tensor, Unsupported
 from lipcert.importers.torch_arrange import ARRANGE, IDENTITIES
 from lipcert.importers.torch_graph import attribute
 from lipcert.importers.torch_guard import genuine
@@ -138,7 +138,19 @@ def _over_axes(sign: float, b: Builder, input: Tensor, dim: Any = (), keepdim: b
     return b.maximum(input, seen, shape, sign)
 
 
+class Sorted(NamedTuple):
+    """What torch.sort returns; the indices have no translation."""
+
+    values: Tensor
+    indices: Positions
+
+
+def _sort(b: Builder, input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Sorted:
+    return Sorted(b.sort(input, dim, descending), Positions())
+
+
 ARITHMETIC: Final[Mapping[str, Handler]] = {
+    "sort": _sort,
     **dict.fromkeys(("add", "iadd"), _add),
     **dict.fromkeys(("sub", "subtract", "isub"), _sub),
     "rsub": lambda b, input, other, alpha=1.0: b.add(other, b.multiply(input, np.asarray(alpha)), -1.0),

@@ -79,7 +79,7 @@ def _power(v: Array, exponent: int) -> Array:
 
 
 def _tanhshrink(v: Array) -> Array:
-    """Same as v - tanh(v); up to 1 as v·q/(1 + q), tanh(v) = v/(1 + q) its continued fraction, in which nothing cancels."""
+    """Same as v - tanh(v), up to 1 as v·q/(1 + q): tanh(v) = v/(1 + q) with a continued fraction q."""
     w = np.clip(v, -1.0, 1.0)
     square, q = w * w, np.zeros_like(w)
     for odd in range(19, 1, -2):

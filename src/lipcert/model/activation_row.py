@@ -55,7 +55,7 @@ class Row:
     slope : the derivative from the given side (-1 left, +1 right); the side matters at kinks only.
     knots : ascending points where φ' is not monotone; for periodic rows those from the given point on.
     shape : curvature of each piece between the knots, one more than there are knots.
-    ends : slopes at -∞ and +∞; for periodic rows the least and the largest slope. Infinite where slopes grow without end.
+    ends : slopes at -∞ and +∞, infinite where they grow without end; for periodic rows the least and the largest slope.
     extent : infimum and supremum of φ(v) - drift·v on the whole line.
     why : the reason the numbers hold.
     loss : what the formulas of value and slope lose to rounding; measured against ball arithmetic by the tests.
