@@ -296,6 +296,22 @@ def _clamp(low: arb, high: arb, middle: Formula, marks: tuple[arb, arb]) -> Func
     return Function((_level(low), middle, _level(high)), marks, (0, 0, 0), (0, 0))
 
 
+def _straight_pieces(p: list[fmpq]) -> Function:
+    """Kinks, the slopes between them, and the value at the first kink, as fractions."""
+    count = len(p) // 2 - 1
+    knots, slopes, height = p[:count], p[count:-1], p[-1]
+    if any(one >= two for one, two in itertools.pairwise(knots)):
+        raise ProofFailed("the kinks of straight pieces do not ascend")
+    heights = [height]
+    for one, two, slope in zip(knots[:-1], knots[1:], slopes[1:-1], strict=True):
+        heights.append(heights[-1] + slope * (two - one))
+    starts = [(knots[0], height), *zip(knots, heights, strict=True)]
+    formulas = tuple(
+        (lambda x, s=s, k=k, h=h: arb(s) * (x - arb(k)) + arb(h)) for s, (k, h) in zip(slopes, starts, strict=True)
+    )
+    return Function(formulas, tuple(map(arb, knots)), (0,) * (count + 1), (arb(slopes[0]), arb(slopes[-1])))
+
+
 def function(name: str, parameters: tuple[float, ...]) -> Function:
     """The definition of an activation, with single numbers as parameters."""
     return _function(name, tuple(map(float, parameters)), ctx.prec)
@@ -378,4 +394,6 @@ def _function(name: str, parameters: tuple[float, ...], _precision: int) -> Func
             return Function((lambda x: x * x,), bends=(1,), ends=(arb("-inf"), arb("inf")))
         case "cube", []:
             return Function((lambda x: x * x * x,) * 2, zero, (-1, 1), (arb("inf"), arb("inf")))
+    if name == f"piecewise_linear_{len(p) // 2 - 1}" and len(p) % 2 == 0:
+        return _straight_pieces([rational(x) for x in parameters])
     raise ProofFailed(f"exact has no definition of the activation {name!r} with parameters {parameters}")

@@ -125,7 +125,7 @@ def named(text: str) -> Activation:
     if match is None:
         raise InvalidInput(f"activation {text!r} is not a name or name(number, …), as in leaky_relu(0.2)")
     given = [part for part in (match[2] or "").split(",") if part.strip()]
-    slots = list(TABLE[activation(match[1]).name].parameters)
+    slots = list(activation(match[1]).row.parameters)
     parameters: dict[str, float] = {}
     for place, part in enumerate(given):
         label, _, number = part.rpartition("=")

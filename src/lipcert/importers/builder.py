@@ -18,7 +18,7 @@ from lipcert.importers.lowering.constants import fold_constants
 from lipcert.importers.lowering.gates import recognise_gates, unrecognised
 from lipcert.importers.precise import Precise
 from lipcert.importers.precise_matrix import PreciseMatrix
-from lipcert.model.activations import activation
+from lipcert.model.activations import Activation, activation
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.network import Neurons
 
@@ -278,7 +278,11 @@ class Builder:
             key: value if np.ndim(value) == 0 else np.broadcast_to(value, x.shape).ravel()
             for key, value in parameters.items()
         }
-        return self._add(ops.Apply(Neurons.of(activation(name, **values), x.size)), (x.node,), x.shape)
+        return self.apply(x, activation(name, **values))
+
+    def apply(self, x: Tensor, row: Activation) -> Tensor:
+        """An activation as it is."""
+        return self._add(ops.Apply(Neurons.of(row, x.size)), (x.node,), x.shape)
 
     def hard_sigmoid(self, x: Tensor) -> Tensor:
         """clip(x/6 + 1/2, 0, 1). The table's slope α is the float next to 1/6, so x is scaled by 1/(6α) first."""

@@ -14,6 +14,7 @@ from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
 from lipcert.importers.builder import Opaque, Positions, Tensor, Unsupported
 from lipcert.importers.faithful import Imported, Original, confirm
 from lipcert.importers.lowering import lower
+from lipcert.importers.registry import of_module
 from lipcert.model.arrays import Array
 
 try:
@@ -103,9 +104,10 @@ def _trace(module: torch.nn.Module, dtype: torch.dtype, input_shape: Sequence[in
     """The trace of a module, which is changed by it if its code changes it."""
     try:
         # a bare layer is read as a whole
-        whole = torch.nn.Sequential(module).eval() if type(module).__module__.startswith("torch.nn") else module
+        alone = type(module).__module__.startswith("torch.nn") or of_module(module) is not None
+        whole = torch.nn.Sequential(module).eval() if alone else module
         with guard.quiet():
-            traced = fx.GraphModule(whole, fx.Tracer().trace(whole))
+            traced = fx.GraphModule(whole, _Tracer().trace(whole))
     except Exception as error:  # tracing runs the module's own code, which may fail in any way
         raise UnreadableModel(
             f"torch.fx cannot trace the module ({guard.first_line(error)}); its forward must not decide by the values,"
@@ -251,6 +253,13 @@ def _input_shape(traced: fx.GraphModule, given: Sequence[int] | None) -> tuple[i
         if not ops.keeps_size(traced, node):
             break
     raise InvalidInput("the module does not tell the shape of its input; give input_shape, such as (3, 32, 32)")
+
+
+class _Tracer(fx.Tracer):
+    """Traces into all modules but those of PyTorch, and those that are registered as an activation."""
+
+    def is_leaf_module(self, m: torch.nn.Module, module_qualified_name: str) -> bool:
+        return of_module(m) is not None or super().is_leaf_module(m, module_qualified_name)
 
 
 class _Reader:

@@ -17,6 +17,7 @@ from torch import fx, nn
 from lipcert.errors import LipcertError
 from lipcert.importers import windows as win
 from lipcert.importers.builder import Builder, Positions, Tensor, Unsupported
+from lipcert.importers.registry import of_module
 from lipcert.importers.torch_arrange import ARRANGE, IDENTITIES
 from lipcert.importers.torch_graph import attribute
 from lipcert.importers.torch_guard import genuine
@@ -238,6 +239,9 @@ def _module(b: Builder, module: Any, *given: Any, **named: Any) -> Any:
     if len(given) != 1 or named:
         raise Unsupported("it is called with more than one argument, or by an unknown name")
     (x,) = given
+    mine = of_module(module)
+    if mine is not None:
+        return b.apply(x, mine)
     kind = _base(module)
     if kind == "Linear":
         return linear(b, x, array(module.weight), array(module.bias))
@@ -334,6 +338,12 @@ def input_size(module: fx.GraphModule, node: fx.Node) -> int | None:
 def keeps_size(module: fx.GraphModule, node: fx.Node) -> bool:
     """Whether a call leaves the number of elements of a sample as it is, whatever their shape."""
     if node.op == "call_module":
-        kind = _base(module.get_submodule(str(node.target)))
-        return kind in IDENTITIES or kind == "Flatten" or (kind in MODULES and MODULES[kind][0] in ACTIVATIONS)
+        part = module.get_submodule(str(node.target))
+        kind = _base(part)
+        return (
+            of_module(part) is not None
+            or kind in IDENTITIES
+            or kind == "Flatten"
+            or (kind in MODULES and MODULES[kind][0] in ACTIVATIONS)
+        )
     return kind_of(module, node).rpartition(".")[2] in {"flatten", *ACTIVATIONS}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +15,9 @@ from lipcert.errors import InvalidInput
 from lipcert.model.activation_row import CONCAVE, CONVEX, STRAIGHT, Row
 from lipcert.model.activation_table import ALIASES, PRESETS, TABLE
 from lipcert.model.arrays import Array, Parameter, frozen
+from lipcert.model.declared import Definition, checked_pieces, define, defined_as, definition_of, further_row
 
-__all__ = ["ALIASES", "CONCAVE", "CONVEX", "STRAIGHT", "TABLE", "Activation", "Row", "activation"]
+__all__ = ["ALIASES", "CONCAVE", "CONVEX", "STRAIGHT", "TABLE", "Activation", "Row", "activation", "piecewise_linear"]
 
 _PERIODS_RESOLVED = 1e6
 """From so many periods on, a rounded knot is no longer where cos is ±1 to the last bit."""
@@ -33,7 +35,7 @@ class Activation:
 
     def __post_init__(self) -> None:
         """Refuse parameters for which the numbers of the row are not proved."""
-        if self.name not in TABLE:
+        if self.name not in TABLE and further_row(self.name) is None:
             raise InvalidInput(f"activation {self.name!r} is none of {', '.join(sorted(TABLE))}")
         (legal, condition), names = self.row.legal, self.row.parameters
         if len(self.parameters) != len(names):
@@ -45,7 +47,13 @@ class Activation:
 
     @property
     def row(self) -> Row:
-        return TABLE[self.name]
+        row = TABLE.get(self.name) or further_row(self.name)
+        assert row is not None
+        return row
+
+    def __reduce__(self) -> Any:
+        """What another process needs to have the same, also where it was defined in this one."""
+        return _again, (definition_of(self.name), self.name, self.parameters)
 
     def take(self, neurons: Array) -> Activation:
         """The same activation for some of the neurons."""
@@ -123,6 +131,33 @@ class Activation:
         return found
 
 
+def _again(definition: Definition | None, name: str, parameters: tuple[Parameter, ...]) -> Activation:
+    if definition is not None:
+        define(definition)
+    return Activation(name, parameters)
+
+
+def piecewise_linear(knots: Sequence[float], slopes: Sequence[float], value: float = 0.0) -> Activation:
+    """The continuous activation of straight pieces with the given kinks and slopes; exact, like a row of the table.
+
+    Parameters
+    ----------
+    knots
+        Where the slope changes, ascending.
+    slopes
+        One more than there are knots: left of the first, between them, right of the last.
+    value
+        φ at the first knot.
+
+    Examples
+    --------
+    >>> hat = piecewise_linear([-1.0, 0.0, 1.0], [0.0, 1.0, -1.0, 0.0])
+    >>> hat.value(np.array([-2.0, 0.0, 0.25])).tolist()
+    [0.0, 1.0, 0.75]
+    """
+    return Activation(*checked_pieces(knots, slopes, value))
+
+
 def activation(name: str | Activation, **parameters: Parameter | Sequence[float]) -> Activation:
     """An activation of the table by name, with its parameters where they differ from the defaults.
 
@@ -148,7 +183,8 @@ def activation(name: str | Activation, **parameters: Parameter | Sequence[float]
         if parameters:
             raise InvalidInput(f"activation {key!r} has no parameter {', '.join(sorted(parameters))}; it takes none")
         key, parameters = PRESETS[key][0], {**PRESETS[key][1]}
-    row = TABLE[key]
+    row = TABLE.get(key) or further_row(key)
+    assert row is not None
     unknown = set(parameters) - set(row.parameters)
     if unknown:
         raise InvalidInput(
@@ -174,6 +210,9 @@ def _parameter(key: str, label: str, value: Parameter | Sequence[float]) -> Para
 def _resolve(name: str) -> str:
     if not isinstance(name, str):
         raise InvalidInput(f"activation must be a name or an Activation, got {type(name).__name__}")
+    mine = defined_as(name)
+    if mine is not None:
+        return mine
     squeezed = "".join(c for c in name.lower() if c.isalnum())
     names = {key.replace("_", ""): key for key in (*TABLE, *PRESETS)}
     names |= {key.replace("_", ""): v for key, v in ALIASES.items()}

@@ -75,9 +75,14 @@ class Certificate:
         """Read a certificate from a file. Nothing in it is believed before :func:`lipcert.verify` has passed it."""
         return Certificate(**storage.load(path))
 
+    @property
+    def declared(self) -> bool:
+        """Whether the bound rests on facts about an activation that were declared, not proved."""
+        return self.network.startswith("declared:")
+
     def __repr__(self) -> str:
         facts = f"bound={self.bound:.6g}, method={self.method!r}, seconds={self.seconds:.3g}, verified={self.verified}"
-        return f"Certificate({facts})"
+        return f"Certificate({facts}{', declared=True' if self.declared else ''})"
 
 
 def stored_certificate(content: Any) -> Certificate:
