@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -139,9 +140,8 @@ def _ascending(count: int, parameters: Sequence[Parameter]) -> bool:
     if any(np.ndim(p) for p in parameters):
         return False
     numbers = [float(p) for p in parameters]
-    return all(a < b for a, b in zip(numbers[: count - 1], numbers[1:count])) and bool(
-        np.isfinite(_heights(count, tuple(numbers))).all()
-    )
+    rises = all(one < two for one, two in pairwise(numbers[:count]))
+    return rises and bool(np.isfinite(_heights(count, tuple(numbers))).all())
 
 
 @lru_cache(maxsize=4096)

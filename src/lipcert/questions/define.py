@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -182,7 +183,7 @@ def _pieces(knots: tuple[float, ...], period: float) -> list[tuple[float, float]
     else:
         far = 4.0 * max([16.0, *(abs(k) for k in knots)])
         marks = [-far, *knots, far]
-    return list(zip(marks[:-1], marks[1:]))
+    return list(pairwise(marks))
 
 
 def _shape(slope: Tree, knots: tuple[float, ...], period: float) -> tuple[int, ...]:
@@ -199,7 +200,7 @@ def _shape(slope: Tree, knots: tuple[float, ...], period: float) -> tuple[int, .
 def _by_samples(definition: Definition) -> None:
     """Raise where samples show that a fact is wrong; this needs no other package."""
     for (low, high), shape in zip(_pieces(definition.knots, definition.period), definition.shape, strict=True):
-        grid = low + np.union1d(_SHARES, np.linspace(0.0, 1.0, 4003)[1:-1]) * (high - low)
+        grid = np.unique(low + np.union1d(_SHARES, np.linspace(0.0, 1.0, 4003)[1:-1]) * (high - low))
         rates, steps = evaluated(definition.slope, grid), np.diff(evaluated(definition.value, grid)) / np.diff(grid)
         if not (np.isfinite(rates).all() and np.isfinite(steps).all()):
             raise InvalidInput(f"value or slope is not finite between {low:.6g} and {high:.6g}")
