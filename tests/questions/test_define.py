@@ -175,7 +175,6 @@ def test_a_defined_snake_is_the_one_of_the_table_to_the_last_digit(method: Any, 
     mine = declare("snake", TRUE["snake"], **facts)
     ours, table = (random_network(5, (2, 6, 6, 1), row) for row in (mine, "snake"))
     assert lc.certify(ours, region, method).bound == lc.certify(table, region, method).bound
-    np.testing.assert_array_equal(lc.reach(ours, region, seconds=0.1).upper, lc.reach(table, region, seconds=0.1).upper)
 
 
 def test_without_second_derivatives_bounds_are_coarser_not_wrong() -> None:

@@ -6,6 +6,7 @@ What no part shows stays declared: what lies beyond the range, and how formulas 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -35,7 +36,7 @@ def check(definition: Definition) -> str:
     with precision(_BITS):
         low, high = _range(definition)
         _slope_is_the_derivative(definition, low, high)
-        doubts = _turning_points(definition, low, high)
+        doubts = _turning_points(definition)
         _extent(definition, low, high)
         _rounding(definition, low, high)
     where = "over a whole period" if np.isfinite(definition.period) else f"from {low:g} to {high:g}"
@@ -72,32 +73,23 @@ def _slope_is_the_derivative(definition: Definition, low: float, high: float) ->
                 raise InvalidInput(f"bend is not the derivative of slope at {x:.17g}, where that is {float(bend):.17g}")
 
 
-def _turning_points(definition: Definition, low: float, high: float) -> list[float]:
+def _turning_points(definition: Definition) -> list[float]:
     """Raise where φ' (and φ'', if bend is given) turns at a point that was not declared; return where that is open."""
-    doubts = _monotone(
-        definition.slope, definition.knots, definition.shape, definition.period, low, high, "turning_points"
-    )
+    doubts = _monotone(definition, definition.slope, definition.knots, "turning_points")
     if definition.bend is not None:
-        doubts += _monotone(
-            definition.bend, definition.turns, None, definition.period, low, high, "bend_turning_points"
-        )
+        doubts += _monotone(definition, definition.bend, definition.turns, "bend_turning_points")
     return doubts
 
 
-def _monotone(
-    tree: Tree,
-    knots: tuple[float, ...],
-    shape: tuple[int, ...] | None,
-    period: float,
-    low: float,
-    high: float,
-    name: str,
-) -> list[float]:
-    marks = [k + turn * period for turn in (-1, 0, 1) for k in knots] if np.isfinite(period) else list(knots)
+def _monotone(definition: Definition, tree: Tree, points: tuple[float, ...], name: str) -> list[float]:
+    """Show that a formula is monotone between points; the slope must go as its shape says."""
+    low, high = _range(definition)
+    periodic = np.isfinite(definition.period)
+    marks = [k + turn * definition.period for turn in (-1, 0, 1) for k in points] if periodic else list(points)
     marks = sorted({low, high, *(k for k in marks if low < k < high)})
     doubts: list[float] = []
-    for number, (one, two) in enumerate(zip(marks[:-1], marks[1:])):
-        sense = None if shape is None else shape[number % len(shape)]
+    for number, (one, two) in enumerate(pairwise(marks)):
+        sense = definition.shape[number] if tree is definition.slope else None
         doubts += _one_sign(tree, one, two, sense, marks, name)
     return doubts
 
@@ -115,8 +107,8 @@ def _one_sign(tree: Tree, low: float, high: float, sense: int | None, marks: lis
                 sense = sign
             if sense != sign:
                 raise InvalidInput(
-                    f"{name} lacks a point between {low:.6g} and {high:.6g}: near {0.5 * (one + two):.6g} the slope of it"
-                    f" goes the other way than the rest of that piece"
+                    f"{name} lacks a point between {low:.6g} and {high:.6g}: near {0.5 * (one + two):.6g} it goes another"
+                    " way than in the rest of that piece"
                 )
             continue
         if rate == 0:
