@@ -13,7 +13,7 @@ from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Region
 
 ROWS: list[Activation] = [
-    *(lc.activation(name) for name in TABLE if np.isfinite(TABLE[name].ends(*TABLE[name].parameters.values())).all()),
+    *(lc.activation(name) for name in TABLE if name not in ("square", "cube")),
     lc.activation("leaky_relu", negative_slope=0.0),
     lc.activation("leaky_relu", negative_slope=0.3),
     lc.activation("leaky_relu", negative_slope=1.0),

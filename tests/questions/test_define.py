@@ -230,7 +230,7 @@ def test_straight_pieces_are_exact() -> None:
     ("knots", "slopes", "name"), [([0.0], [0.0, 1.0], "relu"), ([-1.0, 1.0], [0, 1, 0], "hardtanh")]
 )
 def test_straight_pieces_of_the_table(knots: list[float], slopes: list[float], name: str) -> None:
-    mine = lc.piecewise_linear(knots, slopes, lc.activation(name).value(np.array(knots[0])))
+    mine = lc.piecewise_linear(knots, slopes, float(lc.activation(name).value(np.array(knots[0]))))
     networks = [random_network(7, (4, 9, 9, 3), row) for row in (mine, name)]
     region = lc.Ball(np.full(4, 0.3), 0.7)
     one, two = (lc.certify(network, region, lc.Joint()).bound for network in networks)

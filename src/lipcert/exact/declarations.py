@@ -14,7 +14,8 @@ from flint import arb, arb_series, ctx
 
 from lipcert.errors import InvalidInput
 from lipcert.exact.check import precision
-from lipcert.exact.functions import ball, gate
+from lipcert.exact.definitions import gate
+from lipcert.exact.functions import ball
 from lipcert.model.declared import Definition
 from lipcert.model.formulas import Tree, evaluated
 
@@ -107,8 +108,8 @@ def _one_sign(tree: Tree, low: float, high: float, sense: int | None, marks: lis
                 sense = sign
             if sense != sign:
                 raise InvalidInput(
-                    f"{name} lacks a point between {low:.6g} and {high:.6g}: near {0.5 * (one + two):.6g} it goes another"
-                    " way than in the rest of that piece"
+                    f"{name} lacks a point between {low:.6g} and {high:.6g}: near {0.5 * (one + two):.6g} it goes"
+                    " another way than in the rest of that piece"
                 )
             continue
         if rate == 0:

@@ -137,7 +137,7 @@ def _again(definition: Definition | None, name: str, parameters: tuple[Parameter
     return Activation(name, parameters)
 
 
-def piecewise_linear(knots: Sequence[float], slopes: Sequence[float], value: float = 0.0) -> Activation:
+def piecewise_linear(knots: Sequence[float] | Array, slopes: Sequence[float] | Array, value: float = 0.0) -> Activation:
     """The continuous activation of straight pieces with the given kinks and slopes; exact, like a row of the table.
 
     Parameters

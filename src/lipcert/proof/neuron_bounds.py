@@ -129,7 +129,7 @@ def _highest(row: Activation, sign: int, lower: Array, upper: Array, slope: Arra
         best = np.where((start < stop) | (lower == upper), np.maximum(best, highest), best)
     if np.isfinite(row.row.period):
         # sign·φ - slope·v = (sign·drift - slope)·v + sign·(φ - drift·v), and the last term is within the extent
-        most = np.max(np.abs(row.row.extent(*parameters)))
+        most = np.maximum(*(np.abs(np.asarray(end, dtype=float)) for end in row.row.extent(*parameters)))
         tilt = np.abs(sign * row.row.drift - slope)
         flat = tilt * np.maximum(np.abs(lower), np.abs(upper)) * UP + most * (1.0 + WIDEN)
         best = np.where(upper - lower >= row.row.period, flat, best)
