@@ -39,6 +39,12 @@ Value = Tensor | Array
 """A tensor that depends on the input, or a constant."""
 
 
+SELF_NORMALISING = (
+    "it divides by the spread of its own input, which has no exact translation and hardly a bound; batch norm in"
+    " evaluation mode is read, as is a fixed scale and shift in its place"
+)
+"""Why layer norm and its like are refused."""
+
 SOFTMAX = (
     "take the logits before it as the output: drop_softmax=True (--drop-softmax) does so where it is the last operation"
 )
@@ -210,9 +216,9 @@ class Builder:
         return self.scale(y, x) if isinstance(y, Tensor) else self.scale(self.tensor(x), y)
 
     def divide(self, x: Value, y: Value) -> Tensor:
-        """Quotient x / y for a constant y."""
+        """Quotient x / y; a y that depends on the input only counts as a part of an activation."""
         if isinstance(y, Tensor):
-            raise Unsupported("it divides by a value that depends on the input")
+            return self.multiply(x, self.special(y, "reciprocal"))
         if not np.all(y):
             raise Unsupported("it divides by zero")
         return self.scale(self.tensor(x), Precise.of(y).reciprocal())
@@ -263,6 +269,31 @@ class Builder:
         offset = 0.0 if bias is None else np.reshape(bias, (-1, *(1 for _ in shape[2:])))
         return self.affine(x, matrix, offset, shape)
 
+    def conv_transpose(
+        self,
+        x: Tensor,
+        weight: Array,
+        bias: Array | None,
+        stride: Sequence[int],
+        pads: win.Pads,
+        dilation: Sequence[int],
+        sizes: Sequence[int],
+        groups: int = 1,
+    ) -> Tensor:
+        """The adjoint of a convolution of images of the given sizes, padded so, into those of x."""
+        weight = np.asarray(weight, dtype=float)
+        if len(x.shape) != weight.ndim or x.shape[1] != weight.shape[0] or x.shape[1] % groups:
+            raise Unsupported(f"a kernel of shape {weight.shape} in {groups} groups does not fit {x.shape}")
+        shape = (x.shape[0], weight.shape[1] * groups, *sizes)
+        if min(sizes) < 1:
+            raise Unsupported(f"the result has no elements (shape {shape})")
+        matrix, back = win.convolution(shape, weight, stride, pads, dilation, groups)
+        if back != x.shape:
+            raise Unsupported(f"its padding does not fit: images of sizes {tuple(sizes)} become {back[2:]}")
+        turned = PreciseMatrix.of_entries(matrix.shape[::-1], matrix.indices, matrix.rows, matrix.values)
+        offset = 0.0 if bias is None else np.reshape(bias, (-1, *(1 for _ in sizes)))
+        return self.affine(x, turned, offset, shape)
+
     def average_windows(self, x: Tensor, seen: Array, counts: Array | None, shape: Sequence[int]) -> Tensor:
         """The average over windows of positions, divided by the given counts or by what each window sees."""
         divisor = (seen >= 0).sum(axis=1) if counts is None else counts
@@ -292,6 +323,12 @@ class Builder:
     def special(self, x: Tensor, name: Any) -> Tensor:
         """A function that only counts as a part of an activation."""
         return self._add(ops.Special(name), (x.node,), x.shape)
+
+    def power(self, x: Tensor, exponent: Any) -> Tensor:
+        """x², x³ and x."""
+        if np.ndim(exponent) or float(exponent) not in (1.0, 2.0, 3.0):
+            raise Unsupported("only the powers 1, 2 and 3 are known")
+        return x if float(exponent) == 1.0 else self.activate(x, "square" if float(exponent) == 2.0 else "cube")
 
     def clamp(self, x: Tensor, low: float | None, high: float | None) -> Tensor:
         """Values held between two limits, either of which may be missing."""

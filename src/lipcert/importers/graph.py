@@ -88,7 +88,7 @@ class Apply(Op):
 class Special(Op):
     """A function that is no activation by itself but part of one; a rewrite must remove it."""
 
-    name: Literal["erf"]
+    name: Literal["erf", "log", "exp", "reciprocal"]
 
 
 class Product(Op):
