@@ -23,7 +23,7 @@ from lipcert.search.chain import STILL, level
 _WORK = 6e9
 """Operations of a value with its gradient; of more frequencies than that allows, some are taken."""
 _STEP = 0.1
-"""Weight of the steps' barriers, of which there are many more than last matrices."""
+"""Weight of a step's barrier, for as many eigenvalues as the last matrices have."""
 _FEWEST = 40
 """Frequencies that are taken in any case."""
 
@@ -74,6 +74,15 @@ class Wave:
 
 
 @dataclass(frozen=True, eq=False)
+class Walk:
+    """One way through all links: the multipliers as x, what proves a bound with them, and its logarithm."""
+
+    x: Array
+    hints: Hints
+    log_bound: float
+
+
+@dataclass(frozen=True, eq=False)
 class _Tape:
     """What the way back needs of one link; matrices are relative to ``scale``."""
 
@@ -90,7 +99,8 @@ class _Tape:
 class Waves:
     """The stack that a network begins with, and the dense layers that follow it.
 
-    ``whole`` says that all frequencies are looked at; of wide stacks on large images only some are.
+    ``whole`` says that all frequencies are looked at; of wide stacks on large images only some are. ``ends`` counts the
+    eigenvalues of the last matrices, and ``weights`` are those of the steps' barriers.
     """
 
     def __init__(self, network: Network, torus: Torus, slopes: Sequence[tuple[Array, Array]], more: int = 1) -> None:
@@ -115,6 +125,11 @@ class Waves:
             for (alpha, beta), ahead in zip(slopes, maps[1:], strict=True)
         ]
         self.cuts = np.cumsum([0] + [link.open.size for link in self.links])
+        self.ends = _eigenvalues(maps[-1])
+        self.weights = [
+            _STEP * min(1.0, self.ends / max(1, _frequencies(before) * link.r.size))
+            for before, link in zip(maps, self.links, strict=False)
+        ]
 
     def split(self, x: Array) -> list[Array]:
         """The part of x that belongs to each link."""
@@ -129,7 +144,7 @@ class Waves:
         """The value f = log τ + barriers, or None where T is infeasible.
 
         τ > λmax of all last matrices, with μ·Σ tr S (τ - S)⁻¹ = 1. The barriers are -μ·Σ logdet(I - S/τ), and
-        -μ·_STEP·Σ logdet(I - D_s S D_s) of each step, s = r T^-½.
+        -μ·weight·Σ logdet(I - D_s S D_s) of each step, s = r T^-½.
         """
         tape: list[_Tape] = []
         S, log_scale = self._begin(), 0.0
@@ -138,8 +153,7 @@ class Waves:
             scale = _mean(S)
             S, log_scale = S / scale, log_scale + np.log(scale)
             base = _base(link, S)
-            T = np.zeros(link.r.size)
-            T[link.open] = np.exp(part) * base[link.open]
+            T = _multipliers(link, part, base)
             step = _forward(link, S, T, base, scale)
             if step is None:
                 return None
@@ -152,18 +166,19 @@ class Waves:
         share = np.maximum(values / top, 0.0)
         tau = level(share.ravel(), mu)
         f = np.log(tau) + np.log(top) + log_scale - mu * np.log1p(-share / tau).sum()
-        f += mu * _STEP * sum(step.barrier for step in tape)
+        f += mu * sum(weight * step.barrier for weight, step in zip(self.weights, tape, strict=True))
         adjoint = (vectors * (mu / (top * (tau - share)))[:, None, :]) @ _adjoint(vectors)
-        return Wave(float(f), self._back(tape, adjoint, mu * _STEP), 0.5 * float(np.log(top) + log_scale))
+        return Wave(float(f), self._back(tape, adjoint, mu), 0.5 * float(np.log(top) + log_scale))
 
-    def _back(self, tape: list[_Tape], adjoint: Array, weight: float) -> Array:
-        """The gradient: with K̄ = D_m P̄ D_m, g = ∂f/∂log T = Σ_ω T P̄_jj - s_j² (K K̄ K)_jj + weight·(1 - (C⁻¹)_jj),
+    def _back(self, tape: list[_Tape], adjoint: Array, mu: float) -> Array:
+        """The gradient: with K̄ = D_m P̄ D_m, g = ∂f/∂log T = Σ_ω T P̄_jj - s_j² (K K̄ K)_jj + μ·weight·(1 - (C⁻¹)_jj),
 
-        and S̄ = H* K̄ H + weight·D_s C⁻¹ D_s + diag(g / mean S), the last term because T moves with the mean of S.
+        and S̄ = H* K̄ H + μ·weight·D_s C⁻¹ D_s + diag(g / mean S), the last term because T moves with the mean of S.
         """
         parts: list[Array] = []
-        for link, step in zip(self.links[::-1], tape[::-1], strict=True):
+        for link, step, share in zip(self.links[::-1], tape[::-1], self.weights[::-1], strict=True):
             clock().check()
+            weight = mu * share
             P_bar = link.ahead.back(adjoint)
             K_bar = link.m[:, None] * P_bar * link.m
             diagonal = np.einsum("wji,wij->j", step.K @ K_bar, step.K).real
@@ -172,56 +187,48 @@ class Waves:
             gradient = gradient + weight * (len(P_bar) - inverse)
             adjoint = _adjoint(step.H) @ K_bar @ step.H + weight * step.inverse
             here = np.arange(link.r.size)
-            share = np.where(link.r > 0, gradient / np.where(step.base > 0, step.base, 1.0) * link.r**2, 0.0)
-            adjoint[:, here, here] += share / len(adjoint)
+            moved = np.where(link.r > 0, gradient / np.where(step.base > 0, step.base, 1.0) * link.r**2, 0.0)
+            adjoint[:, here, here] += moved / len(adjoint)
             adjoint /= step.scale
             parts.append(gradient[link.open])
         return np.concatenate([np.zeros(0), *parts[::-1]])
 
-    def greedy(self, choose: Callable[[Link, Array], float]) -> Array:
-        """The x of T = tI, with t chosen link by link from S (frequencies, c, c)."""
-        parts = []
-        S = self._begin()
-        for link in self.links:
-            clock().check()
-            S = S / _mean(S)
-            base = _base(link, S)
-            t = max(choose(link, S), STILL) if link.open.size else 0.0
-            for _ in range(60):
-                T = np.where(link.r > 0, t, 0.0)
-                step = _forward(link, S, T, base, 1.0)
-                if step is not None:
-                    break
-                t *= 1.0 + 1e-6
-            else:
-                raise np.linalg.LinAlgError("no multipliers were found for a layer of convolutions")
-            parts.append(np.log(T[link.open] / base[link.open]))
-            S = link.ahead(_after(link, step.K, T))
-        return np.concatenate([np.zeros(0), *parts])
+    def greedy(self, choose: Callable[[Link, Array], float]) -> Walk:
+        """T = tI, with t chosen link by link from S (frequencies, c, c)."""
 
-    def multipliers(self, x: Array) -> tuple[list[Array], list[int]]:
-        """T of each layer relative to 4**exponent, and the exponents."""
-        found, exponents = [], []
+        def multipliers(index: int, S: Array, base: Array) -> Array:
+            link = self.links[index]
+            return np.where(link.r > 0, max(choose(link, S), STILL), 0.0) if link.open.size else np.zeros(link.r.size)
+
+        return self._walk(multipliers)
+
+    def at(self, x: Array) -> Walk:
+        """The multipliers of x, or a little larger ones where they are on the edge of what is feasible."""
+        parts = self.split(x)
+        return self._walk(lambda index, S, base: _multipliers(self.links[index], parts[index], base))
+
+    def _walk(self, choose: Callable[[int, Array, Array], Array]) -> Walk:
+        parts, found, exponents = [], [], []
         S, log_scale = self._begin(), 0.0
-        for link, part in zip(self.links, self.split(x), strict=True):
+        for index, link in enumerate(self.links):
+            clock().check()
             scale = _mean(S)
             S, log_scale = S / scale, log_scale + np.log(scale)
             base = _base(link, S)
-            T = np.zeros(link.r.size)
-            T[link.open] = np.exp(part) * base[link.open]
-            exponent = int(np.round(log_scale / np.log(4.0)))
-            found.append(T * np.exp(log_scale - exponent * np.log(4.0)))
-            exponents.append(exponent)
-            step = _forward(link, S, T, base, 1.0)
-            if step is None:
-                raise np.linalg.LinAlgError("multipliers are not feasible")
+            T = choose(index, S, base)
+            for _ in range(60):
+                step = _forward(link, S, T, base, 1.0)
+                if step is not None:
+                    break
+                T = T * (1.0 + 1e-6)
+            else:
+                raise np.linalg.LinAlgError("no multipliers were found for a layer of convolutions")
+            parts.append(np.log(T[link.open] / base[link.open]))
+            exponents.append(int(np.round(log_scale / np.log(4.0))))
+            found.append(T * np.exp(log_scale - exponents[-1] * np.log(4.0)))
             S = link.ahead(_after(link, step.K, T))
-        return found, exponents
-
-    def hints(self, x: Array) -> Hints:
-        """What proves the bound at x."""
-        multipliers, exponents = self.multipliers(x)
-        return Hints((), tuple(multipliers), tuple(exponents))
+        hints = Hints((), tuple(found), tuple(exponents))
+        return Walk(np.concatenate([np.zeros(0), *parts]), hints, 0.5 * (float(np.log(max(top(S), 1e-300))) + log_scale))
 
 
 def closed_form(link: Link, S: Array) -> float:
@@ -291,6 +298,22 @@ def _after(link: Link, K: Array, T: Array) -> Array:
 
 def _adjoint(matrices: Array) -> Array:
     return np.swapaxes(matrices, -1, -2).conj()
+
+
+def _multipliers(link: Link, x: Array, base: Array) -> Array:
+    """T of all neurons of a link."""
+    T = np.zeros(link.r.size)
+    T[link.open] = np.exp(x) * base[link.open]
+    return T
+
+
+def _frequencies(ahead: Map) -> int:
+    """How many matrices a map leads to."""
+    return 1 if ahead.counts is not None else len(ahead.K)
+
+
+def _eigenvalues(last: Map) -> int:
+    return int(last.K.shape[-2]) * _frequencies(last)
 
 
 def _mean(S: Array) -> float:
