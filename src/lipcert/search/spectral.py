@@ -27,9 +27,10 @@ from lipcert.search.scalar import Scalar
 from lipcert.search.waves import Walk, Wave, Waves, closed_form, scalar
 
 _NARROW = 512
-"""Neurons of the widest layer up to which matrices of whole layers are no more work, and tighter."""
+"""Neurons of the widest convolution up to which matrices of whole layers are no more work, and tighter."""
 _TALLEST = 4096
-"""Rows of the layer after the convolutions, at most: its ellipsoid is a matrix of that size."""
+"""Rows of the layers after the convolutions, at most: their ellipsoids are matrices of that size. They must also be
+fewer than the neurons of the widest convolution, or little is gained."""
 _AWAY = 0.5
 """How far (in x) to move from the multipliers that were chosen layer by layer."""
 _SPREAD, _WIDEST = 18.0, 2e-2
@@ -52,13 +53,14 @@ class Spectral:
     @staticmethod
     def of(network: Network, method: Method) -> Spectral | None:
         """The torus of a network, where there is one on which the method's global bound is cheaper to have."""
-        if type(method) not in (ClosedForm, Scalar, Joint, Auto) or max(network.sizes[1:]) <= _NARROW:
+        if type(method) not in (ClosedForm, Scalar, Joint, Auto):
             return None
         torus = torus_of(network)
         if torus is None:
             return None
         rest = network.layers[len(torus.convolutions) :]
-        if rest and max(layer.size for layer in rest) > _TALLEST:
+        widest = max(layer.size for layer in network.layers[: len(torus.slopes)])
+        if widest <= _NARROW or (rest and max(layer.size for layer in rest) > min(_TALLEST, widest - 1)):
             return None
         slopes = [*torus.slopes, *(_slopes(layer) for layer in rest[:-1])]
         return Spectral(network, torus, tuple(slopes), Waves(network, torus, slopes))

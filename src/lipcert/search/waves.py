@@ -212,7 +212,6 @@ class Waves:
         parts, found, exponents = [], [], []
         S, log_scale = self._begin(), 0.0
         for index, link in enumerate(self.links):
-            clock().check()
             scale = _mean(S)
             S, log_scale = S / scale, log_scale + np.log(scale)
             base = _base(link, S)
@@ -229,8 +228,8 @@ class Waves:
             found.append(np.zeros(link.r.size))
             found[-1][link.open] = T * np.exp(log_scale - exponents[-1] * np.log(4.0))
             S = link.ahead(forward[1])
-        hints = Hints((), tuple(found), tuple(exponents))
-        return Walk(np.concatenate([np.zeros(0), *parts]), hints, 0.5 * (float(np.log(max(top(S), 1e-300))) + log_scale))
+        log_bound = 0.5 * (float(np.log(max(top(S), 1e-300))) + log_scale)
+        return Walk(np.concatenate([np.zeros(0), *parts]), Hints((), tuple(found), tuple(exponents)), log_bound)
 
 
 def closed_form(link: Link, S: Array) -> float:
