@@ -120,6 +120,8 @@ class Layer:
         if not isinstance(self.linear, Convolution):
             return self.linear
         matrix = self.linear.sparse()
+        if 4 * matrix.nnz >= matrix.shape[0] * matrix.shape[1]:
+            return frozen(matrix.toarray())
         for array in (matrix.data, matrix.indices, matrix.indptr):
             frozen(array)
         return matrix
