@@ -117,7 +117,7 @@ def _draw(network: Network, sizes: Sequence[float], seed: int) -> Array:
     """Random points, and points at kinks."""
     # a size s of the model's own constants may be reached only after weights that make it smaller
     more = [factor * size for size in sizes for factor in (2.0, 1e3, 1e6)]
-    drawn = int(network.digest[:15], 16)
+    drawn = int(network.digest[-15:], 16)
     random = np.concatenate([sample(network.inputs, s, more) for s in (seed, drawn)])
     return np.concatenate([random, at_kinks(network, random, np.random.default_rng(drawn))])
 

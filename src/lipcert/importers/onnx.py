@@ -24,17 +24,26 @@ except ImportError:  # pragma: no cover - depends on the installation
     raise LipcertError('reading ONNX models needs onnx: pip install "lipcert[onnx]"') from None
 
 from lipcert.importers.onnx_checks import check_names, inlined, opset_of
+from lipcert.importers.onnx_given import choose_output, fix_inputs
 from lipcert.importers.onnx_reader import DOUBLE, FLOAT, REAL, Reader, Source
 
 
 def read_onnx(
-    path: Path | onnx.ModelProto, *, input_shape: Sequence[int] | None, drop_softmax: bool, points: Any
+    path: Path | onnx.ModelProto,
+    *,
+    input_shape: Sequence[int] | None,
+    drop_softmax: bool,
+    points: Any,
+    fixed: Mapping[str, Any] | None = None,
+    output: str | int | None = None,
 ) -> Imported:
     """The network of an ONNX model, nothing of which is executed; the options are those of ``lipcert.load``.
 
     The shape of the input is needed only where the model leaves sizes open.
     """
     judge = _open(path)
+    fix_inputs(judge.graph, fixed or {})
+    choose_output(judge.graph, output)
     model = inlined(copy.deepcopy(judge))
     opset = opset_of(model)
     check_names(model.graph)
@@ -84,7 +93,9 @@ def _one_in_one_out(graph: onnx.GraphProto) -> None:
     outputs = [o.name for o in graph.output]
     for names, what in ((inputs, "inputs"), (outputs, "outputs")):
         if len(names) != 1:
-            raise UnreadableModel(f"the model has {len(names)} {what} ({', '.join(names)}); a network has one")
+            advice = "give all but one as fixed={name: values}" if what == "inputs" else "choose one with output=name"
+            advice = f": {advice}" if names else ""
+            raise UnreadableModel(f"the model has {len(names)} {what} ({', '.join(names)}); a network has one{advice}")
 
 
 def _output_before_softmax(graph: onnx.GraphProto) -> bool:

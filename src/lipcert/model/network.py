@@ -223,7 +223,8 @@ class Network:
     def digest(self) -> str:
         """SHA-256 of everything that defines the function, as hexadecimal.
 
-        A convolution counts as its matrix, except where that has more than MOST_ENTRIES entries.
+        A convolution counts as its matrix, except where that has more than MOST_ENTRIES entries. Where facts about an
+        activation rest on somebody's word, the digest begins with ``declared:``, and so does whatever is said of it.
         """
         state = hashlib.sha256()
         for layer in self.layers:
@@ -237,7 +238,23 @@ class Network:
                 for parameter in row.parameters:
                     state.update(np.broadcast_to(np.asarray(parameter, dtype="<f8"), index.shape).tobytes())
                 state.update(np.asarray(index, dtype="<i8").tobytes())
-        return state.hexdigest()
+        return f"{'declared:' if self.declared else ''}{state.hexdigest()}"
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """For each activation that was defined by a formula: its name, and what of it was only declared."""
+        rows = [row for layer in self.layers if layer.neurons for row, _ in layer.neurons.groups]
+        return tuple(dict.fromkeys(f"{row.name}: {row.row.declared}" for row in rows if row.row.declared))
+
+    def check_slopes(self, bounded: bool) -> None:
+        """Refuse a question about all of space where slopes grow without end."""
+        for number, layer in enumerate(self.layers, 1):
+            for row, _ in layer.neurons.groups if layer.neurons and not bounded else ():
+                if not all(np.isfinite(end).all() for end in row.row.ends(*row.parameters)):
+                    raise InvalidInput(
+                        f"region must be bounded: activation {row.name!r} of layer {number} has slopes without end, so"
+                        " there is no bound over all inputs; give a Ball or a Box"
+                    )
 
     @property
     def parameters(self) -> int:

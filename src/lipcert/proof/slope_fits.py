@@ -116,7 +116,7 @@ def _between(neurons: Neurons, v: Array, width: Array) -> tuple[Array, ...]:
         bends = row.bend(points)
         first, last = bends[:-1], bends[1:]
         least, most = np.minimum(first, last), np.maximum(first, last)
-        turned, largest = np.zeros(left.shape, dtype=bool), np.zeros(left.shape)
+        turned, largest = np.zeros(left.shape, dtype=bool), np.maximum(np.abs(least), np.abs(most))
         for turn, inside in row.turns_inside(down(left), up(right)):  # it jumps at some of them
             for side in (-1, 1):
                 bend = row.bend(turn, side)
@@ -130,6 +130,7 @@ def _between(neurons: Neurons, v: Array, width: Array) -> tuple[Array, ...]:
         if row.row.kinks:
             for _, inside in row.knots_inside(down(left), up(right)):
                 jumps |= inside
+        jumps |= not row.row.smooth
         return above, below, largest, jumps
 
     if len(neurons.groups) == 1:

@@ -342,6 +342,7 @@ def question(
         enclosure.check()
     fitted = region.fitted(network)
     fitted.check(network.inputs)
+    network.check_slopes(fitted.bounded)
     return fitted, chosen
 
 
