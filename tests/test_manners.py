@@ -142,6 +142,19 @@ def test_images_keep_their_shape() -> None:
     assert net.slice(1, 2).input_shape is None
 
 
+def test_what_is_no_region_or_network_is_named() -> None:
+    from lipcert.compare import compare
+
+    anything: Any = 3
+    with pytest.raises(lc.InvalidInput, match="region must be a Ball"):
+        compare(NET, anything)
+    for ask in (compare, lc.certify, lc.lower_bound, lc.reach, lc.sensitivity):
+        with pytest.raises(lc.InvalidInput, match="network must be"):
+            ask(anything, lc.Ball(CENTER, 0.1))
+    with pytest.raises(lc.InvalidInput, match="network must be"):
+        lc.sweep(anything, lc.Ball(CENTER, 0.1), [0.1])
+
+
 def test_one_number_stands_for_all_coordinates() -> None:
     wide = lc.certify(NET, lc.Box(-1, 1), "closed-form")
     assert wide.region.center.shape == (4,)
@@ -169,6 +182,9 @@ def test_tensors_bytes_and_masks() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         lc.Ball(np.zeros(4, np.int64), 0.1)
+    for odd in (torch.zeros(4, device="meta"), torch.zeros(4, dtype=torch.complex64), torch.eye(4).to_sparse()):
+        with pytest.raises(lc.InvalidInput, match="center must be"):
+            lc.Ball(odd, 0.1)
     with pytest.raises(lc.InvalidInput, match="masked"):
         lc.Ball(np.ma.masked_array(np.array(CENTER), np.array([True, False, False, False])), 0.1)
 
