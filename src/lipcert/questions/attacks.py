@@ -55,7 +55,7 @@ def attack(
     Parameters
     ----------
     network
-        At least two outputs; the largest is the class.
+        The largest output is the class; of a single output the sign, as for :func:`certified_radius`.
     x
         A point (inputs,), or several (points, inputs).
     label
@@ -80,6 +80,7 @@ def attack(
     >>> print(found.found, found.distances.round(2))
     True 1.41
     """
+    network = network.classifier
     points = network.point("x", x)
     if points.ndim > 2:
         raise InvalidInput(f"x must be (inputs,) or (points, inputs), got shape {points.shape}")
