@@ -10,6 +10,7 @@ ALL    := $(VENV)/.installed-all
 
 .DEFAULT_GOAL := help
 SECONDS ?= 60
+PYTHONS ?= $(PYTHON)
 .PHONY: help demo reproduce test slow attack lint format docs dist clean
 
 help:  ## list the targets
@@ -45,10 +46,10 @@ format: $(ALL)  ## bring the code into shape
 docs: $(ALL)  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-dist: $(CORE)  ## build wheel and sdist into dist/, and run the README's Python with the wheel alone
+dist: $(CORE)  ## wheel and sdist into dist/, and the README's Python with the wheel alone: make dist PYTHONS="python3.11 python3.13"
 	rm -rf dist
 	$(BIN)/python -m hatchling build
-	"$(PYTHON)" tests/wheel.py dist
+	for python in $(PYTHONS); do "$$python" tests/wheel.py dist || exit 1; done
 
 clean:  ## remove the environment and everything that was built
 	rm -rf $(VENV) site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

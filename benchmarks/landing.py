@@ -15,6 +15,7 @@ import numpy as np
 
 import lipcert as lc
 from lipcert import plots
+from lipcert.model.wording import upward
 from lipcert.reproduce.networks import paper_center, paper_network
 
 FOLDER = Path(__file__).parents[1] / "docs" / "figures"
@@ -43,9 +44,10 @@ def draw(file: Path) -> Any:
     ax.plot(radii, lowers, "o--", markersize=6, markerfacecolor="none", color="tab:orange")
     ax.fill_between(radii, lowers, bounds, color="tab:blue", alpha=0.12, linewidth=0)
     look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 9}
-    for name, label, color in (("trivial", "product of norms", "tab:gray"), ("everywhere", "global bound", "tab:green")):
+    lines = ("trivial", "product of norms", "tab:gray"), ("everywhere", "global bound", "tab:green")
+    for name, label, color in lines:
         ax.axhline(rows[0][name], color=color, linewidth=1.2, linestyle=":")
-        ax.annotate(f"{label}, {rows[0][name]:.4g}", (radii[0], rows[0][name]), (0, 4), color=color, **look)
+        ax.annotate(f"{label}, {upward(rows[0][name], 4)}", (radii[0], rows[0][name]), (0, 4), color=color, **look)
     middle = len(radii) // 2
     ax.annotate("proved: never above", (radii[middle], bounds[middle]), (-12, 8), ha="right", color="tab:blue", **look)
     ax.annotate("attained: never below", (radii[middle], lowers[middle]), (12, -12), color="tab:orange", **look)

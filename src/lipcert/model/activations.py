@@ -8,15 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from lipcert.errors import InvalidInput
 from lipcert.model.activation_row import CONCAVE, CONVEX, STRAIGHT, Row
-from lipcert.model.activation_table import ALIASES, TABLE
+from lipcert.model.activation_table import ALIASES, PRESETS, TABLE
 from lipcert.model.arrays import Array, Parameter, frozen
+from lipcert.model.declared import Definition, checked_pieces, define, defined_as, definition_of, further_row
 
-__all__ = ["ALIASES", "CONCAVE", "CONVEX", "STRAIGHT", "TABLE", "Activation", "Row", "activation"]
+__all__ = ["ALIASES", "CONCAVE", "CONVEX", "STRAIGHT", "TABLE", "Activation", "Row", "activation", "piecewise_linear"]
 
 _PERIODS_RESOLVED = 1e6
 """From so many periods on, a rounded knot is no longer where cos is ±1 to the last bit."""
@@ -34,7 +36,7 @@ class Activation:
 
     def __post_init__(self) -> None:
         """Refuse parameters for which the numbers of the row are not proved."""
-        if self.name not in TABLE:
+        if self.name not in TABLE and further_row(self.name) is None:
             raise InvalidInput(f"activation {self.name!r} is none of {', '.join(sorted(TABLE))}")
         (legal, condition), names = self.row.legal, self.row.parameters
         if len(self.parameters) != len(names):
@@ -46,7 +48,13 @@ class Activation:
 
     @property
     def row(self) -> Row:
-        return TABLE[self.name]
+        row = TABLE.get(self.name) or further_row(self.name)
+        assert row is not None
+        return row
+
+    def __reduce__(self) -> Any:
+        """What another process needs to have the same, also where it was defined in this one."""
+        return _again, (definition_of(self.name), self.name, self.parameters)
 
     def take(self, neurons: Array) -> Activation:
         """The same activation for some of the neurons."""
@@ -59,6 +67,8 @@ class Activation:
         if finite.all():
             return self.row.value(v, *self.parameters)
         far = self.row.value(np.where(finite, v, np.where(v < 0.0, -1e300, 1e300)), *self.parameters)
+        if self.row.drift:
+            return np.where(finite, far, np.sign(v) * self.row.drift * np.inf)
         rate = np.broadcast_to(self.slope(v), far.shape)
         return np.where(finite | (rate == 0.0), far, np.where(rate < 0.0, -v, v))
 
@@ -94,7 +104,8 @@ class Activation:
                 most = np.where(inside, np.maximum(most, at_knot), most)
         if np.isfinite(self.row.period):
             long = self.whole_period(lower, upper)
-            least, most = np.where(long, -1.0, least), np.where(long, 1.0, most)
+            ends = self.row.ends(*self.parameters)
+            least, most = np.where(long, ends[0], least), np.where(long, ends[1], most)
         return least, most
 
     def whole_period(self, lower: Array, upper: Array) -> Array:
@@ -117,10 +128,37 @@ class Activation:
     ) -> list[tuple[Array, Array]]:
         found = []
         for knot in points:
-            value = np.asarray(knot, dtype=float)
-            slack = 0.0 if self.row.exact else 4.0 * np.spacing(np.abs(value))
-            found.append((np.broadcast_to(value, lower.shape), less(lower, value + slack) & less(value - slack, upper)))
+            point = np.asarray(knot, dtype=float)
+            slack = 0.0 if self.row.exact else 4.0 * np.spacing(self.row.unit(point))
+            found.append((np.broadcast_to(point, lower.shape), less(lower, point + slack) & less(point - slack, upper)))
         return found
+
+
+def _again(definition: Definition | None, name: str, parameters: tuple[Parameter, ...]) -> Activation:
+    if definition is not None:
+        define(definition)
+    return Activation(name, parameters)
+
+
+def piecewise_linear(knots: Sequence[float] | Array, slopes: Sequence[float] | Array, value: float = 0.0) -> Activation:
+    """The continuous activation of straight pieces with the given kinks and slopes; exact, like a row of the table.
+
+    Parameters
+    ----------
+    knots
+        Where the slope changes, ascending.
+    slopes
+        One more than there are knots: left of the first, between them, right of the last.
+    value
+        φ at the first knot.
+
+    Examples
+    --------
+    >>> hat = piecewise_linear([-1.0, 0.0, 1.0], [0.0, 1.0, -1.0, 0.0])
+    >>> hat.value(np.array([-2.0, 0.0, 0.25])).tolist()
+    [0.0, 1.0, 0.75]
+    """
+    return Activation(*checked_pieces(knots, slopes, value))
 
 
 def activation(name: str | Activation, **parameters: Parameter | Sequence[float]) -> Activation:
@@ -147,7 +185,12 @@ def activation(name: str | Activation, **parameters: Parameter | Sequence[float]
             raise InvalidInput(f"{name} has its parameters already; give the name to set {', '.join(parameters)}")
         return name
     key = _resolve(name)
-    row = TABLE[key]
+    if key in PRESETS:
+        if parameters:
+            raise InvalidInput(f"activation {key!r} has no parameter {', '.join(sorted(parameters))}; it takes none")
+        key, parameters = PRESETS[key][0], {**PRESETS[key][1]}
+    row = TABLE.get(key) or further_row(key)
+    assert row is not None
     unknown = set(parameters) - set(row.parameters)
     if unknown:
         raise InvalidInput(
@@ -170,7 +213,7 @@ def _spelled(text: str) -> Activation:
     if match is None:
         raise InvalidInput(f"activation {text!r} is not a name or name(number, …), as in leaky_relu(0.2)")
     given = [part for part in (match[2] or "").split(",") if part.strip()]
-    slots = list(TABLE[activation(match[1]).name].parameters)
+    slots = list(activation(match[1]).row.parameters)
     parameters: dict[str, float] = {}
     for place, part in enumerate(given):
         label, _, number = part.rpartition("=")
@@ -202,8 +245,12 @@ def _parameter(key: str, label: str, value: Parameter | Sequence[float]) -> Para
 def _resolve(name: str) -> str:
     if not isinstance(name, str):
         raise InvalidInput(f"activation must be a name or an Activation, got {type(name).__name__}")
+    mine = defined_as(name)
+    if mine is not None:
+        return mine
     squeezed = "".join(c for c in name.lower() if c.isalnum())
-    names = {key.replace("_", ""): key for key in TABLE} | {key.replace("_", ""): v for key, v in ALIASES.items()}
+    names = {key.replace("_", ""): key for key in (*TABLE, *PRESETS)}
+    names |= {key.replace("_", ""): v for key, v in ALIASES.items()}
     if squeezed not in names:
-        raise InvalidInput(f"unknown activation {name!r}; known are {', '.join(sorted({*TABLE, *ALIASES}))}")
+        raise InvalidInput(f"unknown activation {name!r}; known are {', '.join(sorted({*TABLE, *PRESETS, *ALIASES}))}")
     return names[squeezed]

@@ -14,11 +14,10 @@ from lipcert.model.arrays import Array
 
 def numbers(name: str, value: Any) -> Array:
     """A finite float64 array, or an error that names the argument and what came."""
-    value = _without_grad(value)
     if _masked(value):
         raise InvalidInput(f"{name} has masked entries; fill them, as in {name}.filled(0.0), or leave them out")
     try:
-        array = np.asarray(value)
+        array = np.asarray(_without_grad(value))
         with np.errstate(over="ignore"):  # what overflows is refused as not finite
             array = array.astype(np.float64) if array.dtype.kind in "fiubO" else array
     except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:  # of a list, an int, a tensor

@@ -120,6 +120,8 @@ class Layer:
         if not isinstance(self.linear, Convolution):
             return self.linear
         matrix = self.linear.sparse()
+        if 4 * matrix.nnz >= matrix.shape[0] * matrix.shape[1]:
+            return frozen(matrix.toarray())
         for array in (matrix.data, matrix.indices, matrix.indptr):
             frozen(array)
         return matrix
@@ -223,7 +225,8 @@ class Network:
     def digest(self) -> str:
         """SHA-256 of everything that defines the function, as hexadecimal.
 
-        A convolution counts as its matrix, except where that has more than MOST_ENTRIES entries.
+        A convolution counts as its matrix, except where that has more than MOST_ENTRIES entries. Where facts about an
+        activation rest on somebody's word, the digest begins with ``declared:``, and so does whatever is said of it.
         """
         state = hashlib.sha256()
         for layer in self.layers:
@@ -237,7 +240,33 @@ class Network:
                 for parameter in row.parameters:
                     state.update(np.broadcast_to(np.asarray(parameter, dtype="<f8"), index.shape).tobytes())
                 state.update(np.asarray(index, dtype="<i8").tobytes())
-        return state.hexdigest()
+        return f"{'declared:' if self.declared else ''}{state.hexdigest()}"
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """For each activation that was defined by a formula: its name, and what of it was only declared."""
+        rows = [row for layer in self.layers if layer.neurons for row, _ in layer.neurons.groups]
+        return tuple(dict.fromkeys(f"{row.name}: {row.row.declared}" for row in rows if row.row.declared))
+
+    @cached_property
+    def classifier(self) -> Network:
+        """The same network with at least two outputs: one logit f is (0, f), so that class 1 is where f is positive."""
+        if self.outputs > 1:
+            return self
+        last = self.layers[-1]
+        weight, bias = sparse.csr_array(last.weight), np.array([0.0, *last.bias])
+        both = sparse.csr_array(sparse.vstack([sparse.csr_array(weight.shape), weight]))
+        return Network((*self.layers[:-1], Layer(both if sparse.issparse(last.weight) else both.toarray(), bias, None)))
+
+    def check_slopes(self, bounded: bool) -> None:
+        """Refuse a question about all of space where slopes grow without end."""
+        for number, layer in enumerate(self.layers, 1):
+            for row, _ in layer.neurons.groups if layer.neurons and not bounded else ():
+                if not all(np.isfinite(end).all() for end in row.row.ends(*row.parameters)):
+                    raise InvalidInput(
+                        f"region must be bounded: activation {row.name!r} of layer {number} has slopes without end, so"
+                        " there is no bound over all inputs; give a Ball or a Box"
+                    )
 
     @property
     def parameters(self) -> int:

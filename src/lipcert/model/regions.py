@@ -108,7 +108,10 @@ class _Bounded(Region):
 
     def flat(self, network: Network, name: str, array: Array) -> Array:
         """One of the region's arrays with coordinates as the network has inputs."""
-        return np.full(network.inputs, array[0]) if self.uniform else network.flat(name, array)
+        if self.uniform:
+            return np.full(network.inputs, array[0])
+        made = network.flat(name, array)
+        return made.reshape(-1) if made.ndim > 1 and made.size == network.inputs else made  # a batch of one
 
 
 @dataclass(frozen=True, eq=False, init=False)

@@ -79,9 +79,15 @@ class Certificate:
         """Read a certificate from a file. Nothing in it is believed before :func:`lipcert.verify` has passed it."""
         return Certificate(**storage.load(path))
 
+    @property
+    def declared(self) -> bool:
+        """Whether the bound rests on facts about an activation that were declared, not proved."""
+        return self.network.startswith("declared:")
+
     def __repr__(self) -> str:
         claim = f"bound={upward(self.bound)}, region={self.region!r}, method={self.method!s}"
-        return f"Certificate({claim}, seconds={self.seconds:.3g}, verified={self.verified})"
+        declared = ", declared=True" if self.declared else ""
+        return f"Certificate({claim}, seconds={self.seconds:.3g}, verified={self.verified}{declared})"
 
     def _repr_html_(self) -> str:
         """A table for notebooks."""
@@ -93,6 +99,7 @@ class Certificate:
             ("part", str(self.part)),
             ("seconds", f"{self.seconds:.3g}"),
             ("verified", "yes" if self.verified else "no"),
+            *([("declared", "facts about an activation that were declared, not proved")] if self.declared else []),
             *([("note", self.note)] if self.note else []),
         ]
         return facts("‖f(x) − f(y)‖₂ ≤ bound · ‖x − y‖₂", pairs)

@@ -327,7 +327,7 @@ def hexadecimal(value: Any) -> float:
 
 def digest(value: Any) -> str:
     """The digest of a network."""
-    if not re.fullmatch("[0-9a-f]{64}", text(value)):
+    if not re.fullmatch("(declared:)?[0-9a-f]{64}", text(value)):
         raise ValueError("its digest of the network is none")
     return str(value)
 

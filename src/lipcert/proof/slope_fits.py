@@ -110,16 +110,15 @@ def _between(neurons: Neurons, v: Array, width: Array) -> tuple[Array, ...]:
         bends = row.bend(points)
         first, last = bends[:-1], bends[1:]
         least, most = np.minimum(first, last), np.maximum(first, last)
-        turned, largest = np.zeros(left.shape, dtype=bool), np.zeros(left.shape)
+        turned, largest = np.zeros(left.shape, dtype=bool), np.maximum(np.abs(least), np.abs(most))
         for turn, inside in row.turns_inside(left, right):  # it jumps at some of them
-            if not inside.any():
-                continue
             some = turn[tuple(slice(None if step else 1) for step in turn.strides)]  # one of equal ones
             for side in (-1, 1):
                 bend = row.bend(some, side)
-                least = np.where(inside, np.minimum(least, bend), least)
-                most = np.where(inside, np.maximum(most, bend), most)
-                largest = np.maximum(largest, np.abs(bend))
+                largest = np.maximum(largest, np.abs(bend))  # also of turns outside: errors are relative to the largest
+                if inside.any():
+                    least = np.where(inside, np.minimum(least, bend), least)
+                    most = np.where(inside, np.maximum(most, bend), most)
             turned |= inside
         lens = 0.25 * (most - least) * cells
         above, below = np.where(turned | (last < first), lens, 0.0), np.where(turned | (last > first), lens, 0.0)
@@ -129,6 +128,7 @@ def _between(neurons: Neurons, v: Array, width: Array) -> tuple[Array, ...]:
         if row.row.kinks:
             for _, inside in row.knots_inside(down(left), up(right)):
                 jumps |= inside
+        jumps |= not row.row.smooth
         return above, below, largest, jumps
 
     if len(neurons.groups) == 1:

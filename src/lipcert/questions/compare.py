@@ -18,7 +18,7 @@ from lipcert.model.wording import downward, upward
 from lipcert.proof.hints import BOTH
 from lipcert.published import NotApplicable
 from lipcert.published.base import Published
-from lipcert.questions.certify import certify
+from lipcert.questions.certify import certify, question
 from lipcert.questions.names import METHODS, method_of
 from lipcert.runtime.clock import Progress, timed
 from lipcert.runtime.limits import Unguarded, within
@@ -138,7 +138,7 @@ def compare(
     chosen = _named(list(METHODS) if methods is None else methods)
     if not (math.isfinite(timeout) and timeout > 0.0):
         raise InvalidInput(f"timeout must be a positive number of seconds, got {timeout}")
-    region = (Everywhere() if region is None else region).fitted(network)
+    region, _ = question(network, Everywhere() if region is None else region, "closed-form")
     rows = []
     with timed(seconds, progress) as clock:
         below = lower_bound(network, region) if lower and region.bounded else None

@@ -99,7 +99,9 @@ def sweep(
     >>> [round(row.bound, 3) for row in lc.sweep(net, [3.0, 3.0], [0.1, 10.0])]
     [1.414, 2.236]
     """
-    family, nested = _family(around.fitted(network) if isinstance(around, Ball) else around)
+    if isinstance(around, Ball) and isinstance(network, Network):
+        around = around.fitted(network)
+    family, nested = _family(around)
     sizes = np.atleast_1d(numbers("radii", list(radii) if isinstance(radii, Iterable) else radii)).astype(float)
     if not sizes.size or sizes.ndim != 1 or (sizes < 0).any():
         raise InvalidInput(f"radii must be one or more numbers of at least 0, got {sizes.tolist()}")

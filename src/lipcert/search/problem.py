@@ -34,6 +34,8 @@ from lipcert.search.stage import LEAST, Stage, widened
 
 _WORTH_SAYING = 1e-6
 """Multipliers that are enlarged by less lie on the edge of the feasible set."""
+_HOPELESS = 2.0**-20
+"""Multipliers that are a smaller share of what they must exceed are lifted to that at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +67,10 @@ class Problem:
             require_memory(kept.weight.shape[0], len(done) + 1)
             S = P.through(kept.weight) if kept.carries else image.block(None if kept.weight is weight else kept.neurons)
             stage = Stage.of(len(done), S, kept)
-            chosen, note = repaired(stage, choose(stage))
+            choice = choose(stage)
+            chosen, note = repaired(stage, choice)
             P, T = feasible_step(S, kept.alpha, kept.beta, chosen, apart=WIDE <= len(kept.alpha) > ahead.size)
-            notes += [note] if note else _enlarged(stage, chosen, T)
+            notes += [note] if note else _enlarged(stage, choice, T)
             seconds = time.perf_counter() - clock
             done.append(LayerReport(lower, upper, alpha, beta, kept.spread(T), int(S.exponent), seconds))
             weight = kept.ahead
@@ -90,7 +93,8 @@ class Problem:
 def repaired(stage: Stage, choice: Array) -> tuple[Array, str]:
     """The multipliers that a method chose, and what was wrong with them.
 
-    Where one of an open neuron is not a positive number, 2 λmax(D_r S D_r) takes its place.
+    Where one of an open neuron is not a positive number, 2 λmax(D_r S D_r) takes its place. None stays far below the
+    diagonal of that matrix, where it could not be feasible.
     """
     T = np.asarray(choice, dtype=float)
     if T.shape not in ((), stage.alpha.shape):
@@ -101,17 +105,18 @@ def repaired(stage: Stage, choice: Array) -> tuple[Array, str]:
     T = np.array(np.broadcast_to(T, stage.alpha.shape))
     open_ = stage.beta > stage.alpha
     wrong = open_ & ~(np.isfinite(T) & (T > 0.0))
+    floor = _HOPELESS * stage.r**2 * np.diag(stage.S)
     if not wrong.any():
-        return np.where(open_, T, 0.0), ""
+        return np.where(open_, np.maximum(T, floor), 0.0), ""
     R = stage.r[:, None] * stage.S * stage.r
     T[wrong] = max(2.0 * float(largest(R)), LEAST)
     what = f"{np.count_nonzero(wrong)} of {np.count_nonzero(open_)} multipliers were not positive numbers"
-    return np.where(open_, T, 0.0), f"layer {stage.index + 1}: {what} and were replaced"
+    return np.where(open_, np.maximum(T, floor), 0.0), f"layer {stage.index + 1}: {what} and were replaced"
 
 
-def _enlarged(stage: Stage, chosen: Array, taken: Array) -> list[str]:
+def _enlarged(stage: Stage, choice: Array, taken: Array) -> list[str]:
     """A note if multipliers had to be enlarged by more than rounding asks for."""
-    used = chosen > 0.0
+    chosen, used = np.broadcast_to(choice, taken.shape), stage.beta > stage.alpha
     factor = float(np.max(taken[used] / chosen[used], initial=1.0))
     if factor < 1.0 + _WORTH_SAYING:
         return []
