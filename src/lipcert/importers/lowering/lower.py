@@ -15,7 +15,7 @@ from lipcert.importers.lowering.constants import fold_constants
 from lipcert.importers.lowering.convolutions import recognised
 from lipcert.importers.lowering.forms import ONE, Form, compose
 from lipcert.importers.lowering.gates import recognise_gates
-from lipcert.importers.lowering.maximum import delay_activations, expand_maxima
+from lipcert.importers.lowering.maximum import expand_maxima
 from lipcert.importers.lowering.prune import prune
 from lipcert.importers.lowering.schedule import Level, levels
 from lipcert.model.activations import Activation, activation
@@ -59,7 +59,7 @@ class Lowered:
     origins: tuple[Origin, ...]
 
 
-REWRITES = (fold_constants, recognise_gates, delay_activations, expand_maxima)
+REWRITES = (fold_constants, recognise_gates, expand_maxima)
 """Each returns a graph of the same function, nearer to what a network can hold."""
 
 
