@@ -5,12 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lipcert.model.arrays import Array
-from lipcert.model.network import Neurons
+from lipcert.model.network import Network, Neurons
+from lipcert.model.norms import Norms
+from lipcert.proof.domain import Domain
 from lipcert.proof.guide import Guide, View, suggested_lines
 from lipcert.proof.hints import Enclosure, Interval, Linear
+from lipcert.proof.induced import start_near
 from lipcert.runtime.clock import clock
 from lipcert.runtime.costs import require_memory
 from lipcert.search.method import Greedy
+
+_CENTERS = 16
+"""Regions of a stack whose Jacobians a start looks at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,6 +25,14 @@ class Asked(Guide):
 
     method: Greedy
     enclosures: tuple[Enclosure, ...]
+
+    def start(self, network: Network, domain: Domain | None, norms: Norms, moving: int) -> Array | None:
+        if norms.input.name != "linf":
+            return None
+        inside = domain is not None and domain.center.shape[-1] == network.inputs
+        return start_near(
+            network, list(domain.center[:_CENTERS]) if domain is not None and inside else [], norms, moving
+        )
 
     def multipliers(self, view: View) -> Array:
         return self.method.choose_all(view)

@@ -8,6 +8,7 @@ from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, times
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
+from lipcert.search.directions import PLAINLY, Stretch
 
 _BEYOND = 1e-3
 """How far beyond a kink to go, in units of the way to it."""
@@ -24,29 +25,29 @@ def has_kinks(network: Network) -> bool:
     return any(row.row.kinks for layer in network.layers if layer.neurons for row, _ in layer.neurons.groups)
 
 
-def across(network: Network, region: Region, z: Array, count: int) -> tuple[Array, Array]:
+def across(network: Network, region: Region, z: Array, count: int, stretch: Stretch = PLAINLY) -> tuple[Array, Array]:
     """Points on the other side of kinks, (m, inputs), up to ``count`` for each of the points z; and of which, (m,).
 
     To first order v_j moves with A_j·dx, so the shortest way to a kink is (kink - v_j)·A_j/‖A_j‖². Crossing it adds
-    jump·b_j A_jᵀ to the Jacobian J, b_j the derivative of the outputs by the neuron; that raises uᵀJv, u and v the top
-    singular vectors of J, by jump·(u·b_j)(A_j·v). Kinks with the largest rise come first, half of them; then the
+    jump·b_j A_jᵀ to the Jacobian J, b_j the derivative of the outputs by the neuron; that raises uᵀJv, u and v where the
+    norm of J is attained, by jump·(u·b_j)(A_j·v). Kinks with the largest rise come first, half of them; then the
     nearest.
     """
     each = network.inputs * sum(network.sizes[1:-1])
     some = np.array_split(np.arange(len(z)), max(1, len(z) * each // _ENTRIES))
-    parts = [_across(network, float(region.radius), z[part], count) for part in some]
+    parts = [_across(network, float(region.extent), z[part], count, stretch) for part in some]
     found = region.project(np.concatenate([points for points, _ in parts]))
     origin = np.concatenate([part[own] for part, (_, own) in zip(some, parts, strict=True)])
     finite = np.isfinite(found).all(axis=-1)
     return found[finite], origin[finite]
 
 
-def _across(network: Network, radius: float, z: Array, count: int) -> tuple[Array, Array]:
+def _across(network: Network, radius: float, z: Array, count: int, stretch: Stretch) -> tuple[Array, Array]:
     """The same for few points; the way may lead out of the region."""
     values, hidden = network.preactivations(z), network.layers[:-1]
     slopes = [layer.neurons.slope(v) for layer, v in zip(hidden, values) if layer.neurons]
-    left, _, right = np.linalg.svd(network.jacobian_of(slopes, z.shape[:-1]), full_matrices=False)
-    back = [left[..., 0] @ network.layers[-1].weight]
+    _, left, right = stretch.most(network.jacobian_of(slopes, z.shape[:-1]))
+    back = [left @ network.layers[-1].weight]
     for layer, slope in zip(hidden[:0:-1], slopes[:0:-1], strict=True):
         back.append((back[-1] * slope) @ layer.weight)
     moves = np.broadcast_to(np.eye(network.inputs), (len(z), network.inputs, network.inputs))  # rows: inputs
@@ -59,7 +60,7 @@ def _across(network: Network, radius: float, z: Array, count: int) -> tuple[Arra
         with np.errstate(all="ignore"):
             share = np.where(size > 0.0, gap / size, np.inf)
         length = np.abs(share) * np.sqrt(size)
-        rises.append(jump * b * np.einsum("kin,ki->kn", moves, right[..., 0, :]))
+        rises.append(jump * b * np.einsum("kin,ki->kn", moves, right))
         ways.append(np.where(np.isfinite(length), length, np.inf))
         steps.append(np.swapaxes(moves * np.where(np.isfinite(share), share, 0.0)[:, None, :], -1, -2))
         moves = moves * slope[:, None, :]
