@@ -66,6 +66,10 @@ class Norm(ABC):
         units = self.units(vectors.shape[-1])
         return np.linalg.norm(vectors if units is None else vectors / units, ord=_ORDERS[self.name], axis=-1)
 
+    def record(self) -> dict[str, Any]:
+        """For JSON: its name, and its scale if it has one."""
+        return {"name": self.name} if self.scale == 1.0 else {"name": self.name, "scale": self.scale}
+
     def __str__(self) -> str:
         if self.scale == 1.0:
             return self.symbol

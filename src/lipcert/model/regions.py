@@ -11,7 +11,7 @@ import numpy as np
 from lipcert.errors import InvalidInput
 from lipcert.model.arguments import numbers
 from lipcert.model.arrays import Array, frozen
-from lipcert.model.norms import L1, L2, LInf, Norm, norm_in
+from lipcert.model.norms import L1, L2, NORMS, LInf, Norm, norm_in
 
 
 class Region(ABC):
@@ -221,12 +221,16 @@ class Ball(_Bounded):
         units = self.units
         return self.radius * float(np.linalg.norm(units) if isinstance(self.norm, LInf) else units.max())
 
+    def norm_dual(self, rows: Array) -> Array:
+        """The largest row·z with ‖z‖ ≤ 1 in the norm of the ball, for each row (..., inputs)."""
+        if self.plain:
+            return np.asarray(np.linalg.norm(rows, axis=-1))
+        return NORMS[self.norm.dual]().of(rows * self.units)
+
     def support(self, rows: Array) -> Array:
         radius = self.radius[..., None]
         if not self.plain:
-            scaled = np.abs(rows * self.units)
-            dual = {"l1": scaled.max(axis=-1), "linf": scaled.sum(axis=-1), "l2": np.linalg.norm(scaled, axis=-1)}
-            plain = radius * dual[self.norm.name]
+            plain = radius * self.norm_dual(rows)
             if self.clip is None:
                 return np.asarray(plain)
             reach = radius * self.units if isinstance(self.norm, LInf) else np.inf

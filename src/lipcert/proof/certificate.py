@@ -31,15 +31,15 @@ class LayerReport:
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """A certified upper bound on an ℓ2 Lipschitz constant.
+    """A certified upper bound on a Lipschitz constant.
 
     Attributes
     ----------
-    bound : ‖f(x) - f(y)‖₂ ≤ bound · ‖x - y‖₂ for all x, y of the region.
+    bound : ‖f(x) - f(y)‖ ≤ bound · ‖x - y‖ for all x, y of the region, in the norms of ``part``; ℓ2 by default.
     method : the method that found it, a value such as ``Scalar()``; read from a file, its printed form.
     region : the inputs it holds for.
     network : digest of the network.
-    part : the part of the network it is about.
+    part : the part of the network it is about, and the norms at its ends.
     layers : per hidden layer of that part: intervals, slopes, multipliers, seconds.
     sweeps : the hints from which the whole network's bound can be derived again.
     part_sweeps : the same for the part, where the certificate is about less than the whole network.
@@ -76,8 +76,9 @@ class Certificate:
         return Certificate(**storage.load(path))
 
     def __repr__(self) -> str:
-        facts = f"bound={self.bound:.6g}, method={self.method!r}, seconds={self.seconds:.3g}, verified={self.verified}"
-        return f"Certificate({facts})"
+        norms = "" if self.part.norms.plain else f" from {self.part.norms}"
+        facts = f"method={self.method!r}, seconds={self.seconds:.3g}, verified={self.verified}"
+        return f"Certificate(bound={self.bound:.6g}{norms}, {facts})"
 
 
 def stored_certificate(content: Any) -> Certificate:

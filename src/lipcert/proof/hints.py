@@ -94,7 +94,7 @@ class Curved:
 
 @dataclass(frozen=True)
 class Part:
-    """What a bound speaks of: a part of a network, from z_p to v_i, some coordinates at each end, and the norms there."""
+    """What a bound speaks of: from z_p to v_i of a network, some coordinates at each end, and the norms there."""
 
     layers: tuple[int, int]
     inputs: tuple[int, ...] | None = None

@@ -182,8 +182,8 @@ def _signs(n: int) -> Array:
 def _around(matrix: Array, gram: bool = False) -> Array:
     """Shares q > 0 with Σq = 1 that make the norm of M D_q^-½ small, (..., n), for matrices M (..., m, n), or MᵀM.
 
-    With v the right singular vector of M D_q^-½, q = v² at the best q where it is unique. Rounds of q ← sqrt(q v²); of a
-    single row the first is exact.
+    With v the right singular vector of M D_q^-½, q = v² at the best q where it is unique. Rounds of q ← sqrt(q v²);
+    of a single row the first is exact.
     """
     n = matrix.shape[-1]
     matrix = np.nan_to_num(matrix, posinf=0.0, neginf=0.0)

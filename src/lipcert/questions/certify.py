@@ -65,8 +65,8 @@ def certify(
     layers
         (p, i): from z_p (p = 0: the input) to v_i. Default: the whole network.
     input_norm, output_norm
-        ``L1()``, ``L2()`` or ``LInf()``, each with a ``scale`` where units differ: the norms in which changes at the two
-        ends are measured. Default: ℓ2 without units.
+        ``L1()``, ``L2()`` or ``LInf()``, each with a ``scale`` where units differ: the norms in which changes at the
+        two ends are measured. Default: ℓ2 without units.
     enclosures
         How pre-activations are bounded; the intersection counts.
     verify

@@ -216,7 +216,9 @@ class Chain:
         return Value(float(f), gradient, 0.5 * log_top, effect)
 
     def _backward(self, tape: list[_Step], adjoint: Array, mu: float) -> tuple[Array, Array, Array]:
-        """Gradient in T, effect of each layer, and the adjoint of what arrives at the first, if that may change. With S̄⁺ the adjoint of W P Wᵀ, G = C⁻¹ D_s S D_m Wᵀ, g = ∂f/∂log T:
+        """Gradient in T, effect of each layer, and the adjoint of what arrives at the first, if that may change.
+
+        With S̄⁺ the adjoint of W P Wᵀ, G = C⁻¹ D_s S D_m Wᵀ, g = ∂f/∂log T:
 
         g_j = T_j (Wᵀ S̄⁺ W)_jj - (G S̄⁺ Gᵀ)_jj + μ(1 - (C⁻¹)_jj),
         S̄ = Y S̄⁺ Yᵀ + μ D_s C⁻¹ D_s + diag(g / diag S),   Y = D_m Wᵀ + D_s G,

@@ -38,8 +38,8 @@ PLAINLY = Stretch()
 def stretched_most(jacobians: Array, norms: Norms = PLAIN) -> tuple[Array, Array, Array]:
     """The norm of each matrix (count, m, n), or a little less, and where it is attained: norm = uᵀJv.
 
-    v (count, n) has norm one, and u (count, m) has norm one in the dual of the norm of outputs. Norms from ℓ∞, or to ℓ1,
-    are found by trying all corners where those are few, else by ascent from several of them: what is found is
+    v (count, n) has norm one, and u (count, m) has norm one in the dual of the norm of outputs. Norms from ℓ∞, or to
+    ℓ1, are found by trying all corners where those are few, else by ascent from several of them: what is found is
     attained, but may not be the largest.
     """
     p, q = norms.pair

@@ -29,8 +29,8 @@ def across(network: Network, region: Region, z: Array, count: int, stretch: Stre
     """Points on the other side of kinks, (m, inputs), up to ``count`` for each of the points z; and of which, (m,).
 
     To first order v_j moves with A_j·dx, so the shortest way to a kink is (kink - v_j)·A_j/‖A_j‖². Crossing it adds
-    jump·b_j A_jᵀ to the Jacobian J, b_j the derivative of the outputs by the neuron; that raises uᵀJv, u and v where the
-    norm of J is attained, by jump·(u·b_j)(A_j·v). Kinks with the largest rise come first, half of them; then the
+    jump·b_j A_jᵀ to the Jacobian J, b_j the derivative of the outputs by the neuron; that raises uᵀJv, u and v where
+    the norm of J is attained, by jump·(u·b_j)(A_j·v). Kinks with the largest rise come first, half of them; then the
     nearest.
     """
     each = network.inputs * sum(network.sizes[1:-1])
