@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -88,7 +89,9 @@ class Guide(ABC):
         ``neurons`` are those with open slopes, of all regions in a row; ``numbers`` says which of the layer they are.
         """
 
-    def start(self, network: Network, domain: Domain | None, norms: Norms, moving: int) -> Array | None:
+    def start(
+        self, network: Network, domain: Domain | None, norms: Norms, moving: int, known: Sequence[Interval]
+    ) -> Array | None:
         """Axes h of the ellipsoid P_0 = D_h² to begin with, (moving,); None is the unit ball."""
         return None
 
@@ -107,7 +110,9 @@ class Given(Guide):
     def enclosures(self) -> tuple[Enclosure, ...]:  # type: ignore[override]
         return self.hints.enclosures
 
-    def start(self, network: Network, domain: Domain | None, norms: Norms, moving: int) -> Array | None:
+    def start(
+        self, network: Network, domain: Domain | None, norms: Norms, moving: int, known: Sequence[Interval]
+    ) -> Array | None:
         return self.hints.start
 
     def multipliers(self, view: View) -> Array:

@@ -123,8 +123,9 @@ class Part:
 
     def place(self, region: Region) -> Region:
         """The region of the inputs of the reduced network."""
-        units = None if region.dimension is None else self.norms.input.units(region.dimension)
-        return region_in_units(region, units) if self._is_network else region
+        if not self._is_network or region.dimension is None:
+            return region
+        return region_in_units(region, self.norms.input.units(region.dimension))
 
     @property
     def _is_network(self) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import NORMS, Norm, Norms
+from lipcert.proof.hints import Interval
 from lipcert.proof.rounding import (
     TINY,
     UP,
@@ -109,20 +110,24 @@ def spectral_factor(norms: Norms, rows: int, columns: int) -> float:
     return float(into * out * UP)
 
 
-def start_near(network: Network, points: Sequence[Array], norms: Norms, moving: int | None = None) -> Array | None:
-    """A start for regions around some points, by the Jacobians there; without points by the middle of all slopes."""
+def start_near(
+    network: Network, points: Sequence[Array], norms: Norms, known: Sequence[Interval] = (), moving: int | None = None
+) -> Array | None:
+    """A start for regions around some points, by the Jacobians there; else by the middle of the slopes on intervals."""
     if norms.input.name != "linf":
         return None
     with np.errstate(all="ignore"):
-        if len(points):
+        if len(points) and all(len(point) == network.inputs for point in points):
             matrix = np.concatenate([network.jacobian(point) for point in points])
         else:
-            ends = [
-                layer.neurons.slope_range(np.full(layer.size, -np.inf), np.full(layer.size, np.inf))
-                for layer in network.layers
-                if layer.neurons is not None
-            ]
-            matrix = network.jacobian_of([0.5 * (alpha + beta) for alpha, beta in ends])
+            slopes = []
+            for index, layer in enumerate(network.layers[:-1]):
+                assert layer.neurons is not None
+                low, high = known[index] if known else (-np.inf, np.inf)
+                ends = (np.broadcast_to(end, (layer.size,)) for end in (low, high))
+                alpha, beta = layer.neurons.slope_range(*ends)
+                slopes.append(0.5 * (alpha + beta))
+            matrix = network.jacobian_of(slopes)
         return suggested_start(matrix[:, :moving], norms)
 
 

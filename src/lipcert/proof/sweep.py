@@ -172,7 +172,7 @@ class Sweep:
         first = self.network.layers[0].weight[:, : self.inputs]
         self.moving = first.shape[1]
         if self.start is None:
-            self.start = self.guide.start(self.network, self.domain, self.norms, self.moving)
+            self.start = self.guide.start(self.network, self.domain, self.norms, self.moving, self.known)
         self.start = _usable_start(self.start, self.moving)
         self.first = first if self.start is None else _columns(first, self.start)
         self.weight = Near(self.first)

@@ -339,8 +339,10 @@ def _witness(candidate: Candidate, part: Part, otherwise: Array | None = None) -
     """The witness of a candidate, in the network's own units."""
     if candidate.witness is None:
         return otherwise
+    if part.inputs is not None or part.layers[0] or part.norms.shaped:  # then no units were changed
+        return candidate.witness
     units = part.norms.input.units(len(candidate.witness))
-    return candidate.witness if units is None or part.norms.shaped else candidate.witness * units
+    return candidate.witness if units is None else candidate.witness * units
 
 
 def check_question(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure]) -> None:

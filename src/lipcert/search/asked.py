@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lipcert.model.arrays import Array
@@ -26,13 +27,14 @@ class Asked(Guide):
     method: Greedy
     enclosures: tuple[Enclosure, ...]
 
-    def start(self, network: Network, domain: Domain | None, norms: Norms, moving: int) -> Array | None:
-        if norms.input.name != "linf":
-            return None
-        inside = domain is not None and domain.center.shape[-1] == network.inputs
-        return start_near(
-            network, list(domain.center[:_CENTERS]) if domain is not None and inside else [], norms, moving
-        )
+    def start(
+        self, network: Network, domain: Domain | None, norms: Norms, moving: int, known: Sequence[Interval]
+    ) -> Array | None:
+        points = [] if domain is None or known else list(domain.center[:_CENTERS])
+        one = [
+            (low[..., 0, :] if low.ndim > 1 else low, high[..., 0, :] if high.ndim > 1 else high) for low, high in known
+        ]
+        return start_near(network, points, norms, one, moving)
 
     def multipliers(self, view: View) -> Array:
         return self.method.choose_all(view)
@@ -44,3 +46,8 @@ class Asked(Guide):
     def room(self, index: int, size: int) -> None:
         clock().say(f"{type(self.method).__name__}, layer {index + 1}: {size} neurons to carry")
         require_memory(size, index + 1)
+
+
+def _first(ends: Array) -> Array:
+    """What belongs to the first region of a stack."""
+    return ends[0] if ends.ndim > 1 else ends

@@ -64,7 +64,8 @@ class Problem:
         """The axes of the ellipsoid that a sweep begins with; None is the unit ball."""
         if self.start is not None or not self.needs_start:
             return self.start
-        return start_near(self.network, [self.region.center] if self.region.bounded else [], self.norms)
+        points = [self.region.center] if self.region.bounded and self.known is None else []
+        return start_near(self.network, points, self.norms, self.known or ())
 
     def sweep(self, choose: Callable[[Stage], Array]) -> Candidate:
         """The loop, with multipliers chosen layer by layer.

@@ -57,7 +57,8 @@ def describe_region(region: Region) -> str:
     if isinstance(region, Ball):
         clip = "" if region.clip is None else f", within the {describe_region(region.clip)}"
         kind = "" if region.plain else f"{region.norm.symbol} "
-        return f"{kind}ball of radius {float(region.radius):g}{_units(region.norm)} around {_point(region.center.tolist())}{clip}"
+        size = f"{float(region.radius):g}{_units(region.norm)}"
+        return f"{kind}ball of radius {size} around {_point(region.center.tolist())}{clip}"
     return "all inputs"
 
 
