@@ -158,7 +158,7 @@ def issue_many(
         else:
             last = Sweep(target, domain, guide, known, centers=shared, norms=norms, enclose=not sweeps).run()
         alone = _delicate(sweeps[0] if sweeps else last)
-        found, bounds = [], norm_bounds(last)
+        found, bounds = [], norm_bounds(last, quick=True)
         for which, (place, bound) in enumerate(zip(some, bounds.tolist(), strict=True)):
             if domain is not None and alone[which]:
                 found += sweep(domain.take(np.array([which])), [place])

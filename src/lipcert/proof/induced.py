@@ -36,6 +36,8 @@ FEW: Final = 10
 """Coordinates of a cube up to which all of its corners are tried."""
 _ROUNDS: Final = 12
 """Of the search for an ellipsoid around a cube."""
+_SMALL: Final = 64
+"""Sizes up to which all eigenvalues are found."""
 _FLOOR: Final = 1e-9
 """Least share of a coordinate of the cube, relative to the mean."""
 
@@ -200,14 +202,25 @@ def _around(matrix: Array, gram: bool = False) -> Array:
     for _ in range(_ROUNDS):
         h = 1.0 / np.sqrt(q)
         rows = matrix * h[..., None, :]
-        values, vectors = np.linalg.eigh(
-            rows @ np.swapaxes(rows, -1, -2) if wide else h[..., :, None] * S * h[..., None, :]
-        )
-        better = values[..., -1] < least
-        best, least = np.where(better[..., None], q, best), np.where(better, values[..., -1], least)
-        v = vectors[..., -1]
+        value, v = _top(rows @ np.swapaxes(rows, -1, -2) if wide else h[..., :, None] * S * h[..., None, :])
+        better = value < least
+        best, least = np.where(better[..., None], q, best), np.where(better, value, least)
         v = apply(np.swapaxes(rows, -1, -2), v) if wide else v
         share = np.sqrt(q) * np.abs(v) + 1e-300
         share = share / share.sum(axis=-1, keepdims=True) + _FLOOR / n
         q = share / share.sum(axis=-1, keepdims=True)
     return best
+
+
+def _top(S: Array) -> tuple[Array, Array]:
+    """About the largest eigenvalue of each matrix of a stack, and its vector; of large ones by a few powers."""
+    if S.shape[-1] <= _SMALL:
+        values, vectors = np.linalg.eigh(S)
+        return values[..., -1], vectors[..., -1]
+    v = 1.0 + 0.5 * np.cos(np.arange(S.shape[-1]) + 1.0) + np.zeros(S.shape[:-1])
+    size = np.ones(S.shape[:-2])
+    for _ in range(_ROUNDS):
+        v = apply(S, v)
+        size = np.linalg.norm(v, axis=-1)
+        v = v / np.maximum(size, 1e-300)[..., None]
+    return size, v

@@ -75,15 +75,15 @@ def derivatives(network: Network, slopes: Sequence[Interval]) -> Array:
     return np.maximum(-low, high)
 
 
-def jacobian(network: Network, slopes: Sequence[Interval]) -> Interval:
+def jacobian(network: Network, slopes: Sequence[Interval], most: int = _ENTRIES) -> Interval:
     """Where the entries of W_N D_{N-1} … D_1 W_1 lie for all slopes between ends (count, n) per layer.
 
-    (count, outputs, inputs). The product is formed from its narrower end, and from the other too where that is cheap;
-    the intersection counts.
+    (count, outputs, inputs). The product is formed from its narrower end, and from the other too where that has at most
+    so many entries; the intersection counts.
     """
     weights, ends = [layer.weight for layer in network.layers], list(slopes)
     count, widest = max((len(alpha) for alpha, _ in ends), default=1), max(network.sizes)
-    small = count * max(network.inputs, network.outputs) * widest <= _ENTRIES
+    small = count * max(network.inputs, network.outputs) * widest <= most
     found = []
     if small or network.inputs < network.outputs:
         low, high = _product([turned(weight) for weight in weights], ends)

@@ -6,8 +6,6 @@ p to q is at most ‖U‖ + sqrt(max zᵀAz · max xᵀEx) over the unit balls o
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from lipcert.errors import ProofFailed
@@ -19,17 +17,24 @@ from lipcert.proof.jacobian import Entries, entries
 from lipcert.proof.rounding import TINY, stretched, up
 from lipcert.proof.sweep import Sweep
 
-_WIDEST: Final = 1100
-"""Neurons, or inputs, up to which single pairs are looked at: their matrices are dense."""
+_WIDEST, _MOST_INPUTS = 1100, 64
+"""Neurons of a layer, and inputs, up to which single pairs are looked at: with more they take longer than a sweep."""
+
+_CHEAP, _DEAR, _NEAR = 60_000, 4_000_000, 3.0
+"""Entries of a Jacobian up to which it is formed from both ends; of larger ones only if the first came so near."""
 
 
-def norm_bounds(sweep: Sweep) -> Array:
-    """At least the Lipschitz constant over each region of a sweep, (count,), in its norms."""
+def norm_bounds(sweep: Sweep, quick: bool = False) -> Array:
+    """At least the Lipschitz constant over each region of a sweep, (count,), in its norms.
+
+    Single pairs take about as long as the sweep; ``quick`` leaves them out where they hardly ever tell more.
+    """
     found = sweep.bounds
     if sweep.norms.plain:
         return found
     found = np.fmin(found, interval_bounds(sweep))
-    if max(sweep.network.sizes) <= _WIDEST and sweep.inputs is None:
+    small = max(sweep.network.sizes) <= _WIDEST and sweep.moving <= _MOST_INPUTS and sweep.inputs is None
+    if small and (not quick or sweep.norms.input.name == "l1"):
         pairs = np.array([_by_pairs(sweep, which) for which in range(sweep.count)])
         found = np.fmin(found, pairs)
     return np.where(sweep.empty, 0.0, found)
@@ -37,7 +42,13 @@ def norm_bounds(sweep: Sweep) -> Array:
 
 def interval_bounds(sweep: Sweep) -> Array:
     """The same by an interval for each entry of the Jacobian; exact where every slope is known."""
-    low, high = (end[..., : sweep.moving] for end in jacobian(sweep.network, sweep.slopes))
+    found = _by_intervals(sweep, _CHEAP)
+    near = found < _NEAR * sweep.bounds
+    return np.fmin(found, _by_intervals(sweep, _DEAR)) if near.any() else found
+
+
+def _by_intervals(sweep: Sweep, most: int) -> Array:
+    low, high = (end[..., : sweep.moving] for end in jacobian(sweep.network, sweep.slopes, most))
     middle = np.where(np.isfinite(low) & np.isfinite(high), 0.5 * low + 0.5 * high, 0.0)
     radius = up(np.maximum(high - middle, middle - low))
     found = induced_above(middle, radius, sweep.norms)

@@ -385,4 +385,6 @@ def _part(
     norms = Norms(norm_in("input_norm", input_norm), norm_in("output_norm", output_norm))
     part = Part((start, stop), ends[0], ends[1], norms)
     part.check(network)
+    if norms.has_units:
+        part.of(network)  # says what is wrong with units or shapes, if anything
     return part
