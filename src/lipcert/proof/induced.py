@@ -29,6 +29,7 @@ from lipcert.proof.rounding import (
     raise_diagonal,
     spectral_above,
     stretched,
+    twice_above,
     up,
 )
 
@@ -73,7 +74,7 @@ def _cube_above(S: Array) -> Array:
     total = stretched(np.abs(S).sum(axis=(-2, -1)), 2 * n + 2)
     if n <= FEW:
         signs = _signs(n)
-        values = np.einsum("kn,...nm,km->...k", signs, S, signs).max(axis=-1)
+        values = ((signs @ S) * signs).sum(axis=-1).max(axis=-1)
         return np.fmin(total, up(values + (gamma(2 * n + 8) * total * UP + TINY)))
     if not np.isfinite(S).all():
         return total
@@ -82,7 +83,7 @@ def _cube_above(S: Array) -> Array:
     charge = gamma(8) * np.abs(scaled).sum(axis=-1) * UP + TINY
     scaled = raise_diagonal(0.5 * (scaled + np.swapaxes(scaled, -1, -2)), charge)
     sides = norm_above(up(1.0 / h))
-    return np.fmin(total, stretched(sides * (sides * np.maximum(largest_eigenvalue_above(scaled), 0.0)), 4))
+    return np.fmin(total, twice_above(sides, np.maximum(largest_eigenvalue_above(scaled), 0.0)))
 
 
 def induced_above(middle: Array, radius: Array, norms: Norms) -> Array:

@@ -57,6 +57,7 @@ _NEARLY_ALL = 0.9
 """Share of the neurons from which none is left out."""
 
 
+_UNDERFLOWN = 2.0**-800
 _LEAST = 2.0**-100
 """The axes of a start lie between this and its inverse."""
 
@@ -339,7 +340,7 @@ def _columns(weight: Weight, factors: Array) -> Weight:
     )
     entries = np.abs(scaled if isinstance(scaled, np.ndarray) else scaled.data)
     before = np.abs(weight if isinstance(weight, np.ndarray) else weight.data)
-    if not (entries[before > 0.0] > _LEAST**8).all():
+    if not (entries[before > 0.0] > _UNDERFLOWN).all():
         raise ProofFailed("the first weights are too small for the start of a sweep")
     return scaled
 
