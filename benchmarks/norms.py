@@ -14,6 +14,7 @@ import argparse
 import itertools
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -60,7 +61,7 @@ def gains(network: lc.Network, points: Array, radii: list[float]) -> dict[tuple[
     for point, radius in itertools.product(points, radii):
         ball = lc.Ball(point, radius, norm=lc.LInf())
         for p, q in PAIRS:
-            ends = {"input_norm": p, "output_norm": q}
+            ends: dict[str, Any] = {"input_norm": p, "output_norm": q}
             box = lc.certify(network, ball, lc.published.JacobianBox(), verify=False, **ends)
             own = lc.certify(network, ball, lc.Joint(seconds=20.0), **ends)
             found[p, q].append(box.bound / own.bound)

@@ -49,7 +49,7 @@ def norms(rng: np.random.Generator, log: Log) -> None:
 def _norm(rng: np.random.Generator, size: int) -> Norm:
     kind = some(rng, *NORMS.values())
     units = [extreme(rng, -300, 300) if rng.random() < 0.2 else float(rng.uniform(0.1, 10.0)) for _ in range(size)]
-    return kind() if rng.random() < 0.4 else kind(scale=units)  # type: ignore[no-any-return]
+    return kind() if rng.random() < 0.4 else kind(scale=units)
 
 
 def _region(rng: np.random.Generator, d: int) -> Region:

@@ -17,7 +17,8 @@ from lipcert.model.regions import Region
 from networks import random_network
 from patterns import jacobians
 
-PAIRS = list(itertools.product(("l1", "l2", "linf"), repeat=2))
+NAMES = ("l1", "l2", "linf")
+PAIRS = [(p, q) for p in NAMES for q in NAMES]
 SHAPES = ((2, 4, 2), (2, 5, 3), (3, 4, 2), (2, 3, 3, 2), (1, 5, 2), (3, 4, 1))
 SCALE, UNITS = np.array([0.1, 100.0, 3.0]), np.array([2.0, 0.5])
 UNEVEN = (0.5, 2.0, 1.0)
@@ -53,7 +54,7 @@ def against_brute_force(seed: int, pairs: list[tuple[str, str]]) -> None:
     network, box = random_network(seed, sizes, "relu"), lc.Box(-np.ones(sizes[0]), np.ones(sizes[0]))
     true = constants(network, box)
     for p, q in pairs:
-        ends = {"input_norm": p, "output_norm": q}
+        ends: dict[str, Any] = {"input_norm": p, "output_norm": q}
         split = lc.certify(network, box, lc.Split(lc.ClosedForm(), seconds=60.0, tolerance=1e-9), **ends)
         assert true[p, q] * (1.0 - 1e-12) <= split.bound <= true[p, q] * (1.0 + 1e-6)
         assert lc.verify(network, split) <= split.bound
@@ -96,7 +97,7 @@ def test_the_law_in_every_norm(method: Any, region: Region) -> None:
     network = random_network(11, (3, 8, 8, 2), "tanh" if region.bounded else "leaky_relu")
     start = 2 * list(REGIONS.values()).index(region) + METHODS.index(method)
     for p, q in [PAIRS[(start + 3 * step) % 9] for step in range(2)]:
-        ends = {"input_norm": NORMS[p](SCALE), "output_norm": NORMS[q](UNITS)}  # type: ignore[call-arg]
+        ends: dict[str, Any] = {"input_norm": NORMS[p](SCALE), "output_norm": NORMS[q](UNITS)}  # type: ignore[call-arg]
         certificate = lc.certify(network, region, method, **ends)
         assert certificate.verified
         assert lc.verify(network, certificate) <= certificate.bound
@@ -120,7 +121,7 @@ def test_units_changed_and_changed_back(p: str, q: str) -> None:
     """A network in other units, bounded in those units, has the same bound to the last digits."""
     network = random_network(3, (3, 12, 12, 2), "tanh")
     other, center = changed(network, SCALE, UNITS), np.array([0.2, -0.1, 0.3])
-    norms = {"input_norm": NORMS[p](SCALE), "output_norm": NORMS[q](UNITS)}  # type: ignore[call-arg]
+    norms: dict[str, Any] = {"input_norm": NORMS[p](SCALE), "output_norm": NORMS[q](UNITS)}  # type: ignore[call-arg]
     for plain, scaled in (
         (lc.Ball(center, 0.3), lc.Ball(center * SCALE, 0.3, norm=lc.L2(scale=SCALE))),
         (lc.Box(center - 0.3, center + 0.3), lc.Box((center - 0.3) * SCALE, (center + 0.3) * SCALE)),
@@ -206,10 +207,13 @@ def test_a_claim_for_other_norms_is_refused() -> None:
 
 
 def twice_scaled(patch: pytest.MonkeyPatch) -> None:
-    old = lc.model.norms.Norm.units
-    patch.setattr(
-        lc.model.norms.Norm, "units", lambda norm, size: None if old(norm, size) is None else old(norm, size) ** 2
-    )
+    old = Norm.units
+
+    def squared(norm: Norm, size: int) -> Array | None:
+        units = old(norm, size)
+        return None if units is None else units**2
+
+    patch.setattr(Norm, "units", squared)
 
 
 def swapped_dual(patch: pytest.MonkeyPatch) -> None:
@@ -225,9 +229,10 @@ def test_the_law_sees_planted_mistakes(mistake: Any, monkeypatch: pytest.MonkeyP
 
     def below() -> int:
         units = {name: norm(scale) for name, norm in NORMS.items()}  # type: ignore[call-arg]
-        ends = {(p, q): {"input_norm": units[p], "output_norm": q} for p, q in PAIRS}
-        bounds = {pair: lc.certify(network, ball, lc.ClosedForm(), **ends[pair]).bound for pair in PAIRS}
-        return sum(bounds[pair] < true[pair] * (1.0 - 1e-9) for pair in PAIRS)
+        bounds = [
+            lc.certify(network, ball, lc.ClosedForm(), input_norm=units[p], output_norm=q).bound for p, q in PAIRS
+        ]
+        return sum(bound < true[pair] * (1.0 - 1e-9) for bound, pair in zip(bounds, PAIRS, strict=True))
 
     assert below() == 0
     mistake(monkeypatch)
@@ -302,7 +307,7 @@ def test_extreme_units(size: float) -> None:
     network, ball = random_network(4, (3, 10, 2), "tanh"), lc.Ball([0.1, 0.2, 0.3], 0.0)
     scale = np.array([1.0, size, 1.0 / size])
     for p, q in PAIRS:
-        norms = {"input_norm": NORMS[p](scale), "output_norm": q}  # type: ignore[call-arg]
+        norms: dict[str, Any] = {"input_norm": NORMS[p](scale), "output_norm": q}  # type: ignore[call-arg]
         try:
             found = lc.certify(network, ball, lc.ClosedForm(), **norms)
         except ProofFailed:

@@ -37,6 +37,7 @@ def bound(
     output_norm: options.OutputNormOption = "l2",
     input_scale: options.InputScaleOption = None,
     output_scale: options.OutputScaleOption = None,
+    point: options.PointOption = None,
     method: options.MethodOption = None,
     activation: options.ActivationOption = None,
     input_shape: options.InputShapeOption = None,
@@ -87,7 +88,8 @@ def bound(
     with Later() as later:
         with options.limit(seconds) as clock:
             network = options.network(model, activation, input_shape, drop_softmax, mean, std)
-            region = options.region_of(network, center, radius, box, clip, options.norm("--norm", norm, input_scale))
+            measure = options.norm("--norm", norm, input_scale)
+            region = options.region_of(network, center, radius, box, clip, point, measure)
             with clock.keeping(_SHARE * (seconds or 0.0) if lower else 0.0):
                 certificate = later.best(
                     certify,

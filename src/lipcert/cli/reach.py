@@ -25,10 +25,11 @@ _SHOWN = 40
 
 def reach(
     model: options.ModelArgument,
-    center: options.CenterOption = None,
-    radius: options.RadiusOption = None,
-    box: options.BoxOption = None,
-    clip: options.ClipOption = None,
+    center: options.NeededCenterOption = None,
+    radius: options.NeededRadiusOption = None,
+    box: options.NeededBoxOption = None,
+    clip: options.NeededClipOption = None,
+    point: options.NeededPointOption = None,
     norm: options.NormOption = "l2",
     input_scale: options.InputScaleOption = None,
     method: options.MethodOption = None,
@@ -73,7 +74,8 @@ def reach(
     with Later() as later:
         with options.limit(seconds):
             network = options.network(model, activation, input_shape, drop_softmax, mean, std)
-            region = options.region_of(network, center, radius, box, clip, options.norm("--norm", norm, input_scale))
+            measure = options.norm("--norm", norm, input_scale)
+            region = options.region_of(network, center, radius, box, clip, point, measure)
             if not region.bounded:
                 raise InvalidInput("reach needs a bounded region: give --center and --radius, or --box")
             found = later.best(enclose, network, region, chosen, layer=layer)

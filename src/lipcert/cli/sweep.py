@@ -31,8 +31,9 @@ _PANEL = {"rich_help_panel": RADII}
 
 def sweep(
     model: options.ModelArgument,
-    center: options.CenterOption = None,
-    clip: options.ClipOption = None,
+    center: options.NeededCenterOption = None,
+    clip: options.NeededClipOption = None,
+    point: options.NeededPointOption = None,
     norm: options.NormOption = "l2",
     input_norm: options.InputNormOption = "l2",
     output_norm: options.OutputNormOption = "l2",
@@ -74,9 +75,8 @@ def sweep(
     with Later() as later:
         with options.limit(seconds):
             network = options.network(model, activation, input_shape, drop_softmax, mean, std)
-            largest = options.region_of(
-                network, center, max(sizes), None, clip, options.norm("--norm", norm, input_scale)
-            )
+            measure = options.norm("--norm", norm, input_scale)
+            largest = options.region_of(network, center, max(sizes), None, clip, point, measure)
             assert isinstance(largest, Ball)
             ends = {
                 "input_norm": options.norm("--input-norm", input_norm, input_scale),

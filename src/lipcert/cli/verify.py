@@ -18,7 +18,7 @@ from lipcert.proof.reach import Reach
 from lipcert.proof.sensitivity import Sensitivity
 from lipcert.questions.verify import Answer, load_answer
 from lipcert.questions.verify import verify as prove_again
-from lipcert.show.wording import describe_network, describe_region, downward, formula, restrictions, upward, whom
+from lipcert.show.wording import describe_network, describe_region, downward, restrictions, upward, whom
 
 _SHOWN = 40
 _BALLS = """
@@ -129,5 +129,5 @@ def _named(group: tuple[int, ...]) -> str:
 
 
 def _slope(claim: Certificate) -> str:
-    stated = formula(claim.part.norms, f"[bold]{upward(claim.bound)}[/bold]").replace("−", "-")
+    stated = claim.part.norms.formula(f"[bold]{upward(claim.bound)}[/bold]").replace("−", "-")
     return f"[bold]Proved[/bold]: for {whom(claim)}\n  {stated}"

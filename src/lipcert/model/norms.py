@@ -163,6 +163,7 @@ class L2(Norm):
 
 NORMS: dict[str, type[Norm]] = {kind.name: kind for kind in (L1, L2, LInf)}
 """The norms by name, as on the command line and in files."""
+_SUBSCRIPTS = {"l1": "₁", "l2": "₂", "linf": "∞"}
 _ORDERS: dict[str, Any] = {"l1": 1, "l2": 2, "linf": np.inf}
 
 
@@ -196,6 +197,17 @@ class Norms:
     def pair(self) -> tuple[str, str]:
         """The names, as in ('linf', 'l2')."""
         return self.input.name, self.output.name
+
+    def formula(self, bound: str = "bound") -> str:
+        """The inequality that a bound states.
+
+        Examples
+        --------
+        >>> Norms(LInf(), L2()).formula("3")
+        '‖f(x) − f(y)‖₂ ≤ 3 · ‖x − y‖∞'
+        """
+        left, right = (_SUBSCRIPTS[norm.name] for norm in (self.output, self.input))
+        return f"‖f(x) − f(y)‖{left} ≤ {bound} · ‖x − y‖{right}"
 
     def __str__(self) -> str:
         return f"{self.input} → {self.output}"

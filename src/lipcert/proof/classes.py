@@ -120,7 +120,8 @@ def subject_of(network: Network, ball: Ball) -> str:
     if not ball.plain:
         box += [np.frombuffer(ball.norm.name.encode(), dtype=np.uint8), ball.units]
     parts = (np.ascontiguousarray(part).tobytes() for part in (ball.center, *box))
-    return hashlib.sha256(b"|".join([network.digest.encode(), *parts])).hexdigest()
+    found = hashlib.sha256(b"|".join([network.digest.encode(), *parts])).hexdigest()
+    return f"declared:{found}" if network.declared else found
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from lipcert.model.regions import Ball, Region
 from lipcert.proof.certificate import Certificate
 from lipcert.published import Trivial
 from lipcert.questions.certify import certify
+from lipcert.questions.names import method_of
 from lipcert.runtime.clock import Progress, clock, timed
 from lipcert.search.anytime import Anytime
 from lipcert.search.auto import Auto
@@ -60,7 +61,7 @@ def sweep(
     network: Network,
     around: Any,
     radii: Iterable[float],
-    method: Method | None = None,
+    method: Method | str | None = None,
     *,
     input_norm: Norm | str | None = None,
     output_norm: Norm | str | None = None,
@@ -103,11 +104,13 @@ def sweep(
     >>> [round(row.bound, 3) for row in lc.sweep(net, [3.0, 3.0], [0.1, 10.0])]
     [1.414, 2.236]
     """
+    if isinstance(around, Ball) and isinstance(network, Network):
+        around = around.fitted(network)
     family, nested = _family(around)
     sizes = np.atleast_1d(numbers("radii", list(radii) if isinstance(radii, Iterable) else radii)).astype(float)
     if not sizes.size or sizes.ndim != 1 or (sizes < 0).any():
         raise InvalidInput(f"radii must be one or more numbers of at least 0, got {sizes.tolist()}")
-    method = Joint() if method is None else method
+    chosen = Joint() if method is None else method_of(method)
     ends = {"input_norm": norm_in("input_norm", input_norm), "output_norm": norm_in("output_norm", output_norm)}
     euclidean = all(norm.name == "l2" for norm in ends.values())
     trivial = certify(network, method=Trivial(), **ends).bound if euclidean else np.inf  # type: ignore[arg-type]
@@ -118,7 +121,7 @@ def sweep(
             with timed(max(now.left, _LEAST) / (sizes.size - len(rows))):
                 larger = rows[-1] if rows else None
                 try:
-                    rows.append(_row(network, family, float(sizes[index]), method, trivial, larger, nested, ends))
+                    rows.append(_row(network, family, float(sizes[index]), chosen, trivial, larger, nested, ends))
                 except KeyboardInterrupt as interrupt:
                     raise Interrupted(tuple(rows) or None) from interrupt
             now.say(f"{len(rows)} of {sizes.size} radii: {rows[-1].radius:.4g} has bound {rows[-1].bound:.4g}")

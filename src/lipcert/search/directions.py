@@ -24,6 +24,7 @@ class Stretch:
 
     def most(self, jacobians: Array) -> tuple[Array, Array, Array]:
         """The norm of each matrix (count, m, n), or a little less, and u, v with norm = uᵀJv where it is attained."""
+        jacobians = np.nan_to_num(jacobians, posinf=0.0, neginf=0.0)  # LAPACK may never return from an infinite entry
         into, out = self.norms.input.units(jacobians.shape[-1]), self.norms.output.units(jacobians.shape[-2])
         scaled = jacobians if into is None else jacobians * into
         scaled = scaled if out is None else scaled / out[:, None]

@@ -82,6 +82,7 @@ def lower_bound(
         raise InvalidInput(f"network must be a lipcert.Network, got {type(network).__name__}")
     if not isinstance(region, Region):
         raise InvalidInput(f"region must be a Ball, Box or Everywhere, got {type(region).__name__}")
+    region = region.fitted(network)
     region.check(network.inputs)
     for name, count in (("samples", samples), ("starts", starts), ("steps", steps), ("seed", seed)):
         if not isinstance(count, (int, np.integer)) or not 0 <= count <= _MOST:

@@ -17,7 +17,7 @@ from lipcert.questions.sweep import SweepRow
 from lipcert.show import plots
 from lipcert.show.report.examined import Examined, in_words, of_kind, region_of, standing, verdict
 from lipcert.show.report.page import Block, Card, Cell, Figure, Section, Table
-from lipcert.show.wording import describe_region, downward, formula, unit_notes, upward
+from lipcert.show.wording import describe_region, downward, unit_notes, upward
 
 LISTED = 300
 """How many rows a table has at most."""
@@ -128,7 +128,7 @@ def _radius(item: Examined[CertifiedRadius], models: bool) -> list[Block]:
         ("SHA-256", f"{claim.subject}, of network, point, clip and norm"),
     ]
     where = f"For every input x of the {describe_region(claim.proof.ball)}:"
-    bar = formula(Norms(input=claim.proof.ball.norm)).rsplit("‖", 1)[1]
+    bar = Norms(input=claim.proof.ball.norm).formula().rsplit("‖", 1)[1]
     stated = f"‖x − centre‖{bar} < {downward(claim.radius)}  ⟹  f(x) is largest at output {claim.label}"
     return [Card(item.path.name, verdict(item, models), where, stated, facts)]
 
@@ -167,7 +167,7 @@ def _sweep(item: Examined[tuple[SweepRow, ...]], models: bool) -> list[Block]:
     where = "For any two inputs x, y in the region of a row:"
     norms = item.claim[0].certificate.part.norms
     where = ", ".join([where.removesuffix(":"), *unit_notes(norms)]) + ":"
-    card = Card(item.path.name, verdict(item, models), where, formula(norms), facts)
+    card = Card(item.path.name, verdict(item, models), where, norms.formula(), facts)
     rows = [
         (
             Cell.number(row.radius, 6),

@@ -8,7 +8,7 @@ from lipcert.proof.certificate import Certificate
 from lipcert.show import plots
 from lipcert.show.report.examined import Examined, in_words, standing, verdict
 from lipcert.show.report.page import Block, Card, Cell, Figure, Section, Table
-from lipcert.show.wording import brief_region, describe_region, downward, formula, measured, restrictions, upward, whom
+from lipcert.show.wording import brief_region, describe_region, downward, measured, restrictions, upward, whom
 
 
 def certificate_section(found: Sequence[Examined[Certificate]], models: bool) -> Section:
@@ -65,7 +65,7 @@ def _card(item: Examined[Certificate], models: bool) -> Card:
     claim = item.claim
     depth = None if item.network is None else item.network.depth
     left_out = "".join(f", {which}" for which in restrictions(claim.part, depth))
-    stated = formula(claim.part.norms, upward(claim.bound))
+    stated = claim.part.norms.formula(upward(claim.bound))
     facts = [
         ("How tight", _tightness(item)),
         ("Region", describe_region(claim.region)),
