@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -227,12 +227,14 @@ def norm_in(name: str, value: Any) -> Norm:
     return value
 
 
-def rescaled(norm: Self, factor: Array | None) -> Self:
-    """The norm of x/factor in the place of x: ‖x/factor‖ with scale s is ‖x‖ with scale s·factor, up to rounding."""
-    if factor is None:
-        return norm
-    units = norm.units(len(factor))
-    return replace(norm, scale=factor if units is None else units * factor)  # type: ignore[type-var]
+def norm_of_ball(norm: Any, size: int | None) -> Norm:
+    """The norm of a ball in so many coordinates, None of any number, or an error that names the argument."""
+    found = norm_in("norm", norm)
+    if found.matrix is not None:
+        raise InvalidInput("the norm of a ball must not have a shape; give a scale, or a larger ball that contains it")
+    if size is not None:
+        found.check(size, "norm")
+    return found
 
 
 def _listed(scale: Any) -> str:

@@ -12,7 +12,7 @@ from lipcert.errors import InvalidInput
 from lipcert.model.arguments import numbers, scaled
 from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network
-from lipcert.model.norms import L1, L2, NORMS, LInf, Norm, norm_in
+from lipcert.model.norms import L1, L2, NORMS, LInf, Norm, norm_of_ball
 from lipcert.model.wording import point_in_words
 
 
@@ -245,7 +245,7 @@ class Ball(_Bounded):
         size = size.reshape(()) if size.size == 1 else size
         _freeze(self, center=middle, radius=np.array(np.broadcast_to(size, middle.shape[:-1])))
         object.__setattr__(self, "clip", clip)
-        object.__setattr__(self, "norm", _ball_norm(norm, None if self.uniform else middle.shape[-1]))
+        object.__setattr__(self, "norm", norm_of_ball(norm, None if self.uniform else middle.shape[-1]))
 
     @property
     def plain(self) -> bool:
@@ -350,15 +350,6 @@ class Ball(_Bounded):
         distance = self.radius * rng.random(direction.shape[:-1]) ** (1.0 / direction.shape[-1])
         distance[::2] = np.broadcast_to(self.radius, distance.shape)[::2]
         return self.project(self.center + distance[..., None] * (direction if self.plain else direction * self.units))
-
-
-def _ball_norm(norm: Any, size: int | None) -> Norm:
-    found = norm_in("norm", norm)
-    if found.matrix is not None:
-        raise InvalidInput("the norm of a ball must not have a shape; give a scale, or a larger ball that contains it")
-    if size is not None:
-        found.check(size, "norm")
-    return found
 
 
 def _alike(one: tuple[str, Array], two: tuple[str, Array]) -> tuple[Array, Array]:
