@@ -333,7 +333,7 @@ class Ball(_Bounded):
         return np.where(self.contains(moved)[..., None], moved, inner)
 
     def contains(self, points: Array) -> Array:
-        inside = np.asarray(self.norm.of(np.asarray(points, dtype=float) - self.center) <= self.radius)
+        inside = self.norm.of(np.asarray(points, dtype=float) - self.center) <= self.radius
         return inside if self.clip is None else inside & self.clip.contains(points)
 
     def sample(self, count: int, rng: np.random.Generator) -> Array:
