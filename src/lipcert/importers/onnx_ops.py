@@ -181,13 +181,18 @@ def _conv_transpose(b: Builder, call: Call) -> Tensor:
 def _resize(b: Builder, call: Call) -> Tensor:
     """Resize, and Upsample of older operator sets."""
     older = call.opset < 11
-    scales, sizes = (call.constant(1, "scales"), None) if older else (call.constant(2, "scales"), call.whole(3, "sizes"))
+    scales, sizes = (
+        (call.constant(1, "scales"), None) if older else (call.constant(2, "scales"), call.whole(3, "sizes"))
+    )
     rule = "asymmetric" if older else call.attribute("coordinate_transformation_mode", "half_pixel")
     mode, rank = call.attribute("mode", "nearest"), len(call.x.shape)
     chosen = [] if older else list(call.attribute("axes", []) or [])
     if chosen or call.attribute("antialias", 0) or call.attribute("exclude_outside", 0):
         raise Unsupported("axes, antialias and exclude_outside are not known")
-    if rule not in ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners") or mode not in ("nearest", "linear"):
+    if rule not in ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners") or mode not in (
+        "nearest",
+        "linear",
+    ):
         raise Unsupported(f"the mode {mode!r} with coordinates {rule!r} is not known")
     if sizes:
         if call.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":

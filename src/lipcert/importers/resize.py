@@ -97,7 +97,9 @@ def _weights(marks: Sequence[tuple[int, int, Fraction]], end: int) -> list[Fract
 
 def _fractions(values: Sequence[Fraction]) -> Precise:
     """Fractions beyond double precision."""
-    tops, bottoms = (np.array([float(part) for part in parts]) for parts in zip(*(v.as_integer_ratio() for v in values)))
+    tops, bottoms = (
+        np.array([float(part) for part in parts]) for parts in zip(*(v.as_integer_ratio() for v in values))
+    )
     if max(np.abs(tops).max(), bottoms.max()) >= 2.0**53:
         raise Unsupported("its scale is no simple fraction; give sizes in the place of scales")
     return Precise.of(tops) * Precise.of(bottoms).reciprocal()

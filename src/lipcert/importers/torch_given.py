@@ -104,4 +104,6 @@ def _plain(name: str, value: Any, dtype: torch.dtype) -> Any:
         return value.detach().clone()
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise InvalidInput(f"fixed[{name!r}] must be an array, a tensor, a number, a string or None, got {type(value).__name__}")
+    raise InvalidInput(
+        f"fixed[{name!r}] must be an array, a tensor, a number, a string or None, got {type(value).__name__}"
+    )

@@ -61,7 +61,9 @@ def unrecognised(graph: Graph) -> list[Offender]:
         if isinstance(node.op, Special):
             reason = _SPECIAL[node.op.name]
         elif isinstance(node.op, Product):
-            quotient = any(graph.nodes[i].inputs in divided and isinstance(graph.nodes[i].op, Special) for i in node.inputs)
+            quotient = any(
+                graph.nodes[i].inputs in divided and isinstance(graph.nodes[i].op, Special) for i in node.inputs
+            )
             reason = None if quotient else _PRODUCT
         if reason is not None:
             found.append(Offender(node.source, node.kind, node.shape, reason))
