@@ -1,4 +1,4 @@
-"""An activation of your own: Snake, x + sin²x, with the facts a bound needs; they are checked, and the answer says so."""
+"""An activation of your own: Snake, x + sin²x, with the facts a bound needs. They are checked as far as can be."""
 
 import numpy as np
 

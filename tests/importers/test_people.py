@@ -318,7 +318,8 @@ def test_fixed_inputs_and_chosen_outputs() -> None:
         np.testing.assert_allclose(network(x.numpy()[0]), module(x, mask)["logits"].numpy()[0], rtol=1e-5, atol=1e-6)
         other = lc.load(module, fixed={"mask": mask, "flag": False}, output="logits")
         np.testing.assert_allclose(other(x.numpy()[0]), module(x, mask)["features"].numpy()[0], rtol=1e-5, atol=1e-6)
-    assert module.first.weight.requires_grad and not module.training
+    assert module.first.weight.requires_grad
+    assert not module.training
 
 
 @pytest.mark.parametrize(
@@ -356,7 +357,11 @@ def test_tuples_dataclasses_spare_arguments_and_sizes() -> None:
             y = self.layer(x) + torch.zeros(x.shape[0], 3) + x.size(0)
             return Output(y if mask is None else y * mask, x)
 
-    class Both(Free):
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
         def forward(self, x: Any) -> Any:
             return self.layer(x).view(x.shape[0], -1), x
 
@@ -506,7 +511,7 @@ def test_checkpoints_and_state_dicts_without_a_first_bias(tmp_path: Path) -> Non
     )
     same(lc.load(file, "relu"), module, (3,))
     torch.save({"model": state, "ema": state}, file)
-    with pytest.raises(UnreadableModel, match="several state dicts .model, ema."):
+    with pytest.raises(UnreadableModel, match=r"several state dicts .model, ema."):
         lc.load(file, "relu")
     for sizes in ((6, 3), (6, 6), (4, 8)):  # an Embedding, and what may be one
         torch.save({"0.weight": torch.ones(sizes), "1.weight": torch.ones(2, sizes[1]), "1.bias": torch.ones(2)}, file)
@@ -556,7 +561,7 @@ def test_perceptrons_of_scikit_learn(activation: str) -> None:
 
 def test_the_logarithm_of_a_sigmoid_is_read_where_it_is_finite() -> None:
     """In floating point it is the logarithm of zero far out: so as it runs, it is no network."""
-    with pytest.raises(UnreadableModel, match="gives no finite output|is not faithful"):
+    with pytest.raises(UnreadableModel, match=r"gives no finite output|is not faithful"):
         lc.load(dense(Fn(lambda x: torch.log(torch.sigmoid(x)))))
     module = dense(nn.LogSigmoid())
     same(lc.load(module), module, (3,))
@@ -570,7 +575,7 @@ def test_perceptrons_that_are_refused() -> None:
         lc.load(type(model)())
     with pytest.raises(UnreadableModel, match="MLPClassifier and MLPRegressor are read, got LinearRegression"):
         lc.load(pytest.importorskip("sklearn.linear_model").LinearRegression())
-    model, x = perceptron("MLPRegressor", 0)
+    model, _ = perceptron("MLPRegressor", 0)
     with pytest.raises(InvalidInput, match="not a softmax"):
         lc.load(model, drop_softmax=True)
     model.predict = lambda x: np.zeros(len(x))

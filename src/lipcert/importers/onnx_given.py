@@ -37,7 +37,7 @@ def fix_inputs(graph: onnx.GraphProto, fixed: Mapping[str, Any]) -> None:
 
 
 def widen_bfloat16(graph: onnx.GraphProto) -> None:
-    """Numbers of type bfloat16 as numbers of single precision, which hold them exactly; no library computes with them."""
+    """Numbers of type bfloat16 as those of single precision, which hold them exactly; no library computes with them."""
     narrow, single = onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT
     stored = [*graph.initializer, *(a.t for node in graph.node for a in node.attribute if a.HasField("t"))]
     for tensor in stored:
