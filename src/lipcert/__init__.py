@@ -38,8 +38,10 @@ from lipcert.search.closed_form import ClosedForm
 from lipcert.search.diagonal import Diagonal
 from lipcert.search.joint import Joint
 from lipcert.search.lower import LowerBound, lower_bound
+from lipcert.search.method import Greedy, Method
 from lipcert.search.scalar import Scalar
 from lipcert.search.split import Split
+from lipcert.search.stage import Stage
 
 __version__ = "0.2.0"
 
@@ -56,6 +58,7 @@ __all__ = [
     "Convolution",
     "Diagonal",
     "Everywhere",
+    "Greedy",
     "Interrupted",
     "InvalidInput",
     "Joint",
@@ -63,6 +66,7 @@ __all__ = [
     "LipcertError",
     "Lipschitz",
     "LowerBound",
+    "Method",
     "Network",
     "ProofFailed",
     "Reach",
@@ -70,6 +74,7 @@ __all__ = [
     "Scalar",
     "Sensitivity",
     "Split",
+    "Stage",
     "SweepRow",
     "UnreadableCertificate",
     "UnreadableModel",

@@ -24,8 +24,8 @@ import lipcert as lc
 from digits import classifier
 from lipcert.questions import verdict
 from lipcert.questions.campaign import Points, Row, read_points, summarise
+from lipcert.questions.campaign.results import export
 from lipcert.questions.campaign.store import Store
-from lipcert.questions.campaign.summary import export
 from lipcert.questions.campaign.work import prepare, work
 from lipcert.questions.establish import establish_many
 from lipcert.search.method import Method
@@ -519,7 +519,7 @@ def test_wrong_use(problem: tuple[lc.Network, Any, Any], tmp_path: Path) -> None
         "radii must be positive": {"radii": []},
         "x must be": {"x": x[:, :2]},
         "one label a point": {"y": y[:3]},
-        "methods must be values": {"methods": ["scalar"]},
+        "methods: 'scaler' is unknown": {"methods": ["scaler"]},
         "workers must be at least 1": {"workers": 0},
         "points must be a number of at least 1": {"points": 0},
         "points must name at least one of the 15 points": {"points": (20, 30)},

@@ -123,34 +123,6 @@ def stored(path: Path) -> dict[str, Array]:
         raise _damaged(path, "a NumPy file", error) from None
 
 
-def named(text: str) -> Activation:
-    """An activation from its name, with parameters in brackets where they differ from the defaults.
-
-    Examples
-    --------
-    >>> named("leaky_relu(0.2)") == named("leaky_relu(negative_slope=0.2)")
-    True
-    """
-    match = re.fullmatch(r"([^()]*)(?:\(([^()]*)\))?", text.strip())
-    if match is None:
-        raise InvalidInput(f"activation {text!r} is not a name or name(number, …), as in leaky_relu(0.2)")
-    given = [part for part in (match[2] or "").split(",") if part.strip()]
-    slots = list(activation(match[1]).row.parameters)
-    parameters: dict[str, float] = {}
-    for place, part in enumerate(given):
-        label, _, number = part.rpartition("=")
-        if not label and place >= len(slots):
-            raise InvalidInput(f"activation {text!r} has too many parameters; {match[1]} takes {few(slots)}")
-        slot = label.strip() or slots[place]
-        if slot in parameters:
-            raise InvalidInput(f"activation {text!r} says {slot} twice")
-        try:
-            parameters[slot] = float(number)
-        except ValueError:
-            raise InvalidInput(f"activation {text!r}: {part.strip()!r} is not a number") from None
-    return activation(match[1], **parameters)
-
-
 def _assemble(
     path: Path, weights: Mapping[str, Any], biases: Mapping[str, Any], said: list[str] | None, wanted: Any
 ) -> Network:
@@ -201,7 +173,7 @@ def _spec(path: Path, said: list[str] | None, wanted: Any, hidden: int) -> Any:
 def parsed(spec: Any) -> Any:
     """The spec with every name in it resolved, also names with parameters."""
     if isinstance(spec, str):
-        return named(spec)
+        return activation(spec)
     if isinstance(spec, (list, tuple)):
         return [parsed(item) for item in spec]
     if isinstance(spec, Activation):

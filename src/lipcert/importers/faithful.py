@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -76,9 +77,10 @@ class Imported:
     input_shape: tuple[int, ...]
     parameters: int
 
-    @property
+    @cached_property
     def network(self) -> Network:
-        return self.lowered.network
+        """The network, which remembers the shape of the model's inputs."""
+        return replace(self.lowered.network, input_shape=tuple(self.input_shape))
 
 
 def confirm(

@@ -5,6 +5,7 @@ Slope ranges over an interval, and whatever else is asked of an activation, foll
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -119,15 +120,17 @@ class Activation:
         return self._inside(self.row.knots(lower, *self.parameters), lower, upper)
 
     def turns_inside(self, lower: Array, upper: Array) -> list[tuple[Array, Array]]:
-        """Each turn of φ'', and for which neurons it lies inside (lower, upper); rounded ones count generously."""
-        return self._inside(self.row.turns(lower, *self.parameters), lower, upper)
+        """Each turn of φ'', and for which neurons it lies in [lower, upper]; rounded ones count generously."""
+        return self._inside(self.row.turns(lower, *self.parameters), lower, upper, np.less_equal)
 
-    def _inside(self, points: Sequence[Parameter], lower: Array, upper: Array) -> list[tuple[Array, Array]]:
+    def _inside(
+        self, points: Sequence[Parameter], lower: Array, upper: Array, less: np.ufunc = np.less
+    ) -> list[tuple[Array, Array]]:
         found = []
         for knot in points:
-            point = np.broadcast_to(np.asarray(knot, dtype=float), lower.shape)
+            point = np.asarray(knot, dtype=float)
             slack = 0.0 if self.row.exact else 4.0 * np.spacing(self.row.unit(point))
-            found.append((point, (lower < point + slack) & (point - slack < upper)))
+            found.append((np.broadcast_to(point, lower.shape), less(lower, point + slack) & less(point - slack, upper)))
         return found
 
 
@@ -164,7 +167,8 @@ def activation(name: str | Activation, **parameters: Parameter | Sequence[float]
     Parameters
     ----------
     name
-        A row of ``TABLE`` or an alias; case, spaces, dashes and underscores do not matter.
+        A row of ``TABLE`` or an alias; case, spaces, dashes and underscores do not matter. Parameters may stand in
+        brackets, as in ``"leaky_relu(0.2)"``.
     **parameters
         Numbers, or arrays with one number per neuron: ``negative_slope`` (leaky_relu, prelu), ``alpha``
         (elu, celu, hardsigmoid), ``beta`` (softplus, hardsigmoid), ``min_val`` and ``max_val`` (hardtanh).
@@ -174,6 +178,8 @@ def activation(name: str | Activation, **parameters: Parameter | Sequence[float]
     >>> activation("LeakyReLU", negative_slope=0.2)
     Activation(name='leaky_relu', parameters=(0.2,))
     """
+    if isinstance(name, str) and "(" in name and not parameters:
+        return _spelled(name)
     if isinstance(name, Activation):
         if parameters:
             raise InvalidInput(f"{name} has its parameters already; give the name to set {', '.join(parameters)}")
@@ -193,6 +199,35 @@ def activation(name: str | Activation, **parameters: Parameter | Sequence[float]
         )
     values = (_parameter(key, label, parameters.get(label, default)) for label, default in row.parameters.items())
     return Activation(key, tuple(values))
+
+
+def _spelled(text: str) -> Activation:
+    """An activation from its name, with parameters in brackets where they differ from the defaults.
+
+    Examples
+    --------
+    >>> activation("leaky_relu(0.2)") == activation("leaky_relu(negative_slope=0.2)")
+    True
+    """
+    match = re.fullmatch(r"([^()]*)(?:\(([^()]*)\))?", text.strip())
+    if match is None:
+        raise InvalidInput(f"activation {text!r} is not a name or name(number, …), as in leaky_relu(0.2)")
+    given = [part for part in (match[2] or "").split(",") if part.strip()]
+    slots = list(activation(match[1]).row.parameters)
+    parameters: dict[str, float] = {}
+    for place, part in enumerate(given):
+        label, _, number = part.rpartition("=")
+        if not label and place >= len(slots):
+            known = ", ".join(slots) or "nothing"
+            raise InvalidInput(f"activation {text!r} has too many parameters; {match[1]} takes {known}")
+        slot = label.strip() or slots[place]
+        if slot in parameters:
+            raise InvalidInput(f"activation {text!r} says {slot} twice")
+        try:
+            parameters[slot] = float(number)
+        except ValueError:
+            raise InvalidInput(f"activation {text!r}: {part.strip()!r} is not a number") from None
+    return activation(match[1], **parameters)
 
 
 def _parameter(key: str, label: str, value: Parameter | Sequence[float]) -> Parameter:

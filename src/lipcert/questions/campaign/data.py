@@ -12,7 +12,7 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.importers.arrays import stored
-from lipcert.model.arguments import numbers
+from lipcert.model.arguments import numbers, scaled
 from lipcert.model.arrays import Array
 from lipcert.model.files import is_file
 from lipcert.model.network import Network
@@ -30,12 +30,13 @@ class Points:
     @staticmethod
     def of(network: Network, x: Any, y: Any = None) -> Points:
         """Checked against a network: as many numbers a point as it has inputs, labels that it has outputs for."""
-        points = numbers("x", x)
+        points = scaled("x", x)
         if points.ndim < 2 or not len(points) or points[0].size != network.inputs:
             raise InvalidInput(
                 f"x must be (points, {network.inputs}), as the network has inputs, at least one point; got shape"
                 f" {points.shape}"
             )
+        network.flat("a point of x", points[0])  # an image of another shape is refused
         points = points.reshape(len(points), network.inputs)
         network = network.classifier
         if y is None:
