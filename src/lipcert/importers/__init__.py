@@ -33,6 +33,7 @@ MODELS: Final[Mapping[str, str]] = {".onnx": "lipcert.importers.onnx:read_onnx"}
 OBJECTS: Final[Mapping[str, str]] = {
     "torch": "lipcert.importers.torch:read_module",
     "onnx": "lipcert.importers.onnx:read_onnx",
+    "sklearn": "lipcert.importers.sklearn:read_perceptron",
 }
 """Package that defines the class of an object → its reader, as for MODELS."""
 
@@ -53,9 +54,10 @@ def load(
     ----------
     source
         A ``torch.nn.Module`` in evaluation mode, or the path of a file: ``.onnx``; ``.npz`` with arrays
-        ``W1, b1, W2, b2, …`` (biases optional) and optionally a string ``activation``; ``.mat`` with cell arrays
-        ``weights`` and ``biases``; ``.pt`` with the state dict of a stack of linear layers. Nothing in a file is
-        ever executed.
+        ``W1, b1, W2, b2, …`` (biases optional) and optionally a string ``activation``; ``.mat`` with the same, or
+        with cell arrays ``weights`` and ``biases``; ``.pt`` with the state dict of a stack of linear layers, also in a
+        training checkpoint. Nothing in a file is ever executed. Or a fitted ``MLPClassifier`` or ``MLPRegressor`` of
+        scikit-learn.
     activation
         As in :meth:`Network.from_weights`, where the file does not say. Names may carry parameters, as in
         ``"leaky_relu(0.2)"``.

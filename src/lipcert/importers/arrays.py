@@ -21,15 +21,20 @@ from lipcert.model.files import write_whole
 from lipcert.model.network import Network
 
 LAYOUT = "W1, b1, W2, b2, … (each W outputs × inputs, biases optional) and optionally a string 'activation'"
+_NUMBERED = r"([Wb])([1-9][0-9]{0,8})"
 _LONGEST = 200
 """Characters of an activation's name with its parameters."""
-CELLS = "cell arrays 'weights' and, optionally, 'biases', and optionally a string 'activation'"
+CELLS = "W1, b1, W2, b2, …, or cell arrays 'weights' and, optionally, 'biases', and optionally a string 'activation'"
 
 
 def read_npz(path: Path, activation: Any = None) -> Network:
     """The network stored as W1, b1, W2, b2, … in an .npz file."""
-    arrays = stored(path)
-    names = {name: re.fullmatch(r"([Wb])([1-9][0-9]{0,8})", name) for name in arrays if name != "activation"}
+    return _numbered(path, stored(path), activation)
+
+
+def _numbered(path: Path, arrays: Mapping[str, Any], activation: Any) -> Network:
+    """The network of arrays W1, b1, W2, b2, …."""
+    names = {name: re.fullmatch(_NUMBERED, name) for name in arrays if name != "activation"}
     strange = [name for name, match in names.items() if match is None]
     if strange:
         raise UnreadableModel(f"{path} has arrays of unknown meaning: {few(strange, 40)}; expected {LAYOUT}")
@@ -67,9 +72,14 @@ def write_npz(path: Path, network: Network, activation: str) -> None:
 
 
 def read_mat(path: Path, activation: Any = None) -> Network:
-    """The network stored as cell arrays ``weights`` and ``biases`` in a .mat file."""
+    """The network stored as W1, b1, W2, … or as cell arrays ``weights`` and ``biases`` in a .mat file."""
     try:
-        arrays = variables(path.read_bytes(), ("weights", "biases", "activation"))
+        data = path.read_bytes()
+        arrays = variables(data, ("weights", "biases", "activation"))
+        if "weights" not in arrays and any(re.fullmatch(_NUMBERED, name) for name in arrays):
+            arrays = {name: value for name, value in variables(data, tuple(arrays)).items() if name[:2] != "__"}
+            biases = {name: _bias(path, value) for name, value in arrays.items() if re.fullmatch("b[0-9]+", name)}
+            return _numbered(path, {**arrays, **biases}, activation)
     except NewerFormat:
         raise UnreadableModel(f"{path} is a MATLAB 7.3 file; save it again with save(…, '-v7')") from None
     except (OSError, ValueError) as error:

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from lipcert.errors import InvalidInput
+from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.importers.wording import few
 
 
@@ -35,6 +35,23 @@ def fix_inputs(graph: onnx.GraphProto, fixed: Mapping[str, Any]) -> None:
             raise InvalidInput(f"fixed[{name!r}] must be of shape {sizes}, got {array.shape}")
         graph.initializer.append(numpy_helper.from_array(exact, name))
         graph.input.remove(entry)
+
+
+def widen_bfloat16(graph: onnx.GraphProto) -> None:
+    """Numbers of type bfloat16 as numbers of single precision, which hold them exactly; no library computes with them."""
+    narrow, single = onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT
+    stored = [*graph.initializer, *(a.t for node in graph.node for a in node.attribute if a.HasField("t"))]
+    for tensor in stored:
+        if tensor.data_type == narrow and tensor.data_location != onnx.TensorProto.EXTERNAL:
+            array = numpy_helper.to_array(tensor).astype(np.float32)
+            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        if value.type.tensor_type.elem_type == narrow:
+            value.type.tensor_type.elem_type = single
+    for node in graph.node:
+        for attribute in node.attribute:
+            if node.op_type == "Cast" and attribute.name == "to" and attribute.i == narrow:
+                raise UnreadableModel(f"{node.name or node.op_type} rounds to bfloat16; export in one type of numbers")
 
 
 def choose_output(graph: onnx.GraphProto, chosen: str | int | None) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
 from lipcert.importers.builder import Opaque, Positions, Tensor, Unsupported
-from lipcert.importers.faithful import Imported, Original, confirm
+from lipcert.importers.faithful import DOUBLE, SINGLE, Imported, Original, confirm
 from lipcert.importers.lowering import lower
 from lipcert.importers.registry import of_module
 from lipcert.model.arrays import Array
@@ -115,6 +115,8 @@ def _trace(module: torch.nn.Module, dtype: torch.dtype, input_shape: Sequence[in
         whole = torch.nn.Sequential(module).eval() if alone else module
         with guard.quiet():
             traced = fx.GraphModule(whole, _Tracer(input_shape).trace(whole))
+    except LipcertError:  # there is no output of that name
+        raise
     except Exception as error:  # tracing runs the module's own code, which may fail in any way
         raise UnreadableModel(
             f"torch.fx cannot trace the module ({guard.first_line(error)}); its forward must not decide by the values"
@@ -188,14 +190,14 @@ def _originals(module: torch.nn.Module, own: _Traced, read: _Traced, traces: boo
 
     Where a softmax was dropped their traces stand for them, which are known to do the same.
     """
-    place, single = guard.device(module), own.dtype == torch.float32
+    place, precision = guard.device(module), SINGLE if own.dtype == torch.float32 else DOUBLE
     call = own.graph if traces else lambda x: module(x.to(place))
-    yield Original(_runner(call, own), single, "PyTorch")
+    yield Original(_runner(call, own), precision, "PyTorch")
     if read is not own:
         # PyTorch's softplus switches to x where single precision cannot tell; a copy in double precision can
         coarse = 2.0**-21 if ops.holds(read.graph, "softplus") else 0.0
         call = read.graph if traces else read.copy
-        yield Original(_runner(call, read), False, "PyTorch in double precision", coarse)
+        yield Original(_runner(call, read), DOUBLE, "PyTorch in double precision", coarse)
 
 
 def _runner(call: Callable[[Any], Any], traced: _Traced) -> Callable[[Array], Array]:

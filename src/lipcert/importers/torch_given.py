@@ -58,7 +58,7 @@ def described(result: Any) -> str:
     """What a module returns, for people."""
     kind = type(result).__name__
     if isinstance(result, Mapping):
-        return f"a {kind} with {few(map(repr, result))}"
+        return f"a dictionary with {few(map(repr, result))}"
     if is_dataclass(result) or hasattr(result, "_fields"):
         return f"a {kind} with {few(getattr(result, '_fields', None) or vars(result))}"
     return f"a {kind} of {len(result)}" if isinstance(result, (tuple, list)) else f"a {kind}"

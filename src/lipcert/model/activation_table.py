@@ -66,6 +66,13 @@ def _tanh_bend(y: Array) -> Array:
     return -2.0 * y * ((1.0 - y) * (1.0 + y))
 
 
+def _bell(v: Array) -> Array:
+    """Slope of the logistic function, e/(1 + e)² with e = exp(-|v|)."""
+    e = np.exp(-np.abs(v))
+    rest = 1.0 + e
+    return np.asarray(e / (rest * rest))
+
+
 def _gate_slope(gate: Array) -> Array:
     """Slope of the logistic function where it has the value ``gate``."""
     return gate * (1.0 - gate)
@@ -111,7 +118,8 @@ def _gelu_tanh_bend(v: Array) -> Array:
 
 
 def _softplus(v: Array, beta: Parameter = 1.0) -> Array:
-    return np.logaddexp(0.0, beta * v) / beta
+    x = beta * v
+    return (np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))) / beta
 
 
 def _mish_slope(v: Array) -> Array:
@@ -242,7 +250,7 @@ TABLE: Final[Mapping[str, Row]] = {
     ),
     "sigmoid": Row(
         value=lambda v: special.expit(v),
-        slope=lambda v, side: special.expit(v) * special.expit(-v),
+        slope=lambda v, side: _bell(v),
         **always(knots=(0.0,), shape=(CONVEX, CONCAVE), ends=(0.0, 0.0), extent=(0.0, 1.0)),
         why="φ' = φ(1-φ) rises to 1/4 at 0 and falls.",
         loss=USUAL,
@@ -251,7 +259,7 @@ TABLE: Final[Mapping[str, Row]] = {
     ),
     "tanh": Row(
         value=lambda v: np.tanh(v),
-        slope=lambda v, side: 4.0 * special.expit(2.0 * v) * special.expit(-2.0 * v),
+        slope=lambda v, side: 4.0 * _bell(2.0 * v),
         **always(knots=(0.0,), shape=(CONVEX, CONCAVE), ends=(0.0, 0.0), extent=(-1.0, 1.0)),
         why="φ' = 1 - tanh² = 4σ(2v)σ(-2v), largest at 0.",
         loss=USUAL,

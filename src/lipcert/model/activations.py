@@ -120,15 +120,17 @@ class Activation:
         return self._inside(self.row.knots(lower, *self.parameters), lower, upper)
 
     def turns_inside(self, lower: Array, upper: Array) -> list[tuple[Array, Array]]:
-        """Each turn of φ'', and for which neurons it lies inside (lower, upper); rounded ones count generously."""
-        return self._inside(self.row.turns(lower, *self.parameters), lower, upper)
+        """Each turn of φ'', and for which neurons it lies in [lower, upper]; rounded ones count generously."""
+        return self._inside(self.row.turns(lower, *self.parameters), lower, upper, np.less_equal)
 
-    def _inside(self, points: Sequence[Parameter], lower: Array, upper: Array) -> list[tuple[Array, Array]]:
+    def _inside(
+        self, points: Sequence[Parameter], lower: Array, upper: Array, less: np.ufunc = np.less
+    ) -> list[tuple[Array, Array]]:
         found = []
         for knot in points:
-            point = np.broadcast_to(np.asarray(knot, dtype=float), lower.shape)
+            point = np.asarray(knot, dtype=float)
             slack = 0.0 if self.row.exact else 4.0 * np.spacing(self.row.unit(point))
-            found.append((point, (lower < point + slack) & (point - slack < upper)))
+            found.append((np.broadcast_to(point, lower.shape), less(lower, point + slack) & less(point - slack, upper)))
         return found
 
 

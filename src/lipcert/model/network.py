@@ -120,6 +120,8 @@ class Layer:
         if not isinstance(self.linear, Convolution):
             return self.linear
         matrix = self.linear.sparse()
+        if 4 * matrix.nnz >= matrix.shape[0] * matrix.shape[1]:
+            return frozen(matrix.toarray())
         for array in (matrix.data, matrix.indices, matrix.indptr):
             frozen(array)
         return matrix
@@ -245,6 +247,16 @@ class Network:
         """For each activation that was defined by a formula: its name, and what of it was only declared."""
         rows = [row for layer in self.layers if layer.neurons for row, _ in layer.neurons.groups]
         return tuple(dict.fromkeys(f"{row.name}: {row.row.declared}" for row in rows if row.row.declared))
+
+    @cached_property
+    def classifier(self) -> Network:
+        """The same network with at least two outputs: one logit f is (0, f), so that class 1 is where f is positive."""
+        if self.outputs > 1:
+            return self
+        last = self.layers[-1]
+        weight, bias = sparse.csr_array(last.weight), np.array([0.0, *last.bias])
+        both = sparse.csr_array(sparse.vstack([sparse.csr_array(weight.shape), weight]))
+        return Network((*self.layers[:-1], Layer(both if sparse.issparse(last.weight) else both.toarray(), bias, None)))
 
     def check_slopes(self, bounded: bool) -> None:
         """Refuse a question about all of space where slopes grow without end."""

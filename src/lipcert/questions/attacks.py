@@ -61,7 +61,7 @@ def attack(
     Parameters
     ----------
     network
-        At least two outputs; the largest is the class.
+        The largest output is the class; of a single output the sign, as for :func:`certified_radius`.
     x
         A point (inputs,), or several (points, inputs); or in the shape of the model's inputs.
     label
@@ -86,6 +86,7 @@ def attack(
     >>> print(found.found, found.distances.round(2))
     True 1.41
     """
+    network = network.classifier
     points = network.point("x", x)
     if points.ndim > 2:
         raise InvalidInput(f"x must be (inputs,) or (points, inputs), got shape {points.shape}")

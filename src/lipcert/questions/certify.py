@@ -194,12 +194,12 @@ def _spectral(
         started = time.perf_counter()
         try:
             with _explained(method):
-                found = spectral.start()
+                found = first = spectral.start()
                 if now.end < np.inf or isinstance(method, ClosedForm):  # a bound to fall back on
                     best = _issued(network, region, part, found, found, method, verify)
                 with now.keeping(time.perf_counter() - started):
                     found = min([found, *spectral.candidates(method)], key=lambda one: one.bound)
-                if best is None or found.bound < best.bound:
+                if best is None or found is not first:
                     proved = _issued(network, region, part, found, found, method, verify)
                     best = proved if best is None or proved.bound < best.bound else best
         except OutOfTime:

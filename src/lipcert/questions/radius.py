@@ -50,7 +50,7 @@ def certified_radius(
     Parameters
     ----------
     network
-        At least two outputs; the largest is the class.
+        The largest output is the class. Of a single output f the sign: class 1 is where f is positive.
     x
         The point, (inputs,), or in the shape of the model's inputs, such as (1, 28, 28).
     label
@@ -92,6 +92,7 @@ def certified_radius(
     """
     if not isinstance(network, Network):
         raise InvalidInput(f"network must be a lipcert.Network, got {type(network).__name__}")
+    network = network.classifier
     if not np.asarray(tolerance).dtype.kind == "f" or not 0.0 < tolerance < np.inf:
         raise InvalidInput(f"tolerance must be a positive number, got {tolerance!r}")
     point = network.point("x", x)
@@ -133,8 +134,6 @@ def _listed(radii: Any) -> Any:
 
 def class_of(network: Network, label: Any) -> int:
     """A label that the network has an output for."""
-    if network.outputs < 2:
-        raise InvalidInput(f"a classifier needs at least two outputs, the network has {network.outputs}")
     given = np.asarray(label)
     if given.ndim or given.dtype.kind not in "iuf" or given not in range(network.outputs):
         raise InvalidInput(f"label must be from 0 to {network.outputs - 1}, got {label!r}")

@@ -80,6 +80,8 @@ def verify(network: Network, answer: Any, exact: bool = False) -> Any:
             f"verify takes a Network and an answer, got {type(network).__name__} and {type(answer).__name__};"
             " read them with load and load_answer"
         )
+    if isinstance(answer, CertifiedRadius):
+        network = network.classifier
     if rows:
         return tuple(_row(network, row, exact) for row in answer)
     if exact:

@@ -127,23 +127,31 @@ def _alone(graph: Graph, node: Node) -> _Gate | None:
     if node.op.name == "log" and _name(inner) == "sigmoid" and (line.factor - 1.0).nothing:
         below = _line(graph, inner.inputs[0])
         return _Gate("logsigmoid", below.root, below.factor, Precise.of(1.0), below.shift)
-    if node.op.name != "exp" or not line.factor.nearest < 0.0:
+    if node.op.name != "exp":
         return None
-    below, rate = _squared(graph, inner), -line.factor
-    if below is None:
+    found = _squared(graph, inner)
+    if found is None:
         return None
-    rate = rate * below.factor * below.factor
-    root = rate * rate.inverse_root()  # exp(-c·(x + f)²)
+    factor, below = found
+    rate = -line.factor * factor * below.factor * below.factor
+    if not rate.nearest > 0.0:
+        return None
+    root = rate * rate.inverse_root()  # exp(-rate·(x + shift)²)
     return _Gate("gaussian", below.root, root, Precise.of(1.0), root * below.shift * below.factor.reciprocal())
 
 
-def _squared(graph: Graph, node: Node) -> _Line | None:
-    """The line of which a node is the square."""
+def _squared(graph: Graph, node: Node) -> tuple[Precise, _Line] | None:
+    """A factor, and a line that is no constant, of whose square a node is the multiple."""
     if isinstance(node.op, Apply):
-        return _line(graph, node.inputs[0]) if _name(node) == "square" else None
+        line = _line(graph, node.inputs[0])
+        return (Precise.of(1.0), line) if _name(node) == "square" and not line.factor.nothing else None
     one, two = (_line(graph, operand) for operand in node.inputs)
-    same = one.root == two.root and (one.factor - two.factor).nothing and (one.shift - two.shift).nothing
-    return one if same and not one.factor.nothing else None
+    if one.root != two.root or one.factor.nothing or two.factor.nothing:
+        return None
+    if one.shift.nothing and two.shift.nothing:
+        return one.factor * two.factor, _Line(one.root, Precise.of(1.0), one.shift)
+    same = (one.factor - two.factor).nothing and (one.shift - two.shift).nothing
+    return (Precise.of(1.0), one) if same else None
 
 
 def _squared_sine(graph: Graph, square: _Gate) -> _Gate | None:

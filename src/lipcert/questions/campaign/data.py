@@ -38,8 +38,7 @@ class Points:
             )
         network.flat("a point of x", points[0])  # an image of another shape is refused
         points = points.reshape(len(points), network.inputs)
-        if network.outputs < 2:
-            raise InvalidInput(f"a classifier needs at least two outputs, the network has {network.outputs}")
+        network = network.classifier
         if y is None:
             return Points(points, None)
         labels = numbers("y", y).reshape(-1)
@@ -104,7 +103,11 @@ def _from_csv(file: Path, inputs: int) -> tuple[Any, Any]:
         raise InvalidInput(f"it is not a text file with comma-separated values: {error}") from None
     if not lines:
         raise InvalidInput("it is empty")
-    names = None if _all_numbers(lines[0]) else [name.strip().lower() for name in lines.pop(0)]
+    numeric = [_is_number(part) for part in lines[0]]
+    if any(numeric) and not all(numeric):  # not names: a typo
+        k = numeric.index(False)
+        raise InvalidInput(f"its first line has numbers, but column {k + 1} of it is {lines[0][k]!r}")
+    names = None if all(numeric) else [name.strip().lower() for name in lines.pop(0)]
     lengths = {len(line) for line in lines}
     if len(lengths) != 1 or (names is not None and lengths != {len(names)}):
         raise InvalidInput("its lines differ in length, or there are none after the names")
@@ -125,9 +128,9 @@ def _from_csv(file: Path, inputs: int) -> tuple[Any, Any]:
     return table, None
 
 
-def _all_numbers(line: list[str]) -> bool:
+def _is_number(text: str) -> bool:
     try:
-        [float(part) for part in line]
+        float(text)
     except ValueError:
         return False
     return True

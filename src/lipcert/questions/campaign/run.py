@@ -76,7 +76,7 @@ def campaign(
     Parameters
     ----------
     network
-        At least two outputs; the largest is the class.
+        The largest output is the class; of a single output the sign, as for :func:`certified_radius`.
     x, y
         Points (points, inputs) and their labels (points,); without labels the predicted class counts.
     radii
@@ -119,6 +119,7 @@ def campaign(
     Results
         Every row of the file.
     """
+    network = network.classifier
     data = Points.of(network, x, y)
     chosen_points = _range(points, len(data))
     sizes = np.unique(numbers("radii", list(radii)))
