@@ -415,7 +415,9 @@ def test_a_single_logit_is_a_classifier_of_two_classes(tmp_path: Path) -> None:
     """Class 1 is where the logit is positive; the radius is that of the network with outputs (0, logit)."""
     network = random_network(4, (3, 8, 1), "tanh")
     last = network.layers[-1]
-    both = lc.Network((*network.layers[:-1], type(last)(np.vstack([0 * last.weight, last.weight]), np.r_[0, last.bias], None)))
+    both = lc.Network(
+        (*network.layers[:-1], type(last)(np.vstack([0 * last.weight, last.weight]), np.r_[0, last.bias], None))
+    )
     for x in np.random.default_rng(0).normal(size=(4, 3)):
         found, pair = lc.certified_radius(network, x), lc.certified_radius(both, x)
         assert found.predicted == int(network(x)[0] > 0)
