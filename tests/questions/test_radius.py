@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -388,7 +389,7 @@ def test_several_starts_break_more() -> None:
     """Class 1 wins on the far side of a hill; from the point itself the way leads to class 2, which never wins."""
     weights = [np.array([[1.0], [-1.0], [1.0]]), np.array([[0.0, 0.0, 0.0], [0.0, 3.0, 0.0], [0.4, 0.0, -0.4]])]
     network = lc.Network.from_weights(weights, [[0.0, -1.0, -1.0], [0.5, 0.0, 0.0]], "relu")
-    once, usual = (lc.attack(network, [0.1], 0, 2.0, **some) for some in ({"restarts": 1}, {}))
+    once, usual = (lc.attack(network, [0.1], 0, 2.0, restarts=count) for count in (1, 9))
     assert not once.found
     assert usual.found
     assert network(usual.points).argmax() == 1
@@ -415,7 +416,9 @@ def test_a_single_logit_is_a_classifier_of_two_classes(tmp_path: Path) -> None:
     """Class 1 is where the logit is positive; the radius is that of the network with outputs (0, logit)."""
     network = random_network(4, (3, 8, 1), "tanh")
     last = network.layers[-1]
-    both = lc.Network((*network.layers[:-1], type(last)(np.vstack([0 * last.weight, last.weight]), np.r_[0, last.bias], None)))
+    both = lc.Network(
+        (*network.layers[:-1], type(last)(np.vstack([0 * last.weight, last.weight]), np.r_[0, last.bias], None))
+    )
     for x in np.random.default_rng(0).normal(size=(4, 3)):
         found, pair = lc.certified_radius(network, x), lc.certified_radius(both, x)
         assert found.predicted == int(network(x)[0] > 0)
