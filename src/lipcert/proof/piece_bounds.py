@@ -36,9 +36,9 @@ from lipcert.proof.tree import children
 
 _STUCK = 0.9
 """A piece whose bound is above this share of the bound of the one it is part of is swept again, with its own hints."""
-_POWER = 3.5
+_POWER = 2.5
 """About the power of the width of a piece with which a bound to second order approaches the truth."""
-_PRODUCTS = 20.0
+_PRODUCTS = 10.0
 """About how many products of square matrices a step to first order takes."""
 _HALF = 0.5
 _NONE = np.zeros(1, dtype=bool)
