@@ -18,6 +18,7 @@ from lipcert.importers.lowering.gates import recognise_gates
 from lipcert.importers.lowering.maximum import expand_maxima
 from lipcert.importers.lowering.prune import prune
 from lipcert.importers.lowering.schedule import Level, levels
+from lipcert.importers.lowering.sorting import expand_sorts, pair_extremes
 from lipcert.model.activations import Activation, activation
 from lipcert.model.arrays import Array, Parameter, Weight
 from lipcert.model.convolution import Convolution
@@ -59,7 +60,7 @@ class Lowered:
     origins: tuple[Origin, ...]
 
 
-REWRITES = (fold_constants, recognise_gates, expand_maxima)
+REWRITES = (fold_constants, recognise_gates, pair_extremes, expand_maxima, expand_sorts)
 """Each returns a graph of the same function, nearer to what a network can hold."""
 
 

@@ -1,0 +1,206 @@
+"""The rows of a campaign: what they say together, and the same in other formats."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lipcert.errors import InvalidInput, UnreadableResults
+from lipcert.model.arrays import Array
+from lipcert.model.files import write_whole
+from lipcert.model.markup import table
+from lipcert.model.wording import downward
+from lipcert.questions.campaign.store import COLUMNS, Row, Store
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The rows of a campaign's file.
+
+    Attributes
+    ----------
+    path : the file.
+    rows : one per point, radius and method, sorted by method, radius and point.
+    about : digest of the points, clip and other settings.
+    seconds : time that workers have spent.
+
+    ``results["certified"]`` is a column as an array; the names are the fields of a row. ``len`` counts rows, and a loop
+    goes through them.
+    """
+
+    path: Path
+    rows: tuple[Row, ...]
+    about: dict[str, Any]
+    seconds: float
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> Results:
+        """Read a results file; raise UnreadableResults for anything else."""
+        store = Store(path)
+        try:
+            return Results(store.path, tuple(store.rows()), store.about(), store.seconds())
+        except (sqlite3.Error, ValueError, TypeError, RecursionError) as error:
+            raise UnreadableResults(f"{path} is damaged: {error}") from None
+        finally:
+            store.close()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in COLUMNS:
+            raise InvalidInput(f"there is no column {name!r}; columns are {', '.join(COLUMNS)}")
+        return np.array([getattr(row, name) for row in self.rows])
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Each column as a list, by its name."""
+        return {name: [getattr(row, name) for row in self.rows] for name in COLUMNS}
+
+    def to_pandas(self) -> Any:
+        """All rows as a ``pandas.DataFrame`` (extra ``pandas``)."""
+        try:
+            import pandas
+        except ImportError:
+            raise InvalidInput("a DataFrame needs pandas: pip install 'lipcert[pandas]'") from None
+        return pandas.DataFrame(self.columns())
+
+    def to_arrow(self) -> Any:
+        """All rows as a ``pyarrow.Table`` (extra ``parquet``)."""
+        try:
+            import pyarrow
+        except ImportError:
+            raise InvalidInput("Arrow tables and Parquet files need pyarrow: pip install 'lipcert[parquet]'") from None
+        return pyarrow.table(self.columns())
+
+    def __repr__(self) -> str:
+        counts = [len({getattr(row, name) for row in self.rows}) for name in ("point", "radius", "method")]
+        words = [f"{n} {name}" if n == 1 else f"{n} {many}" for n, (name, many) in zip(counts, _MANY, strict=True)]
+        return f"Results({str(self.path)!r}, {len(self.rows)} rows: {', '.join(words)})"
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks, a row per network, method and radius."""
+        headings = ("method", "radius", "points", "correct", "certified", "plain rule", "mean radius")
+        rows = [
+            (
+                part.method,
+                f"{part.radius:g}" if part.radius else "searched",
+                str(part.points),
+                *(f"{100.0 * share:.2f} %" for share in (part.correct, part.certified, part.plain)),
+                downward(part.mean_radius, 4),
+            )
+            for part in summarise(self)
+        ]
+        return table(repr(self), headings, rows)
+
+
+_MANY = (("point", "points"), ("radius", "radii"), ("method", "methods"))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All points of one network, method and radius.
+
+    Attributes
+    ----------
+    network, method, radius : which rows; radius 0 stands for those of a search.
+    points : how many.
+    correct : share classified as they should be.
+    certified : share for which the whole ball is certified.
+    plain : the same by the rule margin/(√2·bound).
+    unbroken : share classified as they should be for which an attack found nothing; None without attacks.
+    bound : mean of the Lipschitz bounds; None where no row has one.
+    mean_radius, mean_plain : means of the certified radii, each at most ``radius``.
+    problems : rows without a bound.
+    """
+
+    network: str
+    method: str
+    radius: float
+    points: int
+    correct: float
+    certified: float
+    plain: float
+    unbroken: float | None
+    bound: float | None
+    mean_radius: float
+    mean_plain: float
+    problems: int
+
+
+def summarise(results: Results) -> list[Summary]:
+    """One summary a network, method and radius."""
+    rows = sorted(results.rows, key=_group)
+    attacked = bool(results.about.get("attack"))
+    return [_summary(key, list(group), attacked) for key, group in groupby(rows, key=_group)]
+
+
+def _group(row: Row) -> tuple[str, str, float]:
+    return row.network, row.method, row.radius
+
+
+def _summary(key: tuple[str, str, float], rows: list[Row], attacked: bool) -> Summary:
+    bounds = [row.bound for row in rows if row.bound is not None]
+    return Summary(
+        *key,
+        points=len(rows),
+        correct=_share(row.correct for row in rows),
+        certified=_share(row.robust for row in rows),
+        plain=_share(row.plain >= row.radius if row.radius > 0.0 else row.plain > 0.0 for row in rows),
+        unbroken=_share(row.correct and row.broken is None for row in rows) if attacked else None,
+        bound=float(np.mean(bounds)) if bounds else None,
+        mean_radius=float(np.mean([row.certified for row in rows])),
+        mean_plain=float(np.mean([row.plain for row in rows])),
+        problems=len(rows) - len(bounds),
+    )
+
+
+def _share(facts: Iterable[bool]) -> float:
+    return float(np.mean(list(facts)))
+
+
+def export(results: Results, path: str | Path) -> None:
+    """Write all rows to a .csv, .json or .parquet file."""
+    file = Path(path)
+    suffix = file.suffix.lower()
+    if suffix not in (".csv", ".json", ".parquet") or not file.parent.is_dir():
+        raise InvalidInput(f"export needs a .csv, .json or .parquet file in a folder that exists, got {file}")
+    if suffix == ".parquet":
+        _parquet(results, file)
+    elif suffix == ".json":
+        record = {"about": results.about, "rows": [_finite(asdict(row)) for row in results.rows]}
+        write_whole(file, json.dumps(record, indent=1, allow_nan=False))
+    else:
+        stream = io.StringIO(newline="")
+        writer = csv.writer(stream)
+        writer.writerow(COLUMNS)
+        writer.writerows([getattr(row, name) for name in COLUMNS] for row in results.rows)
+        write_whole(file, stream.getvalue())
+
+
+def _finite(fields: dict[str, Any]) -> dict[str, Any]:
+    """The same without infinite margins, of outputs that overflow: JSON has no such numbers."""
+    return {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in fields.items()}
+
+
+def _parquet(results: Results, file: Path) -> None:
+    rows = results.to_arrow()
+    from pyarrow import parquet
+
+    try:
+        parquet.write_table(rows, file)
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be written: {error}; name a file in a folder") from None
