@@ -15,7 +15,7 @@ from scipy import sparse
 from lipcert.errors import InvalidInput
 from lipcert.model.activations import Activation, activation
 from lipcert.model.arguments import indices, scaled
-from lipcert.model.arrays import Array, Weight, frozen, times
+from lipcert.model.arrays import Array, Weight, times
 from lipcert.model.convolution import Convolution
 from lipcert.model.markup import table
 from lipcert.model.weights import bias_of, entries, identity, listed, weight_of
@@ -117,14 +117,7 @@ class Layer:
     @cached_property
     def weight(self) -> Weight:
         """The matrix (outputs, inputs), dense or sparse."""
-        if not isinstance(self.linear, Convolution):
-            return self.linear
-        matrix = self.linear.sparse()
-        if 4 * matrix.nnz >= matrix.shape[0] * matrix.shape[1]:
-            return frozen(matrix.toarray())
-        for array in (matrix.data, matrix.indices, matrix.indptr):
-            frozen(array)
-        return matrix
+        return self.linear.matrix() if isinstance(self.linear, Convolution) else self.linear
 
     @property
     def convolution(self) -> Convolution | None:
