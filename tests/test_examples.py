@@ -71,6 +71,19 @@ def test_resnet() -> None:
     assert [row[2] for row in radii] == sorted((row[2] for row in radii), reverse=True)
 
 
+def test_units() -> None:
+    text = printed("units.py")
+    ((_, proved),) = rows(text.replace("one unit of", "1 unit of"), "proved:")
+    ((seen, *_),) = rows(text, "seen:")
+    assert seen <= proved <= 1.3 * seen
+
+
+def test_pixels() -> None:
+    images = rows(printed("pixels.py", "sklearn"), r" +\d+ +\d+ +\d")
+    assert len(images) == 5
+    assert all(0.0 < certified <= broken for _, _, certified, broken, _ in images)
+
+
 def test_own_method() -> None:
     text = printed("own_method.py")
     ((lower,),) = rows(text, "lower bound")
