@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -218,8 +218,7 @@ class Network:
     def digest(self) -> str:
         """SHA-256 of everything that defines the function, as hexadecimal.
 
-        A convolution counts as its matrix, except where that has more than MOST_ENTRIES entries. Where facts about an
-        activation rest on somebody's word, the digest begins with ``declared:``, and so does whatever is said of it.
+        A convolution of up to MOST_ENTRIES entries counts as its matrix. It begins with ``declared:`` where facts are.
         """
         state = hashlib.sha256()
         for layer in self.layers:
@@ -238,8 +237,8 @@ class Network:
     @property
     def declared(self) -> tuple[str, ...]:
         """For each activation that was defined by a formula: its name, and what of it was only declared."""
-        rows = [row for layer in self.layers if layer.neurons for row, _ in layer.neurons.groups]
-        return tuple(dict.fromkeys(f"{row.name}: {row.row.declared}" for row in rows if row.row.declared))
+        rows = {row.name: row.row for layer in self.layers if layer.neurons for row, _ in layer.neurons.groups}
+        return tuple(f"{name}: {row.declared}" for name, row in rows.items() if row.declared)
 
     @cached_property
     def classifier(self) -> Network:
@@ -247,19 +246,17 @@ class Network:
         if self.outputs > 1:
             return self
         last = self.layers[-1]
-        weight, bias = sparse.csr_array(last.weight), np.array([0.0, *last.bias])
-        both = sparse.csr_array(sparse.vstack([sparse.csr_array(weight.shape), weight]))
-        return Network((*self.layers[:-1], Layer(both if sparse.issparse(last.weight) else both.toarray(), bias, None)))
+        both = sparse.csr_array(sparse.vstack([sparse.csr_array(last.weight.shape), sparse.csr_array(last.weight)]))
+        weight = both if sparse.issparse(last.weight) else both.toarray()
+        return replace(self, layers=(*self.layers[:-1], Layer(weight, np.array([0.0, *last.bias]), None)))
 
     def check_slopes(self, bounded: bool) -> None:
         """Refuse a question about all of space where slopes grow without end."""
         for number, layer in enumerate(self.layers, 1):
             for row, _ in layer.neurons.groups if layer.neurons and not bounded else ():
                 if not all(np.isfinite(end).all() for end in row.row.ends(*row.parameters)):
-                    raise InvalidInput(
-                        f"region must be bounded: activation {row.name!r} of layer {number} has slopes without end, so"
-                        " there is no bound over all inputs; give a Ball or a Box"
-                    )
+                    what = f"activation {row.name!r} of layer {number} has slopes without end"
+                    raise InvalidInput(f"region must be bounded: {what}; give a Ball or a Box")
 
     @property
     def parameters(self) -> int:
