@@ -18,7 +18,7 @@ from lipcert.model.arguments import indices, scaled
 from lipcert.model.arrays import Array, Weight, times
 from lipcert.model.convolution import Convolution
 from lipcert.model.markup import table
-from lipcert.model.weights import bias_of, entries, identity, listed, weight_of
+from lipcert.model.weights import bias_of, entries, identity, listed, transposed_hint, weight_of
 from lipcert.model.wording import sizes_in_words
 
 _DENSE = 2048
@@ -176,7 +176,7 @@ class Network:
             if two.shape[1] != one.shape[0]:
                 raise InvalidInput(
                     f"weights of layers {i} and {i + 1} do not fit: layer {i} has {one.shape[0]} outputs, layer {i + 1}"
-                    f" takes {two.shape[1]} inputs; each weight must be (outputs, inputs){_transposed(matrices)}"
+                    f" takes {two.shape[1]} inputs; each weight must be (outputs, inputs){transposed_hint(matrices)}"
                 )
         offsets = [None] * len(matrices) if biases is None else listed("biases", biases)
         if len(offsets) != len(matrices):
@@ -386,8 +386,3 @@ def _specs(spec: Any, depth: int) -> list[Any]:
     if len(specs) not in (depth - 1, depth):
         raise InvalidInput(f"activation must be one name, or {depth - 1} entries for {depth} layers; got {len(specs)}")
     return specs
-
-
-def _transposed(matrices: Sequence[Weight | Convolution]) -> str:
-    fits = all(one.shape[1] == two.shape[0] for one, two in itertools.pairwise(matrices))
-    return " (they fit when transposed: pass W.T)" if fits else ""
