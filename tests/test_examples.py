@@ -106,3 +106,22 @@ def test_training() -> None:
 def test_every_example_is_tested() -> None:
     tested = Path(__file__).read_text(encoding="utf-8")
     assert [path.name for path in EXAMPLES.glob("*.py") if f'"{path.name}"' not in tested] == []
+
+
+def test_snake() -> None:
+    text = printed("snake.py", "flint")
+    mine, table = re.search(r"my own: (\S+) \(declared\)", text), re.search(r"of the table: (\S+)", text)
+    assert mine is not None
+    assert table is not None
+    assert mine[1] == table[1]
+    assert "turning points checked by ball arithmetic over a whole period" in text
+    assert "refused: turning_points lacks a point" in text
+
+
+def test_one_lipschitz() -> None:
+    text = printed("one_lipschitz.py", "torch")
+    proved, moved = re.search(r"at most (\S+) over all inputs", text), re.search(r"at least (\S+), at most (\S+)", text)
+    assert proved is not None
+    assert moved is not None
+    assert float(proved[1]) <= 1.000001
+    assert 1.0 < float(moved[1]) <= float(moved[2])

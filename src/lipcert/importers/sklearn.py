@@ -51,7 +51,9 @@ def read_perceptron(
     for number, (weight, bias) in enumerate(zip(weights, biases, strict=True), 1):
         with b.reading(f"layer {number}", kind, (1, int(weight.shape[1]))):
             x = b.add(b.matmul(x, weight.astype(float)), bias.astype(float))
-            name = _HIDDEN[model.activation] if number < len(weights) else "sigmoid" if last == "logistic" else "identity"
+            name = (
+                _HIDDEN[model.activation] if number < len(weights) else "sigmoid" if last == "logistic" else "identity"
+            )
             if name != "identity" and not (drop_softmax and number == len(weights)):
                 x = b.activate(x, name)
     lowered = lower(b.finish(x))

@@ -291,6 +291,9 @@ class Sweep:
         self.rough.append(rough)
         alpha, beta = slopes
         moving = np.ones(alpha.shape, dtype=bool) if axes is None else axes != 0.0
+        if not moving.all():  # differences of zero have any slope
+            alpha, beta, *still = (np.where(moving, slope, 0.0) for slope in (*slopes, *rough))
+            rough = (still[0], still[1])
         alone = self.count == 1 and not self.pieces  # what is folded depends on the slopes of the region
         fold = folded(self.weight, alpha[0], beta[0], ~moving[0], ahead) if alone and self.weight.may_fold else None
         if fold is None:

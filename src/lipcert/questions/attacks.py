@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.model.arguments import numbers
+from lipcert.model.arguments import numbers, scaled
 from lipcert.model.arrays import Array, times
 from lipcert.model.network import Network
 from lipcert.model.norms import LInf, Norm, norm_in
@@ -26,7 +26,8 @@ class Attack:
 
     Attributes
     ----------
-    points : for each point the nearest input found that is classified differently, or else the last one tried.
+    points : for each point the nearest input found that is classified differently, or else the last one tried; in the
+        shape that the points were given in.
     found : whether there is one within the radius.
     distances : how far it is; infinite where none was found.
     """
@@ -91,7 +92,8 @@ def attack(
     True 1.41
     """
     network = network.classifier
-    points = network.point("x", x)
+    given = scaled("x", x)
+    points = network.flat("x", given)
     if points.ndim > 2:
         raise InvalidInput(f"x must be (inputs,) or (points, inputs), got shape {points.shape}")
     batch = points.shape[:-1]
@@ -102,7 +104,7 @@ def attack(
     ball = Ball(np.atleast_2d(points), np.atleast_1d(sizes), clip, norm_in("norm", norm))
     with suited_to(max(network.sizes)):
         found = _search(network, ball, np.atleast_1d(labels).astype(int), steps, step, restarts, seed)
-    return Attack(*(part.reshape(points.shape if part.ndim > 1 else batch) for part in found))
+    return Attack(*(part.reshape(given.shape if part.ndim > 1 else batch) for part in found))
 
 
 def _search(
