@@ -27,7 +27,7 @@ def lipcert(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 def model(tmp_path: Path) -> str:
     network = random_network(3, (3, 8, 2), "tanh")
     arrays = {f"W{k}": dense(layer.weight) for k, layer in enumerate(network.layers, 1)}
-    np.savez(tmp_path / "model.npz", activation="tanh", **arrays)
+    np.savez(tmp_path / "model.npz", activation="tanh", **arrays)  # type: ignore[arg-type]
     return str(tmp_path / "model.npz")
 
 
