@@ -28,7 +28,7 @@ from lipcert.proof.induced import induced_above, spectral_factor
 from lipcert.proof.norm_bounds import interval_bounds
 from lipcert.proof.pieces import Bounds, Pieces
 from lipcert.proof.rays import along_rays, hints_along, only_at_infinity
-from lipcert.proof.rounding import TINY, UP, gamma, stretched
+from lipcert.proof.rounding import TINY, UP, gamma, loosened, looseness, stretched
 from lipcert.proof.second_pieces import SecondOrder, curved, deep, second_columns
 from lipcert.proof.suggest.multipliers import advice, closed_form, directions
 from lipcert.proof.sweep import Sweep, intervals, proving
@@ -70,7 +70,7 @@ class Bounding(ABC):
 
     def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints], rows: int) -> None:
         self.network, self.region, self.sweeps, self.rows = network, region, tuple(sweeps), rows
-        self.asked = network.digest, region
+        self.asked, self.loose = (network.digest, region), looseness()
         sizes = network.sizes[1:-1]
         self.starts = frozen(np.cumsum([0, *sizes]))
         self.slices = [slice(start, stop) for start, stop in pairwise(self.starts)]
@@ -97,6 +97,10 @@ class Bounding(ABC):
 
         Intervals of a deep network would take much memory; to second order they are soon found again.
         """
+        with loosened(self.loose):  # in a worker process, too
+            return self._bound(pieces)
+
+    def _bound(self, pieces: Pieces) -> Bounds:
         if self.curved is None:
             return self.to_first_order(pieces)
         with proving():
