@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,12 +159,12 @@ def no_fifth_degree(poly: Monomials) -> None:
 
 
 def no_third_order(patch: pytest.MonkeyPatch) -> None:
-    honest = SecondOrder._total
+    honest: Any = SecondOrder._total
     patch.setattr(SecondOrder, "_total", lambda order, *a: honest(order, *a[:-1], 0.0 * a[-1]))
 
 
 def no_quartic(patch: pytest.MonkeyPatch) -> None:
-    honest = SecondOrder._total
+    honest: Any = SecondOrder._total
     patch.setattr(SecondOrder, "_total", lambda order, half, last, four, *a: honest(order, half, last, 0 * four, *a))
 
 
