@@ -5,10 +5,10 @@ function of the multipliers where R is definite. Along μ → 0 the sum
 
     b(λ)/μ - log det R - Σ log λ
 
-over the multipliers that must be positive is minimised. All products are of rank two, so with S = (M + (b + μ)e_0e_0ᵀ)⁻¹
-the second derivatives of b/μ - log det R are entries of Gram matrices, multiplied with each other:
-½(l_i S l_j · r_i S r_j + l_i S r_j · r_i S l_j), less the outer product of the gradient of b/μ. On the path the bound is
-within μ times the number of barriers of the best.
+over the multipliers that must be positive is minimised. All products are of rank two, so the second derivatives of
+log det R are products of entries of Gram matrices, ½(l_i R⁻¹l_j · r_i R⁻¹r_j + l_i R⁻¹r_j · r_i R⁻¹l_j), and those of b
+are the same with one factor replaced by values at the y where the bound is attained. The gradient of b is q(y). On
+the path the bound is within μ times the number of barriers of the best.
 """
 
 from __future__ import annotations
@@ -99,6 +99,7 @@ class _Path:
         self.x, self.bound = self._start(natural)
         self.mu = _FIRST * (abs(self.bound) + 0.01 * self.scale) / self.count
         self.centered = False
+        self.decrement = np.inf
         self.best = self.x, self.bound
 
     @property
@@ -129,7 +130,7 @@ class _Path:
         return best
 
     def _value(self, x: Array) -> tuple[float, float] | None:
-        """log det R and the bound, or None where R is not definite."""
+        """The logarithm of det R and the bound, or None where R is not definite."""
         M = self.margins.form(self.c, x[:-1], float(x[-1]))
         try:
             L = linalg.cholesky(M[1:, 1:], lower=True, check_finite=False)
@@ -149,62 +150,95 @@ class _Path:
         """One Newton step; False if there is none."""
         if not np.isfinite(self.bound):
             return False
-        try:
-            barrier, of_bound, H = self._derivatives()
-            size = 1.0 / np.sqrt(np.diagonal(H))
-            H = size[:, None] * H * size
-            H[np.diag_indices(len(H))] += 1e-12
-            factor = linalg.cho_factor(H, lower=True, check_finite=False)
-        except linalg.LinAlgError:
+        barrier, of_bound, of_barrier, curved = self._derivatives()
+        way = self._newton(barrier + of_bound / self.mu, of_barrier + curved / self.mu)
+        if way is None:
             return False
-        # the gradient at μ is barrier + of_bound/μ; H depends on μ too, but hardly where μ falls
-        both = size[:, None] * linalg.cho_solve(factor, size[:, None] * np.stack([barrier, of_bound], axis=1))
-        decrement = _root((barrier + of_bound / self.mu) @ (both @ [1.0, 1.0 / self.mu]))
+        decrement = _root(-float((barrier + of_bound / self.mu) @ way))
         self.centered = decrement < 1.0
-        if decrement < _CENTERED:
+        slow = decrement > 0.9 * self.decrement and decrement < 2.0 * _CENTERED
+        self.decrement = decrement
+        if decrement < _CENTERED or slow:
+            self.decrement = np.inf
             self.mu *= _FALL
-        way = -(both @ [1.0, 1.0 / self.mu])
+            way = self._newton(barrier + of_bound / self.mu, of_barrier + curved / self.mu)
+            if way is None:
+                return False
         fall = float((barrier + of_bound / self.mu) @ way)
         down = self.positive & (way < 0)
-        length = min(1.0, 0.95 * float((self.x[down] / -way[down]).min(initial=np.inf)))
-        start = self._merit(self.x)
-        while length > 1e-6:
-            if self._merit(self.x + length * way) <= start + 0.1 * length * fall:
-                self.x, self.bound = self.x + length * way, self._bound
-                if self.bound < self.best[1]:
-                    self.best = self.x, self.bound
-                return True
+        farthest = 0.9 * min(float((self.x[down] / -way[down]).min(initial=np.inf)), self._inside(way))
+        length, start = min(1.0, farthest), self._merit(self.x)
+        merit = self._merit(self.x + length * way)
+        while not merit <= start + 0.1 * length * fall:
             length *= 0.5
-        return False
+            if length < 1e-6:
+                return False
+            merit = self._merit(self.x + length * way)
+        while length >= 1.0 and 2.0 * length <= farthest:  # some multipliers have far to go
+            longer = self._merit(self.x + 2.0 * length * way)
+            if not longer < merit:
+                break
+            length, merit = 2.0 * length, longer
+        self.x = self.x + length * way
+        self._merit(self.x)
+        self.bound = self._bound
+        if self.bound < self.best[1]:
+            self.best = self.x, self.bound
+        return True
 
-    def _derivatives(self) -> tuple[Array, Array, Array]:
-        """The gradient of the barriers, that of the bound with its price, and the matrix of second derivatives."""
+    def _inside(self, way: Array) -> float:
+        """How far R stays definite along a way."""
+        change = self.margins.form(0.0 * self.c, way[:-1], float(way[-1]))[1:, 1:]
+        least = float(linalg.eigvalsh(self._inverse @ change @ self._inverse.T, check_finite=False, subset_by_index=[0, 0])[0])
+        return -1.0 / least if least < 0.0 else np.inf
+
+    def _newton(self, gradient: Array, H: Array) -> Array | None:
+        """-H⁻¹·gradient, H scaled to ones on its diagonal; None where it is not definite."""
+        diagonal = np.diagonal(H)
+        if not (np.isfinite(H).all() and (diagonal > 0).all()):
+            return None
+        size = 1.0 / np.sqrt(diagonal)
+        H = size[:, None] * H * size
+        H[np.diag_indices(len(H))] += 1e-12
+        try:
+            factor = linalg.cho_factor(H, lower=True, check_finite=False, overwrite_a=True)
+        except linalg.LinAlgError:
+            return None
+        way = -size * linalg.cho_solve(factor, size * gradient, check_finite=False)
+        return way if np.isfinite(way).all() else None
+
+    def _derivatives(self) -> tuple[Array, Array, Array, Array]:
+        """Gradients of the barriers and of the bound with its price, and the matrices of second derivatives of both."""
         margins, x, n = self.margins, self.x, len(self.x) - 1
         M = margins.form(self.c, x[:-1], float(x[-1]))
-        M[0, 0] += self.bound + self.mu
-        L = linalg.cholesky(M, lower=True, check_finite=False)
-        inverse = linalg.solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
-        half = self.features @ inverse.T
+        L = linalg.cholesky(M[1:, 1:], lower=True, check_finite=False)
+        self._inverse = inverse = linalg.solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
+        y = np.append(1.0, -(inverse.T @ (inverse @ M[1:, 0])))  # where the bound is attained
+        half = self.features[:, 1:] @ inverse.T
         G = half @ half.T
         ll, rr, lr = G[:n, :n], G[n:, n:], G[:n, n:]
-        H = np.empty((n + 1, n + 1))
-        H[:n, :n] = 0.5 * (ll * rr + lr * lr.T)
-        D = np.zeros(len(M))
-        D[0], D[1 : 1 + margins.inputs] = -1.0, 1.0  # what the ball's multiplier is the factor of
+        one, two = margins.left @ y, margins.right @ y
+        D = np.zeros(len(y))
+        D[1 : 1 + margins.inputs] = 1.0  # the ball's multiplier is the factor of this, less one at the constant
+        seen = half @ inverse  # features·R⁻¹
+        pulled = D * y  # the ball's form at y
+        barriers, curved = np.empty((2, n + 1, n + 1))
+        barriers[:n, :n] = 0.5 * (ll * rr + lr * lr.T)
+        across = lr * np.outer(two, one)
+        curved[:n, :n] = 0.5 * (ll * np.outer(two, two) + rr * np.outer(one, one) + across + across.T)
+        inner = D[1:]
+        barriers[n, :n] = barriers[:n, n] = -np.einsum("ij,ij->i", seen[:n] * inner, seen[n:])
+        curved[n, :n] = curved[:n, n] = -(one * (seen[n:] @ pulled[1:]) + two * (seen[:n] @ pulled[1:]))
         S = inverse.T @ inverse
-        seen = half @ inverse  # features·S
-        H[n, :n] = H[:n, n] = -np.einsum("ij,ij->i", seen[:n] * D, seen[n:])
-        H[n, n] = float(np.einsum("ij,ij,i,j->", S, S, D, D))
-        y = S[0] / S[0, 0]  # where the bound is attained
-        q = -(margins.left @ y) * (margins.right @ y)
-        of_bound = -np.append(q, float((D * y) @ y))
-        barrier = -np.append(-np.diagonal(lr), float(np.diagonal(S) @ D)) - of_bound / self.mu
-        # S holds yyᵀ/μ: the gradient of -log det M is that of -log det R plus that of the bound over μ
-        H -= np.outer(of_bound, of_bound) / self.mu**2
+        few = S[: margins.inputs, : margins.inputs]
+        barriers[n, n] = float(np.einsum("ij,ij->", few, few))
+        curved[n, n] = 2.0 * float(pulled[1:] @ (S @ pulled[1:]))
+        of_bound = np.append(one * two, 1.0 - float(pulled @ y))
+        barrier = np.append(np.diagonal(lr), -float(np.trace(few)))
         at = np.flatnonzero(self.positive)
         barrier[at] -= 1.0 / x[at]
-        H[at, at] += 1.0 / x[at] ** 2
-        return barrier, of_bound + self.price, H
+        barriers[at, at] += 1.0 / x[at] ** 2
+        return barrier, of_bound + self.price, barriers, curved
 
 
 def _root(x: float) -> float:
