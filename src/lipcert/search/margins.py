@@ -13,21 +13,23 @@ the path the bound is within μ times the number of barriers of the best.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from scipy import linalg
 
 from lipcert.model.arrays import Array
-from lipcert.proof.margins import MarginHints, Margins
+from lipcert.proof.margins import Margins
 from lipcert.runtime.clock import clock
 
 _STEPS: Final = 60
-_CENTERED: Final = 6.0
+_CENTERED: Final = 1.5
 """Newton decrement from which on μ falls."""
-_FALL: Final = 0.3
-_FIRST: Final = 0.15
+_SHARE: Final = 0.6
+"""Of the way to where a multiplier or a form ceases to be positive, so much is gone at once."""
+_FALL: Final = 0.2
+_FIRST: Final = 0.4
 """The first μ times the number of barriers, relative to the bound."""
 _REGULAR: Final = 1e-4
 """Price of the multipliers relative to their natural size; without it some would grow forever."""
@@ -60,34 +62,31 @@ class Found:
 
 @dataclass(eq=False)
 class MarginSearch:
-    """Looks for multipliers that show rows to be negative; what was found for one row is where the next one begins."""
+    """Looks for multipliers that show rows to be negative.
 
-    known: dict[bytes, tuple[Array, float]] = field(default_factory=dict)
-    last: tuple[Array, float] | None = None
+    ``center`` is a point on the path of an earlier row, with its μ: where the next one begins.
+    """
 
-    def hints(self, margins: Margins, row: Array) -> MarginHints | None:
-        """Multipliers that seem to show that row·v_N < 0, or None."""
-        found = search(margins, row)
-        return MarginHints(row, (), found.multipliers, found.ball) if found is not None and found.settled else None
+    center: tuple[Array, float] | None = None
 
-
-def search(margins: Margins, row: Array, *, until: float = 0.0, steps: int = _STEPS) -> Found | None:
-    """The first multipliers that bring the bound below ``until``, or the best; None where no form is definite."""
-    path = _Path(margins, row)
-    for _ in range(steps):
-        clock().check()
-        if not path.step():
-            break
-        goal = until - _ROOM * path.scale
-        if path.bound < goal or path.hopeless(goal) or path.gap < _ENOUGH * abs(path.bound):
-            break
-    return path.found()
+    def find(self, margins: Margins, row: Array) -> Found | None:
+        """The first multipliers that bring the bound below zero, or the best; None where no form is definite."""
+        path = _Path(margins, row, self.center)
+        goal = -_ROOM * path.scale
+        for _ in range(_STEPS):
+            clock().check()
+            if not path.step():
+                break
+            if path.bound < goal or path.hopeless(goal) or path.gap < _ENOUGH * abs(path.bound):
+                break
+        self.center = path.center or self.center
+        return path.found()
 
 
 class _Path:
     """Where a search is: multipliers (all products, then the ball) and μ."""
 
-    def __init__(self, margins: Margins, row: Array) -> None:
+    def __init__(self, margins: Margins, row: Array, center: tuple[Array, float] | None = None) -> None:
         self.margins = margins
         self.c, _ = margins.objective(row)
         self.scale = float(np.linalg.norm(self.c)) or 1.0
@@ -96,8 +95,13 @@ class _Path:
         natural = np.append(margins.weights, 0.0)
         self.price = np.where(self.positive & (natural > 0), _REGULAR / np.where(natural > 0, natural, 1.0), 0.0)
         self.features = np.concatenate([margins.left, margins.right])
-        self.x, self.bound = self._start(natural)
-        self.mu = _FIRST * (abs(self.bound) + 0.01 * self.scale) / self.count
+        if center is not None and center[0].shape == natural.shape and self._value(center[0]) is not None:
+            self.x, self.mu = center
+            self.bound = self._value(self.x)[1]
+        else:
+            self.x, self.bound = self._start(natural)
+            self.mu = _FIRST * (abs(self.bound) + 0.01 * self.scale) / self.count
+        self.center: tuple[Array, float] | None = None
         self.centered = False
         self.decrement = np.inf
         self.best = self.x, self.bound
@@ -120,8 +124,8 @@ class _Path:
     def _start(self, natural: Array) -> tuple[Array, float]:
         """The natural weights, times the factors for them and for the ball that give the best bound of a grid."""
         best: tuple[Array, float] = natural, np.inf
-        for factor in 4.0 ** np.arange(-4.0, 5.0):
-            for ball in 4.0 ** np.arange(-3.0, 3.0):
+        for factor in 4.0 ** np.arange(-2.0, 4.0):
+            for ball in 4.0 ** np.arange(-3.0, 2.0):
                 x = natural * (8.0 * factor * self.scale / self.count)
                 x[-1] = ball * self.scale
                 value = self._value(x)
@@ -160,13 +164,14 @@ class _Path:
         self.decrement = decrement
         if decrement < _CENTERED or slow:
             self.decrement = np.inf
+            self.center = self.center or (self.x, self.mu)
             self.mu *= _FALL
             way = self._newton(barrier + of_bound / self.mu, of_barrier + curved / self.mu)
             if way is None:
                 return False
         fall = float((barrier + of_bound / self.mu) @ way)
         down = self.positive & (way < 0)
-        farthest = 0.9 * min(float((self.x[down] / -way[down]).min(initial=np.inf)), self._inside(way))
+        farthest = _SHARE * min(float((self.x[down] / -way[down]).min(initial=np.inf)), self._inside(way))
         length, start = min(1.0, farthest), self._merit(self.x)
         merit = self._merit(self.x + length * way)
         while not merit <= start + 0.1 * length * fall:
@@ -174,7 +179,7 @@ class _Path:
             if length < 1e-6:
                 return False
             merit = self._merit(self.x + length * way)
-        while length >= 1.0 and 2.0 * length <= farthest:  # some multipliers have far to go
+        while decrement < 4.0 and length >= 1.0 and 2.0 * length <= farthest:  # some multipliers have far to go
             longer = self._merit(self.x + 2.0 * length * way)
             if not longer < merit:
                 break
@@ -189,7 +194,9 @@ class _Path:
     def _inside(self, way: Array) -> float:
         """How far R stays definite along a way."""
         change = self.margins.form(0.0 * self.c, way[:-1], float(way[-1]))[1:, 1:]
-        least = float(linalg.eigvalsh(self._inverse @ change @ self._inverse.T, check_finite=False, subset_by_index=[0, 0])[0])
+        least = float(
+            linalg.eigvalsh(self._inverse @ change @ self._inverse.T, check_finite=False, subset_by_index=[0, 0])[0]
+        )
         return -1.0 / least if least < 0.0 else np.inf
 
     def _newton(self, gradient: Array, H: Array) -> Array | None:
