@@ -16,8 +16,8 @@ in rows, in products and in M, is charged to the bound at the cost of sums of ab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -106,7 +106,8 @@ class Margins:
     inputs, size : how many entries of y are inputs, and how many entries there are.
     """
 
-    def __init__(self, network: Network, ball: Ball, intervals: Sequence[Interval]) -> None:
+    def __init__(self, network: Network, ball: Ball, intervals: Sequence[Interval], cuts: Sequence[Cut] = ()) -> None:
+        intervals = _confined(intervals, cuts)
         if ball.center.ndim != 1 or not 0.0 < float(ball.radius) < np.inf:
             raise ProofFailed("value functions are for single balls of positive radius")
         self.network, self.inputs = network, network.inputs
@@ -127,6 +128,9 @@ class Margins:
             if some.size:
                 ends = tuple(end[some] for end in (*interval, *slope))
                 found += _opened(k, some, layer.neurons.take(some), v, z, at, ends)
+            cut = np.array(sorted({neuron for layer_, neuron, _ in cuts if layer_ == k}), dtype=int)
+            if cut.size:
+                found.append(_ends(k, cut, v.take(cut), *(end[cut] for end in interval)))
             at += some.size
         self.output = self._through(len(layers), z)
         self._gather(found)
@@ -301,21 +305,62 @@ def _lines(k: int, at: Array, neurons: Neurons, v: _Affine, z: _Affine, seen: Se
     risen = _Affine(risen.rows, up(risen.error + missed) * UP)
     width = np.maximum(high - low, TINY)
     gap, fan = 0.5 * np.abs(over - under), 0.5 * (beta - alpha)
-    main = 1.0 / np.maximum(np.abs(beta), np.abs(alpha)) / width
+    steep = np.maximum(np.maximum(np.abs(beta), np.abs(alpha)), TINY)
+    main = 1.0 / steep / width
     between = np.minimum(main * main, 1e150)
     return [
         _Products(under_line, over_line, False, between, at, k),
         _Products(under_line, unit, False, np.sqrt(between), at, k),
         _Products(over_line, unit, False, np.sqrt(between), at, k),
-        _Products(
-            v.combine(one, v, zero, -low),
-            v.combine(-one, v, zero, high),
-            False,
-            2.0 * between * (gap * gap + fan * fan) + between / np.maximum(main * width, TINY),
-            at,
-            k,
-        ),
+        replace(_ends(k, at, v, low, high), weight=2.0 * between * (gap * gap + fan * fan) + between / steep),
         _Products(
             risen.combine(one, moved, -alpha, zero), risen.combine(-one, moved, beta, zero), False, between, at, k
         ),
     ]
+
+
+def _ends(k: int, at: Array, v: _Affine, low: Array, high: Array) -> _Products:
+    """Both v - low and high - v are at least 0."""
+    one, zero = np.ones(len(low)), np.zeros(len(low))
+    width = 1.0 / np.maximum(high - low, TINY)
+    return _Products(v.combine(one, v, zero, -low), v.combine(-one, v, zero, high), False, width * width, at, k)
+
+
+def _confined(intervals: Sequence[Interval], cuts: Sequence[Cut]) -> Sequence[Interval]:
+    """The intervals where neurons are confined to sides of 0."""
+    if not cuts:
+        return intervals
+    parts = [(np.array(lower), np.array(upper)) for lower, upper in intervals]
+    for layer, neuron, side in cuts:
+        if not (0 <= layer < len(parts) and 0 <= neuron < len(parts[layer][0]) and side in (-1, 1)):
+            raise ProofFailed("a cut is not one of the network's neurons")
+        lower, upper = parts[layer]
+        if side > 0:
+            lower[neuron] = max(lower[neuron], 0.0)
+        else:
+            upper[neuron] = min(upper[neuron], 0.0)
+    return parts
+
+
+def stays_negative(build: Callable[[Sequence[Cut]], Margins], row: Array, leaves: Sequence[MarginHints]) -> bool:
+    """Whether row·v_N is proved to be negative all over a region, piece by piece.
+
+    ``build`` gives the products of the region where some neurons are confined. A piece without a leaf of its own is
+    looked at on both sides of the neuron that the first leaf below it names.
+    """
+    mine = [leaf for leaf in leaves if np.array_equal(leaf.row, row)]
+
+    def covered(cuts: tuple[Cut, ...]) -> bool:
+        below = [leaf for leaf in mine if leaf.cuts[: len(cuts)] == cuts]
+        if not below:
+            return False
+        for leaf in below:
+            if len(leaf.cuts) == len(cuts):
+                return build(cuts).above(row, leaf.multipliers, leaf.ball) < 0.0
+        layer, neuron, _ = below[0].cuts[len(cuts)]
+        return all(covered((*cuts, (layer, neuron, side))) for side in (-1, 1))
+
+    try:
+        return covered(())
+    except (ProofFailed, np.linalg.LinAlgError):
+        return False

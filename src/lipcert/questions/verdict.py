@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,11 +18,16 @@ from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.questions.establish import establish_many
 from lipcert.runtime.clock import OutOfTime
 from lipcert.runtime.threads import suited_to
+from lipcert.search.margins import MarginSearch
 from lipcert.search.method import Method
 from lipcert.search.second_order import PairSearch, suits
 
 _STEPS: Final = 3
 """How often an input of another class is looked for before a bound to second order is tried."""
+_PIECES: Final = 64
+"""Into so many pieces a ball may be cut for value functions, if time allows."""
+_MORE: Final = 12
+"""The same before value functions are tried, which take longer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +39,7 @@ class Rules:
     pairwise: bool = True
     relaxation: bool = True
     curvature: bool | None = None
+    values: bool = False
 
     def second_order(self, network: Network, *, searching: bool = False) -> bool:
         """Whether pairs of classes may be settled to second order: over balls of given radii, or in a search."""
@@ -71,6 +78,11 @@ class Judge:
         return self.over([radius])[0]
 
     @property
+    def settles_by_values(self) -> bool:
+        """Whether value functions may settle pairs of classes."""
+        return self.rules.values and self.rules.pairwise and self.network.depth > 1
+
+    @property
     def nothing(self) -> CertifiedRadius:
         """What is said where nothing is proved."""
         return CertifiedRadius(0.0, np.inf, 0.0, self.label, self.predicted, self.predicted, 0.0, "")
@@ -88,13 +100,14 @@ class Verdict:
         return self.proved.first_order()
 
     def answer(self) -> CertifiedRadius:
-        """To second order too, where the rules allow it over balls of given radii."""
-        if self.judge.rules.second_order(self.judge.network) and self._promising():
-            try:
-                return self.searched(PairSearch())
-            except OutOfTime:
-                return self.first_order()
-        return self.first_order()
+        """To second order too, and by value functions, where the rules allow it over balls of given radii."""
+        found, rules = self.first_order(), self.judge.rules
+        with suppress(OutOfTime):  # what was found before stands
+            if rules.second_order(self.judge.network) and self._promising(_STEPS):
+                found = self.searched(PairSearch())
+            if found.radius < self.proved.size and self.judge.settles_by_values and self._promising(_MORE):
+                found = self.valued(MarginSearch(_PIECES))
+        return found
 
     def score(self) -> float:
         """About log(ε*/ε) for the largest ball ε* that first-order bounds would settle; a suggestion for a search.
@@ -114,15 +127,20 @@ class Verdict:
         with suited_to(max(self.judge.network.sizes)), np.errstate(all="ignore"):
             return self.proved.second_order(search)
 
-    def _promising(self) -> bool:
-        """Whether second order may succeed: something is open, and no other class is seen a few steps downhill."""
+    def valued(self, search: MarginSearch) -> CertifiedRadius:
+        """By value functions too, with what was learned from other balls around the point."""
+        with suited_to(max(self.judge.network.sizes)), np.errstate(all="ignore"):
+            return self.proved.value_functions(search.leaves)
+
+    def _promising(self, steps: int) -> bool:
+        """Whether more may succeed: something is open, and no other class is seen a few steps downhill."""
         network, label, proved = self.judge.network, self.judge.label, self.proved
         if label != self.judge.predicted or not proved.open.any():
             return False
         rows, start = proved.rows[proved.open], self.judge.point
         points = np.tile(start, (len(rows), 1))
         with suited_to(max(network.sizes)), np.errstate(all="ignore"):
-            for _ in range(_STEPS):
+            for _ in range(steps):
                 downhill = -np.einsum("kj,kji->ki", rows, network.jacobian(points))
                 unit = downhill / np.maximum(np.linalg.norm(downhill, axis=1), 1e-300)[:, None]
                 points = proved.facts.region.project(start + proved.size * unit)

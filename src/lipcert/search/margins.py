@@ -20,7 +20,9 @@ import numpy as np
 from scipy import linalg
 
 from lipcert.model.arrays import Array
-from lipcert.proof.margins import Margins
+from lipcert.model.regions import Ball
+from lipcert.proof.margins import Cut, MarginHints, Margins
+from lipcert.proof.outputs import OutputBounds, projected
 from lipcert.runtime.clock import clock
 
 _STEPS: Final = 60
@@ -41,9 +43,16 @@ _LARGEST: Final = 1400
 """Entries of y for which a step takes some seconds; nothing larger is tried."""
 
 
-def affordable(margins_size: int) -> bool:
-    """Whether a search among so many entries of y is worth a try."""
-    return margins_size <= _LARGEST
+def affordable(facts: OutputBounds) -> bool:
+    """Whether y has few enough entries for a search to be worth a try."""
+    ball = Ball(facts.region.center, facts.region.radius)
+    network, _ = projected(facts.network, ball)
+    size = 1 + network.inputs
+    for layer, ends in zip(network.layers[:-1], facts.intervals, strict=True):
+        assert layer.neurons is not None
+        alpha, beta = layer.neurons.slope_range(*ends)
+        size += int(np.count_nonzero(alpha < beta))
+    return size <= _LARGEST
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +71,37 @@ class Found:
 
 @dataclass(eq=False)
 class MarginSearch:
-    """Looks for multipliers that show rows to be negative.
+    """Looks for multipliers that show rows to be negative, on the whole ball or on both sides of some neurons.
 
     ``center`` is a point on the path of an earlier row, with its μ: where the next one begins.
     """
 
+    pieces: int = 1
     center: tuple[Array, float] | None = None
+
+    def leaves(self, facts: OutputBounds, row: Array) -> list[MarginHints]:
+        """Multipliers that seem to show that row·v_N < 0, for pieces that cover the ball; none if there is no hope.
+
+        A piece that is not settled is cut in two, if the ball may be cut into so many pieces.
+        """
+        if not affordable(facts):
+            return []
+        found: list[MarginHints] = []
+        waiting: list[tuple[Cut, ...]] = [()]
+        while waiting:
+            cuts = waiting.pop()
+            margins = facts.margins(cuts)
+            seen = self.find(margins, row)
+            if seen is None:
+                return []
+            if seen.settled:
+                found.append(MarginHints(row, cuts, seen.multipliers, seen.ball))
+                continue
+            cut = _cut(margins, row, seen, cuts) if len(found) + len(waiting) + 2 <= self.pieces else None
+            if cut is None:
+                return []
+            waiting += [(*cuts, (*cut, side)) for side in (-1, 1)]
+        return found
 
     def find(self, margins: Margins, row: Array) -> Found | None:
         """The first multipliers that bring the bound below zero, or the best; None where no form is definite."""
@@ -81,6 +115,22 @@ class MarginSearch:
                 break
         self.center = path.center or self.center
         return path.found()
+
+
+def _cut(margins: Margins, row: Array, seen: Found, cuts: tuple[Cut, ...]) -> tuple[int, int] | None:
+    """The neuron whose products the bound owes most to: what is exactly zero, and seems not to be where it is attained.
+
+    None if no neuron has such a product, or if the bound is so far from zero that cutting would take too long.
+    """
+    done = {(layer, neuron) for layer, neuron, _ in cuts}
+    M = margins.form(margins.objective(row)[0], seen.multipliers, seen.ball)
+    y = np.append(1.0, -np.linalg.solve(M[1:, 1:], M[1:, 0]))
+    owed = np.abs(seen.multipliers * (margins.left @ y) * (margins.right @ y)) * margins.free
+    for k in np.argsort(-owed)[: len(done) + 1]:
+        name = int(margins.layer[k]), int(margins.neuron[k])
+        if owed[k] > 0.0 and name not in done:
+            return name
+    return None
 
 
 class _Path:

@@ -53,6 +53,7 @@ def campaign(
     restarts: int = 9,
     points: int | tuple[int, int] | slice | None = None,
     curvature: bool | None = None,
+    values: bool | None = None,
     enclosures: Sequence[Enclosure] = BOTH,
     workers: int = 1,
     executor: Executor | None = None,
@@ -63,8 +64,8 @@ def campaign(
     """Certify many points over balls of several radii with several methods, into an SQLite file.
 
     What is certified over a ball of radius ε is what :func:`certified_radius` says with ``radii=[ε]`` and the same
-    method, clip, curvature and enclosures; only the last digits may differ, as balls that are computed together round
-    differently. What a search finds is what that finds without ``radii``.
+    method, clip, curvature, values and enclosures; only the last digits may differ, as balls that are computed together
+    round differently. What a search finds is what that finds without ``radii``.
 
     Results are stored as they come, one transaction per batch, keyed by network digest, point, radius and method. What
     the file holds already is not computed again: a run that was killed is resumed by the same call. A search that time
@@ -92,6 +93,9 @@ def campaign(
         Starts of each attack.
     curvature
         As for :func:`certified_radius` with given radii: whether a bound to second order may settle what is open.
+    values
+        As for :func:`certified_radius`: whether value functions may settle what is still open. Default: if
+        ``seconds_per_point`` is given.
     points
         The first so many only, or a pair (start, stop) or a slice; the file may get the others later.
     enclosures
@@ -127,6 +131,7 @@ def campaign(
             raise InvalidInput(f"{name} must be at least 1, got {number}")
     limits = _limits(clip, data)
     bent = None if curvature is None else bool(curvature)
+    valued = seconds_per_point is not None if values is None else bool(values)
     asked = (*((0.0,) if search else ()), *sizes.tolist())
     listener = None if isinstance(progress, bool) else progress
     checked_seconds(seconds_per_point)
@@ -136,10 +141,11 @@ def campaign(
     try:
         starts = restarts if attack else 0
         settings = {"clip": limits, "attack": starts or False, "curvature": bent, "enclosures": repr(tuple(enclosures))}
+        settings |= {"values": True} if valued else {}
         store.agree({"points": data.digest, **settings})
         done = store.done(network.digest, checked_seconds(seconds_per_point))
         missing = list(_missing(data, chosen_points, chosen, asked, done))
-        rules = Rules(limits, tuple(enclosures), curvature=bent)
+        rules = Rules(limits, tuple(enclosures), curvature=bent, values=valued)
         rows = sum(len(question.radii) for question in missing)
         total = len(chosen_points) * len(dict.fromkeys(chosen)) * len(asked)
         bar = progress if isinstance(progress, bool) else None if listener is None else False
