@@ -145,6 +145,7 @@ class OutputBounds:
         if not isinstance(self.region, Ball):
             raise ProofFailed("value functions are about balls only")
         network, ball = projected(self.network, Ball(self.region.center, self.region.radius))
+        assert isinstance(ball, Ball)
         with proving():
             return Margins(network, ball, self.intervals, cuts)
 

@@ -103,16 +103,20 @@ class MarginSearch:
             waiting += [(*cuts, (*cut, side)) for side in (-1, 1)]
         return found
 
-    def find(self, margins: Margins, row: Array) -> Found | None:
-        """The first multipliers that bring the bound below zero, or the best; None where no form is definite."""
-        path = _Path(margins, row, self.center)
-        goal = -_ROOM * path.scale
-        for _ in range(_STEPS):
-            clock().check()
-            if not path.step():
-                break
-            if path.bound < goal or path.hopeless(goal) or path.gap < _ENOUGH * abs(path.bound):
-                break
+    def find(self, margins: Margins, row: Array, *, best: bool = False) -> Found | None:
+        """The first multipliers that bring the bound below zero, or else the best; None where no form is definite.
+
+        A search ends where zero seems to be out of reach, unless the ``best`` is asked for in any case.
+        """
+        with np.errstate(all="ignore"):
+            path = _Path(margins, row, self.center)
+            goal = -_ROOM * path.scale
+            for _ in range(_STEPS):
+                clock().check()
+                if not path.step() or path.gap < _ENOUGH * min(abs(path.bound), path.scale):
+                    break
+                if not best and (path.bound < goal or path.hopeless(goal)):
+                    break
         self.center = path.center or self.center
         return path.found()
 
@@ -145,9 +149,9 @@ class _Path:
         natural = np.append(margins.weights, 0.0)
         self.price = np.where(self.positive & (natural > 0), _REGULAR / np.where(natural > 0, natural, 1.0), 0.0)
         self.features = np.concatenate([margins.left, margins.right])
-        if center is not None and center[0].shape == natural.shape and self._value(center[0]) is not None:
-            self.x, self.mu = center
-            self.bound = self._value(self.x)[1]
+        value = self._value(center[0]) if center is not None and center[0].shape == natural.shape else None
+        if center is not None and value is not None:
+            (self.x, self.mu), self.bound = center, value[1]
         else:
             self.x, self.bound = self._start(natural)
             self.mu = _FIRST * (abs(self.bound) + 0.01 * self.scale) / self.count
