@@ -24,7 +24,6 @@ SUGGESTIONS = {
     "margins._ends": "where a search begins",
     "margins._kink": "where a search begins",
     "margins._lines": "where a search begins",
-    "margins._lowest": "any number will do",
     "outputs.ellipsoid": "the norm of a projection, which is near one",
     "piece_bounds.multipliers": "multipliers that are tried",
     "piece_bounds._found": "hints for the parts of a piece, and estimates of shares",

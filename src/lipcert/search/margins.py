@@ -115,7 +115,7 @@ class MarginSearch:
                 clock().check()
                 if not path.step() or path.gap < _ENOUGH * min(abs(path.bound), path.scale):
                     break
-                if not best and (path.bound < goal or path.hopeless(goal)):
+                if not best and (path.bound < goal or path.least > goal):
                     break
         self.center = path.center or self.center
         return path.found()
@@ -138,7 +138,7 @@ def _cut(margins: Margins, row: Array, seen: Found, cuts: tuple[Cut, ...]) -> tu
 
 
 class _Path:
-    """Where a search is: multipliers (all products, then the ball) and μ."""
+    """Where a search is: multipliers x (all products, then the ball), their form M, and μ."""
 
     def __init__(self, margins: Margins, row: Array, center: tuple[Array, float] | None = None) -> None:
         self.margins = margins
@@ -148,17 +148,24 @@ class _Path:
         self.count = margins.size + int(self.positive.sum())
         natural = np.append(margins.weights, 0.0)
         self.price = np.where(self.positive & (natural > 0), _REGULAR / np.where(natural > 0, natural, 1.0), 0.0)
-        self.features = np.concatenate([margins.left, margins.right])
-        value = self._value(center[0]) if center is not None and center[0].shape == natural.shape else None
-        if center is not None and value is not None:
-            (self.x, self.mu), self.bound = center, value[1]
-        else:
-            self.x, self.bound = self._start(natural)
-            self.mu = _FIRST * (abs(self.bound) + 0.01 * self.scale) / self.count
+        self._features()
         self.center: tuple[Array, float] | None = None
-        self.centered = False
-        self.decrement = np.inf
+        self.least, self.decrement = -np.inf, np.inf
+        if center is not None and center[0].shape == natural.shape:
+            self.x, self.mu = center
+            self.M = margins.form(self.c, self.x[:-1], float(self.x[-1]))
+            self.bound = self._value(self.M)[1]
+        if center is None or not np.isfinite(self.bound):
+            self._start(natural)
         self.best = self.x, self.bound
+
+    def _features(self) -> None:
+        """Factors differ by signs and constants often: what else differs, and which each is, with its sign."""
+        tails = np.concatenate([self.margins.left, self.margins.right])[:, 1:]
+        lead = tails[np.arange(len(tails)), (tails != 0.0).argmax(axis=1)]
+        self.sign = np.where(lead < 0.0, -1.0, 1.0)
+        self.rows, self.which = np.unique(tails * self.sign[:, None] + 0.0, axis=0, return_inverse=True)
+        self.which = self.which.ravel()
 
     @property
     def gap(self) -> float:
@@ -168,41 +175,39 @@ class _Path:
         x, bound = self.best
         if not np.isfinite(bound):
             return None
-        least = bound - self.gap if self.centered else -np.inf
-        return Found(x[:-1], float(x[-1]), bound, least)
+        return Found(x[:-1], float(x[-1]), bound, self.least)
 
-    def hopeless(self, goal: float) -> bool:
-        """Whether the best bound seems to be above a goal."""
-        return self.centered and self.bound - 1.5 * self.gap > goal
-
-    def _start(self, natural: Array) -> tuple[Array, float]:
+    def _start(self, natural: Array) -> None:
         """The natural weights, times the factors for them and for the ball that give the best bound of a grid."""
-        best: tuple[Array, float] = natural, np.inf
-        for factor in 4.0 ** np.arange(-2.0, 4.0):
-            for ball in 4.0 ** np.arange(-3.0, 2.0):
-                x = natural * (8.0 * factor * self.scale / self.count)
-                x[-1] = ball * self.scale
-                value = self._value(x)
-                if value is not None and value[1] < best[1]:
-                    best = x, value[1]
-        return best
+        products = self.margins.form(0.0 * self.c, natural[:-1], 0.0)
+        ball = self.margins.form(0.0 * self.c, 0.0 * natural[:-1], 1.0)
+        row = self.margins.form(self.c, 0.0 * natural[:-1], 0.0)
+        self.x, self.M, self.bound = natural, row, np.inf
+        for factor in 8.0 * self.scale / self.count * 4.0 ** np.arange(-2.0, 4.0):
+            for outer in self.scale * 4.0 ** np.arange(-3.0, 2.0):
+                M = row + factor * products + outer * ball
+                bound = self._value(M)[1]
+                if bound < self.bound:
+                    self.x, self.M, self.bound = np.append(factor * natural[:-1], outer), M, bound
+        self.mu = _FIRST * (abs(self.bound) + 0.01 * self.scale) / self.count
 
-    def _value(self, x: Array) -> tuple[float, float] | None:
-        """The logarithm of det R and the bound, or None where R is not definite."""
-        M = self.margins.form(self.c, x[:-1], float(x[-1]))
+    def _value(self, M: Array) -> tuple[float, float]:
+        """The logarithm of det R and the bound, which is infinite where R is not definite."""
         try:
             L = linalg.cholesky(M[1:, 1:], lower=True, check_finite=False)
         except linalg.LinAlgError:
-            return None
+            return -np.inf, np.inf
         y = linalg.solve_triangular(L, M[1:, 0], lower=True, check_finite=False)
-        return 2.0 * float(np.log(np.diagonal(L)).sum()), float(y @ y - M[0, 0])
+        bound = float(y @ y - M[0, 0])
+        return 2.0 * float(np.log(np.diagonal(L)).sum()), bound if np.isfinite(bound) else np.inf
 
-    def _merit(self, x: Array) -> float:
-        found = self._value(x) if (x[self.positive] > 0).all() else None
-        if found is None or not np.isfinite(found).all():
-            return np.inf
-        self._bound = found[1]
-        return (found[1] + float(self.price @ x)) / self.mu - found[0] - float(np.log(x[self.positive]).sum())
+    def _merit(self, x: Array, M: Array) -> tuple[float, float]:
+        """What is minimised, and the bound."""
+        if not (x[self.positive] > 0).all():
+            return np.inf, np.inf
+        volume, bound = self._value(M)
+        barriers = volume + float(np.log(x[self.positive]).sum())
+        return (bound + float(self.price @ x)) / self.mu - barriers, bound
 
     def step(self) -> bool:
         """One Newton step; False if there is none."""
@@ -213,7 +218,8 @@ class _Path:
         if way is None:
             return False
         decrement = _root(-float((barrier + of_bound / self.mu) @ way))
-        self.centered = decrement < 1.0
+        if decrement < 1.0:
+            self.least = max(self.least, self.bound - 1.3 * self.gap)
         slow = decrement > 0.9 * self.decrement and decrement < 2.0 * _CENTERED
         self.decrement = decrement
         if decrement < _CENTERED or slow:
@@ -223,40 +229,40 @@ class _Path:
             way = self._newton(barrier + of_bound / self.mu, of_barrier + curved / self.mu)
             if way is None:
                 return False
-        fall = float((barrier + of_bound / self.mu) @ way)
+        return self._move(way, float((barrier + of_bound / self.mu) @ way), decrement < 4.0)
+
+    def _move(self, way: Array, fall: float, near: bool) -> bool:
+        """Go along a way until the merit has fallen enough, at most a share of the way to any boundary."""
+        change = self.margins.form(0.0 * self.c, way[:-1], float(way[-1]))
         down = self.positive & (way < 0)
-        farthest = _SHARE * min(float((self.x[down] / -way[down]).min(initial=np.inf)), self._inside(way))
-        length, start = min(1.0, farthest), self._merit(self.x)
-        merit = self._merit(self.x + length * way)
+        farthest = _SHARE * float((self.x[down] / -way[down]).min(initial=np.inf))
+        length, (start, _) = min(1.0, farthest), self._merit(self.x, self.M)
+
+        def at(length: float) -> tuple[float, float]:
+            if not np.isfinite(self._value(self.M + length / _SHARE * change)[1]):
+                return np.inf, np.inf
+            return self._merit(self.x + length * way, self.M + length * change)
+
+        merit, bound = at(length)
         while not merit <= start + 0.1 * length * fall:
-            length *= 0.5
+            length *= 0.6
             if length < 1e-6:
                 return False
-            merit = self._merit(self.x + length * way)
-        while decrement < 4.0 and length >= 1.0 and 2.0 * length <= farthest:  # some multipliers have far to go
-            longer = self._merit(self.x + 2.0 * length * way)
+            merit, bound = at(length)
+        while near and length >= 1.0 and 2.0 * length <= farthest:  # some multipliers have far to go
+            longer, then = at(2.0 * length)
             if not longer < merit:
                 break
-            length, merit = 2.0 * length, longer
-        self.x = self.x + length * way
-        self._merit(self.x)
-        self.bound = self._bound
+            length, merit, bound = 2.0 * length, longer, then
+        self.x, self.M, self.bound = self.x + length * way, self.M + length * change, bound
         if self.bound < self.best[1]:
             self.best = self.x, self.bound
         return True
 
-    def _inside(self, way: Array) -> float:
-        """How far R stays definite along a way."""
-        change = self.margins.form(0.0 * self.c, way[:-1], float(way[-1]))[1:, 1:]
-        least = float(
-            linalg.eigvalsh(self._inverse @ change @ self._inverse.T, check_finite=False, subset_by_index=[0, 0])[0]
-        )
-        return -1.0 / least if least < 0.0 else np.inf
-
     def _newton(self, gradient: Array, H: Array) -> Array | None:
         """-H⁻¹·gradient, H scaled to ones on its diagonal; None where it is not definite."""
         diagonal = np.diagonal(H)
-        if not (np.isfinite(H).all() and (diagonal > 0).all()):
+        if not (np.isfinite(diagonal).all() and (diagonal > 0).all()):
             return None
         size = 1.0 / np.sqrt(diagonal)
         H = size[:, None] * H * size
@@ -270,35 +276,35 @@ class _Path:
 
     def _derivatives(self) -> tuple[Array, Array, Array, Array]:
         """Gradients of the barriers and of the bound with its price, and the matrices of second derivatives of both."""
-        margins, x, n = self.margins, self.x, len(self.x) - 1
-        M = margins.form(self.c, x[:-1], float(x[-1]))
-        L = linalg.cholesky(M[1:, 1:], lower=True, check_finite=False)
-        self._inverse = inverse = linalg.solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
-        y = np.append(1.0, -(inverse.T @ (inverse @ M[1:, 0])))  # where the bound is attained
-        half = self.features[:, 1:] @ inverse.T
+        margins, x, n, few = self.margins, self.x, len(self.x) - 1, self.margins.inputs
+        L = linalg.cholesky(self.M[1:, 1:], lower=True, check_finite=False)
+        inverse, _ = linalg.lapack.dtrtri(L, lower=1)
+        y = np.append(1.0, -(inverse.T @ (inverse @ self.M[1:, 0])))  # where the bound is attained
+        half = self.rows @ inverse.T
         G = half @ half.T
-        ll, rr, lr = G[:n, :n], G[n:, n:], G[:n, n:]
+        first, second = self.which[:n], self.which[n:]
+        plus, minus = self.sign[:n], self.sign[n:]
+        ll = G[first[:, None], first] * np.outer(plus, plus)
+        rr = G[second[:, None], second] * np.outer(minus, minus)
+        lr = G[first[:, None], second] * np.outer(plus, minus)
         one, two = margins.left @ y, margins.right @ y
-        D = np.zeros(len(y))
-        D[1 : 1 + margins.inputs] = 1.0  # the ball's multiplier is the factor of this, less one at the constant
-        seen = half @ inverse  # features·R⁻¹
-        pulled = D * y  # the ball's form at y
+        inner = half @ inverse[:, :few]  # features·R⁻¹, for the inputs
+        seen = (inner[first] * plus[:, None], inner[second] * minus[:, None])
+        along = y[1 : 1 + few]  # the ball's form is the square of this, less one
         barriers, curved = np.empty((2, n + 1, n + 1))
         barriers[:n, :n] = 0.5 * (ll * rr + lr * lr.T)
         across = lr * np.outer(two, one)
         curved[:n, :n] = 0.5 * (ll * np.outer(two, two) + rr * np.outer(one, one) + across + across.T)
-        inner = D[1:]
-        barriers[n, :n] = barriers[:n, n] = -np.einsum("ij,ij->i", seen[:n] * inner, seen[n:])
-        curved[n, :n] = curved[:n, n] = -(one * (seen[n:] @ pulled[1:]) + two * (seen[:n] @ pulled[1:]))
-        S = inverse.T @ inverse
-        few = S[: margins.inputs, : margins.inputs]
-        barriers[n, n] = float(np.einsum("ij,ij->", few, few))
-        curved[n, n] = 2.0 * float(pulled[1:] @ (S @ pulled[1:]))
-        of_bound = np.append(one * two, 1.0 - float(pulled @ y))
-        barrier = np.append(np.diagonal(lr), -float(np.trace(few)))
+        barriers[n, :n] = barriers[:n, n] = -np.einsum("ij,ij->i", *seen)
+        curved[n, :n] = curved[:n, n] = -(one * (seen[1] @ along) + two * (seen[0] @ along))
+        S = inverse[:, :few].T @ inverse[:, :few]
+        barriers[n, n] = float(np.einsum("ij,ij->", S, S))
+        curved[n, n] = 2.0 * float(along @ (S @ along))
+        of_bound = np.append(one * two, 1.0 - float(along @ along))
+        barrier = np.append(np.diagonal(lr), -float(np.trace(S)))
         at = np.flatnonzero(self.positive)
         barrier[at] -= 1.0 / x[at]
-        barriers[at, at] += 1.0 / x[at] ** 2
+        barriers[at, at] += 1.0 / (x[at] * x[at])
         return barrier, of_bound + self.price, barriers, curved
 
 
