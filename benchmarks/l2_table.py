@@ -6,7 +6,8 @@ Run: python benchmarks/l2_table.py DATA mnist_mlp                      (about te
 
 An image is wrong, broken by an attack, verified, or undecided. The ball is not clipped to images, as in the published
 table; so what is verified holds for clipped inputs too. Every verified image is attacked once more, with 20 starts.
-Results are added to a file line by line, and the same command goes on where it was stopped.
+Results are added to a file line by line, and the same command goes on where it was stopped. Seconds are those of the
+clock; on a machine that does other things too, those of the processor are nearer to what the work takes.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def images(data: Path, name: str) -> tuple[Array, Array]:
 
 def examine(network: lc.Network, x: Array, y: int, radius: float, seconds: float) -> dict[str, Any]:
     """One image: what it is, what settled it, and the seconds that this took."""
-    started = time.perf_counter()
+    started, processor = time.perf_counter(), time.process_time()
     answer, basis = "undecided", ""
     if int(network(x).argmax()) != y:
         answer = "wrong"
@@ -51,10 +52,10 @@ def examine(network: lc.Network, x: Array, y: int, radius: float, seconds: float
         found = lc.certified_radius(network, x, y, radii=[radius], seconds=seconds)
         if found.radius >= radius:
             answer, basis = "verified", found.basis
-    took = time.perf_counter() - started
+    took, used = time.perf_counter() - started, time.process_time() - processor
     if answer == "verified" and lc.attack(network, x, y, radius, restarts=20, seed=1).found:
         raise SystemExit("an attack breaks what was verified")
-    return {"answer": answer, "basis": basis, "seconds": took}
+    return {"answer": answer, "basis": basis, "seconds": took, "processor": used}
 
 
 def show(name: str, rows: list[dict[str, Any]]) -> None:
@@ -70,7 +71,10 @@ def show(name: str, rows: list[dict[str, Any]]) -> None:
     for basis in sorted({row["basis"] for row in rows} - {""}):
         took = [row["seconds"] for row in rows if row["basis"] == basis]
         print(f"    by {basis:16} {len(took):4} images, mean {np.mean(took):6.2f} s")
-    print(f"  mean seconds per image {np.mean([row['seconds'] for row in rows]):.2f}")
+    used = np.array([row["processor"] for row in rows])
+    quick = [row["answer"] == "verified" and row["processor"] <= 10.0 for row in rows]
+    print(f"  verified within 10 s of processor time {100 * np.mean(quick):.1f} %")
+    print(f"  per image: mean {np.mean([row['seconds'] for row in rows]):.2f} s, of the processor {used.mean():.2f} s")
 
 
 def main() -> None:
