@@ -56,7 +56,7 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
     "sensitivity by pieces": lambda: lc.sensitivity(NETWORK, BALL, SPLIT, inputs=[0], outputs=[1]),
     "radius": lambda: lc.certified_radius(CLASSIFIER, POINT, radii=RADII),
     "radius, by value functions": lambda: lc.certified_radius(
-        CLASSIFIER, POINT, radii=[0.1935], curvature=False, values=True
+        CLASSIFIER, POINT, radii=[0.1935, 0.25], curvature=False, values=True
     ),
     "radius, searched for": lambda: lc.certified_radius(CLASSIFIER, POINT, tolerance=0.5),
 }
