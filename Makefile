@@ -10,7 +10,8 @@ ALL    := $(VENV)/.installed-all
 
 .DEFAULT_GOAL := help
 SECONDS ?= 60
-.PHONY: help demo reproduce test slow attack lint format docs clean
+PYTHONS ?= $(PYTHON)
+.PHONY: help demo reproduce test slow attack lint format docs dist clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -43,7 +44,12 @@ format: $(ALL)  ## bring the code into shape
 	$(BIN)/ruff format .
 
 docs: $(ALL)  ## build the documentation into site/
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+dist: $(CORE)  ## wheel and sdist into dist/, and the README's Python with the wheel alone: make dist PYTHONS="python3.11 python3.13"
+	rm -rf dist
+	$(BIN)/python -m hatchling build
+	for python in $(PYTHONS); do "$$python" tests/wheel.py dist || exit 1; done
 
 clean:  ## remove the environment and everything that was built
 	rm -rf $(VENV) site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

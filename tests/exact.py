@@ -12,7 +12,8 @@ import numpy as np
 from flint import arb, ctx, fmpq, fmpq_mat
 
 from lipcert.exact.check import precision
-from lipcert.exact.functions import Function, ball, function, jet, rational
+from lipcert.exact.definitions import function
+from lipcert.exact.functions import Function, ball, jet, rational
 from lipcert.model.activations import Activation
 
 __all__ = [

@@ -8,6 +8,8 @@ import json
 import random
 from typing import Any
 
+import numpy as np
+
 
 def signed(content: Any, kind: str = "bound") -> dict[str, Any]:
     """A document whose checksum is right, as an attacker would write it."""
@@ -57,6 +59,19 @@ SPARE: list[Any] = [
 ]
 
 
+def _flip(rng: random.Random, array: dict[str, Any]) -> None:
+    """Change one bit of an array, and what it says of itself in decimal notation."""
+    try:
+        raw = bytearray(base64.b64decode(array["float64"]))
+    except ValueError:  # an earlier change put another text there
+        return
+    if raw:
+        raw[rng.randrange(len(raw))] ^= 1 << rng.randrange(8)
+    array["float64"] = base64.b64encode(bytes(raw)).decode()
+    if "decimal" in array and len(raw) % 8 == 0:
+        array["decimal"] = ", ".join(map(repr, np.frombuffer(bytes(raw), dtype="<f8").tolist()))
+
+
 def rewritten(rng: random.Random, content: dict[str, Any]) -> dict[str, Any]:
     """Some values of the document replaced by others, lists shortened, fields swapped; to be signed afresh."""
     content = json.loads(json.dumps(content))
@@ -79,10 +94,7 @@ def rewritten(rng: random.Random, content: dict[str, Any]) -> dict[str, Any]:
             other, place = rng.choice(places)
             node[key] = json.loads(json.dumps(other[place]))
         elif kind == 3 and isinstance(node[key], dict) and isinstance(node[key].get("float64"), str):
-            raw = bytearray(base64.b64decode(node[key]["float64"]))
-            if raw:
-                raw[rng.randrange(len(raw))] ^= 1 << rng.randrange(8)
-            node[key]["float64"] = base64.b64encode(bytes(raw)).decode()
+            _flip(rng, node[key])
         elif isinstance(node[key], (int, float)) and not isinstance(node[key], bool):
             node[key] = rng.choice([node[key] + 1, -node[key], node[key] * 2, 0])
         elif key == "bound" and isinstance(node[key], str) and "bound_decimal" in node:

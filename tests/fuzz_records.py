@@ -135,7 +135,7 @@ def change_sqlite(rng: random.Random, data: bytes) -> bytes:
 
 
 def read_sqlite(path: Path) -> Any:
-    from lipcert.questions.campaign.summary import export, summarise
+    from lipcert.questions.campaign.results import export, summarise
 
     results = lc.Results.read(path)
     for suffix in (".csv", ".json"):

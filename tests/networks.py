@@ -13,7 +13,7 @@ from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Region
 
 ROWS: list[Activation] = [
-    *(lc.activation(name) for name in TABLE),
+    *(lc.activation(name) for name in TABLE if name not in ("square", "cube")),
     lc.activation("leaky_relu", negative_slope=0.0),
     lc.activation("leaky_relu", negative_slope=0.3),
     lc.activation("leaky_relu", negative_slope=1.0),
@@ -29,8 +29,13 @@ ROWS: list[Activation] = [
     lc.activation("celu", alpha=3.0),
     lc.activation("softplus", beta=0.5),
     lc.activation("softplus", beta=7.0),
+    lc.activation("softshrink", lambd=2.0),
+    lc.activation("threshold", threshold=-1.5),
+    lc.activation("squareplus", b=0.3),
 ]
-"""Every row of the table, those with parameters several times."""
+"""Every row of the table whose slopes are bounded, those with parameters several times."""
+STEEP = [lc.activation("square"), lc.activation("cube")]
+"""The rows whose slopes grow without end."""
 
 
 def label(row: Activation) -> str:

@@ -22,7 +22,8 @@ def true_constant(network: lc.Network, box: lc.Box) -> float:
 def _jacobians(network: lc.Network, box: lc.Box) -> Iterator[Array]:
     """One Jacobian a realised pattern: neuron by neuron, sides that the region does not reach are left out."""
     points = box.sample(3000, np.random.default_rng(0))
-    sides = (np.concatenate([np.eye(box.dimension), -np.eye(box.dimension)]), np.r_[box.upper, -box.lower])
+    eye = np.eye(len(box.center))
+    sides = (np.concatenate([eye, -eye]), np.r_[box.upper, -box.lower])
     first = network.layers[0]
     yield from _walk(network, 0, dense(first.weight), first.bias, np.zeros(0), sides, points)
 

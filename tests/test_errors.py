@@ -100,12 +100,12 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     # certify
     "center of the wrong length": (
         lambda: lc.certify(NET, lc.Ball([0.0, 0.0], 1.0)),
-        r"the region has 2 coordinates, the network has 3 inputs",
+        r"center must have 3 numbers, as the network has inputs; got shape \(2,\)",
     ),
     "no network": (lambda: lc.certify([EYE], lc.Ball([0.0], 1.0)), r"network must be a lipcert.Network, got list"),  # type: ignore[arg-type]
     "no region": (lambda: lc.certify(NET, 0.5), r"region must be a Ball, Box or Everywhere, got float"),  # type: ignore[arg-type]
-    "a method by name": (lambda: lc.certify(NET, None, "scalar"), r"method must be a value such as Scalar\(\)"),  # type: ignore[arg-type]
-    "a method class": (lambda: lc.certify(NET, None, lc.Scalar), r"method must be a value such as Scalar\(\)"),  # type: ignore[arg-type]
+    "a method nobody knows": (lambda: lc.certify(NET, None, "scaler"), r"'scaler' is unknown; known are .*scalar"),
+    "a method class": (lambda: lc.certify(NET, None, lc.Scalar), r"must be a value, not a class; write Scalar\(\)"),  # type: ignore[arg-type]
     "no enclosures": (lambda: lc.certify(NET, None, lc.Scalar(), enclosures=[]), r"enclosures is empty; give at least"),
     "unknown inputs": (
         lambda: lc.certify(NET, None, lc.Scalar(), inputs=[0, 7]),
@@ -134,7 +134,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "lower bound elsewhere": (
         lambda: lc.lower_bound(NET, lc.Ball([0.0], 1.0)),
-        r"the region has 1 coordinates, the network has 3 inputs",
+        r"center must have 3 numbers, as the network has inputs; got shape \(1,\)",
     ),
     "lower bound on a stack": (lambda: lc.lower_bound(NET, lc.Ball(np.zeros((2, 3)), 1.0)), r"one region"),
 }

@@ -71,6 +71,15 @@ def test_resnet() -> None:
     assert [row[2] for row in radii] == sorted((row[2] for row in radii), reverse=True)
 
 
+def test_own_method() -> None:
+    text = printed("own_method.py")
+    ((lower,),) = rows(text, "lower bound")
+    bounds = {line.split()[0]: float(line.split()[1]) for line in text.splitlines()[1:]}
+    assert set(bounds) == {"dominant", "careless", "closed-form", "joint"}
+    assert all(lower <= bound for bound in bounds.values())
+    assert "enlarged" in next(line for line in text.splitlines() if line.startswith("careless"))
+
+
 def test_training() -> None:
     text = printed("training.py", "torch", "sklearn")
     epochs = rows(text, r" +\d ")

@@ -13,8 +13,9 @@ from lipcert.errors import (
 )
 from lipcert.importers import load
 from lipcert.importers.kernels import conv_stack
+from lipcert.importers.registry import register as register_activation
 from lipcert.importers.ties import merge_ties
-from lipcert.model.activations import Activation, activation
+from lipcert.model.activations import Activation, activation, piecewise_linear
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Box, Everywhere
@@ -26,6 +27,7 @@ from lipcert.proof.sensitivity import Sensitivity
 from lipcert.questions.attacks import Attack, attack
 from lipcert.questions.campaign import Results, campaign
 from lipcert.questions.certify import certify, certify_many
+from lipcert.questions.define import define_activation
 from lipcert.questions.radius import certified_radius
 from lipcert.questions.reach import reach
 from lipcert.questions.sensitivity import sensitivity
@@ -36,8 +38,10 @@ from lipcert.search.closed_form import ClosedForm
 from lipcert.search.diagonal import Diagonal
 from lipcert.search.joint import Joint
 from lipcert.search.lower import LowerBound, lower_bound
+from lipcert.search.method import Greedy, Method
 from lipcert.search.scalar import Scalar
 from lipcert.search.split import Split
+from lipcert.search.stage import Stage
 
 __version__ = "0.2.0"
 
@@ -54,6 +58,7 @@ __all__ = [
     "Convolution",
     "Diagonal",
     "Everywhere",
+    "Greedy",
     "Interrupted",
     "InvalidInput",
     "Joint",
@@ -61,6 +66,7 @@ __all__ = [
     "LipcertError",
     "Lipschitz",
     "LowerBound",
+    "Method",
     "Network",
     "ProofFailed",
     "Reach",
@@ -68,6 +74,7 @@ __all__ = [
     "Scalar",
     "Sensitivity",
     "Split",
+    "Stage",
     "SweepRow",
     "UnreadableCertificate",
     "UnreadableModel",
@@ -79,12 +86,15 @@ __all__ = [
     "certify",
     "certify_many",
     "conv_stack",
+    "define_activation",
     "load",
     "load_answer",
     "lower_bound",
     "merge_ties",
+    "piecewise_linear",
     "published",
     "reach",
+    "register_activation",
     "save_answer",
     "sensitivity",
     "sweep",

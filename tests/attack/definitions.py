@@ -90,11 +90,27 @@ def exact(row: Activation) -> Exact:
         "gelu_tanh": _gelu_tanh,
         "mish": _mish,
         "sin": lambda x: x.sin(),
+        "cos": lambda x: x.cos(),
+        "snake": lambda x: x + x.sin() * x.sin(),
+        "erf": lambda x: x.erf(),
+        "gaussian": lambda x: (-x * x).exp(),
+        "logsigmoid": lambda x: -_softplus(-x),
+        "tanhshrink": lambda x: x - 2 * _gate(2 * x) + 1,
+        "quick_gelu": lambda x: x * _gate(ball(1.702) * x),
+        "square": lambda x: x * x,
+        "cube": lambda x: x * x * x,
     }
     if row.name in simple:
         return Exact((simple[row.name],))
     if row.name == "softplus":
         return Exact((lambda x: _softplus(arb(p[0]) * x) / arb(p[0]),))
+    if row.name == "squareplus":
+        return Exact((lambda x: (x + (x * x + arb(p[0])).sqrt()) / 2,))
+    if row.name == "softshrink":
+        (limit,) = p
+        return Exact((lambda x: x + arb(limit), _nothing, lambda x: x - arb(limit)), lambda: (-limit, limit))
+    if row.name == "threshold":
+        return Exact((lambda x: 0 * x + arb(p[0]), _same), lambda: (p[0],))
     if row.name == "softsign":
         return Exact((lambda x: x / (1 - x), lambda x: x / (1 + x)), lambda: zero)
     if row.name == "relu":

@@ -175,7 +175,7 @@ WRONG_USE = {
     "negative radius": ("bound model.npz --center zeros --radius -1", "radius must be at least 0, got -1.0"),
     "NaN radius": ("bound model.npz --center zeros --radius nan", "radius must be finite"),
     "word for a radius": ("bound model.npz --center zeros --radius big", "Invalid value for '--radius'"),
-    "box upside down": ("bound model.npz --box 1 0", "lower must not exceed upper"),
+    "box upside down": ("bound model.npz --box 1 0", "the limits are swapped"),
     "centre outside clip": ("bound model.npz --center 0,0,5 --radius 1 --clip 0 1", "center must lie inside clip"),
     "unknown method": ("bound model.npz --method exact", "unknown method 'exact'; known are closed-form,"),
     "words for indices": ("bound model.npz --inputs a", "--inputs must be whole numbers separated by commas"),

@@ -77,7 +77,7 @@ def test_layers_and_what_was_folded(model: Path, capsys: pytest.CaptureFixture[s
     assert second["activations"] == {"tanh": 50, "identity": 50}
     assert second["carried"] == 50
     assert record["layers"][-1]["folded"][-1] == "head (MatMul)"
-    assert set(record["costs"]) == {"ClosedForm", "Scalar", "Diagonal", "Joint"}
+    assert set(record["costs"]) == {"ClosedForm", "Scalar", "Diagonal", "Joint", "Auto"}
 
 
 def test_what_people_see(model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

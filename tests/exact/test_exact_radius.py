@@ -21,8 +21,8 @@ from networks import ROW_LABELS, ROWS, random_network
 
 exact = pytest.importorskip("lipcert.exact")
 from lipcert.exact import check, curvature, model  # noqa: E402
+from lipcert.exact.definitions import function  # noqa: E402
 from lipcert.exact.enclose import Centre  # noqa: E402
-from lipcert.exact.functions import function  # noqa: E402
 from lipcert.exact.linear import column, largest_positive  # noqa: E402
 from lipcert.exact.parabolas import parabola  # noqa: E402
 from lipcert.exact.whole import Evidence, Whole  # noqa: E402

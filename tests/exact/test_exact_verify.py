@@ -27,7 +27,7 @@ import lipcert.exact
 from lipcert.cli import main
 from lipcert.errors import LipcertError, ProofFailed
 from lipcert.exact import check, model
-from lipcert.exact.functions import function, zeros
+from lipcert.exact.definitions import function, zeros
 from lipcert.exact.linear import largest_eigenvalue, positive_definite
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.importers.faithful import Original, confirm
+from lipcert.importers.faithful import DOUBLE, Original, confirm
 from lipcert.importers.samples import at_kinks, sample
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra")
@@ -533,13 +533,13 @@ def _identity() -> lc.Network:
 
 @pytest.mark.parametrize("limit", [30.0, 1e6, 3e12, 1e29, 1e38])
 def test_finding_11_a_lost_limit_is_seen_whatever_its_size(limit: float) -> None:
-    original = Original(lambda x: np.minimum(x, limit), False, "the test")
+    original = Original(lambda x: np.minimum(x, limit), DOUBLE, "the test")
     with pytest.raises(lc.UnreadableModel, match="not faithful"):
         confirm(_identity(), original)
 
 
 def test_finding_11_a_limit_of_the_model_beyond_the_usual_sizes_is_seen() -> None:
-    original = Original(lambda x: np.minimum(x, 1e150), False, "the test")
+    original = Original(lambda x: np.minimum(x, 1e150), DOUBLE, "the test")
     confirm(_identity(), original)  # no sample is that large
     with pytest.raises(lc.UnreadableModel, match="not faithful"):
         confirm(_identity(), original, sizes=(1e150,))
@@ -577,7 +577,7 @@ def test_finding_11_rounding_to_single_precision_is_seen() -> None:
     def rounded(x: Any) -> Any:
         return x.astype(np.float32).astype(float) if np.abs(x).max() < 3e38 else x
 
-    original = Original(rounded, False, "the test")
+    original = Original(rounded, DOUBLE, "the test")
     with pytest.raises(lc.UnreadableModel, match="not faithful"):
         confirm(_identity(), original)
 
@@ -593,7 +593,7 @@ def test_finding_11_a_moved_threshold_is_seen(shift: float) -> None:
         return np.where(np.abs(v) < shift, shift, np.maximum(v, 0.0))
 
     with pytest.raises(lc.UnreadableModel, match="not faithful"):
-        confirm(network, Original(moved, False, "the test"))
+        confirm(network, Original(moved, DOUBLE, "the test"))
 
 
 def test_finding_11_kinks_are_straddled_to_the_last_bit() -> None:
@@ -624,13 +624,13 @@ def test_finding_11_samples() -> None:
 
 
 def test_finding_9_outputs_whose_number_changes() -> None:
-    original = Original(lambda x: x if np.abs(x).max() < 50.0 else np.r_[x, 0.0], False, "the test")
+    original = Original(lambda x: x if np.abs(x).max() < 50.0 else np.r_[x, 0.0], DOUBLE, "the test")
     with pytest.raises(lc.UnreadableModel, match="has 2 outputs, the test gives 2 or 3"):
         confirm(_identity(), original)
 
 
 def test_finding_11_infinities_of_the_model_at_moderate_inputs_are_refused() -> None:
-    original = Original(lambda x: np.where(np.abs(x) > 50.0, np.inf, x), False, "the test")
+    original = Original(lambda x: np.where(np.abs(x) > 50.0, np.inf, x), DOUBLE, "the test")
     with pytest.raises(lc.UnreadableModel, match="finite"):
         confirm(_identity(), original)
 

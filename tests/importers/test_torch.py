@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.importers.faithful import Original, confirm
+from lipcert.importers.faithful import DOUBLE, SINGLE, Original, confirm
 from lipcert.model.arrays import Array
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra")
@@ -414,7 +414,7 @@ def test_a_dropped_bias_is_caught() -> None:
     full = lc.Network.from_weights(weights, biases, "tanh")
     for single in (False, True):
         run: Callable[[Array], Array] = lambda x: full(x).astype(np.float32 if single else float)  # noqa: B023, E731
-        original = Original(run, single, "the test")
+        original = Original(run, SINGLE if single else DOUBLE, "the test")
         confirm(full, original)
         for k in range(2):
             without = [b if i != k else None for i, b in enumerate(biases)]
@@ -425,7 +425,7 @@ def test_a_dropped_bias_is_caught() -> None:
 def test_given_points_are_compared_too() -> None:
     """A difference that no random point shows is found at a given one."""
     network = lc.Network.from_weights([[[1.0]], [[1.0]]], [[-1e150], [0.0]], "relu")
-    original = Original(lambda x: np.zeros(1), False, "the test")
+    original = Original(lambda x: np.zeros(1), DOUBLE, "the test")
     confirm(network, original)
     with pytest.raises(lc.UnreadableModel, match="not faithful"):
         confirm(network, original, [[2e150]])

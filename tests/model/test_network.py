@@ -238,3 +238,14 @@ def test_layers_and_their_arrays_are_plain_data(network: lc.Network) -> None:
     assert (network.inputs, network.outputs, network.depth) == (3, 2, 4)
     with pytest.raises(InvalidInput, match="x must have 3 numbers"):
         network(np.zeros(4))
+
+
+@pytest.mark.parametrize("name", ["square", "cube"])
+def test_slopes_without_end_need_a_bounded_region(name: str) -> None:
+    network = lc.Network.from_weights([np.eye(2), np.ones((1, 2))], activation=name)
+    for ask in (lc.certify, lc.sensitivity):
+        with pytest.raises(InvalidInput, match=f"activation '{name}' of layer 1 has slopes without end.*give a Ball"):
+            ask(network)
+    found = lc.certify(network, lc.Box([-1.0, 0.0], [2.0, 1.0]), lc.Joint())
+    assert lc.lower_bound(network, lc.Box([-1.0, 0.0], [2.0, 1.0])).value <= found.bound
+    assert lc.verify(network, found, exact=True) <= found.bound

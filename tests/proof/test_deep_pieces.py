@@ -1,8 +1,7 @@
-"""Pieces of deep networks: never below the truth, near it when small, and caught when something is left out."""
+"""Pieces of deep networks to second order: never below the truth, and near it when small."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +11,9 @@ import pytest
 import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
-from lipcert.proof import deep_pieces, slope_fits
-from lipcert.proof.deep_pieces import DeepOrder, deep
 from lipcert.proof.expansion import Second
 from lipcert.proof.piece_bounds import PieceBounds
+from lipcert.proof.second_pieces import SecondOrder, deep
 from lipcert.reproduce.networks import paper_center, paper_network
 from networks import random_network
 
@@ -24,7 +22,7 @@ SIZES = [(1, 1, 1), (1, 2, 1, 1), (2, 4, 4, 2), (3, *[8] * 9, 2), (5, *[12] * 16
 
 def bounded(network: lc.Network, point: Array, lower: Array, upper: Array, limit: float = np.inf) -> Second:
     ends = [np.full((len(lower), n), limit) for n in network.sizes[1:-1]]
-    return DeepOrder(network, point).bound(lower, upper, [-end for end in ends], ends)
+    return SecondOrder(network, point).bound(lower, upper, [-end for end in ends], ends)
 
 
 def largest(network: lc.Network, lower: Array, upper: Array, rng: np.random.Generator, many: int = 200) -> Array:
@@ -64,7 +62,7 @@ def test_pieces_of_a_paper_network_are_known_well() -> None:
     found = bounded(network, center, middle - 0.25, middle + 0.25).bounds
     truth = largest(network, middle - 0.25, middle + 0.25, rng, 40)
     assert (found >= truth).all()
-    assert (found <= 1.06 * truth).all()
+    assert (found <= 1.02 * truth).all()
 
 
 def test_which_networks_are_deep() -> None:
@@ -72,68 +70,6 @@ def test_which_networks_are_deep() -> None:
     assert not deep(random_network(1, (3, 5, 5, 2), "tanh"))
     assert not deep(random_network(1, (3, *[5] * 9, 2), "relu"))
     assert not deep(random_network(1, (30, *[5] * 9, 2), "tanh"))
-
-
-def no_rest(patch: pytest.MonkeyPatch) -> None:
-    honest = slope_fits.fit
-    patch.setattr(deep_pieces, "fit", lambda *a: replace(found := honest(*a), rest=0.0 * found.rest))
-
-
-def half_an_error(patch: pytest.MonkeyPatch) -> None:
-    honest = slope_fits.fit
-    patch.setattr(deep_pieces, "fit", lambda *a: replace(found := honest(*a), error=0.5 * found.error))
-
-
-def no_third_order(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(deep_pieces._Layer, "error", property(lambda layer: 0.0 * layer.rest))
-
-
-def no_far_remainders(patch: pytest.MonkeyPatch) -> None:
-    honest = DeepOrder._products
-    patch.setattr(DeepOrder, "_products", lambda order, k: [0.0 * size for size in honest(order, k)])
-
-
-def half_of_the_corners(patch: pytest.MonkeyPatch) -> None:
-    honest = DeepOrder.__init__
-
-    def init(order: DeepOrder, network: lc.Network, point: Array) -> None:
-        honest(order, network, point)
-        order.corners = order.corners[:, : order.corners.shape[1] // 2]
-
-    patch.setattr(DeepOrder, "__init__", init)
-
-
-def no_cubic(patch: pytest.MonkeyPatch) -> None:
-    honest = DeepOrder._total
-    patch.setattr(
-        DeepOrder, "_total", lambda order, half, last, cubic, more: honest(order, half, last, 0 * cubic, more)
-    )
-
-
-PLANTED = [no_rest, half_an_error, no_third_order, no_far_remainders, half_of_the_corners, no_cubic]
-
-
-@pytest.mark.parametrize("plant", PLANTED)
-def test_a_planted_mistake_is_caught(
-    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Some box in many has a bound below the truth; without the mistake none has."""
-
-    def too_low() -> int:
-        rng, count = np.random.default_rng(9), 0
-        for seed in range(24):
-            sizes = [(1, 1, 1), (1, 2, 1), (1, 1, 1, 1), (2, 2, 2, 1)][seed % 4]
-            network = random_network(seed, sizes, "tanh" if seed % 8 < 4 else "sin", gain=3.0)
-            for half in (0.05, 0.2, 0.6):
-                center = rng.uniform(-1.0, 1.0, (40, sizes[0]))
-                truth = largest(network, center - half, center + half, rng, 600)
-                found = bounded(network, center[0], center - half, center + half).bounds
-                count += int((found * (1.0 + 1e-12) < truth).sum())
-        return count
-
-    assert too_low() == 0
-    plant(monkeypatch)
-    assert too_low() > 0
 
 
 def test_split_cuts_a_deep_network_and_its_tree_is_derived_again(tmp_path: Path) -> None:

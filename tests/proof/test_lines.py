@@ -145,8 +145,8 @@ def test_infinite_intervals_get_level_lines_at_the_extent(row: Activation) -> No
     lower, upper = np.array([-np.inf, -np.inf, 1.0]), np.array([np.inf, 2.0, np.inf])
     lines = bounding_lines(Neurons.of(row, 3), lower, upper)
     least, most = (np.broadcast_to(np.asarray(e, float), 3) for e in row.row.extent(*row.parameters))
-    assert (lines.upper_slope == 0).all()
-    assert (lines.lower_slope == 0).all()
+    assert (lines.upper_slope == row.row.drift).all()
+    assert (lines.lower_slope == row.row.drift).all()
     np.testing.assert_array_equal(lines.lower_offset, least)
     np.testing.assert_array_equal(lines.upper_offset, most)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.proof import document, second_pieces, slope_fits
 from lipcert.proof.expansion import Second
+from lipcert.proof.monomials import Monomials
 from lipcert.proof.second_pieces import SecondOrder, curved
 from networks import random_network
 
@@ -23,7 +25,7 @@ ROWS = ["tanh", "sigmoid", "softplus", "silu", "gelu", "elu", "celu", "selu", "m
 
 def bounded(network: lc.Network, lower: Array, upper: Array, limit: float = np.inf) -> Second:
     ends = [np.full((len(lower), n), limit) for n in network.sizes[1:-1]]
-    return SecondOrder(network).bound(lower, upper, [-end for end in ends], ends)
+    return SecondOrder(network, lower[0]).bound(lower, upper, [-end for end in ends], ends)
 
 
 def largest(network: lc.Network, lower: Array, upper: Array, rng: np.random.Generator, many: int = 400) -> Array:
@@ -106,7 +108,9 @@ def test_tiny_boxes_are_known_to_the_last_digits() -> None:
 def test_intervals_that_contradict_each_other_say_that_there_is_no_input() -> None:
     network = random_network(5, (2, 6, 6, 1), "tanh", gain=1.0)
     ends = [np.full((1, n), 50.0) for n in (6, 6)]
-    found = SecondOrder(network).bound(np.zeros((1, 2)), np.ones((1, 2)), ends, [2.0 * end for end in ends])
+    found = SecondOrder(network, np.zeros(2)).bound(
+        np.zeros((1, 2)), np.ones((1, 2)), ends, [2.0 * end for end in ends]
+    )
     assert found.empty.all()
 
 
@@ -126,44 +130,109 @@ def half_an_error(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(second_pieces, "fit", lambda *a: replace(found := honest(*a), error=0.5 * found.error))
 
 
-def half_of_the_corners(patch: pytest.MonkeyPatch) -> None:
-    honest = SecondOrder.__init__
+def of_the_tables(change: Callable[[Monomials], None]) -> Callable[[pytest.MonkeyPatch], None]:
+    """Polynomials whose tables are changed."""
 
-    def init(order: SecondOrder, network: lc.Network) -> None:
-        honest(order, network)
-        order.corners = order.corners[:, : order.corners.shape[1] // 2]
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        honest = SecondOrder.__init__
 
-    patch.setattr(SecondOrder, "__init__", init)
+        def init(order: SecondOrder, network: lc.Network, point: Array) -> None:
+            honest(order, network, point)
+            change(order.poly)
+
+        patch.setattr(SecondOrder, "__init__", init)
+
+    return plant
+
+
+def half_of_the_corners(poly: Monomials) -> None:
+    poly.values = poly.values[:, : poly.values.shape[1] // 2]
+
+
+def no_slack_of_squares(poly: Monomials) -> None:
+    poly.slack = 0.0 * poly.slack
+
+
+def no_fifth_degree(poly: Monomials) -> None:
+    poly.touched = [0.0 * part for part in poly.touched]
 
 
 def no_third_order(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(second_pieces._Factors, "product", lambda *_: np.zeros(1))
-
-
-def no_cubic(patch: pytest.MonkeyPatch) -> None:
     honest = SecondOrder._total
-    patch.setattr(SecondOrder, "_total", lambda order, half, last, cubic, *a: honest(order, half, last, 0 * cubic, *a))
+    patch.setattr(SecondOrder, "_total", lambda order, *a: honest(order, *a[:-1], 0.0 * a[-1]))
 
 
-@pytest.mark.parametrize("plant", [no_rest, half_an_error, half_of_the_corners, no_third_order, no_cubic])
+def no_quartic(patch: pytest.MonkeyPatch) -> None:
+    honest = SecondOrder._total
+    patch.setattr(SecondOrder, "_total", lambda order, half, last, four, *a: honest(order, half, last, 0 * four, *a))
+
+
+def no_remainders_of_layers_before(patch: pytest.MonkeyPatch) -> None:
+    honest = SecondOrder._products
+    patch.setattr(SecondOrder, "_products", lambda *a: [0.0 * size for size in honest(*a)])
+
+
+def intervals_of_another_piece(patch: pytest.MonkeyPatch) -> None:
+    """What is known of a piece serves its parts, and nothing else."""
+    honest = SecondOrder.bound
+
+    def bound(order: SecondOrder, lower: Array, upper: Array, low: list[Array], high: list[Array]) -> Second:
+        found = honest(order, lower, upper, low, high)
+        starts = np.cumsum([end.shape[-1] for end in low])[:-1]
+        ends = (np.split(np.roll(side, 1, axis=0), starts, axis=-1) for side in (found.low, found.high))
+        return honest(order, lower, upper, *ends)
+
+    patch.setattr(SecondOrder, "bound", bound)
+
+
+PLANTED = [
+    no_rest,
+    half_an_error,
+    of_the_tables(half_of_the_corners),
+    of_the_tables(no_slack_of_squares),
+    of_the_tables(no_fifth_degree),
+    no_third_order,
+    no_quartic,
+    no_remainders_of_layers_before,
+    intervals_of_another_piece,
+]
+
+
+@functools.cache
+def met() -> list[tuple[lc.Network, Array, float, Array, Array]]:
+    """Networks with boxes, the largest Jacobian norms there, and the largest outputs and negatives."""
+    rng, found = np.random.default_rng(9), []
+    for seed in range(16):
+        sizes = [(1, 1, 1), (1, 2, 1), (1, 1, 1, 1), (2, 2, 2, 1)][seed % 4]
+        network = random_network(seed, sizes, "tanh" if seed % 8 < 4 else "sin", gain=3.0)
+        for half in (0.05, 0.2, 0.6):
+            center = rng.uniform(-1.0, 1.0, (40, sizes[0]))
+            truth = largest(network, center - half, center + half, rng, 300)
+            points = center + half * np.round(rng.uniform(-1.0, 1.0, (60, 1, sizes[0])), 1)
+            outputs = network(points.reshape(-1, sizes[0])).reshape(60, 40, -1)
+            found.append((network, center, half, truth, np.concatenate([outputs, -outputs], axis=-1).max(axis=0)))
+    return found
+
+
+def too_low() -> int:
+    """How many bounds are below what is met."""
+    count = 0
+    for network, center, half, truth, outputs in met():
+        found = bounded(network, center - half, center + half)
+        count += int((found.bounds * (1.0 + 1e-13) < truth).sum())
+        count += int((found.outputs < outputs - 1e-12 * (1.0 + np.abs(outputs))).sum())
+    return count
+
+
+def test_no_bound_is_too_low() -> None:
+    assert too_low() == 0
+
+
+@pytest.mark.parametrize("plant", PLANTED)
 def test_a_planted_mistake_is_caught(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some box in many has a bound below the truth; without the mistake none has."""
-
-    def too_low() -> int:
-        rng, count = np.random.default_rng(9), 0
-        for seed in range(24):
-            sizes = [(1, 1, 1), (1, 2, 1), (1, 1, 1, 1), (2, 2, 2, 1)][seed % 4]
-            network = random_network(seed, sizes, "tanh" if seed % 8 < 4 else "sin", gain=3.0)
-            for half in (0.05, 0.2, 0.6):
-                center = rng.uniform(-1.0, 1.0, (40, sizes[0]))
-                truth = largest(network, center - half, center + half, rng, 600)
-                found = bounded(network, center - half, center + half).bounds
-                count += int((found * (1.0 + 1e-13) < truth).sum())
-        return count
-
-    assert too_low() == 0
+    """Some bound in many is below the truth; without the mistake none is."""
     plant(monkeypatch)
     assert too_low() > 0
 

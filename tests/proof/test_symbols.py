@@ -67,8 +67,8 @@ def hints_of(network: Network, choose: Any = closed_form) -> Hints:
     assert space is not None
     rest = [layer.neurons.slope_range(*np.full((2, layer.size), [[-np.inf], [np.inf]])) for layer in _dense(network)]
     waves = Waves(network, space, [*space.slopes, *rest])
-    x = waves.greedy(choose)
-    return waves.hints(x + np.random.default_rng(0).uniform(0.0, 0.3, x.size))
+    x = waves.greedy(choose).x
+    return waves.at(x + np.random.default_rng(0).uniform(0.0, 0.3, x.size)).hints
 
 
 def _dense(network: Network) -> list[Any]:

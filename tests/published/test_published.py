@@ -19,7 +19,7 @@ from lipcert.published.inequality import Inequality, Solution, symmetric_sum
 from lipcert.published.lmi import solve
 from lipcert.published.messenger import Handover, positive
 from lipcert.published.variants import acc, closed_form, fast
-from lipcert.questions.compare import METHODS
+from lipcert.questions.names import METHODS
 from lipcert.reproduce.networks import paper_center, paper_network
 from lipcert.reproduce.printed import Printed, paper_table
 from lipcert.search.ellipsoid import Ellipsoid, activate

@@ -24,8 +24,8 @@ import lipcert as lc
 from digits import classifier
 from lipcert.questions import verdict
 from lipcert.questions.campaign import Points, Row, read_points, summarise
+from lipcert.questions.campaign.results import export
 from lipcert.questions.campaign.store import Store
-from lipcert.questions.campaign.summary import export
 from lipcert.questions.campaign.work import prepare, work
 from lipcert.questions.establish import establish_many
 from lipcert.search.method import Method
@@ -519,7 +519,7 @@ def test_wrong_use(problem: tuple[lc.Network, Any, Any], tmp_path: Path) -> None
         "radii must be positive": {"radii": []},
         "x must be": {"x": x[:, :2]},
         "one label a point": {"y": y[:3]},
-        "methods must be values": {"methods": ["scalar"]},
+        "methods: 'scaler' is unknown": {"methods": ["scaler"]},
         "workers must be at least 1": {"workers": 0},
         "points must be a number of at least 1": {"points": 0},
         "points must name at least one of the 15 points": {"points": (20, 30)},
@@ -527,7 +527,7 @@ def test_wrong_use(problem: tuple[lc.Network, Any, Any], tmp_path: Path) -> None
         "seconds must be": {"seconds_per_point": -1},
         "points lie outside": {"clip": (0, 1)},
         "clip must be a pair": {"clip": 3},
-        "at least two outputs": {"network": random_network(0, (4, 3, 1))},
+        "whole numbers from 0 to 1": {"network": random_network(0, (x.shape[1], 3, 1)), "y": [2] * len(x)},
     }.items():
         arguments: dict[str, Any] = {"network": network, "x": x, "y": y, "radii": [0.1], "out": out} | named
         with pytest.raises(lc.InvalidInput, match=message):
@@ -637,3 +637,12 @@ def test_a_file_from_before_that_is_read_and_continued(tmp_path: Path) -> None:
     connection.close()
     assert lc.Results.read(out).rows == before.rows
     assert len(lc.campaign(network, x, radii=[0.1, 0.2], out=out).rows) == 4
+
+
+def test_a_typo_in_the_first_line_of_a_table_is_no_name(tmp_path: Path) -> None:
+    network, file = random_network(0, (2, 3, 2)), tmp_path / "points.csv"
+    file.write_text("1.0,O.5\n0.25,0.5\n")
+    with pytest.raises(lc.InvalidInput, match=r"first line has numbers, but column 2 of it is 'O.5'"):
+        read_points(file, network)
+    file.write_text("a,b\n0.25,0.5\n")
+    assert len(read_points(file, network)) == 1

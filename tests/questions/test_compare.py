@@ -17,7 +17,8 @@ import lipcert as lc
 from lipcert.cli import main
 from lipcert.published import EclipseGenLocal, Published
 from lipcert.questions import compare as comparing
-from lipcert.questions.compare import METHODS, OWN, PUBLISHED, Comparison, Row, compare, run
+from lipcert.questions.compare import Comparison, Row, compare, run
+from lipcert.questions.names import METHODS, OWN, PUBLISHED
 from lipcert.runtime.limits import within
 from lipcert.search.lower import LowerBound
 from networks import random_network
@@ -102,7 +103,7 @@ def test_timeouts_and_refusals_are_rows_and_the_others_go_on(monkeypatch: pytest
     real = within
 
     def slow(seconds: float, function: Any, *arguments: Any) -> Any:
-        return real(0.5, sleep, 60.0) if arguments[0] == "scalar" else real(seconds, function, *arguments)
+        return real(0.5, sleep, 60.0) if arguments[0] == lc.Scalar() else real(seconds, function, *arguments)
 
     monkeypatch.setattr(comparing, "within", slow)
     result = compare(network, ball, ["scalar", "eclipse", "seqlip", "trivial", "closed-form"], timeout=60.0)
@@ -136,7 +137,7 @@ def test_without_a_region_there_is_no_ratio() -> None:
 
 def test_wrong_use_is_named() -> None:
     network = random_network(4, (2, 4, 2))
-    with pytest.raises(lc.InvalidInput, match="'nosuch' unknown; known are trivial"):
+    with pytest.raises(lc.InvalidInput, match="'nosuch' is unknown; known are trivial"):
         compare(network, methods=["trivial", "nosuch"])
     for timeout in (0.0, -1.0, np.inf, np.nan):
         with pytest.raises(lc.InvalidInput, match="timeout"):

@@ -270,8 +270,6 @@ def test_wrong_use() -> None:
         lc.certified_radius(network, np.zeros(3), radii=[])
     with pytest.raises(lc.InvalidInput, match="inside clip"):
         lc.certified_radius(network, np.full(3, 2.0), clip=(0, 1))
-    with pytest.raises(lc.InvalidInput, match="at least two outputs"):
-        lc.certified_radius(random_network(0, (3, 4, 1)), np.zeros(3))
     with pytest.raises(lc.InvalidInput, match="label must be from 0 to 1"):
         lc.attack(network, np.zeros(3), 5, 1.0)
 
@@ -411,3 +409,27 @@ def test_points_that_are_broken_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     once, looked[0] = looked[0], 0
     assert lc.attack(network, x, y, 1.0, restarts=9).found.mean() > 0.9
     assert looked[0] < 2 * once
+
+
+def test_a_single_logit_is_a_classifier_of_two_classes(tmp_path: Path) -> None:
+    """Class 1 is where the logit is positive; the radius is that of the network with outputs (0, logit)."""
+    network = random_network(4, (3, 8, 1), "tanh")
+    last = network.layers[-1]
+    both = lc.Network(
+        (*network.layers[:-1], type(last)(np.vstack([0 * last.weight, last.weight]), np.r_[0, last.bias], None))
+    )
+    for x in np.random.default_rng(0).normal(size=(4, 3)):
+        found, pair = lc.certified_radius(network, x), lc.certified_radius(both, x)
+        assert found.predicted == int(network(x)[0] > 0)
+        assert found.radius == pair.radius > 0.0
+        found.save(tmp_path / "radius.json")
+        assert lc.verify(network, lc.CertifiedRadius.load(tmp_path / "radius.json")) == found.radius
+        inside = x + found.radius * 0.999 * (lambda d: d / np.linalg.norm(d, axis=1)[:, None])(
+            np.random.default_rng(1).normal(size=(200, 3))
+        )
+        assert (np.sign(network(inside)[:, 0]) == np.sign(network(x)[0])).all()
+        broken = lc.attack(network, x, found.predicted, 3.0)
+        assert not broken.found or float(broken.distances) >= found.radius
+    points = np.random.default_rng(2).normal(size=(3, 3))
+    rows = lc.campaign(network, points, [0, 1, 1], radii=[0.05], out=tmp_path / "run.sqlite", progress=False).rows
+    assert len(rows) == 3

@@ -112,3 +112,24 @@ def test_the_witness_of_a_certificate_counts(monkeypatch: pytest.MonkeyPatch) ->
     below = lower_bound_of(network, certificate)
     assert below is not None
     assert below.value >= met * (1.0 - 1e-9)
+
+
+def test_no_decomposition_sees_infinities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LAPACK may never return from them. One output's derivative overflows here, those of the others do not."""
+    rng = np.random.default_rng(0)
+    first, last = rng.standard_normal((3, 3)) * 1e160, rng.standard_normal((3, 3)) * 1e10
+    last[0] *= 1e150
+    seen: list[Array] = []
+    svd = np.linalg.svd
+
+    def watched(matrix: Array, full_matrices: bool = True) -> object:
+        seen.append(matrix)
+        assert np.isfinite(matrix).all()
+        return svd(matrix, full_matrices=full_matrices)
+
+    monkeypatch.setattr(np.linalg, "svd", watched)
+    network = lc.Network.from_weights([first, last], [rng.standard_normal(3), np.zeros(3)], "leaky_relu")
+    with np.errstate(all="ignore"):
+        lc.lower_bound(network, lc.Ball(np.zeros(3), 1.0), samples=40, steps=4, starts=4)
+        across(network, lc.Ball(np.zeros(3), 1.0), rng.standard_normal((5, 3)), 4)
+    assert seen

@@ -32,6 +32,7 @@ def bound(
     radius: options.RadiusOption = None,
     box: options.BoxOption = None,
     clip: options.ClipOption = None,
+    point: options.PointOption = None,
     method: options.MethodOption = None,
     activation: options.ActivationOption = None,
     input_shape: options.InputShapeOption = None,
@@ -75,7 +76,7 @@ def bound(
     with Later() as later:
         with options.limit(seconds) as clock:
             network = options.network(model, activation, input_shape, drop_softmax)
-            region = options.region_of(network, center, radius, box, clip)
+            region = options.region_of(network, center, radius, box, clip, point)
             with clock.keeping(_SHARE * (seconds or 0.0) if lower else 0.0):
                 certificate = later.best(
                     certify,

@@ -15,8 +15,9 @@ from lipcert.cli.output import Later, network_record, region_record, show
 from lipcert.errors import ProofFailed
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
-from lipcert.questions.compare import METHODS, Comparison
+from lipcert.questions.compare import Comparison
 from lipcert.questions.compare import compare as run_all
+from lipcert.questions.names import METHODS
 from lipcert.show import plots
 from lipcert.show.wording import describe_network, describe_region, downward, upward
 
@@ -27,6 +28,7 @@ def compare(
     radius: options.RadiusOption = None,
     box: options.BoxOption = None,
     clip: options.ClipOption = None,
+    point: options.PointOption = None,
     methods: Annotated[
         str | None, typer.Option(metavar="NAME,NAME,…", help=f"Which methods: {', '.join(METHODS)}. \\[default: all]")
     ] = None,
@@ -56,7 +58,7 @@ def compare(
     with Later() as later:
         with options.limit(seconds):
             network = options.network(model, activation, input_shape, drop_softmax)
-            region = options.region_of(network, center, radius, box, clip)
+            region = options.region_of(network, center, radius, box, clip, point)
             comparison = later.best(run_all, network, region, names, timeout=timeout)
         later.attempt(show, json, _record, _print, network, region, comparison)
         if plot is not None:
@@ -72,7 +74,7 @@ def _record(network: Network, region: Region, comparison: Comparison) -> dict[st
         "region": region_record(region),
         "lower": None if lower is None else lower.value,
         "lower_point": None if lower is None else lower.point.tolist(),
-        "rows": [{**dataclasses.asdict(row), "published": row.published} for row in comparison.rows],
+        "rows": [dataclasses.asdict(row) for row in comparison.rows],
     }
 
 
@@ -96,7 +98,7 @@ def _print(console: Console, network: Network, region: Region, comparison: Compa
         table.add_row("lower bound", downward(comparison.lower.value, 4), "1", "", "")
     console.print(table)
     for row in comparison.rows:
-        if row.status in ("does not apply", "failed"):
+        if row.note and row.status != "timeout":
             console.print(f"{row.name}: {row.note}", markup=False)
     if not region.bounded:
         console.print("All inputs: there is no lower bound to compare with. Give --center and --radius for one.")

@@ -9,11 +9,15 @@ from rich.table import Table
 from scipy import sparse
 
 from lipcert.cli import options
-from lipcert.cli.output import show
+from lipcert.cli.output import region_record, show
 from lipcert.importers import examine
 from lipcert.importers.faithful import Imported
 from lipcert.model.network import Layer, Network
+from lipcert.model.regions import Region
+from lipcert.questions.certify import certify
 from lipcert.runtime.costs import available_memory, costs, entries
+from lipcert.search.auto import Auto
+from lipcert.search.closed_form import ClosedForm
 
 
 def inspect(
@@ -21,18 +25,25 @@ def inspect(
     input_shape: options.InputShapeOption = None,
     drop_softmax: options.DropSoftmaxOption = False,
     activation: options.ActivationOption = None,
+    center: options.CenterOption = None,
+    radius: options.RadiusOption = None,
+    box: options.BoxOption = None,
+    clip: options.ClipOption = None,
+    point: options.PointOption = None,
     json: options.JsonOption = False,
 ) -> None:
     """Show what MODEL becomes as a network: layers, activations, what was folded, and what bounds will cost.
 
-    Times and memory are for the worst case, in which the slope of every neuron is open over the region; in a small
-    ball most slopes are settled, and bounds come much faster.
+    Without a region times and memory are for the worst case, in which the slope of every neuron is open; in a small
+    ball most slopes are settled, and bounds come much faster. With a region one quick pass counts the open slopes.
 
     [bold]Example[/bold]
 
       lipcert inspect model.onnx
 
       lipcert inspect model.npz --activation tanh --json
+
+      lipcert inspect model.onnx --center test.npz --point 7 --radius 0.1
     """
     network, imported = examine(
         model,
@@ -40,11 +51,18 @@ def inspect(
         input_shape=options.shape("--input-shape", input_shape),
         drop_softmax=drop_softmax,
     )
-    show(json, lambda _, record: record, _print, model, describe(network, imported))
+    region = options.region_of(network, center, radius, box, clip, point)
+    show(json, lambda _, record: record, _print, model, describe(network, imported, region))
 
 
-def describe(network: Network, imported: Imported | None) -> dict[str, Any]:
+def describe(network: Network, imported: Imported | None, region: Region | None = None) -> dict[str, Any]:
     """All there is to say, in JSON's types."""
+    bounded = region is not None and region.bounded
+    open_ = _open_slopes(network, region) if region is not None and bounded else None
+    estimates = {name: {"seconds": c.seconds, "memory": c.memory} for name, c in costs(network, open_).items()}
+    first, joint = estimates["ClosedForm"], estimates["Joint"]
+    patience = max(first["seconds"], min(Auto().seconds, joint["seconds"] + Auto().seconds))
+    estimates["Auto"] = {"seconds": patience, "memory": joint["memory"]}
     layers = []
     for number, layer in enumerate(network.layers):
         origin = imported.lowered.origins[number] if imported else None
@@ -62,6 +80,7 @@ def describe(network: Network, imported: Imported | None) -> dict[str, Any]:
                 "applied": list(origin.applied) if origin else [],
                 "carried": origin.carried if origin else 0,
                 "dropped": origin.dropped if origin else 0,
+                "open": None if open_ is None or number >= len(open_) else open_[number],
             }
         )
     numbers = sum(entries(layer.weight) + layer.size for layer in network.layers)
@@ -74,8 +93,15 @@ def describe(network: Network, imported: Imported | None) -> dict[str, Any]:
         "stored": numbers,
         "digest": network.digest,
         "free_memory": available_memory(),
-        "costs": {name: {"seconds": c.seconds, "memory": c.memory} for name, c in costs(network).items()},
+        "region": region_record(region) if region is not None and bounded else None,
+        "costs": estimates,
     }
+
+
+def _open_slopes(network: Network, region: Region) -> list[int]:
+    """How many neurons of each hidden layer have more than one slope over the region, by one pass of ClosedForm."""
+    layers = certify(network, region, ClosedForm(), verify=False).layers
+    return [int((layer.beta > layer.alpha).sum()) for layer in layers]
 
 
 def _activations(layer: Layer) -> dict[str, int]:
@@ -90,23 +116,30 @@ def _print(console: Console, model: str, record: dict[str, Any]) -> None:
     shape = " × ".join(map(str, record["input_shape"]))
     console.print(f"[bold]{model}[/bold]: {record['inputs']} inputs ({shape}), {record['outputs']} outputs,", end=" ")
     console.print(f"{record['parameters']:,} parameters, {record['stored']:,} numbers stored\n", soft_wrap=True)
-    layers = Table("layer", "neurons", "activations", "weight", "made from")
+    local = record["region"] is not None
+    layers = Table("layer", "neurons", *(["open slopes"] if local else []), "activations", "weight", "made from")
     for number, layer in enumerate(record["layers"], 1):
         kinds = ", ".join(f"{name} {count}" for name, count in layer["activations"].items()) or "(output)"
         weight = f"{'sparse' if layer['weight']['sparse'] else 'dense'}, {layer['weight']['entries']:,}"
         notes = [*layer["folded"], *(name for name in layer["applied"] if name not in layer["folded"])]
         if layer["dropped"]:
             notes.append(f"{layer['dropped']} unused neurons left out")
-        layers.add_row(str(number), str(layer["neurons"]), kinds, weight, ", ".join(notes))
+        open_ = ["" if layer["open"] is None else str(layer["open"])] if local else []
+        layers.add_row(str(number), str(layer["neurons"]), *open_, kinds, weight, ", ".join(notes))
     console.print(layers)
-    prices = Table("method", "time, at most about", "memory")
+    prices = Table("method", "time, about" if local else "time, at most about", "memory")
     for name, cost in record["costs"].items():
         prices.add_row(name, _seconds(cost["seconds"]), _memory(cost["memory"]))
     console.print(prices)
     free, widest = record["free_memory"], max(layer["neurons"] for layer in record["layers"])
-    console.print(
-        f"The widest layer has {widest} neurons: {_memory(8 * widest**2)} a matrix if all their slopes are open."
-    )
+    if local:
+        most = max((layer["open"] or 0 for layer in record["layers"]), default=0)
+        console.print(f"At most {most} slopes of a layer are open over the region: {_memory(8 * most**2)} a matrix.")
+    else:
+        console.print(
+            f"The widest layer has {widest} neurons: {_memory(8 * widest**2)} a matrix if all their slopes are open."
+            " Give --center and --radius for an estimate of a region."
+        )
     if free is not None:
         console.print(f"Free memory: {_memory(free)}.")
 
@@ -115,7 +148,7 @@ def _seconds(value: float) -> str:
     for unit, size in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
         if value >= 2 * size:
             return f"{value / size:.0f} {unit}"
-    return f"{value:.2g} s"
+    return f"{value:.0f} s" if value >= 10.0 else f"{value:.2g} s"
 
 
 def _memory(count: float) -> str:

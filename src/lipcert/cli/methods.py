@@ -7,7 +7,7 @@ from typing import Final
 
 import typer
 
-from lipcert.questions.compare import OWN
+from lipcert.questions.names import OWN
 from lipcert.search.auto import Auto
 from lipcert.search.joint import Joint
 from lipcert.search.method import Method

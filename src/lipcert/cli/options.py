@@ -26,36 +26,60 @@ from lipcert.show import plots
 
 VECTOR = "FILE|NUMBERS"
 REGION = "Region (default: all inputs, the global bound)"
+NEEDED = "Region (needed: a ball or a box)"
 PART = "Part of the network (default: all of it)"
 
 ModelArgument: TypeAlias = Annotated[str, typer.Argument(metavar="MODEL", help="A .onnx, .npz, .mat or .pt file.")]
-CenterOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
+
+
+def _center(panel: str) -> Any:
+    return typer.Option(
         metavar=f"{VECTOR}|zeros",
-        help="Centre of the ball: a .npy, .npz or .csv file, numbers separated by commas, or 'zeros'.",
-        rich_help_panel=REGION,
-    ),
-]
-RadiusOption: TypeAlias = Annotated[
-    float | None, typer.Option(help="ℓ2 radius of the ball.", metavar="NUMBER", rich_help_panel=REGION)
-]
-BoxOption: TypeAlias = Annotated[
-    tuple[str, str] | None,
-    typer.Option(
+        help="Centre of the ball: a .npy, .npz or .csv file, numbers separated by commas, or 'zeros'. Of a file with"
+        " many points, test.npz:7 is the one at position 7, from 0.",
+        rich_help_panel=panel,
+    )
+
+
+def _radius(panel: str) -> Any:
+    return typer.Option(help="ℓ2 radius of the ball.", metavar="NUMBER", rich_help_panel=panel)
+
+
+def _box(panel: str) -> Any:
+    return typer.Option(
         metavar="LOWER UPPER",
         help="A box instead of a ball; each corner as for --center, or one number for all inputs.",
-        rich_help_panel=REGION,
-    ),
-]
-ClipOption: TypeAlias = Annotated[
-    tuple[str, str] | None,
-    typer.Option(
+        rich_help_panel=panel,
+    )
+
+
+def _clip(panel: str) -> Any:
+    return typer.Option(
         metavar="LOWER UPPER",
         help="Only the part of the ball between these, as in --clip 0 1 for images.",
-        rich_help_panel=REGION,
-    ),
-]
+        rich_help_panel=panel,
+    )
+
+
+def _point(panel: str) -> Any:
+    return typer.Option(
+        "--point",
+        metavar="N",
+        help="Which point of the file --center, from 0; as --center FILE:N.",
+        rich_help_panel=panel,
+    )
+
+
+CenterOption: TypeAlias = Annotated[str | None, _center(REGION)]
+RadiusOption: TypeAlias = Annotated[float | None, _radius(REGION)]
+BoxOption: TypeAlias = Annotated[tuple[str, str] | None, _box(REGION)]
+ClipOption: TypeAlias = Annotated[tuple[str, str] | None, _clip(REGION)]
+PointOption: TypeAlias = Annotated[int | None, _point(REGION)]
+NeededCenterOption: TypeAlias = Annotated[str | None, _center(NEEDED)]
+NeededRadiusOption: TypeAlias = Annotated[float | None, _radius(NEEDED)]
+NeededBoxOption: TypeAlias = Annotated[tuple[str, str] | None, _box(NEEDED)]
+NeededClipOption: TypeAlias = Annotated[tuple[str, str] | None, _clip(NEEDED)]
+NeededPointOption: TypeAlias = Annotated[int | None, _point(NEEDED)]
 
 
 def _method_option(default: str) -> Any:
@@ -127,8 +151,13 @@ def region_of(
     radius: float | None,
     box: tuple[str, str] | None,
     clip: tuple[str, str] | None,
+    point: int | None = None,
 ) -> Region:
     """The region that the options describe; everywhere without any."""
+    if point is not None:
+        if center is None or not _is_file(center) or _position(center) is not None:
+            raise InvalidInput(f"--point {point} says which point of the file --center; give --center FILE.npz")
+        center = f"{center}:{point}"
     if box is not None:
         if center is not None or radius is not None or clip is not None:
             raise InvalidInput("--box describes the whole region; leave out --center, --radius and --clip")
@@ -146,11 +175,15 @@ def region_of(
 
 
 def vector(option: str, text: str, size: int) -> Array:
-    """The ``size`` numbers that a text means: a file, numbers separated by commas, or zeros."""
+    """The ``size`` numbers that a text means: a file, a point of a file, numbers separated by commas, or zeros."""
     if text.strip().lower() == "zeros":
         return np.zeros(size)
-    values = _from_file(option, Path(text)) if _is_file(text) else _numbers(option, text)
+    values = _from_file(option, text) if _is_file(text) else _numbers(option, text)
     if values.size != size:
+        if values.ndim > 1 and values[0].size == size:
+            raise InvalidInput(
+                f"{option}: {text} holds {len(values)} points; say which, from 0, as in {text}:7 or --point 7"
+            )
         shape = f" (shape {values.shape})" if values.ndim > 1 else ""
         raise InvalidInput(f"{option} must have {size} numbers, as the network has inputs; got {values.size}{shape}")
     return values.reshape(size)
@@ -219,6 +252,8 @@ def span(option: str, text: str | None) -> tuple[int, int] | None:
 
 def _corners(option: str, texts: tuple[str, str], size: int) -> tuple[Array, Array]:
     low, high = (_spread(option, text, size) for text in texts)
+    if (low > high).all():
+        raise InvalidInput(f"{option} {texts[0]} {texts[1]}: the limits are swapped; give the lower one first")
     return low, high
 
 
@@ -230,7 +265,13 @@ def _spread(option: str, text: str, size: int) -> Array:
 
 
 def _is_file(text: str) -> bool:
-    return Path(text).suffix.lower() in (".npy", ".npz", ".csv")
+    return Path(re.sub(r":-?\d+$", "", text)).suffix.lower() in (".npy", ".npz", ".csv")
+
+
+def _position(text: str) -> int | None:
+    """The N of FILE:N."""
+    match = re.search(r":(\d+)$", text)
+    return None if match is None else int(match[1])
 
 
 def _numbers(option: str, text: str) -> Array:
@@ -242,7 +283,20 @@ def _numbers(option: str, text: str) -> Array:
         ) from None
 
 
-def _from_file(option: str, path: Path) -> Array:
+def _from_file(option: str, text: str) -> Array:
+    """The array of a file, or the entry of it, along the first axis, that FILE:N names."""
+    position = _position(text)
+    if position is None:
+        return _array(option, Path(text), None)
+    array = _array(option, Path(text.rpartition(":")[0]), "x")
+    if array.ndim < 2 or position >= len(array):
+        held = f"{len(array)} points, from 0" if array.ndim > 1 else "one point only"
+        raise InvalidInput(f"{option} {text}: there is no point {position}; the file holds {held}")
+    return np.asarray(array[position])
+
+
+def _array(option: str, path: Path, name: str | None) -> Array:
+    """The one array of a file; of several, the one of that name."""
     if not path.is_file():
         raise InvalidInput(f"{option}: there is no file {path}")
     if path.suffix.lower() == ".csv":
@@ -251,9 +305,10 @@ def _from_file(option: str, path: Path) -> Array:
         arrays = stored(path)
     except UnreadableModel as error:
         raise InvalidInput(f"{option}: {error}") from None
-    if len(arrays) != 1:
-        raise InvalidInput(f"{option}: {path} must hold one array, it holds {', '.join(arrays) or 'none'}")
-    (array,) = arrays.values()
+    if len(arrays) != 1 and name not in arrays:
+        hint = "; of a file with x and y, a point is FILE:7" if "x" in arrays else ""
+        raise InvalidInput(f"{option}: {path} must hold one array, it holds {', '.join(arrays) or 'none'}{hint}")
+    array = arrays[name] if name in arrays else next(iter(arrays.values()))
     if array.dtype.kind not in "fiub":
         raise InvalidInput(f"{option}: {path} must hold real numbers, got {array.dtype}")
     return array

@@ -25,10 +25,11 @@ _SHOWN = 40
 
 def reach(
     model: options.ModelArgument,
-    center: options.CenterOption = None,
-    radius: options.RadiusOption = None,
-    box: options.BoxOption = None,
-    clip: options.ClipOption = None,
+    center: options.NeededCenterOption = None,
+    radius: options.NeededRadiusOption = None,
+    box: options.NeededBoxOption = None,
+    clip: options.NeededClipOption = None,
+    point: options.NeededPointOption = None,
     method: options.MethodOption = None,
     layer: Annotated[
         int | None, typer.Option(metavar="I", help="An inner layer, from 1: its values before the activation.")
@@ -69,7 +70,7 @@ def reach(
     with Later() as later:
         with options.limit(seconds):
             network = options.network(model, activation, input_shape, drop_softmax)
-            region = options.region_of(network, center, radius, box, clip)
+            region = options.region_of(network, center, radius, box, clip, point)
             if not region.bounded:
                 raise InvalidInput("reach needs a bounded region: give --center and --radius, or --box")
             found = later.best(enclose, network, region, chosen, layer=layer)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lipcert.questions.compare import METHODS
+from lipcert.questions.names import METHODS
 
 
 class Section(StrEnum):

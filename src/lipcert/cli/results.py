@@ -15,8 +15,8 @@ from rich.table import Table
 from lipcert.cli import options
 from lipcert.cli.output import Later, as_json, console
 from lipcert.questions.campaign import Results, Summary, summarise
-from lipcert.questions.campaign.summary import Difference, difference
-from lipcert.questions.campaign.summary import export as write
+from lipcert.questions.campaign.results import Difference, difference
+from lipcert.questions.campaign.results import export as write
 from lipcert.show.wording import downward, upward
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from concurrent.futures import Executor
@@ -105,6 +106,8 @@ def robust(
         raise InvalidInput("--radii must say how large the balls are, as in --radii 0.5,0.1; or --search finds out")
     if dask is not None and workers != 1:
         raise InvalidInput("--workers starts processes here, --dask works elsewhere; give one of them")
+    if clip is not None and clip[0] > clip[1]:
+        raise InvalidInput(f"--clip {clip[0]:g} {clip[1]:g}: the limits are swapped; give the lower one first")
     read = read_points(data, network)
     with _cluster(dask) as executor:
         results = campaign(
@@ -125,6 +128,7 @@ def robust(
             seconds_per_point=seconds_per_point,
             workers=workers,
             executor=executor,
+            names={"model": os.path.basename(model), "data": data.name},
         )
     show(results, json)
     if not results.rows:

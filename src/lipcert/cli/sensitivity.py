@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -12,13 +13,14 @@ from rich.table import Table
 from lipcert.cli import options
 from lipcert.cli.methods import timed
 from lipcert.cli.output import Later, region_record, show
+from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.proof.sensitivity import Sensitivity
 from lipcert.questions.sensitivity import sensitivity as matrix_of
 from lipcert.show import plots
 from lipcert.show.wording import describe_network, describe_region, upward
 
-_COLUMNS, _ROWS = 10, 40
+_ROWS = 40
 
 
 def sensitivity(
@@ -27,6 +29,7 @@ def sensitivity(
     radius: options.RadiusOption = None,
     box: options.BoxOption = None,
     clip: options.ClipOption = None,
+    point: options.PointOption = None,
     method: options.MethodOption = None,
     inputs: options.InputsOption = None,
     outputs: options.OutputsOption = None,
@@ -57,7 +60,7 @@ def sensitivity(
             found = later.best(
                 matrix_of,
                 network,
-                options.region_of(network, center, radius, box, clip),
+                options.region_of(network, center, radius, box, clip, point),
                 chosen,
                 inputs=options.indices("--inputs", inputs),
                 outputs=options.indices("--outputs", outputs),
@@ -84,12 +87,31 @@ def _record(network: Network, found: Sensitivity) -> dict[str, Any]:
 
 def _print(console: Console, network: Network, found: Sensitivity) -> None:
     console.print(f"network  {describe_network(network)}\nregion   {describe_region(found.region)}")
+    fits = max(1, min((console.width - 10) // 12, len(found.inputs)))
+    columns, rows = _largest(found.matrix.max(axis=0), fits), _largest(found.matrix.max(axis=1), _ROWS)
     table = Table("output")
-    for group in found.inputs[:_COLUMNS]:
-        table.add_column(f"input {group[0]}", justify="right", no_wrap=True)
-    for group, row in zip(found.outputs[:_ROWS], found.matrix, strict=False):
-        table.add_row(str(group[0]), *(upward(value, 4) for value in row[:_COLUMNS]))
+    for k in columns:
+        table.add_column(f"input {_named(found.inputs[k])}", justify="right", no_wrap=True)
+    for i in rows:
+        table.add_row(_named(found.outputs[i]), *(upward(float(found.matrix[i, k]), 4) for k in columns))
     console.print(table)
-    if len(found.inputs) > _COLUMNS or len(found.outputs) > _ROWS:
-        console.print(f"{len(found.outputs)} × {len(found.inputs)} bounds in all; --json lists them, --plot draws them")
+    for what, shown, most in (
+        ("inputs", columns, found.matrix.max(axis=0)),
+        ("outputs", rows, found.matrix.max(axis=1)),
+    ):
+        out = np.setdiff1d(np.arange(len(most)), shown)
+        if out.size:
+            console.print(
+                f"left out: {out.size} of {len(most)} {what}, those with the smallest bounds, none above"
+                f" {upward(float(most[out].max()), 4)}; --json lists all, --plot draws all"
+            )
     console.print(f"bound    {upward(found.bound)} for all together, proved in {found.seconds:.3g} s")
+
+
+def _largest(bounds: Array, count: int) -> list[int]:
+    """The positions of the largest, so many of them, in their order."""
+    return sorted(np.argsort(-bounds, kind="stable")[:count].tolist())
+
+
+def _named(group: tuple[int, ...]) -> str:
+    return "+".join(map(str, group))

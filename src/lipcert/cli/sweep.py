@@ -31,8 +31,9 @@ _PANEL = {"rich_help_panel": RADII}
 
 def sweep(
     model: options.ModelArgument,
-    center: options.CenterOption = None,
-    clip: options.ClipOption = None,
+    center: options.NeededCenterOption = None,
+    clip: options.NeededClipOption = None,
+    point: options.NeededPointOption = None,
     radii: Annotated[str | None, typer.Option(metavar="R,R,…", help="Radii, in any order.", **_PANEL)] = None,
     start: Annotated[float | None, typer.Option("--from", metavar="NUMBER", help="Smallest radius.", **_PANEL)] = None,
     stop: Annotated[float | None, typer.Option("--to", metavar="NUMBER", help="Largest radius.", **_PANEL)] = None,
@@ -67,7 +68,7 @@ def sweep(
     with Later() as later:
         with options.limit(seconds):
             network = options.network(model, activation, input_shape, drop_softmax)
-            largest = options.region_of(network, center, max(sizes), None, clip)
+            largest = options.region_of(network, center, max(sizes), None, clip, point)
             assert isinstance(largest, Ball)
             rows = later.best(bounds, network, largest, sizes, chosen)
         if certificate_file is not None:

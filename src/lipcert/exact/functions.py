@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from flint import arb, arb_series, ctx, fmpq
@@ -20,7 +19,7 @@ from lipcert.errors import ProofFailed
 Formula = Callable[[Any], Any]
 """Takes a power series (or a ball) to another."""
 _WAVES = 40
-"""An interval with more half periods of sin than this counts as the whole line."""
+"""An interval with more half periods than this counts as the whole line."""
 
 
 def rational(x: float) -> fmpq:
@@ -106,13 +105,16 @@ class View:
 
 @dataclass(frozen=True)
 class Waves(View):
-    """Many waves of sin: all that is known is [-1, 1]."""
+    """Many waves: all that is known is that |φ' - drift| and |φ(v) - drift·v| are at most one."""
+
+    drift: int = 0
 
     def slopes(self) -> tuple[arb, arb]:
-        return arb(-1), arb(1)
+        return arb(self.drift - 1), arb(self.drift + 1)
 
     def top(self, sign: int, slope: arb) -> arb:
-        return (1 + most([(-slope * self.low).upper(), (-slope * self.high).upper()])).upper()
+        tilt = sign * self.drift - slope
+        return (1 + most([(tilt * self.low).upper(), (tilt * self.high).upper()])).upper()
 
 
 @dataclass(frozen=True)
@@ -155,20 +157,27 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Sine(Function):
-    """The pieces of sin lie between multiples of π, as many as the interval has."""
+class Wave(Function):
+    """drift·v and a wave of size one, whose pieces have their marks at (first + k)·π/parts, for all whole k.
+
+    ``bends`` has two entries: from an even k on, and from an odd one on.
+    """
+
+    first: int | fmpq = 0
+    parts: int = 1
+    drift: int = 0
 
     def on(self, low: arb, high: arb) -> View:
         if not (low.is_finite() and high.is_finite() and abs(low) < 2**60 and high - low < 3 * _WAVES):
-            return Waves(low, high, ())
-        pi = arb.pi()
-        first, last = _whole((low / pi).lower().floor()), _whole((high / pi).upper().ceil())
-        marks = tuple(k * pi for k in range(first, last + 1))
-        bends = tuple(1 if k % 2 else -1 for k in range(first - 1, first + len(marks)))
+            return Waves(low, high, (), self.drift)
+        step, shift = arb.pi() / self.parts, arb(self.first)
+        one, two = _whole((low / step - shift).lower().floor()), _whole((high / step - shift).upper().ceil())
+        marks = tuple((shift + k) * step for k in range(one, two + 1))
+        bends = tuple(self.bends[k % 2] for k in range(one - 1, one + len(marks)))
         return Function((self.formulas[0],) * len(bends), marks, bends).on(low, high)
 
     def value(self, v: arb) -> arb:
-        return v.sin()
+        return arb(self.formulas[0](v))
 
 
 def _whole(x: arb) -> int:
@@ -189,152 +198,3 @@ def least(values: list[arb]) -> arb:
 def most(values: list[arb]) -> arb:
     """The largest of numbers without radius; no number if one of them is none."""
     return -least([-x for x in values])
-
-
-def zeros(h: Formula, low: int, high: int) -> list[arb]:
-    """All zeros of h between two numbers as small balls: each is inside one, and h has one sign between them.
-
-    A part is finished when h has no zero on it, or h' has none and so h at most one.
-    """
-    found, todo = [], [(arb(low), arb(high))]
-    while todo:
-        one, two = todo.pop()
-        value, slope = jet(h, one.union(two))
-        if not value.contains(0):
-            continue
-        if slope.contains(0):
-            middle = ((one + two) / 2).mid()
-            todo += [(middle, two), (one, middle)]
-            continue
-        start, stop = jet(h, one)[0], jet(h, two)[0]
-        if start * stop > 0:
-            continue
-        for _ in range(ctx.prec):
-            middle = ((one + two) / 2).mid()
-            at = jet(h, middle)[0]
-            if at.contains(0):
-                break
-            one, two = (middle, two) if at * start > 0 else (one, middle)
-        found.append(one.union(two))
-    return found
-
-
-def _fading(x: Any) -> tuple[bool, Any]:
-    """Whether x is positive, and exp(-|x|), which never overflows (exp(x) where x may be zero)."""
-    positive = bool((x[0] if isinstance(x, arb_series) else x) > 0)
-    return positive, (-x if positive else x).exp()
-
-
-def gate(x: Any) -> Any:
-    """1/(1 + exp(-x))."""
-    positive, e = _fading(x)
-    return (1 if positive else e) / (1 + e)
-
-
-def _softplus(x: Any) -> Any:
-    positive, e = _fading(x)
-    return (1 + e).log() + (x if positive else 0)
-
-
-def _mish(x: Any) -> Any:
-    """With q = 1 + exp(x), tanh(log q) = (q² - 1)/(q² + 1)."""
-    positive, e = _fading(x)
-    return x * (1 + 2 * e) / (1 + 2 * e + 2 * e * e) if positive else x * e * (e + 2) / (e * e + 2 * e + 2)
-
-
-def _mish_bend(x: Any) -> Any:
-    """φ'' times (e² + 2e + 2)³/(4e), e = exp(x): for x < -4 below 4.2 - 8, for x > 4 below -6e³ - 6e² + 16e + 12."""
-    e = x.exp()
-    return 2 * e**3 + 6 * e**2 + 8 * e + 4 + x * (2 + 2 * e - 3 * e**2 - 2 * e**3)
-
-
-def _silu_bend(x: Any) -> Any:
-    """φ'' over the gate's slope. x·tanh(x/2) is even and rises with |x|; at 4 it is above 2."""
-    return 2 - x * (2 * gate(x) - 1)
-
-
-def _gelu_inner(x: Any) -> tuple[Any, Any, Any]:
-    """The y of gelu's second form x·gate(y), y' and y''."""
-    scale, cubic = 2 * (2 / arb.pi()).sqrt(), ball(0.044715)
-    return scale * (x + cubic * x * x * x), scale * (1 + 3 * cubic * x * x), 6 * scale * cubic * x
-
-
-def _gelu_tanh_bend(x: Any) -> Any:
-    """φ'' over the gate's slope: 2y' + x·y'' - x·y'²·tanh(y/2).
-
-    Even in x; at most y'(4 - x·y'·tanh(y/2)) as x·y'' ≤ 2y'. The product rises with x > 0 and is above 4 at x = 2.
-    """
-    y, first, second = _gelu_inner(x)
-    return 2 * first + x * second - x * first * first * (2 * gate(y) - 1)
-
-
-def _same(x: Any) -> Any:
-    return x
-
-
-def _level(height: arb) -> Formula:
-    return lambda x: 0 * x + height
-
-
-def _clamp(low: arb, high: arb, middle: Formula, marks: tuple[arb, arb]) -> Function:
-    return Function((_level(low), middle, _level(high)), marks, (0, 0, 0), (0, 0))
-
-
-def function(name: str, parameters: tuple[float, ...]) -> Function:
-    """The definition of an activation, with single numbers as parameters."""
-    return _function(name, tuple(map(float, parameters)), ctx.prec)
-
-
-@cache
-def _function(name: str, parameters: tuple[float, ...], _precision: int) -> Function:
-    p = [ball(x) for x in parameters]
-    zero = (arb(0),)
-    turn: dict[str, Formula] = {  # φ' rises to 0, then falls
-        "sigmoid": gate,
-        "tanh": lambda x: 2 * gate(2 * x) - 1,
-        "arctan": lambda x: x.atan(),
-    }
-    # φ' falls, rises, falls; then the sign of φ'', and how far it can change
-    bump: dict[str, tuple[Formula, Formula, int]] = {
-        "silu": (lambda x: x * gate(x), _silu_bend, 4),
-        "gelu": (lambda x: x * (-x / arb(2).sqrt()).erfc() / 2, lambda x: 2 - x * x, 2),
-        "gelu_tanh": (lambda x: x * gate(_gelu_inner(x)[0]), _gelu_tanh_bend, 2),
-        "mish": (_mish, _mish_bend, 4),
-    }
-    if not p and name in turn:
-        return Function((turn[name],) * 2, zero, (1, -1), (0, 0))
-    if not p and name in bump:
-        formula, bend, far = bump[name]
-        left, right = zeros(bend, -far, far)
-        return Function((formula,) * 3, (left, right), (-1, 1, -1))
-    match name, p:
-        case "identity", []:
-            return Function((_same,), ends=(1, 1))
-        case "relu", []:
-            return Function((_level(arb(0)), _same), zero, (0, 0))
-        case "leaky_relu", [gamma]:
-            return Function((lambda x: gamma * x, _same), zero, (0, 0), (gamma, 1))
-        case "relu6", []:
-            return _clamp(arb(0), arb(6), _same, (arb(0), arb(6)))
-        case "hardtanh", [low, high] if low < high:
-            return _clamp(low, high, _same, (low, high))
-        case "hardsigmoid", [gain, shift] if gain > 0:
-            a, b = (rational(x) for x in parameters)
-            marks = arb(-b / a), arb((1 - b) / a)
-            return _clamp(arb(0), arb(1), lambda x: gain * x + shift, marks)
-        case "hardswish", []:
-            return Function((_level(arb(0)), lambda x: x * (x + 3) / 6, _same), (arb(-3), arb(3)), (0, 1, 0))
-        case "elu", [alpha] if alpha > 0:
-            return Function((lambda x: alpha * (x.exp() - 1), _same), zero, (1, 0))
-        case "celu", [alpha] if alpha > 0:
-            return Function((lambda x: alpha * ((x / alpha).exp() - 1), _same), zero, (1, 0))
-        case "selu", []:
-            scale, alpha = ball(1.0507009873554805), ball(1.6732632423543772)
-            return Function((lambda x: scale * alpha * (x.exp() - 1), lambda x: scale * x), zero, (1, 0), (0, scale))
-        case "softplus", [beta] if beta > 0:
-            return Function((lambda x: _softplus(beta * x) / beta,), bends=(1,))
-        case "softsign", []:
-            return Function((lambda x: x / (1 - x), lambda x: x / (1 + x)), zero, (1, -1), (0, 0))
-        case "sin", []:
-            return Sine((lambda x: x.sin(),), bends=(-1,), ends=(-1, 1))
-    raise ProofFailed(f"exact has no definition of the activation {name!r} with parameters {parameters}")

@@ -9,7 +9,8 @@ import numpy as np
 from flint import arb, arb_mat
 
 from lipcert.errors import ProofFailed
-from lipcert.exact.functions import Function, ball, function, least, most
+from lipcert.exact.definitions import function
+from lipcert.exact.functions import Function, ball, least, most
 from lipcert.exact.linear import column, floats, image, largest_eigenvalue, norm, signs
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network

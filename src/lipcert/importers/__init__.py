@@ -33,6 +33,7 @@ MODELS: Final[Mapping[str, str]] = {".onnx": "lipcert.importers.onnx:read_onnx"}
 OBJECTS: Final[Mapping[str, str]] = {
     "torch": "lipcert.importers.torch:read_module",
     "onnx": "lipcert.importers.onnx:read_onnx",
+    "sklearn": "lipcert.importers.sklearn:read_perceptron",
 }
 """Package that defines the class of an object → its reader, as for MODELS."""
 
@@ -44,6 +45,8 @@ def load(
     input_shape: Sequence[int] | None = None,
     drop_softmax: bool = False,
     points: Any = None,
+    fixed: Mapping[str, Any] | None = None,
+    output: str | int | None = None,
 ) -> Network:
     """A network from a model or a file.
 
@@ -51,9 +54,10 @@ def load(
     ----------
     source
         A ``torch.nn.Module`` in evaluation mode, or the path of a file: ``.onnx``; ``.npz`` with arrays
-        ``W1, b1, W2, b2, …`` (biases optional) and optionally a string ``activation``; ``.mat`` with cell arrays
-        ``weights`` and ``biases``; ``.pt`` with the state dict of a stack of linear layers. Nothing in a file is
-        ever executed.
+        ``W1, b1, W2, b2, …`` (biases optional) and optionally a string ``activation``; ``.mat`` with the same, or
+        with cell arrays ``weights`` and ``biases``; ``.pt`` with the state dict of a stack of linear layers, also in a
+        training checkpoint. Nothing in a file is ever executed. Or a fitted ``MLPClassifier`` or ``MLPRegressor`` of
+        scikit-learn.
     activation
         As in :meth:`Network.from_weights`, where the file does not say. Names may carry parameters, as in
         ``"leaky_relu(0.2)"``.
@@ -63,6 +67,11 @@ def load(
         Where the last operation of a model is a softmax, take what it receives, the logits, as the output.
     points
         Inputs, flat, at which network and model are compared, besides random ones.
+    fixed
+        Where a model takes several inputs: the values of all but one, by name, as in ``{"mask": mask}``.
+    output
+        Where a model returns several values: the name (of a dictionary, dataclass or ONNX output) or the number of the
+        one that is meant.
 
     Returns
     -------
@@ -79,7 +88,7 @@ def load(
         An argument is not what it should be.
     """
     if _model_reader(source) is not None:
-        return _model(source, activation, input_shape, drop_softmax, points).network
+        return _model(source, activation, input_shape, drop_softmax, points, fixed, output).network
     if not isinstance(source, (str, os.PathLike)):
         if isinstance(source, Network):
             raise InvalidInput("source is a Network already; there is nothing to load")
@@ -89,6 +98,7 @@ def load(
         )
     path = _file(Path(source))
     given = {"input_shape": input_shape, "drop_softmax": drop_softmax or None, "points": points}
+    given |= {"fixed": fixed, "output": output}
     spare = [name for name, value in given.items() if value is not None]
     if spare:
         raise InvalidInput(f"{', '.join(spare)} has no meaning for {path}, a {path.suffix} file of weights")
@@ -105,14 +115,23 @@ def examine(
     return load(source, activation, input_shape=input_shape, drop_softmax=drop_softmax), None
 
 
-def _model(source: Any, activation: Any, input_shape: Any, drop_softmax: bool, points: Any) -> Imported:
+def _model(
+    source: Any,
+    activation: Any,
+    input_shape: Any,
+    drop_softmax: bool,
+    points: Any,
+    fixed: Mapping[str, Any] | None = None,
+    output: str | int | None = None,
+) -> Imported:
     if activation is not None:
         raise InvalidInput("activation has no meaning here: the model says which activations it has")
     reader = _model_reader(source)
     assert reader is not None
     source = _file(Path(source)) if isinstance(source, (str, os.PathLike)) else source
     input_shape = None if input_shape is None else _sizes(input_shape)
-    return _reader(reader)(source, input_shape=input_shape, drop_softmax=drop_softmax, points=points)
+    chosen = {"fixed": fixed, "output": output}
+    return _reader(reader)(source, input_shape=input_shape, drop_softmax=drop_softmax, points=points, **chosen)
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:

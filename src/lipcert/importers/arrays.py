@@ -21,15 +21,20 @@ from lipcert.model.files import write_whole
 from lipcert.model.network import Network
 
 LAYOUT = "W1, b1, W2, b2, … (each W outputs × inputs, biases optional) and optionally a string 'activation'"
+_NUMBERED = r"([Wb])([1-9][0-9]{0,8})"
 _LONGEST = 200
 """Characters of an activation's name with its parameters."""
-CELLS = "cell arrays 'weights' and, optionally, 'biases', and optionally a string 'activation'"
+CELLS = "W1, b1, W2, b2, …, or cell arrays 'weights' and, optionally, 'biases', and optionally a string 'activation'"
 
 
 def read_npz(path: Path, activation: Any = None) -> Network:
     """The network stored as W1, b1, W2, b2, … in an .npz file."""
-    arrays = stored(path)
-    names = {name: re.fullmatch(r"([Wb])([1-9][0-9]{0,8})", name) for name in arrays if name != "activation"}
+    return _numbered(path, stored(path), activation)
+
+
+def _numbered(path: Path, arrays: Mapping[str, Any], activation: Any) -> Network:
+    """The network of arrays W1, b1, W2, b2, …."""
+    names = {name: re.fullmatch(_NUMBERED, name) for name in arrays if name != "activation"}
     strange = [name for name, match in names.items() if match is None]
     if strange:
         raise UnreadableModel(f"{path} has arrays of unknown meaning: {few(strange, 40)}; expected {LAYOUT}")
@@ -67,9 +72,14 @@ def write_npz(path: Path, network: Network, activation: str) -> None:
 
 
 def read_mat(path: Path, activation: Any = None) -> Network:
-    """The network stored as cell arrays ``weights`` and ``biases`` in a .mat file."""
+    """The network stored as W1, b1, W2, … or as cell arrays ``weights`` and ``biases`` in a .mat file."""
     try:
-        arrays = variables(path.read_bytes(), ("weights", "biases", "activation"))
+        data = path.read_bytes()
+        arrays = variables(data, ("weights", "biases", "activation"))
+        if "weights" not in arrays and any(re.fullmatch(_NUMBERED, name) for name in arrays):
+            arrays = {name: value for name, value in variables(data, tuple(arrays)).items() if name[:2] != "__"}
+            biases = {name: _bias(path, value) for name, value in arrays.items() if re.fullmatch("b[0-9]+", name)}
+            return _numbered(path, {**arrays, **biases}, activation)
     except NewerFormat:
         raise UnreadableModel(f"{path} is a MATLAB 7.3 file; save it again with save(…, '-v7')") from None
     except (OSError, ValueError) as error:
@@ -111,34 +121,6 @@ def stored(path: Path) -> dict[str, Array]:
                 " save each matrix as a numeric array of its own"
             ) from None
         raise _damaged(path, "a NumPy file", error) from None
-
-
-def named(text: str) -> Activation:
-    """An activation from its name, with parameters in brackets where they differ from the defaults.
-
-    Examples
-    --------
-    >>> named("leaky_relu(0.2)") == named("leaky_relu(negative_slope=0.2)")
-    True
-    """
-    match = re.fullmatch(r"([^()]*)(?:\(([^()]*)\))?", text.strip())
-    if match is None:
-        raise InvalidInput(f"activation {text!r} is not a name or name(number, …), as in leaky_relu(0.2)")
-    given = [part for part in (match[2] or "").split(",") if part.strip()]
-    slots = list(TABLE[activation(match[1]).name].parameters)
-    parameters: dict[str, float] = {}
-    for place, part in enumerate(given):
-        label, _, number = part.rpartition("=")
-        if not label and place >= len(slots):
-            raise InvalidInput(f"activation {text!r} has too many parameters; {match[1]} takes {few(slots)}")
-        slot = label.strip() or slots[place]
-        if slot in parameters:
-            raise InvalidInput(f"activation {text!r} says {slot} twice")
-        try:
-            parameters[slot] = float(number)
-        except ValueError:
-            raise InvalidInput(f"activation {text!r}: {part.strip()!r} is not a number") from None
-    return activation(match[1], **parameters)
 
 
 def _assemble(
@@ -191,7 +173,7 @@ def _spec(path: Path, said: list[str] | None, wanted: Any, hidden: int) -> Any:
 def parsed(spec: Any) -> Any:
     """The spec with every name in it resolved, also names with parameters."""
     if isinstance(spec, str):
-        return named(spec)
+        return activation(spec)
     if isinstance(spec, (list, tuple)):
         return [parsed(item) for item in spec]
     if isinstance(spec, Activation):

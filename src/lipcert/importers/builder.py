@@ -18,7 +18,7 @@ from lipcert.importers.lowering.constants import fold_constants
 from lipcert.importers.lowering.gates import recognise_gates, unrecognised
 from lipcert.importers.precise import Precise
 from lipcert.importers.precise_matrix import PreciseMatrix
-from lipcert.model.activations import activation
+from lipcert.model.activations import Activation, activation
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.network import Neurons
 
@@ -39,14 +39,30 @@ Value = Tensor | Array
 """A tensor that depends on the input, or a constant."""
 
 
+SELF_NORMALISING = (
+    "it divides by the spread of its own input, which has no exact translation and hardly a bound; batch norm in"
+    " evaluation mode is read, as is a fixed scale and shift in its place"
+)
+"""Why layer norm and its like are refused."""
+
 SOFTMAX = (
     "take the logits before it as the output: drop_softmax=True (--drop-softmax) does so where it is the last operation"
 )
 """Why a softmax is refused."""
 
 
+MOST_SORTED = 1024
+"""Sorting takes about (log₂ k)²/2 layers of comparisons."""
+
+
 class Opaque:
     """The result of an operation without translation that is no tensor, or one of unknown shape."""
+
+
+class Positions(Opaque):
+    """Which elements were chosen, as sort and its like tell besides the values; nothing may use it."""
+
+    reason = "it uses the positions of sorted values, which jump"
 
 
 class Unsupported(Exception):
@@ -73,6 +89,8 @@ class Builder:
 
     def finish(self, output: Any) -> Graph:
         """The graph up to an output, which may be a constant, or an error with every offender."""
+        if isinstance(output, Positions):
+            self.offenders.append(Offender("output", "output", None, Positions.reason))
         last = self.tensor(output) if isinstance(output, (Tensor, np.ndarray)) else self.unknown((1,))
         if self.offenders:  # whatever was read may hold further ones, also where the output is out of reach
             last = self._add(ops.Unknown(), tuple(range(len(self.nodes))), (1,))
@@ -198,9 +216,9 @@ class Builder:
         return self.scale(y, x) if isinstance(y, Tensor) else self.scale(self.tensor(x), y)
 
     def divide(self, x: Value, y: Value) -> Tensor:
-        """Quotient x / y for a constant y."""
+        """Quotient x / y; a y that depends on the input only counts as a part of an activation."""
         if isinstance(y, Tensor):
-            raise Unsupported("it divides by a value that depends on the input")
+            return self.multiply(x, self.special(y, "reciprocal"))
         if not np.all(y):
             raise Unsupported("it divides by zero")
         return self.scale(self.tensor(x), Precise.of(y).reciprocal())
@@ -251,6 +269,31 @@ class Builder:
         offset = 0.0 if bias is None else np.reshape(bias, (-1, *(1 for _ in shape[2:])))
         return self.affine(x, matrix, offset, shape)
 
+    def conv_transpose(
+        self,
+        x: Tensor,
+        weight: Array,
+        bias: Array | None,
+        stride: Sequence[int],
+        pads: win.Pads,
+        dilation: Sequence[int],
+        sizes: Sequence[int],
+        groups: int = 1,
+    ) -> Tensor:
+        """The adjoint of a convolution of images of the given sizes, padded so, into those of x."""
+        weight = np.asarray(weight, dtype=float)
+        if len(x.shape) != weight.ndim or x.shape[1] != weight.shape[0] or x.shape[1] % groups:
+            raise Unsupported(f"a kernel of shape {weight.shape} in {groups} groups does not fit {x.shape}")
+        shape = (x.shape[0], weight.shape[1] * groups, *sizes)
+        if min(sizes) < 1:
+            raise Unsupported(f"the result has no elements (shape {shape})")
+        matrix, back = win.convolution(shape, weight, stride, pads, dilation, groups)
+        if back != x.shape:
+            raise Unsupported(f"its padding does not fit: images of sizes {tuple(sizes)} become {back[2:]}")
+        turned = PreciseMatrix.of_entries(matrix.shape[::-1], matrix.indices, matrix.rows, matrix.values)
+        offset = 0.0 if bias is None else np.reshape(bias, (-1, *(1 for _ in sizes)))
+        return self.affine(x, turned, offset, shape)
+
     def average_windows(self, x: Tensor, seen: Array, counts: Array | None, shape: Sequence[int]) -> Tensor:
         """The average over windows of positions, divided by the given counts or by what each window sees."""
         divisor = (seen >= 0).sum(axis=1) if counts is None else counts
@@ -266,7 +309,11 @@ class Builder:
             key: value if np.ndim(value) == 0 else np.broadcast_to(value, x.shape).ravel()
             for key, value in parameters.items()
         }
-        return self._add(ops.Apply(Neurons.of(activation(name, **values), x.size)), (x.node,), x.shape)
+        return self.apply(x, activation(name, **values))
+
+    def apply(self, x: Tensor, row: Activation) -> Tensor:
+        """An activation as it is."""
+        return self._add(ops.Apply(Neurons.of(row, x.size)), (x.node,), x.shape)
 
     def hard_sigmoid(self, x: Tensor) -> Tensor:
         """clip(x/6 + 1/2, 0, 1). The table's slope α is the float next to 1/6, so x is scaled by 1/(6α) first."""
@@ -276,6 +323,12 @@ class Builder:
     def special(self, x: Tensor, name: Any) -> Tensor:
         """A function that only counts as a part of an activation."""
         return self._add(ops.Special(name), (x.node,), x.shape)
+
+    def power(self, x: Tensor, exponent: Any) -> Tensor:
+        """x², x³ and x."""
+        if np.ndim(exponent) or float(exponent) not in (1.0, 2.0, 3.0):
+            raise Unsupported("only the powers 1, 2 and 3 are known")
+        return x if float(exponent) == 1.0 else self.activate(x, "square" if float(exponent) == 2.0 else "cube")
 
     def clamp(self, x: Tensor, low: float | None, high: float | None) -> Tensor:
         """Values held between two limits, either of which may be missing."""
@@ -296,6 +349,18 @@ class Builder:
         if sign != 1.0:
             return self.scale(self.maximum(self.scale(x, sign), seen, shape), sign)
         return self._add(ops.Maximum(seen), (x.node,), tuple(shape))
+
+    def sort(self, x: Tensor, axis: int, descending: bool = False) -> Tensor:
+        """The values along an axis in order."""
+        if not x.shape:
+            return x
+        index = np.moveaxis(win.positions(x.shape), axis, -1)
+        windows = index.reshape(-1, index.shape[-1])
+        if windows.shape[1] > MOST_SORTED:
+            raise Unsupported(f"it sorts {windows.shape[1]} values at a time; at most {MOST_SORTED} are read")
+        result = self._add(ops.Sort(windows), (x.node,), index.shape)
+        ordered = self.view(result, lambda place: place[..., ::-1]) if descending else result
+        return self.view(ordered, lambda place: np.moveaxis(place, -1, axis))
 
     def larger(self, x: Value, y: Value, sign: float = 1.0) -> Tensor:
         """The larger of two values, element by element; the smaller with sign -1."""

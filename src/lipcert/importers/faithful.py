@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -15,18 +16,39 @@ from lipcert.importers.samples import at_kinks, disturbed, sample
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 
-_UNIT: Final = {False: 2.0**-53, True: 2.0**-24}
-"""Unit roundoff of double precision, and of single."""
-
 _WORK, _FEWEST = 5e8, 40
 """Weights times points, and how many points there are in any case."""
-_FLOOR: Final = {False: 2.0**-36, True: 2.0**-20}
-"""Difference that passes relative to the largest output. What rounding does is learned from the network, in which
-affine maps have been composed; in between the model may have held larger values, whose rounding the network cannot
-show."""
 
-_WITHIN: Final = {False: 1e100, True: 1e30}
-"""Up to this size of every sum in the network the model has no reason to overflow."""
+
+@dataclass(frozen=True)
+class Precision:
+    """How a model computes.
+
+    Attributes
+    ----------
+    unit : its unit roundoff.
+    floor : the difference that passes relative to the largest output. What rounding does is learned from the network, in
+        which affine maps have been composed; in between the model may have held larger values, whose rounding the
+        network cannot show.
+    within : up to this size of every sum in the network the model has no reason to overflow.
+    tiny : what underflow may change.
+    rounded : numbers as the model can represent them.
+    """
+
+    unit: float
+    floor: float
+    within: float
+    tiny: float
+    rounded: Callable[[Array], Array]
+
+
+def _as(dtype: Any) -> Callable[[Array], Array]:
+    return lambda x: x.astype(dtype).astype(float)
+
+
+DOUBLE: Final = Precision(2.0**-53, 2.0**-36, 1e100, 0.0, np.asarray)
+SINGLE: Final = Precision(2.0**-24, 2.0**-20, 1e30, 1e-37, _as(np.float32))
+HALF: Final = Precision(2.0**-11, 2.0**-8, 1e3, 2.0**-14, _as(np.float16))
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +58,13 @@ class Original:
     Attributes
     ----------
     run : one input, flat, to the output, flat.
-    single : whether it computes in single precision.
+    precision : how it computes.
     library : who runs it, for messages.
     unit : the precision of its activations, relative, where that is less than the precision it computes in.
     """
 
     run: Callable[[Array], Array]
-    single: bool
+    precision: Precision
     library: str
     unit: float = 0.0
 
@@ -55,9 +77,10 @@ class Imported:
     input_shape: tuple[int, ...]
     parameters: int
 
-    @property
+    @cached_property
     def network(self) -> Network:
-        return self.lowered.network
+        """The network, which remembers the shape of the model's inputs."""
+        return replace(self.lowered.network, input_shape=tuple(self.input_shape))
 
 
 def confirm(
@@ -78,7 +101,7 @@ def confirm(
     UnreadableModel
         The outputs differ by more than rounding explains, or the model's are not finite.
     """
-    tests = _tests(network, original.single, points, sizes, seed)
+    tests = _tests(network, original.precision, points, sizes, seed)
     theirs = [np.asarray(original.run(x), dtype=float).ravel() for x in tests]
     sizes_seen = sorted({result.size for result in theirs})
     if sizes_seen != [network.outputs]:
@@ -89,7 +112,7 @@ def confirm(
     _compare(network, original, tests, np.stack(theirs))
 
 
-def _tests(network: Network, single: bool, points: Any, sizes: Sequence[float], seed: int) -> Array:
+def _tests(network: Network, precision: Precision, points: Any, sizes: Sequence[float], seed: int) -> Array:
     """All points to compare at, as numbers that the model's precision can represent."""
     known = _drawn.setdefault(network, {})
     if (seed, *sizes) not in known:
@@ -101,9 +124,8 @@ def _tests(network: Network, single: bool, points: Any, sizes: Sequence[float], 
     if points is not None:
         given = network.point("points", points)
         tests = np.concatenate([np.reshape(given, (-1, network.inputs)), tests])
-    if single:  # so that both sides see the same input
-        with np.errstate(over="ignore"):
-            tests = tests.astype(np.float32).astype(float)
+    with np.errstate(over="ignore"):
+        tests = precision.rounded(tests)  # so that both sides see the same input
     return tests[np.isfinite(tests).all(axis=1)]
 
 
@@ -115,18 +137,18 @@ def _draw(network: Network, sizes: Sequence[float], seed: int) -> Array:
     """Random points, and points at kinks."""
     # a size s of the model's own constants may be reached only after weights that make it smaller
     more = [factor * size for size in sizes for factor in (2.0, 1e3, 1e6)]
-    drawn = int(network.digest[:15], 16)
+    drawn = int(network.digest[-15:], 16)
     random = np.concatenate([sample(network.inputs, s, more) for s in (seed, drawn)])
     return np.concatenate([random, at_kinks(network, random, np.random.default_rng(drawn))])
 
 
 def _compare(network: Network, original: Original, tests: Array, theirs: Array) -> None:
-    single = original.single
+    precision = original.precision
     with np.errstate(all="ignore"):
         ours = network(tests)
-        spread, largest = disturbed(network, tests, max(_UNIT[single], original.unit))
+        spread, largest = disturbed(network, tests, max(precision.unit, original.unit))
         finite = np.isfinite(theirs).all(axis=1)
-        wanting = ~finite & (largest < _WITHIN[single])
+        wanting = ~finite & (largest < precision.within)
         counts = finite & np.isfinite(ours).all(axis=1) & np.isfinite(spread).all(axis=1)
         if wanting.any():
             size = np.abs(tests[np.argmax(wanting)]).max()
@@ -141,8 +163,8 @@ def _compare(network: Network, original: Original, tests: Array, theirs: Array) 
             )
         tests, ours, theirs, spread = (part[counts] for part in (tests, ours, theirs, spread))
         scale = np.maximum(np.abs(ours), np.abs(theirs)).max(axis=1, keepdims=True)
-        # the last term is for numbers that underflow in single precision
-        allowed = spread + _FLOOR[single] * scale + (1e-37 if single else 0.0)
+        # the last term is for numbers that underflow
+        allowed = spread + precision.floor * scale + precision.tiny
         apart = np.abs(theirs - ours)
         excess = np.where(apart > allowed, apart / np.maximum(allowed, np.finfo(float).tiny), 0.0)
     worst, output = np.unravel_index(int(np.argmax(excess)), excess.shape)

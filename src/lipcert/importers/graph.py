@@ -88,7 +88,7 @@ class Apply(Op):
 class Special(Op):
     """A function that is no activation by itself but part of one; a rewrite must remove it."""
 
-    name: Literal["erf"]
+    name: Literal["erf", "log", "exp", "reciprocal"]
 
 
 class Product(Op):
@@ -98,6 +98,13 @@ class Product(Op):
 @dataclass(frozen=True, eq=False)
 class Maximum(Op):
     """y_j = max of x over row j of ``windows`` (outputs, k); entries -1 stand for nothing."""
+
+    windows: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Sort(Op):
+    """Row after row of ``windows`` (groups, k), the values of x there in ascending order."""
 
     windows: Array
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,8 @@ def conv_stack(
         vectors.append(None if bias is None else np.repeat(np.broadcast_to(np.asarray(bias), (one.outputs,)), places))
         image = one.places
     vectors += [None] * len(head) if head_biases is None else list(head_biases)
-    return Network.from_weights([*weights, *head], vectors, activation)
+    made = Network.from_weights([*weights, *head], vectors, activation)
+    return replace(made, input_shape=(weights[0].channels, *weights[0].image))
 
 
 def _listed(name: str, value: Any, count: int) -> list[Any]:

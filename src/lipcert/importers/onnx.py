@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
+from lipcert.importers import faithful
 from lipcert.importers.faithful import Imported, Original, confirm
 from lipcert.importers.lowering import lower
 from lipcert.importers.room import LARGEST_INPUT
@@ -24,17 +25,27 @@ except ImportError:  # pragma: no cover - depends on the installation
     raise LipcertError('reading ONNX models needs onnx: pip install "lipcert[onnx]"') from None
 
 from lipcert.importers.onnx_checks import check_names, inlined, opset_of
+from lipcert.importers.onnx_given import choose_output, fix_inputs, widen_bfloat16
 from lipcert.importers.onnx_reader import DOUBLE, FLOAT, REAL, Reader, Source
 
 
 def read_onnx(
-    path: Path | onnx.ModelProto, *, input_shape: Sequence[int] | None, drop_softmax: bool, points: Any
+    path: Path | onnx.ModelProto,
+    *,
+    input_shape: Sequence[int] | None,
+    drop_softmax: bool,
+    points: Any,
+    fixed: Mapping[str, Any] | None = None,
+    output: str | int | None = None,
 ) -> Imported:
     """The network of an ONNX model, nothing of which is executed; the options are those of ``lipcert.load``.
 
     The shape of the input is needed only where the model leaves sizes open.
     """
     judge = _open(path)
+    widen_bfloat16(judge.graph)
+    fix_inputs(judge.graph, fixed or {})
+    choose_output(judge.graph, output)
     model = inlined(copy.deepcopy(judge))
     opset = opset_of(model)
     check_names(model.graph)
@@ -84,7 +95,9 @@ def _one_in_one_out(graph: onnx.GraphProto) -> None:
     outputs = [o.name for o in graph.output]
     for names, what in ((inputs, "inputs"), (outputs, "outputs")):
         if len(names) != 1:
-            raise UnreadableModel(f"the model has {len(names)} {what} ({', '.join(names)}); a network has one")
+            advice = "give all but one as fixed={name: values}" if what == "inputs" else "choose one with output=name"
+            advice = f": {advice}" if names else ""
+            raise UnreadableModel(f"the model has {len(names)} {what} ({', '.join(names)}); a network has one{advice}")
 
 
 def _output_before_softmax(graph: onnx.GraphProto) -> bool:
@@ -157,6 +170,8 @@ def _shape(name: str, sizes: list[int | None] | None, given: Sequence[int] | Non
 def _original(model: onnx.ModelProto, source: Source) -> Original:
     """The model as the file has it, run by onnxruntime, or by onnx itself where that is not installed or refuses."""
     run, library = _runtime(model), "onnxruntime"
+    if run is not None and not _runs(run, source):  # it refuses some operators only when it meets them
+        run = None
     if run is None:
         run, library = _reference(model), "onnx.reference"
 
@@ -168,7 +183,16 @@ def _original(model: onnx.ModelProto, source: Source) -> Original:
             raise UnreadableModel(f"{library} cannot run the model ({type(error).__name__}: {line(error)})") from error
         return found if source.batch == 1 else found.reshape(source.batch, -1)[0]
 
-    return Original(evaluate, source.kind != DOUBLE, library)
+    precisions = {DOUBLE: faithful.DOUBLE, onnx.TensorProto.FLOAT16: faithful.HALF}
+    return Original(evaluate, precisions.get(source.kind, faithful.SINGLE), library)
+
+
+def _runs(run: Callable[[Mapping[str, Array]], Array], source: Source) -> bool:
+    try:
+        run(source.feed(np.zeros(math.prod(source.shape))))
+    except Exception:  # its own classes
+        return False
+    return True
 
 
 def _reference(model: onnx.ModelProto) -> Callable[[Mapping[str, Array]], Array]:

@@ -10,6 +10,7 @@ import onnx
 from onnx import inliner, numpy_helper
 
 from lipcert.errors import UnreadableModel
+from lipcert.importers.registry import of_function
 from lipcert.importers.wording import few, line, shown
 from lipcert.model.arrays import Array
 
@@ -58,7 +59,10 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
         raise UnreadableModel(
             f"the functions of the model would add more than {MOST_OPERATORS} operators to it; write it without them"
         )
+    kept = [(f.domain, f.name) for f in model.functions if of_function(f.domain, f.name) is not None]
     try:
+        if kept:
+            return inliner.inline_selected_functions(model, kept, exclude=True)
         return inliner.inline_local_functions(model)
     except Exception as error:  # the inliner says in its own classes what it dislikes
         raise UnreadableModel(f"the functions of the model cannot be written out: {line(error)}") from error

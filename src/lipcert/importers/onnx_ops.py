@@ -6,15 +6,17 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from lipcert.importers import onnx_arrange as arrange
+from lipcert.importers import resize
 from lipcert.importers import windows as win
-from lipcert.importers.builder import SOFTMAX, Builder, Tensor, Unsupported, Value
-from lipcert.importers.onnx_call import Call, Operator
+from lipcert.importers.builder import SELF_NORMALISING, SOFTMAX, Builder, Positions, Tensor, Unsupported, Value
+from lipcert.importers.onnx_call import Call, Operator, axis_of
 from lipcert.model.arrays import Array
 
 _FAR = 2.0**20
@@ -157,6 +159,87 @@ def _conv(b: Builder, call: Call) -> Tensor:
     return b.conv(call.x, weight, bias, stride, pads, dilation, int(call.attribute("group", 1)))
 
 
+def _conv_transpose(b: Builder, call: Call) -> Tensor:
+    weight, bias = call.constant(1, "weight"), call.constant(2, "bias")
+    if call.attribute("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or call.attribute("output_shape", None):
+        raise Unsupported("its padding follows from a wanted size; give pads and output_padding")
+    kernel = weight.shape[2:]
+    rank = len(kernel)
+    stride, pads, dilation = _frame(call, kernel)
+    spare = list(call.attribute("output_padding", [0] * rank))
+    if list(call.attribute("kernel_shape", kernel)) != list(kernel) or len(spare) != rank or min(spare) < 0:
+        raise Unsupported("its kernel_shape or output_padding does not fit its kernel")
+    sizes, around = [], []
+    for n, k, s, (low, high), d, more in zip(call.x.shape[2:], kernel, stride, pads, dilation, spare, strict=True):
+        sizes.append((n - 1) * s - low - high + d * (k - 1) + 1 + more)
+        around.append((low, high - more))
+    call.room.tensor(call.x.shape[0], weight.shape[1], int(call.attribute("group", 1)), *(max(m, 1) for m in sizes))
+    call.room.take(math.prod(call.x.shape[2:]), call.x.shape[0], weight.size)
+    return b.conv_transpose(call.x, weight, bias, stride, around, dilation, sizes, int(call.attribute("group", 1)))
+
+
+def _resize(b: Builder, call: Call) -> Tensor:
+    """Resize, and Upsample of older operator sets."""
+    older = call.opset < 11
+    scales, sizes = (
+        (call.constant(1, "scales"), None) if older else (call.constant(2, "scales"), call.whole(3, "sizes"))
+    )
+    rule = "asymmetric" if older else call.attribute("coordinate_transformation_mode", "half_pixel")
+    mode, rank = call.attribute("mode", "nearest"), len(call.x.shape)
+    chosen = [] if older else list(call.attribute("axes", []) or [])
+    if chosen or call.attribute("antialias", 0) or call.attribute("exclude_outside", 0):
+        raise Unsupported("axes, antialias and exclude_outside are not known")
+    if rule not in ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners") or mode not in (
+        "nearest",
+        "linear",
+    ):
+        raise Unsupported(f"the mode {mode!r} with coordinates {rule!r} is not known")
+    if sizes:
+        if call.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
+            raise Unsupported("keeping the aspect ratio is not known; give the sizes")
+        factors = [Fraction(m, n) for m, n in zip(sizes, call.x.shape, strict=True)]
+    else:
+        factors = [Fraction(float(f)) for f in np.ravel(scales)]
+        sizes = [math.floor(n * f) for n, f in zip(call.x.shape, factors, strict=True)]
+    if len(factors) != rank or min(sizes) < 1:
+        raise Unsupported(f"its sizes {sizes} do not fit an operand of shape {call.x.shape}")
+    call.room.tensor(*sizes)
+    call.room.take(2, *(max(n, m) for n, m in zip(call.x.shape, sizes)))
+    axes = [resize.Axis(n, m, f) for n, m, f in zip(call.x.shape, sizes, factors)]
+    if mode == "linear":
+        return resize.linear(b, call.x, axes, rule)
+    nearest = "floor" if older else call.attribute("nearest_mode", "round_prefer_floor")
+    return resize.nearest(b, call.x, axes, rule, nearest)
+
+
+def _depth_to_space(b: Builder, call: Call) -> Tensor:
+    return resize.shuffle(b, call.x, int(call.attribute("blocksize")), call.attribute("mode", "DCR") == "CRD")
+
+
+def _thresholded(b: Builder, call: Call) -> Tensor:
+    if float(call.attributes["alpha"]) != 0.0:
+        raise Unsupported("it jumps at its limit, so it has no Lipschitz constant")
+    return b.activate(call.x, "relu")
+
+
+def _shrink(b: Builder, call: Call) -> Tensor:
+    limit, bias = (float(call.attributes[name]) for name in ("lambd", "bias"))
+    if limit != bias:
+        raise Unsupported("it jumps at its limits unless bias is lambd, so it has no Lipschitz constant")
+    return b.activate(call.x, "softshrink", lambd=limit)
+
+
+def _pow(b: Builder, call: Call) -> Tensor:
+    exponent = np.asarray(call.constant(1, "exponent"), dtype=float)
+    if exponent.size != 1:
+        raise Unsupported("its exponents differ")
+    return b.power(call.x, exponent.reshape(()))
+
+
+def _self_normalising(b: Builder, call: Call) -> Tensor:
+    raise Unsupported(SELF_NORMALISING)
+
+
 def _pool(call: Call) -> tuple[Array, tuple[int, ...]]:
     """What each window of a pool sees, and the shape of the result."""
     kernel, ceil = list(call.attribute("kernel_shape")), bool(call.attribute("ceil_mode", 0))
@@ -195,6 +278,16 @@ def _global(kind: str, b: Builder, call: Call) -> Tensor:
     return _reduce(kind, b, replace(call, operands=[call.x], attributes={"axes": axes, "keepdims": 1}))
 
 
+def _top(b: Builder, call: Call) -> Any:
+    """TopK of all values along an axis: they are sorted. The indices have no translation."""
+    axis = axis_of(int(call.attribute("axis", -1)), len(call.x.shape))
+    (count,) = call.whole(1, "k") or [0]
+    if count != call.x.shape[axis] or not call.attribute("sorted", 1):
+        raise Unsupported(f"it takes {count} of {call.x.shape[axis]} values; only sorting all of them is known")
+    call.room.take(call.x.size, 8 * max(count, 1).bit_length() ** 2)
+    return b.sort(call.x, axis, bool(call.attribute("largest", 1))), Positions()
+
+
 def _dropout(b: Builder, call: Call) -> Any:
     if np.any(call.constant(2, "training_mode", False)):
         raise Unsupported("it is random in training mode")
@@ -226,10 +319,14 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Clip": _clip,
     "Concat": arrange.concat,
     "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "Cos": _row("cos"),
+    "DepthToSpace": _depth_to_space,
     "Div": _fold(lambda b, x, y: b.divide(x, y)),
     "Dropout": _dropout,
     "Elu": _row("elu", alpha="alpha"),
     "Erf": lambda b, call: b.special(call.x, "erf"),
+    "Exp": lambda b, call: b.special(call.x, "exp"),
     "Expand": arrange.expand,
     "Flatten": arrange.flatten,
     "Gather": arrange.gather,
@@ -237,10 +334,15 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Gemm": _gemm,
     "GlobalAveragePool": partial(_global, "mean"),
     "GlobalMaxPool": partial(_global, "max"),
+    **dict.fromkeys(
+        ("GroupNormalization", "InstanceNormalization", "LayerNormalization", "LpNormalization", "LRN"),
+        _self_normalising,
+    ),
     "HardSigmoid": _row("hardsigmoid", alpha="alpha", beta="beta"),
     "HardSwish": _row("hardswish"),
     "Identity": lambda b, call: call.x,
     "LeakyRelu": _row("leaky_relu", negative_slope="alpha"),
+    "Log": lambda b, call: b.special(call.x, "log"),
     "LogSoftmax": softmax,
     "MatMul": _matmul,
     "Max": _fold(lambda b, x, y: b.larger(x, y)),
@@ -251,26 +353,34 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Neg": lambda b, call: b.scale(call.x, -1.0),
     "PRelu": _prelu,
     "Pad": arrange.pad,
+    "Pow": _pow,
+    "Reciprocal": lambda b, call: b.special(call.x, "reciprocal"),
     "ReduceMax": partial(_reduce, "max"),
     "ReduceMean": partial(_reduce, "mean"),
     "ReduceMin": partial(_reduce, "min"),
     "ReduceSum": partial(_reduce, "sum"),
     "Relu": _row("relu"),
     "Reshape": arrange.reshape,
+    "Resize": _resize,
     "Selu": _selu,
     "Shape": arrange.shape,
+    "Shrink": _shrink,
     "Sigmoid": _row("sigmoid"),
     "Sin": _row("sin"),
     "Slice": arrange.cut,
     "Softmax": softmax,
     "Softplus": _row("softplus"),
     "Softsign": _row("softsign"),
+    "SpaceToDepth": lambda b, call: resize.unshuffle(b, call.x, int(call.attribute("blocksize")), crd=False),
     "Split": arrange.split,
     "Squeeze": arrange.squeeze,
     "Sub": _fold(lambda b, x, y: b.add(x, y, -1.0)),
     "Sum": _fold(lambda b, x, y: b.add(x, y)),
     "Swish": _swish,
     "Tanh": _row("tanh"),
+    "ThresholdedRelu": _thresholded,
+    "TopK": _top,
     "Transpose": arrange.transpose,
     "Unsqueeze": arrange.unsqueeze,
+    "Upsample": _resize,
 }

@@ -10,12 +10,13 @@ import numpy as np
 import onnx
 
 from lipcert.errors import LipcertError
-from lipcert.importers.builder import SOFTMAX, Builder, Opaque, Tensor, Unsupported
+from lipcert.importers.builder import SOFTMAX, Builder, Opaque, Positions, Tensor, Unsupported
 from lipcert.importers.graph import Graph
 from lipcert.importers.onnx_call import Call, Operator, Room
 from lipcert.importers.onnx_checks import stored_arrays
 from lipcert.importers.onnx_constants import Constants
 from lipcert.importers.onnx_ops import OPERATORS, softmax
+from lipcert.importers.registry import of_function
 from lipcert.importers.wording import line
 from lipcert.model.arrays import Array
 
@@ -51,6 +52,7 @@ class Reader:
 
     def __init__(self, model: onnx.ModelProto, source: Source, opset: int) -> None:
         self.model, self.source, self.opset = model, source, opset
+        self.functions = {(f.domain, f.name) for f in model.functions}  # those that are registered: others are gone
         self.build = Builder(source.shape)
         self.values: dict[str, Any] = dict(stored_arrays(model.graph))
         self.shapes = _inferred(model)
@@ -76,6 +78,8 @@ class Reader:
         results: Sequence[Any] | None = None
         shape = self.shapes.get(names[0]) if names else None
         with self.build.reading(node.name or (names[0] if names else node.op_type), node.op_type, shape):
+            if any(isinstance(operand, Positions) for operand in operands):
+                raise Unsupported(Positions.reason)
             operator = self._operator(node, bool(tensors))
             if not any(isinstance(operand, Opaque) for operand in operands):
                 results = self._results(operator, node, operands, bool(tensors))
@@ -85,6 +89,11 @@ class Reader:
 
     def _operator(self, node: onnx.NodeProto, depends: bool) -> Operator | None:
         """What to do for an operator; None where it is known on constants only."""
+        mine = of_function(node.domain, node.op_type) if (node.domain, node.op_type) in self.functions else None
+        if mine is not None:
+            if len(node.input) != 1 or len(node.output) != 1 or node.attribute or not depends:
+                raise Unsupported("it is registered as an activation, and must take one operand that is no constant")
+            return lambda b, call: b.apply(call.x, mine)
         if node.domain not in ("", "ai.onnx"):
             raise Unsupported(f"operators of the domain {node.domain} are not known")
         if any(a.g.node or a.type in (a.GRAPH, a.GRAPHS) for a in node.attribute):
@@ -117,7 +126,8 @@ class Reader:
             return self.constants.evaluate(node, operands)
         assert operator is not None
         kind, single = self._kind(node, operands)
-        call = Call(operands, self._attributes(node), self.opset, len(node.output), REAL[kind], single, self.room)
+        attributes = {} if (node.domain, node.op_type) in self.functions else self._attributes(node)
+        call = Call(operands, attributes, self.opset, len(node.output), REAL[kind], single, self.room)
         try:
             with np.errstate(all="ignore"):  # numbers that are not finite are refused at the end
                 result = operator(self.build, call)

@@ -2,7 +2,8 @@
 
 A state dict holds numbers under names, nothing else. The activation must be given. The order of the layers must follow
 from the names or from the sizes: the order of the entries is that in which layers were made, not that in which they are
-used. A first weight without a bias is refused, because the table of an Embedding looks the same.
+used. A first weight without a bias is refused where it could be the table of an Embedding. Of a training checkpoint the
+state dict in it is read.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ def _state(path: Path) -> dict[str, torch.Tensor]:
             f"{path} is not a state dict that can be read without executing code from the file"
             f" ({reason}); load the module yourself and pass it: lipcert.load(module)"
         ) from error
+    state = _of_checkpoint(path, state)
     if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
         raise UnreadableModel(f"{path} holds a {type(state).__name__} that is not a state dict; {_ADVICE}")
     strange = [key for key in state if not isinstance(key, str)]
@@ -72,6 +74,22 @@ def _state(path: Path) -> dict[str, torch.Tensor]:
     if sum(8 * value.numel() for value in state.values()) > room(path.stat().st_size):
         raise UnreadableModel(f"{path} has tensors that are far larger than the file; {_ADVICE}")
     return state
+
+
+def _of_checkpoint(path: Path, content: Any) -> Any:
+    """The state dict in a training checkpoint, such as {"epoch": …, "model_state_dict": …, "optimizer": …}."""
+    if not isinstance(content, dict) or any(isinstance(value, torch.Tensor) for value in content.values()):
+        return content
+    found = {key: value for key, value in content.items() if isinstance(value, dict) and _is_state(value)}
+    if len(found) > 1:
+        raise UnreadableModel(f"{path} holds several state dicts ({few(found)}); save the one that is meant by itself")
+    return next(iter(found.values()), content)
+
+
+def _is_state(content: dict[Any, Any]) -> bool:
+    """Whether all entries are tensors by name, one of them a weight."""
+    named = all(isinstance(k, str) and isinstance(v, torch.Tensor) for k, v in content.items())
+    return named and any(key.rpartition(".")[2] == "weight" for key in content)
 
 
 def _odd(value: torch.Tensor) -> str | None:
@@ -110,12 +128,17 @@ def _layers(path: Path, state: Mapping[str, torch.Tensor]) -> dict[str, tuple[An
             f" numbered in one series; {_ADVICE}"
         )
     first = next(iter(weights))
-    if first not in biases:
+    if first not in biases and not _no_table([tuple(weight.shape) for weight in weights.values()]):
         raise UnreadableModel(
             f"{path} begins with {first}weight without a bias, which may be that of a linear layer or the table"
             f" of an Embedding; {_ADVICE}"
         )
     return {stem: (_array(weight), _array(biases.get(stem))) for stem, weight in weights.items()}
+
+
+def _no_table(shapes: Sequence[tuple[int, ...]]) -> bool:
+    """Whether the first weight cannot be the table of an Embedding, whose rows the second would take, one or several."""
+    return len(shapes) > 1 and shapes[1][1] == shapes[0][0] and shapes[1][1] % shapes[0][1] != 0
 
 
 def _array(value: torch.Tensor | None) -> Any:

@@ -49,7 +49,7 @@ def merge_ties(network: Network) -> Network:
             mine = layers[index]
             layers[index] = Layer(mine.weight[kept], mine.bias[kept], layer.neurons.take(np.flatnonzero(kept)))
             layers[index + 1] = Layer(out[:, kept], ahead.bias, ahead.neurons)
-    return Network(tuple(layers))
+    return Network(tuple(layers), network.input_shape)
 
 
 def _groups(layer: Layer) -> dict[int, list[tuple[int, Fraction]]]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
-from lipcert.importers.builder import Opaque, Tensor, Unsupported
-from lipcert.importers.faithful import Imported, Original, confirm
+from lipcert.importers.builder import Opaque, Positions, Tensor, Unsupported
+from lipcert.importers.faithful import DOUBLE, SINGLE, Imported, Original, confirm
 from lipcert.importers.lowering import lower
+from lipcert.importers.registry import of_module
 from lipcert.model.arrays import Array
 
 try:
@@ -26,16 +27,23 @@ from lipcert.importers import torch_graph as held
 from lipcert.importers import torch_guard as guard
 from lipcert.importers import torch_ops as ops
 from lipcert.importers import torch_watch as watch
+from lipcert.importers.torch_given import described, given
 
 
 def read_module(
-    module: torch.nn.Module, *, input_shape: Sequence[int] | None, drop_softmax: bool, points: Any
+    module: torch.nn.Module,
+    *,
+    input_shape: Sequence[int] | None,
+    drop_softmax: bool,
+    points: Any,
+    fixed: Mapping[str, Any] | None = None,
+    output: str | int | None = None,
 ) -> Imported:
     """The network of a module in evaluation mode, which is not changed; the options are those of ``lipcert.load``.
 
     The shape of the input may be left out where the first layer tells it.
     """
-    module = guard.unwrapped(module)
+    module = given(guard.unwrapped(module), fixed, output)
     guard.inspect(module)
     if isinstance(points, torch.Tensor):
         points = points.detach().cpu().numpy()
@@ -80,7 +88,7 @@ def _close(one: Array, two: Array) -> bool:
 
 def _copied(module: torch.nn.Module) -> torch.nn.Module:
     try:
-        return copy.deepcopy(module).cpu()
+        return copy.deepcopy(module, guard.prepared(module)).cpu()
     except Exception as error:  # copying runs code of the module's own parts
         raise UnreadableModel(
             f"the module cannot be copied ({guard.first_line(error)}); keep open files, generators and results that"
@@ -103,13 +111,17 @@ def _trace(module: torch.nn.Module, dtype: torch.dtype, input_shape: Sequence[in
     """The trace of a module, which is changed by it if its code changes it."""
     try:
         # a bare layer is read as a whole
-        whole = torch.nn.Sequential(module).eval() if type(module).__module__.startswith("torch.nn") else module
+        alone = type(module).__module__.startswith("torch.nn") or of_module(module) is not None
+        whole = torch.nn.Sequential(module).eval() if alone else module
         with guard.quiet():
-            traced = fx.GraphModule(whole, fx.Tracer().trace(whole))
+            traced = fx.GraphModule(whole, _Tracer(input_shape).trace(whole))
+    except LipcertError:  # there is no output of that name
+        raise
     except Exception as error:  # tracing runs the module's own code, which may fail in any way
         raise UnreadableModel(
-            f"torch.fx cannot trace the module ({guard.first_line(error)}); its forward must not decide by the values,"
-            " types or sizes of tensors, and its layers must be made in __init__"
+            f"torch.fx cannot trace the module ({guard.first_line(error)}); its forward must not decide by the values"
+            " or types of tensors, and its layers must be made in __init__; where it looks at the sizes of its input,"
+            " give input_shape"
         ) from error
     _one_in_one_out(traced)
     shape = (1, *_input_shape(traced, input_shape))
@@ -178,14 +190,14 @@ def _originals(module: torch.nn.Module, own: _Traced, read: _Traced, traces: boo
 
     Where a softmax was dropped their traces stand for them, which are known to do the same.
     """
-    place, single = guard.device(module), own.dtype == torch.float32
+    place, precision = guard.device(module), SINGLE if own.dtype == torch.float32 else DOUBLE
     call = own.graph if traces else lambda x: module(x.to(place))
-    yield Original(_runner(call, own), single, "PyTorch")
+    yield Original(_runner(call, own), precision, "PyTorch")
     if read is not own:
         # PyTorch's softplus switches to x where single precision cannot tell; a copy in double precision can
         coarse = 2.0**-21 if ops.holds(read.graph, "softplus") else 0.0
         call = read.graph if traces else read.copy
-        yield Original(_runner(call, read), False, "PyTorch in double precision", coarse)
+        yield Original(_runner(call, read), DOUBLE, "PyTorch in double precision", coarse)
 
 
 def _runner(call: Callable[[Any], Any], traced: _Traced) -> Callable[[Array], Array]:
@@ -223,8 +235,10 @@ def _one_in_one_out(traced: fx.GraphModule) -> None:
         raise UnreadableModel(f"the module takes {len(counted)} inputs ({names}); a network has one")
     (result,) = (n.args[0] for n in traced.graph.nodes if n.op == "output")
     if not isinstance(result, fx.Node):
-        kind = type(result).__name__
-        raise UnreadableModel(f"the module returns a {kind}; a network has one tensor as output: wrap it to select one")
+        raise UnreadableModel(
+            f"the module returns {described(result)}; a network has one tensor as output: choose one with output=…,"
+            " its name or number"
+        )
 
 
 def _drop_softmax(traced: fx.GraphModule) -> None:
@@ -251,6 +265,48 @@ def _input_shape(traced: fx.GraphModule, given: Sequence[int] | None) -> tuple[i
         if not ops.keeps_size(traced, node):
             break
     raise InvalidInput("the module does not tell the shape of its input; give input_shape, such as (3, 32, 32)")
+
+
+class _Tracer(fx.Tracer):
+    """Traces into all modules but those of PyTorch, and those that are registered as an activation.
+
+    Where the shape of the input is known, the module sees it.
+    """
+
+    def __init__(self, shape: Sequence[int] | None) -> None:
+        super().__init__()
+        self.shape = None if shape is None else torch.Size((1, *shape))
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        if node.op == "placeholder" and not node.args and self.shape is not None:
+            return _Entry(node, self)
+        return super().proxy(node)
+
+    def is_leaf_module(self, m: torch.nn.Module, module_qualified_name: str) -> bool:
+        return of_module(m) is not None or super().is_leaf_module(m, module_qualified_name)
+
+
+class _Entry(fx.Proxy):
+    """Stands for the input, whose shape is known."""
+
+    @property
+    def shape(self) -> torch.Size:
+        assert isinstance(self.tracer, _Tracer)
+        assert self.tracer.shape is not None
+        return self.tracer.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
 
 
 class _Reader:
@@ -281,11 +337,13 @@ class _Reader:
         fx.node.map_aggregate((args, kwargs), leaves.append)
         shape = held.shape_of(node)
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        if any(isinstance(leaf, Opaque) for leaf in leaves):
+        picks = node.target in (operator.getitem, getattr) and isinstance(args[0], (tuple, list))
+        if not picks and any(type(leaf) is Opaque for leaf in leaves):
             return Opaque() if shape is None else self.build.unknown(shape, tensors)
-        picks = node.target is operator.getitem and isinstance(args[0], (tuple, list))
         name = str(node.target) if node.op == "call_module" else node.name
         with self.build.reading(name, ops.kind_of(self.traced.graph, node), shape):
+            if not picks and any(isinstance(leaf, Positions) for leaf in leaves):
+                raise Unsupported(Positions.reason)
             if picks or not tensors:
                 return self._constant(node, args, kwargs)
             return ops.translate(self.build, self.traced.graph, node, args, kwargs)

@@ -45,6 +45,12 @@ def unwrapped(module: Any) -> nn.Module:
 
 def inspect(module: nn.Module) -> None:
     """Refuse a module whose call is not its class's forward, or whose numbers are not real; all reasons at once."""
+    quantised = [name for name, part in module.named_modules() if ".quantized" in type(part).__module__]
+    if quantised:
+        raise UnreadableModel(
+            f"the module has quantised parts ({few(quantised)}), which round in steps and have no Lipschitz constant;"
+            " pass the module as it was before it was quantised"
+        )
     training = [name or "the module itself" for name, part in module.named_modules() if part.training]
     if training:
         raise UnreadableModel(f"the module is in training mode ({few(training)}); call module.eval() first")
@@ -73,6 +79,18 @@ def _hooks(label: str, part: nn.Module) -> Iterator[str]:
         for hook in (getattr(part, name, None) or {}).values():
             if type(hook).__module__ not in _PREPARE:
                 yield f"{label}: it has a {kind}, which could do anything; remove it"
+
+
+def prepared(module: nn.Module) -> dict[int, Any]:
+    """Copies, by identity, of the weights that hooks prepare before every call; copying a module fails at them."""
+    found: dict[int, Any] = {}
+    for part in module.modules():
+        hooks = [hook for hook in (part._forward_pre_hooks or {}).values() if type(hook).__module__ in _PREPARE]
+        for hook in hooks:
+            value = vars(part).get(getattr(hook, "name", ""))
+            if isinstance(value, torch.Tensor):
+                found[id(value)] = value.detach().clone()
+    return found
 
 
 def _calls(label: str, part: nn.Module) -> Iterator[str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
+from lipcert.importers import resize
 from lipcert.importers import windows as win
-from lipcert.importers.builder import SOFTMAX, Builder, Tensor, Unsupported
+from lipcert.importers.builder import SELF_NORMALISING, SOFTMAX, Builder, Tensor, Unsupported
 from lipcert.model.arrays import Array
 
 PADDING: Final[Mapping[str, win.PadMode]] = {
@@ -56,6 +58,73 @@ def conv(
     else:
         pads = both(padding, rank)
     return b.conv(input, weight, bias, stride, pads, dilation, int(groups), mode)
+
+
+def conv_transpose(
+    b: Builder,
+    input: Tensor,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    if isinstance(weight, Tensor) or isinstance(bias, Tensor):
+        raise Unsupported("its weight depends on the input")
+    rank = weight.ndim - 2
+    if len(input.shape) == rank + 1:  # without the batch axis
+        single = b.reshape(input, (1, *input.shape))
+        result = conv_transpose(b, single, weight, bias, stride, padding, output_padding, groups, dilation)
+        return b.reshape(result, result.shape[1:])
+    stride, dilation, spare, pads = (each(part, rank) for part in (stride, dilation, output_padding, padding))
+    axes = range(rank)
+    reach = [dilation[a] * (weight.shape[2 + a] - 1) + 1 for a in axes]
+    sizes = [(input.shape[2 + a] - 1) * stride[a] - 2 * pads[a] + reach[a] + spare[a] for a in axes]
+    around = [(pads[a], pads[a] - spare[a]) for a in axes]
+    return b.conv_transpose(input, weight, bias, stride, around, dilation, sizes, int(groups))
+
+
+def interpolate(
+    b: Builder,
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    rank = len(input.shape) - 2
+    if antialias or mode == "bicubic" or rank < 1:
+        raise Unsupported("of interpolations only nearest, nearest-exact, linear and area are known, without antialias")
+    before = input.shape[2:]
+    if size is not None:
+        after = each(size, rank)
+        scales = [Fraction(m, n) for m, n in zip(after, before, strict=True)]
+    else:
+        factors = (scale_factor,) * rank if np.ndim(scale_factor) == 0 else tuple(scale_factor)
+        after = tuple(int(np.floor(n * float(f))) for n, f in zip(before, factors, strict=True))
+        given = [Fraction(float(f)) for f in factors]
+        scales = [Fraction(m, n) for m, n in zip(after, before)] if recompute_scale_factor else given
+    if min(after) < 1:
+        raise Unsupported(f"the result has no elements (sizes {after})")
+    axes = [resize.Axis(*parts) for parts in zip(before, after, scales, strict=True)]
+    match mode:
+        case "area":
+            return adaptive(rank, False, b, input, after)
+        case "nearest":
+            return resize.nearest(b, input, axes, "asymmetric", "floor")
+        case "nearest-exact":
+            return resize.nearest(b, input, axes, "half_pixel", "round_prefer_ceil")
+        case "linear" | "bilinear" | "trilinear":
+            return resize.linear(b, input, axes, "align_corners" if align_corners else "half_pixel")
+    raise Unsupported(f"the interpolation {mode!r} is not known")
+
+
+def self_normalising(b: Builder, input: Tensor, *_: Any, **__: Any) -> Tensor:
+    raise Unsupported(SELF_NORMALISING)
 
 
 def batch_norm(
@@ -172,4 +241,11 @@ LAYERS: Final[Mapping[str, Callable[..., Any]]] = {
     "batch_norm": batch_norm,
     **dict.fromkeys(("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout"), dropout),
     **dict.fromkeys(("softmax", "log_softmax"), softmax),
+    **{f"conv_transpose{d}d": conv_transpose for d in (1, 2, 3)},
+    **dict.fromkeys(("interpolate", "upsample"), interpolate),
+    "pixel_shuffle": lambda b, input, upscale_factor: resize.shuffle(b, input, int(upscale_factor)),
+    "pixel_unshuffle": lambda b, input, downscale_factor: resize.unshuffle(b, input, int(downscale_factor)),
+    **dict.fromkeys(
+        ("layer_norm", "instance_norm", "group_norm", "rms_norm", "local_response_norm", "normalize"), self_normalising
+    ),
 }

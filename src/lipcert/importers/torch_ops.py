@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +16,8 @@ from torch import fx, nn
 
 from lipcert.errors import LipcertError
 from lipcert.importers import windows as win
-from lipcert.importers.builder import Builder, Tensor, Unsupported
+from lipcert.importers.builder import Builder, Positions, Tensor, Unsupported
+from lipcert.importers.registry import of_module
 from lipcert.importers.torch_arrange import ARRANGE, IDENTITIES
 from lipcert.importers.torch_graph import attribute
 from lipcert.importers.torch_guard import genuine
@@ -74,6 +75,16 @@ def _log_sigmoid(b: Builder, input: Tensor) -> Tensor:
     return b.scale(b.activate(b.scale(input, -1.0), "softplus"), -1.0)
 
 
+def _threshold(b: Builder, input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    if threshold != value:
+        raise Unsupported(f"it jumps from {value} to {threshold} at {threshold}, so it has no Lipschitz constant")
+    return b.activate(input, "threshold", threshold=float(threshold))
+
+
+def _hardshrink(b: Builder, input: Tensor, lambd: float = 0.5) -> Tensor:
+    raise Unsupported("it jumps at its limits, so it has no Lipschitz constant; softshrink does not")
+
+
 def _rrelu(
     b: Builder, input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
@@ -103,7 +114,15 @@ ACTIVATIONS: Final[Mapping[str, Handler]] = {
     "hardsigmoid": lambda b, input, inplace=False: b.hard_sigmoid(input),
     **dict.fromkeys(("arctan", "atan"), _row("arctan")),
     "sin": _row("sin"),
+    "cos": _row("cos"),
     "erf": lambda b, input: b.special(input, "erf"),
+    "exp": lambda b, input: b.special(input, "exp"),
+    "log": lambda b, input: b.special(input, "log"),
+    "square": lambda b, input: b.power(input, 2),
+    "tanhshrink": _row("tanhshrink"),
+    "softshrink": _row("softshrink", lambd=0.5),
+    "hardshrink": _hardshrink,
+    "threshold": _threshold,
     "logsigmoid": _log_sigmoid,
     **dict.fromkeys(("abs", "absolute"), lambda b, input: b.activate(input, "leaky_relu", negative_slope=-1.0)),
     **dict.fromkeys(("clamp", "clip"), _clamp),
@@ -138,7 +157,21 @@ def _over_axes(sign: float, b: Builder, input: Tensor, dim: Any = (), keepdim: b
     return b.maximum(input, seen, shape, sign)
 
 
+class Sorted(NamedTuple):
+    """What torch.sort returns; the indices have no translation."""
+
+    values: Tensor
+    indices: Positions
+
+
+def _sort(b: Builder, input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Sorted:
+    return Sorted(b.sort(input, dim, descending), Positions())
+
+
 ARITHMETIC: Final[Mapping[str, Handler]] = {
+    "sort": _sort,
+    "pow": lambda b, input, exponent: b.power(input, exponent),
+    "reciprocal": lambda b, input: b.special(input, "reciprocal"),
     **dict.fromkeys(("add", "iadd"), _add),
     **dict.fromkeys(("sub", "subtract", "isub"), _sub),
     "rsub": lambda b, input, other, alpha=1.0: b.add(other, b.multiply(input, np.asarray(alpha)), -1.0),
@@ -187,6 +220,20 @@ MODULES: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "Hardswish": _attributes("hardswish"),
     "Hardsigmoid": _attributes("hardsigmoid"),
     "LogSigmoid": _attributes("logsigmoid"),
+    "Tanhshrink": _attributes("tanhshrink"),
+    "Softshrink": _attributes("softshrink", "lambd"),
+    "Hardshrink": _attributes("hardshrink", "lambd"),
+    "Threshold": _attributes("threshold", "threshold", "value"),
+    "PixelShuffle": _attributes("pixel_shuffle", "upscale_factor"),
+    "PixelUnshuffle": _attributes("pixel_unshuffle", "downscale_factor"),
+    **dict.fromkeys(
+        ("Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d"),
+        _attributes("interpolate", "size", "scale_factor", "mode", "align_corners", "recompute_scale_factor"),
+    ),
+    **dict.fromkeys(
+        ("LayerNorm", "GroupNorm", "RMSNorm", "LocalResponseNorm", *(f"InstanceNorm{d}d" for d in _RANKS)),
+        _attributes("layer_norm"),
+    ),
     "Flatten": _attributes("flatten", "start_dim", "end_dim"),
     "Unflatten": _attributes("unflatten", "dim", sizes="unflattened_size"),
     **{f"AvgPool{d}d": _attributes(f"avg_pool{d}d", *_POOL, "count_include_pad", *_DIVISOR[d]) for d in _RANKS},
@@ -226,12 +273,18 @@ def _module(b: Builder, module: Any, *given: Any, **named: Any) -> Any:
     if len(given) != 1 or named:
         raise Unsupported("it is called with more than one argument, or by an unknown name")
     (x,) = given
+    mine = of_module(module)
+    if mine is not None:
+        return b.apply(x, mine)
     kind = _base(module)
     if kind == "Linear":
         return linear(b, x, array(module.weight), array(module.bias))
     if kind in ("Conv1d", "Conv2d", "Conv3d"):
         settings = {key: getattr(module, key) for key in ("stride", "padding", "dilation", "groups")}
         return conv(b, x, array(module.weight), array(module.bias), mode=PADDING[str(module.padding_mode)], **settings)
+    if kind in ("ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"):
+        settings = {key: getattr(module, key) for key in ("stride", "padding", "output_padding", "dilation", "groups")}
+        return _bound(LAYERS["conv_transpose1d"], b, x, array(module.weight), array(module.bias), **settings)
     if kind in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d"):
         if module.running_mean is None:
             raise Unsupported("it normalises by the batch at hand, for want of running statistics")
@@ -322,6 +375,12 @@ def input_size(module: fx.GraphModule, node: fx.Node) -> int | None:
 def keeps_size(module: fx.GraphModule, node: fx.Node) -> bool:
     """Whether a call leaves the number of elements of a sample as it is, whatever their shape."""
     if node.op == "call_module":
-        kind = _base(module.get_submodule(str(node.target)))
-        return kind in IDENTITIES or kind == "Flatten" or (kind in MODULES and MODULES[kind][0] in ACTIVATIONS)
+        part = module.get_submodule(str(node.target))
+        kind = _base(part)
+        return (
+            of_module(part) is not None
+            or kind in IDENTITIES
+            or kind == "Flatten"
+            or (kind in MODULES and MODULES[kind][0] in ACTIVATIONS)
+        )
     return kind_of(module, node).rpartition(".")[2] in {"flatten", *ACTIVATIONS}

@@ -12,32 +12,36 @@ from typing import Any, Final
 import numpy as np
 from scipy import special
 
-from lipcert.model.activation_row import CONCAVE, CONVEX, NO_ROUNDING, STRAIGHT, USUAL, Loss, Row, no_terms
+from lipcert.model.activation_further import FURTHER
+from lipcert.model.activation_row import (
+    CONCAVE,
+    CONVEX,
+    LIMIT,
+    NO_ROUNDING,
+    STRAIGHT,
+    USUAL,
+    Loss,
+    Row,
+    always,
+    beyond,
+    moderate,
+    no_terms,
+)
 from lipcert.model.arrays import Array, Parameter
-
-
-def _always(**facts: Sequence[Parameter]) -> dict[str, Any]:
-    """Facts that depend on no parameter and no point, as the callables that a row has for them."""
-    return {name: lambda *_, fact=fact: fact for name, fact in facts.items()}
 
 
 def _bump(knots: tuple[float, float], least: float, turns: tuple[float, float, float]) -> dict[str, Any]:
     """φ' falls from 0, rises, and falls to 1, so φ'' falls, rises, falls and rises; the points are rounded."""
-    facts = _always(knots=knots, shape=(CONCAVE, CONVEX, CONCAVE), ends=(0.0, 1.0), extent=(least, np.inf), turns=turns)
+    facts = always(knots=knots, shape=(CONCAVE, CONVEX, CONCAVE), ends=(0.0, 1.0), extent=(least, np.inf), turns=turns)
     return facts | {"exact": False}
 
 
-def _beyond(v: Array, threshold: Parameter, side: int) -> Array:
-    """Whether a point just off v, on the given side, exceeds the threshold."""
-    return np.asarray(v >= threshold if side > 0 else v > threshold)
-
-
 def _leaky(v: Array, side: int, gamma: Parameter) -> Array:
-    return np.where(_beyond(v, 0.0, side), 1.0, gamma)
+    return np.where(beyond(v, 0.0, side), 1.0, gamma)
 
 
 def _clamp_slope(v: Array, side: int, low: Parameter, high: Parameter, gain: Parameter = 1.0) -> Array:
-    return np.where(_beyond(v, low, side) & ~_beyond(v, high, side), gain, 0.0)
+    return np.where(beyond(v, low, side) & ~beyond(v, high, side), gain, 0.0)
 
 
 def _half_turn(start: Array) -> Array:
@@ -62,6 +66,13 @@ def _tanh_bend(y: Array) -> Array:
     return -2.0 * y * ((1.0 - y) * (1.0 + y))
 
 
+def _bell(v: Array) -> Array:
+    """Slope of the logistic function, e/(1 + e)² with e = exp(-|v|)."""
+    e = np.exp(-np.abs(v))
+    rest = 1.0 + e
+    return np.asarray(e / (rest * rest))
+
+
 def _gate_slope(gate: Array) -> Array:
     """Slope of the logistic function where it has the value ``gate``."""
     return gate * (1.0 - gate)
@@ -74,7 +85,7 @@ def _silu_bend(v: Array, gate: Array) -> Array:
 
 def _left_bend(v: Array, side: int, rate: Parameter, gain: Parameter) -> Array:
     """Second derivative of gain·(exp(rate·v) - 1)/rate left of 0, and of a straight line right of it."""
-    return np.where(_beyond(v, 0.0, side), 0.0, gain * rate * _exp_left(rate * v))
+    return np.where(beyond(v, 0.0, side), 0.0, gain * rate * _exp_left(rate * v))
 
 
 def _normal_density(v: Array) -> Array:
@@ -107,7 +118,8 @@ def _gelu_tanh_bend(v: Array) -> Array:
 
 
 def _softplus(v: Array, beta: Parameter = 1.0) -> Array:
-    return np.logaddexp(0.0, beta * v) / beta
+    x = beta * v
+    return (np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))) / beta
 
 
 def _mish_slope(v: Array) -> Array:
@@ -129,27 +141,18 @@ def _exp_left(v: Array) -> Array:
     return np.exp(np.minimum(v, 0.0))
 
 
-_LIMIT: Final = 1e6
-"""Positive parameters lie between the inverse of this and this. So what an exponential loses to underflow stays far
-below the floor of its error, powers of e are rounded by few units, and two knots never fall on one float."""
-
-
-def _moderate(*parameters: Parameter) -> bool:
-    return all(bool(np.all((np.asarray(p) >= 1.0 / _LIMIT) & (np.asarray(p) <= _LIMIT))) for p in parameters)
-
-
 TABLE: Final[Mapping[str, Row]] = {
     "identity": Row(
         value=lambda v: v,
         slope=lambda v, side: np.ones_like(v),
-        **_always(knots=(), shape=(STRAIGHT,), ends=(1.0, 1.0), extent=(-np.inf, np.inf)),
+        **always(knots=(), shape=(STRAIGHT,), ends=(1.0, 1.0), extent=(-np.inf, np.inf)),
         why="φ' = 1.",
         loss=NO_ROUNDING,
     ),
     "relu": Row(
         value=lambda v: np.maximum(v, 0.0),
-        slope=lambda v, side: np.where(_beyond(v, 0.0, side), 1.0, 0.0),
-        **_always(knots=(0.0,), shape=(STRAIGHT, STRAIGHT), ends=(0.0, 1.0), extent=(0.0, np.inf)),
+        slope=lambda v, side: np.where(beyond(v, 0.0, side), 1.0, 0.0),
+        **always(knots=(0.0,), shape=(STRAIGHT, STRAIGHT), ends=(0.0, 1.0), extent=(0.0, np.inf)),
         why="Slope 0 left of 0 and 1 right of it.",
         loss=NO_ROUNDING,
         kinks=True,
@@ -157,7 +160,7 @@ TABLE: Final[Mapping[str, Row]] = {
     "leaky_relu": Row(
         value=lambda v, gamma: np.where(v >= 0.0, v, gamma * v),
         slope=_leaky,
-        **_always(knots=(0.0,), shape=(STRAIGHT, STRAIGHT)),
+        **always(knots=(0.0,), shape=(STRAIGHT, STRAIGHT)),
         ends=lambda gamma: (gamma, 1.0),
         extent=lambda gamma: (np.where(np.asarray(gamma) > 0, -np.inf, 0.0), np.inf),
         why="Slope γ left of 0 and 1 right of it; any real γ, so |v| is γ = -1.",
@@ -168,7 +171,7 @@ TABLE: Final[Mapping[str, Row]] = {
     "relu6": Row(
         value=lambda v: np.clip(v, 0.0, 6.0),
         slope=lambda v, side: _clamp_slope(v, side, 0.0, 6.0),
-        **_always(knots=(0.0, 6.0), shape=(STRAIGHT, STRAIGHT, STRAIGHT), ends=(0.0, 0.0), extent=(0.0, 6.0)),
+        **always(knots=(0.0, 6.0), shape=(STRAIGHT, STRAIGHT, STRAIGHT), ends=(0.0, 0.0), extent=(0.0, 6.0)),
         why="Straight pieces of slope 0, 1, 0.",
         loss=NO_ROUNDING,
         kinks=True,
@@ -176,7 +179,7 @@ TABLE: Final[Mapping[str, Row]] = {
     "hardtanh": Row(
         value=lambda v, low, high: np.clip(v, low, high),
         slope=_clamp_slope,
-        **_always(shape=(STRAIGHT, STRAIGHT, STRAIGHT), ends=(0.0, 0.0)),
+        **always(shape=(STRAIGHT, STRAIGHT, STRAIGHT), ends=(0.0, 0.0)),
         knots=lambda _start, low, high: (low, high),
         extent=lambda low, high: (low, high),
         why="Straight pieces of slope 0, 1, 0, kinks at the two limits.",
@@ -188,7 +191,7 @@ TABLE: Final[Mapping[str, Row]] = {
     "hardsigmoid": Row(
         value=lambda v, gain, shift: np.clip(gain * v + shift, 0.0, 1.0),
         slope=lambda v, side, gain, shift: _clamp_slope(v, side, -shift / gain, (1.0 - shift) / gain, gain),
-        **_always(shape=(STRAIGHT, STRAIGHT, STRAIGHT), ends=(0.0, 0.0), extent=(0.0, 1.0)),
+        **always(shape=(STRAIGHT, STRAIGHT, STRAIGHT), ends=(0.0, 0.0), extent=(0.0, 1.0)),
         knots=lambda _start, gain, shift: (-shift / gain, (1.0 - shift) / gain),
         why="Straight pieces of slope 0, gain, 0; the kinks are where gain·v + shift is 0 and 1.",
         loss=Loss(None, slope_tail=False, value_tail=False, value_terms=lambda gain, shift: 1.0 + np.abs(shift)),
@@ -196,51 +199,49 @@ TABLE: Final[Mapping[str, Row]] = {
         exact=False,
         parameters={"alpha": 1.0 / 6.0, "beta": 0.5},
         legal=(
-            lambda gain, shift: _moderate(gain) and bool(np.all(np.abs(shift) <= _LIMIT)),
+            lambda gain, shift: moderate(gain) and bool(np.all(np.abs(shift) <= LIMIT)),
             "1e-6 <= alpha <= 1e6 and -1e6 <= beta <= 1e6",
         ),
     ),
     "hardswish": Row(
         value=lambda v: v * (np.clip(v + 3.0, 0.0, 6.0) / 6.0),
-        slope=lambda v, side: np.where(
-            _beyond(v, 3.0, side), 1.0, np.where(_beyond(v, -3.0, side), v / 3.0 + 0.5, 0.0)
-        ),
-        **_always(knots=(-3.0, 3.0), shape=(STRAIGHT, CONVEX, STRAIGHT), ends=(0.0, 1.0), extent=(-0.375, np.inf)),
+        slope=lambda v, side: np.where(beyond(v, 3.0, side), 1.0, np.where(beyond(v, -3.0, side), v / 3.0 + 0.5, 0.0)),
+        **always(knots=(-3.0, 3.0), shape=(STRAIGHT, CONVEX, STRAIGHT), ends=(0.0, 1.0), extent=(-0.375, np.inf)),
         why="0, then the parabola v(v+3)/6 with slope -1/2 … 3/2 and minimum -3/8, then v.",
         loss=Loss(1.0, slope_tail=False, value_tail=False, value_terms=no_terms),
         kinks=True,
-        bend=lambda v, side: np.where(_beyond(v, -3.0, side) & ~_beyond(v, 3.0, side), 1.0 / 3.0, 0.0),
+        bend=lambda v, side: np.where(beyond(v, -3.0, side) & ~beyond(v, 3.0, side), 1.0 / 3.0, 0.0),
         turns=lambda _: (-3.0, 3.0),
     ),
     "elu": Row(
         value=lambda v, alpha: np.where(v >= 0.0, v, alpha * _expm1_left(v)),
-        slope=lambda v, side, alpha: np.where(_beyond(v, 0.0, side), 1.0, alpha * _exp_left(v)),
-        **_always(knots=(0.0,), shape=(CONVEX, STRAIGHT), ends=(0.0, 1.0)),
+        slope=lambda v, side, alpha: np.where(beyond(v, 0.0, side), 1.0, alpha * _exp_left(v)),
+        **always(knots=(0.0,), shape=(CONVEX, STRAIGHT), ends=(0.0, 1.0)),
         extent=lambda alpha: (-np.asarray(alpha), np.inf),
         why="φ' = α·exp(v) rises to α on the left, then jumps to 1.",
         loss=USUAL,
         kinks=True,
         parameters={"alpha": 1.0},
-        legal=(_moderate, "1e-6 <= alpha <= 1e6"),
+        legal=(moderate, "1e-6 <= alpha <= 1e6"),
         bend=lambda v, side, alpha: _left_bend(v, side, 1.0, alpha),
         turns=lambda *_: (0.0,),
     ),
     "celu": Row(
         value=lambda v, alpha: np.where(v >= 0.0, v, alpha * _expm1_left(v / alpha)),
-        slope=lambda v, side, alpha: np.where(_beyond(v, 0.0, side), 1.0, _exp_left(v / alpha)),
-        **_always(knots=(0.0,), shape=(CONVEX, STRAIGHT), ends=(0.0, 1.0)),
+        slope=lambda v, side, alpha: np.where(beyond(v, 0.0, side), 1.0, _exp_left(v / alpha)),
+        **always(knots=(0.0,), shape=(CONVEX, STRAIGHT), ends=(0.0, 1.0)),
         extent=lambda alpha: (-np.asarray(alpha), np.inf),
         why="φ' = exp(v/α) rises to 1 at 0 and stays there.",
         loss=Loss(0.0, slope_tail=True, value_tail=False, value_terms=no_terms),
         parameters={"alpha": 1.0},
-        legal=(_moderate, "1e-6 <= alpha <= 1e6"),
+        legal=(moderate, "1e-6 <= alpha <= 1e6"),
         bend=lambda v, side, alpha: _left_bend(v, side, 1.0 / alpha, 1.0),
         turns=lambda *_: (0.0,),
     ),
     "selu": Row(
         value=lambda v: _SELU_SCALE * np.where(v >= 0.0, v, _SELU_ALPHA * _expm1_left(v)),
-        slope=lambda v, side: _SELU_SCALE * np.where(_beyond(v, 0.0, side), 1.0, _SELU_ALPHA * _exp_left(v)),
-        **_always(knots=(0.0,), shape=(CONVEX, STRAIGHT), ends=(0.0, _SELU_SCALE), extent=(_SELU_LEAST, np.inf)),
+        slope=lambda v, side: _SELU_SCALE * np.where(beyond(v, 0.0, side), 1.0, _SELU_ALPHA * _exp_left(v)),
+        **always(knots=(0.0,), shape=(CONVEX, STRAIGHT), ends=(0.0, _SELU_SCALE), extent=(_SELU_LEAST, np.inf)),
         why="ELU with α = 1.673… times 1.0507…; φ' falls from 1.758 to 1.0507 at 0.",
         loss=USUAL,
         kinks=True,
@@ -249,8 +250,8 @@ TABLE: Final[Mapping[str, Row]] = {
     ),
     "sigmoid": Row(
         value=lambda v: special.expit(v),
-        slope=lambda v, side: special.expit(v) * special.expit(-v),
-        **_always(knots=(0.0,), shape=(CONVEX, CONCAVE), ends=(0.0, 0.0), extent=(0.0, 1.0)),
+        slope=lambda v, side: _bell(v),
+        **always(knots=(0.0,), shape=(CONVEX, CONCAVE), ends=(0.0, 0.0), extent=(0.0, 1.0)),
         why="φ' = φ(1-φ) rises to 1/4 at 0 and falls.",
         loss=USUAL,
         bend=lambda v, side: 0.25 * _tanh_bend(np.tanh(0.5 * v)) / 2.0,
@@ -258,8 +259,8 @@ TABLE: Final[Mapping[str, Row]] = {
     ),
     "tanh": Row(
         value=lambda v: np.tanh(v),
-        slope=lambda v, side: 4.0 * special.expit(2.0 * v) * special.expit(-2.0 * v),
-        **_always(knots=(0.0,), shape=(CONVEX, CONCAVE), ends=(0.0, 0.0), extent=(-1.0, 1.0)),
+        slope=lambda v, side: 4.0 * _bell(2.0 * v),
+        **always(knots=(0.0,), shape=(CONVEX, CONCAVE), ends=(0.0, 0.0), extent=(-1.0, 1.0)),
         why="φ' = 1 - tanh² = 4σ(2v)σ(-2v), largest at 0.",
         loss=USUAL,
         bend=lambda v, side: _tanh_bend(np.tanh(v)),
@@ -268,7 +269,7 @@ TABLE: Final[Mapping[str, Row]] = {
     "arctan": Row(
         value=lambda v: np.arctan(v),
         slope=lambda v, side: (1.0 / np.hypot(1.0, v)) ** 2,
-        **_always(
+        **always(
             knots=(0.0,), shape=(CONVEX, CONCAVE), ends=(0.0, 0.0), extent=(-1.5707963267948968, 1.5707963267948968)
         ),
         why="φ' = 1/(1+v²), largest at 0.",
@@ -279,20 +280,20 @@ TABLE: Final[Mapping[str, Row]] = {
     "softsign": Row(
         value=lambda v: v / (1.0 + np.abs(v)),
         slope=lambda v, side: (1.0 / (1.0 + np.abs(v))) ** 2,
-        **_always(knots=(0.0,), shape=(CONVEX, CONCAVE), ends=(0.0, 0.0), extent=(-1.0, 1.0)),
+        **always(knots=(0.0,), shape=(CONVEX, CONCAVE), ends=(0.0, 0.0), extent=(-1.0, 1.0)),
         why="φ' = 1/(1+|v|)², largest at 0.",
         loss=USUAL,
-        bend=lambda v, side: np.where(_beyond(v, 0.0, side), -2.0, 2.0) / (1.0 + np.abs(v)) ** 3,
+        bend=lambda v, side: np.where(beyond(v, 0.0, side), -2.0, 2.0) / (1.0 + np.abs(v)) ** 3,
         turns=lambda _: (0.0,),
     ),
     "softplus": Row(
         value=_softplus,
         slope=lambda v, side, beta: special.expit(beta * v),
-        **_always(knots=(), shape=(CONVEX,), ends=(0.0, 1.0), extent=(0.0, np.inf)),
+        **always(knots=(), shape=(CONVEX,), ends=(0.0, 1.0), extent=(0.0, np.inf)),
         why="φ' = σ(βv) is increasing.",
         loss=Loss(0.0, slope_tail=True, value_tail=True, value_terms=no_terms),
         parameters={"beta": 1.0},
-        legal=(_moderate, "1e-6 <= beta <= 1e6"),
+        legal=(moderate, "1e-6 <= beta <= 1e6"),
         bend=lambda v, side, beta: beta * _gate_slope(special.expit(beta * v)),
         turns=lambda *_: (0.0,),
     ),
@@ -343,7 +344,7 @@ TABLE: Final[Mapping[str, Row]] = {
     "sin": Row(
         value=lambda v: np.sin(v),
         slope=lambda v, side: np.cos(v),
-        **_always(ends=(-1.0, 1.0), extent=(-1.0, 1.0)),
+        **always(ends=(-1.0, 1.0), extent=(-1.0, 1.0)),
         knots=_sin_knots,
         shape=_sin_shape,
         why="φ' = cos turns at the multiples of π; an interval of length 2π or more sees all of [-1, 1].",
@@ -353,6 +354,7 @@ TABLE: Final[Mapping[str, Row]] = {
         bend=lambda v, side: -np.sin(v),
         turns=_sin_turns,
     ),
+    **FURTHER,
 }
 ALIASES: Final[Mapping[str, str]] = {
     "linear": "identity",
@@ -361,4 +363,10 @@ ALIASES: Final[Mapping[str, str]] = {
     "swish": "silu",
     "atan": "arctan",
     "none": "identity",
+    "cosine": "cos",
+    "sine": "sin",
+    "absolute": "abs",
+    "quickgelu": "quick_gelu",
 }
+PRESETS: Final[Mapping[str, tuple[str, Mapping[str, float]]]] = {"abs": ("leaky_relu", {"negative_slope": -1.0})}
+"""Names of rows with certain parameters."""

@@ -5,17 +5,20 @@ Slope ranges over an interval, and whatever else is asked of an activation, foll
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from lipcert.errors import InvalidInput
 from lipcert.model.activation_row import CONCAVE, CONVEX, STRAIGHT, Row
-from lipcert.model.activation_table import ALIASES, TABLE
+from lipcert.model.activation_table import ALIASES, PRESETS, TABLE
 from lipcert.model.arrays import Array, Parameter, frozen
+from lipcert.model.declared import Definition, checked_pieces, define, defined_as, definition_of, further_row
 
-__all__ = ["ALIASES", "CONCAVE", "CONVEX", "STRAIGHT", "TABLE", "Activation", "Row", "activation"]
+__all__ = ["ALIASES", "CONCAVE", "CONVEX", "STRAIGHT", "TABLE", "Activation", "Row", "activation", "piecewise_linear"]
 
 _PERIODS_RESOLVED = 1e6
 """From so many periods on, a rounded knot is no longer where cos is ±1 to the last bit."""
@@ -33,7 +36,7 @@ class Activation:
 
     def __post_init__(self) -> None:
         """Refuse parameters for which the numbers of the row are not proved."""
-        if self.name not in TABLE:
+        if self.name not in TABLE and further_row(self.name) is None:
             raise InvalidInput(f"activation {self.name!r} is none of {', '.join(sorted(TABLE))}")
         (legal, condition), names = self.row.legal, self.row.parameters
         if len(self.parameters) != len(names):
@@ -45,7 +48,13 @@ class Activation:
 
     @property
     def row(self) -> Row:
-        return TABLE[self.name]
+        row = TABLE.get(self.name) or further_row(self.name)
+        assert row is not None
+        return row
+
+    def __reduce__(self) -> Any:
+        """What another process needs to have the same, also where it was defined in this one."""
+        return _again, (definition_of(self.name), self.name, self.parameters)
 
     def take(self, neurons: Array) -> Activation:
         """The same activation for some of the neurons."""
@@ -58,6 +67,8 @@ class Activation:
         if finite.all():
             return self.row.value(v, *self.parameters)
         far = self.row.value(np.where(finite, v, np.where(v < 0.0, -1e300, 1e300)), *self.parameters)
+        if self.row.drift:
+            return np.where(finite, far, np.sign(v) * self.row.drift * np.inf)
         rate = np.broadcast_to(self.slope(v), far.shape)
         return np.where(finite | (rate == 0.0), far, np.where(rate < 0.0, -v, v))
 
@@ -93,7 +104,8 @@ class Activation:
                 most = np.where(inside, np.maximum(most, at_knot), most)
         if np.isfinite(self.row.period):
             long = self.whole_period(lower, upper)
-            least, most = np.where(long, -1.0, least), np.where(long, 1.0, most)
+            ends = self.row.ends(*self.parameters)
+            least, most = np.where(long, ends[0], least), np.where(long, ends[1], most)
         return least, most
 
     def whole_period(self, lower: Array, upper: Array) -> Array:
@@ -108,16 +120,45 @@ class Activation:
         return self._inside(self.row.knots(lower, *self.parameters), lower, upper)
 
     def turns_inside(self, lower: Array, upper: Array) -> list[tuple[Array, Array]]:
-        """Each turn of φ'', and for which neurons it lies inside (lower, upper); rounded ones count generously."""
-        return self._inside(self.row.turns(lower, *self.parameters), lower, upper)
+        """Each turn of φ'', and for which neurons it lies in [lower, upper]; rounded ones count generously."""
+        return self._inside(self.row.turns(lower, *self.parameters), lower, upper, np.less_equal)
 
-    def _inside(self, points: Sequence[Parameter], lower: Array, upper: Array) -> list[tuple[Array, Array]]:
+    def _inside(
+        self, points: Sequence[Parameter], lower: Array, upper: Array, less: np.ufunc = np.less
+    ) -> list[tuple[Array, Array]]:
         found = []
         for knot in points:
-            point = np.broadcast_to(np.asarray(knot, dtype=float), lower.shape)
-            slack = 0.0 if self.row.exact else 4.0 * np.spacing(np.abs(point))
-            found.append((point, (lower < point + slack) & (point - slack < upper)))
+            point = np.asarray(knot, dtype=float)
+            slack = 0.0 if self.row.exact else 4.0 * np.spacing(self.row.unit(point))
+            found.append((np.broadcast_to(point, lower.shape), less(lower, point + slack) & less(point - slack, upper)))
         return found
+
+
+def _again(definition: Definition | None, name: str, parameters: tuple[Parameter, ...]) -> Activation:
+    if definition is not None:
+        define(definition)
+    return Activation(name, parameters)
+
+
+def piecewise_linear(knots: Sequence[float] | Array, slopes: Sequence[float] | Array, value: float = 0.0) -> Activation:
+    """The continuous activation of straight pieces with the given kinks and slopes; exact, like a row of the table.
+
+    Parameters
+    ----------
+    knots
+        Where the slope changes, ascending.
+    slopes
+        One more than there are knots: left of the first, between them, right of the last.
+    value
+        φ at the first knot.
+
+    Examples
+    --------
+    >>> hat = piecewise_linear([-1.0, 0.0, 1.0], [0.0, 1.0, -1.0, 0.0])
+    >>> hat.value(np.array([-2.0, 0.0, 0.25])).tolist()
+    [0.0, 1.0, 0.75]
+    """
+    return Activation(*checked_pieces(knots, slopes, value))
 
 
 def activation(name: str | Activation, **parameters: Parameter | Sequence[float]) -> Activation:
@@ -126,7 +167,8 @@ def activation(name: str | Activation, **parameters: Parameter | Sequence[float]
     Parameters
     ----------
     name
-        A row of ``TABLE`` or an alias; case, spaces, dashes and underscores do not matter.
+        A row of ``TABLE`` or an alias; case, spaces, dashes and underscores do not matter. Parameters may stand in
+        brackets, as in ``"leaky_relu(0.2)"``.
     **parameters
         Numbers, or arrays with one number per neuron: ``negative_slope`` (leaky_relu, prelu), ``alpha``
         (elu, celu, hardsigmoid), ``beta`` (softplus, hardsigmoid), ``min_val`` and ``max_val`` (hardtanh).
@@ -136,12 +178,19 @@ def activation(name: str | Activation, **parameters: Parameter | Sequence[float]
     >>> activation("LeakyReLU", negative_slope=0.2)
     Activation(name='leaky_relu', parameters=(0.2,))
     """
+    if isinstance(name, str) and "(" in name and not parameters:
+        return _spelled(name)
     if isinstance(name, Activation):
         if parameters:
             raise InvalidInput(f"{name} has its parameters already; give the name to set {', '.join(parameters)}")
         return name
     key = _resolve(name)
-    row = TABLE[key]
+    if key in PRESETS:
+        if parameters:
+            raise InvalidInput(f"activation {key!r} has no parameter {', '.join(sorted(parameters))}; it takes none")
+        key, parameters = PRESETS[key][0], {**PRESETS[key][1]}
+    row = TABLE.get(key) or further_row(key)
+    assert row is not None
     unknown = set(parameters) - set(row.parameters)
     if unknown:
         raise InvalidInput(
@@ -150,6 +199,35 @@ def activation(name: str | Activation, **parameters: Parameter | Sequence[float]
         )
     values = (_parameter(key, label, parameters.get(label, default)) for label, default in row.parameters.items())
     return Activation(key, tuple(values))
+
+
+def _spelled(text: str) -> Activation:
+    """An activation from its name, with parameters in brackets where they differ from the defaults.
+
+    Examples
+    --------
+    >>> activation("leaky_relu(0.2)") == activation("leaky_relu(negative_slope=0.2)")
+    True
+    """
+    match = re.fullmatch(r"([^()]*)(?:\(([^()]*)\))?", text.strip())
+    if match is None:
+        raise InvalidInput(f"activation {text!r} is not a name or name(number, …), as in leaky_relu(0.2)")
+    given = [part for part in (match[2] or "").split(",") if part.strip()]
+    slots = list(activation(match[1]).row.parameters)
+    parameters: dict[str, float] = {}
+    for place, part in enumerate(given):
+        label, _, number = part.rpartition("=")
+        if not label and place >= len(slots):
+            known = ", ".join(slots) or "nothing"
+            raise InvalidInput(f"activation {text!r} has too many parameters; {match[1]} takes {known}")
+        slot = label.strip() or slots[place]
+        if slot in parameters:
+            raise InvalidInput(f"activation {text!r} says {slot} twice")
+        try:
+            parameters[slot] = float(number)
+        except ValueError:
+            raise InvalidInput(f"activation {text!r}: {part.strip()!r} is not a number") from None
+    return activation(match[1], **parameters)
 
 
 def _parameter(key: str, label: str, value: Parameter | Sequence[float]) -> Parameter:
@@ -167,8 +245,12 @@ def _parameter(key: str, label: str, value: Parameter | Sequence[float]) -> Para
 def _resolve(name: str) -> str:
     if not isinstance(name, str):
         raise InvalidInput(f"activation must be a name or an Activation, got {type(name).__name__}")
+    mine = defined_as(name)
+    if mine is not None:
+        return mine
     squeezed = "".join(c for c in name.lower() if c.isalnum())
-    names = {key.replace("_", ""): key for key in TABLE} | {key.replace("_", ""): v for key, v in ALIASES.items()}
+    names = {key.replace("_", ""): key for key in (*TABLE, *PRESETS)}
+    names |= {key.replace("_", ""): v for key, v in ALIASES.items()}
     if squeezed not in names:
-        raise InvalidInput(f"unknown activation {name!r}; known are {', '.join(sorted({*TABLE, *ALIASES}))}")
+        raise InvalidInput(f"unknown activation {name!r}; known are {', '.join(sorted({*TABLE, *PRESETS, *ALIASES}))}")
     return names[squeezed]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
+from warnings import warn
 
 import numpy as np
 
@@ -16,7 +17,7 @@ def numbers(name: str, value: Any) -> Array:
     if _masked(value):
         raise InvalidInput(f"{name} has masked entries; fill them, as in {name}.filled(0.0), or leave them out")
     try:
-        array = np.asarray(value)
+        array = np.asarray(_without_grad(value))
         with np.errstate(over="ignore"):  # what overflows is refused as not finite
             array = array.astype(np.float64) if array.dtype.kind in "fiubO" else array
     except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:  # of a list, an int, a tensor
@@ -28,6 +29,27 @@ def numbers(name: str, value: Any) -> Array:
             f"{name} must be finite, got {np.count_nonzero(~np.isfinite(array))} NaN or infinite entries"
         )
     return array
+
+
+def scaled(name: str, value: Any) -> Array:
+    """The same for points; bytes, as images have them, get a word about their scale."""
+    if getattr(value, "dtype", None) is not None and str(value.dtype).endswith("uint8"):
+        warn(
+            f"{name} is uint8 and is taken as it is, from 0 to 255; if the network was trained on numbers from 0 to 1,"
+            f" give {name} / 255.0, or give floats to say that it was not",
+            stacklevel=3,
+        )
+    return numbers(name, value)
+
+
+def _without_grad(value: Any) -> Any:
+    """A tensor of PyTorch, or those in a list, as an array; its numbers are the same, its history is left behind."""
+    if isinstance(value, (list, tuple)):
+        return [_without_grad(item) for item in value] if any(hasattr(item, "detach") for item in value) else value
+    if not hasattr(value, "detach"):
+        return value
+    bare = value.detach().cpu()
+    return (bare.double() if bare.is_floating_point() else bare).numpy()  # NumPy has no bfloat16
 
 
 def _masked(value: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,9 +14,12 @@ from scipy import sparse
 
 from lipcert.errors import InvalidInput
 from lipcert.model.activations import Activation, activation
-from lipcert.model.arguments import indices, numbers
+from lipcert.model.arguments import indices, scaled
 from lipcert.model.arrays import Array, Weight, frozen, times
-from lipcert.model.convolution import MOST_ENTRIES, Convolution
+from lipcert.model.convolution import Convolution
+from lipcert.model.markup import table
+from lipcert.model.weights import bias_of, entries, identity, listed, weight_of
+from lipcert.model.wording import sizes_in_words
 
 _DENSE = 2048
 """A larger identity is sparse: in full it would need the square of its size."""
@@ -48,7 +51,7 @@ class Neurons:
                         f" the layer has {size} neurons"
                     )
             return Neurons(size, ((row, np.arange(size)),))
-        rows = [activation(item) for item in _listed("activation", spec)]
+        rows = [activation(item) for item in listed("activation", spec)]
         if len(rows) != size:
             raise InvalidInput(f"activation must name one row per neuron: got {len(rows)} for {size} neurons")
         for place, row in enumerate(rows):
@@ -117,6 +120,8 @@ class Layer:
         if not isinstance(self.linear, Convolution):
             return self.linear
         matrix = self.linear.sparse()
+        if 4 * matrix.nnz >= matrix.shape[0] * matrix.shape[1]:
+            return frozen(matrix.toarray())
         for array in (matrix.data, matrix.indices, matrix.indptr):
             frozen(array)
         return matrix
@@ -144,10 +149,12 @@ class Layer:
 class Network:
     """A frozen feed-forward network z_0 → v_N; build it with :meth:`from_weights`.
 
-    Layer i maps z_{i-1} to v_i = W_i z_{i-1} + b_i and, except for the last, z_i = φ(v_i).
+    Layer i maps z_{i-1} to v_i = W_i z_{i-1} + b_i and, except for the last, z_i = φ(v_i). ``input_shape`` is the shape
+    in which inputs may be given, where a model that was read says so; the function does not depend on it.
     """
 
     layers: tuple[Layer, ...]
+    input_shape: tuple[int, ...] | None = None
 
     @staticmethod
     def from_weights(weights: Sequence[Any], biases: Sequence[Any] | None = None, activation: Any = "relu") -> Network:
@@ -169,7 +176,7 @@ class Network:
         >>> Network.from_weights([[[1.0, -1.0], [0.5, 2.0]], [[1.0, 1.0]]], activation="tanh").sizes
         (2, 2, 1)
         """
-        matrices = [_weight(w, i) for i, w in enumerate(_listed("weights", weights), 1)]
+        matrices = [weight_of(w, i) for i, w in enumerate(listed("weights", weights), 1)]
         if not matrices:
             raise InvalidInput("weights is empty: a network needs at least one layer")
         for i, (one, two) in enumerate(itertools.pairwise(matrices), 1):
@@ -178,10 +185,10 @@ class Network:
                     f"weights of layers {i} and {i + 1} do not fit: layer {i} has {one.shape[0]} outputs, layer {i + 1}"
                     f" takes {two.shape[1]} inputs; each weight must be (outputs, inputs){_transposed(matrices)}"
                 )
-        offsets = [None] * len(matrices) if biases is None else _listed("biases", biases)
+        offsets = [None] * len(matrices) if biases is None else listed("biases", biases)
         if len(offsets) != len(matrices):
             raise InvalidInput(f"biases has {len(offsets)} entries for {len(matrices)} layers")
-        vectors = [_bias(b, w.shape[0], i) for i, (b, w) in enumerate(zip(offsets, matrices, strict=True), 1)]
+        vectors = [bias_of(b, w.shape[0], i) for i, (b, w) in enumerate(zip(offsets, matrices, strict=True), 1)]
         specs = _specs(activation, len(matrices))
         if len(specs) == len(matrices):  # the output has an activation: a further identity layer reads it out
             size = matrices[-1].shape[0]
@@ -218,11 +225,12 @@ class Network:
     def digest(self) -> str:
         """SHA-256 of everything that defines the function, as hexadecimal.
 
-        A convolution counts as its matrix, except where that has more than MOST_ENTRIES entries.
+        A convolution counts as its matrix, except where that has more than MOST_ENTRIES entries. Where facts about an
+        activation rest on somebody's word, the digest begins with ``declared:``, and so does whatever is said of it.
         """
         state = hashlib.sha256()
         for layer in self.layers:
-            for part in _identity(layer.linear):
+            for part in identity(layer.linear):
                 state.update(part)
             state.update((np.asarray(layer.bias, dtype="<f8") + 0.0).tobytes())
             groups = layer.neurons.groups if layer.neurons else ()
@@ -232,10 +240,61 @@ class Network:
                 for parameter in row.parameters:
                     state.update(np.broadcast_to(np.asarray(parameter, dtype="<f8"), index.shape).tobytes())
                 state.update(np.asarray(index, dtype="<i8").tobytes())
-        return state.hexdigest()
+        return f"{'declared:' if self.declared else ''}{state.hexdigest()}"
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """For each activation that was defined by a formula: its name, and what of it was only declared."""
+        rows = [row for layer in self.layers if layer.neurons for row, _ in layer.neurons.groups]
+        return tuple(dict.fromkeys(f"{row.name}: {row.row.declared}" for row in rows if row.row.declared))
+
+    @cached_property
+    def classifier(self) -> Network:
+        """The same network with at least two outputs: one logit f is (0, f), so that class 1 is where f is positive."""
+        if self.outputs > 1:
+            return self
+        last = self.layers[-1]
+        weight, bias = sparse.csr_array(last.weight), np.array([0.0, *last.bias])
+        both = sparse.csr_array(sparse.vstack([sparse.csr_array(weight.shape), weight]))
+        return Network((*self.layers[:-1], Layer(both if sparse.issparse(last.weight) else both.toarray(), bias, None)))
+
+    def check_slopes(self, bounded: bool) -> None:
+        """Refuse a question about all of space where slopes grow without end."""
+        for number, layer in enumerate(self.layers, 1):
+            for row, _ in layer.neurons.groups if layer.neurons and not bounded else ():
+                if not all(np.isfinite(end).all() for end in row.row.ends(*row.parameters)):
+                    raise InvalidInput(
+                        f"region must be bounded: activation {row.name!r} of layer {number} has slopes without end, so"
+                        " there is no bound over all inputs; give a Ball or a Box"
+                    )
+
+    @property
+    def parameters(self) -> int:
+        """Numbers that are stored: entries of weights, and biases."""
+        return sum(entries(layer.linear) + layer.size for layer in self.layers)
+
+    def __repr__(self) -> str:
+        kinds = dict.fromkeys(layer.neurons.describe() for layer in self.layers if layer.neurons)
+        shape = f"inputs {self.input_shape}, " if self.input_shape and len(self.input_shape) > 1 else ""
+        sizes = ", ".join([sizes_in_words(self.sizes), *kinds])
+        return f"Network({sizes}, {shape}{self.parameters:,} parameters, digest {self.digest[:12]})"
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks, a row per layer."""
+        rows = [
+            (
+                str(number),
+                str(layer.size),
+                layer.neurons.describe() if layer.neurons else "(output)",
+                "convolution" if layer.convolution else "sparse" if sparse.issparse(layer.linear) else "dense",
+                f"{entries(layer.linear):,}",
+            )
+            for number, layer in enumerate(self.layers, 1)
+        ]
+        return table(repr(self), ("layer", "neurons", "activation", "weight", "entries"), rows)
 
     def __call__(self, x: Any) -> Array:
-        """The output v_N for inputs of shape (..., inputs)."""
+        """The output v_N for inputs of shape (..., inputs), or in the shape of ``input_shape``."""
         return self.preactivations(x)[-1]
 
     def preactivations(self, x: Any) -> list[Array]:
@@ -250,12 +309,13 @@ class Network:
 
     def jacobian(self, x: Any, side: int = 1) -> Array:
         """W_N D_{N-1} … D_1 W_1 at inputs of shape (..., inputs); at kinks the derivative from ``side``."""
+        point = self.point("x", x)
         slopes = [
             layer.neurons.slope(v, side)
-            for layer, v in zip(self.layers, self.preactivations(x), strict=True)
+            for layer, v in zip(self.layers, self.preactivations(point), strict=True)
             if layer.neurons
         ]
-        return self.jacobian_of(slopes, np.shape(x)[:-1])
+        return self.jacobian_of(slopes, point.shape[:-1])
 
     def jacobian_of(self, slopes: Sequence[Array], batch: tuple[int, ...] = ()) -> Array:
         """The product W_N D_{N-1} … D_1 W_1 for given slopes (..., neurons), from its narrower end."""
@@ -276,7 +336,8 @@ class Network:
         if not 0 <= start < stop <= self.depth:
             raise InvalidInput(f"layers must satisfy 0 <= p < i <= {self.depth}, got ({start}, {stop})")
         part = self.layers[start:stop]
-        return Network((*part[:-1], Layer(part[-1].linear, part[-1].bias, None)))
+        shape = self.input_shape if start == 0 else None
+        return Network((*part[:-1], Layer(part[-1].linear, part[-1].bias, None)), shape)
 
     def select(
         self, inputs: Iterable[int] | None = None, outputs: Iterable[int] | None = None, at: Any = None
@@ -296,83 +357,42 @@ class Network:
         last = layers[-1]
         if outputs is not None:
             layers[-1] = Layer(last.weight[rows], last.bias[rows], None)
-        return Network(tuple(layers))
+        return Network(tuple(layers), self.input_shape if inputs is None else None)
 
     def point(self, name: str, x: Any) -> Array:
         """X as float64 of shape (..., inputs), or an error that names the argument."""
-        point = numbers(name, x)
-        if point.ndim == 0 or point.shape[-1] != self.inputs:
-            raise InvalidInput(
-                f"{name} must have {self.inputs} numbers, as the network has inputs; got shape {point.shape}"
-            )
-        return point
+        return self.flat(name, scaled(name, x))
 
+    def flat(self, name: str, point: Array) -> Array:
+        """A point, or several, of shape (..., inputs).
 
-def _listed(name: str, value: Any) -> list[Any]:
-    try:
-        return list(value)
-    except TypeError:
-        raise InvalidInput(f"{name} must be a list, one entry per layer; got {type(value).__name__}") from None
-
-
-def _identity(linear: Weight | Convolution) -> Iterator[bytes]:
-    """What tells one linear map from another."""
-    if isinstance(linear, Convolution) and linear.entries > MOST_ENTRIES:
-        facts = linear.kernel.shape, linear.image, linear.stride, linear.padding, linear.dilation
-        yield f"convolution {facts} {linear.groups} {linear.circular}".encode()
-        yield (np.asarray(linear.kernel, dtype="<f8") + 0.0).tobytes()
-        return
-    stored = linear.sparse() if isinstance(linear, Convolution) else linear
-    entries = sparse.csr_array(stored, copy=True)  # the stored arrays are read-only
-    entries.sum_duplicates()
-    entries.eliminate_zeros()
-    yield repr(linear.shape).encode()
-    for part in (entries.indptr, entries.indices):
-        yield np.asarray(part, dtype="<i8").tobytes()
-    yield np.asarray(entries.data, dtype="<f8").tobytes()
-
-
-def _weight(value: Any, layer: int) -> Weight | Convolution:
-    if isinstance(value, Convolution):
-        return value
-    if sparse.issparse(value):
-        _inside(value, layer)
-        numbers(f"weight of layer {layer}", value.data)
-        matrix = sparse.csr_array(value, dtype=np.float64, copy=True)
-        matrix.sum_duplicates()
-        numbers(f"weight of layer {layer}", matrix.data)
-    else:
-        matrix = numbers(f"weight of layer {layer}", value)
-    if matrix.ndim != 2 or 0 in matrix.shape:
-        raise InvalidInput(f"weight of layer {layer} must be a matrix (outputs, inputs), got shape {matrix.shape}")
-    return matrix
-
-
-def _inside(matrix: Any, layer: int) -> None:
-    """Refuse indices outside the matrix before anything is written through them."""
-    if not hasattr(matrix, "check_format"):
-        return
-    try:
-        matrix.check_format(full_check=True)
-    except ValueError as error:
-        raise InvalidInput(f"weight of layer {layer} is not a sound sparse matrix: {error}") from None
-
-
-def _bias(value: Any, size: int, layer: int) -> Array:
-    if value is None:
-        return np.zeros(size)
-    bias = numbers(f"bias of layer {layer}", value)
-    if bias.size != size or bias.ndim > 2 or (bias.ndim == 2 and 1 not in bias.shape):
+        Inputs may have the shape that the model was read with. Where no shape is known, one point may have any shape;
+        its coordinates are taken in C order.
+        """
+        if point.ndim and point.shape[-1] == self.inputs:
+            return point
+        shape = self.input_shape if self.input_shape and len(self.input_shape) > 1 else None
+        if shape is None and point.ndim > 1 and point.size == self.inputs:
+            return point.reshape(self.inputs)
+        if shape is not None and point.shape[-len(shape) :] == shape:
+            return point.reshape(*point.shape[: -len(shape)], self.inputs)
+        if shape is not None and point.size == self.inputs and _bare(point.shape) == _bare(shape):
+            return point.reshape(self.inputs)
+        wanted = f", in the shape {shape} or flat" if shape else ""
         raise InvalidInput(
-            f"bias of layer {layer} must have {size} numbers, as the weight has rows; got shape {bias.shape}"
+            f"{name} must have {self.inputs} numbers, as the network has inputs{wanted}; got shape {point.shape}"
         )
-    return bias.reshape(size)
+
+
+def _bare(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape without leading ones: a batch of one, or a single channel."""
+    return tuple(itertools.dropwhile(lambda size: size == 1, shape))
 
 
 def _specs(spec: Any, depth: int) -> list[Any]:
     if isinstance(spec, (str, Activation, Neurons)):
         return [spec] * (depth - 1)
-    specs = _listed("activation", spec)
+    specs = listed("activation", spec)
     if len(specs) not in (depth - 1, depth):
         raise InvalidInput(f"activation must be one name, or {depth - 1} entries for {depth} layers; got {len(specs)}")
     return specs

@@ -9,8 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.model.arguments import numbers
+from lipcert.model.arguments import numbers, scaled
 from lipcert.model.arrays import Array, frozen
+from lipcert.model.network import Network
+from lipcert.model.wording import point_in_words
 
 
 class Region(ABC):
@@ -30,6 +32,10 @@ class Region(ABC):
     @abstractmethod
     def dimension(self) -> int | None:
         """Number of inputs, or None where any will do."""
+
+    @abstractmethod
+    def fitted(self, network: Network) -> Region:
+        """The same region with flat coordinates, as many as the network has inputs; an error if that cannot be."""
 
     def check(self, inputs: int) -> None:
         """An error unless this is one region, not a stack, of that many inputs."""
@@ -72,6 +78,12 @@ class Everywhere(Region):
     def dimension(self) -> None:
         return None
 
+    def fitted(self, network: Network) -> Everywhere:
+        return self
+
+    def __repr__(self) -> str:
+        return "Everywhere()"
+
     def support(self, rows: Array) -> Array:
         return np.where(np.any(rows != 0.0, axis=-1), np.inf, 0.0)
 
@@ -87,15 +99,27 @@ class Everywhere(Region):
 
 class _Bounded(Region):
     bounded: ClassVar[bool] = True
+    uniform: bool
+    """Whether one number stands for all coordinates, however many the network has."""
 
     @property
-    def dimension(self) -> int:
-        return int(self.center.shape[-1])
+    def dimension(self) -> int | None:
+        return None if self.uniform else int(self.center.shape[-1])
+
+    def flat(self, network: Network, name: str, array: Array) -> Array:
+        """One of the region's arrays with coordinates as the network has inputs."""
+        if self.uniform:
+            return np.full(network.inputs, array[0])
+        made = network.flat(name, array)
+        return made.reshape(-1) if made.ndim > 1 and made.size == network.inputs else made  # a batch of one
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class Box(_Bounded):
     """All inputs between two corners, lower ≤ z ≤ upper.
+
+    Corners may keep the shape of the network's inputs, such as (1, 28, 28). Two numbers, as in ``Box(-1, 1)``, stand
+    for as many coordinates as the network has inputs.
 
     Examples
     --------
@@ -111,7 +135,9 @@ class Box(_Bounded):
     """Largest distance from the centre along each axis."""
 
     def __init__(self, lower: Any, upper: Any) -> None:
-        low, high = _alike(("lower", np.atleast_1d(numbers("lower", lower))), ("upper", numbers("upper", upper)))
+        low, high = _alike(("lower", scaled("lower", lower)), ("upper", scaled("upper", upper)))
+        object.__setattr__(self, "uniform", low.ndim == 0)
+        low, high = np.atleast_1d(low), np.atleast_1d(high)
         if (low > high).any():
             where = np.argwhere(low > high)[0]
             raise InvalidInput(
@@ -124,6 +150,15 @@ class Box(_Bounded):
         with np.errstate(over="ignore"):
             radius = size * np.linalg.norm(reach / size, axis=-1)
         _freeze(self, lower=np.array(low), upper=np.array(high), center=center, reach=reach, radius=radius)
+
+    def fitted(self, network: Network) -> Box:
+        low, high = self.flat(network, "lower", self.lower), self.flat(network, "upper", self.upper)
+        return self if low is self.lower else Box(low, high)
+
+    def __repr__(self) -> str:
+        if self.uniform:
+            return f"Box({float(self.lower[0])!r}, {float(self.upper[0])!r})"
+        return f"Box({_in_words(self.lower)}, {_in_words(self.upper)})"
 
     def support(self, rows: Array) -> Array:
         return np.einsum("...kd,...d->...k", np.abs(rows), self.reach)
@@ -150,7 +185,8 @@ class Ball(_Bounded):
     Parameters
     ----------
     center
-        A point, (inputs,).
+        A point, (inputs,), or in the shape of the network's inputs, such as (1, 28, 28). One number stands for all
+        coordinates.
     radius
         δ ≥ 0.
     clip
@@ -168,7 +204,9 @@ class Ball(_Bounded):
     clip: Box | None
 
     def __init__(self, center: Any, radius: Any, clip: Any = None) -> None:
-        middle = np.atleast_1d(numbers("center", center))
+        middle = scaled("center", center)
+        object.__setattr__(self, "uniform", middle.ndim == 0)
+        middle = np.atleast_1d(middle)
         size = numbers("radius", radius)
         if (size < 0).any():
             raise InvalidInput(f"radius must be at least 0, got {radius}")
@@ -178,17 +216,39 @@ class Ball(_Bounded):
                     low, high = clip
                 except (TypeError, ValueError):
                     raise InvalidInput(f"clip must be a pair (lower, upper), got {clip!r}") from None
-                clip = Box(*(_alike(("center", middle), ("clip", numbers("clip", side)))[1] for side in (low, high)))
+                below, above = (_alike(("center", middle), ("clip", numbers("clip", side)))[1] for side in (low, high))
+                if (below > above).all():
+                    raise InvalidInput(f"clip must be (lower, upper); the limits are swapped in {clip!r}")
+                clip = Box(below, above)
+            if clip.uniform:
+                clip = Box(np.full(middle.shape[-1], clip.lower[0]), np.full(middle.shape[-1], clip.upper[0]))
             if clip.dimension != middle.shape[-1]:
                 raise InvalidInput(f"clip has {clip.dimension} coordinates, center has {middle.shape[-1]}")
             if not clip.contains(middle).all():
                 raise InvalidInput("center must lie inside clip; project it there first, for example with numpy.clip")
-        if size.shape not in ((), middle.shape[:-1]):
+        if size.shape not in ((), middle.shape[:-1]) and size.size != 1:
             raise InvalidInput(
                 f"radius must be one number, or one per center of shape {middle.shape[:-1]}; got shape {size.shape}"
             )
+        size = size.reshape(()) if size.size == 1 else size
         _freeze(self, center=middle, radius=np.array(np.broadcast_to(size, middle.shape[:-1])))
         object.__setattr__(self, "clip", clip)
+
+    def fitted(self, network: Network) -> Ball:
+        center = self.flat(network, "center", self.center)
+        if center is self.center:
+            return self
+        sizes = np.unique(self.radius)
+        if center.ndim == 1 and sizes.size > 1:
+            raise InvalidInput(f"radius must be one number for one center, got {sizes.size} different ones")
+        clip = self.clip and tuple(self.flat(network, "clip", side) for side in (self.clip.lower, self.clip.upper))
+        return Ball(center, sizes[0] if center.ndim == 1 else self.radius, clip)
+
+    def __repr__(self) -> str:
+        clip = "" if self.clip is None else f", clip=({_in_words(self.clip.lower)}, {_in_words(self.clip.upper)})"
+        radius = f"{float(self.radius.flat[0])!r}" if np.unique(self.radius).size == 1 else _in_words(self.radius)
+        center = repr(float(self.center[0])) if self.uniform else _in_words(self.center)
+        return f"Ball({center}, {radius}{clip})"
 
     def support(self, rows: Array) -> Array:
         if self.clip is None:
@@ -229,7 +289,7 @@ class Ball(_Bounded):
     def sample(self, count: int, rng: np.random.Generator) -> Array:
         direction = rng.standard_normal((count, *self.center.shape))
         direction /= np.linalg.norm(direction, axis=-1, keepdims=True)
-        distance = self.radius * rng.random(direction.shape[:-1]) ** (1.0 / self.dimension)
+        distance = self.radius * rng.random(direction.shape[:-1]) ** (1.0 / direction.shape[-1])
         distance[::2] = self.radius
         return self.project(self.center + distance[..., None] * direction)
 
@@ -242,6 +302,11 @@ def _alike(one: tuple[str, Array], two: tuple[str, Array]) -> tuple[Array, Array
         shapes = f"{one[0]} has shape {one[1].shape}, {two[0]} has shape {two[1].shape}"
         raise InvalidInput(f"{one[0]} and {two[0]} must have as many coordinates: {shapes}") from None
     return first, second
+
+
+def _in_words(array: Array) -> str:
+    shape = f" of shape {array.shape}" if array.ndim > 1 else ""
+    return point_in_words(array.ravel().tolist()) + shape
 
 
 def _freeze(region: Region, **arrays: Array) -> None:

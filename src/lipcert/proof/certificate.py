@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from lipcert.model.arrays import Array
+from lipcert.model.markup import facts
 from lipcert.model.regions import Region
+from lipcert.model.wording import upward
 from lipcert.proof import storage
 from lipcert.proof.hints import Curved, Hints, Part
 from lipcert.proof.tree import Tree
@@ -49,6 +51,7 @@ class Certificate:
     verified : whether the bound was proved in floating point with outward rounding.
     found_by : the method that found the bound, by name, where ``method`` tries several; no proof needs it.
     curved : hints to second order, where there are any; the smaller of their bound and that of the sweeps counts.
+    note : what had to be repaired of the method's choices, if anything; no proof needs it, and files do not keep it.
     """
 
     bound: float
@@ -65,6 +68,7 @@ class Certificate:
     witness: Array | None = None
     found_by: str = ""
     curved: Curved | None = None
+    note: str = ""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the certificate to a file; what it proves can be checked from there with :func:`lipcert.verify`."""
@@ -75,9 +79,30 @@ class Certificate:
         """Read a certificate from a file. Nothing in it is believed before :func:`lipcert.verify` has passed it."""
         return Certificate(**storage.load(path))
 
+    @property
+    def declared(self) -> bool:
+        """Whether the bound rests on facts about an activation that were declared, not proved."""
+        return self.network.startswith("declared:")
+
     def __repr__(self) -> str:
-        facts = f"bound={self.bound:.6g}, method={self.method!r}, seconds={self.seconds:.3g}, verified={self.verified}"
-        return f"Certificate({facts})"
+        claim = f"bound={upward(self.bound)}, region={self.region!r}, method={self.method!s}"
+        declared = ", declared=True" if self.declared else ""
+        return f"Certificate({claim}, seconds={self.seconds:.3g}, verified={self.verified}{declared})"
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks."""
+        pairs = [
+            ("bound", upward(self.bound)),
+            ("holds for", f"any two inputs of {self.region!r}" if self.region.bounded else "any two inputs"),
+            ("method", str(self.method) + (f", found by {self.found_by}" if self.found_by else "")),
+            ("network", self.network),
+            ("part", str(self.part)),
+            ("seconds", f"{self.seconds:.3g}"),
+            ("verified", "yes" if self.verified else "no"),
+            *([("declared", "facts about an activation that were declared, not proved")] if self.declared else []),
+            *([("note", self.note)] if self.note else []),
+        ]
+        return facts("‖f(x) − f(y)‖₂ ≤ bound · ‖x − y‖₂", pairs)
 
 
 def stored_certificate(content: Any) -> Certificate:

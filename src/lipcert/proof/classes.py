@@ -123,7 +123,8 @@ def subject_of(network: Network, ball: Ball) -> str:
     """SHA-256 of what a certified radius is about: the network, the point and the box that inputs are clipped to."""
     box = [] if ball.clip is None else [ball.clip.lower, ball.clip.upper]
     parts = (np.ascontiguousarray(part).tobytes() for part in (ball.center, *box))
-    return hashlib.sha256(b"|".join([network.digest.encode(), *parts])).hexdigest()
+    found = hashlib.sha256(b"|".join([network.digest.encode(), *parts])).hexdigest()
+    return f"declared:{found}" if network.declared else found
 
 
 @dataclass(frozen=True, eq=False)

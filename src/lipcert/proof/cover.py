@@ -24,7 +24,7 @@ from lipcert.proof.hints import Hints
 from lipcert.proof.piece_bounds import Bounding, PieceBounds
 from lipcert.proof.pieces import LEAF, Bounds, Pieces
 from lipcert.proof.rounding import up
-from lipcert.proof.tree import Tree, check_cuts, check_shape, children, confined
+from lipcert.proof.tree import Tree, check_cuts, check_shape, confined
 
 _CHUNK = 128
 _AGAIN = 2.0**-24
@@ -110,7 +110,7 @@ class Cover:
         if len(set(nodes)) != len(nodes):
             raise ProofFailed("a piece cannot be cut twice at once")
         pieces = Pieces.stack([self._leaves[node].piece for node in nodes])
-        halves = children(pieces, self.bounding.starts, layer, index, value)
+        halves = self.bounding.halves(pieces, layer, index, value)
         first = self._whole
         added = self._add(halves, nodes, list(zip(layer.tolist(), index.tolist(), value.tolist(), strict=True)))
         for node in nodes:
@@ -255,7 +255,7 @@ def prove_leaves(bounding: Bounding, tree: Tree) -> Array:
         if cut.size:
             at = nodes[cut]
             below = confined(pieces, found).take(cut)
-            below = children(below, bounding.starts, tree.layer[at], tree.index[at], tree.value[at])
+            below = bounding.halves(below, tree.layer[at], tree.index[at], tree.value[at])
             parts = np.stack([tree.child[at], tree.child[at] + 1], axis=1).ravel()
             todo.append((parts, replace(below, second=second[parts])))
     if seen != len(tree.layer):

@@ -36,6 +36,7 @@ KINDS = ("bound", "reach", "sensitivity", "radius", "sweep")
 _CUTS, _VOIDS = ("layer", "index", "value", "child"), ("void", "neuron", "weight")
 _CURVED = {"slopes": 2, "balance": 1, "mix": 2, "weights": 1}
 _WHOLE = ("layer", "index", "child", "void", "neuron", "second")
+_DECIMAL = "decimal"
 _LARGEST = 2**31 - 1
 """No whole number of a document is larger."""
 _DEEPEST = 2**20
@@ -130,10 +131,10 @@ def region_out(region: Region) -> dict[str, Any]:
     if isinstance(region, Everywhere):
         return {"kind": "everywhere"}
     if isinstance(region, Box):
-        return {"kind": "box", "lower": array_out(region.lower), "upper": array_out(region.upper)}
+        return {"kind": "box", "lower": _readable(region.lower), "upper": _readable(region.upper)}
     if isinstance(region, Ball):
         clip = None if region.clip is None else region_out(region.clip)
-        return {"kind": "ball", "center": array_out(region.center), "radius": array_out(region.radius), "clip": clip}
+        return {"kind": "ball", "center": _readable(region.center), "radius": _readable(region.radius), "clip": clip}
     raise InvalidInput(f"a region of type {type(region).__name__} cannot be saved")
 
 
@@ -145,11 +146,30 @@ def region_in(value: Any) -> Region:
         return Everywhere()
     if kind == "box":
         _, lower, upper = fields(value, "kind", "lower", "upper")
-        return Box(array_in(lower, 1), array_in(upper, 1))
+        return Box(_read(lower, 1), _read(upper, 1))
     if kind != "ball":
         raise ValueError("it names an unknown kind of region")
     _, center, radius, clip = fields(value, "kind", "center", "radius", "clip")
-    return Ball(array_in(center, 1), array_in(radius, 0), None if clip is None else region_in(clip))
+    return Ball(_read(center, 1), _read(radius, 0), None if clip is None else region_in(clip))
+
+
+def _readable(array: Array) -> dict[str, Any]:
+    """As array_out, and the same numbers in decimal notation for people."""
+    return array_out(array) | {_DECIMAL: _decimal(array)}
+
+
+def _read(value: Any, axes: int) -> Array:
+    """What _readable wrote, or array_out in earlier files; a file whose two notations differ is refused."""
+    stored = dict(mapping(value))
+    told = stored.pop(_DECIMAL, None)
+    array = array_in(stored, axes)
+    if told not in (None, _decimal(array)):
+        raise ValueError("its two statements of the region differ")
+    return array
+
+
+def _decimal(array: Array) -> str:
+    return ", ".join(map(repr, np.ravel(array).tolist()))
 
 
 def hints_out(sweep: Hints) -> dict[str, Any]:
@@ -307,7 +327,7 @@ def hexadecimal(value: Any) -> float:
 
 def digest(value: Any) -> str:
     """The digest of a network."""
-    if not re.fullmatch("[0-9a-f]{64}", text(value)):
+    if not re.fullmatch("(declared:)?[0-9a-f]{64}", text(value)):
         raise ValueError("its digest of the network is none")
     return str(value)
 

@@ -12,6 +12,9 @@ from lipcert.model.arrays import Array
 from lipcert.model.regions import Ball, Box, Everywhere, Region, split_rate
 from lipcert.proof.rounding import TINY, UP, down, gamma, norm_above, norm_below, stretched, up
 
+_FEW_INPUTS = 16
+"""Inputs up to which a box is made to fit what it has of a ball; with many, one cut hardly makes a difference."""
+
 
 def check_region(region: Region, inputs: int) -> None:
     """Raise unless the region is one that is understood here: a single one, of the right dimension."""
@@ -129,6 +132,25 @@ class Domain:
             return np.zeros(len(self), dtype=bool)
         gap = np.maximum(self.lower - self.center, self.center - self.upper)
         return np.asarray(norm_below(np.maximum(down(gap), 0.0)) > self.radius)
+
+    def inner_box(self) -> tuple[Array, Array]:
+        """Boxes around the regions, which have boxes already: what they have of a ball may take up less room.
+
+        The other coordinates of a point are at least the gap to their sides away from the centre, so along axis i a
+        point is at most √(radius² - ‖gaps of the others‖²) away. A box that does not meet its ball is left as it is.
+        """
+        assert self.lower is not None
+        assert self.upper is not None
+        if self.radius is None or self.center.shape[-1] > _FEW_INPUTS:
+            return self.lower, self.upper
+        gap = np.maximum(down(np.maximum(self.lower - self.center, self.center - self.upper)), 0.0)
+        others = norm_below(gap[:, None, :] * (1.0 - np.eye(gap.shape[-1])))
+        radius = self.radius[:, None]
+        reach = np.sqrt(np.maximum(radius - others, 0.0)) * np.sqrt(radius + others) * UP + TINY
+        lower = np.maximum(self.lower, down(self.center - reach))
+        upper = np.minimum(self.upper, up(self.center + reach))
+        meets = (lower <= upper).all(axis=-1, keepdims=True)
+        return np.where(meets, lower, self.lower), np.where(meets, upper, self.upper)
 
     def support(self, where: Array, rows: Array) -> tuple[Array, Array]:
         """A value and an error with max of row·z ≤ value + error over the region of each row, for rows (k, inputs).

@@ -1,18 +1,15 @@
-"""What is known of pieces to second order, and of a layer on the way, in shallow networks and deep ones.
-
-With v = v̂ + L + q + R, L linear and q quadratic in the input, and φ'(v) = σ + t·L + ε; see
-:mod:`lipcert.proof.second_pieces`.
-"""
+"""What is known of pieces to second order, and of a layer on the way; see :mod:`lipcert.proof.second_pieces`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from lipcert.model.arrays import Array
 from lipcert.proof.pieces import Rows
-from lipcert.proof.rounding import UP
+from lipcert.proof.rounding import UP, square_above
 from lipcert.proof.slope_fits import Fit
 
 
@@ -36,32 +33,85 @@ class Second(Rows):
 
 
 @dataclass(frozen=True, eq=False)
-class Expansion:
-    """A hidden layer over all pieces: the polynomial (count, n, d) and (count, n, pairs), and the fit of its slopes.
+class Polynomial:
+    """The pre-activations v̂ + L + q + w + R of a layer over all pieces.
 
-    ``linear``, ``square`` and ``rest`` (count, n) are at least |L|, |q| and |R|.
+    Attributes
+    ----------
+    Z : the coefficients of L, q and w, (count, monomials, n).
+    linear, square, cube, rest : at least |L|, |q|, |w| and |R|, (count, n).
+    bent, twisted : at least |∂q/∂δ_j| and |∂w/∂δ_j|, (count, d, n).
+    fuzz : at least what floats lose of ∂p/∂δ_j, (count, n).
     """
 
-    B: Array
-    q: Array
+    Z: Array
     linear: Array
     square: Array
+    cube: Array
     rest: Array
+    bent: Array
+    twisted: Array
+    fuzz: Array
+
+    @cached_property
+    def beyond(self) -> Array:
+        """At least |w + R|."""
+        return self.cube + self.rest
+
+    @cached_property
+    def more(self) -> Array:
+        """At least |a|, a = q + w + R."""
+        return self.square + self.beyond
+
+    @cached_property
+    def crossed(self) -> Array:
+        """At least |(L + a)² - L² - 2Lq|."""
+        return np.asarray((2.0 * self.linear * self.beyond + square_above(self.more)) * UP)
+
+
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """The slopes σ + τ₁ + τ₂ + ε of a layer, and at least the sizes of what there is of them, (count, n).
+
+    Attributes
+    ----------
+    fit : σ, t, c and the error e of the fit.
+    slope, rate, bow : |σ|, |t| and |c|.
+    swing, sway, off : |τ₁|, |τ₂| and |ε|.
+    error, other : |ε - tw - cLq - cLw| and |ε - tw|.
+    most, open, whole : |σ| + |φ'(v) - σ|, |φ'(v) - σ - τ₁| and |φ'(v) - σ|.
+    """
+
     fit: Fit
+    slope: Array
+    rate: Array
+    bow: Array
+    swing: Array
+    sway: Array
+    off: Array
+    error: Array
+    other: Array
+    most: Array
+    open: Array
+    whole: Array
 
-    @property
-    def sway(self) -> Array:
-        """At least |ε|."""
-        rate = np.abs(self.fit.rate)
-        known = rate * (self.square + self.rest) + self.fit.straight
-        return np.fmin(known, self.fit.apart + rate * self.linear) * UP
+    @staticmethod
+    def of(layer: Polynomial, fit: Fit) -> Slopes:
+        """By ε = t(w + R) + c/2·((L + a)² - L²) + e, and by what is known of φ'(v) - σ alone."""
+        slope, rate, bow = np.abs(fit.slope), np.abs(fit.rate), np.abs(fit.bow)
+        linear, more, still = layer.linear, layer.more, rate * layer.rest + fit.error
+        swing, bowed = rate * linear * UP, bow * linear
+        sway = (rate * layer.square + 0.5 * bowed * linear) * UP
+        bent = 0.5 * bow * more
+        apart = (bent * (2.0 * linear + more) + still) * UP
+        off = np.fmin((apart + rate * layer.cube) * UP, (fit.apart + swing + sway) * UP)
+        error = (bowed * layer.rest + bent * more + still) * UP
+        open_ = np.fmin(sway + off, fit.apart + swing) * UP
+        whole = np.fmin(fit.apart, (swing + open_) * UP)
+        other = np.fmin(apart, (off + rate * layer.cube) * UP)
+        return Slopes(fit, slope, rate, bow, swing, sway, off, error, other, (slope + fit.apart) * UP, open_, whole)
 
-    @property
-    def error(self) -> Array:
-        """At least |ε'|."""
-        return (self.fit.error + 0.5 * np.abs(self.fit.bow) * mixed(self.linear, self.square, self.rest)) * UP
-
-
-def mixed(linear: Array, square: Array, rest: Array) -> Array:
-    """At least |(q + R)(2L + q + R)|, which is what s² has beyond L²."""
-    return (square + rest) * (2.0 * linear + square + rest)
+    def added(self, layer: Polynomial) -> Array:
+        """At least |φ(v) - φ(v̂) - σ(s - R) - t/2·L² - tLq - c/6·L³ - σR|, with s = L + a."""
+        third = layer.more * (3.0 * layer.linear * (layer.linear + layer.more) + square_above(layer.more))
+        return np.asarray((0.5 * self.rate * layer.crossed + self.bow * third / 6.0 + self.fit.rest) * UP)

@@ -125,11 +125,13 @@ def _highest(row: Activation, sign: int, lower: Array, upper: Array, slope: Arra
         highest = np.maximum(*(_at_end(row, sign, end, slope) for end in (start, stop)))
         if concave.any():
             highest = np.where(concave, np.maximum(highest, _tangent(row, sign, start, stop, slope)), highest)
-        highest = highest + borrowed * np.spacing(np.maximum(np.abs(start), np.abs(stop)))
+        highest = highest + borrowed * np.spacing(row.row.unit(np.maximum(np.abs(start), np.abs(stop))))
         best = np.where((start < stop) | (lower == upper), np.maximum(best, highest), best)
     if np.isfinite(row.row.period):
-        _, most = row.row.extent(*parameters)
-        flat = np.abs(slope) * np.maximum(np.abs(lower), np.abs(upper)) * UP + np.asarray(most) * (1.0 + WIDEN)
+        # sign·φ - slope·v = (sign·drift - slope)·v + sign·(φ - drift·v), and the last term is within the extent
+        most = np.maximum(*(np.abs(np.asarray(end, dtype=float)) for end in row.row.extent(*parameters)))
+        tilt = np.abs(sign * row.row.drift - slope)
+        flat = tilt * np.maximum(np.abs(lower), np.abs(upper)) * UP + most * (1.0 + WIDEN)
         best = np.where(upper - lower >= row.row.period, flat, best)
     return np.where(np.isnan(lower) | np.isnan(upper), np.inf, best)
 

@@ -19,7 +19,6 @@ import numpy as np
 from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Ball, Region
-from lipcert.proof.deep_pieces import DeepOrder, deep
 from lipcert.proof.domain import Domain, corners
 from lipcert.proof.expansion import Second
 from lipcert.proof.guide import Guide, View, suggested_lines
@@ -27,15 +26,16 @@ from lipcert.proof.hints import Hints, Interval, Linear
 from lipcert.proof.pieces import Bounds, Pieces
 from lipcert.proof.rays import along_rays, hints_along, only_at_infinity
 from lipcert.proof.rounding import TINY, UP, gamma
-from lipcert.proof.second_pieces import SecondOrder, curved, second_columns
+from lipcert.proof.second_pieces import SecondOrder, curved, deep, second_columns
 from lipcert.proof.suggest.multipliers import advice, closed_form, directions
 from lipcert.proof.sweep import Sweep, intervals, proving
+from lipcert.proof.tree import children
 
 _STUCK = 0.9
 """A piece whose bound is above this share of the bound of the one it is part of is swept again, with its own hints."""
-_POWER = 2.5
+_POWER = 3.5
 """About the power of the width of a piece with which a bound to second order approaches the truth."""
-_PRODUCTS = 6.0
+_PRODUCTS = 20.0
 """About how many products of square matrices a step to first order takes."""
 _HALF = 0.5
 _NONE = np.zeros(1, dtype=bool)
@@ -78,9 +78,9 @@ class Bounding(ABC):
         lower, upper = corners(region)
         self.deep = deep(network)
         self.watched = int(self.starts[min(_WATCHED, len(sizes)) if self.deep else len(sizes)])
-        self.curved: SecondOrder | DeepOrder | None = None
-        if self.deep or curved(network):
-            self.curved = DeepOrder(network, region.center) if self.deep else SecondOrder(network)
+        self.curved: SecondOrder | None = None
+        if curved(network):
+            self.curved = SecondOrder(network, region.center)
         # for the same work pieces to second order are so many times as many, and so much narrower
         more = max(1.0, _PRODUCTS * max(sizes, default=1) / second_columns(network))
         self.patience = float(np.exp2(np.log2(more) * _POWER / max(network.inputs, 1)))
@@ -152,6 +152,12 @@ class Bounding(ABC):
         else:
             center, radius = 0.5 * pieces.lower + 0.5 * pieces.upper, None
         return Domain(center, radius, pieces.lower, pieces.upper, _HALVINGS, rays=self.moving is not None)
+
+    def halves(self, pieces: Pieces, layer: Array, index: Array, value: Array) -> Pieces:
+        """The two halves of each piece, one after the other, no larger than what they have of the region."""
+        found = children(pieces, self.starts, layer, index, value)
+        lower, upper = self.domain(found).inner_box()
+        return replace(found, lower=lower, upper=upper)
 
     def layers(self, values: Array) -> list[Array]:
         """Values of all hidden neurons in a row (count, neurons), per layer."""

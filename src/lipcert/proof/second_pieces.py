@@ -1,47 +1,53 @@
 """Pieces of a region to second order: slopes that move together with the input.
 
-Over a box c ± h write x = c + h∘δ, so |δ_i| ≤ 1, and give every pre-activation a polynomial of degree two:
+Over a box c ± h write x = c + h∘δ, so |δ_i| ≤ 1, and give every pre-activation a polynomial of degree three,
 
-    v_k = v̂_k + p_k(δ) + R_k,    p_k = B_k δ + q_k(δ),    |R_k| ≤ rest,
-    φ'(v_k) = σ + t·L + ε,       L = B_k δ.
+    v = v̂ + L + q + w + R,     L = Bδ,     q quadratic, w cubic,     |R| ≤ rest,
+    φ'(v) = σ + τ₁ + τ₂ + ε,     τ₁ = tL,     τ₂ = tq + c/2·L²,     D = diag φ'(v),     Σ = diag σ.
 
-With Σ = diag σ, T(δ) = diag(t∘L), B_{k+1} = WΣB_k and ∇q_{k+1} = W(Σ∇q_k + T B_k), what is left of the Jacobian beyond
-∇p_N telescopes: it is the sum over the layers, with Γ_k the product of all that follows layer k, of
+With p = L + q + w and ∇p_(k+1) = W(Σ∇p + τ₁∇(L + q) + τ₂∇L), what is left of the Jacobian beyond ∇p_N telescopes: it is
+the sum over the layers, with Γ_k the product of all that follows layer k, of
 
-    Γ_k [(T + ε)∇q_k + ε B_k] = ∇(Γ⁰(tLq + c/6·L³)) + Γ⁰ diag(tR) B + Γ⁰(ε ∇q + ε' B) + (Γ - Γ⁰)[(T + ε)∇q + ε B]
+    Γ[τ₁∇w + τ₂∇(q + w) + ε∇p] = ∇(Γ⁰(tLw + t/2·q² + c/2·L²q)) + Γ⁰[ε'∇L + ε∇q + (ε + τ₂)∇w] + (Γ - Γ⁰)[…]
 
-with ε = t(q + R) + c/2·(L + q + R)² + error of the fit and ε' = c/2·(q + R)(2L + q + R) + error of the fit. The first
-term is a polynomial again; with δ_i² = ½ ± ½ it is, like ∇p_N, affine in every δ_i by itself, so the norm of their sum
-is largest at a corner of the box. In the second term R goes back to the remainders of the layers before, signs and all.
-The other terms are of third order; a product Γ diag(ε) B is at most ‖Γ diag(g)‖·‖diag(ε/g) B‖ for any g > 0, and a
-linear function M(δ) = Σ δ_i M_i at most √d·‖[M_1 … M_d]‖.
+with ε = t(w + R) + c/2·((L + a)² - L²) + e and ε' = tR + c/2·(2L(w + R) + a²) + e, where a = q + w + R and e is the
+error of the fit. The first term is a polynomial of known signs, and its sum with ∇p_N is largest at a corner of the box
+(:mod:`lipcert.proof.monomials`). Of the rest, Γ⁰ diag(ε') B is at most ‖Γ⁰ diag(g)‖·‖diag(ε'/g) B‖ for any g > 0, and
+all else is small enough to be bounded by sizes. For that Γ = Γ⁰ + Γ¹ + E, Γ¹ linear in δ.
+
+Sizes of layer after layer, |W||W|…|R|, grow where the network itself contracts. So one slope σ' per neuron is fixed for
+all pieces, those at a point of the region, and with Φ_kj = W_k Σ' W_(k-1) Σ' … W_(j+1) the remainders of values and of
+Γ unfold. R_k = N_k + W_k(ΣR_(k-1) + s_(k-1)), s what the activation adds and N what floats lose, is for every m < k
+
+    R_k = N_k + Σ_(m<j<k) Φ_kj [(σ - σ')R_j + s_j + σ'N_j] + Φ_km [σR_m + s_m],
+
+and E is, with F = Γ⁰(D - Σ - τ₁) + Γ¹(D - Σ) and N what floats lose of Γ⁰ + Γ¹, for every m > k
+
+    E_k = N_k + Σ_(k<j<m) [E_j(D - Σ') + F_j + N_j Σ'] Φ_jk + [E_m D + F_m] Φ_mk.
+
+Nothing is believed of σ': any numbers will do, and those near the slopes of a piece do best.
 
 Polynomials are those of the floats that were computed: what is lost in computing them joins R, and the Jacobian.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import product
 from typing import Final
 
 import numpy as np
 
-from lipcert.model.activation_row import Row
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
-from lipcert.proof.expansion import Expansion, Second, mixed
+from lipcert.proof.expansion import Polynomial, Second, Slopes
 from lipcert.proof.hints import Interval
+from lipcert.proof.monomials import Monomials, collect
 from lipcert.proof.rounding import (
     LOOSE,
     TINY,
     UP,
-    U,
     apply,
-    congruence,
     down,
     gamma,
-    largest_eigenvalue_above,
     norm_above,
     size_above,
     spectral_above,
@@ -52,94 +58,93 @@ from lipcert.proof.slope_fits import fit
 
 MOST_INPUTS: Final = 8
 """With more inputs a box has too many corners."""
-_DEEPEST: Final = 6
-"""Hidden layers up to which remainders do not drown the rest."""
+_FEW_LAYERS: Final = 6
+"""Hidden layers up to which a network is not deep."""
+_BAND: Final = 12
+"""Layers that a product Φ spans at most."""
+_ENTRIES: Final = 20_000_000
+"""Numbers in all products together at most."""
 _FLAT: Final = 2.0**-40
 """A side of a box is taken to be at least so much of its longest; a larger box is no mistake."""
+_AT_ONCE: Final = 200_000
+"""Numbers in the polynomials of a layer over the pieces that are bounded together; more would not stay in a cache."""
 
 
 def curved(network: Network) -> bool:
-    """Whether pieces to second order say anything about a network: few inputs, few layers, slopes that change."""
+    """Whether pieces to second order say anything about a network: few inputs, and slopes that change."""
     rows = {id(row.row): row.row for layer in network.layers[:-1] if layer.neurons for row, _ in layer.neurons.groups}
-    small = network.inputs <= MOST_INPUTS and 1 < network.depth <= _DEEPEST + 1
+    bends = any(len(row.turns(np.zeros(1), *row.parameters.values())) for row in rows.values())
     dense_ = all(isinstance(layer.weight, np.ndarray) for layer in network.layers)
-    return small and dense_ and any(_bends(row) for row in rows.values())
+    few = not _is_deep(network) or _BAND * _inner(network) <= _ENTRIES
+    return network.inputs <= MOST_INPUTS and network.depth > 1 and dense_ and bends and few
+
+
+def deep(network: Network) -> bool:
+    """Whether a network is of that kind, and has many layers."""
+    return _is_deep(network) and curved(network)
+
+
+def _is_deep(network: Network) -> bool:
+    return network.depth > _FEW_LAYERS + 1
+
+
+def _inner(network: Network) -> int:
+    return sum(int(np.prod(layer.weight.shape)) for layer in network.layers[1:])
 
 
 def second_columns(network: Network) -> int:
     """How many columns each weight of a network is multiplied with for a piece to second order."""
-    d = network.inputs
-    return d + d * (d + 1) // 2 + 2 * d * network.outputs
-
-
-def _bends(row: Row) -> bool:
-    parameters = tuple(row.parameters.values())
-    return len(row.turns(np.zeros(1), *parameters)) > 0
-
-
-@dataclass(frozen=True, eq=False)
-class _Layer(Expansion):
-    """What is known of a layer besides.
-
-    Attributes
-    ----------
-    noise : what floats add to R here; ``source`` is what the activation adds to it for the next layer.
-    fuzz : at least the norm of what floats lose of the gradient of the polynomial here, (count,).
-    products : L² as a polynomial, (count, n, pairs).
-    """
-
-    noise: Array
-    source: Array
-    fuzz: Array
-    products: Array
-
-
-@dataclass(frozen=True, eq=False)
-class _Last:
-    """The last layer over all pieces, like a hidden one."""
-
-    value: Array
-    B: Array
-    q: Array
-    rest: Array
-    fuzz: Array
+    return sum(Monomials(network.inputs).count[1:4]) + 2 * network.inputs * network.outputs
 
 
 class SecondOrder:
-    """Bounds of many pieces of one network at once."""
+    """Bounds of many pieces of one network at once; σ' are the slopes at a ``point``."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, point: Array) -> None:
         self.layers = [(dense(layer.weight), layer.bias, layer.neurons) for layer in network.layers]
-        squares = [largest_eigenvalue_above(congruence(None, weight)) for weight, *_ in self.layers]
-        self.norms = [float(np.sqrt(np.maximum(square, 0.0)) * UP) for square in squares]
-        self.sizes = [float(norm_above(weight.ravel())) for weight, *_ in self.layers]
-        d = network.inputs
-        self.root = float(np.sqrt(d) * UP)
-        self.first, self.second = np.triu_indices(d)
-        self.straight = self.first == self.second
-        signs = np.array(list(product([-1.0, 1.0], repeat=d)))
-        pairs = (signs[:, self.first] * signs[:, self.second])[:, ~self.straight]
-        self.corners = np.hstack([np.ones((len(signs), 1)), signs, pairs]).T
-        where = np.zeros((d, d), dtype=int)
-        where[self.first, self.second] = where[self.second, self.first] = np.arange(len(self.first))
-        bends, number = np.zeros((len(self.first), d, d)), np.arange(len(self.first))
-        bends[number, self.first, self.second] += 1.0
-        bends[number, self.second, self.first] += 1.0
-        self.bends = bends.reshape(len(number), -1)
-        self.gradient = np.zeros((d, len(self.first), d, len(self.first)))
-        for i, (pair, (j, k)) in product(range(d), enumerate(zip(self.first, self.second, strict=True))):
-            for by, (one, other) in ((i, (j, k)), (j, (i, k)), (k, (i, j))):
-                self.gradient[i, pair, by, where[one, other]] += 1.0
+        self.sizes = [np.abs(weight) for weight, *_ in self.layers]
+        self.poly = Monomials(network.inputs)
+        values = network.preactivations(point)
+        slopes = [layer.neurons.slope(v) for layer, v in zip(network.layers, values, strict=True) if layer.neurons]
+        self.slopes = [np.where(np.isfinite(slope), slope, 0.0) for slope in slopes]
+        band = int(np.clip(_ENTRIES // max(_inner(network), 1), 1, _BAND))
+        self.products = [self._products(k, band) for k in range(1, len(self.layers))]
+        widest = max(network.sizes[1:])
+        self.at_once = max(1, _AT_ONCE // (widest * sum(self.poly.count[1:4])))
+
+    def _products(self, k: int, band: int) -> list[Array]:
+        """At least |Φ_kj| for j = k - 1, k - 2, …, as many as are used.
+
+        Φ_(k,j-1) = Φ_kj Σ'W_j; its error is that of Φ_kj times |Σ'||W_j|, and γ|Φ_kj||Σ'||W_j|.
+        """
+        weight = self.layers[k][0]
+        exact, error = weight, gamma(LOOSE + 1) * np.abs(weight) + TINY
+        found = [(np.abs(exact) + error) * UP]
+        for j in range(k - 1, max(k - band, 0), -1):
+            weight, slope = self.layers[j][0], self.slopes[j]
+            size = np.abs(weight)
+            error = (error + gamma(len(weight) + LOOSE + 4) * np.abs(exact)) * UP * np.abs(slope) @ size * UP + TINY
+            exact = (exact * slope) @ weight
+            found.append((np.abs(exact) + error) * UP)
+        return found
 
     def bound(self, lower: Array, upper: Array, low: list[Array], high: list[Array]) -> Second:
         """At least the norm of the Jacobian on each box (count, d), where pre-activations lie between low and high."""
+        parts = np.array_split(np.arange(len(lower)), -(-len(lower) // self.at_once))
+        with np.errstate(all="ignore"):
+            found = [
+                self._some(lower[part], upper[part], [(a[part], b[part]) for a, b in zip(low, high, strict=True)])
+                for part in parts
+            ]
+        return found[0] if len(found) == 1 else Second.stack(found)
+
+    def _some(self, lower: Array, upper: Array, known: list[Interval]) -> Second:
         center = 0.5 * lower + 0.5 * upper
         half = up(np.maximum(upper - center, center - lower))
         half = np.maximum(half, _FLAT * half.max(axis=-1, keepdims=True))
-        with np.errstate(all="ignore"):
-            hidden, last, intervals, empty = self._forward(center, half, list(zip(low, high, strict=True)))
-            bounds, entries, near, shares = self._backward(half, hidden, last)
-            outputs = self._outputs(last)
+        hidden, value, last, intervals, empty = self._forward(center, half, known)
+        bounds, entries, near, shares = self._backward(half, hidden, last)
+        outputs = self._outputs(value, last)
         flat = ~(half > TINY).all(axis=-1)
         bounds, entries, outputs = (
             np.where(np.isnan(part) | flat.reshape(-1, *[1] * (part.ndim - 1)), np.inf, part)
@@ -148,205 +153,210 @@ class SecondOrder:
         floor, roof = (np.concatenate(side, axis=-1) for side in zip(*intervals, strict=True))
         return Second(bounds, near, entries, outputs, floor, roof, empty, np.concatenate(shares, axis=-1))
 
+    def _split(self, Z: Array) -> tuple[Array, Array, Array]:
+        """L, q and w of coefficients (count, monomials, n)."""
+        _, d, pairs, *_ = self.poly.count
+        return Z[:, :d], Z[:, d : d + pairs], Z[:, d + pairs :]
+
     def _forward(
         self, center: Array, half: Array, known: list[Interval]
-    ) -> tuple[list[_Layer], _Last, list[Interval], Array]:
-        """The hidden layers, the last one, intervals, and which pieces are without inputs."""
+    ) -> tuple[list[tuple[Polynomial, Slopes]], Array, Polynomial, list[Interval], Array]:
+        """The hidden layers, values and polynomials of the last one, intervals, and which pieces are without inputs."""
         count, d = center.shape
-        inverse = (1.0 / half)[:, None, :]
-        hidden: list[_Layer] = []
+        hidden: list[tuple[Polynomial, Slopes]] = []
         intervals: list[Interval] = []
         empty = np.zeros(count, dtype=bool)
         weight, bias, _ = self.layers[0]
         value = center @ weight.T + bias
-        B, q = weight * half[:, None, :], np.zeros((count, len(weight), len(self.first)))
-        size = np.abs(center) @ np.abs(weight).T + np.abs(bias) + np.abs(B).sum(axis=-1)
+        Z = np.zeros((count, sum(self.poly.count[1:4]), len(weight)))
+        Z[:, :d] = half[:, :, None] * weight.T
+        linear = np.abs(Z[:, :d]).sum(axis=1) * UP
+        size = np.abs(center) @ self.sizes[0].T + np.abs(bias) + linear
         rest = noise = gamma(d + LOOSE + 8) * size * UP + TINY
-        fuzz = gamma(LOOSE + 8) * norm_above((np.abs(B) * inverse).reshape(count, -1)) * UP + TINY
+        fuzz = gamma(LOOSE + 8) * linear * UP + TINY
+        parts: list[Array] = []
+        wholes: list[Array] = []
         for k, (low, high) in enumerate(known):
             neurons, (weight, bias, _) = self.layers[k][2], self.layers[k + 1]
             assert neurons is not None
-            linear, square = np.abs(B).sum(axis=-1), np.abs(q).sum(axis=-1)
-            diagonal = q[..., self.straight]
-            room = (linear + square + rest) * UP
-            low = np.fmax(low, down(value - room + np.maximum(diagonal, 0.0).sum(axis=-1)))
-            high = np.fmin(high, up(value + room - np.maximum(-diagonal, 0.0).sum(axis=-1)))
+            linear, square, cube, *steep = self._extents(Z, k)
+            room, squares = (linear + square + cube + rest) * UP, self._split(Z)[1][:, self.poly.straight]
+            low = np.fmax(low, down(value - room + np.maximum(squares, 0.0).sum(axis=1) * (2.0 - UP)))
+            high = np.fmin(high, up(value + room - np.maximum(-squares, 0.0).sum(axis=1) * (2.0 - UP)))
             hollow = (low > high).any(axis=-1)
             empty |= hollow
             low[hollow] = high[hollow] = value[hollow]
             intervals.append((low, high))
-            more = mixed(linear, square, rest)
-            seen = fit(neurons, value, (low, high), more)
-            source = (0.5 * np.abs(seen.rate) * more + seen.rest) * UP
-            products = self._products(B)
-            hidden.append(_Layer(B, q, linear, square, rest, seen, noise, source, fuzz, products))
-            slope, rate = np.abs(seen.slope), np.abs(seen.rate)
-            g, size = gamma(weight.shape[1] + LOOSE + 16), np.abs(weight)
-            swung = rate * linear
-            moved = slope * (linear + square) + swung * linear + np.abs(seen.value)
-            noise = g * (spread(size, moved) + np.abs(bias)) * UP + TINY
-            rest = (spread(size, slope * rest + source) * UP + noise) * UP
-            steep = (slope + rate * linear)[..., None] * np.abs(B) + (2.0 * slope * square)[..., None]
-            fuzz = g * self.sizes[k + 1] * norm_above((steep * inverse).reshape(count, -1)) * UP + TINY
-            q = seen.slope[..., None] * q + (0.5 * seen.rate)[..., None] * products
-            joined = weight @ np.concatenate([seen.slope[..., None] * B, q], axis=-1)
-            B, q, value = joined[..., :d], joined[..., d:], seen.value @ weight.T + bias
-        return hidden, _Last(value, B, q, rest, fuzz), intervals, empty
+            rest = np.fmin(rest, (up(np.maximum(high - value, value - low)) + linear + square + cube) * UP)
+            layer = Polynomial(Z, linear, square, cube, rest, *steep, fuzz)
+            seen = Slopes.of(layer, fit(neurons, value, (low, high), layer.crossed))
+            hidden.append((layer, seen))
+            source, own = seen.added(layer), np.abs(self.slopes[k])
+            turned = np.abs(seen.fit.slope - self.slopes[k]) * UP
+            parts.append((turned * rest + source + own * noise) * UP)
+            wholes.append((seen.slope * rest + source) * UP)
+            g, size = gamma(weight.shape[1] + LOOSE + 32), self.sizes[k + 1]
+            swung = (seen.rate + seen.bow * linear) * linear
+            moved = spread(size, seen.slope * (linear + square + cube) + swung * (linear + square))
+            noise = g * (moved + spread(size, np.abs(seen.fit.value)) + np.abs(bias)) * UP + TINY
+            fuzz = 3.0 * g * moved * UP + TINY
+            rest = (self._carried(k, parts, wholes) + noise) * UP
+            Z = self._next(Z, seen, k)
+            value = seen.fit.value @ weight.T + bias
+        linear, square, cube, *steep = self._extents(Z, len(known))
+        return hidden, value, Polynomial(Z, linear, square, cube, rest, *steep, fuzz), intervals, empty
 
-    def _backward(self, half: Array, hidden: list[_Layer], last: _Last) -> tuple[Array, Array, Array, list[Array]]:
+    def _next(self, Z: Array, seen: Slopes, k: int) -> Array:
+        """The coefficients of W(σ(L + q + w) + t/2·L² + tLq + c/6·L³), with the weights after layer k."""
+        B, q, _ = self._split(Z)
+        found, products = Z * seen.fit.slope[:, None, :], self.poly.doubled(B)
+        _, square, cube = self._split(found)
+        square += (0.5 * seen.fit.rate)[:, None, :] * products
+        factor = (seen.fit.bow / 6.0)[:, None, :] * products
+        if k:
+            factor += seen.fit.rate[:, None, :] * q
+        self.poly.add_product(cube, B, factor)
+        return (found.reshape(-1, Z.shape[-1]) @ self.layers[k + 1][0].T).reshape(*Z.shape[:2], -1)
+
+    def _carried(self, k: int, parts: list[Array], wholes: list[Array]) -> Array:
+        """At least what layers up to k make of |R| of the layer after it."""
+        reach = self.products[k]
+        rest = spread(reach[0], wholes[k])
+        if len(reach) == 1:
+            return rest
+        other = spread(reach[-1], wholes[k + 1 - len(reach)])
+        for back, size in enumerate(reach[:-1]):
+            other = other + spread(size, parts[k - back])
+        return np.fmin(rest, other)
+
+    def _extents(self, Z: Array, k: int) -> tuple[Array, ...]:
+        """At least |L|, |q|, |w|, and |∂q/∂δ_j|, |∂w/∂δ_j|; the first layer has L only."""
+        B, q, w = self._split(np.abs(Z))
+        linear = B.sum(axis=1) * UP
+        if not k:
+            nothing, flat = np.zeros(linear.shape), np.zeros(B.shape)
+            return linear, nothing, nothing, flat, flat
+        bent, twisted = (touched @ part * UP for touched, part in zip(self.poly.touched, (q, w), strict=True))
+        return linear, q.sum(axis=1) * UP, w.sum(axis=1) * UP, bent, twisted
+
+    def _backward(
+        self, half: Array, hidden: list[tuple[Polynomial, Slopes]], last: Polynomial
+    ) -> tuple[Array, Array, Array, list[Array]]:
         """Bounds of the norm and of the entries, about the largest norm, and shares of the neurons of each layer.
 
-        Γ⁰ is G, Γ¹ is H, and Y follows R back.
+        Γ⁰ is G, Γ¹ is H, and K is at least |Γ¹|.
         """
         count, d = half.shape
-        weight, root, inverse = self.layers[-1][0], self.root, 1.0 / half
+        weight, inverse = self.layers[-1][0], (1.0 / half)[:, :, None]
         outputs = len(weight)
         G = np.broadcast_to(weight, (count, *weight.shape))
-        H = Y = np.zeros(0)  # nothing yet
-        off = np.full(count, 2.0 * LOOSE * U * self.sizes[-1])  # at least ‖Γ - Γ⁰ - Γ¹‖
-        cubic = np.zeros((count, outputs * d, len(self.first)))
-        entries = np.zeros((count, outputs * d))
-        lost, rough = last.fuzz, np.zeros(count)
-        near, far, shares = _Factors(), _Factors(), []
-        for k, layer in reversed(list(enumerate(hidden))):
-            seen, n, top = layer.fit, layer.B.shape[1], k == len(hidden) - 1
-            slope, rate = np.abs(seen.slope), np.abs(seen.rate)
-            B, sway, error = layer.B * inverse[:, None, :], layer.sway, layer.error
-            swing = (rate * layer.linear + sway) * UP
-            # third order
-            along, across = size_above(G, 1), size_above(B)
-            g = np.clip(np.sqrt((error + 1e-3 * sway) * (across / along)), 1e-100, 1e100)
-            shares.append(along * across * error + TINY)
-            bent = self._bent(layer.q, inverse) if k else np.zeros((count, 0, 0, d))
-            near.add(G, g, B, error, bent, sway)
-            deep, turned = off + size_above(along), size_above(sway * across)
-            if bent.size:
-                turned = turned + root * size_above(swing * size_above(bent, (-2, -1)))
-            if not top:
-                far.add(_row(H), np.tile(g, d), B, sway, bent, swing)
-                deep = deep + root * size_above(H, (1, 2, 3))
-                turned = np.fmin(turned, self._turned(B, sway, bent, swing))
-            steep = (slope + seen.apart).max(axis=-1)
-            lost = (lost + off * turned + deep * steep * layer.fuzz) * UP
-            # second order, with signs
-            GB = (G[:, :, None, :] * np.swapaxes(layer.B, 1, 2)[:, None]).reshape(count, outputs * d, n)
-            bows = (seen.bow / 6.0)[..., None] * layer.products
-            cubic += GB @ (bows if not k else seen.rate[..., None] * layer.q + bows)
-            # R, with signs
-            charge = gamma(len(weight) + n + 32) * layer.rest + layer.noise
-            if not top:
-                entries = entries + apply(np.abs(Y), layer.source + slope * charge)
-            bowed = np.abs(seen.bow) * layer.linear
-            crossed = rate * layer.square + bowed * layer.linear
-            pair = np.stack([rate * charge, gamma(n + 16) * crossed], axis=1)
-            around = (np.abs(G)[:, None] * pair[:, :, None, :]) @ np.abs(layer.B)[:, None]
-            entries = entries + around[:, 0].reshape(count, -1)
-            rough = rough + around[:, 1].sum(axis=(-2, -1))
+        H, K = np.zeros((count, d, *weight.shape)), np.zeros(G.shape)
+        E = lost = gamma(2 * LOOSE) * np.abs(G) + TINY
+        quartic = np.zeros((count, outputs, self.poly.count[4]))
+        entries = np.broadcast_to(last.fuzz[..., None], (count, outputs, d))
+        factors: list[tuple[Array, Array]] = []
+        shares: list[Array] = []
+        parts: dict[int, Array] = {}
+        wholes: dict[int, Array] = {}
+        for k, (layer, seen) in reversed(list(enumerate(hidden))):
+            n, size, B = layer.Z.shape[-1], np.abs(G), layer.Z[:, :d]
+            # Γ⁰ diag(ε') B by factors
+            along, across = size_above(G, 1), size_above(B * inverse, 1)
+            g = np.clip(np.sqrt(seen.error * (across / along)), 1e-100, 1e100)
+            factors.append((G * g[:, None, :], B * (seen.error / g)[:, None, :] * inverse))
+            shares.append(along * across * seen.error + TINY)
+            # all else by sizes
+            off, sway, loose = seen.off[:, None, :], seen.sway[:, None, :], (seen.most * layer.fuzz)[:, None, :]
+            near = seen.other[:, None, :] * layer.bent + off * layer.twisted + loose
+            far = (seen.swing[:, None, :] + sway + off) * layer.twisted + (sway + off) * layer.bent
+            far = far + off * np.abs(B) + loose
+            entries = entries + (size @ np.swapaxes(near, 1, 2) + (K + E) @ np.swapaxes(far, 1, 2)) * UP
             if not k:
                 break
-            weight, passed, whole = self.layers[k][0], seen.slope[:, None, :], np.minimum(swing, seen.apart)
-            twisted = G[:, None] * np.swapaxes(seen.rate[..., None] * layer.B, 1, 2)[:, :, None, :]
-            steps = off * steep + spectral_above(G * sway[:, None, :])
-            size = size_above((slope + rate * layer.linear) * along)
-            if not top:
-                steps = steps + root * spectral_above(_row(H * whole[:, None, None, :]))
-                size = size + root * size_above(slope * size_above(H, (1, 2)))
-            off = (steps * self.norms[k] + gamma(n + LOOSE + 32) * size * self.sizes[k]) * UP
-            H = twisted if top else H * passed[:, None] + twisted
-            H = (H.reshape(count, -1, n) @ weight).reshape(count, d, outputs, -1)
-            Y = GB * seen.rate[:, None, :] if top else GB * seen.rate[:, None, :] + Y * passed
-            Y = Y @ weight
-            G = (G * passed) @ weight
-        third = (near.product(root, 1.0) + far.product(root, root) + lost) * UP
-        return *self._total(half, last, cubic, entries, rough, third), shares[::-1]
+            GB = G[:, :, None, :] * (seen.fit.rate[:, None, :] * B)[:, None]
+            four, five = self._signed(G, GB, layer, seen)
+            quartic, entries = quartic + four, entries + five * UP
+            # Γ of the layer before
+            open_ = size * seen.open[:, None, :] + K * seen.whole[:, None, :]
+            turned = (np.abs(seen.fit.slope - self.slopes[k]) + seen.fit.apart) * UP
+            parts[k] = (E * turned[:, None, :] + open_ + lost * np.abs(self.slopes[k])) * UP
+            wholes[k] = (E * seen.most[:, None, :] + open_) * UP
+            moved = (size + K) * seen.slope[:, None, :] + size * seen.swing[:, None, :]
+            lost = gamma(n + LOOSE + 16) * (moved @ self.sizes[k]) * UP + TINY
+            E = (self._unfolded(k, len(hidden), parts, wholes) + lost) * UP
+            weight, slope = self.layers[k][0], seen.fit.slope[:, None, :]
+            H = H * slope[:, None] + np.swapaxes(GB, 1, 2)
+            H = (H.reshape(-1, n) @ weight).reshape(count, d, outputs, -1)
+            K, G = np.abs(H).sum(axis=1) * UP, (G * slope) @ weight
+        left, right = (spectral_above(np.concatenate(side, axis=-1)) for side in zip(*factors, strict=True))
+        return *self._total(half, last, quartic, entries * UP, left * right * UP), shares[::-1]
 
-    def _turned(self, B: Array, sway: Array, bent: Array, swing: Array) -> Array:
-        """At least ‖diag(ε)B + diag(tL + ε)∇q‖."""
-        turned = spectral_above(B * sway[..., None])
-        if bent.size:
-            rows = (bent * swing[..., None, None]).reshape(len(B), -1, B.shape[-1])
-            turned = turned + self.root * spectral_above(rows)
-        return turned
+    def _signed(self, G: Array, GB: Array, layer: Polynomial, seen: Slopes) -> tuple[Array, Array]:
+        """Γ⁰(tLw + t/2·q² + c/2·L²q), (count, outputs, monomials), and at least |∇(Γ⁰(tq + c/2·L²)w)| by δ_j.
 
-    def _bent(self, q: Array, inverse: Array) -> Array:
-        """The gradient of q by x as a linear function of δ, (count, n, d of δ, d of x)."""
-        d = inverse.shape[-1]
-        return np.asarray((q @ self.bends).reshape(*q.shape[:2], d, d) * inverse[:, None, None, :])
+        Both are sums over n neurons of products of a monomial's coefficient with another's. What floats lose of them,
+        and of the sums over layers, joins the second; a monomial of degree five has a derivative of at most five times
+        its size.
+        """
+        count, outputs, d, n = GB.shape
+        B, q, w = self._split(layer.Z)
+        turned, bows = np.swapaxes(q, 1, 2), (0.5 * seen.fit.bow)[:, None, :] * self.poly.doubled(B)
+        lines = GB.reshape(count, outputs * d, n) @ np.swapaxes(w, 1, 2)
+        half, whole = ((size * seen.fit.rate)[:, None, :] * q + bows for size in (0.5, 1.0))
+        squares = (G[:, :, None, :] * half[:, None]).reshape(count, -1, n) @ turned
+        fifth = (G[:, :, None, :] * whole[:, None]).reshape(count, -1, n) @ np.swapaxes(w, 1, 2)
+        four = collect(lines.reshape(count, outputs, -1), self.poly.by_line)
+        four = four + collect(squares.reshape(count, outputs, -1), self.poly.by_square)
+        fifth = np.abs(fifth).reshape(count, outputs, *self.poly.count[2:4])
+        pairs, triples = self.poly.touched
+        five = fifth.sum(axis=3) @ pairs.T + fifth.sum(axis=2) @ triples.T
+        more = layer.square + layer.cube
+        crossed = seen.rate * (layer.linear * layer.cube + layer.square * more) + seen.bow * layer.linear * (
+            layer.linear * more
+        )
+        rough = gamma(n + len(self.layers) + 64) * apply(np.abs(G), crossed)
+        return four, five + 5.0 * rough[..., None]
 
-    def _products(self, B: Array) -> Array:
-        """(Bδ)² as a polynomial, in the order of the pairs."""
-        d = B.shape[-1]
-        rows = [B[..., i : i + 1] * B[..., i:] for i in range(d)]
-        out = np.concatenate(rows, axis=-1)
-        out[..., ~self.straight] *= 2.0
-        return out
+    def _unfolded(self, k: int, count: int, parts: dict[int, Array], wholes: dict[int, Array]) -> Array:
+        """At least what layers after k make of |E_(k-1)|."""
+        E = wholes[k] @ self.products[k - 1][0]
+        end = min(k + len(self.products[count - 1]) - 1, count - 1)
+        while end - k >= len(self.products[end - 1]):
+            end -= 1
+        if end == k:
+            return E
+        other = wholes[end] @ self.products[end - 1][end - k]
+        for j in range(k, end):
+            other = other + parts[j] @ self.products[j - 1][j - k]
+        return np.fmin(E, other)
 
-    def _outputs(self, last: _Last) -> Array:
-        """At least v and -v of the last layer: Bδ + q without squares is largest at a corner."""
-        parts = np.concatenate([np.zeros((*last.value.shape, 1)), last.B, last.q[..., ~self.straight]], axis=-1)
-        squares, corners = last.q[..., self.straight], parts @ self.corners
-        room = last.rest + gamma(4 * parts.shape[-1]) * (np.abs(last.B).sum(axis=-1) + np.abs(last.q).sum(axis=-1))
-        above = corners.max(axis=-1) + np.maximum(squares, 0.0).sum(axis=-1)
-        below = corners.min(axis=-1) + np.minimum(squares, 0.0).sum(axis=-1)
-        above, below = (size + room * UP + 4.0 * U * np.abs(last.value) for size in (above, -below))
-        return np.asarray(up(np.concatenate([last.value + above, below - last.value], axis=-1)))
+    def _outputs(self, value: Array, last: Polynomial) -> Array:
+        """At least v and -v of the last layer."""
+        Z = np.swapaxes(last.Z, 1, 2)
+        table, slack = self.poly.values[1:], self.poly.slack[1:]
+        corners = Z @ table
+        room = np.abs(Z) @ slack + last.rest + gamma(2 * len(table) + 16) * (last.linear + last.square + last.cube)
+        room = (room + gamma(4) * np.abs(value)) * UP
+        above, below = corners.max(axis=-1) + room, room - corners.min(axis=-1)
+        return np.asarray(up(np.concatenate([value + above, below - value], axis=-1)))
 
     def _total(
-        self, half: Array, last: _Last, cubic: Array, entries: Array, rough: Array, third: Array
+        self, half: Array, last: Polynomial, quartic: Array, entries: Array, third: Array
     ) -> tuple[Array, Array, Array]:
         """The largest norm and entries at a corner with all that is added to them, and the norm without."""
-        count, d = half.shape
-        B, q = last.B, last.q
-        outputs, pairs = B.shape[1], len(self.first)
-        curved = cubic.reshape(count, outputs, d * pairs) @ self.gradient.reshape(d * pairs, d * pairs)
-        curved = curved.reshape(count, outputs, d, pairs)
-        squares, products = curved[..., self.straight], curved[..., ~self.straight]
-        bent = np.swapaxes(self._bent(q, np.ones((count, d))), -1, -2)
-        parts = np.concatenate([(B + 0.5 * squares.sum(axis=-1))[..., None], bent, products], axis=-1)
-        parts = parts / half[:, None, :, None]
-        entries = (entries.reshape(count, outputs, d) + 0.5 * np.abs(squares).sum(axis=-1)) / half[:, None, :]
-        sizes = np.abs(parts).sum(axis=-1) + np.abs(squares).sum(axis=-1) / half[:, None, :]
-        entries = (entries + gamma(parts.shape[-1] + 64) * sizes) * UP
-        rough = (rough + gamma(64) * np.abs(cubic).sum(axis=(-2, -1))) * (3.0 * UP) / half.min(axis=-1)
-        corners = (parts.reshape(count, outputs * d, -1) @ self.corners).reshape(count, outputs, d, -1)
-        corners = np.moveaxis(corners, -1, 1)
-        near = size_above(corners, (-2, -1)).max(axis=-1)
-        if outputs == 1 or d == 1:
+        parts = self._split(last.Z)
+        C = self.poly.gradient([*(np.swapaxes(part, 1, 2) for part in parts), quartic])
+        sizes = np.abs(C)
+        entries = entries + sizes @ self.poly.slack + gamma(C.shape[-1] + 64) * sizes.sum(axis=-1)
+        inverse = 1.0 / half[:, None, :]
+        entries = (entries * inverse + TINY) * UP
+        corners = np.moveaxis((C * inverse[..., None]) @ self.poly.values, -1, 1)
+        count, outputs = len(half), C.shape[1]
+        if outputs == 1 or half.shape[-1] == 1:
+            near = size_above(corners, (-2, -1)).max(axis=-1)
             norms = norm_above((np.abs(corners) + entries[:, None]).reshape(*corners.shape[:2], -1)).max(axis=-1)
         else:
             near = spectral_above(corners, 7).max(axis=-1)
             norms = near + norm_above(entries.reshape(count, -1))
-        third = (rough + third) * UP
         largest = np.abs(corners).max(axis=1) + entries + third[:, None, None]
         return np.asarray((norms + third) * UP), np.asarray(largest * UP), near
-
-
-class _Factors:
-    """Products Γ(diag(x)B + diag(y)∇q) of all layers together, by factors Γ diag(g), diag(x/g)B and diag(y/g)∇q."""
-
-    def __init__(self) -> None:
-        self.left: list[Array] = []
-        self.right: list[Array] = []
-        self.bent: list[Array] = []
-
-    def add(self, G: Array, g: Array, B: Array, x: Array, bent: Array, y: Array) -> None:
-        """One layer; Γ is (count, q, n), or all of a linear function side by side."""
-        g_ = g[:, : x.shape[-1]]
-        self.left.append(G * g[:, None, :])
-        self.right.append(B * (x / g_)[..., None])
-        self.bent.append((bent * (y / g_)[:, : bent.shape[1], None, None]).reshape(len(B), -1, B.shape[-1]))
-
-    def product(self, bent: float, rate: float) -> Array:
-        """At least the norm of the sum, for linear functions of δ that grow by their factors."""
-        if not self.left:
-            return np.zeros(1)
-        left, right, third = (
-            spectral_above(np.concatenate(parts, axis=axis))
-            for parts, axis in ((self.left, -1), (self.right, 1), (self.bent, 1))
-        )
-        return np.asarray(rate * left * (right + bent * third))
-
-
-def _row(H: Array) -> Array:
-    """The parts (count, d, q, n) of a linear function side by side, (count, q, d·n)."""
-    return np.swapaxes(H, 1, 2).reshape(len(H), H.shape[2], -1)

@@ -19,7 +19,7 @@ from lipcert.proof.hints import Interval
 from lipcert.proof.neuron_bounds import slope_bounds, slope_error, value_error
 from lipcert.proof.rounding import TINY, UP, U, down, up
 
-_CELLS: Final = 6
+_CELLS: Final = 10
 _MARKS: Final = np.linspace(-1.0, 1.0, _CELLS + 1)
 _LEAST_SQUARES: Final = np.linalg.pinv(np.vander(_MARKS, 3, increasing=True))
 _BEND: Final = 2.0**-40
@@ -32,8 +32,8 @@ _BETTER: Final = 0.8
 class Fit:
     """For all s with v = center + s in the interval, (count, neurons) each:
 
-    |φ'(v) - slope - rate·s - bow·s²/2| ≤ error,   |φ'(v) - slope - rate·s| ≤ straight,   |φ'(v) - slope| ≤ apart,
-    |φ(v) - value - slope·s - rate·s²/2| ≤ rest.
+    |φ'(v) - slope - rate·s - bow·s²/2| ≤ error,   |φ'(v) - slope| ≤ apart,
+    |φ(v) - value - slope·s - rate·s²/2 - bow·s³/6| ≤ rest.
     """
 
     value: Array
@@ -41,7 +41,6 @@ class Fit:
     rate: Array
     bow: Array
     error: Array
-    straight: Array
     apart: Array
     rest: Array
 
@@ -52,45 +51,40 @@ def fit(neurons: Neurons, center: Array, interval: Interval, cost: Array) -> Fit
     A parabola is taken where it is better than a line; ``cost`` is what half of |bow| costs beside the error.
     """
     low, high = interval
-    middle, reach = 0.5 * low + 0.5 * high, up(up(0.5 * high - 0.5 * low))
+    middle, reach = 0.5 * low + 0.5 * high, (0.5 * high - 0.5 * low) * UP + TINY
     marks = _MARKS.reshape(-1, *[1] * low.ndim)
     v = middle + reach * marks  # ascending, as rounding is monotone
     v[0], v[-1] = np.minimum(v[0], low), np.maximum(v[-1], high)
-    width, s = up(v[1:] - v[:-1]), v - center
+    width, s = (v[1:] - v[:-1]).max(axis=0) * UP, v - center
+    far = np.maximum(np.abs(s[0]), np.abs(s[-1]))
     slopes, values, start = neurons.slope(v), neurons.value(v), neurons.value(center)
-    above, below, bent, jumps = _between(neurons, v, width)
-    room = slope_error(neurons, slopes, v) + (_BEND * bent * width).max(axis=0)
+    above, below, bent, jumps = _between(neurons, v, width[None])
     kinked = np.asarray(jumps.any(axis=0))
-    t, c = _coefficients(slopes, s, middle - center, np.maximum(reach, TINY), kinked, cost)
-    curve = c * s
-    line, curve = t * s, 0.5 * curve * s
-    lost = room + 16.0 * U * (np.abs(slopes) + np.abs(line) + np.abs(curve))
+    t, c = _coefficients(slopes, s, middle - center, reach, kinked, cost)
+    poly = (0.5 * c * s + t) * s
+    swing = (np.abs(t) + np.abs(c) * far) * far
+    lost = slope_error(neurons, slopes, v).max(axis=0) + _BEND * bent.max(axis=0) * width
     bulge = c * width
     bulge = 0.125 * bulge * width
-    poly = line + curve
+    wide = lost + 16.0 * U * (np.abs(slopes).max(axis=0) + swing) + 4.0 * U * np.abs(bulge)
     ends = slopes - poly
-    roof = np.maximum(ends[1:], ends[:-1]) + np.maximum(bulge, 0.0) + above
-    floor = np.minimum(ends[1:], ends[:-1]) + np.minimum(bulge, 0.0) - below
+    roof = np.maximum(ends[1:], ends[:-1]) + above
+    floor = np.minimum(ends[1:], ends[:-1]) - below
     if kinked.any():
         least, most = slope_bounds(neurons, v[:-1], v[1:])
         roof = np.where(jumps, most - np.minimum(poly[1:], poly[:-1]) + np.abs(bulge), roof)
         floor = np.where(jumps, least - np.maximum(poly[1:], poly[:-1]) - np.abs(bulge), floor)
-    wide = np.maximum(lost[1:], lost[:-1]) + 4.0 * U * np.abs(bulge)
-    roof, floor = roof + wide, floor - wide
-    top, bottom = roof.max(axis=0), floor.min(axis=0)
+    top = roof.max(axis=0) + np.maximum(bulge, 0.0) + wide
+    bottom = floor.min(axis=0) + np.minimum(bulge, 0.0) - wide
     slope = 0.5 * top + 0.5 * bottom
-    near = 4.0 * U * np.abs(slope)
-    error = np.maximum(top - slope, slope - bottom) * UP + near
-    bowed = np.maximum(np.abs(curve[1:]), np.abs(curve[:-1]))
-    off = (np.maximum(roof - slope, slope - floor) + near + bowed) * UP
-    straight = off.max(axis=0)
+    error = np.maximum(top - slope, slope - bottom) * UP + 4.0 * U * np.abs(slope) + TINY
     alpha, beta = slope_bounds(neurons, v[0], v[-1])
     apart = up(np.maximum(beta - slope, slope - alpha))
-    line, curve = slope * s, 0.5 * line * s
-    size = np.abs(values) + np.abs(start) + np.abs(line) + np.abs(curve)
-    gap = np.abs(values - start - line - curve) + (value_error(neurons, values) + 16.0 * U * size) * UP
-    rest = (0.5 * (gap[1:] + gap[:-1] + off * width)).max(axis=0) * UP + TINY
-    return Fit(start, slope, t, c, error + TINY, straight + TINY, apart, rest)
+    gap = np.abs(values - start - ((c / 6.0 * s + 0.5 * t) * s + slope) * s)
+    size = np.abs(values).max(axis=0) + np.abs(start) + (np.abs(slope) + swing) * far
+    room = value_error(neurons, values).max(axis=0) + 16.0 * U * size
+    rest = (0.5 * (gap[1:] + gap[:-1]).max(axis=0) + 0.5 * error * width + room) * UP + TINY
+    return Fit(start, slope, t, c, error, apart, rest)
 
 
 def _coefficients(slopes: Array, s: Array, middle: Array, reach: Array, kinked: Array, cost: Array) -> Interval:
@@ -116,25 +110,31 @@ def _between(neurons: Neurons, v: Array, width: Array) -> tuple[Array, ...]:
         bends = row.bend(points)
         first, last = bends[:-1], bends[1:]
         least, most = np.minimum(first, last), np.maximum(first, last)
-        turned, largest = np.zeros(left.shape, dtype=bool), np.zeros(left.shape)
-        for turn, inside in row.turns_inside(down(left), up(right)):  # it jumps at some of them
+        turned, largest = np.zeros(left.shape, dtype=bool), np.maximum(np.abs(least), np.abs(most))
+        for turn, inside in row.turns_inside(left, right):  # it jumps at some of them
+            some = turn[tuple(slice(None if step else 1) for step in turn.strides)]  # one of equal ones
             for side in (-1, 1):
-                bend = row.bend(turn, side)
-                least = np.where(inside, np.minimum(least, bend), least)
-                most = np.where(inside, np.maximum(most, bend), most)
-                largest = np.maximum(largest, np.abs(bend))
+                bend = row.bend(some, side)
+                largest = np.maximum(largest, np.abs(bend))  # also of turns outside: errors are relative to the largest
+                if inside.any():
+                    least = np.where(inside, np.minimum(least, bend), least)
+                    most = np.where(inside, np.maximum(most, bend), most)
             turned |= inside
         lens = 0.25 * (most - least) * cells
         above, below = np.where(turned | (last < first), lens, 0.0), np.where(turned | (last > first), lens, 0.0)
-        jumps = (right - left >= 0.5 * row.row.period) | row.whole_period(points[:1], points[-1:])
+        jumps = np.zeros(left.shape, dtype=bool)
+        if np.isfinite(row.row.period):
+            jumps |= (right - left >= 0.5 * row.row.period) | row.whole_period(points[:1], points[-1:])
         if row.row.kinks:
             for _, inside in row.knots_inside(down(left), up(right)):
                 jumps |= inside
+        jumps |= not row.row.smooth
         return above, below, largest, jumps
 
     if len(neurons.groups) == 1:
         return rule(neurons.groups[0][0], v, width)
-    found = [np.zeros(width.shape) for _ in range(3)] + [np.zeros(width.shape, dtype=bool)]
+    shape = v[1:].shape
+    found = [np.zeros(shape) for _ in range(3)] + [np.zeros(shape, dtype=bool)]
     for row, index in neurons.groups:
         for out, part in zip(found, rule(row, v[..., index], width[..., index]), strict=True):
             out[..., index] = part

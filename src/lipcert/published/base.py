@@ -95,7 +95,10 @@ def require(entries: int, matrices: int) -> None:
 def global_slopes(layer: Layer) -> tuple[Array, Array]:
     """The slopes (α, β) of a hidden layer's neurons, wherever they are."""
     assert layer.neurons is not None
-    return layer.neurons.slope_range(np.full(layer.size, -np.inf), np.full(layer.size, np.inf))
+    found = layer.neurons.slope_range(np.full(layer.size, -np.inf), np.full(layer.size, np.inf))
+    if not np.isfinite(found).all():
+        raise NotApplicable(f"slopes of {layer.neurons.describe()} grow without end, and it knows no region")
+    return found
 
 
 def worldwide(problem: Problem) -> Problem:

@@ -12,6 +12,7 @@ from lipcert.model.arguments import numbers
 from lipcert.model.arrays import Array, times
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
+from lipcert.model.wording import upward
 from lipcert.questions.radius import class_of
 from lipcert.runtime.threads import suited_to
 
@@ -32,6 +33,11 @@ class Attack:
     points: Array
     found: Array
     distances: Array
+
+    def __repr__(self) -> str:
+        count, total = int(np.count_nonzero(self.found)), int(np.size(self.found))
+        nearest = f", the nearest at distance {upward(float(np.min(self.distances)))}" if count else ""
+        return f"Attack({count} of {total} broken{nearest})"
 
 
 def attack(
@@ -55,9 +61,9 @@ def attack(
     Parameters
     ----------
     network
-        At least two outputs; the largest is the class.
+        The largest output is the class; of a single output the sign, as for :func:`certified_radius`.
     x
-        A point (inputs,), or several (points, inputs).
+        A point (inputs,), or several (points, inputs); or in the shape of the model's inputs.
     label
         The class of the point, or of each.
     radius
@@ -80,6 +86,7 @@ def attack(
     >>> print(found.found, found.distances.round(2))
     True 1.41
     """
+    network = network.classifier
     points = network.point("x", x)
     if points.ndim > 2:
         raise InvalidInput(f"x must be (inputs,) or (points, inputs), got shape {points.shape}")

@@ -17,6 +17,7 @@ from lipcert.model.regions import Everywhere, Region
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.checker import issue, issue_many
 from lipcert.proof.hints import BOTH, Enclosure, Part
+from lipcert.questions.names import method_of
 from lipcert.runtime.clock import OutOfTime, Progress, checked_seconds, clock, timed
 from lipcert.runtime.costs import require_memory
 from lipcert.runtime.threads import suited_to
@@ -34,7 +35,7 @@ from lipcert.search.spectral import Spectral
 def certify(
     network: Network,
     region: Region | None = None,
-    method: Method | None = None,
+    method: Method | str | None = None,
     *,
     inputs: Iterable[int] | None = None,
     outputs: Iterable[int] | None = None,
@@ -54,7 +55,7 @@ def certify(
         A :class:`Ball` or :class:`Box`; the default :class:`Everywhere` gives the global constant.
     method
         How multipliers are chosen: ``ClosedForm()``, ``Scalar()``, ``Diagonal()``, ``Joint()``; the default
-        ``Auto()`` climbs that ladder while its time lasts.
+        ``Auto()`` climbs that ladder while its time lasts. Or a name, as on the command line: ``"joint"``.
     inputs, outputs
         Coordinates at the two ends; other inputs are held equal, other outputs ignored. Default: all.
     layers
@@ -93,7 +94,7 @@ def certify(
     region = Everywhere() if region is None else region
     if method is None:
         method = Auto() if seconds is None else Auto(checked_seconds(seconds))
-    check_question(network, region, method, enclosures)
+    region, method = question(network, region, method, enclosures)
     part = _part(network, inputs, outputs, layers)
     with timed(seconds, progress):
         (found,) = _answers(network, [region], method, part, tuple(enclosures), verify)
@@ -105,7 +106,7 @@ def certify(
 def certify_many(
     network: Network,
     regions: Iterable[Region],
-    method: Method | None = None,
+    method: Method | str | None = None,
     *,
     inputs: Iterable[int] | None = None,
     outputs: Iterable[int] | None = None,
@@ -139,14 +140,13 @@ def certify_many(
     [1.414214, 1.414214]
     """
     started = time.perf_counter()
-    method = ClosedForm() if method is None else method
+    chosen = ClosedForm() if method is None else method_of(method)
     if not isinstance(regions, (Region, Iterable)):
         raise InvalidInput(f"regions must be a list such as [Ball(center, radius), …], got {regions!r}")
-    several = [regions] if isinstance(regions, Region) else list(regions)
-    for region in several:
-        check_question(network, region, method, enclosures)
+    given = [regions] if isinstance(regions, Region) else list(regions)
+    several = [question(network, region, chosen, enclosures)[0] for region in given]
     part = _part(network, inputs, outputs, layers)
-    found = _answers(network, several, method, part, tuple(enclosures), True) if several else []
+    found = _answers(network, several, chosen, part, tuple(enclosures), True) if several else []
     for number, answer in enumerate(found):
         if isinstance(answer, ProofFailed):
             raise ProofFailed(f"region {number}: {answer}")
@@ -194,12 +194,12 @@ def _spectral(
         started = time.perf_counter()
         try:
             with _explained(method):
-                found = spectral.start()
+                found = first = spectral.start()
                 if now.end < np.inf or isinstance(method, ClosedForm):  # a bound to fall back on
                     best = _issued(network, region, part, found, found, method, verify)
                 with now.keeping(time.perf_counter() - started):
                     found = min([found, *spectral.candidates(method)], key=lambda one: one.bound)
-                if best is None or found.bound < best.bound:
+                if best is None or found is not first:
                     proved = _issued(network, region, part, found, found, method, verify)
                     best = proved if best is None or proved.bound < best.bound else best
         except OutOfTime:
@@ -315,19 +315,23 @@ def _issued(
         found = Certificate(candidate.bound, *origin, *ends, verified=False, tree=tree, curved=candidate.curved)
     else:
         raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
-    return replace(found, witness=candidate.witness, found_by=candidate.found_by or type(method).__name__)
+    origin_name, note = candidate.found_by or type(method).__name__, "; ".join(candidate.notes)
+    return replace(found, witness=candidate.witness, found_by=origin_name, note=note)
 
 
-def check_question(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure]) -> None:
-    """An error that names the first argument that is not of its kind."""
+def question(
+    network: Network, region: Region, method: Method | str, enclosures: Sequence[Enclosure] = BOTH
+) -> tuple[Region, Method]:
+    """The region with as many coordinates as the network has inputs, and the method; or an error that names the first
+    argument that is not of its kind.
+    """
     if not isinstance(network, Network):
         raise InvalidInput(
             f"network must be a lipcert.Network, got {type(network).__name__}; build one with Network.from_weights"
         )
     if not isinstance(region, Region):
         raise InvalidInput(f"region must be a Ball, Box or Everywhere, got {type(region).__name__}")
-    if not isinstance(method, Method):
-        raise InvalidInput(f"method must be a value such as Scalar(), got {method!r}")
+    chosen = method_of(method)
     if isinstance(enclosures, Enclosure) or not isinstance(enclosures, Sequence):
         raise InvalidInput(f"enclosures must be a list such as [Lipschitz()], got {enclosures!r}")
     if not enclosures:
@@ -336,7 +340,10 @@ def check_question(network: Network, region: Region, method: Method, enclosures:
         if not isinstance(enclosure, Enclosure):
             raise InvalidInput(f"enclosures must be values such as Lipschitz(), got {enclosure!r}")
         enclosure.check()
-    region.check(network.inputs)
+    fitted = region.fitted(network)
+    fitted.check(network.inputs)
+    network.check_slopes(fitted.bounded)
+    return fitted, chosen
 
 
 def _part(

@@ -6,79 +6,28 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from lipcert.errors import Interrupted, InvalidInput, LipcertError, ProofFailed
+from lipcert.model.markup import table
 from lipcert.model.network import Network
 from lipcert.model.regions import Everywhere, Region
+from lipcert.model.wording import downward, upward
 from lipcert.proof.hints import BOTH
-from lipcert.published import (
-    AAO,
-    Eclipse,
-    EclipseFast,
-    EclipseGen,
-    EclipseGenLocal,
-    GeoLIP,
-    GLipSDP,
-    JacobianBox,
-    LipDiff,
-    LipSDP,
-    NotApplicable,
-    SeqLip,
-    Trivial,
-)
-from lipcert.questions.certify import certify
+from lipcert.published import NotApplicable
+from lipcert.published.base import Published
+from lipcert.questions.certify import certify, question
+from lipcert.questions.names import METHODS, method_of
 from lipcert.runtime.clock import Progress, timed
 from lipcert.runtime.limits import Unguarded, within
 from lipcert.runtime.threads import suited_to
 from lipcert.search.anytime import Anytime
-from lipcert.search.auto import Auto
 from lipcert.search.candidate import Candidate
-from lipcert.search.closed_form import ClosedForm
-from lipcert.search.diagonal import Diagonal
-from lipcert.search.joint import Joint
 from lipcert.search.lower import LowerBound, lower_bound
 from lipcert.search.method import Method
 from lipcert.search.problem import Problem
-from lipcert.search.scalar import Scalar
-from lipcert.search.split import Split
-
-PUBLISHED: Final[Mapping[str, Callable[[], Method]]] = {
-    "trivial": Trivial,
-    "seqlip": SeqLip,
-    "aao": AAO,
-    "lipdiff": LipDiff,
-    "geolip": GeoLIP,
-    "lipsdp-layer": lambda: LipSDP("layer"),
-    "lipsdp-layer-split": lambda: LipSDP("layer", split=10),
-    "lipsdp-neuron": lambda: LipSDP("neuron"),
-    "lipsdp-neuron-split": lambda: LipSDP("neuron", split=10),
-    "glipsdp": GLipSDP,
-    "eclipse-fast": EclipseFast,
-    "eclipse": Eclipse,
-    "eclipse-gen-cf": lambda: EclipseGen("CF"),
-    "eclipse-gen-fast": lambda: EclipseGen("Fast"),
-    "eclipse-gen-acc": lambda: EclipseGen("Acc"),
-    "eclipse-gen-local-cf": lambda: EclipseGenLocal("CF"),
-    "eclipse-gen-local-fast": lambda: EclipseGenLocal("Fast"),
-    "eclipse-gen-local-acc": lambda: EclipseGenLocal("Acc"),
-    "jacobian-box": JacobianBox,
-}
-"""The methods of the literature by name."""
-
-OWN: Final[Mapping[str, Callable[[], Method]]] = {
-    "closed-form": ClosedForm,
-    "scalar": Scalar,
-    "diagonal": Diagonal,
-    "joint": Joint,
-    "auto": Auto,
-    "split": Split,
-}
-"""lipcert's own."""
-
-METHODS: Final = {**PUBLISHED, **OWN}
 
 _SHARE = 0.7
 """Share of the limit that methods with a time of their own may use; they may overrun it by their first bound."""
@@ -98,7 +47,8 @@ class Row:
     ratio : the bound over the lower bound, where there is one.
     seconds : what it took, proof included; for a timeout the limit.
     verified : whether the bound is proved with rounding accounted for.
-    note : why there is no bound.
+    note : why there is no bound, or what had to be repaired for one.
+    published : whether it is a method of the literature.
     """
 
     name: str
@@ -108,25 +58,52 @@ class Row:
     seconds: float | None = None
     verified: bool = False
     note: str = ""
-
-    @property
-    def published(self) -> bool:
-        """Whether it is a method of the literature."""
-        return self.name in PUBLISHED
+    published: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """A row for each method, in the order asked for, and the lower bound they are measured by."""
+    """A row for each method, in the order asked for, and the lower bound they are measured by.
+
+    ``comparison["joint"]`` is the row of that name.
+    """
 
     rows: tuple[Row, ...]
     lower: LowerBound | None
+
+    def __getitem__(self, name: str) -> Row:
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise InvalidInput(f"there is no row {name!r}; rows are {', '.join(row.name for row in self.rows)}")
+
+    def __repr__(self) -> str:
+        known = [row for row in self.rows if row.bound is not None]
+        best = min(known, key=lambda row: row.bound or 0.0, default=None)
+        found = "none has a bound" if best is None else f"smallest bound {upward(best.bound or 0.0)} by {best.name}"
+        below = "" if self.lower is None else f", lower bound {downward(self.lower.value)}"
+        return f"Comparison({len(self.rows)} methods, {found}{below})"
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks, a row per method."""
+        rows = [
+            (
+                row.name,
+                "" if row.bound is None else upward(row.bound, 4),
+                "" if row.ratio is None else upward(row.ratio, 4),
+                "" if row.seconds is None else f"{row.seconds:.2f}",
+                "verified" if row.verified else row.status,
+                row.note,
+            )
+            for row in self.rows
+        ]
+        return table(repr(self), ("method", "bound", "÷ lower bound", "seconds", "status", "note"), rows)
 
 
 def compare(
     network: Network,
     region: Region | None = None,
-    methods: Iterable[str] | None = None,
+    methods: Iterable[str | Method] | Mapping[str, str | Method] | None = None,
     *,
     timeout: float = 60.0,
     lower: bool = True,
@@ -140,7 +117,8 @@ def compare(
     network, region
         As for :func:`certify`; global methods ignore the region.
     methods
-        Names from ``METHODS``; the default is all of them.
+        Names from ``METHODS`` or values such as ``Joint(seconds=5)``, also of classes of your own; a dictionary gives
+        values names. The default is all of ``METHODS``.
     timeout
         Seconds that each method may take, start-up not counted. A method that takes longer is stopped, and the others
         go on.
@@ -157,30 +135,45 @@ def compare(
     Methods run one after another in fresh processes. A script that calls this needs the usual
     ``if __name__ == "__main__":``.
     """
-    names = list(METHODS) if methods is None else list(methods)
-    unknown = [name for name in names if name not in METHODS]
-    if unknown:
-        raise InvalidInput(f"methods: {', '.join(map(repr, unknown))} unknown; known are {', '.join(METHODS)}")
+    chosen = _named(list(METHODS) if methods is None else methods)
     if not (math.isfinite(timeout) and timeout > 0.0):
         raise InvalidInput(f"timeout must be a positive number of seconds, got {timeout}")
-    region = Everywhere() if region is None else region
+    region, _ = question(network, Everywhere() if region is None else region, "closed-form")
     rows = []
     with timed(seconds, progress) as clock:
         below = lower_bound(network, region) if lower and region.bounded else None
-        for number, name in enumerate(names, 1):
-            clock.say(f"{number} of {len(names)}: {name}")
+        for number, (name, method) in enumerate(chosen, 1):
+            clock.say(f"{number} of {len(chosen)}: {name}")
             limit = min(timeout, clock.left)
             if limit <= 0.0:
-                rows.append(Row(name, "timeout", seconds=0.0, note="no time was left"))
+                rows.append(Row(name, "timeout", seconds=0.0, note="no time was left", published=_published(method)))
                 continue
             try:
-                row = supervised(name, limit, run, name, network, region, limit)
+                row = supervised(name, limit, run, method, network, region, limit)
             except KeyboardInterrupt as interrupt:
                 raise Interrupted(Comparison(tuple(rows), below) if rows else None) from interrupt
-            if below is not None and below.value > 0.0 and row.bound is not None:
-                row = replace(row, ratio=row.bound / below.value)
-            rows.append(row)
+            known = below is not None and below.value > 0.0 and row.bound is not None
+            ratio = (row.bound or 0.0) / below.value if known and below is not None else None
+            rows.append(replace(row, name=name, ratio=ratio, published=_published(method)))
     return Comparison(tuple(rows), below)
+
+
+def _named(methods: Iterable[str | Method] | Mapping[str, str | Method]) -> list[tuple[str, Method]]:
+    """Methods and what they are called: by their names, or else as Python writes them; no name twice."""
+    if isinstance(methods, Mapping):
+        pairs = [(str(name), method_of(given, "methods")) for name, given in methods.items()]
+    else:
+        several = [methods] if isinstance(methods, (str, Method)) else list(methods)
+        pairs = [(one if isinstance(one, str) else repr(one), method_of(one, "methods")) for one in several]
+    names = [name for name, _ in pairs]
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice or not pairs:
+        raise InvalidInput(f"methods must be different ones, at least one; got {', '.join(twice) or 'none'}")
+    return pairs
+
+
+def _published(method: Method) -> bool:
+    return isinstance(method, Published)
 
 
 def supervised(name: str, timeout: float, function: Callable[..., Row], *arguments: Any) -> Row:
@@ -199,13 +192,15 @@ def supervised(name: str, timeout: float, function: Callable[..., Row], *argumen
         return Row(name, "failed", note=str(error))
 
 
-def run(name: str, network: Network, region: Region, timeout: float) -> Row:
+def run(given: str | Method, network: Network, region: Region, timeout: float) -> Row:
     """One method here and now."""
-    method = METHODS[name]()
+    method = method_of(given)
+    name = given if isinstance(given, str) else repr(given)
     started = time.perf_counter()
     if isinstance(method, Anytime):  # they take what time they are given
         certificate = certify(network, region, replace(method, seconds=_SHARE * timeout))  # type: ignore[type-var]
-        return Row(name, "certified", certificate.bound, None, time.perf_counter() - started, certificate.verified)
+        took = time.perf_counter() - started
+        return Row(name, "certified", certificate.bound, None, took, certificate.verified, certificate.note)
     try:
         with suited_to(max(network.sizes)):
             candidate = method.solve(Problem(network, region, BOTH))
@@ -214,7 +209,8 @@ def run(name: str, network: Network, region: Region, timeout: float) -> Row:
     certificate = certify(network, region, _Found(candidate))
     # what a method's multipliers prove can be less than what it publishes; the comparison is of what is published
     bound = max(candidate.bound, certificate.bound)
-    return Row(name, "certified", bound, None, time.perf_counter() - started, certificate.verified)
+    took = time.perf_counter() - started
+    return Row(name, "certified", bound, None, took, certificate.verified, certificate.note, _published(method))
 
 
 @dataclass(frozen=True, eq=False)

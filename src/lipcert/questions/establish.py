@@ -14,7 +14,7 @@ from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.proof.hints import BOTH, Enclosure, Linear
 from lipcert.proof.outputs import OutputBounds, outputs_asked, outputs_hinted, projected
-from lipcert.questions.certify import check_question
+from lipcert.questions.certify import question
 from lipcert.runtime.clock import OutOfTime, clock
 from lipcert.runtime.threads import suited_to
 from lipcert.search.asked import Asked
@@ -28,7 +28,7 @@ from lipcert.search.split import Split
 
 def stages(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure]) -> Iterator[OutputBounds]:
     """One proof after the other, while there is time: the cheapest first, that of the method last."""
-    check_question(network, region, method, enclosures)
+    region, method = question(network, region, method, enclosures)
     asked: list[tuple[Method, Sequence[Enclosure]]] = [(ClosedForm(), enclosures)]
     asked += [(ClosedForm(), (Linear(),))] if region.bounded else []
     asked += [] if method == ClosedForm() else [(method, enclosures)]
@@ -80,8 +80,7 @@ def establish_many(
     network: Network, regions: Sequence[Region], method: Method, enclosures: Sequence[Enclosure] = BOTH
 ) -> list[OutputBounds | ProofFailed]:
     """The same for several regions, or why nothing is proved for one of them."""
-    for region in regions:
-        check_question(network, region, method, enclosures)
+    regions = [question(network, region, method, enclosures)[0] for region in regions]
     with suited_to(max(network.sizes)), np.errstate(all="ignore"):
         if isinstance(method, Greedy):
             return outputs_asked(network, regions, Asked(method, tuple(enclosures)))

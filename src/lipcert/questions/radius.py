@@ -16,6 +16,7 @@ from lipcert.proof.classes import CertifiedRadius, margins_of
 from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.proof.outputs import output_at
 from lipcert.questions.hunt import TOLERANCE, Hunt
+from lipcert.questions.names import method_of
 from lipcert.questions.verdict import Judge, Rules
 from lipcert.runtime.clock import Progress, timed
 from lipcert.runtime.threads import suited_to
@@ -27,7 +28,7 @@ def certified_radius(
     network: Network,
     x: Any,
     label: int | None = None,
-    method: Method | None = None,
+    method: Method | str | None = None,
     *,
     clip: Any = None,
     radii: Iterable[float] | float | None = None,
@@ -51,9 +52,9 @@ def certified_radius(
     Parameters
     ----------
     network
-        At least two outputs; the largest is the class.
+        The largest output is the class. Of a single output f the sign: class 1 is where f is positive.
     x
-        The point, (inputs,).
+        The point, (inputs,), or in the shape of the model's inputs, such as (1, 28, 28).
     label
         Its class; default: what the network says.
     method
@@ -96,19 +97,21 @@ def certified_radius(
     """
     if not isinstance(network, Network):
         raise InvalidInput(f"network must be a lipcert.Network, got {type(network).__name__}")
+    network = network.classifier
     if not np.asarray(tolerance).dtype.kind == "f" or not 0.0 < tolerance < np.inf:
         raise InvalidInput(f"tolerance must be a positive number, got {tolerance!r}")
     point = network.point("x", x)
+    point = point.reshape(-1) if point.size == network.inputs else point
     if point.ndim != 1:
         raise InvalidInput(f"x must be one point, ({network.inputs},); got shape {point.shape}. For many, see campaign")
     with suited_to(max(network.sizes)), np.errstate(all="ignore"):
         predicted = int(np.argmax(network(point)))
     chosen = class_of(network, predicted if label is None else label)
-    method = ClosedForm() if method is None else method
+    chosen_method = ClosedForm() if method is None else method_of(method)
     here = Ball(point, 0.0, clip)  # says what is wrong with the clip, if anything
     valued = radii is not None and seconds is not None if values is None else bool(values)
     rules = Rules(clip, tuple(enclosures), pairwise, relaxation, curvature, valued)
-    judge = Judge(network, point, chosen, predicted, method, rules)
+    judge = Judge(network, point, chosen, predicted, chosen_method, rules)
     if predicted != chosen:
         value, error = output_at(network, point[None])
         rivals, margins = margins_of(value[0], error[0], chosen)
@@ -137,8 +140,6 @@ def _listed(radii: Any) -> Any:
 
 def class_of(network: Network, label: Any) -> int:
     """A label that the network has an output for."""
-    if network.outputs < 2:
-        raise InvalidInput(f"a classifier needs at least two outputs, the network has {network.outputs}")
     given = np.asarray(label)
     if given.ndim or given.dtype.kind not in "iuf" or given not in range(network.outputs):
         raise InvalidInput(f"label must be from 0 to {network.outputs - 1}, got {label!r}")

@@ -17,6 +17,7 @@ from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.proof.outputs import OutputBounds
 from lipcert.proof.reach import Reach, reach_set
 from lipcert.proof.row_bounds import OutputRows
+from lipcert.questions.certify import question
 from lipcert.questions.establish import limit, pieces_of, stages, within
 from lipcert.runtime.clock import Progress, clock, timed
 from lipcert.runtime.threads import one_thread, suited_to
@@ -34,7 +35,7 @@ _WHOLE = 0.2
 def reach(
     network: Network,
     region: Region,
-    method: Method | None = None,
+    method: Method | str | None = None,
     *,
     layer: int | None = None,
     enclosures: Sequence[Enclosure] = BOTH,
@@ -79,13 +80,11 @@ def reach(
         raise InvalidInput(f"network must be a lipcert.Network, got {type(network).__name__}")
     if not isinstance(region, Region) or not region.bounded:
         raise InvalidInput("reach needs a bounded region, such as Ball(center, radius)")
-    if region.dimension != network.inputs:
-        raise InvalidInput(f"the region has {region.dimension} coordinates, the network has {network.inputs} inputs")
+    region, method = question(network, region, Auto() if method is None else method, enclosures)
     last = network.depth if layer is None else layer
     if not isinstance(last, (int, np.integer)) or not 1 <= last <= network.depth:
         raise InvalidInput(f"layer must be from 1 to {network.depth}, got {layer!r}")
     part = network if last == network.depth else network.slice(0, last)
-    method = Auto() if method is None else method
     work = _Work(network, int(last), method)
     with timed(limit(method, seconds), progress):
         try:

@@ -19,6 +19,7 @@ from lipcert.proof.outputs import OutputBounds
 from lipcert.proof.row_bounds import JacobianEntries
 from lipcert.proof.second_pieces import curved
 from lipcert.proof.sensitivity import Group, PairBound, Sensitivity, prove_pair, sensitivities
+from lipcert.questions.certify import question
 from lipcert.questions.establish import limit, pieces_of, stages, within
 from lipcert.runtime.clock import Progress, clock, timed
 from lipcert.runtime.threads import one_thread, suited_to
@@ -44,7 +45,7 @@ _PAIRS = 16
 def sensitivity(
     network: Network,
     region: Region | None = None,
-    method: Method | None = None,
+    method: Method | str | None = None,
     *,
     inputs: Iterable[int | Iterable[int]] | None = None,
     outputs: Iterable[int | Iterable[int]] | None = None,
@@ -89,12 +90,8 @@ def sensitivity(
     region = Everywhere() if region is None else region
     if not isinstance(network, Network):
         raise InvalidInput(f"network must be a lipcert.Network, got {type(network).__name__}")
-    if not isinstance(region, Region):
-        raise InvalidInput(f"region must be a Ball, Box or Everywhere, got {type(region).__name__}")
-    if region.dimension not in (None, network.inputs):
-        raise InvalidInput(f"the region has {region.dimension} coordinates, the network has {network.inputs} inputs")
+    region, method = question(network, region, Auto() if method is None else method, enclosures)
     into, out = _groups("inputs", inputs, network.inputs), _groups("outputs", outputs, network.outputs)
-    method = Auto() if method is None else method
     work = _Work(network, region, method, out, into)
     with timed(limit(method, seconds), progress):
         try:

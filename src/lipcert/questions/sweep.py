@@ -16,6 +16,7 @@ from lipcert.model.regions import Ball, Region
 from lipcert.proof.certificate import Certificate
 from lipcert.published import Trivial
 from lipcert.questions.certify import certify
+from lipcert.questions.names import method_of
 from lipcert.runtime.clock import Progress, clock, timed
 from lipcert.search.anytime import Anytime
 from lipcert.search.auto import Auto
@@ -59,7 +60,7 @@ def sweep(
     network: Network,
     around: Any,
     radii: Iterable[float],
-    method: Method | None = None,
+    method: Method | str | None = None,
     *,
     seconds: float | None = None,
     progress: Progress | None = None,
@@ -98,11 +99,13 @@ def sweep(
     >>> [round(row.bound, 3) for row in lc.sweep(net, [3.0, 3.0], [0.1, 10.0])]
     [1.414, 2.236]
     """
+    if isinstance(around, Ball) and isinstance(network, Network):
+        around = around.fitted(network)
     family, nested = _family(around)
     sizes = np.atleast_1d(numbers("radii", list(radii) if isinstance(radii, Iterable) else radii)).astype(float)
     if not sizes.size or sizes.ndim != 1 or (sizes < 0).any():
         raise InvalidInput(f"radii must be one or more numbers of at least 0, got {sizes.tolist()}")
-    method = Joint() if method is None else method
+    chosen = Joint() if method is None else method_of(method)
     trivial = certify(network, method=Trivial()).bound
     falling = np.argsort(-sizes, kind="stable").tolist()
     rows: list[SweepRow] = []
@@ -111,7 +114,7 @@ def sweep(
             with timed(max(now.left, _LEAST) / (sizes.size - len(rows))):
                 larger = rows[-1] if rows else None
                 try:
-                    rows.append(_row(network, family, float(sizes[index]), method, trivial, larger, nested))
+                    rows.append(_row(network, family, float(sizes[index]), chosen, trivial, larger, nested))
                 except KeyboardInterrupt as interrupt:
                     raise Interrupted(tuple(rows) or None) from interrupt
             now.say(f"{len(rows)} of {sizes.size} radii: {rows[-1].radius:.4g} has bound {rows[-1].bound:.4g}")

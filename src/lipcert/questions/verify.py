@@ -36,6 +36,8 @@ _SINGLE = (Certificate, Reach, Sensitivity, CertifiedRadius)
 
 
 @overload
+def verify(network: Network, answer: str | os.PathLike[str], exact: bool = False) -> Any: ...
+@overload
 def verify(network: Network, answer: Certificate | CertifiedRadius, exact: bool = False) -> float: ...
 @overload
 def verify(network: Network, answer: Reach, exact: bool = False) -> Reach: ...
@@ -52,7 +54,7 @@ def verify(network: Network, answer: Any, exact: bool = False) -> Any:
         The network that the answer is about.
     answer
         A certificate, reach set, sensitivity, certified radius, or the rows of a sweep, as a question returned it or
-        :func:`load_answer` read it from a file; nothing in it is believed.
+        :func:`load_answer` read it from a file; or the path of such a file. Nothing in it is believed.
     exact
         Ask for a second opinion: the proof is made in ball arithmetic, by other code, which takes longer. It needs
         python-flint, ``pip install "lipcert[exact]"``. Of what is no bound, both arithmetics must prove it.
@@ -70,12 +72,16 @@ def verify(network: Network, answer: Any, exact: bool = False) -> Any:
     ProofFailed
         If the network is another one, or the hints do not prove what the answer claims.
     """
+    if isinstance(answer, (str, os.PathLike)):
+        answer = load_answer(answer)
     rows = _are_rows(answer)
     if not isinstance(network, Network) or not (rows or isinstance(answer, _SINGLE)):
         raise InvalidInput(
             f"verify takes a Network and an answer, got {type(network).__name__} and {type(answer).__name__};"
             " read them with load and load_answer"
         )
+    if isinstance(answer, CertifiedRadius):
+        network = network.classifier
     if rows:
         return tuple(_row(network, row, exact) for row in answer)
     if exact:

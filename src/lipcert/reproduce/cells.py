@@ -16,7 +16,8 @@ from lipcert.model.network import Network
 from lipcert.model.regions import Ball
 from lipcert.published import Published
 from lipcert.questions.certify import certify
-from lipcert.questions.compare import METHODS, OWN, Row
+from lipcert.questions.compare import Row
+from lipcert.questions.names import METHODS, OWN
 from lipcert.reproduce.networks import RADIUS_STUDY, TABLES, paper_center, paper_network
 from lipcert.search.auto import Auto
 from lipcert.search.lower import lower_bound

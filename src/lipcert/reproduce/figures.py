@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lipcert.questions.compare import PUBLISHED
+from lipcert.questions.names import PUBLISHED
 from lipcert.reproduce.cells import AUTODIFF, LOWER, REFERENCES, STUDIES, Cell, origin
 from lipcert.reproduce.mnist import PAPER_METHOD, Sample, Study
 from lipcert.reproduce.printed import PAPER_RADII

@@ -18,7 +18,7 @@ from lipcert.proof.projection import projection
 from lipcert.published import Published, Trivial
 from lipcert.questions.attacks import attack
 from lipcert.questions.certify import certify
-from lipcert.questions.compare import METHODS
+from lipcert.questions.names import METHODS
 from lipcert.questions.radius import certified_radius
 from lipcert.reproduce.classifiers import Classifier
 from lipcert.reproduce.images import Images

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from lipcert import __version__
-from lipcert.questions.compare import OWN, supervised
+from lipcert.questions.compare import supervised
+from lipcert.questions.names import OWN
 from lipcert.reproduce.cells import AUTODIFF, LOWER, REFERENCES, STUDIES, Cell, measure
 from lipcert.reproduce.printed import Printed, agrees, number, paper_table
 from lipcert.reproduce.store import Key, Store

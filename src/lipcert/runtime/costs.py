@@ -1,7 +1,7 @@
 """What a bound will cost: memory that is free, and time from the sizes of a network.
 
-The figures are for the worst case, in which the slope of every neuron is open. A small region leaves few of them
-open, and then both time and memory are a fraction.
+Unless told otherwise the figures are for the worst case, in which the slope of every neuron is open. A small region
+leaves few of them open, and then both time and memory are a fraction.
 """
 
 from __future__ import annotations
@@ -60,14 +60,21 @@ _OVERHEAD: Final = 0.01
 """Seconds per layer, however small."""
 
 
-def costs(network: Network) -> dict[str, Cost]:
-    """Time and memory of each method by its name, the proof with outward rounding included, every slope open."""
+def costs(network: Network, open_: Sequence[int] | None = None) -> dict[str, Cost]:
+    """Time and memory of each method by its name, the proof with outward rounding included.
+
+    ``open_`` tells how many slopes of each hidden layer are open over the region; None is all of them.
+    """
     widest = max(network.sizes)
     with suited_to(widest):
         rate = _speed(512 if widest < 4000 else 1024)
-    shared = _operations(network, _PROOF) + _enclosing(network)
+    carried = list(network.sizes[1:-1] if open_ is None else open_)
+    shared = _operations(network, _PROOF, carried) + _enclosing(network)
     return {
-        name: Cost((_operations(network, rule) + shared) / rate + _OVERHEAD * network.depth, _bytes(network, rule))
+        name: Cost(
+            (_operations(network, rule, carried) + shared) / rate + _OVERHEAD * network.depth,
+            _bytes(carried or network.sizes[-1:], rule),
+        )
         for name, rule in _RULES.items()
     }
 
@@ -118,16 +125,16 @@ def _group_limit(otherwise: int) -> int:
         return otherwise
 
 
-def _bytes(network: Network, rule: _Rule) -> int:
-    hidden = network.sizes[1:-1] or network.sizes[-1:]
+def _bytes(hidden: Sequence[int], rule: _Rule) -> int:
     return 8 * (MATRICES * max(n * n for n in hidden) + rule.tape * sum(n * n for n in hidden))
 
 
-def _operations(network: Network, rule: _Rule) -> float:
-    total = 0.0
-    for here, after in itertools.pairwise(network.layers):
-        n, before = here.weight.shape
-        products = float(entries(here.weight)) * (before + n) + float(entries(after.weight)) * (n + after.size)
+def _operations(network: Network, rule: _Rule, carried: Sequence[int]) -> float:
+    total, before = 0.0, network.inputs
+    for (here, after), n in zip(itertools.pairwise(network.layers), carried, strict=True):
+        share = n / here.size
+        products = share * entries(here.weight) * (before + n) + share * entries(after.weight) * (n + after.size)
+        before = n
         total += rule.cubic * float(n) ** 3 + rule.square * float(n) ** 2 + rule.products * products
     return total
 

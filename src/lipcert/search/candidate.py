@@ -15,7 +15,8 @@ class Candidate:
     """A bound, the layers it was carried through, and the sweeps that led there.
 
     Each sweep starts from the intervals of the ones before; the last gives the bound. ``found_by`` names the method,
-    where one calls others; ``curved`` are hints to second order, whose bound counts if it is smaller.
+    where one calls others; ``curved`` are hints to second order, whose bound counts if it is smaller; ``notes`` say
+    what had to be repaired of a method's choices.
     """
 
     bound: float
@@ -25,6 +26,7 @@ class Candidate:
     witness: Array | None = None
     found_by: str = ""
     curved: Curved | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def intervals(self) -> tuple[tuple[Array, Array], ...]:

@@ -248,6 +248,8 @@ class _Search:
         stack = np.vstack(hidden)
         self.B, self.K, self.J0, self.G = stack[:, : self.d], stack[:, self.d :], last[:, : self.d], last[:, self.d :]
         self.S = self.B @ self.B.T
+        if not np.isfinite(self.J0).all():  # LAPACK's singular value decomposition may never return from infinities
+            raise np.linalg.LinAlgError("the Jacobian at the centre is too large for floating point")
         self.U, self.sizes, turned = np.linalg.svd(self.J0, full_matrices=False)
         self.V = turned.T
         self.P = self.B @ self.V

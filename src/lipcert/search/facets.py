@@ -24,6 +24,15 @@ def has_kinks(network: Network) -> bool:
     return any(row.row.kinks for layer in network.layers if layer.neurons for row, _ in layer.neurons.groups)
 
 
+def top_directions(jacobian: Array) -> tuple[Array, Array]:
+    """The first left and right singular vectors; entries that are infinite or no numbers count as zero.
+
+    LAPACK's singular value decomposition may never return from a matrix with an infinite entry.
+    """
+    left, _, right = np.linalg.svd(np.nan_to_num(jacobian, posinf=0.0, neginf=0.0), full_matrices=False)
+    return left[..., 0], right[..., 0, :]
+
+
 def across(network: Network, region: Region, z: Array, count: int) -> tuple[Array, Array]:
     """Points on the other side of kinks, (m, inputs), up to ``count`` for each of the points z; and of which, (m,).
 
@@ -45,8 +54,8 @@ def _across(network: Network, radius: float, z: Array, count: int) -> tuple[Arra
     """The same for few points; the way may lead out of the region."""
     values, hidden = network.preactivations(z), network.layers[:-1]
     slopes = [layer.neurons.slope(v) for layer, v in zip(hidden, values) if layer.neurons]
-    left, _, right = np.linalg.svd(network.jacobian_of(slopes, z.shape[:-1]), full_matrices=False)
-    back = [left[..., 0] @ network.layers[-1].weight]
+    left, right = top_directions(network.jacobian_of(slopes, z.shape[:-1]))
+    back = [left @ network.layers[-1].weight]
     for layer, slope in zip(hidden[:0:-1], slopes[:0:-1], strict=True):
         back.append((back[-1] * slope) @ layer.weight)
     moves = np.broadcast_to(np.eye(network.inputs), (len(z), network.inputs, network.inputs))  # rows: inputs
@@ -59,7 +68,7 @@ def _across(network: Network, radius: float, z: Array, count: int) -> tuple[Arra
         with np.errstate(all="ignore"):
             share = np.where(size > 0.0, gap / size, np.inf)
         length = np.abs(share) * np.sqrt(size)
-        rises.append(jump * b * np.einsum("kin,ki->kn", moves, right[..., 0, :]))
+        rises.append(jump * b * np.einsum("kin,ki->kn", moves, right))
         ways.append(np.where(np.isfinite(length), length, np.inf))
         steps.append(np.swapaxes(moves * np.where(np.isfinite(share), share, 0.0)[:, None, :], -1, -2))
         moves = moves * slope[:, None, :]

@@ -16,7 +16,7 @@ from lipcert.proof.point import stretch_below
 from lipcert.proof.rounding import norm_above
 from lipcert.runtime.clock import Progress, clock, timed
 from lipcert.runtime.threads import suited_to
-from lipcert.search.facets import across, has_kinks
+from lipcert.search.facets import across, has_kinks, top_directions
 
 _MOST = 10_000_000
 """Points that a search may try."""
@@ -75,6 +75,7 @@ def lower_bound(
         raise InvalidInput(f"network must be a lipcert.Network, got {type(network).__name__}")
     if not isinstance(region, Region):
         raise InvalidInput(f"region must be a Ball, Box or Everywhere, got {type(region).__name__}")
+    region = region.fitted(network)
     region.check(network.inputs)
     for name, count in (("samples", samples), ("starts", starts), ("steps", steps), ("seed", seed)):
         if not isinstance(count, (int, np.integer)) or not 0 <= count <= _MOST:
@@ -139,7 +140,7 @@ def _attained(network: Network, region: Region, trail: list[tuple[float, Array]]
         if norm <= best.value:
             break
         x = _inside(region, point)
-        direction = np.linalg.svd(np.nan_to_num(network.jacobian(x), posinf=0.0, neginf=0.0))[2][0]
+        _, direction = top_directions(network.jacobian(x))
         best = max(best, LowerBound(stretch_below(network, x, direction), x), key=lambda found: found.value)
         if best.value > 0.999 * norm:
             break
@@ -255,14 +256,13 @@ def _ascent(network: Network, z: Array, reach: Array) -> Array:
     preactivations = network.preactivations(z)
     hidden = network.layers[:-1]
     slopes = [layer.neurons.slope(v) for layer, v in zip(hidden, preactivations) if layer.neurons]
-    jacobian = np.nan_to_num(network.jacobian_of(slopes, z.shape[:-1]), posinf=0.0, neginf=0.0)
-    left, _, right = np.linalg.svd(jacobian, full_matrices=False)
-    forward, state = [], right[..., 0, :]
+    left, state = top_directions(network.jacobian_of(slopes, z.shape[:-1]))
+    forward = []
     for layer, slope in zip(hidden, slopes, strict=True):
         moved = layer.affine(state) - layer.bias
         forward.append(moved)
         state = slope * moved
-    back = left[..., 0] @ network.layers[-1].weight
+    back = left @ network.layers[-1].weight
     spill = np.zeros_like(back)
     for k in range(len(hidden) - 1, -1, -1):
         layer, slope, v = hidden[k], slopes[k], preactivations[k]

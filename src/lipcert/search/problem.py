@@ -19,7 +19,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from lipcert.errors import ProofFailed
+from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
@@ -27,10 +27,15 @@ from lipcert.proof.certificate import LayerReport
 from lipcert.proof.hints import Enclosure, Hints, Interval, Part
 from lipcert.runtime.costs import require_memory
 from lipcert.search.candidate import Candidate
-from lipcert.search.ellipsoid import Ellipsoid, Image, activate
+from lipcert.search.ellipsoid import Ellipsoid, Image, activate, largest
 from lipcert.search.enclosing import Enclosing
 from lipcert.search.folding import WIDE, condense
 from lipcert.search.stage import LEAST, Stage, widened
+
+_WORTH_SAYING = 1e-6
+"""Multipliers that are enlarged by less lie on the edge of the feasible set."""
+_HOPELESS = 2.0**-20
+"""Multipliers that are a smaller share of what they must exceed are lifted to that at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +53,7 @@ class Problem:
         enclosing = Enclosing(self.network, self.region, self.enclosures, self.known)
         P, weight = Ellipsoid(), self.network.layers[0].weight
         done: list[LayerReport] = []
+        notes: list[str] = []
         for layer, ahead in pairwise(self.network.layers):
             clock = time.perf_counter()
             image = Image(P, weight)
@@ -60,15 +66,18 @@ class Problem:
             kept = condense(weight, alpha, np.where(axes > 0, beta, alpha), ahead.weight)
             require_memory(kept.weight.shape[0], len(done) + 1)
             S = P.through(kept.weight) if kept.carries else image.block(None if kept.weight is weight else kept.neurons)
-            T = choose(Stage.of(len(done), S, kept))
-            P, T = feasible_step(S, kept.alpha, kept.beta, T, apart=WIDE <= len(kept.alpha) > ahead.size)
+            stage = Stage.of(len(done), S, kept)
+            choice = choose(stage)
+            chosen, note = repaired(stage, choice)
+            P, T = feasible_step(S, kept.alpha, kept.beta, chosen, apart=WIDE <= len(kept.alpha) > ahead.size)
+            notes += [note] if note else _enlarged(stage, choice, T)
             seconds = time.perf_counter() - clock
             done.append(LayerReport(lower, upper, alpha, beta, kept.spread(T), int(S.exponent), seconds))
             weight = kept.ahead
         bound = P.through(weight).norm()
         multipliers, exponents = tuple(d.multiplier for d in done), tuple(d.exponent for d in done)
         hints = Hints(self.enclosures, multipliers, exponents, enclosing.lines())
-        return Candidate(bound, tuple(done), (*self.history, hints))
+        return Candidate(bound, tuple(done), (*self.history, hints), notes=tuple(notes))
 
     def knowing(self, candidate: Candidate, *enclosures: Enclosure) -> Problem:
         """The same problem with the intervals of a candidate known, to be tightened by the given enclosures."""
@@ -79,6 +88,39 @@ class Problem:
         start, stop = part.layers
         network = self.network.slice(start, stop).select(part.inputs, part.outputs)
         return Problem(network, self.region, (), whole.intervals[start : stop - 1])
+
+
+def repaired(stage: Stage, choice: Array) -> tuple[Array, str]:
+    """The multipliers that a method chose, and what was wrong with them.
+
+    Where one of an open neuron is not a positive number, 2 λmax(D_r S D_r) takes its place. None stays far below the
+    diagonal of that matrix, where it could not be feasible.
+    """
+    T = np.asarray(choice, dtype=float)
+    if T.shape not in ((), stage.alpha.shape):
+        raise InvalidInput(
+            f"layer {stage.index + 1}: a method must choose {len(stage.alpha)} multipliers, one for each row of S, or"
+            f" one number; got shape {T.shape}"
+        )
+    T = np.array(np.broadcast_to(T, stage.alpha.shape))
+    open_ = stage.beta > stage.alpha
+    wrong = open_ & ~(np.isfinite(T) & (T > 0.0))
+    floor = _HOPELESS * stage.r**2 * np.diag(stage.S)
+    if not wrong.any():
+        return np.where(open_, np.maximum(T, floor), 0.0), ""
+    R = stage.r[:, None] * stage.S * stage.r
+    T[wrong] = max(2.0 * float(largest(R)), LEAST)
+    what = f"{np.count_nonzero(wrong)} of {np.count_nonzero(open_)} multipliers were not positive numbers"
+    return np.where(open_, np.maximum(T, floor), 0.0), f"layer {stage.index + 1}: {what} and were replaced"
+
+
+def _enlarged(stage: Stage, choice: Array, taken: Array) -> list[str]:
+    """A note if multipliers had to be enlarged by more than rounding asks for."""
+    chosen, used = np.broadcast_to(choice, taken.shape), stage.beta > stage.alpha
+    factor = float(np.max(taken[used] / chosen[used], initial=1.0))
+    if factor < 1.0 + _WORTH_SAYING:
+        return []
+    return [f"layer {stage.index + 1}: multipliers were not feasible and were enlarged by a factor of {factor:.3g}"]
 
 
 def feasible_step(S: Ellipsoid, alpha: Array, beta: Array, T: Array, apart: bool = False) -> tuple[Ellipsoid, Array]:

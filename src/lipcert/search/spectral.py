@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
@@ -23,12 +24,13 @@ from lipcert.search.descent import descend, no_moves
 from lipcert.search.joint import Joint
 from lipcert.search.method import Method
 from lipcert.search.scalar import Scalar
-from lipcert.search.waves import Wave, Waves, closed_form, scalar
+from lipcert.search.waves import Walk, Wave, Waves, closed_form, scalar
 
 _NARROW = 512
-"""Neurons of the widest layer up to which matrices of whole layers are no more work, and tighter."""
+"""Neurons of the widest convolution up to which matrices of whole layers are no more work, and tighter."""
 _TALLEST = 4096
-"""Rows of the layer after the convolutions, at most: its ellipsoid is a matrix of that size."""
+"""Rows of the layers after the convolutions, at most: their ellipsoids are matrices of that size. They must also be
+fewer than the neurons of the widest convolution, or little is gained."""
 _AWAY = 0.5
 """How far (in x) to move from the multipliers that were chosen layer by layer."""
 _SPREAD, _WIDEST = 18.0, 2e-2
@@ -51,13 +53,14 @@ class Spectral:
     @staticmethod
     def of(network: Network, method: Method) -> Spectral | None:
         """The torus of a network, where there is one on which the method's global bound is cheaper to have."""
-        if type(method) not in (ClosedForm, Scalar, Joint, Auto) or max(network.sizes[1:]) <= _NARROW:
+        if type(method) not in (ClosedForm, Scalar, Joint, Auto):
             return None
         torus = torus_of(network)
         if torus is None:
             return None
         rest = network.layers[len(torus.convolutions) :]
-        if rest and max(layer.size for layer in rest) > _TALLEST:
+        widest = max(layer.size for layer in network.layers[: len(torus.slopes)])
+        if widest <= _NARROW or (rest and max(layer.size for layer in rest) > min(_TALLEST, widest - 1)):
             return None
         slopes = [*torus.slopes, *(_slopes(layer) for layer in rest[:-1])]
         return Spectral(network, torus, tuple(slopes), Waves(network, torus, slopes))
@@ -67,9 +70,14 @@ class Spectral:
         """Size of the largest matrix."""
         return max(max(alpha.size for alpha, _ in self.slopes), self.waves.links[-1].ahead.K.shape[-2])
 
-    def start(self) -> Candidate:
+    @cached_property
+    def first(self) -> Walk:
         """The closed form, channel by channel."""
-        return self._candidate(self.waves.greedy(closed_form), "ClosedForm")
+        return self.waves.greedy(closed_form)
+
+    def start(self) -> Candidate:
+        """What the closed form finds."""
+        return self._candidate(self.first, "ClosedForm")
 
     def candidates(self, method: Method) -> Iterator[Candidate]:
         """What the method finds after the start, while there is time."""
@@ -83,7 +91,7 @@ class Spectral:
     def _joint(self, method: Joint) -> Iterator[Candidate]:
         now, interrupt = clock(), None
         best, least, started = np.zeros(0), np.inf, time.perf_counter()
-        self.waves.value(self.waves.greedy(closed_form), _WIDEST)
+        self.waves.value(self.first.x, _WIDEST)
         took = time.perf_counter() - started
         with now.keeping(2.0 * took):  # for the candidate itself
             try:
@@ -103,10 +111,8 @@ class Spectral:
     def _path(self, method: Joint) -> Iterator[tuple[Array, Wave]]:
         """Points along the path of minimisers for falling μ."""
         waves, moves = self.waves, no_moves()
-        x = waves.greedy(closed_form)
-        ends = waves.links[-1].ahead
-        count = ends.K.shape[-2] * (1 if ends.counts is not None else ends.K.shape[0])
-        mu = min(_WIDEST, _SPREAD / count)
+        x = self.first.x
+        mu = min(_WIDEST, _SPREAD / waves.ends)
         x = x + _AWAY if waves.value(x + _AWAY, mu) is not None else x
         while True:
             last = mu <= method.tolerance
@@ -120,25 +126,23 @@ class Spectral:
     def _settled(self, best: Array) -> Candidate:
         """The best x, or one between it and the closed form where frequencies that were not looked at ask for that."""
         if self.waves.whole:
-            return self._candidate(best, "Joint")
+            return self._candidate(self.waves.at(best), "Joint")
         others = Waves(self.network, self.torus, self.slopes, _MORE)
-        start, found = others.greedy(closed_form), []
+        start = others.greedy(closed_form)
+        found = [start]
         for share in _SHARES:
-            x = start + share * (best - start)
-            value = others.value(x, 1e-9)
-            found += [] if value is None else [(value.log_bound, share, x)]
-        _, _, x = min(found, default=(0.0, 0.0, start))
-        return self._candidate(x, "Joint", others)
+            try:
+                found.append(others.at(start.x + share * (best - start.x)))
+            except np.linalg.LinAlgError:  # not feasible
+                continue
+        return self._candidate(min(found, key=lambda walk: walk.log_bound), "Joint")
 
-    def _candidate(self, x: Array, name: str, waves: Waves | None = None) -> Candidate:
-        waves = self.waves if waves is None else waves
-        value, hints = waves.value(x, 1e-9), waves.hints(x)
-        reports = []
+    def _candidate(self, walk: Walk, name: str) -> Candidate:
+        reports, hints = [], walk.hints
         for T, exponent, (alpha, beta) in zip(hints.multipliers, hints.exponents, self.slopes, strict=True):
             nowhere = np.full(T.size, np.inf)
             reports.append(LayerReport(-nowhere, nowhere, alpha, beta, T, exponent, 0.0))
-        bound = np.inf if value is None else float(np.exp(value.log_bound))
-        return Candidate(bound, tuple(reports), (hints,), found_by=name)
+        return Candidate(float(np.exp(walk.log_bound)), tuple(reports), (hints,), found_by=name)
 
 
 def _slopes(layer: Layer) -> Interval:

@@ -14,10 +14,9 @@ from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.proof.cover import Cover, Leaf, cover
-from lipcert.proof.deep_pieces import deep
 from lipcert.proof.pieces import AXIS, Pieces
 from lipcert.proof.rays import along_rays, has_rays
-from lipcert.proof.second_pieces import MOST_INPUTS, curved
+from lipcert.proof.second_pieces import MOST_INPUTS, curved, deep
 from lipcert.runtime.clock import clock
 from lipcert.runtime.threads import one_thread
 from lipcert.search.anytime import Anytime
@@ -187,7 +186,7 @@ class _Search:
             enough = self.lower * (1.0 + limits.tolerance)
             if self.upper <= enough:
                 return
-            batch = [cover.leaf(heapq.heappop(self.open)[1]) for _ in range(min(len(self.open), self.batch))]
+            batch = [cover.leaf(node) for node in self.worst()]
             self.done = max(self.done, *(leaf.bound for leaf in batch if leaf.bound <= enough), 0.0)
             kept = [leaf for leaf in batch if leaf.bound > enough and not self.settle(cover, leaf)]
             if not kept:
@@ -226,10 +225,25 @@ class _Search:
         return max(self.done, -self.open[0][0] if self.open else 0.0)
 
     @property
-    def batch(self) -> int:
+    def most(self) -> int:
+        """How many pieces are cut at once at most."""
         entries = _CURVED if self.curved else _ENTRIES
-        room = max(2, entries // max(self.network.sizes[1:-1]) ** 2)
-        return int(np.clip(len(self.open) // 3, 1, min(_BATCH, room)))
+        return min(_BATCH, max(2, entries // max(self.network.sizes[1:-1]) ** 2))
+
+    @property
+    def batch(self) -> int:
+        return int(np.clip(len(self.open) // 3, 1, self.most))
+
+    def worst(self) -> list[int]:
+        """The pieces to cut next, no longer open: some of the worst, and all that are as bad as the worst of them.
+
+        Where the first cuts gain nothing, all pieces have the bound of the whole region, and are cut breadth first.
+        """
+        count, top = self.batch, self.open[0][0]
+        found: list[int] = []
+        while self.open and (len(found) < count or (self.open[0][0] == top and len(found) < self.most)):
+            found.append(heapq.heappop(self.open)[1])
+        return found
 
     def faces(self, cover: Cover) -> list[Leaf]:
         """What to begin with: the region itself, or the faces of a box of rays, as thin as floats allow."""

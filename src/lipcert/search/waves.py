@@ -23,7 +23,7 @@ from lipcert.search.chain import STILL, level
 _WORK = 6e9
 """Operations of a value with its gradient; of more frequencies than that allows, some are taken."""
 _STEP = 0.1
-"""Weight of the steps' barriers, of which there are many more than last matrices."""
+"""Weight of a step's barrier, for as many eigenvalues as the last matrices have."""
 _FEWEST = 40
 """Frequencies that are taken in any case."""
 
@@ -74,23 +74,32 @@ class Wave:
 
 
 @dataclass(frozen=True, eq=False)
+class Walk:
+    """One way through all links: the multipliers as x, what proves a bound with them, and its logarithm."""
+
+    x: Array
+    hints: Hints
+    log_bound: float
+
+
+@dataclass(frozen=True, eq=False)
 class _Tape:
-    """What the way back needs of one link; matrices are relative to ``scale``."""
+    """What the way back needs of one link, T, base and s² of its open neurons; matrices are relative to ``scale``."""
 
     T: Array
     base: Array
     s2: Array
-    inverse: Array  # D_s C⁻¹ D_s with C = I - D_s S D_s
+    G: Array  # D_s C⁻¹ D_s with C = I - D_s S D_s, all over the open neurons
+    Y: Array  # the columns of S of the open neurons, times G
     barrier: float  # -Σ_ω logdet C
-    H: Array
-    K: Array
     scale: float
 
 
 class Waves:
     """The stack that a network begins with, and the dense layers that follow it.
 
-    ``whole`` says that all frequencies are looked at; of wide stacks on large images only some are.
+    ``whole`` says that all frequencies are looked at; of wide stacks on large images only some are. ``ends`` counts the
+    eigenvalues of the last matrices, and ``weights`` are those of the steps' barriers.
     """
 
     def __init__(self, network: Network, torus: Torus, slopes: Sequence[tuple[Array, Array]], more: int = 1) -> None:
@@ -115,6 +124,11 @@ class Waves:
             for (alpha, beta), ahead in zip(slopes, maps[1:], strict=True)
         ]
         self.cuts = np.cumsum([0] + [link.open.size for link in self.links])
+        self.ends = _eigenvalues(maps[-1])
+        self.weights = [
+            _STEP * min(1.0, self.ends / max(1, _frequencies(before) * link.r.size))
+            for before, link in zip(maps, self.links, strict=False)
+        ]
 
     def split(self, x: Array) -> list[Array]:
         """The part of x that belongs to each link."""
@@ -129,7 +143,7 @@ class Waves:
         """The value f = log τ + barriers, or None where T is infeasible.
 
         τ > λmax of all last matrices, with μ·Σ tr S (τ - S)⁻¹ = 1. The barriers are -μ·Σ logdet(I - S/τ), and
-        -μ·_STEP·Σ logdet(I - D_s S D_s) of each step, s = r T^-½.
+        -μ·weight·Σ logdet(I - D_s S D_s) of each step, s = r T^-½.
         """
         tape: list[_Tape] = []
         S, log_scale = self._begin(), 0.0
@@ -138,13 +152,12 @@ class Waves:
             scale = _mean(S)
             S, log_scale = S / scale, log_scale + np.log(scale)
             base = _base(link, S)
-            T = np.zeros(link.r.size)
-            T[link.open] = np.exp(part) * base[link.open]
-            step = _forward(link, S, T, base, scale)
-            if step is None:
+            T = np.exp(part) * base
+            forward = _forward(link, S, T, base, scale)
+            if forward is None:
                 return None
-            tape.append(step)
-            S = link.ahead(_after(link, step.K, T))
+            tape.append(forward[0])
+            S = link.ahead(forward[1])
         values, vectors = np.linalg.eigh(S)
         top = float(values.max())
         if not (np.isfinite(top) and top > 0.0):
@@ -152,76 +165,71 @@ class Waves:
         share = np.maximum(values / top, 0.0)
         tau = level(share.ravel(), mu)
         f = np.log(tau) + np.log(top) + log_scale - mu * np.log1p(-share / tau).sum()
-        f += mu * _STEP * sum(step.barrier for step in tape)
+        f += mu * sum(weight * step.barrier for weight, step in zip(self.weights, tape, strict=True))
         adjoint = (vectors * (mu / (top * (tau - share)))[:, None, :]) @ _adjoint(vectors)
-        return Wave(float(f), self._back(tape, adjoint, mu * _STEP), 0.5 * float(np.log(top) + log_scale))
+        return Wave(float(f), self._back(tape, adjoint, mu), 0.5 * float(np.log(top) + log_scale))
 
-    def _back(self, tape: list[_Tape], adjoint: Array, weight: float) -> Array:
-        """The gradient: with K̄ = D_m P̄ D_m, g = ∂f/∂log T = Σ_ω T P̄_jj - s_j² (K K̄ K)_jj + weight·(1 - (C⁻¹)_jj),
+    def _back(self, tape: list[_Tape], adjoint: Array, mu: float) -> Array:
+        """The gradient: with K̄ = D_m P̄ D_m, g = ∂f/∂log T = Σ_ω T P̄_jj - s_j² (K K̄ K)_jj + μ·weight·(1 - (C⁻¹)_jj),
 
-        and S̄ = H* K̄ H + weight·D_s C⁻¹ D_s + diag(g / mean S), the last term because T moves with the mean of S.
+        and S̄ = H* K̄ H + μ·weight·D_s C⁻¹ D_s + diag(g / mean S), the last term because T moves with the mean of S.
+        H is the identity plus Y in the columns of open neurons, and those columns of K are Y/s².
         """
         parts: list[Array] = []
-        for link, step in zip(self.links[::-1], tape[::-1], strict=True):
+        for link, step, share in zip(self.links[::-1], tape[::-1], self.weights[::-1], strict=True):
             clock().check()
+            weight, some = mu * share, link.open
             P_bar = link.ahead.back(adjoint)
-            K_bar = link.m[:, None] * P_bar * link.m
-            diagonal = np.einsum("wji,wij->j", step.K @ K_bar, step.K).real
-            gradient = step.T * np.einsum("wjj->j", P_bar).real - step.s2 * diagonal
-            inverse = np.einsum("wjj->j", step.inverse).real / np.where(step.s2 > 0, step.s2, 1.0)
-            gradient = gradient + weight * (len(P_bar) - inverse)
-            adjoint = _adjoint(step.H) @ K_bar @ step.H + weight * step.inverse
-            here = np.arange(link.r.size)
-            share = np.where(link.r > 0, gradient / np.where(step.base > 0, step.base, 1.0) * link.r**2, 0.0)
-            adjoint[:, here, here] += share / len(adjoint)
+            gradient = step.T * P_bar[:, some, some].sum(axis=0).real
+            adjoint = link.m[:, None] * P_bar * link.m
+            right = adjoint @ step.Y
+            inner = _adjoint(step.Y) @ right
+            gradient = gradient - _traces(inner) / step.s2
+            gradient += weight * (len(P_bar) - _traces(step.G) / step.s2)
+            adjoint[:, :, some] += right
+            adjoint[:, some] += _adjoint(right)
+            adjoint[:, some[:, None], some] += inner + weight * step.G
+            adjoint[:, some, some] += gradient / step.base * link.r[some] ** 2 / len(adjoint)
             adjoint /= step.scale
-            parts.append(gradient[link.open])
+            parts.append(gradient)
         return np.concatenate([np.zeros(0), *parts[::-1]])
 
-    def greedy(self, choose: Callable[[Link, Array], float]) -> Array:
-        """The x of T = tI, with t chosen link by link from S (frequencies, c, c)."""
-        parts = []
-        S = self._begin()
-        for link in self.links:
-            clock().check()
-            S = S / _mean(S)
-            base = _base(link, S)
-            t = max(choose(link, S), STILL) if link.open.size else 0.0
-            for _ in range(60):
-                T = np.where(link.r > 0, t, 0.0)
-                step = _forward(link, S, T, base, 1.0)
-                if step is not None:
-                    break
-                t *= 1.0 + 1e-6
-            else:
-                raise np.linalg.LinAlgError("no multipliers were found for a layer of convolutions")
-            parts.append(np.log(T[link.open] / base[link.open]))
-            S = link.ahead(_after(link, step.K, T))
-        return np.concatenate([np.zeros(0), *parts])
+    def greedy(self, choose: Callable[[Link, Array], float]) -> Walk:
+        """T = tI, with t chosen link by link from S (frequencies, c, c)."""
 
-    def multipliers(self, x: Array) -> tuple[list[Array], list[int]]:
-        """T of each layer relative to 4**exponent, and the exponents."""
-        found, exponents = [], []
+        def multipliers(index: int, S: Array, base: Array) -> Array:
+            link = self.links[index]
+            return np.full(base.size, max(choose(link, S), STILL) if base.size else 0.0)
+
+        return self._walk(multipliers)
+
+    def at(self, x: Array) -> Walk:
+        """The multipliers of x, or a little larger ones where they are on the edge of what is feasible."""
+        parts = self.split(x)
+        return self._walk(lambda index, S, base: np.exp(parts[index]) * base)
+
+    def _walk(self, choose: Callable[[int, Array, Array], Array]) -> Walk:
+        parts, found, exponents = [], [], []
         S, log_scale = self._begin(), 0.0
-        for link, part in zip(self.links, self.split(x), strict=True):
+        for index, link in enumerate(self.links):
             scale = _mean(S)
             S, log_scale = S / scale, log_scale + np.log(scale)
             base = _base(link, S)
-            T = np.zeros(link.r.size)
-            T[link.open] = np.exp(part) * base[link.open]
-            exponent = int(np.round(log_scale / np.log(4.0)))
-            found.append(T * np.exp(log_scale - exponent * np.log(4.0)))
-            exponents.append(exponent)
-            step = _forward(link, S, T, base, 1.0)
-            if step is None:
-                raise np.linalg.LinAlgError("multipliers are not feasible")
-            S = link.ahead(_after(link, step.K, T))
-        return found, exponents
-
-    def hints(self, x: Array) -> Hints:
-        """What proves the bound at x."""
-        multipliers, exponents = self.multipliers(x)
-        return Hints((), tuple(multipliers), tuple(exponents))
+            T = choose(index, S, base)
+            for _ in range(60):
+                forward = _forward(link, S, T, base, 1.0)
+                if forward is not None:
+                    break
+                T = T * (1.0 + 1e-6)
+            else:
+                raise np.linalg.LinAlgError("no multipliers were found for a layer of convolutions")
+            parts.append(np.log(T / base))
+            exponents.append(int(np.round(log_scale / np.log(4.0))))
+            found.append(np.zeros(link.r.size))
+            found[-1][link.open] = T * np.exp(log_scale - exponents[-1] * np.log(4.0))
+            S = link.ahead(forward[1])
+        log_bound = 0.5 * (float(np.log(max(top(S), 1e-300))) + log_scale)
+        return Walk(np.concatenate([np.zeros(0), *parts]), Hints((), tuple(found), tuple(exponents)), log_bound)
 
 
 def closed_form(link: Link, S: Array) -> float:
@@ -239,8 +247,8 @@ def scalar(link: Link, S: Array) -> float:
 
     def trial(x: float) -> float:
         t = s * (1.0 + float(np.exp(x)))
-        step = _forward(link, S, np.where(link.r > 0, t, 0.0), np.ones(link.r.size), 1.0)
-        return np.inf if step is None else top(link.ahead(_after(link, step.K, step.T)))
+        forward = _forward(link, S, np.full(link.open.size, t), np.ones(link.open.size), 1.0)
+        return np.inf if forward is None else top(link.ahead(forward[1]))
 
     centre = float(np.log(max(closed_form(link, S) / s - 1.0, 1e-9)))
     ratio = 0.5 * (np.sqrt(5.0) - 1.0)
@@ -265,40 +273,54 @@ def top(matrices: Array) -> float:
     return float(np.linalg.eigvalsh(matrices)[..., -1].max())
 
 
-def _forward(link: Link, S: Array, T: Array, base: Array, scale: float) -> _Tape | None:
-    """K = S + S D_s (I - D_s S D_s)⁻¹ D_s S and what belongs to it, or None outside the feasible set."""
-    s2 = np.where(T > 0, link.r**2 / np.where(T > 0, T, 1.0), 0.0)
+def _forward(link: Link, S: Array, T: Array, base: Array, scale: float) -> tuple[_Tape, Array] | None:
+    """What the way back needs, and P = D_m K D_m + T with K = S + S D_s (I - D_s S D_s)⁻¹ D_s S; None where infeasible.
+
+    T and base are those of the open neurons.
+    """
+    some, here = link.open, np.arange(T.size)
+    s2 = link.r[some] ** 2 / T
     s = np.sqrt(s2)
-    C = np.eye(s.size) - s[:, None] * S * s
+    columns = S if T.size == link.r.size else S[:, :, some]
+    C = -s[:, None] * columns[:, some] * s
+    C[:, here, here] += 1.0
     try:
         factor = np.linalg.cholesky(C)
-        inverse = s[:, None] * np.linalg.inv(C) * s
+        G = s[:, None] * np.linalg.inv(C) * s
     except np.linalg.LinAlgError:
         return None
-    H = S @ inverse
-    K = S + H @ S
-    H[:, np.arange(s.size), np.arange(s.size)] += 1.0
-    barrier = -2.0 * float(np.log(np.einsum("wjj->wj", factor).real).sum())
-    return _Tape(T, base, s2, inverse, barrier, H, K, scale)
-
-
-def _after(link: Link, K: Array, T: Array) -> Array:
-    P = link.m[:, None] * K * link.m
-    here = np.arange(T.size)
-    P[:, here, here] += T
-    return P
+    Y = columns @ G
+    P = link.m[:, None] * (S + Y @ _adjoint(columns)) * link.m
+    P[:, some, some] += T
+    barrier = -2.0 * float(np.log(factor[:, here, here].real).sum())
+    return _Tape(T, base, s2, G, Y, barrier, scale), P
 
 
 def _adjoint(matrices: Array) -> Array:
     return np.swapaxes(matrices, -1, -2).conj()
 
 
+def _frequencies(ahead: Map) -> int:
+    """How many matrices a map leads to."""
+    return 1 if ahead.counts is not None else len(ahead.K)
+
+
+def _eigenvalues(last: Map) -> int:
+    return int(last.K.shape[-2]) * _frequencies(last)
+
+
 def _mean(S: Array) -> float:
-    return float(np.einsum("wjj->", S).real) / (S.shape[0] * S.shape[-1]) or 1.0
+    return float(_traces(S).sum()) / (S.shape[0] * S.shape[-1]) or 1.0
+
+
+def _traces(matrices: Array) -> Array:
+    """The sum of the matrices' diagonals."""
+    return np.asarray(np.einsum("wjj->j", matrices).real)
 
 
 def _base(link: Link, S: Array) -> Array:
-    return link.r**2 * np.maximum(np.einsum("wjj->j", S).real / len(S), STILL)
+    """r² mean S_jj of the open neurons."""
+    return np.asarray(link.r[link.open] ** 2 * np.maximum(_traces(S)[link.open] / len(S), STILL))
 
 
 def _convolution(torus: Torus, index: int, levels: list[Array]) -> Map:

@@ -13,28 +13,22 @@ import numpy as np
 from lipcert.errors import InvalidInput
 from lipcert.model.files import write_whole
 from lipcert.model.network import Network
+from lipcert.model.wording import upward
 from lipcert.proof.reach import Reach
 from lipcert.proof.sensitivity import Sensitivity
 from lipcert.questions.campaign import Row
 from lipcert.questions.compare import Comparison
 from lipcert.questions.sweep import SweepRow
+from lipcert.show import scatter
 
 
 def comparison(result: Comparison, ax: Any = None) -> Any:
-    """Bound against time, both logarithmic, a point a method; lipcert's own are filled, the lower bound is a line."""
-    ax = axes() if ax is None else ax
-    colors, shapes = cycle(f"C{k}" for k in range(10)), cycle("os^vDPX*<>hp")
-    for row in result.rows:
-        color, shape = next(colors), next(shapes)
-        if row.bound and row.seconds:
-            fill = "none" if row.published else color
-            ax.scatter(row.seconds, row.bound, marker=shape, edgecolors=color, facecolors=fill, s=36, label=row.name)
-    if result.lower is not None and result.lower.value > 0.0:
-        ax.axhline(result.lower.value, color="black", linewidth=1, linestyle="--", label="lower bound")
-    ax.set(xscale="log", yscale="log", xlabel="seconds", ylabel="bound")
-    ax.grid(True, which="major", alpha=0.3)
-    if ax.get_legend_handles_labels()[0]:
-        ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+    """Bound against time, both logarithmic, a point a method with its name beside it, families by colour.
+
+    Points of lipcert's own methods are filled; the lower bound is a line with its name.
+    """
+    ax = figure(9.0, 6.0).subplots() if ax is None else ax
+    scatter.draw(result, ax)
     return ax
 
 
@@ -65,27 +59,31 @@ def radius_curve(rows: Sequence[SweepRow], ax: Any = None) -> Any:
 def certified_share(rows: Sequence[Row], ax: Any = None, *, attacked: bool = False) -> Any:
     """Share of a campaign's points certified up to a radius, a curve a method, dashed by the plain rule.
 
-    Of a point and method, the largest of the radii certified over all balls counts. Where points were
-    attacked, a dotted curve is the share of those classified as they should be and not broken: nobody can certify more.
+    Of a point and method, the largest of the radii certified over all balls counts. A curve ends at the largest ball
+    that was looked at: nothing is known beyond. Where points were attacked, a dotted curve is the share of those
+    classified as they should be and not broken: nobody can certify more.
     """
     ax = axes() if ax is None else ax
     shapes = cycle("os^vDP")
+    sizes = [row.radius for row in rows]
+    end = max(sizes) if sizes and min(sizes) > 0.0 else np.inf  # a search has no largest ball
     for number, method in enumerate(sorted({row.method for row in rows})):
         mine, color, shape = [row for row in rows if row.method == method], f"C{number}", next(shapes)
         for rule, style, fill in (("certified", "-", color), ("plain", "--", "none")):
             best: dict[int, float] = {}
             for row in mine:
                 best[row.point] = max(best.get(row.point, 0.0), getattr(row, rule))
-            radii, shares = _survival(list(best.values()))
+            radii, shares = _survival(list(best.values()), end)
             label = method if rule == "certified" else f"{method}, plain rule"
             look = {"marker": shape, "markevery": 0.1, "markersize": 5, "markerfacecolor": fill}
             ax.plot(radii, shares, style, drawstyle="steps-pre", color=color, label=label, **look)
     if attacked:
-        held = {row.point: row.radius * row.correct for row in sorted(rows, key=lambda row: row.radius)}
+        most = max([row.broken or row.certified for row in rows] if end == np.inf else sizes)
+        held = {row.point: (row.radius or most) * row.correct for row in sorted(rows, key=lambda row: row.radius)}
         for row in rows:
             if row.broken is not None:
                 held[row.point] = min(held[row.point], row.broken)
-        ax.plot(*_survival(list(held.values())), "k:", drawstyle="steps-pre", label="not broken by an attack")
+        ax.plot(*_survival(list(held.values()), end), "k:", drawstyle="steps-pre", label="not broken by an attack")
     ax.set(xlabel="radius", ylabel="share of the points", xlim=(0.0, None), ylim=(0.0, 1.03))
     ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.3g} %")
     ax.grid(True, alpha=0.3)
@@ -93,12 +91,16 @@ def certified_share(rows: Sequence[Row], ax: Any = None, *, attacked: bool = Fal
     return ax
 
 
-def _survival(radii: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Corners of the curve r ↦ share of the radii that are positive and at least r."""
-    reached = sorted(radius for radius in radii if radius > 0.0)
-    shares = [(len(reached) - k) / len(radii) for k in range(len(reached))]
-    last = reached[-1] if reached else 0.0
-    return [0.0, *reached, last], [shares[0] if shares else 0.0, *shares, 0.0]
+def _survival(radii: Sequence[float], end: float) -> tuple[list[float], list[float]]:
+    """Corners of the curve r ↦ share of the radii that are positive and at least r, up to the largest ball."""
+    values = np.asarray(radii, dtype=float)
+    reached = np.unique(values[values > 0.0])
+    shares = [float(np.mean(values >= radius)) for radius in reached]
+    corners = [0.0, *reached.tolist()], [shares[0] if shares else 0.0, *shares]
+    if corners[0][-1] >= end:
+        return corners
+    beyond = [end] if np.isfinite(end) else []  # everybody is out before the largest ball
+    return [*corners[0], corners[0][-1], *beyond], [*corners[1], 0.0, *(0.0 for _ in beyond)]
 
 
 def intervals(names: Sequence[str], lowers: Sequence[float | None], uppers: Sequence[float], ax: Any = None) -> Any:
@@ -150,22 +152,28 @@ def reach_set(found: Reach, network: Network, outputs: tuple[int, int] = (0, 1),
 
 
 def sensitivity_map(found: Sensitivity, ax: Any = None) -> Any:
-    """A heat map of certified bounds, outputs down and inputs across; small maps show the numbers too."""
-    ax = axes() if ax is None else ax
+    """A heat map of certified bounds, outputs down and inputs across; cells that are large enough show their number.
+
+    Of many inputs or outputs some are named; the label says how many there are.
+    """
     matrix = found.matrix
+    rows, columns = matrix.shape
+    if ax is None:
+        ax = figure(min(16.0, max(7.0, 2.0 + 0.42 * columns)), min(12.0, max(4.5, 1.5 + 0.3 * rows))).subplots()
     image = ax.imshow(matrix, aspect="auto", cmap="viridis", vmin=0.0, interpolation="nearest")
     ax.figure.colorbar(image, ax=ax, label="certified bound")
     for axis, groups, name in ((ax.xaxis, found.inputs, "input"), (ax.yaxis, found.outputs, "output")):
-        few = len(groups) <= 30
-        if few:
-            axis.set_ticks(range(len(groups)), ["+".join(map(str, group)) for group in groups], fontsize=7)
-        axis.set_label_text(name if few else f"{name} (by position)")
-    if matrix.size <= 120:
+        every = next(step for step in (1, 2, 5, 10, 20, 50, 100, 200, 500, 10**9) if len(groups) <= 36 * step)
+        places = range(0, len(groups), every)
+        axis.set_ticks(places, ["+".join(map(str, groups[k])) for k in places], fontsize=7)
+        axis.set_label_text(name if every == 1 else f"{name}, {len(groups)} in all, one in {every} is named")
+    width, height = ax.figure.get_size_inches()
+    if columns <= 2.2 * width and rows <= 4.0 * height:
         middle = 0.6 * float(matrix.max())
         for row, column in np.ndindex(*matrix.shape):
             value = float(matrix[row, column])
-            look = {"fontsize": 8 if matrix.size <= 60 else 6, "color": "black" if value > middle else "white"}
-            ax.text(column, row, f"{value:.2g}", ha="center", va="center", **look)
+            look = {"fontsize": 8 if columns <= 10 else 6, "color": "black" if value > middle else "white"}
+            ax.text(column, row, upward(value, 2), ha="center", va="center", **look)
     return ax
 
 
@@ -190,7 +198,7 @@ def logarithmic(axis: Any) -> None:
 
 def axes() -> Any:
     """Axes of a new figure, or an error that says what to install."""
-    return figure(7.0, 4.5).subplots()
+    return figure(9.0, 4.8).subplots()
 
 
 def figure(width: float, height: float) -> Any:

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
-
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Box, Region
+from lipcert.model.wording import downward, point_in_words, sizes_in_words, upward
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.hints import Part
 
-
-def upward(value: float, digits: int = 6) -> str:
-    """A decimal number that is not below the value, so that the printed bound still holds.
-
-    Examples
-    --------
-    >>> upward(1.0000001), upward(2.0)
-    ('1.00001', '2')
-    """
-    return _rounded(value, digits, ROUND_CEILING)
-
-
-def downward(value: float, digits: int = 6) -> str:
-    """A decimal number that is not above the value."""
-    return _rounded(value, digits, ROUND_FLOOR)
-
-
-def _rounded(value: float, digits: int, rounding: str) -> str:
-    return f"{float(Context(prec=digits, rounding=rounding).create_decimal_from_float(value)):.{digits}g}"
+__all__ = [
+    "activations",
+    "brief_region",
+    "describe_network",
+    "describe_region",
+    "downward",
+    "restrictions",
+    "upward",
+    "whom",
+]
 
 
 def activations(network: Network) -> list[str]:
@@ -44,18 +33,17 @@ def describe_network(network: Network) -> str:
     >>> describe_network(Network.from_weights([[[1.0], [1.0]], [[1.0, 1.0], [0.0, 1.0]], [[1.0, 2.0]]]))
     '1 → 2 ×2 → 1, relu'
     """
-    runs = [(size, len(list(group))) for size, group in itertools.groupby(network.sizes)]
-    sizes = " → ".join(f"{size} ×{count}" if count > 1 else f"{size}" for size, count in runs)
+    sizes = sizes_in_words(network.sizes)
     return ", ".join([sizes, *dict.fromkeys(activations(network))])
 
 
 def describe_region(region: Region) -> str:
     """A region in a few words."""
     if isinstance(region, Box):
-        return f"box from {_point(region.lower.tolist())} to {_point(region.upper.tolist())}"
+        return f"box from {point_in_words(region.lower.tolist())} to {point_in_words(region.upper.tolist())}"
     if isinstance(region, Ball):
         clip = "" if region.clip is None else f", within the {describe_region(region.clip)}"
-        return f"ball of radius {float(region.radius):g} around {_point(region.center.tolist())}{clip}"
+        return f"ball of radius {float(region.radius):g} around {point_in_words(region.center.tolist())}{clip}"
     return "all inputs"
 
 
@@ -64,13 +52,6 @@ def brief_region(region: Region) -> str:
     if isinstance(region, Ball):
         return f"ball, radius {float(region.radius):g}{'' if region.clip is None else ', clipped'}"
     return "box" if isinstance(region, Box) else "all inputs"
-
-
-def _point(values: list[float]) -> str:
-    if len(set(values)) == 1 and len(values) > 1:
-        return f"[{values[0]:g}, …]"
-    shown = [f"{value:g}" for value in values[:6]] + ["…"] * (len(values) > 6)
-    return f"[{', '.join(shown)}]"
 
 
 def whom(claim: Certificate) -> str:

@@ -1,7 +1,8 @@
 """Same function: products that spell out an activation become that activation.
 
-Exporters write SiLU as x·sigmoid(x), Mish as x·tanh(softplus(x)), GELU as x·(1 + erf(x/√2))/2 and hardswish as
-x·clip(x + 3, 0, 6)/6, with the constants in any place.
+Exporters write SiLU as x·sigmoid(x), Mish as x·tanh(softplus(x)), GELU as x·(1 + erf(x/√2))/2, hardswish as
+x·clip(x + 3, 0, 6)/6, softsign as x/(1 + |x|), the logarithm of a sigmoid as such, and people write exp(-x²), x·x and
+sin(x)², with the constants in any place.
 """
 
 from __future__ import annotations
@@ -16,43 +17,69 @@ from lipcert.model.activations import activation
 from lipcert.model.network import Neurons
 
 _ROOT_TWO = Precise.of(0.5).inverse_root()
+_NOTHING = Precise.of(0.0)
+_PRODUCT = (
+    "it multiplies two values that both depend on the input, and is no activation that is known; a GELU that is spelled"
+    " out with tanh is one operator from operator set 20 of ONNX on"
+)
+_SPECIAL = {
+    "log": "a logarithm is known only as that of a sigmoid",
+    "exp": "an exponential is known only as exp(-x²), or as a part of an activation's own operator",
+    "reciprocal": "it divides by a value that depends on the input",
+}
 
 
 def recognise_gates(graph: Graph) -> Graph:
     """Replace every product that is an activation."""
     new = Rewriting()
     for position, node in enumerate(graph.nodes):
-        found = _gate(graph, node) if isinstance(node.op, Product) else None
+        found = _gate(graph, node) if isinstance(node.op, Product) else _alone(graph, node)
+        if found is None and isinstance(node.op, Special) and node.op.name == "erf":  # where it is no part of a GELU
+            erf = Apply(Neurons.of(activation("erf"), node.size))
+            new.place[position] = new.add(erf, (new.place[node.inputs[0]],), node)
+            continue
         if found is None:
             new.copy(position, node)
             continue
-        # y = outer·φ(inner·x)
-        nothing = Precise.of(np.zeros(node.size))
-        inner, outer = (factor.broadcast((node.size,)) for factor in (found.inner, found.outer))
-        scaled = new.add(Scale(inner, nothing), (new.place[found.root],), node)
+        # y = outer·φ(inner·x + shift) + offset
+        shape = (node.size,)
+        inner, outer, shift, offset = (
+            factor.broadcast(shape) for factor in (found.inner, found.outer, found.shift, found.offset)
+        )
+        scaled = new.add(Scale(inner, shift), (new.place[found.root],), node)
         applied = new.add(Apply(Neurons.of(activation(found.name), node.size)), (scaled,), node)
-        new.place[position] = new.add(Scale(outer, nothing), (applied,), node)
+        new.place[position] = new.add(Scale(outer, offset), (applied,), node)
     return new.graph(graph.output)
 
 
 def unrecognised(graph: Graph) -> list[Offender]:
     """Products and special functions that are left over."""
-    reasons = {
-        Product: "it multiplies two values that both depend on the input",
-        Special: "erf is no activation by itself, only as a part of GELU",
-    }
-    left = ((node, reasons.get(type(node.op))) for node in graph.nodes)
-    return [Offender(node.source, node.kind, node.shape, reason) for node, reason in left if reason is not None]
+    divided = {node.inputs for node in graph.nodes if isinstance(node.op, Special) and node.op.name == "reciprocal"}
+    found = []
+    for node in graph.nodes:
+        reason = None
+        if isinstance(node.op, Special):
+            reason = _SPECIAL[node.op.name]
+        elif isinstance(node.op, Product):
+            quotient = any(
+                graph.nodes[i].inputs in divided and isinstance(graph.nodes[i].op, Special) for i in node.inputs
+            )
+            reason = None if quotient else _PRODUCT
+        if reason is not None:
+            found.append(Offender(node.source, node.kind, node.shape, reason))
+    return found
 
 
 @dataclass(frozen=True)
 class _Gate:
-    """outer·φ(inner·x) with φ a row of the table and x the value of node ``root``."""
+    """outer·φ(inner·x + shift) + offset with φ a row of the table and x the value of node ``root``."""
 
     name: str
     root: int
     inner: Precise
     outer: Precise
+    shift: Precise = _NOTHING
+    offset: Precise = _NOTHING
 
 
 @dataclass(frozen=True)
@@ -81,7 +108,60 @@ def _uniform(numbers: Precise) -> bool:
 
 def _gate(graph: Graph, node: Node) -> _Gate | None:
     first, second = (_line(graph, operand) for operand in node.inputs)
+    if first.root == second.root and first.shift.nothing and second.shift.nothing:
+        square = _Gate("square", first.root, Precise.of(1.0), first.factor * second.factor)
+        return _squared_sine(graph, square) or square
     return _match(graph, first, second) or _match(graph, second, first)
+
+
+def _alone(graph: Graph, node: Node) -> _Gate | None:
+    """The activation that a function of one operand is: log(sigmoid), exp(-x²), and the square of a sine."""
+    if isinstance(node.op, Apply) and _name(node) == "square":
+        return _squared_sine(graph, _Gate("square", node.inputs[0], Precise.of(1.0), Precise.of(1.0)))
+    if not isinstance(node.op, Special):
+        return None
+    line = _line(graph, node.inputs[0])
+    inner = graph.nodes[line.root]
+    if not line.shift.nothing or not isinstance(inner.op, (Apply, Product)):
+        return None
+    if node.op.name == "log" and _name(inner) == "sigmoid" and (line.factor - 1.0).nothing:
+        below = _line(graph, inner.inputs[0])
+        return _Gate("logsigmoid", below.root, below.factor, Precise.of(1.0), below.shift)
+    if node.op.name != "exp":
+        return None
+    found = _squared(graph, inner)
+    if found is None:
+        return None
+    factor, below = found
+    rate = -line.factor * factor * below.factor * below.factor
+    if not rate.nearest > 0.0:
+        return None
+    root = rate * rate.inverse_root()  # exp(-rate·(x + shift)²)
+    return _Gate("gaussian", below.root, root, Precise.of(1.0), root * below.shift * below.factor.reciprocal())
+
+
+def _squared(graph: Graph, node: Node) -> tuple[Precise, _Line] | None:
+    """A factor, and a line that is no constant, of whose square a node is the multiple."""
+    if isinstance(node.op, Apply):
+        line = _line(graph, node.inputs[0])
+        return (Precise.of(1.0), line) if _name(node) == "square" and not line.factor.nothing else None
+    one, two = (_line(graph, operand) for operand in node.inputs)
+    if one.root != two.root or one.factor.nothing or two.factor.nothing:
+        return None
+    if one.shift.nothing and two.shift.nothing:
+        return one.factor * two.factor, _Line(one.root, Precise.of(1.0), one.shift)
+    same = (one.factor - two.factor).nothing and (one.shift - two.shift).nothing
+    return (Precise.of(1.0), one) if same else None
+
+
+def _squared_sine(graph: Graph, square: _Gate) -> _Gate | None:
+    """sin² = (1 - cos(2·))/2, whose slopes a bound sees better."""
+    line = _line(graph, square.root)
+    inner = graph.nodes[line.root]
+    if _name(inner) != "sin" or not line.shift.nothing:
+        return None
+    below, half = _line(graph, inner.inputs[0]), 0.5 * (square.outer * (line.factor * line.factor))
+    return _Gate("cos", below.root, 2.0 * below.factor, -half, 2.0 * below.shift, half)
 
 
 def _match(graph: Graph, plain: _Line, gate: _Line) -> _Gate | None:
@@ -95,6 +175,8 @@ def _match(graph: Graph, plain: _Line, gate: _Line) -> _Gate | None:
     if not plain.shift.nothing or not isinstance(inner.op, (Apply, Special)):
         return None
     a, c, e = plain.factor, gate.factor, gate.shift
+    if isinstance(inner.op, Special) and inner.op.name == "reciprocal" and e.nothing:
+        return _softsign(graph, plain, gate)
     name, (parent,) = _name(inner), inner.inputs
     if name == "tanh" and _name(graph.nodes[parent]) == "softplus":
         name, (parent,) = "tanh(softplus)", graph.nodes[parent].inputs
@@ -117,6 +199,21 @@ def _match(graph: Graph, plain: _Line, gate: _Line) -> _Gate | None:
     return None
 
 
+def _softsign(graph: Graph, plain: _Line, gate: _Line) -> _Gate | None:
+    """a·x·c/(e + k·|dx|) is ac/(et)·softsign(tx) with t = k·|d|/e."""
+    below = _line(graph, graph.nodes[gate.root].inputs[0])
+    size = graph.nodes[below.root]
+    if _name(size) != "|x|" or not below.shift.nearest > 0.0 or not below.factor.nearest > 0.0:
+        return None
+    line = _line(graph, size.inputs[0])
+    if line.root != plain.root or not line.shift.nothing or line.factor.nothing:
+        return None
+    d = line.factor if line.factor.nearest > 0.0 else -line.factor
+    turn = below.factor * d * below.shift.reciprocal()
+    outer = plain.factor * gate.factor * (below.shift * turn).reciprocal()
+    return _Gate("softsign", line.root, turn, outer)
+
+
 def _name(node: Node) -> str | None:
     """The function of a node, where one function with known parameters serves all elements."""
     if isinstance(node.op, Special):
@@ -126,6 +223,8 @@ def _name(node: Node) -> str | None:
     row = node.op.neurons.groups[0][0]
     if any(np.ndim(parameter) for parameter in row.parameters):
         return None
+    if row.name == "leaky_relu":
+        return "|x|" if row.parameters == (-1.0,) else None
     if row.name == "softplus":
         return row.name if row.parameters == (1.0,) else None
     if row.name == "hardsigmoid":

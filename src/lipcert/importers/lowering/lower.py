@@ -15,9 +15,10 @@ from lipcert.importers.lowering.constants import fold_constants
 from lipcert.importers.lowering.convolutions import recognised
 from lipcert.importers.lowering.forms import ONE, Form, compose
 from lipcert.importers.lowering.gates import recognise_gates
-from lipcert.importers.lowering.maximum import expand_maxima
+from lipcert.importers.lowering.maximum import delay_activations, expand_maxima
 from lipcert.importers.lowering.prune import prune
 from lipcert.importers.lowering.schedule import Level, levels
+from lipcert.importers.lowering.sorting import expand_sorts, pair_extremes
 from lipcert.model.activations import Activation, activation
 from lipcert.model.arrays import Array, Parameter, Weight
 from lipcert.model.convolution import Convolution
@@ -28,6 +29,9 @@ SPARSE_BELOW = 0.25
 
 SPARSE_FROM = 10_000
 """Entries from which sparse storage pays."""
+
+KERNELS_FROM = 512
+"""Neurons from which a dense matrix is looked at as a convolution too."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Lowered:
     origins: tuple[Origin, ...]
 
 
-REWRITES = (fold_constants, recognise_gates, expand_maxima)
+REWRITES = (fold_constants, recognise_gates, pair_extremes, delay_activations, expand_maxima, expand_sorts)
 """Each returns a graph of the same function, nearer to what a network can hold."""
 
 
@@ -113,7 +117,8 @@ def fold(graph: Graph) -> Plan:
             continue
         weight, bias = _stack([forms[t] for t in targets], {i: graph.nodes[i].size for i in level.known})
         shapes, known = [graph.nodes[t].shape for t in targets], {i: graph.nodes[i].shape for i in level.known}
-        kernel = recognised([forms[t] for t in targets], shapes, known) if sparse.issparse(weight) else None
+        wide = sparse.issparse(weight) or max(weight.shape) >= KERNELS_FROM
+        kernel = recognised([forms[t] for t in targets], shapes, known) if wide else None
         plan.convolutions.append(kernel)
         plan.weights.append(weight)
         plan.biases.append(bias)

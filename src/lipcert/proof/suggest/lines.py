@@ -55,7 +55,7 @@ def _both(row: Activation, lower: Array, upper: Array, tilt: float) -> tuple[Arr
     least, most = (np.broadcast_to(np.asarray(e, dtype=float), lower.shape) for e in row.row.extent(*row.parameters))
     results = []
     for sign, extreme in ((-1, least), (1, most)):
-        slope, offset = np.zeros(lower.shape), np.array(extreme)
+        slope, offset = np.full(lower.shape, row.row.drift), np.array(extreme)
         inside = np.flatnonzero(finite)
         if inside.size:
             part = row if inside.size == lower.size else row.take(inside)
@@ -128,7 +128,7 @@ def _upper(phi: _Signed, lower: Array, upper: Array, tilt: float) -> tuple[Array
         part = phi.take(mixed)
         slope[mixed] = _envelope_slope(part, lower[mixed], upper[mixed], middle[mixed])
         offset[mixed] = _offset(part, lower[mixed], upper[mixed], slope[mixed])
-    slope, offset = np.where(whole, 0.0, slope), np.where(whole, phi.ceiling(), offset)
+    slope, offset = np.where(whole, phi.sign * phi.row.row.drift, slope), np.where(whole, phi.ceiling(), offset)
     size = np.maximum(np.abs(ends[0]), np.abs(ends[1])) + np.abs(slope) * np.maximum(np.abs(lower), np.abs(upper))
     return slope, offset + _ROUNDING * np.where(whole, 0.0, np.maximum(size, np.abs(at_middle)))
 

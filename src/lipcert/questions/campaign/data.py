@@ -12,7 +12,7 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.importers.arrays import stored
-from lipcert.model.arguments import numbers
+from lipcert.model.arguments import numbers, scaled
 from lipcert.model.arrays import Array
 from lipcert.model.files import is_file
 from lipcert.model.network import Network
@@ -30,15 +30,15 @@ class Points:
     @staticmethod
     def of(network: Network, x: Any, y: Any = None) -> Points:
         """Checked against a network: as many numbers a point as it has inputs, labels that it has outputs for."""
-        points = numbers("x", x)
+        points = scaled("x", x)
         if points.ndim < 2 or not len(points) or points[0].size != network.inputs:
             raise InvalidInput(
                 f"x must be (points, {network.inputs}), as the network has inputs, at least one point; got shape"
                 f" {points.shape}"
             )
+        network.flat("a point of x", points[0])  # an image of another shape is refused
         points = points.reshape(len(points), network.inputs)
-        if network.outputs < 2:
-            raise InvalidInput(f"a classifier needs at least two outputs, the network has {network.outputs}")
+        network = network.classifier
         if y is None:
             return Points(points, None)
         labels = numbers("y", y).reshape(-1)
@@ -103,7 +103,11 @@ def _from_csv(file: Path, inputs: int) -> tuple[Any, Any]:
         raise InvalidInput(f"it is not a text file with comma-separated values: {error}") from None
     if not lines:
         raise InvalidInput("it is empty")
-    names = None if _all_numbers(lines[0]) else [name.strip().lower() for name in lines.pop(0)]
+    numeric = [_is_number(part) for part in lines[0]]
+    if any(numeric) and not all(numeric):  # not names: a typo
+        k = numeric.index(False)
+        raise InvalidInput(f"its first line has numbers, but column {k + 1} of it is {lines[0][k]!r}")
+    names = None if all(numeric) else [name.strip().lower() for name in lines.pop(0)]
     lengths = {len(line) for line in lines}
     if len(lengths) != 1 or (names is not None and lengths != {len(names)}):
         raise InvalidInput("its lines differ in length, or there are none after the names")
@@ -124,9 +128,9 @@ def _from_csv(file: Path, inputs: int) -> tuple[Any, Any]:
     return table, None
 
 
-def _all_numbers(line: list[str]) -> bool:
+def _is_number(text: str) -> bool:
     try:
-        [float(part) for part in line]
+        float(text)
     except ValueError:
         return False
     return True

@@ -6,7 +6,7 @@ import os
 import pickle
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,8 +21,10 @@ from lipcert.model.network import Network
 from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.questions.campaign.data import Points
 from lipcert.questions.campaign.progress import Meter, metered
-from lipcert.questions.campaign.store import Results, Store
+from lipcert.questions.campaign.results import Results
+from lipcert.questions.campaign.store import Store
 from lipcert.questions.campaign.work import Answer, Question, Task, prepare, work
+from lipcert.questions.names import method_of
 from lipcert.questions.verdict import Rules
 from lipcert.runtime.clock import Progress, checked_seconds, silent, timed
 from lipcert.search.closed_form import ClosedForm
@@ -47,7 +49,7 @@ def campaign(
     radii: Iterable[float] = (),
     out: str | os.PathLike[str],
     search: bool = False,
-    methods: Iterable[Method] = (ClosedForm(),),
+    methods: Iterable[Method | str] = (ClosedForm(),),
     clip: tuple[float, float] | None = None,
     attack: bool = False,
     restarts: int = 9,
@@ -60,6 +62,7 @@ def campaign(
     seconds: float | None = None,
     seconds_per_point: float | None = None,
     progress: bool | Progress | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> Results:
     """Certify many points over balls of several radii with several methods, into an SQLite file.
 
@@ -74,7 +77,7 @@ def campaign(
     Parameters
     ----------
     network
-        At least two outputs; the largest is the class.
+        The largest output is the class; of a single output the sign, as for :func:`certified_radius`.
     x, y
         Points (points, inputs) and their labels (points,); without labels the predicted class counts.
     radii
@@ -84,7 +87,7 @@ def campaign(
     search
         Search for the largest radius of each point too, as :func:`certified_radius` does without ``radii``.
     methods
-        How multipliers are chosen.
+        How multipliers are chosen: values, or names such as ``"closed-form"``.
     clip
         A pair (lower, upper): only inputs between them count, as in (0, 1) for images.
     attack
@@ -112,20 +115,23 @@ def campaign(
         For each point and method; then it gets the best that was proved until then.
     progress
         Show a progress bar; default: if standard error is a terminal. Or a function, called with lines of text.
+    names
+        What reports call the model and the points, as in ``{"model": "net.onnx", "data": "test.npz"}``.
 
     Returns
     -------
     Results
         Every row of the file.
     """
+    network = network.classifier
     data = Points.of(network, x, y)
     chosen_points = _range(points, len(data))
     sizes = np.unique(numbers("radii", list(radii)))
     if (sizes.size and sizes[0] <= 0) or not (sizes.size or search):
         raise InvalidInput(f"radii must be positive numbers, at least one or search=True; got {sizes.tolist()}")
-    chosen = list(methods)
-    if not chosen or not all(isinstance(method, Method) for method in chosen):
-        raise InvalidInput(f"methods must be values such as ClosedForm(), at least one; got {chosen!r}")
+    chosen = [method_of(method, "methods") for method in ([methods] if isinstance(methods, str) else methods)]
+    if not chosen:
+        raise InvalidInput("methods is empty; give at least one, such as ClosedForm()")
     for name, number in (("workers", workers), ("restarts", restarts)):
         if number < 1:
             raise InvalidInput(f"{name} must be at least 1, got {number}")
@@ -143,6 +149,7 @@ def campaign(
         settings = {"clip": limits, "attack": starts or False, "curvature": bent, "enclosures": repr(tuple(enclosures))}
         settings |= {"values": True} if valued else {}
         store.agree({"points": data.digest, **settings})
+        store.note({key: str(value) for key, value in (names or {}).items() if key in ("model", "data")})
         done = store.done(network.digest, checked_seconds(seconds_per_point))
         missing = list(_missing(data, chosen_points, chosen, asked, done))
         rules = Rules(limits, tuple(enclosures), curvature=bent, values=valued)

@@ -220,6 +220,12 @@ class Store:
                     )
                 self.connection.execute("INSERT OR IGNORE INTO about VALUES (?, ?)", (name, text))
 
+    def note(self, names: Mapping[str, str]) -> None:
+        """Note what reports are to call things; nothing depends on it, and the last word counts."""
+        with self._transaction():
+            for name, value in names.items():
+                self.connection.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (name, json.dumps(value)))
+
     def about(self) -> dict[str, Any]:
         """What the results are about."""
         return {name: json.loads(value) for name, value in self.connection.execute("SELECT name, value FROM about")}
@@ -285,35 +291,3 @@ def _key(row: Row) -> tuple[str, int, float, str]:
 
 def _short(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:16]}…"
-
-
-@dataclass(frozen=True, eq=False)
-class Results:
-    """The rows of a campaign's file.
-
-    Attributes
-    ----------
-    path : the file.
-    rows : one per point, radius and method, sorted by method, radius and point.
-    about : digest of the points, clip and other settings.
-    seconds : time that workers have spent.
-    """
-
-    path: Path
-    rows: tuple[Row, ...]
-    about: dict[str, Any]
-    seconds: float
-
-    @staticmethod
-    def read(path: str | os.PathLike[str]) -> Results:
-        """Read a results file; raise UnreadableResults for anything else."""
-        store = Store(path)
-        try:
-            return Results(store.path, tuple(store.rows()), store.about(), store.seconds())
-        except (sqlite3.Error, ValueError, TypeError, RecursionError) as error:
-            raise UnreadableResults(f"{path} is damaged: {error}") from None
-        finally:
-            store.close()
-
-    def __repr__(self) -> str:
-        return f"Results({str(self.path)!r}, {len(self.rows)} rows)"

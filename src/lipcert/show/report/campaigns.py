@@ -27,10 +27,16 @@ def campaign_section(results: Results) -> Section:
             "Share of the points certified up to a radius: no input closer than that is of another class. Dashed: by"
             " the plain rule, margin/(√2·bound)."
         )
-        blocks.append(_table(f"Network {network}", [part for part in summaries if part.network == network]))
+        blocks.append(_table(_network(results, network), [part for part in summaries if part.network == network]))
         blocks.append(Figure.of(plots.certified_share(mine, attacked=attacked), caption))
         blocks.append(_points(mine))
     return Section(f"Campaign {results.path.name}", _in_words(results, summaries), blocks)
+
+
+def _network(results: Results, digest: str) -> str:
+    """The network by the name of its file, where the campaign was told, and its digest."""
+    model = results.about.get("model")
+    return f"{model}, network {digest}" if isinstance(model, str) else f"Network {digest}"
 
 
 def _with_short_names(results: Results) -> Results:
@@ -44,13 +50,16 @@ def _with_short_names(results: Results) -> Results:
 def _in_words(results: Results, summaries: list[Summary]) -> str:
     """The main result: the best method at each radius."""
     points = len({row.point for row in results.rows})
-    text = f"{points} points, {results.seconds:.3g} s of work."
+    files = [results.about.get(name) for name in ("model", "data")]
+    named = " on ".join(str(name) for name in files if isinstance(name, str))
+    text = f"{named}{': ' if named else ''}{points} points, {results.seconds:.3g} s of work."
     for radius in sorted({part.radius for part in summaries}):
         best = max((part for part in summaries if part.radius == radius), key=lambda part: part.certified)
         share = f"{100 * best.certified:.2f} % of {best.points}"
-        text += f" Up to distance {radius:g}, {share} are proved to keep their class"
+        reach = f"Up to distance {radius:g}" if radius else "Up to some distance that was searched for"
+        text += f" {reach}, {share} are proved to keep their class"
         text += f" ({best.method})" if len({part.method for part in summaries}) > 1 else ""
-        text += "." if best.unbroken is None else f"; attacks leave {100 * best.unbroken:.2f} % unbroken."
+        text += "." if best.unbroken is None or not radius else f"; attacks leave {100 * best.unbroken:.2f} % unbroken."
     problems = sum(part.problems for part in summaries)
     return text + (f" {problems} rows have no bound." if problems else "")
 
@@ -74,11 +83,12 @@ def _table(caption: str, summaries: list[Summary]) -> Table:
     headings += ["unbroken"] * attacked + ["mean radius", "mean bound"] + ["without bound"] * failed
     rows = []
     for part in summaries:
-        shares = [part.correct, part.certified, part.plain, *([part.unbroken] if attacked else [])]
+        unbroken = part.unbroken if part.radius else None  # where a radius is searched for, any point can be broken
+        shares = [part.correct, part.certified, part.plain, *([unbroken] if attacked else [])]
         rows.append(
             (
                 Cell(part.method),
-                Cell.number(part.radius),
+                Cell.number(part.radius) if part.radius else Cell("searched", 0.0),
                 Cell(str(part.points), part.points),
                 *(Cell.percent(share) for share in shares),
                 Cell.below(part.mean_radius),
@@ -91,7 +101,7 @@ def _table(caption: str, summaries: list[Summary]) -> Table:
 
 def _points(rows: list[Row]) -> Table:
     """The points in the order of what is certified, least first; those classified wrongly stand at the end."""
-    order = sorted(rows, key=lambda row: (not row.correct, row.certified / row.radius, row.point))
+    order = sorted(rows, key=lambda row: (not row.correct, row.certified / (row.radius or 1.0), row.point))
     caption = f"The points one by one, least certified first ({len(order)} rows)"
     if len(order) > LISTED:
         caption = f"The {LISTED} rows least certified, of {len(order)}; lipcert results --export writes all"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -12,6 +11,7 @@ from io import BytesIO
 from typing import Any, Literal, Protocol
 
 from lipcert import __version__
+from lipcert.model.markup import escape
 from lipcert.show.wording import downward, upward
 
 
@@ -207,8 +207,3 @@ _LONG = 40
 
 def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
-
-
-def escape(text: str) -> str:
-    """Text that HTML shows as it is; what UTF-8 cannot hold becomes a question mark."""
-    return html.escape(text.encode("utf-8", "replace").decode("utf-8"), quote=True)

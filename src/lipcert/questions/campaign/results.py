@@ -1,4 +1,4 @@
-"""What the rows of a campaign say together, and the rows in other formats."""
+"""The rows of a campaign: what they say together, and the same in other formats."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import csv
 import io
 import json
 import math
+import os
+import sqlite3
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -15,9 +17,98 @@ from typing import Any
 
 import numpy as np
 
-from lipcert.errors import InvalidInput
+from lipcert.errors import InvalidInput, UnreadableResults
+from lipcert.model.arrays import Array
 from lipcert.model.files import write_whole
-from lipcert.questions.campaign.store import COLUMNS, Results, Row
+from lipcert.model.markup import table
+from lipcert.model.wording import downward
+from lipcert.questions.campaign.store import COLUMNS, Row, Store
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The rows of a campaign's file.
+
+    Attributes
+    ----------
+    path : the file.
+    rows : one per point, radius and method, sorted by method, radius and point.
+    about : digest of the points, clip and other settings.
+    seconds : time that workers have spent.
+
+    ``results["certified"]`` is a column as an array; the names are the fields of a row. ``len`` counts rows, and a loop
+    goes through them.
+    """
+
+    path: Path
+    rows: tuple[Row, ...]
+    about: dict[str, Any]
+    seconds: float
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> Results:
+        """Read a results file; raise UnreadableResults for anything else."""
+        store = Store(path)
+        try:
+            return Results(store.path, tuple(store.rows()), store.about(), store.seconds())
+        except (sqlite3.Error, ValueError, TypeError, RecursionError) as error:
+            raise UnreadableResults(f"{path} is damaged: {error}") from None
+        finally:
+            store.close()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in COLUMNS:
+            raise InvalidInput(f"there is no column {name!r}; columns are {', '.join(COLUMNS)}")
+        return np.array([getattr(row, name) for row in self.rows])
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Each column as a list, by its name."""
+        return {name: [getattr(row, name) for row in self.rows] for name in COLUMNS}
+
+    def to_pandas(self) -> Any:
+        """All rows as a ``pandas.DataFrame`` (extra ``pandas``)."""
+        try:
+            import pandas
+        except ImportError:
+            raise InvalidInput("a DataFrame needs pandas: pip install 'lipcert[pandas]'") from None
+        return pandas.DataFrame(self.columns())
+
+    def to_arrow(self) -> Any:
+        """All rows as a ``pyarrow.Table`` (extra ``parquet``)."""
+        try:
+            import pyarrow
+        except ImportError:
+            raise InvalidInput("Arrow tables and Parquet files need pyarrow: pip install 'lipcert[parquet]'") from None
+        return pyarrow.table(self.columns())
+
+    def __repr__(self) -> str:
+        counts = [len({getattr(row, name) for row in self.rows}) for name in ("point", "radius", "method")]
+        words = [f"{n} {name}" if n == 1 else f"{n} {many}" for n, (name, many) in zip(counts, _MANY, strict=True)]
+        return f"Results({str(self.path)!r}, {len(self.rows)} rows: {', '.join(words)})"
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks, a row per network, method and radius."""
+        headings = ("method", "radius", "points", "correct", "certified", "plain rule", "mean radius")
+        rows = [
+            (
+                part.method,
+                f"{part.radius:g}" if part.radius else "searched",
+                str(part.points),
+                *(f"{100.0 * share:.2f} %" for share in (part.correct, part.certified, part.plain)),
+                downward(part.mean_radius, 4),
+            )
+            for part in summarise(self)
+        ]
+        return table(repr(self), headings, rows)
+
+
+_MANY = (("point", "points"), ("radius", "radii"), ("method", "methods"))
 
 
 @dataclass(frozen=True)
@@ -149,15 +240,10 @@ def _finite(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parquet(results: Results, file: Path) -> None:
+    rows = results.to_arrow()
+    from pyarrow import parquet
+
     try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise InvalidInput(
-            "Parquet files need pyarrow: pip install 'lipcert[parquet]'; .csv and .json need nothing"
-        ) from None
-    columns = {name: [getattr(row, name) for row in results.rows] for name in COLUMNS}
-    try:
-        pyarrow.parquet.write_table(pyarrow.table(columns), file)
+        parquet.write_table(rows, file)
     except OSError as error:
         raise InvalidInput(f"{file} cannot be written: {error}; name a file in a folder") from None

@@ -1,0 +1,56 @@
+"""Numbers, networks and regions in few words; what is printed of a bound still holds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+
+_SHOWN = 6
+"""Coordinates of a point that are shown."""
+
+
+def upward(value: float, digits: int = 6) -> str:
+    """A decimal number that is not below the value, so that the printed bound still holds.
+
+    Examples
+    --------
+    >>> upward(1.0000001), upward(2.0)
+    ('1.00001', '2')
+    """
+    return _rounded(value, digits, ROUND_CEILING)
+
+
+def downward(value: float, digits: int = 6) -> str:
+    """A decimal number that is not above the value."""
+    return _rounded(value, digits, ROUND_FLOOR)
+
+
+def _rounded(value: float, digits: int, rounding: str) -> str:
+    return f"{float(Context(prec=digits, rounding=rounding).create_decimal_from_float(value)):.{digits}g}"
+
+
+def sizes_in_words(sizes: Sequence[int]) -> str:
+    """Numbers of neurons from the input to the output.
+
+    Examples
+    --------
+    >>> sizes_in_words([5, 40, 40, 2])
+    '5 → 40 ×2 → 2'
+    """
+    runs = [(size, len(list(group))) for size, group in itertools.groupby(sizes)]
+    return " → ".join(f"{size} ×{count}" if count > 1 else f"{size}" for size, count in runs)
+
+
+def point_in_words(values: Sequence[float]) -> str:
+    """The coordinates of a point, the first few of many; nested lists are cut at the first.
+
+    Examples
+    --------
+    >>> point_in_words([0.1, 0.25]), point_in_words([0.0] * 784)
+    ('[0.1, 0.25]', '[0, …]')
+    """
+    if len(values) > 1 and len(set(values)) == 1:
+        return f"[{values[0]:g}, …]"
+    shown = [f"{value:g}" for value in values[:_SHOWN]] + ["…"] * (len(values) > _SHOWN)
+    return f"[{', '.join(shown)}]"

@@ -1,0 +1,282 @@
+"""Activations of one's own: straight pieces, formulas with declared facts, and what is said of them."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from scipy import special
+
+import lipcert as lc
+from lipcert.errors import InvalidInput, ProofFailed, UnreadableCertificate
+from lipcert.model.arrays import Array
+from networks import random_network
+
+Function = Callable[[Any], Any]
+BALL = lc.Ball([0.1, -0.2, 0.3], 0.4)
+FLAT = lc.Ball([0.1, -0.2], 0.4)
+
+
+class Declaration(NamedTuple):
+    """A true one."""
+
+    value: Function
+    slope: Function
+    points: list[float]
+    facts: dict[str, Any]
+
+
+def _tanh_bump(v: Any) -> Any:
+    return v + 0.3 * np.tanh(v - 2.0)
+
+
+WAVES = {"period": 2.0 * np.pi}
+TRUE = {
+    "snake": Declaration(
+        lambda v: v + np.sin(v) ** 2,
+        lambda v: 1.0 + np.sin(2.0 * v),
+        [0.25 * np.pi, 0.75 * np.pi],
+        {"period": np.pi, "drift": 1.0, "extent": (0.0, 1.0)},
+    ),
+    "two_waves": Declaration(  # φ'' = -sin v - 2·sin 2v = -sin v·(1 + 4·cos v)
+        lambda v: np.sin(v) + 0.5 * np.sin(2.0 * v),
+        lambda v: np.cos(v) + np.cos(2.0 * v),
+        [0.0, float(np.arccos(-0.25)), np.pi, 2.0 * np.pi - float(np.arccos(-0.25))],
+        WAVES,
+    ),
+    "tanh_": Declaration(np.tanh, lambda v: 1.0 - np.tanh(v) ** 2, [0.0], {"limits": (0.0, 0.0), "extent": (-1, 1)}),
+    "bump": Declaration(
+        lambda v: np.exp(-v * v),
+        lambda v: -2.0 * v * np.exp(-v * v),
+        [-np.sqrt(0.5), np.sqrt(0.5)],
+        {"limits": (0.0, 0.0), "extent": (0.0, 1.0), "tails": True},
+    ),
+    "shifted": Declaration(_tanh_bump, lambda v: 1.3 - 0.3 * np.tanh(v - 2.0) ** 2, [2.0], {"limits": (1.0, 1.0)}),
+    "gate": Declaration(special.expit, lambda v: special.expit(v) * special.expit(-v), [0.0], {"limits": (0.0, 0.0)}),
+    "shrink": Declaration(
+        lambda v: np.where(v > 0.5, v - 0.5, np.where(v < -0.5, v + 0.5, 0.0)),
+        lambda v: np.where(np.abs(v) > 0.5, 1.0, 0.0),
+        [-0.5, 0.5],
+        {"limits": (1.0, 1.0), "kinks": True},
+    ),
+    "cubic": Declaration(lambda v: v**3, lambda v: 3.0 * v**2, [0.0], {"limits": (np.inf, np.inf)}),
+    "faint": Declaration(  # the second wave is small: slopes turn back by 1e-9 only
+        lambda v: np.arctan(v) + 1e-9 * np.sin(v) / (1.0 + v * v),
+        lambda v: 1.0 / (1.0 + v * v) + 1e-9 * (np.cos(v) / (1.0 + v * v) - 2.0 * v * np.sin(v) / (1.0 + v * v) ** 2),
+        [0.0],
+        {"limits": (0.0, 0.0)},
+    ),
+    "narrow": Declaration(  # a dent of width 1e-3 at 5; φ'' = 0 where sech²·tanh changes sign
+        lambda v: v + 1e-6 * np.tanh(1e3 * (v - 5.0)),
+        lambda v: 1.0 + 1e-3 * (1.0 - np.tanh(1e3 * (v - 5.0)) ** 2),
+        [5.0],
+        {"limits": (1.0, 1.0)},
+    ),
+}
+
+
+def declare(name: str, one: Declaration, **changes: Any) -> lc.Activation:
+    facts = {**one.facts, **changes}
+    points = facts.pop("turning_points", one.points)
+    return lc.define_activation(f"my_{name}", one.value, one.slope, points, **facts)
+
+
+def planted() -> list[tuple[str, int]]:
+    """Every true declaration with one of its turning points left out."""
+    return [(name, k) for name, one in TRUE.items() for k in range(len(one.points))]
+
+
+@pytest.mark.parametrize("name", TRUE)
+def test_true_declarations_pass_and_say_declared(name: str) -> None:
+    row = declare(name, TRUE[name])
+    network = random_network(3, (3, 6, 6, 2), row)
+    assert "declared" in row.row.declared
+    assert "turning points checked by ball arithmetic" in row.row.declared
+    found = lc.certify(network, BALL, lc.Joint())
+    assert found.declared
+    assert "declared" in repr(found)
+    assert lc.lower_bound(network, BALL).value <= found.bound
+    assert lc.verify(network, found) <= found.bound
+
+
+def test_a_turning_point_left_out_is_caught(record_property: Callable[[str, object], None]) -> None:
+    cases = planted()
+    caught = 0
+    for name, left_out in cases:
+        one = TRUE[name]
+        points = [p for k, p in enumerate(one.points) if k != left_out]
+        try:
+            row = declare(name, one, turning_points=points)
+        except InvalidInput:
+            caught += 1
+            continue
+        assert "declared" in row.row.declared
+        assert lc.Network.from_weights([np.eye(2), np.eye(2)], activation=row).digest.startswith("declared:")
+    record_property("caught", f"{caught} of {len(cases)}")
+    assert caught >= 0.9 * len(cases)
+    assert len(cases) >= 10
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("tanh_", {"limits": (0.0, 1.0)}, r"limits or turning_points are wrong towards \+∞"),
+        ("tanh_", {"extent": (-0.5, 1.0)}, "extent is"),
+        ("tanh_", {"limits": None}, "limits must be given"),
+        ("snake", {"drift": 0.5, "extent": (-9.0, 9.0)}, "changes by"),
+        ("snake", {"period": 3.0}, "turning_points lacks a point|changes by"),
+        ("bump", {"tails": False, "rounding": 0.0}, "more than rounding=0 allows"),
+        ("tanh_", {"turning_points": [0.0, -1.0]}, "must be ascending"),
+        ("gate", {"bend": np.sin}, "bend is not the derivative of slope"),
+        ("shrink", {"turning_points": []}, "turning_points lacks a point|limits"),
+    ],
+)
+def test_other_facts_that_are_wrong(name: str, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        declare(name, TRUE[name], **changes)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (lambda v: v if v > 0 else 0.0, "may not decide by the value"),
+        (lambda v: np.arccosh(v), "may not use arccosh"),
+        (lambda v: v**0.5, "only use whole powers"),
+        (lambda v: np.sum(v), "may not use"),
+        (lambda v: v + np.inf, "finite numbers as constants"),
+        (lambda v: v.nothing, "cannot be written down as a formula"),
+        (3.0, "must be a function of one variable, got float"),
+    ],
+)
+def test_formulas_that_cannot_be_written_down(value: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=f"value.*{message}"):
+        lc.define_activation("mine", value, np.cos, [0.0], limits=(0.0, 0.0))
+
+
+def test_slope_must_be_the_derivative() -> None:
+    with pytest.raises(InvalidInput, match="slope is"):
+        lc.define_activation("mine", np.tanh, lambda v: 1.0000001 - 1.0000001 * np.tanh(v) ** 2, [0.0], limits=(0, 0))
+
+
+@pytest.mark.parametrize("name", ["relu", "2x", "a b", "", 7, "Sigmoid"])
+def test_names(name: Any) -> None:
+    with pytest.raises(InvalidInput, match="name must be a name of your own"):
+        lc.define_activation(name, np.tanh, lambda v: 1.0 - np.tanh(v) ** 2, [0.0], limits=(0.0, 0.0))
+
+
+@pytest.mark.parametrize("method", [lc.Joint(), lc.Split(pieces=12)], ids=["Joint", "Split"])
+@pytest.mark.parametrize("region", [FLAT, lc.Box([-3.0, 0.0], [9.0, 1.0])], ids=["ball", "box"])
+def test_a_defined_snake_is_the_one_of_the_table_to_the_last_digit(method: Any, region: Any) -> None:
+    facts = {"bend": lambda v: 2.0 * np.cos(2.0 * v), "bend_turning_points": [0.0, 0.5 * np.pi]}
+    mine = declare("snake", TRUE["snake"], **facts)
+    ours, table = (random_network(5, (2, 6, 6, 1), row) for row in (mine, "snake"))
+    assert lc.certify(ours, region, method).bound == lc.certify(table, region, method).bound
+
+
+def test_without_second_derivatives_bounds_are_coarser_not_wrong() -> None:
+    mine = declare("snake", TRUE["snake"])
+    ours, table = (random_network(5, (2, 6, 6, 1), row) for row in (mine, "snake"))
+    assert lc.certify(ours, FLAT, lc.Split(pieces=12)).bound >= lc.lower_bound(table, FLAT).value
+
+
+def test_verify_asks_for_the_same_declaration(tmp_path: Path) -> None:
+    one, two = declare("tanh_", TRUE["tanh_"]), declare("tanh_", TRUE["tanh_"], rounding=2.0)
+    assert one.name != two.name
+    assert lc.activation("my_tanh_") == two, "the latest of that name"
+    networks = [random_network(1, (3, 5, 2), row) for row in (one, two, "tanh")]
+    found = lc.certify(networks[0], BALL, lc.Scalar())
+    found.save(tmp_path / "bound.json")
+    again = lc.Certificate.load(tmp_path / "bound.json")
+    assert again.declared
+    assert lc.verify(networks[0], again) <= found.bound
+    for other in networks[1:]:
+        with pytest.raises(ProofFailed, match="another network"):
+            lc.verify(other, again)
+    text = (tmp_path / "bound.json").read_text()
+    assert '"network": "declared:' in text
+    (tmp_path / "forged.json").write_text(text.replace("declared:", ""))
+    with pytest.raises(UnreadableCertificate, match="checksum"):
+        lc.Certificate.load(tmp_path / "forged.json")
+    with pytest.raises(ProofFailed, match="no definition"):
+        lc.verify(networks[0], found, exact=True)
+
+
+def test_every_answer_says_declared() -> None:
+    network = random_network(1, (3, 5, 2), declare("tanh_", TRUE["tanh_"]))
+    assert lc.reach(network, BALL).network.startswith("declared:")
+    assert lc.sensitivity(network, BALL).network.startswith("declared:")
+    assert lc.certified_radius(network, np.zeros(3)).subject.startswith("declared:")
+    assert pickle.loads(pickle.dumps(network)).digest == network.digest
+
+
+def test_straight_pieces_are_exact() -> None:
+    hat = lc.piecewise_linear([-1.0, 0.0, 1.0], [0.0, 1.0, -1.0, 0.5], value=0.25)
+    v = np.array([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0])
+    assert hat.value(v).tolist() == [0.25, 0.25, 0.75, 1.25, 0.75, 0.25, 1.25]
+    assert hat.slope(np.array([-1.0, 0.0, 1.0]), -1).tolist() == [0.0, 1.0, -1.0]
+    assert hat.slope(np.array([-1.0, 0.0, 1.0]), 1).tolist() == [1.0, -1.0, 0.5]
+    network = random_network(2, (3, 8, 2), hat)
+    found = lc.certify(network, BALL)
+    assert not found.declared
+    assert lc.lower_bound(network, BALL).value <= found.bound
+    assert lc.verify(network, lc.certify(network, BALL, lc.Joint()), exact=True) <= 1.0001 * found.bound + 1.0
+
+
+@pytest.mark.parametrize(
+    ("knots", "slopes", "name"), [([0.0], [0.0, 1.0], "relu"), ([-1.0, 1.0], [0, 1, 0], "hardtanh")]
+)
+def test_straight_pieces_of_the_table(knots: list[float], slopes: list[float], name: str) -> None:
+    mine = lc.piecewise_linear(knots, slopes, float(lc.activation(name).value(np.array(knots[0]))))
+    networks = [random_network(7, (4, 9, 9, 3), row) for row in (mine, name)]
+    region = lc.Ball(np.full(4, 0.3), 0.7)
+    one, two = (lc.certify(network, region, lc.Joint()).bound for network in networks)
+    assert one == pytest.approx(two, rel=1e-9)
+    x = np.random.default_rng(0).normal(size=(50, 4))
+    np.testing.assert_allclose(networks[0](x), networks[1](x), rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("knots", "slopes", "value", "message"),
+    [
+        ([1.0, 0.0], [0, 1, 2], 0.0, "ascending knots"),
+        ([0.0, 0.0], [0, 1, 2], 0.0, "ascending knots"),
+        ([], [1.0], 0.0, "knots must be 1 to 64"),
+        ([0.0], [1.0], 0.0, "slopes must be 2 numbers for 1 knots"),
+        ([0.0], [np.nan, 1.0], 0.0, "finite"),
+        ([0.0], ["a", 1.0], 0.0, "must be numbers"),
+        ([-1e308, 1e308], [0, 1e300, 0], 0.0, "finite values"),
+    ],
+)
+def test_straight_pieces_that_are_none(knots: Any, slopes: Any, value: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        lc.piecewise_linear(knots, slopes, value)
+
+
+def steep_samples(row: lc.Activation) -> tuple[Array, Array]:
+    v = np.concatenate([np.linspace(-9.0, 9.0, 2001), np.array([-1e6, 1e6])])
+    return v, row.value(v)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_straight_pieces_against_fractions(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(1, 9))
+    knots = np.sort(rng.normal(size=count)) * 10.0 ** rng.integers(-3, 4)
+    slopes = rng.normal(size=count + 1) * 10.0 ** rng.integers(-6, 7)
+    row = lc.piecewise_linear(knots, slopes, float(rng.normal()))
+    v, values = steep_samples(row)
+    lower, upper = np.minimum(v[:-1], v[1:]), np.maximum(v[:-1], v[1:])
+    least, most = row.slope_range(lower, upper)
+    quotient = np.diff(values) / np.diff(v)
+    room = 1e-9 * (np.abs(values[1:]) + np.abs(values[:-1]) + 1.0) / np.abs(np.diff(v)) + 1e-9 * np.abs(quotient)
+    assert (quotient >= least - room).all()
+    assert (quotient <= most + room).all()
+    network = random_network(seed, (2, 4, 4, 1), row)
+    region = lc.Ball(rng.normal(size=2), 0.5)
+    found = lc.certify(network, region, lc.Joint())
+    assert lc.lower_bound(network, region).value <= found.bound
+    assert lc.verify(network, found, exact=True) <= found.bound
