@@ -65,7 +65,7 @@ class Hunt:
             self._first_order()
             if self.judge.rules.second_order(self.judge.network, searching=True):
                 self._beyond("curvature", PairSearch())
-            if self.judge.settles_by_values:
+            if self.judge.settles_by_values(searching=True):
                 self._beyond("value functions", MarginSearch())
         except OutOfTime:
             self.unfinished = True

@@ -109,8 +109,8 @@ def certified_radius(
     chosen = class_of(network, predicted if label is None else label)
     chosen_method = ClosedForm() if method is None else method_of(method)
     here = Ball(point, 0.0, clip)  # says what is wrong with the clip, if anything
-    valued = radii is not None and seconds is not None if values is None else bool(values)
-    rules = Rules(clip, tuple(enclosures), pairwise, relaxation, curvature, valued)
+    valued = seconds is not None if values is None else bool(values)
+    rules = Rules(clip, tuple(enclosures), pairwise, relaxation, curvature, valued, bool(values))
     judge = Judge(network, point, chosen, predicted, chosen_method, rules)
     if predicted != chosen:
         value, error = output_at(network, point[None])

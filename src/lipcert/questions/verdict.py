@@ -32,7 +32,10 @@ _MORE: Final = 12
 
 @dataclass(frozen=True, eq=False)
 class Rules:
-    """What may be used to certify radii. The parameters are those of :func:`certified_radius`."""
+    """What may be used to certify radii. The parameters are those of :func:`certified_radius`.
+
+    Value functions have two: over balls of given radii, and in searches.
+    """
 
     clip: Any = None
     enclosures: tuple[Enclosure, ...] = BOTH
@@ -40,6 +43,7 @@ class Rules:
     relaxation: bool = True
     curvature: bool | None = None
     values: bool = False
+    farther: bool = False
 
     def second_order(self, network: Network, *, searching: bool = False) -> bool:
         """Whether pairs of classes may be settled to second order: over balls of given radii, or in a search."""
@@ -77,10 +81,10 @@ class Judge:
         """The verdict for one ball, proved by itself."""
         return self.over([radius])[0]
 
-    @property
-    def settles_by_values(self) -> bool:
-        """Whether value functions may settle pairs of classes."""
-        return self.rules.values and self.rules.pairwise and self.network.depth > 1
+    def settles_by_values(self, *, searching: bool = False) -> bool:
+        """Whether value functions may settle pairs of classes: over balls of given radii, or in a search."""
+        allowed = self.rules.farther if searching else self.rules.values
+        return allowed and self.rules.pairwise and self.network.depth > 1
 
     @property
     def nothing(self) -> CertifiedRadius:
@@ -105,7 +109,7 @@ class Verdict:
         with suppress(OutOfTime):  # what was found before stands
             if rules.second_order(self.judge.network) and self._promising(_STEPS):
                 found = self.searched(PairSearch())
-            if found.radius < self.proved.size and self.judge.settles_by_values and self._promising(_MORE):
+            if found.radius < self.proved.size and self.judge.settles_by_values() and self._promising(_MORE):
                 found = self.valued(MarginSearch(_PIECES))
         return found
 

@@ -150,12 +150,12 @@ class _Path:
         self.price = np.where(self.positive & (natural > 0), _REGULAR / np.where(natural > 0, natural, 1.0), 0.0)
         self._features()
         self.center: tuple[Array, float] | None = None
-        self.least, self.decrement = -np.inf, np.inf
+        self.least, self.decrement, self.bound = -np.inf, np.inf, np.inf
         if center is not None and center[0].shape == natural.shape:
             self.x, self.mu = center
             self.M = margins.form(self.c, self.x[:-1], float(self.x[-1]))
             self.bound = self._value(self.M)[1]
-        if center is None or not np.isfinite(self.bound):
+        if not np.isfinite(self.bound):
             self._start(natural)
         self.best = self.x, self.bound
 

@@ -97,8 +97,8 @@ def campaign(
     curvature
         As for :func:`certified_radius` with given radii: whether a bound to second order may settle what is open.
     values
-        As for :func:`certified_radius`: whether value functions may settle what is still open. Default: if
-        ``seconds_per_point`` is given.
+        As for :func:`certified_radius`: whether value functions may settle what is still open. Default: over given
+        radii, if ``seconds_per_point`` is given.
     points
         The first so many only, or a pair (start, stop) or a slice; the file may get the others later.
     enclosures
@@ -147,12 +147,12 @@ def campaign(
     try:
         starts = restarts if attack else 0
         settings = {"clip": limits, "attack": starts or False, "curvature": bent, "enclosures": repr(tuple(enclosures))}
-        settings |= {"values": True} if valued else {}
+        settings |= {} if values is None else {"values": valued}
         store.agree({"points": data.digest, **settings})
         store.note({key: str(value) for key, value in (names or {}).items() if key in ("model", "data")})
         done = store.done(network.digest, checked_seconds(seconds_per_point))
         missing = list(_missing(data, chosen_points, chosen, asked, done))
-        rules = Rules(limits, tuple(enclosures), curvature=bent, values=valued)
+        rules = Rules(limits, tuple(enclosures), curvature=bent, values=valued, farther=bool(values))
         rows = sum(len(question.radii) for question in missing)
         total = len(chosen_points) * len(dict.fromkeys(chosen)) * len(asked)
         bar = progress if isinstance(progress, bool) else None if listener is None else False
