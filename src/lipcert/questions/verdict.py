@@ -18,7 +18,7 @@ from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.questions.establish import establish_many
 from lipcert.runtime.clock import OutOfTime
 from lipcert.runtime.threads import suited_to
-from lipcert.search.margins import MarginSearch
+from lipcert.search.margins import MarginSearch, affordable
 from lipcert.search.method import Method
 from lipcert.search.second_order import PairSearch, suits
 
@@ -109,7 +109,8 @@ class Verdict:
         with suppress(OutOfTime):  # what was found before stands
             if rules.second_order(self.judge.network) and self._promising(_STEPS):
                 found = self.searched(PairSearch())
-            if found.radius < self.proved.size and self.judge.settles_by_values() and self._promising(_MORE):
+            wanted = found.radius < self.proved.size and self.judge.settles_by_values()
+            if wanted and affordable(self.proved.facts) and self._promising(_MORE):
                 found = self.valued(MarginSearch(_PIECES))
         return found
 

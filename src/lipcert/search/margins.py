@@ -39,8 +39,8 @@ _ENOUGH: Final = 1e-3
 """A gap, relative to the size of the bound, that is not worth closing."""
 _ROOM: Final = 1e-7
 """How far below zero a bound should be, relative to its objective, so that its proof does not fail for rounding."""
-_LARGEST: Final = 1400
-"""Entries of y for which a step takes some seconds; nothing larger is tried."""
+_LARGEST: Final = 800
+"""Entries of y for which a step takes about a second; nothing larger is tried."""
 
 
 def affordable(facts: OutputBounds) -> bool:
