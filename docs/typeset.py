@@ -14,7 +14,7 @@ from latex2mathml.converter import convert
 
 PAGES = ("index.md", "mathematics.md", "soundness.md")
 """Pages on which what is indented is an equation."""
-WORDED = (*PAGES, "errata.md", "ordinary.md", "own-method.md", "published.md", "uses.md")
+WORDED = (*PAGES, "api.md", "errata.md", "ordinary.md", "own-method.md", "published.md", "uses.md")
 """Pages whose text has symbols with subscripts."""
 _NAMED = """
 ≤ le ≥ ge ≼ preceq ≽ succeq ≻ succ · cdot ∘ circ ← leftarrow → rightarrow ∇ nabla ∂ partial ∈ in ‖ Vert … dots ± pm

@@ -16,10 +16,10 @@ _THIN = 1e-9
 
 def true_constant(network: lc.Network, box: lc.Box) -> float:
     """The largest Jacobian norm over the patterns that are realised on a set with interior."""
-    return max(float(np.linalg.norm(jacobian, 2)) for jacobian in _jacobians(network, box))
+    return max(float(np.linalg.norm(jacobian, 2)) for jacobian in jacobians(network, box))
 
 
-def _jacobians(network: lc.Network, box: lc.Box) -> Iterator[Array]:
+def jacobians(network: lc.Network, box: lc.Box) -> Iterator[Array]:
     """One Jacobian a realised pattern: neuron by neuron, sides that the region does not reach are left out."""
     points = box.sample(3000, np.random.default_rng(0))
     eye = np.eye(len(box.center))

@@ -78,6 +78,12 @@ def generous_stretch(patch: pytest.MonkeyPatch) -> None:
     everywhere(patch, "stretch_below", lambda *given: old(*given) * (1.0 + 1e-9))
 
 
+def scaled_twice(patch: pytest.MonkeyPatch) -> None:
+    """The units of the inputs are taken into the weights once too often."""
+    old = sys.modules["lipcert.proof.units"]._columns_times
+    everywhere(patch, "_columns_times", lambda weight, units: old(old(weight, units), units))
+
+
 @pytest.mark.parametrize(
     ("plant", "kind", "cases"),
     [
@@ -88,6 +94,7 @@ def generous_stretch(patch: pytest.MonkeyPatch) -> None:
         (narrow_slopes, "ties", 40),
         (small_radius, "reach", 40),
         (generous_stretch, "lower", 20),
+        (scaled_twice, "norms", 40),
     ],
 )
 def test_a_planted_mistake_is_found(

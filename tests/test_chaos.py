@@ -23,10 +23,12 @@ from lipcert.model.regions import Ball
 from lipcert.proof.classes import ClassBounds
 from lipcert.proof.cover import Leaf, cover
 from lipcert.proof.guide import View
+from lipcert.proof.hints import Part
 from lipcert.proof.outputs import output_at
 from lipcert.questions.establish import establish
 from lipcert.search import asked as asking
 from lipcert.search import enclosing, problem, split
+from lipcert.search.directions import Stretch
 from networks import random_network
 
 NETWORK = random_network(5, (3, 5, 4, 2), "relu", gain=2.5)
@@ -41,6 +43,8 @@ LABEL = int(np.argmax(CLASSIFIER(POINT)))
 REGIONS = [(NETWORK, BALL), (NETWORK, SMALL), (WIDE, WIDE_BALL), (SMOOTH, SMOOTH_BALL)]
 SPLIT = lc.Split(lc.ClosedForm(), seconds=np.inf, tolerance=1e-4, pieces=40)
 
+JOINT = lc.Joint(iterations=1, tolerance=5e-3)
+
 QUESTIONS: dict[str, Callable[[], Any]] = {
     "closed form": lambda: lc.certify(NETWORK, BALL, lc.ClosedForm()),
     "scalar": lambda: lc.certify(NETWORK, BALL, lc.Scalar()),
@@ -49,6 +53,8 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
     "split": lambda: lc.certify(NETWORK, BALL, SPLIT),
     "auto": lambda: lc.certify(WIDE, WIDE_BALL, lc.Auto(seconds=np.inf, pieces=5)),
     "second order": lambda: lc.certify(SMOOTH, SMOOTH_BALL, lc.Auto(seconds=np.inf, pieces=5)),
+    "norms": lambda: lc.certify(NETWORK, BALL, lc.Scalar(), input_norm="linf", output_norm=lc.L1(scale=[0.5, 3.0])),
+    "norms, jointly": lambda: lc.certify(NETWORK, BALL, JOINT, input_norm=lc.LInf(scale=[1.0, 2.0, 0.1])),
     "many": lambda: lc.certify_many(NETWORK, [BALL, SMALL]),
     "reach": lambda: lc.reach(NETWORK, BALL, lc.Scalar()),
     "reach by pieces": lambda: lc.reach(NETWORK, BALL, SPLIT),
@@ -68,8 +74,17 @@ HONEST = {
     "radius.certified_radius",
 }
 """The questions themselves: what is asked must reach the proof."""
-SLOW = ["part", "split", "auto", "second order", "reach by pieces", "sensitivity by pieces", "radius, searched for"]
-SLOW += ["radius, by value functions"]
+SLOW = [
+    "norms, jointly",
+    "part",
+    "split",
+    "auto",
+    "second order",
+    "reach by pieces",
+    "sensitivity by pieces",
+    "radius, searched for",
+    "radius, by value functions",
+]
 TARGETS = [one for one in targets() if one.label.removeprefix("questions.") not in HONEST]
 
 
@@ -102,7 +117,7 @@ def check_certificate(certificate: lc.Certificate) -> bool:
     ((network, region),) = [pair for pair in REGIONS if pair[1] is certificate.region]
     assert certificate.network == network.digest
     part = certificate.part
-    if (part.layers, part.inputs, part.outputs) == ((0, network.depth), None, None):
+    if part == Part((0, network.depth)):
         assert certificate.bound >= least(id(network), id(region))
         return True
     x = points()[id(region)]
@@ -113,7 +128,7 @@ def check_certificate(certificate: lc.Certificate) -> bool:
         x = neurons.value(network.preactivations(x)[first - 1])
     jacobians = network.slice(first, last).select(None, part.outputs).jacobian(x)
     columns = slice(None) if part.inputs is None else list(part.inputs)
-    norms = np.linalg.norm(jacobians[..., columns], ord=2, axis=(-2, -1))
+    norms, *_ = Stretch(part.norms).most(jacobians[..., columns])
     assert certificate.bound >= norms.max() * (1.0 - 1e-9)
     return True
 

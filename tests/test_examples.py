@@ -71,6 +71,19 @@ def test_resnet() -> None:
     assert [row[2] for row in radii] == sorted((row[2] for row in radii), reverse=True)
 
 
+def test_units() -> None:
+    text = printed("units.py")
+    ((_, proved),) = rows(text.replace("one unit of", "1 unit of"), "proved:")
+    ((seen, *_),) = rows(text, "seen:")
+    assert seen <= proved <= 1.3 * seen
+
+
+def test_pixels() -> None:
+    images = rows(printed("pixels.py", "sklearn"), r" +\d+ +\d+ +\d")
+    assert len(images) == 5
+    assert all(0.0 < certified <= broken for _, _, certified, broken, _ in images)
+
+
 def test_own_method() -> None:
     text = printed("own_method.py")
     ((lower,),) = rows(text, "lower bound")
@@ -93,3 +106,22 @@ def test_training() -> None:
 def test_every_example_is_tested() -> None:
     tested = Path(__file__).read_text(encoding="utf-8")
     assert [path.name for path in EXAMPLES.glob("*.py") if f'"{path.name}"' not in tested] == []
+
+
+def test_snake() -> None:
+    text = printed("snake.py", "flint")
+    mine, table = re.search(r"my own: (\S+) \(declared\)", text), re.search(r"of the table: (\S+)", text)
+    assert mine is not None
+    assert table is not None
+    assert mine[1] == table[1]
+    assert "turning points checked by ball arithmetic over a whole period" in text
+    assert "refused: turning_points lacks a point" in text
+
+
+def test_one_lipschitz() -> None:
+    text = printed("one_lipschitz.py", "torch")
+    proved, moved = re.search(r"at most (\S+) over all inputs", text), re.search(r"at least (\S+), at most (\S+)", text)
+    assert proved is not None
+    assert moved is not None
+    assert float(proved[1]) <= 1.000001
+    assert 1.0 < float(moved[1]) <= float(moved[2])

@@ -129,7 +129,8 @@ def test_images_keep_their_shape() -> None:
         assert lc.certified_radius(net, center).radius == lc.certified_radius(net, CENTER).radius
     assert net(np.stack([image] * 5)).shape == (5, 3)
     assert net.jacobian(image).shape == (3, 4)
-    assert lc.attack(net, image, 0, 1.0).found.shape == ()
+    found = lc.attack(net, image, 0, 1.0)
+    assert (found.found.shape, found.points.shape) == ((), (1, 2, 2))
     assert lc.certify(net, lc.Box(image - 0.1, image + 0.1), "closed-form").bound > 0.0
     assert lc.sweep(net, lc.Ball(image, 1.0), [0.1])[0].radius == 0.1
     for wrong in (image.reshape(2, 2, 1), image.reshape(4, 1), np.zeros((1, 2, 3))):

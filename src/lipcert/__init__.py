@@ -1,4 +1,4 @@
-"""Certified ℓ2 Lipschitz bounds for neural networks."""
+"""Certified Lipschitz bounds for neural networks."""
 
 from lipcert import published
 from lipcert.errors import (
@@ -18,6 +18,7 @@ from lipcert.importers.ties import merge_ties
 from lipcert.model.activations import Activation, activation, piecewise_linear
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
+from lipcert.model.norms import L1, L2, LInf
 from lipcert.model.regions import Ball, Box, Everywhere
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.classes import CertifiedRadius
@@ -46,6 +47,8 @@ from lipcert.search.stage import Stage
 __version__ = "0.2.0"
 
 __all__ = [
+    "L1",
+    "L2",
     "Activation",
     "Attack",
     "Auto",
@@ -62,6 +65,7 @@ __all__ = [
     "Interrupted",
     "InvalidInput",
     "Joint",
+    "LInf",
     "Linear",
     "LipcertError",
     "Lipschitz",

@@ -23,6 +23,7 @@ from lipcert.errors import LipcertError
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import dense
 from lipcert.model.network import Layer, Network, Neurons
+from lipcert.model.norms import Norms
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.hints import Hints, Linear, Lipschitz, Part
 from lipcert.proof.tree import Tree
@@ -180,12 +181,29 @@ def _region(region: Any) -> str:
         return f"Box({literal(region.lower)}, {literal(region.upper)})"
     if isinstance(region, lc.Ball):
         clip = "" if region.clip is None else f", clip={_region(region.clip)}"
-        return f"Ball({literal(region.center)}, {literal(float(region.radius))}{clip})"
+        norm = "" if region.plain else f", norm={literal(region.norm)}"
+        return f"Ball({literal(region.center)}, {literal(float(region.radius))}{clip}{norm})"
     return "Everywhere()"
 
 
 _NAMES: dict[str, Any] = {"lc": lc, "np": np, "h": float.fromhex, "replace": replace}
 _NAMES |= {
     kind.__name__: kind
-    for kind in (Activation, Certificate, Part, Hints, Linear, Lipschitz, Layer, Network, Neurons, Tree)
+    for kind in (
+        Activation,
+        Certificate,
+        Part,
+        Hints,
+        Linear,
+        Lipschitz,
+        Layer,
+        Network,
+        Neurons,
+        Norms,
+        Tree,
+        lc.L1,
+        lc.L2,
+        lc.LInf,
+    )
 }
+_NAMES |= {kind.__name__: kind for kind in (Norms, lc.L1, lc.L2, lc.LInf)}

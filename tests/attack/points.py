@@ -30,9 +30,8 @@ def inside(region: Region, x: Point) -> bool:
         ends = zip(x, fractions(region.lower), fractions(region.upper), strict=True)
         return all((low < c < high) or low == c == high for c, low, high in ends)
     if isinstance(region, Ball):
-        distance = sum(((c - m) ** 2 for c, m in zip(x, fractions(region.center), strict=True)), fmpq(0))
-        radius = rational(float(region.radius))
-        near = distance < radius**2 or distance == radius == 0
+        distance, radius = _distance(region, x), rational(float(region.radius))
+        near = distance < _power(region, radius) or distance == radius == 0
         return near and (region.clip is None or inside(region.clip, x))
     return True
 
@@ -43,9 +42,22 @@ def belongs(region: Region, x: Point) -> bool:
         ends = zip(x, fractions(region.lower), fractions(region.upper), strict=True)
         return all(low <= c <= high for c, low, high in ends)
     if isinstance(region, Ball):
-        distance = sum(((c - m) ** 2 for c, m in zip(x, fractions(region.center), strict=True)), fmpq(0))
-        return distance <= rational(float(region.radius)) ** 2 and (region.clip is None or belongs(region.clip, x))
+        near = _distance(region, x) <= _power(region, rational(float(region.radius)))
+        return near and (region.clip is None or belongs(region.clip, x))
     return True
+
+
+def _distance(ball: Ball, x: Point) -> fmpq:
+    """The distance from the centre in the norm of a ball, squared for ℓ2."""
+    triples = zip(x, fractions(ball.center), fractions(ball.units), strict=True)
+    parts = [abs(c - m) / u for c, m, u in triples]
+    if ball.norm.name == "l2":
+        return sum((part**2 for part in parts), fmpq(0))
+    return max(parts) if ball.norm.name == "linf" else sum(parts, fmpq(0))
+
+
+def _power(ball: Ball, radius: fmpq) -> fmpq:
+    return radius**2 if ball.norm.name == "l2" else radius
 
 
 def candidates(network: Network, region: Region, rng: np.random.Generator, count: int = 12) -> Iterator[Point]:

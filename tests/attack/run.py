@@ -18,6 +18,7 @@ from attack.importers import onnx_traps, torch_traps
 from attack.log import Log
 from attack.lower import lower
 from attack.mutants import mutants
+from attack.norms import norms
 from attack.parameters import parameters
 from attack.parts import parts, sensitivity
 from attack.radius import campaigns, radius
@@ -36,6 +37,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "trees": trees,
     "edges": edges,
     "mutants": mutants,
+    "norms": norms,
     "files": files,
     "lower": lower,
     "reach": reach,

@@ -170,7 +170,7 @@ WRONG_USE = {
         "bound model.npz --center complex.npy --radius 1",
         "complex.npy must hold real numbers, got comp",
     ),
-    "wide centre": ("bound model.npz --center wide.npy --radius 1", "got 6 (shape (2, 3))"),
+    "wide centre": ("bound model.npz --center wide.npy --radius 1", "wide.npy holds 2 points; say which, from 0"),
     "NaN in the centre": ("bound model.npz --center nan,0,0 --radius 1", "center must be finite"),
     "negative radius": ("bound model.npz --center zeros --radius -1", "radius must be at least 0, got -1.0"),
     "NaN radius": ("bound model.npz --center zeros --radius nan", "radius must be finite"),

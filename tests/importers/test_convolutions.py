@@ -184,14 +184,6 @@ def test_pools_whose_winners_are_decided_are_affine(pool: Any) -> None:
     assert min(found) < 1e-6
 
 
-def test_activations_that_rise_are_applied_to_winners_only() -> None:
-    rising = read(conv(2, 3, padding=1), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten(), nn.LazyLinear(2), image=(2, 6, 6))
-    tanh = [layer for layer in rising.layers if layer.neurons and "tanh" in layer.neurons.describe()]
-    assert [layer.size for layer in tanh] == [27]
-    other = read(conv(2, 3, padding=1), nn.GELU(), nn.MaxPool2d(2), nn.Flatten(), nn.LazyLinear(2), image=(2, 6, 6))
-    assert other.sizes[1] == 108
-
-
 def test_the_digest_does_not_depend_on_how_a_layer_is_kept() -> None:
     network = read(conv(4, 8, padding=1), nn.ReLU(), conv(8, 2), nn.ReLU())
     plain = lc.Network(tuple(replace(layer, linear=layer.weight) for layer in network.layers))

@@ -122,3 +122,25 @@ def test_bounds_are_those_of_the_usual_way(thin: bool, method: object, monkeypat
     found = lc.certify(network, region, method).bound  # type: ignore[arg-type]
     assert used
     assert found == pytest.approx(usual, rel=1e-11)
+
+
+@pytest.mark.parametrize("apart", [4, 10**6])
+def test_neurons_that_do_not_move_have_no_multipliers(apart: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pairs of a pool that sees only dead neurons: their slopes are open, but their differences are zero."""
+    monkeypatch.setattr(sweep, "_APART", apart)
+    rng = np.random.default_rng(0)
+    first, second = rng.standard_normal((12, 3)), np.zeros((12, 12))
+    second[:6, :6], second[6:, 6:] = rng.standard_normal((2, 6, 6))
+    third = np.zeros((4, 12))
+    third[:2, :6], third[2:, 6:] = rng.standard_normal((2, 2, 6))
+    biases = [np.repeat([0.0, -50.0], 6), None, None, None]
+    network = lc.Network.from_weights([first, second, third, rng.standard_normal((2, 4))], biases)
+    certificate = lc.certify(network, lc.Ball(np.zeros(3), 1.0), lc.ClosedForm())
+    for layer, half in zip(certificate.layers[1:], (6, 2), strict=True):
+        assert (layer.beta > layer.alpha).all()
+        assert (layer.multiplier[:half] > 0.0).all()
+        np.testing.assert_array_equal(layer.multiplier[half:], 0.0)
+    alive = lc.Network.from_weights(
+        [first[:6], second[:6, :6], third[:2, :6], network.layers[-1].weight[:, :2]], activation="relu"
+    )
+    assert certificate.bound == pytest.approx(lc.certify(alive, lc.Ball(np.zeros(3), 1.0), lc.ClosedForm()).bound)

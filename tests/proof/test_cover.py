@@ -57,7 +57,7 @@ def garbage_weights(patch: pytest.MonkeyPatch) -> None:
 
 def garbage_witness(patch: pytest.MonkeyPatch) -> None:
     """Norms that nothing has: the search stops at once, or believes that it is done."""
-    patch.setattr(SEARCH, "jacobian_norms", lambda network, points: np.full(len(points), 1e9))
+    patch.setattr(SEARCH, "jacobian_norms", lambda network, points, *rest: np.full(len(points), 1e9))
 
 
 @pytest.mark.parametrize("mistake", [halved_bound, lost_leaves, garbage_cuts, garbage_weights, garbage_witness])

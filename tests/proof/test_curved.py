@@ -229,7 +229,7 @@ def test_hints_for_something_else_are_refused() -> None:
     assert first.curved is not None
     with pytest.raises(ProofFailed, match="not for this network"):
         prove_curved(CHAIN, CHAIN_BALL, first.curved)
-    with pytest.raises(ProofFailed, match="about balls"):
+    with pytest.raises(ProofFailed, match="about ℓ2 balls"):
         prove_curved(SMOOTH, lc.Box(np.zeros(20), np.ones(20)), first.curved)
     with pytest.raises(ProofFailed, match="not finite"):
         prove_curved(SMOOTH, SMOOTH_BALL, replace(first.curved, balance=np.nan * first.curved.balance))

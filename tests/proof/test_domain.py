@@ -280,3 +280,25 @@ def test_outputs_from_above() -> None:
         np.testing.assert_allclose(above, traced(network, [region], None).above_output(0, rows), rtol=1e-11, atol=1e-11)
         points = np.concatenate([region.center[None], region.sample(500, rng)])
         assert (network(points) @ rows.T <= above + 1e-12).all()
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1.0, 1e60])
+def test_a_box_is_no_larger_than_what_it_has_of_a_ball(scale: float) -> None:
+    rng, inside = np.random.default_rng(5), 0
+    for d in (1, 2, 5):
+        center = rng.normal(size=(200, d)) * scale
+        lower = center + rng.uniform(-1.2, 1.0, (200, d)) * scale
+        upper = lower + rng.uniform(0.0, 1.5, (200, d)) * scale
+        domain = Domain(center, np.full(200, scale), lower, upper)
+        low, high = domain.inner_box()
+        assert ((lower <= low) & (low <= high) & (high <= upper)).all()
+        way = rng.normal(size=(400, 1, d))
+        points = center + scale * rng.uniform(size=(400, 1, 1)) ** 0.1 * way / np.linalg.norm(
+            way, axis=-1, keepdims=True
+        )
+        met = ((lower <= points) & (points <= upper)).all(axis=-1)
+        assert ((low <= points) & (points <= high))[met].all()
+        inside += int(met.sum())
+        if d > 1:
+            assert (high - low < 0.9 * (upper - lower)).any(axis=-1).mean() > 0.1
+    assert inside > 1000

@@ -327,5 +327,10 @@ def test_what_is_refused() -> None:
     for bad in (np.full(margins.free.size, np.nan), np.full(margins.free.size, 1e308), np.zeros(3)):
         with pytest.raises(ProofFailed):
             margins.above(ROW, bad, 1.0)
+    for norm in ("linf", "l1"):
+        other = establish(network, lc.Ball(ball.center, 0.1, norm=norm), lc.ClosedForm())
+        with pytest.raises(ProofFailed, match="ℓ2"):
+            other.margins()
+        assert MarginSearch().leaves(other, ROW) == []
     with pytest.raises(ProofFailed):
         establish(network, lc.Box(ball.center - 0.1, ball.center + 0.1), lc.ClosedForm()).margins()

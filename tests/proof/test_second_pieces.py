@@ -179,8 +179,8 @@ def intervals_of_another_piece(patch: pytest.MonkeyPatch) -> None:
     def bound(order: SecondOrder, lower: Array, upper: Array, low: list[Array], high: list[Array]) -> Second:
         found = honest(order, lower, upper, low, high)
         starts = np.cumsum([end.shape[-1] for end in low])[:-1]
-        ends = (np.split(np.roll(side, 1, axis=0), starts, axis=-1) for side in (found.low, found.high))
-        return honest(order, lower, upper, *ends)
+        floor, roof = (np.split(np.roll(side, 1, axis=0), starts, axis=-1) for side in (found.low, found.high))
+        return honest(order, lower, upper, floor, roof)
 
     patch.setattr(SecondOrder, "bound", bound)
 

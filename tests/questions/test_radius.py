@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -388,7 +389,7 @@ def test_several_starts_break_more() -> None:
     """Class 1 wins on the far side of a hill; from the point itself the way leads to class 2, which never wins."""
     weights = [np.array([[1.0], [-1.0], [1.0]]), np.array([[0.0, 0.0, 0.0], [0.0, 3.0, 0.0], [0.4, 0.0, -0.4]])]
     network = lc.Network.from_weights(weights, [[0.0, -1.0, -1.0], [0.5, 0.0, 0.0]], "relu")
-    once, usual = (lc.attack(network, [0.1], 0, 2.0, **some) for some in ({"restarts": 1}, {}))
+    once, usual = (lc.attack(network, [0.1], 0, 2.0, restarts=count) for count in (1, 9))
     assert not once.found
     assert usual.found
     assert network(usual.points).argmax() == 1

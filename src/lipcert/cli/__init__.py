@@ -32,7 +32,7 @@ NOBODY_READS = 141
 
 app = typer.Typer(
     name="lipcert",
-    help="Certified ℓ2 Lipschitz bounds for neural networks.",
+    help="Certified Lipschitz bounds for neural networks.",
     epilog="Exit codes: 0 certified, 1 not certified, 2 wrong use or a file that cannot be written, 130 interrupted;"
     " what was proved before an interrupt is printed. Begin with: lipcert demo",
     no_args_is_help=True,
@@ -57,7 +57,7 @@ def _common(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    """Certified ℓ2 Lipschitz bounds for neural networks."""
+    """Certified Lipschitz bounds for neural networks."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -18,7 +18,7 @@ from lipcert.questions.certify import certify
 from lipcert.search.lower import LowerBound, lower_bound_of
 from lipcert.search.method import Method
 from lipcert.search.split import Split
-from lipcert.show.wording import describe_network, describe_region, downward, upward
+from lipcert.show.wording import describe_network, describe_region, downward, measured, upward
 
 _EXACT = 1e-3
 """Relative distance of upper and lower bound at which --exact is content."""
@@ -32,11 +32,18 @@ def bound(
     radius: options.RadiusOption = None,
     box: options.BoxOption = None,
     clip: options.ClipOption = None,
+    norm: options.NormOption = "l2",
+    input_norm: options.InputNormOption = "l2",
+    output_norm: options.OutputNormOption = "l2",
+    input_scale: options.InputScaleOption = None,
+    output_scale: options.OutputScaleOption = None,
     point: options.PointOption = None,
     method: options.MethodOption = None,
     activation: options.ActivationOption = None,
     input_shape: options.InputShapeOption = None,
     drop_softmax: options.DropSoftmaxOption = False,
+    mean: options.MeanOption = None,
+    std: options.StdOption = None,
     inputs: options.InputsOption = None,
     outputs: options.OutputsOption = None,
     layers: options.LayersOption = None,
@@ -60,7 +67,8 @@ def bound(
 ) -> None:
     """Bound the Lipschitz constant of MODEL over a region.
 
-    For any two inputs x, y of the region, ‖f(x) - f(y)‖ is at most the bound times ‖x - y‖ (ℓ2 norms).
+    For any two inputs x, y of the region, ‖f(x) - f(y)‖ is at most the bound times ‖x - y‖, in ℓ2 norms or in those of
+    --input-norm and --output-norm.
 
     [bold]Example[/bold]: how fast can the outputs of a network with arrays W1, b1, W2, b2 in model.npz change near the
     origin? And how fast everywhere?
@@ -70,13 +78,18 @@ def bound(
       lipcert bound model.npz --activation relu
 
       lipcert bound model.npz --activation relu --center zeros --radius 0.5 --exact --seconds 20
+
+    A controller whose inputs are radians and revolutions a minute, within one unit of each:
+
+      lipcert bound controller.npz --center 0,1500 --radius 1 --norm linf --input-norm linf --input-scale 0.1,100
     """
     chosen = timed(_chosen(method, exact), seconds)
     options.output("--certificate", certificate_file, model)
     with Later() as later:
         with options.limit(seconds) as clock:
-            network = options.network(model, activation, input_shape, drop_softmax)
-            region = options.region_of(network, center, radius, box, clip, point)
+            network = options.network(model, activation, input_shape, drop_softmax, mean, std)
+            measure = options.norm("--norm", norm, input_scale)
+            region = options.region_of(network, center, radius, box, clip, point, measure)
             with clock.keeping(_SHARE * (seconds or 0.0) if lower else 0.0):
                 certificate = later.best(
                     certify,
@@ -86,6 +99,8 @@ def bound(
                     inputs=options.indices("--inputs", inputs),
                     outputs=options.indices("--outputs", outputs),
                     layers=options.span("--layers", layers),
+                    input_norm=options.norm("--input-norm", input_norm, input_scale),
+                    output_norm=options.norm("--output-norm", output_norm, output_scale),
                 )
             if certificate_file is not None:
                 later.attempt(certificate.save, certificate_file)
@@ -107,6 +122,8 @@ def _print(console: Console, network: Network, certificate: Certificate, below: 
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
     table.add_row("bound", f"[bold]{upward(certificate.bound)}[/bold]")
+    if not part.norms.plain:
+        table.add_row("norms", measured(part.norms))
     if below is not None:
         table.add_row("lower bound", downward(below.value))
         tightness = ratio(certificate.bound, below)

@@ -28,6 +28,8 @@ def compare(
     radius: options.RadiusOption = None,
     box: options.BoxOption = None,
     clip: options.ClipOption = None,
+    norm: options.NormOption = "l2",
+    input_scale: options.InputScaleOption = None,
     point: options.PointOption = None,
     methods: Annotated[
         str | None, typer.Option(metavar="NAME,NAME,…", help=f"Which methods: {', '.join(METHODS)}. \\[default: all]")
@@ -37,6 +39,8 @@ def compare(
     activation: options.ActivationOption = None,
     input_shape: options.InputShapeOption = None,
     drop_softmax: options.DropSoftmaxOption = False,
+    mean: options.MeanOption = None,
+    std: options.StdOption = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw bound against time there: .png, .pdf or .svg.")
     ] = None,
@@ -57,8 +61,9 @@ def compare(
     names = None if methods is None else [name.strip() for name in methods.split(",")]
     with Later() as later:
         with options.limit(seconds):
-            network = options.network(model, activation, input_shape, drop_softmax)
-            region = options.region_of(network, center, radius, box, clip, point)
+            network = options.network(model, activation, input_shape, drop_softmax, mean, std)
+            measure = options.norm("--norm", norm, input_scale)
+            region = options.region_of(network, center, radius, box, clip, point, measure)
             comparison = later.best(run_all, network, region, names, timeout=timeout)
         later.attempt(show, json, _record, _print, network, region, comparison)
         if plot is not None:

@@ -60,9 +60,8 @@ def describe(network: Network, imported: Imported | None, region: Region | None 
     bounded = region is not None and region.bounded
     open_ = _open_slopes(network, region) if region is not None and bounded else None
     estimates = {name: {"seconds": c.seconds, "memory": c.memory} for name, c in costs(network, open_).items()}
-    first, joint = estimates["ClosedForm"], estimates["Joint"]
-    patience = max(first["seconds"], min(Auto().seconds, joint["seconds"] + Auto().seconds))
-    estimates["Auto"] = {"seconds": patience, "memory": joint["memory"]}
+    patience = max(estimates["ClosedForm"]["seconds"], Auto().seconds)
+    estimates["Auto"] = {"seconds": patience, "memory": estimates["Joint"]["memory"]}
     layers = []
     for number, layer in enumerate(network.layers):
         origin = imported.lowered.origins[number] if imported else None

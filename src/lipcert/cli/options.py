@@ -19,6 +19,8 @@ from lipcert.importers.arrays import stored
 from lipcert.model.arrays import Array
 from lipcert.model.files import require_writable
 from lipcert.model.network import Network
+from lipcert.model.norms import L2, Norm
+from lipcert.model.norms import NORMS as NORM_NAMES
 from lipcert.model.regions import Ball, Box, Everywhere, Region
 from lipcert.runtime.clock import Clock, timed
 from lipcert.search.method import Method
@@ -28,6 +30,7 @@ VECTOR = "FILE|NUMBERS"
 REGION = "Region (default: all inputs, the global bound)"
 NEEDED = "Region (needed: a ball or a box)"
 PART = "Part of the network (default: all of it)"
+NORMS = "Norms and units (default: ℓ2, as the numbers are)"
 
 ModelArgument: TypeAlias = Annotated[str, typer.Argument(metavar="MODEL", help="A .onnx, .npz, .mat or .pt file.")]
 
@@ -42,7 +45,9 @@ def _center(panel: str) -> Any:
 
 
 def _radius(panel: str) -> Any:
-    return typer.Option(help="ℓ2 radius of the ball.", metavar="NUMBER", rich_help_panel=panel)
+    return typer.Option(
+        help="Radius of the ball, ℓ2 or in the norm of --norm.", metavar="NUMBER", rich_help_panel=panel
+    )
 
 
 def _box(panel: str) -> Any:
@@ -80,6 +85,40 @@ NeededRadiusOption: TypeAlias = Annotated[float | None, _radius(NEEDED)]
 NeededBoxOption: TypeAlias = Annotated[tuple[str, str] | None, _box(NEEDED)]
 NeededClipOption: TypeAlias = Annotated[tuple[str, str] | None, _clip(NEEDED)]
 NeededPointOption: TypeAlias = Annotated[int | None, _point(NEEDED)]
+NormOption: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--norm", metavar="l1|l2|linf", help="Norm of the ball, in the units of --input-scale.", rich_help_panel=REGION
+    ),
+]
+InputNormOption: TypeAlias = Annotated[
+    str,
+    typer.Option(metavar="l1|l2|linf", help="Norm of changes of the input.", rich_help_panel=NORMS),
+]
+OutputNormOption: TypeAlias = Annotated[
+    str,
+    typer.Option(metavar="l1|l2|linf", help="Norm of changes of the output.", rich_help_panel=NORMS),
+]
+InputScaleOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBERS|FILE",
+        help="What one unit of each input is, as in 0.1,100: for --input-norm, and for the ball.",
+        rich_help_panel=NORMS,
+    ),
+]
+OutputScaleOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="NUMBERS|FILE", help="What one unit of each output is.", rich_help_panel=NORMS),
+]
+MeanOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBERS|FILE",
+        help="Put (x - mean)/std in front of the model: one number, one per channel, or one per input.",
+    ),
+]
+StdOption: TypeAlias = Annotated[str | None, typer.Option(metavar="NUMBERS|FILE", help="See --mean.")]
 
 
 def _method_option(default: str) -> Any:
@@ -139,10 +178,34 @@ def activations(text: str | None) -> str | list[str] | None:
     return text if len(names) < 2 else names
 
 
-def network(model: str, activation: str | None, input_shape: str | None, drop_softmax: bool) -> Network:
+def network(
+    model: str,
+    activation: str | None,
+    input_shape: str | None,
+    drop_softmax: bool,
+    mean: str | None = None,
+    std: str | None = None,
+) -> Network:
     """The network that a verb is about."""
     size = shape("--input-shape", input_shape)
-    return load(model, activations(activation), input_shape=size, drop_softmax=drop_softmax)
+    middle, width = _listed("--mean", mean), _listed("--std", std)
+    return load(model, activations(activation), input_shape=size, drop_softmax=drop_softmax, mean=middle, std=width)
+
+
+def norm(option: str, name: str, scale: str | None = None) -> Norm:
+    """The norm that a name and a scale mean."""
+    if name not in NORM_NAMES:
+        raise InvalidInput(f"{option} must be one of {', '.join(NORM_NAMES)}, got {name!r}")
+    units = _listed(option.replace("-norm", "-scale"), scale)
+    single = units is None or units.size == 1
+    return NORM_NAMES[name](1.0 if units is None else units.ravel()[0] if single else units.ravel())  # type: ignore[call-arg]
+
+
+def _listed(option: str, text: str | None) -> Array | None:
+    """Numbers separated by commas, or those of a file."""
+    if text is None:
+        return None
+    return _from_file(option, text) if _is_file(text) else _numbers(option, text)
 
 
 def region_of(
@@ -152,8 +215,12 @@ def region_of(
     box: tuple[str, str] | None,
     clip: tuple[str, str] | None,
     point: int | None = None,
+    norm_of_ball: Norm | None = None,
 ) -> Region:
     """The region that the options describe; everywhere without any."""
+    measured = norm_of_ball is not None and norm_of_ball.name != L2.name
+    if measured and (box is not None or (center is None and radius is None)):
+        raise InvalidInput("--norm is that of a ball: give --center and --radius too, or leave it out")
     if point is not None:
         if center is None or not _is_file(center) or _position(center) is not None:
             raise InvalidInput(f"--point {point} says which point of the file --center; give --center FILE.npz")
@@ -171,7 +238,7 @@ def region_of(
     if radius is None:
         raise InvalidInput("--center needs --radius, as in --radius 0.1; without both the bound is global")
     middle = vector("--center", center, network.inputs)
-    return Ball(middle, radius, None if clip is None else _corners("--clip", clip, network.inputs))
+    return Ball(middle, radius, None if clip is None else _corners("--clip", clip, network.inputs), norm_of_ball)
 
 
 def vector(option: str, text: str, size: int) -> Array:

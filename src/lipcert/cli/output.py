@@ -14,8 +14,10 @@ from rich.console import Console
 
 from lipcert.errors import LipcertError
 from lipcert.model.network import Network
+from lipcert.model.norms import Norms
 from lipcert.model.regions import Ball, Box, Region
 from lipcert.proof.certificate import Certificate
+from lipcert.proof.hints import Part
 from lipcert.search.lower import LowerBound
 from lipcert.show.wording import activations
 
@@ -116,7 +118,7 @@ def certificate_record(network: Network, certificate: Certificate, lower: LowerB
         "method": method_record(certificate.method),
         "region": region_record(certificate.region),
         "network": network_record(network),
-        "part": dataclasses.asdict(certificate.part),
+        **part_record(certificate.part),
         "seconds": certificate.seconds,
         "verified": certificate.verified,
     }
@@ -131,13 +133,25 @@ def method_record(method: object) -> dict[str, Any]:
     return {"name": type(method).__name__, **options}
 
 
+def part_record(part: Part) -> dict[str, Any]:
+    """The part of a network that is meant, and the norms of a bound where they are not plain ℓ2."""
+    found = {"layers": part.layers, "inputs": part.inputs, "outputs": part.outputs}
+    return {"part": found, **norms_record(part.norms)}
+
+
+def norms_record(norms: Norms) -> dict[str, Any]:
+    """The norms of a bound; nothing where both are plain ℓ2."""
+    return {} if norms.plain else {"norms": {"input": norms.input.record(), "output": norms.output.record()}}
+
+
 def region_record(region: Region) -> dict[str, Any]:
     """What defines a region."""
     if isinstance(region, Box):
         return {"kind": "box", "lower": region.lower.tolist(), "upper": region.upper.tolist()}
     if isinstance(region, Ball):
         clip = None if region.clip is None else region_record(region.clip)
-        return {"kind": "ball", "center": region.center.tolist(), "radius": float(region.radius), "clip": clip}
+        found = {"kind": "ball", "center": region.center.tolist(), "radius": float(region.radius), "clip": clip}
+        return found if region.plain else found | {"norm": region.norm.record()}
     return {"kind": type(region).__name__.lower()}
 
 

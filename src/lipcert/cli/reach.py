@@ -30,6 +30,8 @@ def reach(
     box: options.NeededBoxOption = None,
     clip: options.NeededClipOption = None,
     point: options.NeededPointOption = None,
+    norm: options.NormOption = "l2",
+    input_scale: options.InputScaleOption = None,
     method: options.MethodOption = None,
     layer: Annotated[
         int | None, typer.Option(metavar="I", help="An inner layer, from 1: its values before the activation.")
@@ -37,6 +39,8 @@ def reach(
     activation: options.ActivationOption = None,
     input_shape: options.InputShapeOption = None,
     drop_softmax: options.DropSoftmaxOption = False,
+    mean: options.MeanOption = None,
+    std: options.StdOption = None,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw two outputs, their box, ellipsoid and samples: .png, .pdf or .svg."),
@@ -69,8 +73,9 @@ def reach(
     chosen = timed(method, seconds)
     with Later() as later:
         with options.limit(seconds):
-            network = options.network(model, activation, input_shape, drop_softmax)
-            region = options.region_of(network, center, radius, box, clip, point)
+            network = options.network(model, activation, input_shape, drop_softmax, mean, std)
+            measure = options.norm("--norm", norm, input_scale)
+            region = options.region_of(network, center, radius, box, clip, point, measure)
             if not region.bounded:
                 raise InvalidInput("reach needs a bounded region: give --center and --radius, or --box")
             found = later.best(enclose, network, region, chosen, layer=layer)

@@ -16,7 +16,6 @@ from lipcert.cli import options
 from lipcert.cli.methods import METHODS, method
 from lipcert.cli.results import show
 from lipcert.errors import CampaignStopped, InvalidInput, ProofFailed
-from lipcert.importers import load
 from lipcert.questions.campaign import campaign, read_points
 
 
@@ -27,7 +26,7 @@ def robust(
     ],
     out: Annotated[Path, typer.Option(metavar="FILE.sqlite", help="Where results go, and are resumed from.")],
     radii: Annotated[
-        str | None, typer.Option("--radii", "--eps", metavar="R,R,…", help="ℓ2 radii of the balls around each point.")
+        str | None, typer.Option("--radii", "--eps", metavar="R,R,…", help="Radii of the balls around each point.")
     ] = None,
     search: Annotated[bool, typer.Option("--search", help="Search for the largest radius of each point.")] = False,
     methods: Annotated[
@@ -36,6 +35,12 @@ def robust(
     clip: Annotated[
         tuple[float, float] | None,
         typer.Option(metavar="LOWER UPPER", help="Only inputs between these count, as in --clip 0 1 for images."),
+    ] = None,
+    norm: Annotated[
+        str, typer.Option("--norm", metavar="l1|l2|linf", help="Norm of the balls, in the units of --input-scale.")
+    ] = "l2",
+    input_scale: Annotated[
+        str | None, typer.Option(metavar="NUMBERS|FILE", help="What one unit of each input is, as in 0.1,100.")
     ] = None,
     attack: Annotated[bool, typer.Option("--attack", help="Search for inputs of another class too.")] = False,
     restarts: Annotated[int, typer.Option(metavar="N", help="Starts of each attack.")] = 9,
@@ -74,6 +79,8 @@ def robust(
     activation: options.ActivationOption = None,
     input_shape: options.InputShapeOption = None,
     drop_softmax: options.DropSoftmaxOption = False,
+    mean: options.MeanOption = None,
+    std: options.StdOption = None,
     json: options.JsonOption = False,
 ) -> None:
     """Certify how far the points of DATA may be moved before MODEL classifies them differently.
@@ -96,12 +103,7 @@ def robust(
 
       lipcert robust model.onnx test.npz --eps 1.0 --seconds-per-point 10 --attack --out verdicts.sqlite
     """
-    network = load(
-        model,
-        options.activations(activation),
-        input_shape=options.shape("--input-shape", input_shape),
-        drop_softmax=drop_softmax,
-    )
+    network = options.network(model, activation, input_shape, drop_softmax, mean, std)
     if radii is None and not search:
         raise InvalidInput("--radii must say how large the balls are, as in --radii 0.5,0.1; or --search finds out")
     if dask is not None and workers != 1:
@@ -119,6 +121,7 @@ def robust(
             search=search,
             methods=[method(name.strip()) for name in methods.split(",")],
             clip=clip,
+            norm=options.norm("--norm", norm, input_scale),
             attack=attack,
             restarts=restarts,
             curvature=curvature,

@@ -29,6 +29,8 @@ def sensitivity(
     radius: options.RadiusOption = None,
     box: options.BoxOption = None,
     clip: options.ClipOption = None,
+    norm: options.NormOption = "l2",
+    input_scale: options.InputScaleOption = None,
     point: options.PointOption = None,
     method: options.MethodOption = None,
     inputs: options.InputsOption = None,
@@ -36,6 +38,8 @@ def sensitivity(
     activation: options.ActivationOption = None,
     input_shape: options.InputShapeOption = None,
     drop_softmax: options.DropSoftmaxOption = False,
+    mean: options.MeanOption = None,
+    std: options.StdOption = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a heat map: .png, .pdf or .svg.")] = None,
     seconds: options.SecondsOption = None,
     certificate_file: options.CertificateOption = None,
@@ -56,11 +60,12 @@ def sensitivity(
     chosen = timed(method, seconds)
     with Later() as later:
         with options.limit(seconds):
-            network = options.network(model, activation, input_shape, drop_softmax)
+            network = options.network(model, activation, input_shape, drop_softmax, mean, std)
+            measure = options.norm("--norm", norm, input_scale)
             found = later.best(
                 matrix_of,
                 network,
-                options.region_of(network, center, radius, box, clip, point),
+                options.region_of(network, center, radius, box, clip, point, measure),
                 chosen,
                 inputs=options.indices("--inputs", inputs),
                 outputs=options.indices("--outputs", outputs),

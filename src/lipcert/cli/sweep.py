@@ -13,7 +13,7 @@ from rich.table import Table
 
 from lipcert.cli import options
 from lipcert.cli.methods import timed
-from lipcert.cli.output import Later, method_record, network_record, region_record, show
+from lipcert.cli.output import Later, method_record, network_record, norms_record, region_record, show
 from lipcert.errors import InvalidInput
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
@@ -23,7 +23,7 @@ from lipcert.questions.verify import save_sweep
 from lipcert.search.joint import Joint
 from lipcert.search.method import Method
 from lipcert.show import plots
-from lipcert.show.wording import describe_network, describe_region, downward, upward
+from lipcert.show.wording import describe_network, describe_region, downward, measured, upward
 
 RADII = "Radii (as a list, or evenly on a logarithmic scale)"
 _PANEL = {"rich_help_panel": RADII}
@@ -34,6 +34,11 @@ def sweep(
     center: options.NeededCenterOption = None,
     clip: options.NeededClipOption = None,
     point: options.NeededPointOption = None,
+    norm: options.NormOption = "l2",
+    input_norm: options.InputNormOption = "l2",
+    output_norm: options.OutputNormOption = "l2",
+    input_scale: options.InputScaleOption = None,
+    output_scale: options.OutputScaleOption = None,
     radii: Annotated[str | None, typer.Option(metavar="R,R,…", help="Radii, in any order.", **_PANEL)] = None,
     start: Annotated[float | None, typer.Option("--from", metavar="NUMBER", help="Smallest radius.", **_PANEL)] = None,
     stop: Annotated[float | None, typer.Option("--to", metavar="NUMBER", help="Largest radius.", **_PANEL)] = None,
@@ -43,6 +48,8 @@ def sweep(
     activation: options.ActivationOption = None,
     input_shape: options.InputShapeOption = None,
     drop_softmax: options.DropSoftmaxOption = False,
+    mean: options.MeanOption = None,
+    std: options.StdOption = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the curve: .png, .pdf or .svg.")] = None,
     certificate_file: options.CertificateOption = None,
     json: options.JsonOption = False,
@@ -67,10 +74,15 @@ def sweep(
         raise InvalidInput("sweep needs --center: a file, numbers separated by commas, or zeros")
     with Later() as later:
         with options.limit(seconds):
-            network = options.network(model, activation, input_shape, drop_softmax)
-            largest = options.region_of(network, center, max(sizes), None, clip, point)
+            network = options.network(model, activation, input_shape, drop_softmax, mean, std)
+            measure = options.norm("--norm", norm, input_scale)
+            largest = options.region_of(network, center, max(sizes), None, clip, point, measure)
             assert isinstance(largest, Ball)
-            rows = later.best(bounds, network, largest, sizes, chosen)
+            ends = {
+                "input_norm": options.norm("--input-norm", input_norm, input_scale),
+                "output_norm": options.norm("--output-norm", output_norm, output_scale),
+            }
+            rows = later.best(bounds, network, largest, sizes, chosen, **ends)
         if certificate_file is not None:
             later.attempt(save_sweep, rows, certificate_file)
         later.attempt(show, json, _record, _print, network, largest, chosen, rows)
@@ -113,7 +125,8 @@ def _record(network: Network, largest: Ball, method: Method, rows: Sequence[Swee
             }
             for row in rows
         ],
-        "trivial": rows[0].trivial,
+        "trivial": rows[0].trivial if np.isfinite(rows[0].trivial) else None,
+        **norms_record(rows[0].certificate.part.norms),
         "method": method_record(method),
         "region": region_record(largest),
         "network": network_record(network),
@@ -129,4 +142,8 @@ def _print(console: Console, network: Network, largest: Ball, _: Method, rows: S
         times = f"{row.bound / row.lower:.4g}" if row.lower > 0 else ""
         table.add_row(f"{row.radius:g}", upward(row.bound), downward(row.lower), times, f"{row.seconds:.2f}")
     console.print(table)
-    console.print(f"trivial bound, for any radius: {upward(rows[0].trivial)}")
+    norms = rows[0].certificate.part.norms
+    if not norms.plain:
+        console.print(f"bounds {measured(norms)}")
+    if np.isfinite(rows[0].trivial):
+        console.print(f"trivial bound, for any radius: {upward(rows[0].trivial)}")

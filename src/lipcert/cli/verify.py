@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from typing import Annotated, Any
@@ -10,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from lipcert.cli import options
-from lipcert.cli.output import as_json, console, region_record
+from lipcert.cli.output import as_json, console, part_record, region_record
 from lipcert.errors import ProofFailed
 from lipcert.model.network import Network
 from lipcert.proof.certificate import Certificate
@@ -35,6 +34,8 @@ def verify(
     activation: options.ActivationOption = None,
     input_shape: options.InputShapeOption = None,
     drop_softmax: options.DropSoftmaxOption = False,
+    mean: options.MeanOption = None,
+    std: options.StdOption = None,
     exact: Annotated[
         bool, typer.Option("--exact", help="A second opinion, in ball arithmetic: other code, more time, python-flint.")
     ] = False,
@@ -54,7 +55,7 @@ def verify(
       lipcert verify --exact bound.json model.npz
     """
     claim = load_answer(certificate)
-    network = options.network(model, activation, input_shape, drop_softmax)
+    network = options.network(model, activation, input_shape, drop_softmax, mean, std)
     started = time.perf_counter()
     try:
         proved = prove_again(network, claim, exact=exact)
@@ -85,7 +86,7 @@ def _record(claim: Answer, proved: Any, seconds: float, exact: bool) -> dict[str
         return record | {"lower": claim.lower.tolist(), "upper": claim.upper.tolist(), "layer": claim.layer}
     if isinstance(claim, Sensitivity):
         return record | {"matrix": claim.matrix.tolist(), "outputs": claim.outputs, "inputs": claim.inputs}
-    return record | {"derived": proved, "part": dataclasses.asdict(claim.part)}
+    return record | {"derived": proved, **part_record(claim.part)}
 
 
 def _sentence(name: str, network: Network, claim: Answer) -> str:
@@ -128,4 +129,5 @@ def _named(group: tuple[int, ...]) -> str:
 
 
 def _slope(claim: Certificate) -> str:
-    return f"[bold]Proved[/bold]: for {whom(claim)}\n  ‖f(x) - f(y)‖₂ ≤ [bold]{upward(claim.bound)}[/bold] · ‖x - y‖₂"
+    stated = claim.part.norms.formula(f"[bold]{upward(claim.bound)}[/bold]").replace("−", "-")
+    return f"[bold]Proved[/bold]: for {whom(claim)}\n  {stated}"

@@ -67,6 +67,11 @@ def verify(network: Network, certificate: Certificate) -> float:
             f"the certificate is about another network: its digest is {certificate.network[:12]}…, "
             f"this network's is {network.digest[:12]}…"
         )
+    if not certificate.part.norms.plain:
+        raise ProofFailed(
+            f"the bound is one from {certificate.part.norms}; ball arithmetic repeats bounds in plain ℓ2 norms only:"
+            " verify without exact"
+        )
     if certificate.curved is not None:
         raise ProofFailed("the bound rests on second order, which ball arithmetic does not repeat; verify without it")
 

@@ -64,7 +64,7 @@ class _Proof:
     """Each class is kept away in one way after the other, the cheapest first."""
 
     def __init__(self, network: Network, region: Ball, claim: ClaimedRadius, told: Evidence) -> None:
-        self.claim, self.model = claim, read(network)
+        self.claim, self.model, self.plain = claim, read(network), region.plain
         inputs = inputs_of(region, network.inputs)
         if inputs is None or inputs.radius is None:
             raise ProofFailed("a certified radius is about a ball")
@@ -124,7 +124,9 @@ class _Proof:
         row = -self._row(j)
         leaves = [one for one in margins if np.array_equal(one.row, row)]
         assert self.whole.inputs is not None
-        return bool(leaves) and stays_negative(self.model, self.whole.inputs, self.whole.known, row, leaves)
+        return (
+            self.plain and bool(leaves) and stays_negative(self.model, self.whole.inputs, self.whole.known, row, leaves)
+        )
 
     def _pieces(self, near: Sequence[int]) -> None:
         """A bound L of all outputs by pieces, where it is needed: √2·L bounds every difference of two of them."""

@@ -184,6 +184,8 @@ def inputs_of(region: Region, count: int) -> Inputs | None:
         return None
     if not isinstance(region, (Ball, Box)):
         raise ProofFailed(f"exact has no rule for a region of type {type(region).__name__}")
+    if isinstance(region, Ball) and not region.plain:
+        raise ProofFailed(f"exact has no rule for a ball of the norm {region.norm}; verify without exact")
     box = region if isinstance(region, Box) else region.clip
     arrays = [region.center] if box is None else [region.center, box.lower, box.upper]
     if np.ndim(region.radius) or any(np.shape(a) != (count,) or not np.isfinite(a).all() for a in arrays):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from lipcert.errors import InvalidInput, UnreadableModel
+from lipcert.importers.normalise import normalised
 from lipcert.importers.room import LARGEST_INPUT
 from lipcert.model.arguments import numbers
 from lipcert.model.files import is_file
@@ -47,6 +48,8 @@ def load(
     points: Any = None,
     fixed: Mapping[str, Any] | None = None,
     output: str | int | None = None,
+    mean: Any = None,
+    std: Any = None,
 ) -> Network:
     """A network from a model or a file.
 
@@ -72,6 +75,9 @@ def load(
     output
         Where a model returns several values: the name (of a dictionary, dataclass or ONNX output) or the number of the
         one that is meant.
+    mean, std
+        A normalisation (x - mean)/std to put in front of the model: then centres and radii are in the units of x, such
+        as those of pixels. One number, one per channel, or one per input.
 
     Returns
     -------
@@ -88,7 +94,8 @@ def load(
         An argument is not what it should be.
     """
     if _model_reader(source) is not None:
-        return _model(source, activation, input_shape, drop_softmax, points, fixed, output).network
+        network = _model(source, activation, input_shape, drop_softmax, points, fixed, output).network
+        return normalised(network, mean, std)
     if not isinstance(source, (str, os.PathLike)):
         if isinstance(source, Network):
             raise InvalidInput("source is a Network already; there is nothing to load")
@@ -102,7 +109,7 @@ def load(
     spare = [name for name, value in given.items() if value is not None]
     if spare:
         raise InvalidInput(f"{', '.join(spare)} has no meaning for {path}, a {path.suffix} file of weights")
-    return _reader(ARRAYS[path.suffix.lower()])(path, activation)
+    return normalised(_reader(ARRAYS[path.suffix.lower()])(path, activation), mean, std)
 
 
 def examine(

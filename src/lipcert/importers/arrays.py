@@ -78,8 +78,8 @@ def read_mat(path: Path, activation: Any = None) -> Network:
         arrays = variables(data, ("weights", "biases", "activation"))
         if "weights" not in arrays and any(re.fullmatch(_NUMBERED, name) for name in arrays):
             arrays = {name: value for name, value in variables(data, tuple(arrays)).items() if name[:2] != "__"}
-            biases = {name: _bias(path, value) for name, value in arrays.items() if re.fullmatch("b[0-9]+", name)}
-            return _numbered(path, {**arrays, **biases}, activation)
+            vectors = {name: _bias(path, value) for name, value in arrays.items() if re.fullmatch("b[0-9]+", name)}
+            return _numbered(path, {**arrays, **vectors}, activation)
     except NewerFormat:
         raise UnreadableModel(f"{path} is a MATLAB 7.3 file; save it again with save(…, '-v7')") from None
     except (OSError, ValueError) as error:

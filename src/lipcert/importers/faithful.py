@@ -27,8 +27,8 @@ class Precision:
     Attributes
     ----------
     unit : its unit roundoff.
-    floor : the difference that passes relative to the largest output. What rounding does is learned from the network, in
-        which affine maps have been composed; in between the model may have held larger values, whose rounding the
+    floor : the difference that passes relative to the largest output. What rounding does is learned from the network,
+        in which affine maps have been composed; in between the model may have held larger values, whose rounding the
         network cannot show.
     within : up to this size of every sum in the network the model has no reason to overflow.
     tiny : what underflow may change.

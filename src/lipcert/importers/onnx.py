@@ -183,7 +183,7 @@ def _original(model: onnx.ModelProto, source: Source) -> Original:
             raise UnreadableModel(f"{library} cannot run the model ({type(error).__name__}: {line(error)})") from error
         return found if source.batch == 1 else found.reshape(source.batch, -1)[0]
 
-    precisions = {DOUBLE: faithful.DOUBLE, onnx.TensorProto.FLOAT16: faithful.HALF}
+    precisions: dict[int, faithful.Precision] = {DOUBLE: faithful.DOUBLE, onnx.TensorProto.FLOAT16: faithful.HALF}
     return Original(evaluate, precisions.get(source.kind, faithful.SINGLE), library)
 
 

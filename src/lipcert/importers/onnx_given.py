@@ -24,12 +24,11 @@ def fix_inputs(graph: onnx.GraphProto, fixed: Mapping[str, Any]) -> None:
         entry = inputs[name]
         kind = onnx.helper.tensor_dtype_to_np_dtype(entry.type.tensor_type.elem_type)
         sizes = [d.dim_value or None for d in entry.type.tensor_type.shape.dim]
-        try:
-            array = np.asarray(value)
-            exact = array.astype(kind)
-        except (TypeError, ValueError):
-            raise InvalidInput(f"fixed[{name!r}] must be numbers of type {kind}, got {type(value).__name__}") from None
-        if array.dtype.kind not in "fiub" or not np.array_equal(exact.astype(float), array.astype(float)):
+        array = np.asarray(value)
+        if array.dtype.kind not in "fiub":
+            raise InvalidInput(f"fixed[{name!r}] must be numbers of type {kind}, got {array.dtype}")
+        exact = array.astype(kind)
+        if not np.array_equal(exact.astype(float), array.astype(float)):
             raise InvalidInput(f"fixed[{name!r}] must be numbers of type {kind}, got others, of type {array.dtype}")
         if len(sizes) != array.ndim or any(s not in (None, n) for s, n in zip(sizes, array.shape, strict=True)):
             raise InvalidInput(f"fixed[{name!r}] must be of shape {sizes}, got {array.shape}")
@@ -38,7 +37,7 @@ def fix_inputs(graph: onnx.GraphProto, fixed: Mapping[str, Any]) -> None:
 
 
 def widen_bfloat16(graph: onnx.GraphProto) -> None:
-    """Numbers of type bfloat16 as numbers of single precision, which hold them exactly; no library computes with them."""
+    """Numbers of type bfloat16 as those of single precision, which hold them exactly; no library computes with them."""
     narrow, single = onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT
     stored = [*graph.initializer, *(a.t for node in graph.node for a in node.attribute if a.HasField("t"))]
     for tensor in stored:

@@ -184,7 +184,7 @@ def _resize(b: Builder, call: Call) -> Tensor:
     scales, sizes = (
         (call.constant(1, "scales"), None) if older else (call.constant(2, "scales"), call.whole(3, "sizes"))
     )
-    rule = "asymmetric" if older else call.attribute("coordinate_transformation_mode", "half_pixel")
+    rule: Any = "asymmetric" if older else call.attribute("coordinate_transformation_mode", "half_pixel")
     mode, rank = call.attribute("mode", "nearest"), len(call.x.shape)
     chosen = [] if older else list(call.attribute("axes", []) or [])
     if chosen or call.attribute("antialias", 0) or call.attribute("exclude_outside", 0):
@@ -208,7 +208,7 @@ def _resize(b: Builder, call: Call) -> Tensor:
     axes = [resize.Axis(n, m, f) for n, m, f in zip(call.x.shape, sizes, factors)]
     if mode == "linear":
         return resize.linear(b, call.x, axes, rule)
-    nearest = "floor" if older else call.attribute("nearest_mode", "round_prefer_floor")
+    nearest: Any = "floor" if older else call.attribute("nearest_mode", "round_prefer_floor")
     return resize.nearest(b, call.x, axes, rule, nearest)
 
 

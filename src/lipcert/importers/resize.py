@@ -80,7 +80,9 @@ def linear(b: Builder, x: Tensor, axes: Sequence[Axis], rule: Place) -> Tensor:
         shape = (*x.shape[:axis], one.after, *x.shape[axis + 1 :])
         seen = np.moveaxis(win.positions(x.shape), axis, -1)
         made = np.moveaxis(win.positions(shape), axis, -1)
-        columns = np.concatenate([seen[..., [mark[end] for mark in marks]].ravel() for end in (0, 1)])
+        columns = np.concatenate(
+            [seen[..., np.array([mark[end] for mark in marks], dtype=int)].ravel() for end in (0, 1)]
+        )
         weights = _fractions([weight for end in (0, 1) for weight in _weights(marks, end)])
         which = np.concatenate([np.resize(np.arange(one.after) + end * one.after, made.size) for end in (0, 1)])
         rows = np.tile(made.ravel(), 2)

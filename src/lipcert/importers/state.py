@@ -137,7 +137,7 @@ def _layers(path: Path, state: Mapping[str, torch.Tensor]) -> dict[str, tuple[An
 
 
 def _no_table(shapes: Sequence[tuple[int, ...]]) -> bool:
-    """Whether the first weight cannot be the table of an Embedding, whose rows the second would take, one or several."""
+    """Whether the first weight cannot be the table of an Embedding, whose rows the second would take, one or more."""
     return len(shapes) > 1 and shapes[1][1] == shapes[0][0] and shapes[1][1] % shapes[0][1] != 0
 
 

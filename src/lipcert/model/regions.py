@@ -1,4 +1,4 @@
-"""Sets of inputs: an ℓ2 ball, a box, a ball clipped to a box, everything."""
+"""Sets of inputs: a ball of some norm, a box, a ball clipped to a box, everything."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from lipcert.errors import InvalidInput
 from lipcert.model.arguments import numbers, scaled
 from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network
+from lipcert.model.norms import L1, L2, NORMS, LInf, Norm, norm_of_ball
 from lipcert.model.wording import point_in_words
 
 
@@ -19,8 +20,9 @@ class Region(ABC):
     """A convex set Z of inputs.
 
     Leading axes of the arrays that define a region make it a stack of regions; every method then works on
-    the stack at once. Bounded regions have a ``center``, a point of the region, (..., inputs), and a
-    ``radius`` δ with ‖z - center‖₂ ≤ δ for every z of the region.
+    the stack at once. Bounded regions have a ``center``, a point of the region, (..., inputs), and an ``extent`` δ with
+    ‖z - center‖₂ ≤ δ for every z of the region, up to rounding. ``radius`` is the same, or for a ball its radius in
+    its own norm.
     """
 
     center: Array
@@ -45,6 +47,11 @@ class Region(ABC):
             raise InvalidInput(
                 f"region must be one region, got a stack of shape {self.center.shape[:-1]}; take them singly"
             )
+
+    @property
+    def extent(self) -> Array:
+        """How far the region reaches from its centre in the ℓ2 norm."""
+        return self.radius
 
     @abstractmethod
     def support(self, rows: Array) -> Array:
@@ -180,7 +187,7 @@ class Box(_Bounded):
 
 @dataclass(frozen=True, eq=False, init=False)
 class Ball(_Bounded):
-    """All inputs within ``radius`` of ``center`` in the ℓ2 norm, optionally clipped to a box.
+    """All inputs within ``radius`` of ``center`` in a norm, the ℓ2 norm by default, optionally clipped to a box.
 
     Parameters
     ----------
@@ -192,18 +199,23 @@ class Ball(_Bounded):
     clip
         A pair (lower, upper) of numbers or arrays: only inputs between them count, as in ``clip=(0, 1)`` for
         images. The centre must lie inside.
+    norm
+        ``L1()``, ``L2()`` or ``LInf()``, each with a ``scale`` if units differ; an ℓ∞ ball is a box.
 
     Examples
     --------
     >>> Ball([0.2, 0.8], 0.1, clip=(0, 1)).contains([0.25, 0.8])
+    np.True_
+    >>> Ball([0.0, 0.0], 1.0, norm=LInf(scale=[0.1, 100.0])).contains([0.1, -90.0])
     np.True_
     """
 
     center: Array
     radius: Array
     clip: Box | None
+    norm: Norm
 
-    def __init__(self, center: Any, radius: Any, clip: Any = None) -> None:
+    def __init__(self, center: Any, radius: Any, clip: Any = None, norm: Any = None) -> None:
         middle = scaled("center", center)
         object.__setattr__(self, "uniform", middle.ndim == 0)
         middle = np.atleast_1d(middle)
@@ -233,6 +245,32 @@ class Ball(_Bounded):
         size = size.reshape(()) if size.size == 1 else size
         _freeze(self, center=middle, radius=np.array(np.broadcast_to(size, middle.shape[:-1])))
         object.__setattr__(self, "clip", clip)
+        object.__setattr__(self, "norm", norm_of_ball(norm, None if self.uniform else middle.shape[-1]))
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a ball of the ℓ2 norm without units."""
+        return self.norm == L2()
+
+    @property
+    def units(self) -> Array:
+        """What one unit of each coordinate is, (inputs,)."""
+        size = self.center.shape[-1]
+        units = self.norm.units(size)
+        return np.ones(size) if units is None else units
+
+    @property
+    def extent(self) -> Array:
+        if self.plain:
+            return self.radius
+        units = self.units
+        return self.radius * float(np.linalg.norm(units) if isinstance(self.norm, LInf) else units.max())
+
+    def norm_dual(self, rows: Array) -> Array:
+        """The largest row·z with ‖z‖ ≤ 1 in the norm of the ball, for each row (..., inputs)."""
+        if self.plain:
+            return np.asarray(np.linalg.norm(rows, axis=-1))
+        return NORMS[self.norm.dual]().of(rows * self.units)
 
     def fitted(self, network: Network) -> Ball:
         center = self.flat(network, "center", self.center)
@@ -242,18 +280,27 @@ class Ball(_Bounded):
         if center.ndim == 1 and sizes.size > 1:
             raise InvalidInput(f"radius must be one number for one center, got {sizes.size} different ones")
         clip = self.clip and tuple(self.flat(network, "clip", side) for side in (self.clip.lower, self.clip.upper))
-        return Ball(center, sizes[0] if center.ndim == 1 else self.radius, clip)
+        return Ball(center, sizes[0] if center.ndim == 1 else self.radius, clip, self.norm)
 
     def __repr__(self) -> str:
         clip = "" if self.clip is None else f", clip=({_in_words(self.clip.lower)}, {_in_words(self.clip.upper)})"
         radius = f"{float(self.radius.flat[0])!r}" if np.unique(self.radius).size == 1 else _in_words(self.radius)
         center = repr(float(self.center[0])) if self.uniform else _in_words(self.center)
-        return f"Ball({center}, {radius}{clip})"
+        norm = "" if self.plain else f", norm={self.norm!r}"
+        return f"Ball({center}, {radius}{clip}{norm})"
 
     def support(self, rows: Array) -> Array:
-        if self.clip is None:
-            return self.radius[..., None] * np.linalg.norm(rows, axis=-1)
         radius = self.radius[..., None]
+        if not self.plain:
+            plain = radius * self.norm_dual(rows)
+            if self.clip is None:
+                return np.asarray(plain)
+            reach = radius * self.units if isinstance(self.norm, LInf) else np.inf
+            below, above = ((side - self.center) for side in (self.clip.lower, self.clip.upper))
+            low, high = np.maximum(below, -reach)[..., None, :], np.minimum(above, reach)[..., None, :]
+            return np.minimum(plain, (rows * np.where(rows > 0, high, low)).sum(axis=-1))
+        if self.clip is None:
+            return np.asarray(radius * np.linalg.norm(rows, axis=-1))
         below, above = ((side - self.center)[..., None, :] for side in (self.clip.lower, self.clip.upper))
         corner = (rows * np.where(rows > 0, above, below)).sum(axis=-1)
         plain = np.minimum(corner, radius * np.linalg.norm(rows, axis=-1))
@@ -265,10 +312,13 @@ class Ball(_Bounded):
 
     def project(self, points: Array) -> Array:
         points = np.asarray(points, dtype=float)
+        if isinstance(self.norm, LInf):  # coordinate by coordinate; then inwards by what rounding asks
+            reach = self.radius[..., None] * self.units
+            points = np.clip(points, self.center - reach, self.center + reach)
         moved = points if self.clip is None else self.clip.project(points)
         for shortfall in (4e-16, 4e-15, 4e-14):
             offset = moved - self.center
-            length = np.linalg.norm(offset, axis=-1)
+            length = self.norm.of(offset)
             outside = length > self.radius
             if not outside.any():
                 return moved
@@ -283,15 +333,23 @@ class Ball(_Bounded):
         return np.where(self.contains(moved)[..., None], moved, inner)
 
     def contains(self, points: Array) -> Array:
-        inside = np.linalg.norm(np.asarray(points) - self.center, axis=-1) <= self.radius
+        inside = self.norm.of(np.asarray(points, dtype=float) - self.center) <= self.radius
         return inside if self.clip is None else inside & self.clip.contains(points)
 
     def sample(self, count: int, rng: np.random.Generator) -> Array:
-        direction = rng.standard_normal((count, *self.center.shape))
-        direction /= np.linalg.norm(direction, axis=-1, keepdims=True)
+        shape = count, *self.center.shape
+        if isinstance(self.norm, LInf):
+            direction = rng.uniform(-1.0, 1.0, shape)
+            direction[::3] = np.sign(direction[::3])
+        elif isinstance(self.norm, L1):
+            direction = rng.standard_exponential(shape) ** rng.integers(1, 4, (count, *[1] * (len(shape) - 1)))
+            direction *= rng.choice([-1.0, 1.0], shape)
+        else:
+            direction = rng.standard_normal(shape)
+        direction /= self.norm.bare.of(direction)[..., None]
         distance = self.radius * rng.random(direction.shape[:-1]) ** (1.0 / direction.shape[-1])
-        distance[::2] = self.radius
-        return self.project(self.center + distance[..., None] * direction)
+        distance[::2] = np.broadcast_to(self.radius, distance.shape)[::2]
+        return self.project(self.center + distance[..., None] * (direction if self.plain else direction * self.units))
 
 
 def _alike(one: tuple[str, Array], two: tuple[str, Array]) -> tuple[Array, Array]:

@@ -132,7 +132,8 @@ def _proof_in(value: Any) -> Proof:
 def _part_in(value: Any) -> Part:
     layers, inputs, outputs = items(value, 3)
     start, stop = (whole(end) for end in items(layers, 2))
-    return Part((start, stop), *(None if end is None else tuple(map(whole, items(end))) for end in (inputs, outputs)))
+    ends = [None if end is None else tuple(map(whole, items(end))) for end in (inputs, outputs)]
+    return Part((start, stop), ends[0], ends[1])
 
 
 def _radius_out(found: Any) -> dict[str, Any]:

@@ -33,15 +33,15 @@ class LayerReport:
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """A certified upper bound on an ℓ2 Lipschitz constant.
+    """A certified upper bound on a Lipschitz constant.
 
     Attributes
     ----------
-    bound : ‖f(x) - f(y)‖₂ ≤ bound · ‖x - y‖₂ for all x, y of the region.
+    bound : ‖f(x) - f(y)‖ ≤ bound · ‖x - y‖ for all x, y of the region, in the norms of ``part``; ℓ2 by default.
     method : the method that found it, a value such as ``Scalar()``; read from a file, its printed form.
     region : the inputs it holds for.
     network : digest of the network.
-    part : the part of the network it is about.
+    part : the part of the network it is about, and the norms at its ends.
     layers : per hidden layer of that part: intervals, slopes, multipliers, seconds.
     sweeps : the hints from which the whole network's bound can be derived again.
     part_sweeps : the same for the part, where the certificate is about less than the whole network.
@@ -85,14 +85,14 @@ class Certificate:
         return self.network.startswith("declared:")
 
     def __repr__(self) -> str:
-        claim = f"bound={upward(self.bound)}, region={self.region!r}, method={self.method!s}"
+        claim = f"bound={upward(self.bound)}{self._norms}, region={self.region!r}, method={self.method!s}"
         declared = ", declared=True" if self.declared else ""
         return f"Certificate({claim}, seconds={self.seconds:.3g}, verified={self.verified}{declared})"
 
     def _repr_html_(self) -> str:
         """A table for notebooks."""
         pairs = [
-            ("bound", upward(self.bound)),
+            ("bound", f"{upward(self.bound)}{self._norms}"),
             ("holds for", f"any two inputs of {self.region!r}" if self.region.bounded else "any two inputs"),
             ("method", str(self.method) + (f", found by {self.found_by}" if self.found_by else "")),
             ("network", self.network),
@@ -102,7 +102,12 @@ class Certificate:
             *([("declared", "facts about an activation that were declared, not proved")] if self.declared else []),
             *([("note", self.note)] if self.note else []),
         ]
-        return facts("‖f(x) − f(y)‖₂ ≤ bound · ‖x − y‖₂", pairs)
+        return facts(self.part.norms.formula(), pairs)
+
+    @property
+    def _norms(self) -> str:
+        """In which norms the bound is, unless both are plain ℓ2."""
+        return "" if self.part.norms.plain else f" from {self.part.norms}"
 
 
 def stored_certificate(content: Any) -> Certificate:

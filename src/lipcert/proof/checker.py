@@ -10,6 +10,7 @@ import numpy as np
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
+from lipcert.model.norms import PLAIN, Norms
 from lipcert.model.regions import Region
 from lipcert.proof.certificate import Certificate, LayerReport
 from lipcert.proof.cover import Cover, prove_tree
@@ -17,6 +18,7 @@ from lipcert.proof.curved import prove_curved
 from lipcert.proof.domain import Domain, check_region
 from lipcert.proof.guide import Guide, given
 from lipcert.proof.hints import Curved, Hints, Interval, Part
+from lipcert.proof.norm_bounds import norm_bounds
 from lipcert.proof.rounding import magnitude, spread
 from lipcert.proof.sweep import Centers, Sweep, proving, stacked
 from lipcert.proof.symbols import by_channel, prove_symbols
@@ -39,12 +41,13 @@ def verify(network: Network, certificate: Certificate) -> float:
         )
     try:
         target, part = certificate.part.reduced(network)
+        region = certificate.part.place(certificate.region)
     except InvalidInput as error:
         raise ProofFailed(f"the network has no such part: {error}") from None
-    bound = prove(target, certificate.region, certificate.sweeps, part, certificate.part_sweeps)
+    bound = prove(target, region, certificate.sweeps, part, certificate.part_sweeps)
     if certificate.tree is not None and not certificate.part_sweeps:
-        bound = min(bound, prove_tree(target, certificate.region, certificate.tree, certificate.sweeps))
-    bound = min(bound, _second_order(target, certificate.region, part, certificate.curved))
+        bound = min(bound, prove_tree(target, region, certificate.tree, certificate.sweeps, part.norms))
+    bound = min(bound, _second_order(target, region, part, certificate.curved))
     if not bound <= certificate.bound:
         raise ProofFailed(f"the certificate claims {certificate.bound!r}, its hints prove no better than {bound!r}")
     return bound
@@ -68,13 +71,15 @@ def prove(
     check_region(region, network.inputs)
     if (
         len(sweeps) == 1
-        and part in (None, Part((0, network.depth)))
+        and part in (None, Part((0, network.depth)))  # in plain norms
         and not part_sweeps
         and by_channel(network, sweeps[0])
     ):
         with proving():
             return prove_symbols(network, sweeps[0])
-    piece = network if part is None else _piece(network, part, bool(part_sweeps))
+    part = Part((0, network.depth)) if part is None else part
+    piece = _piece(network, part, bool(part_sweeps))
+    norms = part.norms.bare
     if any(hints.enclosures for hints in part_sweeps):
         raise ProofFailed("the hints of a part must not enclose it: the region is one of the whole network's inputs")
     domain = Domain.of([region]) if region.bounded else None
@@ -83,13 +88,13 @@ def prove(
     with proving():
         for position, hints in enumerate(sweeps):
             last = position == len(sweeps) - 1 and not part_sweeps
-            sweep = Sweep(network, domain, given(hints, network, region.bounded), known).run(needs_bound=last)
-            bound = min(bound, float(sweep.bounds[0])) if last else bound
+            guide = given(hints, network, region.bounded)
+            sweep = Sweep(network, domain, guide, known, norms=norms if last else PLAIN).run(needs_bound=last)
+            bound = min(bound, float(norm_bounds(sweep)[0])) if last else bound
             known = sweep.intervals
         for hints in part_sweeps:
-            start, stop = (0, network.depth) if part is None else part.layers
-            inner = Sweep(piece, domain, given(hints, piece, region.bounded), known[start : stop - 1]).run()
-            bound = min(bound, float(inner.bounds[0]))
+            inner = Sweep(piece, domain, given(hints, piece, region.bounded), part.known(known), norms=norms).run()
+            bound = min(bound, float(norm_bounds(inner)[0]))
     return bound
 
 
@@ -105,11 +110,11 @@ def issue(
     curved: Curved | None = None,
 ) -> Certificate:
     """A verified certificate for what hints, perhaps to second order, and perhaps a cover of the region, prove."""
-    target, inner = part.reduced(network)
-    bound = prove(target, region, sweeps, inner, part_sweeps)
+    (target, inner), place = part.reduced(network), part.place(region)
+    bound = prove(target, place, sweeps, inner, part_sweeps)
     if cover is not None:
-        bound = min(bound, cover.bound_of(target, region))
-    bound = min(bound, _second_order(target, region, inner, curved))
+        bound = min(bound, cover.bound_of(target, place, inner.norms))
+    bound = min(bound, _second_order(target, place, inner, curved))
     tree = None if cover is None else cover.tree()
     found = _certificate(network, region, part, bound, tuple(sweeps), tuple(part_sweeps), layers, method, tree)
     return replace(found, curved=curved)
@@ -120,7 +125,9 @@ def _second_order(network: Network, region: Region, part: Part, hints: Curved | 
     if hints is None:
         return np.inf
     if part != Part((0, network.depth)):
-        raise ProofFailed("hints to second order are about a whole network, and the certificate is about a part of one")
+        raise ProofFailed(
+            "hints to second order are about a whole network in ℓ2 norms; this certificate is about others"
+        )
     with proving():
         return prove_curved(network, region, hints)
 
@@ -129,30 +136,45 @@ def issue_many(
     network: Network, regions: Sequence[Region], part: Part, guide: Guide, method: object
 ) -> list[Certificate | ProofFailed]:
     """Verified certificates for many regions, with a guide that is asked for multipliers; or why there is none."""
-    target, inner = part.reduced(network)
-    piece = None if inner == Part((0, target.depth)) else _piece(target, inner, True)
     for region in regions:
         check_region(region, network.inputs)
+    target, inner = part.reduced(network)
+    places = [part.place(region) for region in regions]
+    origin = {id(place): region for region, place in zip(regions, places, strict=True)}
+    norms = inner.norms.bare
+    piece = None if inner.is_whole(target) else _piece(target, inner, True)
 
     centers = Centers(target)
 
     def sweep(domain: Domain | None, some: Sequence[Region]) -> list[Certificate]:
-        whole = last = Sweep(target, domain, guide, centers=None if len(some) == 1 else centers).run()
+        shared = None if len(some) == 1 else centers
+        known: Sequence[Interval] = ()
+        sweeps: list[Sweep] = []
+        if piece is not None or not _suits(domain, norms):  # intervals first
+            whole = Sweep(target, domain, guide, centers=shared).run()
+            sweeps, known = [whole], whole.intervals
         if piece is not None:
-            start, stop = inner.layers
-            last = Sweep(piece, domain, guide, whole.intervals[start : stop - 1], enclose=False).run()
-        alone = _delicate(whole)
-        found = []
-        for which, (region, bound) in enumerate(zip(some, last.bounds.tolist(), strict=True)):
+            last = Sweep(piece, domain, guide, inner.known(known), enclose=False, norms=norms).run()
+        else:
+            last = Sweep(target, domain, guide, known, centers=shared, norms=norms, enclose=not sweeps).run()
+        alone = _delicate(sweeps[0] if sweeps else last)
+        found, bounds = [], norm_bounds(last, quick=True)
+        for which, (place, bound) in enumerate(zip(some, bounds.tolist(), strict=True)):
             if domain is not None and alone[which]:
-                found += sweep(domain.take(np.array([which])), [region])
+                found += sweep(domain.take(np.array([which])), [place])
                 continue
-            rest = () if piece is None else (last.hints(which),)
-            hints = (whole.hints(which),)
-            found.append(_certificate(network, region, part, bound, hints, rest, last.reports(which), method, None))
+            hints = tuple(one.hints(which) for one in (*sweeps, last))
+            ends = (hints, ()) if piece is None else (hints[:-1], hints[-1:])
+            region = origin[id(place)]
+            found.append(_certificate(network, region, part, bound, *ends, last.reports(which), method, None))
         return found
 
-    return stacked(target, regions, sweep)
+    return stacked(target, places, sweep)
+
+
+def _suits(domain: Domain | None, norms: Norms) -> bool:
+    """Whether one sweep does for intervals and bound: a start for cubes is of little use to other regions."""
+    return domain is None or norms.input.name != "linf" or domain.radius is None
 
 
 def _delicate(sweep: Sweep) -> Array:
@@ -189,9 +211,11 @@ def _certificate(
 def _piece(network: Network, part: Part, has_hints: bool) -> Network:
     """The part of the network that a bound is about."""
     start, stop = part.layers
-    if not has_hints and (start, stop) != (0, network.depth):
+    if part.is_whole(network):
+        return network
+    if not has_hints and ((start, stop) != (0, network.depth) or part.norms.has_units):
         raise ProofFailed(f"the hints are about the whole network, not about its layers {start} to {stop}")
     try:
-        return network.slice(start, stop).select(part.inputs, part.outputs)
+        return part.of(network)
     except InvalidInput as error:
         raise ProofFailed(f"the network has no such part: {error}") from None

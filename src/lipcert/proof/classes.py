@@ -18,6 +18,7 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
+from lipcert.model.norms import LInf
 from lipcert.model.regions import Ball
 from lipcert.proof import answers
 from lipcert.proof.checker import ROOM
@@ -26,7 +27,7 @@ from lipcert.proof.hints import Hints
 from lipcert.proof.margins import MarginHints, stays_negative
 from lipcert.proof.outputs import OutputBounds, outputs_hinted, projected
 from lipcert.proof.pair_guide import Noting, PairGuide, PairStage, Told
-from lipcert.proof.rounding import down, gamma, stretched, up
+from lipcert.proof.rounding import down, gamma, norm_above, stretched, up
 from lipcert.proof.second_order import Rise, SecondOrder
 from lipcert.proof.tree import Tree
 
@@ -79,15 +80,15 @@ class CertifiedRadius:
 
     Attributes
     ----------
-    radius : in the ℓ2 norm; 0 where the point is not classified as it should be.
-    bound : a Lipschitz bound over the ball: of f_label - f_rival, or of the whole network without ``pairwise``.
-        Infinite where none was proved.
+    radius : in the norm of the ball, ℓ2 by default; 0 where the point is not classified as it should be.
+    bound : a Lipschitz bound over the ball, in that norm: of f_label - f_rival, or of the whole network without
+        ``pairwise``. Infinite where none was proved.
     margin : at most f_label - f_rival at the point, rounded down.
     label, predicted, rival : the class asked for, the class computed, and the class that limits the radius. Of several
         classes that need what ``basis`` names, it is the one whose margin/bound is smallest.
     ball : radius of the ball over which all this was proved.
     basis : what the radius rests on.
-    subject : digest of the network, the point and the clip that it is about.
+    subject : digest of the network, the point, the clip and the norm that it is about.
     proof : what :func:`lipcert.proof.classes.recheck_radius` derives it from again; None where the radius is 0.
     """
 
@@ -120,8 +121,10 @@ class CertifiedRadius:
 
 
 def subject_of(network: Network, ball: Ball) -> str:
-    """SHA-256 of what a certified radius is about: the network, the point and the box that inputs are clipped to."""
+    """SHA-256 of what a certified radius is about: network, point, the box that inputs are clipped to, and the norm."""
     box = [] if ball.clip is None else [ball.clip.lower, ball.clip.upper]
+    if not ball.plain:
+        box += [np.frombuffer(ball.norm.name.encode(), dtype=np.uint8), ball.units]
     parts = (np.ascontiguousarray(part).tobytes() for part in (ball.center, *box))
     found = hashlib.sha256(b"|".join([network.digest.encode(), *parts])).hexdigest()
     return f"declared:{found}" if network.declared else found
@@ -175,8 +178,8 @@ class ClassBounds:
     def bounds(self) -> Array:
         """At least the Lipschitz constant of f_label - f_j over the ball; of the network if not ``pairwise``."""
         if not self.pairwise:
-            return np.full(len(self.rows), self.facts.bound)
-        bounds = self.facts.lipschitz(self.rows)
+            return np.full(len(self.rows), self.whole)
+        bounds = self._measured(self.facts.lipschitz(self.rows))
         return np.asarray(up(bounds * (1.0 + self.room))) if self.room else bounds
 
     @cached_property
@@ -187,7 +190,20 @@ class ClassBounds:
     @cached_property
     def plain(self) -> Array:
         """The same by the bound L of the whole network: margin/(√2·L), rounded down."""
-        return _ratios(self.margins, stretched(np.sqrt(2.0) * np.full(len(self.rows), self.facts.bound), 3))
+        return _ratios(self.margins, stretched(np.sqrt(2.0) * np.full(len(self.rows), self.whole), 3))
+
+    @property
+    def whole(self) -> float:
+        """At least the Lipschitz constant of all outputs, from the norm of the ball to ℓ2."""
+        return float(self._measured(np.asarray(self.facts.bound)))
+
+    def _measured(self, bounds: Array) -> Array:
+        """Bounds by ℓ2 norms, as bounds by the norm of the ball: ‖z‖₂ ≤ (largest ‖z‖₂ of its unit ball)·‖z‖."""
+        ball = self.facts.region
+        if not isinstance(ball, Ball) or ball.plain:
+            return bounds
+        unit = norm_above(ball.units) if isinstance(ball.norm, LInf) else ball.units.max()
+        return stretched(bounds * unit, 2)
 
     @cached_property
     def falls(self) -> Array:

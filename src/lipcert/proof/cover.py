@@ -18,6 +18,7 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network
+from lipcert.model.norms import PLAIN, Norms
 from lipcert.model.regions import Region
 from lipcert.proof.domain import same_region
 from lipcert.proof.hints import Hints
@@ -77,8 +78,10 @@ class Cover:
         """The largest of the values; of a cover for Lipschitz bounds, at least the constant over the region."""
         return float(self.values.max())
 
-    def bound_of(self, network: Network, region: Region) -> float:
+    def bound_of(self, network: Network, region: Region, norms: Norms = PLAIN) -> float:
         """The Lipschitz bound, or an error if this is the cover of something else."""
+        if self.bounding.norms != norms:
+            raise ProofFailed("the values of the pieces are bounds in other norms")
         return float(self.check(network, region, PieceBounds).values.max())
 
     def check(self, network: Network, region: Region, kind: type[Bounding]) -> Cover:
@@ -186,13 +189,18 @@ def roomy(values: Array, slack: Array) -> Array:
 
 @contextmanager
 def cover(
-    network: Network, region: Region, sweeps: Sequence[Hints], workers: int = 1, setup: Callable[[], None] | None = None
+    network: Network,
+    region: Region,
+    sweeps: Sequence[Hints],
+    workers: int = 1,
+    setup: Callable[[], None] | None = None,
+    norms: Norms = PLAIN,
 ) -> Iterator[Cover]:
     """The region as one piece, for Lipschitz bounds; what the hints prove of the whole serves its parts.
 
     ``setup`` is called in each of the worker processes.
     """
-    with covering(PieceBounds(network, region, sweeps), workers, setup) as found:
+    with covering(PieceBounds(network, region, sweeps, norms), workers, setup) as found:
         yield found
 
 
@@ -220,9 +228,11 @@ def _work(pieces: Pieces) -> Bounds:
     return _shared["bounding"].bound(pieces)
 
 
-def prove_tree(network: Network, region: Region, tree: Tree, sweeps: Sequence[Hints] = ()) -> float:
+def prove_tree(
+    network: Network, region: Region, tree: Tree, sweeps: Sequence[Hints] = (), norms: Norms = PLAIN
+) -> float:
     """The largest Lipschitz bound of a leaf, derived again from the cuts, and from hints for the whole region."""
-    return float(prove_leaves(PieceBounds(network, region, sweeps), tree).max(initial=0.0))
+    return float(prove_leaves(PieceBounds(network, region, sweeps, norms), tree).max(initial=0.0))
 
 
 def prove_leaves(bounding: Bounding, tree: Tree) -> Array:

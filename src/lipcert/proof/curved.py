@@ -59,8 +59,8 @@ _SMALLEST_SHARE: Final = 2.0**-20
 
 def prove_curved(network: Network, region: Region, hints: Curved) -> float:
     """At least the Lipschitz constant of the network over a ball, rounded up."""
-    if not isinstance(region, Ball) or network.depth < 2:
-        raise ProofFailed("bounds to second order are about balls, and networks with a hidden layer")
+    if not isinstance(region, Ball) or not region.plain or network.depth < 2:
+        raise ProofFailed("bounds to second order are about ℓ2 balls, and networks with a hidden layer")
     fewer = projection(network)
     if fewer is None:
         return _Curved(network, region.center, float(region.radius), hints).bound()

@@ -23,6 +23,7 @@ import numpy as np
 from lipcert.errors import InvalidInput, UnreadableCertificate
 from lipcert.model.arrays import Array
 from lipcert.model.files import is_file, write_whole
+from lipcert.model.norms import L2, NORMS, Norm
 from lipcert.model.regions import Ball, Box, Everywhere, Region
 from lipcert.proof.hints import Curved, Enclosure, Hints, Linear, Lipschitz
 from lipcert.proof.tree import Tree
@@ -134,7 +135,9 @@ def region_out(region: Region) -> dict[str, Any]:
         return {"kind": "box", "lower": _readable(region.lower), "upper": _readable(region.upper)}
     if isinstance(region, Ball):
         clip = None if region.clip is None else region_out(region.clip)
-        return {"kind": "ball", "center": _readable(region.center), "radius": _readable(region.radius), "clip": clip}
+        ends = {"center": _readable(region.center), "radius": _readable(region.radius)}
+        found = {"kind": "ball", **ends, "clip": clip}
+        return found if region.plain else found | {"norm": norm_out(region.norm)}
     raise InvalidInput(f"a region of type {type(region).__name__} cannot be saved")
 
 
@@ -149,8 +152,34 @@ def region_in(value: Any) -> Region:
         return Box(_read(lower, 1), _read(upper, 1))
     if kind != "ball":
         raise ValueError("it names an unknown kind of region")
-    _, center, radius, clip = fields(value, "kind", "center", "radius", "clip")
-    return Ball(_read(center, 1), _read(radius, 0), None if clip is None else region_in(clip))
+    names = "kind", "center", "radius", "clip"
+    _, center, radius, clip, *norm = fields(value, *names, *_present(value, "norm"))
+    box = None if clip is None else region_in(clip)
+    return Ball(_read(center, 1), _read(radius, 0), box, *map(norm_in, norm))
+
+
+def norm_out(norm: Norm) -> dict[str, Any]:
+    """A norm in JSON's types."""
+    shape = norm.matrix
+    scale, matrix = array_out(np.asarray(norm.scale)), None if shape is None else array_out(shape)
+    return {"name": norm.name, "scale": scale, "shape": matrix}
+
+
+def norm_in(value: Any) -> Norm:
+    """What norm_out wrote."""
+    name, scale, shape = fields(mapping(value), "name", "scale", "shape")
+    if text(name) not in NORMS:
+        raise ValueError("it names an unknown norm")
+    if shape is None:
+        return NORMS[name](array_in(scale, None))  # type: ignore[call-arg]
+    if name != L2.name:
+        raise ValueError("a norm has a shape that is not ℓ2")
+    return L2(array_in(scale, None), array_in(shape, 2))
+
+
+def _present(value: Mapping[str, Any], *names: str) -> list[str]:
+    """Those of the names that are there: fields that are written only where they say something."""
+    return [name for name in names if name in value]
 
 
 def _readable(array: Array) -> dict[str, Any]:
@@ -174,24 +203,26 @@ def _decimal(array: Array) -> str:
 
 def hints_out(sweep: Hints) -> dict[str, Any]:
     """The hints of a sweep in JSON's types."""
-    return {
+    found: dict[str, Any] = {
         "enclosures": [_enclosure_out(enclosure) for enclosure in sweep.enclosures],
         "exponents": [int(exponent) for exponent in sweep.exponents],
         "multipliers": [array_out(multiplier) for multiplier in sweep.multipliers],
         "lines": [[array_out(lower), array_out(upper)] for lower, upper in sweep.lines],
     }
+    return found if sweep.start is None else found | {"start": array_out(sweep.start)}
 
 
 def hints_in(value: Any) -> Hints:
     """What hints_out wrote."""
     names = "enclosures", "exponents", "multipliers", "lines"
-    enclosures, exponents, multipliers, lines = fields(mapping(value), *names)
+    enclosures, exponents, multipliers, lines, *start = fields(mapping(value), *names, *_present(value, "start"))
     pairs = [items(pair, 2) for pair in items(lines)]
     return Hints(
         enclosures=tuple(_enclosure_in(enclosure) for enclosure in items(enclosures)),
         multipliers=tuple(array_in(multiplier, 1) for multiplier in items(multipliers)),
         exponents=tuple(whole(exponent, -_DEEPEST, _DEEPEST) for exponent in items(exponents)),
         lines=tuple((array_in(lower, 1), array_in(upper, 1)) for lower, upper in pairs),
+        start=array_in(start[0], 1) if start else None,
     )
 
 

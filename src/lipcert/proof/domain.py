@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
+from lipcert.model.norms import LInf, Norm
 from lipcert.model.regions import Ball, Box, Everywhere, Region, split_rate
 from lipcert.proof.rounding import TINY, UP, down, gamma, norm_above, norm_below, stretched, up
 
@@ -32,9 +33,7 @@ def check_region(region: Region, inputs: int) -> None:
 
 def radius_above(region: Region) -> Array:
     """At least ‖z - center‖₂ for every z of a bounded region."""
-    if isinstance(region, Box):
-        return norm_above(_reach(region.center, region.lower, region.upper))
-    return np.asarray(region.radius)
+    return np.asarray(Domain.of([region]).extent()[0])
 
 
 def corners(region: Region) -> tuple[Array, Array]:
@@ -43,7 +42,8 @@ def corners(region: Region) -> tuple[Array, Array]:
         return region.lower, region.upper
     if not isinstance(region, Ball):
         raise ProofFailed(f"a region of type {type(region).__name__} cannot be cut into pieces")
-    lower, upper = down(region.center - region.radius), up(region.center + region.radius)
+    reach = region.radius if region.plain else up(region.radius * region.units)
+    lower, upper = down(region.center - reach), up(region.center + reach)
     if region.clip is None:
         return lower, upper
     return np.maximum(lower, region.clip.lower), np.minimum(upper, region.clip.upper)
@@ -52,7 +52,25 @@ def corners(region: Region) -> tuple[Array, Array]:
 def same_region(one: Region, two: Region) -> bool:
     """Whether two regions are defined by the same numbers."""
     pairs = zip(_numbers(one), _numbers(two), strict=True)
-    return type(one) is type(two) and all(np.array_equal(*pair) for pair in pairs)
+    alike = type(one) is type(two) and ball_norm(one) == ball_norm(two)
+    return alike and all(np.array_equal(*pair) for pair in pairs)
+
+
+def ball_norm(region: Region) -> Norm | None:
+    """The norm of a ball; None for other regions."""
+    return region.norm if isinstance(region, Ball) else None
+
+
+def kind_of(region: Region) -> object:
+    """Regions of one kind can be stacked."""
+    if not isinstance(region, Ball):
+        return type(region)
+    return type(region), region.clip is not None, region.plain, region.norm.name
+
+
+def is_box(region: Region) -> bool:
+    """Whether a region is a box, as balls of the ℓ∞ norm are."""
+    return isinstance(region, Box) or isinstance(ball_norm(region), LInf)
 
 
 def _numbers(region: Region) -> tuple[Array, ...]:
@@ -74,10 +92,11 @@ def _reach(center: Array, lower: Array, upper: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """A stack of bounded regions: all z with ‖z - center‖₂ ≤ radius where there is a radius, and inside the box.
+    """A stack of bounded regions: all z with ‖z - center‖ ≤ radius where there is a radius, and inside the box.
 
     ``center`` (count, inputs) is a point of the region, or the centre of the ball that it is a part of; ``radius``
-    (count,) is None for boxes, ``lower`` and ``upper`` (count, inputs) are None for balls that are not clipped.
+    (count,) is None for boxes, ``lower`` and ``upper`` (count, inputs) are None for balls that are not clipped. The
+    norm of the ball is ℓ2, or that of ``ball`` in ``units`` (count, inputs); balls of the ℓ∞ norm are boxes.
     ``halvings`` says how sharp the support function of a clipped ball is. Where ``rays`` is true, boxes stand for the
     rays through points with a coordinate of size one; see :mod:`lipcert.proof.rays`.
     """
@@ -88,41 +107,60 @@ class Domain:
     upper: Array | None = None
     halvings: int = 24
     rays: bool = False
+    units: Array | None = None
+    ball: str = "l2"
 
     @staticmethod
     def of(regions: Sequence[Region]) -> Domain:
         """Bounded regions of one kind: balls, clipped balls or boxes."""
         center = np.stack([region.center for region in regions])
-        boxes = [box for region in regions if (box := _box(region)) is not None]
-        radius = None if isinstance(regions[0], Box) else np.array([float(region.radius) for region in regions])
-        if not boxes:
-            return Domain(center, radius)
-        return Domain(center, radius, np.stack([box.lower for box in boxes]), np.stack([box.upper for box in boxes]))
+        if is_box(regions[0]):
+            lower, upper = (np.stack(ends) for ends in zip(*map(corners, regions), strict=True))
+            return Domain(center, None, lower, upper)
+        balls = [region for region in regions if isinstance(region, Ball)]
+        radius, clips = np.array([float(ball.radius) for ball in balls]), [ball.clip for ball in balls if ball.clip]
+        if not clips:
+            return Domain(center, radius).measured(balls[0])
+        ends = (np.stack([getattr(clip, side) for clip in clips]) for side in ("lower", "upper"))
+        return Domain(center, radius, *ends).measured(balls[0])  # type: ignore[arg-type]
+
+    def measured(self, ball: Ball) -> Domain:
+        """The same in the norm of a ball; that of all of its balls."""
+        if ball.plain:
+            return self
+        return replace(self, units=np.broadcast_to(ball.units, self.center.shape), ball=ball.norm.name)
 
     def __len__(self) -> int:
         return len(self.center)
 
     def take(self, which: Array) -> Domain:
         """Some of the regions."""
-        parts = (None if part is None else part[which] for part in (self.center, self.radius, self.lower, self.upper))
-        center, radius, lower, upper = parts
+        columns = self.center, self.radius, self.lower, self.upper, self.units
+        center, radius, lower, upper, units = (None if part is None else part[which] for part in columns)
         assert center is not None
-        return Domain(center, radius, lower, upper, self.halvings, self.rays)
+        return Domain(center, radius, lower, upper, self.halvings, self.rays, units, self.ball)
 
-    def extent(self) -> Array:
-        """At least ‖z - center‖₂ for every z of a region, (count,)."""
+    def extent(self, start: Array | None = None) -> Array:
+        """At least ‖(z - center)/start‖₂ for every z of a region, (count,); no start is one."""
+        found = np.full(len(self), np.inf)
         if self.radius is not None:
-            return self.radius
-        assert self.lower is not None
-        assert self.upper is not None
-        return norm_above(_reach(self.center, self.lower, self.upper))
+            if start is None and self.units is None:
+                return self.radius
+            units = 1.0 if self.units is None else self.units
+            longest = np.max(units / (1.0 if start is None else start) * np.ones(self.center.shape[-1]), axis=-1)
+            found = np.broadcast_to(stretched(self.radius * up(longest), 1), (len(self),))
+        if self.lower is None or self.upper is None:
+            return found
+        reach = _reach(self.center, self.lower, self.upper)
+        return np.fmin(found, norm_above(reach if start is None else up(reach / start)))
 
     def sizes(self) -> Array:
         """At least |z_j| for every z of a region, (count, inputs)."""
         if self.lower is not None and self.upper is not None:
             return np.maximum(np.abs(self.lower), np.abs(self.upper))
         assert self.radius is not None
-        return up(np.abs(self.center) + self.radius[:, None])
+        reach = self.radius[:, None] if self.units is None else up(self.radius[:, None] * self.units)
+        return up(np.abs(self.center) + reach)
 
     def outside(self) -> Array:
         """Regions that are proved to be empty: their box does not meet their ball, or no ray counts, (count,)."""
@@ -130,8 +168,12 @@ class Domain:
             return np.asarray((np.maximum(-self.lower, self.upper) < 1.0).all(axis=-1))
         if self.lower is None or self.upper is None or self.radius is None:
             return np.zeros(len(self), dtype=bool)
-        gap = np.maximum(self.lower - self.center, self.center - self.upper)
-        return np.asarray(norm_below(np.maximum(down(gap), 0.0)) > self.radius)
+        gap = np.maximum(down(np.maximum(self.lower - self.center, self.center - self.upper)), 0.0)
+        if self.units is not None:
+            gap = np.maximum(down(gap / self.units), 0.0)
+        if self.ball == "l1":
+            return np.asarray(gap.sum(axis=-1) * (1.0 - gamma(gap.shape[-1] + 2)) > self.radius)
+        return np.asarray(norm_below(gap) > self.radius)
 
     def inner_box(self) -> tuple[Array, Array]:
         """Boxes around the regions, which have boxes already: what they have of a ball may take up less room.
@@ -141,7 +183,7 @@ class Domain:
         """
         assert self.lower is not None
         assert self.upper is not None
-        if self.radius is None or self.center.shape[-1] > _FEW_INPUTS:
+        if self.radius is None or self.units is not None or self.center.shape[-1] > _FEW_INPUTS:
             return self.lower, self.upper
         gap = np.maximum(down(np.maximum(self.lower - self.center, self.center - self.upper)), 0.0)
         others = norm_below(gap[:, None, :] * (1.0 - np.eye(gap.shape[-1])))
@@ -164,10 +206,12 @@ class Domain:
         lost = g * UP * pick.dots(size, np.abs(self.center))
         error = np.full(len(rows), np.inf)
         if self.radius is not None:
-            error = stretched(lost * UP + stretched(pick(self.radius) * norm_above(rows), 2), 2)
+            scaled = rows if self.units is None else up(size * pick(self.units))
+            dual = scaled.max(axis=-1) if self.ball == "l1" else norm_above(scaled)
+            error = stretched(lost * UP + stretched(pick(self.radius) * dual, 2), 2)
         if self.lower is None or self.upper is None:
             return value, error
-        if self.radius is not None:
+        if self.radius is not None and self.units is None:
             below, above = (pick(side - self.center) for side in (self.lower, self.upper))
             both = clipped_above(pick(self.radius), below, above, rows, self.halvings)  # may be negative
             error = np.fmin(error, up(both + lost))

@@ -49,6 +49,12 @@ class Near:
         """The middle with all rows, (n, k) or (count, n, k)."""
         return self.middle if self.kept is None else frozen(np.swapaxes(self.middle.T[self.kept], -1, -2))
 
+    @cached_property
+    def still(self) -> Array:
+        """Rows of a single matrix that are zero, whatever W is within the radius, (n,)."""
+        parts = [magnitude(self.middle)] if self.radius is None else [magnitude(self.middle), self.radius]
+        return np.logical_and.reduce([np.asarray(part.sum(axis=1)).ravel() == 0.0 for part in parts])
+
     def rows(self, which: Array) -> Weight:
         """Some rows of the middle, (k', k), or for several regions (count, k', k)."""
         if self.kept is not None:

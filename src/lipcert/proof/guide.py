@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,6 +12,8 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.network import Network, Neurons
+from lipcert.model.norms import Norms
+from lipcert.proof.domain import Domain
 from lipcert.proof.folding import Near
 from lipcert.proof.hints import Enclosure, Hints, Interval, Linear
 from lipcert.proof.suggest.lines import bounding_lines
@@ -86,6 +89,12 @@ class Guide(ABC):
         ``neurons`` are those with open slopes, of all regions in a row; ``numbers`` says which of the layer they are.
         """
 
+    def start(
+        self, network: Network, domain: Domain | None, norms: Norms, moving: int, known: Sequence[Interval]
+    ) -> Array | None:
+        """Axes h of the ellipsoid P_0 = D_h² to begin with, (moving,); None is the unit ball."""
+        return None
+
     def room(self, index: int, size: int) -> None:  # noqa: B027 - most have nothing to say
         """Called before matrices of this size are formed for a layer; an error stops the sweep."""
 
@@ -100,6 +109,11 @@ class Given(Guide):
     @property
     def enclosures(self) -> tuple[Enclosure, ...]:  # type: ignore[override]
         return self.hints.enclosures
+
+    def start(
+        self, network: Network, domain: Domain | None, norms: Norms, moving: int, known: Sequence[Interval]
+    ) -> Array | None:
+        return self.hints.start
 
     def multipliers(self, view: View) -> Array:
         power = 2 * (self.hints.exponents[view.index] - view.exponent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -10,6 +11,9 @@ import numpy as np
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
+from lipcert.model.norms import PLAIN, Norms
+from lipcert.model.regions import Region
+from lipcert.proof.units import in_units, region_in_units
 
 Interval: TypeAlias = tuple[Array, Array]
 """Lower and upper ends, (..., neurons)."""
@@ -59,13 +63,15 @@ class Hints:
     """What is needed to repeat one sweep.
 
     Which enclosures tightened the intervals, and per hidden layer the multipliers (relative to 4**exponent) and, where
-    a linear relaxation took part, the slopes of its lower and upper lines.
+    a linear relaxation took part, the slopes of its lower and upper lines. ``start``, (inputs,), are the axes h of the
+    ellipsoid that the sweep begins with, P_0 = D_h²; without, all are one.
     """
 
     enclosures: tuple[Enclosure, ...]
     multipliers: tuple[Array, ...]
     exponents: tuple[int, ...]
     lines: tuple[tuple[Array, Array], ...] = ()
+    start: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,18 +94,57 @@ class Curved:
 
 @dataclass(frozen=True)
 class Part:
-    """Which part of a network a bound speaks of: from z_p to v_i, some coordinates at each end."""
+    """What a bound speaks of: from z_p to v_i of a network, some coordinates at each end, and the norms there."""
 
     layers: tuple[int, int]
     inputs: tuple[int, ...] | None = None
     outputs: tuple[int, ...] | None = None
+    norms: Norms = PLAIN
+
+    def is_whole(self, network: Network) -> bool:
+        """Whether it is all of the network, in norms without units."""
+        everything = self.layers == (0, network.depth) and self.inputs is None and self.outputs is None
+        return everything and not self.norms.has_units
 
     def reduced(self, network: Network) -> tuple[Network, Part]:
-        """The smallest network with the same input region that has this part, and the part of it that is meant.
+        """The smallest network with the same inputs that has this part, and the part of it that is meant.
 
-        A part that starts at the input and takes all of it is a network in its own right.
+        A part that starts at the input and takes all of it is a network in its own right, in its own units.
         """
-        stop = self.layers[1]
-        if self.layers[0] or self.inputs is not None or (stop == network.depth and self.outputs is None):
+        if not self._is_network:
             return network, self
-        return network.slice(0, stop).select(outputs=self.outputs), Part((0, stop))
+        stop, norms = self.layers[1], self.norms
+        target = network if stop == network.depth else network.slice(0, stop)
+        target = target if self.outputs is None else target.select(outputs=self.outputs)
+        if norms.has_units:
+            self.check(network)
+            target = in_units(target, norms)
+        return target, Part((0, stop), norms=norms.bare)
+
+    def place(self, region: Region) -> Region:
+        """The region of the inputs of the reduced network."""
+        if not self._is_network or region.dimension is None:
+            return region
+        return region_in_units(region, self.norms.input.units(region.dimension))
+
+    @property
+    def _is_network(self) -> bool:
+        return not (self.layers[0] or self.inputs is not None or self.norms.shaped)
+
+    def of(self, network: Network) -> Network:
+        """The part of the network as a network, in its own units."""
+        self.check(network)
+        return in_units(network.slice(*self.layers).select(self.inputs, self.outputs), self.norms)
+
+    def known(self, intervals: Sequence[Interval]) -> Sequence[Interval]:
+        """The intervals of the part's hidden layers, among those of the network's; those of shapes are not known."""
+        unknown = (np.asarray(-np.inf), np.asarray(np.inf))
+        before = [unknown] if self.norms.input.matrix is not None else []
+        after = [unknown] if self.norms.output.matrix is not None else []
+        return [*before, *intervals[self.layers[0] : self.layers[1] - 1], *after]
+
+    def check(self, network: Network) -> None:
+        """An error unless the norms are such of the coordinates at the two ends."""
+        ends = ("input_norm", self.norms.input, self.inputs), ("output_norm", self.norms.output, self.outputs)
+        for (name, norm, chosen), layer in zip(ends, self.layers, strict=True):
+            norm.check(network.sizes[layer] if chosen is None else len(chosen), name)

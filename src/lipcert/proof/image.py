@@ -52,7 +52,7 @@ class Image:
         self._half = None if self.P is None else half_image(self.P, self.weight.full)
         squares = diagonal_above(self.P, self.weight.full, self.weight.radius, self._half) + self.lost
         if self._rest is not None:
-            squares = stretched(squares + self._rest.squares(), 3)
+            squares = np.where(self.weight.still, 0.0, stretched(squares + self._rest.squares(), 3))
         squares = np.broadcast_to(squares, (len(self.exponent), squares.shape[-1]))
         size = up(np.ldexp(stretched(np.sqrt(squares), 1), self.exponent[:, None]))
         # a row that the shift by a power made zero may move

@@ -108,8 +108,8 @@ class Margins:
 
     def __init__(self, network: Network, ball: Ball, intervals: Sequence[Interval], cuts: Sequence[Cut] = ()) -> None:
         intervals = _confined(intervals, cuts)
-        if ball.center.ndim != 1 or not 0.0 < float(ball.radius) < np.inf:
-            raise ProofFailed("value functions are for single balls of positive radius")
+        if not ball.plain or ball.center.ndim != 1 or not 0.0 < float(ball.radius) < np.inf:
+            raise ProofFailed("value functions are for single balls of the ℓ2 norm and of positive radius")
         self.network, self.inputs = network, network.inputs
         layers, slopes = network.layers[:-1], []
         for layer, (lower, upper) in zip(layers, intervals, strict=True):

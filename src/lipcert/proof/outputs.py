@@ -128,8 +128,8 @@ class OutputBounds:
     def second_order(self, choose: Choice, cap: Cap | None = None) -> SecondOrder:
         """What is known to second order over a ball, or part of it; hints for multipliers are asked for."""
         network, ball = self._sweep.network, self._inner
-        if not isinstance(ball, Ball):
-            raise ProofFailed("second-order bounds are about balls only")
+        if not isinstance(ball, Ball) or not ball.plain:
+            raise ProofFailed("second-order bounds are about ℓ2 balls only")
         first, projected = None, _ready(self.network).projection
         if network is self.network and projected is not None:
             first = FirstLayer(projected.network.layers[0].weight, projected.rows, projected.stretch)
@@ -142,8 +142,8 @@ class OutputBounds:
 
         A box that cuts the ball counts in the intervals only, so that the network may have fewer inputs.
         """
-        if not isinstance(self.region, Ball):
-            raise ProofFailed("value functions are about balls only")
+        if not isinstance(self.region, Ball) or not self.region.plain:
+            raise ProofFailed("value functions are about balls of the ℓ2 norm only")
         network, ball = projected(self.network, Ball(self.region.center, self.region.radius))
         assert isinstance(ball, Ball)
         with proving():
@@ -159,7 +159,7 @@ def output_at(network: Network, points: Array) -> Interval:
 def projected(network: Network, region: Region) -> tuple[Network, Region]:
     """The network and the region that proofs about a region's outputs are made for: on fewer inputs where that pays."""
     ready = _ready(network).projection
-    if ready is None or not isinstance(region, Ball) or region.clip is not None:
+    if ready is None or not isinstance(region, Ball) or region.clip is not None or not region.plain:
         return network, region
     return ready.network, ready.image(region)
 

@@ -18,14 +18,17 @@ import numpy as np
 
 from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network, Neurons
+from lipcert.model.norms import PLAIN, LInf, Norms
 from lipcert.model.regions import Ball, Region
 from lipcert.proof.domain import Domain, corners
 from lipcert.proof.expansion import Second
 from lipcert.proof.guide import Guide, View, suggested_lines
 from lipcert.proof.hints import Hints, Interval, Linear
+from lipcert.proof.induced import induced_above, spectral_factor
+from lipcert.proof.norm_bounds import interval_bounds
 from lipcert.proof.pieces import Bounds, Pieces
 from lipcert.proof.rays import along_rays, hints_along, only_at_infinity
-from lipcert.proof.rounding import TINY, UP, gamma
+from lipcert.proof.rounding import TINY, UP, gamma, stretched
 from lipcert.proof.second_pieces import SecondOrder, curved, deep, second_columns
 from lipcert.proof.suggest.multipliers import advice, closed_form, directions
 from lipcert.proof.sweep import Sweep, intervals, proving
@@ -53,6 +56,7 @@ class Bounding(ABC):
     Attributes
     ----------
     asked : the digest of the network, and the region, that the values are about.
+    norms, start : in which Lipschitz bounds are, and what their sweeps begin with.
     moving : how many inputs move, the first ones; None is all.
     rows : how many values each piece has.
     least : the value of a piece without inputs.
@@ -61,6 +65,8 @@ class Bounding(ABC):
 
     least: ClassVar[float] = 0.0
     moving: int | None = None
+    norms: Norms = PLAIN
+    start: Array | None = None
 
     def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints], rows: int) -> None:
         self.network, self.region, self.sweeps, self.rows = network, region, tuple(sweeps), rows
@@ -141,17 +147,18 @@ class Bounding(ABC):
         if self.slopes:  # then the root is known
             all_of_it = zip(known, self.layers(self.root.low), self.layers(self.root.high), strict=True)
             known = [(np.maximum(low, least), np.minimum(high, most)) for (low, high), least, most in all_of_it]
-        domain, moving = self.domain(pieces), self.moving
-        return Sweep(self.network, domain, guide, known, self.slopes, pieces=True, enclose=enclose, inputs=moving)
+        domain, given = self.domain(pieces), (guide, known, self.slopes, True, enclose)
+        return Sweep(self.network, domain, *given, inputs=self.moving, norms=self.norms, start=self.start)
 
     def domain(self, pieces: Pieces) -> Domain:
         """Where the inputs of pieces lie."""
-        if isinstance(self.region, Ball):
+        if isinstance(self.region, Ball) and not isinstance(self.region.norm, LInf):
             center = np.broadcast_to(self.region.center, pieces.lower.shape)
             radius = np.full(len(pieces), float(self.region.radius))
         else:
             center, radius = 0.5 * pieces.lower + 0.5 * pieces.upper, None
-        return Domain(center, radius, pieces.lower, pieces.upper, _HALVINGS, rays=self.moving is not None)
+        found = Domain(center, radius, pieces.lower, pieces.upper, _HALVINGS, rays=self.moving is not None)
+        return found if radius is None or not isinstance(self.region, Ball) else found.measured(self.region)
 
     def halves(self, pieces: Pieces, layer: Array, index: Array, value: Array) -> Pieces:
         """The two halves of each piece, one after the other, no larger than what they have of the region."""
@@ -170,7 +177,11 @@ class PieceBounds(Bounding):
     Pieces of all of space are pieces of a box of rays: see :mod:`lipcert.proof.rays`.
     """
 
-    def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints] = ()) -> None:
+    def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints] = (), norms: Norms = PLAIN) -> None:
+        self.norms = norms
+        if norms.input.name == "linf":
+            start = sweeps[-1].start if sweeps else None
+            self.start = np.ones(network.inputs) if start is None else start
         if region.bounded:
             super().__init__(network, region, sweeps, 1)
         else:
@@ -182,9 +193,17 @@ class PieceBounds(Bounding):
             self.begin(first, self._found(first)[2])
 
     def to_second_order(self, second: Second) -> Array:
-        return second.bounds[:, None]
+        if self.norms.plain:
+            return second.bounds[:, None]
+        rows, columns = self.network.outputs, self.moving or self.network.inputs
+        sizes = second.entries[..., :columns]
+        found = induced_above(np.zeros(sizes.shape), sizes, self.norms)
+        factor = spectral_factor(self.norms, rows, columns)
+        return np.fmin(_usable(found), stretched(second.bounds * factor, 1))[:, None]
 
     def soon(self, second: Second, first: Array) -> Array:
+        if not self.norms.plain:
+            return super().soon(second, first)
         late = second.bounds - second.near > self.patience * (first[:, 0] - second.near)
         return np.asarray(~late | self.deep)
 
@@ -193,13 +212,13 @@ class PieceBounds(Bounding):
         ceiling = pieces.ceiling[:, 0]
         with proving():
             sweep = self.sweep(pieces, _Relative(self.layers(pieces.hints))).run()
-            bound = _usable(sweep.bounds)
+            bound = self._values(sweep)
             low, high, hints, shares = self._found(sweep, advise=True)
             stuck = np.flatnonzero((bound > _STUCK * ceiling) & ~sweep.empty)
             if stuck.size:
                 some = replace(pieces, low=low, high=high, hints=hints).take(stuck)
                 again = self.sweep(some, _Relative(self.layers(some.hints)), enclose=False).run()
-                other = _usable(again.bounds)
+                other = self._values(again)
                 better = other < bound[stuck]
                 _, _, more, blame = self._found(again, advise=True)
                 for old, new in ((bound, other), (hints, more), (shares, blame)):
@@ -227,6 +246,11 @@ class PieceBounds(Bounding):
             return only_at_infinity(
                 self.network, [(low[part], high[part]) for part in self.slices], [row[0] for row in extra]
             )
+
+    def _values(self, sweep: Sweep) -> Array:
+        """The bounds that a sweep proves, (count,)."""
+        found = _usable(sweep.bounds)
+        return found if self.norms.plain else np.fmin(found, _usable(interval_bounds(sweep)))
 
     def _found(self, sweep: Sweep, advise: bool = False) -> tuple[Array, Array, Array, Array]:
         """Intervals that were proved, hints for the parts of each piece, and the shares of the neurons.

@@ -6,6 +6,7 @@ import numpy as np
 
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.network import Layer, Network, Neurons
+from lipcert.model.norms import PLAIN, Norm, Norms
 from lipcert.proof.neuron_bounds import slope_bounds, value_error
 from lipcert.proof.rounding import (
     LOOSE,
@@ -22,6 +23,7 @@ from lipcert.proof.rounding import (
     raise_diagonal,
     spread,
     square_above,
+    stretched,
     up,
 )
 
@@ -146,8 +148,11 @@ def _slopes(neurons: Neurons, v: Array, size: Array) -> tuple[Array, Array]:
     return m, up(np.maximum(beta - m, m - alpha))
 
 
-def stretch_below(network: Network, point: Array, direction: Array) -> float:
-    """At most ‖J·direction‖₂/‖direction‖₂ for the Jacobian J at the point (at a kink: for every one-sided Jacobian)."""
+def stretch_below(network: Network, point: Array, direction: Array, norms: Norms = PLAIN) -> float:
+    """At most ‖J·direction‖/‖direction‖ for the Jacobian J at the point (at a kink: for every one-sided Jacobian).
+
+    The norms may have units, no shapes.
+    """
     y, error, exponent = direction[None], Error(), 0
     for layer, (v, size) in zip(network.layers, trajectory(network, point[None]), strict=False):
         assert layer.neurons is not None
@@ -170,9 +175,30 @@ def stretch_below(network: Network, point: Array, direction: Array) -> float:
     y = spread(last, y)
     error.through(last)
     error.add(rounding)
-    length = float(norm_below(y)[0]) - error.length() * UP
-    below = float(np.ldexp(length, exponent)) / float(norm_above(direction)) * (1.0 - 2.0**-50)
+    length = _length_below(y[0], error, norms.output)
+    below = float(np.ldexp(length, exponent)) / length_above(direction, norms.input) * (1.0 - 2.0**-50)
     return below if 2.0**-900 < below < np.inf else 0.0  # there and beyond, the factors above do not round down
+
+
+def _length_below(y: Array, error: Error, norm: Norm) -> float:
+    """At most the norm of the vector of which y is the computed one."""
+    if norm == PLAIN.output:
+        return float(norm_below(y)) - error.length() * UP
+    sizes = np.maximum(down(np.abs(y) - error.sizes(len(y))[0] * UP), 0.0)
+    units = norm.units(len(y))
+    sizes = sizes if units is None else np.maximum(down(sizes / units), 0.0)
+    if norm.name == "l2":
+        return float(norm_below(sizes))
+    return float(sizes.max()) if norm.name == "linf" else float(sizes.sum()) * (1.0 - gamma(len(y) + 2))
+
+
+def length_above(vector: Array, norm: Norm) -> float:
+    """At least the norm of a vector."""
+    units = norm.units(len(vector))
+    sizes = np.abs(vector) if units is None else up(np.abs(vector) / units)
+    if norm.name == "l2":
+        return float(norm_above(sizes))
+    return float(sizes.max() if norm.name == "linf" else stretched(sizes.sum(), len(sizes)))
 
 
 def _product_error(weight: Weight, z: Array) -> Array:

@@ -33,8 +33,10 @@ from lipcert.model.arrays import Array, Weight, dense, times
 U: Final = 2.0**-53
 ETA: Final = 2.0**-1074
 """The smallest float: at least what one product loses when it underflows."""
-LOOSE: Final = 2
-"""Units u, relative, up to which the weights and biases of a network are known."""
+LOOSE: Final = 6
+"""Units u, relative, up to which the weights and biases of a network are known: the two that are promised, one for a
+normalisation that was folded in, and one for each time that a weight may be multiplied on its way here, by the units of
+inputs, those of outputs, and a start."""
 UP: Final = 1.0 + 2.0**-28
 TINY: Final = 2.0**-940
 """More than underflow can contribute to a sum of products of numbers of size one; far less than anything that matters.

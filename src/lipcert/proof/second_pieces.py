@@ -179,7 +179,7 @@ class SecondOrder:
         for k, (low, high) in enumerate(known):
             neurons, (weight, bias, _) = self.layers[k][2], self.layers[k + 1]
             assert neurons is not None
-            linear, square, cube, *steep = self._extents(Z, k)
+            linear, square, cube, bent, twisted = self._extents(Z, k)
             room, squares = (linear + square + cube + rest) * UP, self._split(Z)[1][:, self.poly.straight]
             low = np.fmax(low, down(value - room + np.maximum(squares, 0.0).sum(axis=1) * (2.0 - UP)))
             high = np.fmin(high, up(value + room - np.maximum(-squares, 0.0).sum(axis=1) * (2.0 - UP)))
@@ -188,7 +188,7 @@ class SecondOrder:
             low[hollow] = high[hollow] = value[hollow]
             intervals.append((low, high))
             rest = np.fmin(rest, (up(np.maximum(high - value, value - low)) + linear + square + cube) * UP)
-            layer = Polynomial(Z, linear, square, cube, rest, *steep, fuzz)
+            layer = Polynomial(Z, linear, square, cube, rest, bent, twisted, fuzz)
             seen = Slopes.of(layer, fit(neurons, value, (low, high), layer.crossed))
             hidden.append((layer, seen))
             source, own = seen.added(layer), np.abs(self.slopes[k])
@@ -203,8 +203,9 @@ class SecondOrder:
             rest = (self._carried(k, parts, wholes) + noise) * UP
             Z = self._next(Z, seen, k)
             value = seen.fit.value @ weight.T + bias
-        linear, square, cube, *steep = self._extents(Z, len(known))
-        return hidden, value, Polynomial(Z, linear, square, cube, rest, *steep, fuzz), intervals, empty
+        linear, square, cube, bent, twisted = self._extents(Z, len(known))
+        last = Polynomial(Z, linear, square, cube, rest, bent, twisted, fuzz)
+        return hidden, value, last, intervals, empty
 
     def _next(self, Z: Array, seen: Slopes, k: int) -> Array:
         """The coefficients of W(σ(L + q + w) + t/2·L² + tLq + c/6·L³), with the weights after layer k."""
@@ -311,9 +312,8 @@ class SecondOrder:
         pairs, triples = self.poly.touched
         five = fifth.sum(axis=3) @ pairs.T + fifth.sum(axis=2) @ triples.T
         more = layer.square + layer.cube
-        crossed = seen.rate * (layer.linear * layer.cube + layer.square * more) + seen.bow * layer.linear * (
-            layer.linear * more
-        )
+        bowed = seen.bow * layer.linear
+        crossed = seen.rate * (layer.linear * layer.cube + layer.square * more) + layer.linear * bowed * more
         rough = gamma(n + len(self.layers) + 64) * apply(np.abs(G), crossed)
         return four, five + 5.0 * rough[..., None]
 

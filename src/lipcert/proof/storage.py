@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput, UnreadableCertificate
+from lipcert.model.norms import PLAIN, Norms
 from lipcert.proof import document
 from lipcert.proof.document import (
     array_in,
@@ -27,8 +28,8 @@ from lipcert.proof.hints import Part
 _CLAIM = ("bound", "bound_decimal", "network", "region", "layers", "inputs", "outputs")
 _PROOF = ("sweeps", "part_sweeps", "tree", "witness", "seconds", "verified")
 _ORIGIN = ("method", "found_by")
-_CURVED = "curved"
-"""There only where a bound rests on it, so that earlier programs read all other certificates."""
+_CURVED, _NORMS = "curved", "norms"
+"""There only where a bound rests on them, so that earlier programs read all other certificates."""
 
 
 def save(certificate: Any, path: str | os.PathLike[str]) -> None:
@@ -69,6 +70,11 @@ def content(certificate: Any) -> dict[str, Any]:
         "witness": None if certificate.witness is None else array_out(certificate.witness),
         "seconds": float(certificate.seconds),
         "verified": bool(certificate.verified),
+        **(
+            {}
+            if part.norms.plain
+            else {_NORMS: [document.norm_out(norm) for norm in (part.norms.input, part.norms.output)]}
+        ),
         **({} if certificate.curved is None else {_CURVED: curved_out(certificate.curved)}),
     }
 
@@ -77,6 +83,7 @@ def certificate_in(stored: Any, origin: Sequence[str] = _ORIGIN) -> dict[str, An
     """The fields of a Certificate that :func:`content` wrote, with these names for where it came from."""
     stored = dict(mapping(stored))
     curved = curved_in(stored.pop(_CURVED)) if _CURVED in stored else None
+    norms = Norms(*(document.norm_in(norm) for norm in items(stored.pop(_NORMS), 2))) if _NORMS in stored else PLAIN
     values = fields(stored, *_CLAIM, *_PROOF, *origin)
     claim, decimal, network, region, layers, inputs, outputs = values[: len(_CLAIM)]
     sweeps, part_sweeps, tree, witness, seconds, verified = values[len(_CLAIM) : -len(origin)]
@@ -90,7 +97,7 @@ def certificate_in(stored: Any, origin: Sequence[str] = _ORIGIN) -> dict[str, An
         "bound": bound,
         "region": document.region_in(region),
         "network": document.digest(network),
-        "part": Part((start, stop), *ends),
+        "part": Part((start, stop), ends[0], ends[1], norms),
         "layers": (),
         "sweeps": tuple(map(hints_in, items(sweeps))),
         "part_sweeps": tuple(map(hints_in, items(part_sweeps))),

@@ -1,13 +1,13 @@
 """The sweep, proved: intervals, slopes, ellipsoids and the bound, in real arithmetic, for a stack of regions at once.
 
-P_0 = I
+P_0 = I, or D_h² for a start h
 for each layer:
     S = W P Wᵀ                          what differences become under the affine map
     interval ← every enclosure          where each neuron's pre-activation lies over the region
     [α, β]  ← slopes on the interval
     T       ← the guide                 the multipliers; whatever they are, the step is proved
     P = D_m S D_m + D_m S D_r (T - D_r S D_r)⁻¹ D_r S D_m + T
-L² = λmax(S) at the output
+L² = λmax(S) at the output, or what S tells in another norm
 
 A matrix inequality P ≼ P̂ between the real P and a float matrix P̂ is kept true from layer to layer. Neurons whose slope
 is zero, or that do not move, are left out of P: what they contribute is zero.
@@ -24,21 +24,24 @@ from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from scipy import sparse
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array, frozen
+from lipcert.model.arrays import Array, Weight, frozen
 from lipcert.model.network import Network, Neurons
-from lipcert.model.regions import Ball, Region
+from lipcert.model.norms import PLAIN, Norms
+from lipcert.model.regions import Region
 from lipcert.proof.backsubstitution import BackSubstitution
 from lipcert.proof.certificate import LayerReport
-from lipcert.proof.domain import Domain
+from lipcert.proof.domain import Domain, kind_of
 from lipcert.proof.folding import Near, folded
 from lipcert.proof.guide import Guide, View, given
 from lipcert.proof.hints import Hints, Interval, Linear, Lipschitz
 from lipcert.proof.image import Image
+from lipcert.proof.induced import ellipsoid_above, start_gain
 from lipcert.proof.neuron_bounds import slope_bounds
 from lipcert.proof.point import trajectory
-from lipcert.proof.rounding import down, largest_eigenvalue_above, stretched, up
+from lipcert.proof.rounding import down, stretched, up
 from lipcert.proof.step import Step, activate
 from lipcert.proof.thin import thin_step
 
@@ -52,6 +55,11 @@ _APART = 400
 """Neurons from which a step is proved together with a map to fewer."""
 _NEARLY_ALL = 0.9
 """Share of the neurons from which none is left out."""
+
+
+_UNDERFLOWN = 2.0**-800
+_LEAST = 2.0**-100
+"""The axes of a start lie between this and its inverse."""
 
 
 @contextmanager
@@ -87,10 +95,9 @@ def stacked(
     """
     kinds: dict[object, list[int]] = {}
     for number, region in enumerate(regions):
-        clipped = isinstance(region, Ball) and region.clip is not None
-        kinds.setdefault((type(region), clipped) if region.bounded else number, []).append(number)
+        kinds.setdefault(kind_of(region) if region.bounded else number, []).append(number)
     for members in kinds.values():  # of similar size, as many neurons are open
-        members.sort(key=lambda number: float(regions[number].radius))
+        members.sort(key=lambda number: float(regions[number].extent))
     most = int(np.clip(_ENTRIES // max(network.sizes[1:]) ** 2, 1, _MOST))
     found: list[Answer | ProofFailed] = [ProofFailed("")] * len(regions)
     todo = [members[k : k + most] for members in kinds.values() for k in range(0, len(members), most)]
@@ -125,6 +132,8 @@ class Sweep:
     enclose : whether the guide's enclosures are used.
     centers : what other sweeps know of the centres.
     inputs : how many inputs move, the first ones; None is all. The others are equal for any two points compared.
+    norms : in which the bounds are, without units.
+    start : h, (inputs,), for P_0 = D_h²; None is what the guide says, if it does.
     intervals, slopes, steps : per hidden layer, what was proved.
     rough : the slopes as computed, not rounded outwards.
     views, hinted, drawn : what the guide saw, and what it said of all neurons.
@@ -140,6 +149,8 @@ class Sweep:
     enclose: bool = True
     centers: Centers | None = None
     inputs: int | None = None
+    norms: Norms = PLAIN
+    start: Array | None = None
     intervals: list[Interval] = field(default_factory=list)
     slopes: list[Interval] = field(default_factory=list)
     rough: list[Interval] = field(default_factory=list)
@@ -159,7 +170,13 @@ class Sweep:
         self.traces: list[BackSubstitution] = []
         self.empty = np.zeros(self.count, dtype=bool)
         self.S, self.exponent = np.zeros((self.count, 0, 0)), np.zeros(self.count, dtype=int)
-        self.weight = Near(self.network.layers[0].weight[:, : self.inputs])
+        first = self.network.layers[0].weight[:, : self.inputs]
+        self.moving = first.shape[1]
+        if self.start is None:
+            self.start = self.guide.start(self.network, self.domain, self.norms, self.moving, self.known)
+        self.start = _usable_start(self.start, self.moving)
+        self.first = first if self.start is None else _columns(first, self.start)
+        self.weight = Near(self.first)
         self.apart: Step | None = None
 
     def run(self, needs_bound: bool = True) -> Sweep:
@@ -188,15 +205,16 @@ class Sweep:
     @cached_property
     def bounds(self) -> Array:
         """At least the Lipschitz constant over each region, (count,); zero where the region is empty."""
-        norm = up(np.ldexp(stretched(np.sqrt(largest_eigenvalue_above(self.S)), 2), self.exponent))
-        return np.where(self.empty, 0.0, norm)
+        norm = up(np.ldexp(ellipsoid_above(self.S, self.norms.output), self.exponent))
+        gain = start_gain(self.norms.input, self.start, self.moving)
+        return np.where(self.empty, 0.0, norm if gain == 1.0 else stretched(norm * gain, 1))
 
     def hints(self, which: int) -> Hints:
         """What repeats the sweep of one region."""
         lines = [(lower[which], upper[which]) for drawn in self.drawn for lower, upper in drawn]
         multipliers = [T[which] for T in self.hinted]
         exponents = [int(view.exponent[which]) for view in self.views]
-        return Hints(self.enclosures, tuple(multipliers), tuple(exponents), tuple(lines))
+        return Hints(self.enclosures, tuple(multipliers), tuple(exponents), tuple(lines), self.start)
 
     def reports(self, which: int) -> tuple[LayerReport, ...]:
         """What is known of each hidden layer for one region."""
@@ -209,7 +227,8 @@ class Sweep:
 
     def _image(self, P: Array | None) -> Image:
         large = self.weight.middle.shape[0] > _LARGEST
-        if P is not None or self.weight.may_fold or self.inputs is not None or large:
+        own = self.inputs is not None or self.start is not None
+        if P is not None or self.weight.may_fold or own or large:
             return Image(P, self.exponent, self.weight, apart=self.apart)
         image = Image(None, self.exponent, self.weight, _first.get(self.network))
         _first[self.network] = image.whole
@@ -224,11 +243,12 @@ class Sweep:
             lower, upper = np.full(shape, -np.inf), np.full(shape, np.inf)
         if self.local and self.domain is not None and axes is not None:
             value, error = self.values[index]
-            reach = stretched(self.domain.extent()[:, None] * axes + error, 2)
+            reach = stretched(self.domain.extent(self.start)[:, None] * axes + error, 2)
             lower, upper = np.fmax(lower, down(value - reach)), np.fmin(upper, up(value + reach))
         still = None if axes is None else axes == 0.0
         # of the first layer over a ball, linear relaxation tells what its Lipschitz constants tell
         told = index == 0 and self.local and self.domain is not None and self.domain.lower is None
+        told = told and self.start is None and self.domain is not None and self.domain.units is None
         for trace in () if told else self.traces:
             lower, upper = trace.tightened(index, lower, upper, still)
         hollow = np.asarray((lower > upper).any(axis=-1))  # no input of the region obeys
@@ -269,11 +289,15 @@ class Sweep:
         self.rough.append(rough)
         alpha, beta = slopes
         moving = np.ones(alpha.shape, dtype=bool) if axes is None else axes != 0.0
+        if not moving.all():  # differences of zero have any slope
+            alpha, beta, *still = (np.where(moving, slope, 0.0) for slope in (*slopes, *rough))
+            rough = (still[0], still[1])
         alone = self.count == 1 and not self.pieces  # what is folded depends on the slopes of the region
         fold = folded(self.weight, alpha[0], beta[0], ~moving[0], ahead) if alone and self.weight.may_fold else None
         if fold is None:
             kept = _kept(moving & ((alpha != 0.0) | (beta != 0.0)))
-            rows = layer.weight if kept is None else layer.weight[kept[0]]
+            rows = layer.weight if index else self.first
+            rows = rows if kept is None else rows[kept[0]]
             self.guide.room(index, layer.size if kept is None else kept.shape[-1])
             S, self.exponent = image.block(kept)
             self.weight, neurons = Near.columns(ahead, kept), kept
@@ -300,6 +324,28 @@ class Sweep:
         self.hinted.append(view.widen(hint))
         self.steps.append(step)
         return step.P
+
+
+def _usable_start(start: Array | None, size: int) -> Array | None:
+    """A start that products neither over- nor underflow with; none is made of what is not."""
+    if start is None:
+        return None
+    start = np.asarray(start, dtype=float)
+    if start.shape != (size,) or not ((start > _LEAST) & (start < 1.0 / _LEAST)).all():
+        raise ProofFailed(f"the start of a sweep must be {size} positive numbers of moderate size")
+    return frozen(start)
+
+
+def _columns(weight: Weight, factors: Array) -> Weight:
+    """W D_h, each entry rounded once; what underflows is refused."""
+    scaled = (
+        weight * factors if isinstance(weight, np.ndarray) else sparse.csr_array(weight @ sparse.diags_array(factors))
+    )
+    entries = np.abs(scaled if isinstance(scaled, np.ndarray) else scaled.data)
+    before = np.abs(weight if isinstance(weight, np.ndarray) else weight.data)
+    if not (entries[before > 0.0] > _UNDERFLOWN).all():
+        raise ProofFailed("the first weights are too small for the start of a sweep")
+    return scaled
 
 
 _first: WeakKeyDictionary[Network, Array] = WeakKeyDictionary()

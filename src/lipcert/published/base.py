@@ -11,6 +11,7 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network
+from lipcert.model.norms import Norms
 from lipcert.model.regions import Everywhere, Region
 from lipcert.proof.hints import Lipschitz
 from lipcert.runtime.costs import available_memory
@@ -55,6 +56,14 @@ class Published(Method):
     number or less: affine neurons are exact there, and slopes are not widened. Where it has none, the number stands on
     the method's own theorem, in floating point. Either way :meth:`value` is the number as published.
     """
+
+    def check(self, norms: Norms) -> None:
+        """An error unless the method has these norms, without units; a scale is taken into the weights beforehand."""
+        if norms.pair != ("l2", "l2"):
+            raise NotApplicable(
+                f"{type(self).__name__} is a method for ℓ2 norms, with units if need be; asked for {norms}:"
+                " take ClosedForm(), Scalar(), Joint() or Split()"
+            )
 
     @abstractmethod
     def run(self, problem: Problem) -> Run:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from lipcert.model.norms import Norms
 from lipcert.published.base import Published, Run, worldwide
 from lipcert.published.forms import Forms, forms
 from lipcert.published.inequality import Inequality
@@ -21,11 +22,12 @@ class GeoLIP(Published):
     the region is ignored.
 
     For each output the program bounds the ℓ1 norm of its gradient, G_k ≥ ‖∇f_k‖₁, which is how fast it changes per unit
-    of the largest input change. As ‖·‖₂ ≤ ‖·‖₁, an ℓ2 bound of the whole network is sqrt(Σ G_k²). (With a round unit
-    ball in place of the box the program is LipSDP's.)
+    of the largest input change. So for ℓ∞ inputs the bound of the whole network is the norm of all G_k: their largest
+    (ℓ∞ outputs), sqrt(Σ G_k²) (ℓ2) or Σ G_k (ℓ1); these are given as published, without a proof. As ‖·‖₂ ≤ ‖·‖₁,
+    sqrt(Σ G_k²) bounds it in ℓ2 norms too. (With a round unit ball in place of the box the program is LipSDP's.)
 
-    Limits: made for another norm, so up to a factor of the root of the number of inputs is lost; one semidefinite
-    program in the sizes of all layers for each output.
+    Limits: in ℓ2 norms up to a factor of the root of the number of inputs is lost; one semidefinite program in the
+    sizes of all layers for each output.
 
     Parameters
     ----------
@@ -35,18 +37,25 @@ class GeoLIP(Published):
 
     solver: str = OWN
 
+    def check(self, norms: Norms) -> None:
+        if norms.pair[0] != "linf":
+            super().check(norms)
+
     def run(self, problem: Problem) -> Run:
         check_solver(self.solver)
         shape = forms(worldwide(problem), isotropic=False)
-        squares, Lambda = 0.0, np.zeros(shape.layer.size)
+        squares, Lambda, slopes = 0.0, np.zeros(shape.layer.size), [0.0]
         for output in range(problem.network.outputs):
             found = solve(_inequality(shape, output), self.solver)
             if math.isfinite(found.c):
                 # the sum of the outputs' inequalities is one for all of them, since D ≼ I
                 squares += 1.0 / found.c
+                slopes.append(math.sqrt(1.0 / found.c))
                 Lambda += found.roomy[shape.inputs :] / found.c
         if squares == 0.0:
             return Run(0.0)
+        if problem.norms.pair[0] == "linf":
+            return Run(float(problem.norms.output.of(np.array(slopes))))
         return Run(math.sqrt(squares), shape.spread(Lambda / squares))
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lipcert.model.arrays import dense
+from lipcert.model.norms import Norms
+from lipcert.proof.induced import induced_above
 from lipcert.published.base import Published, Run
 from lipcert.search.problem import Problem
 from lipcert.search.scalar import Scalar
@@ -19,7 +21,7 @@ class JacobianBox(Published):
 
     The slopes D are those that lipcert finds in the region, so the difference to its own methods is what ellipsoids
     are worth against boxes. The norm over the box is at most ‖C‖ + ‖R‖ (centre and half-widths) and at most the norm of
-    the largest magnitudes; the smaller counts.
+    the largest magnitudes; the smaller counts. That goes for every norm of a matrix.
 
     Limits: the intervals forget how entries depend on each other, so they widen with every layer.
 
@@ -41,8 +43,13 @@ class JacobianBox(Published):
             center, spread = m * center, np.abs(m) * spread + r * (np.abs(center) + spread)
             weight = dense(layer.weight)
             center, spread = weight @ center, np.abs(weight) @ spread
+        if not problem.norms.plain:
+            return Run(float(induced_above(center, spread, problem.norms)))
         apart = float(np.linalg.norm(center, 2)) + float(np.linalg.norm(spread, 2))
         return Run(min(apart, float(np.linalg.norm(np.abs(center) + spread, 2))))
+
+    def check(self, norms: Norms) -> None:
+        """It has all of them."""
 
     def setting(self, problem: Problem) -> Problem:
         return problem

@@ -114,7 +114,7 @@ def _slopes(problem: Problem) -> Callable[[int, Array], tuple[Array, Array]]:
         if problem.known:
             lower, upper = problem.known[index]
         if local:
-            reach = float(region.radius) * constants
+            reach = float(region.extent) * constants
             lower = np.minimum(np.maximum(lower, centers[index] - reach), centers[index])
             upper = np.maximum(np.minimum(upper, centers[index] + reach), centers[index])
         return neurons.slope_range(lower, upper)

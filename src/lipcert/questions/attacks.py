@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.model.arguments import numbers
+from lipcert.model.arguments import numbers, scaled
 from lipcert.model.arrays import Array, times
 from lipcert.model.network import Network
+from lipcert.model.norms import LInf, Norm, norm_in
 from lipcert.model.regions import Ball
 from lipcert.model.wording import upward
 from lipcert.questions.radius import class_of
@@ -25,7 +26,8 @@ class Attack:
 
     Attributes
     ----------
-    points : for each point the nearest input found that is classified differently, or else the last one tried.
+    points : for each point the nearest input found that is classified differently, or else the last one tried; in the
+        shape that the points were given in.
     found : whether there is one within the radius.
     distances : how far it is; infinite where none was found.
     """
@@ -47,12 +49,13 @@ def attack(
     radius: Any,
     *,
     clip: Any = None,
+    norm: Norm | str | None = None,
     steps: int = 40,
     step: float = 0.1,
     restarts: int = 9,
     seed: int = 0,
 ) -> Attack:
-    """Search the ℓ2 ball around each point for an input of another class, by projected gradient ascent.
+    """Search the ball around each point for an input of another class, by projected gradient ascent.
 
     Each step follows the gradient of max_j f_j - f_label, or of f_j - f_label for one class j, and is projected back
     into the ball and the clip. From an input that is found, bisection walks back towards the point. Finding nothing
@@ -70,6 +73,8 @@ def attack(
         Of the ball, or one for each point.
     clip
         A pair (lower, upper): only inputs between them count.
+    norm
+        Of the ball and of the distances, as for :func:`certified_radius`; default ℓ2.
     steps, step
         How many steps, and how long each is as a share of the radius.
     restarts
@@ -87,7 +92,8 @@ def attack(
     True 1.41
     """
     network = network.classifier
-    points = network.point("x", x)
+    given = scaled("x", x)
+    points = network.flat("x", given)
     if points.ndim > 2:
         raise InvalidInput(f"x must be (inputs,) or (points, inputs), got shape {points.shape}")
     batch = points.shape[:-1]
@@ -95,10 +101,10 @@ def attack(
     for one in np.unique(labels):
         class_of(network, one)
     sizes = np.broadcast_to(numbers("radius", radius), batch)
-    ball = Ball(np.atleast_2d(points), np.atleast_1d(sizes), clip)
+    ball = Ball(np.atleast_2d(points), np.atleast_1d(sizes), clip, norm_in("norm", norm))
     with suited_to(max(network.sizes)):
         found = _search(network, ball, np.atleast_1d(labels).astype(int), steps, step, restarts, seed)
-    return Attack(*(part.reshape(points.shape if part.ndim > 1 else batch) for part in found))
+    return Attack(*(part.reshape(given.shape if part.ndim > 1 else batch) for part in found))
 
 
 def _search(
@@ -115,7 +121,7 @@ def _search(
             break
         target = None if start == 0 else order[left, (start - 1) % order.shape[-1]]
         clip = None if ball.clip is None else (ball.clip.lower[left], ball.clip.upper[left])
-        part = Ball(ball.center[left], ball.radius[left], clip)
+        part = Ball(ball.center[left], ball.radius[left], clip, ball.norm)
         far, away = _climb(network, part, labels[left], target, (steps, step), (seed, start))
         best[left], distances[left] = far, away
     found = np.isfinite(distances)
@@ -138,7 +144,8 @@ def _climb(
     rows, rng = np.arange(len(labels)), np.random.default_rng(seed)
     best, distances = ball.center.copy(), np.full(len(labels), np.inf)
     noise = rng.standard_normal((pace[0] + 1, ball.center.shape[-1]))
-    z = best if target is None else ball.project(best + ball.radius[:, None] * noise[0] / np.linalg.norm(noise[0]))
+    away = noise[0] * ball.units
+    z = best if target is None else ball.project(best + ball.radius[:, None] * away / ball.norm.of(away))
     for number in range(pace[0]):
         preactivations = network.preactivations(z)
         outputs = np.array(preactivations[-1])
@@ -150,9 +157,19 @@ def _climb(
         if lost.any():  # flat ground: any direction is as good
             gradient[lost] = noise[number + 1]
             length = np.linalg.norm(gradient, axis=-1, keepdims=True)
-        z = ball.project(z + pace[1] * ball.radius[:, None] * gradient / length)
+        z = ball.project(z + pace[1] * ball.radius[:, None] * _steepest(ball, gradient, length))
     _keep(ball, z, network(z).argmax(axis=-1) != labels, best, distances)
     return np.where(np.isfinite(distances)[:, None], best, z), distances
+
+
+def _steepest(ball: Ball, gradient: Array, length: Array) -> Array:
+    """A step of size about one in the norm of the ball along which the gradient rises."""
+    if ball.plain:
+        return gradient / length
+    if isinstance(ball.norm, LInf):
+        return np.sign(gradient) * ball.units
+    scaled = gradient * ball.units  # for ℓ1 too: single coordinates would lead nowhere else
+    return ball.units * scaled / ball.norm.bare.of(scaled)[:, None]
 
 
 def _gradient(network: Network, preactivations: list[Array], labels: Array, rivals: Array) -> Array:
@@ -167,7 +184,7 @@ def _gradient(network: Network, preactivations: list[Array], labels: Array, riva
 
 def _keep(ball: Ball, z: Array, fooled: Array, best: Array, distances: Array) -> None:
     """Note the inputs of another class that are nearer than those known."""
-    away = np.linalg.norm(z - ball.center, axis=-1)
+    away = ball.norm.of(z - ball.center)
     better = fooled & (away < distances) & (away <= ball.radius)
     best[better], distances[better] = z[better], away[better]
 
@@ -182,7 +199,7 @@ def _walk_back(network: Network, ball: Ball, labels: Array, which: Array, best: 
         middle = 0.5 * near + 0.5 * far
         fooled = (network(middle).argmax(axis=-1) != label)[:, None]
         near, far = np.where(fooled, near, middle), np.where(fooled, middle, far)
-    away = np.linalg.norm(far - center, axis=-1)
+    away = ball.norm.of(far - center)
     shorter = away < distances[which]
     index = np.flatnonzero(which)[shorter]
     best[index], distances[index] = far[shorter], away[shorter]

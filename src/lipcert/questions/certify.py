@@ -12,11 +12,14 @@ import numpy as np
 
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.model.arguments import indices
+from lipcert.model.arrays import Array
 from lipcert.model.network import Network
+from lipcert.model.norms import Norm, Norms, norm_in
 from lipcert.model.regions import Everywhere, Region
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.checker import issue, issue_many
 from lipcert.proof.hints import BOTH, Enclosure, Part
+from lipcert.published.base import Published
 from lipcert.questions.names import method_of
 from lipcert.runtime.clock import OutOfTime, Progress, checked_seconds, clock, timed
 from lipcert.runtime.costs import require_memory
@@ -40,12 +43,14 @@ def certify(
     inputs: Iterable[int] | None = None,
     outputs: Iterable[int] | None = None,
     layers: tuple[int, int] | None = None,
+    input_norm: Norm | str | None = None,
+    output_norm: Norm | str | None = None,
     enclosures: Sequence[Enclosure] = BOTH,
     verify: bool = True,
     seconds: float | None = None,
     progress: Progress | None = None,
 ) -> Certificate:
-    """Bound the ℓ2 Lipschitz constant of a network over a region.
+    """Bound the Lipschitz constant of a network over a region, in the ℓ2 norm or another.
 
     Parameters
     ----------
@@ -60,6 +65,9 @@ def certify(
         Coordinates at the two ends; other inputs are held equal, other outputs ignored. Default: all.
     layers
         (p, i): from z_p (p = 0: the input) to v_i. Default: the whole network.
+    input_norm, output_norm
+        ``L1()``, ``L2()`` or ``LInf()``, each with a ``scale`` where units differ: the norms in which changes at the
+        two ends are measured. Default: ℓ2 without units.
     enclosures
         How pre-activations are bounded; the intersection counts.
     verify
@@ -81,7 +89,7 @@ def certify(
     Returns
     -------
     Certificate
-        Its ``bound`` satisfies ‖f(x) - f(y)‖₂ ≤ bound·‖x - y‖₂ for all x, y of the region.
+        Its ``bound`` satisfies ‖f(x) - f(y)‖ ≤ bound·‖x - y‖ for all x, y of the region.
 
     Examples
     --------
@@ -89,13 +97,15 @@ def certify(
     >>> net = lc.Network.from_weights([[[1.0, 2.0], [0.0, 1.0]], [[1.0, -1.0]]], activation="relu")
     >>> round(lc.certify(net, lc.Ball([3.0, 3.0], 0.5)).bound, 6)
     1.414214
+    >>> round(lc.certify(net, lc.Ball([3.0, 3.0], 0.5), input_norm=lc.LInf()).bound, 6)
+    2.0
     """
     started = time.perf_counter()
     region = Everywhere() if region is None else region
     if method is None:
         method = Auto() if seconds is None else Auto(checked_seconds(seconds))
     region, method = question(network, region, method, enclosures)
-    part = _part(network, inputs, outputs, layers)
+    part = _part(network, inputs, outputs, layers, input_norm, output_norm)
     with timed(seconds, progress):
         (found,) = _answers(network, [region], method, part, tuple(enclosures), verify)
     if isinstance(found, ProofFailed):
@@ -111,6 +121,8 @@ def certify_many(
     inputs: Iterable[int] | None = None,
     outputs: Iterable[int] | None = None,
     layers: tuple[int, int] | None = None,
+    input_norm: Norm | str | None = None,
+    output_norm: Norm | str | None = None,
     enclosures: Sequence[Enclosure] = BOTH,
 ) -> list[Certificate]:
     """Bound the Lipschitz constant over each of many regions, proved, in a fraction of the time of single calls.
@@ -120,7 +132,7 @@ def certify_many(
 
     Parameters
     ----------
-    network, inputs, outputs, layers, enclosures
+    network, inputs, outputs, layers, input_norm, output_norm, enclosures
         As for :func:`certify`.
     regions
         Balls, boxes or all of space, in any order.
@@ -145,7 +157,7 @@ def certify_many(
         raise InvalidInput(f"regions must be a list such as [Ball(center, radius), …], got {regions!r}")
     given = [regions] if isinstance(regions, Region) else list(regions)
     several = [question(network, region, chosen, enclosures)[0] for region in given]
-    part = _part(network, inputs, outputs, layers)
+    part = _part(network, inputs, outputs, layers, input_norm, output_norm)
     found = _answers(network, several, chosen, part, tuple(enclosures), True) if several else []
     for number, answer in enumerate(found):
         if isinstance(answer, ProofFailed):
@@ -164,7 +176,7 @@ def _answers(
 ) -> list[Certificate | ProofFailed]:
     """A certificate for each region, or why there is none."""
     target, inner = part.reduced(network)
-    whole = inner == Part((0, target.depth)) and not any(region.bounded for region in regions)
+    whole = inner == Part((0, target.depth)) and not any(region.bounded for region in regions)  # in plain norms
     spectral = Spectral.of(target, method) if whole else None
     if spectral is not None:
         return [_spectral(network, region, method, part, spectral, verify) for region in regions]
@@ -218,29 +230,33 @@ def _searched(
 ) -> Certificate:
     """The certificate for what a method finds, which looks at the network as a whole."""
     target, inner = part.reduced(network)
-    problem = Problem(target, region, enclosures)
+    problem = Problem(target, part.place(region), enclosures)
+    if inner.is_whole(target):
+        problem = replace(problem, norms=inner.norms)
+    if isinstance(method, Published):
+        method.check(inner.norms)
     if not isinstance(method, Anytime):
         with _explained(method):
             candidate = whole = method.solve(problem)
-            if inner != Part((0, target.depth)):
+            if not inner.is_whole(target):
                 candidate = method.solve(problem.restrict(inner, whole))
         return _issued(network, region, part, whole, candidate, method, verify)
     with timed(method.seconds):
-        return _improved(network, problem, method, part, inner, verify)
+        return _improved(network, region, problem, method, part, inner, verify)
 
 
 def _improved(
-    network: Network, problem: Problem, method: Anytime, part: Part, inner: Part, verify: bool
+    network: Network, region: Region, problem: Problem, method: Anytime, part: Part, inner: Part, verify: bool
 ) -> Certificate:
     """The best that a method finds while there is time, or the first bound, that of ClosedForm.
 
     The time of that bound and its proof tells what to keep for the proof at the end.
     """
-    now, region, started = clock(), problem.region, time.perf_counter()
+    now, started = clock(), time.perf_counter()
     best: Certificate | None = None
     interrupt: KeyboardInterrupt | None = None
     candidate: Candidate | None = None
-    partial = inner != Part((0, problem.network.depth))
+    partial = not inner.is_whole(problem.network)
     try:
         if verify:
             (first,) = issue_many(network, [region], part, Asked(ClosedForm(), problem.enclosures), method)
@@ -282,7 +298,7 @@ def _improved(
         raise Interrupted(best) from interrupt
     if best is None:
         raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
-    return best if candidate is None or candidate.witness is None else replace(best, witness=candidate.witness)
+    return best if candidate is None else replace(best, witness=_witness(candidate, part, best.witness))
 
 
 @contextmanager
@@ -316,7 +332,17 @@ def _issued(
     else:
         raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
     origin_name, note = candidate.found_by or type(method).__name__, "; ".join(candidate.notes)
-    return replace(found, witness=candidate.witness, found_by=origin_name, note=note)
+    return replace(found, witness=_witness(candidate, part), found_by=origin_name, note=note)
+
+
+def _witness(candidate: Candidate, part: Part, otherwise: Array | None = None) -> Array | None:
+    """The witness of a candidate, in the network's own units."""
+    if candidate.witness is None:
+        return otherwise
+    if part.inputs is not None or part.layers[0] or part.norms.shaped:  # then no units were changed
+        return candidate.witness
+    units = part.norms.input.units(len(candidate.witness))
+    return candidate.witness if units is None else candidate.witness * units
 
 
 def question(
@@ -347,7 +373,12 @@ def question(
 
 
 def _part(
-    network: Network, inputs: Iterable[int] | None, outputs: Iterable[int] | None, layers: tuple[int, int] | None
+    network: Network,
+    inputs: Iterable[int] | None,
+    outputs: Iterable[int] | None,
+    layers: tuple[int, int] | None,
+    input_norm: Norm | str | None,
+    output_norm: Norm | str | None,
 ) -> Part:
     ends_at = (0, network.depth) if layers is None else layers
     whole = np.shape(ends_at) == (2,) and np.asarray(ends_at).dtype.kind in "iu"
@@ -357,4 +388,9 @@ def _part(
     ends = []
     for name, chosen, size in (("inputs", inputs, network.sizes[start]), ("outputs", outputs, network.sizes[stop])):
         ends.append(None if chosen is None else tuple(indices(name, chosen, size).tolist()))
-    return Part((start, stop), *ends)
+    norms = Norms(norm_in("input_norm", input_norm), norm_in("output_norm", output_norm))
+    part = Part((start, stop), ends[0], ends[1], norms)
+    part.check(network)
+    if norms.has_units:
+        part.of(network)  # says what is wrong with units or shapes, if anything
+    return part

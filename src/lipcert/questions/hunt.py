@@ -168,7 +168,7 @@ def _root(low: tuple[float, float] | None, high: tuple[float, float], known: flo
 def first_guess(judge: Judge) -> float:
     """Where the linearised network would change its mind."""
     rows = pairs(judge.network.outputs, judge.label)
-    slopes = np.linalg.norm(rows @ judge.network.jacobian(judge.point), axis=-1)
+    slopes = judge.rules.ball(judge.point, 1.0).norm_dual(rows @ judge.network.jacobian(judge.point))
     margins = rows @ judge.network(judge.point)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = float(np.nanmin(np.where(slopes > 0, margins / slopes, np.nan), initial=np.inf))

@@ -11,7 +11,7 @@ import numpy as np
 from lipcert.errors import Interrupted, InvalidInput
 from lipcert.model.arguments import numbers
 from lipcert.model.network import Network
-from lipcert.model.regions import Ball
+from lipcert.model.norms import Norm, norm_in
 from lipcert.proof.classes import CertifiedRadius, margins_of
 from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.proof.outputs import output_at
@@ -31,6 +31,7 @@ def certified_radius(
     method: Method | str | None = None,
     *,
     clip: Any = None,
+    norm: Norm | str | None = None,
     radii: Iterable[float] | float | None = None,
     pairwise: bool = True,
     relaxation: bool = True,
@@ -61,6 +62,9 @@ def certified_radius(
         How multipliers are chosen; default ``ClosedForm()``.
     clip
         A pair (lower, upper): only inputs between them count, as in ``clip=(0, 1)`` for images.
+    norm
+        In which the radius is: ``L1()``, ``L2()`` or ``LInf()``, with a ``scale`` where units differ; default ℓ2.
+        Bounds to second order are made for ℓ2 without units only.
     radii
         Try these ε only, as the rows of a :func:`campaign` do, and take the largest answer; default: search.
     pairwise
@@ -108,9 +112,11 @@ def certified_radius(
         predicted = int(np.argmax(network(point)))
     chosen = class_of(network, predicted if label is None else label)
     chosen_method = ClosedForm() if method is None else method_of(method)
-    here = Ball(point, 0.0, clip)  # says what is wrong with the clip, if anything
     valued = seconds is not None if values is None else bool(values)
-    rules = Rules(clip, tuple(enclosures), pairwise, relaxation, curvature, valued, bool(values))
+    rules = Rules(
+        clip, tuple(enclosures), pairwise, relaxation, curvature, norm_in("norm", norm), valued, farther=bool(values)
+    )
+    here = rules.ball(point, 0.0)  # says what is wrong with the clip or the norm, if anything
     judge = Judge(network, point, chosen, predicted, chosen_method, rules)
     if predicted != chosen:
         value, error = output_at(network, point[None])

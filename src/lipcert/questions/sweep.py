@@ -12,6 +12,7 @@ import numpy as np
 from lipcert.errors import Interrupted, InvalidInput
 from lipcert.model.arguments import numbers
 from lipcert.model.network import Network
+from lipcert.model.norms import Norm, norm_in
 from lipcert.model.regions import Ball, Region
 from lipcert.proof.certificate import Certificate
 from lipcert.published import Trivial
@@ -62,6 +63,8 @@ def sweep(
     radii: Iterable[float],
     method: Method | str | None = None,
     *,
+    input_norm: Norm | str | None = None,
+    output_norm: Norm | str | None = None,
     seconds: float | None = None,
     progress: Progress | None = None,
 ) -> tuple[SweepRow, ...]:
@@ -76,12 +79,14 @@ def sweep(
     network
         What :meth:`Network.from_weights` or an importer built.
     around
-        The centre of the balls; a :class:`Ball`, whose centre and clip are taken; or a function from a radius to a
-        region.
+        The centre of the balls; a :class:`Ball`, whose centre, clip and norm are taken; or a function from a radius
+        to a region.
     radii
         In any order, at least 0.
     method
         As for :func:`certify`, and for each radius; default ``Joint()``.
+    input_norm, output_norm
+        As for :func:`certify`. ``trivial`` is there for ℓ2 norms, with units or without, else infinite.
     seconds
         How long all of it may take, shared among the radii; default: what the method says, for each radius.
     progress
@@ -106,7 +111,9 @@ def sweep(
     if not sizes.size or sizes.ndim != 1 or (sizes < 0).any():
         raise InvalidInput(f"radii must be one or more numbers of at least 0, got {sizes.tolist()}")
     chosen = Joint() if method is None else method_of(method)
-    trivial = certify(network, method=Trivial()).bound
+    ends = {"input_norm": norm_in("input_norm", input_norm), "output_norm": norm_in("output_norm", output_norm)}
+    euclidean = all(norm.name == "l2" for norm in ends.values())
+    trivial = certify(network, method=Trivial(), **ends).bound if euclidean else np.inf  # type: ignore[arg-type]
     falling = np.argsort(-sizes, kind="stable").tolist()
     rows: list[SweepRow] = []
     with timed(seconds, progress) as now:
@@ -114,7 +121,7 @@ def sweep(
             with timed(max(now.left, _LEAST) / (sizes.size - len(rows))):
                 larger = rows[-1] if rows else None
                 try:
-                    rows.append(_row(network, family, float(sizes[index]), chosen, trivial, larger, nested))
+                    rows.append(_row(network, family, float(sizes[index]), chosen, trivial, larger, nested, ends))
                 except KeyboardInterrupt as interrupt:
                     raise Interrupted(tuple(rows) or None) from interrupt
             now.say(f"{len(rows)} of {sizes.size} radii: {rows[-1].radius:.4g} has bound {rows[-1].bound:.4g}")
@@ -132,21 +139,26 @@ def _row(
     trivial: float,
     larger: SweepRow | None,
     nested: bool,
+    ends: dict[str, Any],
 ) -> SweepRow:
     started = time.perf_counter()
     asked = _Warm(method, _proof(larger)) if isinstance(method, Anytime) else method
     with clock().keeping(_SHARE * clock().left if np.isfinite(clock().left) else 0.0):
-        certificate = replace(certify(network, family(radius), asked), method=method)
+        certificate = replace(certify(network, family(radius), asked, **ends), method=method)
     if larger is not None and nested and larger.bound < certificate.bound:
         certificate = larger.certificate  # what holds on a larger ball holds here
-    lower = lower_bound(network, family(radius)).value
+    lower = lower_bound(network, family(radius), **ends).value if not _shaped(ends) else 0.0
     return SweepRow(radius, certificate.bound, lower, trivial, time.perf_counter() - started, certificate)
+
+
+def _shaped(ends: dict[str, Any]) -> bool:
+    return any(norm.matrix is not None for norm in ends.values())
 
 
 def _family(around: Any) -> tuple[Family, bool]:
     """Radius → region, and whether a smaller radius surely gives a region inside."""
     if isinstance(around, Ball):
-        return lambda radius: Ball(around.center, radius, around.clip), True
+        return lambda radius: Ball(around.center, radius, around.clip, around.norm), True
     if callable(around):
         return around, False
     center = np.atleast_1d(numbers("around", around))

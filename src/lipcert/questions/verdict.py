@@ -12,6 +12,7 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
+from lipcert.model.norms import PLAIN, Norm
 from lipcert.model.regions import Ball
 from lipcert.proof.classes import CertifiedRadius, ClassBounds
 from lipcert.proof.hints import BOTH, Enclosure
@@ -42,12 +43,17 @@ class Rules:
     pairwise: bool = True
     relaxation: bool = True
     curvature: bool | None = None
+    norm: Norm = PLAIN.input
     values: bool = False
     farther: bool = False
 
+    def ball(self, point: Array, radius: float) -> Ball:
+        """The ball around a point."""
+        return Ball(point, radius, self.clip, self.norm)
+
     def second_order(self, network: Network, *, searching: bool = False) -> bool:
         """Whether pairs of classes may be settled to second order: over balls of given radii, or in a search."""
-        if not self.pairwise or not (self.curvature is None or self.curvature):
+        if not self.pairwise or not (self.curvature is None or self.curvature) or self.norm != PLAIN.input:
             return False
         return suits(network, quick=self.curvature is None and not searching)
 
@@ -65,7 +71,7 @@ class Judge:
 
     def over(self, radii: Sequence[float]) -> list[Verdict | ProofFailed]:
         """One verdict per radius, or why there is none."""
-        balls = [Ball(self.point, radius, self.rules.clip) for radius in radii]
+        balls = [self.rules.ball(self.point, radius) for radius in radii]
         answers: list[Verdict | ProofFailed] = []
         for facts in establish_many(self.network, balls, self.method, self.rules.enclosures):
             if isinstance(facts, ProofFailed):

@@ -69,11 +69,12 @@ def costs(network: Network, open_: Sequence[int] | None = None) -> dict[str, Cos
     with suited_to(widest):
         rate = _speed(512 if widest < 4000 else 1024)
     carried = list(network.sizes[1:-1] if open_ is None else open_)
+    stored = 8 * sum(entries(layer.weight) for layer in network.layers)
     shared = _operations(network, _PROOF, carried) + _enclosing(network)
     return {
         name: Cost(
             (_operations(network, rule, carried) + shared) / rate + _OVERHEAD * network.depth,
-            _bytes(carried or network.sizes[-1:], rule),
+            stored + _bytes(carried or network.sizes[-1:], rule),
         )
         for name, rule in _RULES.items()
     }

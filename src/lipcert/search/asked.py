@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lipcert.model.arrays import Array
-from lipcert.model.network import Neurons
+from lipcert.model.network import Network, Neurons
+from lipcert.model.norms import Norms
+from lipcert.proof.domain import Domain
 from lipcert.proof.guide import Guide, View, suggested_lines
 from lipcert.proof.hints import Enclosure, Interval, Linear
+from lipcert.proof.induced import start_near
 from lipcert.runtime.clock import clock
 from lipcert.runtime.costs import require_memory
 from lipcert.search.method import Greedy
+
+_CENTERS = 16
+"""Regions of a stack whose Jacobians a start looks at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,6 +26,15 @@ class Asked(Guide):
 
     method: Greedy
     enclosures: tuple[Enclosure, ...]
+
+    def start(
+        self, network: Network, domain: Domain | None, norms: Norms, moving: int, known: Sequence[Interval]
+    ) -> Array | None:
+        points = [] if domain is None or known else list(domain.center[:_CENTERS])
+        one = [
+            (low[..., 0, :] if low.ndim > 1 else low, high[..., 0, :] if high.ndim > 1 else high) for low, high in known
+        ]
+        return start_near(network, points, norms, one, moving)
 
     def multipliers(self, view: View) -> Array:
         return self.method.choose_all(view)
@@ -30,3 +46,8 @@ class Asked(Guide):
     def room(self, index: int, size: int) -> None:
         clock().say(f"{type(self.method).__name__}, layer {index + 1}: {size} neurons to carry")
         require_memory(size, index + 1)
+
+
+def _first(ends: Array) -> Array:
+    """What belongs to the first region of a stack."""
+    return ends[0] if ends.ndim > 1 else ends

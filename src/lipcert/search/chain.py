@@ -21,6 +21,7 @@ from scipy import linalg, sparse
 
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.network import Network
+from lipcert.model.norms import PLAIN, Norms
 from lipcert.runtime.clock import clock
 from lipcert.search.ellipsoid import inverse_of, symmetric
 from lipcert.search.folding import condensed
@@ -119,10 +120,19 @@ class Chain:
         Its weights count.
     slopes
         The range (α, β) of each hidden layer. Layers where all slopes are single numbers merge with their neighbours.
+    norms
+        Of the bound. For ℓ∞ outputs the largest entry on the diagonal of S_N takes the place of λmax.
+    start
+        The axes h of the ellipsoid to begin with, P_0 = D_h² D_exp(y): then the y are variables too, the first ones,
+        and log Σ 1/P_0 joins the objective, since the cube of ℓ∞ inputs lies in that many times the ellipsoid.
     """
 
-    def __init__(self, network: Network, slopes: Sequence[Slopes]) -> None:
+    def __init__(
+        self, network: Network, slopes: Sequence[Slopes], norms: Norms = PLAIN, start: Array | None = None
+    ) -> None:
         self.layers = len(slopes)
+        self.axes, self.single = start, norms.output.name == "linf"
+        self.free = 0 if start is None else len(start)
         self._last: tuple[Array, float, Value | None] | None = None
         self.links: list[_Link] = []
         kept = condensed(network.layers, list(slopes))
@@ -140,7 +150,7 @@ class Chain:
                 self.links[-1] = replace(self.links[-1], ahead=pending)
             else:
                 self.first = pending
-        self.cuts = np.cumsum([0] + [link.active.size for link in self.links])
+        self.cuts = np.cumsum([self.free] + [link.active.size for link in self.links])
 
     @property
     def size(self) -> int:
@@ -154,7 +164,18 @@ class Chain:
     @cached_property
     def _begin(self) -> _Arrival:
         """What arrives at the first link, whatever the multipliers are."""
-        return _arrival(self.links[:1], dense(self.first.weight @ self.first.weight.T))
+        return self._from(np.zeros(self.free))
+
+    def _from(self, y: Array) -> _Arrival:
+        """The same for an ellipsoid to begin with."""
+        weight = self.first.weight
+        if self.axes is not None:
+            weight = dense(weight) * (self.axes * np.exp(0.5 * y))
+        return _arrival(self.links[:1], dense(weight @ weight.T))
+
+    def started(self, x: Array) -> Array | None:
+        """The axes that x stands for."""
+        return None if self.axes is None else self.axes * np.exp(0.5 * x[: self.free])
 
     def __call__(self, x: Array, mu: float) -> Value | None:
         """The value f and its gradient, or None where some T - D_r S D_r is not positive definite; the last is kept."""
@@ -164,7 +185,8 @@ class Chain:
 
     def _value(self, x: Array, mu: float) -> Value | None:
         tape: list[_Step] = []
-        here, log_scale, barrier = self._begin, self.first.log_scale, 0.0
+        here = self._from(x[: self.free]) if self.free else self._begin
+        log_scale, barrier = self.first.log_scale, 0.0
         for number, (link, part) in enumerate(zip(self.links, self.split(x), strict=True), 1):
             clock().check()
             step = _forward(link, here, np.exp(part) * link.r**2 * here.base)
@@ -174,30 +196,40 @@ class Chain:
             log_scale += np.log(here.scale) + link.ahead.log_scale
             barrier -= 2.0 * np.log(np.diagonal(step.factor)).sum()
             here = _arrival(self.links[number : number + 1], step.S)
-        values, vectors = np.linalg.eigh(here.S)
-        top = float(values[-1])
+        values, vectors = (np.diagonal(here.S), np.eye(len(here.S))) if self.single else np.linalg.eigh(here.S)
+        top = float(values.max())
         if not (np.isfinite(top) and top > 0.0):
             return None
         share = np.maximum(values / top, 0.0)
         tau = level(share, mu)
         f = np.log(tau) + np.log(top) + log_scale + mu * (barrier - np.log1p(-share / tau).sum())
         adjoint = (vectors * (mu / (top * (tau - share)))) @ vectors.T
-        gradient, effect = self._backward(tape, adjoint, mu)
-        return Value(float(f), gradient, 0.5 * float(np.log(top) + log_scale), effect)
+        gradient, effect, adjoint = self._backward(tape, adjoint, mu)
+        log_top = float(np.log(top) + log_scale)
+        if self.axes is not None:
+            p = (self.axes * np.exp(0.5 * x[: self.free])) ** 2
+            first = dense(self.first.weight)
+            rise = p * np.einsum("ij,ij->j", first, adjoint @ first)
+            around = float((1.0 / p).sum())
+            f, log_top = f + np.log(around), log_top + float(np.log(around))
+            gradient = np.concatenate([rise - 1.0 / p / around, gradient])
+        return Value(float(f), gradient, 0.5 * log_top, effect)
 
-    def _backward(self, tape: list[_Step], adjoint: Array, mu: float) -> tuple[Array, Array]:
-        """Gradient in x and effect of each layer. With S̄⁺ the adjoint of W P Wᵀ, G = C⁻¹ D_s S D_m Wᵀ, g = ∂f/∂log T:
+    def _backward(self, tape: list[_Step], adjoint: Array, mu: float) -> tuple[Array, Array, Array]:
+        """Gradient in T, effect of each layer, and the adjoint of what arrives at the first, if that may change.
+
+        With S̄⁺ the adjoint of W P Wᵀ, G = C⁻¹ D_s S D_m Wᵀ, g = ∂f/∂log T:
 
         g_j = T_j (Wᵀ S̄⁺ W)_jj - (G S̄⁺ Gᵀ)_jj + μ(1 - (C⁻¹)_jj),
         S̄ = Y S̄⁺ Yᵀ + μ D_s C⁻¹ D_s + diag(g / diag S),   Y = D_m Wᵀ + D_s G,
 
-        the last term because T moves with the diagonal of S. What arrives at the first link does not depend on T.
+        the last term because T moves with the diagonal of S.
         """
         parts: list[Array] = []
         effect = np.zeros(self.layers)
         for number, (step, link) in enumerate(zip(tape[::-1], self.links[::-1], strict=True), 1):
             clock().check()
-            active, first = link.active, number == len(tape)
+            active, first = link.active, number == len(tape) and not self.free
             if link.outer is not None:
                 adjoint = times(times(adjoint, link.outer).T, link.outer)
             Y = np.zeros((0, 0)) if first else np.array(dense(link.tilted).T)
@@ -219,7 +251,7 @@ class Chain:
                 adjoint[np.ix_(active, active)] += mu * (step.s[:, None] * inverse * step.s)
                 adjoint[active, active] += np.where(step.base > STILL, gradient / step.base, 0.0)
             adjoint = adjoint / step.scale
-        return np.concatenate([np.zeros(0), *parts[::-1]]), effect
+        return np.concatenate([np.zeros(0), *parts[::-1]]), effect, adjoint
 
     def coordinates(self, log_multipliers: Sequence[Array]) -> Array:
         """The x that stands for log T, given for all neurons of each hidden layer at true scale.
@@ -243,7 +275,7 @@ class Chain:
             parts.append(part + inward)
             log_scale += link.ahead.log_scale
             here = _arrival(self.links[number : number + 1], step.S)
-        return np.concatenate([np.zeros(0), *parts])
+        return np.concatenate([np.zeros(self.free), *parts])
 
 
 @dataclass(frozen=True, eq=False)

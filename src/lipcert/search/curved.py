@@ -54,7 +54,14 @@ _PROMISE: Final = 3.0
 def suits(problem: Problem, start: Candidate) -> bool:
     """Whether a bound to second order is worth a look: a ball, a network that is not too large, smooth slopes."""
     hidden = problem.network.layers[:-1]
-    if not isinstance(problem.region, Ball) or not problem.enclosures or not hidden or not problem.region.radius > 0.0:
+    if (
+        not isinstance(problem.region, Ball)
+        or not problem.region.plain
+        or not problem.norms.plain
+        or not problem.enclosures
+        or not hidden
+        or not problem.region.radius > 0.0
+    ):
         return False
     if sum(layer.size for layer in hidden) ** 3 > _LARGEST or problem.network.outputs > 2 * hidden[0].size:
         return False

@@ -17,6 +17,8 @@ from scipy import linalg
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from lipcert.model.arrays import Array, Weight, dense, times
+from lipcert.model.norms import L2, Norm
+from lipcert.proof.induced import ellipsoid_above
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +50,10 @@ class Ellipsoid:
         assert self.matrix is not None, "the unit ball has no size of its own"
         return _ldexp(np.sqrt(np.maximum(np.diagonal(self.matrix), 0.0)), self.exponent)
 
-    def norm(self) -> float:
-        """Sqrt λmax: the Lipschitz bound of the map that led here."""
+    def norm(self, norm: Norm = L2()) -> float:  # noqa: B008 - a frozen value
+        """Sqrt λmax, or the largest ‖y‖ with yyᵀ ≼ this: the Lipschitz bound of the map that led here."""
+        if norm.name != "l2" and self.matrix is not None:
+            return float(_ldexp(ellipsoid_above(self.matrix, norm), self.exponent))
         square = 1.0 if self.matrix is None else top(self.matrix)[0]
         return float(_ldexp(np.sqrt(max(square, 0.0)), self.exponent))
 

@@ -9,6 +9,7 @@ import numpy as np
 from lipcert.model.arrays import Array, dense, times
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Ball, Region
+from lipcert.proof.domain import Domain
 from lipcert.proof.hints import Enclosure, Interval, Linear, Lipschitz
 from lipcert.proof.suggest.lines import Lines, bounding_lines
 
@@ -20,7 +21,12 @@ class Enclosing:
     """One run of enclosures through a network; it remembers what the earlier layers taught it."""
 
     def __init__(
-        self, network: Network, region: Region, enclosures: Sequence[Enclosure], known: Sequence[Interval] | None = None
+        self,
+        network: Network,
+        region: Region,
+        enclosures: Sequence[Enclosure],
+        known: Sequence[Interval] | None = None,
+        start: Array | None = None,
     ) -> None:
         self.known = known or [(np.full(size, -np.inf), np.full(size, np.inf)) for size in network.sizes[1:]]
         self.runs: list[_Linear] = []
@@ -29,8 +35,10 @@ class Enclosing:
         if region.bounded and enclosures:
             self.centers = network.preactivations(region.center)
             self.runs = [_Linear(network, region, e) for e in enclosures if isinstance(e, Linear)]
-            self.radius = float(region.radius) if any(isinstance(e, Lipschitz) for e in enclosures) else None
+            if any(isinstance(e, Lipschitz) for e in enclosures):
+                self.radius = float(region.extent if start is None else Domain.of([region]).extent(start)[0])
         self.round = self.radius is not None and isinstance(region, Ball) and region.clip is None
+        self.round = self.round and start is None and isinstance(region, Ball) and region.plain
 
     def interval(self, index: int, axes: Array) -> Interval:
         """Where the pre-activations of a layer lie; ``axes`` are the Lipschitz constants of its neurons."""

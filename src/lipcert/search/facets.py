@@ -8,6 +8,7 @@ from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, times
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
+from lipcert.search.directions import PLAINLY, Stretch
 
 _BEYOND = 1e-3
 """How far beyond a kink to go, in units of the way to it."""
@@ -24,37 +25,28 @@ def has_kinks(network: Network) -> bool:
     return any(row.row.kinks for layer in network.layers if layer.neurons for row, _ in layer.neurons.groups)
 
 
-def top_directions(jacobian: Array) -> tuple[Array, Array]:
-    """The first left and right singular vectors; entries that are infinite or no numbers count as zero.
-
-    LAPACK's singular value decomposition may never return from a matrix with an infinite entry.
-    """
-    left, _, right = np.linalg.svd(np.nan_to_num(jacobian, posinf=0.0, neginf=0.0), full_matrices=False)
-    return left[..., 0], right[..., 0, :]
-
-
-def across(network: Network, region: Region, z: Array, count: int) -> tuple[Array, Array]:
+def across(network: Network, region: Region, z: Array, count: int, stretch: Stretch = PLAINLY) -> tuple[Array, Array]:
     """Points on the other side of kinks, (m, inputs), up to ``count`` for each of the points z; and of which, (m,).
 
     To first order v_j moves with A_j·dx, so the shortest way to a kink is (kink - v_j)·A_j/‖A_j‖². Crossing it adds
-    jump·b_j A_jᵀ to the Jacobian J, b_j the derivative of the outputs by the neuron; that raises uᵀJv, u and v the top
-    singular vectors of J, by jump·(u·b_j)(A_j·v). Kinks with the largest rise come first, half of them; then the
+    jump·b_j A_jᵀ to the Jacobian J, b_j the derivative of the outputs by the neuron; that raises uᵀJv, u and v where
+    the norm of J is attained, by jump·(u·b_j)(A_j·v). Kinks with the largest rise come first, half of them; then the
     nearest.
     """
     each = network.inputs * sum(network.sizes[1:-1])
     some = np.array_split(np.arange(len(z)), max(1, len(z) * each // _ENTRIES))
-    parts = [_across(network, float(region.radius), z[part], count) for part in some]
+    parts = [_across(network, float(region.extent), z[part], count, stretch) for part in some]
     found = region.project(np.concatenate([points for points, _ in parts]))
     origin = np.concatenate([part[own] for part, (_, own) in zip(some, parts, strict=True)])
     finite = np.isfinite(found).all(axis=-1)
     return found[finite], origin[finite]
 
 
-def _across(network: Network, radius: float, z: Array, count: int) -> tuple[Array, Array]:
+def _across(network: Network, radius: float, z: Array, count: int, stretch: Stretch) -> tuple[Array, Array]:
     """The same for few points; the way may lead out of the region."""
     values, hidden = network.preactivations(z), network.layers[:-1]
     slopes = [layer.neurons.slope(v) for layer, v in zip(hidden, values) if layer.neurons]
-    left, right = top_directions(network.jacobian_of(slopes, z.shape[:-1]))
+    _, left, right = stretch.most(network.jacobian_of(slopes, z.shape[:-1]))
     back = [left @ network.layers[-1].weight]
     for layer, slope in zip(hidden[:0:-1], slopes[:0:-1], strict=True):
         back.append((back[-1] * slope) @ layer.weight)

@@ -155,7 +155,8 @@ class Joint(Anytime):
 def _essential(problem: Problem, candidate: Candidate, mu: float) -> tuple[Chain, Array, float, tuple[float, ...]]:
     """The layers whose multipliers matter as a chain, where on it the candidate is, and where the path starts."""
     given, slopes, before = log_multipliers(candidate), moving_slopes(candidate), time.perf_counter()
-    chain = Chain(problem.network, slopes)
+    ends = problem.norms, candidate.sweeps[-1].start
+    chain = Chain(problem.network, slopes, *ends)
     x = chain.coordinates(given)
     away: tuple[float, ...] = _AWAY
     if not clock().allows(_FEW * (time.perf_counter() - before)):
@@ -170,12 +171,12 @@ def _essential(problem: Problem, candidate: Candidate, mu: float) -> tuple[Chain
     for layer in small:
         middle = 0.5 * (slopes[layer][0] + slopes[layer][1])
         slopes[layer] = middle, middle
-    chain = Chain(problem.network, slopes)
+    chain = Chain(problem.network, slopes, *ends)
     return chain, chain.coordinates(given), mu, away
 
 
 def _better(problem: Problem, candidate: Candidate, chain: Chain, x: Array) -> Candidate:
-    found = problem.knowing(candidate).sweep(chosen(chain, x))
+    found = replace(problem.knowing(candidate), start=chain.started(x)).sweep(chosen(chain, x))
     return replace(found, found_by="Joint") if found.bound < candidate.bound else candidate
 
 

@@ -10,13 +10,15 @@ import numpy as np
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
+from lipcert.model.norms import PLAIN, Norm, Norms, norm_in
 from lipcert.model.regions import Ball, Region
 from lipcert.proof.certificate import Certificate
-from lipcert.proof.point import stretch_below
-from lipcert.proof.rounding import norm_above
+from lipcert.proof.hints import Part
+from lipcert.proof.point import length_above, stretch_below
 from lipcert.runtime.clock import Progress, clock, timed
 from lipcert.runtime.threads import suited_to
-from lipcert.search.facets import across, has_kinks, top_directions
+from lipcert.search.directions import PLAINLY, Stretch
+from lipcert.search.facets import across, has_kinks
 
 _MOST = 10_000_000
 """Points that a search may try."""
@@ -28,7 +30,7 @@ _POOL = 16
 
 @dataclass(frozen=True, eq=False)
 class LowerBound:
-    """``value`` is at most the spectral norm of the Jacobian at ``point``, in real arithmetic.
+    """``value`` is at most the norm of the Jacobian at ``point``, in real arithmetic, between these norms.
 
     The point belongs to the region, so the Lipschitz constant there is at least ``value``; where the region is a point
     or a flat box, that is the constant of every neighbourhood of it.
@@ -36,12 +38,15 @@ class LowerBound:
 
     value: float
     point: Array
+    norms: Norms = PLAIN
 
 
 def lower_bound(
     network: Network,
     region: Region,
     *,
+    input_norm: Norm | str | None = None,
+    output_norm: Norm | str | None = None,
     points: Any = None,
     samples: int = 1000,
     steps: int = 40,
@@ -50,7 +55,7 @@ def lower_bound(
     seconds: float | None = 5.0,
     progress: Progress | None = None,
 ) -> LowerBound:
-    """The largest Jacobian spectral norm found in a region.
+    """The largest norm of the Jacobian found in a region: the spectral norm, or that between other norms.
 
     The centre and random points come first; the best of them then climb. The gradient of σmax(J) is taken with
     φ'' replaced by the difference quotient of φ' over a shrinking window, so kinks attract the search instead of
@@ -60,6 +65,8 @@ def lower_bound(
     ----------
     network, region
         In all of space random points lie at distances of all sizes, around that of the kinks of the first layer.
+    input_norm, output_norm
+        As for :func:`certify`.
     points
         Inputs of the region to try as well, (count, inputs): such as the ``witness`` of a certificate.
     samples, starts, steps
@@ -80,14 +87,18 @@ def lower_bound(
     for name, count in (("samples", samples), ("starts", starts), ("steps", steps), ("seed", seed)):
         if not isinstance(count, (int, np.integer)) or not 0 <= count <= _MOST:
             raise InvalidInput(f"{name} must be a whole number from 0 to {_MOST}, got {str(count)[:20]}")
-    rng = np.random.default_rng(seed)
+    part = Part((0, network.depth), norms=Norms(norm_in("input_norm", input_norm), norm_in("output_norm", output_norm)))
+    part.check(network)
+    if part.norms.shaped:
+        raise InvalidInput("lower bounds are not made for norms with a shape; give a scale, or a certificate's bound")
+    rng, stretch = np.random.default_rng(seed), Stretch(part.norms)
     with timed(seconds, progress) as now, suited_to(max(network.sizes)), np.errstate(over="ignore", invalid="ignore"):
         given = np.zeros((0, network.inputs)) if points is None else network.point("points", points)
         given = given.reshape(-1, network.inputs)
         tried = np.concatenate([region.project(given), _scattered(network, region, samples, rng)])
         tried = tried[np.isfinite(tried).all(axis=1)]  # samples of a huge region may overflow
         with now.keeping(0.5 * now.left if np.isfinite(now.left) else 0.0):
-            norms = jacobian_norms(network, tried, hurry=True)
+            norms = jacobian_norms(network, tried, stretch, hurry=True)
         order = np.argsort(norms)[::-1]
         trail = [(norms[k], tried[k]) for k in order[:3]]
         z = tried[order[:starts]]
@@ -96,27 +107,34 @@ def lower_bound(
             if now.left < 0.0:
                 break
             now.say(f"lower bound {trail[-1][0]:.4g}, step {step + 1} of {steps}")
-            z = _climb(network, region, z, window, rng)
-            found = jacobian_norms(network, z)
+            z = _climb(network, region, z, window, rng, stretch)
+            found = jacobian_norms(network, z, stretch)
             leader = int(np.argmax(found))
             if found[leader] > trail[-1][0]:
                 trail.append((found[leader], z[leader]))
             window *= 0.85
         if len(z) and has_kinks(network):
-            more = _cross(network, region, tried[order[: _POOL * starts]], steps)
-            trail += _hop(network, region, np.concatenate([z, more]), starts, steps)
-        return _attained(network, region, trail)
+            more = _cross(network, region, tried[order[: _POOL * starts]], steps, stretch)
+            trail += _hop(network, region, np.concatenate([z, more]), starts, steps, stretch)
+        return _attained(network, region, trail, stretch)
 
 
-def uphill(network: Network, region: Region, point: Array, window: float = 0.1, steps: int = 12) -> Array:
+def uphill(
+    network: Network,
+    region: Region,
+    point: Array,
+    window: float = 0.1,
+    steps: int = 12,
+    stretch: Stretch = PLAINLY,
+) -> Array:
     """A point of the region near another, whose Jacobian norm is at least as large.
 
     The window is relative to the region; it shrinks from step to step.
     """
     z, rng = np.repeat(point[None], 4, axis=0), np.random.default_rng(0)
     for step in range(steps):
-        z = _climb(network, region, z, window * 0.8**step, rng)
-    return np.asarray(z[np.argmax(jacobian_norms(network, z))])
+        z = _climb(network, region, z, window * 0.8**step, rng, stretch)
+    return np.asarray(z[np.argmax(jacobian_norms(network, z, stretch))])
 
 
 def lower_bound_of(network: Network, certificate: Certificate, seconds: float | None = 5.0) -> LowerBound | None:
@@ -126,22 +144,24 @@ def lower_bound_of(network: Network, certificate: Certificate, seconds: float | 
     tried too, so the answer is not below what the search met that found the bound.
     """
     part = certificate.part
-    if part.layers[0] or part.inputs is not None:
+    if part.layers[0] or part.inputs is not None or part.norms.shaped:
         return None
     target, witness = network.slice(*part.layers).select(outputs=part.outputs), certificate.witness
     known = witness if witness is not None and witness.shape == (network.inputs,) else None  # a file may say anything
-    return lower_bound(target, certificate.region, points=known, seconds=seconds)
+    ends = {"input_norm": part.norms.input, "output_norm": part.norms.output}
+    return lower_bound(target, certificate.region, points=known, seconds=seconds, **ends)  # type: ignore[arg-type]
 
 
-def _attained(network: Network, region: Region, trail: list[tuple[float, Array]]) -> LowerBound:
+def _attained(network: Network, region: Region, trail: list[tuple[float, Array]], stretch: Stretch) -> LowerBound:
     """The best of the points met, by what is proved there; near a kink the proof may say less than the search."""
-    best = LowerBound(0.0, _middle(network, region))
+    best = LowerBound(0.0, _middle(network, region), stretch.norms)
     for norm, point in sorted(trail, key=lambda found: -found[0])[:6]:
         if norm <= best.value:
             break
         x = _inside(region, point)
-        _, direction = top_directions(network.jacobian(x))
-        best = max(best, LowerBound(stretch_below(network, x, direction), x), key=lambda found: found.value)
+        *_, direction = stretch.most(np.nan_to_num(network.jacobian(x[None]), posinf=0.0, neginf=0.0))
+        value = stretch_below(network, x, direction[0], stretch.norms)
+        best = max(best, LowerBound(value, x, stretch.norms), key=lambda found: found.value)
         if best.value > 0.999 * norm:
             break
     return best
@@ -172,14 +192,15 @@ def _inside(region: Region, point: Array) -> Array:
     offset = point - region.center
     for shortfall in (0.0, 2.0**-48, 2.0**-44, 2.0**-36, 2.0**-20):
         x = region.project(region.center + (1.0 - shortfall) * offset) if shortfall else point
-        near = norm_above(x - region.center) * (1.0 + 2.0**-50) <= region.radius  # the difference loses a unit u
-        if near and (region.clip is None or region.clip.contains(x)):
+        if length_above(x - region.center, region.norm) * (1.0 + 2.0**-49) <= region.radius and (
+            region.clip is None or region.clip.contains(x)  # the difference loses a unit u
+        ):
             return x
     return region.center
 
 
-def jacobian_norms(network: Network, points: Array, hurry: bool = False) -> Array:
-    """σmax of the Jacobian at each point, zero where a kink makes it ambiguous or it is too large for floats.
+def jacobian_norms(network: Network, points: Array, stretch: Stretch = PLAINLY, hurry: bool = False) -> Array:
+    """The norm of the Jacobian at each point, or a little less; zero at a kink, or where it is too large for floats.
 
     In a hurry, only as many of the first points are looked at as there is time for, but at least one.
     """
@@ -189,15 +210,19 @@ def jacobian_norms(network: Network, points: Array, hurry: bool = False) -> Arra
             break
         right, left = network.jacobian(part), network.jacobian(part, side=-1)
         clear = ((right == left) & np.isfinite(right)).reshape(len(part), -1).all(axis=1)
-        values.append(np.linalg.norm(np.where(clear[:, None, None], right, 0.0), ord=2, axis=(-2, -1)))
+        right = np.where(clear[:, None, None], right, 0.0)
+        plain = stretch.norms.plain
+        values.append(np.linalg.norm(right, ord=2, axis=(-2, -1)) if plain else stretch.most(right)[0])
     return np.concatenate(values)
 
 
-def _climb(network: Network, region: Region, z: Array, window: float, rng: np.random.Generator) -> Array:
+def _climb(
+    network: Network, region: Region, z: Array, window: float, rng: np.random.Generator, stretch: Stretch
+) -> Array:
     """One step from each point: the best of several lengths along the smoothed gradient and of a random move."""
-    size = np.full((len(z), 1), float(region.radius)) if region.bounded else 1.0 + np.abs(z).max(axis=1, keepdims=True)
+    size = np.full((len(z), 1), float(region.extent)) if region.bounded else 1.0 + np.abs(z).max(axis=1, keepdims=True)
     reach = window * size
-    gradient = _ascent(network, z, reach)
+    gradient = _ascent(network, z, reach, stretch)
     length = np.linalg.norm(gradient, axis=-1, keepdims=True)
     direction = np.divide(gradient, length, out=np.zeros_like(gradient), where=length > 0)
     noise = rng.standard_normal(z.shape)
@@ -206,14 +231,16 @@ def _climb(network: Network, region: Region, z: Array, window: float, rng: np.ra
     moves.append(region.project(z + reach * 0.3 * noise))
     trials = np.stack(moves)  # (moves, starts, inputs)
     trials = np.where(np.isfinite(trials), trials, z)  # from the edge of what floats can hold
-    norms = jacobian_norms(network, trials.reshape(-1, z.shape[-1])).reshape(len(moves), len(z))
+    norms = jacobian_norms(network, trials.reshape(-1, z.shape[-1]), stretch).reshape(len(moves), len(z))
     return trials[np.argmax(norms, axis=0), np.arange(len(z))]
 
 
-def _hop(network: Network, region: Region, z: Array, count: int, rounds: int) -> list[tuple[float, Array]]:
+def _hop(
+    network: Network, region: Region, z: Array, count: int, rounds: int, stretch: Stretch
+) -> list[tuple[float, Array]]:
     """The best points found by crossing kinks, again and again, from the best points that did not cross yet."""
     now = clock()
-    points, norms = z, jacobian_norms(network, z)
+    points, norms = z, jacobian_norms(network, z, stretch)
     order = np.argsort(-norms)
     points, norms, crossed = points[order], norms[order], np.zeros(len(z), dtype=bool)
     for number in range(rounds):
@@ -222,8 +249,8 @@ def _hop(network: Network, region: Region, z: Array, count: int, rounds: int) ->
             break
         now.say(f"lower bound {norms.max():.4g}, kinks, round {number + 1} of {rounds}")
         crossed[begin] = True
-        new, _ = across(network, region, points[begin], _FACETS)
-        found = jacobian_norms(network, new, hurry=True) if len(new) else np.zeros(0)
+        new, _ = across(network, region, points[begin], _FACETS, stretch)
+        found = jacobian_norms(network, new, stretch, hurry=True) if len(new) else np.zeros(0)
         points, norms = np.concatenate([points, new[: len(found)]]), np.concatenate([norms, found])
         crossed = np.concatenate([crossed, np.zeros(len(found), dtype=bool)])
         level = np.round(-norms / max(float(norms.max()), 1e-300), 9)
@@ -233,14 +260,14 @@ def _hop(network: Network, region: Region, z: Array, count: int, rounds: int) ->
     return [(norms[k], points[k]) for k in np.argsort(-norms)[:3]]
 
 
-def _cross(network: Network, region: Region, z: Array, rounds: int) -> Array:
+def _cross(network: Network, region: Region, z: Array, rounds: int, stretch: Stretch) -> Array:
     """Each point moved across the kink around it that raises the norm most, until none does."""
-    norms, moving, z = jacobian_norms(network, z), np.arange(len(z)), np.array(z)
+    norms, moving, z = jacobian_norms(network, z, stretch), np.arange(len(z)), np.array(z)
     for _ in range(rounds):
         if not moving.size or clock().left < 0.0:
             break
-        new, origin = across(network, region, z[moving], _FACETS)
-        found = jacobian_norms(network, new, hurry=True)
+        new, origin = across(network, region, z[moving], _FACETS, stretch)
+        found = jacobian_norms(network, new, stretch, hurry=True)
         order = np.argsort(found, kind="stable")
         best = np.full(len(moving), -1)
         best[origin[order]] = order  # the largest is written last
@@ -251,13 +278,14 @@ def _cross(network: Network, region: Region, z: Array, rounds: int) -> Array:
     return z
 
 
-def _ascent(network: Network, z: Array, reach: Array) -> Array:
-    """Gradient of uᵀJ(z)v, u and v the top singular vectors, with φ'' smoothed over what z can do within reach."""
+def _ascent(network: Network, z: Array, reach: Array, stretch: Stretch) -> Array:
+    """Gradient of uᵀJ(z)v, u and v where the norm of J is attained, φ'' smoothed over what z can reach."""
     preactivations = network.preactivations(z)
     hidden = network.layers[:-1]
     slopes = [layer.neurons.slope(v) for layer, v in zip(hidden, preactivations) if layer.neurons]
-    left, state = top_directions(network.jacobian_of(slopes, z.shape[:-1]))
-    forward = []
+    jacobian = np.nan_to_num(network.jacobian_of(slopes, z.shape[:-1]), posinf=0.0, neginf=0.0)
+    _, left, right = stretch.most(jacobian)
+    forward, state = [], right
     for layer, slope in zip(hidden, slopes, strict=True):
         moved = layer.affine(state) - layer.bias
         forward.append(moved)

@@ -44,9 +44,10 @@ _LARGEST: Final = 800
 
 
 def affordable(facts: OutputBounds) -> bool:
-    """Whether y has few enough entries for a search to be worth a try."""
-    ball = Ball(facts.region.center, facts.region.radius)
-    network, _ = projected(facts.network, ball)
+    """Whether the ball is one of the ℓ2 norm, and y has few enough entries for a search to be worth a try."""
+    if not isinstance(facts.region, Ball) or not facts.region.plain:
+        return False
+    network, _ = projected(facts.network, Ball(facts.region.center, facts.region.radius))
     size = 1 + network.inputs
     for layer, ends in zip(network.layers[:-1], facts.intervals, strict=True):
         assert layer.neurons is not None

@@ -15,16 +15,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+from scipy import sparse
 
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
+from lipcert.model.norms import PLAIN, Norms
 from lipcert.model.regions import Region
 from lipcert.proof.certificate import LayerReport
+from lipcert.proof.domain import is_box
 from lipcert.proof.hints import Enclosure, Hints, Interval, Part
+from lipcert.proof.induced import start_gain, start_near
 from lipcert.runtime.costs import require_memory
 from lipcert.search.candidate import Candidate
 from lipcert.search.ellipsoid import Ellipsoid, Image, activate, largest
@@ -40,18 +45,46 @@ _HOPELESS = 2.0**-20
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A network, a region, how to enclose, and intervals that are known beforehand."""
+    """A network, a region, how to enclose, and intervals that are known beforehand.
+
+    The bound is one in ``norms``, without units; ``start`` are the axes h of the ellipsoid P_0 = D_h² that a sweep
+    begins with, None is what :func:`suggested_start` says of the Jacobian at the centre.
+    """
 
     network: Network
     region: Region
     enclosures: tuple[Enclosure, ...]
     known: tuple[Interval, ...] | None = None
     history: tuple[Hints, ...] = ()
+    norms: Norms = PLAIN
+    start: Array | None = None
+
+    @property
+    def needs_start(self) -> bool:
+        """Whether a sweep has axes to begin with that are not all the same."""
+        return self.norms.input.name == "linf"
+
+    @cached_property
+    def axes(self) -> Array | None:
+        """The axes of the ellipsoid that a sweep begins with; None is the unit ball."""
+        if self.start is not None or not self.needs_start:
+            return self.start
+        points = [self.region.center] if self.region.bounded and self.known is None else []
+        return start_near(self.network, points, self.norms, self.known or ())
 
     def sweep(self, choose: Callable[[Stage], Array]) -> Candidate:
-        """The loop, with multipliers chosen layer by layer."""
-        enclosing = Enclosing(self.network, self.region, self.enclosures, self.known)
+        """The loop, with multipliers chosen layer by layer.
+
+        A start for a cube is of little use to the intervals of other regions: those are found beforehand.
+        """
+        if self.needs_start and self.known is None and self.region.bounded and not is_box(self.region):
+            before = replace(self, norms=PLAIN, start=None).sweep(choose)
+            return self.knowing(before).sweep(choose)
+        start = self.axes
+        enclosing = Enclosing(self.network, self.region, self.enclosures, self.known, start)
         P, weight = Ellipsoid(), self.network.layers[0].weight
+        if start is not None:
+            weight = weight * start if isinstance(weight, np.ndarray) else weight @ sparse.diags_array(start).tocsr()
         done: list[LayerReport] = []
         notes: list[str] = []
         for layer, ahead in pairwise(self.network.layers):
@@ -74,9 +107,9 @@ class Problem:
             seconds = time.perf_counter() - clock
             done.append(LayerReport(lower, upper, alpha, beta, kept.spread(T), int(S.exponent), seconds))
             weight = kept.ahead
-        bound = P.through(weight).norm()
+        bound = P.through(weight).norm(self.norms.output) * start_gain(self.norms.input, start, self.network.inputs)
         multipliers, exponents = tuple(d.multiplier for d in done), tuple(d.exponent for d in done)
-        hints = Hints(self.enclosures, multipliers, exponents, enclosing.lines())
+        hints = Hints(self.enclosures, multipliers, exponents, enclosing.lines(), start)
         return Candidate(bound, tuple(done), (*self.history, hints), notes=tuple(notes))
 
     def knowing(self, candidate: Candidate, *enclosures: Enclosure) -> Problem:
@@ -85,9 +118,11 @@ class Problem:
 
     def restrict(self, part: Part, whole: Candidate) -> Problem:
         """The problem of a part of the network, with the intervals found for the whole."""
-        start, stop = part.layers
-        network = self.network.slice(start, stop).select(part.inputs, part.outputs)
-        return Problem(network, self.region, (), whole.intervals[start : stop - 1])
+        target = part.of(self.network)
+        sizes = target.sizes[1:-1]
+        pairs = zip(part.known(whole.intervals), sizes, strict=True)
+        known = tuple((np.broadcast_to(low, (n,)), np.broadcast_to(high, (n,))) for (low, high), n in pairs)
+        return Problem(target, self.region, (), known, norms=part.norms.bare)
 
 
 def repaired(stage: Stage, choice: Array) -> tuple[Array, str]:

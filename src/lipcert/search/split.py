@@ -12,6 +12,7 @@ import numpy as np
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
+from lipcert.model.norms import Norms
 from lipcert.model.regions import Region
 from lipcert.proof.cover import Cover, Leaf, cover
 from lipcert.proof.pieces import AXIS, Pieces
@@ -22,6 +23,7 @@ from lipcert.runtime.threads import one_thread
 from lipcert.search.anytime import Anytime
 from lipcert.search.candidate import Candidate
 from lipcert.search.curved import improved, suits
+from lipcert.search.directions import Stretch
 from lipcert.search.joint import Joint
 from lipcert.search.lower import jacobian_norms, lower_bound, uphill
 from lipcert.search.method import Method
@@ -123,9 +125,10 @@ class Split(Anytime):
         now = clock()
         if not affordable(problem):
             return
-        search, kept, interrupt = _Search(problem.network, problem.region, impatient), None, None
+        search, kept, interrupt = _Search(problem.network, problem.region, problem.norms, impatient), None, None
         try:
-            with cover(problem.network, problem.region, candidate.sweeps, self.workers, one_thread) as kept:
+            whole = problem.network, problem.region, candidate.sweeps
+            with cover(*whole, self.workers, one_thread, problem.norms) as kept:
                 search.run(kept, self, candidate.bound)
         except KeyboardInterrupt as error:
             interrupt = error
@@ -158,6 +161,7 @@ class _Search:
 
     network: Network
     region: Region
+    norms: Norms
     impatient: bool = False
     open: list[tuple[float, int]] = field(default_factory=list)
     """Minus the bound, and the node."""
@@ -171,13 +175,15 @@ class _Search:
         self.rays = not self.region.bounded
         self.cut = along_rays(self.network)[0] if self.rays else self.network  # what pieces and cuts speak of
         self.curved = curved(self.network)
+        self.stretch = Stretch(self.norms)
 
     def run(self, cover: Cover, limits: Split, ceiling: float) -> None:
         """Cut until upper and lower meet, or time is up, or there are enough pieces, or they promise nothing."""
         most = np.inf if limits.pieces is None else limits.pieces
         few, now = self.network.inputs <= FEW_INPUTS, clock()
         samples, starts = (1000, 16) if few else (100, 4)
-        start = lower_bound(self.network, self.region, samples=samples, starts=starts, seconds=max(0.1 * now.left, 0.0))
+        ends = {"input_norm": self.norms.input, "output_norm": self.norms.output, "seconds": max(0.1 * now.left, 0.0)}
+        start = lower_bound(self.network, self.region, samples=samples, starts=starts, **ends)  # type: ignore[arg-type]
         self.lower, self.witness = start.value, start.point
         self.add(self.faces(cover) if cover.bound > 0.0 else [])
         began = before = time.perf_counter()
@@ -296,13 +302,13 @@ class _Search:
         points = points[np.isfinite(points).all(axis=1)]  # the middle of a huge piece may overflow
         if not len(points):
             return
-        norms = jacobian_norms(self.network, points)
+        norms = jacobian_norms(self.network, points, self.stretch)
         best = int(np.argmax(norms))
         if norms[best] > self.lower:
             self.lower, self.witness = float(norms[best]), points[best]
             if self.network.inputs <= FEW_INPUTS:
-                self.witness = uphill(self.network, self.region, points[best])
-                self.lower = float(jacobian_norms(self.network, self.witness[None])[0])
+                self.witness = uphill(self.network, self.region, points[best], stretch=self.stretch)
+                self.lower = float(jacobian_norms(self.network, self.witness[None], self.stretch)[0])
 
     def cuts(self, leaves: list[Leaf], starts: Array) -> tuple[Array, Array, Array]:
         """Where to cut each of the pieces; ``starts`` tells where the neurons of each hidden layer begin."""

@@ -43,7 +43,7 @@ def attained(network: Network, region: Region, reached: Reached, climbs: bool) -
     best = values.max(axis=0)
     if not climbs:
         return best
-    rows, size = values.shape[1], float(region.radius)
+    rows, size = values.shape[1], float(region.extent)
     here = points[np.argsort(-values, axis=0)[:_STARTS].T.ravel()]
     row = np.repeat(np.arange(rows), _STARTS)
     sign, output = np.where(row < network.outputs, 1.0, -1.0), row % network.outputs

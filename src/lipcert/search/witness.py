@@ -30,7 +30,7 @@ def witness(bounding: Bounding, piece: Pieces) -> tuple[Array | None, Array]:
     A, c, place = _affine(bounding, piece)
     weights = np.zeros(piece.low.shape[-1])
     width = (piece.high[0] - piece.low[0])[place]
-    margin = np.minimum(_INWARD * float(region.radius) * np.sqrt((A * A).sum(axis=-1)), 0.25 * width)
+    margin = np.minimum(_INWARD * float(region.extent) * np.sqrt((A * A).sum(axis=-1)), 0.25 * width)
     low, high = piece.low[0, place] + margin, piece.high[0, place] - margin
     scale = 1.0 / np.maximum(np.sqrt((A * A).sum(axis=-1)), 1e-300)
     A, c, low, high = A * scale[:, None], c * scale, low * scale, high * scale
@@ -46,7 +46,7 @@ def witness(bounding: Bounding, piece: Pieces) -> tuple[Array | None, Array]:
 
     def beyond(intermediate_result: optimize.OptimizeResult) -> None:
         """Every point that obeys is farther from the centre than sqrt(2·dual)."""
-        if -2.0 * intermediate_result.fun > 1.0001 * float(region.radius) ** 2:
+        if -2.0 * intermediate_result.fun > 1.0001 * float(region.extent) ** 2:
             raise StopIteration
 
     total = np.zeros(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lipcert.model.network import Network
+from lipcert.model.norms import Norm, Norms
 from lipcert.model.regions import Ball, Box, Region
 from lipcert.model.wording import downward, point_in_words, sizes_in_words, upward
 from lipcert.proof.certificate import Certificate
@@ -43,15 +44,36 @@ def describe_region(region: Region) -> str:
         return f"box from {point_in_words(region.lower.tolist())} to {point_in_words(region.upper.tolist())}"
     if isinstance(region, Ball):
         clip = "" if region.clip is None else f", within the {describe_region(region.clip)}"
-        return f"ball of radius {float(region.radius):g} around {point_in_words(region.center.tolist())}{clip}"
+        kind = "" if region.plain else f"{region.norm.symbol} "
+        size = f"{float(region.radius):g}{_units(region.norm)}"
+        return f"{kind}ball of radius {size} around {point_in_words(region.center.tolist())}{clip}"
     return "all inputs"
 
 
 def brief_region(region: Region) -> str:
     """A region in fewer words still, for tables: where it lies is left out."""
     if isinstance(region, Ball):
-        return f"ball, radius {float(region.radius):g}{'' if region.clip is None else ', clipped'}"
+        kind = "" if region.plain else f"{region.norm.symbol} "
+        size = f"{float(region.radius):g}{_units(region.norm)}"
+        return f"{kind}ball, radius {size}{'' if region.clip is None else ', clipped'}"
     return "box" if isinstance(region, Box) else "all inputs"
+
+
+def _units(norm: Norm) -> str:
+    """The units of a norm, where it has any."""
+    return "" if norm.scale == 1.0 else str(norm).removeprefix(norm.symbol)
+
+
+def measured(norms: Norms) -> str:
+    """In which norms a bound is, in a few words; nothing where both are plain ℓ2."""
+    return "" if norms.plain else f"from {norms.input} to {norms.output}"
+
+
+def unit_notes(norms: Norms) -> list[str]:
+    """What the norms of a bound are measured in, a sentence each."""
+    ends = ("x − y", norms.input), ("f(x) − f(y)", norms.output)
+    notes = [f"{what} in units of {_units(norm).removeprefix(' in units of ')}" for what, norm in ends if _units(norm)]
+    return notes + [f"{what} by the inverse of a matrix of shape" for what, norm in ends if norm.matrix is not None]
 
 
 def whom(claim: Certificate) -> str:
@@ -71,7 +93,7 @@ def restrictions(part: Part, depth: int | None) -> list[str]:
         notes.append(f"up to what layer {stop} computes before its activation")
     if part.outputs is not None:
         notes.append(f"{_numbered('output', part.outputs)} only")
-    return notes
+    return notes + unit_notes(part.norms)
 
 
 def _numbered(what: str, which: tuple[int, ...]) -> str:

@@ -54,17 +54,15 @@ def recognise_gates(graph: Graph) -> Graph:
 
 def unrecognised(graph: Graph) -> list[Offender]:
     """Products and special functions that are left over."""
-    divided = {node.inputs for node in graph.nodes if isinstance(node.op, Special) and node.op.name == "reciprocal"}
     found = []
     for node in graph.nodes:
         reason = None
         if isinstance(node.op, Special):
             reason = _SPECIAL[node.op.name]
         elif isinstance(node.op, Product):
-            quotient = any(
-                graph.nodes[i].inputs in divided and isinstance(graph.nodes[i].op, Special) for i in node.inputs
-            )
-            reason = None if quotient else _PRODUCT
+            operands = [graph.nodes[i].op for i in node.inputs]
+            quotient = any(isinstance(op, Special) and op.name == "reciprocal" for op in operands)
+            reason = None if quotient else _PRODUCT  # the quotient is told of already
         if reason is not None:
             found.append(Offender(node.source, node.kind, node.shape, reason))
     return found

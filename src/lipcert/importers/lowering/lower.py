@@ -15,7 +15,7 @@ from lipcert.importers.lowering.constants import fold_constants
 from lipcert.importers.lowering.convolutions import recognised
 from lipcert.importers.lowering.forms import ONE, Form, compose
 from lipcert.importers.lowering.gates import recognise_gates
-from lipcert.importers.lowering.maximum import delay_activations, expand_maxima
+from lipcert.importers.lowering.maximum import expand_maxima
 from lipcert.importers.lowering.prune import prune
 from lipcert.importers.lowering.schedule import Level, levels
 from lipcert.importers.lowering.sorting import expand_sorts, pair_extremes
@@ -60,7 +60,7 @@ class Lowered:
     origins: tuple[Origin, ...]
 
 
-REWRITES = (fold_constants, recognise_gates, pair_extremes, delay_activations, expand_maxima, expand_sorts)
+REWRITES = (fold_constants, recognise_gates, pair_extremes, expand_maxima, expand_sorts)
 """Each returns a graph of the same function, nearer to what a network can hold."""
 
 

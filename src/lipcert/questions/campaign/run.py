@@ -18,6 +18,7 @@ import numpy as np
 from lipcert.errors import CampaignStopped, InvalidInput, UnreadableResults
 from lipcert.model.arguments import numbers
 from lipcert.model.network import Network
+from lipcert.model.norms import L2, Norm, norm_in
 from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.questions.campaign.data import Points
 from lipcert.questions.campaign.progress import Meter, metered
@@ -51,6 +52,7 @@ def campaign(
     search: bool = False,
     methods: Iterable[Method | str] = (ClosedForm(),),
     clip: tuple[float, float] | None = None,
+    norm: Norm | str | None = None,
     attack: bool = False,
     restarts: int = 9,
     points: int | tuple[int, int] | slice | None = None,
@@ -81,7 +83,7 @@ def campaign(
     x, y
         Points (points, inputs) and their labels (points,); without labels the predicted class counts.
     radii
-        ℓ2 radii of the balls.
+        Of the balls, in the norm.
     out
         The SQLite file, new or from an earlier run.
     search
@@ -90,6 +92,8 @@ def campaign(
         How multipliers are chosen: values, or names such as ``"closed-form"``.
     clip
         A pair (lower, upper): only inputs between them count, as in (0, 1) for images.
+    norm
+        As for :func:`certified_radius`; default ℓ2.
     attack
         Search for inputs of another class too.
     restarts
@@ -146,13 +150,21 @@ def campaign(
     store = Store(out, create=True)
     try:
         starts = restarts if attack else 0
-        settings = {"clip": limits, "attack": starts or False, "curvature": bent, "enclosures": repr(tuple(enclosures))}
+        settings: dict[str, Any] = {
+            "clip": limits,
+            "attack": starts or False,
+            "curvature": bent,
+            "enclosures": repr(tuple(enclosures)),
+        }
+        measure = norm_in("norm", norm)
+        measure.check(network.inputs, "norm")
+        settings |= {} if measure == L2() else {"norm": measure.record()}
         settings |= {} if values is None else {"values": valued}
         store.agree({"points": data.digest, **settings})
         store.note({key: str(value) for key, value in (names or {}).items() if key in ("model", "data")})
         done = store.done(network.digest, checked_seconds(seconds_per_point))
         missing = list(_missing(data, chosen_points, chosen, asked, done))
-        rules = Rules(limits, tuple(enclosures), curvature=bent, values=valued, farther=bool(values))
+        rules = Rules(limits, tuple(enclosures), curvature=bent, norm=measure, values=valued, farther=bool(values))
         rows = sum(len(question.radii) for question in missing)
         total = len(chosen_points) * len(dict.fromkeys(chosen)) * len(asked)
         bar = progress if isinstance(progress, bool) else None if listener is None else False

@@ -97,7 +97,7 @@ def _answer(network: Network, task: Task, question: Question) -> tuple[list[Row]
     blank = Row(task.digest, question.point, 0.0, repr(question.method), label, predicted, 0.0, None, 0.0, 0.0)
     given = [radius for radius in question.radii if radius > 0.0]
     rows = [
-        _judged(replace(blank, radius=radius), verdict, network, Ball(question.x, radius, task.rules.clip))
+        _judged(replace(blank, radius=radius), verdict, network, task.rules.ball(question.x, radius))
         for radius, verdict in zip(given, judge.over(given) if given else [], strict=True)
     ]
     distances = _broken(network, task, question, label, given) if task.restarts and given else [None] * len(rows)
@@ -114,7 +114,7 @@ def _searched(network: Network, task: Task, question: Question, judge: Judge, bl
     if judge.label == judge.predicted:
         with suited_to(max(network.sizes)), np.errstate(all="ignore"):
             hunt.search()
-    found = hunt.best.about(network, Ball(question.x, 0.0, task.rules.clip))
+    found = hunt.best.about(network, task.rules.ball(question.x, 0.0))
     if hunt.proved is not None:
         row = _told(row, hunt.proved, found, found.ball)
     elif hunt.problem is not None:
@@ -140,7 +140,7 @@ def _told(row: Row, proved: ClassBounds, found: CertifiedRadius, size: float) ->
     return replace(
         row,
         margin=float(proved.margins.min()),
-        bound=proved.facts.bound,
+        bound=proved.whole,
         certified=found.radius,
         plain=min(size, float(proved.plain.min())) if row.correct else 0.0,
         basis=found.basis,
@@ -150,7 +150,8 @@ def _told(row: Row, proved: ClassBounds, found: CertifiedRadius, size: float) ->
 def _broken(network: Network, task: Task, question: Question, label: int, radii: Sequence[float]) -> list[float | None]:
     """For each radius, how far the nearest input of another class is that an attack finds."""
     points = np.repeat(question.x[None], len(radii), axis=0)
-    found = attack(network, points, label, np.array(radii), clip=task.rules.clip, restarts=task.restarts)
+    rules, sizes = task.rules, np.array(radii)
+    found = attack(network, points, label, sizes, clip=rules.clip, norm=rules.norm, restarts=task.restarts)
     return [float(away) if hit else None for hit, away in zip(found.found, found.distances, strict=True)]
 
 

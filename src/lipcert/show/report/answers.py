@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lipcert.model.norms import Norms
 from lipcert.model.regions import Ball
 from lipcert.proof.classes import CertifiedRadius
 from lipcert.proof.reach import Reach
@@ -16,7 +17,7 @@ from lipcert.questions.sweep import SweepRow
 from lipcert.show import plots
 from lipcert.show.report.examined import Examined, in_words, of_kind, region_of, standing, verdict
 from lipcert.show.report.page import Block, Card, Cell, Figure, Section, Table
-from lipcert.show.wording import describe_region, downward, upward
+from lipcert.show.wording import describe_region, downward, unit_notes, upward
 
 LISTED = 300
 """How many rows a table has at most."""
@@ -124,11 +125,12 @@ def _radius(item: Examined[CertifiedRadius], models: bool) -> list[Block]:
         ("Rests on", f"{_BASES[claim.basis]}, as the file says"),
         ("Lipschitz bound", f"{upward(claim.bound)} of {bounded}" if np.isfinite(claim.bound) else "none"),
         ("Network", item.described),
-        ("SHA-256", f"{claim.subject}, of network, point and clip"),
+        ("SHA-256", f"{claim.subject}, of network, point, clip and norm"),
     ]
     where = f"For every input x of the {describe_region(claim.proof.ball)}:"
-    formula = f"‖x − centre‖₂ < {downward(claim.radius)}  ⟹  f(x) is largest at output {claim.label}"
-    return [Card(item.path.name, verdict(item, models), where, formula, facts)]
+    bar = Norms(input=claim.proof.ball.norm).formula().rsplit("‖", 1)[1]
+    stated = f"‖x − centre‖{bar} < {downward(claim.radius)}  ⟹  f(x) is largest at output {claim.label}"
+    return [Card(item.path.name, verdict(item, models), where, stated, facts)]
 
 
 _BASES = {
@@ -164,7 +166,9 @@ def _sweep(item: Examined[tuple[SweepRow, ...]], models: bool) -> list[Block]:
         ("SHA-256", item.claim[0].certificate.network),
     ]
     where = "For any two inputs x, y in the region of a row:"
-    card = Card(item.path.name, verdict(item, models), where, "‖f(x) − f(y)‖₂ ≤ bound · ‖x − y‖₂", facts)
+    norms = item.claim[0].certificate.part.norms
+    where = ", ".join([where.removesuffix(":"), *unit_notes(norms)]) + ":"
+    card = Card(item.path.name, verdict(item, models), where, norms.formula(), facts)
     rows = [
         (
             Cell.number(row.radius, 6),

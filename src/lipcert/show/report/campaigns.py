@@ -68,6 +68,11 @@ def _about(results: Results) -> str:
     """What the numbers mean."""
     clip = results.about.get("clip")
     inside = f" Only inputs between {clip[0]:g} and {clip[1]:g} count." if isinstance(clip, list) else ""
+    norm = results.about.get("norm")
+    if isinstance(norm, dict):
+        inside += f" Distances are in the {norm['name']} norm" + (
+            ", in units of their own." if "scale" in norm else "."
+        )
     bent = " Bounds to second order were not used." if results.about.get("curvature") is False else ""
     return (
         "Correct: classified as labelled. Certified: proved, with every rounding error accounted for, that the whole"

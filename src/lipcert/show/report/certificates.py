@@ -8,7 +8,7 @@ from lipcert.proof.certificate import Certificate
 from lipcert.show import plots
 from lipcert.show.report.examined import Examined, in_words, standing, verdict
 from lipcert.show.report.page import Block, Card, Cell, Figure, Section, Table
-from lipcert.show.wording import brief_region, describe_region, downward, restrictions, upward, whom
+from lipcert.show.wording import brief_region, describe_region, downward, measured, restrictions, upward, whom
 
 
 def certificate_section(found: Sequence[Examined[Certificate]], models: bool) -> Section:
@@ -47,7 +47,7 @@ def _table(found: Sequence[Examined[Certificate]]) -> Table:
     rows = [
         (
             Cell(item.path.name),
-            Cell.bound(item.claim.bound, 6),
+            Cell(f"{upward(item.claim.bound)}{_norms(item.claim)}", item.claim.bound),
             Cell.below(None if item.lower is None else item.lower.value, 6),
             Cell.bound(_ratio(item)),
             Cell(brief_region(item.claim.region)),
@@ -65,7 +65,7 @@ def _card(item: Examined[Certificate], models: bool) -> Card:
     claim = item.claim
     depth = None if item.network is None else item.network.depth
     left_out = "".join(f", {which}" for which in restrictions(claim.part, depth))
-    formula = f"‖f(x) − f(y)‖₂ ≤ {upward(claim.bound)} · ‖x − y‖₂"
+    stated = claim.part.norms.formula(upward(claim.bound))
     facts = [
         ("How tight", _tightness(item)),
         ("Region", describe_region(claim.region)),
@@ -76,7 +76,11 @@ def _card(item: Examined[Certificate], models: bool) -> Card:
         ("Network", item.described),
         ("SHA-256", claim.network),
     ]
-    return Card(item.path.name, verdict(item, models), f"For {whom(claim)}{left_out}:", formula, facts)
+    return Card(item.path.name, verdict(item, models), f"For {whom(claim)}{left_out}:", stated, facts)
+
+
+def _norms(claim: Certificate) -> str:
+    return "" if claim.part.norms.plain else f", {measured(claim.part.norms)}"
 
 
 def _tightness(item: Examined[Certificate]) -> str:

@@ -87,8 +87,15 @@ def _tried(path: Path, claim: Any, name: str, network: Network) -> Examined[Any]
         lowers = [lower_bound_of(network, claim, _SECONDS)]
     elif isinstance(claim, tuple):
         regions, seconds = map(region_of, claim), _SECONDS / len(claim)
-        lowers = [lower_bound(network, region, seconds=seconds) if region.bounded else None for region in regions]
+        lowers = [_lower(network, row, region, seconds) for row, region in zip(claim, regions, strict=True)]
     return Examined(path, claim, name, network, lowers=tuple(lowers))
+
+
+def _lower(network: Network, row: SweepRow, region: Region, seconds: float) -> LowerBound | None:
+    norms = row.certificate.part.norms
+    if not region.bounded or norms.shaped:
+        return None
+    return lower_bound(network, region, input_norm=norms.input, output_norm=norms.output, seconds=seconds)
 
 
 def region_of(row: SweepRow) -> Region:
@@ -98,7 +105,7 @@ def region_of(row: SweepRow) -> Region:
     """
     region = row.certificate.region
     if isinstance(region, Ball) and 0.0 <= row.radius < float(region.radius):
-        return Ball(region.center, row.radius, region.clip)
+        return Ball(region.center, row.radius, region.clip, region.norm)
     return region
 
 

@@ -1,0 +1,66 @@
+"""Normalisation in front of a model, (x - mean)/std, folded into its first layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from lipcert.errors import InvalidInput
+from lipcert.importers.precise import Precise
+from lipcert.importers.precise_matrix import PreciseMatrix
+from lipcert.model.arguments import numbers
+from lipcert.model.arrays import Array
+from lipcert.model.network import Layer, Network, Neurons
+
+
+def normalised(network: Network, mean: Any = None, std: Any = None) -> Network:
+    """The network that takes x and computes what the given one computes of (x - mean)/std.
+
+    Each weight is the quotient, and each bias the whole sum, rounded once. Where rounding once cannot be shown, the
+    normalisation is a layer of its own, with neurons of the identity.
+
+    Parameters
+    ----------
+    network
+        What was read from a model.
+    mean, std
+        One number for all inputs, one per channel (channels first), or one per input.
+    """
+    if mean is None and std is None:
+        return network
+    m = _each("mean", 0.0 if mean is None else mean, network.inputs)
+    s = _each("std", 1.0 if std is None else std, network.inputs)
+    if (s <= 0.0).any():
+        raise InvalidInput(f"std must be positive, got {s[s <= 0.0][0]:g}")
+    rate = Precise.of(s).reciprocal()
+    first = network.layers[0]
+    scale = PreciseMatrix.of_entries((len(s), len(s)), np.arange(len(s)), np.arange(len(s)), rate)
+    weight = PreciseMatrix.of(first.weight) @ scale
+    shift = weight @ PreciseMatrix.column(Precise.of(-m))
+    bias = PreciseMatrix.total([shift, PreciseMatrix.column(Precise.of(first.bias))])
+    folded, offset = weight.rounded(), bias.rounded()
+    if folded is not None and offset is not None:
+        matrix = folded if sparse.issparse(first.weight) else np.asarray(folded.toarray())
+        layer = Layer(matrix, np.asarray(offset.toarray())[:, 0], first.neurons)
+        return Network((layer, *network.layers[1:]))
+    return Network((_apart(rate, m), *network.layers))
+
+
+def _apart(rate: Precise, mean: Array) -> Layer:
+    size = len(mean)
+    (factor, good), (shift, fine) = rate.rounded(), (rate * Precise.of(-mean)).rounded()
+    if not (good.all() and fine.all()):
+        raise InvalidInput("mean and std are out of the range of floats; choose other units")
+    return Layer(sparse.csr_array(sparse.diags_array(factor)), shift + 0.0, Neurons.of("identity", size))
+
+
+def _each(name: str, value: Any, size: int) -> Array:
+    """One number per input."""
+    given = numbers(name, value)
+    if given.ndim > 1 or not given.size or size % given.size:
+        raise InvalidInput(
+            f"{name} must be one number, one per channel or one per input; got {given.size} for {size} inputs"
+        )
+    return np.repeat(np.atleast_1d(given), size // given.size)

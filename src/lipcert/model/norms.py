@@ -1,0 +1,246 @@
+"""Norms of inputs and outputs: ℓ1, ℓ2 and ℓ∞, with units, as values."""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from lipcert.errors import InvalidInput
+from lipcert.model.arguments import numbers
+from lipcert.model.arrays import Array
+
+Self = TypeVar("Self", bound="Norm")
+_SHOWN = 4
+"""Numbers of a scale that are printed; of a longer one the first and the last."""
+
+
+class Norm(ABC):
+    """A norm ‖x‖ of vectors: that of the vector x/scale, coordinate by coordinate.
+
+    ``scale`` says what one unit of each coordinate is: with ``scale=(0.1, 100)`` a change by 0.1 in the first
+    coordinate counts as much as one by 100 in the second. It is one positive number, or one per coordinate.
+    """
+
+    scale: Any
+    name: ClassVar[str]
+    symbol: ClassVar[str]
+    dual: ClassVar[str]
+    """The name of the norm with which it makes Hölder's inequality."""
+
+    def check(self, size: int, what: str) -> None:
+        """An error unless it is a norm of vectors of that size; ``what`` says what they are, as in 'input_norm'."""
+        if isinstance(self.scale, tuple) and len(self.scale) != size:
+            raise InvalidInput(
+                f"{what} has a scale of {len(self.scale)} numbers for {size} coordinates; give one number per"
+                " coordinate, or a single one"
+            )
+        shape = self.matrix
+        if shape is not None and shape.shape[0] != size:
+            raise InvalidInput(f"{what} has a shape of {shape.shape[0]} rows for {size} coordinates")
+
+    def units(self, size: int) -> Array | None:
+        """The scale of each coordinate, (size,); None where all are 1."""
+        if self.scale == 1.0:
+            return None
+        return np.array(np.broadcast_to(np.asarray(self.scale, dtype=float), (size,)))
+
+    @property
+    def matrix(self) -> Array | None:
+        """The shape, where there is one."""
+        return None
+
+    @property
+    def bare(self: Self) -> Self:
+        """The same norm without units."""
+        return type(self)()
+
+    @property
+    def has_units(self) -> bool:
+        return self != self.bare
+
+    def of(self, vectors: Array) -> Array:
+        """The norm of each vector (..., n), rounded as it comes."""
+        units = self.units(vectors.shape[-1])
+        return np.linalg.norm(vectors if units is None else vectors / units, ord=_ORDERS[self.name], axis=-1)
+
+    def record(self) -> dict[str, Any]:
+        """For JSON: its name, and its scale if it has one."""
+        return {"name": self.name} if self.scale == 1.0 else {"name": self.name, "scale": self.scale}
+
+    def __str__(self) -> str:
+        if self.scale == 1.0:
+            return self.symbol
+        return f"{self.symbol} in units of {_listed(self.scale)}"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({'' if self.scale == 1.0 else f'scale={_listed(self.scale)}'})"
+
+
+def _settle(norm: Norm) -> None:
+    """Check a scale and keep it as a number or a tuple."""
+    scale = numbers("scale", norm.scale)
+    if scale.ndim > 1 or not scale.size or (scale <= 0.0).any():
+        raise InvalidInput(f"scale must be a positive number, or one per coordinate; got {_listed(norm.scale)}")
+    flat = scale.tolist() if scale.ndim else float(scale)
+    object.__setattr__(norm, "scale", tuple(flat) if isinstance(flat, list) else flat)
+
+
+@dataclass(frozen=True, repr=False)
+class L1(Norm):
+    """Σ |x_i|/scale_i.
+
+    Examples
+    --------
+    >>> float(L1(scale=(1.0, 2.0)).of(np.array([1.0, 4.0])))
+    3.0
+    """
+
+    scale: Any = 1.0
+    name: ClassVar[str] = "l1"
+    symbol: ClassVar[str] = "ℓ1"
+    dual: ClassVar[str] = "linf"
+
+    def __post_init__(self) -> None:
+        _settle(self)
+
+
+@dataclass(frozen=True, repr=False)
+class LInf(Norm):
+    """The largest |x_i|/scale_i."""
+
+    scale: Any = 1.0
+    name: ClassVar[str] = "linf"
+    symbol: ClassVar[str] = "ℓ∞"
+    dual: ClassVar[str] = "l1"
+
+    def __post_init__(self) -> None:
+        _settle(self)
+
+
+@dataclass(frozen=True, repr=False)
+class L2(Norm):
+    """sqrt Σ (x_i/scale_i)², or with ``shape`` ‖shape⁻¹x‖₂, whose unit ball is the ellipsoid shape·(unit ball).
+
+    ``shape`` is a square matrix that can be inverted; it goes without a scale.
+    """
+
+    scale: Any = 1.0
+    shape: Any = None
+    name: ClassVar[str] = "l2"
+    symbol: ClassVar[str] = "ℓ2"
+    dual: ClassVar[str] = "l2"
+
+    def __post_init__(self) -> None:
+        _settle(self)
+        if self.shape is None:
+            return
+        matrix = numbers("shape", self.shape)
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
+            raise InvalidInput(f"shape must be a square matrix, got one of shape {matrix.shape}")
+        if self.scale != 1.0:
+            raise InvalidInput("give a scale or a shape, not both; scale the rows of the shape instead")
+        object.__setattr__(self, "shape", tuple(map(tuple, matrix.tolist())))
+
+    @property
+    def matrix(self) -> Array | None:
+        return None if self.shape is None else np.array(self.shape)
+
+    def of(self, vectors: Array) -> Array:
+        matrix = self.matrix
+        if matrix is not None:
+            vectors = np.linalg.solve(matrix, np.asarray(vectors)[..., None])[..., 0]
+        return Norm.of(self, vectors)
+
+    def __str__(self) -> str:
+        return super().__str__() if self.shape is None else f"{self.symbol} with a shape of {len(self.shape)} rows"
+
+    def __repr__(self) -> str:
+        return super().__repr__() if self.shape is None else f"L2(shape={len(self.shape)} × {len(self.shape)} matrix)"
+
+
+NORMS: dict[str, type[Norm]] = {kind.name: kind for kind in (L1, L2, LInf)}
+"""The norms by name, as on the command line and in files."""
+_SUBSCRIPTS = {"l1": "₁", "l2": "₂", "linf": "∞"}
+_ORDERS: dict[str, Any] = {"l1": 1, "l2": 2, "linf": np.inf}
+
+
+@dataclass(frozen=True)
+class Norms:
+    """The norms at the two ends of a bound: ‖Δy‖_output ≤ bound·‖Δx‖_input."""
+
+    input: Norm = L2()
+    output: Norm = L2()
+
+    @property
+    def plain(self) -> bool:
+        """Whether both are ℓ2 without units."""
+        return self == PLAIN
+
+    @property
+    def bare(self) -> Norms:
+        """The same without units."""
+        return Norms(self.input.bare, self.output.bare)
+
+    @property
+    def has_units(self) -> bool:
+        return self != self.bare
+
+    @property
+    def shaped(self) -> bool:
+        """Whether one of them has a shape."""
+        return self.input.matrix is not None or self.output.matrix is not None
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The names, as in ('linf', 'l2')."""
+        return self.input.name, self.output.name
+
+    def formula(self, bound: str = "bound") -> str:
+        """The inequality that a bound states.
+
+        Examples
+        --------
+        >>> Norms(LInf(), L2()).formula("3")
+        '‖f(x) − f(y)‖₂ ≤ 3 · ‖x − y‖∞'
+        """
+        left, right = (_SUBSCRIPTS[norm.name] for norm in (self.output, self.input))
+        return f"‖f(x) − f(y)‖{left} ≤ {bound} · ‖x − y‖{right}"
+
+    def __str__(self) -> str:
+        return f"{self.input} → {self.output}"
+
+
+PLAIN = Norms()
+
+
+def norm_in(name: str, value: Any) -> Norm:
+    """A norm that a user gave, or an error that names the argument; None is ℓ2, a name such as 'linf' that norm."""
+    if value is None:
+        return L2()
+    if isinstance(value, str) and value in NORMS:
+        return NORMS[value]()
+    if not isinstance(value, Norm):
+        raise InvalidInput(f"{name} must be a norm such as LInf() or L2(scale=[0.1, 100]), got {value!r}")
+    return value
+
+
+def norm_of_ball(norm: Any, size: int | None) -> Norm:
+    """The norm of a ball in so many coordinates, None of any number, or an error that names the argument."""
+    found = norm_in("norm", norm)
+    if found.matrix is not None:
+        raise InvalidInput("the norm of a ball must not have a shape; give a scale, or a larger ball that contains it")
+    if size is not None:
+        found.check(size, "norm")
+    return found
+
+
+def _listed(scale: Any) -> str:
+    """A scale in few words."""
+    flat = np.ravel(np.asarray(scale, dtype=object)).tolist()
+    if np.ndim(scale) == 0:
+        return f"{scale:g}" if isinstance(scale, float) else str(scale)
+    shown = flat if len(flat) <= _SHOWN else [*flat[:3], "…", flat[-1]]
+    return "(" + ", ".join(f"{x:g}" if isinstance(x, (int, float)) else str(x) for x in shown) + ")"

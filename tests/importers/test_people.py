@@ -1,0 +1,583 @@
+"""Models as people write them: operations and ways of calling, in PyTorch and ONNX, and traps for each of them."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+import lipcert as lc
+from lipcert.errors import InvalidInput, UnreadableModel
+from lipcert.importers.lowering.sorting import _rounds
+from lipcert.model.arrays import Array
+
+torch = pytest.importorskip("torch")
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+
+class Fn(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+
+class MaxMin(nn.Module):
+    def forward(self, x: Any) -> Any:
+        a, b = x.chunk(2, 1)
+        return torch.cat([torch.maximum(a, b), torch.minimum(a, b)], 1)
+
+
+class GroupSort(nn.Module):
+    """As deel-torchlip writes it: pairs by minimum and maximum, longer groups by sorting."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, x: Any) -> Any:
+        groups = x.reshape(-1, self.size)
+        if self.size == 2:
+            a, b = torch.chunk(groups, 2, 1)
+            return torch.cat((torch.min(a, b), torch.max(a, b)), dim=1).reshape(x.shape)
+        return torch.sort(groups)[0].reshape(x.shape)
+
+
+def dense(*middle: Any) -> Any:
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(3, 4), *middle, nn.Linear(4, 2)).eval()
+
+
+def _snake(x: Any) -> Any:
+    return x + torch.sin(2.0 * x) ** 2 / 2.0
+
+
+POINTWISE: dict[str, tuple[Any, str]] = {
+    "softsign": (nn.Softsign(), "softsign"),
+    "spelled softsign": (Fn(lambda x: 2.0 * x / (3.0 + x.abs() / 2.0)), "softsign"),
+    "tanhshrink": (nn.Tanhshrink(), "tanhshrink"),
+    "softshrink": (nn.Softshrink(0.3), "softshrink"),
+    "threshold": (nn.Threshold(0.2, 0.2), "threshold"),
+    "cos": (Fn(torch.cos), "cos"),
+    "erf": (Fn(torch.erf), "erf"),
+    "exp(-x²)": (Fn(lambda x: torch.exp(-x * x)), "gaussian"),
+    "exp(-(x-1)²/2)": (Fn(lambda x: torch.exp(-((x - 1.0) ** 2) / 2.0)), "gaussian"),
+    "x²": (Fn(lambda x: x**2), "square"),
+    "x·x": (Fn(lambda x: x * x), "square"),
+    "x³": (Fn(lambda x: x.pow(3)), "cube"),
+    "snake": (Fn(_snake), "cos, identity"),
+    "quick gelu": (Fn(lambda x: x * torch.sigmoid(1.702 * x)), "silu"),
+    "abs": (Fn(torch.abs), "leaky_relu"),
+}
+EXPORTED = ("softsign", "cos", "erf", "exp(-x²)", "exp(-(x-1)²/2)", "x²", "x·x", "x³", "snake")
+"""Of the others PyTorch's exporter makes what is tested elsewhere, choices that are refused, or nothing."""
+IMAGES: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "transposed": (nn.ConvTranspose2d(2, 4, 3, stride=2, padding=1, output_padding=1, groups=2), (2, 4, 5)),
+    "transposed 1d": (nn.ConvTranspose1d(2, 3, 3, stride=2, dilation=2), (2, 5)),
+    "transposed 3d": (nn.ConvTranspose3d(1, 2, 2, stride=2), (1, 2, 3, 2)),
+    "nearest": (nn.Upsample(scale_factor=2), (1, 3, 4)),
+    "nearest 1.5": (nn.Upsample(scale_factor=1.5), (1, 4, 4)),
+    "bilinear": (nn.Upsample(scale_factor=2, mode="bilinear"), (1, 3, 4)),
+    "corners": (nn.Upsample(size=(7, 5), mode="bilinear", align_corners=True), (1, 3, 4)),
+    "linear": (nn.Upsample(scale_factor=3, mode="linear"), (2, 5)),
+    "smaller": (nn.Upsample(size=(2, 3), mode="bilinear"), (1, 5, 7)),
+    "shuffle": (nn.PixelShuffle(2), (8, 3, 2)),
+    "unshuffle": (nn.PixelUnshuffle(2), (2, 4, 6)),
+    "same, dilated": (nn.Conv2d(1, 2, 3, padding="same", dilation=2), (1, 6, 6)),
+}
+
+
+def same(network: lc.Network, module: Any, shape: tuple[int, ...], size: float = 1.0) -> None:
+    rng = np.random.default_rng(9)
+    with torch.no_grad():
+        for _ in range(5):
+            x = size * rng.normal(size=shape)
+            expected = module(torch.tensor(x[None], dtype=next(module.parameters(), torch.zeros(1)).dtype)).numpy()
+            np.testing.assert_allclose(network(x.ravel()), expected.ravel(), rtol=2e-4, atol=2e-5)
+
+
+def exported(module: Any, shape: tuple[int, ...], path: Path) -> Path:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(module, (torch.zeros(1, *shape),), str(path), dynamo=False, opset_version=17)
+    return path
+
+
+@pytest.mark.parametrize("name", POINTWISE)
+def test_functions_of_one_number(name: str, tmp_path: Path) -> None:
+    function, row = POINTWISE[name]
+    module = dense(function)
+    network = lc.load(module)
+    assert network.layers[0].neurons is not None
+    assert network.layers[0].neurons.describe() == row
+    same(network, module, (3,))
+    if name in EXPORTED:
+        same(lc.load(exported(module, (3,), tmp_path / "m.onnx")), module, (3,))
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_images(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(4)
+    layer, shape = IMAGES[name]
+    module = nn.Sequential(layer, nn.ReLU(), nn.Flatten()).eval()
+    same(lc.load(module, input_shape=shape), module, shape)
+    same(lc.load(exported(module, shape, tmp_path / "m.onnx")), module, shape)
+
+
+@pytest.mark.parametrize("mode", ["nearest-exact", "area"])
+def test_interpolations_that_have_no_export(mode: str) -> None:
+    module = Fn(lambda x: F.interpolate(x, size=(5, 7) if mode != "area" else (2, 2), mode=mode)).eval()
+    same(lc.load(module, input_shape=(1, 3, 4)), module, (1, 3, 4))
+
+
+def onnx_model(nodes: list[Any], shape: list[int], arrays: dict[str, Any], opset: int = 17, kind: int = 1) -> Any:
+    stored = [numpy_helper.from_array(np.asarray(array), name) for name, array in arrays.items()]
+    entry, result = (helper.make_tensor_value_info(name, kind, s) for name, s in (("x", shape), ("y", None)))
+    graph = helper.make_graph(nodes, "g", [entry], [result], stored)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+NODES: dict[str, tuple[str, list[str], dict[str, Any], dict[str, Any], list[int], int]] = {
+    "depth DCR": ("DepthToSpace", ["x"], {"blocksize": 2}, {}, [1, 8, 2, 3], 17),
+    "space": ("SpaceToDepth", ["x"], {"blocksize": 2}, {}, [1, 2, 4, 6], 17),
+    "shrink": ("Shrink", ["x"], {"lambd": 0.5, "bias": 0.5}, {}, [1, 5], 17),
+    "thresholded": ("ThresholdedRelu", ["x"], {"alpha": 0.0}, {}, [1, 5], 17),
+    "sorted": ("TopK", ["x", "k"], {"axis": 1, "largest": 0}, {"k": np.array([6])}, [1, 6], 17),
+    "sorted down": ("TopK", ["x", "k"], {"axis": 1}, {"k": np.array([5])}, [1, 5, 2], 17),
+    "upsample": ("Upsample", ["x", "s"], {}, {"s": np.array([1, 1, 2, 3], np.float32)}, [1, 1, 2, 3], 9),
+    **{
+        f"resize {mode} {place} {near}": (
+            "Resize",
+            ["x", "", "s"],
+            {"mode": mode, "coordinate_transformation_mode": place, "nearest_mode": near},
+            {"s": np.array([1, 1, 1.5, 2], np.float32)},
+            [1, 1, 4, 3],
+            17,
+        )
+        for mode, place, near in [
+            ("nearest", "half_pixel", "round_prefer_floor"),
+            ("nearest", "half_pixel", "round_prefer_ceil"),
+            ("nearest", "asymmetric", "floor"),
+            ("nearest", "asymmetric", "ceil"),
+            ("nearest", "align_corners", "floor"),
+            ("linear", "half_pixel", "floor"),
+            ("linear", "asymmetric", "floor"),
+            ("linear", "align_corners", "floor"),
+            ("linear", "pytorch_half_pixel", "floor"),
+        ]
+    },
+    "transposed": (
+        "ConvTranspose",
+        ["x", "W"],
+        {"strides": [2, 1], "pads": [1, 0, 0, 2], "output_padding": [1, 0]},
+        {"W": np.random.default_rng(0).normal(size=(2, 3, 3, 3)).astype(np.float32)},
+        [1, 2, 3, 4],
+        17,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_operators(name: str) -> None:
+    """Reading compares with onnxruntime, so that what is read is right."""
+    kind, inputs, attributes, arrays, shape, opset = NODES[name]
+    results = ["y", "places"] if kind == "TopK" else ["y"]
+    network = lc.load(onnx_model([helper.make_node(kind, inputs, results, **attributes)], shape, arrays, opset))
+    assert network.inputs == math.prod(shape)
+
+
+TRAPS: dict[str, tuple[Any, str]] = {
+    "hardshrink": (nn.Hardshrink(), "jumps at its limits"),
+    "threshold": (nn.Threshold(0.2, 0.0), "jumps from 0.0 to 0.2"),
+    "layer norm": (nn.LayerNorm(4), "divides by the spread of its own input"),
+    "exp": (Fn(torch.exp), "known only as exp"),
+    "exp(x²)": (Fn(lambda x: torch.exp(x * x)), "known only as exp"),
+    "exp(-x²+x)": (Fn(lambda x: torch.exp(-x * x + x)), "known only as exp"),
+    "log": (Fn(lambda x: torch.log(torch.sigmoid(x) + 1.0)), "that of a sigmoid"),
+    "quotient": (Fn(lambda x: x / (1.0 + x * x)), "divides by a value that depends"),
+    "not quite softsign": (Fn(lambda x: x / (1.0 + (x + 0.1).abs())), "divides by a value that depends"),
+    "softsign with a pole": (Fn(lambda x: x / (1.0 - x.abs())), "divides by a value that depends"),
+    "x⁴": (Fn(lambda x: x**4), "only the powers 1, 2 and 3"),
+    "√x": (Fn(lambda x: x**0.5), "only the powers 1, 2 and 3"),
+    "product": (Fn(lambda x: x * (x + 1.0)), "both depend on the input"),
+    "positions": (Fn(lambda x: x.sort(-1)[1].to(x.dtype) + x), "positions of sorted values"),
+    "only positions": (Fn(lambda x: x.sort(-1).indices), "positions of sorted values|rounds|float"),
+    "bicubic": (Fn(lambda x: F.interpolate(x[None, None], scale_factor=2.0, mode="bicubic")), "of interpolations only"),
+}
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_what_only_looks_like_it_is_refused(name: str) -> None:
+    function, reason = TRAPS[name]
+    with pytest.raises(UnreadableModel, match=reason):
+        lc.load(nn.Sequential(nn.Linear(3, 4), function).eval())
+
+
+@pytest.mark.parametrize(
+    ("node", "arrays", "reason"),
+    [
+        (("Shrink", ["x"], {"lambd": 0.5, "bias": 0.0}), {}, "jumps at its limits"),
+        (("ThresholdedRelu", ["x"], {"alpha": 1.0}), {}, "jumps at its limit"),
+        (("TopK", ["x", "k"], {"axis": 1}), {"k": np.array([2])}, "only sorting all of them"),
+        (("Pow", ["x", "p"], {}), {"p": np.array([2.0, 3.0, 2.0, 1.0], np.float32)}, "its exponents differ"),
+        (("Pow", ["x", "p"], {}), {"p": np.array(0.5, np.float32)}, "only the powers"),
+        (("Reciprocal", ["x"], {}), {}, "divides by a value"),
+        (("LayerNormalization", ["x", "s"], {}), {"s": np.ones(4, np.float32)}, "spread of its own input"),
+        (("Log", ["x"], {}), {}, "that of a sigmoid"),
+    ],
+    ids=lambda part: part[0] if isinstance(part, tuple) else "",
+)
+def test_operators_that_are_refused(node: Any, arrays: dict[str, Any], reason: str) -> None:
+    kind, inputs, attributes = node
+    results = ["y", "places"] if kind == "TopK" else ["y"]
+    with pytest.raises(UnreadableModel, match=reason):
+        lc.load(onnx_model([helper.make_node(kind, inputs, results, **attributes)], [1, 4], arrays))
+
+
+def test_a_forward_that_sorts_only_while_it_is_traced_is_seen() -> None:
+    class Trap(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x if type(x) is torch.Tensor else torch.sort(x)[0]
+
+    with pytest.raises(UnreadableModel, match="the trace is not what the module does"):
+        lc.load(Trap().eval(), input_shape=(4,))
+
+
+@pytest.mark.parametrize("k", range(1, 18))
+def test_merge_exchange_sorts(k: int) -> None:
+    """Every 0-1 sequence where those are few, else random ones: what sorts those sorts everything."""
+    rng = np.random.default_rng(k)
+    rows = np.array([[(n >> b) & 1 for b in range(k)] for n in range(2**k)]) if k <= 10 else rng.random((500, k))
+    for pairs in _rounds(k):
+        assert len(np.unique(pairs)) == pairs.size
+        low, high = rows[:, pairs[:, 0]], rows[:, pairs[:, 1]]
+        rows[:, pairs[:, 0]], rows[:, pairs[:, 1]] = np.minimum(low, high), np.maximum(low, high)
+    assert (np.diff(rows, axis=1) >= 0).all()
+
+
+def orthogonal(outputs: int, inputs: int) -> Any:
+    layer = nn.Linear(inputs, outputs).double()
+    nn.init.orthogonal_(layer.weight)
+    return layer
+
+
+@pytest.mark.parametrize(
+    ("make", "excess"),
+    [(MaxMin, 1e-6), (lambda: GroupSort(2), 1e-6), (lambda: GroupSort(4), 1e-6), (lambda: GroupSort(5), 1e-3)],
+)
+def test_orthogonal_networks_that_sort_are_seen_to_be_1_lipschitz(make: Callable[[], Any], excess: float) -> None:
+    torch.manual_seed(0)
+    parts = [orthogonal(20, 8), make(), orthogonal(20, 20), make(), orthogonal(20, 20), make(), orthogonal(5, 20)]
+    module = nn.Sequential(*parts).eval()
+    network = lc.load(module)
+    same(network, module, (8,))
+    assert lc.certify(network, method=lc.Scalar()).bound <= 1.0 + excess
+
+
+def test_a_maximum_with_the_minimum_of_other_pairs_is_not_a_sorting() -> None:
+    """Then both cannot be one rotation: max(a, b) and min(a, c) of (1, 0, 0) move by more than the input."""
+    module = Fn(lambda x: torch.cat([torch.maximum(x[:, :1], x[:, 1:2]), torch.minimum(x[:, :1], x[:, 2:])], 1)).eval()
+    network = lc.load(module, input_shape=(3,))
+    same(network, module, (3,))
+    assert lc.certify(network).bound >= math.sqrt(2.0) - 1e-9
+
+
+class Mixed(nn.Module):
+    """A mask, numbers with defaults, and a dictionary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, x: Any, mask: Any, scale: float = 2.0, flag: bool = True) -> Any:
+        z = torch.relu(self.first(x)) * mask
+        return {"logits": self.last(z) * scale if flag else z, "features": z}
+
+
+def test_fixed_inputs_and_chosen_outputs() -> None:
+    torch.manual_seed(1)
+    module = Mixed().eval()
+    mask = torch.tensor([1.0, 0.0, 0.5, 2.0])
+    network = lc.load(module, fixed={"mask": mask.numpy()}, output="logits")
+    x = torch.randn(1, 4)
+    with torch.no_grad():
+        np.testing.assert_allclose(network(x.numpy()[0]), module(x, mask)["logits"].numpy()[0], rtol=1e-5, atol=1e-6)
+        other = lc.load(module, fixed={"mask": mask, "flag": False}, output="logits")
+        np.testing.assert_allclose(other(x.numpy()[0]), module(x, mask)["features"].numpy()[0], rtol=1e-5, atol=1e-6)
+    assert module.first.weight.requires_grad
+    assert not module.training
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "takes 2 inputs .x, mask.; a network has one: give the others as fixed"),
+        ({"fixed": {"mask": torch.ones(4)}}, "a dictionary with 'logits', 'features'.*choose one with output"),
+        ({"fixed": {"mask": torch.ones(4)}, "output": "nope"}, "there is no output 'nope' in it"),
+        ({"fixed": {"nask": 1.0}}, "fixed names nask; forward takes x, mask, scale, flag"),
+        ({"fixed": {"mask": object()}}, "must be an array, a tensor, a number"),
+        ({"fixed": [1]}, "fixed must be a dictionary"),
+        ({"fixed": {"mask": torch.ones(4)}, "output": 1.5}, "output must be the name or the number"),
+    ],
+)
+def test_fixed_inputs_that_do_not_fit(options: dict[str, Any], message: str) -> None:
+    with pytest.raises((UnreadableModel, InvalidInput), match=message):
+        lc.load(Mixed().eval(), **options)
+
+
+@dataclass
+class Output:
+    logits: Any
+    features: Any
+
+
+def test_tuples_dataclasses_spare_arguments_and_sizes() -> None:
+    class Free(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
+        def forward(self, x: Any, *args: Any, mask: Any = None, **kwargs: Any) -> Any:
+            if x.dim() != 2 or x.shape[1] != 4 or len(x) < 1:
+                raise ValueError("wrong shape")
+            y = self.layer(x) + torch.zeros(x.shape[0], 3) + x.size(0)
+            return Output(y if mask is None else y * mask, x)
+
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(x).view(x.shape[0], -1), x
+
+    module = Free().eval()
+    network = lc.load(module, input_shape=(4,), output="logits")
+    x = torch.randn(1, 4)
+    with torch.no_grad():
+        np.testing.assert_allclose(network(x.numpy()[0]), module(x).logits.numpy()[0], rtol=1e-5, atol=1e-6)
+    assert lc.load(Both().eval(), output=0).outputs == 3
+    assert lc.load(Both().eval(), output=1).outputs == 4
+
+
+def test_a_module_that_looks_at_sizes_beyond_the_input_still_faces_the_comparison() -> None:
+    """Sizes are those of a batch of one; what is read is what runs."""
+
+    class Batch(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return 2.0 * x if x.shape[0] == 1 else x
+
+    network = lc.load(Batch().eval(), input_shape=(3,))
+    assert network(np.ones(3)).tolist() == [2.0, 2.0, 2.0]
+
+
+def test_old_weight_norm_is_read_and_left_alone() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = nn.Sequential(nn.utils.weight_norm(nn.Linear(3, 4)), nn.ReLU(), nn.Linear(4, 2)).eval()
+    before = module[0].weight
+    same(lc.load(module), module, (3,))
+    assert module[0].weight.shape == before.shape
+    assert list(module[0]._forward_pre_hooks.values())
+
+
+def test_quantised_modules_are_refused_with_a_sentence() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(3, 4), nn.ReLU()).eval(), {nn.Linear})
+    with pytest.raises(UnreadableModel, match=r"quantised parts \(0.*pass the module as it was before"):
+        lc.load(module)
+
+
+class Cosine(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.cos(x) * 1.0
+
+
+def test_registered_classes_are_read_as_their_activation_and_compared() -> None:
+    wave = lc.define_activation("my_cos", np.cos, lambda v: -np.sin(v), [0.5 * np.pi, 1.5 * np.pi], period=2 * np.pi)
+    lc.register_activation(wave, torch=Cosine)
+    module = dense(Cosine())
+    network = lc.load(module)
+    assert network.layers[0].neurons is not None
+    assert network.layers[0].neurons.describe() == wave.name
+    assert network.digest.startswith("declared:")
+    same(network, module, (3,))
+
+    class Liar(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.cos(x) * 1.01
+
+    lc.register_activation(wave, torch=Liar)
+    with pytest.raises(UnreadableModel, match="the import is not faithful"):
+        lc.load(dense(Liar()))
+
+    class Child(Cosine):  # not registered itself
+        def forward(self, x: Any) -> Any:
+            return torch.sin(x)
+
+    found = lc.load(dense(Child()))
+    assert found.layers[0].neurons is not None
+    assert found.layers[0].neurons.describe() == "sin"
+
+
+@pytest.mark.parametrize(("torch_class", "name"), [(nn.ReLU, None), (3, None), (None, ""), (None, 4)])
+def test_what_cannot_be_registered(torch_class: Any, name: Any) -> None:
+    with pytest.raises(InvalidInput, match="must be a"):
+        lc.register_activation(lc.activation("cos"), torch=torch_class, onnx=name)
+
+
+def function_model(body: list[Any]) -> Any:
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
+    wave = helper.make_function("mine", "Wave", ["v"], ["w"], body, opsets[:1])
+    nodes = [helper.make_node("Gemm", ["x", "W"], ["a"]), helper.make_node("Wave", ["a"], ["y"], domain="mine")]
+    entry, result = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [1, 3]), ("y", None)))
+    weight = numpy_helper.from_array(np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32), "W")
+    graph = helper.make_graph(nodes, "g", [entry], [result], [weight])
+    return helper.make_model(graph, opset_imports=opsets, functions=[wave], ir_version=9)
+
+
+def test_registered_functions_of_onnx_models() -> None:
+    pytest.importorskip("onnxruntime")
+    lc.register_activation(lc.activation("cos"), onnx="mine:Wave")
+    network = lc.load(function_model([helper.make_node("Cos", ["v"], ["w"])]))
+    assert network.layers[0].neurons is not None
+    assert network.layers[0].neurons.describe() == "cos"
+    with pytest.raises(UnreadableModel, match="the import is not faithful"):
+        lc.load(function_model([helper.make_node("Sin", ["v"], ["w"])]))
+
+
+@pytest.mark.parametrize("kind", ["FLOAT16", "BFLOAT16"])
+def test_half_precision_is_read_as_the_numbers_that_are_stored(kind: str) -> None:
+    types = pytest.importorskip("ml_dtypes")
+    dtype = {"FLOAT16": np.float16, "BFLOAT16": types.bfloat16}[kind]
+    rng = np.random.default_rng(2)
+    arrays = {name: rng.normal(size=size).astype(dtype) for name, size in (("W", (4, 3)), ("b", 4), ("V", (2, 4)))}
+    nodes = [
+        helper.make_node("Gemm", ["x", "W", "b"], ["a"], transB=1),
+        helper.make_node("Relu", ["a"], ["r"]),
+        helper.make_node("Gemm", ["r", "V"], ["y"], transB=1),
+    ]
+    network = lc.load(onnx_model(nodes, [1, 3], arrays, kind=getattr(TensorProto, kind)))
+    np.testing.assert_array_equal(network.layers[0].weight, arrays["W"].astype(float))
+    np.testing.assert_array_equal(network.layers[1].weight, arrays["V"].astype(float))
+    nodes[1] = helper.make_node("Selu", ["a"], ["r"])
+    assert lc.load(onnx_model(nodes, [1, 3], arrays, kind=getattr(TensorProto, kind))).depth == 2
+
+
+def test_onnx_inputs_that_are_fixed_and_outputs_that_are_chosen() -> None:
+    entries = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 3]) for n in ("x", "mask")]
+    results = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("y", "z")]
+    nodes = [helper.make_node("Mul", ["x", "mask"], ["y"]), helper.make_node("Relu", ["y"], ["z"])]
+    graph = helper.make_graph(nodes, "g", entries, results)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    mask = np.array([[1.0, 0.0, 3.0]], dtype=np.float32)
+    assert lc.load(model, fixed={"mask": mask}, output="y")(np.ones(3)).tolist() == [1.0, 0.0, 3.0]
+    assert lc.load(model, fixed={"mask": mask}, output=1)(-np.ones(3)).tolist() == [0.0, 0.0, 0.0]
+    for options, message in (
+        ({"output": "y"}, "2 inputs .x, mask.; a network has one: give all but one as fixed"),
+        ({"fixed": {"mask": mask}}, "2 outputs .y, z.; a network has one: choose one with output"),
+        ({"fixed": {"mask": mask[0]}, "output": "y"}, "must be of shape"),
+        ({"fixed": {"mask": mask + 0.1j}, "output": "y"}, "must be numbers of type"),
+        ({"fixed": {"mask": mask.astype(float) + 1e-12}, "output": "y"}, "got others"),
+        ({"fixed": {"task": mask}, "output": "y"}, "fixed names task"),
+        ({"fixed": {"mask": mask}, "output": "w"}, "output must be one of y, z"),
+    ):
+        with pytest.raises((UnreadableModel, InvalidInput), match=message):
+            lc.load(model, **options)
+
+
+def test_checkpoints_and_state_dicts_without_a_first_bias(tmp_path: Path) -> None:
+    module = nn.Sequential(nn.Linear(3, 5, bias=False), nn.ReLU(), nn.Linear(5, 2))
+    state, file = module.state_dict(), tmp_path / "m.pt"
+    torch.save(state, file)
+    assert lc.load(file, "relu").sizes == (3, 5, 2)
+    torch.save(
+        {"epoch": 3, "model_state_dict": state, "optimizer": torch.optim.Adam(module.parameters()).state_dict()}, file
+    )
+    same(lc.load(file, "relu"), module, (3,))
+    torch.save({"model": state, "ema": state}, file)
+    with pytest.raises(UnreadableModel, match=r"several state dicts .model, ema."):
+        lc.load(file, "relu")
+    for sizes in ((6, 3), (6, 6), (4, 8)):  # an Embedding, and what may be one
+        torch.save({"0.weight": torch.ones(sizes), "1.weight": torch.ones(2, sizes[1]), "1.bias": torch.ones(2)}, file)
+        with pytest.raises(UnreadableModel, match="table of an Embedding"):
+            lc.load(file, "relu")
+
+
+def test_matlab_files_with_numbered_arrays(tmp_path: Path) -> None:
+    file = tmp_path / "w.mat"
+    arrays = {
+        "W1": np.ones((3, 2)),
+        "b1": np.ones((3, 1)),
+        "W2": 2.0 * np.ones((1, 3)),
+        "b2": 0.5,
+        "activation": "tanh",
+    }
+    savemat(file, arrays)
+    network = lc.load(file)
+    assert network(np.zeros(2)) == pytest.approx(6.0 * np.tanh(1.0) + 0.5)
+    savemat(file, arrays | {"V": np.ones(2)})
+    with pytest.raises(UnreadableModel, match="arrays of unknown meaning: V"):
+        lc.load(file)
+
+
+def perceptron(kind: str, classes: int, **options: Any) -> tuple[Any, Array]:
+    neural = pytest.importorskip("sklearn.neural_network")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 4))
+    y = (x[:, 0] * 2).astype(int) % classes if classes else x @ np.ones(4)
+    model = getattr(neural, kind)(hidden_layer_sizes=(6, 5), max_iter=8, random_state=0, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(x, y), x
+
+
+@pytest.mark.parametrize("activation", ["relu", "logistic"])
+def test_perceptrons_of_scikit_learn(activation: str) -> None:
+    model, x = perceptron("MLPRegressor", 0, activation=activation)
+    np.testing.assert_allclose(lc.load(model)(x)[:, 0], model.predict(x), rtol=1e-9, atol=1e-9)
+    model, x = perceptron("MLPClassifier", 2, activation=activation)
+    np.testing.assert_allclose(lc.load(model)(x)[:, 0], model.predict_proba(x)[:, 1], rtol=1e-9, atol=1e-9)
+    logit = lc.load(model, drop_softmax=True)(x)[:, 0]
+    np.testing.assert_allclose(1.0 / (1.0 + np.exp(-logit)), model.predict_proba(x)[:, 1], rtol=1e-9, atol=1e-9)
+    model, x = perceptron("MLPClassifier", 3, activation=activation)
+    assert (lc.load(model, drop_softmax=True)(x).argmax(axis=1) == model.predict(x)).all()
+
+
+def test_the_logarithm_of_a_sigmoid_is_read_where_it_is_finite() -> None:
+    """In floating point it is the logarithm of zero far out: so as it runs, it is no network."""
+    with pytest.raises(UnreadableModel, match=r"gives no finite output|is not faithful"):
+        lc.load(dense(Fn(lambda x: torch.log(torch.sigmoid(x)))))
+    module = dense(nn.LogSigmoid())
+    same(lc.load(module), module, (3,))
+
+
+def test_perceptrons_that_are_refused() -> None:
+    model, _ = perceptron("MLPClassifier", 3)
+    with pytest.raises(UnreadableModel, match="is a softmax; take the logits"):
+        lc.load(model)
+    with pytest.raises(UnreadableModel, match="not fitted"):
+        lc.load(type(model)())
+    with pytest.raises(UnreadableModel, match="MLPClassifier and MLPRegressor are read, got LinearRegression"):
+        lc.load(pytest.importorskip("sklearn.linear_model").LinearRegression())
+    model, _ = perceptron("MLPRegressor", 0)
+    with pytest.raises(InvalidInput, match="not a softmax"):
+        lc.load(model, drop_softmax=True)
+    model.predict = lambda x: np.zeros(len(x))
+    with pytest.raises(UnreadableModel, match="not faithful"):
+        lc.load(model)

@@ -1,0 +1,316 @@
+"""Bounds between other norms than ℓ2, and in other units."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.model.arrays import Array, dense
+from lipcert.model.norms import NORMS, Norm, Norms
+from lipcert.model.regions import Region
+from networks import random_network
+from patterns import jacobians
+
+NAMES = ("l1", "l2", "linf")
+PAIRS = [(p, q) for p in NAMES for q in NAMES]
+SHAPES = ((2, 4, 2), (2, 5, 3), (3, 4, 2), (2, 3, 3, 2), (1, 5, 2), (3, 4, 1))
+SCALE, UNITS = np.array([0.1, 100.0, 3.0]), np.array([2.0, 0.5])
+UNEVEN = (0.5, 2.0, 1.0)
+ORDER = {"l1": 1, "l2": 2, "linf": np.inf}
+DUAL = {"l1": np.inf, "l2": 2, "linf": 1}
+
+
+def signs(n: int) -> Array:
+    return np.array(list(itertools.product((1.0, -1.0), repeat=n)))
+
+
+def norm_between(matrix: Array, p: str, q: str) -> float:
+    """The norm of a matrix by its definition: columns, rows, or all corners of a cube."""
+    if (p, q) == ("l2", "l2"):
+        return float(np.linalg.norm(matrix, 2))
+    if p == "l1":
+        return float(np.linalg.norm(matrix, ORDER[q], axis=0).max())
+    if q == "linf":
+        return float(np.linalg.norm(matrix, DUAL[p], axis=1).max())
+    if p == "linf":
+        return float(np.linalg.norm(signs(matrix.shape[1]) @ matrix.T, ORDER[q], axis=1).max())
+    return float(np.linalg.norm(signs(matrix.shape[0]) @ matrix, axis=1).max())
+
+
+def constants(network: lc.Network, box: lc.Box) -> dict[tuple[str, str], float]:
+    """The Lipschitz constant between each pair of norms, by brute force over the activation patterns."""
+    found = list(jacobians(network, box))
+    return {pair: max(norm_between(one, *pair) for one in found) for pair in PAIRS}
+
+
+def against_brute_force(seed: int, pairs: list[tuple[str, str]]) -> None:
+    sizes = SHAPES[seed % len(SHAPES)]
+    network, box = random_network(seed, sizes, "relu"), lc.Box(-np.ones(sizes[0]), np.ones(sizes[0]))
+    true = constants(network, box)
+    for p, q in pairs:
+        ends: dict[str, Any] = {"input_norm": p, "output_norm": q}
+        split = lc.certify(network, box, lc.Split(lc.ClosedForm(), seconds=60.0, tolerance=1e-9), **ends)
+        assert true[p, q] * (1.0 - 1e-12) <= split.bound <= true[p, q] * (1.0 + 1e-6)
+        assert lc.verify(network, split) <= split.bound
+        quick = lc.certify(network, box, lc.ClosedForm(), **ends)
+        assert quick.bound >= true[p, q] * (1.0 - 1e-12)
+        lower = lc.lower_bound(network, box, samples=200, steps=5, **ends)
+        assert lower.value <= true[p, q] * (1.0 + 1e-12)
+        assert lower.norms == Norms(NORMS[p](), NORMS[q]())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_all_nine_pairs_against_brute_force(seed: int) -> None:
+    """Never below the truth, and by Split equal to 1e-6; three of the pairs each, in turn."""
+    against_brute_force(seed, PAIRS[seed % 3 :: 3])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100))
+def test_all_nine_pairs_on_a_hundred_networks(seed: int) -> None:
+    against_brute_force(seed, PAIRS)
+
+
+REGIONS: dict[str, Region] = {
+    "ball": lc.Ball([0.2, -0.1, 0.3], 0.4),
+    "clipped": lc.Ball([0.2, -0.1, 0.3], 0.4, clip=(-0.3, 0.5)),
+    "l1": lc.Ball([0.2, -0.1, 0.3], 0.4, norm=lc.L1()),
+    "linf": lc.Ball([0.2, -0.1, 0.3], 0.4, norm=lc.LInf(), clip=(-0.3, 0.5)),
+    "ellipsoid": lc.Ball([0.2, -0.1, 0.3], 0.4, norm=lc.L2(scale=[1.0, 0.2, 3.0])),
+    "box": lc.Box([-0.5, -0.5, -0.5], [0.5, 0.4, 0.3]),
+    "everywhere": lc.Everywhere(),
+}
+SPLIT = lc.Split(lc.ClosedForm(), pieces=12)
+METHODS: list[Any] = [lc.ClosedForm(), lc.Scalar(), lc.Diagonal(), lc.Joint(iterations=3), SPLIT]
+
+
+@pytest.mark.parametrize("region", REGIONS.values(), ids=REGIONS)
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+def test_the_law_in_every_norm(method: Any, region: Region) -> None:
+    """lower ≤ bound, the bound is proved again, and no method is below another's lower bound; pairs in turn."""
+    network = random_network(11, (3, 8, 8, 2), "tanh" if region.bounded else "leaky_relu")
+    start = 2 * list(REGIONS.values()).index(region) + METHODS.index(method)
+    for p, q in [PAIRS[(start + 3 * step) % 9] for step in range(2)]:
+        ends: dict[str, Any] = {"input_norm": NORMS[p](SCALE), "output_norm": NORMS[q](UNITS)}  # type: ignore[call-arg]
+        certificate = lc.certify(network, region, method, **ends)
+        assert certificate.verified
+        assert lc.verify(network, certificate) <= certificate.bound
+        lower = lc.lower_bound(network, region, samples=60, steps=3, starts=4, **ends)
+        assert 0.0 < lower.value <= certificate.bound
+        if region.bounded:
+            assert region.contains(lower.point)
+
+
+def changed(network: lc.Network, into: Array, out: Array) -> lc.Network:
+    """The same network whose inputs are in units of ``into`` and outputs in units of ``out``."""
+    first, *middle, last = [dense(layer.weight) for layer in network.layers]
+    biases = [layer.bias for layer in network.layers]
+    return lc.Network.from_weights(
+        [first / into, *middle, last * out[:, None]], [*biases[:-1], biases[-1] * out], "tanh"
+    )
+
+
+@pytest.mark.parametrize(("p", "q"), PAIRS)
+def test_units_changed_and_changed_back(p: str, q: str) -> None:
+    """A network in other units, bounded in those units, has the same bound to the last digits."""
+    network = random_network(3, (3, 12, 12, 2), "tanh")
+    other, center = changed(network, SCALE, UNITS), np.array([0.2, -0.1, 0.3])
+    norms: dict[str, Any] = {"input_norm": NORMS[p](SCALE), "output_norm": NORMS[q](UNITS)}  # type: ignore[call-arg]
+    for plain, scaled in (
+        (lc.Ball(center, 0.3), lc.Ball(center * SCALE, 0.3, norm=lc.L2(scale=SCALE))),
+        (lc.Box(center - 0.3, center + 0.3), lc.Box((center - 0.3) * SCALE, (center + 0.3) * SCALE)),
+        (lc.Ball(center, 0.3, norm=lc.L1()), lc.Ball(center * SCALE, 0.3, norm=lc.L1(scale=SCALE))),
+    ):
+        one = lc.certify(network, plain, lc.ClosedForm(), input_norm=p, output_norm=q).bound
+        two = lc.certify(other, scaled, lc.ClosedForm(), **norms).bound
+        assert two == pytest.approx(one, rel=1e-12)
+
+
+def test_a_uniform_scale_is_a_factor() -> None:
+    network, ball = random_network(4, (3, 10, 2), "relu"), lc.Ball([0.1, 0.2, 0.3], 0.5)
+    plain = lc.certify(network, ball, lc.Scalar()).bound
+    halved = lc.certify(network, ball, lc.Scalar(), input_norm=lc.L2(scale=0.5), output_norm=lc.L2(scale=4.0)).bound
+    assert halved == pytest.approx(plain / 8.0, rel=1e-13)
+
+
+def test_a_shape_is_a_change_of_variables() -> None:
+    network, ball = random_network(4, (3, 10, 2), "tanh"), lc.Ball([0.1, 0.2, 0.3], 0.01)
+    M, N = np.array([[2.0, 1.0, 0.0], [0.0, 1.0, 0.5], [0.3, 0.0, 1.0]]), np.array([[1.0, 0.5], [0.0, 2.0]])
+    found = lc.certify(network, ball, lc.Joint(), input_norm=lc.L2(shape=M), output_norm=lc.L2(shape=N))
+    true = np.linalg.norm(np.linalg.inv(N) @ network.jacobian(ball.center) @ M, 2)
+    assert true <= found.bound <= 1.05 * true
+    assert lc.verify(network, found) <= found.bound
+
+
+def test_a_part_has_norms_too() -> None:
+    network, ball = random_network(4, (3, 10, 4), "tanh"), lc.Ball([0.1, 0.2, 0.3], 1e-6)
+    J = network.jacobian(ball.center)[[1, 3]][:, [0, 2]]
+    found = lc.certify(
+        network,
+        ball,
+        lc.ClosedForm(),
+        inputs=[0, 2],
+        outputs=[1, 3],
+        input_norm=lc.LInf(scale=[2.0, 5.0]),
+        output_norm="l1",
+    )
+    assert found.bound == pytest.approx(norm_between(J * [2.0, 5.0], "linf", "l1"), rel=1e-4)
+    assert lc.verify(network, found) <= found.bound
+
+
+def test_joint_chooses_the_ellipsoid_for_the_cube() -> None:
+    """For one output and no open slopes the bound is the ℓ1 norm of the gradient; joint axes find it from anywhere."""
+    network = lc.Network.from_weights(
+        [np.array([[5.0, 0.0, 1.0], [1.0, 2.0, 0.0]]), np.array([[1.0, 1.0]])], activation="relu"
+    )
+    everywhere = {
+        method: lc.certify(network, None, method, input_norm="linf").bound for method in (lc.Scalar(), lc.Joint())
+    }
+    assert everywhere[lc.Joint()] <= everywhere[lc.Scalar()]
+    assert everywhere[lc.Joint()] == pytest.approx(9.0, rel=1e-3)  # both neurons on
+
+
+def test_norms_are_kept_in_files(tmp_path: Path) -> None:
+    network, ball = random_network(4, (3, 10, 2), "tanh"), lc.Ball([0.1, 0.2, 0.3], 0.5, norm=lc.LInf(scale=SCALE))
+    found = lc.certify(network, ball, lc.Split(pieces=8), input_norm=lc.LInf(scale=SCALE), output_norm=lc.L1())
+    found.save(tmp_path / "bound.json")
+    again = lc.Certificate.load(tmp_path / "bound.json")
+    assert (again.part, again.bound) == (found.part, found.bound)
+    assert isinstance(again.region, lc.Ball)
+    assert again.region.norm == ball.norm
+    assert lc.verify(network, again) <= found.bound
+    with pytest.raises(ProofFailed, match="plain ℓ2 norms only"):
+        lc.verify(network, again, exact=True)
+
+
+def forged(part: Any, network: lc.Network, ball: lc.Ball, found: lc.Certificate) -> None:
+    from dataclasses import replace
+
+    with pytest.raises(ProofFailed):
+        lc.verify(network, replace(found, part=replace(found.part, norms=part)))
+
+
+def test_a_claim_for_other_norms_is_refused() -> None:
+    """A scale applied once too often, the dual norm in the place of the norm: a verifier does not believe them."""
+    network, ball = random_network(4, (3, 10, 2), "tanh"), lc.Ball([0.1, 0.2, 0.3], 0.5)
+    scale = np.array([2.0, 3.0, 4.0])
+    found = lc.certify(network, ball, lc.ClosedForm(), input_norm=lc.L2(scale=scale), output_norm=lc.L2())
+    forged(Norms(lc.L2(scale=scale**2), lc.L2()), network, ball, found)
+    found = lc.certify(network, ball, lc.ClosedForm(), input_norm="l1", output_norm="linf")
+    forged(Norms(lc.LInf(), lc.L1()), network, ball, found)
+
+
+def twice_scaled(patch: pytest.MonkeyPatch) -> None:
+    old = Norm.units
+
+    def squared(norm: Norm, size: int) -> Array | None:
+        units = old(norm, size)
+        return None if units is None else units**2
+
+    patch.setattr(Norm, "units", squared)
+
+
+def swapped_dual(patch: pytest.MonkeyPatch) -> None:
+    for kind, other in ((lc.L1, "l1"), (lc.LInf, "linf")):
+        patch.setattr(kind, "dual", other)
+
+
+@pytest.mark.parametrize("mistake", [twice_scaled, swapped_dual])
+def test_the_law_sees_planted_mistakes(mistake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Around a point the bound is the norm of the Jacobian there; with a mistake some are below it."""
+    network, ball, scale = random_network(1, (2, 5, 3), "tanh"), lc.Ball([0.3, -0.4], 1e-9), np.array([0.2, 0.3])
+    true = {pair: norm_between(network.jacobian(ball.center) * scale, *pair) for pair in PAIRS}
+
+    def below() -> int:
+        units = {name: norm(scale) for name, norm in NORMS.items()}  # type: ignore[call-arg]
+        bounds = [
+            lc.certify(network, ball, lc.ClosedForm(), input_norm=units[p], output_norm=q).bound for p, q in PAIRS
+        ]
+        return sum(bound < true[pair] * (1.0 - 1e-9) for bound, pair in zip(bounds, PAIRS, strict=True))
+
+    assert below() == 0
+    mistake(monkeypatch)
+    assert below() > 0
+
+
+@pytest.mark.parametrize(
+    "norm", [lc.L1(), lc.LInf(), lc.L2(scale=[0.5, 2.0, 1.0]), lc.LInf(scale=[0.5, 2.0, 1.0])], ids=str
+)
+def test_radii_in_other_norms(norm: Norm, tmp_path: Path) -> None:
+    network, point = random_network(6, (3, 16, 16, 3), "elu"), np.array([0.3, -0.2, 0.9])
+    found = lc.certified_radius(network, point, norm=norm)
+    assert found.radius > 0.0
+    lc.verify(network, found)
+    found.save(tmp_path / "radius.json")
+    lc.verify(network, lc.CertifiedRadius.load(tmp_path / "radius.json"))
+    points = lc.Ball(point, found.radius, norm=norm).sample(3000, np.random.default_rng(0))
+    assert (network(points).argmax(axis=1) == found.label).all()
+    broken = lc.attack(network, point, found.label, 20.0 * found.radius, norm=norm)
+    if broken.found:
+        assert broken.distances >= found.radius
+        assert norm.of(broken.points - point) == pytest.approx(broken.distances)
+
+
+def test_the_norm_of_a_radius_is_not_believed() -> None:
+    from dataclasses import replace
+
+    network, point = random_network(6, (3, 16, 16, 3), "elu"), np.array([0.3, -0.2, 0.9])
+    found = lc.certified_radius(network, point, norm=lc.L1())
+    assert found.proof is not None
+    ball = found.proof.ball
+    claim = replace(found, proof=replace(found.proof, ball=lc.Ball(ball.center, ball.radius, norm=lc.LInf())))
+    with pytest.raises(ProofFailed, match="another network or point"):
+        lc.verify(network, claim)
+
+
+def test_published_methods_say_for_which_norms_they_are() -> None:
+    network = random_network(4, (3, 6, 2), "relu")
+    with pytest.raises(ProofFailed, match="is a method for ℓ2 norms"):
+        lc.certify(network, None, lc.published.LipSDP(), input_norm="linf")
+    scaled = lc.certify(network, None, lc.published.Trivial(), input_norm=lc.L2(scale=2.0), verify=False).bound
+    assert scaled == pytest.approx(2.0 * lc.certify(network, None, lc.published.Trivial(), verify=False).bound)
+    box = lc.certify(network, None, lc.published.GeoLIP(), input_norm="linf", output_norm="linf", verify=False).bound
+    assert box >= lc.lower_bound(network, lc.Everywhere(), input_norm="linf", output_norm="linf").value
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"input_norm": "l3"}, "input_norm must be a norm such as"),
+        ({"input_norm": lc.L2(scale=[1.0, 2.0])}, "scale of 2 numbers for 3 coordinates"),
+        ({"output_norm": lc.L2(shape=np.eye(3))}, "shape of 3 rows for 2 coordinates"),
+        ({"output_norm": lc.L2(shape=np.zeros((2, 2)))}, "cannot be inverted"),
+        ({"input_norm": lc.L2(scale=1e-300)}, "out of the range of floats"),
+    ],
+)
+def test_errors_name_the_norm(wrong: dict[str, Any], message: str) -> None:
+    network = random_network(4, (3, 6, 2), "relu")
+    with pytest.raises(InvalidInput, match=message):
+        lc.certify(network, lc.Ball(np.zeros(3), 1.0), lc.ClosedForm(), **wrong)
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, [1.0, 0.0], np.nan, [[1.0]], "a"])
+def test_a_scale_is_positive(scale: Any) -> None:
+    with pytest.raises(InvalidInput, match="scale"):
+        lc.LInf(scale=scale)
+
+
+@pytest.mark.parametrize("size", [1e-100, 1e-30, 1e30, 1e60])
+def test_extreme_units(size: float) -> None:
+    """Units of any size either give a bound that holds, or an error."""
+    network, ball = random_network(4, (3, 10, 2), "tanh"), lc.Ball([0.1, 0.2, 0.3], 0.0)
+    scale = np.array([1.0, size, 1.0 / size])
+    for p, q in PAIRS:
+        norms: dict[str, Any] = {"input_norm": NORMS[p](scale), "output_norm": q}  # type: ignore[call-arg]
+        try:
+            found = lc.certify(network, ball, lc.ClosedForm(), **norms)
+        except ProofFailed:
+            continue
+        true = norm_between(network.jacobian(ball.center) * scale, p, q)
+        assert found.bound >= true * (1.0 - 1e-12)
