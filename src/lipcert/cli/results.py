@@ -66,10 +66,7 @@ def show(found: Results, json: bool, changed: Difference | None = None) -> None:
         out.print(f"[bold]{escape(method)}[/bold], network {network[:12]}…")
         out.print(_table(list(part)))
     for summary in summaries:
-        if summary.bases:
-            told = ", ".join(f"{count} by {basis}" for basis, count in summary.bases.items())
-            size = f"radius {summary.radius:g}" if summary.radius > 0.0 else "searched"
-            out.print(f"{size}: certified {told}", soft_wrap=True)
+        out.print(_settled(summary), soft_wrap=True)
     if changed is not None:
         out.print(
             f"of {changed.rows} rows in both, {changed.gained} are certified only now and {changed.lost} only then;"
@@ -82,10 +79,19 @@ def show(found: Results, json: bool, changed: Difference | None = None) -> None:
         out.print(f"{problems} rows have no bound; --export says why in the column problem")
 
 
+def _settled(summary: Summary) -> str:
+    """What became of the points of one radius, in a sentence."""
+    size = f"radius {summary.radius:g}" if summary.radius > 0.0 else "searched"
+    ways = ", ".join(f"{count} by {basis}" for basis, count in sorted(summary.bases.items())) or "none"
+    if summary.broken is None or summary.undecided is None:
+        return f"{size}: certified {ways}"
+    return f"{size}: certified {ways}; broken {100 * summary.broken:.2f}%, undecided {100 * summary.undecided:.2f}%"
+
+
 def _table(summaries: list[Summary]) -> Table:
     """The radii of one network and method."""
     attacked = any(summary.unbroken is not None for summary in summaries)
-    shares = ("correct", "certified", "plain", *(["unbroken", "broken", "undecided"] if attacked else []))
+    shares = ("correct", "certified", "plain", *(["unbroken"] if attacked else []))
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("radius", "points", *shares, "mean radius", "mean bound"):
         table.add_column(heading, justify="right", no_wrap=True)
