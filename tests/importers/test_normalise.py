@@ -50,7 +50,7 @@ def test_numbers_that_cannot_be_rounded_once_are_a_layer_of_their_own() -> None:
 def test_load_normalises(tmp_path: Path) -> None:
     network = random_network(1, (4, 5, 2), "relu")
     arrays = {f"W{k}": layer.weight for k, layer in enumerate(network.layers, 1)}
-    np.savez(tmp_path / "model.npz", activation="relu", **arrays)
+    np.savez(tmp_path / "model.npz", activation="relu", **arrays)  # type: ignore[arg-type]
     plain, found = lc.load(tmp_path / "model.npz"), lc.load(tmp_path / "model.npz", mean=0.5, std=[0.1, 0.2])
     x = np.array([0.1, 0.9, 0.4, 0.2])
     assert found(x) == pytest.approx(plain((x - 0.5) / [0.1, 0.1, 0.2, 0.2]), rel=1e-12)

@@ -21,6 +21,7 @@ SUGGESTIONS = {
     "curved.bound": "what underflows is less than the floor that is added, and no number is above 2¹⁰⁰",
     "classes._stays_positive": "which caps are worth a try",
     "classes.stay_positive": "which pair is tried first",
+    "induced._row_by_row": "an ellipsoid around a cube, of which any will do",
     "induced._top": "a direction for an ellipsoid, of which any will do",
     "margins._ends": "where a search begins",
     "margins._kink": "where a search begins",

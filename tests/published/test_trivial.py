@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 import lipcert as lc
-from lipcert.published import Trivial
+from lipcert.published import Trivial, trivial
 from lipcert.search.problem import Problem
 from networks import random_network
 
@@ -59,3 +59,16 @@ def test_sparse_weights() -> None:
     network = random_network(11, SIZES, "relu")
     thin = lc.Network.from_weights([sparse.csr_array(layer.weight) for layer in network.layers])
     assert Trivial().solve(Problem(thin, lc.Everywhere(), ())).bound == lc.certify(network, method=Trivial()).bound
+
+
+@pytest.mark.parametrize("kernels", [True, False])
+def test_norms_of_wide_layers_come_from_products(kernels: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    network = lc.conv_stack(
+        [rng.standard_normal((3, 2, 3, 3)), rng.standard_normal((2, 3, 3, 3))], (6, 5), stride=[1, 2]
+    )
+    if not kernels:
+        network = lc.Network.from_weights([layer.weight for layer in network.layers])
+    plain = lc.published.Trivial().value(network)
+    monkeypatch.setattr(trivial, "_WIDE", 1)
+    assert lc.published.Trivial().value(network) == pytest.approx(plain, rel=1e-9)

@@ -65,7 +65,7 @@ def against_brute_force(seed: int, pairs: list[tuple[str, str]]) -> None:
         assert lower.norms == Norms(NORMS[p](), NORMS[q]())
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_all_nine_pairs_against_brute_force(seed: int) -> None:
     """Never below the truth, and by Split equal to 1e-6; three of the pairs each, in turn."""
     against_brute_force(seed, PAIRS[seed % 3 :: 3])
@@ -96,12 +96,12 @@ def test_the_law_in_every_norm(method: Any, region: Region) -> None:
     """lower ≤ bound, the bound is proved again, and no method is below another's lower bound; pairs in turn."""
     network = random_network(11, (3, 8, 8, 2), "tanh" if region.bounded else "leaky_relu")
     start = 2 * list(REGIONS.values()).index(region) + METHODS.index(method)
-    for p, q in [PAIRS[(start + 3 * step) % 9] for step in range(2)]:
+    for p, q in [PAIRS[start % 9]]:
         ends: dict[str, Any] = {"input_norm": NORMS[p](SCALE), "output_norm": NORMS[q](UNITS)}  # type: ignore[call-arg]
         certificate = lc.certify(network, region, method, **ends)
         assert certificate.verified
         assert lc.verify(network, certificate) <= certificate.bound
-        lower = lc.lower_bound(network, region, samples=60, steps=3, starts=4, **ends)
+        lower = lc.lower_bound(network, region, samples=40, steps=2, starts=2, **ends)
         assert 0.0 < lower.value <= certificate.bound
         if region.bounded:
             assert region.contains(lower.point)

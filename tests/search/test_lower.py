@@ -107,7 +107,7 @@ def test_the_witness_of_a_certificate_counts(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("lipcert.search.lower._scattered", lambda *_: np.zeros((1, 4)))
     monkeypatch.setattr("lipcert.search.lower._climb", lambda network, region, z, *_: z)
     monkeypatch.setattr(
-        "lipcert.search.lower.across", lambda network, region, z, count: (z[:0], np.zeros(0, dtype=int))
+        "lipcert.search.lower.across", lambda network, region, z, count, *_: (z[:0], np.zeros(0, dtype=int))
     )
     below = lower_bound_of(network, certificate)
     assert below is not None

@@ -88,7 +88,7 @@ NeededPointOption: TypeAlias = Annotated[int | None, _point(NEEDED)]
 NormOption: TypeAlias = Annotated[
     str,
     typer.Option(
-        "--norm", metavar="l1|l2|linf", help="Norm of the ball, in the units of --input-scale.", rich_help_panel=REGION
+        "--norm", metavar="l1|l2|linf", help="Norm of the ball, in the units of --input-scale.", rich_help_panel=NORMS
     ),
 ]
 InputNormOption: TypeAlias = Annotated[

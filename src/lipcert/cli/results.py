@@ -75,6 +75,10 @@ def show(found: Results, json: bool, changed: Difference | None = None) -> None:
         )
     problems = sum(summary.problems for summary in summaries)
     out.print(f"{len(found.rows)} rows in {found.path}, {found.seconds:.3g} s of work", soft_wrap=True)
+    norm = found.about.get("norm")
+    if isinstance(norm, dict):
+        units = ", in units of their own" if "scale" in norm else ""
+        out.print(f"radii and bounds in the {norm['name']} norm of inputs{units}")
     if problems:
         out.print(f"{problems} rows have no bound; --export says why in the column problem")
 

@@ -95,7 +95,7 @@ def load(
     """
     if _model_reader(source) is not None:
         network = _model(source, activation, input_shape, drop_softmax, points, fixed, output).network
-        return normalised(network, mean, std)
+        return normalised(network, mean, std, apart=True)  # its weights may have been rounded already
     if not isinstance(source, (str, os.PathLike)):
         if isinstance(source, Network):
             raise InvalidInput("source is a Network already; there is nothing to load")

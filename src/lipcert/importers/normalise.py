@@ -15,11 +15,11 @@ from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network, Neurons
 
 
-def normalised(network: Network, mean: Any = None, std: Any = None) -> Network:
+def normalised(network: Network, mean: Any = None, std: Any = None, apart: bool = False) -> Network:
     """The network that takes x and computes what the given one computes of (x - mean)/std.
 
-    Each weight is the quotient, and each bias the whole sum, rounded once. Where rounding once cannot be shown, the
-    normalisation is a layer of its own, with neurons of the identity.
+    Each weight is the quotient, and each bias the whole sum, rounded once. Where rounding once cannot be shown, or
+    ``apart`` asks for it, the normalisation is a layer of its own, with neurons of the identity.
 
     Parameters
     ----------
@@ -27,6 +27,8 @@ def normalised(network: Network, mean: Any = None, std: Any = None) -> Network:
         What was read from a model.
     mean, std
         One number for all inputs, one per channel (channels first), or one per input.
+    apart
+        Always a layer of its own: for weights that may have been rounded already.
     """
     if mean is None and std is None:
         return network
@@ -35,6 +37,8 @@ def normalised(network: Network, mean: Any = None, std: Any = None) -> Network:
     if (s <= 0.0).any():
         raise InvalidInput(f"std must be positive, got {s[s <= 0.0][0]:g}")
     rate = Precise.of(s).reciprocal()
+    if apart:
+        return Network((_apart(rate, m), *network.layers))
     first = network.layers[0]
     scale = PreciseMatrix.of_entries((len(s), len(s)), np.arange(len(s)), np.arange(len(s)), rate)
     weight = PreciseMatrix.of(first.weight) @ scale

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from lipcert.errors import InvalidInput
 from lipcert.model.arguments import numbers
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, Weight, frozen
 
 MOST_ENTRIES = 2**28
 """Entries of a matrix that is still made."""
@@ -176,6 +176,15 @@ class Convolution:
         matrix = sparse.csr_array((values[kept], columns[kept] - 1, indptr), shape=self.shape)
         matrix.sort_indices()
         return matrix
+
+    def matrix(self) -> Weight:
+        """The matrix W, to be read only; dense where a quarter of it is filled."""
+        found = self.sparse()
+        if 4 * found.nnz >= found.shape[0] * found.shape[1]:
+            return frozen(found.toarray())
+        for array in (found.data, found.indices, found.indptr):
+            frozen(array)
+        return found
 
     @property
     def _pictures(self) -> tuple[int, ...]:

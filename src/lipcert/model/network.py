@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,10 +15,10 @@ from scipy import sparse
 from lipcert.errors import InvalidInput
 from lipcert.model.activations import Activation, activation
 from lipcert.model.arguments import indices, scaled
-from lipcert.model.arrays import Array, Weight, frozen, times
+from lipcert.model.arrays import Array, Weight, times
 from lipcert.model.convolution import Convolution
 from lipcert.model.markup import table
-from lipcert.model.weights import bias_of, entries, identity, listed, weight_of
+from lipcert.model.weights import bias_of, entries, identity, listed, transposed_hint, weight_of
 from lipcert.model.wording import sizes_in_words
 
 _DENSE = 2048
@@ -117,14 +117,7 @@ class Layer:
     @cached_property
     def weight(self) -> Weight:
         """The matrix (outputs, inputs), dense or sparse."""
-        if not isinstance(self.linear, Convolution):
-            return self.linear
-        matrix = self.linear.sparse()
-        if 4 * matrix.nnz >= matrix.shape[0] * matrix.shape[1]:
-            return frozen(matrix.toarray())
-        for array in (matrix.data, matrix.indices, matrix.indptr):
-            frozen(array)
-        return matrix
+        return self.linear.matrix() if isinstance(self.linear, Convolution) else self.linear
 
     @property
     def convolution(self) -> Convolution | None:
@@ -183,7 +176,7 @@ class Network:
             if two.shape[1] != one.shape[0]:
                 raise InvalidInput(
                     f"weights of layers {i} and {i + 1} do not fit: layer {i} has {one.shape[0]} outputs, layer {i + 1}"
-                    f" takes {two.shape[1]} inputs; each weight must be (outputs, inputs){_transposed(matrices)}"
+                    f" takes {two.shape[1]} inputs; each weight must be (outputs, inputs){transposed_hint(matrices)}"
                 )
         offsets = [None] * len(matrices) if biases is None else listed("biases", biases)
         if len(offsets) != len(matrices):
@@ -225,8 +218,7 @@ class Network:
     def digest(self) -> str:
         """SHA-256 of everything that defines the function, as hexadecimal.
 
-        A convolution counts as its matrix, except where that has more than MOST_ENTRIES entries. Where facts about an
-        activation rest on somebody's word, the digest begins with ``declared:``, and so does whatever is said of it.
+        A convolution of up to MOST_ENTRIES entries counts as its matrix. It begins with ``declared:`` where facts are.
         """
         state = hashlib.sha256()
         for layer in self.layers:
@@ -245,8 +237,8 @@ class Network:
     @property
     def declared(self) -> tuple[str, ...]:
         """For each activation that was defined by a formula: its name, and what of it was only declared."""
-        rows = [row for layer in self.layers if layer.neurons for row, _ in layer.neurons.groups]
-        return tuple(dict.fromkeys(f"{row.name}: {row.row.declared}" for row in rows if row.row.declared))
+        rows = {row.name: row.row for layer in self.layers if layer.neurons for row, _ in layer.neurons.groups}
+        return tuple(f"{name}: {row.declared}" for name, row in rows.items() if row.declared)
 
     @cached_property
     def classifier(self) -> Network:
@@ -254,19 +246,17 @@ class Network:
         if self.outputs > 1:
             return self
         last = self.layers[-1]
-        weight, bias = sparse.csr_array(last.weight), np.array([0.0, *last.bias])
-        both = sparse.csr_array(sparse.vstack([sparse.csr_array(weight.shape), weight]))
-        return Network((*self.layers[:-1], Layer(both if sparse.issparse(last.weight) else both.toarray(), bias, None)))
+        both = sparse.csr_array(sparse.vstack([sparse.csr_array(last.weight.shape), sparse.csr_array(last.weight)]))
+        weight = both if sparse.issparse(last.weight) else both.toarray()
+        return replace(self, layers=(*self.layers[:-1], Layer(weight, np.array([0.0, *last.bias]), None)))
 
     def check_slopes(self, bounded: bool) -> None:
         """Refuse a question about all of space where slopes grow without end."""
         for number, layer in enumerate(self.layers, 1):
             for row, _ in layer.neurons.groups if layer.neurons and not bounded else ():
                 if not all(np.isfinite(end).all() for end in row.row.ends(*row.parameters)):
-                    raise InvalidInput(
-                        f"region must be bounded: activation {row.name!r} of layer {number} has slopes without end, so"
-                        " there is no bound over all inputs; give a Ball or a Box"
-                    )
+                    what = f"activation {row.name!r} of layer {number} has slopes without end"
+                    raise InvalidInput(f"region must be bounded: {what}; give a Ball or a Box")
 
     @property
     def parameters(self) -> int:
@@ -396,8 +386,3 @@ def _specs(spec: Any, depth: int) -> list[Any]:
     if len(specs) not in (depth - 1, depth):
         raise InvalidInput(f"activation must be one name, or {depth - 1} entries for {depth} layers; got {len(specs)}")
     return specs
-
-
-def _transposed(matrices: Sequence[Weight | Convolution]) -> str:
-    fits = all(one.shape[1] == two.shape[0] for one, two in itertools.pairwise(matrices))
-    return " (they fit when transposed: pass W.T)" if fits else ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,3 +84,9 @@ def entries(linear: Weight | Convolution) -> int:
     if isinstance(linear, Convolution):
         return int(linear.kernel.size)
     return int(linear.size if isinstance(linear, np.ndarray) else linear.nnz)
+
+
+def transposed_hint(matrices: Sequence[Weight | Convolution]) -> str:
+    """A word where matrices would fit if they were transposed."""
+    fits = all(one.shape[1] == two.shape[0] for one, two in itertools.pairwise(matrices))
+    return " (they fit when transposed: pass W.T)" if fits else ""

@@ -19,7 +19,7 @@ from lipcert.proof.domain import Domain, check_region
 from lipcert.proof.guide import Guide, given
 from lipcert.proof.hints import Curved, Hints, Interval, Part
 from lipcert.proof.norm_bounds import norm_bounds
-from lipcert.proof.rounding import magnitude, spread
+from lipcert.proof.rounding import loosened, magnitude, spread
 from lipcert.proof.sweep import Centers, Sweep, proving, stacked
 from lipcert.proof.symbols import by_channel, prove_symbols
 from lipcert.proof.tree import Tree
@@ -33,6 +33,11 @@ _FAR, _FLAT = 1000.0, 1e-2
 
 def verify(network: Network, certificate: Certificate) -> float:
     """The bound of a certificate as its hints prove it now, or ProofFailed; nothing in it is believed."""
+    with loosened(certificate.part.looseness):
+        return _verify(network, certificate)
+
+
+def _verify(network: Network, certificate: Certificate) -> float:
     check_region(certificate.region, network.inputs)
     if certificate.network != network.digest:
         raise ProofFailed(
@@ -110,11 +115,12 @@ def issue(
     curved: Curved | None = None,
 ) -> Certificate:
     """A verified certificate for what hints, perhaps to second order, and perhaps a cover of the region, prove."""
-    (target, inner), place = part.reduced(network), part.place(region)
-    bound = prove(target, place, sweeps, inner, part_sweeps)
-    if cover is not None:
-        bound = min(bound, cover.bound_of(target, place, inner.norms))
-    bound = min(bound, _second_order(target, place, inner, curved))
+    with loosened(part.looseness):
+        (target, inner), place = part.reduced(network), part.place(region)
+        bound = prove(target, place, sweeps, inner, part_sweeps)
+        if cover is not None:
+            bound = min(bound, cover.bound_of(target, place, inner.norms))
+        bound = min(bound, _second_order(target, place, inner, curved))
     tree = None if cover is None else cover.tree()
     found = _certificate(network, region, part, bound, tuple(sweeps), tuple(part_sweeps), layers, method, tree)
     return replace(found, curved=curved)
@@ -169,7 +175,8 @@ def issue_many(
             found.append(_certificate(network, region, part, bound, *ends, last.reports(which), method, None))
         return found
 
-    return stacked(target, places, sweep)
+    with loosened(part.looseness):
+        return stacked(target, places, sweep)
 
 
 def _suits(domain: Domain | None, norms: Norms) -> bool:

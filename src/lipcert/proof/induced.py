@@ -144,9 +144,8 @@ def suggested_start(matrix: Array, norms: Norms) -> Array | None:
     sizes = np.abs(np.nan_to_num(matrix, posinf=0.0, neginf=0.0))
     if not sizes.any():
         return np.ones(matrix.shape[-1])
-    if norms.output.name == "linf":
-        matrix = matrix[[int(np.argmax(sizes.sum(axis=1)))]]
-    q = _around(matrix) + _ROOM / matrix.shape[-1]
+    q = _row_by_row(sizes) if norms.output.name == "linf" else _around(matrix)
+    q = q + _ROOM / matrix.shape[-1]
     return np.asarray(1.0 / np.sqrt(q / q.sum()))
 
 
@@ -210,6 +209,24 @@ def _around(matrix: Array, gram: bool = False) -> Array:
         share = np.sqrt(q) * np.abs(v) + 1e-300
         share = share / share.sum(axis=-1, keepdims=True) + _FLOOR / n
         q = share / share.sum(axis=-1, keepdims=True)
+    return best
+
+
+def _row_by_row(sizes: Array) -> Array:
+    """Shares q > 0 with Σq = 1 that make the largest Σ_j a_ij²/q_j of a row small, (n,), for sizes a (m, n).
+
+    At the best q, q_j is the root of Σ_i λ_i a_ij² for weights λ of the rows; rows that count too much get more weight.
+    """
+    scaled = np.maximum(sizes / sizes.max(), _FLOOR)
+    weights = np.ones(len(sizes))
+    best, least = np.ones(sizes.shape[1]), np.inf
+    for _ in range(2 * _ROUNDS):
+        q = np.linalg.norm(np.sqrt(weights)[:, None] * scaled, axis=0)
+        q = q / q.sum()
+        rows = (scaled * (scaled / q)).sum(axis=1)
+        if rows.max() < least:
+            best, least = q, float(rows.max())
+        weights = weights * rows / rows.max()
     return best
 
 

@@ -69,18 +69,26 @@ def activated(neurons: Neurons, interval: Interval) -> Interval:
 def derivatives(network: Network, slopes: Sequence[Interval]) -> Array:
     """At least the size of every entry of W_N D_{N-1} … D_1 W_1 for all slopes between ends (count, n) per layer.
 
-    (count, outputs, inputs). Overflow gives infinity, which proves nothing.
+    (count, outputs, inputs). The smaller size of the products from both ends counts. Overflow gives infinity, which
+    proves nothing.
     """
-    low, high = jacobian(network, slopes)
-    return np.maximum(-low, high)
+    found = [np.maximum(-low, high) for low, high in _products(network, slopes, _ENTRIES)]
+    least = np.fmin.reduce(found)
+    return np.where(np.isnan(least), np.inf, least)
 
 
 def jacobian(network: Network, slopes: Sequence[Interval], most: int = _ENTRIES) -> Interval:
     """Where the entries of W_N D_{N-1} … D_1 W_1 lie for all slopes between ends (count, n) per layer.
 
-    (count, outputs, inputs). The product is formed from its narrower end, and from the other too where that has at most
-    so many entries; the intersection counts.
+    (count, outputs, inputs); the intersection of the products from both ends counts.
     """
+    lows, highs = zip(*_products(network, slopes, most), strict=True)
+    low, high = np.fmax.reduce(lows), np.fmin.reduce(highs)
+    return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
+
+
+def _products(network: Network, slopes: Sequence[Interval], most: int) -> list[Interval]:
+    """The product formed from its narrower end, and from the other too where that has at most so many entries."""
     weights, ends = [layer.weight for layer in network.layers], list(slopes)
     count, widest = max((len(alpha) for alpha, _ in ends), default=1), max(network.sizes)
     small = count * max(network.inputs, network.outputs) * widest <= most
@@ -90,8 +98,7 @@ def jacobian(network: Network, slopes: Sequence[Interval], most: int = _ENTRIES)
         found.append((np.swapaxes(low, -1, -2), np.swapaxes(high, -1, -2)))
     if small or network.inputs >= network.outputs:
         found.append(_product(weights[::-1], ends[::-1]))
-    low, high = (choose.reduce(side) for choose, side in zip((np.fmax, np.fmin), zip(*found, strict=True), strict=True))
-    return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
+    return found
 
 
 def _product(weights: Sequence[Weight], slopes: Sequence[Interval]) -> Interval:

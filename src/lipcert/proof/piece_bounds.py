@@ -28,7 +28,7 @@ from lipcert.proof.induced import induced_above, spectral_factor
 from lipcert.proof.norm_bounds import interval_bounds
 from lipcert.proof.pieces import Bounds, Pieces
 from lipcert.proof.rays import along_rays, hints_along, only_at_infinity
-from lipcert.proof.rounding import TINY, UP, gamma, stretched
+from lipcert.proof.rounding import TINY, UP, gamma, loosened, looseness, stretched
 from lipcert.proof.second_pieces import SecondOrder, curved, deep, second_columns
 from lipcert.proof.suggest.multipliers import advice, closed_form, directions
 from lipcert.proof.sweep import Sweep, intervals, proving
@@ -36,9 +36,9 @@ from lipcert.proof.tree import children
 
 _STUCK = 0.9
 """A piece whose bound is above this share of the bound of the one it is part of is swept again, with its own hints."""
-_POWER = 3.5
+_POWER = 2.5
 """About the power of the width of a piece with which a bound to second order approaches the truth."""
-_PRODUCTS = 20.0
+_PRODUCTS = 10.0
 """About how many products of square matrices a step to first order takes."""
 _HALF = 0.5
 _NONE = np.zeros(1, dtype=bool)
@@ -70,7 +70,7 @@ class Bounding(ABC):
 
     def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints], rows: int) -> None:
         self.network, self.region, self.sweeps, self.rows = network, region, tuple(sweeps), rows
-        self.asked = network.digest, region
+        self.asked, self.loose = (network.digest, region), looseness()
         sizes = network.sizes[1:-1]
         self.starts = frozen(np.cumsum([0, *sizes]))
         self.slices = [slice(start, stop) for start, stop in pairwise(self.starts)]
@@ -97,6 +97,10 @@ class Bounding(ABC):
 
         Intervals of a deep network would take much memory; to second order they are soon found again.
         """
+        with loosened(self.loose):  # in a worker process, too
+            return self._bound(pieces)
+
+    def _bound(self, pieces: Pieces) -> Bounds:
         if self.curved is None:
             return self.to_first_order(pieces)
         with proving():

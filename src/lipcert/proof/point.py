@@ -9,7 +9,9 @@ from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.norms import PLAIN, Norm, Norms
 from lipcert.proof.neuron_bounds import slope_bounds, value_error
 from lipcert.proof.rounding import (
+    CHANGED,
     LOOSE,
+    PROMISED,
     TINY,
     UP,
     U,
@@ -17,6 +19,7 @@ from lipcert.proof.rounding import (
     down,
     fan_in,
     gamma,
+    loosened,
     magnitude,
     norm_above,
     norm_below,
@@ -151,8 +154,13 @@ def _slopes(neurons: Neurons, v: Array, size: Array) -> tuple[Array, Array]:
 def stretch_below(network: Network, point: Array, direction: Array, norms: Norms = PLAIN) -> float:
     """At most ‖J·direction‖/‖direction‖ for the Jacobian J at the point (at a kink: for every one-sided Jacobian).
 
-    The norms may have units, no shapes.
+    The norms may have units, no shapes: the direction, multiplied by units, is rounded once.
     """
+    with loosened(PROMISED if norms.plain else CHANGED):
+        return _stretch_below(network, point, direction, norms)
+
+
+def _stretch_below(network: Network, point: Array, direction: Array, norms: Norms) -> float:
     y, error, exponent = direction[None], Error(), 0
     for layer, (v, size) in zip(network.layers, trajectory(network, point[None]), strict=False):
         assert layer.neurons is not None

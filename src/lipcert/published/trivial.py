@@ -7,10 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lipcert.model.arrays import dense
+from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Layer
 from lipcert.published.base import Published, Run, global_slopes
+from lipcert.search.ellipsoid import largest_of
 from lipcert.search.problem import Problem
+
+_WIDE = 1000
+"""Rows and columns from which a norm is found from products alone."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,21 @@ class Trivial(Published):
 
 
 def _gain(layer: Layer) -> float:
-    norm = float(np.linalg.norm(dense(layer.weight), ord=2))
+    norm = _norm(layer)
     if layer.neurons is None:
         return norm
     return norm * float(np.abs(global_slopes(layer)).max())
+
+
+def _norm(layer: Layer) -> float:
+    """‖W‖: all singular values of a small matrix, or the largest one from products with the kernel or the matrix."""
+    one = layer.convolution
+    if min(layer.linear.shape) <= _WIDE:
+        return float(np.linalg.norm(dense(layer.weight), ord=2))
+
+    def twice(x: Array) -> Array:
+        if one is not None:
+            return one.backward(one.forward(x.reshape(1, -1)))[0]
+        return np.asarray(layer.weight.T @ (layer.weight @ x))
+
+    return math.sqrt(max(float(largest_of(layer.linear.shape[1], twice)), 0.0))

@@ -19,6 +19,7 @@ from lipcert.model.regions import Everywhere, Region
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.checker import issue, issue_many
 from lipcert.proof.hints import BOTH, Enclosure, Part
+from lipcert.proof.rounding import loosened
 from lipcert.published.base import Published
 from lipcert.questions.names import method_of
 from lipcert.runtime.clock import OutOfTime, Progress, checked_seconds, clock, timed
@@ -183,7 +184,7 @@ def _answers(
     if not all(region.bounded for region in regions):  # slopes will be open; else that is known layer by layer
         for number, layer in enumerate(network.layers[:-1], 1):
             require_memory(layer.size, number)
-    with suited_to(max(network.sizes)), np.errstate(all="ignore"):
+    with suited_to(max(network.sizes)), np.errstate(all="ignore"), loosened(part.looseness):
         if verify and isinstance(method, Greedy) and method.formula:
             return issue_many(network, regions, part, Asked(method, enclosures), method)
         answers: list[Certificate | ProofFailed] = []

@@ -1,43 +1,18 @@
 """Same function: a maximum over windows becomes a tournament of max(a, b) = b + relu(a - b).
 
-Equal pairs in overlapping windows are played once. An activation that never falls is applied to the winners only.
+Equal pairs in overlapping windows are played once.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from lipcert.importers.graph import Affine, Apply, Graph, Maximum, Node, Op, Pick, Rewriting, Sum
+from lipcert.importers.graph import Affine, Apply, Graph, Maximum, Node, Pick, Rewriting, Sum
 from lipcert.importers.precise import Precise
 from lipcert.importers.precise_matrix import PreciseMatrix
 from lipcert.model.activations import activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
-
-
-def delay_activations(graph: Graph) -> Graph:
-    """Same function: max φ(x) = φ(max x) for an activation φ that never falls, if nothing else looks at φ(x)."""
-    new = Rewriting()
-    for position, node in enumerate(graph.nodes):
-        before = graph.nodes[node.inputs[0]] if isinstance(node.op, Maximum) else None
-        if before is None or not _rises(before.op) or graph.consumers[node.inputs[0]] != (position,):
-            new.copy(position, node)
-            continue
-        assert isinstance(before.op, Apply)
-        best = new.add(node.op, (new.place[before.inputs[0]],), node)
-        neurons = Neurons.of(before.op.neurons.groups[0][0], node.size)
-        new.place[position] = new.add(Apply(neurons), (best,), before, node.shape)
-    return new.graph(graph.output)
-
-
-def _rises(op: Op) -> bool:
-    """Whether an operation is one activation for all, with a slope that is never negative."""
-    if not isinstance(op, Apply) or len(op.neurons.groups) != 1:
-        return False
-    row = op.neurons.groups[0][0]
-    if any(np.ndim(parameter) for parameter in row.parameters):
-        return False
-    return bool(row.slope_range(np.array([-np.inf]), np.array([np.inf]))[0][0] >= 0.0)
 
 
 def expand_maxima(graph: Graph) -> Graph:

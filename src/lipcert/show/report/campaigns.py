@@ -25,7 +25,7 @@ def campaign_section(results: Results) -> Section:
         mine = list(rows)
         caption = (
             "Share of the points certified up to a radius: no input closer than that is of another class. Dashed: by"
-            " the plain rule, margin/(√2·bound)."
+            " the plain rule, margin/(√2·bound). A curve ends at the largest ball that was looked at."
         )
         blocks.append(_table(_network(results, network), [part for part in summaries if part.network == network]))
         blocks.append(Figure.of(plots.certified_share(mine, attacked=attacked), caption))
