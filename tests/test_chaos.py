@@ -61,6 +61,9 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
     "sensitivity": lambda: lc.sensitivity(NETWORK, BALL, lc.Scalar()),
     "sensitivity by pieces": lambda: lc.sensitivity(NETWORK, BALL, SPLIT, inputs=[0], outputs=[1]),
     "radius": lambda: lc.certified_radius(CLASSIFIER, POINT, radii=RADII),
+    "radius, by value functions": lambda: lc.certified_radius(
+        CLASSIFIER, POINT, radii=[0.1935, 0.25], curvature=False, values=True
+    ),
     "radius, searched for": lambda: lc.certified_radius(CLASSIFIER, POINT, tolerance=0.5),
 }
 HONEST = {
@@ -80,6 +83,7 @@ SLOW = [
     "reach by pieces",
     "sensitivity by pieces",
     "radius, searched for",
+    "radius, by value functions",
 ]
 TARGETS = [one for one in targets() if one.label.removeprefix("questions.") not in HONEST]
 

@@ -110,7 +110,7 @@ def test_balls_are_given_up_only_in_vain(tmp_path: Path, monkeypatch: pytest.Mon
     noting(0)
     usual = lc.campaign(network, x[:12], y[:12], radii=radii, out=tmp_path / "usual.sqlite")
     noting(1)
-    monkeypatch.setattr(verdict.Verdict, "_promising", lambda self: True)
+    monkeypatch.setattr(verdict.Verdict, "_promising", lambda self, steps: True)
     patient = lc.campaign(network, x[:12], y[:12], radii=radii, out=tmp_path / "patient.sqlite")
     assert values(usual) == values(patient)
     assert 0 < sum(row.basis == "second order" for row in usual.rows) <= tried[0] < tried[1]

@@ -25,7 +25,9 @@ def robust(
         Path, typer.Argument(metavar="DATA", help="An .npz file with x and optionally y, or a .csv file of points.")
     ],
     out: Annotated[Path, typer.Option(metavar="FILE.sqlite", help="Where results go, and are resumed from.")],
-    radii: Annotated[str | None, typer.Option(metavar="R,R,…", help="Radii of the balls around each point.")] = None,
+    radii: Annotated[
+        str | None, typer.Option("--radii", "--eps", metavar="R,R,…", help="Radii of the balls around each point.")
+    ] = None,
     search: Annotated[bool, typer.Option("--search", help="Search for the largest radius of each point.")] = False,
     methods: Annotated[
         str, typer.Option(metavar="NAME,NAME,…", help=f"Which methods: {', '.join(METHODS)}.")
@@ -49,6 +51,15 @@ def robust(
             help="Whether to settle what is open by a bound to second order, which takes most of the time. It works for"
             " up to ten hidden layers of 150 neurons or three of 250; the default is to use it for up to ten of 110 or"
             " three of 150.",
+            show_default=False,
+        ),
+    ] = None,
+    values: Annotated[
+        bool | None,
+        typer.Option(
+            "--values/--no-values",
+            help="Whether to settle what is still open by value functions, which take seconds per point. They are for"
+            " up to some hundred open neurons; the default is to use them if --seconds-per-point is given.",
             show_default=False,
         ),
     ] = None,
@@ -87,6 +98,10 @@ def robust(
     The largest radius of each of the first hundred points, at most five seconds a point:
 
       lipcert robust model.onnx test.npz --search --seconds-per-point 5 --points 0:100 --out radii.sqlite
+
+    How many are verified, broken by an attack, or undecided after ten seconds:
+
+      lipcert robust model.onnx test.npz --eps 1.0 --seconds-per-point 10 --attack --out verdicts.sqlite
     """
     network = options.network(model, activation, input_shape, drop_softmax, mean, std)
     if radii is None and not search:
@@ -110,6 +125,7 @@ def robust(
             attack=attack,
             restarts=restarts,
             curvature=curvature,
+            values=values,
             points=_points(points),
             seconds=seconds,
             seconds_per_point=seconds_per_point,

@@ -15,6 +15,7 @@ from lipcert.exact.curvature import Cap, Curvature, Place
 from lipcert.exact.enclose import Centre
 from lipcert.exact.functions import least
 from lipcert.exact.linear import column
+from lipcert.exact.margins import stays_negative
 from lipcert.exact.model import inputs_of, read
 from lipcert.exact.whole import Evidence, Whole, number
 from lipcert.model.arrays import Array
@@ -39,26 +40,31 @@ class ClaimedRadius:
 
 
 def verify_radius(
-    network: Network, region: Ball, claim: ClaimedRadius, told: Evidence, stages: Sequence[Any] = ()
+    network: Network,
+    region: Ball,
+    claim: ClaimedRadius,
+    told: Evidence,
+    stages: Sequence[Any] = (),
+    margins: Sequence[Any] = (),
 ) -> None:
     """Prove a certified radius again, every rounding error inside a ball; ProofFailed if that fails.
 
     ``stages`` are hints for pairs of classes that it takes second order to settle: of each the ``row`` of the outputs,
     how often the ball was made smaller (``stage``), multipliers of ellipsoids (``ellipsoids``) and those of the bound
-    (``hints``). If this returns, the claim holds for every network whose weights and biases each differ from the given
-    ones by at most 2⁻⁵² of their size.
+    (``hints``). ``margins`` are hints for those that it takes value functions to settle. If this returns, the claim
+    holds for every network whose weights and biases each differ from the given ones by at most 2⁻⁵² of their size.
     """
     outputs = range(network.outputs)
     if claim.label not in outputs or claim.rival not in outputs or claim.label == claim.rival:
         raise ProofFailed("the classes are not those of the network")
-    with_enough_bits(lambda: _Proof(network, region, claim, told).run(stages))
+    with_enough_bits(lambda: _Proof(network, region, claim, told).run(stages, margins))
 
 
 class _Proof:
     """Each class is kept away in one way after the other, the cheapest first."""
 
     def __init__(self, network: Network, region: Ball, claim: ClaimedRadius, told: Evidence) -> None:
-        self.claim, self.model = claim, read(network)
+        self.claim, self.model, self.plain = claim, read(network), region.plain
         inputs = inputs_of(region, network.inputs)
         if inputs is None or inputs.radius is None:
             raise ProofFailed("a certified radius is about a ball")
@@ -78,7 +84,7 @@ class _Proof:
         squares = {j: (S[label, label] + S[j, j] - 2 * S[label, j]).upper() for j in self.others}
         self.rates = {j: (x if x > 0 else arb(0)).sqrt().upper() for j, x in squares.items()}
 
-    def run(self, stages: Sequence[Any]) -> None:
+    def run(self, stages: Sequence[Any], margins: Sequence[Any]) -> None:
         claim = self.claim
         if not number(claim.margin) <= self.margins[claim.rival]:
             raise ProofFailed("the margin is larger than what is proved at the point")
@@ -87,6 +93,7 @@ class _Proof:
         settled = {np.asarray(one.row, dtype=float).tobytes() for one in stages}
         curved = [j for j in near if self._row(j).tobytes() in settled]
         near = [j for j in near if j not in curved]
+        near = [j for j in near if not self._negative(j, margins)]
         self._pieces(near)
         if not (self.rates[claim.rival] if claim.pairwise else self.whole.bound) <= self.bound:
             raise ProofFailed("the Lipschitz bound is smaller than what its hints prove")
@@ -111,6 +118,15 @@ class _Proof:
             (trace.above(len(self.model) - 1, row * last.weight)[0] + offset).upper() for trace in self.whole.traces
         ]
         return least([arb.pos_inf(), *(x for x in found if not x.is_nan())])
+
+    def _negative(self, j: int, margins: Sequence[Any]) -> bool:
+        """Whether f_j - f_label is negative all over the ball by value functions."""
+        row = -self._row(j)
+        leaves = [one for one in margins if np.array_equal(one.row, row)]
+        assert self.whole.inputs is not None
+        return (
+            self.plain and bool(leaves) and stays_negative(self.model, self.whole.inputs, self.whole.known, row, leaves)
+        )
 
     def _pieces(self, near: Sequence[int]) -> None:
         """A bound L of all outputs by pieces, where it is needed: √2·L bounds every difference of two of them."""

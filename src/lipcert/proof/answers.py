@@ -29,10 +29,11 @@ from lipcert.proof.document import (
     whole,
 )
 from lipcert.proof.hints import Part
+from lipcert.proof.margins import Cut, MarginHints
 from lipcert.proof.pair_guide import PairHints, PairStage
 from lipcert.proof.together import Proof
 
-_BASES = ("lipschitz", "relaxation", "second order")
+_BASES = ("lipschitz", "relaxation", "second order", "value functions")
 
 
 def save(answer: Any, kind: str, path: str | os.PathLike[str]) -> None:
@@ -153,6 +154,7 @@ def _radius_out(found: Any) -> dict[str, Any]:
             "tree": tree_out(proof.tree),
             "pairs": [_stage_out(stage) for stage in proof.pairs],
             "pairwise": bool(proof.pairwise),
+            **({"margins": [_margin_out(one) for one in proof.margins]} if proof.margins else {}),
         },
     }
 
@@ -160,7 +162,9 @@ def _radius_out(found: Any) -> dict[str, Any]:
 def _radius_in(content: Mapping[str, Any]) -> dict[str, Any]:
     names = "radius", "bound", "margin", "label", "predicted", "rival", "ball", "basis", "subject", "proof"
     radius, bound, margin, label, predicted, rival, ball, basis, subject, proof = fields(content, *names)
-    where, sweeps, tree, pairs, pairwise = fields(mapping(proof), "ball", "sweeps", "tree", "pairs", "pairwise")
+    parts = dict(mapping(proof))
+    margins = parts.pop("margins", [])  # only where value functions were needed
+    where, sweeps, tree, pairs, pairwise = fields(parts, "ball", "sweeps", "tree", "pairs", "pairwise")
     region = region_in(where)
     if basis not in _BASES or not isinstance(region, Ball):
         raise ValueError("it names an unknown basis, or no ball")
@@ -182,6 +186,7 @@ def _radius_in(content: Mapping[str, Any]) -> dict[str, Any]:
             "tree": tree_in(tree),
             "pairs": tuple(map(_stage_in, items(pairs))),
             "pairwise": document.truth(pairwise, "pairwise"),
+            "margins": tuple(map(_margin_in, items(margins))),
         },
     }
 
@@ -203,6 +208,27 @@ def _stage_in(value: Any) -> PairStage:
     told, asked = ([array_in(T, None) for T in items(some)] for some in (ellipsoids, multipliers))
     hints = PairHints(asked, real(mu), document.truth(hopeful, "hopeful"))
     return PairStage(whole(stage), array_in(row, 1), tuple(told), hints)
+
+
+def _margin_out(hints: MarginHints) -> dict[str, Any]:
+    return {
+        "row": array_out(hints.row),
+        "cuts": [[int(k) for k in cut] for cut in hints.cuts],
+        "multipliers": array_out(hints.multipliers),
+        "ball": float(hints.ball),
+    }
+
+
+def _margin_in(value: Any) -> MarginHints:
+    row, cuts, multipliers, ball = fields(mapping(value), "row", "cuts", "multipliers", "ball")
+    return MarginHints(array_in(row, 1), tuple(map(_cut_in, items(cuts))), array_in(multipliers, 1), real(ball))
+
+
+def _cut_in(value: Any) -> Cut:
+    layer, neuron, side = items(value, 3)
+    if side not in (-1, 1):
+        raise ValueError("a cut has no side")
+    return whole(layer), whole(neuron), int(side)
 
 
 _KINDS: dict[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Mapping[str, Any]], dict[str, Any]]]] = {

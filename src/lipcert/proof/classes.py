@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
@@ -24,14 +24,17 @@ from lipcert.proof import answers
 from lipcert.proof.checker import ROOM
 from lipcert.proof.cover import prove_tree
 from lipcert.proof.hints import Hints
+from lipcert.proof.margins import MarginHints, stays_negative
 from lipcert.proof.outputs import OutputBounds, outputs_hinted, projected
 from lipcert.proof.pair_guide import Noting, PairGuide, PairStage, Told
 from lipcert.proof.rounding import down, gamma, norm_above, stretched, up
 from lipcert.proof.second_order import Rise, SecondOrder
 from lipcert.proof.tree import Tree
 
-Basis: TypeAlias = Literal["", "lipschitz", "relaxation", "second order"]
-_BASES: Final[tuple[Basis, ...]] = ("lipschitz", "relaxation", "second order")
+Basis: TypeAlias = Literal["", "lipschitz", "relaxation", "second order", "value functions"]
+_BASES: Final[tuple[Basis, ...]] = ("lipschitz", "relaxation", "second order", "value functions")
+Leaves: TypeAlias = Callable[[OutputBounds, Array], Sequence[MarginHints]]
+"""Hints for value functions that show a row of the outputs to be negative; none where there is no hope."""
 _CAPS: Final = 2
 """How often the part of the ball that is in question is made smaller."""
 _SHALLOW: Final = 0.1
@@ -49,6 +52,7 @@ class RadiusProof:
     tree : the pieces, where the ball was cut for a bound.
     pairs : hints for the pairs of classes that it takes second order to settle.
     pairwise : whether ``bound`` is of f_label - f_rival, not of the whole network.
+    margins : hints for the pairs of classes that it takes value functions to settle.
     """
 
     ball: Ball
@@ -56,6 +60,7 @@ class RadiusProof:
     tree: Tree | None = None
     pairs: tuple[PairStage, ...] = ()
     pairwise: bool = True
+    margins: tuple[MarginHints, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,7 @@ class CertifiedRadius:
     * ``"relaxation"``: f_label - f_j is positive all over the ball for every j, and for ``rival`` at least it takes
       linear relaxation to show this. Then radius = ball, and margin/bound is less.
     * ``"second order"``: the same, and for ``rival`` it takes a bound to second order.
+    * ``"value functions"``: the same, and for ``rival`` it takes value functions.
     * ``""``: nothing is certified, and the radius is 0.
 
     Attributes
@@ -228,7 +234,19 @@ class ClassBounds:
             return self.first_order()
         return self._certified(np.where(self.open, 2, self._how), noting.stages)
 
-    def _certified(self, how: Array, stages: Sequence[PairStage] = ()) -> CertifiedRadius:
+    def value_functions(self, leaves: Leaves) -> CertifiedRadius:
+        """The same where value functions keep out all classes that are open; else as before."""
+        told: list[MarginHints] = []
+        rows = -self.rows[self.open]
+        for row in rows[np.argsort(-self.falls[self.open])]:
+            told += leaves(self.facts, row)
+            if not stays_negative(self.facts.margins, row, told):
+                return self.first_order()
+        return self._certified(np.where(self.open, 3, self._how), margins=told)
+
+    def _certified(
+        self, how: Array, stages: Sequence[PairStage] = (), margins: Sequence[MarginHints] = ()
+    ) -> CertifiedRadius:
         radii = np.where(how > 0, self.size, np.minimum(self.distances, self.size))
         radius = max(float(radii.min()), 0.0) if self.label == self.predicted else 0.0
         needed = int(how.max()) if radius >= self.size else 0
@@ -239,7 +257,7 @@ class ClassBounds:
         ends = self.label, self.predicted, rival, self.size, basis
         if not isinstance(ball, Ball) or not radius > 0.0:
             return CertifiedRadius(radius, bound, margin, *ends)
-        proof = RadiusProof(ball, *self.facts.told(), tuple(stages), self.pairwise)
+        proof = RadiusProof(ball, *self.facts.told(), tuple(stages), self.pairwise, tuple(margins))
         return CertifiedRadius(radius, bound, margin, *ends, subject_of(self.facts.network, ball), proof)
 
 
@@ -273,6 +291,8 @@ def recheck_radius(network: Network, found: CertifiedRadius) -> None:
     # where the rule is that of the whole network, that of pairs implies it
     proved = ClassBounds(facts, label, label, room=0.0)
     again = proved.second_order(Told(proof.pairs)) if proof.pairs else proved.first_order()
+    if proof.margins:
+        again = proved.value_functions(lambda _, row: [one for one in proof.margins if np.array_equal(one.row, row)])
     place = rival - (rival > label)
     if not found.margin <= proved.margins[place]:
         raise ProofFailed(f"the hints prove a margin of {proved.margins[place]:.17g}, not {found.margin:.17g}")

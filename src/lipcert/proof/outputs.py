@@ -22,6 +22,7 @@ from lipcert.proof.cover import Cover, prove_tree
 from lipcert.proof.domain import Domain, check_region, radius_above
 from lipcert.proof.guide import Guide, given
 from lipcert.proof.hints import Hints, Interval
+from lipcert.proof.margins import Cut, Margins
 from lipcert.proof.point import held, trajectory
 from lipcert.proof.projection import Projection, projection
 from lipcert.proof.rounding import TINY, UP, congruence, down, gamma, norm_above, stretched, up
@@ -135,6 +136,18 @@ class OutputBounds:
         with proving():
             centers = trajectory(_ready(network).extended, ball.center[None])
         return SecondOrder(network, ball, [(v[0], e[0]) for v, e in centers], self.intervals, choose, first, cap)
+
+    def margins(self, cuts: Sequence[Cut] = ()) -> Margins:
+        """What value functions know over a ball, or the part of it where some neurons are confined.
+
+        A box that cuts the ball counts in the intervals only, so that the network may have fewer inputs.
+        """
+        if not isinstance(self.region, Ball) or not self.region.plain:
+            raise ProofFailed("value functions are about balls of the ℓ2 norm only")
+        network, ball = projected(self.network, Ball(self.region.center, self.region.radius))
+        assert isinstance(ball, Ball)
+        with proving():
+            return Margins(network, ball, self.intervals, cuts)
 
 
 def output_at(network: Network, points: Array) -> Interval:

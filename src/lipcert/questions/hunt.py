@@ -12,6 +12,7 @@ from lipcert.errors import ProofFailed
 from lipcert.proof.classes import CertifiedRadius, ClassBounds, pairs
 from lipcert.questions.verdict import Judge, Verdict
 from lipcert.runtime.clock import OutOfTime, clock
+from lipcert.search.margins import MarginSearch
 from lipcert.search.second_order import PairSearch
 
 TOLERANCE = 1e-3
@@ -63,7 +64,9 @@ class Hunt:
         try:
             self._first_order()
             if self.judge.rules.second_order(self.judge.network, searching=True):
-                self._second_order()
+                self._beyond("curvature", PairSearch())
+            if self.judge.settles_by_values(searching=True):
+                self._beyond("value functions", MarginSearch())
         except OutOfTime:
             self.unfinished = True
             clock().say("time is up")
@@ -116,13 +119,13 @@ class Hunt:
                 return
             at += float(np.clip(step, -math.log(100.0), math.log(1e3)))
 
-    def _second_order(self) -> None:
-        """The largest ε beyond what is known for which second order settles all pairs.
+    def _beyond(self, name: str, search: PairSearch | MarginSearch) -> None:
+        """The largest ε beyond what is known for which second order, or value functions, settle all pairs.
 
         A ball that is not settled takes much longer than one that is. So after the first that is not, the smallest
         that would count says whether there is anything to be gained.
         """
-        failed, search = math.inf, PairSearch()
+        failed = math.inf
         grown = False
         for _ in range(_ROUNDS):
             low = self.best.radius
@@ -130,17 +133,17 @@ class Hunt:
             if not failed > least or not 0.0 < low < math.inf:
                 break
             size = _GROWTH * low if math.isinf(failed) else math.sqrt(low * failed) if grown else least
-            self._begin(f"curvature, radius {size:.4g}")
+            self._begin(f"{name}, radius {size:.4g}")
             if self._settled(size, search):
                 grown = True
             else:
                 failed = size
 
-    def _settled(self, size: float, search: PairSearch) -> bool:
+    def _settled(self, size: float, search: PairSearch | MarginSearch) -> bool:
         verdict = self.judge.at(size)
         if isinstance(verdict, ProofFailed):
             return False
-        found = verdict.searched(search)
+        found = verdict.searched(search) if isinstance(search, PairSearch) else verdict.valued(search)
         self._note(verdict, found)
         return found.radius >= size
 

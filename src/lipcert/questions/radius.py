@@ -36,6 +36,7 @@ def certified_radius(
     pairwise: bool = True,
     relaxation: bool = True,
     curvature: bool | None = None,
+    values: bool | None = None,
     tolerance: float = TOLERANCE,
     enclosures: Sequence[Enclosure] = BOTH,
     seconds: float | None = None,
@@ -45,8 +46,9 @@ def certified_radius(
 
     Over a ball of radius ε around the point, let L_j bound the Lipschitz constant of f_label - f_j and m_j be that
     function's value at the point. Then no input closer than min(ε, m_j/L_j) is taken for class j. ε itself will do
-    where f_label - f_j is shown to be positive all over the ball: by linear relaxation, or by its gradient at the
-    point and a bound of its curvature over the ball. The smallest over j counts, and the best ε is searched for.
+    where f_label - f_j is shown to be positive all over the ball: by linear relaxation, by its gradient at the
+    point and a bound of its curvature over the ball, or by value functions. The smallest over j counts, and the best ε
+    is searched for.
 
     Parameters
     ----------
@@ -73,6 +75,9 @@ def certified_radius(
         Whether a bound to second order may settle pairs that are open. Most of the time goes into this. It needs
         ``pairwise``, and networks that are not too large for it: up to ten hidden layers of 150 neurons, or three of
         250. By default, networks for given ``radii`` must be smaller still: up to ten layers of 110, or three of 150.
+    values
+        Whether value functions may settle pairs that are still open, by neurons' signs too. They take seconds per pair,
+        and are for networks with up to some hundred open neurons. Default: if there is a time limit, and ``radii``.
     tolerance
         Relative, of the search for ε.
     enclosures
@@ -107,7 +112,10 @@ def certified_radius(
         predicted = int(np.argmax(network(point)))
     chosen = class_of(network, predicted if label is None else label)
     chosen_method = ClosedForm() if method is None else method_of(method)
-    rules = Rules(clip, tuple(enclosures), pairwise, relaxation, curvature, norm_in("norm", norm))
+    valued = seconds is not None if values is None else bool(values)
+    rules = Rules(
+        clip, tuple(enclosures), pairwise, relaxation, curvature, norm_in("norm", norm), valued, farther=bool(values)
+    )
     here = rules.ball(point, 0.0)  # says what is wrong with the clip or the norm, if anything
     judge = Judge(network, point, chosen, predicted, chosen_method, rules)
     if predicted != chosen:

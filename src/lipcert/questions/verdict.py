@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,16 +19,24 @@ from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.questions.establish import establish_many
 from lipcert.runtime.clock import OutOfTime
 from lipcert.runtime.threads import suited_to
+from lipcert.search.margins import MarginSearch, affordable
 from lipcert.search.method import Method
 from lipcert.search.second_order import PairSearch, suits
 
 _STEPS: Final = 3
 """How often an input of another class is looked for before a bound to second order is tried."""
+_PIECES: Final = 64
+"""Into so many pieces a ball may be cut for value functions, if time allows."""
+_MORE: Final = 12
+"""The same before value functions are tried, which take longer."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rules:
-    """What may be used to certify radii. The parameters are those of :func:`certified_radius`."""
+    """What may be used to certify radii. The parameters are those of :func:`certified_radius`.
+
+    Value functions have two: over balls of given radii, and in searches.
+    """
 
     clip: Any = None
     enclosures: tuple[Enclosure, ...] = BOTH
@@ -35,6 +44,8 @@ class Rules:
     relaxation: bool = True
     curvature: bool | None = None
     norm: Norm = PLAIN.input
+    values: bool = False
+    farther: bool = False
 
     def ball(self, point: Array, radius: float) -> Ball:
         """The ball around a point."""
@@ -76,6 +87,11 @@ class Judge:
         """The verdict for one ball, proved by itself."""
         return self.over([radius])[0]
 
+    def settles_by_values(self, *, searching: bool = False) -> bool:
+        """Whether value functions may settle pairs of classes: over balls of given radii, or in a search."""
+        allowed = self.rules.farther if searching else self.rules.values
+        return allowed and self.rules.pairwise and self.network.depth > 1
+
     @property
     def nothing(self) -> CertifiedRadius:
         """What is said where nothing is proved."""
@@ -94,13 +110,15 @@ class Verdict:
         return self.proved.first_order()
 
     def answer(self) -> CertifiedRadius:
-        """To second order too, where the rules allow it over balls of given radii."""
-        if self.judge.rules.second_order(self.judge.network) and self._promising():
-            try:
-                return self.searched(PairSearch())
-            except OutOfTime:
-                return self.first_order()
-        return self.first_order()
+        """To second order too, and by value functions, where the rules allow it over balls of given radii."""
+        found, rules = self.first_order(), self.judge.rules
+        with suppress(OutOfTime):  # what was found before stands
+            if rules.second_order(self.judge.network) and self._promising(_STEPS):
+                found = self.searched(PairSearch())
+            wanted = found.radius < self.proved.size and self.judge.settles_by_values()
+            if wanted and affordable(self.proved.facts) and self._promising(_MORE):
+                found = self.valued(MarginSearch(_PIECES))
+        return found
 
     def score(self) -> float:
         """About log(ε*/ε) for the largest ball ε* that first-order bounds would settle; a suggestion for a search.
@@ -120,15 +138,20 @@ class Verdict:
         with suited_to(max(self.judge.network.sizes)), np.errstate(all="ignore"):
             return self.proved.second_order(search)
 
-    def _promising(self) -> bool:
-        """Whether second order may succeed: something is open, and no other class is seen a few steps downhill."""
+    def valued(self, search: MarginSearch) -> CertifiedRadius:
+        """By value functions too, with what was learned from other balls around the point."""
+        with suited_to(max(self.judge.network.sizes)), np.errstate(all="ignore"):
+            return self.proved.value_functions(search.leaves)
+
+    def _promising(self, steps: int) -> bool:
+        """Whether more may succeed: something is open, and no other class is seen a few steps downhill."""
         network, label, proved = self.judge.network, self.judge.label, self.proved
         if label != self.judge.predicted or not proved.open.any():
             return False
         rows, start = proved.rows[proved.open], self.judge.point
         points = np.tile(start, (len(rows), 1))
         with suited_to(max(network.sizes)), np.errstate(all="ignore"):
-            for _ in range(_STEPS):
+            for _ in range(steps):
                 downhill = -np.einsum("kj,kji->ki", rows, network.jacobian(points))
                 unit = downhill / np.maximum(np.linalg.norm(downhill, axis=1), 1e-300)[:, None]
                 points = proved.facts.region.project(start + proved.size * unit)

@@ -128,7 +128,7 @@ def _exact_radius(network: Network, claim: CertifiedRadius) -> float:
         raise ProofFailed("the radius keeps no proof")
     told = Evidence(proof.sweeps, proof.tree, _first_weight(network, proof.ball))
     ends = claim.radius, claim.bound, claim.margin, claim.label, claim.rival, proof.pairwise
-    verify_radius(network, proof.ball, ClaimedRadius(*ends), told, proof.pairs)
+    verify_radius(network, proof.ball, ClaimedRadius(*ends), told, proof.pairs, proof.margins)
     return claim.radius
 
 

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import groupby
@@ -125,6 +126,9 @@ class Summary:
     bound : mean of the Lipschitz bounds; None where no row has one.
     mean_radius, mean_plain : means of the certified radii, each at most ``radius``.
     problems : rows without a bound.
+    bases : how many of the certified balls rest on what, as in :class:`CertifiedRadius`.
+    broken, undecided : shares of points for which an attack succeeded, and that are neither certified nor broken nor
+        classified wrongly; None without attacks.
     """
 
     network: str
@@ -139,6 +143,9 @@ class Summary:
     mean_radius: float
     mean_plain: float
     problems: int
+    bases: dict[str, int]
+    broken: float | None
+    undecided: float | None
 
 
 def summarise(results: Results) -> list[Summary]:
@@ -165,6 +172,42 @@ def _summary(key: tuple[str, str, float], rows: list[Row], attacked: bool) -> Su
         mean_radius=float(np.mean([row.certified for row in rows])),
         mean_plain=float(np.mean([row.plain for row in rows])),
         problems=len(rows) - len(bounds),
+        bases=dict(Counter(row.basis for row in rows if row.robust)),
+        broken=_share(row.correct and row.broken is not None for row in rows) if attacked else None,
+        undecided=_share(row.correct and row.broken is None and not row.robust for row in rows) if attacked else None,
+    )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How the rows of two campaigns differ that are about the same network, point, radius and method.
+
+    Attributes
+    ----------
+    rows : how many both have.
+    gained, lost : balls that are certified in the second only, and in the first only.
+    grown : mean of the certified radii in the second less that in the first.
+    """
+
+    rows: int
+    gained: int
+    lost: int
+    grown: float
+
+
+def difference(first: Results, second: Results) -> Difference:
+    """What the second campaign certifies beyond the first."""
+    known = {(row.network, row.point, row.radius, row.method): row for row in first.rows}
+    both = [
+        (known[key], row) for row in second.rows if (key := (row.network, row.point, row.radius, row.method)) in known
+    ]
+    if not both or first.about.get("points") != second.about.get("points"):
+        raise InvalidInput(f"{first.path} and {second.path} have no rows about the same points, radii and methods")
+    return Difference(
+        len(both),
+        sum(row.robust and not old.robust for old, row in both),
+        sum(old.robust and not row.robust for old, row in both),
+        float(np.mean([row.certified - old.certified for old, row in both])),
     )
 
 

@@ -57,6 +57,7 @@ def campaign(
     restarts: int = 9,
     points: int | tuple[int, int] | slice | None = None,
     curvature: bool | None = None,
+    values: bool | None = None,
     enclosures: Sequence[Enclosure] = BOTH,
     workers: int = 1,
     executor: Executor | None = None,
@@ -68,8 +69,8 @@ def campaign(
     """Certify many points over balls of several radii with several methods, into an SQLite file.
 
     What is certified over a ball of radius ε is what :func:`certified_radius` says with ``radii=[ε]`` and the same
-    method, clip, curvature and enclosures; only the last digits may differ, as balls that are computed together round
-    differently. What a search finds is what that finds without ``radii``.
+    method, clip, curvature, values and enclosures; only the last digits may differ, as balls that are computed together
+    round differently. What a search finds is what that finds without ``radii``.
 
     Results are stored as they come, one transaction per batch, keyed by network digest, point, radius and method. What
     the file holds already is not computed again: a run that was killed is resumed by the same call. A search that time
@@ -99,6 +100,9 @@ def campaign(
         Starts of each attack.
     curvature
         As for :func:`certified_radius` with given radii: whether a bound to second order may settle what is open.
+    values
+        As for :func:`certified_radius`: whether value functions may settle what is still open. Default: over given
+        radii, if ``seconds_per_point`` is given.
     points
         The first so many only, or a pair (start, stop) or a slice; the file may get the others later.
     enclosures
@@ -137,6 +141,7 @@ def campaign(
             raise InvalidInput(f"{name} must be at least 1, got {number}")
     limits = _limits(clip, data)
     bent = None if curvature is None else bool(curvature)
+    valued = seconds_per_point is not None if values is None else bool(values)
     asked = (*((0.0,) if search else ()), *sizes.tolist())
     listener = None if isinstance(progress, bool) else progress
     checked_seconds(seconds_per_point)
@@ -154,11 +159,12 @@ def campaign(
         measure = norm_in("norm", norm)
         measure.check(network.inputs, "norm")
         settings |= {} if measure == L2() else {"norm": measure.record()}
+        settings |= {} if values is None else {"values": valued}
         store.agree({"points": data.digest, **settings})
         store.note({key: str(value) for key, value in (names or {}).items() if key in ("model", "data")})
         done = store.done(network.digest, checked_seconds(seconds_per_point))
         missing = list(_missing(data, chosen_points, chosen, asked, done))
-        rules = Rules(limits, tuple(enclosures), curvature=bent, norm=measure)
+        rules = Rules(limits, tuple(enclosures), curvature=bent, norm=measure, values=valued, farther=bool(values))
         rows = sum(len(question.radii) for question in missing)
         total = len(chosen_points) * len(dict.fromkeys(chosen)) * len(asked)
         bar = progress if isinstance(progress, bool) else None if listener is None else False

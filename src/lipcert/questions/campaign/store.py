@@ -44,8 +44,9 @@ class Row:
     bound : proved Lipschitz bound over the ball; None where there is none.
     certified : no input closer than this is classified differently; as by :func:`certified_radius` with this radius.
     plain : the same by the rule min(ε, margin/(√2·bound)).
-    basis : what ``certified`` rests on: "lipschitz", "relaxation" or "second order", as in :class:`CertifiedRadius`;
-        empty where it is 0. With "lipschitz" it is min(ε, m_j/L_j) for the margin and the bound of a pair of classes.
+    basis : what ``certified`` rests on: "lipschitz", "relaxation", "second order" or "value functions", as in
+        :class:`CertifiedRadius`; empty where it is 0. With "lipschitz" it is min(ε, m_j/L_j) for the margin and the
+        bound of a pair of classes.
     broken : distance of an input of another class within ε; None where none was found or sought.
     problem : why there is no bound.
     """

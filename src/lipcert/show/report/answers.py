@@ -137,6 +137,7 @@ _BASES = {
     "lipschitz": "a Lipschitz bound",
     "relaxation": "linear relaxation",
     "second order": "bounds to second order",
+    "value functions": "value functions",
 }
 
 
