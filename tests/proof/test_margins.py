@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +15,7 @@ import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, dense
+from lipcert.model.network import Layer
 from lipcert.proof import margins as proof
 from lipcert.proof.classes import CertifiedRadius, recheck_radius
 from lipcert.proof.margins import MarginHints, Margins, stays_negative
@@ -124,7 +126,7 @@ def exact_form(network: lc.Network, ball: lc.Ball, facts: OutputBounds, told: Ma
             for j in range(size):
                 M[i][j] -= scale * (one[i] * two[j] + one[j] * two[i]) / 2
 
-    def through(layer: lc.Layer) -> list[list[Fraction]]:
+    def through(layer: Layer) -> list[list[Fraction]]:
         rows = []
         for weight, bias in zip(dense(layer.weight).tolist(), layer.bias.tolist(), strict=True):
             form = [sum((Fraction(w) * f[j] for w, f in zip(weight, z, strict=True)), Fraction(0)) for j in range(size)]
@@ -154,8 +156,8 @@ def exact_form(network: lc.Network, ball: lc.Ball, facts: OutputBounds, told: Ma
     add(Fraction(1), c, unit[0])
     outer = Fraction(told.ball)
     M[0][0] -= outer
-    for k in range(1, 1 + count):
-        M[k][k] += outer
+    for diagonal in range(1, 1 + count):
+        M[diagonal][diagonal] += outer
     return M
 
 
@@ -215,7 +217,7 @@ def test_mistakes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     proof_ = found.proof
     assert proof_ is not None
     recheck_radius(network, found)
-    for change in (
+    changes: tuple[Callable[[MarginHints], MarginHints], ...] = (
         lambda one: replace(one, multipliers=-one.multipliers),
         lambda one: replace(one, multipliers=0.5 * one.multipliers),
         lambda one: replace(one, multipliers=one.multipliers[:-1]),
@@ -224,7 +226,8 @@ def test_mistakes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda one: replace(one, row=-one.row),
         lambda one: replace(one, cuts=((0, 0, 1),)),
         lambda one: replace(one, cuts=((7, 0, 1),)),
-    ):
+    )
+    for change in changes:
         with pytest.raises(ProofFailed):
             recheck_radius(network, altered(found, margins=tuple(change(one) for one in proof_.margins)))
     with pytest.raises(ProofFailed):
