@@ -269,6 +269,18 @@ def test_the_norm_of_a_radius_is_not_believed() -> None:
         lc.verify(network, claim)
 
 
+@pytest.mark.parametrize("kind", [lc.L1, lc.L2, lc.LInf])
+@pytest.mark.parametrize("clip", [None, (-0.5, 2.0)])
+def test_balls_of_a_stack_have_units_of_their_own(kind: Any, clip: Any) -> None:
+    network, rng = random_network(3, (3, 8, 2), "relu"), np.random.default_rng(0)
+    scales = [0.01] * 3, [10.0, 0.011, 0.011], [0.1, 5.0, 1.0]
+    balls = [lc.Ball(np.zeros(3), 1.0, clip, kind(scale=scale)) for scale in scales]
+    for ball, found in zip(balls, lc.certify_many(network, balls), strict=True):
+        most = np.linalg.norm(network.jacobian(ball.sample(500, rng)), ord=2, axis=(-2, -1)).max()
+        assert most * (1.0 - 1e-9) <= found.bound
+        assert lc.verify(network, found) <= found.bound
+
+
 def test_published_methods_say_for_which_norms_they_are() -> None:
     network = random_network(4, (3, 6, 2), "relu")
     with pytest.raises(ProofFailed, match="is a method for ℓ2 norms"):
