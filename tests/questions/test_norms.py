@@ -324,6 +324,13 @@ def test_a_scale_is_positive(scale: Any) -> None:
         lc.LInf(scale=scale)
 
 
+def test_units_that_cancel_lose_no_digits() -> None:
+    """Of a single layer, the weights between both changes of units must not underflow either."""
+    network, tiny = lc.Network.from_weights([[[1.2345678901234567e-160]]]), lc.L2(scale=1e-160)
+    with pytest.raises(InvalidInput, match="out of the range of floats"):
+        lc.certify(network, lc.Ball([0.0], 1.0), lc.ClosedForm(), input_norm=tiny, output_norm=tiny)
+
+
 @pytest.mark.parametrize("size", [1e-100, 1e-30, 1e30, 1e60])
 def test_extreme_units(size: float) -> None:
     """Units of any size either give a bound that holds, or an error."""
