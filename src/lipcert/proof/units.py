@@ -106,7 +106,7 @@ def _sound(old: Weight, new: Weight) -> Weight:
     """The new weight, if no entry lost more than a rounding; a single layer is changed twice."""
     before, after = (np.abs(weight if isinstance(weight, np.ndarray) else weight.data) for weight in (old, new))
     if not (np.isfinite(after) & ((before == 0.0) | (after >= _LEAST))).all():
-        raise InvalidInput("the scale of a norm takes weights out of the range of floats; choose other units")
+        raise InvalidInput("the scale or shape of a norm takes weights out of the range of floats; choose other units")
     return new
 
 
@@ -143,4 +143,6 @@ def _inverse(matrix: Array) -> Array:
         f = float(np.sqrt(rows.max() * columns.max()) * UP + TINY)
     if not f < 0.5 or not np.isfinite(B).all():
         raise InvalidInput("the shape of output_norm is too ill-conditioned to be inverted; give a rounder ellipsoid")
-    return np.asarray(B * (1.0 / (1.0 - f)) * (1.0 + 2.0**-50))
+    found = np.asarray(B * (1.0 / (1.0 - f)) * (1.0 + 2.0**-50))
+    _sound(B, found)
+    return found
