@@ -137,7 +137,7 @@ def test_bad_npz(tmp_path: Path, case: str) -> None:
 
 
 BAD_MAT: dict[str, tuple[dict[str, Any], str]] = {
-    "no weights": ({"W": W[0]}, "has no 'weights'; it holds W; expected cell arrays"),
+    "no weights": ({"W": W[0]}, "has no 'weights'; it holds W; expected W1, b1, W2, b2, …, or cell arrays"),
     "a matrix, not cells": ({"weights": W[0]}, "'weights' must be a cell array with one matrix a layer, got ndarray"),
     "no cells": ({"weights": np.empty((0, 0), dtype=object)}, "'weights' must be a cell array"),
     "a table of cells": (

@@ -233,11 +233,9 @@ def test_finding_9_whole_numbers_of_400_digits(value: Any) -> None:
 def test_finding_9_tensors_that_require_grad() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is an extra")
     weight = torch.ones(2, 3, requires_grad=True)
-    with pytest.raises(lc.InvalidInput, match=r"weight of layer 1 must be numbers.*requires grad"):
-        lc.Network.from_weights([weight])
-    with pytest.raises(lc.InvalidInput, match="x must be numbers"):
-        lc.Network.from_weights([W])(torch.ones(3, requires_grad=True))
-    assert lc.Network.from_weights([weight.detach()]).sizes == (3, 2)
+    assert lc.Network.from_weights([weight]).digest == lc.Network.from_weights([weight.detach().numpy()]).digest
+    found = lc.Network.from_weights([W])(torch.ones(3, requires_grad=True))
+    assert np.array_equal(found, lc.Network.from_weights([W])(np.ones(3)))
 
 
 def test_finding_9_parameters_that_are_no_numbers(tmp_path: Path) -> None:
@@ -309,8 +307,7 @@ def test_finding_4_imaginary_parts_of_a_state_dict_are_not_dropped(tmp_path: Pat
 
 def test_finding_4_an_embedding_is_not_read_as_a_linear_layer(tmp_path: Path) -> None:
     nn = pytest.importorskip("torch", reason="PyTorch is an extra").nn
-    module = nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 2))
-    module[0].weight.data = module[0].weight.data.T.contiguous()  # such that its shape would fit
+    module = nn.Sequential(nn.Embedding(4, 4), nn.Linear(4, 2))  # of a shape that a linear layer could have
     with pytest.raises(lc.UnreadableModel, match="table of an Embedding"):
         lc.load(state(tmp_path, module.state_dict()), "relu")
 

@@ -184,7 +184,7 @@ def test_finding_4_casts_that_round_are_refused() -> None:
     work = [node("Cast", "x", "d", to=DOUBLE), node("Mul", "d c", "e"), node("Cast", "e", to=FLOAT)]
     refused(model_of(work, {"c": np.float64(0.1)}), "rounds from double to single precision")
     for to in (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, INT64):
-        refused(model_of([node("Cast", "x", "h", to=to), node("Cast", "h", to=FLOAT)]), "rounds to another type")
+        refused(model_of([node("Cast", "x", "h", to=to), node("Cast", "h", to=FLOAT)]), "rounds to")
 
 
 def test_casts_that_change_nothing_are_read() -> None:

@@ -268,7 +268,7 @@ def turned_centres(patch: pytest.MonkeyPatch) -> None:
 
 def first_extent(patch: pytest.MonkeyPatch) -> None:
     honest = Domain.extent
-    patch.setattr(Domain, "extent", lambda domain: np.full(len(domain), honest(domain).min()))
+    patch.setattr(Domain, "extent", lambda domain, *start: np.full(len(domain), honest(domain, *start).min()))
 
 
 def a_neuron_left_out(patch: pytest.MonkeyPatch) -> None:

@@ -407,7 +407,7 @@ def checker_lines(patch: pytest.MonkeyPatch) -> None:
 
 def checker_radius(patch: pytest.MonkeyPatch) -> None:
     honest = Domain.extent
-    patch.setattr(Domain, "extent", lambda domain: honest(domain) * (1.0 - 1e-9))
+    patch.setattr(Domain, "extent", lambda domain, *start: honest(domain, *start) * (1.0 - 1e-9))
 
 
 def checker_support(patch: pytest.MonkeyPatch) -> None:

@@ -134,8 +134,9 @@ class Part:
 
     def of(self, network: Network) -> Network:
         """The part of the network as a network, in its own units."""
+        piece = network.slice(*self.layers).select(self.inputs, self.outputs)
         self.check(network)
-        return in_units(network.slice(*self.layers).select(self.inputs, self.outputs), self.norms)
+        return in_units(piece, self.norms)
 
     def known(self, intervals: Sequence[Interval]) -> Sequence[Interval]:
         """The intervals of the part's hidden layers, among those of the network's; those of shapes are not known."""

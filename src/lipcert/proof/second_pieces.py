@@ -32,6 +32,7 @@ Polynomials are those of the floats that were computed: what is lost in computin
 
 from __future__ import annotations
 
+from math import comb
 from typing import Final
 
 import numpy as np
@@ -94,7 +95,8 @@ def _inner(network: Network) -> int:
 
 def second_columns(network: Network) -> int:
     """How many columns each weight of a network is multiplied with for a piece to second order."""
-    return sum(Monomials(network.inputs).count[1:4]) + 2 * network.inputs * network.outputs
+    d = network.inputs
+    return d + comb(d + 1, 2) + comb(d + 2, 3) + 2 * d * network.outputs
 
 
 class SecondOrder:

@@ -120,7 +120,7 @@ class Problem:
         """The problem of a part of the network, with the intervals found for the whole."""
         target = part.of(self.network)
         sizes = target.sizes[1:-1]
-        pairs = zip(part.known(whole.intervals), sizes, strict=True)
+        pairs = zip(part.known(whole.intervals), sizes, strict=True) if whole.intervals else ()
         known = tuple((np.broadcast_to(low, (n,)), np.broadcast_to(high, (n,))) for (low, high), n in pairs)
         return Problem(target, self.region, (), known, norms=part.norms.bare)
 
