@@ -162,7 +162,34 @@ def test_slope_must_be_the_derivative() -> None:
         lc.define_activation("mine", np.tanh, lambda v: 1.0000001 - 1.0000001 * np.tanh(v) ** 2, [0.0], limits=(0, 0))
 
 
-@pytest.mark.parametrize("name", ["relu", "2x", "a b", "", 7, "Sigmoid"])
+@pytest.mark.parametrize(
+    ("value", "slope", "points", "facts", "message"),
+    [
+        (lambda v: np.where(v > 0.5, v, 0.0), lambda v: np.where(v > 0.5, 1.0, 0.0), [0.5], {}, "value jumps at"),
+        (
+            lambda v: np.where(v < 0.0, 0.5 * v * v + v, -0.1 * v),
+            lambda v: np.where(v < 0.0, v + 1.0, -0.1),
+            [0.0],
+            {"kinks": False, "limits": (-np.inf, -0.1)},
+            "is kinks=True missing",
+        ),
+        (lambda v: np.maximum(v, 0.3), lambda v: np.where(v > 0.3, 1.0, 0.0), [0.3 + 3e-8], {}, "exact place"),
+        (np.sin, np.cos, [0.0, np.pi], {"period": 2.0 * np.pi, "limits": None}, "kinks must be False"),
+        (
+            *(np.sin, np.cos, [0.0, np.pi]),
+            {"period": 2.0 * np.pi, "kinks": False, "limits": (0.0, 0.5)},
+            "limits must hold the slopes",
+        ),
+    ],
+)
+def test_jumps_that_would_make_a_bound_wrong(
+    value: Function, slope: Function, points: list[float], facts: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        lc.define_activation("mine", value, slope, points, **{"limits": (0.0, 1.0), "kinks": True, **facts})
+
+
+@pytest.mark.parametrize("name", ["relu", "abs", "2x", "a b", "", 7, "Sigmoid"])
 def test_names(name: Any) -> None:
     with pytest.raises(InvalidInput, match="name must be a name of your own"):
         lc.define_activation(name, np.tanh, lambda v: 1.0 - np.tanh(v) ** 2, [0.0], limits=(0.0, 0.0))

@@ -434,3 +434,15 @@ def test_a_single_logit_is_a_classifier_of_two_classes(tmp_path: Path) -> None:
     points = np.random.default_rng(2).normal(size=(3, 3))
     rows = lc.campaign(network, points, [0, 1, 1], radii=[0.05], out=tmp_path / "run.sqlite", progress=False).rows
     assert len(rows) == 3
+
+
+def test_a_single_probability_is_no_classifier() -> None:
+    """It is positive everywhere, so that class 1 would be everywhere."""
+    network = lc.Network.from_weights([[[1.0, 2.0]], [[3.0]]], activation=["relu", "sigmoid"])
+    for question in (lambda: lc.certified_radius(network, [1.0, 1.0]), lambda: lc.attack(network, [1.0, 1.0], 1, 0.5)):
+        with pytest.raises(lc.InvalidInput, match=r"one output, of sigmoid, between 0 and 1.*Take the logit"):
+            question()
+    other = lc.Network.from_weights([[[1.0, 2.0]], [[3.0]]], activation=["relu", "tanh"])
+    assert lc.certified_radius(other, [1.0, 1.0]).radius > 0.0
+    with pytest.raises(lc.InvalidInput, match="got str; see lipcert"):
+        lc.attack("network", [1.0, 1.0], 1, 0.5)  # type: ignore[arg-type]

@@ -215,7 +215,7 @@ FURTHER: Final[Mapping[str, Row]] = {
     ),
     "square": Row(
         value=lambda v: _power(v, 2),
-        slope=lambda v, side: 2.0 * np.clip(v, -1e300, 1e300),
+        slope=lambda v, side: np.where(np.abs(v) <= 1e300, 2.0 * np.clip(v, -1e300, 1e300), np.copysign(np.inf, v)),
         **always(knots=(), shape=(CONVEX,), ends=(-np.inf, np.inf), extent=(0.0, np.inf), turns=(0.0,)),
         why="φ' = 2v is increasing, without end: there is a bound on bounded regions only.",
         loss=USUAL,

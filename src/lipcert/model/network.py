@@ -245,10 +245,22 @@ class Network:
         """The same network with at least two outputs: one logit f is (0, f), so that class 1 is where f is positive."""
         if self.outputs > 1:
             return self
-        last = self.layers[-1]
+        self._check_sign(last := self.layers[-1])
         both = sparse.csr_array(sparse.vstack([sparse.csr_array(last.weight.shape), sparse.csr_array(last.weight)]))
         weight = both if sparse.issparse(last.weight) else both.toarray()
         return replace(self, layers=(*self.layers[:-1], Layer(weight, np.array([0.0, *last.bias]), None)))
+
+    def _check_sign(self, last: Layer) -> None:
+        """Refuse one output that is one bounded neuron and never changes its sign, as a probability does not."""
+        neurons = self.layers[-2].neurons if len(self.layers) > 1 else None
+        row = neurons.groups[0][0] if neurons is not None and neurons.size == 1 else None
+        ends = [np.max(end) for end in row.row.extent(*row.parameters)] if row and not row.row.drift else [np.inf]
+        low, high = np.sort(last.affine(np.reshape(ends, (-1, 1))), axis=None) if np.isfinite(ends).all() else (-1, 1)
+        if row and (low >= 0.0 or high <= 0.0):
+            raise InvalidInput(
+                f"network has one output, of {row.name}, between {low:g} and {high:g}: as a classifier it must be"
+                " negative for class 0 and positive for class 1. Take the logit, without the last activation"
+            )
 
     def check_slopes(self, bounded: bool) -> None:
         """Refuse a question about all of space where slopes grow without end."""

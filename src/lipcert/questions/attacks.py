@@ -91,6 +91,8 @@ def attack(
     >>> print(found.found, found.distances.round(2))
     True 1.41
     """
+    if not isinstance(network, Network):
+        raise InvalidInput(f"network must be a lipcert.Network, got {type(network).__name__}; see lipcert.load")
     network = network.classifier
     given = scaled("x", x)
     points = network.flat("x", given)

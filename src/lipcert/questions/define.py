@@ -14,6 +14,7 @@ import numpy as np
 from lipcert.errors import InvalidInput
 from lipcert.importers.registry import register
 from lipcert.model.activation_row import CONCAVE, CONVEX, STRAIGHT
+from lipcert.model.activation_table import PRESETS
 from lipcert.model.activations import ALIASES, TABLE, Activation
 from lipcert.model.arguments import numbers
 from lipcert.model.declared import Definition, define
@@ -67,7 +68,8 @@ def define_activation(
     period, drift
         If φ' has a period, that and the mean slope.
     kinks
-        Whether φ' jumps at turning points. ``slope`` must then be right beside them.
+        Whether φ' jumps at turning points, which must then be exact; ``slope`` must be right beside them. Not for a
+        periodic φ'.
     bend, bend_turning_points
         φ'' and the points where it stops rising or falling, for bounds to second order; may be left out.
     rounding
@@ -91,7 +93,7 @@ def define_activation(
     >>> lc.certify(lc.Network.from_weights([[[2.0]], [[1.0]]], activation=wave), method=lc.ClosedForm()).declared
     True
     """
-    known = {*TABLE, *ALIASES}
+    known = {*TABLE, *PRESETS, *ALIASES}
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,59}", name) or name.lower() in known:
         raise InvalidInput(f"name must be a name of your own, of letters, digits and underscores, got {name!r}")
     knots, turns = _points("turning_points", turning_points), _points("bend_turning_points", bend_turning_points)
@@ -101,6 +103,8 @@ def define_activation(
     if np.isfinite(length):
         _one_period(length, knots, "turning_points")
         _one_period(length, turns, "bend_turning_points" if bent is not None else "")
+        if kinks:
+            raise InvalidInput("kinks must be False where there is a period: where kinks come again is rounded")
     ends = _ends(trees[1], knots, length, limits)
     least, most = _pair("extent", extent)
     definition = Definition(
@@ -173,6 +177,10 @@ def _ends(slope: Tree, knots: tuple[float, ...], period: float, limits: Any) -> 
     left, right = _pair("limits", limits)
     if np.isnan([left, right]).any():
         raise InvalidInput(f"limits must be numbers, got {limits!r}")
+    if np.isfinite(period):
+        rates = evaluated(slope, np.array(knots))
+        if not (left <= rates.min() and rates.max() <= right):
+            raise InvalidInput(f"limits must hold the slopes of a period, {rates.min()} to {rates.max()}, got {limits}")
     return left, right
 
 
@@ -214,8 +222,34 @@ def _by_samples(definition: Definition) -> None:
         if ((steps < bounds[0]) | (steps > bounds[1])).any():
             where = float(grid[np.argmax((steps < bounds[0]) | (steps > bounds[1]))])
             raise InvalidInput(f"slope is not the derivative of value near {where:.6g}")
+    for knot in definition.knots:
+        _at_a_knot(definition, knot)
     if not np.isfinite(definition.period):
         _limits_by_samples(definition)
+
+
+def _at_a_knot(definition: Definition, knot: float) -> None:
+    """Raise where φ jumps at a turning point, or φ' does and no kink was declared just there."""
+    beside = np.array([np.nextafter(knot, -np.inf), knot, np.nextafter(knot, np.inf)])
+    values = evaluated(definition.value, beside)
+    # φ' from the left and from the right, as bounds will see it
+    rates = np.array([definition.row().slope(np.array([knot]), side)[0] for side in (-1, 1)])
+    if not (np.isfinite(values).all() and np.isfinite(rates).all()):
+        raise InvalidInput(f"value or slope is not finite beside the turning point {knot:.17g}")
+    size = definition.rounding + float(np.abs(rates).max())
+    room = 2.0**-46 * (definition.rounding + float(np.abs(values).max())) + 8.0 * size * float(np.spacing(abs(knot)))
+    if float(np.ptp(values)) > room:
+        raise InvalidInput(f"value jumps at the turning point {knot:.17g}, so that there is no Lipschitz bound")
+    for share in (1e-12, 1e-9, 1e-6):
+        step = share * max(1.0, abs(knot))
+        for side, rate in zip((-1, 1), rates):
+            near = float(evaluated(definition.slope, np.array([knot + side * step]))[0])
+            if not abs(near - rate) <= 1e3 * share * size:
+                advice = "give the exact place of the kink" if definition.kinks else "is kinks=True missing?"
+                raise InvalidInput(
+                    f"slope jumps by the turning point {knot:.17g}, from {rate:.6g} to {near:.6g} within {step:.1g};"
+                    f" {advice}"
+                )
 
 
 def _limits_by_samples(definition: Definition) -> None:
