@@ -12,6 +12,8 @@ import pytest
 
 import lipcert as lc
 from lipcert.errors import ProofFailed
+from lipcert.model.norms import Norms
+from lipcert.proof.checker import issue
 from lipcert.proof.cover import Cover, cover
 from lipcert.proof.pieces import AXIS, LEAF
 from lipcert.search.candidate import Candidate
@@ -85,6 +87,17 @@ def test_a_cover_belongs_to_its_network_and_region() -> None:
     for network, region in ((other, BALL), (NETWORK, lc.Ball(np.zeros(3), 2.0))):
         with pytest.raises(ProofFailed, match="another network or region"):
             found.bound_of(network, region)
+
+
+def test_pieces_of_the_whole_network_tell_nothing_of_a_part() -> None:
+    part = lc.certify(NETWORK, BALL, lc.ClosedForm(), layers=(1, 3))
+    with pytest.raises(ProofFailed, match="about the whole network"):
+        issue(NETWORK, BALL, part.part, part.sweeps, part.part_sweeps, made())
+
+
+def test_pieces_are_not_bounded_in_units() -> None:
+    with pytest.raises(ProofFailed, match="norms without units"):
+        made(norms=Norms(lc.L2(scale=100.0), lc.L2()))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,23 @@ def test_tiny_boxes_are_known_to_the_last_digits() -> None:
     found = bounded(network, center - 1e-9, center + 1e-9).bounds
     norms = np.linalg.norm(network.jacobian(center), 2, axis=(-2, -1))
     np.testing.assert_allclose(found, norms, rtol=3e-8)
+
+
+@pytest.mark.parametrize(("bias", "radius", "gain"), [(5.9e-108, 8e-123, 3.7e78), (4.9e-109, 7.6e-121, 1e20)])
+def test_what_underflows_is_charged_with_the_weights_it_meets(bias: float, radius: float, gain: float) -> None:
+    network = lc.Network.from_weights([[[1.0]], [[gain]]], [[bias], [0.0]], activation="cube")
+    truth = 3 * Fraction(gain) * (Fraction(bias) + Fraction(radius)) ** 2
+    assert Fraction(float(bounded(network, np.array([[-radius]]), np.array([[radius]])).bounds[0])) >= truth
+    assert Fraction(lc.certify(network, lc.Ball([0.0], radius)).bound) >= truth
+
+
+@pytest.mark.parametrize(("row", "name"), [("elu", "alpha"), ("celu", "alpha"), ("softplus", "beta")])
+def test_parameters_may_differ_from_neuron_to_neuron(row: str, name: str) -> None:
+    rng = np.random.default_rng(5)
+    weights = [rng.standard_normal((3, 2)), rng.standard_normal((1, 3))]
+    network = lc.Network.from_weights(weights, activation=lc.activation(row, **{name: [0.5, 1.0, 2.0]}))
+    lower, upper = np.full((1, 2), -0.3), np.full((1, 2), 0.4)
+    assert largest(network, lower, upper, rng) <= bounded(network, lower, upper).bounds < np.inf
 
 
 def test_intervals_that_contradict_each_other_say_that_there_is_no_input() -> None:

@@ -269,6 +269,29 @@ def test_the_norm_of_a_radius_is_not_believed() -> None:
         lc.verify(network, claim)
 
 
+@pytest.mark.parametrize("norm", [lc.LInf(), lc.LInf(scale=0.01), lc.L2(scale=[0.5, 2.0, 1.0])], ids=str)
+def test_the_bound_of_all_outputs_is_in_the_norm_of_the_radius(norm: Norm) -> None:
+    from dataclasses import replace
+
+    network, point = random_network(6, (3, 16, 16, 3), "elu"), np.array([0.3, -0.2, 0.9])
+    found = lc.certified_radius(network, point, norm=norm, pairwise=False)
+    lc.verify(network, found)
+    with pytest.raises(ProofFailed, match="the hints prove a radius"):
+        lc.verify(network, replace(found, bound=0.99 * found.bound))
+
+
+@pytest.mark.parametrize("kind", [lc.L1, lc.L2, lc.LInf])
+@pytest.mark.parametrize("clip", [None, (-0.5, 2.0)])
+def test_balls_of_a_stack_have_units_of_their_own(kind: Any, clip: Any) -> None:
+    network, rng = random_network(3, (3, 8, 2), "relu"), np.random.default_rng(0)
+    scales = [0.01] * 3, [10.0, 0.011, 0.011], [0.1, 5.0, 1.0]
+    balls = [lc.Ball(np.zeros(3), 1.0, clip, kind(scale=scale)) for scale in scales]
+    for ball, found in zip(balls, lc.certify_many(network, balls), strict=True):
+        most = np.linalg.norm(network.jacobian(ball.sample(500, rng)), ord=2, axis=(-2, -1)).max()
+        assert most * (1.0 - 1e-9) <= found.bound
+        assert lc.verify(network, found) <= found.bound
+
+
 def test_published_methods_say_for_which_norms_they_are() -> None:
     network = random_network(4, (3, 6, 2), "relu")
     with pytest.raises(ProofFailed, match="is a method for ℓ2 norms"):
@@ -299,6 +322,13 @@ def test_errors_name_the_norm(wrong: dict[str, Any], message: str) -> None:
 def test_a_scale_is_positive(scale: Any) -> None:
     with pytest.raises(InvalidInput, match="scale"):
         lc.LInf(scale=scale)
+
+
+def test_units_that_cancel_lose_no_digits() -> None:
+    """Of a single layer, the weights between both changes of units must not underflow either."""
+    network, tiny = lc.Network.from_weights([[[1.2345678901234567e-160]]]), lc.L2(scale=1e-160)
+    with pytest.raises(InvalidInput, match="out of the range of floats"):
+        lc.certify(network, lc.Ball([0.0], 1.0), lc.ClosedForm(), input_norm=tiny, output_norm=tiny)
 
 
 @pytest.mark.parametrize("size", [1e-100, 1e-30, 1e30, 1e60])

@@ -7,6 +7,7 @@ import pytest
 
 import lipcert as lc
 from lipcert.model.arrays import Array
+from lipcert.proof.point import stretch_below
 from lipcert.search.facets import across, has_kinks
 from lipcert.search.lower import jacobian_norms, lower_bound_of
 from networks import random_network
@@ -133,3 +134,12 @@ def test_no_decomposition_sees_infinities(monkeypatch: pytest.MonkeyPatch) -> No
         lc.lower_bound(network, lc.Ball(np.zeros(3), 1.0), samples=40, steps=4, starts=4)
         across(network, lc.Ball(np.zeros(3), 1.0), rng.standard_normal((5, 3)), 4)
     assert seen
+
+
+def test_a_short_direction_does_not_round_up() -> None:
+    """Where J·d is below the range of floats, though ‖J·d‖/‖d‖ is not, nothing is said."""
+    weights = 1.3 * np.array([1.0, 1e-100, 1e-91, 1.0])
+    network = lc.Network.from_weights([[[weight]] for weight in weights], activation="identity")
+    short = [stretch_below(network, np.zeros(1), np.array([size])) for size in np.linspace(1e-130, 9e-130, 20)]
+    assert max(short) <= weights.prod() * (1.0 + 1e-15)
+    assert stretch_below(network, np.zeros(1), np.ones(1)) > 0.999 * weights.prod()

@@ -82,8 +82,8 @@ class Activation:
         return np.where(finite, inner, np.where(v < 0.0, left, right))
 
     def bend(self, v: Array, side: int = 1) -> Array:
-        """φ''(v) from one side, for finite v."""
-        return np.broadcast_to(self.row.bend(v, side, *self.parameters), np.shape(v))
+        """φ''(v) from one side, for finite v; per neuron where parameters are."""
+        return np.broadcast_arrays(self.row.bend(v, side, *self.parameters), v)[0]
 
     def slope_range(self, lower: Array, upper: Array) -> tuple[Array, Array]:
         """Smallest and largest slope of φ between any two points of [lower, upper].

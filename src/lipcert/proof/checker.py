@@ -119,6 +119,8 @@ def issue(
         (target, inner), place = part.reduced(network), part.place(region)
         bound = prove(target, place, sweeps, inner, part_sweeps)
         if cover is not None:
+            if part_sweeps:
+                raise ProofFailed("the pieces are about the whole network, not about a part of it")
             bound = min(bound, cover.bound_of(target, place, inner.norms))
         bound = min(bound, _second_order(target, place, inner, curved))
     tree = None if cover is None else cover.tree()

@@ -296,7 +296,7 @@ def recheck_radius(network: Network, found: CertifiedRadius) -> None:
     place = rival - (rival > label)
     if not found.margin <= proved.margins[place]:
         raise ProofFailed(f"the hints prove a margin of {proved.margins[place]:.17g}, not {found.margin:.17g}")
-    bound = proved.bounds[place] if proof.pairwise else float(up(up(np.asarray(facts.bound / ROOM))))
+    bound = proved.bounds[place] if proof.pairwise else float(up(up(np.asarray(proved.whole / ROOM))))
     if not (again.radius >= found.radius and found.bound >= bound):
         raise ProofFailed(
             f"the hints prove a radius of {again.radius:.17g} and a bound of {bound:.17g}, not {found.radius:.17g} and"

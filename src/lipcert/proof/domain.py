@@ -120,15 +120,16 @@ class Domain:
         balls = [region for region in regions if isinstance(region, Ball)]
         radius, clips = np.array([float(ball.radius) for ball in balls]), [ball.clip for ball in balls if ball.clip]
         if not clips:
-            return Domain(center, radius).measured(balls[0])
+            return Domain(center, radius).measured(balls)
         ends = (np.stack([getattr(clip, side) for clip in clips]) for side in ("lower", "upper"))
-        return Domain(center, radius, *ends).measured(balls[0])  # type: ignore[arg-type]
+        return Domain(center, radius, *ends).measured(balls)  # type: ignore[arg-type]
 
-    def measured(self, ball: Ball) -> Domain:
-        """The same in the norm of a ball; that of all of its balls."""
-        if ball.plain:
+    def measured(self, balls: Sequence[Ball]) -> Domain:
+        """The same in the norms of its balls, which differ in units only; one stands for all."""
+        if balls[0].plain:
             return self
-        return replace(self, units=np.broadcast_to(ball.units, self.center.shape), ball=ball.norm.name)
+        units = np.broadcast_to(np.stack([ball.units for ball in balls]), self.center.shape)
+        return replace(self, units=units, ball=balls[0].norm.name)
 
     def __len__(self) -> int:
         return len(self.center)

@@ -9,7 +9,7 @@ import numpy as np
 
 from lipcert.model.arrays import Array
 from lipcert.proof.pieces import Rows
-from lipcert.proof.rounding import UP, square_above
+from lipcert.proof.rounding import TINY, UP, square_above
 from lipcert.proof.slope_fits import Fit
 
 
@@ -100,9 +100,10 @@ class Slopes:
         """By ε = t(w + R) + c/2·((L + a)² - L²) + e, and by what is known of φ'(v) - σ alone."""
         slope, rate, bow = np.abs(fit.slope), np.abs(fit.rate), np.abs(fit.bow)
         linear, more, still = layer.linear, layer.more, rate * layer.rest + fit.error
-        swing, bowed = rate * linear * UP, bow * linear
-        sway = (rate * layer.square + 0.5 * bowed * linear) * UP
-        bent = 0.5 * bow * more
+        # what underflows here is multiplied later on
+        swing, bowed = rate * linear * UP + TINY, bow * linear + TINY
+        sway = (rate * layer.square + 0.5 * bowed * linear) * UP + TINY
+        bent = 0.5 * bow * more + TINY
         apart = (bent * (2.0 * linear + more) + still) * UP
         off = np.fmin((apart + rate * layer.cube) * UP, (fit.apart + swing + sway) * UP)
         error = (bowed * layer.rest + bent * more + still) * UP
@@ -113,5 +114,5 @@ class Slopes:
 
     def added(self, layer: Polynomial) -> Array:
         """At least |φ(v) - φ(v̂) - σ(s - R) - t/2·L² - tLq - c/6·L³ - σR|, with s = L + a."""
-        third = layer.more * (3.0 * layer.linear * (layer.linear + layer.more) + square_above(layer.more))
+        third = layer.more * (3.0 * layer.linear * (layer.linear + layer.more) + square_above(layer.more)) + TINY
         return np.asarray((0.5 * self.rate * layer.crossed + self.bow * third / 6.0 + self.fit.rest) * UP)

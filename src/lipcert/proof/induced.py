@@ -71,7 +71,7 @@ def ellipsoid_above(S: Array, norm: Norm) -> Array:
 def _cube_above(S: Array) -> Array:
     """At least the largest σᵀSσ over sign vectors σ: ‖y‖₁ is σᵀy for one of them."""
     n = S.shape[-1]
-    total = stretched(np.abs(S).sum(axis=(-2, -1)), 2 * n + 2)
+    total = stretched(np.abs(S).sum(axis=-1).sum(axis=-1), 2 * n + 2)
     if n <= FEW:
         signs = _signs(n)
         values = ((signs @ S) * signs).sum(axis=-1).max(axis=-1)

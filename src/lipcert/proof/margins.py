@@ -174,9 +174,11 @@ class Margins:
         self.layer = np.concatenate([np.zeros(0, dtype=int), *(np.full(one.neuron.size, one.layer) for one in found)])
         self.neuron = np.concatenate([np.zeros(0, dtype=int), *(one.neuron for one in found)])
         missed = left.error * (right.size + right.error) + right.error * left.size
-        # and what forming M loses of each product, with its underflow
-        rounded = gamma(len(self.free) + 8) * left.size * right.size + TINY * (1.0 + right.size)
+        # and what forming M loses of each product
+        rounded = gamma(len(self.free) + 8) * left.size * right.size
         self._missed = np.asarray((missed + rounded) * UP * UP + TINY)
+        # what underflows in λ·left, however small λ is, is multiplied by the right factor
+        self._under = float(TINY * (1.0 + self.size + right.size.sum()) * UP)
 
     def objective(self, row: Array) -> tuple[Array, float]:
         """c, and at least |row·v_N - c·y|."""
@@ -211,7 +213,7 @@ class Margins:
             sigma = max(float(largest_eigenvalue_above(-M)), 0.0)
             open_ = self.size - 1 - self.inputs
             sizes = np.abs(c).sum() + abs(shifted) + abs(t) + ball * (2.0 + self.inputs)
-            charge = np.abs(weights) @ self._missed + missed + gamma(12) * sizes + TINY * (1.0 + self.size)
+            charge = np.abs(weights) @ self._missed + missed + gamma(12) * sizes + self._under
             total = t + (sigma * (2.0 + open_) + charge) * (UP * UP)
             return float(up(np.asarray(total + 4.0 * gamma(1) * (abs(t) + abs(total)))))
 
@@ -362,5 +364,5 @@ def stays_negative(build: Callable[[Sequence[Cut]], Margins], row: Array, leaves
 
     try:
         return covered(())
-    except (ProofFailed, np.linalg.LinAlgError):
+    except (ProofFailed, np.linalg.LinAlgError, RecursionError):  # a file may nest cuts without end
         return False

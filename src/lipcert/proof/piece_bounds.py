@@ -162,7 +162,7 @@ class Bounding(ABC):
         else:
             center, radius = 0.5 * pieces.lower + 0.5 * pieces.upper, None
         found = Domain(center, radius, pieces.lower, pieces.upper, _HALVINGS, rays=self.moving is not None)
-        return found if radius is None or not isinstance(self.region, Ball) else found.measured(self.region)
+        return found if radius is None or not isinstance(self.region, Ball) else found.measured([self.region])
 
     def halves(self, pieces: Pieces, layer: Array, index: Array, value: Array) -> Pieces:
         """The two halves of each piece, one after the other, no larger than what they have of the region."""

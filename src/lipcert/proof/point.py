@@ -183,9 +183,10 @@ def _stretch_below(network: Network, point: Array, direction: Array, norms: Norm
     y = spread(last, y)
     error.through(last)
     error.add(rounding)
-    length = _length_below(y[0], error, norms.output)
-    below = float(np.ldexp(length, exponent)) / length_above(direction, norms.input) * (1.0 - 2.0**-50)
-    return below if 2.0**-900 < below < np.inf else 0.0  # there and beyond, the factors above do not round down
+    length = float(np.ldexp(_length_below(y[0], error, norms.output), exponent))
+    below = length / length_above(direction, norms.input) * (1.0 - 2.0**-50)
+    # there and beyond, the factors above do not round down
+    return below if length > 2.0**-900 and 2.0**-900 < below < np.inf else 0.0
 
 
 def _length_below(y: Array, error: Error, norm: Norm) -> float:

@@ -125,7 +125,8 @@ class SecondOrder:
         for j in range(k - 1, max(k - band, 0), -1):
             weight, slope = self.layers[j][0], self.slopes[j]
             size = np.abs(weight)
-            error = (error + gamma(len(weight) + LOOSE + 4) * np.abs(exact)) * UP * np.abs(slope) @ size * UP + TINY
+            error = (error + gamma(len(weight) + LOOSE + 4) * np.abs(exact)) * UP * np.abs(slope)
+            error = (error + TINY) @ size * UP + TINY
             exact = (exact * slope) @ weight
             found.append((np.abs(exact) + error) * UP)
         return found
@@ -200,8 +201,10 @@ class SecondOrder:
             g, size = gamma(weight.shape[1] + LOOSE + 32), self.sizes[k + 1]
             swung = (seen.rate + seen.bow * linear) * linear
             moved = spread(size, seen.slope * (linear + square + cube) + swung * (linear + square))
-            noise = g * (moved + spread(size, np.abs(seen.fit.value)) + np.abs(bias)) * UP + TINY
-            fuzz = 3.0 * g * moved * UP + TINY
+            # what underflows in a coefficient is multiplied by weights, that of L² by t, that of others by L
+            under = TINY * (1.0 + spread(size, 1.0 + seen.rate + (1.0 + seen.bow) * linear))
+            noise = g * (moved + spread(size, np.abs(seen.fit.value)) + np.abs(bias)) * UP + under
+            fuzz = 3.0 * g * moved * UP + under
             rest = (self._carried(k, parts, wholes) + noise) * UP
             Z = self._next(Z, seen, k)
             value = seen.fit.value @ weight.T + bias
@@ -266,13 +269,13 @@ class SecondOrder:
             # Γ⁰ diag(ε') B by factors
             along, across = size_above(G, 1), size_above(B * inverse, 1)
             g = np.clip(np.sqrt(seen.error * (across / along)), 1e-100, 1e100)
-            factors.append((G * g[:, None, :], B * (seen.error / g)[:, None, :] * inverse))
+            factors.append((G * g[:, None, :], B * inverse * (seen.error / g)[:, None, :]))
             shares.append(along * across * seen.error + TINY)
             # all else by sizes
             off, sway, loose = seen.off[:, None, :], seen.sway[:, None, :], (seen.most * layer.fuzz)[:, None, :]
-            near = seen.other[:, None, :] * layer.bent + off * layer.twisted + loose
+            near = seen.other[:, None, :] * layer.bent + off * layer.twisted + loose + TINY
             far = (seen.swing[:, None, :] + sway + off) * layer.twisted + (sway + off) * layer.bent
-            far = far + off * np.abs(B) + loose
+            far = far + off * np.abs(B) + loose + TINY
             entries = entries + (size @ np.swapaxes(near, 1, 2) + (K + E) @ np.swapaxes(far, 1, 2)) * UP
             if not k:
                 break
@@ -280,12 +283,12 @@ class SecondOrder:
             four, five = self._signed(G, GB, layer, seen)
             quartic, entries = quartic + four, entries + five * UP
             # Γ of the layer before
-            open_ = size * seen.open[:, None, :] + K * seen.whole[:, None, :]
+            open_ = size * seen.open[:, None, :] + K * seen.whole[:, None, :] + TINY
             turned = (np.abs(seen.fit.slope - self.slopes[k]) + seen.fit.apart) * UP
             parts[k] = (E * turned[:, None, :] + open_ + lost * np.abs(self.slopes[k])) * UP
             wholes[k] = (E * seen.most[:, None, :] + open_) * UP
             moved = (size + K) * seen.slope[:, None, :] + size * seen.swing[:, None, :]
-            lost = gamma(n + LOOSE + 16) * (moved @ self.sizes[k]) * UP + TINY
+            lost = (gamma(n + LOOSE + 16) * moved + TINY * (1.0 + size)) @ self.sizes[k] * UP + TINY
             E = (self._unfolded(k, len(hidden), parts, wholes) + lost) * UP
             weight, slope = self.layers[k][0], seen.fit.slope[:, None, :]
             H = H * slope[:, None] + np.swapaxes(GB, 1, 2)
@@ -317,6 +320,7 @@ class SecondOrder:
         bowed = seen.bow * layer.linear
         crossed = seen.rate * (layer.linear * layer.cube + layer.square * more) + layer.linear * bowed * more
         rough = gamma(n + len(self.layers) + 64) * apply(np.abs(G), crossed)
+        rough = rough + TINY * apply(1.0 + np.abs(G), (1.0 + seen.bow) * (1.0 + more))  # what underflows
         return four, five + 5.0 * rough[..., None]
 
     def _unfolded(self, k: int, count: int, parts: dict[int, Array], wholes: dict[int, Array]) -> Array:

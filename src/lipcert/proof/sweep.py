@@ -161,6 +161,8 @@ class Sweep:
 
     def __post_init__(self) -> None:
         _check_weights(self.network)
+        if self.norms.has_units:
+            raise ProofFailed("a sweep is about norms without units: they belong into the weights")
         self.count = 1 if self.domain is None else len(self.domain)
         self.enclosures = self.guide.enclosures if self.enclose else ()
         enclosures = () if self.domain is None else self.enclosures

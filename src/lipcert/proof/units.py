@@ -30,14 +30,11 @@ def in_units(network: Network, norms: Norms) -> Network:
     layers = list(network.layers)
     if into is not None:
         first = layers[0]
-        layers[0] = Layer(_columns_times(first.weight, into), first.bias, first.neurons)
+        layers[0] = Layer(_sound(first.weight, _columns_times(first.weight, into)), first.bias, first.neurons)
     if out is not None:
         last = layers[-1]
-        layers[-1] = Layer(_rows_over(last.weight, out), last.bias / out, None)
+        layers[-1] = Layer(_sound(last.weight, _rows_over(last.weight, out)), last.bias / out, None)
     found = Network(tuple(layers)) if into is not None or out is not None else network
-    for old, new in ((network.layers[0], found.layers[0]), (network.layers[-1], found.layers[-1])):
-        if old is not new:
-            _check_sizes(old.weight, new.weight)
     return _shaped(found, norms)
 
 
@@ -105,10 +102,12 @@ def _with_data(weight: Any, data: Array) -> Weight:
     return found
 
 
-def _check_sizes(old: Weight, new: Weight) -> None:
+def _sound(old: Weight, new: Weight) -> Weight:
+    """The new weight, if no entry lost more than a rounding; a single layer is changed twice."""
     before, after = (np.abs(weight if isinstance(weight, np.ndarray) else weight.data) for weight in (old, new))
     if not (np.isfinite(after) & ((before == 0.0) | (after >= _LEAST))).all():
-        raise InvalidInput("the scale of a norm takes weights out of the range of floats; choose other units")
+        raise InvalidInput("the scale or shape of a norm takes weights out of the range of floats; choose other units")
+    return new
 
 
 def _shaped(network: Network, norms: Norms) -> Network:
@@ -144,4 +143,6 @@ def _inverse(matrix: Array) -> Array:
         f = float(np.sqrt(rows.max() * columns.max()) * UP + TINY)
     if not f < 0.5 or not np.isfinite(B).all():
         raise InvalidInput("the shape of output_norm is too ill-conditioned to be inverted; give a rounder ellipsoid")
-    return np.asarray(B * (1.0 / (1.0 - f)) * (1.0 + 2.0**-50))
+    found = np.asarray(B * (1.0 / (1.0 - f)) * (1.0 + 2.0**-50))
+    _sound(B, found)
+    return found
