@@ -61,3 +61,11 @@ def test_load_normalises(tmp_path: Path) -> None:
 def test_wrong_numbers_are_refused(mean: object, std: object) -> None:
     with pytest.raises(InvalidInput, match=r"mean|std"):
         normalised(random_network(1, (4, 5, 2), "relu"), mean, std)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_images_stay_images_and_have_as_many_means_as_channels(apart: bool) -> None:
+    network = lc.conv_stack([np.ones((2, 3, 3, 3))], (4, 4))
+    assert normalised(network, [0.1, 0.2, 0.3], 2.0, apart=apart).input_shape == (3, 4, 4)
+    with pytest.raises(lc.InvalidInput, match=r"mean must be .* got 2 for 48 inputs of shape \(3, 4, 4\)"):
+        normalised(network, [0.1, 0.2], apart=apart)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,13 +33,13 @@ def normalised(network: Network, mean: Any = None, std: Any = None, apart: bool 
     """
     if mean is None and std is None:
         return network
-    m = _each("mean", 0.0 if mean is None else mean, network.inputs)
-    s = _each("std", 1.0 if std is None else std, network.inputs)
+    m = _each("mean", 0.0 if mean is None else mean, network)
+    s = _each("std", 1.0 if std is None else std, network)
     if (s <= 0.0).any():
         raise InvalidInput(f"std must be positive, got {s[s <= 0.0][0]:g}")
     rate = Precise.of(s).reciprocal()
     if apart:
-        return Network((_apart(rate, m), *network.layers))
+        return replace(network, layers=(_apart(rate, m), *network.layers))
     first = network.layers[0]
     scale = PreciseMatrix.of_entries((len(s), len(s)), np.arange(len(s)), np.arange(len(s)), rate)
     weight = PreciseMatrix.of(first.weight) @ scale
@@ -48,8 +49,8 @@ def normalised(network: Network, mean: Any = None, std: Any = None, apart: bool 
     if folded is not None and offset is not None:
         matrix = folded if sparse.issparse(first.weight) else np.asarray(folded.toarray())
         layer = Layer(matrix, np.asarray(offset.toarray())[:, 0], first.neurons)
-        return Network((layer, *network.layers[1:]))
-    return Network((_apart(rate, m), *network.layers))
+        return replace(network, layers=(layer, *network.layers[1:]))
+    return replace(network, layers=(_apart(rate, m), *network.layers))
 
 
 def _apart(rate: Precise, mean: Array) -> Layer:
@@ -60,11 +61,13 @@ def _apart(rate: Precise, mean: Array) -> Layer:
     return Layer(sparse.csr_array(sparse.diags_array(factor)), shift + 0.0, Neurons.of("identity", size))
 
 
-def _each(name: str, value: Any, size: int) -> Array:
+def _each(name: str, value: Any, network: Network) -> Array:
     """One number per input."""
-    given = numbers(name, value)
-    if given.ndim > 1 or not given.size or size % given.size:
+    given, size, shape = numbers(name, value), network.inputs, network.input_shape
+    channels = shape[0] if shape and len(shape) > 1 else given.size  # of a flat input they are not known
+    if given.ndim > 1 or not given.size or size % given.size or given.size not in (1, channels, size):
         raise InvalidInput(
             f"{name} must be one number, one per channel or one per input; got {given.size} for {size} inputs"
+            + (f" of shape {shape}" if shape else "")
         )
     return np.repeat(np.atleast_1d(given), size // given.size)
