@@ -183,7 +183,7 @@ def interrupted_after(rounds: int) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("place", ["heappop", "heappush", "children", "confined", "jacobian_norms"])
+@pytest.mark.parametrize("place", ["heappop", "heappush", "check_cuts", "confined", "jacobian_norms"])
 @pytest.mark.parametrize("calls", [1, 30])
 @pytest.mark.parametrize("event", [KeyboardInterrupt, ProofFailed, np.linalg.LinAlgError])
 def test_interrupts_anywhere_leave_a_true_bound(place: str, calls: int, event: type[BaseException]) -> None:
