@@ -266,7 +266,7 @@ def test_one_function_returns_garbage(question: str) -> None:
             outcomes.ask(question, [target], garbage)
     assert outcomes.false == []
     assert outcomes.proved > 0
-    assert outcomes.refused > 0 or question in ("closed form", *SLOW)
+    assert outcomes.refused > 0 or question in ("closed form", "many", *SLOW)  # repaired there
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

@@ -40,6 +40,7 @@ from lipcert.proof.hints import Linear
 from lipcert.proof.hints import Lipschitz
 from lipcert.search.method import Method
 from lipcert.model.network import Layer, Network, Neurons
+from lipcert.model.norms import L1, L2, LInf, Norms
 from lipcert.model.regions import Ball, Box, Everywhere
 from lipcert.proof.tree import Tree
 
