@@ -59,7 +59,8 @@ def test_rows_are_what_single_calls_say(problem: tuple[lc.Network, Any, Any], tm
         point, label = x[row.point], int(y[row.point])
         assert row.network == network.digest
         assert (row.label, row.predicted) == (label, int(network(point).argmax()))
-        assert row.bound == pytest.approx(lc.certify(network, lc.Ball(point, row.radius), method).bound, rel=1e-9)
+        near = 1e-9 if isinstance(method, lc.ClosedForm) else 1e-7  # how stacks round moves where Scalar's search ends
+        assert row.bound == pytest.approx(lc.certify(network, lc.Ball(point, row.radius), method).bound, rel=near)
         for pairwise, radius in ((True, row.certified), (False, row.plain)):
             single = lc.certified_radius(network, point, label, method, radii=[row.radius], pairwise=pairwise)
             assert radius == pytest.approx(single.radius, rel=1e-12)
