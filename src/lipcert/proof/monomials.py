@@ -15,6 +15,7 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 
 from lipcert.model.arrays import Array
+from lipcert.proof.rounding import TINY, gamma, root_above, size_above, square_above, up
 
 _POWERS = {1: (1.0, True, 0.0), 2: (0.5, False, 0.5), 3: (0.75, True, 0.25)}
 """What stands for a power of δ_i: a factor, whether δ_i is kept, and how far off that is at most."""
@@ -29,6 +30,8 @@ class Monomials:
     straight : which of the monomials of degree two are squares.
     values : the monomials of degree three at most, without squares, at the corners, (monomials, corners).
     slack : how far each is from that at most, (monomials,).
+    sides, slacks : per degree 1, 2 and 3 the same at half of the corners, those with δ_1 = 1, (corners, monomials).
+    turns : what makes ∂q/∂δ_j at these corners of a quadratic q, (corners, d, monomials of degree two).
     touched : per degree 2 and 3, how often a variable is in a monomial, (d, monomials).
     """
 
@@ -60,6 +63,14 @@ class Monomials:
             values.append(value)
             slack.append(off)
         self.values, self.slack = np.array(values), np.array(slack)
+        ends = np.cumsum(self.count)
+        some = np.ascontiguousarray(self.values[:, len(signs) // 2 :].T)
+        self.sides = [np.ascontiguousarray(some[:, a:b]) for a, b in zip(ends[:3], ends[1:4], strict=True)]
+        source, times = self.gradients[1]
+        self.turns = np.zeros((len(some), d, self.count[2]))
+        for j, i in product(range(d), range(d)):
+            self.turns[:, j, source[j, i]] += times[j, i] * self.sides[0][:, i]
+        self.slacks = [self.slack[a:b] for a, b in zip(ends[:3], ends[1:4], strict=True)]
 
     def doubled(self, B: Array) -> Array:
         """L² for L = Bδ, (count, d, n) → (count, pairs, n)."""
@@ -69,6 +80,20 @@ class Monomials:
         """Add L·s, s of degree two, to a polynomial ``out`` of degree three."""
         for i, where in enumerate(self.third):
             out[:, where] += B[:, i : i + 1] * s
+
+    def bend_above(self, q: Array, bent: Array, scale: Array) -> Array:
+        """At least max ‖∇q(δ)·diag(scale)‖ over δ, for q (count, pairs, n), |∂q/∂δ_j| ≤ bent (count, d, n), scale ≤ 1.
+
+        It is convex in δ, so largest at a corner, and there its square is the norm of T(qqᵀ)Tᵀ with small numbers T. In
+        qqᵀ floats lose at most γ|q||q|ᵀ, which T makes γ·bent·bentᵀ of.
+        """
+        _, power = np.frexp(bent.max(axis=(1, 2), initial=0.0))
+        q, bent = (np.ldexp(part, -power[:, None, None]) for part in (q, bent))
+        T = (self.turns * scale[:, None, :, None]).reshape(len(q), -1, q.shape[1])
+        half = (T @ (q @ np.swapaxes(q, 1, 2))).reshape(-1, self.d, q.shape[1])
+        P = (half @ np.swapaxes(T.reshape(half.shape), 1, 2)).reshape(len(q), -1, self.d, self.d)
+        lost = gamma(q.shape[-1] + 8 * q.shape[1] + 16) * square_above(size_above(bent, (1, 2))) + TINY
+        return np.asarray(up(np.ldexp(root_above(P, lost[:, None], 2).max(axis=1), power)) + TINY)
 
     def gradient(self, parts: list[Array]) -> Array:
         """The gradient of polynomials, given by degree (..., monomials); (..., d, monomials of degree ≤ 3)."""

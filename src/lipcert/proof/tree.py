@@ -31,6 +31,7 @@ class Tree:
     void, neuron, weight : for leaves that contain no input, three columns of their own: the node, and the weights of
         the neurons (numbered through all hidden layers) that show it.
     second : nodes that are bounded to second order only.
+    passed : nodes that are not bounded themselves: what is known of the piece they are part of serves them.
     """
 
     layer: Array
@@ -42,6 +43,7 @@ class Tree:
     neuron: Array = field(default_factory=lambda: np.zeros(0, dtype=int))
     weight: Array = field(default_factory=lambda: np.zeros(0))
     second: Array = field(default_factory=lambda: np.zeros(0, dtype=int))
+    passed: Array = field(default_factory=lambda: np.zeros(0, dtype=int))
 
     @property
     def leaves(self) -> int:
@@ -69,6 +71,12 @@ def children(pieces: Pieces, starts: Array, layer: Array, index: Array, value: A
 def confined(pieces: Pieces, found: Bounds) -> Pieces:
     """The pieces with the intervals that were proved for them, and with better hints."""
     return Pieces(pieces.lower, pieces.upper, found.low, found.high, found.hints, found.values, found.second)
+
+
+def as_before(pieces: Pieces, shares: Array) -> Bounds:
+    """What is known of pieces without a look at them: it was proved of those that they are part of."""
+    columns = pieces.ceiling, pieces.low, pieces.high, pieces.hints, shares, pieces.second
+    return Bounds(*(np.array(column) for column in columns))
 
 
 def check_shape(network: Network, tree: Tree) -> None:

@@ -57,6 +57,8 @@ _EARLY = 9.0
 """With so much of the time left, it is too early to give up."""
 _OPTIMISM = 2.0
 """So much faster than before the bounds may fall."""
+_FAR = (4.0, 1.6)
+"""So many times too large is a bound to second order where its halves are cut again at once."""
 _ATTAINED = 1.0 - 1e-6
 """The share of its bound that a piece must show at a point before it is left alone."""
 
@@ -197,7 +199,7 @@ class _Search:
             kept = [leaf for leaf in batch if leaf.bound > enough and not self.settle(cover, leaf)]
             if not kept:
                 continue
-            self.add(cover.cut([leaf.node for leaf in kept], *self.cuts(kept, cover.bounding.starts)))
+            self.add(self.halved(cover, kept))
             share = min(self.upper, ceiling)
             now.say(
                 f"{cover.pieces} pieces, {len(self.open)} open, upper {share:.4g}, lower {self.lower:.4g},"
@@ -272,6 +274,20 @@ class _Search:
             self.meet(np.array(middles))
         for leaf in leaves:
             heapq.heappush(self.open, (-leaf.bound, leaf.node))
+
+    def halved(self, cover: Cover, leaves: list[Leaf]) -> list[Leaf]:
+        """What the leaves are cut into: halves, or where bounds to second order are far too large, parts of halves.
+
+        Halves that are cut again anyway need no bounds of their own.
+        """
+        starts = cover.bounding.starts
+        for limit in _FAR if self.lower > 0.0 else ():
+            far = [leaf for leaf in leaves if leaf.piece.second[0] and leaf.bound > limit * self.lower]
+            if far and len(leaves) + len(far) <= 2 * self.most:
+                nodes = {leaf.node for leaf in far}
+                leaves = [leaf for leaf in leaves if leaf.node not in nodes]
+                leaves += cover.cut([leaf.node for leaf in far], *self.cuts(far, starts), passing=True)
+        return cover.cut([leaf.node for leaf in leaves], *self.cuts(leaves, starts))
 
     def settle(self, cover: Cover, leaf: Leaf) -> bool:
         """Whether nothing is left to do for a piece, because none of its neurons is open.
