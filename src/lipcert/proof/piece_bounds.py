@@ -40,6 +40,8 @@ _POWER = 2.5
 """About the power of the width of a piece with which a bound to second order approaches the truth."""
 _PRODUCTS = 10.0
 """About how many products of square matrices a step to first order takes."""
+_PARTS = 64.0
+"""Into so many parts a piece is cut in the end, at least about."""
 _HALF = 0.5
 _NONE = np.zeros(1, dtype=bool)
 _WATCHED = 8
@@ -89,6 +91,9 @@ class Bounding(ABC):
             self.curved = SecondOrder(network, region.center)
         # for the same work pieces to second order are so many times as many, and so much narrower
         more = max(1.0, _PRODUCTS * max(sizes, default=1) / second_columns(network))
+        groups = [group for layer in network.layers[:-1] if layer.neurons for group in layer.neurons.groups]
+        if all(row.row.smooth and not row.row.kinks for row, _ in groups):
+            more = more * _PARTS  # and they get better as fast as that
         self.patience = float(np.exp2(np.log2(more) * _POWER / max(network.inputs, 1)))
         self.root = Pieces(lower[None], upper[None], low, high, np.zeros((1, 0)), np.full((1, rows), np.inf), _NONE)
 

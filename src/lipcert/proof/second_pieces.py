@@ -13,19 +13,14 @@ the sum over the layers, with Γ_k the product of all that follows layer k, of
 with ε = t(w + R) + c/2·((L + a)² - L²) + e and ε' = tR + c/2·(2L(w + R) + a²) + e, where a = q + w + R and e is the
 error of the fit. The first term is a polynomial of known signs, and its sum with ∇p_N is largest at a corner of the box
 (:mod:`lipcert.proof.monomials`). Of the rest, Γ⁰ diag(ε') B is at most ‖Γ⁰ diag(g)‖·‖diag(ε'/g) B‖ for any g > 0, and
-all else is small enough to be bounded by sizes. For that Γ = Γ⁰ + Γ¹ + E, Γ¹ linear in δ.
+so are Γ⁰ diag(ε)∇q and Γ⁰ diag(ε)∇w, whose right factors are largest at a corner. All else is bounded by sizes. For
+that Γ = Γ⁰ + Γ¹ + E, Γ¹ linear in δ, where with Γ⁺, E⁺ those of the layer after
 
-Sizes of layer after layer, |W||W|…|R|, grow where the network itself contracts. So one slope σ' per neuron is fixed for
-all pieces, those at a point of the region, and with Φ_kj = W_k Σ' W_(k-1) Σ' … W_(j+1) the remainders of values and of
-Γ unfold. R_k = N_k + W_k(ΣR_(k-1) + s_(k-1)), s what the activation adds and N what floats lose, is for every m < k
+    ‖E‖ ≤ (‖E⁺‖ max|φ'| + ‖Γ⁰⁺ diag(φ' - σ - τ₁)‖ + ‖Γ¹⁺ diag(φ' - σ)‖)‖W‖
 
-    R_k = N_k + Σ_(m<j<k) Φ_kj [(σ - σ')R_j + s_j + σ'N_j] + Φ_km [σR_m + s_m],
+is often far less than sizes make of it; whatever is smaller counts.
 
-and E is, with F = Γ⁰(D - Σ - τ₁) + Γ¹(D - Σ) and N what floats lose of Γ⁰ + Γ¹, for every m > k
-
-    E_k = N_k + Σ_(k<j<m) [E_j(D - Σ') + F_j + N_j Σ'] Φ_jk + [E_m D + F_m] Φ_mk.
-
-Nothing is believed of σ': any numbers will do, and those near the slopes of a piece do best.
+Sizes of layer after layer grow where the network itself contracts: :mod:`lipcert.proof.unfolding`.
 
 Polynomials are those of the floats that were computed: what is lost in computing them joins R, and the Jacobian.
 """
@@ -57,6 +52,7 @@ from lipcert.proof.rounding import (
     up,
 )
 from lipcert.proof.slope_fits import fit
+from lipcert.proof.unfolding import Unfolding
 
 MOST_INPUTS: Final = 8
 """With more inputs a box has too many corners."""
@@ -68,7 +64,9 @@ _ENTRIES: Final = 20_000_000
 """Numbers in all products together at most."""
 _FLAT: Final = 2.0**-40
 """A side of a box is taken to be at least so much of its longest; a larger box is no mistake."""
-_AT_ONCE: Final = 350_000
+_WORTH: Final = 0.005
+"""Of the Jacobian's size, what a remainder must come to by sizes before its norm is looked at."""
+_AT_ONCE: Final = 300_000
 """Numbers in the polynomials of a layer over the pieces that are bounded together; more would not stay in a cache."""
 
 
@@ -115,26 +113,9 @@ class SecondOrder:
         slopes = [layer.neurons.slope(v) for layer, v in zip(network.layers, values, strict=True) if layer.neurons]
         self.slopes = [np.where(np.isfinite(slope), slope, 0.0) for slope in slopes]
         band = int(np.clip(_ENTRIES // max(_inner(network), 1), 1, _BAND))
-        self.products = [self._products(k, band) for k in range(1, len(self.layers))]
+        self.unfolding = Unfolding([weight for weight, *_ in self.layers], self.slopes, band)
         widest = max(network.sizes[1:])
         self.at_once = max(1, _AT_ONCE // (widest * sum(self.poly.count[1:4])))
-
-    def _products(self, k: int, band: int) -> list[Array]:
-        """At least |Φ_kj| for j = k - 1, k - 2, …, as many as are used.
-
-        Φ_(k,j-1) = Φ_kj Σ'W_j; its error is that of Φ_kj times |Σ'||W_j|, and γ|Φ_kj||Σ'||W_j|.
-        """
-        weight = self.layers[k][0]
-        exact, error = weight, gamma(LOOSE + 1) * np.abs(weight) + TINY
-        found = [(np.abs(exact) + error) * UP]
-        for j in range(k - 1, max(k - band, 0), -1):
-            weight, slope = self.layers[j][0], self.slopes[j]
-            size = np.abs(weight)
-            error = (error + gamma(len(weight) + LOOSE + 4) * np.abs(exact)) * UP * np.abs(slope)
-            error = (error + TINY) @ size * UP + TINY
-            exact = (exact * slope) @ weight
-            found.append((np.abs(exact) + error) * UP)
-        return found
 
     def bound(self, lower: Array, upper: Array, low: list[Array], high: list[Array]) -> Second:
         """At least the norm of the Jacobian on each box (count, d), where pre-activations lie between low and high."""
@@ -209,7 +190,7 @@ class SecondOrder:
             under = TINY * (1.0 + spread(size, 1.0 + seen.rate + (1.0 + seen.bow) * linear))
             noise = g * (moved + spread(size, np.abs(seen.fit.value)) + np.abs(bias)) * UP + under
             fuzz = 3.0 * g * moved * UP + under
-            rest = (self._carried(k, parts, wholes) + noise) * UP
+            rest = (self.unfolding.forwards(k, parts, wholes) + noise) * UP
             Z = self._next(Z, seen, k)
             value = seen.fit.value @ weight.T + bias
         _, (linear, square, cube), sizes, bent, twisted = self._extents(Z, len(known))
@@ -227,17 +208,6 @@ class SecondOrder:
             factor += seen.fit.rate[:, None, :] * q
         self.poly.add_product(cube, B, factor)
         return (found.reshape(-1, Z.shape[-1]) @ self.layers[k + 1][0].T).reshape(*Z.shape[:2], -1)
-
-    def _carried(self, k: int, parts: list[Array], wholes: list[Array]) -> Array:
-        """At least what layers up to k make of |R| of the layer after it."""
-        reach = self.products[k]
-        rest = spread(reach[0], wholes[k])
-        if len(reach) == 1:
-            return rest
-        other = spread(reach[-1], wholes[k + 1 - len(reach)])
-        for back, size in enumerate(reach[:-1]):
-            other = other + spread(size, parts[k - back])
-        return np.fmin(rest, other)
 
     def _extents(self, Z: Array, k: int) -> tuple[tuple[Array, ...], tuple[Array, ...], Array, Array, Array]:
         """At least -p and p; |L|, |q|, |w|; the sizes of coefficients; and |∂q/∂δ_j|, |∂w/∂δ_j|.
@@ -282,6 +252,7 @@ class SecondOrder:
         quartic = np.zeros((count, outputs, self.poly.count[4]))
         entries = np.broadcast_to(last.fuzz[..., None], (count, outputs, d))
         rest, stray = _frobenius(entries, half), _frobenius(E)
+        worth = _WORTH * size_above(last.Z[:, :d] * inverse, (1, 2))
         factors: list[tuple[Array, Array]] = []
         shares: list[Array] = []
         parts: dict[int, Array] = {}
@@ -295,14 +266,15 @@ class SecondOrder:
             shares.append(along * across * seen.error + TINY)
             # all else by sizes
             off, sway, loose = seen.off[:, None, :], seen.sway[:, None, :], (seen.most * layer.fuzz)[:, None, :]
-            swirl = off * layer.twisted + loose + TINY
-            near = seen.other[:, None, :] * layer.bent + swirl
+            near = seen.other[:, None, :] * layer.bent + off * layer.twisted + loose + TINY
             far = (seen.swing[:, None, :] + sway + off) * layer.twisted + (sway + off) * layer.bent
             far = far + off * np.abs(B) + loose + TINY
             by_size = [part @ np.swapaxes(other, 1, 2) * UP for part, other in ((size, near), (K, far), (E, far))]
             entries = entries + (by_size[0] + by_size[1] + by_size[2])
             here, sways, strays = (_frobenius(part, half) for part in by_size)
-            here = np.fmin(here, self._turned(G, layer, seen, swirl, half)) if k else here
+            which = np.flatnonzero(here > worth) if k else ()
+            if len(which):
+                here[which] = np.fmin(here[which], self._turned(G, layer, seen, half, which))
             rest = rest + here + sways + np.fmin(strays, stray * size_above(far * inverse, (1, 2)) * UP)
             if not k:
                 break
@@ -318,7 +290,7 @@ class SecondOrder:
             stray = stray * seen.most.max(axis=-1) + spectral_above(G * (seen.open[:, None, :] + TINY))
             stray = (stray + _frobenius(K * seen.whole[:, None, :] + TINY)) * self.norms[k]
             lost = (gamma(n + LOOSE + 16) * moved + TINY * (1.0 + size)) @ self.sizes[k] * UP + TINY
-            E = (self._unfolded(k, len(hidden), parts, wholes) + lost) * UP
+            E = (self.unfolding.backwards(k, len(hidden), parts, wholes) + lost) * UP
             stray = (stray + _frobenius(lost)) * UP
             weight, slope = self.layers[k][0], seen.fit.slope[:, None, :]
             H = H * slope[:, None] + np.swapaxes(GB, 1, 2)
@@ -327,16 +299,23 @@ class SecondOrder:
         left, right = (spectral_above(np.concatenate(side, axis=-1)) for side in zip(*factors, strict=True))
         return *self._total(half, last, quartic, entries * UP, rest * UP, left * right * UP), shares[::-1]
 
-    def _turned(self, G: Array, layer: Polynomial, seen: Slopes, swirl: Array, half: Array) -> Array:
-        """At least ‖Γ⁰(ε - tw)∇q‖ and what comes with ∇w, by ‖Γ⁰ diag(g)‖ and norms of what is left over g."""
-        inverse = 1.0 / half
+    def _turned(self, G: Array, layer: Polynomial, seen: Slopes, half: Array, which: Array) -> Array:
+        """At least ‖Γ⁰((ε - tw)∇q + ε∇w + what floats lose)‖ of some pieces.
+
+        By ‖Γ⁰ diag(g)‖ and norms of what is left over g.
+        """
+        G, inverse, (_, q, w) = G[which], 1.0 / half[which], self._split(layer.Z[which])
+        bent, twisted, other, off = layer.bent[which], layer.twisted[which], seen.other[which], seen.off[which]
         most = inverse.max(axis=-1)
-        scale = inverse / most[:, None]
-        along, across = size_above(G, 1), size_above(layer.bent * scale[:, :, None], 1)
-        g = np.clip(np.sqrt(seen.other * (across / along)), 1e-100, 1e100)[:, None, :]
-        factor = seen.other[:, None, :] / g
-        q = self.poly.bend_above(self._split(layer.Z)[1] * factor, layer.bent * factor * UP, scale * UP)
-        return np.asarray((q + size_above(swirl / g * scale[:, :, None], (1, 2))) * spectral_above(G * g) * most * UP)
+        scale = inverse / most[:, None] * UP
+        along, across = size_above(G, 1), size_above((bent + twisted) * scale[:, :, None], 1)
+        g = np.clip(np.sqrt(other * (across / along)), 1e-100, 1e100)[:, None, :]
+        other, off, loose = (size[:, None, :] / g for size in (other, off, (seen.most * layer.fuzz)[which]))
+        found = self.poly.gradient_above(2, q * other, bent * other * UP, scale)
+        found = found + self.poly.gradient_above(3, w * off, twisted * off * UP, scale)
+        more = (self.poly.curls @ np.abs(w)) * off + loose + TINY
+        found = found + size_above(more * scale[:, :, None], (1, 2))
+        return np.asarray(found * spectral_above(G * g) * most * UP)
 
     def _signed(self, G: Array, GB: Array, layer: Polynomial, seen: Slopes) -> tuple[Array, Array]:
         """Γ⁰(tLw + t/2·q² + c/2·L²q), (count, outputs, monomials), and at least |∇(Γ⁰(tq + c/2·L²)w)| by δ_j.
@@ -363,19 +342,6 @@ class SecondOrder:
         rough = gamma(n + len(self.layers) + 64) * apply(np.abs(G), crossed)
         rough = rough + TINY * apply(1.0 + np.abs(G), (1.0 + seen.bow) * (1.0 + more))  # what underflows
         return four, five + 5.0 * rough[..., None]
-
-    def _unfolded(self, k: int, count: int, parts: dict[int, Array], wholes: dict[int, Array]) -> Array:
-        """At least what layers after k make of |E_(k-1)|."""
-        E = wholes[k] @ self.products[k - 1][0]
-        end = min(k + len(self.products[count - 1]) - 1, count - 1)
-        while end - k >= len(self.products[end - 1]):
-            end -= 1
-        if end == k:
-            return E
-        other = wholes[end] @ self.products[end - 1][end - k]
-        for j in range(k, end):
-            other = other + parts[j] @ self.products[j - 1][j - k]
-        return np.fmin(E, other)
 
     def _outputs(self, value: Array, last: Polynomial) -> Array:
         """At least v and -v of the last layer."""

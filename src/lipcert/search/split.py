@@ -57,7 +57,7 @@ _EARLY = 9.0
 """With so much of the time left, it is too early to give up."""
 _OPTIMISM = 2.0
 """So much faster than before the bounds may fall."""
-_FAR = (4.0, 1.6)
+_FAR = (2.5, 1.6)
 """So many times too large is a bound to second order where its halves are cut again at once."""
 _ATTAINED = 1.0 - 1e-6
 """The share of its bound that a piece must show at a point before it is left alone."""
@@ -283,7 +283,7 @@ class _Search:
         starts = cover.bounding.starts
         for limit in _FAR if self.lower > 0.0 else ():
             far = [leaf for leaf in leaves if leaf.piece.second[0] and leaf.bound > limit * self.lower]
-            if far and len(leaves) + len(far) <= 2 * self.most:
+            if far and len(leaves) + len(far) <= 4 * self.most:
                 nodes = {leaf.node for leaf in far}
                 leaves = [leaf for leaf in leaves if leaf.node not in nodes]
                 leaves += cover.cut([leaf.node for leaf in far], *self.cuts(far, starts), passing=True)
