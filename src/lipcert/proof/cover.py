@@ -25,7 +25,7 @@ from lipcert.proof.hints import Hints
 from lipcert.proof.piece_bounds import Bounding, PieceBounds
 from lipcert.proof.pieces import LEAF, Bounds, Pieces
 from lipcert.proof.rounding import loosened, looseness, up
-from lipcert.proof.tree import Tree, as_before, check_cuts, check_shape, confined
+from lipcert.proof.tree import Tree, check_cuts, check_shape, confined
 
 _CHUNK = 128
 _AGAIN = 2.0**-24
@@ -123,7 +123,7 @@ class Cover:
         first, cuts = self._whole, list(zip(layer.tolist(), index.tolist(), value.tolist(), strict=True))
         if passing:
             shares = np.repeat(np.stack([self._leaves[node].shares for node in nodes]), 2, axis=0)
-            added = self._add(halves, as_before(halves, shares), nodes, cuts, passing)
+            added = self._add(halves, self.bounding.passed(halves, shares), nodes, cuts, passing)
         else:
             added = self._add(halves, self._bounded(halves), nodes, cuts)
         for node in nodes:
@@ -277,7 +277,7 @@ def prove_leaves(bounding: Bounding, tree: Tree) -> Array:
             todo += [(nodes[part], pieces.take(part)) for part in parts]
             continue
         seen += len(nodes)
-        found = as_before(pieces, np.zeros(pieces.hints.shape)) if by.all() else bounding.bound(pieces)
+        found = bounding.passed(pieces, np.zeros((len(pieces), 0))) if by.all() else bounding.bound(pieces)
         leaf = tree.layer[nodes] == LEAF
         check_values(bounding, found.values[leaf])
         void = _void(bounding, tree, nodes, confined(pieces, found)) & leaf

@@ -105,27 +105,40 @@ class Bounding(ABC):
         with loosened(self.loose):  # in a worker process, too
             return self._bound(pieces)
 
+    def passed(self, pieces: Pieces, shares: Array) -> Bounds:
+        """What is known of pieces without a bound of their own: it was proved of those that they are part of."""
+        columns = pieces.ceiling, pieces.low, pieces.high, pieces.hints, shares, pieces.second
+        found = Bounds(*(np.array(column) for column in columns))
+        with proving():
+            found.values[self.domain(pieces).outside()] = self.least
+        return found
+
     def _bound(self, pieces: Pieces) -> Bounds:
         if self.curved is None:
             return self.to_first_order(pieces)
+        found = self.passed(pieces, np.zeros((len(pieces), min(self.watched, pieces.hints.shape[-1]))))
+        inside = np.flatnonzero((found.values > self.least).any(axis=-1))
+        if inside.size:
+            _put(found, inside, self._curved(self.curved, pieces.take(inside)))
+        return found
+
+    def _curved(self, curved: SecondOrder, pieces: Pieces) -> Bounds:
+        """The values of pieces that may have an input, to second order and, where that pays, to first order."""
         with proving():
-            second = self.curved.bound(pieces.lower, pieces.upper, self.layers(pieces.low), self.layers(pieces.high))
-            empty = second.empty | self.domain(pieces).outside()
+            second = curved.bound(pieces.lower, pieces.upper, self.layers(pieces.low), self.layers(pieces.high))
         values = np.fmin(self.to_second_order(second), pieces.ceiling)
-        values[empty] = self.least
+        values[second.empty] = self.least
         shares = second.shares if pieces.hints.shape[-1] else np.zeros(pieces.hints.shape)
         low, high = (np.array(pieces.low), np.array(pieces.high)) if self.deep else (second.low, second.high)
         shares = shares[:, : self.watched]
         found = Bounds(values, low, high, np.array(pieces.hints), shares, np.array(pieces.second))
-        rest = np.flatnonzero(~pieces.second & ~empty)
+        rest = np.flatnonzero(~pieces.second & ~second.empty)
         if rest.size:
             first = self.to_first_order(replace(pieces, low=second.low, high=second.high).take(rest))
             soon = self.soon(second.take(rest), first.values)
             better = np.asarray((values[rest] < first.values).any(axis=-1))
             shares = np.where(better[:, None], shares[rest], first.open[:, : self.watched])
-            first = replace(first, values=np.fmin(first.values, values[rest]), open=shares, second=soon)
-            for column in fields(Bounds):
-                getattr(found, column.name)[rest] = getattr(first, column.name)
+            _put(found, rest, replace(first, values=np.fmin(first.values, values[rest]), open=shares, second=soon))
         return found
 
     @abstractmethod
@@ -285,6 +298,12 @@ class PieceBounds(Bounding):
             back = _wide(view, back, 0.0)
         hint, share = (np.concatenate([blank, *found[::-1]], axis=-1) for found in (hints, shares))
         return low, high, hint, share
+
+
+def _put(found: Bounds, where: Array, some: Bounds) -> None:
+    """Write the rows of some pieces where they belong."""
+    for column in fields(Bounds):
+        getattr(found, column.name)[where] = getattr(some, column.name)
 
 
 def ends(sweep: Sweep) -> Interval:

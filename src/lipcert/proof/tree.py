@@ -73,12 +73,6 @@ def confined(pieces: Pieces, found: Bounds) -> Pieces:
     return Pieces(pieces.lower, pieces.upper, found.low, found.high, found.hints, found.values, found.second)
 
 
-def as_before(pieces: Pieces, shares: Array) -> Bounds:
-    """What is known of pieces without a look at them: it was proved of those that they are part of."""
-    columns = pieces.ceiling, pieces.low, pieces.high, pieces.hints, shares, pieces.second
-    return Bounds(*(np.array(column) for column in columns))
-
-
 def check_shape(network: Network, tree: Tree) -> None:
     """Every cut node has two later children, every node but the root one parent, and cuts name what exists."""
     columns = ((tree.layer, tree.index, tree.value, tree.child), (tree.void, tree.neuron, tree.weight))

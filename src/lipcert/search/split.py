@@ -176,7 +176,7 @@ class _Search:
     def __post_init__(self) -> None:
         self.rays = not self.region.bounded
         self.cut = along_rays(self.network)[0] if self.rays else self.network  # what pieces and cuts speak of
-        self.curved = curved(self.network)
+        self.curved, self.deep = curved(self.network), deep(self.network)
         self.stretch = Stretch(self.norms)
 
     def run(self, cover: Cover, limits: Split, ceiling: float) -> None:
@@ -281,7 +281,7 @@ class _Search:
         Halves that are cut again anyway need no bounds of their own.
         """
         starts = cover.bounding.starts
-        for limit in _FAR if self.lower > 0.0 else ():
+        for limit in _FAR[self.deep :] if self.lower > 0.0 else ():
             far = [leaf for leaf in leaves if leaf.piece.second[0] and leaf.bound > limit * self.lower]
             if far and len(leaves) + len(far) <= 4 * self.most:
                 nodes = {leaf.node for leaf in far}
