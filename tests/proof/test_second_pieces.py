@@ -179,8 +179,8 @@ def no_fifth_degree(poly: Monomials) -> None:
     poly.touched = [0.0 * part for part in poly.touched]
 
 
-def one_side_only(poly: Monomials) -> None:
-    poly.sides = [side[:1] for side in poly.sides]
+def half_of_an_interval(poly: Monomials) -> None:
+    poly.sides = [0.5 * side for side in poly.sides]
 
 
 def no_gradients(patch: pytest.MonkeyPatch) -> None:
@@ -222,7 +222,7 @@ PLANTED = [
     of_the_tables(half_of_the_corners),
     of_the_tables(no_slack_of_squares),
     of_the_tables(no_fifth_degree),
-    of_the_tables(one_side_only),
+    of_the_tables(half_of_an_interval),
     no_gradients,
     no_third_order,
     no_quartic,
