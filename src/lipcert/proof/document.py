@@ -268,7 +268,8 @@ def tree_in(value: Any) -> Tree | None:
     """What tree_out wrote."""
     if value is None:
         return None
-    value = {name: array_out(np.zeros(0)) for name in _MARKS} | mapping(value)  # older versions have no such columns
+    none = {name: array_out(np.zeros(0)) for name in _MARKS}  # older versions have no such columns
+    value = {**none, **mapping(value)}
     bound, *found = fields(value, "bound", *_CUTS, *_VOIDS, *_MARKS)
     columns = {name: array_in(column, 1) for name, column in zip((*_CUTS, *_VOIDS, *_MARKS), found, strict=True)}
     if any(len({columns[name].size for name in group}) != 1 for group in (_CUTS, _VOIDS)):

@@ -115,8 +115,8 @@ def _between(neurons: Neurons, v: Array, width: Array) -> tuple[Array, ...]:
         turned, largest = np.zeros(left.shape, dtype=bool), np.abs(bends).max(axis=0)
         for turn, inside in row.turns_inside(left, right):  # it jumps at some of them
             some = turn[tuple(slice(None if step else 1) for step in turn.strides)]  # one of equal ones
-            sides = [row.bend(some, side) for side in (-1, 1)]
-            for bend in sides[: 1 if np.array_equal(*sides) else 2]:
+            before, after = row.bend(some, -1), row.bend(some, 1)
+            for bend in (after,) if np.array_equal(before, after) else (before, after):
                 # also of turns outside: errors are relative to the largest
                 largest = np.maximum(largest, np.abs(bend).max(axis=0))
                 np.minimum(least, bend, out=least, where=inside)
