@@ -41,7 +41,9 @@ _POWER = 2.5
 _PRODUCTS = 10.0
 """About how many products of square matrices a step to first order takes."""
 _PARTS = 64.0
-"""Into so many parts a piece is cut in the end, at least about."""
+"""Into so many parts a piece is cut in the end, at least about, where slopes are smooth and a bound is coarse."""
+_COARSE = 2.0
+"""A bound to first order is coarse from so many times a norm that is met on."""
 _HALF = 0.5
 _NONE = np.zeros(1, dtype=bool)
 _WATCHED = 8
@@ -92,9 +94,10 @@ class Bounding(ABC):
         # for the same work pieces to second order are so many times as many, and so much narrower
         more = max(1.0, _PRODUCTS * max(sizes, default=1) / second_columns(network))
         groups = [group for layer in network.layers[:-1] if layer.neurons for group in layer.neurons.groups]
-        if all(row.row.smooth and not row.row.kinks for row, _ in groups):
-            more = more * _PARTS  # and they get better as fast as that
-        self.patience = float(np.exp2(np.log2(more) * _POWER / max(network.inputs, 1)))
+        smooth = all(row.row.smooth and not row.row.kinks for row, _ in groups)
+        power = _POWER / max(network.inputs, 1)
+        self.patience = float(np.exp2(np.log2(more) * power))
+        self.more_patience = self.patience * float(np.exp2(np.log2(_PARTS) * power)) if smooth else self.patience
         self.root = Pieces(lower[None], upper[None], low, high, np.zeros((1, 0)), np.full((1, rows), np.inf), _NONE)
 
     def bound(self, pieces: Pieces) -> Bounds:
@@ -226,7 +229,9 @@ class PieceBounds(Bounding):
     def soon(self, second: Second, first: Array) -> Array:
         if not self.norms.plain:
             return super().soon(second, first)
-        late = second.bounds - second.near > self.patience * (first[:, 0] - second.near)
+        loose = first[:, 0] > _COARSE * second.near
+        patience = np.where(loose, self.more_patience, self.patience)
+        late = second.bounds - second.near > patience * (first[:, 0] - second.near)
         return np.asarray(~late | self.deep)
 
     def to_first_order(self, pieces: Pieces) -> Bounds:

@@ -45,7 +45,7 @@ _SMALL = 0.125
 """The longest side of a piece of rays from which on it counts as small, where it goes on to infinity."""
 _WHOLE = 0.4
 """Share of the time for a bound of the whole region, before it is cut."""
-_FIRST = 0.05
+_FIRST = 0.1
 """The same where pieces are bounded to second order: they soon forget the bound of the whole region."""
 _STARTING = 8.0
 """Sweeps with their proof that pieces take to begin with, and some to be of use."""
