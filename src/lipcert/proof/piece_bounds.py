@@ -28,7 +28,7 @@ from lipcert.proof.induced import induced_above, spectral_factor
 from lipcert.proof.norm_bounds import interval_bounds
 from lipcert.proof.pieces import Bounds, Pieces
 from lipcert.proof.rays import along_rays, hints_along, only_at_infinity
-from lipcert.proof.rounding import TINY, UP, gamma, loosened, looseness, stretched
+from lipcert.proof.rounding import TINY, UP, gamma, loosened, looseness, spectral_above, stretched
 from lipcert.proof.second_pieces import SecondOrder, curved, deep, second_columns
 from lipcert.proof.suggest.multipliers import advice, closed_form, directions
 from lipcert.proof.sweep import Sweep, intervals, proving
@@ -44,6 +44,8 @@ _PARTS = 64.0
 """Into so many parts a piece is cut in the end, at least about, where slopes are smooth and a bound is coarse."""
 _COARSE = 2.0
 """A bound to first order is coarse from so many times a norm that is met on."""
+_POINTS = 64
+"""At so many points norms are met."""
 _HALF = 0.5
 _NONE = np.zeros(1, dtype=bool)
 _WATCHED = 8
@@ -216,6 +218,13 @@ class PieceBounds(Bounding):
         with proving():
             first = self.sweep(self.root, _Absolute(self.sweeps[-1] if self.sweeps else None)).run()
             self.begin(first, self._found(first)[2])
+        self.coarse = self.curved is not None and not self.deep and self._is_coarse(self._values(first))
+
+    def _is_coarse(self, bound: Array) -> bool:
+        """Whether a bound of the whole region is far above the norms that are met at some of its points."""
+        with np.errstate(all="ignore"):
+            met = self.network.jacobian(self.region.sample(_POINTS, np.random.default_rng(0)))
+            return bool(bound[0] > _COARSE * spectral_above(np.nan_to_num(met)).max())
 
     def to_second_order(self, second: Second) -> Array:
         if self.norms.plain:
@@ -229,8 +238,7 @@ class PieceBounds(Bounding):
     def soon(self, second: Second, first: Array) -> Array:
         if not self.norms.plain:
             return super().soon(second, first)
-        loose = first[:, 0] > _COARSE * second.near
-        patience = np.where(loose, self.more_patience, self.patience)
+        patience = self.more_patience if self.coarse else self.patience
         late = second.bounds - second.near > patience * (first[:, 0] - second.near)
         return np.asarray(~late | self.deep)
 

@@ -272,8 +272,8 @@ class SecondOrder:
             by_size = [part @ np.swapaxes(other, 1, 2) * UP for part, other in ((size, near), (K, far), (E, far))]
             entries = entries + (by_size[0] + by_size[1] + by_size[2])
             here, sways, strays = (_frobenius(part, half) for part in by_size)
-            which = np.flatnonzero(here > worth) if k else ()
-            if len(which):
+            which = np.flatnonzero((here > worth) & (k > 0))
+            if which.size:
                 here[which] = np.fmin(here[which], self._turned(G, layer, seen, half, which))
             rest = rest + here + sways + np.fmin(strays, stray * size_above(far * inverse, (1, 2)) * UP)
             if not k:
