@@ -133,3 +133,20 @@ def test_bounds_fall_and_trees_prove_them_again() -> None:
     claim = replace(lc.certify(NETWORK, BALL, lc.ClosedForm()), tree=found.tree(), bound=found.bound)
     assert lc.verify(NETWORK, claim) <= found.bound
     assert found.tree().leaves == 4
+
+
+def test_halves_that_are_passed_over_have_the_bound_of_the_whole() -> None:
+    found = made()
+    whole = float(found.leaf(0).bound)
+    halves = found.cut([0], np.array([AXIS]), np.array([0]), np.array([0.0]), passing=True)
+    assert [leaf.bound for leaf in halves] == [whole, whole]
+    nodes = [leaf.node for leaf in halves]
+    found.cut(nodes, np.array([AXIS, AXIS]), np.array([1, 2]), np.zeros(2))
+    tree = found.tree()
+    assert tree.passed.tolist() == nodes
+    assert LOWER <= found.bound <= whole * (1.0 + 1e-6)
+    claim = replace(lc.certify(NETWORK, BALL, lc.ClosedForm()), tree=tree, bound=found.bound)
+    assert lc.verify(NETWORK, claim) <= found.bound
+    every = replace(tree, passed=np.arange(1, len(tree.layer)))
+    with pytest.raises(ProofFailed):
+        lc.verify(NETWORK, replace(claim, tree=every, bound=LOWER))

@@ -18,7 +18,9 @@ from lipcert.model.arrays import Array
 from lipcert.proof import document, second_pieces, slope_fits
 from lipcert.proof.expansion import Second
 from lipcert.proof.monomials import Monomials
+from lipcert.proof.rounding import largest_norm_above
 from lipcert.proof.second_pieces import SecondOrder, curved
+from lipcert.proof.unfolding import Unfolding
 from networks import random_network
 
 SIZES = [(1, 5, 1), (2, 7, 6, 3), (3, 9, 2), (4, 8, 8, 1), (6, 10, 9, 3), (3, 6, 6, 6, 2), (2, 5, 5, 5, 5, 4)]
@@ -169,11 +171,21 @@ def half_of_the_corners(poly: Monomials) -> None:
 
 
 def no_slack_of_squares(poly: Monomials) -> None:
-    poly.slack = 0.0 * poly.slack
+    poly.slack, poly.curls = 0.0 * poly.slack, 0.0 * poly.curls
+    poly.slacks = [0.0 * part for part in poly.slacks]
 
 
 def no_fifth_degree(poly: Monomials) -> None:
     poly.touched = [0.0 * part for part in poly.touched]
+
+
+def half_of_an_interval(poly: Monomials) -> None:
+    poly.sides = [0.5 * side for side in poly.sides]
+
+
+def no_gradients(patch: pytest.MonkeyPatch) -> None:
+    honest: Any = SecondOrder._turned
+    patch.setattr(SecondOrder, "_turned", lambda *a: 0.0 * honest(*a))
 
 
 def no_third_order(patch: pytest.MonkeyPatch) -> None:
@@ -187,8 +199,8 @@ def no_quartic(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_remainders_of_layers_before(patch: pytest.MonkeyPatch) -> None:
-    honest = SecondOrder._products
-    patch.setattr(SecondOrder, "_products", lambda *a: [0.0 * size for size in honest(*a)])
+    honest = Unfolding._products
+    patch.setattr(Unfolding, "_products", lambda *a: [0.0 * size for size in honest(*a)])
 
 
 def intervals_of_another_piece(patch: pytest.MonkeyPatch) -> None:
@@ -210,6 +222,8 @@ PLANTED = [
     of_the_tables(half_of_the_corners),
     of_the_tables(no_slack_of_squares),
     of_the_tables(no_fifth_degree),
+    of_the_tables(half_of_an_interval),
+    no_gradients,
     no_third_order,
     no_quartic,
     no_remainders_of_layers_before,
@@ -256,6 +270,35 @@ def test_a_planted_mistake_is_caught(
     assert too_low() > 0
 
 
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_gradients_at_corners_are_no_smaller_than_inside(d: int) -> None:
+    rng, poly = np.random.default_rng(d), Monomials(d)
+    points = rng.uniform(-1.0, 1.0, (200, d))
+    points[::2] = np.sign(points[::2])
+    scale = rng.uniform(0.1, 1.0, (4, d))
+    for degree in (2, 3):
+        part = rng.standard_normal((4, poly.count[degree], 5)) * 10.0 ** rng.uniform(-160, 100, (4, 1, 1))
+        if degree == 3:  # squares in the gradient are the matter of ``curls``
+            part[:, (poly.curls > 0.0).any(axis=0)] = 0.0
+        size = poly.touched[degree - 2] @ np.abs(part)
+        found = poly.gradient_above(degree, part, size, scale)
+        source, times = poly.gradients[degree - 1]
+        for point in points:
+            before = point if degree == 2 else (point[poly.first] * point[poly.second])
+            gradient = np.einsum("cjin,ji,i->cjn", part[:, source], times, before) * scale[:, :, None]
+            norms = np.linalg.norm(gradient / np.abs(part).max(initial=1e-300), ord=2, axis=(1, 2))
+            assert (norms * (1.0 - 1e-12) * np.abs(part).max(initial=1e-300) <= found).all()
+
+
+def test_the_largest_of_many_norms() -> None:
+    rng = np.random.default_rng(0)
+    matrices = rng.standard_normal((6, 40, 3, 5)) * np.exp(rng.standard_normal((6, 40, 1, 1)))
+    truth = np.linalg.norm(matrices, ord=2, axis=(-2, -1)).max(axis=1)
+    found = largest_norm_above(matrices, 7)
+    assert (found >= truth * (1.0 - 1e-14)).all()
+    np.testing.assert_allclose(found, truth, rtol=3e-3)
+
+
 def test_split_ends_near_the_truth_and_its_tree_is_derived_again(tmp_path: Path) -> None:
     network = random_network(11, (3, 16, 16, 2), "tanh", gain=1.5)
     box = lc.Box([-1.0] * 3, [1.0] * 3)
@@ -280,8 +323,8 @@ def test_a_tree_without_the_column_is_read_as_one_of_first_order() -> None:
     found = lc.certify(network, lc.Ball([0.1, 0.2], 1.0), method)
     stored = document.tree_out(found.tree)
     assert stored is not None
-    del stored["second"]
+    del stored["second"], stored["passed"]
     tree = document.tree_in(stored)
     assert tree is not None
-    assert tree.second.size == 0
+    assert tree.second.size == tree.passed.size == 0
     assert lc.verify(network, replace(found, tree=tree))

@@ -58,12 +58,13 @@ class Cover:
         self.bounding, self._pool, self._workers = bounding, pool, workers
         self._rows: list[tuple[int, int, float, int]] = []
         self._second: list[bool] = []
+        self._passed: list[bool] = []
         self._values: list[Array] = []
         self._leaves: dict[int, Leaf] = {}
         self._void: dict[int, Array] = {}
         self._whole = 0
         self._first: Pieces | None = None
-        self._add(bounding.root)
+        self._add(bounding.root, self._bounded(bounding.root))
 
     @property
     def values(self) -> Array:
@@ -109,15 +110,22 @@ class Cover:
         found = [values for values in self._uncut() if (values > self.bounding.least).any()]
         return roomy(np.array(found).reshape(len(found), self.bounding.rows), self.bounding.slack)
 
-    def cut(self, nodes: Sequence[int], layer: Array, index: Array, value: Array) -> list[Leaf]:
-        """Cut some leaves, each along an axis or by a neuron; the halves that may have an input are returned."""
+    def cut(self, nodes: Sequence[int], layer: Array, index: Array, value: Array, passing: bool = False) -> list[Leaf]:
+        """Cut some leaves, each along an axis or by a neuron; the halves that may have an input are returned.
+
+        With ``passing`` the halves are not bounded: they are to be cut again, and what is known of the whole serves.
+        """
         check_cuts(self.bounding.network, layer, index, value)
         if len(set(nodes)) != len(nodes):
             raise ProofFailed("a piece cannot be cut twice at once")
         pieces = Pieces.stack([self._leaves[node].piece for node in nodes])
         halves = self.bounding.halves(pieces, layer, index, value)
-        first = self._whole
-        added = self._add(halves, nodes, list(zip(layer.tolist(), index.tolist(), value.tolist(), strict=True)))
+        first, cuts = self._whole, list(zip(layer.tolist(), index.tolist(), value.tolist(), strict=True))
+        if passing:
+            shares = np.repeat(np.stack([self._leaves[node].shares for node in nodes]), 2, axis=0)
+            added = self._add(halves, self.bounding.passed(halves, shares), nodes, cuts, passing)
+        else:
+            added = self._add(halves, self._bounded(halves), nodes, cuts)
         for node in nodes:
             del self._leaves[node]
         return [self._leaves[first + k] for k in range(added) if first + k in self._leaves]
@@ -141,8 +149,8 @@ class Cover:
         table = np.array(list(void.values())).reshape(len(void), sum(self.bounding.network.sizes[1:-1]))
         row, neuron = np.nonzero(table)
         columns = np.array(list(void), dtype=int)[row], neuron, table[row, neuron]
-        second = np.flatnonzero(self._second[: self._whole])
-        return Tree(layer, index, value, child, max(self.bound, 0.0), *columns, second)
+        marks = (np.flatnonzero(marked[: self._whole]) for marked in (self._second, self._passed))
+        return Tree(layer, index, value, child, max(self.bound, 0.0), *columns, *marks)
 
     def _cut(self) -> list[bool]:
         """Of each node of the finished tree, whether it was cut."""
@@ -152,13 +160,21 @@ class Cover:
         """The values of the nodes that were not cut."""
         return [values for values, is_cut in zip(self._values, self._cut(), strict=False) if not is_cut]
 
-    def _add(self, pieces: Pieces, parents: Sequence[int] = (), cuts: Sequence[tuple[int, int, float]] = ()) -> int:
+    def _add(
+        self,
+        pieces: Pieces,
+        found: Bounds,
+        parents: Sequence[int] = (),
+        cuts: Sequence[tuple[int, int, float]] = (),
+        passing: bool = False,
+    ) -> int:
         """New leaves, then the cuts that made them; all of it counts from the last line on."""
-        found = self._bounded(pieces)
         check_values(self.bounding, found.values)
         proved, first = confined(pieces, found), self._whole
-        del self._rows[first:], self._values[first:], self._second[first:]  # what an interrupt left behind
+        for column in (self._rows, self._values, self._second, self._passed):
+            del column[first:]  # what an interrupt left behind
         self._second += pieces.second.tolist()
+        self._passed += [passing] * len(pieces)
         for number, values in enumerate(frozen(np.array(found.values))):
             self._rows.append((LEAF, 0, 0.0, 0))
             self._values.append(values)
@@ -248,17 +264,20 @@ def prove_leaves(bounding: Bounding, tree: Tree) -> Array:
     """
     check_shape(bounding.network, tree)
     proved: dict[int, Array] = {}
-    second = np.isin(np.arange(len(tree.layer)), tree.second)
+    second, passed = (np.isin(np.arange(len(tree.layer)), marked) for marked in (tree.second, tree.passed))
     todo: list[tuple[Array, Pieces]] = [(np.zeros(1, dtype=int), replace(bounding.root, second=second[:1]))]
     seen = 0
     while todo:
         nodes, pieces = todo.pop()
-        if len(nodes) > _CHUNK:
-            for part in np.array_split(np.arange(len(nodes)), -(-len(nodes) // _CHUNK)):
-                todo.append((nodes[part], pieces.take(part)))
+        by = passed[nodes]
+        parts = np.array_split(np.arange(len(nodes)), -(-len(nodes) // _CHUNK))
+        if by.any() and not by.all():
+            parts = [np.flatnonzero(by), np.flatnonzero(~by)]
+        if len(parts) > 1:
+            todo += [(nodes[part], pieces.take(part)) for part in parts]
             continue
         seen += len(nodes)
-        found = bounding.bound(pieces)
+        found = bounding.passed(pieces, np.zeros((len(pieces), 0))) if by.all() else bounding.bound(pieces)
         leaf = tree.layer[nodes] == LEAF
         check_values(bounding, found.values[leaf])
         void = _void(bounding, tree, nodes, confined(pieces, found)) & leaf
@@ -269,8 +288,8 @@ def prove_leaves(bounding: Bounding, tree: Tree) -> Array:
             at = nodes[cut]
             below = confined(pieces, found).take(cut)
             below = bounding.halves(below, tree.layer[at], tree.index[at], tree.value[at])
-            parts = np.stack([tree.child[at], tree.child[at] + 1], axis=1).ravel()
-            todo.append((parts, replace(below, second=second[parts])))
+            below_them = np.stack([tree.child[at], tree.child[at] + 1], axis=1).ravel()
+            todo.append((below_them, replace(below, second=second[below_them])))
     if seen != len(tree.layer):
         raise ProofFailed("the tree has nodes that do not belong to it")
     return np.array([proved[node] for node in sorted(proved)]).reshape(len(proved), bounding.rows)

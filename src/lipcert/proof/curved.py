@@ -99,7 +99,7 @@ class _Curved:
         d = self.weights[0].shape[1]
         middle = np.hstack([self.weights[0], np.zeros((int(self.ends[1]), int(self.ends[-1])))])
         radius = gamma(LOOSE) * np.abs(middle)
-        middles, radii = [middle], [radius]
+        middles, radii = [_tame(middle)], [radius]
         for k, weight in enumerate(self.weights[1:]):
             sigma, size = self.slopes[0, self.ends[k] : self.ends[k + 1], None], np.abs(weight)
             blur = np.abs(sigma) * (gamma(weight.shape[1] + LOOSE + 4) * np.abs(middle) + radius)

@@ -36,7 +36,8 @@ KINDS = ("bound", "reach", "sensitivity", "radius", "sweep")
 """The answers that can be stored."""
 _CUTS, _VOIDS = ("layer", "index", "value", "child"), ("void", "neuron", "weight")
 _CURVED = {"slopes": 2, "balance": 1, "mix": 2, "weights": 1}
-_WHOLE = ("layer", "index", "child", "void", "neuron", "second")
+_MARKS = ("second", "passed")
+_WHOLE = ("layer", "index", "child", "void", "neuron", *_MARKS)
 _DECIMAL = "decimal"
 _LARGEST = 2**31 - 1
 """No whole number of a document is larger."""
@@ -259,7 +260,7 @@ def tree_out(tree: Tree | None) -> dict[str, Any] | None:
     """The cuts of a region in JSON's types."""
     if tree is None:
         return None
-    columns = {name: array_out(getattr(tree, name)) for name in (*_CUTS, *_VOIDS, "second")}
+    columns = {name: array_out(getattr(tree, name)) for name in (*_CUTS, *_VOIDS, *_MARKS)}
     return {"bound": float(tree.bound).hex()} | columns
 
 
@@ -267,9 +268,10 @@ def tree_in(value: Any) -> Tree | None:
     """What tree_out wrote."""
     if value is None:
         return None
-    value = {"second": array_out(np.zeros(0)), **mapping(value)}  # older versions have no such column
-    bound, *found = fields(value, "bound", *_CUTS, *_VOIDS, "second")
-    columns = {name: array_in(column, 1) for name, column in zip((*_CUTS, *_VOIDS, "second"), found, strict=True)}
+    none = {name: array_out(np.zeros(0)) for name in _MARKS}  # older versions have no such columns
+    value = {**none, **mapping(value)}
+    bound, *found = fields(value, "bound", *_CUTS, *_VOIDS, *_MARKS)
+    columns = {name: array_in(column, 1) for name, column in zip((*_CUTS, *_VOIDS, *_MARKS), found, strict=True)}
     if any(len({columns[name].size for name in group}) != 1 for group in (_CUTS, _VOIDS)):
         raise ValueError("the columns of its tree differ in length")
     for name in _WHOLE:

@@ -40,6 +40,7 @@ class Polynomial:
     ----------
     Z : the coefficients of L, q and w, (count, monomials, n).
     linear, square, cube, rest : at least |L|, |q|, |w| and |R|, (count, n).
+    sizes : at least the sum of the sizes of all coefficients, those of q and those of w, (3, count, n).
     bent, twisted : at least |∂q/∂δ_j| and |∂w/∂δ_j|, (count, d, n).
     fuzz : at least what floats lose of ∂p/∂δ_j, (count, n).
     """
@@ -49,6 +50,7 @@ class Polynomial:
     square: Array
     cube: Array
     rest: Array
+    sizes: Array
     bent: Array
     twisted: Array
     fuzz: Array
@@ -67,6 +69,11 @@ class Polynomial:
     def crossed(self) -> Array:
         """At least |(L + a)² - L² - 2Lq|."""
         return np.asarray((2.0 * self.linear * self.beyond + square_above(self.more)) * UP)
+
+    @cached_property
+    def cost(self) -> Array:
+        """What half of |c| costs beside the error of a fit, about."""
+        return np.asarray(2.0 * self.linear * self.rest + square_above(self.more))
 
 
 @dataclass(frozen=True, eq=False)

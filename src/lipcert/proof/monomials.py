@@ -10,11 +10,12 @@ make a polynomial of degree three one without squares, up to something of known 
 from __future__ import annotations
 
 from collections import Counter
-from itertools import combinations_with_replacement, product
+from itertools import combinations_with_replacement, pairwise, product
 
 import numpy as np
 
 from lipcert.model.arrays import Array
+from lipcert.proof.rounding import TINY, UP, gamma, root_above, size_above, square_above, up
 
 _POWERS = {1: (1.0, True, 0.0), 2: (0.5, False, 0.5), 3: (0.75, True, 0.25)}
 """What stands for a power of δ_i: a factor, whether δ_i is kept, and how far off that is at most."""
@@ -29,6 +30,9 @@ class Monomials:
     straight : which of the monomials of degree two are squares.
     values : the monomials of degree three at most, without squares, at the corners, (monomials, corners).
     slack : how far each is from that at most, (monomials,).
+    sides, slacks : per degree 1, 2 and 3 the same at half of the corners, those with δ_1 = 1, (corners, monomials).
+    turns : per degree 2 and 3, what makes ∂p/∂δ_j at these corners of a polynomial, (corners, d, monomials).
+    curls : how far squares in ∂w/∂δ_j are from that at most, per monomial of degree three, (d, monomials).
     touched : per degree 2 and 3, how often a variable is in a monomial, (d, monomials).
     """
 
@@ -60,6 +64,19 @@ class Monomials:
             values.append(value)
             slack.append(off)
         self.values, self.slack = np.array(values), np.array(slack)
+        ends = np.cumsum(self.count)
+        some = np.ascontiguousarray(self.values[:, len(signs) // 2 :].T)
+        self.sides = [np.ascontiguousarray(some[:, a:b]) for a, b in pairwise(ends[:4])]
+        self.turns, self.curls = [], np.zeros((d, self.count[3]))
+        for degree in (2, 3):
+            source, times = self.gradients[degree - 1]
+            turns = np.zeros((len(some), d, self.count[degree]))
+            for j, i in product(range(d), range(self.count[degree - 1])):
+                turns[:, j, source[j, i]] += times[j, i] * self.sides[degree - 2][:, i]
+                if degree == 3:
+                    self.curls[j, source[j, i]] += times[j, i] * self.slack[ends[1] + i]
+            self.turns.append(turns)
+        self.slacks = [self.slack[a:b] for a, b in pairwise(ends[:4])]
 
     def doubled(self, B: Array) -> Array:
         """L² for L = Bδ, (count, d, n) → (count, pairs, n)."""
@@ -69,6 +86,22 @@ class Monomials:
         """Add L·s, s of degree two, to a polynomial ``out`` of degree three."""
         for i, where in enumerate(self.third):
             out[:, where] += B[:, i : i + 1] * s
+
+    def gradient_above(self, degree: int, part: Array, size: Array, scale: Array) -> Array:
+        """At least max ‖∇p(δ)·diag(scale)‖ over δ for p of degree 2 or 3 without squares in its gradient, scale ≤ 1.
+
+        Coefficients are ``part`` (count, monomials, n), and ``size`` (count, d, n) is at least |∂p/∂δ_j|. The norm is
+        convex in each δ_i, so largest at a corner, and its square is that of T(ppᵀ)Tᵀ there, T small numbers. In ppᵀ
+        floats lose at most γ|p||p|ᵀ, which T makes γ·size·sizeᵀ of.
+        """
+        count, monomials, n = part.shape
+        _, power = np.frexp(size.max(axis=(1, 2), initial=0.0))
+        part, size = (np.ldexp(some, -power[:, None, None]) for some in (part, size))
+        T = (self.turns[degree - 2] * scale[:, None, :, None]).reshape(count, -1, monomials)
+        half = (T @ (part @ np.swapaxes(part, 1, 2))).reshape(-1, self.d, monomials)
+        P = (half @ np.swapaxes(T.reshape(half.shape), 1, 2)).reshape(count, -1, self.d, self.d)
+        lost = gamma(n + 4 * monomials + 16) * square_above(size_above(size, (1, 2))) * UP + TINY
+        return np.asarray(up(np.ldexp(root_above(P, lost[:, None], 2).max(axis=1), power)) + TINY)
 
     def gradient(self, parts: list[Array]) -> Array:
         """The gradient of polynomials, given by degree (..., monomials); (..., d, monomials of degree ≤ 3)."""

@@ -40,7 +40,9 @@ def slope_bounds(neurons: Neurons, lower: Array, upper: Array) -> tuple[Array, A
 def _slope_error(row: Activation, slope: Array, low: Array, high: Array) -> Array:
     """At least the error of a slope computed somewhere in [low, high], and of adding that error."""
     error = _formula_error(row, slope, high)
-    return error if row.row.loss.slope_terms is None else np.where(_straight(row, low, high), 0.0, error)
+    if row.row.loss.slope_terms is None or not row.row.exact:
+        return error
+    return np.where(_straight(row, low, high), 0.0, error)
 
 
 def _formula_error(row: Activation, slope: Array, high: Array) -> Array:
@@ -67,7 +69,7 @@ def _straight(row: Activation, low: Array, high: Array) -> Array:
     inside = np.zeros(np.shape(low), dtype=bool)
     for start, stop, shape in zip(marks[:-1], marks[1:], row.row.shape(low, *row.parameters), strict=True):
         within = (low < high) & (start <= low) & (high <= stop) | (start < low) & (high < stop)
-        inside |= (np.asarray(shape) == STRAIGHT) & within & row.row.exact
+        inside |= (np.asarray(shape) == STRAIGHT) & within
     return inside
 
 

@@ -28,7 +28,7 @@ from lipcert.proof.induced import induced_above, spectral_factor
 from lipcert.proof.norm_bounds import interval_bounds
 from lipcert.proof.pieces import Bounds, Pieces
 from lipcert.proof.rays import along_rays, hints_along, only_at_infinity
-from lipcert.proof.rounding import TINY, UP, gamma, loosened, looseness, stretched
+from lipcert.proof.rounding import TINY, UP, gamma, loosened, looseness, spectral_above, stretched
 from lipcert.proof.second_pieces import SecondOrder, curved, deep, second_columns
 from lipcert.proof.suggest.multipliers import advice, closed_form, directions
 from lipcert.proof.sweep import Sweep, intervals, proving
@@ -40,6 +40,12 @@ _POWER = 2.5
 """About the power of the width of a piece with which a bound to second order approaches the truth."""
 _PRODUCTS = 10.0
 """About how many products of square matrices a step to first order takes."""
+_PARTS = 64.0
+"""Into so many parts a piece is cut in the end, at least about, where slopes are smooth and a bound is coarse."""
+_COARSE = 2.0
+"""A bound to first order is coarse from so many times a norm that is met on."""
+_POINTS = 64
+"""At so many points norms are met."""
 _HALF = 0.5
 _NONE = np.zeros(1, dtype=bool)
 _WATCHED = 8
@@ -89,7 +95,11 @@ class Bounding(ABC):
             self.curved = SecondOrder(network, region.center)
         # for the same work pieces to second order are so many times as many, and so much narrower
         more = max(1.0, _PRODUCTS * max(sizes, default=1) / second_columns(network))
-        self.patience = float(np.exp2(np.log2(more) * _POWER / max(network.inputs, 1)))
+        groups = [group for layer in network.layers[:-1] if layer.neurons for group in layer.neurons.groups]
+        smooth = all(row.row.smooth and not row.row.kinks for row, _ in groups)
+        power = _POWER / max(network.inputs, 1)
+        self.patience = float(np.exp2(np.log2(more) * power))
+        self.more_patience = self.patience * float(np.exp2(np.log2(_PARTS) * power)) if smooth else self.patience
         self.root = Pieces(lower[None], upper[None], low, high, np.zeros((1, 0)), np.full((1, rows), np.inf), _NONE)
 
     def bound(self, pieces: Pieces) -> Bounds:
@@ -100,27 +110,40 @@ class Bounding(ABC):
         with loosened(self.loose):  # in a worker process, too
             return self._bound(pieces)
 
+    def passed(self, pieces: Pieces, shares: Array) -> Bounds:
+        """What is known of pieces without a bound of their own: it was proved of those that they are part of."""
+        columns = pieces.ceiling, pieces.low, pieces.high, pieces.hints, shares, pieces.second
+        found = Bounds(*(np.array(column) for column in columns))
+        with proving():
+            found.values[self.domain(pieces).outside()] = self.least
+        return found
+
     def _bound(self, pieces: Pieces) -> Bounds:
         if self.curved is None:
             return self.to_first_order(pieces)
+        found = self.passed(pieces, np.zeros((len(pieces), min(self.watched, pieces.hints.shape[-1]))))
+        inside = np.flatnonzero((found.values > self.least).any(axis=-1))
+        if inside.size:
+            _put(found, inside, self._curved(self.curved, pieces.take(inside)))
+        return found
+
+    def _curved(self, curved: SecondOrder, pieces: Pieces) -> Bounds:
+        """The values of pieces that may have an input, to second order and, where that pays, to first order."""
         with proving():
-            second = self.curved.bound(pieces.lower, pieces.upper, self.layers(pieces.low), self.layers(pieces.high))
-            empty = second.empty | self.domain(pieces).outside()
+            second = curved.bound(pieces.lower, pieces.upper, self.layers(pieces.low), self.layers(pieces.high))
         values = np.fmin(self.to_second_order(second), pieces.ceiling)
-        values[empty] = self.least
+        values[second.empty] = self.least
         shares = second.shares if pieces.hints.shape[-1] else np.zeros(pieces.hints.shape)
         low, high = (np.array(pieces.low), np.array(pieces.high)) if self.deep else (second.low, second.high)
         shares = shares[:, : self.watched]
         found = Bounds(values, low, high, np.array(pieces.hints), shares, np.array(pieces.second))
-        rest = np.flatnonzero(~pieces.second & ~empty)
+        rest = np.flatnonzero(~pieces.second & ~second.empty)
         if rest.size:
             first = self.to_first_order(replace(pieces, low=second.low, high=second.high).take(rest))
             soon = self.soon(second.take(rest), first.values)
             better = np.asarray((values[rest] < first.values).any(axis=-1))
             shares = np.where(better[:, None], shares[rest], first.open[:, : self.watched])
-            first = replace(first, values=np.fmin(first.values, values[rest]), open=shares, second=soon)
-            for column in fields(Bounds):
-                getattr(found, column.name)[rest] = getattr(first, column.name)
+            _put(found, rest, replace(first, values=np.fmin(first.values, values[rest]), open=shares, second=soon))
         return found
 
     @abstractmethod
@@ -195,6 +218,13 @@ class PieceBounds(Bounding):
         with proving():
             first = self.sweep(self.root, _Absolute(self.sweeps[-1] if self.sweeps else None)).run()
             self.begin(first, self._found(first)[2])
+        self.coarse = self.curved is not None and not self.deep and self._is_coarse(self._values(first))
+
+    def _is_coarse(self, bound: Array) -> bool:
+        """Whether a bound of the whole region is far above the norms that are met at some of its points."""
+        with np.errstate(all="ignore"):
+            met = self.network.jacobian(self.region.sample(_POINTS, np.random.default_rng(0)))
+            return bool(bound[0] > _COARSE * spectral_above(np.nan_to_num(met)).max())
 
     def to_second_order(self, second: Second) -> Array:
         if self.norms.plain:
@@ -208,7 +238,8 @@ class PieceBounds(Bounding):
     def soon(self, second: Second, first: Array) -> Array:
         if not self.norms.plain:
             return super().soon(second, first)
-        late = second.bounds - second.near > self.patience * (first[:, 0] - second.near)
+        patience = self.more_patience if self.coarse else self.patience
+        late = second.bounds - second.near > patience * (first[:, 0] - second.near)
         return np.asarray(~late | self.deep)
 
     def to_first_order(self, pieces: Pieces) -> Bounds:
@@ -280,6 +311,12 @@ class PieceBounds(Bounding):
             back = _wide(view, back, 0.0)
         hint, share = (np.concatenate([blank, *found[::-1]], axis=-1) for found in (hints, shares))
         return low, high, hint, share
+
+
+def _put(found: Bounds, where: Array, some: Bounds) -> None:
+    """Write the rows of some pieces where they belong."""
+    for column in fields(Bounds):
+        getattr(found, column.name)[where] = getattr(some, column.name)
 
 
 def ends(sweep: Sweep) -> Interval:

@@ -188,8 +188,30 @@ def spectral_above(matrix: Array, squarings: int = 6) -> Array:
     rows = np.ldexp(rows, -power[..., None, None])
     P = rows @ np.swapaxes(rows, -1, -2)
     lost = gamma(n + 8) * np.trace(P, axis1=-2, axis2=-1) * UP + TINY
+    return np.asarray(up(np.ldexp(root_above(P, lost, squarings if m > 1 else 0), power)) + TINY)
+
+
+def largest_norm_above(matrix: Array, squarings: int) -> Array:
+    """At least the largest spectral norm of matrices (count, k, m, n), for each of the ``count``.
+
+    By ‖YYᵀ‖_F ≥ ‖Y‖² ≥ ‖YYᵀ‖_F/√m those are found that cannot have it.
+    """
+    coarse = spectral_above(matrix, 0)
+    root = min(matrix.shape[-2:]) ** 0.25
+    some = ~(coarse * (root * UP) < coarse.max(axis=-1, keepdims=True))
+    found = np.where(some, coarse, 0.0)
+    found[some] = spectral_above(matrix[some], squarings)
+    return np.asarray(found.max(axis=-1))
+
+
+def root_above(P: Array, lost: Array, squarings: int) -> Array:
+    """At least ‖M‖^½ for a symmetric matrix M at most ``lost`` from P in norm, (..., m, m), whose entries are near one.
+
+    ‖P‖² = ‖P²‖ ≤ ‖P²‖_F, again and again, each power over its size: see :func:`spectral_above`.
+    """
+    m = P.shape[-1]
     sizes = []
-    for _ in range(squarings if m > 1 else 0):
+    for _ in range(squarings):
         P = 0.5 * (P + np.swapaxes(P, -1, -2))
         sizes.append(np.sqrt((P * P).sum(axis=(-2, -1))) + TINY)
         P = P / sizes[-1][..., None, None]
@@ -197,7 +219,7 @@ def spectral_above(matrix: Array, squarings: int = 6) -> Array:
     top = np.sqrt((P * P).sum(axis=(-2, -1)))
     for size in reversed(sizes):
         top = size * np.sqrt(top + gamma(2 * m + 16))
-    return np.asarray(up(np.ldexp(np.sqrt(top + lost) * UP, power)) + TINY)
+    return np.asarray(np.sqrt(top + lost) * UP)
 
 
 def column_squares(matrix: Array) -> Array:

@@ -63,7 +63,7 @@ def fit(neurons: Neurons, center: Array, interval: Interval, cost: Array) -> Fit
     t, c = _coefficients(slopes, s, middle - center, reach, kinked, cost)
     poly = (0.5 * c * s + t) * s
     swing = (np.abs(t) + np.abs(c) * far) * far
-    lost = slope_error(neurons, slopes, v).max(axis=0) + _BEND * bent.max(axis=0) * width
+    lost = slope_error(neurons, slopes, v).max(axis=0) + _BEND * bent * width
     bulge = c * width
     bulge = 0.125 * bulge * width
     wide = lost + 16.0 * U * (np.abs(slopes).max(axis=0) + swing) + 4.0 * U * np.abs(bulge)
@@ -80,9 +80,11 @@ def fit(neurons: Neurons, center: Array, interval: Interval, cost: Array) -> Fit
     error = np.maximum(top - slope, slope - bottom) * UP + 4.0 * U * np.abs(slope) + TINY
     alpha, beta = slope_bounds(neurons, v[0], v[-1])
     apart = up(np.maximum(beta - slope, slope - alpha))
-    gap = np.abs(values - start - ((c / 6.0 * s + 0.5 * t) * s + slope) * s)
-    size = np.abs(values).max(axis=0) + np.abs(start) + (np.abs(slope) + swing) * far
-    room = value_error(neurons, values).max(axis=0) + 16.0 * U * size
+    gap = values - start - ((c / 6.0 * s + 0.5 * t) * s + slope) * s
+    shift = 0.5 * gap.max(axis=0) + 0.5 * gap.min(axis=0)  # the error of a parabola is odd, its integral on one side
+    start, gap = start + shift, np.abs(gap - shift)
+    size = np.abs(values).max(axis=0) + np.abs(start) + 2.0 * np.abs(shift) + (np.abs(slope) + swing) * far
+    room = value_error(neurons, values).max(axis=0) + 32.0 * U * size
     rest = (0.5 * (gap[1:] + gap[:-1]).max(axis=0) + 0.5 * error * width + room) * UP + TINY
     return Fit(start, slope, t, c, error, apart, rest)
 
@@ -110,15 +112,15 @@ def _between(neurons: Neurons, v: Array, width: Array) -> tuple[Array, ...]:
         bends = row.bend(points)
         first, last = bends[:-1], bends[1:]
         least, most = np.minimum(first, last), np.maximum(first, last)
-        turned, largest = np.zeros(left.shape, dtype=bool), np.maximum(np.abs(least), np.abs(most))
+        turned, largest = np.zeros(left.shape, dtype=bool), np.abs(bends).max(axis=0)
         for turn, inside in row.turns_inside(left, right):  # it jumps at some of them
             some = turn[tuple(slice(None if step else 1) for step in turn.strides)]  # one of equal ones
-            for side in (-1, 1):
-                bend = row.bend(some, side)
-                largest = np.maximum(largest, np.abs(bend))  # also of turns outside: errors are relative to the largest
-                if inside.any():
-                    least = np.where(inside, np.minimum(least, bend), least)
-                    most = np.where(inside, np.maximum(most, bend), most)
+            before, after = row.bend(some, -1), row.bend(some, 1)
+            for bend in (after,) if np.array_equal(before, after) else (before, after):
+                # also of turns outside: errors are relative to the largest
+                largest = np.maximum(largest, np.abs(bend).max(axis=0))
+                np.minimum(least, bend, out=least, where=inside)
+                np.maximum(most, bend, out=most, where=inside)
             turned |= inside
         lens = 0.25 * (most - least) * cells
         above, below = np.where(turned | (last < first), lens, 0.0), np.where(turned | (last > first), lens, 0.0)
@@ -134,7 +136,7 @@ def _between(neurons: Neurons, v: Array, width: Array) -> tuple[Array, ...]:
     if len(neurons.groups) == 1:
         return rule(neurons.groups[0][0], v, width)
     shape = v[1:].shape
-    found = [np.zeros(shape) for _ in range(3)] + [np.zeros(shape, dtype=bool)]
+    found = [np.zeros(shape), np.zeros(shape), np.zeros(shape[1:]), np.zeros(shape, dtype=bool)]
     for row, index in neurons.groups:
         for out, part in zip(found, rule(row, v[..., index], width[..., index]), strict=True):
             out[..., index] = part

@@ -31,6 +31,7 @@ class Tree:
     void, neuron, weight : for leaves that contain no input, three columns of their own: the node, and the weights of
         the neurons (numbered through all hidden layers) that show it.
     second : nodes that are bounded to second order only.
+    passed : nodes that are not bounded themselves: what is known of the piece they are part of serves them.
     """
 
     layer: Array
@@ -42,6 +43,7 @@ class Tree:
     neuron: Array = field(default_factory=lambda: np.zeros(0, dtype=int))
     weight: Array = field(default_factory=lambda: np.zeros(0))
     second: Array = field(default_factory=lambda: np.zeros(0, dtype=int))
+    passed: Array = field(default_factory=lambda: np.zeros(0, dtype=int))
 
     @property
     def leaves(self) -> int:

@@ -45,7 +45,7 @@ _SMALL = 0.125
 """The longest side of a piece of rays from which on it counts as small, where it goes on to infinity."""
 _WHOLE = 0.4
 """Share of the time for a bound of the whole region, before it is cut."""
-_FIRST = 0.05
+_FIRST = 0.1
 """The same where pieces are bounded to second order: they soon forget the bound of the whole region."""
 _STARTING = 8.0
 """Sweeps with their proof that pieces take to begin with, and some to be of use."""
@@ -57,6 +57,8 @@ _EARLY = 9.0
 """With so much of the time left, it is too early to give up."""
 _OPTIMISM = 2.0
 """So much faster than before the bounds may fall."""
+_FAR = (2.5, 1.6)
+"""So many times too large is a bound to second order where its halves are cut again at once."""
 _ATTAINED = 1.0 - 1e-6
 """The share of its bound that a piece must show at a point before it is left alone."""
 
@@ -174,7 +176,7 @@ class _Search:
     def __post_init__(self) -> None:
         self.rays = not self.region.bounded
         self.cut = along_rays(self.network)[0] if self.rays else self.network  # what pieces and cuts speak of
-        self.curved = curved(self.network)
+        self.curved, self.deep = curved(self.network), deep(self.network)
         self.stretch = Stretch(self.norms)
 
     def run(self, cover: Cover, limits: Split, ceiling: float) -> None:
@@ -197,7 +199,7 @@ class _Search:
             kept = [leaf for leaf in batch if leaf.bound > enough and not self.settle(cover, leaf)]
             if not kept:
                 continue
-            self.add(cover.cut([leaf.node for leaf in kept], *self.cuts(kept, cover.bounding.starts)))
+            self.add(self.halved(cover, kept))
             share = min(self.upper, ceiling)
             now.say(
                 f"{cover.pieces} pieces, {len(self.open)} open, upper {share:.4g}, lower {self.lower:.4g},"
@@ -272,6 +274,20 @@ class _Search:
             self.meet(np.array(middles))
         for leaf in leaves:
             heapq.heappush(self.open, (-leaf.bound, leaf.node))
+
+    def halved(self, cover: Cover, leaves: list[Leaf]) -> list[Leaf]:
+        """What the leaves are cut into: halves, or where bounds to second order are far too large, parts of halves.
+
+        Halves that are cut again anyway need no bounds of their own.
+        """
+        starts = cover.bounding.starts
+        for limit in _FAR[self.deep :] if self.lower > 0.0 else ():
+            far = [leaf for leaf in leaves if leaf.piece.second[0] and leaf.bound > limit * self.lower]
+            if far and len(leaves) + len(far) <= 4 * self.most:
+                nodes = {leaf.node for leaf in far}
+                leaves = [leaf for leaf in leaves if leaf.node not in nodes]
+                leaves += cover.cut([leaf.node for leaf in far], *self.cuts(far, starts), passing=True)
+        return cover.cut([leaf.node for leaf in leaves], *self.cuts(leaves, starts))
 
     def settle(self, cover: Cover, leaf: Leaf) -> bool:
         """Whether nothing is left to do for a piece, because none of its neurons is open.
