@@ -31,7 +31,7 @@ import numpy as np
 from scipy import sparse
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array, Weight, dense, times
+from lipcert.model.arrays import Array, Weight, dense, product, times
 
 U: Final = 2.0**-53
 ETA: Final = 2.0**-1074
@@ -86,6 +86,12 @@ _FEW: Final = 0.02
 """Share of the terms of a product up to which a sparse one takes less time than a dense one."""
 
 
+_BLOCK: Final = 2**17
+"""Numbers of a block of rows."""
+_PANEL: Final = 256
+"""Rows of a block of a triangle."""
+
+
 def gamma(n: int) -> float:
     """At least γ_n = nu/(1 - nu), for n below ten million."""
     return n * U * UP
@@ -113,6 +119,65 @@ def stretched(x: Array, n: int) -> Array:
 def apply(matrix: Array, vector: Array) -> Array:
     """matrix·vector for a stack of matrices (..., k, n) and of vectors (..., n), rounded as it comes."""
     return np.asarray((matrix @ vector[..., None])[..., 0])
+
+
+def row_blocks(matrix: Array) -> list[slice]:
+    """The rows of a matrix, or of a stack, in blocks: what is made of one stays in the processor's caches."""
+    if matrix.size <= _BLOCK:
+        return [slice(None)]
+    rows = max(1, _BLOCK * matrix.shape[-2] // matrix.size)
+    return [slice(start, start + rows) for start in range(0, matrix.shape[-2], rows)]
+
+
+def row_sizes(matrix: Array) -> Array:
+    """Σ_j |a_ij| of each row of a matrix, or of a stack, rounded as it comes."""
+    parts = [np.abs(matrix[..., rows, :]).sum(axis=-1) for rows in row_blocks(matrix)]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+
+def column_sizes(matrix: Array) -> Array:
+    """Σ_i |a_ij| of each column of a matrix, or of a stack, rounded as it comes."""
+    return np.asarray(sum(np.abs(matrix[..., rows, :]).sum(axis=-2) for rows in row_blocks(matrix)))
+
+
+def apply_size(matrix: Array, vector: Array) -> Array:
+    """|matrix|·vector, for stacks as :func:`apply` has it."""
+    parts = [apply(np.abs(matrix[..., rows, :]), vector) for rows in row_blocks(matrix)]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+
+def factor_sizes(C: Array, L: Array) -> Array:
+    """Σ_j |C - L Lᵀ|_ij of each row as computed, (..., n), for C symmetric and L a lower triangle.
+
+    Of large matrices only the lower half is formed, from products without the zeros of L, and stands for both halves.
+    """
+    n = C.shape[-1]
+    if n <= _PANEL:
+        return np.abs(C - L @ np.swapaxes(L, -1, -2)).sum(axis=-1)
+    found = np.zeros(C.shape[:-1])
+    for start in range(0, n, _PANEL):
+        stop = min(start + _PANEL, n)
+        rows = L[..., start:stop, :stop] @ np.swapaxes(L[..., :stop, :stop], -1, -2)
+        rows -= C[..., start:stop, :stop]
+        np.abs(rows, out=rows)
+        found[..., start:stop] += rows.sum(axis=-1)
+        found[..., :start] += rows[..., :start].sum(axis=-2)
+    return found
+
+
+def symmetrised(stack: Array) -> Array:
+    """(A + Aᵀ)/2 of each matrix of a stack, one rounding per entry, written over it where it is large."""
+    n = stack.shape[-1]
+    if n <= _PANEL:
+        twice = stack + np.swapaxes(stack, -1, -2)
+        twice *= 0.5
+        return np.asarray(twice)
+    for start in range(0, n, _PANEL):
+        rows, columns = stack[..., start : start + _PANEL, start:], stack[..., start:, start : start + _PANEL]
+        rows = rows + np.swapaxes(columns, -1, -2)
+        rows *= 0.5
+        stack[..., start : start + _PANEL, start:], columns[...] = rows, np.swapaxes(rows, -1, -2)
+    return stack
 
 
 def magnitude(weight: Weight) -> Weight:
@@ -233,9 +298,11 @@ def half_image(P: Array | None, weight: Weight) -> Array:
     """fl(W P), (..., m, n), for P symmetric, (..., n, n), or None for the identity."""
     if P is None:
         return dense(weight)
-    if sparse.issparse(weight):
-        return np.swapaxes(times(P, weight.T), -1, -2)
-    return np.asarray(weight @ P)
+    if not sparse.issparse(weight):
+        return np.asarray(weight @ P)
+    if P.ndim == 2 or len(P) == 1:
+        return product(weight, P.reshape(P.shape[-2:])).reshape(*P.shape[:-2], *weight.shape)
+    return np.stack([product(weight, one) for one in P])
 
 
 def gram(weight: Weight) -> Array:
@@ -262,14 +329,12 @@ def congruence(P: Array | None, weight: Weight, half: Array | None = None) -> Ar
         S, rows = gram(weight), spread(size, across)
         columns = rows
     else:
-        half, inner = half_image(P, weight) if half is None else half, spread(size, apply(np.abs(P), across))
+        half, inner = half_image(P, weight) if half is None else half, spread(size, apply_size(P, across))
         S = times(half, turned(weight)) if sparse.issparse(weight) else np.asarray(half @ turned(weight))
-        reach = np.abs(half)
-        rows = inner + apply(reach, across)
-        columns = inner + spread(size, reach.sum(axis=-2))
-    S = S + np.swapaxes(S, -1, -2)
-    S *= 0.5
-    error = g * (0.5 * (rows + columns) + np.abs(S).sum(axis=-1)) * UP + TINY * (1.0 + across.sum())
+        rows = inner + apply_size(half, across)
+        columns = inner + spread(size, column_sizes(half))
+    S = symmetrised(S)
+    error = g * (0.5 * (rows + columns) + row_sizes(S)) * UP + TINY * (1.0 + across.sum())
     return raise_diagonal(S, error, fresh=True)
 
 
@@ -294,7 +359,7 @@ def diagonal_above(P: Array | None, weight: Weight, radius: Weight | None = None
         reach = total
     else:
         d = np.sqrt(np.maximum(np.diagonal(P, axis1=-2, axis2=-1), TINY))
-        c = (np.abs(P) / d[..., :, None] / d[..., None, :]).max(axis=(-2, -1))[..., None] * UP
+        c = np.max([_share(P, d, some) for some in row_blocks(P)], axis=0)[..., None] * UP
         along = spread(size, d) * UP
         reach = c * (along * along)
     error = 3.0 * gamma(weight.shape[-1] + 2 * LOOSE + 8) * reach
@@ -303,6 +368,11 @@ def diagonal_above(P: Array | None, weight: Weight, radius: Weight | None = None
         error, still = error + c * (edge * (2.0 * along + edge)), still & (np.asarray(radius.sum(axis=-1)) == 0.0)
     lost = TINY * (1.0 + c * (1.0 + d.sum(axis=-1, keepdims=True))) * (1.0 + float(size.max()))
     return np.where(still, 0.0, up(np.maximum(total, 0.0) + error * (UP * UP)) + lost)
+
+
+def _share(P: Array, d: Array, rows: slice) -> Array:
+    """The largest |P_ij| / (d_i d_j) of some rows, as computed; NaN if there is one."""
+    return np.asarray((np.abs(P[..., rows, :]) / d[..., rows, None] / d[..., None, :]).max(axis=(-2, -1)))
 
 
 def raise_diagonal(matrix: Array, amount: Array, fresh: bool = False) -> Array:

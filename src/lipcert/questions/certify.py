@@ -35,6 +35,9 @@ from lipcert.search.method import Greedy, Method
 from lipcert.search.problem import Problem
 from lipcert.search.spectral import Spectral
 
+_WIDE = 1000
+"""Neurons of a layer from which a method is asked for multipliers during the proof, not in a sweep before it."""
+
 
 def certify(
     network: Network,
@@ -185,7 +188,8 @@ def _answers(
         for number, layer in enumerate(network.layers[:-1], 1):
             require_memory(layer.size, number)
     with suited_to(max(network.sizes)), np.errstate(all="ignore"), loosened(part.looseness):
-        if verify and isinstance(method, Greedy) and method.formula:
+        at_once = isinstance(method, Greedy) and (method.formula or max(network.sizes[1:]) >= _WIDE)
+        if verify and at_once:
             return issue_many(network, regions, part, Asked(method, enclosures), method)
         answers: list[Certificate | ProofFailed] = []
         for region in regions:
