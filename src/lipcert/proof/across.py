@@ -13,21 +13,17 @@ import numpy as np
 from scipy import linalg
 
 from lipcert.model.arrays import Array, times
+from lipcert.proof.blocks import apply_size, column_sizes, row_blocks, row_sizes, symmetrised
 from lipcert.proof.folding import Near
 from lipcert.proof.rounding import (
     LOOSE,
     TINY,
     UP,
-    apply_size,
-    column_sizes,
     column_squares,
     gamma,
     magnitude,
     raise_diagonal,
-    row_blocks,
-    row_sizes,
     spread,
-    symmetrised,
     up,
 )
 from lipcert.proof.step import SPARE, Step

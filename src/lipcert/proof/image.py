@@ -7,11 +7,11 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight
 from lipcert.proof.across import Across
+from lipcert.proof.blocks import apply_size
 from lipcert.proof.folding import Near
 from lipcert.proof.rounding import (
     TINY,
     UP,
-    apply_size,
     congruence,
     diagonal_above,
     half_image,

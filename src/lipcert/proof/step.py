@@ -9,18 +9,14 @@ from scipy import linalg
 
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
+from lipcert.proof.blocks import apply_size, column_sizes, factor_sizes, row_sizes, symmetrised
 from lipcert.proof.rounding import (
     TINY,
     UP,
     apply,
-    apply_size,
-    column_sizes,
-    factor_sizes,
     gamma,
     raise_diagonal,
-    row_sizes,
     stretched,
-    symmetrised,
     up,
 )
 

@@ -104,15 +104,22 @@ def available_memory() -> int | None:
     return min(free, _group_limit(free))
 
 
-def require_memory(neurons: int, layer: int) -> None:
-    """Refuse to start what cannot end: a layer with so many open slopes that its matrices exceed the free memory."""
+def require_memory(neurons: int, layer: int, open_: int, ahead: int) -> None:
+    """Refuse to start what cannot end: a layer whose matrices exceed the free memory.
+
+    So many neurons are carried, of which ``open_`` have open slopes; the next layer has ``ahead``. A step holds the
+    ellipsoid before and after it, and a copy; the columns of the open neurons, and copies; what the next layer sees of
+    both.
+    """
     if neurons < _SMALL:
         return
-    free, matrix = available_memory(), 8 * neurons**2
-    if free is not None and MATRICES * matrix > free:
+    numbers = 3 * neurons**2 + 2 * neurons * open_ + 4 * open_**2 + ahead * (2 * neurons + 2 * open_)
+    free, needed = available_memory(), 8 * numbers
+    if free is not None and needed > free:
         raise ProofFailed(
-            f"layer {layer} has {neurons} neurons to carry: {matrix / 1e9:.3g} GB a matrix, and {MATRICES} of them are"
-            f" needed, but {free / 1e9:.3g} GB are free; a smaller region leaves fewer slopes open"
+            f"layer {layer} has {neurons} neurons to carry, {open_} of them with open slopes: about"
+            f" {needed / 1e9:.3g} GB are needed, but {free / 1e9:.3g} GB are free; a smaller region leaves fewer"
+            " slopes open"
         )
 
 

@@ -15,7 +15,7 @@ from lipcert.search.stage import Stage
 
 _SMALL = 64
 """Neurons up to which all eigenvalues of a stack of matrices take less time than the largest of each by itself."""
-_ENOUGH, _CLOSE = 1e-4, 1e-2
+_ENOUGH, _CLOSE = 1e-3, 2e-2
 """Relative tolerance of eigenvalues of large matrices: near the best t the bound changes by its square. Where t is as
 close to s as the second says, s must be known better."""
 

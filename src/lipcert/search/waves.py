@@ -208,8 +208,8 @@ class Waves:
             gradient += weight * (len(P_bar) - _traces(step.G) / step.s2)
             P_bar[:, :, link.some] += right
             inner = _adjoint(step.Y) @ P_bar
+            inner[:, :, link.some] += weight * step.G
             P_bar[:, link.some] += inner
-            P_bar[:, *_block(link)] += weight * step.G
             P_bar[:, some, some] += gradient / step.base * link.r[some] ** 2 / len(P_bar)
             P_bar /= step.scale
             adjoint = P_bar
@@ -355,11 +355,6 @@ def _forward(link: Link, S: Array, T: Array, base: Array, scale: float) -> tuple
     return _Tape(T, base, s2, G, Y, barrier, scale), P
 
 
-def _block(link: Link) -> tuple[Array | slice, Array | slice]:
-    """Where the rows and columns of open channels are."""
-    return (link.some, link.some) if isinstance(link.some, slice) else (link.open[:, None], link.open)
-
-
 def _adjoint(matrices: Array) -> Array:
     return np.swapaxes(matrices, -1, -2).conj()
 
@@ -395,15 +390,9 @@ def _convolution(torus: Torus, index: int, levels: list[Array]) -> Map:
 
 def spread_out(torus: Torus, more: int = 1) -> Array:
     """Frequencies to look at: all, or evenly spread ones, with ``more`` so many times as many."""
-    count = len(torus.frequencies()[0])
-    several = more * int(max(_WORK / work_of(torus), _FEWEST))
-    return np.unique(np.linspace(0, count - 1, min(several, count)).round().astype(int))
-
-
-def work_of(torus: Torus) -> float:
-    """Operations of a value with its gradient for each frequency of the last torus, about."""
-    work = 0.0
+    count, work = len(torus.frequencies()[0]), 0.0
     for convolution, size in zip(torus.convolutions, torus.sizes[1:], strict=True):
         aliases = float(np.prod(size)) / float(np.prod(torus.sizes[-1]))
         work += 100.0 * aliases * max(convolution.outputs, convolution.channels) ** 3
-    return work
+    several = more * int(max(_WORK / work, _FEWEST))
+    return np.unique(np.linspace(0, count - 1, min(several, count)).round().astype(int))
