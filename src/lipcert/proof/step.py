@@ -93,8 +93,7 @@ def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = Fa
         none = np.zeros(active.shape)
         P = raise_diagonal(P, up(2.0 * error * UP + tiny), fresh=True)
         return Step(P, active, m, none, none, none, S[:, :0, :0], S[:, :0])
-    columns = np.take(S, active[0], axis=2) if len(active) == 1 else np.take_along_axis(S, active[:, None, :], -1)
-    part = columns[:, active[0]] if len(active) == 1 else np.take_along_axis(columns, active[:, :, None], -2)
+    columns, part = _open_block(S, active, moving)
     L, C, h, g = _factor(S, part, m, r, active, on, hint)
     columns *= h[:, None, :]
     columns *= m[:, :, None]
@@ -117,6 +116,17 @@ def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = Fa
     raised = _placed(m, active, np.where(on, stretched(lifted / (g * g), 3), 0.0))
     error = (error + along + (0.0 if apart else u * row_sizes(P))) * UP + tiny
     return Step(raise_diagonal(P, up(raised + error), fresh=True), active, m, h, g, lifted, L, X)
+
+
+def _open_block(S: Array, active: Array, moving: Array) -> tuple[Array, Array]:
+    """The columns of the active neurons, which may be written to, and their rows of those."""
+    if moving.all():
+        return np.array(S), S
+    if len(active) == 1:
+        columns = np.take(S, active[0], axis=2)
+        return columns, columns[:, active[0]]
+    columns = np.take_along_axis(S, active[:, None, :], -1)
+    return columns, np.take_along_axis(columns, active[:, :, None], -2)
 
 
 def _picked(values: Array, which: Array) -> Array:
