@@ -4,8 +4,8 @@ Run: python benchmarks/conv_global.py                  (two minutes; nothing is 
      python benchmarks/conv_global.py --large 64 16 224  (channels, layers, image; many minutes)
 
 The kernels are read from c8x2.npz, c8x4.npz and c16x16.npz in data/conv beside the repository (--data says where). Each
-bound is proved, and each certificate is verified again; seconds are those of certify, by the clock and of the processor,
-and those of the processor for verify. The exit code is 1 if a bound of Joint is above the figure beside it.
+bound is proved, and each certificate is verified again; seconds are those of certify, by the clock and of the
+processor, and those of the processor for verify. The exit code is 1 if a bound of Joint is above the figure beside it.
 """
 
 from __future__ import annotations
