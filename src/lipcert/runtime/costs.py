@@ -56,6 +56,8 @@ _RULES: Final[Mapping[str, _Rule]] = {
 _PROOF: Final = _Rule(15.0, 5e3, 2.0, 0)
 _FLOOR: Final = 0.7
 """The least that :func:`scalar_share` tells: in narrow networks neither is about matrices."""
+_FACTORED: Final = 1000
+"""Open neurons from which Scalar works with factors."""
 _OVERHEAD: Final = 0.01
 """Seconds per layer, however small."""
 
@@ -84,13 +86,15 @@ def scalar_share(open_: Sequence[int], kept: Sequence[int], after: Sequence[int]
     """How many times as long a Scalar sweep takes as a ClosedForm sweep with its proof, about.
 
     With a open neurons of k that are kept, and n in the next layer: the proof factors, solves and multiplies, and goes
-    some thirty times through the matrices; Scalar finds all eigenvectors and tries a few products.
+    some thirty times through the matrices; Scalar finds all eigenvectors and tries a few products, or, of many open
+    neurons, a few factors.
     """
     proof = scalar = 0.0
     for a, k, n in zip(open_, kept, after, strict=True):
         smaller = min(k, n)
         proof += 2.0 * a**3 + 4.0 * a * a * smaller + 2.0 * a * smaller**2 + 1300.0 * k * k
-        scalar += 6.5 * a**3 + 3.0 * a * a * n + 5.0 * a * n * n + 1300.0 * k * k
+        once = 6.5 * a**3 + 3.0 * a * a * n if a < _FACTORED else 1.5 * a**3 + 5.0 * a * a * n
+        scalar += once + 5.0 * a * n * n + 1300.0 * k * k
     return max(_FLOOR, scalar / max(proof, 1.0))
 
 

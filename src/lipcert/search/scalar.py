@@ -73,7 +73,8 @@ def _by_factors(stage: Stage, tolerance: float) -> float:
 
     For the top eigenvector u of a trial let φ(t) be the quadratic form of u, and y = (t - R)⁻¹Gᵀu. Then φ' = e - |y|²
     with e = uᵀEu, and φ'' = 2|L⁻¹y|². The function a + c/(t - p) + et with the same derivatives has its minimum at
-    p + (t - p)|y|/√e, t - p = |y|²/|L⁻¹y|². What it still falls tells when to stop.
+    p + (t - p)|y|/√e, t - p = |y|²/|L⁻¹y|². From the second trial on, a secant of the slope in log(t - s) knows how u
+    turns. What the objective will still fall tells when to stop.
     """
     B, G, _, R = stage.blocks()
     head, right, diagonal = stage.ahead[:, stage.active], np.asfortranarray(G.T), np.arange(len(R))
@@ -83,7 +84,7 @@ def _by_factors(stage: Stage, tolerance: float) -> float:
     steep = float(largest(E, 1e-3))
     t = s + float(np.sqrt(s * max(float(largest(B, 1e-3)), 0.0) / steep)) if steep > 0.0 else 2.0 * s
     low, high, best, least = s, np.inf, max(t, s * (1.0 + 1e-6)), np.inf
-    t = best
+    t, before = best, (0.0, 0.0)
     for _ in range(_TRIALS):
         core = -R
         core[diagonal, diagonal] += t
@@ -92,7 +93,7 @@ def _by_factors(stage: Stage, tolerance: float) -> float:
         matrix = half.T @ half
         matrix += B
         matrix += t * E
-        value, u = top(matrix, 1e-9)
+        value, u = top(matrix, 1e-8)
         y = linalg.solve_triangular(factor, half @ u, lower=True, trans=1, check_finite=False)
         curved = linalg.solve_triangular(factor, y, lower=True, check_finite=False)
         e, square, bend = float(u @ (E @ u)), float(y @ y), float(curved @ curved)
@@ -100,11 +101,17 @@ def _by_factors(stage: Stage, tolerance: float) -> float:
         low, high = (t, high) if e < square else (low, t)
         if not (e > 0.0 and bend > 0.0):
             break
+        x, slope = float(np.log(t - s)), (e - square) * (t - s)
         away = square / bend
         ahead = away * float(np.sqrt(square / e))
-        if e * (away - ahead) + square * away * (1.0 - away / ahead) <= tolerance * value:
+        falls, following = e * (away - ahead) + square * away * (1.0 - away / ahead), t - away + ahead
+        steeper = (slope - before[1]) * (x - before[0])
+        if before != (0.0, 0.0) and steeper > 0.0:
+            way = -slope * (x - before[0]) ** 2 / steeper
+            falls, following = 0.5 * abs(slope * way), s + float(np.exp(x + np.clip(way, -3.0, 3.0)))
+        if falls <= tolerance * value:
             break
-        t = t - away + ahead
+        t, before = following, (x, slope)
         if not low < t < high:
             t = s + float(np.sqrt(max(low - s, 1e-3 * (high - s)) * (high - s))) if high < np.inf else 2.0 * low
     return best
