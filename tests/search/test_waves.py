@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import lipcert as lc
+from lipcert.model.arrays import Array
 from lipcert.proof.hints import Hints
 from lipcert.proof.torus import torus_of
-from lipcert.search.waves import Waves, closed_form
+from lipcert.search.waves import Wave, Waves, closed_form
 
 
 def block(head: bool, size: int = 6, channels: int = 3) -> lc.Network:
@@ -71,7 +72,12 @@ def test_the_highest_frequencies_suffice_for_the_search(monkeypatch: pytest.Monk
     found = lc.certify(network, method=lc.Joint())
     seen: list[int] = []
     value = Waves.value
-    monkeypatch.setattr(Waves, "value", lambda self, x, mu: seen.append(len(self.chosen)) or value(self, x, mu))
+
+    def counted(self: Waves, x: Array, mu: float) -> Wave | None:
+        seen.append(len(self.chosen))
+        return value(self, x, mu)
+
+    monkeypatch.setattr(Waves, "value", counted)
     monkeypatch.setattr("lipcert.search.spectral._SMALLEST", 4)
     monkeypatch.setattr("lipcert.search.spectral._FIRST", 20)
     few = lc.certify(network, method=lc.Joint())

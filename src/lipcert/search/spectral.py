@@ -100,7 +100,8 @@ class Spectral:
         search; they are looked at afterwards, and those that have become high join in another round.
         """
         waves, best = self._highest()
-        mu, stopped = min(_WIDEST, _SPREAD / waves.ends), None
+        mu = min(_WIDEST, _SPREAD / waves.ends)
+        stopped: OutOfTime | KeyboardInterrupt | None = None
         for _ in range(_ROUNDS):
             best, stopped = self._descended(method, waves, best, mu)
             others = None if stopped is not None else self._missed(waves, best)
@@ -149,7 +150,8 @@ class Spectral:
         self, method: Joint, waves: Waves, start: Walk, mu: float
     ) -> tuple[Walk, OutOfTime | KeyboardInterrupt | None]:
         """The best walk along the path of minimisers for falling μ, and what ended the path, if it had not ended."""
-        now, stopped = clock(), None
+        now = clock()
+        stopped: OutOfTime | KeyboardInterrupt | None = None
         best, least, started = start.x, start.log_bound, time.perf_counter()
         waves.value(start.x, mu)
         with now.keeping(3.0 * (time.perf_counter() - started)):  # for the walk itself
