@@ -135,6 +135,6 @@ def test_too_little_memory_is_said_before_starting(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("lipcert.runtime.costs.available_memory", lambda: 10**8)
     for region in (None, lc.Ball(np.zeros(4), 1.0)):
         with pytest.raises(
-            lc.ProofFailed, match=r"layer 1 has 2500 neurons to carry: 0\.05 GB a matrix, and 9 of them"
+            lc.ProofFailed, match=r"layer 1 has 2500 neurons to carry, 2500 of them .*: about 0\.45 GB are needed"
         ):
             lc.certify(network, region, lc.ClosedForm())

@@ -159,6 +159,19 @@ def test_the_torus_is_as_large_as_the_argument_needs() -> None:
     assert sizes["stride"] == ((10, 8), (10, 8), (5, 4), (5, 4))
 
 
+@pytest.mark.parametrize("name", ["same", "valid", "uneven", "stride", "strides", "dilation", "groups"])
+def test_a_bound_holds_for_every_smaller_image(name: str) -> None:
+    """A smaller image is the larger one with slopes of 0 outside of it."""
+    options = {"image": (5, 4)} | STACKS[name]
+    network = stack(options)
+    hints = hints_of(network)
+    found = prove_symbols(network, hints)
+    for less in ((1, 0), (0, 1), (2, 1)):
+        small = stack(options | {"image": tuple(n - k for n, k in zip(options["image"], less, strict=True))})
+        assert found >= largest_jacobian(small)
+        assert found >= prove(small, lc.Everywhere(), [spread(small, hints)]) * (1.0 - 1e-12)
+
+
 def _mutant(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     if what == "small torus":
         monkeypatch.setattr(torus, "_sizes", lambda found: [*(one.image for one in found), found[-1].places])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from lipcert.proof.hints import Linear, Lipschitz
 from lipcert.reproduce.networks import paper_center, paper_network
 from lipcert.search.method import Greedy
 from lipcert.search.problem import Problem
+from lipcert.search.scalar import _by_factors, best_scalar
 from lipcert.search.stage import Stage
 from networks import random_network
 
@@ -184,3 +186,12 @@ def test_a_looser_tolerance_costs_no_more_than_it_says() -> None:
         loose = objective(here, lc.Diagonal(tolerance=1e-2).choose(here))
         assert tight <= loose * (1 + 1e-9)
         assert loose <= tight * 1.02
+
+
+@pytest.mark.parametrize("out", [4, 30, 70])
+def test_scalar_from_factors_is_scalar_from_eigenvectors(out: int) -> None:
+    some = stage(out, 50, out)
+    usual, found = best_scalar(some, 1e-6), _by_factors(some, 1e-6)
+    one, two = (objective(some, np.where(some.r > 0, t, 0.0)) for t in (usual, found))
+    assert two == pytest.approx(one, rel=3e-6)
+    assert _by_factors(replace(some, S=np.zeros((50, 50))), 1e-6) == 0.0

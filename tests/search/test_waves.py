@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import lipcert as lc
+from lipcert.model.arrays import Array
+from lipcert.proof.hints import Hints
 from lipcert.proof.torus import torus_of
-from lipcert.search.waves import Waves, closed_form
+from lipcert.search.waves import Wave, Waves, closed_form
 
 
 def block(head: bool, size: int = 6, channels: int = 3) -> lc.Network:
@@ -60,3 +62,45 @@ def test_the_first_bound_takes_what_it_takes(method: lc.Joint) -> None:
     assert found.verified
     assert found.bound == first.bound
     assert lc.certify(network, method=lc.Joint()).bound < first.bound
+
+
+def test_the_highest_frequencies_suffice_for_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was left out is looked at afterwards: the bound is that of a search at all frequencies."""
+    rng = np.random.default_rng(3)
+    kernels = [rng.standard_normal((4, 4 if k else 2, 3, 3)) / 3.0 for k in range(4)]
+    network = lc.conv_stack(kernels, (13, 13))
+    found = lc.certify(network, method=lc.Joint())
+    seen: list[int] = []
+    value = Waves.value
+
+    def counted(self: Waves, x: Array, mu: float) -> Wave | None:
+        seen.append(len(self.chosen))
+        return value(self, x, mu)
+
+    monkeypatch.setattr(Waves, "value", counted)
+    monkeypatch.setattr("lipcert.search.spectral._SMALLEST", 4)
+    monkeypatch.setattr("lipcert.search.spectral._FIRST", 20)
+    few = lc.certify(network, method=lc.Joint())
+    assert min(seen) < max(seen) < len(torus_of(network).frequencies()[0])  # type: ignore[union-attr]
+    assert few.bound == pytest.approx(found.bound, rel=3e-3)
+    monkeypatch.setattr("lipcert.search.spectral._SMALLEST", 10**9)
+    seen.clear()
+    assert lc.certify(network, method=lc.Joint()).bound == pytest.approx(found.bound, rel=1e-3)
+    assert set(seen) == {len(torus_of(network).frequencies()[0])}  # type: ignore[union-attr]
+
+
+def test_heights_are_those_of_each_frequency() -> None:
+    waves = waves_of(block(head=False))
+    walk = waves.greedy(closed_form)
+    heights = waves.heights(walk.hints)
+    assert heights.max() == pytest.approx(2.0 * walk.log_bound, rel=1e-9)
+    alone = [waves.at_others(np.array([k])).heights(walk.hints)[0] for k in range(len(heights))]
+    np.testing.assert_allclose(heights, alone, rtol=1e-9)
+    again = waves.at_others(waves.chosen[::2]).again(walk.hints)
+    assert again.log_bound == pytest.approx(0.5 * heights[::2].max(), rel=1e-9)
+    smaller = Hints((), tuple(0.3 * T for T in walk.hints.multipliers), walk.hints.exponents)
+    some = np.isinf(waves.heights(smaller))  # not feasible there
+    assert some.any()
+    np.testing.assert_array_equal(
+        some, [np.isinf(waves.at_others(np.array([k])).heights(smaller)[0]) for k in waves.chosen]
+    )

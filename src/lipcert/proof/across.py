@@ -13,9 +13,23 @@ import numpy as np
 from scipy import linalg
 
 from lipcert.model.arrays import Array, times
+from lipcert.proof.blocks import apply_size, column_sizes, row_blocks, row_sizes, symmetrised
 from lipcert.proof.folding import Near
-from lipcert.proof.rounding import LOOSE, TINY, UP, column_squares, gamma, magnitude, raise_diagonal, spread, up
+from lipcert.proof.rounding import (
+    LOOSE,
+    TINY,
+    UP,
+    column_squares,
+    gamma,
+    magnitude,
+    raise_diagonal,
+    spread,
+    up,
+)
 from lipcert.proof.step import SPARE, Step
+
+_PANEL = 256
+"""Columns that are solved for together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,27 +53,31 @@ class Across:
         of their terms, M has two roundings, W what is said above.
         """
         L, M = step.L[0], step.X[0]
-        size, u, rounding = np.abs(M), 4.0 * gamma(1), gamma(len(L) + 6)
-        loose = gamma(M.shape[1] + LOOSE + 8)
-        right = np.asfortranarray(times(M, weight.middle.T))
-        Z = linalg.blas.dtrsm(1.0, L.T, right, lower=0, trans_a=1)
-        residual = linalg.blas.dtrmm(1.0, L.T, Z, lower=0, trans_a=1)
-        residual -= right
-        np.abs(residual, out=residual)
-        np.abs(right, out=right)
-        reach, above = np.abs(Z), magnitude(weight.middle)
-        onto, down = np.asarray(above.sum(axis=0)), size.sum(axis=0)
-        edge_rows, edge_columns = np.zeros(len(M)), np.zeros(len(above.sum(axis=1)))
+        u, rounding, loose = 4.0 * gamma(1), gamma(len(L) + 6), gamma(M.shape[1] + LOOSE + 8)
+        Z = np.asfortranarray(times(M, weight.middle.T))  # M Wᵀ, and panel by panel L⁻¹M Wᵀ
+        along, beside, reach = np.zeros(Z.shape[1]), np.zeros(len(Z)), np.zeros(len(Z))
+        left = column_sizes(L)
+        for start in range(0, Z.shape[1], _PANEL):
+            some = slice(start, start + _PANEL)
+            right = Z[:, some]
+            solved = linalg.blas.dtrsm(1.0, L.T, right, lower=0, trans_a=1)
+            residual = np.abs(linalg.blas.dtrmm(1.0, L.T, solved, lower=0, trans_a=1) - right)
+            missed = residual + (rounding + u) * np.abs(right)
+            right[...] = solved
+            np.abs(solved, out=solved)
+            along[some] = missed.sum(axis=0) + rounding * (left @ solved)
+            beside, reach = beside + missed.sum(axis=1), reach + solved.sum(axis=1)
+        above = magnitude(weight.middle)
+        onto, down = np.asarray(above.sum(axis=0)), row_sizes(M.T)
+        columns = along + loose * spread(above, down)
+        rows = beside + rounding * apply_size(L, reach) + loose * _beside(M, onto)
         if weight.radius is not None:
-            edge_rows, edge_columns = size @ np.asarray(weight.radius.sum(axis=0)), spread(weight.radius, down)
-        left = np.abs(L).sum(axis=0)
-        rows = residual.sum(axis=1) + rounding * (np.abs(L) @ reach.sum(axis=1)) + (rounding + u) * right.sum(axis=1)
-        rows = (rows + loose * (size @ onto) + edge_rows) * (UP * UP) + TINY * (1.0 + down.sum() + onto.sum())
-        columns = residual.sum(axis=0) + rounding * (reach.T @ left) + (rounding + u) * right.sum(axis=0)
-        columns = columns + loose * spread(above, down) + edge_columns
+            rows = rows + _beside(M, np.asarray(weight.radius.sum(axis=0)))
+            columns = columns + spread(weight.radius, down)
+        rows = rows * (UP * UP) + TINY * (1.0 + down.sum() + onto.sum())
         most = float(rows.max(initial=0.0))
         share = 1.0 if most <= SPARE else most / SPARE * UP
-        charge = columns * share + rounding * (reach.T @ reach.sum(axis=1))
+        charge = columns * share + rounding * apply_size(Z.T, reach)
         return Across(Z, up(charge * (UP * UP) + share * TINY * (1.0 + down.sum() + onto.sum())))
 
     def squares(self) -> Array:
@@ -71,7 +89,12 @@ class Across:
         Z, charge = (self.Z, self.charge) if kept is None else (self.Z[:, kept[0]], self.charge[kept[0]])
         total = Z.T @ Z
         total += S[0]
-        total = total + total.T
-        total *= 0.5
-        error = charge + 4.0 * gamma(1) * np.abs(total).sum(axis=-1)
+        total = symmetrised(total)
+        error = charge + 4.0 * gamma(1) * row_sizes(total)
         return raise_diagonal(total, error * UP + TINY, fresh=True)[None]
+
+
+def _beside(M: Array, vector: Array) -> Array:
+    """|M|·vector, rounded as it comes, for a matrix (a, n) that is stored by columns."""
+    columns = M.T
+    return np.asarray(sum(vector[some] @ np.abs(columns[some]) for some in row_blocks(columns)))

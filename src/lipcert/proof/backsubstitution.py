@@ -19,8 +19,8 @@ from lipcert.proof.hints import Interval
 from lipcert.proof.neuron_bounds import relax, value_error
 from lipcert.proof.rounding import LOOSE, TINY, UP, U, gamma, magnitude, spread, up
 
-_ENTRIES = 20_000_000
-"""Entries of the rows that are traced together; more would take too much memory."""
+_ENTRIES = 2_000_000
+"""Entries of the rows that are traced together; more would take memory that is fresh each time."""
 
 
 @dataclass(frozen=True, eq=False)

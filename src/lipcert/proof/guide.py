@@ -95,8 +95,11 @@ class Guide(ABC):
         """Axes h of the ellipsoid P_0 = D_h² to begin with, (moving,); None is the unit ball."""
         return None
 
-    def room(self, index: int, size: int) -> None:  # noqa: B027 - most have nothing to say
-        """Called before matrices of this size are formed for a layer; an error stops the sweep."""
+    def room(self, index: int, size: int, open_: int, ahead: int) -> None:  # noqa: B027 - most have nothing to say
+        """Called before matrices are formed for a layer; an error stops the sweep.
+
+        ``size`` neurons are carried, of which ``open_`` have open slopes, and the next layer has ``ahead``.
+        """
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,11 +7,11 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight
 from lipcert.proof.across import Across
+from lipcert.proof.blocks import apply_size
 from lipcert.proof.folding import Near
 from lipcert.proof.rounding import (
     TINY,
     UP,
-    apply,
     congruence,
     diagonal_above,
     half_image,
@@ -69,8 +69,11 @@ class Image:
         if not np.isfinite(S).all() or not np.isfinite(mean).all():
             raise ProofFailed("the ellipsoid of a layer is not finite; weights may be too large")
         shift = np.where(mean > 0, np.round(0.5 * np.log2(np.where(mean > 0, mean, 1.0))), 0.0).astype(int)
-        near = bool((np.abs(shift) < 256).all())  # then the powers of two are floats
-        scaled = S * 4.0 ** -shift[:, None, None].astype(float) if near else np.ldexp(S, -2 * shift[:, None, None])
+        scaled = S if S.flags.writeable else np.array(S)  # what others have is read-only
+        if (np.abs(shift) < 256).all():  # then the powers of two are floats
+            scaled *= 4.0 ** -shift[:, None, None].astype(float)
+        else:
+            scaled = np.ldexp(scaled, -2 * shift[:, None, None])
         return raise_diagonal(scaled, np.asarray(S.shape[-1] * TINY), fresh=True), self.exponent + shift
 
     def _first(self, kept: Array | None) -> Array:
@@ -117,7 +120,7 @@ def image_above(P: Array | None, weight: Weight, radius: Weight | None = None, h
     size = magnitude(weight)
     inner, slack = (np.asarray(matrix.sum(axis=-2)) for matrix in (size, radius))
     if P is not None:
-        inner, slack = (apply(np.abs(P), v) for v in (inner, slack))
+        inner, slack = (apply_size(P, v) for v in (inner, slack))
     charge = spread(radius, inner) + spread(size, slack) + spread(radius, slack)
     return raise_diagonal(S, up(charge * UP * UP) + TINY * (1.0 + inner.sum() + slack.sum()))
 

@@ -31,7 +31,8 @@ import numpy as np
 from scipy import sparse
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array, Weight, dense, times
+from lipcert.model.arrays import Array, Weight, dense, product, times
+from lipcert.proof.blocks import apply_size, column_sizes, row_blocks, row_sizes, symmetrised
 
 U: Final = 2.0**-53
 ETA: Final = 2.0**-1074
@@ -255,9 +256,11 @@ def half_image(P: Array | None, weight: Weight) -> Array:
     """fl(W P), (..., m, n), for P symmetric, (..., n, n), or None for the identity."""
     if P is None:
         return dense(weight)
-    if sparse.issparse(weight):
-        return np.swapaxes(times(P, weight.T), -1, -2)
-    return np.asarray(weight @ P)
+    if not sparse.issparse(weight):
+        return np.asarray(weight @ P)
+    if P.ndim == 2 or len(P) == 1:
+        return product(weight, P.reshape(P.shape[-2:])).reshape(*P.shape[:-2], *weight.shape)
+    return np.stack([product(weight, one) for one in P])
 
 
 def gram(weight: Weight) -> Array:
@@ -284,14 +287,12 @@ def congruence(P: Array | None, weight: Weight, half: Array | None = None) -> Ar
         S, rows = gram(weight), spread(size, across)
         columns = rows
     else:
-        half, inner = half_image(P, weight) if half is None else half, spread(size, apply(np.abs(P), across))
+        half, inner = half_image(P, weight) if half is None else half, spread(size, apply_size(P, across))
         S = times(half, turned(weight)) if sparse.issparse(weight) else np.asarray(half @ turned(weight))
-        reach = np.abs(half)
-        rows = inner + apply(reach, across)
-        columns = inner + spread(size, reach.sum(axis=-2))
-    S = S + np.swapaxes(S, -1, -2)
-    S *= 0.5
-    error = g * (0.5 * (rows + columns) + np.abs(S).sum(axis=-1)) * UP + TINY * (1.0 + across.sum())
+        rows = inner + apply_size(half, across)
+        columns = inner + spread(size, column_sizes(half))
+    S = symmetrised(S)
+    error = g * (0.5 * (rows + columns) + row_sizes(S)) * UP + TINY * (1.0 + across.sum())
     return raise_diagonal(S, error, fresh=True)
 
 
@@ -316,7 +317,7 @@ def diagonal_above(P: Array | None, weight: Weight, radius: Weight | None = None
         reach = total
     else:
         d = np.sqrt(np.maximum(np.diagonal(P, axis1=-2, axis2=-1), TINY))
-        c = (np.abs(P) / d[..., :, None] / d[..., None, :]).max(axis=(-2, -1))[..., None] * UP
+        c = np.max([_share(P, d, some) for some in row_blocks(P)], axis=0)[..., None] * UP
         along = spread(size, d) * UP
         reach = c * (along * along)
     error = 3.0 * gamma(weight.shape[-1] + 2 * LOOSE + 8) * reach
@@ -325,6 +326,11 @@ def diagonal_above(P: Array | None, weight: Weight, radius: Weight | None = None
         error, still = error + c * (edge * (2.0 * along + edge)), still & (np.asarray(radius.sum(axis=-1)) == 0.0)
     lost = TINY * (1.0 + c * (1.0 + d.sum(axis=-1, keepdims=True))) * (1.0 + float(size.max()))
     return np.where(still, 0.0, up(np.maximum(total, 0.0) + error * (UP * UP)) + lost)
+
+
+def _share(P: Array, d: Array, rows: slice) -> Array:
+    """The largest |P_ij| / (d_i d_j) of some rows, as computed; NaN if there is one."""
+    return np.asarray((np.abs(P[..., rows, :]) / d[..., rows, None] / d[..., None, :]).max(axis=(-2, -1)))
 
 
 def raise_diagonal(matrix: Array, amount: Array, fresh: bool = False) -> Array:

@@ -9,7 +9,16 @@ from scipy import linalg
 
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
-from lipcert.proof.rounding import TINY, UP, apply, gamma, raise_diagonal, stretched, up
+from lipcert.proof.blocks import apply_size, column_sizes, factor_sizes, row_sizes, symmetrised
+from lipcert.proof.rounding import (
+    TINY,
+    UP,
+    apply,
+    gamma,
+    raise_diagonal,
+    stretched,
+    up,
+)
 
 LEAST, MOST = 2.0**-800, 2.0**800
 """Multipliers beyond these are not used: their squares' roundings would not be relative."""
@@ -74,24 +83,24 @@ def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = Fa
     moving = (r > 0) & (signed | (diagonal > 0))  # a neuron with S_ll = 0 does not move
     active = np.argsort(~moving, axis=-1, kind="stable")[:, : int(moving.sum(axis=-1).max(initial=0))]
     on = _picked(moving, active)
-    tiny = TINY * (1.0 + np.abs(m).sum(axis=-1, keepdims=True))
-    P = m[:, :, None] * S
-    P *= m[:, None, :]
-    error = 4.0 * gamma(1) * np.abs(P).sum(axis=-1)
+    ends = S.max(axis=(-2, -1), initial=0.0), -S.min(axis=(-2, -1), initial=0.0)
+    most = np.maximum(*ends)[:, None]  # what underflows in products of slopes is multiplied by entries of S
+    tiny = TINY * (1.0 + most + np.abs(m).sum(axis=-1, keepdims=True))
+    P = m[:, :, None] * m[:, None, :]  # symmetric, as S is
+    P *= S
+    error = 4.0 * gamma(1) * row_sizes(P)
     if not active.shape[-1]:
         none = np.zeros(active.shape)
-        error = (error + 4.0 * gamma(1) * np.abs(P).sum(axis=-1)) * UP + tiny
-        return Step(raise_diagonal(_symmetric(P), up(error)), active, m, none, none, none, S[:, :0, :0], S[:, :0])
-    alone = len(active) == 1
-    rows = S[:, active[0]] if alone else np.take_along_axis(S, active[:, :, None], -2)
-    part = rows[:, :, active[0]] if alone else np.take_along_axis(rows, active[:, None, :], -1)
+        P = raise_diagonal(P, up(2.0 * error * UP + tiny), fresh=True)
+        return Step(P, active, m, none, none, none, S[:, :0, :0], S[:, :0])
+    columns, part = _open_block(S, active, moving)
     L, C, h, g = _factor(S, part, m, r, active, on, hint)
-    M = h[:, :, None] * rows
-    M *= m[:, None, :]
-    u, rounding, abs_L = 4.0 * gamma(1), gamma(active.shape[-1] + 6), np.abs(L)
-    left_L = abs_L.sum(axis=-2)
-    down_C = np.abs(C).sum(axis=-1)  # D_h S D_h and C differ by the identity
-    residual_C = np.abs(C - L @ _turned(L)).sum(axis=-1) + rounding * (apply(abs_L, left_L) + down_C)
+    columns *= h[:, None, :]
+    columns *= m[:, :, None]
+    M = _turned(columns)
+    u, rounding, left_L = 4.0 * gamma(1), gamma(active.shape[-1] + 6), column_sizes(L)
+    down_C = row_sizes(C)  # D_h S D_h and C differ by the identity
+    residual_C = factor_sizes(C, L) + rounding * (apply_size(L, left_L) + down_C)
     residual_C = residual_C + u * (down_C + 1.0) + TINY * (1.0 + h.sum(axis=-1, keepdims=True))
     if apart:
         X, across, along = M, SPARE, 0.0
@@ -99,13 +108,25 @@ def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = Fa
         X = _solved(L, M)
         abs_X, abs_M, residual = np.abs(X), np.abs(M), np.abs(M - L @ X)
         across_X, across_M, down_M = abs_X.sum(axis=-1), abs_M.sum(axis=-1), abs_M.sum(axis=-2)
-        across = residual.sum(axis=-1) + rounding * apply(abs_L, across_X) + (rounding + u) * across_M
+        across = residual.sum(axis=-1) + rounding * apply_size(L, across_X) + (rounding + u) * across_M
         along = residual.sum(axis=-2) + rounding * apply(_turned(abs_X), left_L + across_X) + (rounding + u) * down_M
-        P = P + _turned(X) @ X
+        P += _turned(X) @ X
+        P = symmetrised(P)
     lifted = up(1.0 + (residual_C + across + tiny) * UP)
     raised = _placed(m, active, np.where(on, stretched(lifted / (g * g), 3), 0.0))
-    error = (error + along + u * np.abs(P).sum(axis=-1)) * UP + tiny
-    return Step(raise_diagonal(_symmetric(P), up(raised + error), fresh=True), active, m, h, g, lifted, L, X)
+    error = (error + along + (0.0 if apart else u * row_sizes(P))) * UP + tiny
+    return Step(raise_diagonal(P, up(raised + error), fresh=True), active, m, h, g, lifted, L, X)
+
+
+def _open_block(S: Array, active: Array, moving: Array) -> tuple[Array, Array]:
+    """The columns of the active neurons, which may be written to, and their rows of those."""
+    if moving.all():
+        return np.array(S), S
+    if len(active) == 1:
+        columns = np.take(S, active[0], axis=2)
+        return columns, columns[:, active[0]]
+    columns = np.take_along_axis(S, active[:, None, :], -1)
+    return columns, np.take_along_axis(columns, active[:, :, None], -2)
 
 
 def _picked(values: Array, which: Array) -> Array:
@@ -125,12 +146,6 @@ def _placed(like: Array, which: Array, values: Array) -> Array:
 
 def _turned(stack: Array) -> Array:
     return np.swapaxes(stack, -1, -2)
-
-
-def _symmetric(stack: Array) -> Array:
-    twice = stack + np.swapaxes(stack, -1, -2)
-    twice *= 0.5
-    return np.asarray(twice)
 
 
 def _solved(L: Array, M: Array) -> Array:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 from weakref import WeakKeyDictionary
@@ -50,7 +50,8 @@ _ENTRIES = 270_000
 _MOST = 110
 """Regions in a stack, however narrow the network is."""
 _LARGEST = 1024
-"""Neurons of a first layer up to which its ellipsoid is kept for further sweeps."""
+"""Neurons up to which the matrices of a layer are kept after its step, and the ellipsoid of a first layer for further
+sweeps."""
 _APART = 400
 """Neurons from which a step is proved together with a map to fewer."""
 _NEARLY_ALL = 0.9
@@ -136,7 +137,7 @@ class Sweep:
     start : h, (inputs,), for P_0 = D_h²; None is what the guide says, if it does.
     intervals, slopes, steps : per hidden layer, what was proved.
     rough : the slopes as computed, not rounded outwards.
-    views, hinted, drawn : what the guide saw, and what it said of all neurons.
+    views, hinted, drawn : what the guide saw, and what it said of all neurons; of large layers without matrices.
     S, exponent : the ellipsoid of the outputs, (count, outputs, outputs), relative to 4**exponent.
     """
 
@@ -296,13 +297,15 @@ class Sweep:
         if not moving.all():  # differences of zero have any slope
             alpha, beta, *still = (np.where(moving, slope, 0.0) for slope in (*slopes, *rough))
             rough = (still[0], still[1])
+        wide = int((alpha < beta).sum(axis=-1).max(initial=0))
         alone = self.count == 1 and not self.pieces  # what is folded depends on the slopes of the region
         fold = folded(self.weight, alpha[0], beta[0], ~moving[0], ahead) if alone and self.weight.may_fold else None
         if fold is None:
             kept = _kept(moving & ((alpha != 0.0) | (beta != 0.0)))
             rows = layer.weight if index else self.first
             rows = rows if kept is None else rows[kept[0]]
-            self.guide.room(index, layer.size if kept is None else kept.shape[-1])
+            size = layer.size if kept is None else kept.shape[-1]
+            self.guide.room(index, size, wide, ahead.shape[0])
             S, self.exponent = image.block(kept)
             self.weight, neurons = Near.columns(ahead, kept), kept
             if kept is not None:
@@ -310,7 +313,7 @@ class Sweep:
                 rough = (rough_[0], rough_[1])
         else:
             rows = fold.rows.middle
-            self.guide.room(index, len(fold.alpha))
+            self.guide.room(index, len(fold.alpha), wide, ahead.shape[0])
             S, self.exponent = Image(image.P, self.exponent, fold.rows).block()
             ones = np.ones((1, len(fold.alpha) - fold.neurons.size))
             rough = tuple(np.concatenate([x[:, fold.neurons], ones], axis=-1) for x in rough)  # type: ignore[assignment]
@@ -324,9 +327,11 @@ class Sweep:
         apart = step is None and alone and _APART <= S.shape[-1] > self.weight.middle.shape[0]
         step = activate(S, alpha, beta, hint, apart=apart) if step is None else step
         self.apart = step if apart and step.active.size else None
-        self.views.append(view)
         self.hinted.append(view.widen(hint))
-        self.steps.append(step)
+        large = S.shape[-1] > _LARGEST and not self.pieces  # then the matrices are not kept for later
+        none = np.zeros((self.count, 0, 0))
+        self.views.append(replace(view, S=none) if large else view)
+        self.steps.append(replace(step, P=none, L=none, X=none) if large else step)
         return step.P
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -57,6 +59,9 @@ class Published(Method):
     the method's own theorem, in floating point. Either way :meth:`value` is the number as published.
     """
 
+    matrices: ClassVar[int] = 3
+    """Dense matrices of the largest layer that it makes, at least; they must fit into the free memory."""
+
     def check(self, norms: Norms) -> None:
         """An error unless the method has these norms, without units; a scale is taken into the weights beforehand."""
         if norms.pair != ("l2", "l2"):
@@ -74,7 +79,7 @@ class Published(Method):
         return worldwide(problem)
 
     def solve(self, problem: Problem) -> Candidate:
-        require(max(layer.weight.shape[0] * layer.weight.shape[1] for layer in problem.network.layers), 3)
+        require(max(math.prod(layer.linear.shape) for layer in problem.network.layers), self.matrices)
         run = self.run(problem)
         if run.layers is None:
             # rounding of a chain of products through the network, about

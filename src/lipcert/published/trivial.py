@@ -22,6 +22,8 @@ class Trivial(Published):
     """‖W_N‖ Π ‖W_i‖ max|φ_i'|, as in Szegedy et al., *Intriguing Properties of Neural Networks*, ICLR 2014. Global: the
     region is ignored.
 
+    Convolutions are never made into matrices, so images may be large.
+
     Limits: each layer is bounded by itself, as if the worst directions of all layers met.
 
     Examples
@@ -31,6 +33,8 @@ class Trivial(Published):
     >>> lc.published.Trivial().value(net)
     1.5
     """
+
+    matrices = 0  # convolutions stay kernels
 
     def run(self, problem: Problem) -> Run:
         return Run(math.prod(_gain(layer) for layer in problem.network.layers))

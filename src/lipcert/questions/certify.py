@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from lipcert.search.joint import Joint
 from lipcert.search.method import Greedy, Method
 from lipcert.search.problem import Problem
 from lipcert.search.spectral import Spectral
+
+_WIDE = 1000
+"""Neurons of a layer from which greedy methods are asked during the proof, not in a sweep before it."""
 
 
 def certify(
@@ -182,10 +185,10 @@ def _answers(
     if spectral is not None:
         return [_spectral(network, region, method, part, spectral, verify) for region in regions]
     if not all(region.bounded for region in regions):  # slopes will be open; else that is known layer by layer
-        for number, layer in enumerate(network.layers[:-1], 1):
-            require_memory(layer.size, number)
+        for number, (layer, ahead) in enumerate(pairwise(network.layers), 1):
+            require_memory(layer.size, number, layer.size, ahead.size)
     with suited_to(max(network.sizes)), np.errstate(all="ignore"), loosened(part.looseness):
-        if verify and isinstance(method, Greedy) and method.formula:
+        if verify and isinstance(method, Greedy) and (method.formula or max(network.sizes[1:]) >= _WIDE):
             return issue_many(network, regions, part, Asked(method, enclosures), method)
         answers: list[Certificate | ProofFailed] = []
         for region in regions:

@@ -56,6 +56,8 @@ _RULES: Final[Mapping[str, _Rule]] = {
 _PROOF: Final = _Rule(15.0, 5e3, 2.0, 0)
 _FLOOR: Final = 0.7
 """The least that :func:`scalar_share` tells: in narrow networks neither is about matrices."""
+_FACTORED: Final = 1000
+"""Open neurons from which Scalar works with factors."""
 _OVERHEAD: Final = 0.01
 """Seconds per layer, however small."""
 
@@ -84,13 +86,15 @@ def scalar_share(open_: Sequence[int], kept: Sequence[int], after: Sequence[int]
     """How many times as long a Scalar sweep takes as a ClosedForm sweep with its proof, about.
 
     With a open neurons of k that are kept, and n in the next layer: the proof factors, solves and multiplies, and goes
-    some thirty times through the matrices; Scalar finds all eigenvectors and tries a few products.
+    some thirty times through the matrices; Scalar finds all eigenvectors and tries a few products, or, of many open
+    neurons, a few factors.
     """
     proof = scalar = 0.0
     for a, k, n in zip(open_, kept, after, strict=True):
         smaller = min(k, n)
         proof += 2.0 * a**3 + 4.0 * a * a * smaller + 2.0 * a * smaller**2 + 1300.0 * k * k
-        scalar += 6.5 * a**3 + 3.0 * a * a * n + 5.0 * a * n * n + 1300.0 * k * k
+        once = 6.5 * a**3 + 3.0 * a * a * n if a < _FACTORED else 1.5 * a**3 + 5.0 * a * a * n
+        scalar += once + 5.0 * a * n * n + 1300.0 * k * k
     return max(_FLOOR, scalar / max(proof, 1.0))
 
 
@@ -104,15 +108,22 @@ def available_memory() -> int | None:
     return min(free, _group_limit(free))
 
 
-def require_memory(neurons: int, layer: int) -> None:
-    """Refuse to start what cannot end: a layer with so many open slopes that its matrices exceed the free memory."""
+def require_memory(neurons: int, layer: int, open_: int, ahead: int) -> None:
+    """Refuse to start what cannot end: a layer whose matrices exceed the free memory.
+
+    So many neurons are carried, of which ``open_`` have open slopes; the next layer has ``ahead``. A step holds the
+    ellipsoid before and after it, and a copy; the columns of the open neurons, and copies; what the next layer sees of
+    both.
+    """
     if neurons < _SMALL:
         return
-    free, matrix = available_memory(), 8 * neurons**2
-    if free is not None and MATRICES * matrix > free:
+    numbers = 3 * neurons**2 + 2 * neurons * open_ + 4 * open_**2 + ahead * (2 * neurons + 2 * open_)
+    free, needed = available_memory(), 8 * numbers
+    if free is not None and needed > free:
         raise ProofFailed(
-            f"layer {layer} has {neurons} neurons to carry: {matrix / 1e9:.3g} GB a matrix, and {MATRICES} of them are"
-            f" needed, but {free / 1e9:.3g} GB are free; a smaller region leaves fewer slopes open"
+            f"layer {layer} has {neurons} neurons to carry, {open_} of them with open slopes: about"
+            f" {needed / 1e9:.3g} GB are needed, but {free / 1e9:.3g} GB are free; a smaller region leaves fewer"
+            " slopes open"
         )
 
 

@@ -43,9 +43,9 @@ class Asked(Guide):
         tilts = [enclosure.tilt for enclosure in self.enclosures if isinstance(enclosure, Linear)]
         return suggested_lines(neurons, interval, tilts[which])
 
-    def room(self, index: int, size: int) -> None:
+    def room(self, index: int, size: int, open_: int, ahead: int) -> None:
         clock().say(f"{type(self.method).__name__}, layer {index + 1}: {size} neurons to carry")
-        require_memory(size, index + 1)
+        require_memory(size, index + 1, open_, ahead)
 
 
 def _first(ends: Array) -> Array:

@@ -15,6 +15,9 @@ from lipcert.search.stage import Stage
 
 _SMALL = 64
 """Neurons up to which all eigenvalues of a stack of matrices take less time than the largest of each by itself."""
+_ENOUGH, _CLOSE = 1e-3, 2e-2
+"""Relative tolerance of eigenvalues of large matrices: near the best t the bound changes by its square. Where t is as
+close to s as the second says, s must be known better."""
 
 
 @dataclass(frozen=True)
@@ -43,28 +46,36 @@ def closed_form(stage: Stage) -> Array:
     active = stage.active
     if not active.size:
         return T
-    r = stage.r[active]
-    s = largest(r[:, None] * stage.S[np.ix_(active, active)] * r)
-    T[active] = _best(s, _sigma(stage), _gain(stage.ahead[:, active]))
+    s, sigma, e = _spread(stage), _sigma(stage), _gain(stage.ahead[:, active])
+    t = _best(s, sigma, e)
+    T[active] = t if t > (1.0 + _CLOSE) * s else _best(_spread(stage, 1e-10), sigma, e)
     return T
+
+
+def _spread(stage: Stage, tolerance: float = _ENOUGH) -> Array:
+    """λmax(D_r S D_r)."""
+    active, S, r = stage.active, stage.S, stage.r
+    if active.size > ITERATIVE and np.isfinite(S.sum()):
+        return largest_of(len(S), lambda u: r * (S @ (r * u)), tolerance)
+    return largest(r[active, None] * S[np.ix_(active, active)] * r[active], tolerance)
 
 
 def _sigma(stage: Stage) -> Array:
     """λmax(W⁺ D_m S D_m W⁺ᵀ)."""
     ahead, S, m = stage.ahead, stage.S, stage.m
-    if ahead.shape[0] <= ITERATIVE or not np.isfinite(S).all():
+    if ahead.shape[0] <= ITERATIVE or not np.isfinite(S.sum()):
         return largest(times(times(m[:, None] * S * m, ahead.T).T, ahead.T))
     back = ahead.T
-    return largest_of(ahead.shape[0], lambda u: ahead @ (m * (S @ (m * (back @ u)))))
+    return largest_of(ahead.shape[0], lambda u: ahead @ (m * (S @ (m * (back @ u)))), _ENOUGH)
 
 
 def _gain(head: Weight) -> Array:
     """λmax(W Wᵀ)."""
     if min(head.shape) > ITERATIVE and sparse.issparse(head):
         back = head.T
-        return largest_of(head.shape[0], lambda u: head @ (back @ u))
+        return largest_of(head.shape[0], lambda u: head @ (back @ u), _ENOUGH)
     gram = head.T @ head if head.shape[0] > head.shape[1] else head @ head.T  # the smaller of the two
-    return largest(dense(gram))
+    return largest(dense(gram), _ENOUGH)
 
 
 def _stacked(view: View) -> Array:

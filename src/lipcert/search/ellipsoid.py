@@ -166,20 +166,20 @@ ITERATIVE = 300
 """Above this size Lanczos beats the tridiagonal reduction."""
 
 
-def largest(matrix: Array) -> Array:
-    """λmax of a symmetric matrix, or of each of a stack."""
+def largest(matrix: Array, tolerance: float = 1e-10) -> Array:
+    """λmax of a symmetric matrix, or of each of a stack; of a large one to a relative tolerance."""
     if matrix.ndim > 2:
         return np.asarray(np.linalg.eigvalsh(matrix)[..., -1])
-    return np.asarray(top(matrix)[0])
+    return np.asarray(top(matrix, tolerance)[0])
 
 
-def largest_of(n: int, multiply: Callable[[Array], Array]) -> Array:
+def largest_of(n: int, multiply: Callable[[Array], Array], tolerance: float = 1e-10) -> Array:
     """λmax of a symmetric operator on n numbers, more than a few; it is not formed."""
-    return np.asarray(_lanczos(LinearOperator((n, n), matvec=multiply, dtype=float))[0])
+    return np.asarray(_lanczos(LinearOperator((n, n), matvec=multiply, dtype=float), tolerance)[0])
 
 
-def top(matrix: Array) -> tuple[float, Array]:
-    """λmax of a symmetric matrix and a unit eigenvector."""
+def top(matrix: Array, tolerance: float = 1e-10) -> tuple[float, Array]:
+    """λmax of a symmetric matrix, of a large one to a relative tolerance, and a unit eigenvector."""
     n = matrix.shape[-1]
     if not np.isfinite(matrix).all():
         raise np.linalg.LinAlgError("a matrix has entries too large for floating point")
@@ -188,12 +188,12 @@ def top(matrix: Array) -> tuple[float, Array]:
         if not value.size:  # LAPACK may lose the one it was asked for, where entries differ in size by 1e100
             value, vector = (found[..., -1:] for found in np.linalg.eigh(matrix))
         return float(value[0]), vector[:, 0]
-    return _lanczos(matrix)
+    return _lanczos(matrix, tolerance)
 
 
-def _lanczos(operator: Any) -> tuple[float, Array]:
+def _lanczos(operator: Any, tolerance: float) -> tuple[float, Array]:
     try:
-        value, vector = eigsh(operator, k=1, which="LA", v0=np.ones(operator.shape[0]), tol=1e-10)
+        value, vector = eigsh(operator, k=1, which="LA", v0=np.ones(operator.shape[0]), tol=tolerance)
     except ArpackError as error:
         raise np.linalg.LinAlgError(str(error)) from error
     return float(value[0]), vector[:, 0]

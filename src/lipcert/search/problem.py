@@ -97,7 +97,7 @@ class Problem:
             beta = widened(alpha, beta)
             # a neuron that does not move has any slope; one with a single slope need not be kept
             kept = condense(weight, alpha, np.where(axes > 0, beta, alpha), ahead.weight)
-            require_memory(kept.weight.shape[0], len(done) + 1)
+            require_memory(kept.weight.shape[0], len(done) + 1, int((kept.alpha < kept.beta).sum()), ahead.size)
             S = P.through(kept.weight) if kept.carries else image.block(None if kept.weight is weight else kept.neurons)
             stage = Stage.of(len(done), S, kept)
             choice = choose(stage)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -24,7 +25,7 @@ _WORK = 6e9
 """Operations of a value with its gradient; of more frequencies than that allows, some are taken."""
 _STEP = 0.1
 """Weight of a step's barrier, for as many eigenvalues as the last matrices have."""
-_FEWEST = 40
+_FEWEST = 64
 """Frequencies that are taken in any case."""
 
 
@@ -38,8 +39,13 @@ class Map:
     K: Array
     counts: Array | None = None
 
+    @cached_property
+    def turned(self) -> Array:
+        """K*."""
+        return _adjoint(self.K)
+
     def __call__(self, P: Array) -> Array:
-        parts = self.K @ P.reshape(*self.K.shape[:2], *P.shape[1:]) @ _adjoint(self.K)
+        parts = self.K @ P.reshape(*self.K.shape[:2], *P.shape[1:]) @ self.turned
         if self.counts is None:
             return np.asarray(parts.sum(axis=1))
         return np.asarray(np.tensordot(self.counts, parts[:, 0].real, axes=1))[None]
@@ -47,7 +53,7 @@ class Map:
     def back(self, S: Array) -> Array:
         """The adjoint map."""
         weighted = S[:, None] if self.counts is None else self.counts[:, None, None, None] * S
-        found = _adjoint(self.K) @ weighted @ self.K
+        found = self.turned @ weighted @ self.K
         return found.reshape(-1, *found.shape[2:])
 
 
@@ -59,9 +65,20 @@ class Link:
     r: Array
     ahead: Map
 
-    @property
+    @cached_property
     def open(self) -> Array:
+        """Channels with a range of slopes."""
         return np.flatnonzero(self.r > 0)
+
+    @cached_property
+    def some(self) -> Array | slice:
+        """The same, to take columns by: without a copy where all are open."""
+        return slice(None) if self.open.size == self.r.size else self.open
+
+    @cached_property
+    def middles(self) -> Array:
+        """The matrix m mᵀ."""
+        return self.m[:, None] * self.m
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,15 +115,18 @@ class _Tape:
 class Waves:
     """The stack that a network begins with, and the dense layers that follow it.
 
-    ``whole`` says that all frequencies are looked at; of wide stacks on large images only some are. ``ends`` counts the
-    eigenvalues of the last matrices, and ``weights`` are those of the steps' barriers.
+    ``chosen`` are the frequencies that are looked at, in the order of the torus, by default all of them or evenly
+    spread ones; ``whole`` says that they are all. ``ends`` counts the eigenvalues of the last matrices, and ``weights``
+    are those of the steps' barriers.
     """
 
-    def __init__(self, network: Network, torus: Torus, slopes: Sequence[tuple[Array, Array]], more: int = 1) -> None:
-        self.torus = torus
+    def __init__(
+        self, network: Network, torus: Torus, slopes: Sequence[tuple[Array, Array]], chosen: Array | None = None
+    ) -> None:
+        self.network, self.torus, self.slopes = network, torus, slopes
         frequencies, counts = torus.frequencies()
-        chosen = _some(torus, len(frequencies), more)
-        self.whole = len(chosen) == len(frequencies)
+        chosen = spread_out(torus) if chosen is None else chosen
+        self.chosen, self.whole = chosen, len(chosen) == len(frequencies)
         weights = counts[chosen] * (counts.sum() / counts[chosen].sum())
         levels = torus.levels(frequencies[chosen])
         maps = [_convolution(torus, index, levels) for index in range(len(torus.convolutions))]
@@ -150,7 +170,8 @@ class Waves:
         for link, part in zip(self.links, self.split(x), strict=True):
             clock().check()
             scale = _mean(S)
-            S, log_scale = S / scale, log_scale + np.log(scale)
+            S /= scale
+            log_scale += np.log(scale)
             base = _base(link, S)
             T = np.exp(part) * base
             forward = _forward(link, S, T, base, scale)
@@ -181,23 +202,24 @@ class Waves:
             weight, some = mu * share, link.open
             P_bar = link.ahead.back(adjoint)
             gradient = step.T * P_bar[:, some, some].sum(axis=0).real
-            adjoint = link.m[:, None] * P_bar * link.m
-            right = adjoint @ step.Y
-            inner = _adjoint(step.Y) @ right
-            gradient = gradient - _traces(inner) / step.s2
+            P_bar *= link.middles
+            right = P_bar @ step.Y
+            gradient = gradient - np.einsum("wij,wij->j", step.Y.conj(), right).real / step.s2
             gradient += weight * (len(P_bar) - _traces(step.G) / step.s2)
-            adjoint[:, :, some] += right
-            adjoint[:, some] += _adjoint(right)
-            adjoint[:, some[:, None], some] += inner + weight * step.G
-            adjoint[:, some, some] += gradient / step.base * link.r[some] ** 2 / len(adjoint)
-            adjoint /= step.scale
+            P_bar[:, :, link.some] += right
+            inner = _adjoint(step.Y) @ P_bar
+            inner[:, :, link.some] += weight * step.G
+            P_bar[:, link.some] += inner
+            P_bar[:, some, some] += gradient / step.base * link.r[some] ** 2 / len(P_bar)
+            P_bar /= step.scale
+            adjoint = P_bar
             parts.append(gradient)
         return np.concatenate([np.zeros(0), *parts[::-1]])
 
     def greedy(self, choose: Callable[[Link, Array], float]) -> Walk:
         """T = tI, with t chosen link by link from S (frequencies, c, c)."""
 
-        def multipliers(index: int, S: Array, base: Array) -> Array:
+        def multipliers(index: int, S: Array, base: Array, log_scale: float) -> Array:
             link = self.links[index]
             return np.full(base.size, max(choose(link, S), STILL) if base.size else 0.0)
 
@@ -206,21 +228,55 @@ class Waves:
     def at(self, x: Array) -> Walk:
         """The multipliers of x, or a little larger ones where they are on the edge of what is feasible."""
         parts = self.split(x)
-        return self._walk(lambda index, S, base: np.exp(parts[index]) * base)
+        return self._walk(lambda index, S, base, log_scale: np.exp(parts[index]) * base)
 
-    def _walk(self, choose: Callable[[int, Array, Array], Array]) -> Walk:
+    def again(self, hints: Hints) -> Walk:
+        """The multipliers of hints, or a little larger ones, at the frequencies that are chosen here."""
+        scaled = self._hinted(hints)
+        return self._walk(lambda index, S, base, log_scale: scaled(index, log_scale))
+
+    def heights(self, hints: Hints) -> Array:
+        """The logarithm of λmax of the last matrix at each of the chosen frequencies; infinite where infeasible."""
+        scaled, S, log_scale = self._hinted(hints), self._begin(), 0.0
+        for index, link in enumerate(self.links):
+            scale = _mean(S)
+            S, log_scale = S / scale, log_scale + np.log(scale)
+            forward = _forward(link, S, scaled(index, log_scale), np.zeros(0), 1.0)
+            if forward is None:
+                if len(self.chosen) == 1:
+                    return np.full(1, np.inf)
+                halves = np.array_split(self.chosen, 2)
+                return np.concatenate([self.at_others(half).heights(hints) for half in halves])
+            S = link.ahead(forward[1])
+        return np.asarray(np.log(np.maximum(np.linalg.eigvalsh(S)[:, -1], 1e-300)) + log_scale)
+
+    def at_others(self, chosen: Array) -> Waves:
+        """The same stack at other frequencies."""
+        return Waves(self.network, self.torus, self.slopes, chosen)
+
+    def _hinted(self, hints: Hints) -> Callable[[int, float], Array]:
+        """T of the open neurons of a link, relative to a scale."""
+
+        def multipliers(index: int, log_scale: float) -> Array:
+            T = np.maximum(hints.multipliers[index][self.links[index].open], STILL)
+            return np.asarray(T * np.exp(hints.exponents[index] * np.log(4.0) - log_scale))
+
+        return multipliers
+
+    def _walk(self, choose: Callable[[int, Array, Array, float], Array]) -> Walk:
         parts, found, exponents = [], [], []
         S, log_scale = self._begin(), 0.0
         for index, link in enumerate(self.links):
             scale = _mean(S)
             S, log_scale = S / scale, log_scale + np.log(scale)
             base = _base(link, S)
-            T = choose(index, S, base)
-            for _ in range(60):
+            T = choose(index, S, base, log_scale)
+            growth = 1e-6
+            for _ in range(40):
                 forward = _forward(link, S, T, base, 1.0)
                 if forward is not None:
                     break
-                T = T * (1.0 + 1e-6)
+                T, growth = T * (1.0 + growth), min(2.0 * growth, 0.5)
             else:
                 raise np.linalg.LinAlgError("no multipliers were found for a layer of convolutions")
             parts.append(np.log(T / base))
@@ -280,17 +336,20 @@ def _forward(link: Link, S: Array, T: Array, base: Array, scale: float) -> tuple
     """
     some, here = link.open, np.arange(T.size)
     s2 = link.r[some] ** 2 / T
-    s = np.sqrt(s2)
-    columns = S if T.size == link.r.size else S[:, :, some]
-    C = -s[:, None] * columns[:, some] * s
+    weights = np.sqrt(s2)[:, None] * np.sqrt(s2)
+    columns = S[:, :, link.some]
+    C = columns[:, link.some] * -weights
     C[:, here, here] += 1.0
     try:
         factor = np.linalg.cholesky(C)
-        G = s[:, None] * np.linalg.inv(C) * s
+        G = np.linalg.inv(C)
     except np.linalg.LinAlgError:
         return None
+    G *= weights
     Y = columns @ G
-    P = link.m[:, None] * (S + Y @ _adjoint(columns)) * link.m
+    P = Y @ (S if columns.shape == S.shape else _adjoint(columns))
+    P += S
+    P *= link.middles
     P[:, some, some] += T
     barrier = -2.0 * float(np.log(factor[:, here, here].real).sum())
     return _Tape(T, base, s2, G, Y, barrier, scale), P
@@ -329,9 +388,9 @@ def _convolution(torus: Torus, index: int, levels: list[Array]) -> Map:
     return Map(symbols.reshape(after.shape[0] * after.shape[1], -1, *symbols.shape[1:]))
 
 
-def _some(torus: Torus, count: int, more: int) -> Array:
-    """Which frequencies are looked at: all, or evenly spread ones, with ``more`` so many times as many."""
-    work = 0.0
+def spread_out(torus: Torus, more: int = 1) -> Array:
+    """Frequencies to look at: all, or evenly spread ones, with ``more`` so many times as many."""
+    count, work = len(torus.frequencies()[0]), 0.0
     for convolution, size in zip(torus.convolutions, torus.sizes[1:], strict=True):
         aliases = float(np.prod(size)) / float(np.prod(torus.sizes[-1]))
         work += 100.0 * aliases * max(convolution.outputs, convolution.channels) ** 3
