@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,7 +88,7 @@ def test_a_part_never_moves_more_than_the_whole() -> None:
 def test_a_bound_of_the_whole_network_stands_in_where_it_is_smaller() -> None:
     network = random_network(5, (3, 6, 3), "relu", gain=2.0)
     region = lc.Box(np.full(3, -0.5), np.full(3, 0.8))
-    ends = {"inputs": [0, 1], "outputs": [0, 2]}
+    ends: dict[str, Any] = {"inputs": [0, 1], "outputs": [0, 2]}
     auto = lc.Auto(seconds=np.inf, pieces=8)
     found = lc.certify(network, region, auto, **ends)
     alone, whole = lc.certify(network, region, lc.Joint(), **ends), lc.certify(network, region, auto, outputs=[0, 2])
