@@ -49,7 +49,7 @@ def test_the_registry_knows_a_class_and_not_its_subclasses() -> None:
     assert registry.of_function("other", "Anywhere") is row
     for wrong in ({"torch": nn.ReLU}, {"torch": Mine()}, {"onnx": "domain:"}, {"onnx": 3}):
         with pytest.raises(lc.InvalidInput):
-            registry.register(row, **wrong)  # type: ignore[arg-type]
+            registry.register(row, **wrong)
 
 
 def test_a_call_gives_its_operands_and_keeps_to_its_room() -> None:
