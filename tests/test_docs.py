@@ -7,8 +7,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 import console
 from lipcert.cli import app
@@ -81,3 +83,44 @@ def test_the_comparison_above_can_fail() -> None:
     assert console.essence(page) == ["$", "lipcert", "bound", "a.npz", "bound", "seconds"]
     assert console.essence(page.replace("1.5e-05", "17")) == console.essence(page)
     assert console.essence(page.replace("seconds", "minutes")) != console.essence(page)
+
+
+FENCES = {"python", "console", "text", "{.python}", "{.python .no-run}"}
+"""Python runs (test_frame.py), console prints (above), text is shown; {.python} takes in a script that test_examples.py
+runs; no-run needs packages that are not among ours."""
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+def test_every_block_of_code_is_of_a_kind_that_is_tried(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^ *```+ *(\S[^\n]*|)\n(.*?)^ *```+ *$", text, flags=re.MULTILINE | re.DOTALL)
+    assert {kind.strip() for kind, _ in blocks} <= FENCES
+    for kind, body in blocks:
+        if kind == "{.python}":
+            (name,) = re.findall(r"examples/(\w+\.py)", body)
+            assert (ROOT / "examples" / name).is_file()
+            assert len(body.strip().splitlines()) == 1
+
+
+def _options() -> dict[str, set[str]]:
+    """The options of every verb, as the command line itself tells them."""
+    group: Any = typer.main.get_command(app)
+    return {
+        verb: {"--help", *(o for parameter in command.params for o in (*parameter.opts, *parameter.secondary_opts))}
+        for verb, command in group.commands.items()
+    }
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+def test_commands_in_the_text_have_options_that_exist(page: Path) -> None:
+    known = _options()
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    for verb, rest in re.findall(r"(?:^ +|^\$ |`)lipcert ([a-z][a-z-]*)([^\n`#]*)", text, flags=re.MULTILINE):
+        assert verb in known, f"{page.name}: lipcert {verb}"
+        strange = [word for word in re.findall(r"(?<![\w-])(--?[a-z][\w-]*)", rest) if word not in known[verb]]
+        assert strange == [], f"{page.name}: lipcert {verb}{rest}"
+
+
+def test_the_search_for_options_can_fail() -> None:
+    assert "--certificate" in _options()["bound"]
+    assert "--certificates" not in _options()["bound"]

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lipcert.cli import options
+from lipcert.cli import given, options
 from lipcert.cli.methods import timed
 from lipcert.cli.output import Later, certificate_record, ratio, show
 from lipcert.errors import InvalidInput
@@ -44,6 +44,8 @@ def bound(
     drop_softmax: options.DropSoftmaxOption = False,
     mean: options.MeanOption = None,
     std: options.StdOption = None,
+    fixed: given.FixedOption = None,
+    output: given.OutputOption = None,
     inputs: options.InputsOption = None,
     outputs: options.OutputsOption = None,
     layers: options.LayersOption = None,
@@ -87,7 +89,9 @@ def bound(
     options.output("--certificate", certificate_file, model)
     with Later() as later:
         with options.limit(seconds) as clock:
-            network = options.network(model, activation, input_shape, drop_softmax, mean, std)
+            network = options.network(
+                model, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output
+            )
             measure = options.norm("--norm", norm, input_scale)
             region = options.region_of(network, center, radius, box, clip, point, measure)
             with clock.keeping(_SHARE * (seconds or 0.0) if lower else 0.0):

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lipcert.cli import options
+from lipcert.cli import given, options
 from lipcert.cli.output import Later, network_record, region_record, show
 from lipcert.errors import ProofFailed
 from lipcert.model.network import Network
@@ -41,6 +41,8 @@ def compare(
     drop_softmax: options.DropSoftmaxOption = False,
     mean: options.MeanOption = None,
     std: options.StdOption = None,
+    fixed: given.FixedOption = None,
+    output: given.OutputOption = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw bound against time there: .png, .pdf or .svg.")
     ] = None,
@@ -61,7 +63,9 @@ def compare(
     names = None if methods is None else [name.strip() for name in methods.split(",")]
     with Later() as later:
         with options.limit(seconds):
-            network = options.network(model, activation, input_shape, drop_softmax, mean, std)
+            network = options.network(
+                model, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output
+            )
             measure = options.norm("--norm", norm, input_scale)
             region = options.region_of(network, center, radius, box, clip, point, measure)
             comparison = later.best(run_all, network, region, names, timeout=timeout)

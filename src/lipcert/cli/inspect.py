@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy import sparse
 
-from lipcert.cli import options
+from lipcert.cli import given, options
 from lipcert.cli.output import region_record, show
 from lipcert.importers import examine
 from lipcert.importers.faithful import Imported
@@ -24,6 +24,8 @@ def inspect(
     model: options.ModelArgument,
     input_shape: options.InputShapeOption = None,
     drop_softmax: options.DropSoftmaxOption = False,
+    fixed: given.FixedOption = None,
+    output: given.OutputOption = None,
     activation: options.ActivationOption = None,
     center: options.CenterOption = None,
     radius: options.RadiusOption = None,
@@ -50,6 +52,8 @@ def inspect(
         options.activations(activation),
         input_shape=options.shape("--input-shape", input_shape),
         drop_softmax=drop_softmax,
+        fixed=given.values(fixed),
+        output=output,
     )
     region = options.region_of(network, center, radius, box, clip, point)
     show(json, lambda _, record: record, _print, model, describe(network, imported, region))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -185,27 +186,30 @@ def network(
     drop_softmax: bool,
     mean: str | None = None,
     std: str | None = None,
+    fixed: Mapping[str, Any] | None = None,
+    output: str | None = None,
 ) -> Network:
     """The network that a verb is about."""
     size = shape("--input-shape", input_shape)
-    middle, width = _listed("--mean", mean), _listed("--std", std)
-    return load(model, activations(activation), input_shape=size, drop_softmax=drop_softmax, mean=middle, std=width)
+    middle, width = listed("--mean", mean), listed("--std", std)
+    ends: dict[str, Any] = {"input_shape": size, "fixed": fixed, "output": output}
+    return load(model, activations(activation), drop_softmax=drop_softmax, mean=middle, std=width, **ends)
 
 
 def norm(option: str, name: str, scale: str | None = None) -> Norm:
     """The norm that a name and a scale mean."""
     if name not in NORM_NAMES:
         raise InvalidInput(f"{option} must be one of {', '.join(NORM_NAMES)}, got {name!r}")
-    units = _listed(option.replace("-norm", "-scale"), scale)
+    units = listed(option.replace("-norm", "-scale"), scale)
     single = units is None or units.size == 1
     return NORM_NAMES[name](1.0 if units is None else units.ravel()[0] if single else units.ravel())  # type: ignore[call-arg]
 
 
-def _listed(option: str, text: str | None) -> Array | None:
+def listed(option: str, text: str | None) -> Array | None:
     """Numbers separated by commas, or those of a file."""
     if text is None:
         return None
-    return _from_file(option, text) if _is_file(text) else _numbers(option, text)
+    return _from_file(option, text) if is_file(text) else _numbers(option, text)
 
 
 def region_of(
@@ -222,7 +226,7 @@ def region_of(
     if measured and (box is not None or (center is None and radius is None)):
         raise InvalidInput("--norm is that of a ball: give --center and --radius too, or leave it out")
     if point is not None:
-        if center is None or not _is_file(center) or _position(center) is not None:
+        if center is None or not is_file(center) or _position(center) is not None:
             raise InvalidInput(f"--point {point} says which point of the file --center; give --center FILE.npz")
         center = f"{center}:{point}"
     if box is not None:
@@ -245,7 +249,7 @@ def vector(option: str, text: str, size: int) -> Array:
     """The ``size`` numbers that a text means: a file, a point of a file, numbers separated by commas, or zeros."""
     if text.strip().lower() == "zeros":
         return np.zeros(size)
-    values = _from_file(option, text) if _is_file(text) else _numbers(option, text)
+    values = _from_file(option, text) if is_file(text) else _numbers(option, text)
     if values.size != size:
         if values.ndim > 1 and values[0].size == size:
             raise InvalidInput(
@@ -326,12 +330,13 @@ def _corners(option: str, texts: tuple[str, str], size: int) -> tuple[Array, Arr
 
 def _spread(option: str, text: str, size: int) -> Array:
     """As ``vector``, but one number alone stands for all."""
-    if "," in text or _is_file(text) or text.strip().lower() == "zeros":
+    if "," in text or is_file(text) or text.strip().lower() == "zeros":
         return vector(option, text, size)
     return np.full(size, _numbers(option, text)[0])
 
 
-def _is_file(text: str) -> bool:
+def is_file(text: str) -> bool:
+    """Whether a text names a file of numbers."""
     return Path(re.sub(r":-?\d+$", "", text)).suffix.lower() in (".npy", ".npz", ".csv")
 
 

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lipcert.cli import options
+from lipcert.cli import given, options
 from lipcert.cli.methods import timed
 from lipcert.cli.output import Later, region_record, show
 from lipcert.errors import InvalidInput
@@ -41,6 +41,8 @@ def reach(
     drop_softmax: options.DropSoftmaxOption = False,
     mean: options.MeanOption = None,
     std: options.StdOption = None,
+    fixed: given.FixedOption = None,
+    output: given.OutputOption = None,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw two outputs, their box, ellipsoid and samples: .png, .pdf or .svg."),
@@ -73,7 +75,9 @@ def reach(
     chosen = timed(method, seconds)
     with Later() as later:
         with options.limit(seconds):
-            network = options.network(model, activation, input_shape, drop_softmax, mean, std)
+            network = options.network(
+                model, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output
+            )
             measure = options.norm("--norm", norm, input_scale)
             region = options.region_of(network, center, radius, box, clip, point, measure)
             if not region.bounded:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lipcert.cli import options
+from lipcert.cli import given, options
 from lipcert.errors import ProofFailed
 from lipcert.importers import load
 from lipcert.show.report import write
@@ -33,6 +33,8 @@ def report(
     activation: options.ActivationOption = None,
     input_shape: options.InputShapeOption = None,
     drop_softmax: options.DropSoftmaxOption = False,
+    fixed: given.FixedOption = None,
+    output: given.OutputOption = None,
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")] = None,
 ) -> None:
     """Write one HTML page about saved answers, a campaign, or a reproduction of the paper.
@@ -58,6 +60,8 @@ def report(
             options.activations(activation),
             input_shape=options.shape("--input-shape", input_shape),
             drop_softmax=drop_softmax,
+            fixed=given.values(fixed),
+            output=output,
         )
         for name in model or []
     }

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lipcert.cli import options
+from lipcert.cli import given, options
 from lipcert.cli.methods import METHODS, method
 from lipcert.cli.results import show
 from lipcert.errors import CampaignStopped, InvalidInput, ProofFailed
@@ -81,6 +81,8 @@ def robust(
     drop_softmax: options.DropSoftmaxOption = False,
     mean: options.MeanOption = None,
     std: options.StdOption = None,
+    fixed: given.FixedOption = None,
+    output: given.OutputOption = None,
     json: options.JsonOption = False,
 ) -> None:
     """Certify how far the points of DATA may be moved before MODEL classifies them differently.
@@ -103,7 +105,7 @@ def robust(
 
       lipcert robust model.onnx test.npz --eps 1.0 --seconds-per-point 10 --attack --out verdicts.sqlite
     """
-    network = options.network(model, activation, input_shape, drop_softmax, mean, std)
+    network = options.network(model, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output)
     if radii is None and not search:
         raise InvalidInput("--radii must say how large the balls are, as in --radii 0.5,0.1; or --search finds out")
     if dask is not None and workers != 1:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lipcert.cli import options
+from lipcert.cli import given, options
 from lipcert.cli.methods import timed
 from lipcert.cli.output import Later, region_record, show
 from lipcert.model.arrays import Array
@@ -40,6 +40,8 @@ def sensitivity(
     drop_softmax: options.DropSoftmaxOption = False,
     mean: options.MeanOption = None,
     std: options.StdOption = None,
+    fixed: given.FixedOption = None,
+    output: given.OutputOption = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a heat map: .png, .pdf or .svg.")] = None,
     seconds: options.SecondsOption = None,
     certificate_file: options.CertificateOption = None,
@@ -60,7 +62,9 @@ def sensitivity(
     chosen = timed(method, seconds)
     with Later() as later:
         with options.limit(seconds):
-            network = options.network(model, activation, input_shape, drop_softmax, mean, std)
+            network = options.network(
+                model, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output
+            )
             measure = options.norm("--norm", norm, input_scale)
             found = later.best(
                 matrix_of,

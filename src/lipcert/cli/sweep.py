@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lipcert.cli import options
+from lipcert.cli import given, options
 from lipcert.cli.methods import timed
 from lipcert.cli.output import Later, method_record, network_record, norms_record, region_record, show
 from lipcert.errors import InvalidInput
@@ -50,6 +50,8 @@ def sweep(
     drop_softmax: options.DropSoftmaxOption = False,
     mean: options.MeanOption = None,
     std: options.StdOption = None,
+    fixed: given.FixedOption = None,
+    output: given.OutputOption = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the curve: .png, .pdf or .svg.")] = None,
     certificate_file: options.CertificateOption = None,
     json: options.JsonOption = False,
@@ -74,7 +76,9 @@ def sweep(
         raise InvalidInput("sweep needs --center: a file, numbers separated by commas, or zeros")
     with Later() as later:
         with options.limit(seconds):
-            network = options.network(model, activation, input_shape, drop_softmax, mean, std)
+            network = options.network(
+                model, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output
+            )
             measure = options.norm("--norm", norm, input_scale)
             largest = options.region_of(network, center, max(sizes), None, clip, point, measure)
             assert isinstance(largest, Ball)

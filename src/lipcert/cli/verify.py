@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from lipcert.cli import options
+from lipcert.cli import given, options
 from lipcert.cli.output import as_json, console, part_record, region_record
-from lipcert.errors import ProofFailed
+from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.network import Network
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.classes import CertifiedRadius
@@ -36,6 +36,8 @@ def verify(
     drop_softmax: options.DropSoftmaxOption = False,
     mean: options.MeanOption = None,
     std: options.StdOption = None,
+    fixed: given.FixedOption = None,
+    output: given.OutputOption = None,
     exact: Annotated[
         bool, typer.Option("--exact", help="A second opinion, in ball arithmetic: other code, more time, python-flint.")
     ] = False,
@@ -54,8 +56,10 @@ def verify(
 
       lipcert verify --exact bound.json model.npz
     """
+    if model.lower().endswith(".json") and not certificate.lower().endswith(".json"):
+        raise InvalidInput(f"the certificate comes first, then the model: lipcert verify {model} {certificate}")
     claim = load_answer(certificate)
-    network = options.network(model, activation, input_shape, drop_softmax, mean, std)
+    network = options.network(model, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output)
     started = time.perf_counter()
     try:
         proved = prove_again(network, claim, exact=exact)

@@ -94,6 +94,8 @@ def _prove(network: Network, certificate: Certificate) -> arb:
     end, piece = len(model), part_of(model, start, stop, part.inputs, part.outputs)
     if start == 0 and part.inputs is None:  # a network in its own right
         model = piece
+    elif (start, stop) == (0, end):  # its bound is one for some of the inputs too
+        model = part_of(model, start, stop, None, part.outputs)
     elif not hints:
         raise ProofFailed(f"the hints are about the whole network, not about its layers {start} to {stop} of {end}")
     if not certificate.sweeps:

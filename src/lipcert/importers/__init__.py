@@ -113,13 +113,20 @@ def load(
 
 
 def examine(
-    source: Any, activation: Any = None, *, input_shape: Sequence[int] | None = None, drop_softmax: bool = False
+    source: Any,
+    activation: Any = None,
+    *,
+    input_shape: Sequence[int] | None = None,
+    drop_softmax: bool = False,
+    fixed: Mapping[str, Any] | None = None,
+    output: str | int | None = None,
 ) -> tuple[Network, Imported | None]:
     """As :func:`load`, with what is known of where the network's layers come from."""
     if _model_reader(source) is not None:
-        imported = _model(source, activation, input_shape, drop_softmax, None)
+        imported = _model(source, activation, input_shape, drop_softmax, None, fixed, output)
         return imported.network, imported
-    return load(source, activation, input_shape=input_shape, drop_softmax=drop_softmax), None
+    ends: dict[str, Any] = {"input_shape": input_shape, "fixed": fixed, "output": output}
+    return load(source, activation, drop_softmax=drop_softmax, **ends), None
 
 
 def _model(

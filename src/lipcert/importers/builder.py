@@ -14,6 +14,7 @@ from lipcert.errors import LipcertError
 from lipcert.importers import graph as ops
 from lipcert.importers import windows as win
 from lipcert.importers.graph import Graph, Node, Offender, refuse
+from lipcert.importers.lowering.choices import recognise_choices, unrecognised_choices
 from lipcert.importers.lowering.constants import fold_constants
 from lipcert.importers.lowering.gates import recognise_gates, unrecognised
 from lipcert.importers.precise import Precise
@@ -89,13 +90,14 @@ class Builder:
 
     def finish(self, output: Any) -> Graph:
         """The graph up to an output, which may be a constant, or an error with every offender."""
-        if isinstance(output, Positions):
-            self.offenders.append(Offender("output", "output", None, Positions.reason))
+        if hasattr(output, "reason"):  # positions or conditions
+            self.offenders.append(Offender("output", "output", None, output.reason))
         last = self.tensor(output) if isinstance(output, (Tensor, np.ndarray)) else self.unknown((1,))
         if self.offenders:  # whatever was read may hold further ones, also where the output is out of reach
             last = self._add(ops.Unknown(), tuple(range(len(self.nodes))), (1,))
         graph = Graph(tuple(self.nodes), last.node)
-        offenders = [*self.offenders, *unrecognised(recognise_gates(fold_constants(graph.live())))]
+        plain = recognise_choices(fold_constants(graph.live()))
+        offenders = [*self.offenders, *unrecognised(recognise_gates(plain)), *unrecognised_choices(plain)]
         if offenders:
             refuse(offenders)
         return graph
@@ -174,7 +176,7 @@ class Builder:
         A factor that has to be computed must be Precise: it is rounded once, after it was folded into a weight.
         """
         factor, shift = Precise.of(factor), Precise.of(shift)
-        x = self.spread(x, _common(x.shape, factor.shape, shift.shape))
+        x = self.spread(x, common_shape(x.shape, factor.shape, shift.shape))
         flat = [value.broadcast(x.shape).reshape(-1) for value in (factor, shift)]
         return self._add(ops.Scale(*flat), (x.node,), x.shape)
 
@@ -200,7 +202,7 @@ class Builder:
         if not isinstance(x, Tensor) and not isinstance(y, Tensor):
             x = self.constant(x)
         if isinstance(x, Tensor) and isinstance(y, Tensor):
-            shape = _common(x.shape, y.shape)
+            shape = common_shape(x.shape, y.shape)
             y = y if sign == 1.0 else self.scale(y, sign)
             return self._add(ops.Sum(), (self.spread(x, shape).node, self.spread(y, shape).node), shape)
         if isinstance(x, Tensor):
@@ -211,7 +213,7 @@ class Builder:
     def multiply(self, x: Value, y: Value) -> Tensor:
         """X·y, element by element."""
         if isinstance(x, Tensor) and isinstance(y, Tensor):
-            shape = _common(x.shape, y.shape)
+            shape = common_shape(x.shape, y.shape)
             return self._add(ops.Product(), (self.spread(x, shape).node, self.spread(y, shape).node), shape)
         return self.scale(y, x) if isinstance(y, Tensor) else self.scale(self.tensor(x), y)
 
@@ -365,10 +367,14 @@ class Builder:
     def larger(self, x: Value, y: Value, sign: float = 1.0) -> Tensor:
         """The larger of two values, element by element; the smaller with sign -1."""
         left, right = self.tensor(x), self.tensor(y)
-        shape = _common(left.shape, right.shape)
+        shape = common_shape(left.shape, right.shape)
         pair = [self.spread(side, shape) for side in (left, right)]
         joined = self.concat([self.flatten(side, 0) if shape else self.reshape(side, (1,)) for side in pair], 0)
         return self.maximum(joined, np.arange(joined.size).reshape(2, -1).T, shape, sign)
+
+    def node(self, op: ops.Op, operands: Sequence[Tensor], shape: tuple[int, ...]) -> Tensor:
+        """An operation as it is."""
+        return self._add(op, tuple(operand.node for operand in operands), shape)
 
     def _add(self, op: ops.Op, inputs: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
         shape = tuple(int(s) for s in shape)
@@ -376,7 +382,7 @@ class Builder:
         return Tensor(len(self.nodes) - 1, shape)
 
 
-def _common(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError as error:

@@ -95,6 +95,13 @@ class Product(Op):
     """y = x_1 · x_2, element by element; a rewrite must remove it."""
 
 
+@dataclass(frozen=True)
+class Choice(Op):
+    """y = x_2 where x_1 > limit, else x_3, element by element; a rewrite must remove it."""
+
+    limit: float
+
+
 @dataclass(frozen=True, eq=False)
 class Maximum(Op):
     """y_j = max of x over row j of ``windows`` (outputs, k); entries -1 stand for nothing."""

@@ -95,7 +95,11 @@ def _one_in_one_out(graph: onnx.GraphProto) -> None:
     outputs = [o.name for o in graph.output]
     for names, what in ((inputs, "inputs"), (outputs, "outputs")):
         if len(names) != 1:
-            advice = "give all but one as fixed={name: values}" if what == "inputs" else "choose one with output=name"
+            advice = (
+                "give all but one as fixed={name: values}, --fixed NAME=…"
+                if what == "inputs"
+                else "choose one with output=name, --output NAME"
+            )
             advice = f": {advice}" if names else ""
             raise UnreadableModel(f"the model has {len(names)} {what} ({', '.join(names)}); a network has one{advice}")
 

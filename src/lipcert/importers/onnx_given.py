@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from onnx import numpy_helper
 
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.importers.wording import few
+from lipcert.model.arrays import Array
 
 
 def fix_inputs(graph: onnx.GraphProto, fixed: Mapping[str, Any]) -> None:
@@ -25,6 +27,8 @@ def fix_inputs(graph: onnx.GraphProto, fixed: Mapping[str, Any]) -> None:
         kind = onnx.helper.tensor_dtype_to_np_dtype(entry.type.tensor_type.elem_type)
         sizes = [d.dim_value or None for d in entry.type.tensor_type.shape.dim]
         array = np.asarray(value)
+        if not hasattr(value, "dtype"):  # plain numbers have neither type nor shape of their own
+            array = _filled(array, kind, sizes)
         if array.dtype.kind not in "fiub":
             raise InvalidInput(f"fixed[{name!r}] must be numbers of type {kind}, got {array.dtype}")
         exact = array.astype(kind)
@@ -34,6 +38,13 @@ def fix_inputs(graph: onnx.GraphProto, fixed: Mapping[str, Any]) -> None:
             raise InvalidInput(f"fixed[{name!r}] must be of shape {sizes}, got {array.shape}")
         graph.initializer.append(numpy_helper.from_array(exact, name))
         graph.input.remove(entry)
+
+
+def _filled(array: Array, kind: Any, sizes: list[int | None]) -> Array:
+    """Plain numbers in the type of an input, and one after the other in its shape, with a batch of one."""
+    shape = [size or 1 for size in sizes]
+    array = array.astype(kind) if array.dtype.kind in "fiub" and np.dtype(kind).kind == "f" else array
+    return array.reshape(shape) if array.ndim < 2 and array.size == math.prod(shape) else array
 
 
 def widen_bfloat16(graph: onnx.GraphProto) -> None:
@@ -60,6 +71,8 @@ def choose_output(graph: onnx.GraphProto, chosen: str | int | None) -> None:
     names = [entry.name for entry in graph.output]
     if isinstance(chosen, int) and not isinstance(chosen, bool) and -len(names) <= chosen < len(names):
         chosen = names[chosen]
+    if isinstance(chosen, str) and chosen not in names and chosen.isdigit() and int(chosen) < len(names):
+        chosen = names[int(chosen)]
     if chosen not in names:
         raise InvalidInput(f"output must be one of {few(names)}, or its number, got {chosen!r}")
     kept = graph.output[names.index(chosen)]

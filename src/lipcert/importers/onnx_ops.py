@@ -16,6 +16,7 @@ from lipcert.importers import onnx_arrange as arrange
 from lipcert.importers import resize
 from lipcert.importers import windows as win
 from lipcert.importers.builder import SELF_NORMALISING, SOFTMAX, Builder, Positions, Tensor, Unsupported, Value
+from lipcert.importers.conditions import choose, exceeds
 from lipcert.importers.onnx_call import Call, Operator, axis_of
 from lipcert.model.arrays import Array
 
@@ -338,10 +339,12 @@ OPERATORS: Final[Mapping[str, Operator]] = {
         ("GroupNormalization", "InstanceNormalization", "LayerNormalization", "LpNormalization", "LRN"),
         _self_normalising,
     ),
+    **dict.fromkeys(("Greater", "GreaterOrEqual"), lambda b, call: exceeds(b, *call.operands)),
     "HardSigmoid": _row("hardsigmoid", alpha="alpha", beta="beta"),
     "HardSwish": _row("hardswish"),
     "Identity": lambda b, call: call.x,
     "LeakyRelu": _row("leaky_relu", negative_slope="alpha"),
+    **dict.fromkeys(("Less", "LessOrEqual"), lambda b, call: exceeds(b, *call.operands[::-1])),
     "Log": lambda b, call: b.special(call.x, "log"),
     "LogSoftmax": softmax,
     "MatMul": _matmul,
@@ -383,4 +386,5 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Transpose": arrange.transpose,
     "Unsqueeze": arrange.unsqueeze,
     "Upsample": _resize,
+    "Where": lambda b, call: choose(b, *call.operands),
 }

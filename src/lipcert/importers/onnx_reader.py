@@ -11,6 +11,7 @@ import onnx
 
 from lipcert.errors import LipcertError
 from lipcert.importers.builder import SOFTMAX, Builder, Opaque, Positions, Tensor, Unsupported
+from lipcert.importers.conditions import Condition
 from lipcert.importers.graph import Graph
 from lipcert.importers.onnx_call import Call, Operator, Room
 from lipcert.importers.onnx_checks import stored_arrays
@@ -73,13 +74,15 @@ class Reader:
 
     def _node(self, node: onnx.NodeProto) -> None:
         operands = [self.values[name] if name else None for name in node.input]
-        tensors = [operand for operand in operands if isinstance(operand, Tensor)]
+        tensors = [operand for operand in operands if isinstance(operand, (Tensor, Condition))]
         names = [name for name in node.output if name]
         results: Sequence[Any] | None = None
         shape = self.shapes.get(names[0]) if names else None
         with self.build.reading(node.name or (names[0] if names else node.op_type), node.op_type, shape):
             if any(isinstance(operand, Positions) for operand in operands):
                 raise Unsupported(Positions.reason)
+            if node.op_type != "Where" and any(isinstance(operand, Condition) for operand in operands):
+                raise Unsupported(Condition.reason)
             operator = self._operator(node, bool(tensors))
             if not any(isinstance(operand, Opaque) for operand in operands):
                 results = self._results(operator, node, operands, bool(tensors))
@@ -144,7 +147,7 @@ class Reader:
 
     def _kind(self, node: onnx.NodeProto, operands: Sequence[Any]) -> tuple[int, bool]:
         """The type of the numbers that depend on the input, and whether they fit into single precision."""
-        tensors = [(name, value) for name, value in zip(node.input, operands) if isinstance(value, Tensor)]
+        tensors = [(name, value) for name, value in zip(node.input, operands) if isinstance(value, (Tensor, Condition))]
         kinds = {self.kinds[name] for name, _ in tensors}
         (kind, *others) = kinds
         floats = {value.dtype for value in operands if isinstance(value, np.ndarray) and value.dtype.kind == "f"}
@@ -154,7 +157,7 @@ class Reader:
 
     def _remember(self, node: onnx.NodeProto, results: Sequence[Any], kind: int) -> None:
         for name, value in zip(node.output, results, strict=True):
-            if isinstance(value, Tensor):
+            if isinstance(value, (Tensor, Condition)):
                 cast = node.op_type == "Cast"
                 self.kinds[name] = next(a.i for a in node.attribute if a.name == "to") if cast else kind
                 if kind != DOUBLE and not cast:
@@ -170,7 +173,7 @@ class Reader:
         given = {a.name: a for a in node.attribute}
         return {name: onnx.helper.get_attribute_value(a) for name, a in (defaults | given).items()}
 
-    def _unknown(self, name: str, tensors: Sequence[Tensor]) -> Any:
+    def _unknown(self, name: str, tensors: Sequence[Tensor | Condition]) -> Any:
         shape = self.shapes.get(name)
         self.kinds[name] = self.source.kind
         return Opaque() if shape is None else self.build.unknown(shape, tensors)

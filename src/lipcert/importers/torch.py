@@ -12,6 +12,7 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
 from lipcert.importers.builder import Opaque, Positions, Tensor, Unsupported
+from lipcert.importers.conditions import Condition
 from lipcert.importers.faithful import DOUBLE, SINGLE, Imported, Original, confirm
 from lipcert.importers.lowering import lower
 from lipcert.importers.registry import of_module
@@ -336,7 +337,7 @@ class _Reader:
         leaves: list[Any] = []
         fx.node.map_aggregate((args, kwargs), leaves.append)
         shape = held.shape_of(node)
-        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        tensors = [leaf for leaf in leaves if isinstance(leaf, (Tensor, Condition))]
         picks = node.target in (operator.getitem, getattr) and isinstance(args[0], (tuple, list))
         if not picks and any(type(leaf) is Opaque for leaf in leaves):
             return Opaque() if shape is None else self.build.unknown(shape, tensors)
@@ -344,6 +345,10 @@ class _Reader:
         with self.build.reading(name, ops.kind_of(self.traced.graph, node), shape):
             if not picks and any(isinstance(leaf, Positions) for leaf in leaves):
                 raise Unsupported(Positions.reason)
+            if any(isinstance(leaf, Condition) for leaf in leaves) and not ops.kind_of(
+                self.traced.graph, node
+            ).endswith("where"):
+                raise Unsupported(Condition.reason)
             if picks or not tensors:
                 return self._constant(node, args, kwargs)
             return ops.translate(self.build, self.traced.graph, node, args, kwargs)

@@ -17,6 +17,7 @@ from torch import fx, nn
 from lipcert.errors import LipcertError
 from lipcert.importers import windows as win
 from lipcert.importers.builder import Builder, Positions, Tensor, Unsupported
+from lipcert.importers.conditions import Condition, choose, exceeds
 from lipcert.importers.registry import of_module
 from lipcert.importers.torch_arrange import ARRANGE, IDENTITIES
 from lipcert.importers.torch_graph import attribute
@@ -168,6 +169,11 @@ def _sort(b: Builder, input: Tensor, dim: int = -1, descending: bool = False, *,
     return Sorted(b.sort(input, dim, descending), Positions())
 
 
+def _where(b: Builder, condition: Any, input: Any, other: Any) -> Tensor:
+    method = isinstance(condition, Tensor) or (not isinstance(condition, Condition) and condition.dtype.kind == "f")
+    return choose(b, input, condition, other) if method else choose(b, condition, input, other)
+
+
 ARITHMETIC: Final[Mapping[str, Handler]] = {
     "sort": _sort,
     "pow": lambda b, input, exponent: b.power(input, exponent),
@@ -182,6 +188,12 @@ ARITHMETIC: Final[Mapping[str, Handler]] = {
     "addmm": lambda b, input, mat1, mat2: b.add(input, b.matmul(mat1, mat2)),
     **dict.fromkeys(("maximum", "max"), partial(_extreme, 1.0)),
     **dict.fromkeys(("minimum", "min"), partial(_extreme, -1.0)),
+    **dict.fromkeys(("gt", "ge", "greater", "greater_equal"), lambda b, input, other: exceeds(b, input, other)),
+    **dict.fromkeys(("lt", "le", "less", "less_equal"), lambda b, input, other: exceeds(b, other, input)),
+    "where": _where,
+    "zeros_like": lambda b, input: b.constant(np.zeros(input.shape)),
+    "ones_like": lambda b, input: b.constant(np.ones(input.shape)),
+    "full_like": lambda b, input, fill_value: b.constant(np.full(input.shape, float(fill_value))),
     "amax": partial(_over_axes, 1.0),
     "amin": partial(_over_axes, -1.0),
 }

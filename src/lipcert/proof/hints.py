@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -110,11 +110,14 @@ class Part:
     def reduced(self, network: Network) -> tuple[Network, Part]:
         """The smallest network with the same inputs that has this part, and the part of it that is meant.
 
-        A part that starts at the input and takes all of it is a network in its own right, in its own units.
+        A part that starts at the input and takes all of it is a network in its own right, in its own units. With
+        some of the inputs it is one of the network with the chosen outputs.
         """
-        if not self._is_network:
-            return network, self
         stop, norms = self.layers[1], self.norms
+        if not self._is_network:
+            if self.layers != (0, network.depth) or self.outputs is None:
+                return network, self
+            return network.select(outputs=self.outputs), replace(self, outputs=None)
         target = network if stop == network.depth else network.slice(0, stop)
         target = target if self.outputs is None else target.select(outputs=self.outputs)
         if norms.has_units:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import pairwise
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from lipcert.proof.hints import BOTH, Enclosure, Part
 from lipcert.proof.rounding import loosened
 from lipcert.published.base import Published
 from lipcert.questions.names import method_of
+from lipcert.questions.parts import candidates, is_bounded_by_whole
 from lipcert.runtime.clock import OutOfTime, Progress, checked_seconds, clock, timed
 from lipcert.runtime.costs import require_memory
 from lipcert.runtime.threads import suited_to
@@ -30,7 +31,6 @@ from lipcert.search.asked import Asked
 from lipcert.search.auto import Auto
 from lipcert.search.candidate import Candidate
 from lipcert.search.closed_form import ClosedForm
-from lipcert.search.joint import Joint
 from lipcert.search.method import Greedy, Method
 from lipcert.search.problem import Problem
 from lipcert.search.spectral import Spectral
@@ -244,6 +244,8 @@ def _searched(
             candidate = whole = method.solve(problem)
             if not inner.is_whole(target):
                 candidate = method.solve(problem.restrict(inner, whole))
+                if whole.bound < candidate.bound and is_bounded_by_whole(inner, problem):
+                    candidate = whole
         return _issued(network, region, part, whole, candidate, method, verify)
     with timed(method.seconds):
         return _improved(network, region, problem, method, part, inner, verify)
@@ -259,50 +261,46 @@ def _improved(
     now, started = clock(), time.perf_counter()
     best: Certificate | None = None
     interrupt: KeyboardInterrupt | None = None
-    candidate: Candidate | None = None
-    partial = not inner.is_whole(problem.network)
+    failure = ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
+    kept: dict[bool, tuple[Candidate, Candidate]] = {}  # the best of the network the problem is about, and of the part
     try:
         if verify:
             (first,) = issue_many(network, [region], part, Asked(ClosedForm(), problem.enclosures), method)
             best = None if isinstance(first, ProofFailed) else replace(first, found_by="ClosedForm")
         with _explained(method):
-            if best is None or partial:
+            if best is None or not inner.is_whole(problem.network):
                 start = replace(problem.sweep(ClosedForm().choose), found_by="ClosedForm")
             else:
                 start = Candidate(best.bound, best.layers, best.sweeps, found_by="ClosedForm")
             now.sweep = time.perf_counter() - started
-            whole = start
             with now.keeping(now.sweep if verify else 0.0):
-                if partial:  # of the whole network only the intervals count
-                    for found in islice(Joint().candidates(problem, start), 2):
-                        whole = found
-                    problem = problem.restrict(inner, whole)
-                    start = replace(problem.sweep(ClosedForm().choose), found_by="ClosedForm")
-                candidate = start
-                for found in method.candidates(problem, start):
-                    candidate = found if found.bound <= candidate.bound else candidate
+                for whole, found in candidates(problem, inner, method, start):
+                    key = found is whole
+                    if key not in kept or found.bound <= kept[key][1].bound:
+                        kept[key] = whole, found
     except OutOfTime:
         now.say("time is up")
-    except ProofFailed:
-        if best is None:
-            raise
+    except ProofFailed as error:
+        failure = error
     except KeyboardInterrupt as error:
         interrupt = error
-    if candidate is not None and (best is None or candidate.bound < best.bound):
+    pairs = sorted(kept.values(), key=lambda pair: pair[1].bound)
+    for whole, candidate in pairs:
+        if best is not None and not candidate.bound < best.bound:
+            continue
         try:
-            whole = whole if partial else candidate
             proved = _issued(network, region, part, whole, candidate, method, verify)
             best = proved if best is None or proved.bound < best.bound else best
-        except ProofFailed:
-            if best is None:
-                raise
+        except ProofFailed as error:
+            failure = error
         except KeyboardInterrupt as error:  # impatient: without the proof, then
             interrupt = error
+            break
     if interrupt is not None:
         raise Interrupted(best) from interrupt
     if best is None:
-        raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
-    return best if candidate is None else replace(best, witness=_witness(candidate, part, best.witness))
+        raise failure
+    return replace(best, witness=_witness(pairs[0][1], part, best.witness)) if pairs else best
 
 
 @contextmanager

@@ -7,11 +7,12 @@ sin(x)², with the constants in any place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lipcert.importers.graph import Apply, Graph, Node, Offender, Product, Rewriting, Scale, Special
+from lipcert.importers.lowering.lines import Line, line_of
 from lipcert.importers.precise import Precise
 from lipcert.model.activations import activation
 from lipcert.model.network import Neurons
@@ -80,36 +81,22 @@ class _Gate:
     offset: Precise = _NOTHING
 
 
-@dataclass(frozen=True)
-class _Line:
-    """factor·x + shift, the same for all elements, with x the value of node ``root``."""
-
-    root: int
-    factor: Precise
-    shift: Precise
-
-
-def _line(graph: Graph, position: int) -> _Line:
-    """A node as a line over the first ancestor that is not a uniform scaling."""
-    factor, shift = Precise.of(1.0), Precise.of(0.0)
-    while isinstance(op := graph.nodes[position].op, Scale):
-        if not (_uniform(op.factor) and _uniform(op.shift)):
-            break
-        factor, shift = factor * op.factor.take(0), shift + factor * op.shift.take(0)
-        (position,) = graph.nodes[position].inputs
-    return _Line(position, factor, shift)
-
-
-def _uniform(numbers: Precise) -> bool:
-    return bool((numbers.parts == numbers.parts[:, :1]).all() and (numbers.error == numbers.error[0]).all())
-
-
 def _gate(graph: Graph, node: Node) -> _Gate | None:
-    first, second = (_line(graph, operand) for operand in node.inputs)
+    first, second = (line_of(graph, operand) for operand in node.inputs)
     if first.root == second.root and first.shift.nothing and second.shift.nothing:
         square = _Gate("square", first.root, Precise.of(1.0), first.factor * second.factor)
         return _squared_sine(graph, square) or square
+    if first.root == second.root and _same_zero(first, second):
+        ratio = second.factor * first.factor.reciprocal()
+        return _Gate("square", first.root, first.factor, ratio, first.shift)
     return _match(graph, first, second) or _match(graph, second, first)
+
+
+def _same_zero(one: Line, two: Line) -> bool:
+    """Whether two lines over one value, neither level, are zero at the same point."""
+    if one.root != two.root or one.factor.nothing or two.factor.nothing:
+        return False
+    return bool((one.factor * two.shift - two.factor * one.shift).nothing)
 
 
 def _alone(graph: Graph, node: Node) -> _Gate | None:
@@ -118,12 +105,12 @@ def _alone(graph: Graph, node: Node) -> _Gate | None:
         return _squared_sine(graph, _Gate("square", node.inputs[0], Precise.of(1.0), Precise.of(1.0)))
     if not isinstance(node.op, Special):
         return None
-    line = _line(graph, node.inputs[0])
+    line = line_of(graph, node.inputs[0])
     inner = graph.nodes[line.root]
     if not line.shift.nothing or not isinstance(inner.op, (Apply, Product)):
         return None
     if node.op.name == "log" and _name(inner) == "sigmoid" and (line.factor - 1.0).nothing:
-        below = _line(graph, inner.inputs[0])
+        below = line_of(graph, inner.inputs[0])
         return _Gate("logsigmoid", below.root, below.factor, Precise.of(1.0), below.shift)
     if node.op.name != "exp":
         return None
@@ -138,39 +125,52 @@ def _alone(graph: Graph, node: Node) -> _Gate | None:
     return _Gate("gaussian", below.root, root, Precise.of(1.0), root * below.shift * below.factor.reciprocal())
 
 
-def _squared(graph: Graph, node: Node) -> tuple[Precise, _Line] | None:
+def _squared(graph: Graph, node: Node) -> tuple[Precise, Line] | None:
     """A factor, and a line that is no constant, of whose square a node is the multiple."""
     if isinstance(node.op, Apply):
-        line = _line(graph, node.inputs[0])
+        line = line_of(graph, node.inputs[0])
         return (Precise.of(1.0), line) if _name(node) == "square" and not line.factor.nothing else None
-    one, two = (_line(graph, operand) for operand in node.inputs)
+    one, two = (line_of(graph, operand) for operand in node.inputs)
     if one.root != two.root or one.factor.nothing or two.factor.nothing:
         return None
     if one.shift.nothing and two.shift.nothing:
-        return one.factor * two.factor, _Line(one.root, Precise.of(1.0), one.shift)
+        return one.factor * two.factor, Line(one.root, Precise.of(1.0), one.shift)
     same = (one.factor - two.factor).nothing and (one.shift - two.shift).nothing
     return (Precise.of(1.0), one) if same else None
 
 
 def _squared_sine(graph: Graph, square: _Gate) -> _Gate | None:
     """sin² = (1 - cos(2·))/2, whose slopes a bound sees better."""
-    line = _line(graph, square.root)
+    line = line_of(graph, square.root)
     inner = graph.nodes[line.root]
     if _name(inner) != "sin" or not line.shift.nothing:
         return None
-    below, half = _line(graph, inner.inputs[0]), 0.5 * (square.outer * (line.factor * line.factor))
+    below, half = line_of(graph, inner.inputs[0]), 0.5 * (square.outer * (line.factor * line.factor))
     return _Gate("cos", below.root, 2.0 * below.factor, -half, 2.0 * below.shift, half)
 
 
-def _match(graph: Graph, plain: _Line, gate: _Line) -> _Gate | None:
-    """The activation a·x · (c·ψ(d·x + f) + e), for the known ψ.
+def _match(graph: Graph, plain: Line, gate: Line) -> _Gate | None:
+    """The activation that a product of a line and a gate is, of the value at whose zero the line has its own."""
+    found = _centred(graph, plain, gate)
+    if found is None or plain.shift.nothing:
+        return found
+    return replace(found, shift=found.inner * plain.shift * plain.factor.reciprocal())
+
+
+def _zero(plain: Line, line: Line) -> bool:
+    """Whether a line is zero where the plain one is."""
+    return bool(line.shift.nothing) if plain.shift.nothing else _same_zero(plain, line)
+
+
+def _centred(graph: Graph, plain: Line, gate: Line) -> _Gate | None:
+    """The activation a·x · (c·ψ(d·x + f) + e), for the known ψ, x measured from the zero of the plain line.
 
     Constants such as 1/6 or 1/√2 come in single precision. That changes the scale of an activation and not its kind,
     so no constant has to be near another: x·(1 + erf(dx)) is 2/t·gelu(tx) with t = d·√2, and x·clip(αx + 1/2, 0, 1) is
     1/t·hardswish(tx) with t = 6α, whatever d and α are.
     """
     inner = graph.nodes[gate.root]
-    if not plain.shift.nothing or not isinstance(inner.op, (Apply, Special)):
+    if not isinstance(inner.op, (Apply, Special)):
         return None
     a, c, e = plain.factor, gate.factor, gate.shift
     if isinstance(inner.op, Special) and inner.op.name == "reciprocal" and e.nothing:
@@ -178,33 +178,33 @@ def _match(graph: Graph, plain: _Line, gate: _Line) -> _Gate | None:
     name, (parent,) = _name(inner), inner.inputs
     if name == "tanh" and _name(graph.nodes[parent]) == "softplus":
         name, (parent,) = "tanh(softplus)", graph.nodes[parent].inputs
-    line = _line(graph, parent)
-    d, f = line.factor, line.shift
+    line = line_of(graph, parent)
+    d, zero = line.factor, _zero(plain, line)
     if line.root != plain.root or d.nothing:
         return None
-    if name == "erf" and f.nothing and (e - c).nothing:
+    if name == "erf" and zero and (e - c).nothing:
         turn = _ROOT_TWO * d
         return _Gate("gelu", line.root, turn, 2.0 * a * c * turn.reciprocal())
     if not e.nothing:
         return None
-    if name in ("sigmoid", "tanh(softplus)") and f.nothing:
+    if name in ("sigmoid", "tanh(softplus)") and zero:
         return _Gate("silu" if name == "sigmoid" else "mish", line.root, d, a * c * d.reciprocal())
-    if name == "hardsigmoid" and f.nothing and isinstance(inner.op, Apply):
+    if name == "hardsigmoid" and zero and isinstance(inner.op, Apply):
         turn = 6.0 * Precise.of(inner.op.neurons.groups[0][0].parameters[0]) * d
         return _Gate("hardswish", line.root, turn, a * c * turn.reciprocal())
-    if name == "clip(0, 6)" and (f - 3.0).nothing:
+    if name == "clip(0, 6)" and _zero(plain, replace(line, shift=line.shift - 3.0)):
         return _Gate("hardswish", line.root, d, 6.0 * a * c * d.reciprocal())
     return None
 
 
-def _softsign(graph: Graph, plain: _Line, gate: _Line) -> _Gate | None:
+def _softsign(graph: Graph, plain: Line, gate: Line) -> _Gate | None:
     """a·x·c/(e + k·|dx|) is ac/(et)·softsign(tx) with t = k·|d|/e."""
-    below = _line(graph, graph.nodes[gate.root].inputs[0])
+    below = line_of(graph, graph.nodes[gate.root].inputs[0])
     size = graph.nodes[below.root]
     if _name(size) != "|x|" or not below.shift.nearest > 0.0 or not below.factor.nearest > 0.0:
         return None
-    line = _line(graph, size.inputs[0])
-    if line.root != plain.root or not line.shift.nothing or line.factor.nothing:
+    line = line_of(graph, size.inputs[0])
+    if line.root != plain.root or not _zero(plain, line) or line.factor.nothing:
         return None
     d = line.factor if line.factor.nearest > 0.0 else -line.factor
     turn = below.factor * d * below.shift.reciprocal()

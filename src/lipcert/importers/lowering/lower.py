@@ -11,6 +11,7 @@ from scipy import sparse
 
 from lipcert.importers.graph import Apply, Constant, Graph
 from lipcert.importers.lowering.apart import separate
+from lipcert.importers.lowering.choices import recognise_choices
 from lipcert.importers.lowering.constants import fold_constants
 from lipcert.importers.lowering.convolutions import recognised
 from lipcert.importers.lowering.forms import ONE, Form, compose
@@ -60,7 +61,7 @@ class Lowered:
     origins: tuple[Origin, ...]
 
 
-REWRITES = (fold_constants, recognise_gates, pair_extremes, expand_maxima, expand_sorts)
+REWRITES = (fold_constants, recognise_choices, recognise_gates, pair_extremes, expand_maxima, expand_sorts)
 """Each returns a graph of the same function, nearer to what a network can hold."""
 
 

@@ -1,0 +1,85 @@
+"""Models of several inputs and outputs on the command line: --fixed and --output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from command import Command
+from lipcert.cli import given
+from lipcert.errors import InvalidInput
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    """Y = x·mask and z = relu(y)."""
+    entries = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3]) for name in ("x", "mask")]
+    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", "z")]
+    nodes = [helper.make_node("Mul", ["x", "mask"], ["y"]), helper.make_node("Relu", ["y"], ["z"])]
+    graph = helper.make_graph(nodes, "g", entries, results)
+    path = tmp_path / "two.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return str(path)
+
+
+def test_inputs_are_held_and_an_output_is_chosen(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, mask = Command(capsys), tmp_path / "mask.npy"
+    np.save(mask, np.array([[0.1, -3.0, 2.0]], dtype=np.float32))
+    bounds = [
+        command.json("bound", model, "--fixed", f"mask={value}", "--output", output)["bound"]
+        for value, output in (("0.1,-3,2", "z"), (str(mask), "z"), ("0.1,-3,2", "1"), ("0.1,0,0", "y"))
+    ]
+    assert bounds[:3] == pytest.approx([3.0] * 3, rel=1e-9)
+    assert bounds[3] == pytest.approx(float(np.float32(0.1)), rel=1e-9)  # a number of the model's own type
+    shown = command.json("inspect", model, "--fixed", "mask=1,1,1", "--output", "y")
+    assert shown["outputs"] == 3
+
+
+def test_a_certificate_of_such_a_model_is_verified(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, saved = Command(capsys), str(tmp_path / "bound.json")
+    options = ("--fixed", "mask=1,2,3", "--output", "z")
+    assert command("bound", model, *options, "--certificate", saved).code == 0
+    assert command("verify", saved, model, *options).code == 0
+    assert "the certificate comes first" in command("verify", model, saved).err
+    other = command("verify", saved, model, "--fixed", "mask=1,2,4", "--output", "z")
+    assert other.code == 1
+    assert "another network" in other.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--fixed", "mask"], "NAME=FILE or NAME=NUMBERS"),
+        (["--fixed", "mask=1,2", "--output", "z"], "must be of shape"),
+        (["--fixed", "mask=1,2,3", "--fixed", "mask=1,2,3"], "twice"),
+        (["--fixed", "mask=1,a,3", "--output", "z"], "--fixed mask must be numbers"),
+        (["--fixed", "mask=1,2,3"], "--output NAME"),
+        (["--output", "z"], "--fixed NAME"),
+        (["--fixed", "mask=1,2,3", "--output", "7"], "output must be one of y, z"),
+    ],
+)
+def test_what_does_not_fit_is_said(
+    model: str, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome = Command(capsys)("bound", model, *options)
+    assert outcome.code != 0
+    assert message in outcome.err
+
+
+def test_files_keep_their_type_and_numbers_have_none(tmp_path: Path) -> None:
+    np.save(tmp_path / "m.npy", np.ones((1, 2), dtype=np.float32))
+    found = given.values([f"mask={tmp_path / 'm.npy'}", "scale=2,0.5"])
+    assert found is not None
+    assert found["mask"].shape == (1, 2)
+    assert found["scale"] == [2.0, 0.5]
+    assert given.values(None) is None
+    with pytest.raises(InvalidInput, match="there is no file"):
+        given.values(["mask=missing.npy"])
