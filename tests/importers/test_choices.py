@@ -88,6 +88,8 @@ def test_softshrink_as_it_is_exported(tmp_path: Path) -> None:
     assert network(x) == pytest.approx([-1.7, 0.0, 0.4], abs=1e-6)
     assert network.sizes == (3, 3, 3)  # one neuron each
     assert lc.certify(network, lc.Ball(np.zeros(3), 0.29), lc.ClosedForm()).bound < 1e-100
+    path.write_bytes(_shrink(1e-7, 1e-7).SerializeToString())  # smaller than that row allows: two kinks
+    assert lc.load(path).sizes == (3, 6, 3)
     path.write_bytes(_shrink(0.3, float(np.nextafter(np.float32(0.3), np.float32(1.0)))).SerializeToString())
     with pytest.raises(lc.UnreadableModel, match="jumps"):  # by one digit in the last place
         lc.load(path)

@@ -20,6 +20,8 @@ SPELLED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "hardswish": (lambda x: x * torch.clamp(x + 3, 0, 6) / 6, "hardswish"),
     "softsign": (lambda x: x / (1 + x.abs()), "softsign"),
     "square": (lambda x: (2 * x) * (3 * x), "square"),
+    "tanhshrink": (lambda x: x - torch.tanh(x), "tanhshrink"),
+    "tanhshrink, scaled": (lambda x: 2 * torch.tanh(0.5 * x + 1) - x + 3, "tanhshrink"),
     "gaussian": (lambda x: torch.exp(-(x * x)), "gaussian"),
 }
 OTHERS: dict[str, Callable[[Any], Any]] = {
@@ -51,6 +53,11 @@ def test_a_number_that_is_added_to_all_elements_does_not_hide_an_activation(name
     assert f", {row}," in repr(network)
     with torch.no_grad():
         assert network(X) == pytest.approx(module(torch.tensor(X)).numpy(), rel=1e-12, abs=1e-13)
+
+
+def test_a_sum_with_another_slope_is_no_tanhshrink() -> None:
+    network = lc.load(Model(lambda x: 1.5 * x - torch.tanh(x)).eval(), input_shape=(3,))
+    assert "tanhshrink" not in repr(network)
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -16,6 +16,7 @@ import numpy as np
 from lipcert.importers.graph import Apply, Choice, Constant, Graph, Node, Offender, Rewriting, Scale, Sum
 from lipcert.importers.lowering.lines import Line, line_of, uniform
 from lipcert.importers.precise import Precise
+from lipcert.model.activation_row import moderate
 from lipcert.model.activations import activation
 from lipcert.model.network import Neurons
 
@@ -93,7 +94,7 @@ def _shrink(graph: Graph, node: Node) -> _Bend | None:
         return None
     low, high = found
     nothing = (low.right, high.left, low.height, high.height, low.left - high.right, low.limit + high.limit)
-    return high if high.limit.nearest > 0.0 and all(bool(one.nothing) for one in nothing) else None
+    return high if moderate(high.limit.nearest) and all(bool(one.nothing) for one in nothing) else None
 
 
 def _written(new: Rewriting, bend: _Bend, node: Node) -> int:

@@ -1,8 +1,8 @@
 """Same function: products that spell out an activation become that activation.
 
 Exporters write SiLU as x·sigmoid(x), Mish as x·tanh(softplus(x)), GELU as x·(1 + erf(x/√2))/2, hardswish as
-x·clip(x + 3, 0, 6)/6, softsign as x/(1 + |x|), the logarithm of a sigmoid as such, and people write exp(-x²), x·x and
-sin(x)², with the constants in any place.
+x·clip(x + 3, 0, 6)/6, softsign as x/(1 + |x|), tanhshrink as x - tanh(x), the logarithm of a sigmoid as such, and
+people write exp(-x²), x·x and sin(x)², with the constants in any place.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lipcert.importers.graph import Apply, Graph, Node, Offender, Product, Rewriting, Scale, Special
+from lipcert.importers.graph import Apply, Graph, Node, Offender, Product, Rewriting, Scale, Special, Sum
 from lipcert.importers.lowering.lines import Line, line_of
 from lipcert.importers.precise import Precise
 from lipcert.model.activations import activation
@@ -100,7 +100,9 @@ def _same_zero(one: Line, two: Line) -> bool:
 
 
 def _alone(graph: Graph, node: Node) -> _Gate | None:
-    """The activation that a function of one operand is: log(sigmoid), exp(-x²), and the square of a sine."""
+    """The activation that is no product: x - tanh(x), log(sigmoid), exp(-x²), and the square of a sine."""
+    if isinstance(node.op, Sum) and len(node.inputs) == 2:
+        return _tanhshrink(graph, *node.inputs) or _tanhshrink(graph, *node.inputs[::-1])
     if isinstance(node.op, Apply) and _name(node) == "square":
         return _squared_sine(graph, _Gate("square", node.inputs[0], Precise.of(1.0), Precise.of(1.0)))
     if not isinstance(node.op, Special):
@@ -123,6 +125,18 @@ def _alone(graph: Graph, node: Node) -> _Gate | None:
         return None
     root = rate * rate.inverse_root()  # exp(-rate·(x + shift)²)
     return _Gate("gaussian", below.root, root, Precise.of(1.0), root * below.shift * below.factor.reciprocal())
+
+
+def _tanhshrink(graph: Graph, plain: int, bent: int) -> _Gate | None:
+    """a·x + s + c·tanh(y) + e with y = d·x + f is -c·tanhshrink(y) + s + e + cf, if a = -cd."""
+    line, other = line_of(graph, plain), line_of(graph, bent)
+    inner = graph.nodes[other.root]
+    if _name(inner) != "tanh":
+        return None
+    y, c = line_of(graph, inner.inputs[0]), other.factor
+    if y.root != line.root or y.factor.nothing or not (line.factor + c * y.factor).nothing:
+        return None
+    return _Gate("tanhshrink", y.root, y.factor, -c, y.shift, line.shift + other.shift + c * y.shift)
 
 
 def _squared(graph: Graph, node: Node) -> tuple[Precise, Line] | None:
