@@ -50,7 +50,7 @@ def compare(count: int, activation: str = "relu") -> None:
 
 
 def test_digits() -> None:
-    compare(25)
+    compare(8)
 
 
 @pytest.mark.slow

@@ -71,7 +71,7 @@ def test_a_tiny_budget_returns_closed_form_s(clock: Clock) -> None:
 
 
 def test_it_takes_about_the_time_it_may(clock: Clock) -> None:
-    for seconds in (20.0, 100.0):
+    for seconds in (20.0, 40.0):
         before = clock.now
         lc.Auto(seconds=seconds).solve(problem())
         assert clock.now - before < 1.3 * seconds
@@ -167,17 +167,17 @@ def test_listeners_hear_of_every_rung() -> None:
 
 
 def test_certify_takes_seconds(clock: Clock) -> None:
-    network = paper_network(10, 20, "relu")
-    short, long = (lc.certify(network, BALL, seconds=seconds) for seconds in (0.0, 150.0))
+    network = paper_network(10, 10, "relu")
+    short, long = (lc.certify(network, BALL, seconds=seconds) for seconds in (0.0, 60.0))
     assert short.found_by == "ClosedForm"
     assert long.bound < short.bound
-    assert long.method == lc.Auto(150.0)
+    assert long.method == lc.Auto(60.0)
 
 
 def test_many_regions_keep_to_the_time_of_each(clock: Clock) -> None:
-    network, before = paper_network(10, 20, "relu"), clock.now
-    found = lc.certify_many(network, [BALL, BALL], lc.Auto(seconds=40.0))
-    assert clock.now - before < 2 * 1.3 * 40.0
+    network, before = paper_network(10, 10, "relu"), clock.now
+    found = lc.certify_many(network, [BALL, BALL], lc.Auto(seconds=20.0))
+    assert clock.now - before < 2 * 1.3 * 20.0
     assert [one.bound for one in found] == [found[0].bound] * 2
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.model.arrays import Array, dense
+from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Region
@@ -23,6 +23,7 @@ from lipcert.runtime.threads import one_thread
 from lipcert.search.anytime import Anytime
 from lipcert.search.candidate import Candidate
 from lipcert.search.curved import improved, suits
+from lipcert.search.cuts import kink, to_halve
 from lipcert.search.directions import Stretch
 from lipcert.search.joint import Joint
 from lipcert.search.lower import jacobian_norms, lower_bound, uphill
@@ -59,6 +60,10 @@ _OPTIMISM = 2.0
 """So much faster than before the bounds may fall."""
 _FAR = (2.5, 1.6)
 """So many times too large is a bound to second order where its halves are cut again at once."""
+_NOTHING = 1e3
+"""A bound that is so many times too large says nothing: the region is cut until small parts promise to say more."""
+_PARTS = 1024
+"""So many parts at most are made before one of them is bounded."""
 _ATTAINED = 1.0 - 1e-6
 """The share of its bound that a piece must show at a point before it is left alone."""
 
@@ -169,6 +174,8 @@ class _Search:
     """Minus the bound, and the node."""
     done: float = 0.0
     lower: float = 0.0
+    whole: float = np.inf
+    """The bound of the whole region."""
     witness: Array | None = None
     past: list[tuple[float, float]] = field(default_factory=list)
     """Numbers of pieces and the mean logarithm of their bounds, relative to that of the whole region."""
@@ -187,7 +194,9 @@ class _Search:
         ends = {"input_norm": self.norms.input, "output_norm": self.norms.output, "seconds": max(0.1 * now.left, 0.0)}
         start = lower_bound(self.network, self.region, samples=samples, starts=starts, **ends)  # type: ignore[arg-type]
         self.lower, self.witness = start.value, start.point
-        self.add(self.faces(cover) if cover.bound > 0.0 else [])
+        if cover.bound > 0.0:
+            self.whole = cover.leaf(0).bound
+            self.add(self.parts(cover, self.faces(cover)))
         began = before = time.perf_counter()
         pace = 0.0
         while self.open and now.allows(pace) and cover.pieces < most:
@@ -275,14 +284,31 @@ class _Search:
         for leaf in leaves:
             heapq.heappush(self.open, (-leaf.bound, leaf.node))
 
+    def parts(self, cover: Cover, leaves: list[Leaf]) -> list[Leaf]:
+        """What to begin with: where slopes are smooth and bounds of leaves say nothing, parts without bounds.
+
+        They are cut until halves of some part, of which nothing is kept, have bounds that say something.
+        """
+        bounding, now, level = cover.bounding, clock(), 1
+        while self.curved and leaves and max(leaf.bound for leaf in leaves) > _NOTHING * self.lower > 0.0:
+            if level % self.network.inputs == 0:
+                probe = leaves[len(leaves) // 2]
+                bounds = bounding.bound(bounding.halves(probe.piece, *self.cuts([probe], bounding.starts))).values
+                now.say(f"{len(leaves)} parts, halves of one have bounds to {bounds.max():.4g}, lower {self.lower:.4g}")
+                if bounds.max() <= _NOTHING * self.lower or len(leaves) > _PARTS or not now.allows(0.0):
+                    break
+            leaves = cover.cut([leaf.node for leaf in leaves], *self.cuts(leaves, bounding.starts), passing=True)
+            level += 1
+        return leaves
+
     def halved(self, cover: Cover, leaves: list[Leaf]) -> list[Leaf]:
         """What the leaves are cut into: halves, or where bounds to second order are far too large, parts of halves.
 
-        Halves that are cut again anyway need no bounds of their own.
+        Halves that are cut again anyway need no bounds of their own. Leaves without a bound of their own get one now.
         """
         starts = cover.bounding.starts
         for limit in _FAR[self.deep :] if self.lower > 0.0 else ():
-            far = [leaf for leaf in leaves if leaf.piece.second[0] and leaf.bound > limit * self.lower]
+            far = [leaf for leaf in leaves if leaf.piece.second[0] and limit * self.lower < leaf.bound < self.whole]
             if far and len(leaves) + len(far) <= 4 * self.most:
                 nodes = {leaf.node for leaf in far}
                 leaves = [leaf for leaf in leaves if leaf.node not in nodes]
@@ -330,7 +356,7 @@ class _Search:
         """Where to cut each of the pieces; ``starts`` tells where the neurons of each hidden layer begin."""
         where, what, at = [], [], []
         few = self.network.inputs <= FEW_INPUTS
-        axes = self.axes(leaves) if few else np.zeros(0, dtype=int)
+        axes = to_halve(self.cut, leaves, self.rays) if few else np.zeros(0, dtype=int)
         for number, leaf in enumerate(leaves):
             piece, shares = leaf.piece, leaf.shares
             open_neurons = int((shares > 0).sum())
@@ -339,9 +365,10 @@ class _Search:
                 layer = int(np.searchsorted(starts, neuron, side="right")) - 1
                 where.append(layer)
                 what.append(neuron - int(starts[layer]))
-                at.append(self.middle(layer, what[-1], piece.low[:, neuron], piece.high[:, neuron]))
+                at.append(kink(self.cut.layers[layer], what[-1], piece.low[:, neuron], piece.high[:, neuron]))
             else:
-                axis = int(axes[number] if few else np.argmax((piece.upper - piece.lower)[0]))
+                known = few and not self.whole == leaf.bound > _NOTHING * self.lower  # what to blame
+                axis = int(axes[number] if known else np.argmax((piece.upper - piece.lower)[0]))
                 where.append(AXIS)
                 what.append(axis)
                 at.append(float(0.5 * piece.lower[0, axis] + 0.5 * piece.upper[0, axis]))
@@ -350,42 +377,3 @@ class _Search:
     def far(self, piece: Pieces) -> bool:
         """Whether a piece of rays is small and goes on to infinity: there boxes do not tell signs of later layers."""
         return self.rays and bool(piece.lower[0, -1] == 0.0 and (piece.upper - piece.lower).max() <= _SMALL)
-
-    def axes(self, leaves: list[Leaf]) -> Array:
-        """The axis to halve for each piece: the one that is most to blame for what its open neurons add to the bound.
-
-        A neuron's pre-activation moves by |∂v_j/∂x_i|·width_i along axis i, to first order at the centre. Relative to
-        its interval, that tells how much narrower halving the axis makes it, and the root of its share what that gains.
-        Where t moves too, what is off at the centre must not leave all the blame to t: slopes are then the middle ones.
-        """
-        pieces = Pieces.stack([leaf.piece for leaf in leaves])
-        shares, width = np.sqrt(np.stack([leaf.shares for leaf in leaves])), pieces.upper - pieces.lower
-        values = self.cut.preactivations(0.5 * pieces.lower + 0.5 * pieces.upper)
-        blame, begin = np.zeros(width.shape), 0
-        moves = dense(self.cut.layers[0].weight) * width[:, None, :]
-        for index, layer in enumerate(self.cut.layers[:-1]):
-            assert layer.neurons is not None
-            if begin >= shares.shape[-1]:  # nobody watches the layers that follow
-                break
-            mine = slice(begin, begin + layer.size)
-            reach = np.maximum(pieces.high[:, mine] - pieces.low[:, mine], np.abs(moves).max(axis=-1))[:, :, None]
-            part = np.divide(np.abs(moves), reach, out=np.zeros(moves.shape), where=reach > 0)
-            blame += np.einsum("kn,kni->ki", shares[:, mine], part)
-            begin += layer.size
-            if index + 2 < len(self.cut.layers):
-                slope = layer.neurons.slope(values[index])
-                if self.rays:
-                    slope = 0.5 * np.add(*layer.neurons.slope_range(pieces.low[:, mine], pieces.high[:, mine]))
-                moves = dense(self.cut.layers[index + 1].weight) @ (slope[:, :, None] * moves)
-        return np.argmax(blame + 1e-9 * width / width.max(axis=-1, keepdims=True), axis=-1)
-
-    def middle(self, layer: int, index: int, low: Array, high: Array) -> float:
-        """The kink of a neuron inside its interval, or else the middle."""
-        neurons = self.cut.layers[layer].neurons
-        assert neurons is not None
-        row = neurons.take(np.array([index])).groups[0][0]
-        if row.row.kinks:
-            for knot, inside in row.knots_inside(low, high):
-                if inside[0]:
-                    return float(knot[0])
-        return float(0.5 * low[0] + 0.5 * high[0])
