@@ -13,6 +13,7 @@ from typing import Any
 from lipcert.errors import InvalidInput
 from lipcert.model.regions import Ball
 from lipcert.proof import document
+from lipcert.proof.bowls import BowlHints
 from lipcert.proof.document import (
     array_in,
     array_out,
@@ -33,7 +34,7 @@ from lipcert.proof.margins import Cut, MarginHints
 from lipcert.proof.pair_guide import PairHints, PairStage
 from lipcert.proof.together import Proof
 
-_BASES = ("lipschitz", "relaxation", "second order", "value functions")
+_BASES = ("lipschitz", "relaxation", "second order", "value functions", "parabolas")
 
 
 def save(answer: Any, kind: str, path: str | os.PathLike[str]) -> None:
@@ -155,6 +156,7 @@ def _radius_out(found: Any) -> dict[str, Any]:
             "pairs": [_stage_out(stage) for stage in proof.pairs],
             "pairwise": bool(proof.pairwise),
             **({"margins": [_margin_out(one) for one in proof.margins]} if proof.margins else {}),
+            **({"parabolas": [_bowl_out(one) for one in proof.parabolas]} if proof.parabolas else {}),
         },
     }
 
@@ -164,6 +166,7 @@ def _radius_in(content: Mapping[str, Any]) -> dict[str, Any]:
     radius, bound, margin, label, predicted, rival, ball, basis, subject, proof = fields(content, *names)
     parts = dict(mapping(proof))
     margins = parts.pop("margins", [])  # only where value functions were needed
+    bowls = parts.pop("parabolas", [])
     where, sweeps, tree, pairs, pairwise = fields(parts, "ball", "sweeps", "tree", "pairs", "pairwise")
     region = region_in(where)
     if basis not in _BASES or not isinstance(region, Ball):
@@ -187,6 +190,7 @@ def _radius_in(content: Mapping[str, Any]) -> dict[str, Any]:
             "pairs": tuple(map(_stage_in, items(pairs))),
             "pairwise": document.truth(pairwise, "pairwise"),
             "margins": tuple(map(_margin_in, items(margins))),
+            "parabolas": tuple(map(_bowl_in, items(bowls))),
         },
     }
 
@@ -222,6 +226,22 @@ def _margin_out(hints: MarginHints) -> dict[str, Any]:
 def _margin_in(value: Any) -> MarginHints:
     row, cuts, multipliers, ball = fields(mapping(value), "row", "cuts", "multipliers", "ball")
     return MarginHints(array_in(row, 1), tuple(map(_cut_in, items(cuts))), array_in(multipliers, 1), real(ball))
+
+
+def _bowl_out(hints: BowlHints) -> dict[str, Any]:
+    return {
+        "row": array_out(hints.row),
+        "slopes": [array_out(part) for part in hints.slopes],
+        "bends": [array_out(part) for part in hints.bends],
+        "tops": [float(top) for top in hints.tops],
+        "mu": float(hints.mu),
+    }
+
+
+def _bowl_in(value: Any) -> BowlHints:
+    row, slopes, bends, tops, mu = fields(mapping(value), "row", "slopes", "bends", "tops", "mu")
+    parts = (tuple(array_in(part, 1) for part in items(some)) for some in (slopes, bends))
+    return BowlHints(array_in(row, 1), *parts, tuple(map(real, items(tops))), real(mu))
 
 
 def _cut_in(value: Any) -> Cut:

@@ -17,6 +17,7 @@ from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Region
 from lipcert.proof.backsubstitution import BackSubstitution
+from lipcert.proof.bowls import Bowls, Spread
 from lipcert.proof.checker import ROOM
 from lipcert.proof.cover import Cover, prove_tree
 from lipcert.proof.domain import Domain, check_region, radius_above
@@ -148,6 +149,19 @@ class OutputBounds:
         assert isinstance(ball, Ball)
         with proving():
             return Margins(network, ball, self.intervals, cuts)
+
+    def bowls(self) -> Bowls:
+        """What parabolas of any slope are drawn from over a ball."""
+        network, ball = self._sweep.network, self._inner
+        if not isinstance(ball, Ball) or not ball.plain:
+            raise ProofFailed("parabolas of any slope are about balls of the ℓ2 norm only")
+        spreads = []
+        for view in self._sweep.views:
+            neurons = np.arange(view.size) if view.neurons is None else view.neurons[self._which]
+            spreads.append(Spread(view.S[self._which], int(view.exponent[self._which]), neurons))
+        with proving():
+            centers = trajectory(_ready(network).extended, ball.center[None])
+            return Bowls(network, ball, [(v[0], e[0]) for v, e in centers], self.intervals, spreads)
 
 
 def output_at(network: Network, points: Array) -> Interval:

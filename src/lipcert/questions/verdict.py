@@ -19,6 +19,7 @@ from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.questions.establish import establish_many
 from lipcert.runtime.clock import OutOfTime
 from lipcert.runtime.threads import suited_to
+from lipcert.search.bowls import suggest
 from lipcert.search.margins import MarginSearch, affordable
 from lipcert.search.method import Method
 from lipcert.search.second_order import PairSearch, suits
@@ -110,14 +111,15 @@ class Verdict:
         return self.proved.first_order()
 
     def answer(self) -> CertifiedRadius:
-        """To second order too, and by value functions, where the rules allow it over balls of given radii."""
+        """To second order too, by parabolas and by value functions, where the rules allow it for given radii."""
         found, rules = self.first_order(), self.judge.rules
         with suppress(OutOfTime):  # what was found before stands
             if rules.second_order(self.judge.network) and self._promising(_STEPS):
                 found = self.searched(PairSearch())
-            wanted = found.radius < self.proved.size and self.judge.settles_by_values()
-            if wanted and affordable(self.proved.facts) and self._promising(_MORE):
-                found = self.valued(MarginSearch(_PIECES))
+            if found.radius < self.proved.size and self.judge.settles_by_values() and self._promising(_MORE):
+                found = self.bent()
+                if found.radius < self.proved.size and affordable(self.proved.facts):
+                    found = self.valued(MarginSearch(_PIECES))
         return found
 
     def score(self) -> float:
@@ -137,6 +139,11 @@ class Verdict:
         """To second order too, with what was learned from other balls around the point."""
         with suited_to(max(self.judge.network.sizes)), np.errstate(all="ignore"):
             return self.proved.second_order(search)
+
+    def bent(self) -> CertifiedRadius:
+        """By parabolas of any slope too."""
+        with suited_to(max(self.judge.network.sizes)), np.errstate(all="ignore"):
+            return self.proved.parabolas(suggest)
 
     def valued(self, search: MarginSearch) -> CertifiedRadius:
         """By value functions too, with what was learned from other balls around the point."""
