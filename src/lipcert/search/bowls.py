@@ -116,7 +116,6 @@ class _Layer:
     """What a search knows of a layer; arrays are over its open neurons, but for ``slope`` and ``bias``."""
 
     weight: Weight
-    back: Weight
     own: Weight
     slope: Array
     offset: Array
@@ -143,9 +142,12 @@ class _Layer:
             return None
         S = np.ldexp(known.S[np.ix_(place[at], place[at])], 2 * known.exponent)
         W = stage.layer.weight
-        parts = (part[at] for part in (stage.low, stage.high, stage.center, stage.alpha, stage.beta))
         farthest = np.maximum(radius * np.sqrt(np.maximum(np.diagonal(S), 0.0)), 1e-200)
-        return _Layer(W, _turned(W), W[at], stage.slope, stage.offset, stage.layer.bias, at, *parts, S, farthest)
+        low, high, center, alpha, beta = (
+            part[at] for part in (stage.low, stage.high, stage.center, stage.alpha, stage.beta)
+        )
+        lines = stage.slope, np.where(stage.closed, stage.offset, 0.0), stage.layer.bias
+        return _Layer(W, W[at], *lines, at, low, high, center, alpha, beta, S, farthest)
 
     def top(self, bend: Array) -> tuple[float, Array]:
         """λmax(B^½ S B^½), and about its derivatives by the bends."""
