@@ -121,13 +121,31 @@ def _proof_out(proof: Proof) -> dict[str, Any]:
         "tree": tree_out(proof.tree),
         "part": None if part is None else [None if end is None else [int(k) for k in end] for end in ends],
         "base": int(proof.base),
+        **_singles_out(proof),
     }
 
 
+def _singles_out(proof: Any) -> dict[str, Any]:
+    """Hints for single rows of the outputs, where there are any."""
+    found = {
+        "margins": [_margin_out(one) for one in proof.margins],
+        "parabolas": [_bowl_out(one) for one in proof.parabolas],
+    }
+    return {name: hints for name, hints in found.items() if hints}
+
+
+def _singles_in(parts: dict[str, Any]) -> tuple[tuple[MarginHints, ...], tuple[BowlHints, ...]]:
+    """The same, taken out of the fields."""
+    margins, bowls = (items(parts.pop(name, [])) for name in ("margins", "parabolas"))
+    return tuple(map(_margin_in, margins)), tuple(map(_bowl_in, bowls))
+
+
 def _proof_in(value: Any) -> Proof:
-    kind, sweeps, tree, part, base = fields(mapping(value), "kind", "sweeps", "tree", "part", "base")
+    parts = dict(mapping(value))
+    singles = _singles_in(parts)
+    kind, sweeps, tree, part, base = fields(parts, "kind", "sweeps", "tree", "part", "base")
     hints, group = tuple(map(hints_in, items(sweeps))), None if part is None else _part_in(part)
-    return Proof(document.text(kind), hints, tree_in(tree), group, whole(base))
+    return Proof(document.text(kind), hints, tree_in(tree), group, whole(base), *singles)
 
 
 def _part_in(value: Any) -> Part:
@@ -155,8 +173,7 @@ def _radius_out(found: Any) -> dict[str, Any]:
             "tree": tree_out(proof.tree),
             "pairs": [_stage_out(stage) for stage in proof.pairs],
             "pairwise": bool(proof.pairwise),
-            **({"margins": [_margin_out(one) for one in proof.margins]} if proof.margins else {}),
-            **({"parabolas": [_bowl_out(one) for one in proof.parabolas]} if proof.parabolas else {}),
+            **_singles_out(proof),
         },
     }
 
@@ -165,8 +182,7 @@ def _radius_in(content: Mapping[str, Any]) -> dict[str, Any]:
     names = "radius", "bound", "margin", "label", "predicted", "rival", "ball", "basis", "subject", "proof"
     radius, bound, margin, label, predicted, rival, ball, basis, subject, proof = fields(content, *names)
     parts = dict(mapping(proof))
-    margins = parts.pop("margins", [])  # only where value functions were needed
-    bowls = parts.pop("parabolas", [])
+    margins, bowls = _singles_in(parts)
     where, sweeps, tree, pairs, pairwise = fields(parts, "ball", "sweeps", "tree", "pairs", "pairwise")
     region = region_in(where)
     if basis not in _BASES or not isinstance(region, Ball):
@@ -189,8 +205,8 @@ def _radius_in(content: Mapping[str, Any]) -> dict[str, Any]:
             "tree": tree_in(tree),
             "pairs": tuple(map(_stage_in, items(pairs))),
             "pairwise": document.truth(pairwise, "pairwise"),
-            "margins": tuple(map(_margin_in, items(margins))),
-            "parabolas": tuple(map(_bowl_in, items(bowls))),
+            "margins": margins,
+            "parabolas": bowls,
         },
     }
 

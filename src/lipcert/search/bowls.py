@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy import sparse
 from scipy.sparse import linalg as iterative
 
 from lipcert.model.arrays import Array, Weight, times
@@ -24,6 +23,8 @@ from lipcert.proof.bowls import BowlHints, Bowls, Stage
 from lipcert.runtime.clock import clock
 
 _TRIALS: Final = 120
+_BEST: Final = 40
+"""Trials where the least bound is asked for."""
 _PATIENCE: Final = 12
 """Trials in which the bound must fall by a share of what is missing, or the search is given up."""
 _SHARE: Final = 0.25
@@ -51,10 +52,10 @@ def suggest(bowls: Bowls, row: Array) -> BowlHints | None:
     All open neurons must be straight but for a kink at 0.
     """
     with np.errstate(all="ignore"):
-        layers = [layer for stage in bowls.stages if (layer := _Layer.of(stage, bowls.radius)) is not None]
-        if len(layers) < len(bowls.stages):
+        objective = _objective(bowls, row)
+        if objective is None:
             return None
-        descent = _Descent(_Objective(bowls, row, layers))
+        descent = _Descent(objective)
         for _ in range(_TRIALS):
             clock().check()
             descent.step()
@@ -63,6 +64,24 @@ def suggest(bowls: Bowls, row: Array) -> BowlHints | None:
             if descent.hopeless:
                 break
     return None
+
+
+def _objective(bowls: Bowls, row: Array) -> _Objective | None:
+    layers = [layer for stage in bowls.stages if (layer := _Layer.of(stage, bowls.radius)) is not None]
+    return _Objective(bowls, row, layers) if len(layers) == len(bowls.stages) else None
+
+
+def lowest(bowls: Bowls, row: Array) -> BowlHints | None:
+    """Slopes and bends for about the least bound of row·v_N; None where some open neuron is curved."""
+    with np.errstate(all="ignore"):
+        objective = _objective(bowls, row)
+        if objective is None:
+            return None
+        descent = _Descent(objective)
+        for _ in range(_BEST):
+            clock().check()
+            descent.step()
+        return descent.hints()
 
 
 class _Descent:
@@ -278,7 +297,7 @@ def _over_ball(weight: Weight, bend: Array, row: Array, radius: float) -> tuple[
     length = float(np.linalg.norm(row))
     if not length > 0.0 or not np.isfinite(length):
         return 0.0 * length, 0.0 * row, 1.0
-    turned = _turned(weight)
+    turned = weight.T
     basis, diagonal, beside = [row / length], [], []
     for _ in range(min(_DIRECTIONS, row.size)):
         w = turned @ (bend * (weight @ basis[-1]))
@@ -302,7 +321,3 @@ def _over_ball(weight: Weight, bend: Array, row: Array, radius: float) -> tuple[
         low, high = (middle, high) if far else (low, middle)
     y = (vectors @ (part / (high - values))) @ np.array(basis[:size])
     return 0.5 * (float((part * part / (high - values)).sum()) + high * radius * radius), y, high
-
-
-def _turned(weight: Weight) -> Weight:
-    return weight.T if isinstance(weight, np.ndarray) else sparse.csr_array(weight.T)
