@@ -182,7 +182,7 @@ class Bowls:
         W, some = self.network.layers[0].weight, np.flatnonzero(bend)
         weight: Weight = W[some]
         size, B = magnitude(weight), bend[some]
-        y = _solved(weight, B, row, mu)
+        y = solved(weight, B, row, mu)
         moved, reach = spread(weight, y), spread(size, np.abs(y))
         rest = np.abs(row - mu * y + spread(weight.T, B * moved))
         terms = np.abs(row) + mu * np.abs(y) + spread(size.T, B * reach)
@@ -196,7 +196,7 @@ class Bowls:
         return 0.5 * float(up(np.asarray(total + lost * UP)))
 
 
-def _solved(weight: Weight, bend: Array, row: Array, mu: float) -> Array:
+def solved(weight: Weight, bend: Array, row: Array, mu: float) -> Array:
     """Nearly (μ - WᵀBW)⁻¹row."""
     shape = (len(row), len(row))
     operator = iterative.LinearOperator(

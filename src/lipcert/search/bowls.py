@@ -19,7 +19,7 @@ import numpy as np
 from scipy.sparse import linalg as iterative
 
 from lipcert.model.arrays import Array, Weight, times
-from lipcert.proof.bowls import BowlHints, Bowls, Stage
+from lipcert.proof.bowls import BowlHints, Bowls, Stage, solved
 from lipcert.runtime.clock import clock
 
 _TRIALS: Final = 120
@@ -97,10 +97,11 @@ class _Descent:
         self.objective, self.x = objective, objective.start()
         self.mean, self.square = np.zeros((2, self.x.size))
         self.best: _Value | None = None
+        self.last: _Value | None = None
         self.bounds: list[float] = []
 
     def step(self) -> None:
-        value = self.objective(self.x)
+        self.last = value = self.objective(self.x)
         if self.best is None or value.bound < self.best.bound:
             self.best = value
         self.bounds.append(self.best.bound)
@@ -114,7 +115,11 @@ class _Descent:
 
     @property
     def settled(self) -> bool:
-        return self.bounds[-1] < -_ROOM * self.objective.scale
+        """Whether the last bound is below zero, also with a multiplier of the ball that a proof can use."""
+        goal = -_ROOM * self.objective.scale
+        if self.best is None or self.best is not self.last or not self.best.bound < goal:
+            return False
+        return self.objective.corrected(self.best) < goal
 
     @property
     def hopeless(self) -> bool:
@@ -187,11 +192,16 @@ class _Layer:
         return float(values[-1]), (vectors * vectors) @ (share / share.sum() * values) / bend
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Value:
-    """The bound, its derivatives by the coordinates, and what a proof is told: slopes, bends, eigenvalues and μ."""
+    """The bound, its derivatives by the coordinates, and what a proof is told: slopes, bends, eigenvalues and μ.
+
+    ``row`` is what is left of the row at the inputs, ``over`` the part of the bound that it and the first bends have.
+    """
 
     bound: float
+    over: float
+    row: Array
     gradient: Array
     slopes: list[Array]
     bends: list[Array]
@@ -226,11 +236,21 @@ class _Objective:
             slopes.append(np.zeros(layer.slope.size))
             bends.append(np.zeros(layer.slope.size))
             slopes[-1][layer.open], bends[-1][layer.open] = g, bend
-        first = self.layers[0]
-        if first.open.size:  # the ball's multiplier must not be less than this
-            value.tops[0] = first.top(value.bends[0])[0]
-        mu = max(value.mu, value.tops[0] * (1.0 + 1e-7))
-        return BowlHints(self.row, tuple(slopes), tuple(bends), tuple(value.tops), float(mu))
+        self.corrected(value)
+        return BowlHints(self.row, tuple(slopes), tuple(bends), tuple(value.tops), float(value.mu))
+
+    def corrected(self, value: _Value) -> float:
+        """The bound with a multiplier of the ball that is no less than the first layer's form; μ changes with it."""
+        first, bend = self.layers[0], value.bends[0]
+        if not bend.size:
+            return value.bound
+        value.tops[0] = first.top(bend)[0]
+        least = value.tops[0] * (1.0 + 1e-6)
+        if value.mu < least:
+            y = solved(first.own, bend, value.row, least)
+            over = 0.5 * (float(value.row @ y) + least * self.radius**2)
+            value.bound, value.over, value.mu = value.bound + over - value.over, over, least
+        return value.bound
 
     def __call__(self, x: Array) -> _Value:
         parts = np.split(x, np.cumsum([*self.sizes, *self.sizes])[:-1])
@@ -253,7 +273,7 @@ class _Objective:
             z = layer.slope * v + layer.offset
             z[layer.open], gradient[k], gradient[count + k] = step.derivatives(v[layer.open], square)
         slopes, bends = ([getattr(step, name) for step, _ in reversed(steps)] for name in ("own", "bend"))
-        return _Value(bound, np.concatenate(gradient), slopes, bends, tops[::-1], mu)
+        return _Value(bound, over, row, np.concatenate(gradient), slopes, bends, tops[::-1], mu)
 
 
 class _Step:
