@@ -112,6 +112,22 @@ def test_tighter_than_relaxation_and_lipschitz() -> None:
         assert bound < min(lipschitz, float(facts.above(ROW[None])[0]))
 
 
+def test_clipped_balls() -> None:
+    """Only inputs of the clip count, and it helps."""
+    less = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        network, center = random_network(seed, (8, 12, 10, 2), gain=2.0), rng.uniform(0.0, 1.0, 8).round()
+        whole, part = (lc.Ball(center, 0.7, clip) for clip in (None, (0, 1)))
+        bounds = []
+        for ball in (whole, part):
+            bowls = establish(network, ball, lc.ClosedForm()).bowls()
+            bounds.append(bowls.above(found(bowls, 25)))
+            assert float((network(ball.project(points_in(whole, 4000, seed))) @ ROW).max()) <= bounds[-1]
+        less += bounds[1] < bounds[0] - 0.05 * (bounds[0] - float(network(center) @ ROW))
+    assert less > 3
+
+
 def test_derivatives() -> None:
     _, _, facts = case(4, radius=1.0)
     bowls = facts.bowls()

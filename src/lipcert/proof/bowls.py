@@ -13,6 +13,7 @@ In the first layer Δv = W Δx, so they are a form H = WᵀBW of Δx. With what 
 
     row·Δx + ½ΔxᵀHΔx ≤ ½(rowᵀ(μ - H)⁻¹row + μ·radius²).
 
+Where the ball is clipped to a box, a part of what is left of the row is bounded by the box.
 Without bends this is linear relaxation, with slopes chosen for each row.
 """
 
@@ -29,6 +30,7 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight, times
 from lipcert.model.network import Layer, Network
 from lipcert.model.regions import Ball
+from lipcert.proof.domain import split_by_box
 from lipcert.proof.hints import Interval
 from lipcert.proof.neuron_bounds import kinked, relax, slope_bounds, value_error
 from lipcert.proof.rounding import (
@@ -161,9 +163,10 @@ class Bowls:
         assert form is not None
         along = float(through @ self.ball.center)
         size = float(np.abs(through) @ np.abs(self.ball.center))
-        across = self._over_ball(through, form, ceiling, float(hints.mu))
+        (rest,), (boxed,) = split_by_box(self.ball, through[None])
+        across = self._over_ball(rest, form, ceiling, float(hints.mu)) + float(boxed)
         total = total + along + across
-        charge += gamma(len(through) + 4) * size + 4.0 * U * (abs(total) + abs(along) + abs(across)) + TINY
+        charge += gamma(len(through) + 4) * size + 4.0 * U * (abs(total) + abs(along) + abs(across) + abs(boxed)) + TINY
         return float(up(np.asarray(total + charge * UP * UP)))
 
     def show_negative(self, row: Array, told: Sequence[BowlHints]) -> bool:

@@ -63,12 +63,14 @@ class Hunt:
         """The best over all ε, nearly; until time is up."""
         try:
             self._first_order()
-            if self.judge.rules.second_order(self.judge.network, searching=True):
-                curved = PairSearch()
-                self._beyond("curvature", lambda verdict: verdict.searched(curved))
-            if self.judge.settles_by_values(searching=True):
-                values = MarginSearch()
+            curved, values = PairSearch(), MarginSearch()
+            by_curvature = self.judge.rules.second_order(self.judge.network, searching=True)
+            by_values = self.judge.settles_by_values(searching=True)
+            if self.judge.bends and (by_curvature or by_values):
                 self._beyond("parabolas", Verdict.bent)
+            if by_curvature:
+                self._beyond("curvature", lambda verdict: verdict.searched(curved))
+            if by_values:
                 self._beyond("value functions", lambda verdict: verdict.valued(values))
         except OutOfTime:
             self.unfinished = True

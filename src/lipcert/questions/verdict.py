@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +20,7 @@ from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.questions.establish import establish_many
 from lipcert.runtime.clock import OutOfTime
 from lipcert.runtime.threads import suited_to
-from lipcert.search.bowls import suggest
+from lipcert.search import bowls
 from lipcert.search.margins import MarginSearch, affordable
 from lipcert.search.method import Method
 from lipcert.search.second_order import PairSearch, suits
@@ -93,6 +94,11 @@ class Judge:
         allowed = self.rules.farther if searching else self.rules.values
         return allowed and self.rules.pairwise and self.network.depth > 1
 
+    @cached_property
+    def bends(self) -> bool:
+        """Whether parabolas of any slope may settle pairs of classes."""
+        return self.rules.pairwise and self.rules.norm == PLAIN.input and bowls.suits(self.network)
+
     @property
     def nothing(self) -> CertifiedRadius:
         """What is said where nothing is proved."""
@@ -111,14 +117,15 @@ class Verdict:
         return self.proved.first_order()
 
     def answer(self) -> CertifiedRadius:
-        """To second order too, by parabolas and by value functions, where the rules allow it for given radii."""
+        """By parabolas, to second order and by value functions too, where the rules allow it for given radii."""
         found, rules = self.first_order(), self.judge.rules
         with suppress(OutOfTime):  # what was found before stands
-            if rules.second_order(self.judge.network) and self._promising(_STEPS):
-                found = self.searched(PairSearch())
-            if found.radius < self.proved.size and self.judge.settles_by_values() and self._promising(_MORE):
+            curved, valued = rules.second_order(self.judge.network), self.judge.settles_by_values()
+            if (curved or valued) and self._promising(_MORE if valued else _STEPS):
                 found = self.bent()
-                if found.radius < self.proved.size and affordable(self.proved.facts):
+                if curved and found.radius < self.proved.size:
+                    found = self.searched(PairSearch())
+                if valued and found.radius < self.proved.size and affordable(self.proved.facts):
                     found = self.valued(MarginSearch(_PIECES))
         return found
 
@@ -141,9 +148,11 @@ class Verdict:
             return self.proved.second_order(search)
 
     def bent(self) -> CertifiedRadius:
-        """By parabolas of any slope too."""
+        """By parabolas of any slope too, where the network has such."""
+        if not self.judge.bends:
+            return self.first_order()
         with suited_to(max(self.judge.network.sizes)), np.errstate(all="ignore"):
-            return self.proved.parabolas(suggest)
+            return self.proved.parabolas(bowls.suggest)
 
     def valued(self, search: MarginSearch) -> CertifiedRadius:
         """By value functions too, with what was learned from other balls around the point."""

@@ -18,8 +18,12 @@ from typing import Final
 import numpy as np
 from scipy.sparse import linalg as iterative
 
+from lipcert.model.activation_row import STRAIGHT
+from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, Weight, times
+from lipcert.model.network import Network
 from lipcert.proof.bowls import BowlHints, Bowls, Stage, solved
+from lipcert.proof.domain import split_by_box
 from lipcert.runtime.clock import clock
 
 _TRIALS: Final = 120
@@ -44,6 +48,18 @@ _DIRECTIONS: Final = 24
 """Dimension of the space in which the largest value over the ball is looked for."""
 _ROOM: Final = 1e-6
 """How far below zero a bound should be, relative to the margin, so that its proof does not fail for rounding."""
+
+
+def suits(network: Network) -> bool:
+    """Whether hidden neurons are straight but for a kink at 0; of others a search knows nothing."""
+
+    def straight(row: Activation) -> bool:
+        zero = np.zeros(1)
+        shapes, knots = row.row.shape(zero, *row.parameters), row.row.knots(zero, *row.parameters)
+        return all((np.asarray(one) == STRAIGHT).all() for one in shapes) and not any(np.any(knot) for knot in knots)
+
+    hidden = [layer.neurons for layer in network.layers[:-1]]
+    return bool(hidden) and all(one is not None and all(straight(row) for row, _ in one.groups) for one in hidden)
 
 
 def suggest(bowls: Bowls, row: Array) -> BowlHints | None:
@@ -213,7 +229,8 @@ class _Objective:
     """The bound of a row over a ball, as a function of the coordinates: of all layers the slopes, then all bends."""
 
     def __init__(self, bowls: Bowls, row: Array, layers: list[_Layer]) -> None:
-        self.row, self.layers, self.radius, self.center = row, layers, bowls.radius, bowls.ball.center
+        self.row, self.layers, self.ball = row, layers, bowls.ball
+        self.radius, self.center = bowls.radius, bowls.ball.center
         last = bowls.network.layers[-1]
         self.through, self.constant = times(row[None], last.weight)[0], float(row @ last.bias)
         self.sizes = [layer.open.size for layer in layers]
@@ -264,8 +281,9 @@ class _Objective:
             row = times(step.g[None], layer.weight)[0]
             steps.append((step, rise))
             tops.append(top)
-        over, y, mu = _over_ball(self.layers[0].own, steps[-1][0].bend, row, self.radius)
-        bound += float(row @ self.center) + over
+        (rest,), (boxed,) = split_by_box(self.ball, row[None])
+        over, y, mu = _over_ball(self.layers[0].own, steps[-1][0].bend, rest, self.radius)
+        bound += float(row @ self.center) + over + float(boxed)
         z, gradient = self.center + y, [np.zeros(0)] * (2 * count)
         for k, (layer, (step, rise)) in enumerate(zip(self.layers, reversed(steps), strict=True)):
             v = layer.weight @ z + layer.bias
@@ -273,7 +291,7 @@ class _Objective:
             z = layer.slope * v + layer.offset
             z[layer.open], gradient[k], gradient[count + k] = step.derivatives(v[layer.open], square)
         slopes, bends = ([getattr(step, name) for step, _ in reversed(steps)] for name in ("own", "bend"))
-        return _Value(bound, over, row, np.concatenate(gradient), slopes, bends, tops[::-1], mu)
+        return _Value(bound, over, rest, np.concatenate(gradient), slopes, bends, tops[::-1], mu)
 
 
 class _Step:
