@@ -28,7 +28,7 @@ from scipy.sparse import linalg as iterative
 
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight, times
-from lipcert.model.network import Layer, Network
+from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Ball
 from lipcert.proof.domain import split_by_box
 from lipcert.proof.hints import Interval
@@ -48,7 +48,10 @@ from lipcert.proof.rounding import (
     twice_above,
     up,
 )
+from lipcert.proof.suggest.lines import bounding_lines
 
+_CELLS: Final = 16
+"""Cells that an interval is cut into where neurons are curved."""
 _ROUNDS: Final = 400
 """Steps in which an equation is solved for a proof; one that is not solved well costs tightness only."""
 
@@ -82,13 +85,25 @@ class Spread:
 
 
 @dataclass(frozen=True, eq=False)
+class Cells:
+    """Intervals of neurons cut into cells, (cells, neurons), and lines around φ on each."""
+
+    start: Array
+    stop: Array
+    lower_slope: Array
+    lower_offset: Array
+    upper_slope: Array
+    upper_offset: Array
+
+
+@dataclass(frozen=True, eq=False)
 class Stage:
     """What is known of one hidden layer.
 
-    Slopes lie between alpha and beta. Neurons of a single slope, which are ``closed``, are slope·v + offset up to
-    ``slack``; ``kinked`` ones are alpha·v below 0 and beta·v above. At the middle of the ball v is within ``error`` of
-    ``center``. |z| ≤ size. What is rounded in a row multiplies ``passed`` ≥ |W||z before| + |b| + |v|; ``lost`` is what
-    underflow loses.
+    Neurons of a single slope are slope·v + offset up to ``slack``; the others are ``open``, and what follows about
+    them is in the order of these numbers: ``cells``, and slopes between ``alpha`` and ``beta``. At the middle of the
+    ball v is within ``error`` of ``center``. |z| ≤ size. What is rounded in a row multiplies ``passed`` ≥
+    |W||z before| + |b| + |v|; ``lost`` is what underflow loses.
     """
 
     layer: Layer
@@ -96,10 +111,6 @@ class Stage:
     high: Array
     center: Array
     error: Array
-    alpha: Array
-    beta: Array
-    closed: Array
-    kinked: Array
     slope: Array
     offset: Array
     slack: Array
@@ -107,6 +118,10 @@ class Stage:
     passed: Array
     lost: float
     spread: Spread
+    open: Array
+    alpha: Array
+    beta: Array
+    cells: Cells
 
 
 class Bowls:
@@ -224,61 +239,74 @@ def _stage(layer: Layer, interval: Interval, center: Interval, known: Spread, be
     passed = spread(magnitude(layer.weight), below) + np.abs(layer.bias) + np.maximum(np.abs(low), np.abs(high))
     passed = (passed + np.abs(end)) * UP + TINY
     lost = float(TINY * (1.0 + passed.sum() + below.sum() + size.sum()))
-    kinks = kinked(neurons, low, high, alpha, beta)
-    lines = slope, end - slope * low, slack
-    return Stage(layer, low, high, *center, alpha, beta, closed, kinks, *lines, size, passed, lost, known)
+    lines = slope, np.where(closed, end - slope * low, 0.0), np.where(closed, slack, 0.0)
+    some = np.flatnonzero(~closed)
+    ends = tuple(part[some] for part in (low, high, alpha, beta))
+    cells = _cells(neurons.take(some), *ends)
+    return Stage(layer, low, high, *center, *lines, size, passed, lost, known, some, *ends[2:], cells)
+
+
+def _cells(neurons: Neurons, low: Array, high: Array, alpha: Array, beta: Array) -> Cells:
+    """Two cells on both sides of 0 where all neurons are straight there, else more; 0 is a mark where it is inside."""
+    if not low.size:
+        return Cells(*np.zeros((6, 1, 0)))
+    count = 2 if kinked(neurons, low, high, alpha, beta).all() else _CELLS
+    share = np.arange(count + 1.0)[:, None] / count
+    across = np.where(share <= 0.5, low * (1.0 - 2.0 * share), high * (2.0 * share - 1.0))
+    along = np.clip(low + share * (high - low), low, high)
+    marks = np.where((low < 0.0) & (high > 0.0), across, along)
+    marks[0], marks[-1] = low, high
+    start, stop = marks[:-1], marks[1:]
+    lines = bounding_lines(neurons, start, stop)
+    drawn = relax(neurons, start, stop, lines.lower_slope, lines.upper_slope)
+    if not all(np.isfinite(part).all() for part in drawn):
+        raise ProofFailed("the lines around a neuron are not finite")
+    return Cells(start, stop, *drawn[:4])
 
 
 def _replaced(stage: Stage, row: Array, slopes: Array, bends: Array) -> tuple[Array, Array, float, float]:
-    """G and bends with row·z ≤ g·v + ½Σ bend·(v - center)² + the heights; g, bends, heights and g·bias, what is lost.
+    """What row·z becomes: g and bends with row·z ≤ g·v + ½Σ bend·(v - center)² + heights.
 
-    Whatever is rounded in g or in the product with the weights that follows multiplies ``passed``.
+    Returns g, the bends, the sum of heights and g·bias, and what is lost. Whatever is rounded in g or in the product
+    with the weights that follows multiplies ``passed``.
     """
     if np.shape(slopes) != row.shape or np.shape(bends) != row.shape:
         raise ProofFailed("the hints are for other layers")
     g, height = row * stage.slope, row * stage.offset + np.abs(row) * stage.slack * UP
-    curved = np.flatnonzero(~stage.closed & ~stage.kinked)
-    if curved.size:
-        assert stage.layer.neurons is not None
-        line = np.asarray(slopes)[curved] / np.where(row[curved] == 0.0, 1.0, row[curved])
-        line = np.where(np.isfinite(line), line, 0.0)
-        drawn = relax(stage.layer.neurons.take(curved), stage.low[curved], stage.high[curved], line, line)
-        g[curved] = row[curved] * line
-        height[curved] = np.where(row[curved] > 0.0, row[curved] * drawn[3], row[curved] * drawn[1])
-    bend, at = np.zeros(len(row)), np.flatnonzero(stage.kinked)
+    bend, at = np.zeros(len(row)), stage.open
     bend[at] = np.where(np.isfinite(bends[at]), np.maximum(bends[at], 0.0), 0.0)
     g[at] = np.where(np.isfinite(slopes[at]), slopes[at], 0.0)
-    height[at], missed = _heights(stage, at, row[at], g[at], bend[at])
+    height[at], missed = _heights(stage, row[at], g[at], bend[at])
     terms = np.abs(g) @ stage.passed + np.abs(row) @ (stage.size + np.abs(stage.offset)) + np.abs(height).sum()
     rate = gamma(max(stage.layer.weight.shape) + LOOSE + 12)
     lost = missed + (rate * float(terms) + stage.lost) * UP
     return g, bend, float(height.sum() + g @ stage.layer.bias), lost
 
 
-def _heights(stage: Stage, at: Array, row: Array, g: Array, bend: Array) -> tuple[Array, float]:
-    """At least max of row·φ(v) - g·v - ½bend·(v - c)² over the intervals of kinked neurons, for c = ``center``.
+def _heights(stage: Stage, row: Array, g: Array, bend: Array) -> tuple[Array, float]:
+    """At least max of row·φ(v) - g·v - ½bend·(v - c)² over the intervals of open neurons, for c = ``center``.
 
-    The true centre is within ``error`` of c; what that and the rounding of slopes may add up to comes second. On each
-    side of 0 the function is concave: below the largest value of a parabola, and below its tangents at both ends.
+    The true centre is within ``error`` of c; what that may add up to comes second. In a cell φ is replaced by the line
+    on the safe side. What is left is concave: below the peak of its parabola, and below its tangents at both ends.
     """
-    low, high, c = stage.low[at], stage.high[at], stage.center[at]
+    at, cells = stage.open, stage.cells
+    low, high, c, error = stage.low[at], stage.high[at], stage.center[at], stage.error[at]
     reach = up(np.maximum(np.abs(low), np.abs(high)) + np.abs(c))
-    sides = []
-    for tilt, start, stop in ((stage.alpha[at], low, 0.0 * low), (stage.beta[at], 0.0 * high, high)):
-        a, width = row * tilt - g, up(stop - start)
-        peak = a * (a / np.where(bend > 0.0, bend, 1.0))
-        ways = [np.where(bend > 0.0, a * c + 0.5 * peak + gamma(8) * (np.abs(a * c) + peak), np.inf)]
-        for end, sign in ((start, 1.0), (stop, -1.0)):
-            pull = bend * (end - c)
-            over = np.maximum(sign * (a - pull), 0.0) * width
-            terms = np.abs(a * end) + np.abs(pull) * reach + (np.abs(a) + bend * reach) * width
-            ways.append(a * end - 0.5 * (pull * (end - c)) + over + gamma(12) * terms)
-        sides.append(np.fmin.reduce(ways) + TINY * (1.0 + reach))
-    steep = np.maximum(np.abs(stage.alpha[at]), np.abs(stage.beta[at]))
-    slack = gamma(4) * ((np.abs(row) * steep + np.abs(g)) @ reach) + (bend * stage.error[at]) @ (
-        reach + stage.error[at]
-    )
-    return np.maximum(*sides), float(slack * UP + TINY * (1.0 + reach.sum()))
+    tilt = np.where(row > 0.0, cells.upper_slope, cells.lower_slope)
+    shift = row * np.where(row > 0.0, cells.upper_offset, cells.lower_offset)
+    a, width = row * tilt - g, up(cells.stop - cells.start)
+    peak = a * (a / np.where(bend > 0.0, bend, 1.0))
+    ways = [np.where(bend > 0.0, a * c + 0.5 * peak + gamma(8) * (np.abs(a * c) + peak), np.inf)]
+    for end, sign in ((cells.start, 1.0), (cells.stop, -1.0)):
+        pull = bend * (end - c)
+        over = np.maximum(sign * (a - pull), 0.0) * width
+        terms = np.abs(a * end) + np.abs(pull) * reach + (np.abs(a) + bend * reach) * width
+        ways.append(a * end - 0.5 * (pull * (end - c)) + over + gamma(12) * terms)
+    best = np.fmin.reduce(ways) + shift
+    rounded = (np.abs(row * tilt) + np.abs(g)) * reach + np.abs(shift) + np.abs(best)
+    best = best + (gamma(8) * rounded * UP + TINY * (1.0 + reach + np.abs(a) + np.abs(row)))
+    slack = float((bend * error) @ (reach + error))
+    return best.max(axis=0), float(slack * UP + TINY * (1.0 + reach.sum()))
 
 
 def _most(known: Spread, bend: Array, top: float) -> float:

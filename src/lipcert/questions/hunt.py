@@ -66,7 +66,7 @@ class Hunt:
             curved, values = PairSearch(), MarginSearch()
             by_curvature = self.judge.rules.second_order(self.judge.network, searching=True)
             by_values = self.judge.settles_by_values(searching=True)
-            if self.judge.bends and (by_curvature or by_values):
+            if (self.judge.straight and by_curvature) or (by_values and not by_curvature):
                 self._beyond("parabolas", Verdict.bent)
             if by_curvature:
                 self._beyond("curvature", lambda verdict: verdict.searched(curved))

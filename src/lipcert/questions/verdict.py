@@ -95,9 +95,9 @@ class Judge:
         return allowed and self.rules.pairwise and self.network.depth > 1
 
     @cached_property
-    def bends(self) -> bool:
-        """Whether parabolas of any slope may settle pairs of classes."""
-        return self.rules.pairwise and self.rules.norm == PLAIN.input and bowls.suits(self.network)
+    def straight(self) -> bool:
+        """Whether the neurons are straight but for kinks, so that parabolas of any slope see most."""
+        return bowls.straight(self.network)
 
     @property
     def nothing(self) -> CertifiedRadius:
@@ -122,7 +122,8 @@ class Verdict:
         with suppress(OutOfTime):  # what was found before stands
             curved, valued = rules.second_order(self.judge.network), self.judge.settles_by_values()
             if (curved or valued) and self._promising(_MORE if valued else _STEPS):
-                found = self.bent()
+                if self.judge.straight or not curved:
+                    found = self.bent()
                 if curved and found.radius < self.proved.size:
                     found = self.searched(PairSearch())
                 if valued and found.radius < self.proved.size and affordable(self.proved.facts):
@@ -148,9 +149,7 @@ class Verdict:
             return self.proved.second_order(search)
 
     def bent(self) -> CertifiedRadius:
-        """By parabolas of any slope too, where the network has such."""
-        if not self.judge.bends:
-            return self.first_order()
+        """By parabolas of any slope too."""
         with suited_to(max(self.judge.network.sizes)), np.errstate(all="ignore"):
             return self.proved.parabolas(bowls.suggest)
 

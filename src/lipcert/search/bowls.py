@@ -19,10 +19,9 @@ import numpy as np
 from scipy.sparse import linalg as iterative
 
 from lipcert.model.activation_row import STRAIGHT
-from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, Weight, times
 from lipcert.model.network import Network
-from lipcert.proof.bowls import BowlHints, Bowls, Stage, solved
+from lipcert.proof.bowls import BowlHints, Bowls, Cells, Stage, solved
 from lipcert.proof.domain import split_by_box
 from lipcert.runtime.clock import clock
 
@@ -50,23 +49,16 @@ _ROOM: Final = 1e-6
 """How far below zero a bound should be, relative to the margin, so that its proof does not fail for rounding."""
 
 
-def suits(network: Network) -> bool:
-    """Whether hidden neurons are straight but for a kink at 0; of others a search knows nothing."""
-
-    def straight(row: Activation) -> bool:
-        zero = np.zeros(1)
-        shapes, knots = row.row.shape(zero, *row.parameters), row.row.knots(zero, *row.parameters)
-        return all((np.asarray(one) == STRAIGHT).all() for one in shapes) and not any(np.any(knot) for knot in knots)
-
+def straight(network: Network) -> bool:
+    """Whether hidden neurons are straight but for kinks; where they are curved, bounds to second order are better."""
     hidden = [layer.neurons for layer in network.layers[:-1]]
-    return bool(hidden) and all(one is not None and all(straight(row) for row, _ in one.groups) for one in hidden)
+    rows = [row for neurons in hidden if neurons is not None for row, _ in neurons.groups]
+    shapes = [shape for row in rows for shape in row.row.shape(np.zeros(1), *row.parameters)]
+    return all((np.asarray(shape) == STRAIGHT).all() for shape in shapes)
 
 
 def suggest(bowls: Bowls, row: Array) -> BowlHints | None:
-    """Slopes and bends that seem to show that row·v_N < 0; None if there seem to be none.
-
-    All open neurons must be straight but for a kink at 0.
-    """
+    """Slopes and bends that seem to show that row·v_N < 0; None if there seem to be none."""
     with np.errstate(all="ignore"):
         objective = _objective(bowls, row)
         if objective is None:
@@ -88,7 +80,7 @@ def _objective(bowls: Bowls, row: Array) -> _Objective | None:
 
 
 def lowest(bowls: Bowls, row: Array) -> BowlHints | None:
-    """Slopes and bends for about the least bound of row·v_N; None where some open neuron is curved."""
+    """Slopes and bends for about the least bound of row·v_N; None where an ellipsoid is not known."""
     with np.errstate(all="ignore"):
         objective = _objective(bowls, row)
         if objective is None:
@@ -161,33 +153,26 @@ class _Layer:
     offset: Array
     bias: Array
     open: Array
-    low: Array
-    high: Array
     center: Array
     alpha: Array
     beta: Array
+    cells: Cells
     S: Array
     farthest: Array
     near: Array | None = None
 
     @staticmethod
     def of(stage: Stage, radius: float) -> _Layer | None:
-        """None where some neuron is open and curved, or its ellipsoid is not known."""
-        if not (stage.closed | stage.kinked).all():
-            return None
-        at, known = np.flatnonzero(stage.kinked), stage.spread
+        """None where the ellipsoid of an open neuron is not known."""
+        at, known = stage.open, stage.spread
         place = np.full(stage.low.size, -1)
         place[known.neurons] = np.arange(len(known.neurons))
         if (place[at] < 0).any():
             return None
         S = np.ldexp(known.S[np.ix_(place[at], place[at])], 2 * known.exponent)
-        W = stage.layer.weight
         farthest = np.maximum(radius * np.sqrt(np.maximum(np.diagonal(S), 0.0)), 1e-200)
-        low, high, center, alpha, beta = (
-            part[at] for part in (stage.low, stage.high, stage.center, stage.alpha, stage.beta)
-        )
-        lines = stage.slope, np.where(stage.closed, stage.offset, 0.0), stage.layer.bias
-        return _Layer(W, W[at], *lines, at, low, high, center, alpha, beta, S, farthest)
+        W, lines = stage.layer.weight, (stage.slope, stage.offset, stage.layer.bias)
+        return _Layer(W, W[at], *lines, at, stage.center[at], stage.alpha, stage.beta, stage.cells, S, farthest)
 
     def top(self, bend: Array) -> tuple[float, Array]:
         """λmax(B^½ S B^½), and about its derivatives by the bends."""
@@ -305,20 +290,20 @@ class _Step:
         self.own = self.tilt * self.row
         self.g = row * layer.slope
         self.g[layer.open] = self.own
-        zero = np.zeros(len(share))
-        sides = (layer.alpha, layer.low, zero), (layer.beta, zero, layer.high)
-        places, values = [], []
-        for slope, start, stop in sides:
-            a = slope * self.row - self.own
-            places.append(np.clip(layer.center + a / self.bend, start, stop))
-            values.append(a * places[-1] - 0.5 * self.bend * (places[-1] - layer.center) ** 2)
+        cells, bend, rising = layer.cells, self.bend, self.row > 0.0
+        slope = np.where(rising, cells.upper_slope, cells.lower_slope)
+        offset = np.where(rising, cells.upper_offset, cells.lower_offset)
+        a = slope * self.row - self.own
+        places = np.clip(layer.center + a / bend, cells.start, cells.stop)
+        squares = (places - layer.center) ** 2
+        values = a * places + self.row * offset - 0.5 * bend * squares
+        self.height = values.max(axis=0)
         even = _EVEN * np.abs(self.row) * layer.farthest + 1e-300
-        upper = 1.0 / (1.0 + np.exp(np.clip((values[0] - values[1]) / even, -50.0, 50.0)))
-        lower = 1.0 - upper
-        self.height = np.maximum(*values)
-        self.v = lower * places[0] + upper * places[1]  # where the height is attained, on average
-        self.z = lower * layer.alpha * places[0] + upper * layer.beta * places[1]
-        self.square = lower * (places[0] - layer.center) ** 2 + upper * (places[1] - layer.center) ** 2
+        share_of = np.exp(np.maximum((values - self.height) / even, -50.0))
+        share_of /= share_of.sum(axis=0)
+        self.v = (share_of * places).sum(axis=0)  # where the height is attained, on average
+        self.z = (share_of * (slope * places + offset)).sum(axis=0)
+        self.square = (share_of * squares).sum(axis=0)
 
     def derivatives(self, v: Array, square: Array) -> tuple[Array, Array, Array]:
         """By the row, the shares and the logarithms of bends; given are those of the rest by slopes and half bends."""
