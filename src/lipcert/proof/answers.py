@@ -256,8 +256,8 @@ def _bowl_out(hints: BowlHints) -> dict[str, Any]:
 
 def _bowl_in(value: Any) -> BowlHints:
     row, slopes, bends, tops, mu = fields(mapping(value), "row", "slopes", "bends", "tops", "mu")
-    parts = (tuple(array_in(part, 1) for part in items(some)) for some in (slopes, bends))
-    return BowlHints(array_in(row, 1), *parts, tuple(map(real, items(tops))), real(mu))
+    tilts, curves = (tuple(array_in(part, 1) for part in items(some)) for some in (slopes, bends))
+    return BowlHints(array_in(row, 1), tilts, curves, tuple(map(real, items(tops))), real(mu))
 
 
 def _cut_in(value: Any) -> Cut:

@@ -241,9 +241,9 @@ def _stage(layer: Layer, interval: Interval, center: Interval, known: Spread, be
     lost = float(TINY * (1.0 + passed.sum() + below.sum() + size.sum()))
     lines = slope, np.where(closed, end - slope * low, 0.0), np.where(closed, slack, 0.0)
     some = np.flatnonzero(~closed)
-    ends = tuple(part[some] for part in (low, high, alpha, beta))
-    cells = _cells(neurons.take(some), *ends)
-    return Stage(layer, low, high, *center, *lines, size, passed, lost, known, some, *ends[2:], cells)
+    alpha, beta = alpha[some], beta[some]
+    cells = _cells(neurons.take(some), low[some], high[some], alpha, beta)
+    return Stage(layer, low, high, *center, *lines, size, passed, lost, known, some, alpha, beta, cells)
 
 
 def _cells(neurons: Neurons, low: Array, high: Array, alpha: Array, beta: Array) -> Cells:

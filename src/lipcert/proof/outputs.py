@@ -117,6 +117,16 @@ class OutputBounds:
             found = (trace.above_output(self._which, rows) for trace in (*self._earlier, *self._sweep.traces))
             return np.fmin.reduce([best, *found])
 
+    def around(self, ball: Ball) -> OutputBounds:
+        """The same over a ball: what holds for all inputs holds there. Hints are those of a sweep without intervals."""
+        if self.region.bounded or self.tree is not None:
+            raise ProofFailed("only what is proved for all inputs can be said of a ball")
+        check_region(ball, self.network.inputs)
+        ((value, error),) = _values(self.network, [ball])
+        told = tuple(replace(one, enclosures=(), lines=()) for one in self.sweeps)
+        inner = projected(self.network, ball)[1]
+        return replace(self, region=ball, value=value, error=error, _inner=inner, _told=told)
+
     def box(self) -> Interval:
         """Where the outputs lie: centre ± δ·axes, cut by the linear relaxation."""
         eye = np.eye(self.network.outputs)

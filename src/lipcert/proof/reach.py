@@ -16,7 +16,6 @@ from lipcert.proof import answers
 from lipcert.proof.cover import Cover, prove_leaves
 from lipcert.proof.domain import radius_above
 from lipcert.proof.hints import Interval
-from lipcert.proof.margins import MarginHints
 from lipcert.proof.outputs import OutputBounds
 from lipcert.proof.rounding import (
     TINY,
@@ -177,20 +176,19 @@ def _single(facts: OutputBounds, told: Proof) -> Interval:
     """Where single outputs lie by hints for rows that are ±1 at one output; infinite where there are none."""
     n = facts.network.outputs
     ends = np.full(n, -np.inf), np.full(n, np.inf)
-    margins = facts.margins() if told.margins else None
-    bowls = facts.bowls() if told.parabolas else None
-    for one in (*told.margins, *told.parabolas):
-        row = np.asarray(one.row, dtype=float)
+    found: list[tuple[Array, float]] = []
+    if told.margins:
+        margins = facts.margins()
+        if any(one.cuts for one in told.margins):
+            raise ProofFailed("a hint is about a part of the region")
+        found += [(one.row, margins.above(one.row, one.multipliers, one.ball)) for one in told.margins]
+    if told.parabolas:
+        bowls = facts.bowls()
+        found += [(one.row, bowls.above(one)) for one in told.parabolas]
+    for row, above in found:
         places = np.flatnonzero(row)
-        if row.shape != (n,) or places.size != 1 or abs(row[places[0]]) != 1.0:
+        if np.shape(row) != (n,) or places.size != 1 or abs(row[places[0]]) != 1.0:
             raise ProofFailed("a hint is not about a single output")
-        if isinstance(one, MarginHints):
-            if one.cuts or margins is None:
-                raise ProofFailed("a hint is about a part of the region")
-            above = margins.above(row, one.multipliers, one.ball)
-        else:
-            assert bowls is not None
-            above = bowls.above(one)
         k = places[0]
         if row[k] > 0:
             ends[1][k] = np.fmin(ends[1][k], above)

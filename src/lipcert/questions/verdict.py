@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -14,13 +15,15 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norm
-from lipcert.model.regions import Ball
+from lipcert.model.regions import Ball, Everywhere
 from lipcert.proof.classes import CertifiedRadius, ClassBounds
 from lipcert.proof.hints import BOTH, Enclosure
+from lipcert.proof.outputs import OutputBounds
 from lipcert.questions.establish import establish_many
 from lipcert.runtime.clock import OutOfTime
 from lipcert.runtime.threads import suited_to
 from lipcert.search import bowls
+from lipcert.search.closed_form import ClosedForm
 from lipcert.search.margins import MarginSearch, affordable
 from lipcert.search.method import Method
 from lipcert.search.second_order import PairSearch, suits
@@ -31,6 +34,10 @@ _PIECES: Final = 64
 """Into so many pieces a ball may be cut for value functions, if time allows."""
 _MORE: Final = 12
 """The same before value functions are tried, which take longer."""
+
+
+_everywhere: WeakKeyDictionary[Network, OutputBounds | ProofFailed] = WeakKeyDictionary()
+"""What is proved of networks for all inputs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +55,7 @@ class Rules:
     norm: Norm = PLAIN.input
     values: bool = False
     farther: bool = False
+    everywhere: bool = False
 
     def ball(self, point: Array, radius: float) -> Ball:
         """The ball around a point."""
@@ -75,8 +83,14 @@ class Judge:
         """One verdict per radius, or why there is none."""
         balls = [self.rules.ball(self.point, radius) for radius in radii]
         answers: list[Verdict | ProofFailed] = []
-        for facts in establish_many(self.network, balls, self.method, self.rules.enclosures):
-            if isinstance(facts, ProofFailed):
+        known = [self._everywhere(ball) for ball in balls] if self.rules.everywhere else [None] * len(balls)
+        rest = [ball for ball, verdict in zip(balls, known, strict=True) if verdict is None]
+        found = iter(establish_many(self.network, rest, self.method, self.rules.enclosures) if rest else ())
+        for verdict in known:
+            facts = next(found) if verdict is None else verdict.proved.facts
+            if verdict is not None:
+                answers.append(verdict)
+            elif isinstance(facts, ProofFailed):
                 answers.append(facts)
             elif not (np.isfinite(facts.value) & np.isfinite(facts.error)).all():
                 answers.append(ProofFailed("the output at the point is too large for floating point"))
@@ -84,6 +98,17 @@ class Judge:
                 options = self.rules.pairwise, self.rules.relaxation
                 answers.append(Verdict(self, ClassBounds(facts, self.label, self.predicted, *options)))
         return answers
+
+    def _everywhere(self, ball: Ball) -> Verdict | None:
+        """The verdict over a ball that bounds for all inputs settle; they are found once for a network."""
+        if self.network not in _everywhere:
+            (_everywhere[self.network],) = establish_many(self.network, [Everywhere()], ClosedForm())
+        facts = _everywhere[self.network]
+        if isinstance(facts, ProofFailed) or not ball.plain or not self.rules.pairwise:
+            return None
+        with np.errstate(all="ignore"):
+            verdict = Verdict(self, ClassBounds(facts.around(ball), self.label, self.predicted))
+            return verdict if verdict.first_order().radius >= verdict.proved.size else None
 
     def at(self, radius: float) -> Verdict | ProofFailed:
         """The verdict for one ball, proved by itself."""
