@@ -36,7 +36,7 @@ _MORE: Final = 12
 """The same before value functions are tried, which take longer."""
 
 
-_everywhere: WeakKeyDictionary[Network, OutputBounds | ProofFailed] = WeakKeyDictionary()
+_everywhere: WeakKeyDictionary[Network, OutputBounds | None] = WeakKeyDictionary()
 """What is proved of networks for all inputs."""
 
 
@@ -101,10 +101,13 @@ class Judge:
 
     def _everywhere(self, ball: Ball) -> Verdict | None:
         """The verdict over a ball that bounds for all inputs settle; they are found once for a network."""
+        if not ball.plain or not self.rules.pairwise:
+            return None
         if self.network not in _everywhere:
-            (_everywhere[self.network],) = establish_many(self.network, [Everywhere()], ClosedForm())
+            (found,) = establish_many(self.network, [Everywhere()], ClosedForm())
+            _everywhere[self.network] = None if isinstance(found, ProofFailed) else found
         facts = _everywhere[self.network]
-        if isinstance(facts, ProofFailed) or not ball.plain or not self.rules.pairwise:
+        if facts is None or facts.network is not self.network:
             return None
         with np.errstate(all="ignore"):
             verdict = Verdict(self, ClassBounds(facts.around(ball), self.label, self.predicted))
