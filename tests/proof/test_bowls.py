@@ -13,6 +13,7 @@ from scipy import sparse
 
 import lipcert as lc
 from lipcert.errors import ProofFailed
+from lipcert.exact import ClaimedRadius, Evidence, verify_radius
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, dense
 from lipcert.proof import bowls as proof
@@ -158,8 +159,14 @@ def test_saved_and_verified(tmp_path: Path) -> None:
     claim = CertifiedRadius.load(tmp_path / "radius.json")
     assert claim == found
     assert lc.verify(network, claim) == found.radius
-    with pytest.raises(ProofFailed, match="ball arithmetic"):
-        lc.verify(network, claim, exact=True)
+    assert lc.verify(network, claim, exact=True) == found.radius
+    told = claim.proof
+    assert told is not None
+    halved = tuple(replace(one, bends=tuple(0.1 * part for part in one.bends)) for one in told.parabolas)
+    ends = claim.radius, claim.bound, claim.margin, claim.label, claim.rival, True
+    for parabolas in (halved, told.parabolas[:-1]):  # and ball arithmetic refuses by itself
+        with pytest.raises(ProofFailed):
+            verify_radius(network, told.ball, ClaimedRadius(*ends), Evidence(told.sweeps), (), (), parabolas)
 
 
 def altered(found: CertifiedRadius, **changes: Any) -> CertifiedRadius:

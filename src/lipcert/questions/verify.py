@@ -126,11 +126,9 @@ def _exact_radius(network: Network, claim: CertifiedRadius) -> float:
         return 0.0
     if proof is None:
         raise ProofFailed("the radius keeps no proof")
-    if proof.parabolas:
-        raise ProofFailed("parabolas of any slope are not repeated in ball arithmetic; verify without exact")
     told = Evidence(proof.sweeps, proof.tree, _first_weight(network, proof.ball))
     ends = claim.radius, claim.bound, claim.margin, claim.label, claim.rival, proof.pairwise
-    verify_radius(network, proof.ball, ClaimedRadius(*ends), told, proof.pairs, proof.margins)
+    verify_radius(network, proof.ball, ClaimedRadius(*ends), told, proof.pairs, proof.margins, proof.parabolas)
     return claim.radius
 
 
