@@ -16,7 +16,7 @@ from lipcert.errors import ProofFailed
 from lipcert.exact.enclose import Interval
 from lipcert.exact.functions import Function, ball, most
 from lipcert.exact.linear import at_least, largest_eigenvalue, norm, scaled
-from lipcert.exact.model import Inputs, Layer, Model
+from lipcert.exact.model import Inputs, Layer, Model, split_rows
 from lipcert.model.arrays import Array
 
 
@@ -31,11 +31,12 @@ class Bowls:
         self,
         model: Model,
         inputs: Inputs,
+        clipped: bool,
         centers: Sequence[tuple[list[arb], list[arb]]],
         known: Sequence[Interval],
         spreads: Sequence[arb_mat],
     ) -> None:
-        self.model, self.inputs, self.known, self.spreads = model, inputs, known, spreads
+        self.model, self.inputs, self.clipped, self.known, self.spreads = model, inputs, clipped, known, spreads
         self.centers = [[v + arb(0, e) for v, e in zip(*pair, strict=True)] for pair in centers]
 
     def above(self, hints: Any) -> arb:
@@ -55,6 +56,9 @@ class Bowls:
                 total += radius * radius * self._most(index, bends) / 2
             row = arb_mat([g]) * layer.weight
         along = sum((a * b for a, b in zip(row.entries(), self.inputs.center, strict=True)), arb(0))
+        if self.clipped:
+            row, boxed = split_rows(self.inputs, row)
+            total += boxed[0]
         return (total + along + self._over_ball(row.entries(), bends, ball(float(hints.mu)))).upper()
 
     def _replaced(self, index: int, row: list[arb], hints: Any) -> tuple[list[arb], list[arb], arb]:

@@ -137,10 +137,9 @@ class _Proof:
         told = [one for one in parabolas if np.array_equal(one.row, -self._row(j))]
         if not told or not self.plain:
             return False
-        if self.clipped:
-            raise ProofFailed("parabolas over a clipped ball are not repeated in ball arithmetic; verify without exact")
         assert self.whole.inputs is not None
-        found = Bowls(self.model, self.whole.inputs, self.centers, self.whole.known, self.whole.last.spreads)
+        subject = self.model, self.whole.inputs, self.clipped
+        found = Bowls(*subject, self.centers, self.whole.known, self.whole.last.spreads)
         return any(bool(found.above(one) < 0) for one in told)
 
     def _pieces(self, near: Sequence[int]) -> None:
