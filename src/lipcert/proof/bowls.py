@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy.sparse import linalg as iterative
 
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight, times
@@ -48,12 +47,11 @@ from lipcert.proof.rounding import (
     twice_above,
     up,
 )
+from lipcert.proof.suggest.conjugate import solved
 from lipcert.proof.suggest.lines import bounding_lines
 
 _CELLS: Final = 16
 """Cells that an interval is cut into where neurons are curved."""
-_ROUNDS: Final = 400
-"""Steps in which an equation is solved for a proof; one that is not solved well costs tightness only."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,16 +210,6 @@ class Bowls:
         total += float(twice_above(np.asarray(self.radius), np.asarray(mu)))
         lost = gamma(len(row) + 8) * float(np.abs(y) @ np.abs(row)) * UP + 8.0 * U * abs(total) + TINY
         return 0.5 * float(up(np.asarray(total + lost * UP)))
-
-
-def solved(weight: Weight, bend: Array, row: Array, mu: float) -> Array:
-    """Nearly (μ - WᵀBW)⁻¹row."""
-    shape = (len(row), len(row))
-    operator = iterative.LinearOperator(
-        shape, matvec=lambda d: mu * d - spread(weight.T, bend * spread(weight, d)), dtype=float
-    )
-    y, _ = iterative.cg(operator, row, rtol=1e-13, maxiter=_ROUNDS)
-    return np.where(np.isfinite(y), y, 0.0)
 
 
 def _stage(layer: Layer, interval: Interval, center: Interval, known: Spread, below: Array) -> Stage:

@@ -21,8 +21,9 @@ from scipy.sparse import linalg as iterative
 from lipcert.model.activation_row import STRAIGHT
 from lipcert.model.arrays import Array, Weight, times
 from lipcert.model.network import Network
-from lipcert.proof.bowls import BowlHints, Bowls, Cells, Stage, solved
+from lipcert.proof.bowls import BowlHints, Bowls, Cells, Stage
 from lipcert.proof.domain import split_by_box
+from lipcert.proof.suggest.conjugate import solved
 from lipcert.runtime.clock import clock
 
 _TRIALS: Final = 120
