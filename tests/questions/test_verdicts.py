@@ -118,6 +118,9 @@ def test_bounds_for_all_inputs_settle_small_balls(tmp_path: Path) -> None:
         assert lc.verify(network, claim, exact=exact) == few.radius
     with pytest.raises(lc.ProofFailed):
         lc.verify(network, replace(claim, radius=3.0 * usual.radius, ball=3.0 * usual.radius))
+    wide, point = random_network(1, (60, 12, 8, 3), gain=1.2), np.random.default_rng(1).standard_normal(60)
+    found = lc.certified_radius(wide, point, radii=[0.01], everywhere=True)  # proved again on fewer inputs
+    assert lc.verify(wide, found) == found.radius == 0.01
     facts = establish(network, lc.Ball(x, 1.0), lc.ClosedForm())
     with pytest.raises(lc.ProofFailed, match="all inputs"):
         facts.around(lc.Ball(x, 0.5))

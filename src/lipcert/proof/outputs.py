@@ -124,8 +124,7 @@ class OutputBounds:
         check_region(ball, self.network.inputs)
         ((value, error),) = _values(self.network, [ball])
         told = tuple(replace(one, enclosures=(), lines=()) for one in self.sweeps)
-        inner = projected(self.network, ball)[1]
-        return replace(self, region=ball, value=value, error=error, _inner=inner, _told=told)
+        return replace(self, region=ball, value=value, error=error, _inner=ball, _told=told)
 
     def box(self) -> Interval:
         """Where the outputs lie: centre ± δ·axes, cut by the linear relaxation."""
