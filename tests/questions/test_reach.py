@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import lipcert as lc
+from lipcert.errors import ProofFailed
 from lipcert.model.regions import Region
+from lipcert.proof.reach import recheck_reach
 from lipcert.search.method import Method
 from networks import ROWS, random_network
 
@@ -121,3 +124,31 @@ def test_the_figure_holds_what_it_says(tmp_path: Path) -> None:
     plots.save(ax, tmp_path / "reach.svg")
     with pytest.raises(lc.InvalidInput, match="two different ones"):
         plots.reach_set(found, network, (1, 1))
+
+
+def test_single_outputs_by_value_functions(tmp_path: Path) -> None:
+    """Narrower, true, saved and derived again; a hint that says more than it shows is refused."""
+    network = random_network(0, (8, 12, 10, 2), gain=2.0)
+    ball = lc.Ball(np.random.default_rng(0).standard_normal(8), 0.4)
+    usual, found = (lc.reach(network, ball, lc.ClosedForm(), values=values) for values in (False, True))
+    assert ((found.upper - found.lower) < 0.95 * (usual.upper - usual.lower)).all()
+    way = np.random.default_rng(1).standard_normal((4000, 8))
+    assert found.contains(network(ball.center + 0.4 * way / np.linalg.norm(way, axis=1)[:, None])).all()
+    found.save(tmp_path / "reach.json")
+    claim = lc.Reach.load(tmp_path / "reach.json")
+    lc.verify(network, claim)
+    with pytest.raises(ProofFailed, match="ball arithmetic"):
+        lc.verify(network, claim, exact=True)
+    *others, told = claim.proofs
+    assert told.kind == "values"
+    wrong = (
+        replace(told, margins=(), parabolas=()),
+        replace(told, margins=tuple(replace(one, row=2.0 * one.row) for one in told.margins)),
+        replace(told, margins=tuple(replace(one, cuts=((0, 0, 1),)) for one in told.margins)),
+        replace(told, parabolas=(), margins=tuple(replace(one, multipliers=-one.multipliers) for one in told.margins)),
+    )
+    for one in wrong:
+        with pytest.raises(ProofFailed):
+            recheck_reach(network, replace(claim, proofs=(*others, one)))
+    with pytest.raises(lc.InvalidInput, match="ball of the ℓ2 norm"):
+        lc.reach(network, lc.Box(ball.center - 0.1, ball.center + 0.1), values=True)

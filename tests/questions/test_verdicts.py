@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from command import Command
 from lipcert.model.arrays import Array
 from lipcert.questions.campaign import summarise
 from lipcert.questions.campaign.results import difference
+from lipcert.questions.establish import establish
 from networks import random_network
 
 NETWORK = random_network(0, (4, 8, 7, 3), gain=2.5)
@@ -99,3 +101,26 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     changed = lipcert.json("results", "new.sqlite", "--against", "old.sqlite")["against"]
     assert changed["gained"] > 0
     assert "certified only now" in lipcert("results", "new.sqlite", "--against", "old.sqlite").out
+
+
+def test_bounds_for_all_inputs_settle_small_balls(tmp_path: Path) -> None:
+    """Without a look at the ball; such a radius is saved and derived again, and larger balls are looked at."""
+    network = random_network(0, (5, 12, 8, 3), gain=1.2)
+    x = np.random.default_rng(0).standard_normal(5)
+    usual = lc.certified_radius(network, x, curvature=False)
+    few, many = (lc.certified_radius(network, x, radii=[share * usual.radius], everywhere=True) for share in (0.2, 1.0))
+    assert few.radius == 0.2 * usual.radius
+    assert few.bound > many.bound  # the one for all inputs
+    assert many.radius == usual.radius
+    few.save(tmp_path / "radius.json")
+    claim = lc.CertifiedRadius.load(tmp_path / "radius.json")
+    for exact in (False, True):
+        assert lc.verify(network, claim, exact=exact) == few.radius
+    with pytest.raises(lc.ProofFailed):
+        lc.verify(network, replace(claim, radius=3.0 * usual.radius, ball=3.0 * usual.radius))
+    wide, point = random_network(1, (60, 12, 8, 3), gain=1.2), np.random.default_rng(1).standard_normal(60)
+    found = lc.certified_radius(wide, point, radii=[0.01], everywhere=True)  # proved again on fewer inputs
+    assert lc.verify(wide, found) == found.radius == 0.01
+    facts = establish(network, lc.Ball(x, 1.0), lc.ClosedForm())
+    with pytest.raises(lc.ProofFailed, match="all inputs"):
+        facts.around(lc.Ball(x, 0.5))

@@ -103,7 +103,7 @@ def test_a_campaign(tmp_path: Path) -> None:
     assert read.count("img") == 1
     assert read.count("table") == 2
     assert "Bounds to second order were not used" not in read.text
-    listed = [(row[0], row[2], row[7], row[8]) for row in read.rows if len(row) == 11 and row[0].isdigit()]
+    listed = [(row[0], row[2], row[7], row[8]) for row in read.rows if len(row) == 12 and row[0].isdigit()]
     assert len(listed) == len(rows)
     assert {row[3] for row in listed} == {row.basis for row in rows} >= {"", "lipschitz"}
     lc.campaign(NETWORK, CENTER[None], radii=[0.1], out=tmp_path / "bare.sqlite", curvature=False)

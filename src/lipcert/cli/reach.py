@@ -48,6 +48,9 @@ def reach(
         typer.Option(metavar="FILE", help="Draw two outputs, their box, ellipsoid and samples: .png, .pdf or .svg."),
     ] = None,
     axes: Annotated[str, typer.Option(metavar="I,J", help="The two outputs to draw.")] = "0,1",
+    values: Annotated[
+        bool, typer.Option("--values", help="Bound each output by value functions too: balls of the ℓ2 norm, slower.")
+    ] = False,
     seconds: options.SecondsOption = None,
     certificate_file: options.CertificateOption = None,
     export: Annotated[
@@ -82,7 +85,7 @@ def reach(
             region = options.region_of(network, center, radius, box, clip, point, measure)
             if not region.bounded:
                 raise InvalidInput("reach needs a bounded region: give --center and --radius, or --box")
-            found = later.best(enclose, network, region, chosen, layer=layer)
+            found = later.best(enclose, network, region, chosen, layer=layer, values=values)
         if certificate_file is not None:
             later.attempt(found.save, certificate_file)
         later.attempt(show, json, _record, _print, network, found)

@@ -34,7 +34,7 @@ def results(
 
     certified: the whole ball is proved to be of one class. plain: the same by the rule margin/(√2·bound). unbroken: no
     attack succeeded, an upper limit for what could be certified; broken: one did; undecided: neither. What each radius
-    rests on is in the column basis of an export.
+    rests on, and the seconds that it took, are in the columns basis and seconds of an export.
 
     [bold]Example[/bold]
 
@@ -87,9 +87,11 @@ def _settled(summary: Summary) -> str:
     """What became of the points of one radius, in a sentence."""
     size = f"radius {summary.radius:g}" if summary.radius > 0.0 else "searched"
     ways = ", ".join(f"{count} by {basis}" for basis, count in sorted(summary.bases.items())) or "none"
+    took = f"{summary.seconds:.3g} s a point, {summary.longest:.3g} s at most"
     if summary.broken is None or summary.undecided is None:
-        return f"{size}: certified {ways}"
-    return f"{size}: certified {ways}; broken {100 * summary.broken:.2f}%, undecided {100 * summary.undecided:.2f}%"
+        return f"{size}: certified {ways}; {took}"
+    rest = f"broken {100 * summary.broken:.2f}%, undecided {100 * summary.undecided:.2f}%"
+    return f"{size}: certified {ways}; {rest}; {took}"
 
 
 def _table(summaries: list[Summary]) -> Table:

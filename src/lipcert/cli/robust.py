@@ -54,6 +54,10 @@ def robust(
             show_default=False,
         ),
     ] = None,
+    everywhere: Annotated[
+        bool,
+        typer.Option("--everywhere", help="Try bounds for all inputs first, found once: quick for large networks."),
+    ] = False,
     values: Annotated[
         bool | None,
         typer.Option(
@@ -128,6 +132,7 @@ def robust(
             restarts=restarts,
             curvature=curvature,
             values=values,
+            everywhere=everywhere,
             points=_points(points),
             seconds=seconds,
             seconds_per_point=seconds_per_point,

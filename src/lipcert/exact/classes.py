@@ -10,6 +10,7 @@ import numpy as np
 from flint import arb, arb_mat
 
 from lipcert.errors import ProofFailed
+from lipcert.exact.bowls import Bowls
 from lipcert.exact.check import with_enough_bits
 from lipcert.exact.curvature import Cap, Curvature, Place
 from lipcert.exact.enclose import Centre
@@ -46,18 +47,20 @@ def verify_radius(
     told: Evidence,
     stages: Sequence[Any] = (),
     margins: Sequence[Any] = (),
+    parabolas: Sequence[Any] = (),
 ) -> None:
     """Prove a certified radius again, every rounding error inside a ball; ProofFailed if that fails.
 
     ``stages`` are hints for pairs of classes that it takes second order to settle: of each the ``row`` of the outputs,
     how often the ball was made smaller (``stage``), multipliers of ellipsoids (``ellipsoids``) and those of the bound
-    (``hints``). ``margins`` are hints for those that it takes value functions to settle. If this returns, the claim
+    (``hints``). ``margins`` are hints for those that it takes value functions to settle, ``parabolas``
+    those for parabolas of any slope. If this returns, the claim
     holds for every network whose weights and biases each differ from the given ones by at most 2⁻⁵² of their size.
     """
     outputs = range(network.outputs)
     if claim.label not in outputs or claim.rival not in outputs or claim.label == claim.rival:
         raise ProofFailed("the classes are not those of the network")
-    with_enough_bits(lambda: _Proof(network, region, claim, told).run(stages, margins))
+    with_enough_bits(lambda: _Proof(network, region, claim, told).run(stages, margins, parabolas))
 
 
 class _Proof:
@@ -65,6 +68,7 @@ class _Proof:
 
     def __init__(self, network: Network, region: Ball, claim: ClaimedRadius, told: Evidence) -> None:
         self.claim, self.model, self.plain = claim, read(network), region.plain
+        self.clipped = region.clip is not None
         inputs = inputs_of(region, network.inputs)
         if inputs is None or inputs.radius is None:
             raise ProofFailed("a certified radius is about a ball")
@@ -73,7 +77,7 @@ class _Proof:
             raise ProofFailed("the radius is not one of the ball that it was proved for")
         self.whole = Whole(self.model, inputs, told)
         centre = Centre(self.model, column(inputs.center))
-        centers = [centre.step(index) for index in range(len(self.model))]
+        self.centers = centers = [centre.step(index) for index in range(len(self.model))]
         self.place = Place(self.model, inputs, region.clip is not None, centers, self.whole.known)
         self.known: dict[bytes, Curvature] = {}
         self.others = [j for j in range(network.outputs) if j != claim.label]
@@ -84,7 +88,7 @@ class _Proof:
         squares = {j: (S[label, label] + S[j, j] - 2 * S[label, j]).upper() for j in self.others}
         self.rates = {j: (x if x > 0 else arb(0)).sqrt().upper() for j, x in squares.items()}
 
-    def run(self, stages: Sequence[Any], margins: Sequence[Any]) -> None:
+    def run(self, stages: Sequence[Any], margins: Sequence[Any], parabolas: Sequence[Any]) -> None:
         claim = self.claim
         if not number(claim.margin) <= self.margins[claim.rival]:
             raise ProofFailed("the margin is larger than what is proved at the point")
@@ -93,7 +97,7 @@ class _Proof:
         settled = {np.asarray(one.row, dtype=float).tobytes() for one in stages}
         curved = [j for j in near if self._row(j).tobytes() in settled]
         near = [j for j in near if j not in curved]
-        near = [j for j in near if not self._negative(j, margins)]
+        near = [j for j in near if not self._negative(j, margins) and not self._bent(j, parabolas)]
         self._pieces(near)
         if not (self.rates[claim.rival] if claim.pairwise else self.whole.bound) <= self.bound:
             raise ProofFailed("the Lipschitz bound is smaller than what its hints prove")
@@ -127,6 +131,16 @@ class _Proof:
         return (
             self.plain and bool(leaves) and stays_negative(self.model, self.whole.inputs, self.whole.known, row, leaves)
         )
+
+    def _bent(self, j: int, parabolas: Sequence[Any]) -> bool:
+        """Whether f_j - f_label is negative all over the ball by parabolas of any slope."""
+        told = [one for one in parabolas if np.array_equal(one.row, -self._row(j))]
+        if not told or not self.plain:
+            return False
+        assert self.whole.inputs is not None
+        subject = self.model, self.whole.inputs, self.clipped
+        found = Bowls(*subject, self.centers, self.whole.known, self.whole.last.spreads)
+        return any(bool(found.above(one) < 0) for one in told)
 
     def _pieces(self, near: Sequence[int]) -> None:
         """A bound L of all outputs by pieces, where it is needed: √2·L bounds every difference of two of them."""

@@ -17,7 +17,10 @@ from lipcert.proof.hints import Hints
 
 
 class Swept:
-    """One sweep: ``intervals``, ``slopes`` and lines of the hidden layers, and the bound where it was asked for."""
+    """One sweep: ``intervals``, ``slopes`` and lines of the hidden layers, and the bound where it was asked for.
+
+    ``spreads`` are the ellipsoids of the hidden layers.
+    """
 
     def __init__(
         self, model: Model, inputs: Inputs | None, hints: Hints, known: Sequence[Interval], wants_bound: bool = True
@@ -26,6 +29,7 @@ class Swept:
         self.hidden = len(model) - 1
         self.intervals: list[Interval] = []
         self.slopes: list[Slopes] = []
+        self.spreads: list[arb_mat] = []
         self.bound = arb.pos_inf()
         self.S: arb_mat | None = None
         depths, local = self._enclosures()
@@ -36,6 +40,8 @@ class Swept:
             everything = [arb.neg_inf()] * layer.size, [arb.pos_inf()] * layer.size
             interval = known[index] if known else everything
             S = self.S = image(layer.weight, P) if centre or wants_bound else None
+            if S is not None:
+                self.spreads.append(S)
             if centre and inputs and S is not None:
                 value, error = centre.step(index)
                 reach = [inputs.reach * S[k, k].sqrt() + e for k, e in enumerate(error)]

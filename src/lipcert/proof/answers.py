@@ -13,6 +13,7 @@ from typing import Any
 from lipcert.errors import InvalidInput
 from lipcert.model.regions import Ball
 from lipcert.proof import document
+from lipcert.proof.bowls import BowlHints
 from lipcert.proof.document import (
     array_in,
     array_out,
@@ -33,7 +34,7 @@ from lipcert.proof.margins import Cut, MarginHints
 from lipcert.proof.pair_guide import PairHints, PairStage
 from lipcert.proof.together import Proof
 
-_BASES = ("lipschitz", "relaxation", "second order", "value functions")
+_BASES = ("lipschitz", "relaxation", "second order", "value functions", "parabolas")
 
 
 def save(answer: Any, kind: str, path: str | os.PathLike[str]) -> None:
@@ -120,13 +121,31 @@ def _proof_out(proof: Proof) -> dict[str, Any]:
         "tree": tree_out(proof.tree),
         "part": None if part is None else [None if end is None else [int(k) for k in end] for end in ends],
         "base": int(proof.base),
+        **_singles_out(proof),
     }
 
 
+def _singles_out(proof: Any) -> dict[str, Any]:
+    """Hints for single rows of the outputs, where there are any."""
+    found = {
+        "margins": [_margin_out(one) for one in proof.margins],
+        "parabolas": [_bowl_out(one) for one in proof.parabolas],
+    }
+    return {name: hints for name, hints in found.items() if hints}
+
+
+def _singles_in(parts: dict[str, Any]) -> tuple[tuple[MarginHints, ...], tuple[BowlHints, ...]]:
+    """The same, taken out of the fields."""
+    margins, bowls = (items(parts.pop(name, [])) for name in ("margins", "parabolas"))
+    return tuple(map(_margin_in, margins)), tuple(map(_bowl_in, bowls))
+
+
 def _proof_in(value: Any) -> Proof:
-    kind, sweeps, tree, part, base = fields(mapping(value), "kind", "sweeps", "tree", "part", "base")
+    parts = dict(mapping(value))
+    singles = _singles_in(parts)
+    kind, sweeps, tree, part, base = fields(parts, "kind", "sweeps", "tree", "part", "base")
     hints, group = tuple(map(hints_in, items(sweeps))), None if part is None else _part_in(part)
-    return Proof(document.text(kind), hints, tree_in(tree), group, whole(base))
+    return Proof(document.text(kind), hints, tree_in(tree), group, whole(base), *singles)
 
 
 def _part_in(value: Any) -> Part:
@@ -154,7 +173,7 @@ def _radius_out(found: Any) -> dict[str, Any]:
             "tree": tree_out(proof.tree),
             "pairs": [_stage_out(stage) for stage in proof.pairs],
             "pairwise": bool(proof.pairwise),
-            **({"margins": [_margin_out(one) for one in proof.margins]} if proof.margins else {}),
+            **_singles_out(proof),
         },
     }
 
@@ -163,7 +182,7 @@ def _radius_in(content: Mapping[str, Any]) -> dict[str, Any]:
     names = "radius", "bound", "margin", "label", "predicted", "rival", "ball", "basis", "subject", "proof"
     radius, bound, margin, label, predicted, rival, ball, basis, subject, proof = fields(content, *names)
     parts = dict(mapping(proof))
-    margins = parts.pop("margins", [])  # only where value functions were needed
+    margins, bowls = _singles_in(parts)
     where, sweeps, tree, pairs, pairwise = fields(parts, "ball", "sweeps", "tree", "pairs", "pairwise")
     region = region_in(where)
     if basis not in _BASES or not isinstance(region, Ball):
@@ -186,7 +205,8 @@ def _radius_in(content: Mapping[str, Any]) -> dict[str, Any]:
             "tree": tree_in(tree),
             "pairs": tuple(map(_stage_in, items(pairs))),
             "pairwise": document.truth(pairwise, "pairwise"),
-            "margins": tuple(map(_margin_in, items(margins))),
+            "margins": margins,
+            "parabolas": bowls,
         },
     }
 
@@ -222,6 +242,22 @@ def _margin_out(hints: MarginHints) -> dict[str, Any]:
 def _margin_in(value: Any) -> MarginHints:
     row, cuts, multipliers, ball = fields(mapping(value), "row", "cuts", "multipliers", "ball")
     return MarginHints(array_in(row, 1), tuple(map(_cut_in, items(cuts))), array_in(multipliers, 1), real(ball))
+
+
+def _bowl_out(hints: BowlHints) -> dict[str, Any]:
+    return {
+        "row": array_out(hints.row),
+        "slopes": [array_out(part) for part in hints.slopes],
+        "bends": [array_out(part) for part in hints.bends],
+        "tops": [float(top) for top in hints.tops],
+        "mu": float(hints.mu),
+    }
+
+
+def _bowl_in(value: Any) -> BowlHints:
+    row, slopes, bends, tops, mu = fields(mapping(value), "row", "slopes", "bends", "tops", "mu")
+    tilts, curves = (tuple(array_in(part, 1) for part in items(some)) for some in (slopes, bends))
+    return BowlHints(array_in(row, 1), tilts, curves, tuple(map(real, items(tops))), real(mu))
 
 
 def _cut_in(value: Any) -> Cut:

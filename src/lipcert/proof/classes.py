@@ -21,6 +21,7 @@ from lipcert.model.network import Network
 from lipcert.model.norms import LInf
 from lipcert.model.regions import Ball
 from lipcert.proof import answers
+from lipcert.proof.bowls import BowlHints, Bowls
 from lipcert.proof.checker import ROOM
 from lipcert.proof.cover import prove_tree
 from lipcert.proof.hints import Hints
@@ -31,8 +32,10 @@ from lipcert.proof.rounding import down, gamma, norm_above, stretched, up
 from lipcert.proof.second_order import Rise, SecondOrder
 from lipcert.proof.tree import Tree
 
-Basis: TypeAlias = Literal["", "lipschitz", "relaxation", "second order", "value functions"]
-_BASES: Final[tuple[Basis, ...]] = ("lipschitz", "relaxation", "second order", "value functions")
+Basis: TypeAlias = Literal["", "lipschitz", "relaxation", "second order", "value functions", "parabolas"]
+_BASES: Final[tuple[Basis, ...]] = ("lipschitz", "relaxation", "second order", "value functions", "parabolas")
+Slopes: TypeAlias = Callable[[Bowls, Array], BowlHints | None]
+"""Hints for parabolas that show a row of the outputs to be negative; none where there is no hope."""
 Leaves: TypeAlias = Callable[[OutputBounds, Array], Sequence[MarginHints]]
 """Hints for value functions that show a row of the outputs to be negative; none where there is no hope."""
 _CAPS: Final = 2
@@ -53,6 +56,7 @@ class RadiusProof:
     pairs : hints for the pairs of classes that it takes second order to settle.
     pairwise : whether ``bound`` is of f_label - f_rival, not of the whole network.
     margins : hints for the pairs of classes that it takes value functions to settle.
+    parabolas : hints for the pairs of classes that it takes parabolas of any slope to settle.
     """
 
     ball: Ball
@@ -61,6 +65,7 @@ class RadiusProof:
     pairs: tuple[PairStage, ...] = ()
     pairwise: bool = True
     margins: tuple[MarginHints, ...] = ()
+    parabolas: tuple[BowlHints, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,7 @@ class CertifiedRadius:
       linear relaxation to show this. Then radius = ball, and margin/bound is less.
     * ``"second order"``: the same, and for ``rival`` it takes a bound to second order.
     * ``"value functions"``: the same, and for ``rival`` it takes value functions.
+    * ``"parabolas"``: the same, and for ``rival`` it takes parabolas of slopes that were chosen for it.
     * ``""``: nothing is certified, and the radius is 0.
 
     Attributes
@@ -244,8 +250,27 @@ class ClassBounds:
                 return self.first_order()
         return self._certified(np.where(self.open, 3, self._how), margins=told)
 
+    def parabolas(self, slopes: Slopes) -> CertifiedRadius:
+        """The same where parabolas of any slope keep out all classes that are open; else as before."""
+        told: list[BowlHints] = []
+        rows = -self.rows[self.open]
+        try:
+            bowls = self.facts.bowls()
+        except ProofFailed:
+            return self.first_order()
+        for row in rows[np.argsort(-self.falls[self.open])]:
+            found = slopes(bowls, row)
+            if found is None or not bowls.show_negative(row, [found]):
+                return self.first_order()
+            told.append(found)
+        return self._certified(np.where(self.open, 4, self._how), parabolas=told)
+
     def _certified(
-        self, how: Array, stages: Sequence[PairStage] = (), margins: Sequence[MarginHints] = ()
+        self,
+        how: Array,
+        stages: Sequence[PairStage] = (),
+        margins: Sequence[MarginHints] = (),
+        parabolas: Sequence[BowlHints] = (),
     ) -> CertifiedRadius:
         radii = np.where(how > 0, self.size, np.minimum(self.distances, self.size))
         radius = max(float(radii.min()), 0.0) if self.label == self.predicted else 0.0
@@ -257,7 +282,7 @@ class ClassBounds:
         ends = self.label, self.predicted, rival, self.size, basis
         if not isinstance(ball, Ball) or not radius > 0.0:
             return CertifiedRadius(radius, bound, margin, *ends)
-        proof = RadiusProof(ball, *self.facts.told(), tuple(stages), self.pairwise, tuple(margins))
+        proof = RadiusProof(ball, *self.facts.told(), tuple(stages), self.pairwise, tuple(margins), tuple(parabolas))
         return CertifiedRadius(radius, bound, margin, *ends, subject_of(self.facts.network, ball), proof)
 
 
@@ -293,6 +318,8 @@ def recheck_radius(network: Network, found: CertifiedRadius) -> None:
     again = proved.second_order(Told(proof.pairs)) if proof.pairs else proved.first_order()
     if proof.margins:
         again = proved.value_functions(lambda _, row: [one for one in proof.margins if np.array_equal(one.row, row)])
+    if proof.parabolas:
+        again = proved.parabolas(lambda _, row: next((h for h in proof.parabolas if np.array_equal(h.row, row)), None))
     place = rival - (rival > label)
     if not found.margin <= proved.margins[place]:
         raise ProofFailed(f"the hints prove a margin of {proved.margins[place]:.17g}, not {found.margin:.17g}")

@@ -258,3 +258,25 @@ def clipped_above(radius: Array, below: Array, above: Array, rows: Array, halvin
     # the rounding of the difference, charged with the box's reach
     total = stretched(radius * norm_above(pull), 2) + box.sum(axis=-1)
     return np.asarray(up(total + (error + gamma(4) * np.abs(total)) * UP + TINY))
+
+
+def box_of(ball: Ball) -> tuple[Array, Array]:
+    """The box that a ball is clipped to, as seen from its centre; ends are rounded as they come."""
+    assert ball.clip is not None
+    return ball.clip.lower - ball.center, ball.clip.upper - ball.center
+
+
+def split_by_box(ball: Ball, rows: Array) -> tuple[Array, Array]:
+    """Two parts q + p of each row, p·d bounded by the box that the ball is clipped to: q, and at least p·d."""
+    if ball.clip is None:
+        return rows, np.zeros(len(rows))
+    low, high = box_of(ball)
+    below, above = down(low), up(high)
+    rate = split_rate(rows, ball.radius, low, high)[:, None]
+    y = rows / np.where(rate > 0, rate, 1.0)
+    inside = (rate <= 0) | ((below <= y) & (y <= above))
+    q = np.where(inside, rows, rate * np.clip(y, below, above))
+    p = rows - q
+    most = np.maximum(p * below, p * above)
+    lost = gamma(rows.shape[-1] + 4) * (np.abs(most) + np.abs(p) * float(ball.radius)).sum(axis=-1) * UP
+    return q, np.asarray(up(most.sum(axis=-1) + lost) + TINY)

@@ -28,7 +28,7 @@ from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Ball
 from lipcert.proof.hints import Interval
-from lipcert.proof.neuron_bounds import relax, slope_bounds, value_error
+from lipcert.proof.neuron_bounds import kinked, relax, slope_bounds, value_error
 from lipcert.proof.rounding import LOOSE, TINY, UP, U, down, fan_in, gamma, largest_eigenvalue_above, up
 from lipcert.proof.suggest.lines import bounding_lines
 
@@ -256,7 +256,7 @@ def _opened(
     z.rows[some], z.error[some] = 0.0, 0.0
     z.rows[some, at + np.arange(some.size)] = scale
     mine = z.take(some)
-    bent = _kinked(neurons, *ends)
+    bent = kinked(neurons, *ends)
     found = []
     for rule, which in ((_kink, bent), (_lines, ~bent)):
         at_ = np.flatnonzero(which)
@@ -264,16 +264,6 @@ def _opened(
             seen = [part[at_] for part in (*ends, *drawn[:4])]
             found += rule(k, some[at_], neurons.take(at_), v.take(at_), mine.take(at_), seen)
     return found
-
-
-def _kinked(neurons: Neurons, low: Array, high: Array, alpha: Array, beta: Array) -> Array:
-    """Neurons that are alpha·v on [low, 0] and beta·v on [0, high] with exact alpha < beta."""
-    zero = np.zeros(len(low))
-    left = slope_bounds(neurons, np.minimum(low, 0.0), zero)
-    right = slope_bounds(neurons, zero, np.maximum(high, 0.0))
-    straight = (left[0] == alpha) & (left[1] == alpha) & (right[0] == beta) & (right[1] == beta)
-    at_zero = np.abs(neurons.value(zero)) + value_error(neurons, zero)
-    return np.asarray((low < 0.0) & (high > 0.0) & straight & (alpha < beta) & (at_zero <= 4.0 * TINY))
 
 
 def _kink(k: int, at: Array, neurons: Neurons, v: _Affine, z: _Affine, seen: Sequence[Array]) -> list[_Products]:

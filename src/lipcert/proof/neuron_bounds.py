@@ -110,6 +110,16 @@ def relax(neurons: Neurons, lower: Array, upper: Array, lower_slope: Array, uppe
     return lower_slope, lower_offset, upper_slope, upper_offset, floor, roof
 
 
+def kinked(neurons: Neurons, low: Array, high: Array, alpha: Array, beta: Array) -> Array:
+    """Neurons that are alpha·v on [low, 0] and beta·v on [0, high] with exact alpha < beta."""
+    zero = np.zeros(len(low))
+    left = slope_bounds(neurons, np.minimum(low, 0.0), zero)
+    right = slope_bounds(neurons, zero, np.maximum(high, 0.0))
+    straight = (left[0] == alpha) & (left[1] == alpha) & (right[0] == beta) & (right[1] == beta)
+    at_zero = np.abs(neurons.value(zero)) + value_error(neurons, zero)
+    return np.asarray((low < 0.0) & (high > 0.0) & straight & (alpha < beta) & (at_zero <= 4.0 * TINY))
+
+
 def _highest(row: Activation, sign: int, lower: Array, upper: Array, slope: Array) -> Array:
     """At least max of sign·φ(v) - slope·v over [lower, upper], for finite intervals.
 

@@ -17,6 +17,7 @@ from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Region
 from lipcert.proof.backsubstitution import BackSubstitution
+from lipcert.proof.bowls import Bowls, Spread
 from lipcert.proof.checker import ROOM
 from lipcert.proof.cover import Cover, prove_tree
 from lipcert.proof.domain import Domain, check_region, radius_above
@@ -116,6 +117,15 @@ class OutputBounds:
             found = (trace.above_output(self._which, rows) for trace in (*self._earlier, *self._sweep.traces))
             return np.fmin.reduce([best, *found])
 
+    def around(self, ball: Ball) -> OutputBounds:
+        """The same over a ball: what holds for all inputs holds there. Hints are those of a sweep without intervals."""
+        if self.region.bounded or self.tree is not None:
+            raise ProofFailed("only what is proved for all inputs can be said of a ball")
+        check_region(ball, self.network.inputs)
+        ((value, error),) = _values(self.network, [ball])
+        told = tuple(replace(one, enclosures=(), lines=()) for one in self.sweeps)
+        return replace(self, region=ball, value=value, error=error, _inner=ball, _told=told)
+
     def box(self) -> Interval:
         """Where the outputs lie: centre ± δ·axes, cut by the linear relaxation."""
         eye = np.eye(self.network.outputs)
@@ -148,6 +158,19 @@ class OutputBounds:
         assert isinstance(ball, Ball)
         with proving():
             return Margins(network, ball, self.intervals, cuts)
+
+    def bowls(self) -> Bowls:
+        """What parabolas of any slope are drawn from over a ball."""
+        network, ball = self._sweep.network, self._inner
+        if not isinstance(ball, Ball) or not ball.plain:
+            raise ProofFailed("parabolas of any slope are about balls of the ℓ2 norm only")
+        spreads = []
+        for view in self._sweep.views:
+            neurons = np.arange(view.size) if view.neurons is None else view.neurons[self._which]
+            spreads.append(Spread(view.S[self._which], int(view.exponent[self._which]), neurons))
+        with proving():
+            centers = trajectory(_ready(network).extended, ball.center[None])
+            return Bowls(network, ball, [(v[0], e[0]) for v, e in centers], self.intervals, spreads)
 
 
 def output_at(network: Network, points: Array) -> Interval:

@@ -91,14 +91,23 @@ class Reach:
         return f"Reach({len(self.lower)} outputs, widest side={widest:.6g}, bound={self.bound:.6g})"
 
 
-def reach_set(network: Network, layer: int, proofs: Sequence[OutputBounds], cover: Cover | None = None) -> Reach:
-    """The reach set of a layer, from all that is proved of the outputs of the network up to there."""
-    together = Together(proofs)
+def reach_set(
+    network: Network,
+    layer: int,
+    proofs: Sequence[OutputBounds],
+    cover: Cover | None = None,
+    told: Proof | None = None,
+) -> Reach:
+    """The reach set of a layer, from all that is proved of the outputs of the network up to there.
+
+    ``told`` are hints for single outputs, of kind "values".
+    """
+    together, more = Together(proofs), () if told is None else (told,)
     if cover is None:
-        return _reach_set(network, layer, together, None, ())
+        return _reach_set(network, layer, together, None, more)
     leaves = cover.check(*together.subject, OutputRows).leaves()
     pieces = Proof("outputs", tree=cover.tree(), base=base_of(proofs, cover.bounding.sweeps))
-    return _reach_set(network, layer, together, leaves, (pieces,))
+    return _reach_set(network, layer, together, leaves, (pieces, *more))
 
 
 def recheck_reach(network: Network, claim: Reach) -> Reach:
@@ -108,12 +117,15 @@ def recheck_reach(network: Network, claim: Reach) -> Reach:
     part = network if claim.layer == network.depth else network.slice(0, claim.layer)
     together, others = derived(part, claim.region, claim.proofs)
     leaves: Array | None = None
+    values = tuple(one for one in others if one.kind == "values")
     for one in others:
+        if one.kind == "values":
+            continue
         if one.kind != "outputs" or one.tree is None or leaves is not None:
             raise ProofFailed("a proof of the reach set is not about outputs")
         bounding = OutputRows(*together.subject, together.proofs[one.base].sweeps)
         leaves = prove_leaves(bounding, one.tree)
-    found = _reach_set(network, claim.layer, together, leaves, (), room=False)
+    found = _reach_set(network, claim.layer, together, leaves, values, room=False)
     shapes = [_shape(one) for one in together.proofs]
     if not np.shape(claim.lower) == np.shape(claim.upper) == np.shape(claim.center) == found.center.shape:
         raise ProofFailed("the reach set has another number of outputs than the network")
@@ -139,6 +151,10 @@ def _reach_set(
     first, n = together.proofs[0], part.outputs
     with proving():
         lower, upper = together.box()
+        for one in more:
+            if one.kind == "values":
+                low, high = _single(together.proofs[one.base], one)
+                lower, upper = np.fmax(lower, low), np.fmin(upper, high)
         hull = lower[None], upper[None]
         if leaves is not None and len(leaves):
             hull = np.maximum(-leaves[:, n:], lower), np.minimum(leaves[:, :n], upper)
@@ -154,6 +170,31 @@ def _reach_set(
     hints = (*together.hints, *more)
     facts = together.bound, layer, network.digest, together.region, 0.0, hints, hull
     return Reach(lower, upper, first.value, shape, *facts)
+
+
+def _single(facts: OutputBounds, told: Proof) -> Interval:
+    """Where single outputs lie by hints for rows that are ±1 at one output; infinite where there are none."""
+    n = facts.network.outputs
+    ends = np.full(n, -np.inf), np.full(n, np.inf)
+    found: list[tuple[Array, float]] = []
+    if told.margins:
+        margins = facts.margins()
+        if any(one.cuts for one in told.margins):
+            raise ProofFailed("a hint is about a part of the region")
+        found += [(one.row, margins.above(one.row, one.multipliers, one.ball)) for one in told.margins]
+    if told.parabolas:
+        bowls = facts.bowls()
+        found += [(one.row, bowls.above(one)) for one in told.parabolas]
+    for row, above in found:
+        places = np.flatnonzero(row)
+        if np.shape(row) != (n,) or places.size != 1 or abs(row[places[0]]) != 1.0:
+            raise ProofFailed("a hint is not about a single output")
+        k = places[0]
+        if row[k] > 0:
+            ends[1][k] = np.fmin(ends[1][k], above)
+        else:
+            ends[0][k] = np.fmax(ends[0][k], -above)
+    return ends
 
 
 def _contains(large: Array, small: Array) -> bool:

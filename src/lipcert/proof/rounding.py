@@ -342,17 +342,17 @@ def raise_diagonal(matrix: Array, amount: Array, fresh: bool = False) -> Array:
     return out
 
 
-def largest_eigenvalue_above(matrix: Array) -> Array:
+def largest_eigenvalue_above(matrix: Array, guess: Array | None = None) -> Array:
     """At least λmax of each symmetric matrix of a stack.
 
     For t a little above the computed λmax, tI - A = L Lᵀ + Δ with L a floating Cholesky factor, whose provenance does
-    not matter: the residual Δ is computed and bounded. So A ≼ tI + ‖Δ‖I.
+    not matter: the residual Δ is computed and bounded. So A ≼ tI + ‖Δ‖I. A ``guess`` of λmax saves its computation.
     """
     if not np.isfinite(matrix).all():
         raise ProofFailed("a matrix has entries too large for floating point; weights may be too large")
     n = matrix.shape[-1]
     scale = np.abs(matrix).sum(axis=-1).max(axis=-1)
-    top = np.linalg.eigvalsh(matrix)[..., -1]
+    top = np.linalg.eigvalsh(matrix)[..., -1] if guess is None else np.asarray(guess, dtype=float)
     eye = np.eye(n)
     slack = 4e-15 * n
     for _ in range(12):

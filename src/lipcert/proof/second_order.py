@@ -26,8 +26,8 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.network import Network
-from lipcert.model.regions import Ball, split_rate
-from lipcert.proof.domain import clipped_above
+from lipcert.model.regions import Ball
+from lipcert.proof.domain import box_of, clipped_above, split_by_box
 from lipcert.proof.folding import Near
 from lipcert.proof.image import Image
 from lipcert.proof.parabolas import Parabolas, parabolas
@@ -181,7 +181,7 @@ class SecondOrder:
         moved = self._moved(self.network.depth - 1)
         lost = gamma(rows.shape[-1] + LOOSE + 3) * (np.abs(rows) @ spread(magnitude(last.weight), moved))
         gradient, curvatures, constant = self._traced(self.network.depth - 1, through)
-        gradient, boxed = self._split(gradient)
+        gradient, boxed = split_by_box(self.ball, gradient)
         constant = up((constant + lost + TINY * (1.0 + moved.sum())) * UP + boxed)
         return [Rise(gradient[k], tuple(D[k] for D in curvatures), float(constant[k])) for k in range(len(rows))]
 
@@ -250,7 +250,7 @@ class SecondOrder:
         if self.cap is not None:
             slope = np.fmin(slope, self.cap.above(gradient, self.radius))
         if self.ball.clip is not None:
-            slope = np.fmin(slope, clipped_above(self.ball.radius, *self._box(), gradient))
+            slope = np.fmin(slope, clipped_above(self.ball.radius, *box_of(self.ball), gradient))
         rise = 0.5 * twice_above(np.asarray(self.radius), bend)
         total = slope + (rise + constant) * UP  # on a cap it may be negative
         return np.asarray(total + (UP - 1.0) * np.abs(total))
@@ -271,22 +271,3 @@ class SecondOrder:
             constant = constant + TINY * (1.0 + passed.sum() + before.sum())
             rows = times(rows, weight)
         return rows, curvatures[::-1], constant * UP
-
-    def _box(self) -> Interval:
-        assert self.ball.clip is not None
-        return self.ball.clip.lower - self.ball.center, self.ball.clip.upper - self.ball.center
-
-    def _split(self, rows: Array) -> tuple[Array, Array]:
-        """Two parts q + p of each row, p·d bounded by the box that the ball is clipped to: q, and at least p·d."""
-        if self.ball.clip is None:
-            return rows, np.zeros(len(rows))
-        low, high = self._box()
-        below, above = down(low), up(high)
-        rate = split_rate(rows, self.ball.radius, low, high)[:, None]
-        y = rows / np.where(rate > 0, rate, 1.0)
-        inside = (rate <= 0) | ((below <= y) & (y <= above))
-        q = np.where(inside, rows, rate * np.clip(y, below, above))
-        p = rows - q
-        most = np.maximum(p * below, p * above)
-        lost = gamma(rows.shape[-1] + 4) * (np.abs(most) + np.abs(p) * self.radius).sum(axis=-1) * UP
-        return q, np.asarray(up(most.sum(axis=-1) + lost) + TINY)

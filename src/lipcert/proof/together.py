@@ -12,10 +12,12 @@ from lipcert.errors import ProofFailed
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.proof.backsubstitution import BackSubstitution
+from lipcert.proof.bowls import BowlHints
 from lipcert.proof.domain import Domain, corners, same_region
 from lipcert.proof.guide import suggested_lines
 from lipcert.proof.hints import Hints, Interval, Part
 from lipcert.proof.interval_arithmetic import values
+from lipcert.proof.margins import MarginHints
 from lipcert.proof.neuron_bounds import slope_bounds
 from lipcert.proof.outputs import OutputBounds, outputs_hinted
 from lipcert.proof.tree import Tree
@@ -28,11 +30,13 @@ class Proof:
     Attributes
     ----------
     kind : "whole", about all inputs and outputs; "outputs", about outputs over pieces; "entries", about entries of the
-        Jacobian over pieces; "pair", about some inputs and outputs. Those about the whole come first.
+        Jacobian over pieces; "pair", about some inputs and outputs; "values", about single outputs. Those about the
+        whole come first.
     sweeps : hints, each sweep starting from the intervals of the ones before; none where a tree says it all.
     tree : the pieces that the region was cut into, if it was; of the whole, for its Lipschitz bound.
     part : the group of inputs and the group of outputs of a pair.
-    base : which of the answer's proofs, one about the whole, the pieces or the pair take their intervals from.
+    base : which of the answer's proofs, one about the whole, the others take their intervals from.
+    margins, parabolas : hints for single outputs, by value functions and by parabolas of any slope.
     """
 
     kind: str
@@ -40,6 +44,8 @@ class Proof:
     tree: Tree | None = None
     part: Part | None = None
     base: int = 0
+    margins: tuple[MarginHints, ...] = ()
+    parabolas: tuple[BowlHints, ...] = ()
 
 
 class Together:

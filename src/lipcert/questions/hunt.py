@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -63,10 +63,15 @@ class Hunt:
         """The best over all ε, nearly; until time is up."""
         try:
             self._first_order()
-            if self.judge.rules.second_order(self.judge.network, searching=True):
-                self._beyond("curvature", PairSearch())
-            if self.judge.settles_by_values(searching=True):
-                self._beyond("value functions", MarginSearch())
+            curved, values = PairSearch(), MarginSearch()
+            by_curvature = self.judge.rules.second_order(self.judge.network, searching=True)
+            by_values = self.judge.settles_by_values(searching=True)
+            if (self.judge.straight and by_curvature) or (by_values and not by_curvature):
+                self._beyond("parabolas", Verdict.bent)
+            if by_curvature:
+                self._beyond("curvature", lambda verdict: verdict.searched(curved))
+            if by_values:
+                self._beyond("value functions", lambda verdict: verdict.valued(values))
         except OutOfTime:
             self.unfinished = True
             clock().say("time is up")
@@ -119,8 +124,8 @@ class Hunt:
                 return
             at += float(np.clip(step, -math.log(100.0), math.log(1e3)))
 
-    def _beyond(self, name: str, search: PairSearch | MarginSearch) -> None:
-        """The largest ε beyond what is known for which second order, or value functions, settle all pairs.
+    def _beyond(self, name: str, settle: Callable[[Verdict], CertifiedRadius]) -> None:
+        """The largest ε beyond what is known for which second order, parabolas or value functions settle all pairs.
 
         A ball that is not settled takes much longer than one that is. So after the first that is not, the smallest
         that would count says whether there is anything to be gained.
@@ -134,16 +139,16 @@ class Hunt:
                 break
             size = _GROWTH * low if math.isinf(failed) else math.sqrt(low * failed) if grown else least
             self._begin(f"{name}, radius {size:.4g}")
-            if self._settled(size, search):
+            if self._settled(size, settle):
                 grown = True
             else:
                 failed = size
 
-    def _settled(self, size: float, search: PairSearch | MarginSearch) -> bool:
+    def _settled(self, size: float, settle: Callable[[Verdict], CertifiedRadius]) -> bool:
         verdict = self.judge.at(size)
         if isinstance(verdict, ProofFailed):
             return False
-        found = verdict.searched(search) if isinstance(search, PairSearch) else verdict.valued(search)
+        found = settle(verdict)
         self._note(verdict, found)
         return found.radius >= size
 

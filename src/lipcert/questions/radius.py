@@ -37,6 +37,7 @@ def certified_radius(
     relaxation: bool = True,
     curvature: bool | None = None,
     values: bool | None = None,
+    everywhere: bool = False,
     tolerance: float = TOLERANCE,
     enclosures: Sequence[Enclosure] = BOTH,
     seconds: float | None = None,
@@ -78,6 +79,9 @@ def certified_radius(
     values
         Whether value functions may settle pairs that are still open, by neurons' signs too. They take seconds per pair,
         and are for networks with up to some hundred open neurons. Default: if there is a time limit, and ``radii``.
+    everywhere
+        Whether bounds for all inputs may settle a ball before it is looked at. They are found once per network, which
+        may take longer than one ball; after that they take no time. Then ``bound`` is the one for all inputs.
     tolerance
         Relative, of the search for ε.
     enclosures
@@ -114,7 +118,15 @@ def certified_radius(
     chosen_method = ClosedForm() if method is None else method_of(method)
     valued = seconds is not None if values is None else bool(values)
     rules = Rules(
-        clip, tuple(enclosures), pairwise, relaxation, curvature, norm_in("norm", norm), valued, farther=bool(values)
+        clip,
+        tuple(enclosures),
+        pairwise,
+        relaxation,
+        curvature,
+        norm_in("norm", norm),
+        valued,
+        farther=bool(values),
+        everywhere=bool(everywhere),
     )
     here = rules.ball(point, 0.0)  # says what is wrong with the clip or the norm, if anything
     judge = Judge(network, point, chosen, predicted, chosen_method, rules)

@@ -11,17 +11,21 @@ import numpy as np
 
 from lipcert.errors import Interrupted, InvalidInput
 from lipcert.model.network import Network
-from lipcert.model.regions import Region
+from lipcert.model.regions import Ball, Region
 from lipcert.proof.cover import Cover, covering
 from lipcert.proof.hints import BOTH, Enclosure
+from lipcert.proof.margins import MarginHints
 from lipcert.proof.outputs import OutputBounds
 from lipcert.proof.reach import Reach, reach_set
 from lipcert.proof.row_bounds import OutputRows
+from lipcert.proof.together import Proof
 from lipcert.questions.certify import question
 from lipcert.questions.establish import limit, pieces_of, stages, within
-from lipcert.runtime.clock import Progress, clock, timed
+from lipcert.runtime.clock import OutOfTime, Progress, clock, timed
 from lipcert.runtime.threads import one_thread, suited_to
 from lipcert.search.auto import Auto
+from lipcert.search.bowls import lowest
+from lipcert.search.margins import MarginSearch, affordable
 from lipcert.search.method import Method
 from lipcert.search.split import FEW_INPUTS
 from lipcert.search.split_rows import RowSearch, attained, output_values
@@ -39,6 +43,7 @@ def reach(
     *,
     layer: int | None = None,
     enclosures: Sequence[Enclosure] = BOTH,
+    values: bool = False,
     seconds: float | None = None,
     progress: Progress | None = None,
 ) -> Reach:
@@ -57,6 +62,9 @@ def reach(
         A :class:`Ball` or :class:`Box`.
     layer
         For an inner layer i, counted from 1: enclose its values before the activation. Default: the output.
+    values
+        Whether each output is also bounded from both sides by parabolas of slopes that are chosen for it, and in
+        smaller networks by value functions. For balls of the ℓ2 norm; a second or more per output.
     seconds
         When the answer is due; None leaves that to the method. The first proof is made however long it takes.
     progress
@@ -85,7 +93,9 @@ def reach(
     if not isinstance(last, (int, np.integer)) or not 1 <= last <= network.depth:
         raise InvalidInput(f"layer must be from 1 to {network.depth}, got {layer!r}")
     part = network if last == network.depth else network.slice(0, last)
-    work = _Work(network, int(last), method)
+    if values and not (isinstance(region, Ball) and region.plain and region.center.ndim == 1):
+        raise InvalidInput("values=True needs a ball of the ℓ2 norm without units")
+    work = _Work(network, int(last), method, bool(values))
     with timed(limit(method, seconds), progress):
         try:
             work.run(part, region, enclosures)
@@ -101,11 +111,13 @@ class _Work:
     network: Network
     layer: int
     method: Method
+    values: bool
     proofs: list[OutputBounds] = field(default_factory=list)
     cover: Cover | None = None
+    told: Proof | None = None
 
     def answer(self, started: float) -> Reach:
-        found = reach_set(self.network, self.layer, self.proofs, self.cover)
+        found = reach_set(self.network, self.layer, self.proofs, self.cover, self.told)
         return replace(found, seconds=time.perf_counter() - started)
 
     def run(self, network: Network, region: Region, enclosures: Sequence[Enclosure]) -> None:
@@ -113,6 +125,9 @@ class _Work:
         whole = self.method if split is None else within(split.method, _WHOLE * clock().left)
         for found in stages(network, region, whole, enclosures):
             self.proofs.append(found)
+        if self.values and network.depth > 1:
+            with suited_to(max(network.sizes)), np.errstate(all="ignore"):
+                self._by_values(self.proofs[-1])
         target, inner = self.proofs[-1].subject
         if split is None or target.inputs > FEW_INPUTS or target.depth < 2:
             return
@@ -124,3 +139,20 @@ class _Work:
             search = RowSearch(target, inner, values, lower, scale, _SIDE * split.tolerance)
             with covering(OutputRows(target, inner, self.proofs[-1].sweeps), split.workers, one_thread) as self.cover:
                 search.run(self.cover, np.inf if split.pieces is None else split.pieces)
+
+    def _by_values(self, facts: OutputBounds) -> None:
+        """Look for multipliers that bound every output from both sides, while there is time."""
+        base, eye = len(self.proofs) - 1, np.eye(facts.network.outputs)
+        margins = facts.margins() if affordable(facts) else None
+        bowls, search, told = facts.bowls(), MarginSearch(), Proof("values", base=base)
+        try:
+            for number, row in enumerate(np.concatenate([eye, -eye])):
+                clock().say(f"value functions, side {number + 1} of {2 * len(eye)}")
+                if (hints := lowest(bowls, row)) is not None:
+                    self.told = told = replace(told, parabolas=(*told.parabolas, hints))
+                found = None if margins is None else search.find(margins, row, best=True)
+                if found is not None:
+                    more = MarginHints(row, (), found.multipliers, found.ball)
+                    self.told = told = replace(told, margins=(*told.margins, more))
+        except OutOfTime:
+            return

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -13,12 +15,15 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norm
-from lipcert.model.regions import Ball
+from lipcert.model.regions import Ball, Everywhere
 from lipcert.proof.classes import CertifiedRadius, ClassBounds
 from lipcert.proof.hints import BOTH, Enclosure
+from lipcert.proof.outputs import OutputBounds
 from lipcert.questions.establish import establish_many
 from lipcert.runtime.clock import OutOfTime
 from lipcert.runtime.threads import suited_to
+from lipcert.search import bowls
+from lipcert.search.closed_form import ClosedForm
 from lipcert.search.margins import MarginSearch, affordable
 from lipcert.search.method import Method
 from lipcert.search.second_order import PairSearch, suits
@@ -29,6 +34,10 @@ _PIECES: Final = 64
 """Into so many pieces a ball may be cut for value functions, if time allows."""
 _MORE: Final = 12
 """The same before value functions are tried, which take longer."""
+
+
+_everywhere: WeakKeyDictionary[Network, OutputBounds | None] = WeakKeyDictionary()
+"""What is proved of networks for all inputs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +55,7 @@ class Rules:
     norm: Norm = PLAIN.input
     values: bool = False
     farther: bool = False
+    everywhere: bool = False
 
     def ball(self, point: Array, radius: float) -> Ball:
         """The ball around a point."""
@@ -73,8 +83,14 @@ class Judge:
         """One verdict per radius, or why there is none."""
         balls = [self.rules.ball(self.point, radius) for radius in radii]
         answers: list[Verdict | ProofFailed] = []
-        for facts in establish_many(self.network, balls, self.method, self.rules.enclosures):
-            if isinstance(facts, ProofFailed):
+        known = [self._everywhere(ball) for ball in balls] if self.rules.everywhere else [None] * len(balls)
+        rest = [ball for ball, verdict in zip(balls, known, strict=True) if verdict is None]
+        found = iter(establish_many(self.network, rest, self.method, self.rules.enclosures) if rest else ())
+        for verdict in known:
+            facts = next(found) if verdict is None else verdict.proved.facts
+            if verdict is not None:
+                answers.append(verdict)
+            elif isinstance(facts, ProofFailed):
                 answers.append(facts)
             elif not (np.isfinite(facts.value) & np.isfinite(facts.error)).all():
                 answers.append(ProofFailed("the output at the point is too large for floating point"))
@@ -82,6 +98,20 @@ class Judge:
                 options = self.rules.pairwise, self.rules.relaxation
                 answers.append(Verdict(self, ClassBounds(facts, self.label, self.predicted, *options)))
         return answers
+
+    def _everywhere(self, ball: Ball) -> Verdict | None:
+        """The verdict over a ball that bounds for all inputs settle; they are found once for a network."""
+        if not ball.plain or not self.rules.pairwise:
+            return None
+        if self.network not in _everywhere:
+            (found,) = establish_many(self.network, [Everywhere()], ClosedForm())
+            _everywhere[self.network] = None if isinstance(found, ProofFailed) else found
+        facts = _everywhere[self.network]
+        if facts is None or facts.network is not self.network:
+            return None
+        with np.errstate(all="ignore"):
+            verdict = Verdict(self, ClassBounds(facts.around(ball), self.label, self.predicted))
+            return verdict if verdict.first_order().radius >= verdict.proved.size else None
 
     def at(self, radius: float) -> Verdict | ProofFailed:
         """The verdict for one ball, proved by itself."""
@@ -91,6 +121,11 @@ class Judge:
         """Whether value functions may settle pairs of classes: over balls of given radii, or in a search."""
         allowed = self.rules.farther if searching else self.rules.values
         return allowed and self.rules.pairwise and self.network.depth > 1
+
+    @cached_property
+    def straight(self) -> bool:
+        """Whether the neurons are straight but for kinks, so that parabolas of any slope see most."""
+        return bowls.straight(self.network)
 
     @property
     def nothing(self) -> CertifiedRadius:
@@ -110,14 +145,17 @@ class Verdict:
         return self.proved.first_order()
 
     def answer(self) -> CertifiedRadius:
-        """To second order too, and by value functions, where the rules allow it over balls of given radii."""
+        """By parabolas, to second order and by value functions too, where the rules allow it for given radii."""
         found, rules = self.first_order(), self.judge.rules
         with suppress(OutOfTime):  # what was found before stands
-            if rules.second_order(self.judge.network) and self._promising(_STEPS):
-                found = self.searched(PairSearch())
-            wanted = found.radius < self.proved.size and self.judge.settles_by_values()
-            if wanted and affordable(self.proved.facts) and self._promising(_MORE):
-                found = self.valued(MarginSearch(_PIECES))
+            curved, valued = rules.second_order(self.judge.network), self.judge.settles_by_values()
+            if (curved or valued) and self._promising(_MORE if valued else _STEPS):
+                if self.judge.straight or not curved:
+                    found = self.bent()
+                if curved and found.radius < self.proved.size:
+                    found = self.searched(PairSearch())
+                if valued and found.radius < self.proved.size and affordable(self.proved.facts):
+                    found = self.valued(MarginSearch(_PIECES))
         return found
 
     def score(self) -> float:
@@ -137,6 +175,11 @@ class Verdict:
         """To second order too, with what was learned from other balls around the point."""
         with suited_to(max(self.judge.network.sizes)), np.errstate(all="ignore"):
             return self.proved.second_order(search)
+
+    def bent(self) -> CertifiedRadius:
+        """By parabolas of any slope too."""
+        with suited_to(max(self.judge.network.sizes)), np.errstate(all="ignore"):
+            return self.proved.parabolas(bowls.suggest)
 
     def valued(self, search: MarginSearch) -> CertifiedRadius:
         """By value functions too, with what was learned from other balls around the point."""

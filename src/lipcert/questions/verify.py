@@ -128,7 +128,7 @@ def _exact_radius(network: Network, claim: CertifiedRadius) -> float:
         raise ProofFailed("the radius keeps no proof")
     told = Evidence(proof.sweeps, proof.tree, _first_weight(network, proof.ball))
     ends = claim.radius, claim.bound, claim.margin, claim.label, claim.rival, proof.pairwise
-    verify_radius(network, proof.ball, ClaimedRadius(*ends), told, proof.pairs, proof.margins)
+    verify_radius(network, proof.ball, ClaimedRadius(*ends), told, proof.pairs, proof.margins, proof.parabolas)
     return claim.radius
 
 
@@ -140,6 +140,8 @@ def _exact_reach(network: Network, claim: Reach) -> Reach:
         recheck_reach(network, claim)
         part = network if claim.layer == network.depth else network.slice(0, claim.layer)
         together, pieces = derived(part, claim.region, claim.proofs)
+        if any(one.kind == "values" for one in pieces):
+            raise ProofFailed("value functions of outputs are not repeated in ball arithmetic; verify without exact")
         lines = [together.lines(count) for count in range(1, len(together.proofs) + 1)]
     first = _first_weight(part, claim.region)
     sets = Claimed(claim.layer, claim.lower, claim.upper, claim.center, claim.shape, claim.bound, claim.hull)

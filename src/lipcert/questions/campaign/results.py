@@ -129,6 +129,7 @@ class Summary:
     bases : how many of the certified balls rest on what, as in :class:`CertifiedRadius`.
     broken, undecided : shares of points for which an attack succeeded, and that are neither certified nor broken nor
         classified wrongly; None without attacks.
+    seconds, longest : mean and maximum of what a point took.
     """
 
     network: str
@@ -146,6 +147,8 @@ class Summary:
     bases: dict[str, int]
     broken: float | None
     undecided: float | None
+    seconds: float
+    longest: float
 
 
 def summarise(results: Results) -> list[Summary]:
@@ -175,6 +178,8 @@ def _summary(key: tuple[str, str, float], rows: list[Row], attacked: bool) -> Su
         bases=dict(Counter(row.basis for row in rows if row.robust)),
         broken=_share(row.correct and row.broken is not None for row in rows) if attacked else None,
         undecided=_share(row.correct and row.broken is None and not row.robust for row in rows) if attacked else None,
+        seconds=float(np.mean([row.seconds for row in rows])),
+        longest=max(row.seconds for row in rows),
     )
 
 

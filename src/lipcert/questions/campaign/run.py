@@ -58,6 +58,7 @@ def campaign(
     points: int | tuple[int, int] | slice | None = None,
     curvature: bool | None = None,
     values: bool | None = None,
+    everywhere: bool = False,
     enclosures: Sequence[Enclosure] = BOTH,
     workers: int = 1,
     executor: Executor | None = None,
@@ -103,6 +104,9 @@ def campaign(
     values
         As for :func:`certified_radius`: whether value functions may settle what is still open. Default: over given
         radii, if ``seconds_per_point`` is given.
+    everywhere
+        As for :func:`certified_radius`: whether bounds for all inputs, found once, may settle balls. Of large networks
+        this settles many points in no time.
     points
         The first so many only, or a pair (start, stop) or a slice; the file may get the others later.
     enclosures
@@ -159,12 +163,13 @@ def campaign(
         measure = norm_in("norm", norm)
         measure.check(network.inputs, "norm")
         settings |= {} if measure == L2() else {"norm": measure.record()}
-        settings |= {} if values is None else {"values": valued}
+        settings |= ({} if values is None else {"values": valued}) | ({"everywhere": True} if everywhere else {})
         store.agree({"points": data.digest, **settings})
         store.note({key: str(value) for key, value in (names or {}).items() if key in ("model", "data")})
         done = store.done(network.digest, checked_seconds(seconds_per_point))
         missing = list(_missing(data, chosen_points, chosen, asked, done))
-        rules = Rules(limits, tuple(enclosures), curvature=bent, norm=measure, values=valued, farther=bool(values))
+        further = {"values": valued, "farther": bool(values), "everywhere": bool(everywhere)}
+        rules = Rules(limits, tuple(enclosures), curvature=bent, norm=measure, **further)
         rows = sum(len(question.radii) for question in missing)
         total = len(chosen_points) * len(dict.fromkeys(chosen)) * len(asked)
         bar = progress if isinstance(progress, bool) else None if listener is None else False

@@ -14,7 +14,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,10 +22,11 @@ from lipcert.errors import UnreadableResults
 from lipcert.model.files import is_file
 
 APPLICATION: Final = 0x4C435254  # "LCRT"
-VERSION: Final = 3
+VERSION: Final = 4
 _EARLIER: Final = {
     1: "was written by version 0.1, whose digests and proofs were different",
     2: "was written before campaigns used bounds to second order, and does not say what its radii rest on",
+    3: "was written before rows said how long they took",
 }
 
 
@@ -44,11 +45,13 @@ class Row:
     bound : proved Lipschitz bound over the ball; None where there is none.
     certified : no input closer than this is classified differently; as by :func:`certified_radius` with this radius.
     plain : the same by the rule min(ε, margin/(√2·bound)).
-    basis : what ``certified`` rests on: "lipschitz", "relaxation", "second order" or "value functions", as in
+    basis : what ``certified`` rests on: "lipschitz", "relaxation", "second order" and so on, as in
         :class:`CertifiedRadius`; empty where it is 0. With "lipschitz" it is min(ε, m_j/L_j) for the margin and the
         bound of a pair of classes.
     broken : distance of an input of another class within ε; None where none was found or sought.
     problem : why there is no bound.
+    seconds : that a worker took for it, with its share of what several rows have in common; rows that differ in nothing
+        else are equal.
     """
 
     network: str
@@ -64,6 +67,7 @@ class Row:
     basis: str = ""
     broken: float | None = None
     problem: str | None = None
+    seconds: float = field(default=0.0, compare=False)
 
     @property
     def correct(self) -> bool:
@@ -76,7 +80,7 @@ class Row:
         return self.certified >= self.radius if self.radius > 0.0 else self.certified > 0.0
 
 
-COLUMNS: Final = tuple(field.name for field in fields(Row))
+COLUMNS: Final = tuple(column.name for column in fields(Row))
 _TYPES: Final = {
     "network": "TEXT NOT NULL",
     "point": "INTEGER NOT NULL",
@@ -91,6 +95,7 @@ _TYPES: Final = {
     "basis": "TEXT NOT NULL",
     "broken": "REAL",
     "problem": "TEXT",
+    "seconds": "REAL NOT NULL",
 }
 _SCHEMA: Final = (
     "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",

@@ -96,12 +96,20 @@ def _answer(network: Network, task: Task, question: Question) -> tuple[list[Row]
     judge = Judge(network, question.x, label, predicted, question.method, task.rules)
     blank = Row(task.digest, question.point, 0.0, repr(question.method), label, predicted, 0.0, None, 0.0, 0.0)
     given = [radius for radius in question.radii if radius > 0.0]
+    started = time.perf_counter()
+    verdicts = judge.over(given) if given else []
+    shared = time.perf_counter() - started
     rows = [
         _judged(replace(blank, radius=radius), verdict, network, task.rules.ball(question.x, radius))
-        for radius, verdict in zip(given, judge.over(given) if given else [], strict=True)
+        for radius, verdict in zip(given, verdicts, strict=True)
     ]
+    started = time.perf_counter()
     distances = _broken(network, task, question, label, given) if task.restarts and given else [None] * len(rows)
-    rows = [replace(row, broken=broken) for row, broken in zip(rows, distances, strict=True)]
+    shared += time.perf_counter() - started
+    rows = [
+        replace(row, broken=broken, seconds=row.seconds + shared / len(rows))
+        for row, broken in zip(rows, distances, strict=True)
+    ]
     if len(given) == len(question.radii):
         return rows, []
     searched, unfinished = _searched(network, task, question, judge, blank)
@@ -110,7 +118,7 @@ def _answer(network: Network, task: Task, question: Question) -> tuple[list[Row]
 
 def _searched(network: Network, task: Task, question: Question, judge: Judge, blank: Row) -> tuple[Row, bool]:
     """The row of a search, and whether time cut it short; attacks look twice as far as the linearised network goes."""
-    hunt, row = Hunt(judge, TOLERANCE), blank
+    started, hunt, row = time.perf_counter(), Hunt(judge, TOLERANCE), blank
     if judge.label == judge.predicted:
         with suited_to(max(network.sizes)), np.errstate(all="ignore"):
             hunt.search()
@@ -119,21 +127,21 @@ def _searched(network: Network, task: Task, question: Question, judge: Judge, bl
         row = _told(row, hunt.proved, found, found.ball)
     elif hunt.problem is not None:
         row = replace(row, problem=str(hunt.problem))
-    if not task.restarts:
-        return row, hunt.unfinished
-    (broken,) = _broken(network, task, question, judge.label, [2.0 * first_guess(judge)])
-    return replace(row, broken=broken), hunt.unfinished
+    if task.restarts:
+        (broken,) = _broken(network, task, question, judge.label, [2.0 * first_guess(judge)])
+        row = replace(row, broken=broken)
+    return replace(row, seconds=time.perf_counter() - started), hunt.unfinished
 
 
 def _judged(row: Row, verdict: Verdict | ProofFailed, network: Network, ball: Ball) -> Row:
     if isinstance(verdict, ProofFailed):
         return replace(row, problem=str(verdict))
-    proved = verdict.proved
+    started, proved = time.perf_counter(), verdict.proved
     try:
         found = verdict.answer().about(network, ball)
     except ProofFailed as error:
         return replace(row, problem=str(error))
-    return _told(row, proved, found, row.radius)
+    return replace(_told(row, proved, found, row.radius), seconds=time.perf_counter() - started)
 
 
 def _told(row: Row, proved: ClassBounds, found: CertifiedRadius, size: float) -> Row:

@@ -138,6 +138,7 @@ _BASES = {
     "relaxation": "linear relaxation",
     "second order": "bounds to second order",
     "value functions": "value functions",
+    "parabolas": "parabolas of chosen slopes",
 }
 
 

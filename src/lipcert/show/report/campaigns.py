@@ -111,7 +111,7 @@ def _points(rows: list[Row]) -> Table:
     if len(order) > LISTED:
         caption = f"The {LISTED} rows least certified, of {len(order)}; lipcert results --export writes all"
     headings = ["point", "method", "radius", "label", "predicted", "margin"]
-    headings += ["bound", "certified", "by", "plain", "broken at"]
+    headings += ["bound", "certified", "by", "plain", "broken at", "seconds"]
     cells = [
         (
             Cell(str(row.point), row.point),
@@ -125,6 +125,7 @@ def _points(rows: list[Row]) -> Table:
             Cell(row.basis),
             Cell.below(row.plain),
             Cell.bound(row.broken),
+            Cell.number(row.seconds, 3),
         )
         for row in order[:LISTED]
     ]
