@@ -338,7 +338,13 @@ def test_narrower_slopes_keep_the_proof() -> None:
         assert np.linalg.eigvalsh(gap)[0] >= -1e-9 * np.linalg.norm(wide.matrix)
 
 
-@pytest.mark.parametrize(("width", "layers"), [(10, 5), (10, 15), (10, 25), (20, 10), (40, 5), (60, 5)])
+@pytest.mark.parametrize(
+    ("width", "layers"),
+    [
+        pytest.param(*size, marks=() if size in ((10, 5), (20, 10)) else pytest.mark.slow)
+        for size in ((10, 5), (10, 15), (10, 25), (20, 10), (40, 5), (60, 5))
+    ],
+)
 def test_small_cells_of_the_paper(width: int, layers: int) -> None:
     """Every printed digit; the tables' local methods used the radius √5."""
     network, ball = paper_network(width, layers, "relu"), lc.Ball(paper_center(), np.sqrt(5.0))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,15 +52,22 @@ NETWORKS: dict[str, lc.Network] = {
 }
 _FEW = ("relu", "mixed", "many inputs")
 """Networks on which methods that take long are tried too where an answer is compared with many others."""
-every_pair = pytest.mark.parametrize(("name", "way"), [*itertools.product(NETWORKS, METHODS)])
-many_pairs = pytest.mark.parametrize(
-    ("name", "way"),
-    [
-        (name, way)
-        for name, way in itertools.product(NETWORKS, METHODS)
-        if name in _FEW or way in ("closed form", "scalar")
-    ],
-)
+_QUICK = {("relu", "auto"), ("mixed", "split"), ("tanh", "split"), ("many inputs", "auto")}
+"""What is tried of Auto and Split in every run; the other pairs are for `make slow`."""
+
+
+def _pairs(names: Iterable[str]) -> list[Any]:
+    """Networks and methods: the quick methods on all, the others on some."""
+    found = []
+    for name, way in itertools.product(NETWORKS, METHODS):
+        if name in names or way in ("closed form", "scalar"):
+            slow = way in ("auto", "split") and (name, way) not in _QUICK
+            found.append(pytest.param(name, way, marks=pytest.mark.slow if slow else ()))
+    return found
+
+
+every_pair = pytest.mark.parametrize(("name", "way"), _pairs(NETWORKS))
+many_pairs = pytest.mark.parametrize(("name", "way"), _pairs(_FEW))
 
 
 def regions(inputs: int, size: float = 0.6) -> list[Region]:

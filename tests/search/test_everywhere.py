@@ -27,11 +27,11 @@ def quick(tolerance: float = 1e-6) -> lc.Split:
 
 
 CASES = [(0, (2, 6, 6, 2)), (1, (2, 6, 2)), (2, (1, 5, 6, 1)), (4, (3, 5, 4, 2)), (12, (2, 4, 4, 4, 2))]
-DISTANT = [(3, (2, 4, 4, 4, 2)), (16, (3, 4, 5, 4, 2)), (17, (4, 4, 6, 2))]
+DISTANT = [(3, (2, 4, 4, 4, 2)), (17, (4, 4, 6, 2)), pytest.param(16, (3, 4, 5, 4, 2), marks=pytest.mark.slow)]
 """Here signs of later layers are ambiguous at infinity, where earlier layers are off: boxes alone do not tell them."""
 
 
-@pytest.mark.parametrize(("seed", "sizes"), CASES + DISTANT)
+@pytest.mark.parametrize(("seed", "sizes"), [*CASES, *DISTANT])
 def test_the_constant_of_all_of_space_is_reached(seed: int, sizes: tuple[int, ...], tmp_path: Path) -> None:
     network = random_network(seed, sizes, "relu", gain=2.0)
     certificate = lc.certify(network, None, quick())

@@ -473,3 +473,15 @@ def test_rows_that_add_up_to_zero(last: list[list[float]]) -> None:
     region = lc.Ball([0.1, 0.1, 0.2], 1.0)
     stack = PieceBounds(network, region)
     assert lc.lower_bound(network, region).value <= stack.bound(stack.root).values[0, 0] < np.inf
+
+
+@pytest.mark.parametrize("region", [lc.Box([-1.0] * 2, [1.0] * 2), lc.Ball([0.1, -0.2], 1.0)], ids=["box", "ball"])
+def test_a_region_whose_bound_says_nothing_is_cut_first(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = random_network(3, (2, 12, 12, 1), "tanh", gain=4.0)
+    monkeypatch.setattr(module, "_NOTHING", 1.2)
+    found = lc.certify(network, region, lc.Split(lc.ClosedForm(), np.inf, 0.02, pieces=300))
+    passed = tree_of(found).passed
+    assert passed.size >= 6  # the halves of the region, and theirs
+    assert (tree_of(found).layer[passed] != LEAF).all()
+    holds(network, found)
+    assert found.bound < 1.3 * lc.lower_bound(network, region).value < lc.certify(network, region, "closed-form").bound
