@@ -1,7 +1,7 @@
 """The table that ℓ2 verifiers compare themselves by: the share of 200 images that is verified, and seconds per image.
 
-Run: python benchmarks/l2_table.py DATA mnist_mlp                      (about ten minutes; DATA holds the networks)
-     python benchmarks/l2_table.py DATA mnist_convsmall cifar10_cnn_a  (about half an hour each)
+Run: python benchmarks/l2_table.py DATA mnist_mlp                      (a few minutes; DATA holds the networks)
+     python benchmarks/l2_table.py DATA mnist_convsmall cifar10_cnn_a  (ten to fifteen minutes each, most of it attacks)
      python benchmarks/l2_table.py DATA --show                         (what is there so far)
 
 An image is wrong, broken by an attack, verified, or undecided. The ball is not clipped to images, as in the published
