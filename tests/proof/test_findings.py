@@ -59,7 +59,7 @@ SIGNS = Tree(
 """Cut by the signs of the two neurons of the cancelling network that have a kink in the region."""
 
 
-@pytest.mark.parametrize(("turns", "gain"), [(20, 1e14), (40, 1e17), (60, 1e17)])
+@pytest.mark.parametrize(("turns", "gain"), [(20, 1e14), (40, 1e17), pytest.param(60, 1e17, marks=pytest.mark.slow)])
 def test_finding_1_errors_of_a_tree_are_scaled_by_the_powers_of_its_own_chain(turns: int, gain: float) -> None:
     network, slope = cancelling(turns, gain)
     ball = lc.Ball([0.0], 1.0)
@@ -191,7 +191,7 @@ def test_finding_9_verify_raises_errors_of_its_own_only(scale: float) -> None:
     rng = np.random.default_rng(0)
     weights = [scale * rng.standard_normal((5, 3)), rng.standard_normal((4, 5)) / scale, rng.standard_normal((2, 4))]
     network = Network.from_weights(weights, None, "tanh")
-    certificate = lc.certify(network, lc.Ball([0.1, 0.2, 0.3], 0.2), lc.Split(lc.ClosedForm(), np.inf, pieces=30))
+    certificate = lc.certify(network, lc.Ball([0.1, 0.2, 0.3], 0.2), lc.Split(lc.ClosedForm(), np.inf, pieces=12))
     for mutant in _mutants(certificate):
         try:
             lc.verify(network, mutant)

@@ -585,7 +585,7 @@ nasty = given(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @nasty
 def test_lower_is_at_most_the_bound_without_slack(network: Network, radius: float, kind: str, method: Method) -> None:
     nothing_attained_exceeds_the_bound(network, radius, kind, method)

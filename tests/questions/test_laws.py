@@ -107,7 +107,7 @@ def networks(draw: st.DrawFn) -> lc.Network:
 
 
 @every_method
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(network=networks(), kind=st.sampled_from(["ball", "clipped", "box", "point", "tiny", "everywhere"]))
 def test_law(method: Method, network: lc.Network, kind: str) -> None:
     region = regions_for(network)[kind]
