@@ -235,8 +235,8 @@ def test_hints_for_something_else_are_refused() -> None:
         prove_curved(SMOOTH, SMOOTH_BALL, replace(first.curved, balance=np.nan * first.curved.balance))
     with pytest.raises(ProofFailed, match="do not leave anything"):
         prove_curved(SMOOTH, SMOOTH_BALL, replace(first.curved, weights=np.ones(6)))
-    part = Part((0, SMOOTH.depth), inputs=(1, 2))
-    rest = lc.certify(SMOOTH, SMOOTH_BALL, lc.ClosedForm(), inputs=part.inputs).part_sweeps
+    part = Part((1, SMOOTH.depth))
+    rest = lc.certify(SMOOTH, SMOOTH_BALL, lc.ClosedForm(), layers=part.layers).part_sweeps
     with pytest.raises(ProofFailed, match="about a whole network"):
         issue(SMOOTH, SMOOTH_BALL, part, first.sweeps, rest, curved=first.curved)
 
