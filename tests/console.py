@@ -51,6 +51,7 @@ def _output(command: str, folder: Path) -> str:
 
 def essence(page: str) -> list[str]:
     """The words of the console blocks: no numbers, no spaces, no lines of tables."""
+    page = re.sub(r"\b[0-9a-f]{12,64}\b", "", page)  # digests: decompositions round differently on other processors
     text = "\n".join(block[1] for block in BLOCK.findall(page))
     return re.sub(r"[-+]?\d[\d.,]*(?:e[-+]?\d+)?|[\s│┃━─┏┓┗┛┡┩┳╇┴└┘├┤┼]", " ", text).split()
 
