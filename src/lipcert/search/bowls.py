@@ -12,6 +12,7 @@ largest, and the logarithm of its bend, both relative to the row's entry.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -60,7 +61,7 @@ def straight(network: Network) -> bool:
 
 def suggest(bowls: Bowls, row: Array) -> BowlHints | None:
     """Slopes and bends that seem to show that row·v_N < 0; None if there seem to be none."""
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):  # far too ill-scaled
         objective = _objective(bowls, row)
         if objective is None:
             return None
@@ -81,8 +82,8 @@ def _objective(bowls: Bowls, row: Array) -> _Objective | None:
 
 
 def lowest(bowls: Bowls, row: Array) -> BowlHints | None:
-    """Slopes and bends for about the least bound of row·v_N; None where an ellipsoid is not known."""
-    with np.errstate(all="ignore"):
+    """Slopes and bends for about the least bound of row·v_N; None where an ellipsoid is not known, or ill-scaled."""
+    with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):
         objective = _objective(bowls, row)
         if objective is None:
             return None
@@ -91,6 +92,7 @@ def lowest(bowls: Bowls, row: Array) -> BowlHints | None:
             clock().check()
             descent.step()
         return descent.hints()
+    return None
 
 
 class _Descent:
@@ -181,6 +183,8 @@ class _Layer:
             return 0.0, bend
         root = np.sqrt(bend)
         A = root[:, None] * self.S * root
+        if not np.isfinite(A).all():  # LAPACK may never return from infinities
+            raise np.linalg.LinAlgError("the squares of a layer are too large for floating point")
         if bend.size <= _FEW:
             values, vectors = np.linalg.eigh(A)
         else:
