@@ -71,9 +71,7 @@ class Region(ABC):
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class Everywhere(Region):
-    """All inputs: the bound is then the global Lipschitz constant."""
-
+class _Unbounded(Region):
     center: Array
     radius: Array
     bounded: ClassVar[bool] = False
@@ -85,11 +83,11 @@ class Everywhere(Region):
     def dimension(self) -> None:
         return None
 
-    def fitted(self, network: Network) -> Everywhere:
+    def fitted(self, network: Network) -> Region:
         return self
 
     def __repr__(self) -> str:
-        return "Everywhere()"
+        return f"{type(self).__name__}()"
 
     def support(self, rows: Array) -> Array:
         return np.where(np.any(rows != 0.0, axis=-1), np.inf, 0.0)
@@ -101,7 +99,15 @@ class Everywhere(Region):
         return np.asarray(np.isfinite(points).all(axis=-1))
 
     def sample(self, count: int, rng: np.random.Generator) -> Array:
-        raise InvalidInput("Everywhere() cannot be sampled; give a Ball or a Box")
+        raise InvalidInput(f"{self} cannot be sampled; give a Ball or a Box")
+
+
+class Everywhere(_Unbounded):
+    """All inputs: the bound is then the global Lipschitz constant."""
+
+
+class EverySize(_Unbounded):
+    """All inputs, and images of every size: the bound is then one for a stack of convolutions on any image."""
 
 
 class _Bounded(Region):

@@ -11,7 +11,7 @@ from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norms
-from lipcert.model.regions import Region
+from lipcert.model.regions import EverySize, Region
 from lipcert.proof.certificate import Certificate, LayerReport
 from lipcert.proof.cover import Cover, prove_tree
 from lipcert.proof.curved import prove_curved
@@ -38,7 +38,6 @@ def verify(network: Network, certificate: Certificate) -> float:
 
 
 def _verify(network: Network, certificate: Certificate) -> float:
-    check_region(certificate.region, network.inputs)
     if certificate.network != network.digest:
         raise ProofFailed(
             f"the certificate is about another network: its digest is {certificate.network[:12]}…, "
@@ -51,6 +50,7 @@ def _verify(network: Network, certificate: Certificate) -> float:
         raise ProofFailed(f"the network has no such part: {error}") from None
     bound = prove(target, region, certificate.sweeps, part, certificate.part_sweeps)
     if certificate.tree is not None and not certificate.part_sweeps:
+        check_region(region, target.inputs)
         bound = min(bound, prove_tree(target, region, certificate.tree, certificate.sweeps, part.norms))
     bound = min(bound, _second_order(target, region, part, certificate.curved))
     if not bound <= certificate.bound:
@@ -73,15 +73,15 @@ def prove(
     """
     if not sweeps:
         raise ProofFailed("there are no multipliers to prove a bound from")
-    check_region(region, network.inputs)
-    if (
-        len(sweeps) == 1
-        and part in (None, Part((0, network.depth)))  # in plain norms
-        and not part_sweeps
-        and by_channel(network, sweeps[0])
-    ):
+    every_size = isinstance(region, EverySize)
+    if not every_size:
+        check_region(region, network.inputs)
+    whole = len(sweeps) == 1 and not part_sweeps and part in (None, Part((0, network.depth)))  # in plain norms
+    if whole and (every_size or by_channel(network, sweeps[0])):
         with proving():
-            return prove_symbols(network, sweeps[0])
+            return prove_symbols(network, sweeps[0], every_size)
+    if every_size:
+        raise ProofFailed("a bound for every image size is about a whole stack of convolutions, in ℓ2 norms")
     part = Part((0, network.depth)) if part is None else part
     piece = _piece(network, part, bool(part_sweeps))
     norms = part.norms.bare
@@ -119,6 +119,7 @@ def issue(
         (target, inner), place = part.reduced(network), part.place(region)
         bound = prove(target, place, sweeps, inner, part_sweeps)
         if cover is not None:
+            check_region(place, target.inputs)
             if part_sweeps:
                 raise ProofFailed("the pieces are about the whole network, not about a part of it")
             bound = min(bound, cover.bound_of(target, place, inner.norms))
@@ -132,6 +133,7 @@ def _second_order(network: Network, region: Region, part: Part, hints: Curved | 
     """The bound that hints to second order prove of a whole network, and so of some inputs; infinite without them."""
     if hints is None:
         return np.inf
+    check_region(region, network.inputs)
     if replace(part, inputs=None) != Part((0, network.depth)):
         raise ProofFailed(
             "hints to second order are about a whole network in ℓ2 norms; this certificate is about others"

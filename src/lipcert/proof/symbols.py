@@ -14,7 +14,10 @@ P(-ω) is the conjugate of P(ω), so half of the frequencies suffice.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TypeVar
 
 import numpy as np
@@ -22,6 +25,7 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Layer, Network
+from lipcert.proof.every_size import for_every_size
 from lipcert.proof.guide import given
 from lipcert.proof.hints import Hints
 from lipcert.proof.neuron_bounds import WIDEN
@@ -56,21 +60,21 @@ _FAR = 800
 def by_channel(network: Network, hints: Hints) -> bool:
     """Whether hints have one multiplier per channel for the convolutions that a network begins with."""
     torus = torus_of(network)
-    if torus is None:
-        return False
-    channels = [alpha.size for alpha, _ in torus.slopes]
-    rest = [layer.size for layer in network.layers[len(channels) : -1]]
-    shapes = [np.shape(T) for T in hints.multipliers]
-    return shapes != [(layer.size,) for layer in network.layers[:-1]] and shapes == [
-        (size,) for size in (*channels, *rest)
-    ]
+    by_neuron = [np.shape(T) for T in hints.multipliers] == [(layer.size,) for layer in network.layers[:-1]]
+    return torus is not None and not by_neuron and _suit(network, torus, hints)
 
 
-def prove_symbols(network: Network, hints: Hints) -> float:
-    """At least the global Lipschitz constant of the network; the hints have one multiplier per channel."""
+def prove_symbols(network: Network, hints: Hints, every_size: bool = False) -> float:
+    """At least the global Lipschitz constant of the network; the hints have one multiplier per channel.
+
+    With ``every_size`` also that of the same convolutions on images of all other sizes.
+    """
     torus = torus_of(network)
     if torus is None:
         raise ProofFailed("the network does not begin with convolutions that fit on a torus")
+    if not _suit(network, torus, hints):
+        raise ProofFailed("the hints do not have one multiplier per channel")
+    torus = for_every_size(torus) if every_size else torus
     count = len(torus.slopes)
     if torus.ends:
         return stack_bound(torus, hints.multipliers, hints.exponents)
@@ -79,16 +83,29 @@ def prove_symbols(network: Network, hints: Hints) -> float:
     return float(Sweep(tail, None, given(rest, tail, False)).run().bounds[0])
 
 
+def _suit(network: Network, torus: Torus, hints: Hints) -> bool:
+    channels = [alpha.size for alpha, _ in torus.slopes]
+    sizes = [*channels, *(layer.size for layer in network.layers[len(channels) : -1])]
+    return [np.shape(T) for T in hints.multipliers] == [(size,) for size in sizes]
+
+
 def stack_bound(torus: Torus, multipliers: Sequence[Array], exponents: Sequence[int]) -> float:
     """At least the largest norm of a stack that ends with a convolution: the root of λmax over all frequencies."""
     frequencies, _ = torus.frequencies()
+    portions = _portions(torus, len(frequencies), 0)
 
     def largest(T: Sequence[Array]) -> float:
-        worst = 0.0
-        for some in _portions(torus, len(frequencies), 0):
-            S, exponent = _last(torus, frequencies[some], T, exponents)
-            worst = max(worst, float(largest_eigenvalue_above(S).max()))
-        return float(up(np.ldexp(stretched(np.sqrt(np.array(worst)), 2), exponent)))
+        def at(some: slice) -> float:
+            return float(largest_eigenvalue_above(_last(torus, frequencies[some], T, exponents)).max())
+
+        with ThreadPoolExecutor(min(len(portions), os.cpu_count() or 1)) as threads:
+            found = [threads.submit(copy_context().run, at, some) for some in portions]
+            try:
+                worst = max(one.result() for one in found)
+            finally:
+                threads.shutdown(cancel_futures=True)
+        exponent = int(exponents[-1])
+        return float(up(stretched(np.ldexp(stretched(np.sqrt(np.array(worst)), 2), exponent) * torus.gain, 1)))
 
     return float(_attempted(multipliers, exponents, largest))
 
@@ -171,12 +188,10 @@ def _hidden(
     return P, levels
 
 
-def _last(
-    torus: Torus, frequencies: Array, multipliers: Sequence[Array], exponents: Sequence[int]
-) -> tuple[Array, int]:
-    """Ŝ with E(S(ω)) ≼ 4**exponent·Ŝ after the last convolution, and the exponent."""
+def _last(torus: Torus, frequencies: Array, multipliers: Sequence[Array], exponents: Sequence[int]) -> Array:
+    """Ŝ with E(S(ω)) ≼ 4**exponents[-1]·Ŝ after the last convolution."""
     P, levels = _hidden(torus, frequencies, multipliers, exponents)
-    return _after(torus, len(torus.convolutions) - 1, levels, P, 0), int(exponents[-1])
+    return _after(torus, len(torus.convolutions) - 1, levels, P, 0)
 
 
 def _after(torus: Torus, index: int, levels: list[Array], P: Array | None, power: int) -> Array:

@@ -54,12 +54,14 @@ class Torus:
     sizes : of the torus of the input and of each convolution's result.
     slopes : per hidden layer among these (α, β), one number per channel.
     ends : whether the network ends with the last of them; otherwise a layer follows that sees the image flat.
+    gain : a bound at these frequencies, with these slopes, is to be multiplied by this.
     """
 
     convolutions: tuple[Convolution, ...]
     sizes: tuple[tuple[int, ...], ...]
     slopes: tuple[tuple[Array, Array], ...]
     ends: bool
+    gain: float = 1.0
 
     def frequencies(self) -> tuple[Array, Array]:
         """Frequencies of the last torus, one of each pair ω and -ω, (count, axes), and how many each stands for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import pairwise
 
@@ -15,7 +15,7 @@ from lipcert.model.arguments import indices
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import Norm, Norms, norm_in
-from lipcert.model.regions import Everywhere, Region
+from lipcert.model.regions import EverySize, Everywhere, Region
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.checker import issue, issue_many
 from lipcert.proof.hints import BOTH, Enclosure, Part
@@ -61,7 +61,7 @@ def certify(
     network
         What :meth:`Network.from_weights` or an importer built.
     region
-        A :class:`Ball` or :class:`Box`; the default :class:`Everywhere` gives the global constant.
+        A :class:`Ball` or :class:`Box`; default :class:`Everywhere`, or :class:`EverySize` for images of all sizes.
     method
         How multipliers are chosen: ``ClosedForm()``, ``Scalar()``, ``Diagonal()``, ``Joint()``; the default
         ``Auto()`` climbs that ladder while its time lasts. Or a name, as on the command line: ``"joint"``.
@@ -181,7 +181,8 @@ def _answers(
     """A certificate for each region, or why there is none."""
     target, inner = part.reduced(network)
     whole = inner == Part((0, target.depth)) and not any(region.bounded for region in regions)  # in plain norms
-    spectral = Spectral.of(target, method) if whole else None
+    every_size = any(isinstance(region, EverySize) for region in regions)
+    spectral = Spectral.of(target, method, every_size) if whole else None
     if spectral is not None:
         return [_spectral(network, region, method, part, spectral, verify) for region in regions]
     if not all(region.bounded for region in regions):  # slopes will be open; else that is known layer by layer
@@ -210,14 +211,14 @@ def _spectral(
         started = time.perf_counter()
         try:
             with _explained(method):
-                found = first = spectral.start()
-                if now.end < np.inf or isinstance(method, ClosedForm):  # a bound to fall back on
-                    best = _issued(network, region, part, found, found, method, verify)
+                first = spectral.start()
+                best = _issued(network, region, part, first, first, method, verify)  # to fall back on
                 with now.keeping(time.perf_counter() - started):
-                    found = min([found, *spectral.candidates(method)], key=lambda one: one.bound)
-                if best is None or found is not first:
-                    proved = _issued(network, region, part, found, found, method, verify)
-                    best = proved if best is None or proved.bound < best.bound else best
+                    found = min([first, *spectral.candidates(method)], key=lambda one: one.bound)
+                if found is not first:
+                    with suppress(ProofFailed):
+                        better = _issued(network, region, part, found, found, method, verify)
+                        best = better if better.bound < best.bound else best
         except OutOfTime:
             now.say("time is up")
         except ProofFailed as error:

@@ -37,13 +37,15 @@ class Value:
     """f(x), its gradient, and the logarithm of the bound at x (without the barrier).
 
     ``effect`` says for each hidden layer what its multipliers add to log L², to first order: the rise from T itself
-    and the rise from its finiteness, both positive and about equal where T is well chosen.
+    and the rise from its finiteness, both positive and about equal where T is well chosen. ``bends`` are these of each
+    multiplier, in the order of x: f is about a·exp(x) + b·exp(-x) in each, so they tell how curved it is.
     """
 
     f: float
     gradient: Array
     log_bound: float
     effect: Array
+    bends: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +206,7 @@ class Chain:
         tau = level(share, mu)
         f = np.log(tau) + np.log(top) + log_scale + mu * (barrier - np.log1p(-share / tau).sum())
         adjoint = (vectors * (mu / (top * (tau - share)))) @ vectors.T
-        gradient, effect, adjoint = self._backward(tape, adjoint, mu)
+        gradient, bends, effect, adjoint = self._backward(tape, adjoint, mu)
         log_top = float(np.log(top) + log_scale)
         if self.axes is not None:
             p = (self.axes * np.exp(0.5 * x[: self.free])) ** 2
@@ -213,10 +215,11 @@ class Chain:
             around = float((1.0 / p).sum())
             f, log_top = f + np.log(around), log_top + float(np.log(around))
             gradient = np.concatenate([rise - 1.0 / p / around, gradient])
-        return Value(float(f), gradient, 0.5 * log_top, effect)
+            bends = np.concatenate([rise + 1.0 / p / around, bends])
+        return Value(float(f), gradient, 0.5 * log_top, effect, bends)
 
-    def _backward(self, tape: list[_Step], adjoint: Array, mu: float) -> tuple[Array, Array, Array]:
-        """Gradient in T, effect of each layer, and the adjoint of what arrives at the first, if that may change.
+    def _backward(self, tape: list[_Step], adjoint: Array, mu: float) -> tuple[Array, Array, Array, Array]:
+        """Gradient in T, bends, effect of each layer, and the adjoint of what arrives at the first, if that may change.
 
         With S̄⁺ the adjoint of W P Wᵀ, G = C⁻¹ D_s S D_m Wᵀ, g = ∂f/∂log T:
 
@@ -226,6 +229,7 @@ class Chain:
         the last term because T moves with the diagonal of S.
         """
         parts: list[Array] = []
+        bends: list[Array] = []
         effect = np.zeros(self.layers)
         for number, (step, link) in enumerate(zip(tape[::-1], self.links[::-1], strict=True), 1):
             clock().check()
@@ -242,6 +246,7 @@ class Chain:
                 gradient = rise - fall + mu * (1.0 - corners)
                 effect[link.layer] = (rise + fall).sum()
                 parts.append(gradient)
+                bends.append(rise + fall + mu * (corners - 1.0))
             if first:
                 break
             if active.size:
@@ -251,7 +256,8 @@ class Chain:
                 adjoint[np.ix_(active, active)] += mu * (step.s[:, None] * inverse * step.s)
                 adjoint[active, active] += np.where(step.base > STILL, gradient / step.base, 0.0)
             adjoint = adjoint / step.scale
-        return np.concatenate([np.zeros(0), *parts[::-1]]), effect, adjoint
+        none = np.zeros(0)
+        return np.concatenate([none, *parts[::-1]]), np.concatenate([none, *bends[::-1]]), effect, adjoint
 
     def coordinates(self, log_multipliers: Sequence[Array]) -> Array:
         """The x that stands for log T, given for all neurons of each hidden layer at true scale.

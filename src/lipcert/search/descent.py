@@ -39,7 +39,11 @@ def no_moves() -> Moves:
 
 
 def descend(
-    function: Callable[[Array], V | None], x: Array, tolerance: float, moves: Moves | None = None
+    function: Callable[[Array], V | None],
+    x: Array,
+    tolerance: float,
+    moves: Moves | None = None,
+    bends: Callable[[V], Array] | None = None,
 ) -> Iterator[tuple[Array, V]]:
     """Points of falling value, found by L-BFGS with backtracking, until nothing is left to gain.
 
@@ -55,6 +59,8 @@ def descend(
         The descent ends when the predicted decrease of a full step is below this.
     moves
         What a descent of a similar function has learned; it is used and added to.
+    bends
+        About the second derivative in each coordinate, where it is known to some factor; positive.
     """
     here = function(x)
     if here is None:
@@ -62,7 +68,7 @@ def descend(
     yield x, here
     moves = no_moves() if moves is None else moves
     while True:
-        direction = -_solve(here.gradient, moves)
+        direction = -_solve(here.gradient, moves, None if bends is None else bends(here))
         slope = float(here.gradient @ direction)
         if moves and slope >= 0.0:
             moves.clear()
@@ -101,9 +107,11 @@ def _search(
     return None
 
 
-def _solve(gradient: Array, moves: Moves) -> Array:
+def _solve(gradient: Array, moves: Moves, bends: Array | None) -> Array:
     """The two-loop recursion: an approximate inverse Hessian times the gradient."""
     if not moves:
+        if bends is not None:
+            return np.clip(gradient / bends, -1.0, 1.0)
         return gradient * (0.3 / max(float(np.abs(gradient).max()), 1e-300))
     q = gradient.copy()
     weights = []
@@ -112,7 +120,10 @@ def _solve(gradient: Array, moves: Moves) -> Array:
         weights.append(weight)
         q -= weight * y
     s, y = moves[-1]
-    q *= (s @ y) / (y @ y)
+    if bends is None:
+        q *= (s @ y) / (y @ y)
+    else:
+        q *= (s @ y) / (y @ (y / bends)) / bends
     for (s, y), weight in zip(moves, reversed(weights), strict=True):
         q += (weight - (y @ q) / (s @ y)) * s
     return q

@@ -38,6 +38,10 @@ _NEGLIGIBLE = 1e-4
 """Layers whose multipliers together add less than this to log L² are left to the closed form."""
 _TILTS = (0.25, 0.75)
 """Where on the interval the lines of later rounds touch the activation; the first round's touch in the middle."""
+_WIDE = 1000
+"""Open neurons of a layer from which, in limited time, gradients are worth more than a Scalar sweep and more rounds."""
+_FLAT = 0.1
+"""Share of the mean that is added to second derivatives."""
 _WORTH = 1e-3
 """Least share of the slope ranges that a round must take away for its intervals to be kept."""
 
@@ -73,6 +77,9 @@ class Joint(Anytime):
         The cost per layer is constant, so the time of one ClosedForm sweep tells that of the others.
         """
         open_ = [int((layer.beta > layer.alpha).sum()) for layer in start.layers]
+        if max(open_, default=0) >= _WIDE and clock().end < np.inf:
+            yield from self.optimised(problem, start)
+            return
         kept = [int(((layer.beta != 0.0) | (layer.alpha != 0.0)).sum()) for layer in start.layers]
         if not clock().allows(scalar_share(open_, kept, problem.network.sizes[2:]) * clock().sweep):
             return
@@ -144,12 +151,17 @@ class Joint(Anytime):
                 break
         while True:
             last = mu <= self.tolerance
-            descent = descend(lambda y, mu=mu: chain(y, mu), x, 0.05 * mu, moves)  # type: ignore[misc]
+            descent = descend(lambda y, mu=mu: chain(y, mu), x, 0.05 * mu, moves, _bends)  # type: ignore[misc]
             for x, value in islice(descent, self.iterations + 1):
                 yield x, value
             if last:
                 return
             mu = max(0.5 * mu, self.tolerance)
+
+
+def _bends(value: Value) -> Array:
+    """About the second derivatives in x, none of them far below the others."""
+    return np.asarray(value.bends + _FLAT * float(value.bends.mean()))
 
 
 def _essential(problem: Problem, candidate: Candidate, mu: float) -> tuple[Chain, Array, float, tuple[float, ...]]:

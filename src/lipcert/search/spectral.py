@@ -10,9 +10,11 @@ from itertools import islice
 
 import numpy as np
 
+from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network
 from lipcert.proof.certificate import LayerReport
+from lipcert.proof.every_size import for_every_size
 from lipcert.proof.hints import Interval
 from lipcert.proof.neuron_bounds import slope_bounds
 from lipcert.proof.torus import Torus, torus_of
@@ -56,11 +58,22 @@ class Spectral:
     waves: Waves
 
     @staticmethod
-    def of(network: Network, method: Method) -> Spectral | None:
-        """The torus of a network, where there is one on which the method's global bound is cheaper to have."""
+    def of(network: Network, method: Method, every_size: bool = False) -> Spectral | None:
+        """The torus of a network, where there is one on which the method's global bound is cheaper to have.
+
+        For images of every size there is no other way, or an error.
+        """
         if type(method) not in (ClosedForm, Scalar, Joint, Auto):
             return None
         torus = torus_of(network)
+        if every_size:
+            if torus is None or not torus.ends:
+                raise InvalidInput(
+                    "EverySize() is for networks that are convolutions from the first layer to the last,"
+                    " with zero padding or circular padding in all of them; give conv_stack without a head"
+                )
+            torus = for_every_size(torus)
+            return Spectral(network, torus, torus.slopes, Waves(network, torus, torus.slopes))
         if torus is None:
             return None
         rest = network.layers[len(torus.convolutions) :]
@@ -108,7 +121,10 @@ class Spectral:
             if others is None:
                 break
             waves, mu = waves.at_others(others), _AGAIN
-            best = waves.again(best.hints)
+            try:
+                best = waves.again(best.hints)
+            except np.linalg.LinAlgError:  # not feasible there: what is found now may be provable with larger ones
+                break
         yield self._settled(best)
         if isinstance(stopped, KeyboardInterrupt):
             raise stopped
@@ -189,7 +205,7 @@ class Spectral:
         for T, exponent, (alpha, beta) in zip(hints.multipliers, hints.exponents, self.slopes, strict=True):
             nowhere = np.full(T.size, np.inf)
             reports.append(LayerReport(-nowhere, nowhere, alpha, beta, T, exponent, 0.0))
-        return Candidate(float(np.exp(walk.log_bound)), tuple(reports), (hints,), found_by=name)
+        return Candidate(float(np.exp(walk.log_bound)) * self.torus.gain, tuple(reports), (hints,), found_by=name)
 
 
 def _path(method: Joint, waves: Waves, x: Array, mu: float) -> Iterator[tuple[Array, Wave]]:
