@@ -26,9 +26,9 @@ reproduce: $(ALL)  ## a quick part of the paper's experiments, and a report of i
 	@echo "The report: $(CURDIR)/results/quick/report.html"
 
 test: lint  ## style, types and all tests but the slow ones
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
+	OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
 
-slow: $(ALL)  ## the tests that take minutes
+slow: $(ALL)  ## the tests that take minutes, and more combinations of cases
 	$(BIN)/python -m pytest -m slow
 
 attack: $(ALL)  ## search for wrong answers: make attack SECONDS=1800 SEED=7

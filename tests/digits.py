@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import lipcert as lc
 from lipcert.model.arrays import Array
 
 
-@lru_cache(maxsize=2)
+@cache
 def classifier(activation: str = "relu", hidden: tuple[int, ...] = (24, 24)) -> tuple[lc.Network, Array, Array]:
     """A network, and the points and labels that it was not trained on; pixels are between 0 and 1."""
     datasets: Any = pytest.importorskip("sklearn.datasets")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
 import lipcert as lc
 from lipcert.model.activations import TABLE, Activation
@@ -44,6 +46,26 @@ def label(row: Activation) -> str:
 
 
 ROW_LABELS = [label(row) for row in ROWS]
+NAMED_ROWS = dict(zip(ROW_LABELS, ROWS, strict=True))
+
+
+def spread(step: int, *axes: Mapping[str, Any]) -> list[Any]:
+    """Every combination of named values, for ``pytest.mark.parametrize``; one of ``step`` is quick, the others slow.
+
+    A combination is quick if the places of its values add up to a multiple of ``step``. So each value of an axis is
+    in a quick one, and each pair of values if a third axis has at least ``step`` values.
+    """
+    found = []
+    for items in itertools.product(*(enumerate(axis.items()) for axis in axes)):
+        quick = sum(place for place, _ in items) % step == 0
+        names, values = zip(*(item for _, item in items), strict=True)
+        found.append(pytest.param(*values, id="-".join(names), marks=() if quick else pytest.mark.slow))
+    return found
+
+
+def named(*names: str) -> dict[str, str]:
+    """An axis for ``spread`` whose values are their names."""
+    return {name: name for name in names}
 
 
 def random_network(

@@ -20,7 +20,17 @@ from exact import precision, rational
 from lipcert.errors import ProofFailed
 from planted import other_powers
 
-CASES = {"digest": 40, "cancel": 6, "radius": 4, "campaigns": 3, "torch": 12, "onnx": 12}
+CASES = {
+    "digest": 40,
+    "cancel": 6,
+    "radius": 4,
+    "sensitivity": 2,
+    "files": 4,
+    "mutants": 4,
+    "campaigns": 3,
+    "torch": 12,
+    "onnx": 12,
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)

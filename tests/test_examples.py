@@ -1,12 +1,17 @@
-"""The scripts in ``examples/``: each runs as a reader would run it, and what it prints makes sense."""
+"""The scripts in ``examples/``: each runs, and what it prints makes sense.
+
+Some run in this process, which has loaded their packages already, and those that take long on fewer images.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,14 +34,32 @@ def printed(name: str, *needs: str) -> str:
     return outcome.stdout
 
 
+def printed_here(name: str, capsys: pytest.CaptureFixture[str], *needs: str, **numbers: Any) -> str:
+    """The same in this process, with other numbers in the place of the script's own."""
+    for package in needs:
+        pytest.importorskip(package)
+    spec = importlib.util.spec_from_file_location(f"example_{Path(name).stem}", EXAMPLES / name)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    for constant, number in numbers.items():
+        assert hasattr(script, constant)
+        setattr(script, constant, number)
+    getattr(script, "main", lambda: None)()
+    outcome = capsys.readouterr()
+    assert outcome.err == ""
+    return outcome.out
+
+
 def rows(text: str, pattern: str) -> list[list[float]]:
     """The numbers of the lines that begin with a pattern."""
     lines = [line for line in text.splitlines() if re.match(pattern, line)]
     return [[float(number) for number in re.findall(r"-?\d+\.?\d*(?:e[+-]?\d+)?", line)] for line in lines]
 
 
-def test_controller() -> None:
-    text = printed("controller.py", "sklearn")
+def test_controller(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed_here("controller.py", capsys, "sklearn")
     (seen,), (proved,) = rows(text, " +seen "), rows(text, " +proved ")
     for one, other in zip(seen[:3], proved[:3], strict=True):
         assert one <= other <= 1.05 * one
@@ -45,11 +68,20 @@ def test_controller() -> None:
     assert "is enough" in text
 
 
-def test_classifier() -> None:
-    images = rows(printed("classifier.py", "sklearn"), r" +\d+ +\d+ +\d+\.")
-    assert len(images) == 12
+def check_classifier(text: str, count: int) -> None:
+    images = rows(text, r" +\d+ +\d+ +\d+\.")
+    assert len(images) == count
     for _, _, proved, plain, broken, _ in images:
         assert plain <= proved <= broken
+
+
+def test_classifier(capsys: pytest.CaptureFixture[str]) -> None:
+    check_classifier(printed_here("classifier.py", capsys, "sklearn", IMAGES=2), 2)
+
+
+@pytest.mark.slow
+def test_classifier_as_it_is() -> None:
+    check_classifier(printed("classifier.py", "sklearn"), 12)
 
 
 @pytest.mark.slow
@@ -78,8 +110,8 @@ def test_units() -> None:
     assert seen <= proved <= 1.3 * seen
 
 
-def test_pixels() -> None:
-    images = rows(printed("pixels.py", "sklearn"), r" +\d+ +\d+ +\d")
+def test_pixels(capsys: pytest.CaptureFixture[str]) -> None:
+    images = rows(printed_here("pixels.py", capsys, "sklearn"), r" +\d+ +\d+ +\d")
     assert len(images) == 5
     assert all(0.0 < certified <= broken for _, _, certified, broken, _ in images)
 
@@ -93,8 +125,16 @@ def test_own_method() -> None:
     assert "enlarged" in next(line for line in text.splitlines() if line.startswith("careless"))
 
 
-def test_training() -> None:
-    text = printed("training.py", "torch", "sklearn")
+def test_training(capsys: pytest.CaptureFixture[str]) -> None:
+    check_training(printed_here("training.py", capsys, "torch", "sklearn", IMAGES=2))
+
+
+@pytest.mark.slow
+def test_training_as_it_is() -> None:
+    check_training(printed("training.py", "torch", "sklearn"))
+
+
+def check_training(text: str) -> None:
     epochs = rows(text, r" +\d ")
     assert [row[0] for row in epochs] == [1, 2, 3, 4, 5] * 2
     free, penalised = epochs[4], epochs[9]
@@ -118,8 +158,8 @@ def test_snake() -> None:
     assert "refused: turning_points lacks a point" in text
 
 
-def test_one_lipschitz() -> None:
-    text = printed("one_lipschitz.py", "torch")
+def test_one_lipschitz(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed_here("one_lipschitz.py", capsys, "torch")
     proved, moved = re.search(r"at most (\S+) over all inputs", text), re.search(r"at least (\S+), at most (\S+)", text)
     assert proved is not None
     assert moved is not None

@@ -17,7 +17,7 @@ from lipcert.proof.reach import Reach
 from lipcert.proof.together import Proof, derived
 from lipcert.proof.tree import Tree
 from lipcert.questions import verify as questions
-from networks import random_network
+from networks import named, random_network, spread
 
 exact = pytest.importorskip("lipcert.exact")
 
@@ -31,8 +31,9 @@ REGIONS = {
 }
 
 
-@pytest.mark.parametrize("region", REGIONS)
-@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu", "elu", "sin"])
+@pytest.mark.parametrize(
+    ("activation", "region"), spread(5, named("relu", "tanh", "gelu", "elu", "sin"), named(*REGIONS))
+)
 def test_it_agrees(activation: str, region: str) -> None:
     network = random_network(5, (3, 7, 6, 3), activation, gain=1.5)
     for method, layer in ((lc.ClosedForm(), None), (lc.Joint(iterations=4), None), (lc.Scalar(), 2), (lc.Scalar(), 1)):
@@ -142,8 +143,10 @@ def by_pieces(activation: str, region: str = "ball") -> tuple[Network, Reach]:
 
 
 @pytest.mark.usefixtures("first_order")
-@pytest.mark.parametrize("region", ["ball", "clip", "box"])
-@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu", "elu", "sin", "hardswish"])
+@pytest.mark.parametrize(
+    ("activation", "region"),
+    spread(3, named("relu", "tanh", "gelu", "elu", "sin", "hardswish"), named("ball", "clip", "box")),
+)
 def test_it_agrees_on_pieces(activation: str, region: str) -> None:
     network, found = by_pieces(activation, region)
     assert len(found.hull[0]) > 1

@@ -17,7 +17,7 @@ from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.proof.sensitivity import Sensitivity
 from lipcert.questions import verify as questions
-from networks import random_network
+from networks import named, random_network, spread
 
 exact = pytest.importorskip("lipcert.exact")
 from lipcert.exact import check, model  # noqa: E402
@@ -34,12 +34,21 @@ SPLIT = lc.Split(lc.ClosedForm(), np.inf, 1e-3, pieces=16)
 GROUPS: dict[str, Any] = {"single": None, "groups": [(0, 1), 2]}
 
 
-@pytest.mark.parametrize("region", REGIONS)
-@pytest.mark.parametrize(
-    ("activation", "groups"),
-    [("relu", "single"), ("relu", "groups"), ("tanh", "groups"), ("gelu", "single"), ("sin", "groups")],
-)
-def test_it_agrees(activation: str, region: str, groups: str) -> None:
+CASES = {
+    f"{activation}, {groups}": (activation, groups)
+    for activation, groups in [
+        ("relu", "single"),
+        ("relu", "groups"),
+        ("tanh", "groups"),
+        ("gelu", "single"),
+        ("sin", "groups"),
+    ]
+}
+
+
+@pytest.mark.parametrize(("case", "region"), spread(4, CASES, named(*REGIONS)))
+def test_it_agrees(case: tuple[str, str], region: str) -> None:
+    activation, groups = case
     network = random_network(5, (3, 7, 6, 3), activation, gain=1.5)
     for method in (
         lc.ClosedForm(),
@@ -81,8 +90,8 @@ def test_an_entry_below_the_truth_is_refused_by_the_second_opinion_alone(
     found = lc.sensitivity(network, REGIONS["box"], method, inputs=GROUPS[groups], outputs=GROUPS[groups])
     truth = largest(network, REGIONS["box"], found)
     assert (truth <= found.matrix).all()
-    for place in np.ndindex(truth.shape):
-        for value in (truth[place] * (1.0 - 1e-9), 0.5 * truth[place], 0.0, np.nan):
+    for number, place in enumerate(np.ndindex(truth.shape)):
+        for value in (truth[place] * (1.0 - 1e-9), (0.5 * truth[place], 0.0, np.nan)[number % 3]):
             matrix = found.matrix.copy()
             matrix[place] = value
             with pytest.raises(ProofFailed):

@@ -366,7 +366,9 @@ MODELS: Mapping[str, tuple[int, ...]] = {
 """Models and the sizes of their networks, the same as when folding was done in plain floating point."""
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if "maxpool" in name else ()) for name in MODELS]
+)
 def test_models_fold_into_as_few_layers_as_ever(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if not (SHARED / name).is_file():
         pytest.skip(f"{SHARED / name} is not there")

@@ -24,7 +24,7 @@ from lipcert.proof.hints import Curved, Part
 from lipcert.proof.slope_parabolas import fit_error
 from lipcert.proof.sweep import proving
 from lipcert.search.curved import _Search as Search
-from networks import ROW_LABELS, ROWS, random_network
+from networks import NAMED_ROWS, ROW_LABELS, ROWS, random_network, spread
 
 CHAIN = lc.Network.from_weights([[[1.0]], [[1.5]], [[1.0]]], [[0.5], [0.3], None], "hardswish")
 CHAIN_BALL = lc.Ball([0.0], 0.4)
@@ -101,8 +101,7 @@ def test_an_inverse_is_at_least_the_inverse() -> None:
         inverse_above(np.diag([1.0, -1e-9]))
 
 
-@pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)
-@pytest.mark.parametrize("radius", [0.02, 0.5])
+@pytest.mark.parametrize(("row", "radius"), spread(2, NAMED_ROWS, {"0.02": 0.02, "0.5": 0.5}))
 def test_no_bound_is_below_the_truth(row: Activation, radius: float) -> None:
     rng = np.random.default_rng(7)
     network, ball = random_network(2, (18, 5, 4, 3), row, gain=2.0), lc.Ball(rng.standard_normal(18), radius)

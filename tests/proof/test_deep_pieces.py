@@ -15,7 +15,7 @@ from lipcert.proof.expansion import Second
 from lipcert.proof.piece_bounds import PieceBounds
 from lipcert.proof.second_pieces import SecondOrder, deep
 from lipcert.reproduce.networks import paper_center, paper_network
-from networks import random_network
+from networks import named, random_network, spread
 
 SIZES = [(1, 1, 1), (1, 2, 1, 1), (2, 4, 4, 2), (3, *[8] * 9, 2), (5, *[12] * 16, 2), (2, *[3] * 30, 1)]
 
@@ -34,8 +34,14 @@ def largest(network: lc.Network, lower: Array, upper: Array, rng: np.random.Gene
     return norms.reshape(many, -1).max(axis=0)
 
 
-@pytest.mark.parametrize("half", [1e-12, 1e-4, 0.03, 0.2, 1.0])
-@pytest.mark.parametrize("row", ["tanh", "softplus", "silu", "elu", "sin"])
+@pytest.mark.parametrize(
+    ("row", "half"),
+    spread(
+        3,
+        named("tanh", "softplus", "silu", "elu", "sin"),
+        {str(half): half for half in (1e-12, 1e-4, 0.03, 0.2, 1.0)},
+    ),
+)
 def test_never_below_the_truth(row: str, half: float) -> None:
     rng = np.random.default_rng(len(row))
     for seed, sizes in enumerate(SIZES):

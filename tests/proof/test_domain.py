@@ -21,7 +21,7 @@ from lipcert.proof.hints import BOTH, Linear
 from lipcert.proof.rounding import norm_above
 from lipcert.proof.sweep import Sweep, proving
 from lipcert.search.asked import Asked
-from networks import ROW_LABELS, ROWS, random_network
+from networks import NAMED_ROWS, named, random_network, spread
 
 Rational = list[Fraction]
 
@@ -223,36 +223,37 @@ def traced(network: Network, regions: list[Region], depth: int | None) -> BackSu
     return sweep.traces[0]
 
 
-@pytest.mark.parametrize("kind", ["ball", "clipped", "box"])
-@pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)
-def test_rows_of_several_regions_go_back_together(row: Any, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("row", "kind", "depth"),
+    spread(6, NAMED_ROWS, named("ball", "clipped", "box"), {"to the input": None, "one layer": 1}),
+)
+def test_rows_of_several_regions_go_back_together(row: Any, kind: str, depth: int | None) -> None:
     rng = np.random.default_rng(8)
     network = random_network(6, (3, 7, 6, 5, 2), row, gain=2.0)
     regions = regions_of(kind, 3, 4, rng)
-    for depth in (None, 1):
-        stack = traced(network, regions, depth)
-        singles = [traced(network, [region], depth) for region in regions]
-        for index, size in enumerate(network.sizes[:-1]):
-            where, rows = rng.permutation(np.repeat(np.arange(4), 5)), rng.standard_normal((20, size))
-            extra = [rng.standard_normal((20, n)) for n in network.sizes[1:-1]]
-            for more in (None, extra):
+    stack = traced(network, regions, depth)
+    singles = [traced(network, [region], depth) for region in regions]
+    for index, size in enumerate(network.sizes[:-1]):
+        where, rows = rng.permutation(np.repeat(np.arange(4), 5)), rng.standard_normal((20, size))
+        extra = [rng.standard_normal((20, n)) for n in network.sizes[1:-1]]
+        for more in (None, extra):
+            with np.errstate(all="ignore"):
+                above = stack.above(index, where, rows, more)
+            for k, region in enumerate(regions):
+                mine = where == k
+                added = None if more is None else [x[mine] for x in more]
                 with np.errstate(all="ignore"):
-                    above = stack.above(index, where, rows, more)
-                for k, region in enumerate(regions):
-                    mine = where == k
-                    added = None if more is None else [x[mine] for x in more]
-                    with np.errstate(all="ignore"):
-                        alone = singles[k].above(index, np.zeros(5, dtype=int), rows[mine], added)
-                    np.testing.assert_allclose(above[mine], alone, rtol=1e-11, atol=1e-11)
-                    points = np.concatenate([region.center[None], region.sample(300, rng)])
-                    v = network.preactivations(points)
-                    layer = network.layers[index - 1]
-                    z = points if not index else layer.neurons.value(v[index - 1])  # type: ignore[union-attr]
-                    seen = z @ rows[mine].T
-                    stop = 0 if depth is None else max(0, index - depth)
-                    if added is not None:  # of the layers on the way
-                        seen = seen + sum(v[back] @ added[back].T for back in range(stop, index))
-                    assert (seen <= above[mine] + 1e-12 * (1.0 + np.abs(seen).max())).all()
+                    alone = singles[k].above(index, np.zeros(5, dtype=int), rows[mine], added)
+                np.testing.assert_allclose(above[mine], alone, rtol=1e-11, atol=1e-11)
+                points = np.concatenate([region.center[None], region.sample(300, rng)])
+                v = network.preactivations(points)
+                layer = network.layers[index - 1]
+                z = points if not index else layer.neurons.value(v[index - 1])  # type: ignore[union-attr]
+                seen = z @ rows[mine].T
+                stop = 0 if depth is None else max(0, index - depth)
+                if added is not None:  # of the layers on the way
+                    seen = seen + sum(v[back] @ added[back].T for back in range(stop, index))
+                assert (seen <= above[mine] + 1e-12 * (1.0 + np.abs(seen).max())).all()
 
 
 def test_a_region_whose_numbers_overflow_leaves_the_others_alone() -> None:

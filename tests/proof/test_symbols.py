@@ -212,8 +212,8 @@ def test_whatever_the_multipliers_are_the_bound_holds(head: bool) -> None:
     network = stack(STACKS["stride"], "relu", head)
     hints, random = hints_of(network), np.random.default_rng(5)
     truth, proved = largest_jacobian(network), 0
-    for scale in (1e-300, 1e-3, 0.5, 0.9, 1.1, 1e3, 1e300):
-        for exponent in (0, -300, 300, 2**20):
+    for number, scale in enumerate((1e-300, 1e-3, 0.5, 0.9, 1.1, 1e3, 1e300)):
+        for exponent in (0, (-300, 300, 2**20)[number % 3]):
             garbage = tuple(T * scale * random.uniform(0.5, 2.0, T.size) for T in hints.multipliers)
             try:
                 moved = tuple(e + exponent for e in hints.exponents)

@@ -15,7 +15,7 @@ from lipcert.model.arrays import Array
 from lipcert.proof.classes import pair_margins
 from lipcert.proof.projection import projection
 from lipcert.questions.establish import establish
-from networks import random_network
+from networks import random_network, spread
 
 SEEDS = range(12)
 
@@ -41,8 +41,9 @@ def chain(seed: int, cancel: bool = False) -> tuple[lc.Network, Any, Any]:
     return network, product, offset
 
 
-@pytest.mark.parametrize("cancel", [False, True])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("seed", "cancel"), spread(2, {str(seed): seed for seed in SEEDS}, {"plain": False, "cancelling": True})
+)
 def test_entries_of_a_linear_network(seed: int, cancel: bool) -> None:
     network, product, _ = chain(seed, cancel)
     found = exact(lc.sensitivity(network).matrix)

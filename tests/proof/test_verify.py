@@ -8,6 +8,7 @@ import itertools
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from lipcert.proof.domain import Domain
 from lipcert.proof.hints import Hints, Linear, Lipschitz, Part
 from lipcert.proof.suggest import lines
 from lipcert.search.method import Method
-from networks import ROWS, random_network
+from networks import ROWS, random_network, spread
 from oracle import below
 
 CENTER, STEPS = np.array([0.3, -0.2, 0.9]), np.array([0.1, 0.2, 0.3])
@@ -69,8 +70,7 @@ def mixed_network() -> Network:
     return random_network(5, (3, 6, 5, 4, 2), ["elu", "relu", "tanh"], gain=2.0)
 
 
-@pytest.mark.parametrize("region", REGIONS.values(), ids=REGIONS.keys())
-@pytest.mark.parametrize("method", METHODS, ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(("method", "region"), spread(3, {type(m).__name__: m for m in METHODS}, REGIONS))
 def test_every_certificate_verifies(method: Method, region: Region, tmp_path: Path) -> None:
     if isinstance(method, lc.Split) and not region.bounded:
         pytest.skip("all of space cannot be cut into pieces")
@@ -235,12 +235,18 @@ def test_nonsensical_hints_are_refused() -> None:
     refused(network, replace(certificate, sweeps=()), "no multipliers")
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -1.0, 0.0, 1e300, 1e-300, 5e-324])
-def test_wild_numbers_in_hints_prove_nothing_false(value: float) -> None:
-    """Any hints give a valid bound or none; a claim below the truth never passes, and nothing crashes."""
+@pytest.fixture(scope="module")
+def attained() -> tuple[Network, Certificate, float]:
+    """A network, a bound, and what is at most the truth."""
     network = mixed_network()
     certificate = certificate_of(network)
-    truth = lc.lower_bound(network, certificate.region).value
+    return network, certificate, lc.lower_bound(network, certificate.region).value
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -1.0, 0.0, 1e300, 1e-300, 5e-324])
+def test_wild_numbers_in_hints_prove_nothing_false(value: float, attained: tuple[Network, Certificate, float]) -> None:
+    """Any hints give a valid bound or none; a claim below the truth never passes, and nothing crashes."""
+    network, certificate, truth = attained
     sweep = certificate.sweeps[0]
     for layer, what in itertools.product(range(3), ("multipliers", "lower", "upper", "exponents")):
         changed = sweep
@@ -442,10 +448,12 @@ CHECKER_BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 }
 
 
-def disagreements(count: int) -> int:
-    """How many of the oracle's random cases go against the checker."""
+def disagreements(count: int, enough: int) -> int:
+    """How many of the oracle's random cases go against the checker, until that are enough."""
     found = 0
     for number in range(count):
+        if found == enough:
+            break
         network, region, method, enclosures = random_case(number)
         certificate = lc.certify(network, region, method, enclosures=enclosures, verify=False)
         with precision(PRECISION):
@@ -460,11 +468,11 @@ def disagreements(count: int) -> int:
 @pytest.mark.parametrize("bug", CHECKER_BUGS)
 def test_bugs_of_the_checker_are_seen_by_the_oracle(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     CHECKER_BUGS[bug](monkeypatch)
-    assert disagreements(24) >= 3
+    assert disagreements(24, enough=3) == 3
 
 
 def test_without_bugs_the_oracle_agrees() -> None:
-    assert disagreements(24) == 0
+    assert disagreements(24, enough=1) == 0
 
 
 # What the checker may use.
@@ -474,6 +482,7 @@ TRUSTED = ("lipcert.proof", "lipcert.model", "lipcert.errors")
 SOURCE = Path(lc.__file__).parent
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """Every module that a file names in an import, wherever the import stands."""
     names: set[str] = set()
@@ -585,7 +594,7 @@ nasty = given(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @nasty
 def test_lower_is_at_most_the_bound_without_slack(network: Network, radius: float, kind: str, method: Method) -> None:
     nothing_attained_exceeds_the_bound(network, radius, kind, method)

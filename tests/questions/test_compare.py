@@ -106,13 +106,12 @@ def test_timeouts_and_refusals_are_rows_and_the_others_go_on(monkeypatch: pytest
         return real(0.5, sleep, 60.0) if arguments[0] == lc.Scalar() else real(seconds, function, *arguments)
 
     monkeypatch.setattr(comparing, "within", slow)
-    result = compare(network, ball, ["scalar", "eclipse", "seqlip", "trivial", "closed-form"], timeout=60.0)
+    result = compare(network, ball, ["scalar", "eclipse", "seqlip", "closed-form"], timeout=60.0)
     status = {row.name: row.status for row in result.rows}
     assert status == {
         "scalar": "timeout",
         "eclipse": "does not apply",
         "seqlip": "does not apply",
-        "trivial": "certified",
         "closed-form": "certified",
     }
     notes = {row.name: row.note for row in result.rows}
@@ -147,11 +146,11 @@ def test_wrong_use_is_named() -> None:
 def test_command_line(model: Path, tmp_path: Path) -> None:
     picture = tmp_path / "picture.svg"
     command = [sys.executable, "-m", "lipcert", "compare", str(model), "--center", "zeros", "--radius", "0.5"]
-    command += ["--methods", "trivial, eclipse-gen-local-cf,scalar", "--timeout", "60"]
+    command += ["--methods", "trivial, scalar", "--timeout", "60"]
     done = subprocess.run([*command, "--json", "--plot", str(picture)], capture_output=True, text=True, check=True)
     record = json.loads(done.stdout)
-    assert [row["name"] for row in record["rows"]] == ["trivial", "eclipse-gen-local-cf", "scalar"]
-    assert [row["published"] for row in record["rows"]] == [True, True, False]
+    assert [row["name"] for row in record["rows"]] == ["trivial", "scalar"]
+    assert [row["published"] for row in record["rows"]] == [True, False]
     assert all(row["bound"] >= record["lower"] for row in record["rows"])
     assert record["network"]["sizes"] == [3, 5, 6, 2]
     assert picture.read_text().count("<svg") == 1

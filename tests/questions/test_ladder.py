@@ -10,7 +10,7 @@ import pytest
 import lipcert as lc
 from lipcert.model.regions import Region
 from lipcert.search.method import Method
-from networks import random_network
+from networks import named, random_network, spread
 
 ROUNDING = 1.0 + 1e-9
 NETWORKS = {
@@ -35,11 +35,7 @@ def regions(network: lc.Network) -> dict[str, Region]:
     }
 
 
-CASES = [(name, kind) for name, network in NETWORKS.items() for kind in regions(network)]
-every_case = pytest.mark.parametrize(("name", "kind"), CASES)
-
-
-@every_case
+@pytest.mark.parametrize(("name", "kind"), spread(4, named(*NETWORKS), named(*regions(NETWORKS["relu"]))))
 def test_more_effort_is_never_worse(name: str, kind: str) -> None:
     network = NETWORKS[name]
     region = regions(network)[kind]
@@ -54,8 +50,10 @@ def test_more_effort_is_never_worse(name: str, kind: str) -> None:
         assert bound(SPLIT) <= joint * ROUNDING
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("method", [lc.ClosedForm(), lc.Scalar(), JOINT, AUTO], ids=repr)
+@pytest.mark.parametrize(
+    ("name", "method"),
+    spread(4, named(*NETWORKS), {repr(one): one for one in (lc.ClosedForm(), lc.Scalar(), JOINT, AUTO)}),
+)
 def test_a_part_of_a_region_never_gets_more(name: str, method: Method) -> None:
     """Slack: methods choose for each region anew, and a better choice for the whole may be missed for the part.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def compare(count: int, activation: str = "relu") -> None:
 
 
 def test_digits() -> None:
-    compare(8)
+    compare(6)
 
 
 @pytest.mark.slow
@@ -104,7 +105,7 @@ def test_given_radii_are_the_only_ones_tried(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_search_finds_what_a_fine_grid_finds() -> None:
     network, x, y = classifier()
-    for k in range(4):
+    for k in range(2):
         for pairwise in (True, False):
             found = lc.certified_radius(network, x[k], y[k], pairwise=pairwise)
             fine = lc.certified_radius(
@@ -115,7 +116,7 @@ def test_the_search_finds_what_a_fine_grid_finds() -> None:
 
 def test_clip_and_relaxation_only_help() -> None:
     network, x, y = classifier()
-    for k in np.flatnonzero(network(x[:2]).argmax(axis=1) == y[:2]):
+    for k in np.flatnonzero(network(x[:9]).argmax(axis=1) == y[:9])[:1]:
         best = lc.certified_radius(network, x[k], y[k], clip=(0, 1)).radius
         plain = lc.certified_radius(network, x[k], y[k]).radius
         bare = lc.certified_radius(network, x[k], y[k], relaxation=False).radius
@@ -155,7 +156,8 @@ def test_radii_say_what_they_rest_on() -> None:
     """Each basis occurs, and what is said of it holds, exactly."""
     network, x, y = classifier("tanh")
     seen: dict[str, int] = {}
-    for point, label in zip(x[:25], y, strict=False):
+    wrong = np.flatnonzero(network(x).argmax(axis=1) != y)[:1]
+    for point, label in zip(x[[*range(8), *wrong]], y[[*range(8), *wrong]], strict=True):
         for radius in (0.05, 0.2, 0.3, 0.4, 0.5, 0.7):
             found = lc.certified_radius(network, point, label, radii=[radius])
             seen[found.basis] = seen.get(found.basis, 0) + 1
@@ -187,7 +189,7 @@ def test_the_plain_rule_rests_on_the_bound_of_the_network() -> None:
 
 def test_a_search_says_what_it_rests_on() -> None:
     network, x, y = classifier("tanh")
-    right = np.flatnonzero(network(x[:4]).argmax(axis=1) == y[:4])
+    right = np.flatnonzero(network(x[:2]).argmax(axis=1) == y[:2])
     found = [lc.certified_radius(network, x[k], y[k]) for k in right]
     assert {one.basis for one in found} == {"second order"}
     assert all(one.radius == one.ball for one in found)
@@ -275,6 +277,7 @@ def test_wrong_use() -> None:
         lc.attack(network, np.zeros(3), 5, 1.0)
 
 
+@cache
 def answers() -> list[tuple[lc.Network, lc.CertifiedRadius]]:
     """Radii on every basis, by several rules and methods."""
     network, x, _ = classifier("tanh")
@@ -287,7 +290,7 @@ def answers() -> list[tuple[lc.Network, lc.CertifiedRadius]]:
         {"radii": [0.05, 0.2, 0.4]},
         {"method": lc.Joint(), "radii": [0.2], "curvature": False},
     ]
-    return [(network, lc.certified_radius(network, x[k], **some)) for k in (0, 1) for some in options]
+    return [(network, lc.certified_radius(network, x[k], **some)) for k in (0,) for some in options]
 
 
 def test_radii_are_derived_again_from_their_hints() -> None:
@@ -419,7 +422,7 @@ def test_a_single_logit_is_a_classifier_of_two_classes(tmp_path: Path) -> None:
     both = lc.Network(
         (*network.layers[:-1], type(last)(np.vstack([0 * last.weight, last.weight]), np.r_[0, last.bias], None))
     )
-    for x in np.random.default_rng(0).normal(size=(4, 3)):
+    for x in np.random.default_rng(0).normal(size=(2, 3)):
         found, pair = lc.certified_radius(network, x), lc.certified_radius(both, x)
         assert found.predicted == int(network(x)[0] > 0)
         assert found.radius == pair.radius > 0.0

@@ -93,7 +93,7 @@ def test_a_shrunken_set_is_caught() -> None:
 
 def test_a_point() -> None:
     network = random_network(1, (2, 4, 3), "elu")
-    found = lc.reach(network, lc.Ball([0.3, -0.4], 0.0))
+    found = lc.reach(network, lc.Ball([0.3, -0.4], 0.0), lc.Auto(np.inf, 8))
     np.testing.assert_allclose(found.upper - found.lower, 0.0, atol=1e-11)
     assert ((found.lower <= found.center) & (found.center <= found.upper)).all()
 

@@ -13,7 +13,7 @@ from lipcert.model.arrays import dense
 from lipcert.search import folding as module
 from lipcert.search.ellipsoid import Ellipsoid, Image, activate
 from lipcert.search.folding import condense, condensed
-from networks import random_network
+from networks import random_network, spread
 
 
 def _wide(seed: int, sparse_weights: bool) -> lc.Network:
@@ -29,8 +29,14 @@ def _wide(seed: int, sparse_weights: bool) -> lc.Network:
     return lc.Network.from_weights(stored, biases, kinds)
 
 
-@pytest.mark.parametrize("sparse_weights", [False, True])
-@pytest.mark.parametrize("method", [lc.ClosedForm(), lc.Scalar(), lc.Diagonal(), lc.Joint(iterations=60)], ids=str)
+@pytest.mark.parametrize(
+    ("method", "sparse_weights"),
+    spread(
+        2,
+        {str(one): one for one in (lc.ClosedForm(), lc.Scalar(), lc.Diagonal(), lc.Joint(iterations=60))},
+        {"dense": False, "sparse": True},
+    ),
+)
 def test_the_bound_is_the_same(method: Any, sparse_weights: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     network = _wide(1, sparse_weights)
     ball = lc.Ball(np.linspace(-1, 1, 5), 0.2)

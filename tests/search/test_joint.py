@@ -20,7 +20,7 @@ from lipcert.search.candidate import Candidate
 from lipcert.search.chain import Chain, Slopes, Value
 from lipcert.search.joint import chosen, kept, log_multipliers, moving_slopes
 from lipcert.search.problem import Problem
-from networks import random_network
+from networks import named, random_network, spread
 
 
 def problem(network: lc.Network, region: Region | None = None) -> Problem:
@@ -161,13 +161,18 @@ def test_sparse_weights_give_the_same() -> None:
     assert thin == pytest.approx(full, rel=1e-3)
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("activation", ["relu", "elu", "sin", "hardswish"])
-def test_never_above_scalar(seed: int, activation: str) -> None:
-    network = random_network(seed, (3, 9, 8, 7, 2), activation, gain=2.0)
-    for region in (lc.Everywhere(), lc.Ball(np.zeros(3), 0.7), lc.Box(-np.ones(3), np.ones(3))):
-        case = problem(network, region)
-        assert lc.Joint().solve(case).bound <= lc.Scalar().solve(case).bound
+@pytest.mark.parametrize(
+    ("seed", "activation", "region"),
+    spread(
+        3,
+        {str(seed): seed for seed in range(6)},
+        named("relu", "elu", "sin", "hardswish"),
+        {"everywhere": lc.Everywhere(), "ball": lc.Ball(np.zeros(3), 0.7), "box": lc.Box(-np.ones(3), np.ones(3))},
+    ),
+)
+def test_never_above_scalar(seed: int, activation: str, region: Region) -> None:
+    case = problem(random_network(seed, (3, 9, 8, 7, 2), activation, gain=2.0), region)
+    assert lc.Joint().solve(case).bound <= lc.Scalar().solve(case).bound
 
 
 @pytest.mark.parametrize("cell", [(10, 10), (10, 20), (40, 5)])

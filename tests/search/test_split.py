@@ -29,7 +29,7 @@ from lipcert.proof.tree import Tree, children, confined
 from lipcert.reproduce.networks import paper_center, paper_network
 from lipcert.search import split as module
 from lipcert.search.asked import Asked
-from networks import random_network, sampled_norms
+from networks import named, random_network, sampled_norms, spread
 from patterns import true_constant
 
 SIZES = ((2, 6, 6, 2), (2, 6, 2), (1, 5, 6, 1), (2, 4, 4, 4, 2), (3, 5, 4, 2), (2, 6, 5, 6, 1), (3, 6, 6, 1))
@@ -62,13 +62,13 @@ def exact(seed: int) -> None:
     assert lc.verify(network, certificate) <= certificate.bound
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(10))
 def test_tiny_networks_against_all_patterns(seed: int) -> None:
     exact(seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(25, 200))
+@pytest.mark.parametrize("seed", range(10, 200))
 def test_more_tiny_networks_against_all_patterns(seed: int) -> None:
     exact(seed)
 
@@ -82,13 +82,14 @@ REGIONS: dict[str, Region] = {
 }
 
 
-@pytest.mark.parametrize("kind", REGIONS)
-@pytest.mark.parametrize("activation", ["relu", "elu", "tanh", "hardtanh", "sin"])
+@pytest.mark.parametrize(
+    ("activation", "kind"), spread(5, named("relu", "elu", "tanh", "hardtanh", "sin"), named(*REGIONS))
+)
 def test_bound_is_above_all_samples_and_below_that_of_the_whole(activation: str, kind: str) -> None:
     region = REGIONS[kind]
     network = random_network(3, (3, 8, 7, 2), activation, gain=2.5)
     whole = lc.certify(network, region, lc.Scalar()).bound
-    certificate = lc.certify(network, region, quick(0.25, 0.02))
+    certificate = lc.certify(network, region, replace(quick(tolerance=0.02), pieces=60))
     points = np.concatenate([region.center[None], region.sample(2000, np.random.default_rng(0))])
     norms, error = sampled_norms(network, points)
     assert (norms - error <= certificate.bound).all()
@@ -145,14 +146,15 @@ def test_pieces_of_a_deep_network_gain() -> None:
     holds(network, certificate)
 
 
-def test_hints_serve_parts_of_a_large_region() -> None:
+@pytest.mark.parametrize(("width", "gain"), [(20, 0.4), pytest.param(60, 0.02, marks=pytest.mark.slow)])
+def test_hints_serve_parts_of_a_large_region(width: int, gain: float) -> None:
     """Multipliers of a region in which all slopes are open, for parts in which hardly any is."""
-    network = paper_network(60, 15, "relu")
+    network = paper_network(width, 15, "relu")
     region = lc.Ball(paper_center(), np.sqrt(5.0))
     whole = lc.certify(network, region, lc.Scalar()).bound
     with interrupted_after(18):
         certificate = best(network, region, lc.Split(lc.Scalar(), seconds=np.inf))
-    assert certificate.bound < 0.02 * whole
+    assert certificate.bound < gain * whole
 
 
 def best(network: lc.Network, region: Region, method: lc.Split) -> lc.Certificate:
@@ -183,9 +185,15 @@ def interrupted_after(rounds: int) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("place", ["heappop", "heappush", "check_cuts", "confined", "jacobian_norms"])
-@pytest.mark.parametrize("calls", [1, 30])
-@pytest.mark.parametrize("event", [KeyboardInterrupt, ProofFailed, np.linalg.LinAlgError])
+@pytest.mark.parametrize(
+    ("place", "calls", "event"),
+    spread(
+        3,
+        named("heappop", "heappush", "check_cuts", "confined", "jacobian_norms"),
+        {"first call": 1, "later": 30},
+        {one.__name__: one for one in (KeyboardInterrupt, ProofFailed, np.linalg.LinAlgError)},
+    ),
+)
 def test_interrupts_anywhere_leave_a_true_bound(place: str, calls: int, event: type[BaseException]) -> None:
     """The tree is whole at every moment, also when a batch has been taken from the queue and not been put back."""
     network = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
@@ -210,6 +218,7 @@ def test_interrupts_anywhere_leave_a_true_bound(place: str, calls: int, event: t
 def test_a_real_signal() -> None:
     network = random_network(6, (4, 20, 20, 2), "relu", gain=2.5)
     region = lc.Ball(np.zeros(4), 1.0)
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # shells leave it out for jobs in the background
     before = signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     signal.setitimer(signal.ITIMER_REAL, 1.0)
     try:
@@ -217,6 +226,7 @@ def test_a_real_signal() -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGINT, usual)
     assert certificate.seconds < 25.0
     holds(network, certificate)
 
@@ -379,7 +389,7 @@ def test_edited_cuts_prove_the_truth_or_nothing(proved: tuple[lc.Network, lc.Cer
     rng = np.random.default_rng(0)
     cut = np.flatnonzero(tree.layer != LEAF)
     refused = 0
-    for _ in range(25):
+    for _ in range(10):
         columns = {name: getattr(tree, name).copy() for name in ("layer", "index", "value")}
         nodes = rng.choice(cut, 3)
         name = rng.choice(list(columns))
@@ -391,12 +401,12 @@ def test_edited_cuts_prove_the_truth_or_nothing(proved: tuple[lc.Network, lc.Cer
             assert prove_tree(network, region, replace(tree, **columns), certificate.sweeps) >= truth
         except ProofFailed:
             refused += 1
-    assert refused < 25
+    assert refused < 10
 
 
 def test_a_tree_proves_again_what_other_batches_of_pieces_proved() -> None:
     network = random_network(6, (4, 20, 20, 2), "relu", gain=2.5)
-    certificate = lc.certify(network, lc.Ball(np.zeros(4), 1.0), quick(60.0, 1e-9))
+    certificate = lc.certify(network, lc.Ball(np.zeros(4), 1.0), replace(quick(60.0, 1e-9), pieces=2100))
     assert tree_of(certificate).leaves > 1000
     assert lc.verify(network, certificate) <= certificate.bound
 
@@ -407,9 +417,13 @@ def many_inputs() -> tuple[lc.Network, lc.Ball]:
     return network, lc.Ball(np.where(np.arange(30) % 2, 0.0, 0.02), 0.6, clip=(0, 1))
 
 
-def test_with_many_inputs_signs_lead_to_the_constant_itself() -> None:
-    network, ball = many_inputs()
-    certificate = lc.certify(network, ball, quick(30.0, 1e-6))
+@pytest.fixture(scope="module")
+def signed() -> lc.Certificate:
+    return lc.certify(*many_inputs(), quick(30.0, 1e-6))
+
+
+def test_with_many_inputs_signs_lead_to_the_constant_itself(signed: lc.Certificate) -> None:
+    (network, ball), certificate = many_inputs(), signed
     tree = tree_of(certificate)
     assert (tree.layer != AXIS).all()
     assert tree.void.size
@@ -419,9 +433,8 @@ def test_with_many_inputs_signs_lead_to_the_constant_itself() -> None:
     assert lc.verify(network, certificate) <= certificate.bound
 
 
-def test_an_unproved_void_does_not_count() -> None:
-    network, ball = many_inputs()
-    certificate = lc.certify(network, ball, quick(30.0, 1e-6))
+def test_an_unproved_void_does_not_count(signed: lc.Certificate) -> None:
+    (network, ball), certificate = many_inputs(), signed
     tree = tree_of(certificate)
     nothing = np.zeros(0, dtype=int)
     truth = lc.lower_bound(network, ball, points=certificate.witness).value
@@ -434,7 +447,7 @@ def test_an_unproved_void_does_not_count() -> None:
     assert proved_from(weight=np.zeros(tree.weight.shape)) > truth * (1 + 1e-3)
     for scale in (-1.0, 1e-3, 1e12):
         assert proved_from(weight=scale * tree.weight) >= truth
-    for shift in range(1, 22):
+    for shift in range(1, 22, 10):
         assert proved_from(neuron=(tree.neuron + shift) % 22) >= truth
     leaves = np.flatnonzero(tree.layer == LEAF)
     columns = {"void": np.repeat(leaves, 22), "neuron": np.tile(np.arange(22), len(leaves))}

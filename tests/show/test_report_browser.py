@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from browser import CHROMIUM, Tab, browser
+from lipcert.model.arrays import Array
 from lipcert.show.report import write
 from reports import NETWORK, save_campaign, save_certificates, save_study
 
@@ -46,6 +47,12 @@ def sorts(tab: Tab, table: int) -> list[str]:
 
 def button(table: int, cell: int) -> str:
     return f"document.querySelectorAll('table')[{table}].tHead.rows[0].cells[{cell}].querySelector('button')"
+
+
+def colours(image: Array) -> int:
+    """How many colours a picture has."""
+    bits = np.rint(255.0 * image[..., :3]).astype(int)
+    return len(np.unique(bits @ [65536, 256, 1]))
 
 
 def test_a_click_sorts_and_a_second_click_turns_it_around(tab: Tab, report: Path) -> None:
@@ -119,10 +126,10 @@ def test_figures_show_and_the_page_fits(tab: Tab, report: Path, tmp_path: Path, 
     tab.screenshot(tmp_path / "page.png")
     image = imread(tmp_path / "page.png")
     assert image.shape[0] > 2000
-    assert len(np.unique(image.reshape(-1, image.shape[2]), axis=0)) > 100  # not blank
+    assert colours(image) > 100  # not blank
     top = tab.evaluate("document.images[0].getBoundingClientRect().top + scrollY")
     figure = image[int(top) : int(top) + sizes[0][2]]
-    assert len(np.unique(figure.reshape(-1, image.shape[2]), axis=0)) > 20
+    assert colours(figure) > 20
 
 
 def test_nothing_is_fetched_and_nothing_is_amiss(tab: Tab, report: Path) -> None:

@@ -66,7 +66,12 @@ def _sigma(stage: Stage) -> Array:
     if ahead.shape[0] <= ITERATIVE or not np.isfinite(S.sum()):
         return largest(times(times(m[:, None] * S * m, ahead.T).T, ahead.T))
     back = ahead.T
-    return largest_of(ahead.shape[0], lambda u: ahead @ (m * (S @ (m * (back @ u)))), _ENOUGH)
+
+    def forth(u: Array) -> Array:
+        inner: Array = S @ (m * (back @ u))  # as one expression this takes mypy minutes
+        return ahead @ (m * inner)
+
+    return largest_of(ahead.shape[0], forth, _ENOUGH)
 
 
 def _gain(head: Weight) -> Array:
