@@ -22,6 +22,7 @@ from lipcert.model.norms import LInf
 from lipcert.model.regions import Ball
 from lipcert.proof import answers
 from lipcert.proof.bowls import BowlHints, Bowls
+from lipcert.proof.broken import Broken
 from lipcert.proof.checker import ROOM
 from lipcert.proof.cover import prove_tree
 from lipcert.proof.hints import Hints
@@ -96,6 +97,8 @@ class CertifiedRadius:
     basis : what the radius rests on.
     subject : digest of the network, the point, the clip and the norm that it is about.
     proof : what :func:`lipcert.proof.classes.recheck_radius` derives it from again; None where the radius is 0.
+    broken : the nearest input of another class that was met on the way and proved to be one; None where none was. It is
+        not saved.
     """
 
     radius: float
@@ -108,6 +111,7 @@ class CertifiedRadius:
     basis: Basis
     subject: str = field(default="", repr=False, compare=False)
     proof: RadiusProof | None = field(default=None, repr=False, compare=False)
+    broken: Broken | None = field(default=None, repr=False, compare=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file, with what proves it; :func:`lipcert.verify` checks it from there."""
