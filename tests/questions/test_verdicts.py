@@ -173,6 +173,10 @@ def test_a_point_is_handed_back_on_more_inputs_than_neurons(monkeypatch: pytest.
     assert found.broken is not None
     assert found.broken.distance <= 1.05 * far
     assert network(found.broken.point).argmax() != found.label
+    with pytest.raises(lc.ProofFailed, match="another network or point"):
+        replace(found, radius=0.0).about(network, lc.Ball(x + 1e-9, 1.0))
+    with pytest.raises(lc.ProofFailed, match="another network or point"):
+        replace(found, radius=0.0, label=1 - found.label).about(network, lc.Ball(x, 1.0))
     inside = lc.certified_radius(network, x, radii=[1.05 * far], curvature=False, values=True, clip=(0.0, 1.0))
     assert inside.broken is None or ((inside.broken.point >= 0.0) & (inside.broken.point <= 1.0)).all()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,12 +23,25 @@ class Broken:
     ----------
     point : the input, (inputs,).
     distance : at least how far it is from the centre of the ball, in the norm of the ball.
-    rival : a class whose output is larger than that of the label.
+    label, rival : the class that it should be of, and one whose output is larger.
+    subject : digest of the network, the centre, the clip and the norm that it is about.
     """
 
     point: Array
     distance: float
+    label: int
     rival: int
+    subject: str = field(repr=False)
+
+
+def subject_of(network: Network, ball: Ball) -> str:
+    """SHA-256 of what a certified radius is about: network, point, the box that inputs are clipped to, and the norm."""
+    box = [] if ball.clip is None else [ball.clip.lower, ball.clip.upper]
+    if not ball.plain:
+        box += [np.frombuffer(ball.norm.name.encode(), dtype=np.uint8), ball.units]
+    parts = (np.ascontiguousarray(part).tobytes() for part in (ball.center, *box))
+    found = hashlib.sha256(b"|".join([network.digest.encode(), *parts])).hexdigest()
+    return f"declared:{found}" if network.declared else found
 
 
 def nearest_broken(network: Network, ball: Ball, label: int, points: Array) -> Broken | None:
@@ -49,7 +63,8 @@ def nearest_broken(network: Network, ball: Ball, label: int, points: Array) -> B
     if not proved.size:
         return None
     first = proved[np.argmin(away[proved])]
-    return Broken(points[first].copy(), float(away[first]), int(np.nanargmax(larger[first])))
+    rival = int(np.nanargmax(larger[first]))
+    return Broken(points[first].copy(), float(away[first]), int(label), rival, subject_of(network, ball))
 
 
 def _away(ball: Ball, points: Array) -> Array:
