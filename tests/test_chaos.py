@@ -175,6 +175,11 @@ def nearest() -> float:
 
 def check_radius(found: lc.CertifiedRadius) -> bool:
     assert 0.0 <= found.radius <= (nearest() if found.label == LABEL else 0.0)
+    if found.broken is not None:
+        assert found.broken.distance >= np.linalg.norm(found.broken.point - POINT)
+        value, error = (part[0] for part in output_at(CLASSIFIER, found.broken.point[None]))
+        assert found.label == found.broken.label
+        assert (value - error)[found.broken.rival] > (value + error)[found.label]
     return found.radius > 0.0
 
 

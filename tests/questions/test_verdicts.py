@@ -15,6 +15,8 @@ from lipcert.model.arrays import Array
 from lipcert.questions.campaign import summarise
 from lipcert.questions.campaign.results import difference
 from lipcert.questions.establish import establish
+from lipcert.questions.verdict import Verdict
+from lipcert.search import margins
 from networks import random_network
 
 NETWORK = random_network(0, (4, 8, 7, 3), gain=2.5)
@@ -98,6 +100,11 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     shown = lipcert(*arguments, "new.sqlite", "--seconds-per-point", "30")
     assert "by value functions" in shown.out
     assert "undecided" in shown.out
+    far = f"{3.0 * np.median(radii()):.6f}"
+    alone = ("robust", "model.npz", "data.npz", "--eps", far, "--no-curvature", "--seconds-per-point", "30", "--out")
+    shown = lipcert(*alone, "far.sqlite")  # without --attack
+    assert "broken" in shown.out
+    assert "undecided 0.00%" in shown.out
     changed = lipcert.json("results", "new.sqlite", "--against", "old.sqlite")["against"]
     assert changed["gained"] > 0
     assert "certified only now" in lipcert("results", "new.sqlite", "--against", "old.sqlite").out
@@ -124,3 +131,91 @@ def test_bounds_for_all_inputs_settle_small_balls(tmp_path: Path) -> None:
     facts = establish(network, lc.Ball(x, 1.0), lc.ClosedForm())
     with pytest.raises(lc.ProofFailed, match="all inputs"):
         facts.around(lc.Ball(x, 0.5))
+
+
+def blind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other class is seen a few steps downhill, so that only the splitting may meet one."""
+    monkeypatch.setattr(Verdict, "_downhill", lambda self, steps: np.zeros((0, 4)) if self.proved.open.any() else None)
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["downhill", "splitting"])
+def test_verdicts_are_complete_where_few_neurons_are_open(hidden: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Certified, or broken with a point of another class that is in the ball; near what an attack finds, too."""
+    if hidden:
+        blind(monkeypatch)
+    said = {"certified": 0, "broken": 0}
+    for x in X:
+        label = int(NETWORK(x).argmax())
+        far = float(lc.attack(NETWORK, x, label, 5.0).distances)
+        for share in (0.7, 0.97, 1.03, 1.5):
+            found = lc.certified_radius(NETWORK, x, radii=[share * far], curvature=False, values=True)
+            if found.radius >= share * far:
+                assert found.broken is None
+                assert share < 1.0
+                said["certified"] += 1
+                continue
+            assert found.broken is not None
+            assert found.radius < found.broken.distance <= share * far
+            outputs = NETWORK(found.broken.point)
+            assert outputs[found.broken.rival] > outputs[label]
+            assert np.linalg.norm(found.broken.point - x) <= found.broken.distance
+            said["broken"] += 1
+    assert min(said.values()) >= 6
+
+
+def test_a_point_is_handed_back_on_more_inputs_than_neurons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The form has fewer inputs than the network; and within the clip only."""
+    network = random_network(3, (30, 6, 5, 2), gain=3.0)
+    x = np.random.default_rng(3).random(30)
+    monkeypatch.setattr(Verdict, "_downhill", lambda self, steps: np.zeros((0, 30)) if self.proved.open.any() else None)
+    far = float(lc.attack(network, x, int(network(x).argmax()), 5.0).distances)
+    found = lc.certified_radius(network, x, radii=[1.05 * far], curvature=False, values=True)
+    assert found.broken is not None
+    assert found.broken.distance <= 1.05 * far
+    assert network(found.broken.point).argmax() != found.label
+    with pytest.raises(lc.ProofFailed, match="another network or point"):
+        replace(found, radius=0.0).about(network, lc.Ball(x + 1e-9, 1.0))
+    with pytest.raises(lc.ProofFailed, match="another network or point"):
+        replace(found, radius=0.0, label=1 - found.label).about(network, lc.Ball(x, 1.0))
+    inside = lc.certified_radius(network, x, radii=[1.05 * far], curvature=False, values=True, clip=(0.0, 1.0))
+    assert inside.broken is None or ((inside.broken.point >= 0.0) & (inside.broken.point <= 1.0)).all()
+
+
+def test_a_search_that_errs_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What splitting takes for an input of another class is believed only where it is proved."""
+    x, size = X[0], float(radii()[0])
+    seen = []
+
+    def wrong(*_: object) -> Array:
+        seen.append(1)
+        return x + 0.1 * size
+
+    blind(monkeypatch)
+    monkeypatch.setattr(Verdict, "bent", Verdict.first_order)
+    monkeypatch.setattr(margins, "_uphill", wrong)
+    monkeypatch.setattr(margins.Found, "settled", False)
+    found = lc.certified_radius(NETWORK, x, radii=[size], curvature=False, values=True)
+    assert seen
+    assert found.broken is None
+
+
+def test_campaigns_say_what_is_broken_without_an_attack(tmp_path: Path) -> None:
+    size = 2.0 * float(np.median(radii()))
+    found = lc.campaign(NETWORK, X, radii=[size], out=tmp_path / "run.sqlite", curvature=False, values=True)
+    (summary,) = summarise(found)
+    assert summary.unbroken is None
+    assert summary.undecided == 0.0
+    assert summary.broken is not None
+    assert summary.broken + summary.certified == 1.0
+    for row in found.rows:
+        alone = lc.certified_radius(NETWORK, X[row.point], radii=[size], curvature=False, values=True)
+        assert row.broken == (None if alone.broken is None else alone.broken.distance)
+    attacked = lc.campaign(
+        NETWORK, X, radii=[size], out=tmp_path / "attacked.sqlite", curvature=False, values=True, attack=True
+    )
+    for one, two in zip(found.rows, attacked.rows, strict=True):
+        assert one.broken is None or (two.broken is not None and two.broken <= one.broken)
+    searched = lc.campaign(NETWORK, X, search=True, out=tmp_path / "searched.sqlite", curvature=False, values=True)
+    nearest = [row.broken for row in searched.rows if row.broken is not None]
+    assert nearest
+    assert all(row.broken is None or row.certified <= row.broken for row in searched.rows)

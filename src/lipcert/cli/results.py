@@ -33,8 +33,9 @@ def results(
     """Show what a campaign has found, also while it is running.
 
     certified: the whole ball is proved to be of one class. plain: the same by the rule margin/(√2·bound). unbroken: no
-    attack succeeded, an upper limit for what could be certified; broken: one did; undecided: neither. What each radius
-    rests on, and the seconds that it took, are in the columns basis and seconds of an export.
+    attack succeeded, an upper limit for what could be certified; broken: an attack, or the search for a proof, met an
+    input of another class; undecided: neither. What each radius rests on, and the seconds that it took, are in the
+    columns basis and seconds of an export.
 
     [bold]Example[/bold]
 

@@ -105,7 +105,7 @@ def robust(
 
       lipcert robust model.onnx test.npz --search --seconds-per-point 5 --points 0:100 --out radii.sqlite
 
-    How many are verified, broken by an attack, or undecided after ten seconds:
+    How many are verified, broken (by an attack, or on the way to a proof), or undecided after ten seconds:
 
       lipcert robust model.onnx test.npz --eps 1.0 --seconds-per-point 10 --attack --out verdicts.sqlite
     """

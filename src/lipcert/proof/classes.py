@@ -6,7 +6,6 @@ order are suggested by a guide; any answer of the right shape is safe.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from lipcert.model.norms import LInf
 from lipcert.model.regions import Ball
 from lipcert.proof import answers
 from lipcert.proof.bowls import BowlHints, Bowls
+from lipcert.proof.broken import Broken, subject_of
 from lipcert.proof.checker import ROOM
 from lipcert.proof.cover import prove_tree
 from lipcert.proof.hints import Hints
@@ -96,6 +96,8 @@ class CertifiedRadius:
     basis : what the radius rests on.
     subject : digest of the network, the point, the clip and the norm that it is about.
     proof : what :func:`lipcert.proof.classes.recheck_radius` derives it from again; None where the radius is 0.
+    broken : the nearest input of another class that was met on the way and proved to be one; None where none was. It is
+        not saved.
     """
 
     radius: float
@@ -108,6 +110,7 @@ class CertifiedRadius:
     basis: Basis
     subject: str = field(default="", repr=False, compare=False)
     proof: RadiusProof | None = field(default=None, repr=False, compare=False)
+    broken: Broken | None = field(default=None, repr=False, compare=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file, with what proves it; :func:`lipcert.verify` checks it from there."""
@@ -120,20 +123,13 @@ class CertifiedRadius:
         return CertifiedRadius(**{**stored, "proof": RadiusProof(**stored["proof"])})
 
     def about(self, network: Network, ball: Ball) -> CertifiedRadius:
-        """The radius itself, or an error if it is that of another network or point."""
-        if self.radius > 0.0 and self.subject != subject_of(network, ball):
+        """The radius itself, or an error if it is that of another network or point; so for the input that breaks it."""
+        mine, broken = subject_of(network, ball), self.broken
+        if self.radius > 0.0 and self.subject != mine:
             raise ProofFailed("what was proved is about another network or point")
+        if broken is not None and (broken.subject, broken.label) != (mine, self.label):
+            raise ProofFailed("the input of another class is about another network or point")
         return self
-
-
-def subject_of(network: Network, ball: Ball) -> str:
-    """SHA-256 of what a certified radius is about: network, point, the box that inputs are clipped to, and the norm."""
-    box = [] if ball.clip is None else [ball.clip.lower, ball.clip.upper]
-    if not ball.plain:
-        box += [np.frombuffer(ball.norm.name.encode(), dtype=np.uint8), ball.units]
-    parts = (np.ascontiguousarray(part).tobytes() for part in (ball.center, *box))
-    found = hashlib.sha256(b"|".join([network.digest.encode(), *parts])).hexdigest()
-    return f"declared:{found}" if network.declared else found
 
 
 @dataclass(frozen=True, eq=False)

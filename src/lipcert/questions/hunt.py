@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from lipcert.errors import ProofFailed
+from lipcert.proof.broken import Broken
 from lipcert.proof.classes import CertifiedRadius, ClassBounds, pairs
 from lipcert.questions.verdict import Judge, Verdict
 from lipcert.runtime.clock import OutOfTime, clock
@@ -37,6 +39,7 @@ class Hunt:
     ----------
     best : the largest certified radius.
     proved : what is proved of the classes over its ball; None where there is none.
+    broken : the nearest input of another class that was met, proved to be one; None where none was.
     unfinished : whether a search ended because time was up.
     """
 
@@ -45,8 +48,14 @@ class Hunt:
         self.best: CertifiedRadius = judge.nothing
         self.proved: ClassBounds | None = None
         self.problem: ProofFailed | None = None
+        self.broken: Broken | None = None
         self.unfinished = False
         self._begun = 0.0
+
+    @property
+    def answer(self) -> CertifiedRadius:
+        """The best, with the nearest input of another class."""
+        return replace(self.best, broken=self.broken)
 
     def over(self, grid: Sequence[float]) -> None:
         """The largest of the answers for each ε of a sorted grid; those that cannot be larger are not completed."""
@@ -77,6 +86,8 @@ class Hunt:
             clock().say("time is up")
 
     def _note(self, verdict: Verdict, found: CertifiedRadius) -> None:
+        if found.broken is not None and (self.broken is None or found.broken.distance < self.broken.distance):
+            self.broken = found.broken
         if found.radius > self.best.radius:
             self.best, self.proved = found, verdict.proved
 
@@ -142,7 +153,7 @@ class Hunt:
             if self._settled(size, settle):
                 grown = True
             else:
-                failed = size
+                failed = size if self.broken is None else min(size, self.broken.distance)
 
     def _settled(self, size: float, settle: Callable[[Verdict], CertifiedRadius]) -> bool:
         verdict = self.judge.at(size)

@@ -78,7 +78,8 @@ def certified_radius(
         250. By default, networks for given ``radii`` must be smaller still: up to ten layers of 110, or three of 150.
     values
         Whether value functions may settle pairs that are still open, by neurons' signs too. They take seconds per pair,
-        and are for networks with up to some hundred open neurons. Default: if there is a time limit, and ``radii``.
+        and are for networks with up to some hundred open neurons. Default: if there is a time limit, and ``radii``. An
+        input of another class that they meet is in ``broken`` of the answer.
     everywhere
         Whether bounds for all inputs may settle a ball before it is looked at. They are found once per network, which
         may take longer than one ball; after that they take no time. Then ``bound`` is the one for all inputs.
@@ -140,8 +141,8 @@ def certified_radius(
         try:
             hunt.search() if grid is None else hunt.over(grid)
         except KeyboardInterrupt:
-            raise Interrupted(hunt.best.about(network, here)) from None
-    return hunt.best.about(network, here)
+            raise Interrupted(hunt.answer.about(network, here)) from None
+    return hunt.answer.about(network, here)
 
 
 def _grid(radii: Any) -> list[float]:

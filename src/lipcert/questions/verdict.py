@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -16,6 +16,7 @@ from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norm
 from lipcert.model.regions import Ball, Everywhere
+from lipcert.proof.broken import nearest_broken
 from lipcert.proof.classes import CertifiedRadius, ClassBounds
 from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.proof.outputs import OutputBounds
@@ -23,6 +24,7 @@ from lipcert.questions.establish import establish_many
 from lipcert.runtime.clock import OutOfTime
 from lipcert.runtime.threads import suited_to
 from lipcert.search import bowls
+from lipcert.search.breaking import walked_back
 from lipcert.search.closed_form import ClosedForm
 from lipcert.search.margins import MarginSearch, affordable
 from lipcert.search.method import Method
@@ -149,7 +151,10 @@ class Verdict:
         found, rules = self.first_order(), self.judge.rules
         with suppress(OutOfTime):  # what was found before stands
             curved, valued = rules.second_order(self.judge.network), self.judge.settles_by_values()
-            if (curved or valued) and self._promising(_MORE if valued else _STEPS):
+            seen = self._downhill(_MORE if valued else _STEPS) if curved or valued else None
+            if seen is not None and len(seen):
+                found = self._denied(found, seen)
+            elif seen is not None:
                 if self.judge.straight or not curved:
                     found = self.bent()
                 if curved and found.radius < self.proved.size:
@@ -184,13 +189,22 @@ class Verdict:
     def valued(self, search: MarginSearch) -> CertifiedRadius:
         """By value functions too, with what was learned from other balls around the point."""
         with suited_to(max(self.judge.network.sizes)), np.errstate(all="ignore"):
-            return self.proved.value_functions(search.leaves)
+            search.broken = None
+            found = self.proved.value_functions(search.leaves)
+            return found if search.broken is None else self._denied(found, search.broken[None])
 
-    def _promising(self, steps: int) -> bool:
-        """Whether more may succeed: something is open, and no other class is seen a few steps downhill."""
+    def _denied(self, found: CertifiedRadius, points: Array) -> CertifiedRadius:
+        """The same with the nearest input of another class on the way to some points, if one is proved to be that."""
+        network, ball, label = self.judge.network, self.proved.facts.region, self.judge.label
+        assert isinstance(ball, Ball)
+        tried = np.concatenate([points, walked_back(network, ball.center, label, points)])
+        return replace(found, broken=nearest_broken(network, ball, label, tried))
+
+    def _downhill(self, steps: int) -> Array | None:
+        """Inputs that seem to be of another class a few steps downhill, (k, inputs); None where nothing is open."""
         network, label, proved = self.judge.network, self.judge.label, self.proved
         if label != self.judge.predicted or not proved.open.any():
-            return False
+            return None
         rows, start = proved.rows[proved.open], self.judge.point
         points = np.tile(start, (len(rows), 1))
         with suited_to(max(network.sizes)), np.errstate(all="ignore"):
@@ -198,6 +212,7 @@ class Verdict:
                 downhill = -np.einsum("kj,kji->ki", rows, network.jacobian(points))
                 unit = downhill / np.maximum(np.linalg.norm(downhill, axis=1), 1e-300)[:, None]
                 points = proved.facts.region.project(start + proved.size * unit)
-                if (network(points).argmax(axis=1) != label).any():
-                    return False
-        return True
+                other = network(points).argmax(axis=1) != label
+                if other.any():
+                    return points[other]
+        return points[:0]

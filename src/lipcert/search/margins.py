@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from scipy import linalg
 
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Ball
 from lipcert.proof.margins import Cut, MarginHints, Margins
 from lipcert.proof.outputs import OutputBounds, projected
@@ -39,6 +39,9 @@ _ENOUGH: Final = 1e-3
 """A gap, relative to the size of the bound, that is not worth closing."""
 _ROOM: Final = 1e-7
 """How far below zero a bound should be, relative to its objective, so that its proof does not fail for rounding."""
+_CLIMB: Final = 12
+_STRIDE: Final = 0.25
+"""How many steps uphill an input of another class is looked for, and how long each is as a share of the radius."""
 _LARGEST: Final = 800
 """Entries of y for which a step takes about a second; nothing larger is tried."""
 
@@ -74,16 +77,19 @@ class Found:
 class MarginSearch:
     """Looks for multipliers that show rows to be negative, on the whole ball or on both sides of some neurons.
 
-    ``center`` is a point on the path of an earlier row, with its μ: where the next one begins.
+    ``center`` is a point on the path of an earlier row, with its μ: where the next one begins. ``broken`` is an input
+    of the ball where a row seems to be positive: where a bound is attained, or uphill from there.
     """
 
     pieces: int = 1
     center: tuple[Array, float] | None = None
+    broken: Array | None = None
 
     def leaves(self, facts: OutputBounds, row: Array) -> list[MarginHints]:
         """Multipliers that seem to show that row·v_N < 0, for pieces that cover the ball; none if there is no hope.
 
-        A piece that is not settled is cut in two, if the ball may be cut into so many pieces.
+        A piece that is not settled is cut in two, if the ball may be cut into so many pieces and no input is seen that
+        breaks it.
         """
         if not affordable(facts):
             return []
@@ -98,7 +104,11 @@ class MarginSearch:
             if seen.settled:
                 found.append(MarginHints(row, cuts, seen.multipliers, seen.ball))
                 continue
-            cut = _cut(margins, row, seen, cuts) if len(found) + len(waiting) + 2 <= self.pieces else None
+            y = _attained(margins, row, seen)
+            self.broken = _uphill(facts, margins, row, y[1 : 1 + margins.inputs])
+            if self.broken is not None:
+                return []
+            cut = _cut(margins, seen, y, cuts) if len(found) + len(waiting) + 2 <= self.pieces else None
             if cut is None:
                 return []
             waiting += [(*cuts, (*cut, side)) for side in (-1, 1)]
@@ -122,14 +132,38 @@ class MarginSearch:
         return path.found()
 
 
-def _cut(margins: Margins, row: Array, seen: Found, cuts: tuple[Cut, ...]) -> tuple[int, int] | None:
+def _attained(margins: Margins, row: Array, seen: Found) -> Array:
+    """The y where a bound is attained, (size,)."""
+    M = margins.form(margins.objective(row)[0], seen.multipliers, seen.ball)
+    return np.append(1.0, -np.linalg.solve(M[1:, 1:], M[1:, 0]))
+
+
+def _uphill(facts: OutputBounds, margins: Margins, row: Array, inner: Array) -> Array | None:
+    """An input where a row is positive, at an input of the form or a few steps uphill from it; None if none is seen.
+
+    Where the network has more inputs than the form, W_1 = R Q with Q's rows orthonormal, and Qᵀ = W_1ᵀR⁻ᵀ leads back.
+    """
+    network, ball = facts.network, facts.region
+    if margins.network is not network:
+        first, fewer = (dense(one.layers[0].weight) for one in (network, margins.network))
+        inner = first.T @ np.linalg.solve(fewer.T, inner)
+    point = ball.project(ball.center + float(ball.radius) * inner)
+    for _ in range(_CLIMB):
+        if not np.isfinite(point).all():
+            return None
+        if row @ network(point) > 0.0:
+            return np.asarray(point)
+        way = row @ network.jacobian(point)
+        point = ball.project(point + _STRIDE * float(ball.radius) * way / max(float(np.linalg.norm(way)), 1e-300))
+    return None
+
+
+def _cut(margins: Margins, seen: Found, y: Array, cuts: tuple[Cut, ...]) -> tuple[int, int] | None:
     """The neuron whose products the bound owes most to: what is exactly zero, and seems not to be where it is attained.
 
     None if no neuron has such a product, or if the bound is so far from zero that cutting would take too long.
     """
     done = {(layer, neuron) for layer, neuron, _ in cuts}
-    M = margins.form(margins.objective(row)[0], seen.multipliers, seen.ball)
-    y = np.append(1.0, -np.linalg.solve(M[1:, 1:], M[1:, 0]))
     owed = np.abs(seen.multipliers * (margins.left @ y) * (margins.right @ y)) * margins.free
     for k in np.argsort(-owed)[: len(done) + 1]:
         name = int(margins.layer[k]), int(margins.neuron[k])

@@ -127,8 +127,9 @@ class Summary:
     mean_radius, mean_plain : means of the certified radii, each at most ``radius``.
     problems : rows without a bound.
     bases : how many of the certified balls rest on what, as in :class:`CertifiedRadius`.
-    broken, undecided : shares of points for which an attack succeeded, and that are neither certified nor broken nor
-        classified wrongly; None without attacks.
+    broken : share of points that are classified as they should be and have an input of another class in the ball; None
+        without attacks where none was met.
+    undecided : share of points that are neither certified nor broken nor classified wrongly; None where ``broken`` is.
     seconds, longest : mean and maximum of what a point took.
     """
 
@@ -155,14 +156,15 @@ def summarise(results: Results) -> list[Summary]:
     """One summary a network, method and radius."""
     rows = sorted(results.rows, key=_group)
     attacked = bool(results.about.get("attack"))
-    return [_summary(key, list(group), attacked) for key, group in groupby(rows, key=_group)]
+    met = attacked or any(row.broken is not None for row in rows)
+    return [_summary(key, list(group), attacked, met) for key, group in groupby(rows, key=_group)]
 
 
 def _group(row: Row) -> tuple[str, str, float]:
     return row.network, row.method, row.radius
 
 
-def _summary(key: tuple[str, str, float], rows: list[Row], attacked: bool) -> Summary:
+def _summary(key: tuple[str, str, float], rows: list[Row], attacked: bool, met: bool) -> Summary:
     bounds = [row.bound for row in rows if row.bound is not None]
     return Summary(
         *key,
@@ -176,8 +178,8 @@ def _summary(key: tuple[str, str, float], rows: list[Row], attacked: bool) -> Su
         mean_plain=float(np.mean([row.plain for row in rows])),
         problems=len(rows) - len(bounds),
         bases=dict(Counter(row.basis for row in rows if row.robust)),
-        broken=_share(row.correct and row.broken is not None for row in rows) if attacked else None,
-        undecided=_share(row.correct and row.broken is None and not row.robust for row in rows) if attacked else None,
+        broken=_share(row.correct and row.broken is not None for row in rows) if met else None,
+        undecided=_share(row.correct and row.broken is None and not row.robust for row in rows) if met else None,
         seconds=float(np.mean([row.seconds for row in rows])),
         longest=max(row.seconds for row in rows),
     )

@@ -48,7 +48,8 @@ class Row:
     basis : what ``certified`` rests on: "lipschitz", "relaxation", "second order" and so on, as in
         :class:`CertifiedRadius`; empty where it is 0. With "lipschitz" it is min(ε, m_j/L_j) for the margin and the
         bound of a pair of classes.
-    broken : distance of an input of another class within ε; None where none was found or sought.
+    broken : distance of an input of another class within ε, from an attack or met by a proof; None where none
+        was found or sought.
     problem : why there is no bound.
     seconds : that a worker took for it, with its share of what several rows have in common; rows that differ in nothing
         else are equal.

@@ -107,7 +107,7 @@ def _answer(network: Network, task: Task, question: Question) -> tuple[list[Row]
     distances = _broken(network, task, question, label, given) if task.restarts and given else [None] * len(rows)
     shared += time.perf_counter() - started
     rows = [
-        replace(row, broken=broken, seconds=row.seconds + shared / len(rows))
+        replace(row, broken=_nearer(row.broken, broken), seconds=row.seconds + shared / len(rows))
         for row, broken in zip(rows, distances, strict=True)
     ]
     if len(given) == len(question.radii):
@@ -122,14 +122,14 @@ def _searched(network: Network, task: Task, question: Question, judge: Judge, bl
     if judge.label == judge.predicted:
         with suited_to(max(network.sizes)), np.errstate(all="ignore"):
             hunt.search()
-    found = hunt.best.about(network, task.rules.ball(question.x, 0.0))
+    found = hunt.answer.about(network, task.rules.ball(question.x, 0.0))
     if hunt.proved is not None:
         row = _told(row, hunt.proved, found, found.ball)
     elif hunt.problem is not None:
         row = replace(row, problem=str(hunt.problem))
     if task.restarts:
         (broken,) = _broken(network, task, question, judge.label, [2.0 * first_guess(judge)])
-        row = replace(row, broken=broken)
+        row = replace(row, broken=_nearer(row.broken, broken))
     return replace(row, seconds=time.perf_counter() - started), hunt.unfinished
 
 
@@ -152,7 +152,12 @@ def _told(row: Row, proved: ClassBounds, found: CertifiedRadius, size: float) ->
         certified=found.radius,
         plain=min(size, float(proved.plain.min())) if row.correct else 0.0,
         basis=found.basis,
+        broken=None if found.broken is None else found.broken.distance,
     )
+
+
+def _nearer(one: float | None, other: float | None) -> float | None:
+    return other if one is None else one if other is None else min(one, other)
 
 
 def _broken(network: Network, task: Task, question: Question, label: int, radii: Sequence[float]) -> list[float | None]:

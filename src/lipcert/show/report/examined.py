@@ -10,8 +10,9 @@ from typing import Any, Generic, TypeVar
 from lipcert.errors import ProofFailed
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Region
+from lipcert.proof.broken import subject_of
 from lipcert.proof.certificate import Certificate
-from lipcert.proof.classes import CertifiedRadius, subject_of
+from lipcert.proof.classes import CertifiedRadius
 from lipcert.questions.sweep import SweepRow
 from lipcert.questions.verify import Answer, load_answer, verify
 from lipcert.runtime.clock import Progress, silent
