@@ -32,7 +32,7 @@ STACKS: dict[str, dict[str, Any]] = {
 
 def stack(name: str, image: int) -> lc.Network:
     """Three convolutions of two channels or so; ``image`` is the size of the last one's result, about."""
-    asked = {"axes": 2, "window": 3, "channels": [1, 2, 2, 2], "activation": "relu"} | STACKS[name]
+    asked: dict[str, Any] = {"axes": 2, "window": 3, "channels": [1, 2, 2, 2], "activation": "relu"} | STACKS[name]
     axes, window, channels = asked.pop("axes"), asked.pop("window"), asked.pop("channels")
     rng, groups = np.random.default_rng(5), asked.get("groups", 1)
     kernels = [
@@ -86,6 +86,7 @@ def test_saved_and_verified(tmp_path: Path) -> None:
     certificate = lc.certify(network, lc.EverySize(), lc.Joint())
     lc.save_answer(certificate, tmp_path / "answer.json")
     again = lc.load_answer(tmp_path / "answer.json")
+    assert isinstance(again, lc.Certificate)
     assert isinstance(again.region, lc.EverySize)
     assert lc.verify(network, again) == pytest.approx(certificate.bound)
     with pytest.raises(ProofFailed):
@@ -112,7 +113,7 @@ def test_what_it_is_not_for() -> None:
             lc.certify(network, lc.EverySize(), method)
     for part in ({"layers": (1, 3)}, {"inputs": [0]}, {"input_norm": lc.LInf()}):
         with pytest.raises((InvalidInput, ProofFailed), match="EverySize"):
-            lc.certify(network, lc.EverySize(), lc.ClosedForm(), **part)  # type: ignore[arg-type]
+            lc.certify(network, lc.EverySize(), lc.ClosedForm(), **part)
     for ask in (lc.reach, lc.sensitivity):
         with pytest.raises((InvalidInput, ProofFailed)):
             ask(small, lc.EverySize())
