@@ -60,7 +60,7 @@ _QUICK = {("relu", "joint"), ("many inputs", "joint"), ("relu", "auto"), ("mixed
 def _triples(names: Iterable[str]) -> list[Any]:
     """Networks, methods and regions: in every run one region for a network and a method."""
     found = []
-    for (i, name), (j, way), (k, kind) in itertools.product(*map(enumerate, (NETWORKS, METHODS, KINDS))):
+    for (i, name), (j, way), (k, kind) in itertools.product(enumerate(NETWORKS), enumerate(METHODS), enumerate(KINDS)):
         cheap = way in ("closed form", "scalar")
         if name in names or cheap:
             quick = (cheap and name in names) or (name, way) in _QUICK
