@@ -33,10 +33,12 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_few_cases_of_every_kind_find_nothing(kind: str) -> None:
-    (log,) = run([kind], 20, 60.0, cases=CASES.get(kind, 8))
-    assert log.cases == CASES.get(kind, 8)
+def test_a_few_cases_of_every_kind_find_nothing(kind: str, times: int) -> None:
+    cases = times * CASES.get(kind, 4)
+    (log,) = run([kind], 20, 600.0, cases=cases)
+    assert log.cases == cases
     assert log.checks > 0
     assert [found.what for found in log.violations] == []
 

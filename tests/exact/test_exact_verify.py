@@ -111,7 +111,9 @@ def refused(network: Network, certificate: Certificate) -> bool:
     return False
 
 
-@pytest.mark.parametrize("number", range(0, 60, 2))
+@pytest.mark.parametrize(
+    "number", [pytest.param(number, marks=pytest.mark.slow if number % 3 else ()) for number in range(60)]
+)
 def test_sweeps_are_proved_again(number: int) -> None:
     agrees(by_sweeps(number))
 

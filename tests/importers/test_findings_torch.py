@@ -386,7 +386,7 @@ def test_finding_4_random_programs_that_work_in_place(monkeypatch: pytest.Monkey
     """What is accepted agrees with the module far beyond every sample; only the record of operations knows."""
     monkeypatch.setattr(held, "constants", lambda graph: ())
     accepted, refused = 0, 0
-    for seed in range(120):
+    for seed in range(60):
         forward, in_place = _program(seed)
         module = _made(forward)
         try:
@@ -399,8 +399,8 @@ def test_finding_4_random_programs_that_work_in_place(monkeypatch: pytest.Monkey
         for x in FAR * 10.0 ** np.arange(-2, 3)[:, None] * np.random.default_rng(seed).standard_normal((5, 3)):
             wanted = module(torch.from_numpy(x)[None]).detach().numpy().ravel()
             np.testing.assert_allclose(network(x), wanted, rtol=0, atol=1e-9 * (FAR + np.abs(wanted).max()))
-    assert accepted > 15
-    assert refused > 20
+    assert accepted > 7
+    assert refused > 10
 
 
 @pytest.mark.parametrize(

@@ -367,7 +367,7 @@ MODELS: Mapping[str, tuple[int, ...]] = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if "maxpool" in name else ()) for name in MODELS]
+    "name", [pytest.param(name, marks=pytest.mark.slow if "Convnet" in name else ()) for name in MODELS]
 )
 def test_models_fold_into_as_few_layers_as_ever(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if not (SHARED / name).is_file():

@@ -232,7 +232,9 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if "maxpool" in name else ()) for name in NAMES]
+)
 def test_real_models_agree_with_onnxruntime(name: str) -> None:
     path = MODELS / f"{name}.onnx"
     if not path.exists():

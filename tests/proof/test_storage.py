@@ -433,10 +433,10 @@ def holds(model: Network, claim: Certificate) -> None:
 
 def test_fuzz(tmp_path: Path) -> None:
     """Every kind of outcome is met; how often differs a little, because files hold the seconds that were taken."""
-    outcomes = fuzz(tmp_path, 500)
-    assert outcomes["unreadable"] > 100
-    assert outcomes["refused"] > 3
-    assert outcomes["same"] > 5
+    outcomes = fuzz(tmp_path, 250)
+    assert outcomes["unreadable"] > 50
+    assert outcomes["refused"] > 1
+    assert outcomes["same"] > 2
 
 
 @pytest.mark.slow

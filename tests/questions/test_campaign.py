@@ -76,7 +76,7 @@ def test_rows_are_what_single_calls_say(problem: tuple[lc.Network, Any, Any], tm
 def test_one_question_has_one_answer(tmp_path: Path, clip: tuple[float, float] | None, curvature: bool | None) -> None:
     """Rows are what certified_radius says for one radius, and their largest what it says for all of them."""
     network, x, _ = classifier("tanh")
-    x, y = x[:4], network(x[:4]).argmax(axis=1)
+    x, y = x[:6], network(x[:6]).argmax(axis=1)
     y[3] = (y[3] + 1) % 10
     radii = (0.05, 0.3, 0.4, 0.5, 0.7)
     found = lc.campaign(network, x, y, radii=radii, out=tmp_path / "run.sqlite", clip=clip, curvature=curvature)
@@ -603,7 +603,7 @@ def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
 
 def test_a_search_that_time_cut_short_is_taken_up_again_with_more(tmp_path: Path) -> None:
     """Without a second the first ball is all that is looked at; only a call that gives more looks again."""
-    network, x = random_network(3, (4, 12, 12, 3), "tanh"), np.random.default_rng(0).standard_normal((2, 4))
+    network, x = random_network(3, (4, 8, 8, 3), "tanh"), np.random.default_rng(0).standard_normal((2, 4))
     out = tmp_path / "searched.db"
 
     def run(seconds: float | None) -> tuple[list[float], float]:

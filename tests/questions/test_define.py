@@ -195,7 +195,7 @@ def test_names(name: Any) -> None:
         lc.define_activation(name, np.tanh, lambda v: 1.0 - np.tanh(v) ** 2, [0.0], limits=(0.0, 0.0))
 
 
-@pytest.mark.parametrize("method", [lc.Joint(), lc.Split(pieces=12)], ids=["Joint", "Split"])
+@pytest.mark.parametrize("method", [lc.Joint(), lc.Split(lc.Scalar(), pieces=12)], ids=["Joint", "Split"])
 @pytest.mark.parametrize("region", [FLAT, lc.Box([-3.0, 0.0], [9.0, 1.0])], ids=["ball", "box"])
 def test_a_defined_snake_is_the_one_of_the_table_to_the_last_digit(method: Any, region: Any) -> None:
     facts = {"bend": lambda v: 2.0 * np.cos(2.0 * v), "bend_turning_points": [0.0, 0.5 * np.pi]}

