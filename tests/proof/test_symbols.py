@@ -233,6 +233,20 @@ def test_multipliers_that_are_none_prove_nothing_false(value: float) -> None:
         prove_symbols(network, replace(hints, multipliers=tuple(np.full(T.shape, value) for T in hints.multipliers)))
 
 
+def test_a_frequency_that_is_no_number_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = stack(STACKS["same"])
+    hints, plain, calls = hints_of(network), symbols.largest_eigenvalue_above, [0]
+
+    def garbled(matrix: Array) -> Array:
+        calls[0] += 1
+        return np.full(len(matrix), np.nan) if calls[0] == 2 else plain(matrix)
+
+    monkeypatch.setattr(symbols, "_portions", lambda *_: [slice(0, 5), slice(5, 9), slice(9, None)])
+    monkeypatch.setattr(symbols, "largest_eigenvalue_above", garbled)
+    assert np.isnan(prove_symbols(network, hints))
+    assert calls[0] == 3
+
+
 def test_a_residual_block_carries_its_channels_exactly() -> None:
     """Identity channels with a kernel of one tap are zero outside of the image and keep slope one."""
     random = np.random.default_rng(0)

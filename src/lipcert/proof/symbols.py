@@ -101,11 +101,11 @@ def stack_bound(torus: Torus, multipliers: Sequence[Array], exponents: Sequence[
         with ThreadPoolExecutor(min(len(portions), os.cpu_count() or 1)) as threads:
             found = [threads.submit(copy_context().run, at, some) for some in portions]
             try:
-                worst = max(one.result() for one in found)
+                worst = np.max([one.result() for one in found])  # NaN stays NaN, and proves nothing
             finally:
                 threads.shutdown(cancel_futures=True)
         exponent = int(exponents[-1])
-        return float(up(stretched(np.ldexp(stretched(np.sqrt(np.array(worst)), 2), exponent) * torus.gain, 1)))
+        return float(up(stretched(np.ldexp(stretched(np.sqrt(worst), 2), exponent) * torus.gain, 1)))
 
     return float(_attempted(multipliers, exponents, largest))
 
