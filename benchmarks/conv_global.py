@@ -1,7 +1,7 @@
 """Global bounds of convolution stacks: kernels of the literature, VGG- and ResNet-shaped networks, large images.
 
 Run: python benchmarks/conv_global.py                  (two minutes; nothing is written)
-     python benchmarks/conv_global.py --large 64 16 224  (channels, layers, image; minutes, by a bound for every size)
+     python benchmarks/conv_global.py --large 64 16 224  (channels, layers, image; minutes)
      python benchmarks/conv_global.py --every-size        (the kernels of the literature on images of every size)
 
 The kernels are read from c8x2.npz, c8x4.npz and c16x16.npz in data/conv beside the repository (--data says where). Each
@@ -113,7 +113,7 @@ def main() -> int:
     if asked.large:
         channels, layers, image = asked.large
         kernels = [kernel(random, channels, channels if k else 3) for k in range(layers)]
-        show(f"{channels} × {layers}", lc.conv_stack(kernels, (image, image)), METHODS[:1], region=lc.EverySize())
+        show(f"{channels} × {layers}", lc.conv_stack(kernels, (image, image)), METHODS[:1])
         return 0
     if asked.every_size:
         for name in LIMITS:

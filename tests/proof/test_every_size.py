@@ -101,6 +101,30 @@ def test_it_is_larger_than_bounds_of_one_size_and_not_much() -> None:
     assert one <= every <= 1.03 * one
 
 
+@pytest.mark.parametrize("way", [lc.ClosedForm(), lc.Joint()])
+def test_one_very_large_image_is_looked_at_like_every_size(way: lc.Method, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = stack("one axis", 700)
+    plain = lc.certify(network, None, way).bound
+    monkeypatch.setattr(every_size, "_MUCH", 0.0)
+    spared, every = (lc.certify(network, region, way) for region in (None, lc.EverySize()))
+    assert plain <= spared.bound == every.bound <= 1.03 * plain
+    assert lc.verify(network, spared) == pytest.approx(spared.bound)
+
+
+@pytest.mark.parametrize("name", ["circular", "leaky", "one axis"])
+def test_it_is_not_where_little_is_spared_or_much_is_lost(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few frequencies; slopes that would have to be widened; work that is not much."""
+    monkeypatch.setattr(every_size, "_MUCH", 0.0 if name != "one axis" else 1e11)
+    network = stack("circular", 40) if name == "circular" else stack("one axis", 700)
+    if name == "leaky":
+        rng = np.random.default_rng(5)
+        kernels = [rng.standard_normal((2, 2, 3)) for _ in range(3)]
+        network = lc.conv_stack(kernels, (700,), "leaky_relu", circular=True)
+    torus = torus_of(network)
+    assert torus is not None
+    assert every_size.sparing(torus) is torus
+
+
 def test_what_it_is_not_for() -> None:
     network, small, rng = stack("plain", 6), stack("one axis", 4), np.random.default_rng(0)
     with_head = lc.conv_stack([rng.standard_normal((2, 1, 3, 3))], (4, 4), head=[rng.standard_normal((2, 32))])

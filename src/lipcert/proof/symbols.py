@@ -25,7 +25,7 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Layer, Network
-from lipcert.proof.every_size import for_every_size
+from lipcert.proof.every_size import for_every_size, sparing
 from lipcert.proof.guide import given
 from lipcert.proof.hints import Hints
 from lipcert.proof.neuron_bounds import WIDEN
@@ -74,7 +74,7 @@ def prove_symbols(network: Network, hints: Hints, every_size: bool = False) -> f
         raise ProofFailed("the network does not begin with convolutions that fit on a torus")
     if not _suit(network, torus, hints):
         raise ProofFailed("the hints do not have one multiplier per channel")
-    torus = for_every_size(torus) if every_size else torus
+    torus = for_every_size(torus) if every_size else sparing(torus)
     count = len(torus.slopes)
     if torus.ends:
         return stack_bound(torus, hints.multipliers, hints.exponents)

@@ -125,8 +125,8 @@ def compare(
     lower
         Search for a lower bound first; only bounded regions have one.
     seconds
-        How long all of it may take; methods whose turn has not come by then are "timeout". Default: no limit but those
-        of the methods.
+        How long all of it may take. Each method may take an equal share of what is left when its turn comes, so that
+        slow ones leave time for those after them. Default: no limit but those of the methods.
     progress
         As for :func:`certify`.
 
@@ -144,7 +144,7 @@ def compare(
         below = lower_bound(network, region) if lower and region.bounded else None
         for number, (name, method) in enumerate(chosen, 1):
             clock.say(f"{number} of {len(chosen)}: {name}")
-            limit = min(timeout, clock.left)
+            limit = min(timeout, clock.left / (len(chosen) - number + 1))
             if limit <= 0.0:
                 rows.append(Row(name, "timeout", seconds=0.0, note="no time was left", published=_published(method)))
                 continue

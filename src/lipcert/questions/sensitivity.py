@@ -145,7 +145,7 @@ class _Work:
             clock().keeping(rest if np.isfinite(rest) else 0.0),
             covering(bounding, split.workers, one_thread) as self.cover,
         ):
-            search.run(self.cover, np.inf if split.pieces is None else split.pieces)
+            search.run(self.cover, np.inf if split.pieces is None else split.pieces * lower.size)
 
     def single(self, method: Method) -> None:
         """Bounds for pairs by themselves, the largest first."""

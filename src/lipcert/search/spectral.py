@@ -14,7 +14,7 @@ from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network
 from lipcert.proof.certificate import LayerReport
-from lipcert.proof.every_size import for_every_size
+from lipcert.proof.every_size import for_every_size, sparing
 from lipcert.proof.hints import Interval
 from lipcert.proof.neuron_bounds import slope_bounds
 from lipcert.proof.torus import Torus, torus_of
@@ -80,6 +80,7 @@ class Spectral:
         widest = max(layer.size for layer in network.layers[: len(torus.slopes)])
         if widest <= _NARROW or (rest and max(layer.size for layer in rest) > min(_TALLEST, widest - 1)):
             return None
+        torus = sparing(torus)
         slopes = [*torus.slopes, *(_slopes(layer) for layer in rest[:-1])]
         return Spectral(network, torus, tuple(slopes), Waves(network, torus, slopes))
 

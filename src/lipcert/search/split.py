@@ -90,6 +90,7 @@ class Split(Anytime):
         Processes that bound pieces; 1 works in this one.
     pieces
         Stop after so many pieces, or a few more; None is no limit. Unlike time, it does not depend on the machine.
+        ``sensitivity`` takes so many for each entry.
     """
 
     method: Method = field(default_factory=lambda: Joint(seconds=5.0))
