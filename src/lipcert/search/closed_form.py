@@ -15,9 +15,9 @@ from lipcert.search.stage import Stage
 
 _SMALL = 64
 """Neurons up to which all eigenvalues of a stack of matrices take less time than the largest of each by itself."""
-_ENOUGH, _CLOSE = 1e-3, 2e-2
-"""Relative tolerance of eigenvalues of large matrices: near the best t the bound changes by its square. Where t is as
-close to s as the second says, s must be known better."""
+_ENOUGH, _CLOSE = 1e-2, 2e-2
+"""Relative tolerance of eigenvectors of large matrices: eigenvalues change by its square, and near the best t the bound
+by the square of that. Where t is as close to s as the second says, s must be known better."""
 
 
 @dataclass(frozen=True)

@@ -164,6 +164,8 @@ def symmetric(matrix: Array) -> Array:
 
 ITERATIVE = 300
 """Above this size Lanczos beats the tridiagonal reduction."""
+_ROUGH, _SHORT = 1e-4, 10
+"""From this tolerance on, as few as the second products are made between looks at the residual."""
 
 
 def largest(matrix: Array, tolerance: float = 1e-10) -> Array:
@@ -192,8 +194,9 @@ def top(matrix: Array, tolerance: float = 1e-10) -> tuple[float, Array]:
 
 
 def _lanczos(operator: Any, tolerance: float) -> tuple[float, Array]:
+    between = _SHORT if tolerance >= _ROUGH else None
     try:
-        value, vector = eigsh(operator, k=1, which="LA", v0=np.ones(operator.shape[0]), tol=tolerance)
+        value, vector = eigsh(operator, k=1, which="LA", v0=np.ones(operator.shape[0]), tol=tolerance, ncv=between)
     except ArpackError as error:
         raise np.linalg.LinAlgError(str(error)) from error
     return float(value[0]), vector[:, 0]
