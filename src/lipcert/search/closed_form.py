@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.proof.guide import View
@@ -46,7 +45,8 @@ def closed_form(stage: Stage) -> Array:
     active = stage.active
     if not active.size:
         return T
-    s, sigma, e = _spread(stage), _sigma(stage), _gain(stage.ahead[:, active])
+    ahead = stage.ahead if min(stage.ahead.shape) > ITERATIVE else stage.target
+    s, sigma, e = _spread(stage), _sigma(stage, ahead), _gain(ahead, active)
     t = _best(s, sigma, e)
     T[active] = t if t > (1.0 + _CLOSE) * s else _best(_spread(stage, 1e-10), sigma, e)
     return T
@@ -60,9 +60,9 @@ def _spread(stage: Stage, tolerance: float = _ENOUGH) -> Array:
     return largest(r[active, None] * S[np.ix_(active, active)] * r[active], tolerance)
 
 
-def _sigma(stage: Stage) -> Array:
+def _sigma(stage: Stage, ahead: Weight) -> Array:
     """λmax(W⁺ D_m S D_m W⁺ᵀ)."""
-    ahead, S, m = stage.ahead, stage.S, stage.m
+    S, m = stage.S, stage.m
     if ahead.shape[0] <= ITERATIVE or not np.isfinite(S.sum()):
         return largest(times(times(m[:, None] * S * m, ahead.T).T, ahead.T))
     back = ahead.T
@@ -74,11 +74,13 @@ def _sigma(stage: Stage) -> Array:
     return largest_of(ahead.shape[0], forth, _ENOUGH)
 
 
-def _gain(head: Weight) -> Array:
-    """λmax(W Wᵀ)."""
-    if min(head.shape) > ITERATIVE and sparse.issparse(head):
-        back = head.T
-        return largest_of(head.shape[0], lambda u: head @ (back @ u), _ENOUGH)
+def _gain(ahead: Weight, active: Array) -> Array:
+    """λmax(W⁺_A W⁺_Aᵀ)."""
+    if min(ahead.shape[0], active.size) > ITERATIVE:
+        back, on = ahead.T, np.zeros(ahead.shape[1])
+        on[active] = 1.0
+        return largest_of(ahead.shape[0], lambda u: ahead @ (on * (back @ u)), _ENOUGH)
+    head = ahead[:, active]
     gram = head.T @ head if head.shape[0] > head.shape[1] else head @ head.T  # the smaller of the two
     return largest(dense(gram), _ENOUGH)
 

@@ -9,7 +9,6 @@ algorithm is exact for such neurons, so the bound is the same.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from scipy import linalg, sparse
@@ -58,10 +57,10 @@ class Kept:
         full[self.neurons] = values[: self.neurons.size]
         return full
 
-    @cached_property
-    def target(self) -> Weight:
-        """The next weight, or one with fewer rows that serves as well."""
-        return self.ahead if self.neurons.size == self.size else smaller(self.ahead)
+    @property
+    def fewer(self) -> bool:
+        """Whether some of the layer's neurons are left out."""
+        return self.neurons.size < self.size
 
 
 def smaller(ahead: Weight) -> Weight:

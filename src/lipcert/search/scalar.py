@@ -77,7 +77,7 @@ def _by_factors(stage: Stage, tolerance: float) -> float:
     turns. What the objective will still fall tells when to stop.
     """
     B, G, _, R = stage.blocks()
-    head, right, diagonal = stage.ahead[:, stage.active], np.asfortranarray(G.T), np.arange(len(R))
+    head, right, diagonal = stage.target[:, stage.active], np.asfortranarray(G.T), np.arange(len(R))
     E, s = dense(head @ head.T), float(largest(R, 1e-8))
     if s <= 0.0:
         return 0.0

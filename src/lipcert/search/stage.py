@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -36,12 +37,14 @@ class Stage:
     ahead: Weight
     kept: Kept | None = None
     """Which neurons of the layer these are, where not all; the others are affine functions of what is kept."""
+    fewer: bool = False
+    """Whether some of the layer's neurons are left out, so that ``ahead`` may have rows that are not needed."""
 
     @staticmethod
     def of(index: int, S: Ellipsoid, kept: Kept) -> Stage:
         """The stage of a layer of which some neurons are kept."""
         assert S.matrix is not None
-        return Stage(index, S.matrix, int(S.exponent), kept.alpha, kept.beta, kept.target, kept)
+        return Stage(index, S.matrix, int(S.exponent), kept.alpha, kept.beta, kept.ahead, kept, kept.fewer)
 
     @staticmethod
     def single(view: View, which: int) -> Stage:
@@ -49,7 +52,12 @@ class Stage:
         ahead = view.ahead if view.ahead.ndim == 2 else view.ahead[which]
         alpha, beta = view.alpha[which], view.beta[which]
         stage = view.index, view.S[which], int(view.exponent[which]), alpha, widened(alpha, beta)
-        return Stage(*stage, smaller(ahead) if view.neurons is not None else ahead)
+        return Stage(*stage, ahead, fewer=view.neurons is not None)
+
+    @cached_property
+    def target(self) -> Weight:
+        """The next weight, or a dense one with fewer rows that serves as well."""
+        return smaller(self.ahead) if self.fewer else self.ahead
 
     @property
     def size(self) -> int:
@@ -75,9 +83,9 @@ class Stage:
         """
         active = self.active
         r, m = self.r[active], self.m
-        scaled = times((m[:, None] * self.S).T, self.ahead.T).T  # W⁺ D_m S
+        scaled = times((m[:, None] * self.S).T, self.target.T).T  # W⁺ D_m S
         R = symmetric(r[:, None] * self.S[np.ix_(active, active)] * r)
-        return symmetric(times(scaled * m, self.ahead.T)), scaled[:, active] * r, dense(self.ahead[:, active]), R
+        return symmetric(times(scaled * m, self.target.T)), scaled[:, active] * r, dense(self.target[:, active]), R
 
     @property
     def active(self) -> Array:
