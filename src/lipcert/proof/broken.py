@@ -47,7 +47,7 @@ def subject_of(network: Network, ball: Ball) -> str:
 def nearest_broken(network: Network, ball: Ball, label: int, points: Array) -> Broken | None:
     """The nearest of some inputs (k, inputs) that are in the ball and proved not to be of a class; None if none is."""
     with np.errstate(all="ignore"):
-        away = _away(ball, points)
+        away = np.where((points == ball.center).all(axis=-1), 0.0, _away(ball, points))
         inside = away <= float(ball.radius)
         if ball.clip is not None:
             inside &= ((ball.clip.lower <= points) & (points <= ball.clip.upper)).all(axis=-1)

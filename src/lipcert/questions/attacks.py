@@ -14,10 +14,10 @@ from lipcert.model.network import Network
 from lipcert.model.norms import LInf, Norm, norm_in
 from lipcert.model.regions import Ball
 from lipcert.model.wording import upward
+from lipcert.proof.broken import nearest_broken
 from lipcert.questions.radius import class_of
 from lipcert.runtime.threads import suited_to
-
-_HALVINGS = 30
+from lipcert.search.breaking import walked_back
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +28,8 @@ class Attack:
     ----------
     points : for each point the nearest input found that is classified differently, or else the last one tried; in the
         shape that the points were given in.
-    found : whether there is one within the radius.
-    distances : how far it is; infinite where none was found.
+    found : whether there is one within the radius; that it is of another class is proved with rounding accounted for.
+    distances : how far it is, rounded up; infinite where none was found.
     """
 
     points: Array
@@ -58,8 +58,8 @@ def attack(
     """Search the ball around each point for an input of another class, by projected gradient ascent.
 
     Each step follows the gradient of max_j f_j - f_label, or of f_j - f_label for one class j, and is projected back
-    into the ball and the clip. From an input that is found, bisection walks back towards the point. Finding nothing
-    proves nothing; finding something proves that no larger radius can be certified.
+    into the ball and the clip. From an input that is found, bisection walks back towards the point, as far as the other
+    class is proved. Finding nothing proves nothing; finding something proves that no larger radius can be certified.
 
     Parameters
     ----------
@@ -122,13 +122,22 @@ def _search(
         if not left.size:
             break
         target = None if start == 0 else order[left, (start - 1) % order.shape[-1]]
-        clip = None if ball.clip is None else (ball.clip.lower[left], ball.clip.upper[left])
-        part = Ball(ball.center[left], ball.radius[left], clip, ball.norm)
-        far, away = _climb(network, part, labels[left], target, (steps, step), (seed, start))
+        far, away = _climb(network, _some(ball, left), labels[left], target, (steps, step), (seed, start))
         best[left], distances[left] = far, away
-    found = np.isfinite(distances)
-    _walk_back(network, ball, labels, found & (distances > 0), best, distances)
-    return best, found, distances
+    seen = np.flatnonzero(np.isfinite(distances))
+    nearer = walked_back(network, ball.center[seen], labels[seen], best[seen])
+    for index, tried in zip(seen, nearer, strict=True):
+        proved = nearest_broken(network, _some(ball, index), int(labels[index]), np.vstack([tried, best[index]]))
+        distances[index] = np.inf
+        if proved is not None:
+            best[index], distances[index] = proved.point, proved.distance
+    return best, np.isfinite(distances), distances
+
+
+def _some(ball: Ball, which: Any) -> Ball:
+    """One of several balls, or some."""
+    clip = None if ball.clip is None else (ball.clip.lower[which], ball.clip.upper[which])
+    return Ball(ball.center[which], ball.radius[which], clip, ball.norm)
 
 
 def _climb(
@@ -189,19 +198,3 @@ def _keep(ball: Ball, z: Array, fooled: Array, best: Array, distances: Array) ->
     away = ball.norm.of(z - ball.center)
     better = fooled & (away < distances) & (away <= ball.radius)
     best[better], distances[better] = z[better], away[better]
-
-
-def _walk_back(network: Network, ball: Ball, labels: Array, which: Array, best: Array, distances: Array) -> None:
-    """Bisection on the way from each input found to its point."""
-    if not which.any():
-        return
-    center, far, label = ball.center[which], best[which].copy(), labels[which]
-    near = center.copy()
-    for _ in range(_HALVINGS):
-        middle = 0.5 * near + 0.5 * far
-        fooled = (network(middle).argmax(axis=-1) != label)[:, None]
-        near, far = np.where(fooled, near, middle), np.where(fooled, middle, far)
-    away = ball.norm.of(far - center)
-    shorter = away < distances[which]
-    index = np.flatnonzero(which)[shorter]
-    best[index], distances[index] = far[shorter], away[shorter]

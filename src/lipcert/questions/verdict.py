@@ -197,7 +197,7 @@ class Verdict:
         """The same with the nearest input of another class on the way to some points, if one is proved to be that."""
         network, ball, label = self.judge.network, self.proved.facts.region, self.judge.label
         assert isinstance(ball, Ball)
-        tried = np.concatenate([points, walked_back(network, ball.center, label, points)])
+        tried = np.concatenate([points, *walked_back(network, ball.center, label, points)])
         return replace(found, broken=nearest_broken(network, ball, label, tried))
 
     def _downhill(self, steps: int) -> Array | None:

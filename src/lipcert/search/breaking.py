@@ -17,8 +17,11 @@ Where outputs are nearly equal no class is proved, and rounding may put an input
 """
 
 
-def walked_back(network: Network, center: Array, label: int, points: Array) -> Array:
-    """Inputs on the way from the centre of a ball to some points (k, inputs) that may be of another class."""
+def walked_back(network: Network, center: Array, label: int | Array, points: Array) -> Array:
+    """Inputs on the way from the centre of a ball to each of some points (k, inputs), that may be of another class.
+
+    They come as (k, ways, inputs). There may be a centre and a class for each of the points.
+    """
     way = points - center
     near, far = np.zeros(len(points)), np.ones(len(points))
     with np.errstate(all="ignore"):
@@ -27,4 +30,4 @@ def walked_back(network: Network, center: Array, label: int, points: Array) -> A
             other = network(center + middle[:, None] * way).argmax(axis=-1) != label
             near, far = np.where(other, near, middle), np.where(other, middle, far)
     shares = far[:, None] + (1.0 - far[:, None]) * _BEYOND
-    return (center + shares[:, :, None] * way[:, None]).reshape(-1, points.shape[-1])
+    return np.asarray(center[..., None, :] + shares[:, :, None] * way[:, None])
