@@ -64,6 +64,33 @@ def test_what_is_said_holds_exactly(norm: Norm) -> None:
     assert found > 5
 
 
+@pytest.mark.parametrize("norm", [L2(scale=0.5), L1(), LInf()], ids=str)
+def test_what_an_attack_finds_holds_exactly(norm: Norm) -> None:
+    """Several points at once, one of them of another class to begin with; distances are rounded up."""
+    network = random_network(3, (3, 6, 5, 3), gain=2.5)
+    points = np.random.default_rng(0).standard_normal((9, 3))
+    labels = network(points).argmax(axis=1)
+    labels[4] = (labels[4] + 1) % 3
+    found = lc.attack(network, points, labels, 3.0, norm=norm, restarts=3)
+    assert found.distances[4] == 0.0
+    assert found.found.sum() > 4
+    assert (found.found == np.isfinite(found.distances)).all()
+    for k in np.flatnonzero(found.found):
+        outputs = exact_outputs(network, found.points[k])
+        assert max(outputs) > outputs[labels[k]]
+        offset = [Fraction(a) - Fraction(b) for a, b in zip(found.points[k].tolist(), points[k].tolist(), strict=True)]
+        assert exactly_within(norm, offset, float(found.distances[k]))
+
+
+def test_an_attack_does_not_find_ties() -> None:
+    """The second row is the first up to what rounding hides, so that the classes of its inputs are noise."""
+    one = np.array([0.1, 0.2, 0.3])
+    network = lc.Network.from_weights([np.array([one, one])])
+    found = lc.attack(network, [1.0, 1.0, 1.0], 1, 2.0)
+    assert not found.found
+    assert found.distances == np.inf
+
+
 def test_what_is_outside_does_not_count() -> None:
     """Neither beyond the ball by a unit of the last place, nor beyond the clip."""
     center, point = np.array([2.0, 1.0]), np.array([[1.0, 2.0]])
