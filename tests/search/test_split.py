@@ -498,3 +498,16 @@ def test_a_region_whose_bound_says_nothing_is_cut_first(region: Region, monkeypa
     assert (tree_of(found).layer[passed] != LEAF).all()
     holds(network, found)
     assert found.bound < 1.3 * lc.lower_bound(network, region).value < lc.certify(network, region, "closed-form").bound
+
+
+def test_nothing_is_cut_where_nothing_varies() -> None:
+    """There is no limit but that bounds are as good as can be told."""
+    split, box = lc.Split(seconds=np.inf), lc.Box([-1.0] * 3, [1.0] * 3)
+    constant = lc.Network.from_weights([np.zeros((5, 3)), np.zeros((2, 5))])
+    found = lc.certify(constant, box, split)
+    assert found.bound < 1e-250
+    assert found.tree is None
+    assert lc.sensitivity(constant, box, split).matrix.max() < 1e-250
+    network = random_network(0, (3, 9, 9, 2), "tanh")
+    point = lc.reach(network, lc.Ball([0.3, -0.2, 0.1], 0.0), split)
+    assert (point.upper - point.lower).max() < 1e-11

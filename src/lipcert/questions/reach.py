@@ -27,11 +27,13 @@ from lipcert.search.auto import Auto
 from lipcert.search.bowls import lowest
 from lipcert.search.margins import MarginSearch, affordable
 from lipcert.search.method import Method
-from lipcert.search.split import FEW_INPUTS
+from lipcert.search.split import FEW_INPUTS, VANISHING
 from lipcert.search.split_rows import RowSearch, attained, output_values
 
 _SIDE = 0.2
 """Share of the tolerance for each side of an output."""
+_ROUNDED = 2.0**-36
+"""Widths below this share of the values are as narrow as is asked for: they may be those of rounding."""
 _WHOLE = 0.2
 """Share of the time that goes to the region as a whole where it may be cut."""
 
@@ -135,7 +137,8 @@ class _Work:
             values = partial(output_values, target)
             lower = attained(target, inner, values, climbs=True)
             n = target.outputs
-            scale = np.tile(np.maximum(lower[:n] + lower[n:], 1e-300), 2)
+            least = _ROUNDED * float(np.abs(lower).max()) + VANISHING
+            scale = np.tile(np.maximum(lower[:n] + lower[n:], least), 2)
             search = RowSearch(target, inner, values, lower, scale, _SIDE * split.tolerance)
             with covering(OutputRows(target, inner, self.proofs[-1].sweeps), split.workers, one_thread) as self.cover:
                 search.run(self.cover, np.inf if split.pieces is None else split.pieces)

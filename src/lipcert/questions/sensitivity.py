@@ -27,7 +27,7 @@ from lipcert.search.auto import Auto
 from lipcert.search.closed_form import ClosedForm
 from lipcert.search.method import Method
 from lipcert.search.problem import Problem
-from lipcert.search.split import FEW_INPUTS
+from lipcert.search.split import FEW_INPUTS, VANISHING
 from lipcert.search.split_rows import RowSearch, attained, entry_sizes
 
 _WHOLE = 0.3
@@ -137,7 +137,7 @@ class _Work:
             return
         values = partial(entry_sizes, network)
         lower = attained(network, self.region, values, climbs=False)
-        scale = np.maximum(lower, max(_SMALL * float(lower.max()), 1e-300))
+        scale = np.maximum(lower, max(_SMALL * float(lower.max()), VANISHING))
         search = RowSearch(network, self.region, values, lower, scale, split.tolerance)
         bounding = JacobianEntries(network, self.region, self.proofs[-1].sweeps)
         rest = (_PAIRED if bounding.curved else 1.0 - _PIECES) * max(clock().left, 0.0)

@@ -42,6 +42,8 @@ _FEW = 4
 """A piece with so few open neurons is cut by their sign: then its bound becomes exact."""
 FEW_INPUTS = 16
 """With at most so many inputs, halving boxes gets somewhere."""
+VANISHING = 1e-200
+"""Bounds and widths below this are what rounding leaves of nothing; no region is cut for them."""
 _SMALL = 0.125
 """The longest side of a piece of rays from which on it counts as small, where it goes on to infinity."""
 _WHOLE = 0.4
@@ -195,13 +197,13 @@ class _Search:
         ends = {"input_norm": self.norms.input, "output_norm": self.norms.output, "seconds": max(0.1 * now.left, 0.0)}
         start = lower_bound(self.network, self.region, samples=samples, starts=starts, **ends)  # type: ignore[arg-type]
         self.lower, self.witness = start.value, start.point
-        if cover.bound > 0.0:
+        if cover.bound > VANISHING:
             self.whole = cover.leaf(0).bound
             self.add(self.parts(cover, self.faces(cover)))
         began = before = time.perf_counter()
         pace = 0.0
         while self.open and now.allows(pace) and cover.pieces < most:
-            enough = self.lower * (1.0 + limits.tolerance)
+            enough = max(self.lower * (1.0 + limits.tolerance), VANISHING)
             if self.upper <= enough:
                 return
             batch = [cover.leaf(node) for node in self.worst()]
