@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,7 @@ def test_false_claims_are_refused_by_the_second_opinion_alone(
     assert {name for name, claim in false.items() if not refused(network, claim)} == set()
 
 
+@cache
 def curved() -> tuple[Network, CertifiedRadius]:
     """A radius that several classes need second order for, on a part of the ball."""
     network = network_of("tanh", 20)
