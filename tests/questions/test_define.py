@@ -96,7 +96,7 @@ def test_true_declarations_pass_and_say_declared(name: str) -> None:
     network = random_network(3, (3, 6, 6, 2), row)
     assert "declared" in row.row.declared
     assert "turning points checked by ball arithmetic" in row.row.declared
-    found = lc.certify(network, BALL, lc.Joint())
+    found = lc.certify(network, BALL, lc.Joint(iterations=5))
     assert found.declared
     assert "declared" in repr(found)
     assert lc.lower_bound(network, BALL).value <= found.bound

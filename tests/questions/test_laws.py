@@ -177,7 +177,7 @@ def test_radius_zero_is_the_jacobian_at_the_centre(row: Activation) -> None:
 @pytest.mark.parametrize(
     ("name", "bias", "method"),
     spread(
-        4,
+        6,
         named("sigmoid", "tanh", "elu", "softplus", "silu", "gelu", "mish", "softsign", "arctan"),
         {str(bias): bias for bias in (-30.0, -190.0, -380.0, -720.0, -1e5, 400.0)},
         {type(method).__name__: method for method in METHODS[:4]},
