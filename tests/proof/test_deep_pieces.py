@@ -79,7 +79,7 @@ def test_which_networks_are_deep() -> None:
 
 
 def test_split_cuts_a_deep_network_and_its_tree_is_derived_again(tmp_path: Path) -> None:
-    network, ball = random_network(4, (3, *[6] * 9, 2), "elu", gain=1.5), lc.Ball([0.1, -0.2, 0.3], 0.8)
+    network, ball = random_network(4, (3, *[8] * 10, 2), "elu", gain=1.5), lc.Ball([0.1, -0.2, 0.3], 0.8)
     method = lc.Split(lc.ClosedForm(), seconds=np.inf, tolerance=0.05, pieces=2000)
     found = lc.certify(network, ball, method)
     lower = lc.lower_bound(network, ball, points=found.witness).value

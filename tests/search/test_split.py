@@ -413,7 +413,7 @@ def test_a_tree_proves_again_what_other_batches_of_pieces_proved() -> None:
 
 def many_inputs() -> tuple[lc.Network, lc.Ball]:
     """More inputs than axes are worth halving, and a clip that empties many patterns of signs."""
-    network = random_network(1, (30, 10, 8, 3), "relu", gain=2.0)
+    network = random_network(1, (30, 12, 10, 3), "relu", gain=2.0)
     return network, lc.Ball(np.where(np.arange(30) % 2, 0.0, 0.02), 0.6, clip=(0, 1))
 
 
@@ -448,13 +448,13 @@ def test_an_unproved_void_does_not_count(signed: lc.Certificate) -> None:
     for scale in (-1.0, 1e12):
         assert proved_from(weight=scale * tree.weight) >= truth
     for shift in (1, 11):
-        assert proved_from(neuron=(tree.neuron + shift) % 18) >= truth
+        assert proved_from(neuron=(tree.neuron + shift) % 22) >= truth
     leaves = np.flatnonzero(tree.layer == LEAF)
-    columns = {"void": np.repeat(leaves, 18), "neuron": np.tile(np.arange(18), len(leaves))}
+    columns = {"void": np.repeat(leaves, 22), "neuron": np.tile(np.arange(22), len(leaves))}
     for sign in (-1.0, 1.0):
-        assert proved_from(**columns, weight=np.full(18 * len(leaves), sign)) >= truth
+        assert proved_from(**columns, weight=np.full(22 * len(leaves), sign)) >= truth
     with pytest.raises(ProofFailed, match="weighs"):
-        proved_from(neuron=tree.neuron + 18)
+        proved_from(neuron=tree.neuron + 22)
 
 
 def test_errors_are_carried_through_many_layers(monkeypatch: pytest.MonkeyPatch) -> None:
