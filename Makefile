@@ -29,7 +29,7 @@ test: $(ALL)  ## style, types and all tests but the slow ones
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@echo "$(BIN)/mypy, beside the tests; what it says is at the end"
-	@$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; trap "kill $$types" INT TERM; \
+	@$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; trap "kill $$types 2>/dev/null" INT TERM; \
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
 	  $(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal; tests=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/types.txt; [ $$tests -eq 0 ] && [ $$types -eq 0 ]
