@@ -323,7 +323,7 @@ def finished(problem: tuple[lc.Network, Any, Any], tmp_path_factory: pytest.Temp
 @pytest.fixture
 def written(finished: Path, tmp_path: Path) -> Path:
     """A results file to do something to."""
-    return shutil.copy(finished, tmp_path / "run.sqlite")
+    return Path(shutil.copy(finished, tmp_path / "run.sqlite"))
 
 
 def again(problem: tuple[lc.Network, Any, Any], out: Path) -> lc.Results:
