@@ -25,8 +25,14 @@ reproduce: $(ALL)  ## a quick part of the paper's experiments, and a report of i
 	$(BIN)/lipcert report results/quick -o results/quick/report.html
 	@echo "The report: $(CURDIR)/results/quick/report.html"
 
-test: lint  ## style, types and all tests but the slow ones
-	OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
+test: $(ALL)  ## style, types and all tests but the slow ones
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@echo "$(BIN)/mypy, beside the tests; what it says is at the end"
+	@$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; trap "kill $$types 2>/dev/null" INT TERM; \
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
+	  $(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal; tests=$$?; \
+	wait $$types; types=$$?; cat $(VENV)/types.txt; [ $$tests -eq 0 ] && [ $$types -eq 0 ]
 
 slow: $(ALL)  ## the tests that take minutes, and more combinations of cases
 	$(BIN)/python -m pytest -m slow

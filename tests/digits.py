@@ -14,7 +14,7 @@ from lipcert.model.arrays import Array
 
 
 @cache
-def classifier(activation: str = "relu", hidden: tuple[int, ...] = (24, 24)) -> tuple[lc.Network, Array, Array]:
+def classifier(activation: str = "relu", hidden: tuple[int, ...] = (16, 16)) -> tuple[lc.Network, Array, Array]:
     """A network, and the points and labels that it was not trained on; pixels are between 0 and 1."""
     datasets: Any = pytest.importorskip("sklearn.datasets")
     neural: Any = pytest.importorskip("sklearn.neural_network")

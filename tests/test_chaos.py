@@ -42,7 +42,7 @@ WIDE_BALL, SMOOTH_BALL = Ball(np.zeros(17), 0.5), Ball(np.full(17, 0.1), 0.05)
 POINT, RADII = np.full(3, 0.1), (0.3,)
 LABEL = int(np.argmax(CLASSIFIER(POINT)))
 REGIONS = [(NETWORK, BALL), (NETWORK, SMALL), (WIDE, WIDE_BALL), (SMOOTH, SMOOTH_BALL)]
-SPLIT = lc.Split(lc.ClosedForm(), seconds=np.inf, tolerance=1e-4, pieces=32)
+SPLIT = lc.Split(lc.ClosedForm(), seconds=np.inf, tolerance=1e-4, pieces=24)
 
 JOINT = lc.Joint(iterations=1, tolerance=5e-3)
 

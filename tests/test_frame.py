@@ -80,7 +80,8 @@ def test_python_in_the_documents_runs(document: str, tmp_path: Path, monkeypatch
         pytest.importorskip("torch")
     names: dict[str, object] = {}
     for snippet in code:
-        exec(compile(snippet, document, "exec"), names)
+        quick = snippet.replace("seconds=3)", "seconds=1)")  # and a second where they have three
+        exec(compile(quick, document, "exec"), names)
 
 
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])

@@ -226,7 +226,9 @@ def test_a_bug_is_not_dressed_up_as_wrong_use(lipcert: Command, monkeypatch: pyt
         main(["bound", "model.npz", "--method", "buggy"])
 
 
-def test_demo(lipcert: Command) -> None:
+def test_demo(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LADDER, "joint", lc.Joint(seconds=0.3))  # less time than it has for readers
+    monkeypatch.setitem(LADDER, "split", lc.Split(lc.Joint(seconds=0.3), seconds=1.0))
     outcome = lipcert("demo", "--save", "demo.npz")
     assert (outcome.code, outcome.err) == (0, "")
     rows = {line.split()[1]: line for line in outcome.out.split("\n") if line.startswith("│")}

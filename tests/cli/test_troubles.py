@@ -19,7 +19,7 @@ from command import Command
 from lipcert.errors import Interrupted
 from lipcert.importers.arrays import write_npz
 from lipcert.proof.certificate import Certificate
-from networks import random_network
+from networks import named, random_network, spread
 
 NETWORK = random_network(4, (3, 6, 5, 3), "tanh", gain=2.0)
 BALL = ("--center", "0.1,-0.2,0.3", "--radius", "0.5")
@@ -91,8 +91,7 @@ AFTER: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("case", AFTER)
-@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize(("case", "as_json"), spread(2, named(*AFTER), {"table": False, "json": True}))
 def test_a_full_disk_does_not_cost_the_answer(
     lipcert: Command, monkeypatch: pytest.MonkeyPatch, case: str, as_json: bool
 ) -> None:
@@ -158,7 +157,9 @@ def _raising(error: BaseException) -> Callable[..., NoReturn]:
     return fail
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["inspect", "model.npz"], ["bound", "model.npz", "--json"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["inspect", "model.npz"], ["bound", "model.npz", "--method", "scalar", "--json"]]
+)
 def test_nobody_reads_the_output(lipcert: Command, arguments: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -148,9 +148,14 @@ def test_pairs_are_needed(groups: str) -> None:
         exact.verify_sensitivity(network, region, claim, told(found), [replace(pair, base=5) for pair in pairs])
 
 
+@cache
+def by_pieces() -> tuple[Network, Sensitivity]:
+    network = random_network(5, (3, 7, 6, 3), "tanh", gain=1.5)
+    return network, lc.sensitivity(network, REGIONS["box"], SPLIT)
+
+
 def test_pieces_are_needed_and_do_not_go_below_the_truth() -> None:
-    network, region = random_network(5, (3, 7, 6, 3), "tanh", gain=1.5), REGIONS["box"]
-    found = lc.sensitivity(network, region, SPLIT)
+    (network, found), region = by_pieces(), REGIONS["box"]
     truth = largest(network, region, found)
     last = found.proofs[-1]
     cut = exact.Cut(last.tree, last.base, partial(questions._lines, network))
@@ -167,8 +172,7 @@ def test_pieces_are_needed_and_do_not_go_below_the_truth() -> None:
 
 
 def test_a_tree_that_lacks_a_leaf_is_refused() -> None:
-    network, region = random_network(5, (3, 7, 6, 3), "tanh", gain=1.5), REGIONS["box"]
-    found = lc.sensitivity(network, region, SPLIT)
+    (network, found), region = by_pieces(), REGIONS["box"]
     last = found.proofs[-1]
     assert last.tree is not None
     columns = ("layer", "index", "value", "child")

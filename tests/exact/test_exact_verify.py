@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ DATA = Path(__file__).parents[1] / "data"
 Case = tuple[str, Network, Certificate]
 
 
+@cache
 def by_sweeps(number: int) -> Case:
     """A ball, clipped or not, a box, or everywhere; all activations, methods and enclosures come up."""
     network, region, method, enclosures = random_case(number)
@@ -68,6 +69,7 @@ def of_a_part(number: int) -> Case:
     return "part", network, lc.certify(network, region, method, inputs=inputs, outputs=ends[1], layers=(start, stop))
 
 
+@cache
 def by_a_tree(number: int, tolerance: float = 0.1) -> Case:
     """Cut by axes and by neurons, some leaves without input; the search ends at its tolerance, not by its clock."""
     rng = np.random.default_rng(number)

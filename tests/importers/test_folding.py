@@ -14,7 +14,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 from graphs import built, evaluated, grown
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -387,6 +387,7 @@ def test_models_fold_into_as_few_layers_as_ever(name: str, monkeypatch: pytest.M
     _assert_plan(graph, fold(graph), 3, np.random.default_rng(0))
 
 
+@settings(max_examples=50)
 @given(seed=st.integers(0, 10**6), steps=st.integers(1, 10))
 def test_any_graph_is_folded_exactly(seed: int, steps: int) -> None:
     """Random graphs of every linear operation, with skips, constants and maxima, some beyond the range of floats."""

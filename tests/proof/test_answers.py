@@ -29,24 +29,28 @@ CENTER = np.array([0.3, -0.2, 0.9])
 BALL = lc.Ball(CENTER, 0.4)
 
 
+SMALL = lc.Ball(CENTER, 0.2, clip=(-1, 1))
+PIECES = lc.Split(lc.ClosedForm(), np.inf, pieces=20)
+ANSWERS: dict[str, tuple[lc.Network, Callable[[], Answer]]] = {
+    "reach": (NETWORK, lambda: lc.reach(NETWORK, SMALL, lc.ClosedForm())),
+    "layer": (NETWORK, lambda: lc.reach(NETWORK, BALL, lc.Joint(iterations=5), layer=2)),
+    "pieces": (NETWORK, lambda: lc.reach(NETWORK, BALL, PIECES)),
+    "sensitivity": (NETWORK, lambda: lc.sensitivity(NETWORK, SMALL, lc.ClosedForm())),
+    "entries": (NETWORK, lambda: lc.sensitivity(NETWORK, BALL, PIECES, outputs=[2])),
+    "radius": (NETWORK, lambda: lc.certified_radius(NETWORK, CENTER)),
+    "smooth": (SMOOTH, lambda: lc.certified_radius(SMOOTH, CENTER)),
+    "sweep": (NETWORK, lambda: lc.sweep(NETWORK, CENTER, [0.3, 0.1], lc.ClosedForm())),
+}
+
+
 @cache
-def answers() -> dict[str, tuple[lc.Network, Answer]]:
-    small = lc.Ball(CENTER, 0.2, clip=(-1, 1))
-    return {
-        "reach": (NETWORK, lc.reach(NETWORK, small, lc.ClosedForm())),
-        "layer": (NETWORK, lc.reach(NETWORK, BALL, lc.Joint(iterations=5), layer=2)),
-        "pieces": (NETWORK, lc.reach(NETWORK, BALL, lc.Split(lc.ClosedForm(), np.inf, pieces=20))),
-        "sensitivity": (NETWORK, lc.sensitivity(NETWORK, small, lc.ClosedForm())),
-        "entries": (NETWORK, lc.sensitivity(NETWORK, BALL, lc.Split(lc.ClosedForm(), np.inf, pieces=20), outputs=[2])),
-        "radius": (NETWORK, lc.certified_radius(NETWORK, CENTER)),
-        "smooth": (SMOOTH, lc.certified_radius(SMOOTH, CENTER)),
-        "sweep": (NETWORK, lc.sweep(NETWORK, CENTER, [0.3, 0.1], lc.ClosedForm())),
-    }
+def answer_to(case: str) -> Answer:
+    return ANSWERS[case][1]()
 
 
-@pytest.mark.parametrize("case", answers())
+@pytest.mark.parametrize("case", ANSWERS)
 def test_what_is_saved_comes_back_and_is_proved_again(case: str, tmp_path: Path) -> None:
-    network, before = answers()[case]
+    network, before = ANSWERS[case][0], answer_to(case)
     lc.save_answer(before, tmp_path / "a.json")
     after = lc.load_answer(tmp_path / "a.json")
     assert type(after) is type(before)
@@ -62,11 +66,11 @@ def test_what_is_saved_comes_back_and_is_proved_again(case: str, tmp_path: Path)
 
 
 def test_answers_that_claim_more_do_not_verify(tmp_path: Path) -> None:
-    reach, radius = answers()["reach"][1], answers()["radius"][1]
+    reach, radius = answer_to("reach"), answer_to("radius")
     assert isinstance(reach, Reach)
     assert isinstance(radius, CertifiedRadius)
     assert radius.proof is not None
-    matrix = answers()["sensitivity"][1]
+    matrix = answer_to("sensitivity")
     assert isinstance(matrix, lc.Sensitivity)
     width = 1e-3 * (reach.upper - reach.lower)
     forged: list[Any] = [
@@ -93,7 +97,7 @@ def test_answers_that_claim_more_do_not_verify(tmp_path: Path) -> None:
 
 
 def test_a_row_of_a_sweep_cannot_claim_more_than_its_certificate() -> None:
-    rows = answers()["sweep"][1]
+    rows = answer_to("sweep")
     assert isinstance(rows, tuple)
     with pytest.raises(ProofFailed, match="claims less than its certificate"):
         lc.verify(NETWORK, [replace(rows[0], bound=0.9 * rows[0].bound)])
@@ -103,7 +107,7 @@ def test_a_row_of_a_sweep_cannot_claim_more_than_its_certificate() -> None:
 
 
 def test_what_cannot_be_saved_or_verified(tmp_path: Path) -> None:
-    reach, radius = answers()["reach"][1], answers()["radius"][1]
+    reach, radius = answer_to("reach"), answer_to("radius")
     assert isinstance(reach, Reach)
     assert isinstance(radius, CertifiedRadius)
     with pytest.raises(InvalidInput, match="without what proves it"):
@@ -150,10 +154,10 @@ def holds(network: lc.Network, claim: Answer) -> None:
 
 
 @pytest.mark.parametrize("share", [1, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("case", answers())
+@pytest.mark.parametrize("case", ANSWERS)
 def test_fuzz(case: str, share: int, tmp_path: Path) -> None:
     """Whatever is done to a file, the outcome is an error of ours or an answer that holds."""
-    network, answer = answers()[case]
+    network, answer = ANSWERS[case][0], answer_to(case)
     file, rng = tmp_path / "a.json", random.Random(len(case))
     lc.save_answer(answer, file)
     text, stored = file.read_bytes(), json.loads(file.read_text(encoding="utf-8"))
@@ -179,5 +183,5 @@ def test_fuzz(case: str, share: int, tmp_path: Path) -> None:
 
 def test_every_kind_of_file_says_what_it_is(tmp_path: Path) -> None:
     for case, kind in (("reach", "reach"), ("radius", "radius"), ("sweep", "sweep")):
-        lc.save_answer(answers()[case][1], tmp_path / "a.json")
+        lc.save_answer(answer_to(case), tmp_path / "a.json")
         assert document.kind_of(tmp_path / "a.json") == kind

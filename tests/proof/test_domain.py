@@ -229,13 +229,13 @@ def traced(network: Network, regions: list[Region], depth: int | None) -> BackSu
 )
 def test_rows_of_several_regions_go_back_together(row: Any, kind: str, depth: int | None) -> None:
     rng = np.random.default_rng(8)
-    network = random_network(6, (3, 7, 6, 5, 2), row, gain=2.0)
-    regions = regions_of(kind, 3, 4, rng)
+    network = random_network(6, (3, 7, 6, 2), row, gain=2.0)
+    regions = regions_of(kind, 3, 3, rng)
     stack = traced(network, regions, depth)
     singles = [traced(network, [region], depth) for region in regions]
     for index, size in enumerate(network.sizes[:-1]):
-        where, rows = rng.permutation(np.repeat(np.arange(4), 5)), rng.standard_normal((20, size))
-        extra = [rng.standard_normal((20, n)) for n in network.sizes[1:-1]]
+        where, rows = rng.permutation(np.repeat(np.arange(3), 5)), rng.standard_normal((15, size))
+        extra = [rng.standard_normal((15, n)) for n in network.sizes[1:-1]]
         for more in (None, extra):
             with np.errstate(all="ignore"):
                 above = stack.above(index, where, rows, more)

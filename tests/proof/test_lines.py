@@ -59,7 +59,7 @@ def gaps(row: Activation, lines: Lines, v: Array) -> tuple[Array, Array]:
 
 @every_row
 def test_lines_enclose(row: Activation) -> None:
-    lower, upper = intervals_of(row, 2000, seed=1)
+    lower, upper = intervals_of(row, 800, seed=1)
     lines = bounding_lines(Neurons.of(row, lower.size), lower, upper)
     above, below = gaps(row, lines, samples_of(row, lower, upper, 150))
     assert above.min() >= 0
@@ -91,7 +91,7 @@ def envelope_height(v: Array, height: Array, middle: Array) -> Array:
 @every_row
 def test_lines_have_the_least_area(row: Activation) -> None:
     """The area under a line is its value at the midpoint; no line above φ is lower there than the envelope."""
-    lower, upper = intervals_of(row, 250, seed=3)
+    lower, upper = intervals_of(row, 120, seed=3)
     apart = lower < upper
     apart &= ~row.whole_period(lower, upper)  # a level line then: the extent, plain and simple
     lower, upper = lower[apart], upper[apart]

@@ -35,7 +35,7 @@ def test_the_bound_is_the_one_that_certify_proves(method: Method, region: Region
 @pytest.mark.parametrize("row", ROWS, ids=label)
 def test_several_balls_at_once_are_each_by_itself(row: lc.Activation) -> None:
     network = random_network(2, (3, 7, 6, 4), row, gain=2.0)
-    balls = [lc.Ball([0.3, -0.5, 0.8], size) for size in (1e-3, 0.1, 0.5, 2.0)]
+    balls = [lc.Ball([0.3, -0.5, 0.8], size) for size in (1e-3, 0.3, 2.0)]
     together = establish_many(network, balls, lc.ClosedForm())
     for ball, found in zip(balls, together, strict=True):
         alone = establish(network, ball, lc.ClosedForm())

@@ -109,7 +109,10 @@ def test_covers_are_not_taken_for_each_other() -> None:
     ("method", "told"),
     spread(
         3,
-        {type(one).__name__: one for one in (lc.ClosedForm(), lc.Joint(iterations=3), SPLIT, lc.Auto(np.inf, 8))},
+        {
+            type(one).__name__: one
+            for one in (lc.ClosedForm(), lc.Joint(iterations=3), replace(SPLIT, pieces=12), lc.Auto(np.inf, 4))
+        },
         {f"lies {k}": slice(k, None, 3) for k in range(3)},
     ),
 )

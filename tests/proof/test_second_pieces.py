@@ -42,7 +42,7 @@ def largest(network: lc.Network, lower: Array, upper: Array, rng: np.random.Gene
 
 
 @pytest.mark.parametrize(
-    ("row", "half"), spread(2, named(*ROWS), {str(half): half for half in (1e-12, 1e-4, 0.03, 0.2, 1.0, 4.0)})
+    ("row", "half"), spread(3, named(*ROWS), {str(half): half for half in (1e-12, 1e-4, 0.03, 0.2, 1.0, 4.0)})
 )
 def test_never_below_the_truth(row: str, half: float) -> None:
     rng = np.random.default_rng(len(row))

@@ -79,7 +79,7 @@ def alike(stack: Sweep, which: int, alone: Sweep) -> None:
 @pytest.mark.parametrize(("row", "kind"), spread(3, NAMED_ROWS, KINDS))
 def test_a_stack_is_its_regions_one_by_one(row: Activation, kind: str) -> None:
     network = random_network(2, (3, 7, 6, 4), row, gain=2.0)
-    regions = regions_of(kind, 3, 6, np.random.default_rng(7))
+    regions = regions_of(kind, 3, 3, np.random.default_rng(7))
     stack = swept(network, regions)
     for which, region in enumerate(regions):
         alike(stack, which, swept(network, [region]))
@@ -101,7 +101,7 @@ def test_the_same_for_every_method_and_enclosure(method: Greedy, enclosures: tup
 @pytest.mark.parametrize(("row", "kind"), spread(3, NAMED_ROWS, KINDS))
 def test_hints_of_a_stack_prove_each_region_again(row: Activation, kind: str) -> None:
     network = random_network(4, (3, 8, 7, 2), row, gain=2.0)
-    regions = regions_of(kind, 3, 5, np.random.default_rng(2))
+    regions = regions_of(kind, 3, 3, np.random.default_rng(2))
     stack = swept(network, regions, enclosures=(Linear(depth=1), Lipschitz(), Linear(depth=None, tilt=0.3)))
     for which, region in enumerate(regions):
         with proving():

@@ -42,7 +42,7 @@ def chain(seed: int, cancel: bool = False) -> tuple[lc.Network, Any, Any]:
 
 
 @pytest.mark.parametrize(
-    ("seed", "cancel"), spread(2, {str(seed): seed for seed in SEEDS}, {"plain": False, "cancelling": True})
+    ("seed", "cancel"), spread(4, {str(seed): seed for seed in SEEDS}, {"plain": False, "cancelling": True})
 )
 def test_entries_of_a_linear_network(seed: int, cancel: bool) -> None:
     network, product, _ = chain(seed, cancel)
@@ -93,7 +93,7 @@ def _determinant(a: Any) -> Fraction:
     return sum(((-1) ** k * a[0, k] * _determinant(rest[k]) for k in range(len(a))), Fraction(0))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [pytest.param(k, marks=pytest.mark.slow if k % 2 else ()) for k in SEEDS])
 def test_margins_and_radii_of_a_linear_network(seed: int) -> None:
     network, product, offset = chain(seed)
     x = np.random.default_rng(seed).standard_normal(4)

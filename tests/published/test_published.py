@@ -73,7 +73,7 @@ def obeys(network: lc.Network, region: Any, bound: float) -> None:
     assert (quotients - noise <= bound).all()
 
 
-@pytest.mark.parametrize(("method", "activation"), spread(3, {name(m): m for m in GLOBAL}, ACTIVATIONS))
+@pytest.mark.parametrize(("method", "activation"), spread(5, {name(m): m for m in GLOBAL}, ACTIVATIONS))
 def test_global_methods_hold_everywhere(method: Published, activation: Any) -> None:
     network = random_network(3, SIZES, activation)
     try:
@@ -92,7 +92,7 @@ def test_global_methods_hold_everywhere(method: Published, activation: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("method", "activation", "region"), spread(3, {name(m): m for m in LOCAL}, ACTIVATIONS, REGIONS)
+    ("method", "activation", "region"), spread(5, {name(m): m for m in LOCAL}, ACTIVATIONS, REGIONS)
 )
 def test_local_methods_hold_on_the_region(method: Published, activation: Any, region: Any) -> None:
     network = random_network(3, SIZES, activation)

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -313,10 +314,16 @@ def test_dask_loses_a_worker(folder: Path) -> None:
     assert values(found) == values(plain)
 
 
-@pytest.fixture
-def written(problem: tuple[lc.Network, Any, Any], tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def finished(problem: tuple[lc.Network, Any, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     network, x, y = problem
-    return lc.campaign(network, x, y, radii=RADII, out=tmp_path / "run.sqlite").path
+    return lc.campaign(network, x, y, radii=RADII, out=tmp_path_factory.mktemp("finished") / "run.sqlite").path
+
+
+@pytest.fixture
+def written(finished: Path, tmp_path: Path) -> Path:
+    """A results file to do something to."""
+    return Path(shutil.copy(finished, tmp_path / "run.sqlite"))
 
 
 def again(problem: tuple[lc.Network, Any, Any], out: Path) -> lc.Results:
@@ -603,7 +610,7 @@ def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
 
 def test_a_search_that_time_cut_short_is_taken_up_again_with_more(tmp_path: Path) -> None:
     """Without a second the first ball is all that is looked at; only a call that gives more looks again."""
-    network, x = random_network(3, (4, 8, 8, 3), "tanh"), np.random.default_rng(0).standard_normal((2, 4))
+    network, x = random_network(3, (4, 6, 3), "tanh"), np.random.default_rng(0).standard_normal((2, 4))
     out = tmp_path / "searched.db"
 
     def run(seconds: float | None) -> tuple[list[float], float]:

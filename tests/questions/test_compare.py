@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
+from command import Command
 from lipcert.cli import main
 from lipcert.published import EclipseGenLocal, Published
 from lipcert.questions import compare as comparing
@@ -143,12 +143,11 @@ def test_wrong_use_is_named() -> None:
             compare(network, timeout=timeout)
 
 
-def test_command_line(model: Path, tmp_path: Path) -> None:
+def test_command_line(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "picture.svg"
-    command = [sys.executable, "-m", "lipcert", "compare", str(model), "--center", "zeros", "--radius", "0.5"]
-    command += ["--methods", "trivial, scalar", "--timeout", "60"]
-    done = subprocess.run([*command, "--json", "--plot", str(picture)], capture_output=True, text=True, check=True)
-    record = json.loads(done.stdout)
+    ball = ("--center", "zeros", "--radius", "0.5")
+    options = ("--methods", "trivial, scalar", "--timeout", "60", "--plot", str(picture))
+    record = Command(capsys).json("compare", str(model), *ball, *options)
     assert [row["name"] for row in record["rows"]] == ["trivial", "scalar"]
     assert [row["published"] for row in record["rows"]] == [True, False]
     assert all(row["bound"] >= record["lower"] for row in record["rows"])

@@ -14,7 +14,7 @@ from scipy import special
 import lipcert as lc
 from lipcert.errors import InvalidInput, ProofFailed, UnreadableCertificate
 from lipcert.model.arrays import Array
-from networks import random_network
+from networks import random_network, spread
 
 Function = Callable[[Any], Any]
 BALL = lc.Ball([0.1, -0.2, 0.3], 0.4)
@@ -96,7 +96,7 @@ def test_true_declarations_pass_and_say_declared(name: str) -> None:
     network = random_network(3, (3, 6, 6, 2), row)
     assert "declared" in row.row.declared
     assert "turning points checked by ball arithmetic" in row.row.declared
-    found = lc.certify(network, BALL, lc.Joint())
+    found = lc.certify(network, BALL, lc.Joint(iterations=5))
     assert found.declared
     assert "declared" in repr(found)
     assert lc.lower_bound(network, BALL).value <= found.bound
@@ -195,8 +195,14 @@ def test_names(name: Any) -> None:
         lc.define_activation(name, np.tanh, lambda v: 1.0 - np.tanh(v) ** 2, [0.0], limits=(0.0, 0.0))
 
 
-@pytest.mark.parametrize("method", [lc.Joint(), lc.Split(lc.Scalar(), pieces=12)], ids=["Joint", "Split"])
-@pytest.mark.parametrize("region", [FLAT, lc.Box([-3.0, 0.0], [9.0, 1.0])], ids=["ball", "box"])
+@pytest.mark.parametrize(
+    ("method", "region"),
+    spread(
+        2,
+        {"Joint": lc.Joint(), "Split": lc.Split(lc.Scalar(), pieces=12)},
+        {"ball": FLAT, "box": lc.Box([-3.0, 0.0], [9.0, 1.0])},
+    ),
+)
 def test_a_defined_snake_is_the_one_of_the_table_to_the_last_digit(method: Any, region: Any) -> None:
     facts = {"bend": lambda v: 2.0 * np.cos(2.0 * v), "bend_turning_points": [0.0, 0.5 * np.pi]}
     mine = declare("snake", TRUE["snake"], **facts)

@@ -131,14 +131,14 @@ kinds = st.sampled_from(["ball", "clipped", "box", "point", "tiny", "everywhere"
 
 
 @pytest.mark.parametrize("method", METHODS[:4], ids=lambda m: type(m).__name__)
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(network=networks(), kind=kinds)
 def test_law(method: Method, network: lc.Network, kind: str) -> None:
     law(method, network, kind)
 
 
 @pytest.mark.parametrize("method", METHODS[4:], ids=lambda m: type(m).__name__)
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(network=networks(), kind=kinds)
 def test_law_of_pieces(method: Method, network: lc.Network, kind: str) -> None:
     law(method, network, kind)
@@ -177,7 +177,7 @@ def test_radius_zero_is_the_jacobian_at_the_centre(row: Activation) -> None:
 @pytest.mark.parametrize(
     ("name", "bias", "method"),
     spread(
-        4,
+        6,
         named("sigmoid", "tanh", "elu", "softplus", "silu", "gelu", "mish", "softsign", "arctan"),
         {str(bias): bias for bias in (-30.0, -190.0, -380.0, -720.0, -1e5, 400.0)},
         {type(method).__name__: method for method in METHODS[:4]},
@@ -217,7 +217,7 @@ def test_intervals_contain_what_the_neurons_see(row: Activation, enclosures: tup
         hold(network, region, certificate.bound, count=30, slack=1e-12)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(network=networks(), kind=st.sampled_from(["ball", "clipped", "box"]), name=st.sampled_from(sorted(ENCLOSURES)))
 def test_intervals_of_any_network(network: lc.Network, kind: str, name: str) -> None:
     region = regions_for(network, 3)[kind]
@@ -250,7 +250,7 @@ def test_a_smaller_region_has_a_smaller_bound(method: Method) -> None:
 
 
 @every_method
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(network=networks(), data=st.data())
 def test_law_for_parts(method: Method, network: lc.Network, data: st.DataObject) -> None:
     """From some coordinates of z_p, the others held, to some of v_i."""

@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import struct
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def digits() -> Images:
 @pytest.fixture(scope="module")
 def few(digits: Images) -> Images:
     """The same with a part of the images to test on."""
-    return Images(digits.name, digits.train, (digits.test[0][:60], digits.test[1][:60]))
+    return Images(digits.name, digits.train, (digits.test[0][:20], digits.test[1][:20]))
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory, digits: Images) -> tuple[P
 @pytest.fixture(scope="module")
 def study(trained: tuple[Path, list[Classifier]], few: Images) -> Study:
     work = Work(Store(trained[0] / "results.jsonl"), silent, POINTS, ("closed-form", "joint", PAPER_METHOD))
-    return run(few, trained[1], work)
+    with pytest.MonkeyPatch.context() as patch:  # few starts are enough for attacks on few images
+        patch.setattr("lipcert.reproduce.mnist.attack", partial(lc.attack, restarts=3))
+        return run(few, trained[1], work)
 
 
 def test_images_from_files(folder: Path) -> None:
@@ -183,6 +186,7 @@ def test_points(digits: Images) -> None:
 
 def test_the_study_is_in_order(study: Study, few: Images) -> None:
     x, y = few.test
+    still = {one.name: failure_rate(one.network, few, 1e-9) for one in {sample.classifier for sample in study.samples}}
     assert len(study.samples) == 4
     for sample in study.samples:
         network, name = sample.classifier.network, sample.classifier.name
@@ -201,7 +205,7 @@ def test_the_study_is_in_order(study: Study, few: Images) -> None:
         wrong = 100.0 * float(np.mean(network(x).argmax(axis=1) != y))
         assert (np.diff(rates) <= 0).all()
         assert rates[-1] >= wrong
-        assert failure_rate(network, few, 1e-9) == pytest.approx(wrong)
+        assert still[name] == pytest.approx(wrong)
     low = {one.classifier.name: one.bounds["joint"].mean() for one in study.samples if one.choice == "images"}
     assert low["regularised"] < low["baseline"]
 

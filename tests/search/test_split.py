@@ -62,13 +62,13 @@ def exact(seed: int) -> None:
     assert lc.verify(network, certificate) <= certificate.bound
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(len(SIZES)))
 def test_tiny_networks_against_all_patterns(seed: int) -> None:
     exact(seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10, 200))
+@pytest.mark.parametrize("seed", range(len(SIZES), 200))
 def test_more_tiny_networks_against_all_patterns(seed: int) -> None:
     exact(seed)
 
@@ -125,7 +125,7 @@ def test_more_time_never_hurts() -> None:
     region = REGIONS["ball"]
     lower = lc.lower_bound(network, region).value
     bounds = []
-    for rounds in (0, 1, 2, 4, 8, 16):
+    for rounds in (0, 1, 4, 16):
         with interrupted_after(rounds):
             certificate = best(network, region, quick())
         bounds.append(certificate.bound)
