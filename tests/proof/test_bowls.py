@@ -17,6 +17,7 @@ from lipcert.exact import ClaimedRadius, Evidence, verify_radius
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, dense
 from lipcert.proof import bowls as proof
+from lipcert.proof import guide, sweep
 from lipcert.proof.bowls import BowlHints, Bowls
 from lipcert.proof.classes import CertifiedRadius, recheck_radius
 from lipcert.proof.outputs import OutputBounds
@@ -151,6 +152,31 @@ def settled() -> tuple[lc.Network, CertifiedRadius]:
     assert found.basis == "parabolas"
     assert found.radius == 1.1 * first.radius
     return network, found
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_large_layers_keep_what_parabolas_need(folded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The matrices of a large layer are not kept after its step, but for those of its open neurons."""
+    network = random_network(0, (20, 40, 30, 2), gain=1.5)
+    if folded:
+        layers = [replace(one, linear=sparse.csr_array(dense(one.weight))) for one in network.layers]
+        network = lc.Network(tuple(layers))
+    ball = lc.Ball(np.random.default_rng(0).standard_normal(20), 0.3)
+    facts = establish(network, ball, lc.ClosedForm())
+    monkeypatch.setattr(sweep, "_LARGEST", 3)
+    large = establish(network, ball, lc.ClosedForm())
+    for one, two in zip(facts.bowls().stages, large.bowls().stages, strict=True):
+        assert set(two.open) <= set(two.spread.neurons) < set(range(two.low.size))
+        place = np.searchsorted(one.spread.neurons, two.spread.neurons)
+        np.testing.assert_allclose(two.spread.S, one.spread.S[np.ix_(place, place)], rtol=1e-12)
+    hints = found(facts.bowls(), 20)
+    assert large.bowls().above(hints) == pytest.approx(facts.bowls().above(hints), rel=1e-12)
+    monkeypatch.setattr(guide, "_MANY", 3)
+    bare = establish(network, ball, lc.ClosedForm()).bowls()  # too many open neurons: no bends, then
+    assert not any(stage.spread.neurons.size for stage in bare.stages)
+    assert search.suggest(bare, ROW) is None
+    with pytest.raises(ProofFailed, match="not known"):
+        bare.above(hints)
 
 
 def test_saved_and_verified(tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ def numbers(name: str, value: Any) -> Array:
 
 def scaled(name: str, value: Any) -> Array:
     """The same for points; bytes, as images have them, get a word about their scale."""
-    if getattr(value, "dtype", None) is not None and str(value.dtype).endswith("uint8"):
+    kind = getattr(value, "dtype", None)
+    if kind == np.uint8 if isinstance(value, np.ndarray) else str(kind).endswith("uint8"):
         warn(
             f"{name} is uint8 and is taken as it is, from 0 to 255; if the network was trained on numbers from 0 to 1,"
             f" give {name} / 255.0, or give floats to say that it was not",

@@ -197,7 +197,7 @@ class Network:
             for array in (layer.bias, *parts):
                 np.asarray(array).flags.writeable = False
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Numbers of neurons, the input first."""
         return (int(self.layers[0].linear.shape[1]), *(layer.size for layer in self.layers))

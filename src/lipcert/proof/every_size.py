@@ -65,7 +65,7 @@ def for_every_size(torus: Torus) -> Torus:
 def sparing(torus: Torus) -> Torus:
     """The frequencies for every size in the place of those of one very large image, where that is much less work."""
     wide = zip(torus.convolutions, torus.sizes, strict=False)
-    work = sum(4.0 * math.prod(size) * max(one.outputs, one.channels) ** 3 for one, size in wide)
+    work = sum(4.0 * math.prod(size) * math.prod([max(one.outputs, one.channels)] * 3) for one, size in wide)
     zero_inside = all((alpha <= 0.0).all() and (beta >= 0.0).all() for alpha, beta in torus.slopes)
     if work <= _MUCH or not torus.ends or not zero_inside:
         return torus

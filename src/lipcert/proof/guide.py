@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +17,9 @@ from lipcert.proof.domain import Domain
 from lipcert.proof.folding import Near
 from lipcert.proof.hints import Enclosure, Hints, Interval, Linear
 from lipcert.proof.suggest.lines import bounding_lines
+
+_MANY = 4096
+"""Neurons of a large layer of which S is kept at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +36,7 @@ class View:
     neurons : (count, k'), which neurons of the layer the first k' are; the others, if any, are carried along with
         slope one. None is all, in order.
     size : neurons of the layer.
+    part : of a large layer whose step is done some neurons, and what S, which is not kept, says of these.
     """
 
     index: int
@@ -43,6 +47,7 @@ class View:
     weight: Near
     neurons: Array | None
     size: int
+    part: tuple[Array, Array] | None = None
 
     @property
     def ahead(self) -> Weight:
@@ -69,6 +74,21 @@ class View:
         full = np.zeros((len(values), self.size))
         np.put_along_axis(full, self.neurons, values[:, : self.neurons.shape[-1]], -1)
         return full
+
+    def bare(self, some: Array) -> View:
+        """The same without S, but for what it says of some neurons of a single region, if they are not all too many."""
+        own = np.flatnonzero(some[0, : None if self.neurons is None else self.neurons.shape[-1]])
+        names = own if self.neurons is None else self.neurons[0, own]
+        part = (names, self.S[0][np.ix_(own, own)]) if len(self.S) == 1 and own.size <= _MANY else None
+        return replace(self, S=np.zeros((len(self.S), 0, 0)), part=part)
+
+    def known(self, which: int) -> tuple[Array, Array]:
+        """Neurons of one region, and what S says of them."""
+        if self.part is not None:
+            return self.part
+        if not self.S.shape[-1]:
+            return np.zeros(0, dtype=int), self.S[which]
+        return np.arange(self.size) if self.neurons is None else self.neurons[which], self.S[which]
 
 
 class Guide(ABC):

@@ -166,8 +166,8 @@ class OutputBounds:
             raise ProofFailed("parabolas of any slope are about balls of the ℓ2 norm only")
         spreads = []
         for view in self._sweep.views:
-            neurons = np.arange(view.size) if view.neurons is None else view.neurons[self._which]
-            spreads.append(Spread(view.S[self._which], int(view.exponent[self._which]), neurons))
+            neurons, S = view.known(self._which)
+            spreads.append(Spread(S, int(view.exponent[self._which]), neurons))
         with proving():
             centers = trajectory(_ready(network).extended, ball.center[None])
             return Bowls(network, ball, [(v[0], e[0]) for v, e in centers], self.intervals, spreads)

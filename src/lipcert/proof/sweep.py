@@ -137,7 +137,7 @@ class Sweep:
     start : h, (inputs,), for P_0 = D_h²; None is what the guide says, if it does.
     intervals, slopes, steps : per hidden layer, what was proved.
     rough : the slopes as computed, not rounded outwards.
-    views, hinted, drawn : what the guide saw, and what it said of all neurons; of large layers without matrices.
+    views, hinted, drawn : what the guide saw, and what it said of all neurons; of large layers with a part of S.
     S, exponent : the ellipsoid of the outputs, (count, outputs, outputs), relative to 4**exponent.
     """
 
@@ -330,7 +330,7 @@ class Sweep:
         self.hinted.append(view.widen(hint))
         large = S.shape[-1] > _LARGEST and not self.pieces  # then the matrices are not kept for later
         none = np.zeros((self.count, 0, 0))
-        self.views.append(replace(view, S=none) if large else view)
+        self.views.append(view.bare(alpha < beta) if large else view)
         self.steps.append(replace(step, P=none, L=none, X=none) if large else step)
         return step.P
 

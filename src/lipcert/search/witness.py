@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from scipy import optimize
 
 from lipcert.model.arrays import Array, dense, times
 from lipcert.proof.backsubstitution import at_kink
 from lipcert.proof.piece_bounds import Bounding
 from lipcert.proof.pieces import Pieces
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
 
 _INWARD = 1e-7
 """How far inside its interval, in units of the region's radius times the row, a neuron is asked to be."""
@@ -44,13 +48,15 @@ def witness(bounding: Bounding, piece: Pieces) -> tuple[Array | None, Array]:
         value = 0.5 * gap @ gap + up @ (low - v) - down @ (high - v)
         return -float(value), -np.concatenate([low - v, v - high])
 
-    def beyond(intermediate_result: optimize.OptimizeResult) -> None:
+    def beyond(intermediate_result: OptimizeResult) -> None:
         """Every point that obeys is farther from the centre than sqrt(2·dual)."""
         if -2.0 * intermediate_result.fun > 1.0001 * float(region.extent) ** 2:
             raise StopIteration
 
     total = np.zeros(0)
     if count:
+        from scipy import optimize  # takes a fifth of the time to import this package
+
         start, bounds = np.zeros(2 * count), [(0.0, None)] * (2 * count)
         found = optimize.minimize(
             dual, start, jac=True, method="L-BFGS-B", bounds=bounds, callback=beyond, options=_OPTIONS
@@ -123,6 +129,8 @@ def weights_at_infinity(bounding: Bounding, piece: Pieces) -> Array | None:
         cost = np.append(np.zeros(len(place)), -1.0)
         limits = np.column_stack([(A[:, columns] * z[columns]).T, np.ones(len(columns))])
         sums = np.append(np.ones(len(place)), 0.0)[None]
+        from scipy import optimize
+
         solved = optimize.linprog(cost, limits, np.zeros(len(columns)), sums, [1.0], bounds=(0.0, None))
         if solved.status == 0 and solved.x[-1] > _MARGIN:
             side = np.concatenate([signs[index][0] for index in range(len(signs))])
