@@ -139,19 +139,23 @@ def compare(
     if not (math.isfinite(timeout) and timeout > 0.0):
         raise InvalidInput(f"timeout must be a positive number of seconds, got {timeout}")
     region, _ = question(network, Everywhere() if region is None else region, "closed-form")
-    rows = []
+    rows: list[Row] = []
+    starting = 0.0  # what it takes to start a process, on average
     with timed(seconds, progress) as clock:
         below = lower_bound(network, region) if lower and region.bounded else None
         for number, (name, method) in enumerate(chosen, 1):
             clock.say(f"{number} of {len(chosen)}: {name}")
-            limit = min(timeout, clock.left / (len(chosen) - number + 1))
+            limit = min(timeout, clock.left / (len(chosen) - number + 1) - starting)
             if limit <= 0.0:
                 rows.append(Row(name, "timeout", seconds=0.0, note="no time was left", published=_published(method)))
                 continue
+            began = time.perf_counter()
             try:
                 row = supervised(name, limit, run, method, network, region, limit)
             except KeyboardInterrupt as interrupt:
                 raise Interrupted(Comparison(tuple(rows), below) if rows else None) from interrupt
+            spare = max(time.perf_counter() - began - (row.seconds or 0.0), 0.0)
+            starting += (spare - starting) / number
             known = below is not None and below.value > 0.0 and row.bound is not None
             ratio = (row.bound or 0.0) / below.value if known and below is not None else None
             rows.append(replace(row, name=name, ratio=ratio, published=_published(method)))
