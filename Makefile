@@ -11,7 +11,7 @@ ALL    := $(VENV)/.installed-all
 .DEFAULT_GOAL := help
 SECONDS ?= 60
 PYTHONS ?= $(PYTHON)
-.PHONY: help demo reproduce test slow attack lint format docs dist clean
+.PHONY: help demo reproduce test quick slow attack lint format docs dist clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -26,13 +26,11 @@ reproduce: $(ALL)  ## a quick part of the paper's experiments, and a report of i
 	@echo "The report: $(CURDIR)/results/quick/report.html"
 
 test: $(ALL)  ## style, types and all tests but the slow ones
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	@echo "$(BIN)/mypy, beside the tests; what it says is at the end"
-	@$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; trap "kill $$types 2>/dev/null" INT TERM; \
+	@$(MAKE) --no-print-directory --jobs 2 lint quick
+
+quick: $(ALL)
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
-	  $(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal; tests=$$?; \
-	wait $$types; types=$$?; cat $(VENV)/types.txt; [ $$tests -eq 0 ] && [ $$types -eq 0 ]
+	  $(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
 
 slow: $(ALL)  ## the tests that take minutes, and more combinations of cases
 	$(BIN)/python -m pytest -m slow
