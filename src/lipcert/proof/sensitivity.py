@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -98,8 +99,9 @@ def sensitivities(
     into: tuple[Group, ...],
     pairs: Sequence[PairBound] = (),
     cover: Cover | None = None,
+    all_pairs: bool = True,
 ) -> Sensitivity:
-    """The bounds for groups of outputs and groups of inputs, from all that is proved."""
+    """The bounds for groups of outputs and groups of inputs, from all that is proved; ``all_pairs`` takes longest."""
     together = Together(proofs)
     sizes, more = None, []
     for pair in pairs:
@@ -107,7 +109,8 @@ def sensitivities(
     if cover is not None:
         sizes = cover.check(together.network, together.region, JacobianEntries).values
         more.append(Proof("entries", tree=cover.tree(), base=base_of(proofs, cover.bounding.sweeps)))
-    return _sensitivities(together, out, into, [(pair.part, pair.bound) for pair in pairs], sizes, tuple(more))
+    single = [(pair.part, pair.bound) for pair in pairs]
+    return _sensitivities(together, out, into, single, sizes, tuple(more), all_pairs=all_pairs)
 
 
 def recheck_sensitivity(network: Network, claim: Sensitivity) -> Sensitivity:
@@ -147,12 +150,14 @@ def _sensitivities(
     sizes: Array | None,
     more: tuple[Proof, ...],
     room: float = ROOM,
+    all_pairs: bool = True,
 ) -> Sensitivity:
     """The least of all bounds; ``sizes`` (outputs · inputs) are those of the entries of the Jacobian by pieces."""
     network, proofs = together.network, together.proofs
     with proving():
-        matrix = np.fmin.reduce([_pairs(one, out, into) for one in proofs])
-        matrix = np.fmin(matrix, np.min([_rows(one, out) for one in proofs], axis=0)[:, None])
+        matrix = np.min([_rows(one, out) for one in proofs], axis=0)[:, None] + np.zeros(len(into))
+        if all_pairs:
+            matrix = np.fmin.reduce([matrix, *(_pairs(one, out, into) for one in proofs)])
         least = derivatives(network, _slopes(network, together.intervals()))[0]
         least = least if sizes is None else np.fmin(least, sizes.reshape(least.shape))
         matrix = np.fmin(matrix, blocks(least, out, into))
@@ -181,13 +186,30 @@ def _slopes(network: Network, intervals: Sequence[Interval]) -> list[Interval]:
     ]
 
 
+_known: WeakKeyDictionary[OutputBounds, dict[tuple[tuple[Group, ...], ...], Array]] = WeakKeyDictionary()
+"""Bounds for pairs of groups that were asked for before: an answer is put together more than once."""
+
+
 def _pairs(outputs: OutputBounds, out: tuple[Group, ...], into: tuple[Group, ...]) -> Array:
     """Bounds for every pair of groups."""
+    found = _known.setdefault(outputs, {})
+    if (out, into) not in found:
+        found[out, into] = _jacobian_blocks(outputs, out, into)
+    return found[out, into]
+
+
+def _jacobian_blocks(outputs: OutputBounds, out: tuple[Group, ...], into: tuple[Group, ...]) -> Array:
+    """The same from entries of the Jacobian, of the inputs that are in a group."""
+    some = sorted({k for group in into for k in group})
+    at = {k: place for place, k in enumerate(some)}
+    places = tuple(tuple(at[k] for k in group) for group in into)
     try:
-        found = entries(outputs.network, _slopes(outputs.network, outputs.intervals), outputs.multipliers)
+        slopes = _slopes(outputs.network, outputs.intervals)
+        network = outputs.network.select(None if len(some) == outputs.network.inputs else some)
+        found = entries(network, slopes, outputs.multipliers)
         if all(len(group) == 1 for group in (*out, *into)):
-            return blocks(found.bounds(), out, into)
-        return np.array([[found.block(rows, columns) for columns in into] for rows in out])
+            return blocks(found.bounds(), out, places)
+        return np.array([[found.block(rows, columns) for columns in places] for rows in out])
     except (ProofFailed, np.linalg.LinAlgError):  # then the others count
         return np.full((len(out), len(into)), outputs.bound)
 

@@ -22,6 +22,7 @@ from lipcert.proof.sensitivity import Group, PairBound, Sensitivity, prove_pair,
 from lipcert.questions.certify import question
 from lipcert.questions.establish import limit, pieces_of, stages, within
 from lipcert.runtime.clock import Progress, clock, timed
+from lipcert.runtime.costs import pairs_seconds
 from lipcert.runtime.threads import one_thread, suited_to
 from lipcert.search.auto import Auto
 from lipcert.search.closed_form import ClosedForm
@@ -113,22 +114,27 @@ class _Work:
     proofs: list[OutputBounds] = field(default_factory=list)
     pairs: list[PairBound] = field(default_factory=list)
     cover: Cover | None = None
+    all_pairs: bool = True
+    """Whether there is time for the bounds of all pairs together."""
 
     def answer(self, started: float) -> Sensitivity:
         return replace(self.found, seconds=time.perf_counter() - started)
 
     @property
     def found(self) -> Sensitivity:
-        return sensitivities(self.proofs, self.out, self.into, self.pairs, self.cover)
+        return sensitivities(self.proofs, self.out, self.into, self.pairs, self.cover, self.all_pairs)
 
     def run(self, enclosures: Sequence[Enclosure]) -> None:
         share = (_PAIRED if curved(self.network) else _WHOLE) * clock().left
+        started, first = time.perf_counter(), 0.0
         for found in stages(self.network, self.region, within(self.method, share), enclosures):
+            first = first or time.perf_counter() - started
             self.proofs.append(found)
+        self.all_pairs = clock().allows(len(self.proofs) * pairs_seconds(self.network, self.into))
         with suited_to(max(self.network.sizes)), np.errstate(all="ignore"):
             self.cut()
             for method in dict.fromkeys([ClosedForm(), self.method]):
-                self.single(method)
+                self.single(method, first)
 
     def cut(self) -> None:
         """Entries of the Jacobian over pieces of the region, where the method cuts it and there are few inputs."""
@@ -147,13 +153,13 @@ class _Work:
         ):
             search.run(self.cover, np.inf if split.pieces is None else split.pieces * lower.size)
 
-    def single(self, method: Method) -> None:
-        """Bounds for pairs by themselves, the largest first."""
+    def single(self, method: Method, took: float) -> None:
+        """Bounds for pairs by themselves, the largest first; it is known what about the first of them will take."""
         matrix = self.found.matrix
         order = np.argsort(-matrix, axis=None)
         limited = np.isfinite(clock().left)
         order = order if limited else order[:_PAIRS]
-        took, base = 0.0, self.proofs[-1]
+        base = self.proofs[-1]
         for number, place in enumerate(order):
             started = time.perf_counter()
             if not clock().allows(took):

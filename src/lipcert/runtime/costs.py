@@ -58,6 +58,10 @@ _FLOOR: Final = 0.7
 """The least that :func:`scalar_share` tells: in narrow networks neither is about matrices."""
 _FACTORED: Final = 1000
 """Open neurons from which Scalar works with factors."""
+_PAIRS: Final = 8.0
+"""Operations of a layer's entries of the Jacobian, over its size squared times its size and the inputs."""
+_QUICK: Final = 1e9
+"""Operations that take no time worth knowing."""
 _OVERHEAD: Final = 0.01
 """Seconds per layer, however small."""
 
@@ -80,6 +84,17 @@ def costs(network: Network, open_: Sequence[int] | None = None) -> dict[str, Cos
         )
         for name, rule in _RULES.items()
     }
+
+
+def pairs_seconds(network: Network, groups: Sequence[Sequence[int]]) -> float:
+    """Seconds that entries of the Jacobian take, about, for the inputs that are in groups.
+
+    A layer of n neurons takes a factor and some products of its size, and some of n × n matrices with the inputs.
+    """
+    inputs = len({k for group in groups for k in group})
+    work = sum(_PAIRS * float(n) * n * (n + inputs) for n in network.sizes[1:-1])
+    with suited_to(max(network.sizes)):
+        return work / _speed(512) if work > _QUICK else 0.0
 
 
 def scalar_share(open_: Sequence[int], kept: Sequence[int], after: Sequence[int]) -> float:
