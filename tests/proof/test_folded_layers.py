@@ -118,10 +118,11 @@ def test_a_lie_in_the_hints_does_not_pass() -> None:
         lc.verify(network, claim)
 
 
-@pytest.mark.parametrize("broad", [1, 40, 65])
-def test_errors_kept_entry_by_entry(broad: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("broad", "wide"), [(1, 1000), (40, 1000), (65, 1000), (1000, 1)])
+def test_errors_kept_entry_by_entry(broad: int, wide: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pre-activations at a point against exact rational arithmetic, where some or all layers count as long."""
     monkeypatch.setattr(path, "_BROAD", broad)
+    monkeypatch.setattr(path, "_WIDE", wide)
     network = _wide(1)
     x = np.random.default_rng(3).standard_normal(4)
     z = fmpq_mat([[rational(v)] for v in x])
@@ -135,6 +136,19 @@ def test_errors_kept_entry_by_entry(broad: int, monkeypatch: pytest.MonkeyPatch)
     norm = float(np.linalg.norm(J, 2))
     direction = np.linalg.svd(J)[2][0]
     assert norm * (1 - 1e-9) <= stretch_below(network, x, direction) <= norm * (1 + 1e-12)
+
+
+def test_errors_that_grow_entry_by_entry_are_followed_with_care(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Orthogonal layers keep lengths, but the sums of their sizes are four times as large from layer to layer."""
+    turns = [np.linalg.qr(np.random.default_rng(k).standard_normal((16, 16)))[0] for k in range(40)]
+    network, x = lc.Network.from_weights(turns, activation="identity"), np.random.default_rng(1).standard_normal(16)
+    with_care = trajectory(network, x[None])[-1][1].max()
+    assert with_care < 1e-10
+    assert trajectory(network, x[None], quickly=True)[-1][1].max() > 1.0
+    monkeypatch.setattr(path, "_WIDE", 1)
+    assert trajectory(network, x[None])[-1][1].max() == with_care
+    label = int(network(x).argmin())
+    assert lc.attack(network, x, label, 1.0, restarts=1).found
 
 
 def test_rows_are_traced_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,10 +173,10 @@ class OutputBounds:
             return Bowls(network, ball, [(v[0], e[0]) for v, e in centers], self.intervals, spreads)
 
 
-def output_at(network: Network, points: Array) -> Interval:
-    """The outputs at points (count, inputs) as computed, and at least their rounding errors."""
+def output_at(network: Network, points: Array, quickly: bool = False) -> Interval:
+    """The outputs at points (count, inputs) as computed, and at least their rounding errors, more of them quickly."""
     with proving():
-        return trajectory(_ready(network).extended, points)[-1]
+        return trajectory(_ready(network).extended, points, quickly)[-1]
 
 
 def projected(network: Network, region: Region) -> tuple[Network, Region]:

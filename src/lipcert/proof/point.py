@@ -34,6 +34,8 @@ _SHALLOW = 4
 """Layers up to which errors are kept entry by entry."""
 _BROAD = 3000
 """Entries from which an error is kept entry by entry: a matrix of that size takes more time than it saves."""
+_WIDE, _SMALL = 1000, 2.0**-32
+"""Neurons of a layer from which errors entry by entry are tried first; they do if they are this small."""
 
 
 class Error:
@@ -125,9 +127,19 @@ def held(network: Network) -> Network:
     return Network((*network.layers[:-1], Layer(last.weight, last.bias, Neurons.of("identity", size)), read))
 
 
-def trajectory(network: Network, points: Array) -> list[tuple[Array, Array]]:
+def trajectory(network: Network, points: Array, quickly: bool = False) -> list[tuple[Array, Array]]:
     """The pre-activations of the hidden layers at points (count, inputs) as computed, and bounds of their errors."""
-    z, error = points, Error(entrywise=network.depth <= _SHALLOW)
+    if quickly or network.depth <= _SHALLOW:
+        return _followed(network, points, entrywise=True)
+    if max(network.sizes) >= _WIDE:
+        found = _followed(network, points, entrywise=True)
+        if all(size.max(initial=0.0) <= _SMALL * np.abs(v).max(initial=0.0) for v, size in found):
+            return found
+    return _followed(network, points, entrywise=False)
+
+
+def _followed(network: Network, points: Array, entrywise: bool) -> list[tuple[Array, Array]]:
+    z, error = points, Error(entrywise)
     found = []
     for layer in network.layers[:-1]:
         assert layer.neurons is not None
