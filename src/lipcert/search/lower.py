@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,8 @@ _MOST = 10_000_000
 """Points that a search may try."""
 _FACETS = 40
 """Kinks that are crossed from one point."""
+_STEP, _STEPS = 8, 8
+"""Points that a step from one point looks at, about, and steps that there should be time for."""
 _POOL = 16
 """Points that are kept, for each that climbs."""
 
@@ -97,14 +100,17 @@ def lower_bound(
         given = given.reshape(-1, network.inputs)
         tried = np.concatenate([region.project(given), _scattered(network, region, samples, rng)])
         tried = tried[np.isfinite(tried).all(axis=1)]  # samples of a huge region may overflow
+        began = time.perf_counter()
         with now.keeping(0.5 * now.left if np.isfinite(now.left) else 0.0):
             norms = jacobian_norms(network, tried, stretch, hurry=True)
+        each = (time.perf_counter() - began) / max(len(norms), 1)  # seconds that one point takes
         order = np.argsort(norms)[::-1]
         trail = [(norms[k], tried[k]) for k in order[:3]]
-        z = tried[order[:starts]]
+        few = now.left / (_STEPS * _STEP * max(each, 1e-9))
+        z = tried[order[: starts if few >= starts else max(int(few), min(starts, 1))]]
         window = 0.5
         for step in range(steps if len(z) else 0):
-            if now.left < 0.0:
+            if not now.allows(_STEP * len(z) * each):
                 break
             now.say(f"lower bound {trail[-1][0]:.4g}, step {step + 1} of {steps}")
             z = _climb(network, region, z, window, rng, stretch)
@@ -113,8 +119,8 @@ def lower_bound(
             if found[leader] > trail[-1][0]:
                 trail.append((found[leader], z[leader]))
             window *= 0.85
-        if len(z) and has_kinks(network):
-            more = _cross(network, region, tried[order[: _POOL * starts]], steps, stretch)
+        if len(z) and has_kinks(network) and now.allows(2 * _POOL * len(z) * each):
+            more = _cross(network, region, tried[order[: _POOL * len(z)]], steps, stretch)
             trail += _hop(network, region, np.concatenate([z, more]), starts, steps, stretch)
         return _attained(network, region, trail, stretch)
 
