@@ -18,7 +18,7 @@ from lipcert.model.network import Network
 from lipcert.model.regions import Ball
 from lipcert.proof.classes import CertifiedRadius, RadiusProof
 from lipcert.questions import verify as questions
-from networks import ROW_LABELS, ROWS, named, random_network, spread
+from networks import NAMED_ROWS, named, random_network, spread
 
 exact = pytest.importorskip("lipcert.exact")
 from lipcert.exact import check, curvature, model  # noqa: E402
@@ -179,7 +179,7 @@ def test_a_leaf_that_is_lost_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
             lc.verify(network, replace(found, proof=replace(proof, tree=tree)), exact=True)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)
+@pytest.mark.parametrize("row", spread(2, NAMED_ROWS))
 def test_parabolas_hold_and_are_close(row: Activation) -> None:
     """Every activation lies between its parabolas, and its secants within their range, at points that are sampled."""
     rng = np.random.default_rng(1)

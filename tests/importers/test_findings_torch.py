@@ -651,9 +651,13 @@ def test_counters_in_objects_that_the_module_holds_are_seen() -> None:
     _refused(module, "changes what the module holds")
 
 
-@pytest.mark.skipif(torch.get_num_threads() < 2, reason="there is one thread only")
 def test_outputs_that_depend_on_the_number_of_threads_are_refused() -> None:
-    _refused(_made(lambda s, x: _plain(s, x) * (5.0 if torch.get_num_threads() > 1 else 1.0)), "number of threads")
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        _refused(_made(lambda s, x: _plain(s, x) * (5.0 if torch.get_num_threads() > 1 else 1.0)), "number of threads")
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_layers_that_are_made_while_running_are_named() -> None:

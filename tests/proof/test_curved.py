@@ -101,7 +101,7 @@ def test_an_inverse_is_at_least_the_inverse() -> None:
         inverse_above(np.diag([1.0, -1e-9]))
 
 
-@pytest.mark.parametrize(("row", "radius"), spread(2, NAMED_ROWS, {"0.02": 0.02, "0.5": 0.5}))
+@pytest.mark.parametrize(("row", "radius"), spread(4, NAMED_ROWS, {"0.02": 0.02, "0.5": 0.5}))
 def test_no_bound_is_below_the_truth(row: Activation, radius: float) -> None:
     rng = np.random.default_rng(7)
     network, ball = random_network(2, (18, 5, 4, 3), row, gain=2.0), lc.Ball(rng.standard_normal(18), radius)

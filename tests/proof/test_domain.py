@@ -225,7 +225,7 @@ def traced(network: Network, regions: list[Region], depth: int | None) -> BackSu
 
 @pytest.mark.parametrize(
     ("row", "kind", "depth"),
-    spread(6, NAMED_ROWS, named("ball", "clipped", "box"), {"to the input": None, "one layer": 1}),
+    spread(12, NAMED_ROWS, named("ball", "clipped", "box"), {"to the input": None, "one layer": 1}),
 )
 def test_rows_of_several_regions_go_back_together(row: Any, kind: str, depth: int | None) -> None:
     rng = np.random.default_rng(8)

@@ -22,7 +22,7 @@ from lipcert.proof.margins import MarginHints, Margins, stays_negative
 from lipcert.proof.outputs import OutputBounds
 from lipcert.questions.establish import establish
 from lipcert.search.margins import MarginSearch
-from networks import ROW_LABELS, ROWS, random_network
+from networks import NAMED_ROWS, ROWS, random_network, spread
 
 ROW = np.array([1.0, -1.0])
 
@@ -55,7 +55,7 @@ def attained(network: lc.Network, ball: lc.Ball, row: Array = ROW, seed: int = 0
     return float((network(points_in(ball, 4000, seed)) @ row).max())
 
 
-@pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)
+@pytest.mark.parametrize("row", spread(2, NAMED_ROWS))
 def test_every_activation(row: Activation) -> None:
     network, ball, facts = case(1, row, 0.4)
     bound, _ = best(facts)

@@ -95,7 +95,7 @@ SIZES = [(3, 6, 2), (3, 7, 6, 2), (2, 5, 6, 4, 3), (20, 5, 6, 2)]
 
 @pytest.mark.parametrize(
     ("row", "seed", "clipped"),
-    spread(8, NAMED_ROWS, {str(SIZES[seed]): seed for seed in range(4)}, {"ball": False, "clip": True}),
+    spread(16, NAMED_ROWS, {str(SIZES[seed]): seed for seed in range(4)}, {"ball": False, "clip": True}),
 )
 def test_no_point_rises_more(row: Activation, seed: int, clipped: bool) -> None:
     sizes = SIZES[seed]

@@ -50,7 +50,7 @@ def same(network: Network, regions: list[Region], found: list[lc.Certificate], m
                 np.testing.assert_allclose(getattr(one, end)[finite], getattr(two, end)[finite], rtol=SAME, atol=SAME)
 
 
-@pytest.mark.parametrize(("row", "third"), spread(3, NAMED_ROWS, {"first": 0, "second": 1, "third": 2}))
+@pytest.mark.parametrize(("row", "third"), spread(6, NAMED_ROWS, {"first": 0, "second": 1, "third": 2}))
 def test_many_are_each_by_itself(row: lc.Activation, third: int) -> None:
     network = random_network(1, (3, 7, 6, 2), row, gain=2.0)
     regions = mixed(3)[third::3]

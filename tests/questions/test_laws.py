@@ -152,7 +152,7 @@ def test_law_at_length(method: Method, network: lc.Network, kind: str) -> None:
     law(method, network, kind)
 
 
-@pytest.mark.parametrize(("row", "turn"), spread(8, NAMED_ROWS, {f"turn {k}": k for k in range(8)}))
+@pytest.mark.parametrize(("row", "turn"), spread(16, NAMED_ROWS, {f"turn {k}": k for k in range(8)}))
 def test_law_for_every_activation(row: Activation, turn: int) -> None:
     """Every method and kind of region, no slack: the lower bound is attained, the bound is proved."""
     network = random_network(ROWS.index(row), (3, 6, 5, 2), row, gain=2.0)
@@ -207,7 +207,7 @@ def covered(network: lc.Network, region: Region, intervals: list[tuple[Array, Ar
         size = size * np.maximum(np.abs(low), np.abs(high)) + np.abs(layer.neurons.value(np.zeros_like(size)))
 
 
-@pytest.mark.parametrize(("row", "enclosures"), spread(5, NAMED_ROWS, ENCLOSURES))
+@pytest.mark.parametrize(("row", "enclosures"), spread(10, NAMED_ROWS, ENCLOSURES))
 def test_intervals_contain_what_the_neurons_see(row: Activation, enclosures: tuple[Enclosure, ...]) -> None:
     network = random_network(ROWS.index(row) + 50, (3, 7, 6, 7, 5, 2), row, gain=2.5)
     for kind in ("ball", "clipped", "box"):

@@ -26,7 +26,7 @@ def largest_entries(network: lc.Network, region: Region, rng: np.random.Generato
 BALL, BOX = lc.Ball(np.random.default_rng(3).standard_normal(4), 0.4), lc.Box([-2.0] * 4, [1.0] * 4)
 
 
-@pytest.mark.parametrize(("row", "region"), spread(2, NAMED_ROWS, {"ball": BALL, "box": BOX}))
+@pytest.mark.parametrize(("row", "region"), spread(4, NAMED_ROWS, {"ball": BALL, "box": BOX}))
 def test_no_entry_of_a_jacobian_is_larger(row: lc.Activation, region: Region) -> None:
     network = random_network(3, (4, 9, 8, 2), row, gain=2.5)
     found = lc.sensitivity(network, region, lc.ClosedForm())

@@ -184,6 +184,7 @@ def test_points(digits: Images) -> None:
     assert all(tuple(row) in known for row in chosen["images"])
 
 
+@pytest.mark.slow
 def test_the_study_is_in_order(study: Study, few: Images) -> None:
     x, y = few.test
     still = {one.name: failure_rate(one.network, few, 1e-9) for one in {sample.classifier for sample in study.samples}}
