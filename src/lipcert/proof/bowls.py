@@ -140,6 +140,8 @@ class Bowls:
     ) -> None:
         if not ball.plain or ball.center.ndim != 1 or not 0.0 < float(ball.radius) < np.inf:
             raise ProofFailed("parabolas of any slope are for single balls of the ℓ2 norm and of positive radius")
+        if len(intervals) != network.depth - 1 or len(spreads) != network.depth - 1:
+            raise ProofFailed("parabolas need to know of every hidden layer")
         self.network, self.ball, self.radius = network, ball, float(ball.radius)
         self.stages: list[Stage] = []
         size = up(np.abs(ball.center) + self.radius)

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array, Weight
+from lipcert.model.arrays import Array, Weight, frozen
 from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import Norms
 from lipcert.proof.domain import Domain
@@ -79,7 +79,7 @@ class View:
         """The same without S, but for what it says of some neurons of a single region, if they are not all too many."""
         own = np.flatnonzero(some[0, : None if self.neurons is None else self.neurons.shape[-1]])
         names = own if self.neurons is None else self.neurons[0, own]
-        part = (names, self.S[0][np.ix_(own, own)]) if len(self.S) == 1 and own.size <= _MANY else None
+        part = (names, frozen(self.S[0][np.ix_(own, own)])) if len(self.S) == 1 and own.size <= _MANY else None
         return replace(self, S=np.zeros((len(self.S), 0, 0)), part=part)
 
     def known(self, which: int) -> tuple[Array, Array]:

@@ -131,11 +131,15 @@ def trajectory(network: Network, points: Array, quickly: bool = False) -> list[t
     """The pre-activations of the hidden layers at points (count, inputs) as computed, and bounds of their errors."""
     if quickly or network.depth <= _SHALLOW:
         return _followed(network, points, entrywise=True)
-    if max(network.sizes) >= _WIDE:
-        found = _followed(network, points, entrywise=True)
-        if all(size.max(initial=0.0) <= _SMALL * np.abs(v).max(initial=0.0) for v, size in found):
-            return found
-    return _followed(network, points, entrywise=False)
+    if max(network.sizes[1:]) < _WIDE:
+        return _followed(network, points, entrywise=False)
+    found = _followed(network, points, entrywise=True)
+    enough = [size.max(axis=-1, initial=0.0) <= _SMALL * np.abs(v).max(axis=-1, initial=0.0) for v, size in found]
+    again = np.flatnonzero(~np.all(enough, axis=0))  # point by point: what is said of one does not hang on others
+    if again.size:
+        for (v, size), (value, error) in zip(found, _followed(network, points[again], entrywise=False), strict=True):
+            v[again], size[again] = value, error
+    return found
 
 
 def _followed(network: Network, points: Array, entrywise: bool) -> list[tuple[Array, Array]]:

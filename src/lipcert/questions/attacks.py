@@ -136,7 +136,8 @@ def _search(
 
 def _some(ball: Ball, which: Any) -> Ball:
     """One of several balls, or some."""
-    clip = None if ball.clip is None else (ball.clip.lower[which], ball.clip.upper[which])
+    ends = () if ball.clip is None else (ball.clip.lower, ball.clip.upper)
+    clip = tuple(np.broadcast_to(end, ball.center.shape)[which] for end in ends) or None
     return Ball(ball.center[which], ball.radius[which], clip, ball.norm)
 
 
