@@ -49,7 +49,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("case", "way"), spread(5, CASES, named(*WAYS)))
+@pytest.mark.parametrize(("case", "way"), spread(10, CASES, named(*WAYS)))
 def test_it_agrees(case: tuple[str, int], way: str) -> None:
     activation, inputs = case
     if way == "pieces" and activation in ("tanh", "sin"):
