@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -10,9 +10,6 @@ from lipcert.model.arrays import Array, dense, times
 from lipcert.proof.backsubstitution import at_kink
 from lipcert.proof.piece_bounds import Bounding
 from lipcert.proof.pieces import Pieces
-
-if TYPE_CHECKING:
-    from scipy.optimize import OptimizeResult
 
 _INWARD = 1e-7
 """How far inside its interval, in units of the region's radius times the row, a neuron is asked to be."""
@@ -48,7 +45,7 @@ def witness(bounding: Bounding, piece: Pieces) -> tuple[Array | None, Array]:
         value = 0.5 * gap @ gap + up @ (low - v) - down @ (high - v)
         return -float(value), -np.concatenate([low - v, v - high])
 
-    def beyond(intermediate_result: OptimizeResult) -> None:
+    def beyond(intermediate_result: Any) -> None:
         """Every point that obeys is farther from the centre than sqrt(2·dual)."""
         if -2.0 * intermediate_result.fun > 1.0001 * float(region.extent) ** 2:
             raise StopIteration
