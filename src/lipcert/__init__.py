@@ -14,7 +14,6 @@ from lipcert.errors import (
 from lipcert.importers import load
 from lipcert.importers.kernels import conv_stack
 from lipcert.importers.registry import register as register_activation
-from lipcert.importers.ties import merge_ties
 from lipcert.model.activations import Activation, activation, piecewise_linear
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
@@ -95,7 +94,6 @@ __all__ = [
     "load",
     "load_answer",
     "lower_bound",
-    "merge_ties",
     "piecewise_linear",
     "published",
     "reach",

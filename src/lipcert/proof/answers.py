@@ -44,7 +44,7 @@ def save(answer: Any, kind: str, path: str | os.PathLike[str]) -> None:
 
 def load(kind: str, path: str | os.PathLike[str]) -> dict[str, Any]:
     """The fields of the answer that :func:`save` wrote; raise UnreadableCertificate for anything else."""
-    _, content = document.read(path, kind)
+    content = document.read(path, kind)
     with document.damages(path):
         return _KINDS[kind][1](content)
 

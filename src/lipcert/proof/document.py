@@ -30,8 +30,6 @@ from lipcert.proof.tree import Tree
 
 FORMAT = "lipcert certificate"
 VERSION = 4
-"""Version 1 had other digests of networks, and proofs that were not always right; in version 2 pieces of a region were
-proved in another way, so that bounds over pieces are not found again; until version 3 all documents were bounds."""
 KINDS = ("bound", "reach", "sensitivity", "radius", "sweep")
 """The answers that can be stored."""
 _CUTS, _VOIDS = ("layer", "index", "value", "child"), ("void", "neuron", "weight")
@@ -51,17 +49,17 @@ def write(path: str | os.PathLike[str], kind: str, content: Mapping[str, Any]) -
     write_whole(path, json.dumps(document, indent=1, allow_nan=False))
 
 
-def read(path: str | os.PathLike[str], kind: str) -> tuple[int, Mapping[str, Any]]:
-    """Version and content of a document of that kind; raise UnreadableCertificate for anything else."""
-    version, found, content = _opened(path)
+def read(path: str | os.PathLike[str], kind: str) -> Mapping[str, Any]:
+    """The content of a document of that kind; raise UnreadableCertificate for anything else."""
+    found, content = _opened(path)
     if found != kind:
         raise UnreadableCertificate(f"{path} holds a {found}, not a {kind}")
-    return version, content
+    return content
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
     """Which kind of answer a document holds; raise UnreadableCertificate if it is none."""
-    return _opened(path)[1]
+    return _opened(path)[0]
 
 
 @contextmanager
@@ -79,7 +77,7 @@ def checksum(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _opened(path: str | os.PathLike[str]) -> tuple[int, str, Mapping[str, Any]]:
+def _opened(path: str | os.PathLike[str]) -> tuple[str, Mapping[str, Any]]:
     try:
         if os.path.exists(path) and not is_file(Path(path)):
             raise UnreadableCertificate(f"{path} is not a certificate file: it is no regular file")
@@ -90,31 +88,17 @@ def _opened(path: str | os.PathLike[str]) -> tuple[int, str, Mapping[str, Any]]:
         raise UnreadableCertificate(f"{path} is not a certificate file: {error}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise UnreadableCertificate(f"{path} is not a certificate file: it does not say so in its field 'format'")
-    version = _right_version(path, document.get("version"))
+    version = document.get("version")
+    if type(version) is not int or version != VERSION:
+        came = type(version).__name__ if isinstance(version, (list, dict)) else ascii(version)[:20]
+        raise UnreadableCertificate(f"{path} is of version {came}; this program reads version {VERSION}: certify again")
     with damages(path):
-        _, _, claimed, content, *more = fields(
-            document, "format", "version", "sha256", "content", *(["kind"] if version == VERSION else [])
-        )
-        kind = more[0] if more else "bound"
+        _, _, claimed, content, kind = fields(document, "format", "version", "sha256", "content", "kind")
         if kind not in KINDS:
             raise ValueError("it names an unknown kind of answer")
         if claimed != checksum(mapping(content)):
             raise ValueError("its content does not match its checksum")
-    return version, kind, content
-
-
-def _right_version(path: str | os.PathLike[str], version: Any) -> int:
-    if type(version) is int and version == 1:
-        raise UnreadableCertificate(
-            f"{path} was written by version 0.1, whose digests and proofs were different; certify again"
-        )
-    if type(version) is not int or version not in (2, 3, VERSION):
-        came = type(version).__name__ if isinstance(version, (list, dict)) else ascii(version)[:20]
-        raise UnreadableCertificate(
-            f"{path} is of version {came}; this program reads version {VERSION}: certify again, or use"
-            " the program that wrote it"
-        )
-    return version
+    return kind, content
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from lipcert.errors import InvalidInput, UnreadableCertificate
+from lipcert.errors import InvalidInput
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.proof import document
 from lipcert.proof.document import (
@@ -39,14 +38,8 @@ def save(certificate: Any, path: str | os.PathLike[str]) -> None:
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The fields of a Certificate that :func:`save` wrote; raise UnreadableCertificate for anything else."""
-    version, stored = document.read(path, "bound")
     with document.damages(path):
-        found = certificate_in(stored, _ORIGIN if version > 3 else _ORIGIN[:1])
-    if version < 3 and found["tree"] is not None:
-        raise UnreadableCertificate(
-            f"{path} is of version 2, whose proofs over pieces of a region cannot be repeated; certify again"
-        )
-    return found
+        return certificate_in(document.read(path, "bound"))
 
 
 def content(certificate: Any) -> dict[str, Any]:
@@ -79,14 +72,14 @@ def content(certificate: Any) -> dict[str, Any]:
     }
 
 
-def certificate_in(stored: Any, origin: Sequence[str] = _ORIGIN) -> dict[str, Any]:
+def certificate_in(stored: Any) -> dict[str, Any]:
     """The fields of a Certificate that :func:`content` wrote, with these names for where it came from."""
     stored = dict(mapping(stored))
     curved = curved_in(stored.pop(_CURVED)) if _CURVED in stored else None
     norms = Norms(*(document.norm_in(norm) for norm in items(stored.pop(_NORMS), 2))) if _NORMS in stored else PLAIN
-    values = fields(stored, *_CLAIM, *_PROOF, *origin)
+    values = fields(stored, *_CLAIM, *_PROOF, *_ORIGIN)
     claim, decimal, network, region, layers, inputs, outputs = values[: len(_CLAIM)]
-    sweeps, part_sweeps, tree, witness, seconds, verified = values[len(_CLAIM) : -len(origin)]
+    sweeps, part_sweeps, tree, witness, seconds, verified = values[len(_CLAIM) : -len(_ORIGIN)]
     bound = document.hexadecimal(claim)
     if repr(bound) != decimal:
         raise ValueError("its two statements of the bound differ")
@@ -106,5 +99,5 @@ def certificate_in(stored: Any, origin: Sequence[str] = _ORIGIN) -> dict[str, An
         "tree": document.tree_in(tree),
         "witness": None if witness is None else array_in(witness, 1),
         "curved": curved,
-        **{name: document.shown(stored[name]) for name in origin},
+        **{name: document.shown(stored[name]) for name in _ORIGIN},
     }
