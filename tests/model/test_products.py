@@ -25,7 +25,7 @@ def test_blocks_give_the_product(turned: bool, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(arrays, "_COLUMNS", 1)
     rng = np.random.default_rng(0)
     weight = convolution_like(rng)
-    blocks = list(arrays._blocks(weight))
+    blocks = list(arrays.same_columns(weight))
     assert sorted(len(rows) for rows, _, _ in blocks) == [5] * 5
     matrix = weight.T if turned else weight
     columns = rng.standard_normal((matrix.shape[1], 7))

@@ -185,3 +185,45 @@ def test_every_kind_of_file_says_what_it_is(tmp_path: Path) -> None:
     for case, kind in (("reach", "reach"), ("radius", "radius"), ("sweep", "sweep")):
         lc.save_answer(answer_to(case), tmp_path / "a.json")
         assert document.kind_of(tmp_path / "a.json") == kind
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("name", ["outputs", "inputs"])
+def test_a_group_that_names_an_index_twice_is_refused(name: str, exact: bool) -> None:
+    """‖(y_0, y_0)‖ is √2·|y_0|, which the bound of the whole network does not bound."""
+    found = lc.sensitivity(NETWORK, SMALL, lc.ClosedForm(), **{name: [[0]]})  # type: ignore[arg-type]
+    forged = replace(found, **{name: ((0, 0),)}, matrix=np.full(found.matrix.shape, found.bound))
+    with pytest.raises(ProofFailed, match="twice"):
+        lc.verify(NETWORK, forged, exact)
+
+
+@pytest.mark.parametrize("name", ["outputs", "inputs"])
+def test_a_part_that_names_an_index_twice_is_refused(name: str) -> None:
+    found = lc.certify(NETWORK, SMALL, lc.ClosedForm(), **{name: [0]})  # type: ignore[arg-type]
+    forged = replace(found, part=replace(found.part, **{name: (0, 0)}), bound=1e9)
+    with pytest.raises(ProofFailed, match="repeat an index"):
+        lc.verify(NETWORK, forged)
+
+
+def test_a_row_whose_bound_is_no_number_is_refused() -> None:
+    rows = answer_to("sweep")
+    assert isinstance(rows, tuple)
+    with pytest.raises(ProofFailed, match="claims less"):
+        lc.verify(NETWORK, [replace(rows[0], bound=float("nan"))])
+
+
+def test_a_hull_of_three_sides_is_refused() -> None:
+    found = answer_to("reach")
+    assert isinstance(found, Reach)
+    with pytest.raises(ProofFailed, match="hull"):
+        lc.verify(NETWORK, replace(found, hull=(*found.hull, found.hull[0])))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_lines_that_are_not_pairs_are_refused(count: int) -> None:
+    found = lc.certify(NETWORK, BALL, lc.ClosedForm())
+    sweep = found.sweeps[0]
+    assert sweep.lines
+    lines = tuple((pair * 2)[:count] for pair in sweep.lines)
+    with pytest.raises(ProofFailed, match="bounding lines"):
+        lc.verify(NETWORK, replace(found, sweeps=(replace(sweep, lines=lines),)))  # type: ignore[arg-type]

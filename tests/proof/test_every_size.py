@@ -142,3 +142,23 @@ def test_what_it_is_not_for() -> None:
         with pytest.raises((InvalidInput, ProofFailed)):
             ask(small, lc.EverySize())
     assert lc.lower_bound(small, lc.EverySize()).value <= lc.certify(small, lc.EverySize()).bound
+
+
+def test_circular_padding_with_a_stride_is_refused_since_it_is_another_stack_where_the_stride_does_not_divide() -> None:
+    """Of size 4 the stack has a bound of √5 or so; of size 3 it stretches by √6."""
+
+    def strided(size: int) -> lc.Network:
+        kernels = [np.ones((1, 1, 3)), np.ones((1, 1, 1))]
+        return lc.conv_stack(kernels, (size,), "relu", stride=[2, 1], padding=[1, 0], circular=True)
+
+    x, y = np.ones(3), 2.0 * np.ones(3)
+    stretch = np.linalg.norm(strided(3)(x) - strided(3)(y)) / np.linalg.norm(x - y)
+    assert stretch == pytest.approx(np.sqrt(6.0))
+    one = lc.certify(strided(4), None, lc.ClosedForm())
+    assert one.bound < stretch
+    with pytest.raises(InvalidInput, match=r"EverySize.. is not for circular padding together with a stride"):
+        lc.certify(strided(4), lc.EverySize())
+    plain = lc.conv_stack([np.ones((1, 1, 3)), np.ones((1, 1, 1))], (4,), "relu", padding=[1, 0], circular=True)
+    forged = replace(lc.certify(plain, lc.EverySize()), network=strided(4).digest)
+    with pytest.raises(ProofFailed, match="circular padding together with a stride"):
+        lc.verify(strided(4), forged)

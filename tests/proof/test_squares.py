@@ -34,6 +34,7 @@ SUGGESTIONS = {
     "step._dominating": "multipliers that are tried",
     "step.activate": "g² is between 2⁻⁸⁰⁰ and 2⁸⁰⁰",
     "step.multipliers": "the multipliers that were used, as a hint",
+    "symbols._eigenvalue_above": "a guess of an eigenvalue",
     "symbols._portions": "how many frequencies go together",
     "symbols._step": "the square of a number of neurons",
     "sweep.stacked": "how many regions go together",

@@ -31,7 +31,16 @@ GLOBAL += [pub.EclipseFast(), *(pub.EclipseGen(variant) for variant in ("Acc", "
 GLOBAL += [pub.LipSDP("neuron"), pub.LipSDP("layer"), pub.LipSDP("neuron", split=1), pub.LipSDP("layer", split=2)]
 LOCAL: list[Published] = [pub.EclipseGenLocal(variant) for variant in ("Acc", "Fast", "CF", ("CF", "Acc", "Fast"))]
 LOCAL += [pub.JacobianBox()]
-PROVED = (pub.LipSDP, pub.GeoLIP, pub.GLipSDP, pub.Eclipse, pub.EclipseFast, pub.EclipseGen, pub.EclipseGenLocal)
+PROVED = (
+    pub.Trivial,
+    pub.LipSDP,
+    pub.GeoLIP,
+    pub.GLipSDP,
+    pub.Eclipse,
+    pub.EclipseFast,
+    pub.EclipseGen,
+    pub.EclipseGenLocal,
+)
 """Methods that leave multipliers behind."""
 
 FOLD = lc.activation("leaky_relu", negative_slope=-1.0)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 import lipcert as lc
-from lipcert.published import Trivial, trivial
+from lipcert.published import Trivial
+from lipcert.runtime import costs
 from lipcert.search.problem import Problem
 from networks import random_network
 
@@ -32,12 +37,12 @@ def norms(network: lc.Network) -> list[float]:
 )
 def test_norms_times_largest_slopes(activation: object, slope: float) -> None:
     network = random_network(11, SIZES, activation)
-    assert lc.certify(network, method=Trivial()).bound == pytest.approx(np.prod(norms(network)) * slope**2, rel=1e-14)
+    assert lc.certify(network, method=Trivial()).bound == pytest.approx(np.prod(norms(network)) * slope**2, rel=1e-11)
 
 
 def test_the_steepest_neuron_counts() -> None:
     network = random_network(11, SIZES, [["relu"] * 5 + ["hardswish"], ["sigmoid"] * 4])
-    assert lc.certify(network, method=Trivial()).bound == pytest.approx(np.prod(norms(network)) * 1.5 / 4, rel=1e-14)
+    assert lc.certify(network, method=Trivial()).bound == pytest.approx(np.prod(norms(network)) * 1.5 / 4, rel=1e-11)
 
 
 def test_the_region_does_not_matter_and_the_part_does() -> None:
@@ -45,7 +50,7 @@ def test_the_region_does_not_matter_and_the_part_does() -> None:
     whole = lc.certify(network, method=Trivial()).bound
     assert lc.certify(network, lc.Ball(np.zeros(3), 0.1), Trivial()).bound == whole
     part = lc.certify(network, method=Trivial(), layers=(1, 2), inputs=[0, 2], outputs=[3])
-    assert part.bound == pytest.approx(np.linalg.norm(network.layers[1].weight[3, [0, 2]]), rel=1e-14)
+    assert part.bound == pytest.approx(np.linalg.norm(network.layers[1].weight[3, [0, 2]]), rel=1e-11)
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu", "tanh", "sin"])
@@ -58,17 +63,38 @@ def test_no_method_is_looser(activation: str, method: lc.Scalar) -> None:
 def test_sparse_weights() -> None:
     network = random_network(11, SIZES, "relu")
     thin = lc.Network.from_weights([sparse.csr_array(layer.weight) for layer in network.layers])
-    assert Trivial().solve(Problem(thin, lc.Everywhere(), ())).bound == lc.certify(network, method=Trivial()).bound
+    expected = pytest.approx(lc.certify(network, method=Trivial()).bound, rel=1e-11)
+    assert Trivial().solve(Problem(thin, lc.Everywhere(), ())).bound == expected
 
 
-@pytest.mark.parametrize("kernels", [True, False])
-def test_norms_of_wide_layers_come_from_products(kernels: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    network = lc.conv_stack(
-        [rng.standard_normal((3, 2, 3, 3)), rng.standard_normal((2, 3, 3, 3))], (6, 5), stride=[1, 2]
-    )
-    if not kernels:
-        network = lc.Network.from_weights([layer.weight for layer in network.layers])
-    plain = lc.published.Trivial().value(network)
-    monkeypatch.setattr(trivial, "_WIDE", 1)
-    assert lc.published.Trivial().value(network) == pytest.approx(plain, rel=1e-9)
+def test_it_is_proved_and_stored(tmp_path: Path) -> None:
+    network = random_network(11, SIZES, "tanh")
+    for region in (None, lc.Ball(np.zeros(3), 0.1)):
+        found = lc.certify(network, region, Trivial())
+        assert found.verified
+        assert not found.sweeps
+        found.save(tmp_path / "product.json")
+        assert lc.verify(network, lc.Certificate.load(tmp_path / "product.json")) <= found.bound
+        with pytest.raises(lc.ProofFailed, match="claims"):
+            lc.verify(network, replace(found, bound=found.bound * 0.999999))
+
+
+@pytest.mark.parametrize("norms_", [{"input_norm": "linf"}, {"output_norm": "l1"}, {"input_norm": lc.L2(scale=3.0)}])
+def test_other_norms(norms_: dict[str, Any]) -> None:
+    network = random_network(11, SIZES, "relu")
+    assert lc.certify(network, None, lc.Joint(), **norms_).bound <= lc.certify(network, None, Trivial(), **norms_).bound
+
+
+@pytest.mark.parametrize("region", [lc.Everywhere(), lc.Ball(np.zeros(3), 5.0)])
+@pytest.mark.parametrize("method", [lc.ClosedForm(), lc.Scalar(), lc.Joint(), lc.Auto(seconds=1.0), lc.Split()])
+def test_what_does_not_fit_into_memory_has_the_product(
+    region: lc.Region, method: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = random_network(11, (3, 30, 20, 2), "relu")
+    product = lc.certify(network, method=Trivial()).bound
+    monkeypatch.setattr(costs, "_SMALL", 10)
+    monkeypatch.setattr(costs, "available_memory", lambda: 1000)
+    found = lc.certify(network, region, method)
+    assert (found.bound, found.verified, found.found_by) == (product, True, "Trivial")
+    assert found.note.startswith("the product of norms, for all inputs: layer")
+    assert lc.verify(network, found) <= found.bound

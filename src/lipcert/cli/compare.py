@@ -109,5 +109,6 @@ def _print(console: Console, network: Network, region: Region, comparison: Compa
     for row in comparison.rows:
         if row.note and row.status != "timeout":
             console.print(f"{row.name}: {row.note}", markup=False)
+    console.print("verified: proved, rounding accounted for. certified: as the method gives it, in floating point.")
     if not region.bounded:
         console.print("All inputs: there is no lower bound to compare with. Give --center and --radius for one.")

@@ -9,7 +9,7 @@ from rich.table import Table
 from scipy import sparse
 
 from lipcert.cli import given, options
-from lipcert.cli.output import region_record, show
+from lipcert.cli.output import console, region_record, show
 from lipcert.importers import examine
 from lipcert.importers.faithful import Imported
 from lipcert.model.network import Layer, Network
@@ -56,6 +56,9 @@ def inspect(
         output=output,
     )
     region = options.region_of(network, center, radius, box, clip, point)
+    if region.bounded and not json:
+        # what the layers are is known at once; what the region says of them takes a pass
+        _print_layers(console(), model, describe(network, imported))
     show(json, lambda _, record: record, _print, model, describe(network, imported, region))
 
 
@@ -116,20 +119,36 @@ def _activations(layer: Layer) -> dict[str, int]:
 
 
 def _print(console: Console, model: str, record: dict[str, Any]) -> None:
+    if record["region"] is None:
+        _print_layers(console, model, record)
+    else:
+        counts = Table("layer", "neurons", "open slopes")
+        for number, layer in enumerate(record["layers"], 1):
+            if layer["open"] is not None:
+                counts.add_row(str(number), str(layer["neurons"]), str(layer["open"]))
+        console.print(counts)
+    _print_costs(console, record)
+
+
+def _print_layers(console: Console, model: str, record: dict[str, Any]) -> None:
+    """The table of layers; it needs no region."""
     shape = " × ".join(map(str, record["input_shape"]))
     console.print(f"[bold]{model}[/bold]: {record['inputs']} inputs ({shape}), {record['outputs']} outputs,", end=" ")
     console.print(f"{record['parameters']:,} parameters, {record['stored']:,} numbers stored\n", soft_wrap=True)
-    local = record["region"] is not None
-    layers = Table("layer", "neurons", *(["open slopes"] if local else []), "activations", "weight", "made from")
+    layers = Table("layer", "neurons", "activations", "weight", "made from")
     for number, layer in enumerate(record["layers"], 1):
         kinds = ", ".join(f"{name} {count}" for name, count in layer["activations"].items()) or "(output)"
         weight = f"{'sparse' if layer['weight']['sparse'] else 'dense'}, {layer['weight']['entries']:,}"
         notes = [*layer["folded"], *(name for name in layer["applied"] if name not in layer["folded"])]
         if layer["dropped"]:
             notes.append(f"{layer['dropped']} unused neurons left out")
-        open_ = ["" if layer["open"] is None else str(layer["open"])] if local else []
-        layers.add_row(str(number), str(layer["neurons"]), *open_, kinds, weight, ", ".join(notes))
+        layers.add_row(str(number), str(layer["neurons"]), kinds, weight, ", ".join(notes))
     console.print(layers)
+
+
+def _print_costs(console: Console, record: dict[str, Any]) -> None:
+    """What bounds will cost."""
+    local = record["region"] is not None
     prices = Table("method", "time, about" if local else "time, at most about", "memory")
     for name, cost in record["costs"].items():
         prices.add_row(name, _seconds(cost["seconds"]), _memory(cost["memory"]))

@@ -85,6 +85,9 @@ def reach(
             region = options.region_of(network, center, radius, box, clip, point, measure)
             if not region.bounded:
                 raise InvalidInput("reach needs a bounded region: give --center and --radius, or --box")
+            shown = network.sizes[layer] if layer is not None and 0 < layer <= network.depth else network.outputs
+            if plot is not None and shown > 1:
+                plots.check_pair((pair[0], pair[-1]), shown)
             found = later.best(enclose, network, region, chosen, layer=layer, values=values)
         if certificate_file is not None:
             later.attempt(found.save, certificate_file)

@@ -10,7 +10,6 @@ import typer
 
 from lipcert.cli import given, options
 from lipcert.errors import ProofFailed
-from lipcert.importers import load
 from lipcert.show.report import write
 
 
@@ -33,6 +32,8 @@ def report(
     activation: options.ActivationOption = None,
     input_shape: options.InputShapeOption = None,
     drop_softmax: options.DropSoftmaxOption = False,
+    mean: options.MeanOption = None,
+    std: options.StdOption = None,
     fixed: given.FixedOption = None,
     output: given.OutputOption = None,
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")] = None,
@@ -42,7 +43,7 @@ def report(
     Answers are what --certificate of bound, sweep, reach or sensitivity wrote, or save in Python. The page holds
     everything it shows and fetches nothing: summary, tables that sort, figures, and for each answer what was proved, of
     which network, on which region, and whether it still stands. Exit code 1: an answer could not be proved again; the
-    page says which and why.
+    page says which and why. With --model that also holds for answers about none of the models given.
 
     [bold]Example[/bold]
 
@@ -55,13 +56,8 @@ def report(
       lipcert report run.sqlite -o report.html
     """
     models = {
-        os.path.basename(name): load(
-            name,
-            options.activations(activation),
-            input_shape=options.shape("--input-shape", input_shape),
-            drop_softmax=drop_softmax,
-            fixed=given.values(fixed),
-            output=output,
+        os.path.basename(name): options.network(
+            name, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output
         )
         for name in model or []
     }
@@ -70,3 +66,9 @@ def report(
     refuted = [item.path.name for item in written.certificates if item.refuted]
     if refuted:
         raise ProofFailed(f"not proved: {', '.join(refuted)}; the page says why")
+    strange = [item.path.name for item in written.certificates if models and item.network is None]
+    if strange:
+        raise ProofFailed(
+            f"not checked: {', '.join(strange)}, about other networks than --model; options that change the network,"
+            " such as --mean, --std and --activation, must be those of the answer"
+        )

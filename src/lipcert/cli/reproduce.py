@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -59,7 +60,12 @@ def reproduce(
 
     sections = SECTIONS if section is Section.ALL else (section.value,)
     names = None if methods is None else [name.strip() for name in methods.split(",")]
-    record = run(sections, out, quick=quick, methods=names, timeout=timeout, data=data)
+    progress = None if sys.stderr.isatty() else _line  # a terminal has a line of its own
+    record = run(sections, out, quick=quick, methods=names, timeout=timeout, data=data, progress=progress)
     for name in sections:
         part = record["sections"][name]
         typer.echo(f"{part['title']}\n{part['summary']}\n→ {out / part['markdown']}\n")
+
+
+def _line(text: str) -> None:
+    typer.echo(text, err=True)

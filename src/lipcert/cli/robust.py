@@ -16,7 +16,7 @@ from lipcert.cli import given, options
 from lipcert.cli.methods import METHODS, method
 from lipcert.cli.results import show
 from lipcert.errors import CampaignStopped, InvalidInput, ProofFailed
-from lipcert.questions.campaign import campaign, read_points
+from lipcert.questions.campaign import Results, campaign, read_points
 
 
 def robust(
@@ -117,7 +117,7 @@ def robust(
     if clip is not None and clip[0] > clip[1]:
         raise InvalidInput(f"--clip {clip[0]:g} {clip[1]:g}: the limits are swapped; give the lower one first")
     read = read_points(data, network)
-    with _cluster(dask) as executor:
+    with _resumable(out), _cluster(dask) as executor:
         results = campaign(
             network,
             read.x,
@@ -157,6 +157,17 @@ def _points(text: str | None) -> int | slice | None:
     if match[3]:
         return int(match[3])
     return slice(*(int(end) if end else None for end in (match[1], match[2])))
+
+
+@contextmanager
+def _resumable(out: Path) -> Iterator[None]:
+    """An interrupt says what is stored, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        stored = len({row.point for row in Results.read(out).rows}) if out.exists() else 0
+        points = "1 point is" if stored == 1 else f"{stored} points are"
+        raise KeyboardInterrupt(f"interrupted; {points} stored in {out}, and the same command resumes") from None
 
 
 @contextmanager

@@ -9,10 +9,10 @@ from typing import TypeVar
 from flint import arb, ctx
 
 from lipcert.errors import ProofFailed
-from lipcert.exact.enclose import Interval
+from lipcert.exact.enclose import Interval, slopes_on, views_on
 from lipcert.exact.functions import ball, least
-from lipcert.exact.linear import upward
-from lipcert.exact.model import inputs_of, part_of, read
+from lipcert.exact.linear import image, largest_eigenvalue, upward
+from lipcert.exact.model import Model, inputs_of, part_of, read
 from lipcert.exact.sweep import Swept
 from lipcert.exact.tree import Exhausted, Pieces
 from lipcert.model.network import Network
@@ -86,6 +86,19 @@ def verify(network: Network, certificate: Certificate) -> float:
     return with_enough_bits(proved)
 
 
+def _norm_product(model: Model) -> arb:
+    """The norms of all layers, times their steepest slopes: layer by layer, skips and max pools not seen as such."""
+    bound = arb(1)
+    for number, layer in enumerate(model, 1):
+        bound = bound * largest_eigenvalue(image(layer.weight, None)).sqrt()
+        if number < len(model):
+            everything = [arb.neg_inf()] * layer.size, [arb.pos_inf()] * layer.size
+            alpha, beta = slopes_on(views_on(layer.functions, everything))
+            sizes = [abs(slope) for slope in (*alpha, *beta)]
+            bound = bound * -least([-size for size in sizes])
+    return bound.upper()
+
+
 def _prove(network: Network, certificate: Certificate) -> arb:
     """At least the constant that the certificate is about."""
     model, part = read(network), certificate.part
@@ -96,10 +109,12 @@ def _prove(network: Network, certificate: Certificate) -> arb:
         model = piece
     elif (start, stop) == (0, end):  # its bound is one for some of the inputs too
         model = part_of(model, start, stop, None, part.outputs)
-    elif not hints:
+    elif not hints and certificate.sweeps:
         raise ProofFailed(f"the hints are about the whole network, not about its layers {start} to {stop} of {end}")
     if not certificate.sweeps:
-        raise ProofFailed("there are no multipliers to prove a bound from")
+        if hints or certificate.tree is not None:
+            raise ProofFailed("there are no multipliers to prove a bound from")
+        return _norm_product(piece)
     known: list[Interval] = []
     bound = arb.pos_inf()
     for number, sweep in enumerate(certificate.sweeps, 1):

@@ -16,6 +16,7 @@ from lipcert.importers.room import LARGEST_INPUT
 from lipcert.model.arguments import numbers
 from lipcert.model.files import is_file
 from lipcert.model.network import Network
+from lipcert.runtime.clock import Progress, timed
 
 if TYPE_CHECKING:
     from lipcert.importers.faithful import Imported
@@ -50,6 +51,7 @@ def load(
     output: str | int | None = None,
     mean: Any = None,
     std: Any = None,
+    progress: Progress | None = None,
 ) -> Network:
     """A network from a model or a file.
 
@@ -78,6 +80,8 @@ def load(
     mean, std
         A normalisation (x - mean)/std to put in front of the model: then centres and radii are in the units of x, such
         as those of pixels. One number, one per channel, or one per input.
+    progress
+        Told, in short lines, what is being done, as in ``progress=print``. Default: a line on the terminal.
 
     Returns
     -------
@@ -94,7 +98,8 @@ def load(
         An argument is not what it should be.
     """
     if _model_reader(source) is not None:
-        network = _model(source, activation, input_shape, drop_softmax, points, fixed, output).network
+        with timed(None, progress):
+            network = _model(source, activation, input_shape, drop_softmax, points, fixed, output).network
         return normalised(network, mean, std, apart=True)  # its weights may have been rounded already
     if not isinstance(source, (str, os.PathLike)):
         if isinstance(source, Network):
@@ -123,7 +128,8 @@ def examine(
 ) -> tuple[Network, Imported | None]:
     """As :func:`load`, with what is known of where the network's layers come from."""
     if _model_reader(source) is not None:
-        imported = _model(source, activation, input_shape, drop_softmax, None, fixed, output)
+        with timed():
+            imported = _model(source, activation, input_shape, drop_softmax, None, fixed, output)
         return imported.network, imported
     ends: dict[str, Any] = {"input_shape": input_shape, "fixed": fixed, "output": output}
     return load(source, activation, drop_softmax=drop_softmax, **ends), None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,9 +13,11 @@ import numpy as np
 
 from lipcert.errors import UnreadableModel
 from lipcert.importers.lowering import Lowered
-from lipcert.importers.samples import at_kinks, disturbed, sample
+from lipcert.importers.samples import at_kinks, cost, disturbed, sample
 from lipcert.model.arrays import Array
+from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
+from lipcert.runtime.clock import clock
 
 _WORK, _FEWEST = 5e8, 40
 """Weights times points, and how many points there are in any case."""
@@ -101,8 +104,14 @@ def confirm(
     UnreadableModel
         The outputs differ by more than rounding explains, or the model's are not finite.
     """
+    say = clock().say
+    say(f"comparing with {original.library}: looking for points at kinks")
     tests = _tests(network, original.precision, points, sizes, seed)
-    theirs = [np.asarray(original.run(x), dtype=float).ravel() for x in tests]
+    theirs = []
+    for number, x in enumerate(tests, 1):
+        say(f"comparing with {original.library}: point {number} of {len(tests)}")
+        theirs.append(np.asarray(original.run(x), dtype=float).ravel())
+    say(f"comparing with {original.library}: what rounding explains")
     sizes_seen = sorted({result.size for result in theirs})
     if sizes_seen != [network.outputs]:
         raise UnreadableModel(
@@ -119,7 +128,7 @@ def _tests(network: Network, precision: Precision, points: Any, sizes: Sequence[
         known[seed, *sizes] = _draw(network, sizes, seed)
     tests = known[seed, *sizes]
     # in a network of many weights a point costs much, and there are many neurons to show what is wrong
-    room = max(_FEWEST, int(_WORK / sum(layer.weight.size for layer in network.layers)))
+    room = max(_FEWEST, int(_WORK / sum(cost(layer) for layer in network.layers)))
     tests = tests[np.unique(np.linspace(0, len(tests) - 1, min(room, len(tests))).astype(int))]
     if points is not None:
         given = network.point("points", points)
@@ -137,16 +146,26 @@ def _draw(network: Network, sizes: Sequence[float], seed: int) -> Array:
     """Random points, and points at kinks."""
     # a size s of the model's own constants may be reached only after weights that make it smaller
     more = [factor * size for size in sizes for factor in (2.0, 1e3, 1e6)]
-    drawn = int(network.digest[-15:], 16)
+    drawn = _seed(network)
     random = np.concatenate([sample(network.inputs, s, more) for s in (seed, drawn)])
     return np.concatenate([random, at_kinks(network, random, np.random.default_rng(drawn))])
+
+
+def _seed(network: Network) -> int:
+    """A number that depends on every weight and bias; a convolution counts with its kernel, so no matrix is made."""
+    state = hashlib.blake2b(digest_size=7)
+    for layer in network.layers:
+        linear = layer.linear
+        stored = linear.kernel if isinstance(linear, Convolution) else linear
+        for array in (stored if isinstance(stored, np.ndarray) else stored.data, layer.bias):
+            state.update(np.ascontiguousarray(array).tobytes())
+    return int.from_bytes(state.digest())
 
 
 def _compare(network: Network, original: Original, tests: Array, theirs: Array) -> None:
     precision = original.precision
     with np.errstate(all="ignore"):
-        ours = network(tests)
-        spread, largest = disturbed(network, tests, max(precision.unit, original.unit))
+        ours, spread, largest = disturbed(network, tests, max(precision.unit, original.unit))
         finite = np.isfinite(theirs).all(axis=1)
         wanting = ~finite & (largest < precision.within)
         counts = finite & np.isfinite(ours).all(axis=1) & np.isfinite(spread).all(axis=1)

@@ -124,10 +124,15 @@ class PreciseMatrix:
 
     def scaled(self, factor: Precise) -> PreciseMatrix:
         """Row i times factor i; equal pairs of numbers, of which a convolution has many, are multiplied once."""
-        factors = factor.take(self.rows)
-        first, which = _distinct(factors, self.values)
-        products = factors.take(first) * self.values.take(first)
-        return PreciseMatrix.of_entries(self.shape, self.rows, self.indices, products.take(which))
+        if _ones(factor):
+            return self
+        alike = _distinct(*_bits(factor))[1]
+        first, which = _distinct(alike[self.rows].view(np.uint64), *_bits(self.values))
+        products = factor.take(self.rows[first]) * self.values.take(first)
+        values = products.take(which)
+        if products.nothing.any():
+            return PreciseMatrix.of_entries(self.shape, self.rows, self.indices, values)
+        return PreciseMatrix(self.shape, self.indptr, self.indices, values)
 
     def __matmul__(self, other: PreciseMatrix) -> PreciseMatrix:
         if other._is_identity:
@@ -154,8 +159,7 @@ class PreciseMatrix:
     @property
     def _all_ones(self) -> bool:
         """Whether every entry is 1."""
-        values = self.values
-        return bool((values.nearest == 1.0).all() and not values.parts[1:].any() and not values.error.any())
+        return _ones(self.values)
 
     @property
     def _is_identity(self) -> bool:
@@ -167,9 +171,19 @@ class PreciseMatrix:
         return sparse.csr_array((data, self.indices, self.indptr), shape=self.shape)
 
 
-def _distinct(*numbers: Precise) -> tuple[Array, Array]:
-    """Places (k,) of numbers that stand for all, and for each number which of these it equals, bit by bit."""
-    bits = [np.ascontiguousarray(part).view(np.uint64) for one in numbers for part in (*one.parts, one.error)]
+def _ones(values: Precise) -> bool:
+    """Whether every number is 1."""
+    return bool((values.nearest == 1.0).all() and not values.parts[1:].any() and not values.error.any())
+
+
+def _bits(values: Precise) -> list[Array]:
+    """The bits of numbers; errors that are all zero tell nothing."""
+    parts = (*values.parts, values.error) if values.error.any() else values.parts
+    return [np.ascontiguousarray(part).view(np.uint64) for part in parts]
+
+
+def _distinct(*bits: Array) -> tuple[Array, Array]:
+    """Places (k,) of entries that stand for all, and for each entry which of these it equals in every array."""
     size = bits[0].size
     mark, mixed = np.zeros(size, dtype=np.uint64), np.uint64(0x9E3779B97F4A7C15)
     for part in bits:

@@ -10,6 +10,7 @@ import numpy as np
 from lipcert.model.activation_row import STRAIGHT
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network, Neurons
+from lipcert.model.weights import entries
 
 SIZES: Final = (1e-3, 0.1, 1.0, 1.0, 3.0, 10.0, 30.0, 1e2, 1e3, 1e4, 1e6, 1e7, 1e9, 1e12, 1e15, 1e20, 1e25, 1e30, 1e39)
 """Sizes of random inputs. The last one is beyond every number of single precision."""
@@ -59,7 +60,7 @@ def at_kinks(network: Network, tests: Array, rng: np.random.Generator) -> Array:
     tests = tests[:: -(-len(tests) // _rows(network))]
     with np.errstate(all="ignore"):
         seen = network.preactivations(tests)
-        work = 60.0 * 2.0 * sum(_entries(layer) for layer in network.layers)
+        work = 60.0 * 2.0 * sum(cost(layer) for layer in network.layers)
         limit = int(np.clip(_WORK / work, 4, 64))
         kinks = list(_kinks(network))
         chosen = [kinks[k] for k in rng.permutation(len(kinks))] if len(kinks) > limit else kinks
@@ -112,12 +113,13 @@ def _first(candidates: Array, size: Array) -> int | None:
     return int(np.argmin(np.where(candidates, np.where(size == 0.0, 1e300, size), np.inf)))
 
 
-def _entries(layer: Layer) -> int:
-    return int(layer.weight.size if isinstance(layer.weight, np.ndarray) else layer.weight.nnz)
+def cost(layer: Layer) -> int:
+    """Products in the layer's affine map at one point."""
+    return layer.convolution.entries if layer.convolution else entries(layer.linear)
 
 
-def disturbed(network: Network, x: Array, unit: float, seed: int = 0) -> tuple[Array, Array]:
-    """How far rounding may move each output, and the largest value anywhere in the network; per point of (n, inputs).
+def disturbed(network: Network, x: Array, unit: float, seed: int = 0) -> tuple[Array, Array, Array]:
+    """Outputs, how far rounding may move each, and the largest value in the network; per point of (n, inputs).
 
     Every sum Wz + b is moved by ±16u(|W||z| + |b|) and every activation by ±16u|φ|, at random, where u is the unit
     roundoff. Formulas of smooth activations cancel, as exp(v) - 1 or 1 + erf(v) does; they are moved by
@@ -125,8 +127,8 @@ def disturbed(network: Network, x: Array, unit: float, seed: int = 0) -> tuple[A
     of an output in three draws of the signs and of their opposites.
     """
     parts = [x[start : start + _rows(network)] for start in range(0, len(x), _rows(network))]
-    moved, largest = zip(*(_moved(network, part, unit, seed) for part in parts), strict=True)
-    return np.concatenate(moved), np.concatenate(largest)
+    exact, moved, largest = zip(*(_moved(network, part, unit, seed) for part in parts), strict=True)
+    return np.concatenate(exact), np.concatenate(moved), np.concatenate(largest)
 
 
 def _rows(network: Network) -> int:
@@ -134,10 +136,11 @@ def _rows(network: Network) -> int:
     return max(8, int(_MEMORY / sum(network.sizes)))
 
 
-def _moved(network: Network, x: Array, unit: float, seed: int) -> tuple[Array, Array]:
+def _moved(network: Network, x: Array, unit: float, seed: int) -> tuple[Array, Array, Array]:
     exact, reaches = x, []
     for layer in network.layers:
-        sums = Layer(abs(layer.weight), np.abs(layer.bias), None).affine(np.abs(exact))
+        size = layer.convolution.magnitude() if layer.convolution else abs(layer.weight)
+        sums = Layer(size, np.abs(layer.bias), None).affine(np.abs(exact))
         v = exact = layer.affine(exact)
         bends = np.zeros(1)
         if layer.neurons is not None:
@@ -154,7 +157,8 @@ def _moved(network: Network, x: Array, unit: float, seed: int) -> tuple[Array, A
             if layer.neurons is not None:
                 z = _shaken(layer.neurons.value(z), side * bends, rng)
         moved = np.fmax(moved, np.abs(z - exact))
-    return MARGIN * moved, np.max([np.abs(x).max(axis=1), *(sums.max(axis=1) for sums, _ in reaches)], axis=0)
+    largest = np.max([np.abs(x).max(axis=1), *(sums.max(axis=1) for sums, _ in reaches)], axis=0)
+    return exact, MARGIN * moved, largest
 
 
 def _shaken(value: Array, reach: Array, rng: np.random.Generator) -> Array:

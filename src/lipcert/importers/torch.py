@@ -122,7 +122,8 @@ def _trace(module: torch.nn.Module, dtype: torch.dtype, input_shape: Sequence[in
         raise UnreadableModel(
             f"torch.fx cannot trace the module ({guard.first_line(error)}); its forward must not decide by the values"
             " or types of tensors, and its layers must be made in __init__; where it looks at the sizes of its input,"
-            " give input_shape"
+            " give input_shape. Or export it, if torch can, and load that file:"
+            " torch.onnx.export(module, x, 'model.onnx', dynamo=True)"
         ) from error
     _one_in_one_out(traced)
     shape = (1, *_input_shape(traced, input_shape))
@@ -132,9 +133,26 @@ def _trace(module: torch.nn.Module, dtype: torch.dtype, input_shape: Sequence[in
     except Exception as error:  # the module's own code again
         raise UnreadableModel(
             f"the module fails on an input of shape {shape}: {guard.first_line(error.__cause__ or error)};"
-            " give input_shape without the batch, such as input_shape=(3, 32, 32)"
+            f" {_advice(module)}"
         ) from error
     return _Traced(module, traced, shape, dtype)
+
+
+def _advice(module: torch.nn.Module) -> str:
+    """What may help a module that fails on an input."""
+    parts = [part for _, part in module.named_modules()]
+    if any(isinstance(part, (torch.nn.Embedding, torch.nn.EmbeddingBag)) for part in parts):
+        return "an Embedding takes whole numbers, and a Lipschitz constant is about real ones: load the part behind it"
+    norms = [part for part in parts if isinstance(part, torch.nn.modules.batchnorm._BatchNorm)]
+    if any(part.running_mean is None for part in norms):
+        return (
+            "a batch norm without running statistics makes an output depend on the other inputs of its batch: train"
+            " it with track_running_stats=True"
+        )
+    return (
+        "give input_shape without the batch, such as input_shape=(3, 32, 32), and values of fixed= as the forward gets"
+        " them, with a batch of one where it has one"
+    )
 
 
 def _watch(module: torch.nn.Module, own: _Traced) -> bool:

@@ -38,6 +38,12 @@ def unwrapped(module: Any) -> nn.Module:
         module = module._orig_mod
     if not isinstance(module, nn.Module):
         raise InvalidInput(f"module must be a torch.nn.Module, got {type(module).__name__}")
+    if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+        raise UnreadableModel(f"{type(module).__name__} spreads a module over devices; pass its .module")
+    if hasattr(module, "_guards_fn") or type(module).__name__ == "ExportedProgram":
+        raise UnreadableModel(
+            "this module was made by torch.export, and cannot be traced again; pass the nn.Module that was exported"
+        )
     if isinstance(module, torch.jit.ScriptModule):
         raise UnreadableModel("a TorchScript module cannot be traced; pass the nn.Module that it was made from")
     return module
@@ -62,6 +68,8 @@ def inspect(module: nn.Module) -> None:
         label = name or "the module itself"
         found += [*_hooks(label, part), *_calls(label, part)]
     for name, value in (*module.named_parameters(), *module.named_buffers()):
+        if value.is_floating_point() and bool(value.isnan().any()):
+            raise UnreadableModel(f"{name} holds {int(value.isnan().sum())} NaN; train again, or load another state")
         reason = _strange(value)
         if reason:
             found.append(f"{name}: {reason}")

@@ -267,8 +267,33 @@ def translate(b: Builder, module: fx.GraphModule, node: fx.Node, args: Any, kwar
         raise Unsupported("it is a function of the user's")
     handler = HANDLERS.get(name) or HANDLERS.get(name.removesuffix("_"))
     if handler is None:
-        raise Unsupported("unknown operation")
+        raise Unsupported(_missing(name))
     return _bound(handler, b, *(_plain(a) for a in args), **{k: _plain(v) for k, v in kwargs.items()})
+
+
+_PART = "load the part of the model behind it, or the part before it"
+_MISSING = {
+    **dict.fromkeys(
+        ("LSTM", "GRU", "LSTMCell", "GRUCell"), f"gates multiply signals, which is not bounded yet; {_PART}"
+    ),
+    **dict.fromkeys(
+        ("RNN", "RNNCell"),
+        "recurrent layers are not read; write the steps out, a Linear and a Tanh each, for the length that you need",
+    ),
+    **dict.fromkeys(
+        ("scaled_dot_product_attention", "MultiheadAttention", "TransformerEncoderLayer", "TransformerEncoder"),
+        f"attention multiplies signals, which is not bounded yet; {_PART}",
+    ),
+    **dict.fromkeys(("GLU", "glu"), f"it multiplies two signals, which is not bounded yet; {_PART}"),
+    **dict.fromkeys(
+        ("Embedding", "embedding"), f"it takes whole numbers, and a Lipschitz constant is about real ones; {_PART}"
+    ),
+}
+"""What people bring most often of what is not read, and what they can do."""
+
+
+def _missing(name: str) -> str:
+    return _MISSING.get(name, "unknown module or operation")
 
 
 def _bound(handler: Handler, *args: Any, **kwargs: Any) -> Any:
@@ -282,9 +307,9 @@ def _bound(handler: Handler, *args: Any, **kwargs: Any) -> Any:
 
 def _module(b: Builder, module: Any, *given: Any, **named: Any) -> Any:
     given = (*given, *(named.pop(name) for name in ("input",) if name in named))
-    if len(given) != 1 or named:
+    if (len(given) != 1 or named) and _base(module) not in _MISSING:
         raise Unsupported("it is called with more than one argument, or by an unknown name")
-    (x,) = given
+    x = given[0]
     mine = of_module(module)
     if mine is not None:
         return b.apply(x, mine)
@@ -310,7 +335,7 @@ def _module(b: Builder, module: Any, *given: Any, **named: Any) -> Any:
     if kind in ("Softmax", "LogSoftmax"):
         return softmax(b, x)
     if kind not in MODULES:
-        raise Unsupported("unknown module")
+        raise Unsupported(_missing(kind))
     function, attributes = MODULES[kind]
     settings = {key: _plain(getattr(module, name)) for key, name in attributes.items()}
     return _bound(HANDLERS[function], b, x, **settings)

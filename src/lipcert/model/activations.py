@@ -119,6 +119,14 @@ class Activation:
         """Each knot, and for which neurons it lies inside (lower, upper); rounded knots count generously."""
         return self._inside(self.row.knots(lower, *self.parameters), lower, upper)
 
+    def jumps_inside(self, lower: Array, upper: Array) -> Array:
+        """For which neurons φ' jumps at a knot in [lower, upper]."""
+        found = np.zeros(lower.shape, dtype=bool)
+        ends = np.nextafter(lower, -np.inf), np.nextafter(upper, np.inf)
+        for knot, inside in self.knots_inside(*ends) if self.row.kinks else ():
+            found |= inside & (self.slope(knot, -1) != self.slope(knot, 1))
+        return found
+
     def turns_inside(self, lower: Array, upper: Array) -> list[tuple[Array, Array]]:
         """Each turn of φ'', and for which neurons it lies in [lower, upper]; rounded ones count generously."""
         return self._inside(self.row.turns(lower, *self.parameters), lower, upper, np.less_equal)
@@ -140,8 +148,15 @@ def _again(definition: Definition | None, name: str, parameters: tuple[Parameter
     return Activation(name, parameters)
 
 
-def piecewise_linear(knots: Sequence[float] | Array, slopes: Sequence[float] | Array, value: float = 0.0) -> Activation:
-    """The continuous activation of straight pieces with the given kinks and slopes; exact, like a row of the table.
+def piecewise_linear(
+    knots: Sequence[float] | Array | None = None,
+    slopes: Sequence[float] | Array | None = None,
+    value: float = 0.0,
+    *,
+    x: Sequence[float] | Array | None = None,
+    y: Sequence[float] | Array | None = None,
+) -> Activation:
+    """The continuous activation of straight pieces, by kinks and slopes or through points; exact, like a table's row.
 
     Parameters
     ----------
@@ -151,13 +166,26 @@ def piecewise_linear(knots: Sequence[float] | Array, slopes: Sequence[float] | A
         One more than there are knots: left of the first, between them, right of the last.
     value
         φ at the first knot.
+    x, y
+        In place of the others: points (x, y) in ascending order, at least two; beyond the first and the last point
+        the outer pieces go on.
 
     Examples
     --------
+    >>> piecewise_linear(x=[-1.0, 0.0, 2.0], y=[1.0, 0.0, 4.0]).value(np.array([-2.0, 1.0])).tolist()
+    [2.0, 2.0]
     >>> hat = piecewise_linear([-1.0, 0.0, 1.0], [0.0, 1.0, -1.0, 0.0])
     >>> hat.value(np.array([-2.0, 0.0, 0.25])).tolist()
     [0.0, 1.0, 0.75]
     """
+    if (x is None) != (y is None) or (x is None) == (knots is None):
+        raise InvalidInput("give knots and slopes, or x and y")
+    if x is not None:
+        across, up = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+        if across.ndim != 1 or across.shape != up.shape or across.size < 2 or (np.diff(across) <= 0.0).any():
+            raise InvalidInput(f"x must be two or more ascending numbers and y as many, got {x!r} and {y!r}")
+        rates = np.diff(up) / np.diff(across)
+        knots, slopes, value = across, [rates[0], *rates, rates[-1]], float(up[0])
     return Activation(*checked_pieces(knots, slopes, value))
 
 

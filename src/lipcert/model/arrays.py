@@ -45,7 +45,7 @@ def product(weight: Any, columns: Array) -> Array:
         return np.asarray(matrix @ columns)
     out = np.zeros((matrix.shape[0], columns.shape[1]))
     left = np.ones(len(out), dtype=bool)
-    for rows, seen, block in _blocks(matrix):
+    for rows, seen, block in same_columns(matrix):
         out[rows] = block @ columns[seen]
         left[rows] = False
     if left.any():
@@ -57,7 +57,7 @@ def _many(weight: Any, columns: int) -> bool:
     return bool(columns >= _COLUMNS and weight.nnz * columns >= _WORK)
 
 
-def _blocks(matrix: sparse.csr_array) -> Iterator[tuple[Array, Array, Array]]:
+def same_columns(matrix: sparse.csr_array) -> Iterator[tuple[Array, Array, Array]]:
     """Rows with entries in the same columns, those columns, and the entries, (rows, columns).
 
     Rows are sorted by a number made of their columns; that these are the same is looked up.

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -398,3 +399,12 @@ def _specs(spec: Any, depth: int) -> list[Any]:
     if len(specs) not in (depth - 1, depth):
         raise InvalidInput(f"activation must be one name, or {depth - 1} entries for {depth} layers; got {len(specs)}")
     return specs
+
+
+def network_in(value: Any) -> Network:
+    """The network, or an error that says how to get one from what came."""
+    if isinstance(value, Network):
+        return value
+    is_module = callable(getattr(value, "state_dict", None)) or isinstance(value, (str, PathLike))
+    way = "read it with lipcert.load(…)" if is_module else "build one with Network.from_weights, or read one with load"
+    raise InvalidInput(f"network must be a lipcert.Network, got {type(value).__name__}; {way}")

@@ -81,7 +81,7 @@ class Norm(ABC):
 
 def _settle(norm: Norm) -> None:
     """Check a scale and keep it as a number or a tuple."""
-    scale = numbers("scale", norm.scale)
+    scale = numbers("scale", 1.0 if norm.scale is None else norm.scale)
     if scale.ndim > 1 or not scale.size or (scale <= 0.0).any():
         raise InvalidInput(f"scale must be a positive number, or one per coordinate; got {_listed(norm.scale)}")
     flat = scale.tolist() if scale.ndim else float(scale)

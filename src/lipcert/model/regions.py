@@ -107,7 +107,10 @@ class Everywhere(_Unbounded):
 
 
 class EverySize(_Unbounded):
-    """All inputs, and images of every size: the bound is then one for a stack of convolutions on any image."""
+    """All inputs, and images of every size: the bound is then one for a stack of convolutions on any image.
+
+    Padding is with zeros, or circular without strides.
+    """
 
 
 class _Bounded(Region):
@@ -118,6 +121,11 @@ class _Bounded(Region):
     @property
     def dimension(self) -> int | None:
         return None if self.uniform else int(self.center.shape[-1])
+
+    def require_dimension(self) -> None:
+        """Raise an error if one number stands for all coordinates, however many there are."""
+        if self.uniform:
+            raise InvalidInput(f"{self} does not say how many inputs there are; sample region.fitted(network)")
 
     def flat(self, network: Network, name: str, array: Array) -> Array:
         """One of the region's arrays with coordinates as the network has inputs."""
@@ -183,6 +191,7 @@ class Box(_Bounded):
         return np.asarray(((self.lower <= points) & (points <= self.upper)).all(axis=-1))
 
     def sample(self, count: int, rng: np.random.Generator) -> Array:
+        self.require_dimension()
         shape = (count, *self.lower.shape)
         share = rng.random(shape)
         inside = self.project((1.0 - share) * self.lower + share * self.upper)
@@ -343,6 +352,7 @@ class Ball(_Bounded):
         return inside if self.clip is None else inside & self.clip.contains(points)
 
     def sample(self, count: int, rng: np.random.Generator) -> Array:
+        self.require_dimension()
         shape = count, *self.center.shape
         if isinstance(self.norm, LInf):
             direction = rng.uniform(-1.0, 1.0, shape)

@@ -18,8 +18,10 @@ from lipcert.proof.curved import prove_curved
 from lipcert.proof.domain import Domain, check_region
 from lipcert.proof.guide import Guide, given
 from lipcert.proof.hints import Curved, Hints, Interval, Part
+from lipcert.proof.induced import start_gain
 from lipcert.proof.norm_bounds import norm_bounds
-from lipcert.proof.rounding import loosened, magnitude, spread
+from lipcert.proof.norm_product import norm_product
+from lipcert.proof.rounding import loosened, magnitude, norm_above, spread, stretched
 from lipcert.proof.sweep import Centers, Sweep, proving, stacked
 from lipcert.proof.symbols import by_channel, prove_symbols
 from lipcert.proof.tree import Tree
@@ -49,7 +51,7 @@ def _verify(network: Network, certificate: Certificate) -> float:
     except InvalidInput as error:
         raise ProofFailed(f"the network has no such part: {error}") from None
     bound = prove(target, region, certificate.sweeps, part, certificate.part_sweeps)
-    if certificate.tree is not None and not certificate.part_sweeps:
+    if certificate.tree is not None and certificate.sweeps and not certificate.part_sweeps:
         check_region(region, target.inputs)
         bound = min(bound, prove_tree(target, region, certificate.tree, certificate.sweeps, part.norms))
     bound = min(bound, _second_order(target, region, part, certificate.curved))
@@ -67,15 +69,17 @@ def prove(
 ) -> float:
     """The bound that hints prove, rounded up.
 
-    Hints with one multiplier per channel prove the global bound of a stack of convolutions, which holds over every
-    region. Otherwise each of ``sweeps`` is about the whole network and starts from the intervals of the ones before;
-    ``part_sweeps`` are about the part, and take the intervals from there.
+    Without any, it is the product of norms. Hints with one multiplier per channel prove the global bound of a stack of
+    convolutions. Both hold over every region. Otherwise each of ``sweeps`` is about the whole network and starts from
+    the intervals of the ones before; ``part_sweeps`` are about the part, and take the intervals from there.
     """
-    if not sweeps:
-        raise ProofFailed("there are no multipliers to prove a bound from")
     every_size = isinstance(region, EverySize)
     if not every_size:
         check_region(region, network.inputs)
+    if not sweeps:
+        if every_size or part_sweeps:
+            raise ProofFailed("there are no multipliers to prove a bound from")
+        return _product(network, Part((0, network.depth)) if part is None else part)
     whole = len(sweeps) == 1 and not part_sweeps and part in (None, Part((0, network.depth)))  # in plain norms
     if whole and (every_size or by_channel(network, sweeps[0])):
         with proving():
@@ -101,6 +105,15 @@ def prove(
             inner = Sweep(piece, domain, given(hints, piece, region.bounded), part.known(known), norms=norms).run()
             bound = min(bound, float(norm_bounds(inner)[0]))
     return bound
+
+
+def _product(network: Network, part: Part) -> float:
+    """The product of norms of a part, in its norms: ‖x‖₂ ≤ √n‖x‖_∞ at its inputs, ‖y‖₁ ≤ √n‖y‖₂ at its outputs."""
+    piece, norms = _piece(network, part, True), part.norms.bare
+    gain = start_gain(norms.input, None, piece.inputs)
+    gain *= float(norm_above(np.ones(piece.outputs))) if norms.output.name == "l1" else 1.0
+    with proving():
+        return float(stretched(np.asarray(norm_product(piece) * gain), 2))
 
 
 def issue(

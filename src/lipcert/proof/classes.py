@@ -26,7 +26,7 @@ from lipcert.proof.checker import ROOM
 from lipcert.proof.cover import prove_tree
 from lipcert.proof.hints import Hints
 from lipcert.proof.margins import MarginHints, stays_negative
-from lipcert.proof.outputs import OutputBounds, outputs_hinted, projected
+from lipcert.proof.outputs import OutputBounds, outputs_by_norms, outputs_hinted, projected
 from lipcert.proof.pair_guide import Noting, PairGuide, PairStage, Told
 from lipcert.proof.rounding import down, gamma, norm_above, stretched, up
 from lipcert.proof.second_order import Rise, SecondOrder
@@ -306,7 +306,9 @@ def recheck_radius(network: Network, found: CertifiedRadius) -> None:
     label, rival, outputs = found.label, found.rival, network.outputs
     if not (label in range(outputs) and rival in range(outputs) and label != rival and found.predicted == label):
         raise ProofFailed("the classes are not those of the network, or the point is not of the class")
-    facts = outputs_hinted(network, proof.ball, proof.sweeps)
+    if not proof.sweeps and (proof.tree is not None or proof.pairs or proof.margins or proof.parabolas):
+        raise ProofFailed("the product of norms says nothing of intervals, on which the other hints rest")
+    facts = outputs_hinted(network, proof.ball, proof.sweeps) if proof.sweeps else outputs_by_norms(network, proof.ball)
     if proof.tree is not None:
         facts = facts.at_most(prove_tree(*projected(network, proof.ball), proof.tree, proof.sweeps))
     # where the rule is that of the whole network, that of pairs implies it

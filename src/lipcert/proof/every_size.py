@@ -23,7 +23,7 @@ the aliases of a frequency, and they are looked at together.
 So let g = Π 1/cos(πd/N) over the axes, and 1 - ε = 1/g. (1-ε)D + O is the inequality for slopes between gα and gβ, and
 for the norm L/g. If a stack with the slopes [gα, gβ] has at most the norm L' at N points per axis, each with the same
 multipliers, then one with the slopes [α, β] has at most the norm g·L' at all frequencies, and so on every torus: with
-circular padding itself, with zeros around images of every size by :mod:`torus`.
+circular padding and no stride itself, with zeros around images of every size by :mod:`torus`.
 """
 
 from __future__ import annotations
@@ -45,9 +45,22 @@ _MUCH, _FEWER = 1e11, 4
 
 
 def for_every_size(torus: Torus) -> Torus:
-    """The frequencies, the slopes and the gain g for images of every size."""
+    """The frequencies, the slopes and the gain g for images of every size.
+
+    With circular padding a stride s is a map between tori only where s divides the size; with other sizes the last
+    window of a row overlaps the first, and the stack is another one.
+    """
     if not torus.ends:
         raise ProofFailed("a dense layer follows the convolutions; it fits one image size only")
+    if any(one.circular for one in torus.convolutions) and any(max(one.stride) > 1 for one in torus.convolutions):
+        raise ProofFailed(
+            "EverySize() is not for circular padding together with a stride: on images whose size the stride does not"
+            " divide such a stack is not circular; certify one image size, with Everywhere()"
+        )
+    return _for_all_frequencies(torus)
+
+
+def _for_all_frequencies(torus: Torus) -> Torus:
     widths = [np.array(one.dilation) * (np.array(one.window) - 1) for one in torus.convolutions]
     ahead = np.cumprod(np.array([one.stride for one in torus.convolutions])[::-1], axis=0)[::-1]
     degree = np.max([width / (2.0 * finer) for width, finer in zip(widths, ahead, strict=True)], axis=0)
@@ -69,5 +82,5 @@ def sparing(torus: Torus) -> Torus:
     zero_inside = all((alpha <= 0.0).all() and (beta >= 0.0).all() for alpha, beta in torus.slopes)
     if work <= _MUCH or not torus.ends or not zero_inside:
         return torus
-    other = for_every_size(torus)
+    other = _for_all_frequencies(torus)
     return other if _FEWER * math.prod(other.sizes[-1]) <= math.prod(torus.sizes[-1]) else torus

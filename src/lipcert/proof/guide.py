@@ -155,7 +155,7 @@ def given(hints: Hints, network: Network, bounded: bool) -> Given:
     if {len(hints.multipliers), len(hints.exponents)} != {len(hidden)}:
         raise ProofFailed(f"the hints are for {len(hints.multipliers)} hidden layers, not {len(hidden)}")
     lines = hints.lines if bounded else ()
-    if bounded and len(lines) != len(linear) * len(hidden):
+    if bounded and (len(lines) != len(linear) * len(hidden) or any(len(pair) != 2 for pair in lines)):
         raise ProofFailed("the hints lack the slopes of the bounding lines, or have too many")
     if any(enclosure.depth is not None and enclosure.depth < 0 for enclosure in linear):
         raise ProofFailed("the depth of a linear enclosure must be at least 0")

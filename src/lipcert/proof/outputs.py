@@ -24,9 +24,20 @@ from lipcert.proof.domain import Domain, check_region, radius_above
 from lipcert.proof.guide import Guide, given
 from lipcert.proof.hints import Hints, Interval
 from lipcert.proof.margins import Cut, Margins
+from lipcert.proof.norm_product import norm_ellipsoid
 from lipcert.proof.point import held, trajectory
 from lipcert.proof.projection import Projection, projection
-from lipcert.proof.rounding import TINY, UP, congruence, down, gamma, norm_above, stretched, up
+from lipcert.proof.rounding import (
+    TINY,
+    UP,
+    congruence,
+    down,
+    gamma,
+    largest_eigenvalue_above,
+    norm_above,
+    stretched,
+    up,
+)
 from lipcert.proof.second_order import Cap, Choice, FirstLayer, SecondOrder
 from lipcert.proof.sweep import Centers, Sweep, proving, stacked
 from lipcert.proof.tree import Tree
@@ -60,6 +71,8 @@ class OutputBounds:
     @cached_property
     def sweeps(self) -> tuple[Hints, ...]:
         """The hints that prove all of this again."""
+        if isinstance(self._sweep, _Product):
+            return ()
         return self._told or (self._sweep.hints(self._which),)
 
     @property
@@ -215,6 +228,33 @@ def outputs_asked(network: Network, regions: Sequence[Region], guide: Guide) -> 
             except ProofFailed as error:
                 answers[number] = error
     return answers
+
+
+@dataclass(frozen=True, eq=False)
+class _Product:
+    """The product of norms in the place of a sweep: nothing is known of single neurons."""
+
+    network: Network
+    bound: float
+    S: Array
+    exponent: Array
+    intervals: Sequence[Interval] = ()
+    traces: Sequence[BackSubstitution] = ()
+
+
+_products: WeakKeyDictionary[Network, _Product] = WeakKeyDictionary()
+
+
+def outputs_by_norms(network: Network, region: Region) -> OutputBounds:
+    """What the product of norms tells, found once for a network; it needs no hints, and says nothing of intervals."""
+    check_region(region, network.inputs)
+    if network not in _products:
+        S, exponent = norm_ellipsoid(network)
+        bound = stretched(np.ldexp(np.sqrt(largest_eigenvalue_above(S)), exponent), 2)
+        _products[network] = _Product(network, float(ROOM * bound), S[None], np.array([exponent]))
+    found = _products[network]
+    (value,) = _values(network, [region])
+    return OutputBounds(network, region, found.bound, *value, 1.0, region, found, 0)  # type: ignore[arg-type]
 
 
 def outputs_hinted(

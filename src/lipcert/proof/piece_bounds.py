@@ -140,7 +140,7 @@ class Bounding(ABC):
         rest = np.flatnonzero(~pieces.second & ~second.empty)
         if rest.size:
             first = self.to_first_order(replace(pieces, low=second.low, high=second.high).take(rest))
-            soon = self.soon(second.take(rest), first.values)
+            soon = self.soon(second.take(rest), first.values) & ~self.kinked(first)
             better = np.asarray((values[rest] < first.values).any(axis=-1))
             shares = np.where(better[:, None], shares[rest], first.open[:, : self.watched])
             _put(found, rest, replace(first, values=np.fmin(first.values, values[rest]), open=shares, second=soon))
@@ -157,6 +157,14 @@ class Bounding(ABC):
     def soon(self, second: Second, first: Array) -> Array:
         """Whether values of smaller pieces will be better to second order, seeing what it costs."""
         return np.asarray((self.to_second_order(second) <= first).mean(axis=-1) >= _HALF)
+
+    def kinked(self, found: Bounds) -> Array:
+        """Whether a slope may jump inside each piece: to second order such a jump is never resolved."""
+        kinked = np.zeros(len(found.values), dtype=bool)
+        for layer, low, high in zip(self.network.layers, self.layers(found.low), self.layers(found.high), strict=False):
+            for row, index in layer.neurons.groups if layer.neurons else ():
+                kinked |= row.jumps_inside(low[:, index], high[:, index]).any(axis=-1)
+        return kinked
 
     def is_void(self, piece: Pieces, weights: Array) -> bool:
         """Whether weights (neurons,) prove that no input of one piece has its neurons inside their intervals."""

@@ -252,6 +252,7 @@ class SecondOrder:
         quartic = np.zeros((count, outputs, self.poly.count[4]))
         entries = np.broadcast_to(last.fuzz[..., None], (count, outputs, d))
         rest, stray = _frobenius(entries, half), _frobenius(E)
+        under = np.zeros(count)
         worth = _WORTH * size_above(last.Z[:, :d] * inverse, (1, 2))
         factors: list[tuple[Array, Array]] = []
         shares: list[Array] = []
@@ -263,6 +264,8 @@ class SecondOrder:
             along, across = size_above(G, 1), size_above(B * inverse, 1)
             g = np.clip(np.sqrt(seen.error * (across / along)), 1e-100, 1e100)
             factors.append((G * g[:, None, :], B * inverse * (seen.error / g)[:, None, :]))
+            # what underflows in B/h is multiplied by ε'/g and then by g, what underflows in ε'/g by B/h
+            under = under + ((along * (seen.error + g * across) + 1.0) * TINY).sum(axis=-1)
             shares.append(along * across * seen.error + TINY)
             # all else by sizes
             off, sway, loose = seen.off[:, None, :], seen.sway[:, None, :], (seen.most * layer.fuzz)[:, None, :]
@@ -297,7 +300,7 @@ class SecondOrder:
             H = (H.reshape(-1, n) @ weight).reshape(count, d, outputs, -1)
             K, G = np.abs(H).sum(axis=1) * UP, (G * slope) @ weight
         left, right = (spectral_above(np.concatenate(side, axis=-1)) for side in zip(*factors, strict=True))
-        return *self._total(half, last, quartic, entries * UP, rest * UP, left * right * UP), shares[::-1]
+        return *self._total(half, last, quartic, entries * UP, rest * UP, (left * right + under) * UP), shares[::-1]
 
     def _turned(self, G: Array, layer: Polynomial, seen: Slopes, half: Array, which: Array) -> Array:
         """At least ‖Γ⁰((ε - tw)∇q + ε∇w + what floats lose)‖ of some pieces.
@@ -313,7 +316,7 @@ class SecondOrder:
         other, off, loose = (size[:, None, :] / g for size in (other, off, (seen.most * layer.fuzz)[which]))
         found = self.poly.gradient_above(2, q * other, bent * other * UP, scale)
         found = found + self.poly.gradient_above(3, w * off, twisted * off * UP, scale)
-        more = (self.poly.curls @ np.abs(w)) * off + loose + TINY
+        more = (self.poly.curls @ np.abs(w)) * off + loose + TINY * (1.0 + bent + twisted)
         found = found + size_above(more * scale[:, :, None], (1, 2))
         return np.asarray(found * spectral_above(G * g) * most * UP)
 

@@ -118,8 +118,8 @@ def recheck_sensitivity(network: Network, claim: Sensitivity) -> Sensitivity:
     if claim.network != network.digest:
         raise ProofFailed("the sensitivities are about another network")
     for groups, size in ((claim.outputs, network.outputs), (claim.inputs, network.inputs)):
-        if not all(group and all(0 <= k < size for k in group) for group in groups):
-            raise ProofFailed("the sensitivities name groups that the network does not have")
+        if not all(group and set(group) <= set(range(size)) and len(set(group)) == len(group) for group in groups):
+            raise ProofFailed("the sensitivities name groups that the network does not have, or an index twice")
     together, others = derived(network, claim.region, claim.proofs)
     pairs, sizes = [], None
     for one in others:
@@ -162,7 +162,7 @@ def _sensitivities(
         least = least if sizes is None else np.fmin(least, sizes.reshape(least.shape))
         matrix = np.fmin(matrix, blocks(least, out, into))
         for part, bound in pairs:
-            place = out.index(part.outputs or ()), into.index(part.inputs or ())
+            place = np.ix_([group == part.outputs for group in out], [group == part.inputs for group in into])
             matrix[place] = np.fmin(matrix[place], bound)
         matrix = np.fmin(room * matrix, together.bound)
     if not np.isfinite(matrix).all():

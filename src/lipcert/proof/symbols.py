@@ -17,13 +17,16 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, dense
+from lipcert.model.convolution import Convolution
 from lipcert.model.network import Layer, Network
 from lipcert.proof.every_size import for_every_size, sparing
 from lipcert.proof.guide import given
@@ -44,8 +47,8 @@ from lipcert.proof.rounding import (
     up,
 )
 from lipcert.proof.step import LEAST, MOST, activate
-from lipcert.proof.sweep import Sweep
-from lipcert.proof.torus import Torus, phases, torus_of, transformed
+from lipcert.proof.sweep import Sweep, proving
+from lipcert.proof.torus import Torus, full_kernel, phases, torus_alone, torus_of, transformed
 
 _NUMBERS = 2**16
 """Numbers in a stack of matrices."""
@@ -53,6 +56,8 @@ _MARGIN = 2.0**-47
 """Multipliers are tried smaller by n² times this, n rows, so that what rounding adds leaves them below the given."""
 _GROWTH = (0.0, 2.0**-24, 2.0**-18, 2.0**-12, 2.0**-6, 0.25, 3.0)
 """How much larger the multipliers become, one after the other, where the given ones prove nothing."""
+_LARGE, _TIMES, _ABOVE = 128, 60, 1e-3
+"""Rows from which λmax is guessed by so many products, and how much above what they find it is tried."""
 _FAR = 800
 """Powers of two beyond which the ellipsoid after the convolutions is not written as a matrix."""
 
@@ -108,6 +113,74 @@ def stack_bound(torus: Torus, multipliers: Sequence[Array], exponents: Sequence[
         return float(up(stretched(np.ldexp(stretched(np.sqrt(worst), 2), exponent) * torus.gain, 1)))
 
     return float(_attempted(multipliers, exponents, largest))
+
+
+def convolution_norm(convolution: Convolution) -> float | None:
+    """At least the norm of a convolution: the largest over the frequencies of [K(ω_b)]_b, aliases side by side.
+
+    Channels that see nothing of each other are taken apart. None if there is no torus.
+    """
+    torus = torus_alone(convolution)
+    if torus is None:
+        return None
+    kernel, found = full_kernel(convolution), 0.0
+    sums = np.abs(kernel).sum(axis=tuple(range(2, kernel.ndim)))
+    channels, outputs = np.arange(convolution.channels), np.arange(0)
+    before = outputs
+    while not np.array_equal(before, channels):  # until each has the lowest channel that it is connected with
+        before, outputs = channels, np.where(sums > 0.0, channels, len(channels)).min(axis=1)
+        channels = np.minimum(channels, np.where(sums > 0.0, outputs[:, None], len(channels)).min(axis=0))
+    count = len(channels) + 1  # the last one is for outputs that see nothing
+    rows, columns = np.zeros(count), np.zeros(count)  # the largest sums of each part
+    np.maximum.at(rows, outputs, sums.sum(axis=1))
+    np.maximum.at(columns, channels, sums.sum(axis=0))
+    limits = stretched(np.sqrt(rows * UP) * np.sqrt(columns * UP), 4)
+    for part in np.argsort(-limits):
+        if limits[part] <= found:
+            break
+        if not (outputs == part).any() or not (channels == part).any():  # a channel that nothing sees
+            found = float(limits[part])
+            break
+        some = kernel[outputs == part][:, channels == part]
+        alone = torus_alone(replace(convolution, kernel=some, groups=1))
+        assert alone is not None
+        found = max(found, min(float(limits[part]), _symbol_norm(sparing(alone))))
+    return found
+
+
+def _symbol_norm(torus: Torus) -> float:
+    (one,), frequencies = torus.convolutions, torus.frequencies()[0]
+    largest = 0.0
+    with proving():
+        for some in _portions(torus, len(frequencies), 0):
+            here = torus.levels(frequencies[some])[0]
+            symbols, radius = torus.symbols(0, here.reshape(-1, here.shape[-1]))
+            aliases = here.shape[1]
+            wide = np.swapaxes(symbols.reshape(-1, aliases, one.outputs, one.channels), 1, 2)
+            weight = _embedded(wide.reshape(len(wide), one.outputs, -1))
+            edge = np.tile(radius, (2, 2 * aliases))
+            if weight.shape[-2] > weight.shape[-1]:
+                weight, edge = np.swapaxes(weight, -1, -2), edge.T
+            S = _charged(None, weight, edge)
+            largest = max(largest, _eigenvalue_above(S, largest))
+    return float(stretched(stretched(np.sqrt(largest), 2) * torus.gain, 1))
+
+
+def _eigenvalue_above(S: Array, known: float) -> float:
+    """At least the largest λmax of a stack, or a number that is not much above what is known of others.
+
+    One guess for all serves: that of power iteration, a little enlarged. It may fail; then all are looked at.
+    """
+    if S.shape[-1] >= _LARGE:
+        x = np.random.default_rng(0).standard_normal((len(S), S.shape[-1]))
+        for _ in range(_TIMES):
+            x = apply(S, x)
+            x = x / np.maximum(np.abs(x).max(axis=-1), TINY)[:, None]
+        top = np.einsum("ki,ki->k", x, apply(S, x)) / np.maximum(np.einsum("ki,ki->k", x, x), TINY)
+        guess = max(known, float(top.max()) * (1.0 + _ABOVE))
+        with suppress(ProofFailed):
+            return float(largest_eigenvalue_above(S, np.full(len(S), guess)).max())
+    return float(largest_eigenvalue_above(S).max())
 
 
 def tail_of(network: Network, torus: Torus, multipliers: Sequence[Array], exponents: Sequence[int]) -> Network:

@@ -115,6 +115,13 @@ def torus_of(network: Network) -> Torus | None:
     return Torus(tuple(found), tuple(sizes), tuple(slopes), ends)
 
 
+def torus_alone(convolution: Convolution) -> Torus | None:
+    """The torus of one convolution without activations; None if there is none that fits."""
+    if not _fits([convolution]) or any(math.lcm(*size) > _LARGEST for size in _sizes([convolution])):
+        return None
+    return Torus((convolution,), tuple(_sizes([convolution])), (), True)
+
+
 def full_kernel(convolution: Convolution) -> Array:
     """The kernel with zeros between groups, (outputs, channels, *window)."""
     if convolution.groups == 1:

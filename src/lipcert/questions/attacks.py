@@ -10,7 +10,7 @@ import numpy as np
 from lipcert.errors import InvalidInput
 from lipcert.model.arguments import numbers, scaled
 from lipcert.model.arrays import Array, times
-from lipcert.model.network import Network
+from lipcert.model.network import Network, network_in
 from lipcert.model.norms import LInf, Norm, norm_in
 from lipcert.model.regions import Ball
 from lipcert.model.wording import upward
@@ -91,8 +91,7 @@ def attack(
     >>> print(found.found, found.distances.round(2))
     True 1.41
     """
-    if not isinstance(network, Network):
-        raise InvalidInput(f"network must be a lipcert.Network, got {type(network).__name__}; see lipcert.load")
+    network_in(network)
     network = network.classifier
     given = scaled("x", x)
     points = network.flat("x", given)

@@ -14,12 +14,15 @@ from lipcert.proof.broken import Broken
 from lipcert.proof.classes import CertifiedRadius, ClassBounds, pairs
 from lipcert.questions.verdict import Judge, Verdict
 from lipcert.runtime.clock import OutOfTime, clock
+from lipcert.runtime.costs import enclosing_seconds
 from lipcert.search.margins import MarginSearch
 from lipcert.search.second_order import PairSearch
 
 TOLERANCE = 1e-3
 """Relative, of searches that are not told otherwise."""
 _ROUNDS = 60
+_WIDE = 2000
+"""Neurons of a layer from which the product of norms is asked first."""
 _START = 0.3
 """Where a search looks first, as a share of the radius at which the linearised network would change its mind."""
 _STEEP = 1.5
@@ -71,6 +74,7 @@ class Hunt:
     def search(self) -> None:
         """The best over all ε, nearly; until time is up."""
         try:
+            self._by_norms()
             self._first_order()
             curved, values = PairSearch(), MarginSearch()
             by_curvature = self.judge.rules.second_order(self.judge.network, searching=True)
@@ -91,6 +95,17 @@ class Hunt:
         if found.radius > self.best.radius:
             self.best, self.proved = found, verdict.proved
 
+    def _by_norms(self) -> None:
+        """Of a wide network: what its product of norms certifies, before any ball is looked at."""
+        if max(self.judge.network.sizes) < _WIDE:
+            return
+        clock().say("product of norms")
+        verdict = self.judge.by_norms()
+        if verdict is not None:
+            self._note(verdict, verdict.first_order())
+            if not clock().allows(enclosing_seconds(self.judge.network)):
+                raise OutOfTime
+
     def _first_order(self) -> None:
         """The largest radius over ε: it is ε itself up to some point, and falls from there on.
 
@@ -99,6 +114,8 @@ class Hunt:
         """
         guess = first_guess(self.judge)
         at = math.log(_START * guess)
+        if self.best.radius > 0.0:  # proofs of a wide network over a large ball take long
+            at = min(at, 0.5 * (at + math.log(self.best.radius)))
         low: tuple[float, float] | None = None
         high: tuple[float, float] | None = None
         close = math.log1p(self.tolerance)

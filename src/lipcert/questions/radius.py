@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from lipcert.errors import Interrupted, InvalidInput
 from lipcert.model.arguments import numbers
-from lipcert.model.network import Network
+from lipcert.model.network import Network, network_in
 from lipcert.model.norms import Norm, norm_in
-from lipcert.proof.classes import CertifiedRadius, margins_of
+from lipcert.proof.classes import CertifiedRadius
 from lipcert.proof.hints import BOTH, Enclosure
-from lipcert.proof.outputs import output_at
 from lipcert.questions.hunt import TOLERANCE, Hunt
 from lipcert.questions.names import method_of
 from lipcert.questions.verdict import Judge, Rules
@@ -104,8 +102,7 @@ def certified_radius(
     >>> round(lc.certified_radius(net, [5.0, 3.0]).radius, 2)  # the line where both are equal is √2 away
     1.41
     """
-    if not isinstance(network, Network):
-        raise InvalidInput(f"network must be a lipcert.Network, got {type(network).__name__}")
+    network_in(network)
     network = network.classifier
     if not np.asarray(tolerance).dtype.kind == "f" or not 0.0 < tolerance < np.inf:
         raise InvalidInput(f"tolerance must be a positive number, got {tolerance!r}")
@@ -132,12 +129,10 @@ def certified_radius(
     here = rules.ball(point, 0.0)  # says what is wrong with the clip or the norm, if anything
     judge = Judge(network, point, chosen, predicted, chosen_method, rules)
     if predicted != chosen:
-        value, error = output_at(network, point[None])
-        rivals, margins = margins_of(value[0], error[0], chosen)
-        return replace(judge.nothing, margin=float(margins[rivals == predicted][0]))
+        return judge.nothing
     grid = None if radii is None else _grid(radii)
-    hunt = Hunt(judge, tolerance)
     with timed(seconds, progress), suited_to(max(network.sizes)), np.errstate(all="ignore"):
+        hunt = Hunt(judge, tolerance)
         try:
             hunt.search() if grid is None else hunt.over(grid)
         except KeyboardInterrupt:

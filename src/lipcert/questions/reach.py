@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from lipcert.errors import Interrupted, InvalidInput
-from lipcert.model.network import Network
+from lipcert.model.network import Network, network_in
 from lipcert.model.regions import Ball, Region
 from lipcert.proof.cover import Cover, covering
 from lipcert.proof.hints import BOTH, Enclosure
@@ -86,8 +86,7 @@ def reach(
     [5.293] [6.] [6.707]
     """
     started = time.perf_counter()
-    if not isinstance(network, Network):
-        raise InvalidInput(f"network must be a lipcert.Network, got {type(network).__name__}")
+    network_in(network)
     if not isinstance(region, Region) or not region.bounded:
         raise InvalidInput("reach needs a bounded region, such as Ball(center, radius)")
     region, method = question(network, region, Auto() if method is None else method, enclosures)

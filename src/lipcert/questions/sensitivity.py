@@ -11,7 +11,7 @@ import numpy as np
 
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.model.arguments import indices
-from lipcert.model.network import Network
+from lipcert.model.network import Network, network_in
 from lipcert.model.regions import Everywhere, Region
 from lipcert.proof.cover import Cover, covering
 from lipcert.proof.hints import BOTH, Enclosure
@@ -31,7 +31,7 @@ from lipcert.search.problem import Problem
 from lipcert.search.split import FEW_INPUTS, VANISHING
 from lipcert.search.split_rows import RowSearch, attained, entry_sizes
 
-_WHOLE = 0.3
+_WHOLE = 0.5
 """Share of the time that the bound of all inputs and outputs together may take."""
 _PIECES = 0.7
 """Share of what is left then that goes to pieces of the region, if it is cut."""
@@ -89,8 +89,7 @@ def sensitivity(
     """
     started = time.perf_counter()
     region = Everywhere() if region is None else region
-    if not isinstance(network, Network):
-        raise InvalidInput(f"network must be a lipcert.Network, got {type(network).__name__}")
+    network_in(network)
     region, method = question(network, region, Auto() if method is None else method, enclosures)
     into, out = _groups("inputs", inputs, network.inputs), _groups("outputs", outputs, network.outputs)
     work = _Work(network, region, method, out, into)

@@ -17,9 +17,9 @@ from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norm
 from lipcert.model.regions import Ball, Everywhere
 from lipcert.proof.broken import nearest_broken
-from lipcert.proof.classes import CertifiedRadius, ClassBounds
+from lipcert.proof.classes import CertifiedRadius, ClassBounds, margins_of
 from lipcert.proof.hints import BOTH, Enclosure
-from lipcert.proof.outputs import OutputBounds
+from lipcert.proof.outputs import OutputBounds, output_at, outputs_by_norms
 from lipcert.questions.establish import establish_many
 from lipcert.runtime.clock import OutOfTime
 from lipcert.runtime.threads import suited_to
@@ -129,10 +129,29 @@ class Judge:
         """Whether the neurons are straight but for kinks, so that parabolas of any slope see most."""
         return bowls.straight(self.network)
 
-    @property
+    @cached_property
     def nothing(self) -> CertifiedRadius:
-        """What is said where nothing is proved."""
-        return CertifiedRadius(0.0, np.inf, 0.0, self.label, self.predicted, self.predicted, 0.0, "")
+        """What is said where nothing is proved: the margin to the nearest class, or to the one that was computed."""
+        value, error = output_at(self.network, self.point[None])
+        rivals, margins = margins_of(value[0], error[0], self.label)
+        which = int(np.argmin(np.where(rivals == self.predicted, -np.inf, margins)))
+        margin = float(margins[which])
+        return CertifiedRadius(0.0, np.inf, margin, self.label, self.predicted, int(rivals[which]), 0.0, "")
+
+    def by_norms(self) -> Verdict | None:
+        """The verdict that the product of norms of the network gives, over as large a ball as it settles."""
+        try:
+            with np.errstate(all="ignore"):
+                size = 1.0
+                for _ in range(2):
+                    facts = outputs_by_norms(self.network, self.rules.ball(self.point, size))
+                    proved = ClassBounds(facts, self.label, self.predicted, self.rules.pairwise, relaxation=False)
+                    size = float(proved.distances.min())
+                    if not 0.0 < size < np.inf:
+                        return None
+        except ProofFailed:
+            return None
+        return Verdict(self, proved)
 
 
 @dataclass(frozen=True, eq=False)

@@ -198,7 +198,7 @@ def _are_rows(answer: Any) -> bool:
 
 
 def _row(network: Network, row: SweepRow, exact: bool) -> float:
-    if row.bound < row.certificate.bound:
+    if not row.bound >= row.certificate.bound:
         raise ProofFailed(f"the row of radius {row.radius:g} claims less than its certificate")
     if row.certificate.part != Part((0, network.depth)):
         raise ProofFailed(
@@ -221,7 +221,7 @@ def save_sweep(rows: Sequence[SweepRow], path: str | os.PathLike[str]) -> None:
 
 def load_sweep(path: str | os.PathLike[str]) -> tuple[SweepRow, ...]:
     """Read the rows of a sweep; only their certificates are verified, lower and trivial bounds are what it says."""
-    _, content = document.read(path, "sweep")
+    content = document.read(path, "sweep")
     with document.damages(path):
         (stored,) = document.fields(content, "rows")
         rows = tuple(map(_row_in, document.items(stored)))

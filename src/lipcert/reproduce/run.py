@@ -42,6 +42,7 @@ def reproduce(
     methods: Sequence[str] | None = None,
     timeout: float | None = None,
     data: Path | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Run experiments of the paper, into a folder.
 
@@ -63,6 +64,8 @@ def reproduce(
         Seconds for each method in each cell; default 600, and 20 for a quick run.
     data
         A folder with MNIST's four files; without one, scikit-learn's digits stand in.
+    progress
+        Told, in short lines, what is being done. Default: a line on the terminal.
 
     Returns
     -------
@@ -75,7 +78,7 @@ def reproduce(
     (out / "figures").mkdir(parents=True, exist_ok=True)
     store = Store(out / "results.jsonl")
     record = _record(out, quick, limit, methods, None if images is None else images.name)
-    with timed() as clock:
+    with timed(None, progress) as clock:
         for section in sections:
             write_whole(out / RECORD, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
             if section == "mnist":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from itertools import groupby
@@ -38,7 +39,7 @@ def _record(line: Line) -> tuple[object, ...]:
     cell, result = line.cell, line.result
     agreement = {True: "yes", False: "no", None: None}[line.agreement]
     return (
-        *(cell.study, cell.width, cell.layers, f"{cell.delta:g}", line.method, origin(line.method)),
+        *(cell.study, cell.width, cell.layers, f"{cell.delta * math.sqrt(5.0):.6g}", line.method, origin(line.method)),
         *(line.printed.bound, result.value, line.difference, agreement, line.printed.seconds, result.seconds),
         *(result.status, line.lower, line.best_paper, line.ours, line.ratio),
     )

@@ -18,6 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from lipcert.errors import ProofFailed
+from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
 from lipcert.runtime.threads import suited_to
 
@@ -26,6 +27,10 @@ _SMALL: Final = 2000
 
 MATRICES: Final = 9
 """Matrices of the size of one layer that a sweep holds at once, those of the layer before included; as measured."""
+
+
+class NoRoom(ProofFailed):
+    """A proof would need more memory than is free."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +140,7 @@ def require_memory(neurons: int, layer: int, open_: int, ahead: int) -> None:
     numbers = 3 * neurons**2 + 2 * neurons * open_ + 4 * open_**2 + ahead * (2 * neurons + 2 * open_)
     free, needed = available_memory(), 8 * numbers
     if free is not None and needed > free:
-        raise ProofFailed(
+        raise NoRoom(
             f"layer {layer} has {neurons} neurons to carry, {open_} of them with open slopes: about"
             f" {needed / 1e9:.3g} GB are needed, but {free / 1e9:.3g} GB are free; a smaller region leaves fewer"
             " slopes open"
@@ -166,9 +171,16 @@ def _operations(network: Network, rule: _Rule, carried: Sequence[int]) -> float:
     return total
 
 
+def enclosing_seconds(network: Network) -> float:
+    """Seconds that intervals of all neurons by back-substitution take, about; no matrix is made for that."""
+    work = _enclosing(network)
+    return work / _speed(512) if work > _QUICK else 0.0
+
+
 def _enclosing(network: Network, depth: int = 24) -> float:
     """Operations of tracing both sides of every neuron back through the layers before it."""
-    stored = [entries(layer.weight) for layer in network.layers[:-1]]
+    linears = [layer.linear for layer in network.layers[:-1]]
+    stored = [one.entries if isinstance(one, Convolution) else entries(one) for one in linears]
     return sum(4.0 * layer.size * sum(stored[max(0, i - depth) : i]) for i, layer in enumerate(network.layers[:-1]))
 
 

@@ -46,8 +46,3 @@ class Asked(Guide):
     def room(self, index: int, size: int, open_: int, ahead: int) -> None:
         clock().say(f"{type(self.method).__name__}, layer {index + 1}: {size} neurons to carry")
         require_memory(size, index + 1, open_, ahead)
-
-
-def _first(ends: Array) -> Array:
-    """What belongs to the first region of a stack."""
-    return ends[0] if ends.ndim > 1 else ends

@@ -28,6 +28,9 @@ from lipcert.search.folding import condensed
 
 Slopes = tuple[Array, Array]
 
+_REINS = 1e-6
+"""Weight of Σ exp(x) beside the barrier. Neurons that reach no output have nothing else to hold their multipliers down,
+and ellipsoids whose axes differ by 1e8 lose to rounding what the search found."""
 STILL = 1e-14
 """A neuron that moves less than this share of its layer's mean (squared) is treated as if it moved that much."""
 
@@ -207,6 +210,8 @@ class Chain:
         f = np.log(tau) + np.log(top) + log_scale + mu * (barrier - np.log1p(-share / tau).sum())
         adjoint = (vectors * (mu / (top * (tau - share)))) @ vectors.T
         gradient, bends, effect, adjoint = self._backward(tape, adjoint, mu)
+        reins = mu * _REINS * np.exp(x[self.free :])
+        f, gradient, bends = f + reins.sum(), gradient + reins, bends + reins
         log_top = float(np.log(top) + log_scale)
         if self.axes is not None:
             p = (self.axes * np.exp(0.5 * x[: self.free])) ** 2

@@ -10,7 +10,7 @@ import numpy as np
 
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array, dense
-from lipcert.model.network import Network
+from lipcert.model.network import Network, network_in
 from lipcert.model.norms import PLAIN, Norm, Norms, norm_in
 from lipcert.model.regions import Ball, Region
 from lipcert.proof.certificate import Certificate
@@ -29,6 +29,10 @@ _STEP, _STEPS = 8, 8
 """Points that a step from one point looks at, about, and steps that there should be time for."""
 _POOL = 16
 """Points that are kept, for each that climbs."""
+_NEARBY, _NARROWER = 32, 0.75
+"""Points around the best ones that are tried at once, and the factor by which they draw closer if none is better."""
+_FEW_INPUTS = 16
+"""With more inputs random steps lead nowhere."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +85,7 @@ def lower_bound(
     progress
         Told, in short lines, how far the search is.
     """
-    if not isinstance(network, Network):
-        raise InvalidInput(f"network must be a lipcert.Network, got {type(network).__name__}")
+    network_in(network)
     if not isinstance(region, Region):
         raise InvalidInput(f"region must be a Ball, Box or Everywhere, got {type(region).__name__}")
     region = region.fitted(network)
@@ -122,6 +125,9 @@ def lower_bound(
         if len(z) and has_kinks(network) and now.allows(2 * _POOL * len(z) * each):
             more = _cross(network, region, tried[order[: _POOL * len(z)]], steps, stretch)
             trail += _hop(network, region, np.concatenate([z, more]), starts, steps, stretch)
+        if len(z) and region.bounded and has_kinks(network) and network.inputs <= _FEW_INPUTS:
+            best = max(trail, key=lambda found: found[0])
+            trail.append(_settle(network, region, *best, steps, each, rng, stretch))
         return _attained(network, region, trail, stretch)
 
 
@@ -239,6 +245,33 @@ def _climb(
     trials = np.where(np.isfinite(trials), trials, z)  # from the edge of what floats can hold
     norms = jacobian_norms(network, trials.reshape(-1, z.shape[-1]), stretch).reshape(len(moves), len(z))
     return trials[np.argmax(norms, axis=0), np.arange(len(z))]
+
+
+def _settle(
+    network: Network,
+    region: Region,
+    norm: float,
+    z: Array,
+    rounds: int,
+    each: float,
+    rng: np.random.Generator,
+    stretch: Stretch,
+) -> tuple[float, Array]:
+    """The best point around another, by random steps: along the edge of a kink the gradient leads out of the piece."""
+    distance = 0.1
+    for _ in range(2 * rounds):
+        if not clock().allows(_NEARBY * each):
+            break
+        step = rng.standard_normal((_NEARBY, z.size))
+        step *= distance * float(region.extent) / np.linalg.norm(step, axis=-1, keepdims=True)
+        near = region.project(z + step)
+        norms = jacobian_norms(network, near, stretch)
+        best = int(np.argmax(norms))
+        if norms[best] > norm:
+            norm, z = float(norms[best]), near[best]
+        else:
+            distance *= _NARROWER
+    return norm, z
 
 
 def _hop(

@@ -10,7 +10,7 @@ from itertools import islice
 
 import numpy as np
 
-from lipcert.errors import InvalidInput
+from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network
 from lipcert.proof.certificate import LayerReport
@@ -72,7 +72,10 @@ class Spectral:
                     "EverySize() is for networks that are convolutions from the first layer to the last,"
                     " with zero padding or circular padding in all of them; give conv_stack without a head"
                 )
-            torus = for_every_size(torus)
+            try:
+                torus = for_every_size(torus)
+            except ProofFailed as error:
+                raise InvalidInput(str(error)) from None
             return Spectral(network, torus, torus.slopes, Waves(network, torus, torus.slopes))
         if torus is None:
             return None

@@ -123,10 +123,14 @@ def intervals(names: Sequence[str], lowers: Sequence[float | None], uppers: Sequ
 
 
 def reach_set(found: Reach, network: Network, outputs: tuple[int, int] = (0, 1), ax: Any = None) -> Any:
-    """Box and ellipsoid of two outputs of a reach set, with outputs of random inputs inside."""
+    """Box and ellipsoid of two outputs of a reach set, with outputs of random inputs inside.
+
+    Of a network with one output: its interval, over a histogram of the outputs of random inputs.
+    """
+    if len(found.lower) == 1:
+        return _one_output(found, network, ax)
     i, j = outputs
-    if i == j or not all(0 <= k < len(found.lower) for k in outputs):
-        raise InvalidInput(f"outputs must be two different ones from 0 to {len(found.lower) - 1}, got {outputs}")
+    check_pair(outputs, len(found.lower))
     ax = axes() if ax is None else ax
     samples = found.region.sample(2000, np.random.default_rng(0))
     values = network.preactivations(samples)[found.layer - 1]
@@ -151,6 +155,28 @@ def reach_set(found: Reach, network: Network, outputs: tuple[int, int] = (0, 1),
     return ax
 
 
+def check_pair(outputs: tuple[int, int], count: int) -> None:
+    """Refuse what are not two different outputs of so many."""
+    if outputs[0] == outputs[1] or not all(0 <= k < count for k in outputs):
+        raise InvalidInput(f"outputs must be two different ones from 0 to {count - 1}, got {outputs}")
+
+
+def _one_output(found: Reach, network: Network, ax: Any) -> Any:
+    """The proved interval of the only output, and where outputs of random inputs lie in it."""
+    ax = figure(9.0, 3.2).subplots() if ax is None else ax
+    samples = found.region.sample(2000, np.random.default_rng(0))
+    values = network.preactivations(samples)[found.layer - 1][:, 0]
+    ax.hist(values, bins=60, color="tab:gray", label="outputs of random inputs")
+    ax.axvspan(found.lower[0], found.upper[0], color="tab:blue", alpha=0.1, label="proved interval")
+    for end in (found.lower[0], found.upper[0]):
+        ax.axvline(end, color="tab:blue")
+    ax.axvline(found.center[0], color="black", linestyle="--", linewidth=1, label="output at the centre")
+    ax.set(xlabel="output 0", ylabel="random inputs")
+    ax.margins(x=0.08)
+    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
+    return ax
+
+
 def sensitivity_map(found: Sensitivity, ax: Any = None) -> Any:
     """A heat map of certified bounds, outputs down and inputs across; cells that are large enough show their number.
 
@@ -159,7 +185,7 @@ def sensitivity_map(found: Sensitivity, ax: Any = None) -> Any:
     matrix = found.matrix
     rows, columns = matrix.shape
     if ax is None:
-        ax = figure(min(16.0, max(7.0, 2.0 + 0.42 * columns)), min(12.0, max(4.5, 1.5 + 0.3 * rows))).subplots()
+        ax = figure(min(16.0, max(7.0, 2.0 + 0.42 * columns)), min(12.0, 1.3 + 0.42 * rows)).subplots()
     image = ax.imshow(matrix, aspect="auto", cmap="viridis", vmin=0.0, interpolation="nearest")
     ax.figure.colorbar(image, ax=ax, label="certified bound")
     for axis, groups, name in ((ax.xaxis, found.inputs, "input"), (ax.yaxis, found.outputs, "output")):

@@ -53,8 +53,20 @@ def recognised(
     entries = _entries(forms, known, before[1], after[1])
     if entries is None:
         return None
-    found = [_convolution(entries, before, after, circular) for circular in (False, True)]
+    plain = _convolution(entries, before, after, False)
+    if plain is not None and _narrow(plain):
+        return plain
+    found = [plain, _convolution(entries, before, after, True)]
     return min((one for one in found if one is not None), key=lambda one: math.prod(one.window), default=None)
+
+
+def _narrow(found: Convolution) -> bool:
+    """Whether periodic padding would have the same window: it reaches less than half of the image either way."""
+    reach = [d * (k - 1) for d, k in zip(found.dilation, found.window, strict=True)]
+    halves = all(
+        2 * max(span, before) < n for span, (before, _), n in zip(reach, found.padding, found.image, strict=True)
+    )
+    return halves and all(s * m == n for s, m, n in zip(found.stride, found.places, found.image, strict=True))
 
 
 def _images(shapes: Sequence[tuple[int, ...]]) -> tuple[int, tuple[int, ...]] | None:

@@ -24,6 +24,7 @@ from lipcert.model.activations import Activation, activation
 from lipcert.model.arrays import Array, Parameter, Weight
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network, Neurons
+from lipcert.runtime.clock import clock
 
 SPARSE_BELOW = 0.25
 """Density under which a weight is stored sparse."""
@@ -108,7 +109,8 @@ class Plan:
 def fold(graph: Graph) -> Plan:
     """Weights, biases and activations layer by layer; complete if nothing has to stay apart."""
     plan = Plan()
-    for level in levels(graph):
+    for number, level in enumerate(levels(graph), 1):
+        clock().say(f"reading the model: layer {number}")
         last = not level.applied
         targets = [graph.output] if last else [graph.nodes[i].inputs[0] for i in level.applied] + list(level.carried)
         forms, folded = _forms(graph, level.known, targets)

@@ -48,12 +48,15 @@ def _round(new: Rewriting, values: int, size: int, windows: Array, node: Node) -
     count = len(pairs) + len(singles)
     if not len(pairs):
         return new.add(Pick(singles), (values,), node, (count,)), count, result
+    last = not len(singles) and np.array_equal(result, np.arange(count)[:, None]) and count == node.size
+    shape = node.shape if last else (count,)  # an image again, so that a convolution that follows is seen as one
+    inner = (len(pairs),) if len(singles) else shape
     ends = np.tile(np.arange(len(pairs)), 2), np.concatenate([pairs[:, 0], pairs[:, 1]])
     signs = np.repeat([1.0, -1.0], len(pairs))
     difference = PreciseMatrix.of_entries((len(pairs), size), *ends, Precise.of(signs))
-    gap = new.add(Affine(difference, Precise.of(np.zeros(len(pairs)))), (values,), node, (len(pairs),))
-    won = new.add(Apply(Neurons.of(activation("relu"), len(pairs))), (gap,), node, (len(pairs),))
-    base = new.add(Pick(np.concatenate([pairs[:, 1], singles])), (values,), node, (count,))
+    gap = new.add(Affine(difference, Precise.of(np.zeros(len(pairs)))), (values,), node, inner)
+    won = new.add(Apply(Neurons.of(activation("relu"), len(pairs))), (gap,), node, inner)
+    base = new.add(Pick(np.concatenate([pairs[:, 1], singles])), (values,), node, shape)
     if len(singles):
         won = new.add(Pick(np.r_[np.arange(len(pairs)), np.full(len(singles), -1)]), (won,), node, (count,))
-    return new.add(Sum(), (won, base), node, (count,)), count, result
+    return new.add(Sum(), (won, base), node, shape), count, result

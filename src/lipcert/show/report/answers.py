@@ -73,10 +73,15 @@ def _reach(item: Examined[Reach], models: bool) -> list[Block]:
     ]
     headings = ("output", "lower", "at the centre", "upper", "width")
     blocks: list[Block] = [card, Table(_listed(f"Outputs, {item.path.name}", count), headings, rows)]
-    if item.proved and item.network is not None and count > 1:
+    if item.proved and item.network is not None:
+        one = "the proved interval, over a histogram of the outputs of random inputs."
         caption = (
-            f"{item.path.name}: two outputs. All outputs lie in the box, and in the ellipsoid whose shadow is dashed;"
-            " the dots are outputs of random inputs."
+            f"{item.path.name}: {one}"
+            if count == 1
+            else (
+                f"{item.path.name}: two outputs. All lie in the box, and in the ellipsoid whose shadow is dashed;"
+                " the dots are outputs of random inputs."
+            )
         )
         blocks.append(Figure.of(plots.reach_set(claim, item.network, _widest(claim)), caption))
     return blocks
@@ -84,8 +89,8 @@ def _reach(item: Examined[Reach], models: bool) -> list[Block]:
 
 def _widest(claim: Reach) -> tuple[int, int]:
     """The two outputs with the widest sides, in order."""
-    first, second = sorted(np.argsort(claim.lower - claim.upper, kind="stable")[:2].tolist())
-    return first, second
+    order = sorted(np.argsort(claim.lower - claim.upper, kind="stable")[:2].tolist())
+    return order[0], order[-1]
 
 
 def _sensitivity(item: Examined[Sensitivity], models: bool) -> list[Block]:

@@ -1,0 +1,100 @@
+"""The product of norms, proved: above every Jacobian, and as tight with pools and skips as without them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import lipcert as lc
+from lipcert.model.arrays import Array
+from lipcert.proof import norm_product as module
+from lipcert.proof.norm_product import norm_product
+from networks import random_network
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def spectral(matrix: Array) -> float:
+    return float(np.linalg.norm(matrix, 2))
+
+
+def pooled(rng: np.random.Generator, pairs: int = 6, outputs: int = 3) -> tuple[lc.Network, Array, Array]:
+    """W₂·max(a, b) over pairs of the entries of W₁x, as relu and carried values; and the two weights."""
+    first, last = rng.standard_normal((2 * pairs, 4)), rng.standard_normal((outputs, pairs))
+    gap = np.kron(np.eye(pairs), [[1.0, -1.0]])
+    base = np.kron(np.eye(pairs), [[0.0, 1.0]])
+    kinds = ["relu"] * pairs + ["identity"] * pairs
+    weights = [first, np.vstack([gap, base]), np.hstack([last, last])]
+    return lc.Network.from_weights(weights, activation=["identity", kinds]), first, last
+
+
+def residual(rng: np.random.Generator, size: int = 5) -> tuple[lc.Network, Array, Array]:
+    """x + C relu(B x), and B, C."""
+    B, C = rng.standard_normal((2, size, size))
+    kinds = ["relu"] * size + ["identity"] * size
+    return lc.Network.from_weights([np.vstack([B, np.eye(size)]), np.hstack([C, np.eye(size)])], None, [kinds]), B, C
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "leaky_relu", "gelu"])
+def test_it_is_the_product_of_a_plain_network(activation: str) -> None:
+    network = random_network(3, (4, 7, 5, 2), activation)
+    steep = max(np.abs(ends).max() for ends in module._slopes(network.layers[0]))
+    plain = np.prod([spectral(np.asarray(layer.weight)) for layer in network.layers]) * steep**2
+    assert plain <= norm_product(network) <= plain * (1 + 1e-11)
+
+
+def test_a_maximum_does_not_count(rng: np.random.Generator) -> None:
+    network, first, last = pooled(rng)
+    assert norm_product(network) == pytest.approx(spectral(first) * spectral(last), rel=1e-7)
+
+
+def test_a_skip_counts_one(rng: np.random.Generator) -> None:
+    network, B, C = residual(rng)
+    assert norm_product(network) <= (1.0 + spectral(B) * spectral(C)) * (1 + 1e-11)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("build", [pooled, residual])
+def test_it_is_above_every_jacobian(seed: int, build: object) -> None:
+    rng = np.random.default_rng(seed)
+    network = build(rng)[0]  # type: ignore[operator]
+    jacobians = network.jacobian(rng.standard_normal((200, network.inputs)))
+    assert np.linalg.norm(jacobians, 2, axis=(-2, -1)).max() <= norm_product(network)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("small", [0, 1024])
+def test_norms_of_sparse_matrices_are_above(seed: int, small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SMALL", small)
+    matrix = sparse.random_array((30, 40), density=0.1, rng=np.random.default_rng(seed), format="csr")
+    assert spectral(matrix.toarray()) <= module._norm(matrix) <= 3.0 * spectral(matrix.toarray())
+
+
+@pytest.mark.parametrize("circular", [False, True])
+@pytest.mark.parametrize(("stride", "groups", "dilation"), [(1, 1, 1), (2, 1, 1), (1, 2, 1), (2, 4, 1), (1, 1, 2)])
+@pytest.mark.parametrize("small", [0, 1024])
+def test_norms_of_convolutions_are_above(
+    rng: np.random.Generator,
+    circular: bool,
+    stride: int,
+    groups: int,
+    dilation: int,
+    small: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_SMALL", small)
+    kernel = rng.standard_normal((8, 4 // groups, 3, 3))
+    one = lc.Convolution.of(kernel, (8, 6), stride, None, dilation, groups, circular)
+    exact = spectral(one.sparse().toarray())
+    assert exact <= module._norm(one) <= 1.5 * exact
+
+
+def test_slopes_without_end_have_no_product() -> None:
+    network = lc.Network.from_weights([[[1.0]], [[1.0]]], activation="softplus")
+    assert norm_product(network) >= 1.0
+    with pytest.raises(lc.LipcertError, match="slopes may grow"):
+        norm_product(lc.Network.from_weights([[[1.0]], [[1.0]]], activation="square"))
