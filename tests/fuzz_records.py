@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import random
 import sqlite3
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,8 @@ import numpy as np
 import lipcert as lc
 from fuzz_arrays import W
 from fuzz_bytes import NUMBERS, TEXTS, mangled
-from lipcert.proof import document, storage
+from fuzz_documents import signed
+from lipcert.files.codec import encode
 from lipcert.questions.campaign import store
 from lipcert.questions.campaign.data import read_points
 
@@ -32,21 +30,8 @@ def certificate_seeds() -> list[bytes]:
         (lc.Ball(np.zeros(3), 0.5), lc.Split(method=lc.ClosedForm(), seconds=np.inf, pieces=30)),
     ):
         made = lc.certify(net, region, method)
-        content = storage.content(made)
-        files.append(json.dumps(_signed(content)).encode())
+        files.append(json.dumps(signed(encode(lc.Certificate, made))).encode())
     return files
-
-
-def _signed(content: Any) -> dict[str, Any]:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    checksum = hashlib.sha256(text.encode()).hexdigest()
-    return {
-        "format": document.FORMAT,
-        "version": document.VERSION,
-        "kind": "bound",
-        "sha256": checksum,
-        "content": content,
-    }
 
 
 def change_certificate(rng: random.Random, data: bytes) -> bytes:
@@ -65,13 +50,11 @@ def change_certificate(rng: random.Random, data: bytes) -> bytes:
         elif action == 2:
             other, place = rng.choice(places)
             node[key] = json.loads(json.dumps(other[place]))
-        elif isinstance(node[key], dict) and isinstance(node[key].get("float64"), str):
-            raw = mangled(rng, struct.pack("<4d", *(rng.choice([0.0, 1.0, -1.0, 2.0, 1e300]) for _ in range(4))), 1)
-            node[key]["float64"] = base64.b64encode(raw).decode()
-            node[key]["shape"] = [len(raw) // 8] if rng.random() < 0.7 else node[key]["shape"]
+        elif isinstance(node[key], list):
+            node[key] = [rng.choice([0.0, 1.0, -1.0, 2.0, 1e300, 5e-324]) for _ in range(rng.choice([0, 1, 4, 5]))]
         elif isinstance(node[key], str):
             node[key] = mangled(rng, node[key].encode(errors="replace"), 1).decode(errors="surrogateescape")
-    return json.dumps(_signed(content)).encode()
+    return json.dumps(signed(content)).encode()
 
 
 def _walk(node: Any, places: list[tuple[Any, Any]]) -> None:

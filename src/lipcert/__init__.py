@@ -24,6 +24,7 @@ from lipcert.proof.classes import CertifiedRadius
 from lipcert.proof.hints import Linear, Lipschitz
 from lipcert.proof.reach import Reach
 from lipcert.proof.sensitivity import Sensitivity
+from lipcert.questions.answers import load_answer, save_answer
 from lipcert.questions.attacks import Attack, attack
 from lipcert.questions.campaign import Results, campaign
 from lipcert.questions.certify import certify, certify_many
@@ -32,7 +33,7 @@ from lipcert.questions.radius import certified_radius
 from lipcert.questions.reach import reach
 from lipcert.questions.sensitivity import sensitivity
 from lipcert.questions.sweep import SweepRow, sweep
-from lipcert.questions.verify import load_answer, save_answer, verify
+from lipcert.questions.verify import verify
 from lipcert.search.auto import Auto
 from lipcert.search.closed_form import ClosedForm
 from lipcert.search.diagonal import Diagonal

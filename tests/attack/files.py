@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import tempfile
 from contextlib import suppress
@@ -14,8 +13,8 @@ import numpy as np
 from attack.draw import leaky, plain, region, some
 from attack.log import Log
 from attack.points import steepest
+from lipcert.files.documents import checksum
 from lipcert.proof.certificate import Certificate
-from lipcert.proof.document import checksum
 from lipcert.proof.hints import Part
 
 
@@ -82,22 +81,19 @@ def _change(rng: np.random.Generator, value: Any) -> None:
         if isinstance(value[key], (dict, list)) and rng.random() < 0.9:
             value = value[key]
             continue
-        value[key] = _other(rng, key, value[key])
+        value[key] = _other(rng, value[key])
         return
 
 
-def _other(rng: np.random.Generator, key: Any, old: Any) -> Any:
-    if key == "float64" and rng.random() < 0.8:
-        data = np.frombuffer(base64.b64decode(old), dtype="<f8").copy()
-        if data.size:
-            data[rng.integers(data.size)] *= float(some(rng, 0.5, -1.0, 1e300, 1e-300, 0.0, 1.0 + 2.0**-52))
-        return base64.b64encode(data.tobytes()).decode()
+def _other(rng: np.random.Generator, old: Any) -> Any:
     if isinstance(old, bool) or old is None:
         return some(rng, True, False, None, 0, [])
     if isinstance(old, int):
         return some(rng, old + 1, old - 1, -old, 2**31 - 1, 2**70, 10**400, 0.5, float("nan"), str(old))
+    if isinstance(old, float) and rng.random() < 0.8:
+        return old * float(some(rng, 0.5, -1.0, 1e300, 1e-300, 0.0, 1.0 + 2.0**-52))
     if isinstance(old, float):
-        return some(rng, -old, 1e308, float("inf"), str(old), 10**400)
+        return some(rng, 1e308, float("inf"), str(old), 10**400)
     if isinstance(old, str):
-        return some(rng, old[:-1], old + "0", "", "0x1.0p-1070", "0x1.0p+1023", 7, old.upper())
+        return some(rng, old[:-1], old + "0", "", 7, old.upper())
     return some(rng, [], {}, None, old * 2 if isinstance(old, list) else 1)

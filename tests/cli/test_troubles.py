@@ -197,7 +197,7 @@ def test_places_that_are_no_regular_files(tmp_path: Path) -> None:
     reader = subprocess.Popen(["cat", "queue"], cwd=tmp_path, stdout=subprocess.PIPE)
     made.save(tmp_path / "queue")
     text, _ = reader.communicate()
-    assert json.loads(text)["content"]["bound_decimal"] == repr(made.bound)
+    assert json.loads(text)["content"]["bound"] == made.bound
     assert os.listdir(tmp_path) == ["queue"]
     assert (tmp_path / "queue").is_fifo()
 

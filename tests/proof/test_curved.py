@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -216,11 +215,6 @@ def test_a_certificate_is_stored_and_repeated(tmp_path: Path) -> None:
         lc.verify(SMOOTH, replace(again, curved=None))
     with pytest.raises(ProofFailed, match="prove no better"):
         lc.verify(SMOOTH, replace(again, region=lc.Ball(SMOOTH_BALL.center, 0.1)))
-
-
-def test_other_certificates_are_stored_as_before(tmp_path: Path) -> None:
-    lc.certify(SMOOTH, SMOOTH_BALL, lc.ClosedForm()).save(tmp_path / "bound.json")
-    assert "curved" not in json.loads((tmp_path / "bound.json").read_text())["content"]
 
 
 def test_hints_for_something_else_are_refused() -> None:

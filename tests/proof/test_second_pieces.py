@@ -15,7 +15,7 @@ import pytest
 import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
-from lipcert.proof import document, second_pieces, slope_fits
+from lipcert.proof import second_pieces, slope_fits
 from lipcert.proof.expansion import Second
 from lipcert.proof.monomials import Monomials
 from lipcert.proof.rounding import largest_norm_above
@@ -316,16 +316,3 @@ def test_split_ends_near_the_truth_and_its_tree_is_derived_again(tmp_path: Path)
     claim = replace(again, tree=replace(again.tree, second=again.tree.second[:0]), bound=0.99 * lower)
     with pytest.raises(ProofFailed, match="no better than"):
         lc.verify(network, claim)
-
-
-def test_a_tree_without_the_column_is_read_as_one_of_first_order() -> None:
-    network = random_network(12, (2, 6, 6, 1), "relu", gain=1.5)
-    method = lc.Split(lc.ClosedForm(), seconds=np.inf, pieces=30, tolerance=0.0)
-    found = lc.certify(network, lc.Ball([0.1, 0.2], 1.0), method)
-    stored = document.tree_out(found.tree)
-    assert stored is not None
-    del stored["second"], stored["passed"]
-    tree = document.tree_in(stored)
-    assert tree is not None
-    assert tree.second.size == tree.passed.size == 0
-    assert lc.verify(network, replace(found, tree=tree))

@@ -12,6 +12,7 @@ import pytest
 
 import lipcert as lc
 from command import Command
+from lipcert.files.documents import checksum
 from lipcert.show.report import write
 from lipcert.show.report.page import Cell, Section, Table, Text, page
 from networks import random_network
@@ -56,15 +57,12 @@ def test_certificates_with_the_model_are_proved_and_measured(tmp_path: Path) -> 
 def test_a_refuted_certificate_is_called_so_and_the_command_says_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from lipcert.proof import document as documents
-
     monkeypatch.chdir(tmp_path)
     save_model(tmp_path / "model.npz")
     (path, *_) = save_certificates(tmp_path, (0.1,))
     document = json.loads(path.read_text(encoding="utf-8"))
-    bound = 0.9 * float.fromhex(document["content"]["bound"])
-    document["content"] |= {"bound": bound.hex(), "bound_decimal": repr(bound)}
-    document["sha256"] = documents.checksum(document["content"])
+    document["content"]["bound"] *= 0.9
+    document["sha256"] = checksum(document["content"])
     path.write_text(json.dumps(document), encoding="utf-8")
     outcome = Command(capsys)("report", str(path), "--model", "model.npz", "-o", "report.html")
     assert outcome.code == 1

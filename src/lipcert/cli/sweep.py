@@ -17,9 +17,9 @@ from lipcert.cli.output import Later, method_record, network_record, norms_recor
 from lipcert.errors import InvalidInput
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
+from lipcert.questions.answers import save_answer
 from lipcert.questions.sweep import SweepRow
 from lipcert.questions.sweep import sweep as bounds
-from lipcert.questions.verify import save_sweep
 from lipcert.search.joint import Joint
 from lipcert.search.method import Method
 from lipcert.show import plots
@@ -88,7 +88,7 @@ def sweep(
             }
             rows = later.best(bounds, network, largest, sizes, chosen, **ends)
         if certificate_file is not None:
-            later.attempt(save_sweep, rows, certificate_file)
+            later.attempt(save_answer, rows, certificate_file)
         later.attempt(show, json, _record, _print, network, largest, chosen, rows)
         if plot is not None:
             ax = plots.radius_curve(rows)

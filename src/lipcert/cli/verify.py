@@ -16,7 +16,7 @@ from lipcert.proof.certificate import Certificate
 from lipcert.proof.classes import CertifiedRadius
 from lipcert.proof.reach import Reach
 from lipcert.proof.sensitivity import Sensitivity
-from lipcert.questions.verify import Answer, load_answer
+from lipcert.questions.answers import Answer, load_answer
 from lipcert.questions.verify import verify as prove_again
 from lipcert.show.wording import describe_network, describe_region, downward, restrictions, upward, whom
 

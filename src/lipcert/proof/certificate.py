@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from typing import Any
 
 from lipcert.model.arrays import Array
 from lipcert.model.markup import facts
 from lipcert.model.regions import Region
 from lipcert.model.wording import upward
-from lipcert.proof import storage
 from lipcert.proof.hints import Curved, Hints, Part
+from lipcert.proof.saved import Saved
 from lipcert.proof.tree import Tree
 
 
@@ -32,7 +30,7 @@ class LayerReport:
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate:
+class Certificate(Saved):
     """A certified upper bound on a Lipschitz constant.
 
     Attributes
@@ -70,15 +68,6 @@ class Certificate:
     curved: Curved | None = None
     note: str = ""
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the certificate to a file; what it proves can be checked from there with :func:`lipcert.verify`."""
-        storage.save(self, path)
-
-    @staticmethod
-    def load(path: str | os.PathLike[str]) -> Certificate:
-        """Read a certificate from a file. Nothing in it is believed before :func:`lipcert.verify` has passed it."""
-        return Certificate(**storage.load(path))
-
     @property
     def declared(self) -> bool:
         """Whether the bound rests on facts about an activation that were declared, not proved."""
@@ -108,8 +97,3 @@ class Certificate:
     def _norms(self) -> str:
         """In which norms the bound is, unless both are plain ℓ2."""
         return "" if self.part.norms.plain else f" from {self.part.norms}"
-
-
-def stored_certificate(content: Any) -> Certificate:
-    """The certificate that :func:`storage.content` put into a document of another kind; it is not verified."""
-    return Certificate(**storage.certificate_in(content))

@@ -6,7 +6,6 @@ order are suggested by a guide; any answer of the right shape is safe.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,7 +18,6 @@ from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import LInf
 from lipcert.model.regions import Ball
-from lipcert.proof import answers
 from lipcert.proof.bowls import BowlHints, Bowls
 from lipcert.proof.broken import Broken, subject_of
 from lipcert.proof.checker import ROOM
@@ -29,6 +27,7 @@ from lipcert.proof.margins import MarginHints, stays_negative
 from lipcert.proof.outputs import OutputBounds, outputs_by_norms, outputs_hinted, projected
 from lipcert.proof.pair_guide import Noting, PairGuide, PairStage, Told
 from lipcert.proof.rounding import down, gamma, norm_above, stretched, up
+from lipcert.proof.saved import Saved
 from lipcert.proof.second_order import Rise, SecondOrder
 from lipcert.proof.tree import Tree
 
@@ -69,7 +68,7 @@ class RadiusProof:
 
 
 @dataclass(frozen=True)
-class CertifiedRadius:
+class CertifiedRadius(Saved):
     """No input closer than ``radius`` is classified differently; true in real arithmetic.
 
     What proves it is named by ``basis``:
@@ -111,16 +110,6 @@ class CertifiedRadius:
     subject: str = field(default="", repr=False, compare=False)
     proof: RadiusProof | None = field(default=None, repr=False, compare=False)
     broken: Broken | None = field(default=None, repr=False, compare=False)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, with what proves it; :func:`lipcert.verify` checks it from there."""
-        answers.save(self, "radius", path)
-
-    @staticmethod
-    def load(path: str | os.PathLike[str]) -> CertifiedRadius:
-        """Read it from a file. Nothing in it is believed before :func:`lipcert.verify` has passed it."""
-        stored = answers.load("radius", path)
-        return CertifiedRadius(**{**stored, "proof": RadiusProof(**stored["proof"])})
 
     def about(self, network: Network, ball: Ball) -> CertifiedRadius:
         """The radius itself, or an error if it is that of another network or point; so for the input that breaks it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -12,7 +11,6 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
-from lipcert.proof import answers
 from lipcert.proof.cover import Cover, prove_leaves
 from lipcert.proof.domain import radius_above
 from lipcert.proof.hints import Interval
@@ -29,6 +27,7 @@ from lipcert.proof.rounding import (
     up,
 )
 from lipcert.proof.row_bounds import OutputRows
+from lipcert.proof.saved import Saved
 from lipcert.proof.sweep import proving
 from lipcert.proof.together import Proof, Together, base_of, derived
 
@@ -37,7 +36,7 @@ _ROOM = 2.0**-40
 
 
 @dataclass(frozen=True, eq=False)
-class Reach:
+class Reach(Saved):
     """Where the outputs of a network lie when its input is in a region; true in real arithmetic.
 
     Attributes
@@ -66,15 +65,6 @@ class Reach:
     seconds: float
     proofs: tuple[Proof, ...] = ()
     hull: Interval = field(default=(np.zeros((0, 0)), np.zeros((0, 0))), repr=False)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, with what proves it; :func:`lipcert.verify` checks it from there."""
-        answers.save(self, "reach", path)
-
-    @staticmethod
-    def load(path: str | os.PathLike[str]) -> Reach:
-        """Read it from a file. Nothing in it is believed before :func:`lipcert.verify` has passed it."""
-        return Reach(**answers.load("reach", path))
 
     def contains(self, outputs: Array) -> Array:
         """Whether each of the points (..., outputs) lies in both sets, as far as floating point can tell."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -14,7 +13,6 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
-from lipcert.proof import answers
 from lipcert.proof.checker import ROOM
 from lipcert.proof.cover import Cover, prove_leaves
 from lipcert.proof.guide import given
@@ -25,6 +23,7 @@ from lipcert.proof.neuron_bounds import slope_bounds
 from lipcert.proof.outputs import OutputBounds
 from lipcert.proof.rounding import norm_above
 from lipcert.proof.row_bounds import JacobianEntries
+from lipcert.proof.saved import Saved
 from lipcert.proof.sweep import Sweep, proving
 from lipcert.proof.together import Proof, Together, base_of, derived
 
@@ -32,7 +31,7 @@ Group: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Sensitivity:
+class Sensitivity(Saved):
     """Certified bounds for pairs of an output, or group of outputs, and an input, or group of inputs.
 
     Attributes
@@ -55,15 +54,6 @@ class Sensitivity:
     region: Region
     seconds: float
     proofs: tuple[Proof, ...] = ()
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, with what proves it; :func:`lipcert.verify` checks it from there."""
-        answers.save(self, "sensitivity", path)
-
-    @staticmethod
-    def load(path: str | os.PathLike[str]) -> Sensitivity:
-        """Read it from a file. Nothing in it is believed before :func:`lipcert.verify` has passed it."""
-        return Sensitivity(**answers.load("sensitivity", path))
 
     def __repr__(self) -> str:
         rows, columns = self.matrix.shape

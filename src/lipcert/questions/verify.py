@@ -1,11 +1,11 @@
-"""An answer again: by the trusted package, or by ball arithmetic; and the files that hold answers."""
+"""An answer again: by the trusted package, or by ball arithmetic."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -13,26 +13,24 @@ from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
-from lipcert.proof import checker, document, storage
-from lipcert.proof.certificate import Certificate, stored_certificate
+from lipcert.proof import checker
+from lipcert.proof.certificate import Certificate
 from lipcert.proof.classes import CertifiedRadius, recheck_radius
 from lipcert.proof.hints import Part
 from lipcert.proof.outputs import projected
 from lipcert.proof.reach import Reach, recheck_reach
 from lipcert.proof.row_bounds import RowLines
+from lipcert.proof.saved import Saved
 from lipcert.proof.sensitivity import Sensitivity, recheck_sensitivity
 from lipcert.proof.symbols import by_channel
 from lipcert.proof.together import Proof, derived
+from lipcert.questions.answers import are_rows, load_answer
 from lipcert.questions.sweep import SweepRow
 from lipcert.runtime.clock import clock, timed
 from lipcert.runtime.threads import suited_to
 
 if TYPE_CHECKING:
     from lipcert.exact import Cut, Evidence
-
-Answer: TypeAlias = Certificate | Reach | Sensitivity | CertifiedRadius | tuple[SweepRow, ...]
-"""What can be saved and verified."""
-_SINGLE = (Certificate, Reach, Sensitivity, CertifiedRadius)
 
 
 @overload
@@ -74,8 +72,8 @@ def verify(network: Network, answer: Any, exact: bool = False) -> Any:
     """
     if isinstance(answer, (str, os.PathLike)):
         answer = load_answer(answer)
-    rows = _are_rows(answer)
-    if not isinstance(network, Network) or not (rows or isinstance(answer, _SINGLE)):
+    rows = are_rows(answer)
+    if not isinstance(network, Network) or not (rows or isinstance(answer, Saved)):
         raise InvalidInput(
             f"verify takes a Network and an answer, got {type(network).__name__} and {type(answer).__name__};"
             " read them with load and load_answer"
@@ -193,10 +191,6 @@ def _lines(network: Network, index: int, lower: Array, upper: Array) -> tuple[Ar
         return RowLines().lines(0, index, neurons, np.arange(len(lower)), (lower, upper))
 
 
-def _are_rows(answer: Any) -> bool:
-    return isinstance(answer, Sequence) and len(answer) > 0 and all(isinstance(row, SweepRow) for row in answer)
-
-
 def _row(network: Network, row: SweepRow, exact: bool) -> float:
     if not row.bound >= row.certificate.bound:
         raise ProofFailed(f"the row of radius {row.radius:g} claims less than its certificate")
@@ -205,78 +199,3 @@ def _row(network: Network, row: SweepRow, exact: bool) -> float:
             f"the row of radius {row.radius:g} is about a part of the network; sweeps are about all of it"
         )
     return verify(network, row.certificate, exact)
-
-
-def save_sweep(rows: Sequence[SweepRow], path: str | os.PathLike[str]) -> None:
-    """Write the rows of a sweep, with their certificates, to one file."""
-    if not rows:
-        raise InvalidInput("a sweep without rows cannot be saved")
-    numbers = "radius", "lower", "trivial", "seconds"
-    stored = [
-        {**{name: float(getattr(row, name)) for name in numbers}, "certificate": storage.content(row.certificate)}
-        for row in rows
-    ]
-    document.write(path, "sweep", {"rows": stored})
-
-
-def load_sweep(path: str | os.PathLike[str]) -> tuple[SweepRow, ...]:
-    """Read the rows of a sweep; only their certificates are verified, lower and trivial bounds are what it says."""
-    content = document.read(path, "sweep")
-    with document.damages(path):
-        (stored,) = document.fields(content, "rows")
-        rows = tuple(map(_row_in, document.items(stored)))
-        if not rows:
-            raise ValueError("it has no rows")
-        return rows
-
-
-def _row_in(value: Any) -> SweepRow:
-    names = "radius", "lower", "trivial", "seconds", "certificate"
-    radius, lower, trivial, seconds, stored = document.fields(document.mapping(value), *names)
-    certificate = stored_certificate(stored)
-    size, below, above, taken = (document.real(number) for number in (radius, lower, trivial, seconds))
-    return SweepRow(size, certificate.bound, below, above, taken, certificate)
-
-
-def save_answer(answer: Answer | Sequence[SweepRow], path: str | os.PathLike[str]) -> None:
-    """Write an answer of whatever kind to a file, with what proves it.
-
-    Certificates, reach sets, sensitivities and certified radii have a method ``save`` that does the same; the rows of a
-    sweep have not.
-
-    Parameters
-    ----------
-    answer
-        What ``certify``, ``reach``, ``sensitivity``, ``certified_radius`` or ``sweep`` returned.
-    path
-        A JSON file; it appears whole or not at all.
-    """
-    if isinstance(answer, _SINGLE):
-        answer.save(path)
-    elif _are_rows(answer):
-        save_sweep(answer, path)
-    else:
-        raise InvalidInput(f"answer must be what a question returned, got {type(answer).__name__}")
-
-
-def load_answer(path: str | os.PathLike[str]) -> Answer:
-    """The answer that a file holds, of whatever kind; nothing in it is believed before :func:`verify`.
-
-    Parameters
-    ----------
-    path
-        What :func:`save_answer`, a method ``save`` or ``--certificate`` of a command wrote.
-
-    Raises
-    ------
-    UnreadableCertificate
-        If the file is none of these, or damaged.
-    """
-    kind = document.kind_of(path)
-    if kind == "sweep":
-        return load_sweep(path)
-    if kind == "reach":
-        return Reach.load(path)
-    if kind == "sensitivity":
-        return Sensitivity.load(path)
-    return CertifiedRadius.load(path) if kind == "radius" else Certificate.load(path)

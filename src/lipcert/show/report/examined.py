@@ -13,8 +13,9 @@ from lipcert.model.regions import Ball, Region
 from lipcert.proof.broken import subject_of
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.classes import CertifiedRadius
+from lipcert.questions.answers import Answer, load_answer
 from lipcert.questions.sweep import SweepRow
-from lipcert.questions.verify import Answer, load_answer, verify
+from lipcert.questions.verify import verify
 from lipcert.runtime.clock import Progress, silent
 from lipcert.search.lower import LowerBound, lower_bound, lower_bound_of
 from lipcert.show.report.page import Verdict

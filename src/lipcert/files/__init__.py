@@ -1,0 +1,1 @@
+"""Answers on disk: one codec between values and JSON, and the documents that hold them."""
