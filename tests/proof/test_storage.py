@@ -290,9 +290,9 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         "is unknown",
     ),
     "radius negative": (lambda c: c["region"].update(radius=-1.0), "at least 0"),
-    "radius a stack": (lambda c: c["region"].update(radius=[1.0, 2.0]), "finite numbers"),
+    "radius a stack": (lambda c: c["region"].update(radius=[1.0, 2.0]), "a finite number"),
     "centre a stack": (lambda c: c["region"].update(center=[[0, 0, 0]]), "finite numbers"),
-    "centre a number": (lambda c: c["region"].update(center=0.5), "an array with 1 axes"),
+    "centre a number": (lambda c: c["region"].update(center=0.5), "a list of finite numbers"),
     "centre of words": (lambda c: c["region"].update(center=["0", "0", "0"]), "finite numbers"),
     "centre of nothing": (lambda c: c["region"].update(center=[None, 0, 0]), "finite numbers"),
     "clip a ball": (lambda c: c["region"].update(clip=dict(c["region"])), r"clip\.kind must be one of \['Box'\]"),
@@ -302,7 +302,7 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     ),
     "sweeps a word": (lambda c: c.update(sweeps="none"), "must be a list"),
     "sweep a list": (lambda c: c.update(sweeps=[[]]), r"content\.sweeps\[0\] must be a group of fields"),
-    "multiplier a number": (sweep(multipliers=[1.0]), "an array with 1 axes"),
+    "multiplier a number": (sweep(multipliers=[1.0]), "a list of finite numbers"),
     "multiplier beyond floats": (sweep(multipliers=[[10**400]]), "damaged"),
     "giant exponent": (sweep(exponents=[10**9, 0]), "whole number from -1048576"),
     "exponent a fraction": (sweep(exponents=[0.5, 0]), "whole number"),
@@ -312,7 +312,7 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "line of one": (lambda c: c["sweeps"][0]["lines"][0].pop(), "list of length 2"),
     "second order in a row": (
         lambda c: c.update(curved={"slopes": [1.0], "balance": [1.0], "mix": [[1.0]], "weights": [1.0]}),
-        r"content\.curved\.slopes must be an array with 2 axes",
+        r"content\.curved\.slopes must be a matrix of finite numbers",
     ),
     "matrix of unequal rows": (
         lambda c: c.update(curved={"slopes": [[1.0], [1.0, 2.0]], "balance": [], "mix": [[1.0]], "weights": []}),
@@ -329,7 +329,7 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         lambda c: c.update(tree={name: column for name, column in sapling().items() if name != "second"}),
         r"the field 'second' of content\.tree is missing",
     ),
-    "witness a word": (lambda c: c.update(witness="me"), "an array with 1 axes"),
+    "witness a word": (lambda c: c.update(witness="me"), "a list of finite numbers"),
 }
 
 

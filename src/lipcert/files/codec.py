@@ -113,8 +113,9 @@ def encode(kind: Kind, value: Any) -> Any:
         return str(value)
     if type(value) not in FAMILIES.get(kind, (kind,)):
         raise InvalidInput(f"a {kind.__name__} of type {type(value).__name__} cannot be saved")
-    found = {name: encode(part, getattr(value, name)) for name, part in _entries(type(value)).items()}
-    return {"kind": type(value).__name__, **found} if type(value) in _NAMED else found
+    made: type = type(value)
+    found = {name: encode(part, getattr(value, name)) for name, part in _entries(made).items()}
+    return {"kind": made.__name__, **found} if made in _NAMED else found
 
 
 def decode(kind: Kind, value: Any, where: str) -> Any:
@@ -127,7 +128,7 @@ def decode(kind: Kind, value: Any, where: str) -> Any:
         _expect(isinstance(value, list), where, "a list")
         _expect(isinstance(kind, list) or len(value) == len(kind), where, f"a list of length {len(kind)}")
         parts = kind * len(value) if isinstance(kind, list) else kind
-        return tuple(decode(part, item, f"{where}[{k}]") for k, (part, item) in enumerate(zip(parts, value)))
+        return tuple(decode(part, value[k], f"{where}[{k}]") for k, part in enumerate(parts))
     if kind is float:
         _expect(_is_number(value), where, "a finite number")
         return float(value)
@@ -192,17 +193,20 @@ def _resolved(hint: Any) -> Kind:
 
 def _array(kind: Numbers, value: Any, where: str) -> Array:
     axes = int(isinstance(value, list)) if kind.axes is None else kind.axes
+    sort = "whole" if kind.whole else "finite"
+    what = (f"a {sort} number", f"a list of {sort} numbers", f"a matrix of {sort} numbers")[axes]
     entries = [value]
     for _ in range(axes):
-        _expect(all(isinstance(row, list) for row in entries), where, f"an array with {axes} axes")
+        _expect(all(isinstance(row, list) for row in entries), where, what)
         entries = [entry for row in entries for entry in row]
-    if kind.whole:
-        whole = all(type(entry) is int and abs(entry) <= LARGEST for entry in entries)
-        _expect(whole, where, "a list of whole numbers")
-    _expect(all(map(_is_number, entries)), where, "an array of finite numbers")
+    _expect(all(map(_is_whole if kind.whole else _is_number, entries)), where, what)
     array = np.array(value, dtype=np.int64 if kind.whole else np.float64)
-    _expect(array.ndim == axes, where, f"an array with {axes} axes")
+    _expect(array.ndim == axes, where, what)
     return array
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and abs(value) <= LARGEST
 
 
 def _is_number(value: Any) -> bool:
