@@ -71,7 +71,9 @@ def verify(
     if json:
         typer.echo(as_json(_record(claim, proved, seconds, exact)))
     else:
-        sentence = _sentence(options.model_name(model, mean, std), network, claim) + (_BALLS.format(seconds) if exact else "")
+        sentence = _sentence(options.model_name(model, mean, std), network, claim) + (
+            _BALLS.format(seconds) if exact else ""
+        )
         console().print(sentence, soft_wrap=True)
 
 
