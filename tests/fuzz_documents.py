@@ -47,10 +47,12 @@ SPARE: list[Any] = [
     0,
     3,
     10**30,
+    10**400,
     0.5,
     1e308,
     "",
     "x",
+    "\ud800",
     [],
     {},
     [0],
@@ -66,26 +68,30 @@ def _flip(rng: random.Random, number: float) -> float:
     return float(changed) if math.isfinite(changed) else number
 
 
-def rewritten(rng: random.Random, content: dict[str, Any]) -> dict[str, Any]:
+def _place(rng: random.Random, content: Any) -> tuple[Any, Any]:
+    """A group or a list somewhere in a document, and a key or an index of it; deep places as likely as shallow ones."""
+    node = content
+    while True:
+        key = rng.choice(list(node) if isinstance(node, dict) else range(len(node)))
+        if not isinstance(node[key], (dict, list)) or not node[key] or rng.random() < 0.1:
+            return node, key
+        node = node[key]
+
+
+def rewritten(rng: random.Random, content: Any) -> Any:
     """Some values of the document replaced by others, lists shortened, fields swapped; to be signed afresh."""
     content = json.loads(json.dumps(content))
     for _ in range(rng.choice([1, 1, 2, 4])):
-        places: list[tuple[Any, Any]] = []
-
-        def walk(node: Any, places: list[tuple[Any, Any]] = places) -> None:
-            for key in node if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ():
-                places.append((node, key))
-                walk(node[key])
-
-        walk(content)
-        node, key = rng.choice(places)
+        if not content:
+            break
+        node, key = _place(rng, content)
         kind = rng.randrange(5)
         if kind == 0:
             node[key] = rng.choice(SPARE)
         elif kind == 1 and isinstance(node, list):
             del node[key]
         elif kind == 2:
-            other, place = rng.choice(places)
+            other, place = _place(rng, content)
             node[key] = json.loads(json.dumps(other[place]))
         elif kind == 3 and isinstance(node[key], float):
             node[key] = _flip(rng, node[key])
