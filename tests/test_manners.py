@@ -213,8 +213,7 @@ def test_files_are_verified_by_their_names(tmp_path: Path) -> None:
     cert = lc.certify(NET, lc.Ball(CENTER, 0.125, clip=(0, 1)), "closed-form")
     cert.save(tmp_path / "bound.json")
     written = (tmp_path / "bound.json").read_text(encoding="utf-8")
-    assert '"decimal": "0.1, 0.2, 0.3, 0.4"' in written
-    assert '"decimal": "0.125"' in written
+    assert '"center": [0.1, 0.2, 0.3, 0.4], "radius": 0.125' in written
     assert lc.verify(NET, tmp_path / "bound.json") == lc.verify(NET, str(tmp_path / "bound.json")) <= cert.bound
     with pytest.raises(lc.UnreadableCertificate):
         lc.verify(NET, str(tmp_path / "none.json"))
