@@ -234,7 +234,7 @@ def test_any_suggestion_is_safe() -> None:
         hit = bool((network(ball.sample(500, rng)).argmax(axis=1) != label).any())
         broken += hit
         proved = classes.ClassBounds(establish(network, ball, lc.ClosedForm()), label, label)
-        found = [proved.second_order(Garbage(40 * seed + k), ()).radius for k in range(5)]
+        found = [proved.second_order(Garbage(40 * seed + k)).radius for k in range(5)]
         assert not hit or max(found) < ball.radius
     assert 8 < broken < 32
 

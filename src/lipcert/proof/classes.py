@@ -25,7 +25,7 @@ from lipcert.proof.cover import prove_tree
 from lipcert.proof.hints import Hints
 from lipcert.proof.margins import MarginHints, stays_negative
 from lipcert.proof.outputs import OutputBounds, outputs_by_norms, outputs_hinted, projected
-from lipcert.proof.pair_guide import PairGuide, PairStage, Told
+from lipcert.proof.pair_guide import Noting, PairGuide, PairStage, Told
 from lipcert.proof.rounding import down, gamma, norm_above, stretched, up
 from lipcert.proof.saved import Saved
 from lipcert.proof.second_order import Rise, SecondOrder
@@ -218,14 +218,12 @@ class ClassBounds:
         """What Lipschitz bounds and linear relaxation certify."""
         return self._certified(self._how)
 
-    def second_order(self, guide: PairGuide, said: Sequence[PairStage]) -> CertifiedRadius:
-        """The same where bounds to second order keep out all classes that are open; else as before.
-
-        ``said`` has what the guide says, once it was asked; with that the proof can be repeated.
-        """
-        if not self.open.any() or not stay_positive(self.facts, self.rows[self.open], guide):
+    def second_order(self, guide: PairGuide) -> CertifiedRadius:
+        """The same where bounds to second order keep out all classes that are open; else as before."""
+        noting = Noting(guide)
+        if not self.open.any() or not stay_positive(self.facts, self.rows[self.open], noting):
             return self.first_order()
-        return self._certified(np.where(self.open, 2, self._how), said)
+        return self._certified(np.where(self.open, 2, self._how), noting.stages)
 
     def value_functions(self, leaves: Leaves) -> CertifiedRadius:
         """The same where value functions keep out all classes that are open; else as before."""
@@ -304,7 +302,7 @@ def recheck_radius(network: Network, found: CertifiedRadius) -> None:
         facts = facts.at_most(prove_tree(*projected(network, proof.ball), proof.tree, proof.sweeps))
     # where the rule is that of the whole network, that of pairs implies it
     proved = ClassBounds(facts, label, label, room=0.0)
-    again = proved.second_order(Told(proof.pairs), proof.pairs) if proof.pairs else proved.first_order()
+    again = proved.second_order(Told(proof.pairs)) if proof.pairs else proved.first_order()
     if proof.margins:
         again = proved.value_functions(lambda _, row: [one for one in proof.margins if np.array_equal(one.row, row)])
     if proof.parabolas:

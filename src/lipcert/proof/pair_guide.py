@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -52,6 +52,31 @@ class PairGuide(ABC):
 
         The name is of the row, and says how often the ball was made smaller.
         """
+
+
+@dataclass(eq=False)
+class Noting(PairGuide):
+    """Another guide, and a record of what it said."""
+
+    guide: PairGuide
+    stages: list[PairStage] = field(default_factory=list)
+    _first: tuple[Array, ...] | None = None
+    _said: list[Array] = field(default_factory=list)
+
+    def ellipsoids(self, S: Array, alpha: Array, beta: Array, ahead: Weight) -> Array:
+        self._said.append(self.guide.ellipsoids(S, alpha, beta, ahead))
+        return self._said[-1]
+
+    def hints(self, curvature: SecondOrder, name: tuple[int, bytes], rise: Rise, limit: float) -> PairHints | None:
+        if self._first is None:
+            self._first, self._said = tuple(self._said), []
+        stage, row = name
+        told = tuple(self._said) if stage else self._first
+        self._said = []
+        found = self.guide.hints(curvature, name, rise, limit)
+        if found is not None:
+            self.stages.append(PairStage(stage, np.frombuffer(row), told, found))
+        return found
 
 
 class Told(PairGuide):

@@ -28,7 +28,6 @@ from lipcert.search.breaking import walked_back
 from lipcert.search.closed_form import ClosedForm
 from lipcert.search.margins import MarginSearch, affordable
 from lipcert.search.method import Method
-from lipcert.search.recording import RecordingGuide
 from lipcert.search.second_order import PairSearch, suits
 
 _STEPS: Final = 3
@@ -199,8 +198,7 @@ class Verdict:
     def searched(self, search: PairSearch) -> CertifiedRadius:
         """To second order too, with what was learned from other balls around the point."""
         with suited_to(max(self.judge.network.sizes)), np.errstate(all="ignore"):
-            recorder = RecordingGuide(search)
-            return self.proved.second_order(recorder, recorder.stages)
+            return self.proved.second_order(search)
 
     def bent(self) -> CertifiedRadius:
         """By parabolas of any slope too."""
