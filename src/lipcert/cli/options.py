@@ -15,10 +15,10 @@ import typer
 
 from lipcert.cli.methods import METHODS, method
 from lipcert.errors import InvalidInput, UnreadableModel
-from lipcert.files.whole import require_writable
 from lipcert.importers import load
 from lipcert.importers.arrays import stored
 from lipcert.model.arrays import Array
+from lipcert.model.files import require_writable
 from lipcert.model.network import Network
 from lipcert.model.norms import L2, Norm
 from lipcert.model.norms import NORMS as NORM_NAMES

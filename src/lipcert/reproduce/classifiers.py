@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from lipcert.files.whole import write_whole
 from lipcert.importers import load
 from lipcert.importers.arrays import write_npz
+from lipcert.model.files import write_whole
 from lipcert.model.network import Network
 from lipcert.reproduce.images import Images
 from lipcert.reproduce.training import Recipe, train

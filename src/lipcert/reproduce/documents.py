@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from lipcert.files.whole import write_whole
+from lipcert.model.files import write_whole
 from lipcert.show.wording import downward, upward
 
 

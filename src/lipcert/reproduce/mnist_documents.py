@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from lipcert.files.whole import write_whole
 from lipcert.model.arrays import Array
+from lipcert.model.files import write_whole
 from lipcert.reproduce.documents import markdown, shown, write_csv
 from lipcert.reproduce.mnist import PAPER_METHOD, RULES, Sample, Study
 from lipcert.reproduce.printed import PAPER_RADII, PaperModel, paper_model

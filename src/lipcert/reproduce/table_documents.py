@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from lipcert.files.whole import write_whole
+from lipcert.model.files import write_whole
 from lipcert.questions.names import OWN
 from lipcert.reproduce.cells import STUDIES, Cell, origin
 from lipcert.reproduce.documents import markdown, shown, write_csv
