@@ -24,7 +24,7 @@ from lipcert.errors import InvalidInput, UnreadableCertificate
 from lipcert.model.arrays import Array
 from lipcert.model.files import is_file, write_whole
 from lipcert.model.norms import L2, NORMS, Norm
-from lipcert.model.regions import Ball, Box, EverySize, Everywhere, Region
+from lipcert.model.regions import Ball, Box, Everywhere, Region
 from lipcert.proof.hints import Curved, Enclosure, Hints, Linear, Lipschitz
 from lipcert.proof.tree import Tree
 
@@ -114,8 +114,8 @@ def _no_constant(name: str) -> Any:
 
 def region_out(region: Region) -> dict[str, Any]:
     """A region in JSON's types."""
-    if isinstance(region, (Everywhere, EverySize)):
-        return {"kind": "everywhere" if isinstance(region, Everywhere) else "every size"}
+    if isinstance(region, Everywhere):
+        return {"kind": "everywhere"}
     if isinstance(region, Box):
         return {"kind": "box", "lower": _readable(region.lower), "upper": _readable(region.upper)}
     if isinstance(region, Ball):
@@ -129,9 +129,9 @@ def region_out(region: Region) -> dict[str, Any]:
 def region_in(value: Any) -> Region:
     """What region_out wrote."""
     kind = mapping(value).get("kind")
-    if kind in ("everywhere", "every size"):
+    if kind == "everywhere":
         fields(value, "kind")
-        return Everywhere() if kind == "everywhere" else EverySize()
+        return Everywhere()
     if kind == "box":
         _, lower, upper = fields(value, "kind", "lower", "upper")
         return Box(_read(lower, 1), _read(upper, 1))

@@ -17,7 +17,7 @@ from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network, network_in
 from lipcert.model.norms import Norm, Norms, norm_in
-from lipcert.model.regions import EverySize, Everywhere, Region
+from lipcert.model.regions import Everywhere, Region
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.checker import issue, issue_many
 from lipcert.proof.hints import BOTH, Enclosure, Part
@@ -71,7 +71,7 @@ def certify(
     network
         What :meth:`Network.from_weights` or an importer built.
     region
-        A :class:`Ball` or :class:`Box`; default :class:`Everywhere`, or :class:`EverySize` for images of all sizes.
+        A :class:`Ball` or :class:`Box`; default :class:`Everywhere`.
     method
         How multipliers are chosen: ``ClosedForm()``, ``Scalar()``, ``Diagonal()``, ``Joint()``; the default
         ``Auto()`` climbs that ladder while its time lasts. Or a name, as on the command line: ``"joint"``.
@@ -191,8 +191,7 @@ def _answers(
     """A certificate for each region, or why there is none."""
     target, inner = part.reduced(network)
     whole = inner == Part((0, target.depth)) and not any(region.bounded for region in regions)  # in plain norms
-    every_size = any(isinstance(region, EverySize) for region in regions)
-    spectral = Spectral.of(target, method, every_size) if whole else None
+    spectral = Spectral.of(target, method) if whole else None
     found: list[Certificate | ProofFailed]
     if isinstance(method, Trivial):
         return [_product(network, region, method, part) for region in regions]
@@ -206,7 +205,7 @@ def _answers(
             found = _proved(network, regions, method, part, enclosures, verify)
         except NoRoom as error:
             found = [error] * len(regions)
-    if isinstance(method, Published) or every_size:
+    if isinstance(method, Published):
         return found
     return [_or_product(network, *pair, method, part) for pair in zip(regions, found, strict=True)]
 

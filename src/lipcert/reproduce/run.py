@@ -59,7 +59,7 @@ def reproduce(
     quick
         A part that takes minutes.
     methods
-        Names from ``lipcert.compare.METHODS``; default those that the paper has in the section, and lipcert's.
+        Names from ``lipcert.questions.names.METHODS``; default those that the paper has in the section, and lipcert's.
     timeout
         Seconds for each method in each cell; default 600, and 20 for a quick run.
     data

@@ -10,11 +10,10 @@ from itertools import islice
 
 import numpy as np
 
-from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network
 from lipcert.proof.certificate import LayerReport
-from lipcert.proof.every_size import for_every_size, sparing
+from lipcert.proof.frequency_grid import sparing
 from lipcert.proof.hints import Interval
 from lipcert.proof.neuron_bounds import slope_bounds
 from lipcert.proof.torus import Torus, torus_of
@@ -58,25 +57,11 @@ class Spectral:
     waves: Waves
 
     @staticmethod
-    def of(network: Network, method: Method, every_size: bool = False) -> Spectral | None:
-        """The torus of a network, where there is one on which the method's global bound is cheaper to have.
-
-        For images of every size there is no other way, or an error.
-        """
+    def of(network: Network, method: Method) -> Spectral | None:
+        """The torus of a network, where there is one on which the method's global bound is cheaper to have."""
         if type(method) not in (ClosedForm, Scalar, Joint, Auto):
             return None
         torus = torus_of(network)
-        if every_size:
-            if torus is None or not torus.ends:
-                raise InvalidInput(
-                    "EverySize() is for networks that are convolutions from the first layer to the last,"
-                    " with zero padding or circular padding in all of them; give conv_stack without a head"
-                )
-            try:
-                torus = for_every_size(torus)
-            except ProofFailed as error:
-                raise InvalidInput(str(error)) from None
-            return Spectral(network, torus, torus.slopes, Waves(network, torus, torus.slopes))
         if torus is None:
             return None
         rest = network.layers[len(torus.convolutions) :]
