@@ -23,7 +23,7 @@ from lipcert.proof.checker import issue, issue_many
 from lipcert.proof.hints import BOTH, Enclosure, Part
 from lipcert.proof.rounding import loosened
 from lipcert.published.base import Published
-from lipcert.published.trivial import Trivial
+from lipcert.published.norms import Trivial
 from lipcert.questions.names import method_of
 from lipcert.questions.parts import candidates, is_bounded_by_whole
 from lipcert.runtime.clock import OutOfTime, Progress, checked_seconds, clock, timed
