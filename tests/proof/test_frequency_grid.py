@@ -14,7 +14,7 @@ from lipcert.proof import frequency_grid
 from lipcert.proof.hints import Hints
 from lipcert.proof.symbols import stack_bound
 from lipcert.proof.torus import Torus, torus_of
-from lipcert.search.waves import Waves, closed_form
+from lipcert.search.fourier import FourierChain, closed_form
 
 STACKS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -44,7 +44,7 @@ def stack(name: str, image: int) -> lc.Network:
 
 def multipliers(network: lc.Network, torus: Torus) -> Hints:
     """Those of the closed form at the frequencies of a torus."""
-    return Waves(network, torus, torus.slopes).greedy(closed_form).hints
+    return FourierChain(network, torus, torus.slopes).greedy(closed_form).hints
 
 
 @pytest.fixture

@@ -30,13 +30,12 @@ from lipcert.runtime.clock import OutOfTime, Progress, checked_seconds, clock, t
 from lipcert.runtime.costs import NoRoom, require_memory
 from lipcert.runtime.threads import suited_to
 from lipcert.search.anytime import Anytime
-from lipcert.search.asked import Asked
 from lipcert.search.auto import Auto
 from lipcert.search.candidate import Candidate
 from lipcert.search.closed_form import ClosedForm
-from lipcert.search.method import Greedy, Method
+from lipcert.search.fourier import FourierSearch
+from lipcert.search.method import Greedy, Method, MethodGuide
 from lipcert.search.problem import Problem
-from lipcert.search.spectral import Spectral
 
 _WIDE = 1000
 """Neurons of a layer from which greedy methods are asked during the proof, not in a sweep before it."""
@@ -191,7 +190,7 @@ def _answers(
     """A certificate for each region, or why there is none."""
     target, inner = part.reduced(network)
     whole = inner == Part((0, target.depth)) and not any(region.bounded for region in regions)  # in plain norms
-    spectral = Spectral.of(target, method) if whole else None
+    spectral = FourierSearch.of(target, method) if whole else None
     found: list[Certificate | ProofFailed]
     if isinstance(method, Trivial):
         return [_product(network, region, method, part) for region in regions]
@@ -265,7 +264,7 @@ def _proved(
     """What a method finds for each region, or why there is none."""
     with suited_to(max(network.sizes)), np.errstate(all="ignore"), loosened(part.looseness):
         if verify and isinstance(method, Greedy) and (method.formula or max(network.sizes[1:]) >= _WIDE):
-            return issue_many(network, regions, part, Asked(method, enclosures), method)
+            return issue_many(network, regions, part, MethodGuide(method, enclosures), method)
         answers: list[Certificate | ProofFailed] = []
         for region in regions:
             try:
@@ -276,7 +275,7 @@ def _proved(
 
 
 def _spectral(
-    network: Network, region: Region, method: Method, part: Part, spectral: Spectral, verify: bool
+    network: Network, region: Region, method: Method, part: Part, spectral: FourierSearch, verify: bool
 ) -> Certificate | ProofFailed:
     """The certificate of a network that begins with convolutions, all of space: the closed form, then the method."""
     interrupt: KeyboardInterrupt | None = None
@@ -343,7 +342,7 @@ def _improved(
     kept: dict[tuple[bool, str], tuple[Candidate, Candidate]] = {}  # the best of each method, of the whole and the part
     try:
         if verify:
-            (first,) = issue_many(network, [region], part, Asked(ClosedForm(), problem.enclosures), method)
+            (first,) = issue_many(network, [region], part, MethodGuide(ClosedForm(), problem.enclosures), method)
             best = None if isinstance(first, ProofFailed) else replace(first, found_by="ClosedForm")
         with _explained(method):
             if best is None or not inner.is_whole(problem.network):

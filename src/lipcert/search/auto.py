@@ -9,11 +9,11 @@ import numpy as np
 
 from lipcert.proof.second_pieces import MOST_INPUTS
 from lipcert.runtime.clock import clock
-from lipcert.search import curved
 from lipcert.search.anytime import Anytime
 from lipcert.search.candidate import Candidate
 from lipcert.search.joint import Joint
 from lipcert.search.problem import Problem
+from lipcert.search.second_order_jacobian import improved, suits
 from lipcert.search.split import FEW_INPUTS, Split, affordable, can_cut
 
 _SHARE = 0.5
@@ -50,8 +50,8 @@ class Auto(Anytime):
             for candidate in Joint().candidates(problem, start):
                 yield candidate
                 best = min(best, candidate, key=lambda found: found.bound)
-        if problem.network.inputs > MOST_INPUTS and curved.suits(problem, best):
-            for candidate in curved.improved(problem, best):
+        if problem.network.inputs > MOST_INPUTS and suits(problem, best):
+            for candidate in improved(problem, best):
                 yield candidate
                 return  # pieces of many inputs hardly bend less
         if can_cut(problem):

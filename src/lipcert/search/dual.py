@@ -74,7 +74,7 @@ class Found:
 
 
 @dataclass(eq=False)
-class MarginSearch:
+class DualSearch:
     """Looks for multipliers that show rows to be negative, on the whole ball or on both sides of some neurons.
 
     ``center`` is a point on the path of an earlier row, with its μ: where the next one begins. ``broken`` is an input

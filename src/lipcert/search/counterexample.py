@@ -17,7 +17,7 @@ Where outputs are nearly equal no class is proved, and rounding may put an input
 """
 
 
-def walked_back(network: Network, center: Array, label: int | Array, points: Array) -> Array:
+def bisected(network: Network, center: Array, label: int | Array, points: Array) -> Array:
     """Inputs on the way from the centre of a ball to each of some points (k, inputs), that may be of another class.
 
     They come as (k, ways, inputs). There may be a centre and a class for each of the points.

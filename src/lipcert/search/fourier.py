@@ -1,25 +1,31 @@
-"""The bound of a convolution stack as a function of one multiplier per channel, frequency by frequency.
-
-The recursion of :mod:`lipcert.proof.torus` in complex floating point: S, P and the step are c × c matrices, one per
-frequency, and T is shared by all of them. Dense layers after the convolutions are layers with one frequency. The
-variables are x = log(T / (r² mean S_cc)), the mean over all frequencies; so they follow what earlier layers do to S.
-"""
+"""Global bounds of networks that begin with convolutions: one multiplier per channel, frequency by frequency."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 
 from lipcert.model.arrays import Array, dense
-from lipcert.model.network import Network
-from lipcert.proof.hints import Hints
-from lipcert.proof.torus import Torus, phases, transformed
-from lipcert.runtime.clock import clock
+from lipcert.model.network import Layer, Network
+from lipcert.proof.certificate import LayerReport
+from lipcert.proof.frequency_grid import sparing
+from lipcert.proof.hints import Hints, Interval
+from lipcert.proof.neuron_bounds import slope_bounds
+from lipcert.proof.torus import Torus, phases, torus_of, transformed
+from lipcert.runtime.clock import OutOfTime, clock
+from lipcert.search.auto import Auto
+from lipcert.search.candidate import Candidate
 from lipcert.search.chain import STILL, level
+from lipcert.search.closed_form import ClosedForm
+from lipcert.search.descent import descend, no_moves
+from lipcert.search.joint import Joint
+from lipcert.search.method import Method
+from lipcert.search.scalar import Scalar
 
 _WORK = 6e9
 """Operations of a value with its gradient; of more frequencies than that allows, some are taken."""
@@ -82,7 +88,7 @@ class Link:
 
 
 @dataclass(frozen=True, eq=False)
-class Wave:
+class FourierValue:
     """f(x), its gradient, and the logarithm of the bound at x."""
 
     f: float
@@ -91,7 +97,7 @@ class Wave:
 
 
 @dataclass(frozen=True, eq=False)
-class Walk:
+class Pass:
     """One way through all links: the multipliers as x, what proves a bound with them, and its logarithm."""
 
     x: Array
@@ -112,7 +118,7 @@ class _Tape:
     scale: float
 
 
-class Waves:
+class FourierChain:
     """The stack that a network begins with, and the dense layers that follow it.
 
     ``chosen`` are the frequencies that are looked at, in the order of the torus, by default all of them or evenly
@@ -159,7 +165,7 @@ class Waves:
         count = self.first.K.shape[0] * self.first.K.shape[1]
         return self.first(np.broadcast_to(np.eye(channels), (count, channels, channels)))
 
-    def value(self, x: Array, mu: float) -> Wave | None:
+    def value(self, x: Array, mu: float) -> FourierValue | None:
         """The value f = log τ + barriers, or None where T is infeasible.
 
         τ > λmax of all last matrices, with μ·Σ tr S (τ - S)⁻¹ = 1. The barriers are -μ·Σ logdet(I - S/τ), and
@@ -188,7 +194,7 @@ class Waves:
         f = np.log(tau) + np.log(top) + log_scale - mu * np.log1p(-share / tau).sum()
         f += mu * sum(weight * step.barrier for weight, step in zip(self.weights, tape, strict=True))
         adjoint = (vectors * (mu / (top * (tau - share)))[:, None, :]) @ _adjoint(vectors)
-        return Wave(float(f), self._back(tape, adjoint, mu), 0.5 * float(np.log(top) + log_scale))
+        return FourierValue(float(f), self._back(tape, adjoint, mu), 0.5 * float(np.log(top) + log_scale))
 
     def _back(self, tape: list[_Tape], adjoint: Array, mu: float) -> Array:
         """The gradient: with K̄ = D_m P̄ D_m, g = ∂f/∂log T = Σ_ω T P̄_jj - s_j² (K K̄ K)_jj + μ·weight·(1 - (C⁻¹)_jj),
@@ -216,7 +222,7 @@ class Waves:
             parts.append(gradient)
         return np.concatenate([np.zeros(0), *parts[::-1]])
 
-    def greedy(self, choose: Callable[[Link, Array], float]) -> Walk:
+    def greedy(self, choose: Callable[[Link, Array], float]) -> Pass:
         """T = tI, with t chosen link by link from S (frequencies, c, c)."""
 
         def multipliers(index: int, S: Array, base: Array, log_scale: float) -> Array:
@@ -225,12 +231,12 @@ class Waves:
 
         return self._walk(multipliers)
 
-    def at(self, x: Array) -> Walk:
+    def at(self, x: Array) -> Pass:
         """The multipliers of x, or a little larger ones where they are on the edge of what is feasible."""
         parts = self.split(x)
         return self._walk(lambda index, S, base, log_scale: np.exp(parts[index]) * base)
 
-    def again(self, hints: Hints) -> Walk:
+    def again(self, hints: Hints) -> Pass:
         """The multipliers of hints, or a little larger ones, at the frequencies that are chosen here."""
         scaled = self._hinted(hints)
         return self._walk(lambda index, S, base, log_scale: scaled(index, log_scale))
@@ -250,9 +256,9 @@ class Waves:
             S = link.ahead(forward[1])
         return np.asarray(np.log(np.maximum(np.linalg.eigvalsh(S)[:, -1], 1e-300)) + log_scale)
 
-    def at_others(self, chosen: Array) -> Waves:
+    def at_others(self, chosen: Array) -> FourierChain:
         """The same stack at other frequencies."""
-        return Waves(self.network, self.torus, self.slopes, chosen)
+        return FourierChain(self.network, self.torus, self.slopes, chosen)
 
     def _hinted(self, hints: Hints) -> Callable[[int, float], Array]:
         """T of the open neurons of a link, relative to a scale."""
@@ -263,7 +269,7 @@ class Waves:
 
         return multipliers
 
-    def _walk(self, choose: Callable[[int, Array, Array, float], Array]) -> Walk:
+    def _walk(self, choose: Callable[[int, Array, Array, float], Array]) -> Pass:
         parts, found, exponents = [], [], []
         S, log_scale = self._begin(), 0.0
         for index, link in enumerate(self.links):
@@ -285,7 +291,7 @@ class Waves:
             found[-1][link.open] = T * np.exp(log_scale - exponents[-1] * np.log(4.0))
             S = link.ahead(forward[1])
         log_bound = 0.5 * (float(np.log(max(top(S), 1e-300))) + log_scale)
-        return Walk(np.concatenate([np.zeros(0), *parts]), Hints((), tuple(found), tuple(exponents)), log_bound)
+        return Pass(np.concatenate([np.zeros(0), *parts]), Hints((), tuple(found), tuple(exponents)), log_bound)
 
 
 def closed_form(link: Link, S: Array) -> float:
@@ -396,3 +402,194 @@ def spread_out(torus: Torus, more: int = 1) -> Array:
         work += 100.0 * aliases * max(convolution.outputs, convolution.channels) ** 3
     several = more * int(max(_WORK / work, _FEWEST))
     return np.unique(np.linspace(0, count - 1, min(several, count)).round().astype(int))
+
+
+_NARROW = 512
+"""Neurons of the widest convolution up to which matrices of whole layers are no more work, and tighter."""
+_TALLEST = 4096
+"""Rows of the layers after the convolutions, at most: their ellipsoids are matrices of that size. They must also be
+fewer than the neurons of the widest convolution, or little is gained."""
+_AWAY = 0.02
+"""How far (in x) to move from the multipliers that were chosen layer by layer."""
+_SPREAD, _WIDEST = 18.0, 2e-3
+"""The path starts at this μ per eigenvalue of the last matrices, and at most at the second."""
+_MORE, _SHARES = 5, (0.9, 0.75, 0.5)
+"""Where only some frequencies were looked at: so many more decide how far to go from the closed form."""
+_FALL = 0.3
+"""Factor by which μ falls."""
+_FIRST, _SMALLEST, _ROUNDS = 4, 16, 4
+"""Of a stack without dense layers the highest of so many frequencies are looked at first, but so many at least."""
+_NEAR, _EQUAL, _AGAIN = 0.7, 1e-5, 3e-4
+"""A round adds frequencies at which log λmax is not further below the bound than the first, until none is above it by
+the second; it starts at the third μ."""
+
+
+@dataclass(frozen=True, eq=False)
+class FourierSearch:
+    """A network that begins with convolutions, on a torus."""
+
+    network: Network
+    torus: Torus
+    slopes: tuple[Interval, ...]
+    chain: FourierChain
+
+    @staticmethod
+    def of(network: Network, method: Method) -> FourierSearch | None:
+        """The torus of a network, where there is one on which the method's global bound is cheaper to have."""
+        if type(method) not in (ClosedForm, Scalar, Joint, Auto):
+            return None
+        torus = torus_of(network)
+        if torus is None:
+            return None
+        rest = network.layers[len(torus.convolutions) :]
+        widest = max(layer.size for layer in network.layers[: len(torus.slopes)])
+        if widest <= _NARROW or (rest and max(layer.size for layer in rest) > min(_TALLEST, widest - 1)):
+            return None
+        torus = sparing(torus)
+        slopes = [*torus.slopes, *(_slopes(layer) for layer in rest[:-1])]
+        return FourierSearch(network, torus, tuple(slopes), FourierChain(network, torus, slopes))
+
+    @property
+    def widest(self) -> int:
+        """Size of the largest matrix."""
+        return max(max(alpha.size for alpha, _ in self.slopes), self.chain.links[-1].ahead.K.shape[-2])
+
+    @cached_property
+    def first(self) -> Pass:
+        """The closed form, channel by channel."""
+        return self.chain.greedy(closed_form)
+
+    def start(self) -> Candidate:
+        """What the closed form finds."""
+        return self._candidate(self.first, "ClosedForm")
+
+    def candidates(self, method: Method) -> Iterator[Candidate]:
+        """What the method finds after the start, while there is time."""
+        if isinstance(method, ClosedForm):
+            return
+        if isinstance(method, Scalar):
+            yield self._candidate(self.chain.greedy(scalar), "Scalar")
+        else:
+            yield from self._joint(method if isinstance(method, Joint) else Joint())
+
+    def _joint(self, method: Joint) -> Iterator[Candidate]:
+        """Joint multipliers; a stack without dense layers is looked at where its last matrices are largest.
+
+        With T given each frequency is by itself, and the highest one is the bound. So most can be left out of the
+        search; they are looked at afterwards, and those that have become high join in another round.
+        """
+        chain, best = self._highest()
+        mu = min(_WIDEST, _SPREAD / chain.ends)
+        stopped: OutOfTime | KeyboardInterrupt | None = None
+        for _ in range(_ROUNDS):
+            best, stopped = self._descended(method, chain, best, mu)
+            others = None if stopped is not None else self._missed(chain, best)
+            if others is None:
+                break
+            chain, mu = chain.at_others(others), _AGAIN
+            try:
+                best = chain.again(best.hints)
+            except np.linalg.LinAlgError:  # not feasible there: what is found now may be provable with larger ones
+                break
+        yield self._settled(best)
+        if isinstance(stopped, KeyboardInterrupt):
+            raise stopped
+
+    @cached_property
+    def _pool(self) -> Array:
+        """Frequencies that a stack without dense layers is looked at in the end."""
+        return spread_out(self.torus, _MORE)
+
+    def _highest(self) -> tuple[FourierChain, Pass]:
+        """The stack where its matrices are largest with the multipliers of the closed form."""
+        several = max(_SMALLEST, len(self._pool) // _FIRST)
+        if not self.torus.ends or len(self._pool) <= several:
+            return self.chain, self.first
+        order = np.argsort(self._heights(self.first))
+        chain = self.chain.at_others(np.sort(self._pool[order[-several:]]))
+        return chain, chain.again(self.first.hints)
+
+    def _heights(self, walk: Pass) -> Array:
+        """The logarithm of λmax at the frequencies of the pool."""
+        found, several = [], len(self.chain.chosen)
+        for start in range(0, len(self._pool), several):
+            clock().check()
+            found.append(self.chain.at_others(self._pool[start : start + several]).heights(walk.hints))
+        return np.concatenate(found)
+
+    def _missed(self, chain: FourierChain, walk: Pass) -> Array | None:
+        """The frequencies for another round; None where none is above the bound, or where there is no time."""
+        if not self.torus.ends or len(chain.chosen) == len(self._pool):
+            return None
+        try:
+            above = self._heights(walk) - 2.0 * walk.log_bound
+        except OutOfTime:
+            return None
+        near = np.union1d(chain.chosen, self._pool[above > -_NEAR])
+        return near if above.max() > _EQUAL and len(near) > len(chain.chosen) else None
+
+    def _descended(
+        self, method: Joint, chain: FourierChain, start: Pass, mu: float
+    ) -> tuple[Pass, OutOfTime | KeyboardInterrupt | None]:
+        """The best walk along the path of minimisers for falling μ, and what ended the path, if it had not ended."""
+        now = clock()
+        stopped: OutOfTime | KeyboardInterrupt | None = None
+        best, least, started = start.x, start.log_bound, time.perf_counter()
+        chain.value(start.x, mu)
+        with now.keeping(3.0 * (time.perf_counter() - started)):  # for the walk itself
+            try:
+                for x, value in _path(method, chain, start.x, mu):
+                    if value.log_bound < least:
+                        best, least = x, value.log_bound
+                        now.say(f"bound {np.exp(least):.4g} (joint, one multiplier per channel)")
+            except OutOfTime as error:
+                now.say("joint: time is up")
+                stopped = error
+            except KeyboardInterrupt as error:
+                stopped = error
+        return (start if best is start.x else chain.at(best)), stopped
+
+    def _settled(self, best: Pass) -> Candidate:
+        """The best walk, or one between it and the closed form where frequencies that were not looked at ask for that.
+
+        Of a stack without dense layers all that need to were looked at.
+        """
+        if self.chain.whole or self.torus.ends:
+            return self._candidate(best, "Joint")
+        others = self.chain.at_others(spread_out(self.torus, _MORE))
+        start, last = others.greedy(closed_form), others.again(best.hints)
+        found = [start, last]
+        for share in _SHARES:
+            try:
+                found.append(others.at(start.x + share * (last.x - start.x)))
+            except np.linalg.LinAlgError:  # not feasible
+                continue
+        return self._candidate(min(found, key=lambda walk: walk.log_bound), "Joint")
+
+    def _candidate(self, walk: Pass, name: str) -> Candidate:
+        reports, hints = [], walk.hints
+        for T, exponent, (alpha, beta) in zip(hints.multipliers, hints.exponents, self.slopes, strict=True):
+            nowhere = np.full(T.size, np.inf)
+            reports.append(LayerReport(-nowhere, nowhere, alpha, beta, T, exponent, 0.0))
+        return Candidate(float(np.exp(walk.log_bound)) * self.torus.gain, tuple(reports), (hints,), found_by=name)
+
+
+def _path(method: Joint, chain: FourierChain, x: Array, mu: float) -> Iterator[tuple[Array, FourierValue]]:
+    """Points along the path of minimisers for falling μ."""
+    moves = no_moves()
+    x = x + _AWAY if chain.value(x + _AWAY, mu) is not None else x
+    while True:
+        last = mu <= method.tolerance
+        descent = descend(lambda y, mu=mu: chain.value(y, mu), x, 0.05 * mu, moves)  # type: ignore[misc]
+        for x, value in islice(descent, 2 * method.iterations + 1):
+            yield x, value
+        if last:
+            return
+        mu = max(_FALL * mu, method.tolerance)
+
+
+def _slopes(layer: Layer) -> Interval:
+    """The slope ranges of a dense layer over all of space."""
+    assert layer.neurons is not None
+    infinite = np.full(layer.size, np.inf)
+    return slope_bounds(layer.neurons, -infinite, infinite)
