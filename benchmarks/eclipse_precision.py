@@ -39,7 +39,7 @@ from lipcert.proof.hints import Lipschitz
 from lipcert.published import eclipse, semidefinite
 from lipcert.published.glipsdp import ACCURACY
 from lipcert.published.semidefinite import Inequality, Solution, SolverFailed
-from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.reproduce.printed import paper_table
 
 Rule = Callable[[], Any]

@@ -19,7 +19,7 @@ from lipcert.published.eclipse import Handover, acc, closed_form, fast, positive
 from lipcert.published.glipsdp import ACCURACY
 from lipcert.published.semidefinite import Inequality, Solution, solve, symmetric_sum
 from lipcert.questions.names import METHODS
-from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.reproduce.printed import Printed, paper_table
 from lipcert.search.ellipsoid import Ellipsoid, activate
 from lipcert.search.problem import Problem

@@ -21,7 +21,7 @@ from lipcert.proof.guide import View
 from lipcert.proof.hints import BOTH
 from lipcert.proof.piece_bounds import PieceBounds
 from lipcert.proof.pieces import Bounds, Pieces
-from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.runtime.clock import timed
 from lipcert.search.chain import Value
 from lipcert.search.problem import Problem
@@ -210,7 +210,7 @@ def test_an_interrupt_before_the_first_bound_is_an_interrupt(monkeypatch: pytest
 WATCHED = """
 import time
 import lipcert as lc, lipcert.runtime.clock
-from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.cells import paper_center, paper_network
 
 class Clock:
     now = time.monotonic()

@@ -13,7 +13,7 @@ import lipcert as lc
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
 from lipcert.proof.hints import BOTH
-from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.reproduce.printed import paper_table
 from lipcert.search import joint
 from lipcert.search.candidate import Candidate

@@ -26,7 +26,7 @@ from lipcert.proof.piece_bounds import PieceBounds
 from lipcert.proof.pieces import AXIS, LEAF, Bounds, Pieces
 from lipcert.proof.sweep import Sweep, proving
 from lipcert.proof.tree import Tree, children, confined
-from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.search import split as module
 from lipcert.search.method import MethodGuide
 from networks import named, random_network, sampled_norms, spread

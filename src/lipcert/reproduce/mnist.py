@@ -20,8 +20,7 @@ from lipcert.questions.attacks import attack
 from lipcert.questions.certify import certify
 from lipcert.questions.names import METHODS
 from lipcert.questions.radius import certified_radius
-from lipcert.reproduce.classifiers import Classifier
-from lipcert.reproduce.images import Images
+from lipcert.reproduce.classifiers import Classifier, Images
 from lipcert.reproduce.printed import PAPER_RADII
 from lipcert.reproduce.store import Key, Store
 from lipcert.runtime.clock import Progress
