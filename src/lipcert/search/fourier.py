@@ -1,4 +1,9 @@
-"""Global bounds of networks that begin with convolutions: one multiplier per channel, frequency by frequency."""
+"""Global bounds of networks that begin with convolutions: one multiplier per channel, frequency by frequency.
+
+The recursion of :mod:`lipcert.proof.torus` in complex floating point: S, P and the step are c × c matrices, one per
+frequency, and T is shared by all of them. Dense layers after the convolutions are layers with one frequency. The
+variables are x = log(T / (r² mean S_cc)), the mean over all frequencies; so they follow what earlier layers do to S.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, pairwise
+from itertools import pairwise
 
 import numpy as np
 
@@ -22,36 +27,52 @@ from lipcert.search.auto import Auto
 from lipcert.search.candidate import Candidate
 from lipcert.search.chain import STILL, level
 from lipcert.search.closed_form import ClosedForm
-from lipcert.search.descent import descend, no_moves
+from lipcert.search.descent import follow
 from lipcert.search.joint import Joint
 from lipcert.search.method import Method
 from lipcert.search.scalar import Scalar
 
 _WORK = 6e9
-"""Operations of a value with its gradient; of more frequencies than that allows, some are taken."""
-_STEP = 0.1
-"""Weight of a step's barrier, for as many eigenvalues as the last matrices have."""
+"""Operations of a value with its gradient, about a second; if all frequencies take more, a part of them is used."""
 _FEWEST = 64
-"""Frequencies that are taken in any case."""
+"""Frequencies that are used in any case."""
+_STEP = 0.1
+"""Weight of a step's barrier, for as many eigenvalues as the last matrices have; larger weights slow the descent."""
+_NARROW = 512
+"""Up to so many neurons in the widest convolution, matrices of whole layers are no more work, and tighter."""
+_TALLEST = 4096
+"""Most rows of the layers after the convolutions: their ellipsoids are matrices of that size, 134 MB each."""
+_AWAY = 0.02
+"""How far (in x) the path starts inside the feasible set; greedy multipliers lie near its edge."""
+_SPREAD, _WIDEST, _FALL = 18.0, 2e-3, 0.3
+"""The first μ is the first number over the eigenvalues of the last matrices, at most the second; then it falls by the
+third."""
+_MORE, _SHARES = 5, (0.9, 0.75, 0.5)
+"""With a part of the frequencies: so many times as many decide how far to go from the closed form."""
+_FIRST, _SMALLEST, _ROUNDS = 4, 16, 4
+"""Without dense layers the search begins with a quarter of the frequencies, the highest, but at least 16."""
+_NEAR, _EQUAL, _AGAIN = 0.7, 1e-5, 3e-4
+"""A round adds frequencies whose log λmax is within the first of the bound, until none is above it by the second; its
+path starts at the third μ."""
 
 
 @dataclass(frozen=True, eq=False)
 class Map:
     """S = Σ_b K_b P_b K_b* over the aliases b of each frequency; K is (frequencies, aliases, outputs, channels).
 
-    With ``counts``, S is one real matrix: the sum over all frequencies, each as often as it counts.
+    With ``counts``, S is one real matrix: the sum over all frequencies, weighted by the counts.
     """
 
     K: Array
     counts: Array | None = None
 
     @cached_property
-    def turned(self) -> Array:
+    def adjoint(self) -> Array:
         """K*."""
         return _adjoint(self.K)
 
     def __call__(self, P: Array) -> Array:
-        parts = self.K @ P.reshape(*self.K.shape[:2], *P.shape[1:]) @ self.turned
+        parts = self.K @ P.reshape(*self.K.shape[:2], *P.shape[1:]) @ self.adjoint
         if self.counts is None:
             return np.asarray(parts.sum(axis=1))
         return np.asarray(np.tensordot(self.counts, parts[:, 0].real, axes=1))[None]
@@ -59,7 +80,7 @@ class Map:
     def back(self, S: Array) -> Array:
         """The adjoint map."""
         weighted = S[:, None] if self.counts is None else self.counts[:, None, None, None] * S
-        found = self.turned @ weighted @ self.K
+        found = self.adjoint @ weighted @ self.K
         return found.reshape(-1, *found.shape[2:])
 
 
@@ -78,7 +99,7 @@ class Link:
 
     @cached_property
     def some(self) -> Array | slice:
-        """The same, to take columns by: without a copy where all are open."""
+        """The same as an index; a slice, which copies nothing, where all are open."""
         return slice(None) if self.open.size == self.r.size else self.open
 
     @cached_property
@@ -98,7 +119,7 @@ class FourierValue:
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """One way through all links: the multipliers as x, what proves a bound with them, and its logarithm."""
+    """One pass through all links: the multipliers as x, hints for the proof, and the logarithm of the bound."""
 
     x: Array
     hints: Hints
@@ -107,7 +128,7 @@ class Pass:
 
 @dataclass(frozen=True, eq=False)
 class _Tape:
-    """What the way back needs of one link, T, base and s² of its open neurons; matrices are relative to ``scale``."""
+    """What the gradient needs of one link; T, base, s² of its open neurons, matrices relative to ``scale``."""
 
     T: Array
     base: Array
@@ -121,9 +142,9 @@ class _Tape:
 class FourierChain:
     """The stack that a network begins with, and the dense layers that follow it.
 
-    ``chosen`` are the frequencies that are looked at, in the order of the torus, by default all of them or evenly
-    spread ones; ``whole`` says that they are all. ``ends`` counts the eigenvalues of the last matrices, and ``weights``
-    are those of the steps' barriers.
+    ``chosen`` are the frequencies in use, in the order of the torus, by default all of them or evenly spread ones;
+    ``whole`` is true if they are all. ``ends`` counts the eigenvalues of the last matrices; ``weights`` are those of
+    the steps' barriers.
     """
 
     def __init__(
@@ -229,17 +250,17 @@ class FourierChain:
             link = self.links[index]
             return np.full(base.size, max(choose(link, S), STILL) if base.size else 0.0)
 
-        return self._walk(multipliers)
+        return self._pass(multipliers)
 
     def at(self, x: Array) -> Pass:
-        """The multipliers of x, or a little larger ones where they are on the edge of what is feasible."""
+        """The multipliers of x, enlarged a little if they are on the edge of the feasible set."""
         parts = self.split(x)
-        return self._walk(lambda index, S, base, log_scale: np.exp(parts[index]) * base)
+        return self._pass(lambda index, S, base, log_scale: np.exp(parts[index]) * base)
 
     def again(self, hints: Hints) -> Pass:
-        """The multipliers of hints, or a little larger ones, at the frequencies that are chosen here."""
+        """The multipliers of hints, enlarged if need be, at the frequencies in use here."""
         scaled = self._hinted(hints)
-        return self._walk(lambda index, S, base, log_scale: scaled(index, log_scale))
+        return self._pass(lambda index, S, base, log_scale: scaled(index, log_scale))
 
     def heights(self, hints: Hints) -> Array:
         """The logarithm of λmax of the last matrix at each of the chosen frequencies; infinite where infeasible."""
@@ -269,7 +290,7 @@ class FourierChain:
 
         return multipliers
 
-    def _walk(self, choose: Callable[[int, Array, Array, float], Array]) -> Pass:
+    def _pass(self, choose: Callable[[int, Array, Array, float], Array]) -> Pass:
         parts, found, exponents = [], [], []
         S, log_scale = self._begin(), 0.0
         for index, link in enumerate(self.links):
@@ -336,7 +357,7 @@ def top(matrices: Array) -> float:
 
 
 def _forward(link: Link, S: Array, T: Array, base: Array, scale: float) -> tuple[_Tape, Array] | None:
-    """What the way back needs, and P = D_m K D_m + T with K = S + S D_s (I - D_s S D_s)⁻¹ D_s S; None where infeasible.
+    """The tape, and P = D_m K D_m + T with K = S + S D_s (I - D_s S D_s)⁻¹ D_s S; None if T is infeasible.
 
     T and base are those of the open neurons.
     """
@@ -395,7 +416,7 @@ def _convolution(torus: Torus, index: int, levels: list[Array]) -> Map:
 
 
 def spread_out(torus: Torus, more: int = 1) -> Array:
-    """Frequencies to look at: all, or evenly spread ones, with ``more`` so many times as many."""
+    """Frequencies to use: all, or evenly spread ones, ``more`` times as many as usual."""
     count, work = len(torus.frequencies()[0]), 0.0
     for convolution, size in zip(torus.convolutions, torus.sizes[1:], strict=True):
         aliases = float(np.prod(size)) / float(np.prod(torus.sizes[-1]))
@@ -404,29 +425,9 @@ def spread_out(torus: Torus, more: int = 1) -> Array:
     return np.unique(np.linspace(0, count - 1, min(several, count)).round().astype(int))
 
 
-_NARROW = 512
-"""Neurons of the widest convolution up to which matrices of whole layers are no more work, and tighter."""
-_TALLEST = 4096
-"""Rows of the layers after the convolutions, at most: their ellipsoids are matrices of that size. They must also be
-fewer than the neurons of the widest convolution, or little is gained."""
-_AWAY = 0.02
-"""How far (in x) to move from the multipliers that were chosen layer by layer."""
-_SPREAD, _WIDEST = 18.0, 2e-3
-"""The path starts at this μ per eigenvalue of the last matrices, and at most at the second."""
-_MORE, _SHARES = 5, (0.9, 0.75, 0.5)
-"""Where only some frequencies were looked at: so many more decide how far to go from the closed form."""
-_FALL = 0.3
-"""Factor by which μ falls."""
-_FIRST, _SMALLEST, _ROUNDS = 4, 16, 4
-"""Of a stack without dense layers the highest of so many frequencies are looked at first, but so many at least."""
-_NEAR, _EQUAL, _AGAIN = 0.7, 1e-5, 3e-4
-"""A round adds frequencies at which log λmax is not further below the bound than the first, until none is above it by
-the second; it starts at the third μ."""
-
-
 @dataclass(frozen=True, eq=False)
 class FourierSearch:
-    """A network that begins with convolutions, on a torus."""
+    """The global bound of a network that begins with convolutions, on a torus."""
 
     network: Network
     torus: Torus
@@ -435,7 +436,7 @@ class FourierSearch:
 
     @staticmethod
     def of(network: Network, method: Method) -> FourierSearch | None:
-        """The torus of a network, where there is one on which the method's global bound is cheaper to have."""
+        """The search for a network, or None if it has no torus or if whole matrices are cheaper."""
         if type(method) not in (ClosedForm, Scalar, Joint, Auto):
             return None
         torus = torus_of(network)
@@ -473,10 +474,10 @@ class FourierSearch:
             yield from self._joint(method if isinstance(method, Joint) else Joint())
 
     def _joint(self, method: Joint) -> Iterator[Candidate]:
-        """Joint multipliers; a stack without dense layers is looked at where its last matrices are largest.
+        """Joint multipliers; without dense layers only at the frequencies with the largest last matrices.
 
-        With T given each frequency is by itself, and the highest one is the bound. So most can be left out of the
-        search; they are looked at afterwards, and those that have become high join in another round.
+        For given T the frequencies are independent and the highest one is the bound. So most can be left out of the
+        search; they are checked afterwards, and those that have become high join in another round.
         """
         chain, best = self._highest()
         mu = min(_WIDEST, _SPREAD / chain.ends)
@@ -489,7 +490,7 @@ class FourierSearch:
             chain, mu = chain.at_others(others), _AGAIN
             try:
                 best = chain.again(best.hints)
-            except np.linalg.LinAlgError:  # not feasible there: what is found now may be provable with larger ones
+            except np.linalg.LinAlgError:  # infeasible at the new frequencies; the proof may enlarge T
                 break
         yield self._settled(best)
         if isinstance(stopped, KeyboardInterrupt):
@@ -497,11 +498,11 @@ class FourierSearch:
 
     @cached_property
     def _pool(self) -> Array:
-        """Frequencies that a stack without dense layers is looked at in the end."""
+        """The frequencies at which a stack without dense layers is checked."""
         return spread_out(self.torus, _MORE)
 
     def _highest(self) -> tuple[FourierChain, Pass]:
-        """The stack where its matrices are largest with the multipliers of the closed form."""
+        """The chain at the frequencies that are highest for the multipliers of the closed form."""
         several = max(_SMALLEST, len(self._pool) // _FIRST)
         if not self.torus.ends or len(self._pool) <= several:
             return self.chain, self.first
@@ -509,20 +510,20 @@ class FourierSearch:
         chain = self.chain.at_others(np.sort(self._pool[order[-several:]]))
         return chain, chain.again(self.first.hints)
 
-    def _heights(self, walk: Pass) -> Array:
+    def _heights(self, done: Pass) -> Array:
         """The logarithm of λmax at the frequencies of the pool."""
         found, several = [], len(self.chain.chosen)
         for start in range(0, len(self._pool), several):
             clock().check()
-            found.append(self.chain.at_others(self._pool[start : start + several]).heights(walk.hints))
+            found.append(self.chain.at_others(self._pool[start : start + several]).heights(done.hints))
         return np.concatenate(found)
 
-    def _missed(self, chain: FourierChain, walk: Pass) -> Array | None:
-        """The frequencies for another round; None where none is above the bound, or where there is no time."""
+    def _missed(self, chain: FourierChain, done: Pass) -> Array | None:
+        """The frequencies for another round; None if none is above the bound, or if there is no time."""
         if not self.torus.ends or len(chain.chosen) == len(self._pool):
             return None
         try:
-            above = self._heights(walk) - 2.0 * walk.log_bound
+            above = self._heights(done) - 2.0 * done.log_bound
         except OutOfTime:
             return None
         near = np.union1d(chain.chosen, self._pool[above > -_NEAR])
@@ -531,14 +532,15 @@ class FourierSearch:
     def _descended(
         self, method: Joint, chain: FourierChain, start: Pass, mu: float
     ) -> tuple[Pass, OutOfTime | KeyboardInterrupt | None]:
-        """The best walk along the path of minimisers for falling μ, and what ended the path, if it had not ended."""
+        """The best pass along the central path, and what interrupted the path, if anything did."""
         now = clock()
         stopped: OutOfTime | KeyboardInterrupt | None = None
         best, least, started = start.x, start.log_bound, time.perf_counter()
         chain.value(start.x, mu)
-        with now.keeping(3.0 * (time.perf_counter() - started)):  # for the walk itself
+        with now.keeping(3.0 * (time.perf_counter() - started)):  # for the pass that follows
             try:
-                for x, value in _path(method, chain, start.x, mu):
+                path = follow(chain.value, start.x, (_AWAY,), mu, method.tolerance, _FALL, 2 * method.iterations)
+                for x, value in path:
                     if value.log_bound < least:
                         best, least = x, value.log_bound
                         now.say(f"bound {np.exp(least):.4g} (joint, one multiplier per channel)")
@@ -550,9 +552,9 @@ class FourierSearch:
         return (start if best is start.x else chain.at(best)), stopped
 
     def _settled(self, best: Pass) -> Candidate:
-        """The best walk, or one between it and the closed form where frequencies that were not looked at ask for that.
+        """The best pass, or one between it and the closed form if that is better at more frequencies.
 
-        Of a stack without dense layers all that need to were looked at.
+        A stack without dense layers has been checked already.
         """
         if self.chain.whole or self.torus.ends:
             return self._candidate(best, "Joint")
@@ -564,28 +566,14 @@ class FourierSearch:
                 found.append(others.at(start.x + share * (last.x - start.x)))
             except np.linalg.LinAlgError:  # not feasible
                 continue
-        return self._candidate(min(found, key=lambda walk: walk.log_bound), "Joint")
+        return self._candidate(min(found, key=lambda done: done.log_bound), "Joint")
 
-    def _candidate(self, walk: Pass, name: str) -> Candidate:
-        reports, hints = [], walk.hints
+    def _candidate(self, done: Pass, name: str) -> Candidate:
+        reports, hints = [], done.hints
         for T, exponent, (alpha, beta) in zip(hints.multipliers, hints.exponents, self.slopes, strict=True):
             nowhere = np.full(T.size, np.inf)
             reports.append(LayerReport(-nowhere, nowhere, alpha, beta, T, exponent, 0.0))
-        return Candidate(float(np.exp(walk.log_bound)) * self.torus.gain, tuple(reports), (hints,), found_by=name)
-
-
-def _path(method: Joint, chain: FourierChain, x: Array, mu: float) -> Iterator[tuple[Array, FourierValue]]:
-    """Points along the path of minimisers for falling μ."""
-    moves = no_moves()
-    x = x + _AWAY if chain.value(x + _AWAY, mu) is not None else x
-    while True:
-        last = mu <= method.tolerance
-        descent = descend(lambda y, mu=mu: chain.value(y, mu), x, 0.05 * mu, moves)  # type: ignore[misc]
-        for x, value in islice(descent, 2 * method.iterations + 1):
-            yield x, value
-        if last:
-            return
-        mu = max(_FALL * mu, method.tolerance)
+        return Candidate(float(np.exp(done.log_bound)) * self.torus.gain, tuple(reports), (hints,), found_by=name)
 
 
 def _slopes(layer: Layer) -> Interval:

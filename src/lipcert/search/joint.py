@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from lipcert.search.anytime import Anytime
 from lipcert.search.candidate import Candidate
 from lipcert.search.chain import STILL, Chain, Slopes, Value
 from lipcert.search.closed_form import closed_form
-from lipcert.search.descent import descend, no_moves
+from lipcert.search.descent import follow
 from lipcert.search.method import hurried
 from lipcert.search.problem import Problem
 from lipcert.search.scalar import Scalar
@@ -121,7 +120,8 @@ class Joint(Anytime):
             try:
                 chain, start, mu, away = _essential(problem, candidate, mu)
                 before = time.perf_counter()
-                for x, value in self._path(chain, start, mu, away):
+                path = follow(chain, start, away, mu, self.tolerance, 0.5, self.iterations, _bends)
+                for x, value in path if chain.size else ():
                     if value.log_bound < least:
                         best, least = x, value.log_bound
                         now.say(f"bound {np.exp(least):.4g} (joint)")
@@ -139,24 +139,6 @@ class Joint(Anytime):
             yield _better(problem, candidate, chain, best)
         if interrupt is not None:
             raise interrupt
-
-    def _path(self, chain: Chain, start: Array, mu: float, aways: Sequence[float]) -> Iterator[tuple[Array, Value]]:
-        """Points along the path of minimisers for falling μ."""
-        if not chain.size:
-            return
-        x, moves = start, no_moves()
-        for away in aways:
-            if chain(start + away, mu) is not None:
-                x = start + away
-                break
-        while True:
-            last = mu <= self.tolerance
-            descent = descend(lambda y, mu=mu: chain(y, mu), x, 0.05 * mu, moves, _bends)  # type: ignore[misc]
-            for x, value in islice(descent, self.iterations + 1):
-                yield x, value
-            if last:
-                return
-            mu = max(0.5 * mu, self.tolerance)
 
 
 def _bends(value: Value) -> Array:
