@@ -30,7 +30,7 @@ _ROOMY = 1e-4
 _ENOUGH = 1e-6
 """What is still an answer when rounding ends the progress: a bound sqrt(1/c) good to six digits."""
 _ITERATIONS = 120
-"""Most steps; thirty to sixty are usual."""
+"""Most steps; LipSDP takes 16 to 21 for the paper's networks of 10 × 5 to 10 × 10."""
 _PATIENCE = 8
 """Steps without progress that are taken for the end of it."""
 _LANCZOS = 200

@@ -33,11 +33,11 @@ from lipcert.search.method import Method
 from lipcert.search.scalar import Scalar
 
 _WORK = 6e9
-"""Operations of a value with its gradient, about a second; if all frequencies take more, a part of them is used."""
+"""Operations of a value with its gradient; if all frequencies take more, a part of them is used."""
 _FEWEST = 64
 """Frequencies that are used in any case."""
 _STEP = 0.1
-"""Weight of a step's barrier, for as many eigenvalues as the last matrices have; larger weights slow the descent."""
+"""Weight of a step's barrier, for as many eigenvalues as the last matrices have."""
 _NARROW = 512
 """Up to so many neurons in the widest convolution, matrices of whole layers are no more work, and tighter."""
 _TALLEST = 4096
