@@ -208,10 +208,10 @@ def test_glipsdp_is_lipsdp() -> None:
             obeys(network, region, certificate.bound)
 
 
-def test_split_in_workers() -> None:
+def test_split_is_a_product_of_parts() -> None:
     network = random_network(6, (3, 4, 4, 4, 2), "tanh")
     parts = [pub.LipSDP().value(network.slice(*ends)) for ends in ((0, 2), (2, 4))]
-    assert pub.LipSDP(split=2, workers=2).value(network) == pytest.approx(np.prod(parts), rel=1e-9)
+    assert pub.LipSDP(split=2).value(network) == pytest.approx(np.prod(parts), rel=1e-9)
     assert pub.LipSDP(split=4).value(network) == pub.LipSDP().value(network)
 
 
@@ -242,7 +242,7 @@ def test_aao_is_the_sum_over_all_cuts() -> None:
     assert pub.AAO().value(network) == pytest.approx(total, rel=1e-12)
 
 
-def test_seqlip_tries_every_corner_and_greedy_is_only_an_estimate() -> None:
+def test_seqlip_tries_every_corner() -> None:
     network = random_network(9, (2, 5, 4, 2))
     slopes = [itertools.product((0.0, 1.0), repeat=n) for n in (5, 4)]
     truth = max(
@@ -251,15 +251,13 @@ def test_seqlip_tries_every_corner_and_greedy_is_only_an_estimate() -> None:
     )
     exact = pub.SeqLip().value(network)
     assert truth <= exact <= pub.Trivial().value(network)
-    assert pub.SeqLip().estimate(network) <= exact * (1 + 1e-12)
     two_layers = random_network(10, (3, 6, 2), lc.activation("leaky_relu", negative_slope=-0.5))
     corners = itertools.product((-0.5, 1.0), repeat=6)
     best = max(np.linalg.norm(two_layers.jacobian_of([np.array(c)]), 2) for c in corners)
     assert pub.SeqLip().value(two_layers) == pytest.approx(best, rel=1e-12)  # one factor: the largest Jacobian itself
     wide = random_network(1, (2, 40, 2))
-    with pytest.raises(lc.ProofFailed, match=r"2\^40 corners.*estimate\(network\)"):
+    with pytest.raises(lc.ProofFailed, match=r"2\^40 corners"):
         lc.certify(wide, method=pub.SeqLip())
-    assert 0.0 < pub.SeqLip().estimate(wide) <= pub.Trivial().value(wide)
 
 
 def test_lipdiff_lies_between_lipsdp_and_the_product() -> None:
@@ -436,9 +434,8 @@ def test_own_solver_reports_when_it_stops_short(monkeypatch: pytest.MonkeyPatch)
 def test_wrong_options_are_named() -> None:
     with pytest.raises(lc.InvalidInput, match="'neuron' or 'layer', got 'network'"):
         pub.LipSDP("network")  # type: ignore[arg-type]
-    for options in ({"split": 0}, {"workers": 0}):
-        with pytest.raises(lc.InvalidInput, match="at least 1"):
-            pub.LipSDP(**options)  # type: ignore[arg-type]
+    with pytest.raises(lc.InvalidInput, match="at least 1"):
+        pub.LipSDP(split=0)
     for variant in ("fast", ["CF", "x"], 3):
         with pytest.raises(lc.InvalidInput, match="variant must be one of Acc, Fast, CF"):
             pub.EclipseGen(variant)  # type: ignore[arg-type]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +17,6 @@ from lipcert.model.norms import Norms
 from lipcert.proof.certificate import LayerReport
 from lipcert.published.base import Multipliers, Published, Run, global_slopes, require, worldwide
 from lipcert.published.semidefinite import Inequality, solve
-from lipcert.runtime.threads import suited_to
 from lipcert.search.ellipsoid import largest
 from lipcert.search.problem import Problem
 from lipcert.search.stage import Stage
@@ -137,8 +134,6 @@ class LipSDP(Published):
         ``"neuron"``: one multiplier per neuron. ``"layer"``: one per layer.
     split
         Cut the network into parts of so many layers, None for no cut.
-    workers
-        Parts solved at the same time, each in a process of its own.
 
     Examples
     --------
@@ -150,15 +145,12 @@ class LipSDP(Published):
 
     kind: Literal["neuron", "layer"] = "neuron"
     split: int | None = None
-    workers: int = 1
 
     def __post_init__(self) -> None:
         if self.kind not in ("neuron", "layer"):
             raise InvalidInput(f"kind must be 'neuron' or 'layer', got {self.kind!r}")
         if self.split is not None and self.split < 1:
             raise InvalidInput(f"split must be at least 1 layer, or None, got {self.split}")
-        if self.workers < 1:
-            raise InvalidInput(f"workers must be at least 1, got {self.workers}")
 
     def run(self, problem: Problem) -> Run:
         problem = worldwide(problem)
@@ -167,13 +159,7 @@ class LipSDP(Published):
         depth = problem.network.depth
         ends = ((start, min(start + self.split, depth)) for start in range(0, depth, self.split))
         parts = [replace(problem, network=problem.network.slice(*pair)) for pair in ends]
-        jobs = [(part, self.kind) for part in parts]
-        if self.workers == 1:
-            runs = [whole(*job) for job in jobs]
-        else:
-            with ProcessPoolExecutor(min(self.workers, len(jobs)), mp_context=get_context("spawn")) as pool:
-                runs = list(pool.map(_part, jobs))
-        return _joined(problem, self.split, runs)
+        return _joined(problem, self.split, [whole(part, self.kind) for part in parts])
 
 
 def whole(problem: Problem, kind: str) -> Run:
@@ -193,12 +179,6 @@ def inequality(shape: Forms, kind: str) -> Inequality:
     start = np.full(groups.max(initial=-1) + 1, np.inf)
     np.minimum.at(start, groups, shape.start)
     return Inequality(constant, shape.left, shape.right, shape.output, groups, start)
-
-
-def _part(job: tuple[Problem, str]) -> Run:
-    """One part in a worker process."""
-    with suited_to(1):
-        return whole(*job)
 
 
 def _joined(problem: Problem, split: int, runs: list[Run]) -> Run:

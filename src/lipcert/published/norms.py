@@ -97,7 +97,7 @@ class SeqLip(Published):
     slopes D_i, so it is largest at a corner of their box, and all corners are tried.
 
     Limits: the corners double with every neuron, so layers with more than ``widest`` neurons are refused. The
-    greedy search for corners that the authors use there finds a lower value, not a bound: see :meth:`estimate`.
+    greedy search for corners that the authors use there finds a lower value, which is not a bound.
 
     Parameters
     ----------
@@ -122,18 +122,12 @@ class SeqLip(Published):
         wide = max((int(np.count_nonzero(f.low < f.high)) for f in _factors(problem.network)), default=0)
         if wide > self.widest:
             raise NotApplicable(
-                f"SeqLip would have to try 2^{wide} corners for a layer, and widest is {self.widest}; raise it, or call"
-                " SeqLip().estimate(network) for the greedy value, which is not a bound"
+                f"SeqLip would have to try 2^{wide} corners for a layer, and widest is {self.widest}; raise it, or take"
+                " LipSDP()"
             )
         if problem.network.depth == 1:
             return Run(float(np.linalg.norm(dense(problem.network.layers[0].weight), 2)))
         return Run(math.prod(factor.maximum() for factor in _factors(problem.network)))
-
-    def estimate(self, network: Network) -> float:
-        """The greedy value: an *estimate* of what all corners would give, at most that, and not a certified bound."""
-        if network.depth == 1:
-            return float(np.linalg.norm(dense(network.layers[0].weight), 2))
-        return math.prod(factor.greedy() for factor in _factors(network))
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,21 +153,6 @@ class _Factor:
             chosen = (corner[:, None] >> np.arange(free.size)) & 1 == 1
             slopes[:, free] = np.where(chosen, self.high[free], self.low[free])
             best = max(best, float(self.norms(slopes).max()))
-        return best
-
-    def greedy(self) -> float:
-        """From the steepest slopes on, the one change of a neuron that helps most, while one does."""
-        slopes, free = self.high.copy(), np.flatnonzero(self.low < self.high)
-        best = float(self.norms(slopes))
-        while free.size:
-            trials = np.tile(slopes, (free.size, 1))
-            other = np.where(slopes[free] == self.high[free], self.low[free], self.high[free])
-            trials[np.arange(free.size), free] = other
-            norms = np.concatenate([self.norms(part) for part in np.array_split(trials, 1 + free.size // 64)])
-            leader = int(np.argmax(norms))
-            if norms[leader] <= best * (1.0 + 1e-12):
-                break
-            best, slopes = float(norms[leader]), trials[leader]
         return best
 
 
