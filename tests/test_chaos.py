@@ -244,7 +244,7 @@ def test_the_questions_reach_what_can_be_reached() -> None:
     expected |= {"search.problem.Problem.sweep", "search.enclosing.Enclosing.interval", "runtime.threads.suited_to"}
     expected |= {f"search.second_order_jacobian.{name}" for name in ("improved", "_Search.hints", "_parabola")}
     expected |= {"search.quadratic.suggest", "search.quadratic.lowest", "search.dual.DualSearch.find"}
-    expected |= {"search.second_order.PairSearch.hints", "search.split_rows.RowSearch.cuts"}
+    expected |= {"search.second_order.PairSearch.hints", "search.split.RowSearch.cuts"}
     assert labels >= expected, expected - labels
 
 

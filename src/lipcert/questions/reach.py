@@ -27,8 +27,7 @@ from lipcert.search.auto import Auto
 from lipcert.search.dual import DualSearch, affordable
 from lipcert.search.method import Method
 from lipcert.search.quadratic import lowest
-from lipcert.search.split import FEW_INPUTS, VANISHING
-from lipcert.search.split_rows import RowSearch, attained, output_values
+from lipcert.search.split import FEW_INPUTS, VANISHING, RowSearch, attained, output_values
 
 _SIDE = 0.2
 """Share of the tolerance for each side of an output."""

@@ -1,4 +1,4 @@
-"""Any-time bounds: what to run next."""
+"""The default method: which method to run next."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from lipcert.search.second_order_jacobian import improved, suits
 from lipcert.search.split import FEW_INPUTS, Split, affordable, can_cut
 
 _SHARE = 0.5
-"""Share of the time for Joint where pieces are promising."""
+"""Share of the time for Joint if boxes follow."""
 
 
 @dataclass(frozen=True)
 class Auto(Anytime):
     """The best bound that fits into a time: ClosedForm at once, then Scalar, Joint and Split while time is left.
 
-    Over a ball of many inputs a network with smooth slopes is also looked at to second order, after Joint.
+    Networks with smooth slopes and many inputs also get a second-order bound over a ball, after Joint.
 
-    It ends early where another rung, or more pieces, promise nothing. ``found_by`` of the certificate tells which of
-    them found the bound.
+    It ends early if neither another method nor more pieces are expected to help. ``found_by`` of the certificate says
+    which method found the bound.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """The bound as one smooth function of all multipliers, with its gradient.
 
-For fixed slopes the whole sweep is a function of T_1 … T_{N-1}. Its value takes one forward sweep and its
-gradient one backward sweep, so both cost O(layers · width³) time and O(layers · width²) memory. A layer and the affine
-map after it are taken together: matrices have the size of the open neurons and of the next layer.
+For fixed slopes the bound is a function of T_1 … T_{N-1}. Its value takes one forward pass and its gradient one
+backward pass, both in O(layers · width³) time and O(layers · width²) memory. A layer and the affine map after it are
+one link: matrices have the size of the open neurons and of the next layer.
 
 The variables are x = log(T / (r² diag S)), S the ellipsoid that arrives at the layer. Then D_r T^-½ S T^-½ D_r is
 e^(-x/2) C e^(-x/2), C the correlation matrix of S. Multipliers thus follow what earlier layers do to S: a step
@@ -30,19 +30,19 @@ from lipcert.search.folding import condensed
 Slopes = tuple[Array, Array]
 
 _REINS = 1e-6
-"""Weight of Σ exp(x) beside the barrier. Neurons that reach no output have nothing else to hold their multipliers down,
-and ellipsoids whose axes differ by 1e8 lose to rounding what the search found."""
+"""Weight of Σ exp(x) beside the barrier. Nothing else holds down the multipliers of neurons that reach no output, and
+ellipsoids whose axes differ by 1e8 lose to rounding what the search found."""
 STILL = 1e-14
-"""A neuron that moves less than this share of its layer's mean (squared) is treated as if it moved that much."""
+"""Variances are taken to be at least this share of their layer's mean."""
 
 
 @dataclass(frozen=True, eq=False)
 class Value:
     """f(x), its gradient, and the logarithm of the bound at x (without the barrier).
 
-    ``effect`` says for each hidden layer what its multipliers add to log L², to first order: the rise from T itself
-    and the rise from its finiteness, both positive and about equal where T is well chosen. ``bends`` are these of each
-    multiplier, in the order of x: f is about a·exp(x) + b·exp(-x) in each, so they tell how curved it is.
+    ``effect`` is what the multipliers of each hidden layer add to log L², to first order: the rise from T itself and
+    the rise from its finiteness, both positive and about equal where T is well chosen. ``bends`` are the same for each
+    multiplier, in the order of x: f is about a·exp(x) + b·exp(-x) in each, so they are its second derivatives.
     """
 
     f: float
@@ -54,7 +54,7 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class _Map:
-    """An affine map, its weight brought near one, and the logarithm of the squared factor taken out."""
+    """An affine map with its weight scaled near one, and the logarithm of the squared factor taken out."""
 
     weight: Weight
     log_scale: float = 0.0
@@ -102,7 +102,7 @@ class _Link:
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """What the backward sweep needs of one link; matrices are relative to ``scale``."""
+    """What the backward pass needs of one link; matrices are relative to ``scale``."""
 
     T: Array
     s: Array  # r T^-½ on the active neurons

@@ -1,4 +1,4 @@
-"""All multipliers at once (beyond the paper): LipSDP's optimum at a cost per iteration that is linear in depth."""
+"""All multipliers together (beyond the paper): LipSDP's optimum, each iteration linear in depth."""
 
 from __future__ import annotations
 
@@ -25,24 +25,22 @@ from lipcert.search.stage import Stage
 
 LOG4 = float(np.log(4.0))
 _AWAY = (0.1, 1.0, 3.0)
-"""How far (in x) to move the start from the edge of the feasible set, where greedy methods end; the first that fits."""
-WIDEST_MU = 2e-2
-"""Where the path starts from multipliers that were chosen layer by layer."""
-WARM_MU = 1e-3
-"""Where it starts from multipliers that were joint ones for a similar problem."""
+"""How far (in x) the path starts from the edge of the feasible set, where greedy methods end; the first that fits."""
+WIDEST_MU, WARM_MU = 2e-2, 1e-3
+"""The first μ from greedy multipliers, and from joint ones of a similar problem."""
 _FEW, _FEW_MU, _FEW_AWAY = 60, 1e-4, 0.02
-"""Where there is time for fewer evaluations than this, the path starts at this μ, this far inside: its end is not met
-anyway, and what a larger μ does to the bound would not be made good."""
+"""With time for fewer evaluations, the path starts at this μ and this near the edge: there would be no time to make up
+for what a larger μ costs."""
 _NEGLIGIBLE = 1e-4
 """Layers whose multipliers together add less than this to log L² are left to the closed form."""
 _TILTS = (0.25, 0.75)
-"""Where on the interval the lines of later rounds touch the activation; the first round's touch in the middle."""
+"""Where on the interval the lines of later rounds touch the activation; those of the first touch in the middle."""
 _WIDE = 1000
-"""Open neurons of a layer from which, in limited time, gradients are worth more than a Scalar sweep and more rounds."""
+"""From so many open neurons in a layer, limited time is better spent on gradients than on Scalar and more rounds."""
 _FLAT = 0.1
-"""Share of the mean that is added to second derivatives."""
+"""Share of the mean that is added to second derivatives, so that none is far below the others."""
 _WORTH = 1e-3
-"""Least share of the slope ranges that a round must take away for its intervals to be kept."""
+"""A round's intervals are kept if they take away at least this share of the slope ranges."""
 
 
 @dataclass(frozen=True)

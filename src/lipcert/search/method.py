@@ -34,8 +34,8 @@ class Method(ABC):
 class Greedy(Method):
     """A method that chooses the multipliers of each layer from what lies before it and the next weight.
 
-    ``formula`` says that the choice is a formula: asked during the proof it leads to the same bound. Others search to a
-    tolerance, so they search in floating point, and what they find is proved afterwards.
+    formula=True: the choice is a formula, and is asked for during the proof. Other methods search in floating point, to
+    a tolerance, and what they find is proved afterwards.
     """
 
     formula: ClassVar[bool] = False
@@ -54,7 +54,7 @@ class Greedy(Method):
 
 
 def hurried(choose: Callable[[Stage], Array], name: str) -> Callable[[Stage], Array]:
-    """The same choice, given up when time is up, with a word on every layer."""
+    """The same choice; it stops when time is up, and reports every layer."""
 
     def inner(stage: Stage) -> Array:
         now = clock()
@@ -66,12 +66,12 @@ def hurried(choose: Callable[[Stage], Array], name: str) -> Callable[[Stage], Ar
 
 
 _CENTERS = 16
-"""Regions of a stack whose Jacobians a start looks at."""
+"""Regions of a stack whose Jacobians decide the first ellipsoid; all would take too long."""
 
 
 @dataclass(frozen=True, eq=False)
 class MethodGuide(Guide):
-    """The choices of a greedy method, and lines of least area."""
+    """A greedy method as the guide of a proved sweep: it is asked for multipliers layer by layer."""
 
     method: Greedy
     enclosures: tuple[Enclosure, ...]
