@@ -127,10 +127,10 @@ def _slopes(problem: Problem) -> Callable[[int, Array], tuple[Array, Array]]:
 
 
 INACTIVE: Final = 100.0
-"""The paper's l_i: neurons with one slope get so many times the mean of the others' Λ."""
+"""The paper's l_i: neurons with a single slope get this multiple of the mean Λ of the others."""
 _SHARP: Final = 1e-10
-"""Tolerance of the small programs: the best λ is a flat place, known to about the root of this, and later layers
-depend on it."""
+"""Tolerance of the small programs. The objective is flat at the best λ, which is known to about the root of this, and
+later layers depend on it."""
 
 
 def closed_form(hand: Handover) -> Choice:

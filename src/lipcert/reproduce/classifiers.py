@@ -113,16 +113,15 @@ CLASSES: Final = 10
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train: Adam on cross-entropy, plus ``penalty`` times the squared norm of the Jacobian, estimated.
+    """How to train: Adam on cross-entropy, plus ``penalty`` times an estimate of the squared norm of the Jacobian.
 
     Attributes
     ----------
     hidden : sizes of the hidden layers.
-    penalty : weight of E‖vᵀJ‖² = ‖J‖²_F, one random sign vector v a batch element (Hutchinson); 0 leaves it out.
+    penalty : weight of E‖vᵀJ‖² = ‖J‖²_F, with one random sign vector v per batch element (Hutchinson); 0 leaves it out.
     rate, decay, batch, epochs : of Adam.
-    target, checks : training ends where this accuracy on the test set is met; it is looked at about so often an epoch,
-        after equal numbers of batches from the first one on.
-    seed : of the first weights, the order of the images and the probes.
+    target, checks : training ends at this accuracy on the test set, which is checked about so many times an epoch.
+    seed : of the first weights, the order of the images and the random vectors.
     """
 
     hidden: tuple[int, ...] = (128, 128, 128)
@@ -138,7 +137,7 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A network, its accuracy on the test set, and the epochs it took, the last of them perhaps not to its end."""
+    """A network, its accuracy on the test set, and the epochs it took, the last of them perhaps in part."""
 
     network: Network
     accuracy: float
@@ -214,8 +213,8 @@ RECIPES: Final[dict[str, dict[str, Recipe]]] = {
     "mnist": {"baseline": Recipe(), "regularised": Recipe(penalty=1.0)},
     "digits": {"baseline": Recipe(_NARROW, batch=16), "regularised": Recipe(_NARROW, penalty=0.05, batch=16)},
 }
-"""By name of the images. The digits are few, so batches are small; and they are small themselves, so that narrower
-layers will do, and a penalty of 1 would leave little to learn.
+"""By name of the images. There are few digits, so batches are small. They have few pixels, so narrower layers are
+enough, and a penalty of 1 would leave little to learn.
 """
 _LEDGER: Final = "models.json"
 
@@ -235,8 +234,7 @@ def classifiers(
 ) -> list[Classifier]:
     """Both classifiers: from the folder if they were trained on these images by the same recipe, else trained now.
 
-    They are kept as NAME.npz, which ``lipcert.load`` reads, and described in models.json. The recipes are those for
-    the images, unless others are given.
+    They are saved as NAME.npz, which ``lipcert.load`` reads, and described in models.json.
     """
     ledger = folder / _LEDGER
     known: dict[str, Any] = json.loads(ledger.read_text(encoding="utf-8")) if ledger.exists() else {}

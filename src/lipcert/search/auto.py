@@ -42,7 +42,7 @@ class Auto(Anytime):
     pieces: int | None = None
 
     def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
-        """The candidates of one rung after the other, while the next one's time fits."""
+        """The candidates of one method after the other, while there is time."""
         best, now = start, clock()
         few = can_cut(problem) and problem.network.inputs <= FEW_INPUTS
         pieces = few and affordable(problem, 1.0 - _SHARE)

@@ -246,7 +246,7 @@ class Chain:
             if active.size:
                 inverse = inverse_of(step.factor) if not first else None
                 corners = _inverse_diagonal(step.factor) if inverse is None else np.diagonal(inverse)
-                G = _solved(step.factor, step.Z, turned=True)
+                G = _solved(step.factor, step.Z, transpose=True)
                 rise = step.T * np.asarray((link.head * times(adjoint, link.head)).sum(axis=0))
                 fall = np.einsum("ij,ij->i", G @ adjoint, G)
                 gradient = rise - fall + mu * (1.0 - corners)
@@ -336,9 +336,9 @@ def _forward(link: _Link, here: _Arrival, T: Array) -> _Step | None:
     return _Step(T, s, here.base, factor, Z, S, here.scale)
 
 
-def _solved(factor: Array, right: Array, turned: bool = False) -> Array:
+def _solved(factor: Array, right: Array, transpose: bool = False) -> Array:
     """L⁻¹M, or L⁻ᵀM."""
-    return np.asarray(linalg.blas.dtrsm(1.0, factor, right, lower=1, trans_a=int(turned)))
+    return np.asarray(linalg.blas.dtrsm(1.0, factor, right, lower=1, trans_a=int(transpose)))
 
 
 def _inverse_diagonal(factor: Array) -> Array:

@@ -303,10 +303,10 @@ def _over_ball(weight: Weight, bend: Array, row: Array, radius: float) -> tuple[
     length = float(np.linalg.norm(row))
     if not length > 0.0 or not np.isfinite(length):
         return 0.0 * length, 0.0 * row, 1.0
-    turned = weight.T
+    back = weight.T
     basis, diagonal, beside = [row / length], [], []
     for _ in range(min(_DIRECTIONS, row.size)):
-        w = turned @ (bend * (weight @ basis[-1]))
+        w = back @ (bend * (weight @ basis[-1]))
         diagonal.append(float(w @ basis[-1]))
         known = np.array(basis)
         for _ in range(2):

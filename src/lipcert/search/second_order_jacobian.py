@@ -129,7 +129,6 @@ class _Pass:
     w: Array
     Theta: Array
     mu: float
-    across: Array
 
 
 class _Search:
@@ -254,8 +253,8 @@ class _Search:
         self.S = self.B @ self.B.T
         if not np.isfinite(self.J0).all():  # LAPACK's singular value decomposition may never return from infinities
             raise np.linalg.LinAlgError("the Jacobian at the centre is too large for floating point")
-        self.U, self.sizes, turned = np.linalg.svd(self.J0, full_matrices=False)
-        self.V = turned.T
+        self.U, self.sizes, right = np.linalg.svd(self.J0, full_matrices=False)
+        self.V = right.T
         self.P = self.B @ self.V
 
     def _before(self, k: int, done: _Pass | None) -> tuple[Array, Array]:
@@ -281,9 +280,9 @@ class _Search:
         E = (1.0 + lam / c2) * t * fits
         F = H * A
         F.flat[:: len(F) + 1] += E
-        across = B.T @ ((fits / t)[:, None] * B)
-        Theta = (np.eye(self.d) - (self.V * (kappa / (1.0 + kappa))) @ self.V.T + across) / rest
-        return _Pass(self.K[:end, : self.ends[k]], F, E, Y, Q, M, H, A, lam, g * w, Theta, _soft(Theta)[0], across)
+        spread = B.T @ ((fits / t)[:, None] * B)
+        Theta = (np.eye(self.d) - (self.V * (kappa / (1.0 + kappa))) @ self.V.T + spread) / rest
+        return _Pass(self.K[:end, : self.ends[k]], F, E, Y, Q, M, H, A, lam, g * w, Theta, _soft(Theta)[0])
 
     def _backwards(self, x: Array, passes: list[_Pass], R: Array, back: Array) -> Array:
         """The gradient of log λmax by x; ``back`` is that by Z."""
