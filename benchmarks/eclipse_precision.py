@@ -26,10 +26,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from typing import Any
 from unittest import mock
 
-import cvxpy
 import numpy as np
 
 import lipcert as lc
@@ -75,6 +75,8 @@ def _equal() -> Iterator[None]:
 
 @contextmanager
 def _unscaled() -> Iterator[None]:
+    cvxpy: Any = import_module("cvxpy")
+
     def solve(problem: Inequality, tolerance: float = 0.0) -> Solution:
         x, c = cvxpy.Variable(problem.start.size, nonneg=True), cvxpy.Variable()
         product = problem.left.toarray() @ cvxpy.diag(x[problem.groups]) @ problem.right.toarray().T

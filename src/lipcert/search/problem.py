@@ -34,7 +34,7 @@ from lipcert.runtime.costs import require_memory
 from lipcert.search.candidate import Candidate
 from lipcert.search.ellipsoid import Ellipsoid, Image, activate, largest
 from lipcert.search.enclosing import Enclosing
-from lipcert.search.folding import WIDE, condense
+from lipcert.search.merged_maps import WIDE, condense
 from lipcert.search.stage import LEAST, Stage, widened
 
 _WORTH_SAYING = 1e-6
