@@ -17,7 +17,7 @@ import numpy as np
 
 import lipcert as lc
 from lipcert.model.regions import Region
-from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.search.method import Method
 
 DATA = Path(__file__).parents[2] / "shared/data"

@@ -2,7 +2,6 @@
 
 Run: python benchmarks/conv_global.py                  (two minutes; nothing is written)
      python benchmarks/conv_global.py --large 64 16 224  (channels, layers, image; minutes)
-     python benchmarks/conv_global.py --every-size        (the kernels of the literature on images of every size)
 
 The kernels are read from c8x2.npz, c8x4.npz and c16x16.npz in data/conv beside the repository (--data says where). Each
 bound is proved, and each certificate is verified again; seconds are those of certify, by the clock and of the
@@ -79,14 +78,12 @@ def resnet(random: np.random.Generator, blocks: int = 3) -> lc.Network:
     return lc.conv_stack(kernels, (32, 32), rows, stride=strides, padding=1, head=head)
 
 
-def show(
-    name: str, network: lc.Network, methods: tuple[object, ...], limit: float = np.inf, region: object = None
-) -> bool:
+def show(name: str, network: lc.Network, methods: tuple[object, ...], limit: float = np.inf) -> bool:
     """One line per method; whether a bound of Joint is above the limit."""
     above = False
     for method in methods:
         started = time.process_time()
-        certificate = lc.certify(network, region, method)  # type: ignore[arg-type]
+        certificate = lc.certify(network, None, method)  # type: ignore[arg-type]
         found = time.process_time()
         lc.verify(network, certificate)
         took, again = found - started, time.process_time() - found
@@ -106,7 +103,6 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--large", type=int, nargs=3, metavar=("CHANNELS", "LAYERS", "IMAGE"))
     parser.add_argument("--shapes", action="store_true", help="only the VGG- and the ResNet-shaped network")
-    parser.add_argument("--every-size", action="store_true", help="bounds for images of all sizes")
     asked = parser.parse_args()
     print(f"{'stack':>12} {'widest':>9} {'method':>11} {'bound':>12} {'seconds':>8} {'processor':>9} {'verify':>8}")
     random, above = np.random.default_rng(0), False
@@ -114,10 +110,6 @@ def main() -> int:
         channels, layers, image = asked.large
         kernels = [kernel(random, channels, channels if k else 3) for k in range(layers)]
         show(f"{channels} × {layers}", lc.conv_stack(kernels, (image, image)), METHODS[:1])
-        return 0
-    if asked.every_size:
-        for name in LIMITS:
-            show(name, lc.conv_stack(asked.data / f"{name}.npz", (14, 14)), METHODS, region=lc.EverySize())
         return 0
     for name, limit in () if asked.shapes else LIMITS.items():
         above |= show(name, lc.conv_stack(asked.data / f"{name}.npz", (14, 14)), METHODS, limit)

@@ -26,6 +26,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from typing import Any
 from unittest import mock
 
@@ -35,9 +36,10 @@ import lipcert as lc
 from lipcert.errors import LipcertError
 from lipcert.model.arrays import Array
 from lipcert.proof.hints import Lipschitz
-from lipcert.published import conic, interior, messenger, variants
-from lipcert.published.inequality import Inequality, Solution
-from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.published import eclipse, semidefinite
+from lipcert.published.glipsdp import ACCURACY
+from lipcert.published.semidefinite import Inequality, Solution, SolverFailed
+from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.reproduce.printed import paper_table
 
 Rule = Callable[[], Any]
@@ -51,7 +53,7 @@ def _nudged(W: Array, M: Array) -> Array:
     return _through(W, M + 1e-30 * np.eye(len(M)))
 
 
-_through = messenger.through
+_through = eclipse.through
 
 
 def _almost(matrix: Array) -> bool:
@@ -60,32 +62,42 @@ def _almost(matrix: Array) -> bool:
 
 @contextmanager
 def _inverse(through: Callable[[Array, Array], Array]) -> Iterator[None]:
-    with mock.patch.object(messenger, "through", through), mock.patch.object(variants, "through", through):
+    with mock.patch.object(eclipse, "through", through):
         yield
 
 
 @contextmanager
 def _equal() -> Iterator[None]:
     free = property(lambda hand: np.flatnonzero(hand.beta > hand.alpha + 1e-20))
-    with mock.patch.object(messenger.Handover, "free", free):
+    with mock.patch.object(eclipse.Handover, "free", free):
         yield
 
 
 @contextmanager
 def _unscaled() -> Iterator[None]:
-    def solve(problem: Inequality, solver: str, tolerance: float = 0.0) -> Solution:
-        return conic.maximise(problem, "CLARABEL")
+    cvxpy: Any = import_module("cvxpy")
 
-    with mock.patch.object(variants, "solve", solve):
+    def solve(problem: Inequality, tolerance: float = 0.0) -> Solution:
+        x, c = cvxpy.Variable(problem.start.size, nonneg=True), cvxpy.Variable()
+        product = problem.left.toarray() @ cvxpy.diag(x[problem.groups]) @ problem.right.toarray().T
+        matrix = problem.constant + 0.5 * (product + product.T) - c * (problem.output @ problem.output.T)
+        program = cvxpy.Problem(cvxpy.Maximize(c), [matrix >> 0])
+        program.solve(solver="CLARABEL", **ACCURACY)
+        if program.status != cvxpy.OPTIMAL or not float(c.value) > 0.0:
+            raise SolverFailed(f"Clarabel ended with status {program.status!r}")
+        found = np.maximum(np.atleast_1d(x.value), 0.0)
+        return Solution(float(c.value), found, found)
+
+    with mock.patch.object(eclipse, "solve", solve):
         yield
 
 
 def _raised() -> Any:
-    return mock.patch.object(interior, "_ENOUGH", np.inf)
+    return mock.patch.object(semidefinite, "_ENOUGH", np.inf)
 
 
 def _positive() -> Any:
-    return mock.patch.object(variants, "positive", _almost)
+    return mock.patch.object(eclipse, "positive", _almost)
 
 
 RULES: dict[str, tuple[float, tuple[Rule, ...]]] = {

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 import lipcert as lc
 from lipcert.proof.hints import Enclosure, Linear, Lipschitz
-from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.search.ellipsoid import Ellipsoid
 from lipcert.search.method import Method
 

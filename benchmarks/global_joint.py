@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import lipcert as lc
-from lipcert.reproduce.networks import paper_network
+from lipcert.reproduce.cells import paper_network
 
 TABLES = Path(__file__).resolve().parents[2] / "shared" / "paper_tables.json"
 WITHIN, ROUNDING = 0.005, 0.0005

@@ -14,7 +14,7 @@ import numpy as np
 
 import lipcert as lc
 from lipcert.model.regions import Region
-from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.cells import paper_center, paper_network
 
 WIDTHS, LAYERS = (10, 20, 40, 60), (5, 10, 15, 20)
 ACTIVATIONS = ("relu", "leaky_relu", "elu", "tanh", "silu")

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 import lipcert as lc
-from lipcert import plots
 from lipcert.model.wording import upward
-from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.cells import paper_center, paper_network
+from lipcert.show import plots
 
 FOLDER = Path(__file__).parents[1] / "docs" / "figures"
 WIDTH, LAYERS = 40, 20

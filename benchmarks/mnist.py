@@ -8,8 +8,7 @@ from pathlib import Path
 
 import lipcert as lc
 from lipcert.model.arrays import Array
-from lipcert.reproduce.images import Images, read_images
-from lipcert.reproduce.training import Recipe, train
+from lipcert.reproduce.classifiers import Images, Recipe, read_images, train
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "mnist"
 

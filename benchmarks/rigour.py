@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import lipcert as lc
 from lipcert.proof.checker import prove
-from lipcert.reproduce.networks import RADIUS_STUDY, paper_center, paper_network
+from lipcert.reproduce.cells import RADIUS_STUDY, paper_center, paper_network
 from lipcert.search.method import Method
 
 RADII = (5.0, 1.0, 0.2, 0.04, 0.008, 0.0016, 0.00032)

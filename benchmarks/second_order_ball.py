@@ -16,7 +16,7 @@ import numpy as np
 
 import lipcert as lc
 from lipcert.model.arrays import Array
-from lipcert.reproduce.training import require_torch
+from lipcert.reproduce.classifiers import require_torch
 from mnist import mnist
 
 SIZES = 784, 128, 128, 128, 10

@@ -24,7 +24,7 @@ import numpy as np
 import lipcert as lc
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
-from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.cells import paper_center, paper_network
 
 WIDTHS, LAYERS = (10, 20, 40, 60), (5, 10, 15, 20, 25)
 PROTOTYPE = {(10, 5): (1050.0, math.sqrt(5.0)), (40, 5): (580.0, 1.0), (60, 15): (83.0, 1.0)}

@@ -14,7 +14,7 @@ import math
 import statistics
 
 import lipcert as lc
-from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.cells import paper_center, paper_network
 
 WIDTHS, LAYERS = (60, 80, 100, 120), (30, 40, 50, 60, 70)
 

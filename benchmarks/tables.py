@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 import lipcert as lc
-from lipcert.reproduce.cells import AUTODIFF, STUDIES
-from lipcert.reproduce.networks import paper_center
+from lipcert.reproduce.cells import AUTODIFF, STUDIES, paper_center
 from lipcert.reproduce.printed import paper_table
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import lipcert as lc
 from lipcert import published
 from lipcert.model.regions import Ball
-from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.search.method import Method
 
 WIDTHS, LAYERS, ACTIVATIONS, RADII = (20, 40), (5, 10), ("relu", "elu", "tanh"), (0.1, 1.0)

@@ -16,11 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lipcert.reproduce.classifiers import RECIPES
-from lipcert.reproduce.images import read_images
+from lipcert.reproduce.classifiers import RECIPES, read_images, train
 from lipcert.reproduce.mnist import failure_rate
 from lipcert.reproduce.printed import PAPER_RADII
-from lipcert.reproduce.training import train
 
 
 def main() -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 import lipcert as lc
-from lipcert.compare import compare
 from lipcert.model.arrays import Array
+from lipcert.questions.compare import compare
 
 
 @dataclass(frozen=True)

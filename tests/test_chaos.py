@@ -27,8 +27,8 @@ from lipcert.proof.hints import Part
 from lipcert.proof.outputs import output_at
 from lipcert.questions import verdict
 from lipcert.questions.establish import establish
-from lipcert.search import asked as asking
 from lipcert.search import enclosing, problem, split
+from lipcert.search import method as asking
 from lipcert.search.directions import Stretch
 from networks import random_network
 
@@ -240,11 +240,11 @@ class Outcomes:
 def test_the_questions_reach_what_can_be_reached() -> None:
     labels = {target.label for question in QUESTIONS for target in asked(question)}
     expected = {"search.witness.witness", "search.split._Search.cuts", "search.lower.jacobian_norms"}
-    expected |= {"search.joint.Joint.optimised", "search.auto.Auto.candidates", "search.asked.Asked.lines"}
+    expected |= {"search.joint.Joint.optimised", "search.auto.Auto.candidates", "search.method.MethodGuide.lines"}
     expected |= {"search.problem.Problem.sweep", "search.enclosing.Enclosing.interval", "runtime.threads.suited_to"}
-    expected |= {"search.curved.improved", "search.curved._Search.hints", "search.curved._parabola"}
-    expected |= {"search.bowls.suggest", "search.bowls.lowest", "search.margins.MarginSearch.find"}
-    expected |= {"search.second_order.PairSearch.hints", "search.split_rows.RowSearch.cuts"}
+    expected |= {f"search.second_order_jacobian.{name}" for name in ("improved", "_Search.hints", "_parabola")}
+    expected |= {"search.quadratic.suggest", "search.quadratic.lowest", "search.dual.DualSearch.find"}
+    expected |= {"search.second_order.PairSearch.hints", "search.split.RowSearch.cuts"}
     assert labels >= expected, expected - labels
 
 
@@ -343,8 +343,8 @@ def steep_lines(patch: pytest.MonkeyPatch) -> None:
     def turned(pair: tuple[Array, Array]) -> tuple[Array, Array]:
         return -3.0 * pair[0], 0.1 - 2.0 * pair[1]
 
-    asked_for, drawn = asking.Asked.lines, enclosing.Enclosing.lines
-    patch.setattr(asking.Asked, "lines", lambda *arguments: turned(asked_for(*arguments)))
+    asked_for, drawn = asking.MethodGuide.lines, enclosing.Enclosing.lines
+    patch.setattr(asking.MethodGuide, "lines", lambda *arguments: turned(asked_for(*arguments)))
     patch.setattr(enclosing.Enclosing, "lines", lambda run: tuple(turned(pair) for pair in drawn(run)))
 
 
@@ -385,16 +385,16 @@ def harmless(question: str) -> bool:
 
 @pytest.mark.parametrize("name", ["S", "exponent", "alpha", "beta", "neurons", "ahead"])
 def test_a_guide_that_writes_into_its_view(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = asking.Asked.multipliers
+    honest = asking.MethodGuide.multipliers
 
-    def multipliers(guide: asking.Asked, view: View) -> Array:
+    def multipliers(guide: asking.MethodGuide, view: View) -> Array:
         T = honest(guide, view)
         shown = getattr(view, name)
         if shown is not None:
             shown[...] = 0
         return T
 
-    monkeypatch.setattr(asking.Asked, "multipliers", multipliers)
+    monkeypatch.setattr(asking.MethodGuide, "multipliers", multipliers)
     assert harmless("closed form")
 
 

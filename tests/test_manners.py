@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.compare import Comparison, Row
 from lipcert.model.markup import table
 from lipcert.model.wording import downward, upward
+from lipcert.questions.compare import Comparison, Row
 from lipcert.questions.names import METHODS
 from networks import random_network
 
@@ -145,7 +145,7 @@ def test_images_keep_their_shape() -> None:
 
 
 def test_what_is_no_region_or_network_is_named() -> None:
-    from lipcert.compare import compare
+    from lipcert.questions.compare import compare
 
     anything: Any = 3
     with pytest.raises(lc.InvalidInput, match="region must be a Ball"):

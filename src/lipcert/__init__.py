@@ -18,7 +18,7 @@ from lipcert.model.activations import Activation, activation, piecewise_linear
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
 from lipcert.model.norms import L1, L2, LInf
-from lipcert.model.regions import Ball, Box, EverySize, Everywhere
+from lipcert.model.regions import Ball, Box, Everywhere
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.classes import CertifiedRadius
 from lipcert.proof.hints import Linear, Lipschitz
@@ -60,7 +60,6 @@ __all__ = [
     "ClosedForm",
     "Convolution",
     "Diagonal",
-    "EverySize",
     "Everywhere",
     "Greedy",
     "Interrupted",

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from lipcert.cli import main
-from lipcert.cli.inspect import _seconds
 
 
 @pytest.fixture
@@ -71,10 +70,7 @@ def test_a_region_in_inspect(folder: Path, capsys: pytest.CaptureFixture[str]) -
     wide = json.loads(run(capsys, "inspect m.npz --json")[1])
     assert near["layers"][0]["open"] == 0
     assert wide["layers"][0]["open"] is None
-    assert set(near["costs"]) == {"ClosedForm", "Scalar", "Diagonal", "Joint", "Auto"}
-    assert all(near["costs"][name]["memory"] <= wide["costs"][name]["memory"] for name in near["costs"])
     assert "open slopes" in run(capsys, "inspect m.npz --center test.npz:0 --radius 0.1")[1]
-    assert [_seconds(value) for value in (0.0123, 9.94, 110.0, 130.0)] == ["0.012 s", "9.9 s", "110 s", "2 minutes"]
 
 
 def test_a_table_says_what_it_leaves_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -179,7 +179,7 @@ def test_standard_output_on_a_full_disk(lipcert: Command) -> None:
 def test_a_script_that_asks_again_when_it_is_imported(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         "import numpy as np, lipcert as lc\n"
-        "from lipcert.compare import compare\n"
+        "from lipcert.questions.compare import compare\n"
         "net = lc.Network.from_weights([np.eye(3), np.ones((2, 3))], activation='relu')\n"
         "compare(net, None, ['trivial'])\n",
         encoding="utf-8",

@@ -22,7 +22,7 @@ from lipcert.proof.bowls import BowlHints, Bowls
 from lipcert.proof.classes import CertifiedRadius, recheck_radius
 from lipcert.proof.outputs import OutputBounds
 from lipcert.questions.establish import establish
-from lipcert.search import bowls as search
+from lipcert.search import quadratic as search
 from networks import ROW_LABELS, ROWS, random_network
 
 ROW = np.array([1.0, -1.0])

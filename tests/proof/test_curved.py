@@ -22,7 +22,7 @@ from lipcert.proof.curved import inverse_above, prove_curved
 from lipcert.proof.hints import Curved, Part
 from lipcert.proof.slope_parabolas import fit_error
 from lipcert.proof.sweep import proving
-from lipcert.search.curved import _Search as Search
+from lipcert.search.second_order_jacobian import _Search as Search
 from networks import NAMED_ROWS, ROW_LABELS, ROWS, random_network, spread
 
 CHAIN = lc.Network.from_weights([[[1.0]], [[1.5]], [[1.0]]], [[0.5], [0.3], None], "hardswish")

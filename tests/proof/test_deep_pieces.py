@@ -14,7 +14,7 @@ from lipcert.model.arrays import Array
 from lipcert.proof.expansion import Second
 from lipcert.proof.piece_bounds import PieceBounds
 from lipcert.proof.second_pieces import SecondOrder, deep
-from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.cells import paper_center, paper_network
 from networks import named, random_network, spread
 
 SIZES = [(1, 1, 1), (1, 2, 1, 1), (2, 4, 4, 2), (3, *[8] * 9, 2), (5, *[12] * 16, 2), (2, *[3] * 30, 1)]

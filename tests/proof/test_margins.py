@@ -21,7 +21,7 @@ from lipcert.proof.classes import CertifiedRadius, recheck_radius
 from lipcert.proof.margins import MarginHints, Margins, stays_negative
 from lipcert.proof.outputs import OutputBounds
 from lipcert.questions.establish import establish
-from lipcert.search.margins import MarginSearch
+from lipcert.search.dual import DualSearch
 from networks import NAMED_ROWS, ROWS, random_network, spread
 
 ROW = np.array([1.0, -1.0])
@@ -46,7 +46,7 @@ def case(seed: int, activation: Any = "relu", radius: float = 0.6) -> tuple[lc.N
 def best(facts: OutputBounds, row: Array = ROW) -> tuple[float, MarginHints]:
     """The bound that the end of a search proves."""
     margins = facts.margins()
-    found = MarginSearch().find(margins, row, best=True)
+    found = DualSearch().find(margins, row, best=True)
     assert found is not None
     return margins.above(row, found.multipliers, found.ball), MarginHints(row, (), found.multipliers, found.ball)
 
@@ -72,7 +72,7 @@ def check_many(seeds: range) -> None:
         ball = lc.Ball(rng.standard_normal(sizes[0]), float(10.0 ** rng.uniform(-2.0, 0.5)))
         facts = establish(network, ball, lc.ClosedForm())
         margins = facts.margins()
-        found = MarginSearch().find(margins, ROW)
+        found = DualSearch().find(margins, ROW)
         truth = attained(network, ball, seed=seed)
         if found is not None:
             assert truth <= margins.above(ROW, found.multipliers, found.ball), seed
@@ -274,7 +274,7 @@ def test_cuts_cover() -> None:
         leaves = []
         for side in (-1, 1):
             margins = facts.margins([(layer, neuron, side)])
-            found = MarginSearch().find(margins, ROW)
+            found = DualSearch().find(margins, ROW)
             assert found is not None
             bound = margins.above(ROW, found.multipliers, found.ball)
             leaves.append(MarginHints(ROW, ((layer, neuron, side),), found.multipliers, found.ball))
@@ -296,7 +296,7 @@ def test_splitting_settles_what_the_whole_does_not() -> None:
         biases = [np.array(layer.bias) for layer in network.layers]
         biases[-1] = biases[-1] - np.array([0.6 * truth + 0.4 * whole, 0.0])  # true, but not by the whole
         facts = establish(lc.Network.from_weights(weights, biases, "relu"), ball, lc.ClosedForm())
-        alone, pieces = MarginSearch(1).leaves(facts, ROW), MarginSearch(100).leaves(facts, ROW)
+        alone, pieces = DualSearch(1).leaves(facts, ROW), DualSearch(100).leaves(facts, ROW)
         assert not stays_negative(facts.margins, ROW, alone)
         more += stays_negative(facts.margins, ROW, pieces)
     assert more > 1
@@ -334,6 +334,6 @@ def test_what_is_refused() -> None:
         other = establish(network, lc.Ball(ball.center, 0.1, norm=norm), lc.ClosedForm())
         with pytest.raises(ProofFailed, match="ℓ2"):
             other.margins()
-        assert MarginSearch().leaves(other, ROW) == []
+        assert DualSearch().leaves(other, ROW) == []
     with pytest.raises(ProofFailed):
         establish(network, lc.Box(ball.center - 0.1, ball.center + 0.1), lc.ClosedForm()).margins()

@@ -18,7 +18,7 @@ from lipcert.proof.pieces import AXIS
 from lipcert.proof.reach import recheck_reach
 from lipcert.proof.row_bounds import JacobianEntries, OutputRows
 from lipcert.proof.sensitivity import recheck_sensitivity
-from lipcert.search import split_rows
+from lipcert.search import split
 from networks import named, random_network, spread
 
 SPLIT = lc.Split(lc.ClosedForm(), seconds=np.inf, tolerance=1e-3, pieces=40)
@@ -39,8 +39,8 @@ def holds(network: lc.Network, region: Region) -> None:
 
 
 def lost_leaves(patch: pytest.MonkeyPatch) -> None:
-    honest = split_rows.RowSearch.add
-    patch.setattr(split_rows.RowSearch, "add", lambda search, leaves: honest(search, leaves[::2]))
+    honest = split.RowSearch.add
+    patch.setattr(split.RowSearch, "add", lambda search, leaves: honest(search, leaves[::2]))
 
 
 def wrong_axes(patch: pytest.MonkeyPatch) -> None:
@@ -50,13 +50,13 @@ def wrong_axes(patch: pytest.MonkeyPatch) -> None:
         count = len(leaves)
         return rng.integers(AXIS, 2, count), rng.integers(0, 3, count), 0.3 * rng.standard_normal(count)
 
-    patch.setattr(split_rows.RowSearch, "cuts", cuts)
+    patch.setattr(split.RowSearch, "cuts", cuts)
 
 
 def high_values(patch: pytest.MonkeyPatch) -> None:
     """Values that nothing attains: the search believes that it is done."""
-    patch.setattr(split_rows, "output_values", lambda network, points: np.full((len(points), 4), 1e9))
-    patch.setattr(split_rows.RowSearch, "excess", lambda search, leaf: 0.5 * float(leaf.values.min()))
+    patch.setattr(split, "output_values", lambda network, points: np.full((len(points), 4), 1e9))
+    patch.setattr(split.RowSearch, "excess", lambda search, leaf: 0.5 * float(leaf.values.min()))
 
 
 @pytest.mark.parametrize("mistake", [lost_leaves, wrong_axes, high_values])

@@ -25,8 +25,7 @@ from lipcert.proof.hints import BOTH, Enclosure, Linear, Lipschitz
 from lipcert.proof.image import Image
 from lipcert.proof.neuron_bounds import slope_bounds
 from lipcert.proof.sweep import Centers, Sweep, proving, stacked
-from lipcert.search.asked import Asked
-from lipcert.search.method import Greedy
+from lipcert.search.method import Greedy, MethodGuide
 from networks import NAMED_ROWS, ROWS, named, random_network, sampled_norms, spread
 from oracle import Oracle, below, check_inside, rules_of
 
@@ -58,7 +57,7 @@ def swept(
     enclosures: Sequence[Enclosure] = BOTH,
 ) -> Sweep:
     with proving():
-        return Sweep(network, Domain.of(regions), Asked(method, tuple(enclosures))).run()
+        return Sweep(network, Domain.of(regions), MethodGuide(method, tuple(enclosures))).run()
 
 
 def close(one: Array, two: Array) -> None:
@@ -120,7 +119,7 @@ def test_mixed_regions_come_back_in_their_order() -> None:
     def ask(domain: Domain | None, some: Sequence[Region]) -> list[float]:
         asked.append(len(some))
         assert domain is None or len(domain) == len(some)
-        return [float(bound) for bound in Sweep(network, domain, Asked(METHODS[0], BOTH)).run().bounds]
+        return [float(bound) for bound in Sweep(network, domain, MethodGuide(METHODS[0], BOTH)).run().bounds]
 
     found = stacked(network, regions, ask)
     assert sorted(asked) == [1, 5, 5, 5]

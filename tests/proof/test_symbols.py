@@ -20,7 +20,7 @@ from lipcert.proof.hints import Hints
 from lipcert.proof.rounding import largest_eigenvalue_above
 from lipcert.proof.symbols import by_channel, prove_symbols
 from lipcert.proof.torus import torus_of
-from lipcert.search.waves import Waves, closed_form, scalar
+from lipcert.search.fourier import FourierChain, closed_form, scalar
 
 STACKS: dict[str, dict[str, Any]] = {
     "same": {"shapes": [(3, 2, 3, 3), (2, 3, 3, 3), (2, 2, 3, 3)]},
@@ -67,9 +67,9 @@ def hints_of(network: Network, choose: Any = closed_form) -> Hints:
     space = torus_of(network)
     assert space is not None
     rest = [layer.neurons.slope_range(*np.full((2, layer.size), [[-np.inf], [np.inf]])) for layer in _dense(network)]
-    waves = Waves(network, space, [*space.slopes, *rest])
-    x = waves.greedy(choose).x
-    return waves.at(x + np.random.default_rng(0).uniform(0.0, 0.3, x.size)).hints
+    chain = FourierChain(network, space, [*space.slopes, *rest])
+    x = chain.greedy(choose).x
+    return chain.at(x + np.random.default_rng(0).uniform(0.0, 0.3, x.size)).hints
 
 
 def _dense(network: Network) -> list[Any]:

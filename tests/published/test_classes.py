@@ -9,9 +9,9 @@ import pytest
 
 import lipcert as lc
 from lipcert.errors import InvalidInput
-from lipcert.published.eclipse_gen import EclipseGen, EclipseGenLocal
-from lipcert.published.jacobian_box import JacobianBox
-from lipcert.published.lipdiff import LipDiff
+from lipcert.published.eclipse import EclipseGen, EclipseGenLocal
+from lipcert.published.lipsdp import LipDiff
+from lipcert.published.norms import JacobianBox
 from networks import random_network
 
 NETWORK = random_network(2, (3, 6, 5, 2), "tanh", gain=1.5)

@@ -16,7 +16,7 @@ from lipcert.questions.campaign import summarise
 from lipcert.questions.campaign.results import difference
 from lipcert.questions.establish import establish
 from lipcert.questions.verdict import Verdict
-from lipcert.search import margins
+from lipcert.search import dual
 from networks import random_network
 
 NETWORK = random_network(0, (4, 8, 7, 3), gain=2.5)
@@ -192,8 +192,8 @@ def test_a_search_that_errs_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
     blind(monkeypatch)
     monkeypatch.setattr(Verdict, "bent", Verdict.first_order)
-    monkeypatch.setattr(margins, "_uphill", wrong)
-    monkeypatch.setattr(margins.Found, "settled", False)
+    monkeypatch.setattr(dual, "_uphill", wrong)
+    monkeypatch.setattr(dual.Found, "settled", False)
     found = lc.certified_radius(NETWORK, x, radii=[size], curvature=False, values=True)
     assert seen
     assert found.broken is None

@@ -9,7 +9,7 @@ import pytest
 
 import lipcert as lc
 from lipcert.published import EclipseGenLocal, Trivial
-from lipcert.reproduce.networks import RADIUS_STUDY, paper_center, paper_network
+from lipcert.reproduce.cells import RADIUS_STUDY, paper_center, paper_network
 from lipcert.reproduce.printed import agrees, paper_table
 
 PRINTED_RADIUS = math.sqrt(5)

@@ -16,13 +16,11 @@ import pytest
 import lipcert as lc
 from lipcert.model.arrays import Array
 from lipcert.reproduce import classifiers as keeping
-from lipcert.reproduce.classifiers import Classifier, classifiers
-from lipcert.reproduce.images import FILES, Images, read_images
+from lipcert.reproduce.classifiers import FILES, Classifier, Images, Recipe, classifiers, read_images, train
+from lipcert.reproduce.documents import study_summary, write_study
 from lipcert.reproduce.mnist import PAPER_METHOD, Study, Work, best_radii, choose, failure_rate, local_bound, run
-from lipcert.reproduce.mnist_documents import summary, write_study
 from lipcert.reproduce.printed import PAPER_RADII
 from lipcert.reproduce.store import Store
-from lipcert.reproduce.training import Recipe, train
 from lipcert.runtime.clock import silent
 from networks import random_network
 
@@ -128,7 +126,7 @@ def test_training(digits: Images) -> None:
 
 def test_the_penalty_is_the_squared_norm_of_the_jacobian() -> None:
     torch: Any = pytest.importorskip("torch")
-    from lipcert.reproduce.training import _loss
+    from lipcert.reproduce.classifiers import _loss
 
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ELU(), torch.nn.Linear(6, 3)).double()
@@ -216,7 +214,7 @@ def test_the_study_is_written_and_kept(
 ) -> None:
     write_study(tmp_path, study)
     text = (tmp_path / "mnist.md").read_text()
-    assert summary(study) in text
+    assert study_summary(study) in text
     assert "not on MNIST" in text
     rows, radii = (
         list(csv.DictReader((tmp_path / name).read_text(encoding="utf-8").splitlines()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from lipcert.reproduce import table_documents, tables
+from lipcert.reproduce import documents, tables
 from lipcert.reproduce.cells import LOWER, STUDIES
 from lipcert.reproduce.tables import Plan, Result
 
@@ -20,13 +20,13 @@ def test_a_table_says_what_was_computed_and_what_took_too_long(tmp_path: Path) -
         (cell, "glipsdp"): Result("timeout", None, 300.0),
     }
     found = list(tables.lines(plan, results))
-    table_documents.write_table(tmp_path, plan, found)
+    documents.write_table(tmp_path, plan, found)
     text = (tmp_path / "table2.md").read_text(encoding="utf-8")
     assert "longer than 300 s" in text
     assert "| 60 × 30 | trivial | 50682.053 | 50682.1 |" in text
     assert "| glipsdp | 1 | 0 | 0 |  | 1 |" in text  # printed once, not computed, over the limit
-    assert "below the smallest printed figure in 1 of 1 cells" in table_documents.summary(found)
-    assert "It is 2 times the lower bound" in table_documents.summary(found)
+    assert "below the smallest printed figure in 1 of 1 cells" in documents.table_summary(found)
+    assert "It is 2 times the lower bound" in documents.table_summary(found)
     with (tmp_path / "table2.csv").open(newline="", encoding="utf-8") as stream:
         rows = {row["method"]: row for row in csv.DictReader(stream)}
     assert rows["trivial"]["agrees"] == "yes"

@@ -21,8 +21,9 @@ from lipcert.proof.guide import View
 from lipcert.proof.hints import BOTH
 from lipcert.proof.piece_bounds import PieceBounds
 from lipcert.proof.pieces import Bounds, Pieces
-from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.runtime.clock import timed
+from lipcert.search import descent
 from lipcert.search.chain import Value
 from lipcert.search.problem import Problem
 from lipcert.search.stage import Stage
@@ -112,13 +113,13 @@ def test_an_interrupt_in_scalar_brings_closed_form(monkeypatch: pytest.MonkeyPat
 
 
 def test_an_interrupt_in_joint_brings_what_joint_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    case, path = problem(lc.Everywhere()), lc.Joint._path
+    case, path = problem(lc.Everywhere()), descent.follow
 
     def stopped(*arguments: Any) -> Iterator[tuple[Array, Value]]:
         yield from itertools.islice(path(*arguments), 60)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(lc.Joint, "_path", stopped)
+    monkeypatch.setattr("lipcert.search.joint.follow", stopped)
     bound = interrupted(lc.Everywhere(), lc.Auto()).bound
     monkeypatch.undo()
     assert lc.Joint().solve(case).bound < bound < 0.9 * lc.Scalar().solve(case).bound
@@ -210,7 +211,7 @@ def test_an_interrupt_before_the_first_bound_is_an_interrupt(monkeypatch: pytest
 WATCHED = """
 import time
 import lipcert as lc, lipcert.runtime.clock
-from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.cells import paper_center, paper_network
 
 class Clock:
     now = time.monotonic()

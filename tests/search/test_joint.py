@@ -13,11 +13,12 @@ import lipcert as lc
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
 from lipcert.proof.hints import BOTH
-from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.reproduce.printed import paper_table
 from lipcert.search import joint
 from lipcert.search.candidate import Candidate
 from lipcert.search.chain import Chain, Slopes, Value
+from lipcert.search.descent import follow
 from lipcert.search.joint import chosen, kept, log_multipliers, moving_slopes
 from lipcert.search.problem import Problem
 from networks import named, random_network, spread
@@ -221,7 +222,7 @@ def test_small_effects_are_left_to_the_closed_form() -> None:
     whole = Chain(network, moving_slopes(proof))
     assert len(slim.links) < len(whole.links)
     start = whole.coordinates(log_multipliers(proof))
-    least = min(value.log_bound for _, value in lc.Joint()._path(whole, start, 2e-2, joint._AWAY))
+    least = min(value.log_bound for _, value in follow(whole, start, joint._AWAY, 2e-2, 3e-5, 0.5, 16, joint._bends))
     (found,) = lc.Joint().optimised(case, proof)
     assert found.bound == pytest.approx(np.exp(least), rel=2e-3)
 

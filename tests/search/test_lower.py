@@ -8,8 +8,7 @@ import pytest
 import lipcert as lc
 from lipcert.model.arrays import Array
 from lipcert.proof.point import stretch_below
-from lipcert.search.facets import across, has_kinks
-from lipcert.search.lower import jacobian_norms, lower_bound_of
+from lipcert.search.lower import cross_kinks, has_kinks, jacobian_norms, lower_bound_of
 from networks import random_network
 from patterns import true_constant
 
@@ -66,7 +65,7 @@ def test_across_is_on_the_other_side_of_a_kink(names: str | list[str]) -> None:
     network, region = random_network(3, (3, 8, 7, 2), names), lc.Ball(np.zeros(3), 5.0)
     assert has_kinks(network)
     z = region.sample(40, np.random.default_rng(1))[1::2] * 0.5
-    points, origin = across(network, region, z, 12)
+    points, origin = cross_kinks(network, region, z, 12)
     assert region.contains(points).all()
     assert set(origin.tolist()) <= set(range(len(z)))
     changed = []
@@ -86,7 +85,7 @@ def test_across_is_on_the_other_side_of_a_kink(names: str | list[str]) -> None:
 def test_smooth_networks_have_nothing_to_cross() -> None:
     network, region = random_network(3, (3, 8, 2), "tanh"), lc.Ball(np.zeros(3), 1.0)
     assert not has_kinks(network)
-    assert across(network, region, np.zeros((1, 3)), 5)[0].shape == (0, 3)
+    assert cross_kinks(network, region, np.zeros((1, 3)), 5)[0].shape == (0, 3)
 
 
 @pytest.mark.parametrize("name", ["relu", "tanh", "elu"])
@@ -108,7 +107,7 @@ def test_the_witness_of_a_certificate_counts(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("lipcert.search.lower._scattered", lambda *_: np.zeros((1, 4)))
     monkeypatch.setattr("lipcert.search.lower._climb", lambda network, region, z, *_: z)
     monkeypatch.setattr(
-        "lipcert.search.lower.across", lambda network, region, z, count, *_: (z[:0], np.zeros(0, dtype=int))
+        "lipcert.search.lower.cross_kinks", lambda network, region, z, count, *_: (z[:0], np.zeros(0, dtype=int))
     )
     below = lower_bound_of(network, certificate)
     assert below is not None
@@ -132,7 +131,7 @@ def test_no_decomposition_sees_infinities(monkeypatch: pytest.MonkeyPatch) -> No
     network = lc.Network.from_weights([first, last], [rng.standard_normal(3), np.zeros(3)], "leaky_relu")
     with np.errstate(all="ignore"):
         lc.lower_bound(network, lc.Ball(np.zeros(3), 1.0), samples=40, steps=4, starts=4)
-        across(network, lc.Ball(np.zeros(3), 1.0), rng.standard_normal((5, 3)), 4)
+        cross_kinks(network, lc.Ball(np.zeros(3), 1.0), rng.standard_normal((5, 3)), 4)
     assert seen
 
 

@@ -12,7 +12,7 @@ from scipy import optimize, sparse
 import lipcert as lc
 from lipcert.model.arrays import Array, dense
 from lipcert.proof.hints import Linear, Lipschitz
-from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.search.method import Greedy
 from lipcert.search.problem import Problem
 from lipcert.search.scalar import _by_factors, best_scalar

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.compare import compare
 from lipcert.model.arrays import Array
+from lipcert.questions.compare import compare
 from networks import random_network
 
 NET = random_network(1, (3, 8, 8, 2), "relu")

@@ -26,9 +26,9 @@ from lipcert.proof.piece_bounds import PieceBounds
 from lipcert.proof.pieces import AXIS, LEAF, Bounds, Pieces
 from lipcert.proof.sweep import Sweep, proving
 from lipcert.proof.tree import Tree, children, confined
-from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.search import split as module
-from lipcert.search.asked import Asked
+from lipcert.search.method import MethodGuide
 from networks import named, random_network, sampled_norms, spread
 from patterns import true_constant
 
@@ -471,7 +471,7 @@ def test_errors_are_carried_through_many_layers(monkeypatch: pytest.MonkeyPatch)
     ranges = [(np.full((2, 1), s), np.full((2, 1), s)) for s in slopes]
     domain = Domain.of([lc.Ball([0.0], 1.0)] * 2)
     with proving():
-        bounds = Sweep(network, domain, Asked(lc.ClosedForm(), ()), limits=ranges).run().bounds
+        bounds = Sweep(network, domain, MethodGuide(lc.ClosedForm(), ()), limits=ranges).run().bounds
     value = float(np.prod(weights) * np.prod(slopes))
     # per layer two products with a weight that is known to LOOSE units, and two with a slope
     least, most = (2 * rounding.LOOSE + 2) * unit * depth + 2 * unit * (depth - 1), 100 * unit * depth

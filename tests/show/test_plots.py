@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.compare import Comparison, Row
+from lipcert.questions.compare import Comparison, Row
 from lipcert.questions.names import METHODS, PUBLISHED
 from lipcert.show import plots
 from lipcert.show.scatter import FAMILIES, family

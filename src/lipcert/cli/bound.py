@@ -13,7 +13,6 @@ from lipcert.cli.methods import timed
 from lipcert.cli.output import Later, certificate_record, ratio, show
 from lipcert.errors import InvalidInput
 from lipcert.model.network import Network
-from lipcert.model.regions import EverySize
 from lipcert.proof.certificate import Certificate
 from lipcert.questions.certify import certify
 from lipcert.search.lower import LowerBound, lower_bound_of
@@ -50,10 +49,6 @@ def bound(
     inputs: options.InputsOption = None,
     outputs: options.OutputsOption = None,
     layers: options.LayersOption = None,
-    every_size: Annotated[
-        bool,
-        typer.Option("--every-size", help="For a stack of convolutions: a bound for images of all sizes."),
-    ] = False,
     exact: Annotated[
         bool,
         typer.Option(
@@ -80,10 +75,6 @@ def bound(
 
       lipcert bound model.npz --activation relu --center zeros --radius 0.5 --exact --seconds 20
 
-    A network of convolutions alone, whatever the size of its image:
-
-      lipcert bound denoiser.onnx --every-size
-
     A controller whose inputs are radians and revolutions a minute, within one unit of each:
 
       lipcert bound controller.npz --center 0,1500 --radius 1 --norm linf --input-norm linf --input-scale 0.1,100
@@ -97,10 +88,6 @@ def bound(
             )
             measure = options.norm("--norm", norm, input_scale)
             region = options.region_of(network, center, radius, box, clip, point, measure)
-            if every_size:
-                if region.bounded:
-                    raise InvalidInput("--every-size is about all inputs; leave out --center, --radius and --box")
-                region = EverySize()
             with clock.keeping(_SHARE * (seconds or 0.0) if lower else 0.0):
                 certificate = later.best(
                     certify,

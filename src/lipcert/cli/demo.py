@@ -15,7 +15,7 @@ from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Everywhere
 from lipcert.published import Trivial
 from lipcert.questions.certify import certify
-from lipcert.reproduce.networks import paper_center, paper_network
+from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.search.closed_form import ClosedForm
 from lipcert.search.diagonal import Diagonal
 from lipcert.search.joint import Joint

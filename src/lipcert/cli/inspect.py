@@ -1,4 +1,4 @@
-"""``lipcert inspect``: what was read from a model, and what bounds of it will cost."""
+"""``lipcert inspect``: what was read from a model, and how much of it a region leaves open."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from lipcert.importers.faithful import Imported
 from lipcert.model.network import Layer, Network
 from lipcert.model.regions import Region
 from lipcert.questions.certify import certify
-from lipcert.runtime.costs import available_memory, costs, entries
-from lipcert.search.auto import Auto
+from lipcert.runtime.costs import available_memory, entries
 from lipcert.search.closed_form import ClosedForm
 
 
@@ -34,10 +33,9 @@ def inspect(
     point: options.PointOption = None,
     json: options.JsonOption = False,
 ) -> None:
-    """Show what MODEL becomes as a network: layers, activations, what was folded, and what bounds will cost.
+    """Show what MODEL becomes as a network: layers, activations, and what was folded.
 
-    Without a region times and memory are for the worst case, in which the slope of every neuron is open; in a small
-    ball most slopes are settled, and bounds come much faster. With a region one quick pass counts the open slopes.
+    With a region one quick pass counts the open slopes, on which the time and the memory of a bound depend.
 
     [bold]Example[/bold]
 
@@ -66,9 +64,6 @@ def describe(network: Network, imported: Imported | None, region: Region | None 
     """All there is to say, in JSON's types."""
     bounded = region is not None and region.bounded
     open_ = _open_slopes(network, region) if region is not None and bounded else None
-    estimates = {name: {"seconds": c.seconds, "memory": c.memory} for name, c in costs(network, open_).items()}
-    patience = max(estimates["ClosedForm"]["seconds"], Auto().seconds)
-    estimates["Auto"] = {"seconds": patience, "memory": estimates["Joint"]["memory"]}
     layers = []
     for number, layer in enumerate(network.layers):
         origin = imported.lowered.origins[number] if imported else None
@@ -100,7 +95,6 @@ def describe(network: Network, imported: Imported | None, region: Region | None 
         "digest": network.digest,
         "free_memory": available_memory(),
         "region": region_record(region) if region is not None and bounded else None,
-        "costs": estimates,
     }
 
 
@@ -127,7 +121,7 @@ def _print(console: Console, model: str, record: dict[str, Any]) -> None:
             if layer["open"] is not None:
                 counts.add_row(str(number), str(layer["neurons"]), str(layer["open"]))
         console.print(counts)
-    _print_costs(console, record)
+    _print_memory(console, record)
 
 
 def _print_layers(console: Console, model: str, record: dict[str, Any]) -> None:
@@ -146,31 +140,19 @@ def _print_layers(console: Console, model: str, record: dict[str, Any]) -> None:
     console.print(layers)
 
 
-def _print_costs(console: Console, record: dict[str, Any]) -> None:
-    """What bounds will cost."""
-    local = record["region"] is not None
-    prices = Table("method", "time, about" if local else "time, at most about", "memory")
-    for name, cost in record["costs"].items():
-        prices.add_row(name, _seconds(cost["seconds"]), _memory(cost["memory"]))
-    console.print(prices)
+def _print_memory(console: Console, record: dict[str, Any]) -> None:
+    """How large matrices are, and how much memory is free."""
     free, widest = record["free_memory"], max(layer["neurons"] for layer in record["layers"])
-    if local:
+    if record["region"] is not None:
         most = max((layer["open"] or 0 for layer in record["layers"]), default=0)
         console.print(f"At most {most} slopes of a layer are open over the region: {_memory(8 * most**2)} a matrix.")
     else:
         console.print(
             f"The widest layer has {widest} neurons: {_memory(8 * widest**2)} a matrix if all their slopes are open."
-            " Give --center and --radius for an estimate of a region."
+            " Give --center and --radius to count those of a region."
         )
     if free is not None:
         console.print(f"Free memory: {_memory(free)}.")
-
-
-def _seconds(value: float) -> str:
-    for unit, size in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
-        if value >= 2 * size:
-            return f"{value / size:.0f} {unit}"
-    return f"{value:.0f} s" if value >= 10.0 else f"{value:.2g} s"
 
 
 def _memory(count: float) -> str:

@@ -21,7 +21,7 @@ import numpy as np
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array
 from lipcert.model.norms import L1, L2, LInf, Norm
-from lipcert.model.regions import Ball, Box, EverySize, Everywhere, Region
+from lipcert.model.regions import Ball, Box, Everywhere, Region
 from lipcert.proof.hints import Enclosure, Linear, Lipschitz
 
 Kind: TypeAlias = Any
@@ -76,7 +76,7 @@ LEFT_OUT: dict[str, dict[str, Any]] = {
 }
 """Fields that are not written, and what they are after reading."""
 FAMILIES: dict[type, tuple[type, ...]] = {
-    Region: (Everywhere, EverySize, Box, Ball),
+    Region: (Everywhere, Box, Ball),
     Norm: (L1, L2, LInf),
     Enclosure: (Lipschitz, Linear),
 }
@@ -84,7 +84,6 @@ FAMILIES: dict[type, tuple[type, ...]] = {
 _NAMED = {member for members in FAMILIES.values() for member in members}
 _PARAMETERS: dict[type, dict[str, Kind]] = {
     Everywhere: {},
-    EverySize: {},
     Box: {"lower": Numbers(), "upper": Numbers()},
     Ball: {"center": Numbers(), "radius": Numbers(0), "clip": Maybe(Box), "norm": Norm},
     L1: {"scale": _SCALE},

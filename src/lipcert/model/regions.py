@@ -71,7 +71,9 @@ class Region(ABC):
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class _Unbounded(Region):
+class Everywhere(Region):
+    """All inputs: the bound is then the global Lipschitz constant."""
+
     center: Array
     radius: Array
     bounded: ClassVar[bool] = False
@@ -87,7 +89,7 @@ class _Unbounded(Region):
         return self
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
+        return "Everywhere()"
 
     def support(self, rows: Array) -> Array:
         return np.where(np.any(rows != 0.0, axis=-1), np.inf, 0.0)
@@ -100,17 +102,6 @@ class _Unbounded(Region):
 
     def sample(self, count: int, rng: np.random.Generator) -> Array:
         raise InvalidInput(f"{self} cannot be sampled; give a Ball or a Box")
-
-
-class Everywhere(_Unbounded):
-    """All inputs: the bound is then the global Lipschitz constant."""
-
-
-class EverySize(_Unbounded):
-    """All inputs, and images of every size: the bound is then one for a stack of convolutions on any image.
-
-    Padding is with zeros, or circular without strides.
-    """
 
 
 class _Bounded(Region):

@@ -11,7 +11,7 @@ from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norms
-from lipcert.model.regions import EverySize, Region
+from lipcert.model.regions import Region
 from lipcert.proof.certificate import Certificate, LayerReport
 from lipcert.proof.cover import Cover, prove_tree
 from lipcert.proof.curved import prove_curved
@@ -73,19 +73,15 @@ def prove(
     convolutions. Both hold over every region. Otherwise each of ``sweeps`` is about the whole network and starts from
     the intervals of the ones before; ``part_sweeps`` are about the part, and take the intervals from there.
     """
-    every_size = isinstance(region, EverySize)
-    if not every_size:
-        check_region(region, network.inputs)
+    check_region(region, network.inputs)
     if not sweeps:
-        if every_size or part_sweeps:
+        if part_sweeps:
             raise ProofFailed("there are no multipliers to prove a bound from")
         return _product(network, Part((0, network.depth)) if part is None else part)
     whole = len(sweeps) == 1 and not part_sweeps and part in (None, Part((0, network.depth)))  # in plain norms
-    if whole and (every_size or by_channel(network, sweeps[0])):
+    if whole and by_channel(network, sweeps[0]):
         with proving():
-            return prove_symbols(network, sweeps[0], every_size)
-    if every_size:
-        raise ProofFailed("a bound for every image size is about a whole stack of convolutions, in ℓ2 norms")
+            return prove_symbols(network, sweeps[0])
     part = Part((0, network.depth)) if part is None else part
     piece = _piece(network, part, bool(part_sweeps))
     norms = part.norms.bare

@@ -28,7 +28,7 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, dense
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Layer, Network
-from lipcert.proof.every_size import for_every_size, sparing
+from lipcert.proof.frequency_grid import sparing
 from lipcert.proof.guide import given
 from lipcert.proof.hints import Hints
 from lipcert.proof.neuron_bounds import WIDEN
@@ -69,17 +69,14 @@ def by_channel(network: Network, hints: Hints) -> bool:
     return torus is not None and not by_neuron and _suit(network, torus, hints)
 
 
-def prove_symbols(network: Network, hints: Hints, every_size: bool = False) -> float:
-    """At least the global Lipschitz constant of the network; the hints have one multiplier per channel.
-
-    With ``every_size`` also that of the same convolutions on images of all other sizes.
-    """
+def prove_symbols(network: Network, hints: Hints) -> float:
+    """At least the global Lipschitz constant of the network; the hints have one multiplier per channel."""
     torus = torus_of(network)
     if torus is None:
         raise ProofFailed("the network does not begin with convolutions that fit on a torus")
     if not _suit(network, torus, hints):
         raise ProofFailed("the hints do not have one multiplier per channel")
-    torus = for_every_size(torus) if every_size else sparing(torus)
+    torus = sparing(torus)
     count = len(torus.slopes)
     if torus.ends:
         return stack_bound(torus, hints.multipliers, hints.exponents)

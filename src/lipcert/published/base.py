@@ -25,7 +25,7 @@ from lipcert.search.problem import Problem
 from lipcert.search.stage import Stage
 
 _SMALL = 4_000_000
-"""Entries of a matrix that fits anywhere."""
+"""Matrices with fewer entries are not checked: 32 MB."""
 
 
 class NotApplicable(ProofFailed):
@@ -54,19 +54,19 @@ class Run:
 class Published(Method):
     """A method of the literature.
 
-    Where the method has multipliers, its candidate is a sweep of lipcert's own step with them. It gives the published
-    number or less: affine neurons are exact there, and slopes are not widened. Where it has none, the number stands on
-    the method's own theorem, in floating point. Either way :meth:`value` is the number as published.
+    A method with multipliers gets a proof: lipcert's own step with these multipliers. It gives the published number or
+    less, because affine neurons are exact there and slopes are not widened. The number of a method without multipliers
+    rests on its own theorem, in floating point. Either way :meth:`value` is the number as published.
     """
 
     matrices: ClassVar[int] = 3
-    """Dense matrices of the largest layer that it makes, at least; they must fit into the free memory."""
+    """Dense matrices of the largest layer that the method makes at least; they must fit into the free memory."""
 
     remark: ClassVar[str] = ""
     """What a reader of a comparison in ℓ2 norms should know of its figure."""
 
     def check(self, norms: Norms) -> None:
-        """An error unless the method has these norms, without units; a scale is taken into the weights beforehand."""
+        """Raise an error unless the method applies to these norms; scales are moved into the weights beforehand."""
         if norms.pair != ("l2", "l2"):
             raise NotApplicable(
                 f"{type(self).__name__} is a method for ℓ2 norms, with units if need be; asked for {norms}:"
@@ -124,7 +124,7 @@ def worldwide(problem: Problem) -> Problem:
 
 
 def again(layers: tuple[Multipliers, ...]) -> Callable[[Stage], Array]:
-    """The choice that repeats a method's multipliers in lipcert's own step.
+    """The choice of multipliers that repeats a method's own in lipcert's step.
 
     On slopes [α', β'] inside the [α, β] that T was chosen for, with half-widths r' ≤ r, T·r'/r gives a bound that is
     nowhere above: with τ = r/r', τ(s - α')(s - β') ≥ (s - α)(s - β) for every s, because |m' - m| ≤ r - r'.
@@ -135,7 +135,7 @@ def again(layers: tuple[Multipliers, ...]) -> Callable[[Stage], Array]:
         T, r = stage.narrow(chosen.T), stage.narrow(chosen.r)
         T = np.ldexp(T * np.divide(stage.r, r, out=np.zeros(r.shape), where=r > 0), -2 * stage.exponent)
         bare = (stage.r > 0) & ~(T > 0)
-        if bare.any():  # affine to the method, but not to the last bit
+        if bare.any():  # affine for the method, but not in the last bit
             R = stage.r[:, None] * stage.S * stage.r
             T[bare] = 2.0 * float(largest(R))
         return T

@@ -1,16 +1,223 @@
-"""ECLipsE and ECLipsE-Fast: layer by layer, for activations whose slopes begin at zero."""
+"""The Eclipse family: layer by layer, with messenger matrices M_i handed from one layer to the next."""
 
 from __future__ import annotations
 
+import contextlib
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
+from scipy import linalg, sparse
 
-from lipcert.published.base import NotApplicable, Published, Run, worldwide
-from lipcert.published.lmi import OWN, check_solver
-from lipcert.published.messenger import Choice, Handover, carry
-from lipcert.published.variants import closed_form, small_program
+from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.model.arrays import Array, dense
+from lipcert.proof.hints import Lipschitz
+from lipcert.published.base import Multipliers, NotApplicable, Published, Run, worldwide
+from lipcert.published.semidefinite import Inequality, Solution, SolverFailed, solve
 from lipcert.search.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Handover:
+    """What is known when the Λ of one layer is chosen.
+
+    W (n, p) maps the last layer that was not affine to this one, M (p, p) is that layer's messenger matrix, ``ahead``
+    the next weight; the slopes lie in [α, β]. ``index`` counts hidden layers from 0.
+    """
+
+    index: int
+    W: Array
+    M: Array
+    S: Array  # W M⁻¹ Wᵀ
+    alpha: Array
+    beta: Array
+    ahead: Array
+
+    @property
+    def free(self) -> Array:
+        """The index set M_i: neurons whose slope is not a single number."""
+        return np.flatnonzero(self.beta > self.alpha)
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Λ (n,) of a layer, the c that the choice promises, and the slopes it was made for."""
+
+    Lambda: Array
+    c: float
+    alpha: Array
+    beta: Array
+
+
+Chooser = Callable[[Handover], Choice]
+
+
+def carry(problem: Problem, choose: Chooser) -> Run:
+    """Algorithm 2: from layer to layer with the problem's slopes, affine layers merged into the next weight.
+
+    A bounded region narrows the slopes (Algorithm 1); without one, or with intervals known beforehand, they are taken
+    as they are.
+    """
+    network = problem.network
+    M, merged = np.eye(network.inputs), np.eye(network.inputs)
+    slopes = _slopes(problem)
+    done: list[Multipliers] = []
+    for index, layer in enumerate(network.layers[:-1]):
+        W = dense(layer.weight) @ merged
+        S = through(W, M)
+        alpha, beta = slopes(index, np.sqrt(np.maximum(np.diagonal(S), 0.0)))
+        if (alpha == beta).all() or not S.any():
+            middle = 0.5 * (alpha + beta)
+            merged = middle[:, None] * W
+            done.append(Multipliers(np.zeros(middle.size), np.zeros(middle.size)))
+            continue
+        hand = Handover(index, W, M, S, alpha, beta, dense(network.layers[index + 1].weight))
+        choice = choose(hand)
+        M, merged = messenger(hand, choice), np.eye(W.shape[0])
+        done.append(Multipliers(1.0 / choice.Lambda, 0.5 * (choice.beta - choice.alpha)))
+    last = dense(network.layers[-1].weight) @ merged
+    return Run(math.sqrt(max(float(np.linalg.norm(through(last, M), 2)), 0.0)), tuple(done))
+
+
+def messenger(hand: Handover, choice: Choice) -> Array:
+    """M_i = Λ - ¼Λ(D_α + D_β)W X⁻¹ Wᵀ(D_α + D_β)Λ with X = M_{i-1} + Wᵀ D_α Λ D_β W."""
+    Lambda, both = choice.Lambda, choice.alpha + choice.beta
+    X = hand.M + hand.W.T @ ((choice.alpha * Lambda * choice.beta)[:, None] * hand.W)
+    side = (0.5 * Lambda * both)[:, None] * hand.W
+    return np.diag(Lambda) - through(side, X)
+
+
+def positive(matrix: Array) -> bool:
+    """Whether a matrix is positive definite: its Cholesky factor exists."""
+    return bool(np.isfinite(matrix).all()) and linalg.lapack.dpotrf(matrix, lower=1)[1] == 0
+
+
+def through(W: Array, M: Array) -> Array:
+    """W M⁻¹ Wᵀ."""
+    try:
+        half = linalg.solve_triangular(linalg.cholesky(M, lower=True), W.T, lower=True)
+    except (linalg.LinAlgError, ValueError):
+        raise ProofFailed(
+            "a messenger matrix is not positive definite; weights may be too large or ill-scaled"
+        ) from None
+    return np.asarray(half.T @ half)
+
+
+def _slopes(problem: Problem) -> Callable[[int, Array], tuple[Array, Array]]:
+    """A function from layer number and neuronwise Lipschitz constants to the slopes of the layer."""
+    network, region = problem.network, problem.region
+    local = bool(problem.enclosures) and region.bounded
+    centers = network.preactivations(region.center) if local else []
+
+    def slopes(index: int, constants: Array) -> tuple[Array, Array]:
+        neurons = network.layers[index].neurons
+        assert neurons is not None
+        lower, upper = np.full(neurons.size, -np.inf), np.full(neurons.size, np.inf)
+        if problem.known:
+            lower, upper = problem.known[index]
+        if local:
+            reach = float(region.extent) * constants
+            lower = np.minimum(np.maximum(lower, centers[index] - reach), centers[index])
+            upper = np.maximum(np.minimum(upper, centers[index] + reach), centers[index])
+        return neurons.slope_range(lower, upper)
+
+    return slopes
+
+
+INACTIVE: Final = 100.0
+"""The paper's l_i: neurons with a single slope get this multiple of the mean Λ of the others."""
+_SHARP: Final = 1e-10
+"""Tolerance of the small programs. The objective is flat at the best λ, which is known to about the root of this, and
+later layers depend on it."""
+
+
+def closed_form(hand: Handover) -> Choice:
+    """Algorithm 5: Λ = λI with λ = 2/σmax(D S D), D = D_α + D_β after widening the slopes until α⊙β = 0."""
+    if (hand.alpha * hand.beta < 0.0).any():
+        raise NotApplicable(
+            f"the closed form needs slopes of one sign and layer {hand.index + 1} has others; take 'Fast' or 'Acc'"
+        )
+    alpha, beta = np.where(hand.alpha >= 0.0, 0.0, hand.alpha), np.where(hand.alpha >= 0.0, hand.beta, 0.0)
+    both = alpha + beta
+    size = float(np.linalg.norm(both[:, None] * hand.S * both, 2))
+    if size <= 0.0:
+        raise ProofFailed(f"layer {hand.index + 1} does not move at all, so the closed form is not defined")
+    Lambda = np.full(both.size, 2.0 / size)
+    choice = Choice(Lambda, 0.0, alpha, beta)
+    M = messenger(hand, choice)
+    reach = float(np.linalg.norm(through(hand.ahead, M), 2)) if positive(M) else np.inf
+    return replace(choice, c=1.0 / reach if reach > 0.0 else np.inf)  # C = 1/σmax(W⁺ M⁻¹ W⁺ᵀ)
+
+
+def fast(hand: Handover, cap: float) -> Choice:
+    """Algorithm 4: one λ for the layer from a small semidefinite program; the closed form where that fails."""
+    try:
+        found = small_program(hand, np.zeros(hand.free.size, dtype=int))
+    except SolverFailed:
+        return _last_resort(hand)
+    Lambda = np.full(hand.alpha.size, min(cap, float(found.x[0])))
+    choice = Choice(Lambda, found.c, hand.alpha, hand.beta)
+    return choice if _feasible(hand, choice) else _last_resort(hand)
+
+
+def acc(hand: Handover, cap: float) -> Choice:
+    """Algorithm 3: one λ per neuron from a small semidefinite program; where that fails the better of the other two."""
+    with contextlib.suppress(SolverFailed):
+        found = small_program(hand, np.arange(hand.free.size))
+        Lambda = np.full(hand.alpha.size, INACTIVE * float(found.x.mean()))
+        Lambda[hand.free] = found.x
+        choice = Choice(np.minimum(cap, Lambda), found.c, hand.alpha, hand.beta)
+        if _feasible(hand, choice):
+            return choice
+    one = fast(hand, cap)
+    try:
+        plain = closed_form(hand)
+    except NotApplicable:
+        return one
+    return one if one.c >= plain.c else plain
+
+
+def small_program(hand: Handover, groups: Array) -> Solution:
+    """The program of one layer on the neurons of M_i, in the coordinates (z_i, z_{i-1}):
+
+    maximise c subject to M_{i-1} + Σ λ_k (e_k - α_k w_k)(e_k - β_k w_k) - c W⁺ᵀW⁺ ≽ 0.
+    """
+    free = hand.free
+    count, before = free.size, hand.M.shape[0]
+    constant = np.zeros((count + before, count + before))
+    constant[count:, count:] = hand.M
+    rows = hand.W[free]
+    left, right = (np.vstack([np.eye(count), -(slope[free, None] * rows).T]) for slope in (hand.alpha, hand.beta))
+    output = np.vstack([hand.ahead[:, free].T, np.zeros((before, hand.ahead.shape[0]))])
+    r = 0.5 * (hand.beta - hand.alpha)[free]
+    size = float(np.linalg.norm(r[:, None] * hand.S[np.ix_(free, free)] * r, 2))
+    if size <= 0.0:
+        raise SolverFailed(f"the neurons of layer {hand.index + 1} with more than one slope do not move")
+    start = np.full(groups.max() + 1, 0.5 / size)
+    inequality = Inequality(constant, sparse.csc_array(left), sparse.csc_array(right), output, groups, start)
+    return solve(inequality, _SHARP)
+
+
+def _last_resort(hand: Handover) -> Choice:
+    """The closed form in place of a program that failed."""
+    try:
+        return closed_form(hand)
+    except NotApplicable as error:
+        raise SolverFailed(
+            f"the program of layer {hand.index + 1} was not solved, and its slopes differ in sign, which rules out the"
+            " closed form; take LipSDP() or one of lipcert's own methods"
+        ) from error
+
+
+def _feasible(hand: Handover, choice: Choice) -> bool:
+    if not ((choice.Lambda > 0.0) & np.isfinite(choice.Lambda)).all():
+        return False
+    try:
+        return positive(messenger(hand, choice))
+    except ProofFailed:
+        return False
 
 
 @dataclass(frozen=True)
@@ -18,25 +225,17 @@ class Eclipse(Published):
     """Xu and Sivaranjani, *ECLipsE: Efficient Compositional Lipschitz Constant Estimation for Deep Neural Networks*,
     NeurIPS 2024. Global: the region is ignored.
 
-    one multiplier per neuron, chosen layer by layer by a small semidefinite program; time is linear in depth.
+    One multiplier per neuron, chosen layer by layer by a small semidefinite program; time is linear in depth.
 
     Limits: slopes are taken from zero to the steepest, so activations that fall somewhere (SiLU, GELU, Mish, sin) are
     refused, and a positive least slope (LeakyReLU) is given away; greedy, so looser than LipSDP.
 
-    Parameters
-    ----------
-    solver
-        ``"interior"``, lipcert's own, or a solver that cvxpy knows, such as ``"CLARABEL"`` (extra ``sdp``).
     """
 
-    solver: str = OWN
-
     def run(self, problem: Problem) -> Run:
-        check_solver(self.solver)
-
         def choose(hand: Handover) -> Choice:
             hand = _from_zero(hand, "Eclipse")
-            found = small_program(hand, np.arange(hand.free.size), self.solver)
+            found = small_program(hand, np.arange(hand.free.size))
             # a neuron that stays at zero has no part in the program; any positive number will do
             Lambda = np.full(hand.alpha.size, found.x.mean())
             Lambda[hand.free] = found.x
@@ -73,3 +272,89 @@ def _from_zero(hand: Handover, method: str) -> Handover:
             " take EclipseGen('Fast') or LipSDP()"
         )
     return replace(hand, alpha=np.zeros(hand.alpha.shape))
+
+
+_PROGRAMS = {"Acc": acc, "Fast": fast}
+VARIANTS = (*_PROGRAMS, "CF")
+CAP = 1e10
+"""Largest Λ; the paper asks for a large number and does not say which."""
+
+
+@dataclass(frozen=True)
+class _Gen(Published):
+    """What the local and the global form share."""
+
+    variant: str | Sequence[str] = "Fast"
+    cap: float = CAP
+
+    def __post_init__(self) -> None:
+        given: Any = self.variant
+        if not isinstance(given, str):
+            if not isinstance(given, Sequence):
+                raise InvalidInput(f"variant must be one of {', '.join(VARIANTS)} or a list of them, got {given!r}")
+            object.__setattr__(self, "variant", tuple(given))
+        for name in (given,) if isinstance(given, str) else given:
+            if name not in VARIANTS:
+                raise InvalidInput(f"variant must be one of {', '.join(VARIANTS)}, got {name!r}")
+        if not self.cap > 0.0:
+            raise InvalidInput(f"cap must be positive, got {self.cap}")
+
+    def run(self, problem: Problem) -> Run:
+        hidden = problem.network.depth - 1
+        names = (self.variant,) * hidden if isinstance(self.variant, str) else self.variant
+        if len(names) != hidden:
+            raise InvalidInput(f"variant must have one entry per hidden layer, {hidden} here; got {len(names)}")
+
+        def choose(hand: Handover) -> Choice:
+            name = names[hand.index]
+            return closed_form(hand) if name == "CF" else _PROGRAMS[name](hand, self.cap)
+
+        return carry(self.setting(problem), choose)
+
+
+@dataclass(frozen=True)
+class EclipseGen(_Gen):
+    """Xu and Sivaranjani, *ECLipsE-Gen-Local: Efficient Compositional Local Lipschitz Estimates for Deep Neural
+    Networks*, TMLR 2026, with slopes that hold everywhere. Global: the region is ignored.
+
+    Layer by layer, the multipliers that serve the next layer best; time is linear in depth.
+
+    Limits: ``"CF"`` needs slopes of one sign, so it does not apply to SiLU, GELU, Mish or sin; greedy, so looser than
+    LipSDP; the slopes are widened by ``"CF"`` until one of them is zero.
+
+    Parameters
+    ----------
+    variant
+        ``"Acc"``: one multiplier per neuron, by a small semidefinite program. ``"Fast"``: one per layer, likewise.
+        ``"CF"``: one per layer, by formula. Or a list with one of these for each hidden layer.
+    cap
+        Largest multiplier Λ.
+    """
+
+
+@dataclass(frozen=True)
+class EclipseGenLocal(_Gen):
+    """Xu and Sivaranjani, *ECLipsE-Gen-Local: Efficient Compositional Local Lipschitz Estimates for Deep Neural
+    Networks*, TMLR 2026, Algorithms 1 to 5.
+
+    As :class:`EclipseGen`, and before each layer the slopes are narrowed to what its neurons can see in the region, by
+    their Lipschitz constants so far. Of a box or a clipped ball only the ball around it is used. The slope formulas
+    are lipcert's: some of the paper's are not bounds. ``enclosures`` given to ``certify`` are ignored.
+
+    Limits: as :class:`EclipseGen`; neurons with one slope get a large multiplier instead of an infinite one.
+
+    Parameters
+    ----------
+    variant, cap
+        As of :class:`EclipseGen`.
+
+    Examples
+    --------
+    >>> import lipcert as lc
+    >>> net = lc.Network.from_weights([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0]]], biases=[[3.0, -3.0], None])
+    >>> round(lc.certify(net, lc.Ball([0.0, 0.0], 1.0), EclipseGenLocal("CF")).bound, 6)
+    1.0
+    """
+
+    def setting(self, problem: Problem) -> Problem:
+        return replace(problem, enclosures=(Lipschitz(),)) if problem.enclosures else problem

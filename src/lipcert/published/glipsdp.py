@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,11 +14,12 @@ from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array, dense
 from lipcert.proof.certificate import LayerReport
 from lipcert.published.base import Multipliers, Published, Run, worldwide
-from lipcert.published.conic import answer, cvxpy
-from lipcert.published.forms import moves, safe
-from lipcert.published.inequality import SolverFailed
-from lipcert.published.lmi import OWN, check_solver
+from lipcert.published.lipsdp import moves, safe
+from lipcert.published.semidefinite import SolverFailed
 from lipcert.search.problem import Problem
+
+ACCURACY: Final[dict[str, float]] = {"tol_gap_abs": 1e-9, "tol_gap_rel": 1e-9, "tol_feas": 1e-9}
+"""Tight enough that a bound read from the answer holds to six digits."""
 
 
 @dataclass(frozen=True)
@@ -31,19 +33,10 @@ class GLipSDP(Published):
 
     Limits: the matrices X_i are unknowns too, so memory and time grow steeply with the width; beyond 40 neurons per
     layer a general solver takes many minutes.
-
-    Parameters
-    ----------
-    solver
-        A solver that cvxpy knows (extra ``sdp``).
+    It is solved by Clarabel through cvxpy (extra ``sdp``).
     """
 
-    solver: str = "CLARABEL"
-
     def run(self, problem: Problem) -> Run:
-        if self.solver == OWN:
-            raise InvalidInput("GLipSDP has matrices for unknowns; solver must be one that cvxpy knows: 'CLARABEL'")
-        check_solver(self.solver)
         network = problem.network
         start = worldwide(problem).sweep(safe)
         sizes = _units(start.layers)
@@ -51,7 +44,7 @@ class GLipSDP(Published):
         weights = [dense(layer.weight) * unit for layer, unit in zip(network.layers, units, strict=True)]
         weights[:-1] = [weight / unit for weight, unit in zip(weights[:-1], sizes, strict=True)]
         gain = 1.0 / float(start.bound) if start.bound > 0.0 else 1.0
-        module = cvxpy()
+        module = _cvxpy()
         matrices: list[Any] = [np.eye(network.inputs)]
         matrices += [module.Variable((weight.shape[0],) * 2, symmetric=True) for weight in weights[:-1]]
         unknowns, constraints = [], []
@@ -62,11 +55,32 @@ class GLipSDP(Published):
         c = module.Variable()
         output = gain * weights[-1]
         constraints.append(matrices[-1] - c * (output.T @ output) >> 0)
-        answer(module.Problem(module.Maximize(c), constraints), self.solver)
+        _solve(module, module.Problem(module.Maximize(c), constraints))
         if not float(c.value) > 0.0:
-            raise SolverFailed(f"{self.solver} found no positive c")
+            raise SolverFailed("Clarabel found no positive c")
         layers = tuple(_multipliers(*parts) for parts in zip(start.layers, unknowns, sizes, strict=True))
         return Run(1.0 / (gain * math.sqrt(float(c.value))), layers)
+
+
+def _cvxpy() -> Any:
+    """The module, or an error that says how to get it."""
+    try:
+        import cvxpy as module
+    except ImportError:
+        raise InvalidInput("GLipSDP needs cvxpy: pip install 'lipcert[sdp]'; LipSDP() does without") from None
+    return module
+
+
+def _solve(module: Any, program: Any) -> None:
+    """Solve a cvxpy problem; anything short of ``optimal`` is an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an inaccurate answer is an error below, not a warning
+        try:
+            program.solve(solver="CLARABEL", **ACCURACY)
+        except module.error.SolverError as error:
+            raise SolverFailed(f"Clarabel failed: {error}; take LipSDP()") from error
+    if program.status != module.OPTIMAL:
+        raise SolverFailed(f"Clarabel ended with status {program.status!r}, so there is no bound; take LipSDP()")
 
 
 def _units(layers: tuple[LayerReport, ...]) -> list[float]:

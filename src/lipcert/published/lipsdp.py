@@ -1,22 +1,120 @@
-"""LipSDP: one semidefinite program for the whole network, and its split version."""
+"""One semidefinite program for the whole network: LipSDP, GeoLIP, and LipDiff's form without constraints."""
 
 from __future__ import annotations
 
 import math
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from scipy import linalg, sparse
+from scipy.sparse.linalg import eigsh
 
 from lipcert.errors import InvalidInput
-from lipcert.published.base import Multipliers, Published, Run, global_slopes, worldwide
-from lipcert.published.forms import Forms, forms
-from lipcert.published.inequality import Inequality
-from lipcert.published.lmi import OWN, check_solver, solve
-from lipcert.runtime.threads import suited_to
+from lipcert.model.arrays import Array, dense
+from lipcert.model.network import Network
+from lipcert.model.norms import Norms
+from lipcert.proof.certificate import LayerReport
+from lipcert.published.base import Multipliers, Published, Run, global_slopes, require, worldwide
+from lipcert.published.semidefinite import Inequality, solve
+from lipcert.search.ellipsoid import largest
 from lipcert.search.problem import Problem
+from lipcert.search.stage import Stage
+
+_MATRICES = 20
+"""Dense matrices in all coordinates that a semidefinite program needs at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Forms:
+    """The quadratic constraints of a network: (a_k·ξ)(b_k·ξ) ≤ 0 for the columns of ``left`` and ``right``.
+
+    ``inputs`` of the coordinates ξ are the inputs; ``output`` (size, outputs) reads the output, ‖outputᵀξ‖ = ‖Δy‖.
+    ``layer`` says to which hidden layer each constraint belongs, ``neuron`` to which of its neurons.
+    ``start`` are strictly feasible multipliers Λ.
+    """
+
+    inputs: int
+    left: sparse.csc_array
+    right: sparse.csc_array
+    output: Array
+    layer: Array
+    neuron: Array
+    start: Array
+    slopes: tuple[tuple[Array, Array], ...]
+
+    @property
+    def size(self) -> int:
+        return int(self.output.shape[0])
+
+    def spread(self, Lambda: Array) -> tuple[Multipliers, ...]:
+        """The multipliers of each hidden layer from those of the constraints."""
+        kept = []
+        for index, (alpha, beta) in enumerate(self.slopes):
+            T, r = np.zeros(alpha.shape), np.zeros(alpha.shape)
+            mine = self.layer == index
+            where = self.neuron[mine]
+            T[where] = 1.0 / Lambda[mine]
+            r[where] = 0.5 * (beta - alpha)[where]
+            kept.append(Multipliers(T, r))
+        return tuple(kept)
+
+
+def forms(problem: Problem, isotropic: bool = True) -> Forms:
+    """The constraints for the problem's slopes.
+
+    With ``isotropic``, inputs beyond the first layer's width are folded away: directions that W_1 does not see
+    cannot matter when all directions weigh the same.
+    """
+    candidate = problem.sweep(safe)
+    first = dense(problem.network.layers[0].weight)
+    if isotropic and first.shape[1] > first.shape[0]:
+        first = linalg.qr(first.T, mode="economic")[1].T
+    weights = [first, *(layer.weight for layer in problem.network.layers[1:])]
+    moving = [moves(layer) for layer in candidate.layers]
+    size = first.shape[1] + sum(int(part.sum()) for part in moving)
+    require(size * size, _MATRICES)
+    state: Any = sparse.csr_array(sparse.eye_array(first.shape[1], size))
+    offset = first.shape[1]
+    left, right, start = [sparse.csr_array((0, size))], [sparse.csr_array((0, size))], [np.zeros(0)]
+    for weight, layer, free in zip(weights, candidate.layers, moving):
+        v = sparse.csr_array(weight) @ state
+        count = int(free.sum())
+        unit = sparse.csr_array((np.ones(count), (np.arange(count), offset + np.arange(count))), shape=(count, size))
+        offset += count
+        start.append(1.0 / np.ldexp(layer.multiplier[free], 2 * layer.exponent))
+        left.append(unit - sparse.diags_array(layer.alpha[free]) @ v[free])
+        right.append(unit - sparse.diags_array(layer.beta[free]) @ v[free])
+        # rows in the order of the neurons: z is the new coordinate, or the slope times v
+        place = sparse.csr_array((np.ones(count), (np.flatnonzero(free), np.arange(count))), shape=(free.size, count))
+        middle = np.where(free, 0.0, 0.5 * (layer.alpha + layer.beta))
+        state = sparse.csr_array(sparse.diags_array(middle) @ v + place @ unit)
+    places = [np.flatnonzero(free) for free in moving]
+    columns = [sparse.csc_array(sparse.vstack(rows, format="csr").T) for rows in (left, right)]
+    return Forms(
+        first.shape[1],
+        columns[0],
+        columns[1],
+        (sparse.csr_array(weights[-1]) @ state).toarray().T,
+        np.concatenate([np.zeros(0, dtype=int), *(np.full(part.size, index) for index, part in enumerate(places))]),
+        np.concatenate([np.zeros(0, dtype=int), *places]),
+        np.concatenate(start),
+        tuple(candidate.slopes),
+    )
+
+
+def moves(layer: LayerReport) -> Array:
+    """Which neurons move and have more than one slope, (n,)."""
+    return (layer.multiplier > 0) & (layer.beta > layer.alpha)
+
+
+def safe(stage: Stage) -> Array:
+    """Multipliers well inside the feasible set: T = 2 λmax(R) on the neurons that move."""
+    T = np.zeros(stage.alpha.shape)
+    if stage.active.size:
+        r = stage.r[stage.active]
+        T[stage.active] = max(2.0 * float(largest(r[:, None] * stage.S[np.ix_(stage.active, stage.active)] * r)), 0.0)
+    return T
 
 
 @dataclass(frozen=True)
@@ -36,10 +134,6 @@ class LipSDP(Published):
         ``"neuron"``: one multiplier per neuron. ``"layer"``: one per layer.
     split
         Cut the network into parts of so many layers, None for no cut.
-    workers
-        Parts solved at the same time, each in a process of its own.
-    solver
-        ``"interior"``, lipcert's own, or a solver that cvxpy knows, such as ``"CLARABEL"`` (extra ``sdp``).
 
     Examples
     --------
@@ -51,39 +145,28 @@ class LipSDP(Published):
 
     kind: Literal["neuron", "layer"] = "neuron"
     split: int | None = None
-    workers: int = 1
-    solver: str = OWN
 
     def __post_init__(self) -> None:
         if self.kind not in ("neuron", "layer"):
             raise InvalidInput(f"kind must be 'neuron' or 'layer', got {self.kind!r}")
         if self.split is not None and self.split < 1:
             raise InvalidInput(f"split must be at least 1 layer, or None, got {self.split}")
-        if self.workers < 1:
-            raise InvalidInput(f"workers must be at least 1, got {self.workers}")
 
     def run(self, problem: Problem) -> Run:
-        check_solver(self.solver)
         problem = worldwide(problem)
         if self.split is None or self.split >= problem.network.depth:
-            return whole(problem, self.kind, self.solver)
+            return whole(problem, self.kind)
         depth = problem.network.depth
         ends = ((start, min(start + self.split, depth)) for start in range(0, depth, self.split))
         parts = [replace(problem, network=problem.network.slice(*pair)) for pair in ends]
-        jobs = [(part, self.kind, self.solver) for part in parts]
-        if self.workers == 1:
-            runs = [whole(*job) for job in jobs]
-        else:
-            with ProcessPoolExecutor(min(self.workers, len(jobs)), mp_context=get_context("spawn")) as pool:
-                runs = list(pool.map(_part, jobs))
-        return _joined(problem, self.split, runs)
+        return _joined(problem, self.split, [whole(part, self.kind) for part in parts])
 
 
-def whole(problem: Problem, kind: str, solver: str) -> Run:
+def whole(problem: Problem, kind: str) -> Run:
     """One semidefinite program for the network of the problem."""
     shape = forms(problem)
     program = inequality(shape, kind)
-    found = solve(program, solver)
+    found = solve(program)
     return Run(1.0 / math.sqrt(found.c), shape.spread(found.roomy[program.groups]))
 
 
@@ -96,12 +179,6 @@ def inequality(shape: Forms, kind: str) -> Inequality:
     start = np.full(groups.max(initial=-1) + 1, np.inf)
     np.minimum.at(start, groups, shape.start)
     return Inequality(constant, shape.left, shape.right, shape.output, groups, start)
-
-
-def _part(job: tuple[Problem, str, str]) -> Run:
-    """One part in a worker process."""
-    with suited_to(1):
-        return whole(*job)
 
 
 def _joined(problem: Problem, split: int, runs: list[Run]) -> Run:
@@ -121,3 +198,189 @@ def _joined(problem: Problem, split: int, runs: list[Run]) -> Run:
             layers.append(Multipliers(r * (r + np.abs(m)) * value**2, r))
             value *= float(np.maximum(np.abs(alpha), np.abs(beta)).max())
     return Run(value, tuple(layers))
+
+
+@dataclass(frozen=True)
+class GeoLIP(Published):
+    """Wang, Prakriya and Jha, *A Quantitative Geometric Approach to Neural-Network Smoothness*, NeurIPS 2022. Global:
+    the region is ignored.
+
+    For each output the program bounds the ℓ1 norm of its gradient, G_k ≥ ‖∇f_k‖₁, which is how fast it changes per unit
+    of the largest input change. So for ℓ∞ inputs the bound of the whole network is the norm of all G_k: their largest
+    (ℓ∞ outputs), sqrt(Σ G_k²) (ℓ2) or Σ G_k (ℓ1); these are given as published, without a proof. As ‖·‖₂ ≤ ‖·‖₁,
+    sqrt(Σ G_k²) bounds it in ℓ2 norms too. (With a round unit ball in place of the box the program is LipSDP's.)
+
+    Limits: in ℓ2 norms up to a factor of the root of the number of inputs is lost; one semidefinite program in the
+    sizes of all layers for each output.
+    """
+
+    remark: ClassVar[str] = "made for ℓ∞ changes of the input; as an ℓ2 bound it loses up to the root of the inputs"
+
+    def check(self, norms: Norms) -> None:
+        if norms.pair[0] != "linf":
+            super().check(norms)
+
+    def run(self, problem: Problem) -> Run:
+        shape = forms(worldwide(problem), isotropic=False)
+        squares, Lambda, slopes = 0.0, np.zeros(shape.layer.size), [0.0]
+        for output in range(problem.network.outputs):
+            found = solve(_inequality(shape, output))
+            if math.isfinite(found.c):
+                # the sum of the outputs' inequalities is one for all of them, since D ≼ I
+                squares += 1.0 / found.c
+                slopes.append(math.sqrt(1.0 / found.c))
+                Lambda += found.roomy[shape.inputs :] / found.c
+        if squares == 0.0:
+            return Run(0.0)
+        if problem.norms.pair[0] == "linf":
+            return Run(float(problem.norms.output.of(np.array(slopes))))
+        return Run(math.sqrt(squares), shape.spread(Lambda / squares))
+
+
+def _inequality(shape: Forms, output: int) -> Inequality:
+    """Σ d_j Δx_j² - c Δy² + Σ Λ_k (a_k·ξ)(b_k·ξ) ≥ 0 with Σ d_j ≤ 1: then Δy² ≤ max Δx_j²/c."""
+    inputs, count = shape.inputs, shape.layer.size
+    unit = sparse.csc_array(sparse.eye_array(shape.size, inputs))
+    share = 0.9 / inputs
+    return Inequality(
+        np.zeros((shape.size, shape.size)),
+        sparse.csc_array(sparse.hstack([unit, shape.left])),
+        sparse.csc_array(sparse.hstack([unit, shape.right])),
+        shape.output[:, [output]],
+        np.arange(inputs + count),
+        np.concatenate([np.full(inputs, share), share * shape.start]),
+        np.concatenate([np.ones(inputs), np.zeros(count)]),
+    )
+
+
+_DENSE = 300
+"""Up to this size the top eigenvector comes from a dense decomposition, beyond it from Lanczos."""
+_DECAY, _SQUARES = 0.9, 0.999
+
+
+@dataclass(frozen=True)
+class LipDiff(Published):
+    """Wang, Hu, Havens, Araujo, Zheng, Chen and Jha, *On the Scalability and Memory Efficiency of Semidefinite Programs
+    for Lipschitz Constant Estimation of Neural Networks*, ICLR 2024. Global: the region is ignored.
+
+    Every hidden value obeys |z_k| ≤ b_k for ‖x‖ ≤ 1, by products of norms. These constraints are redundant, but they
+    limit the trace of the matrix in LipSDP's dual, and with a limited trace ρ the matrix inequality may be replaced by
+    a penalty on its largest eigenvalue. For any κ, Λ ≥ 0,
+
+        L² ≤ κ_0 + Σ κ_k b_k² + ρ·max(0, λmax(YYᵀ - κ_0 I_x - D_κ - Σ Λ_k F_k)),
+
+    and the right side is lowered by Adam, from the multipliers that give the product of norms. Lengths are measured in
+    units of b_k, which makes ρ the number of neurons plus one.
+
+    Limits: first-order steps on a sharp ridge are slow; the bound is somewhere between LipSDP's and the product of
+    norms, near the latter for deep networks. The best value met is returned, so it never exceeds the product.
+
+    Parameters
+    ----------
+    steps, rate
+        How many steps Adam takes, and the length of the first; it falls to a hundredth along a cosine.
+    """
+
+    steps: int = 1000
+    rate: float = 0.03
+
+    def __post_init__(self) -> None:
+        if self.steps < 0 or not self.rate > 0.0:
+            raise InvalidInput(f"steps must be at least 0 and rate positive, got {self.steps} and {self.rate}")
+
+    def run(self, problem: Problem) -> Run:
+        shape = forms(worldwide(problem))
+        penalty = _Penalty.of(problem.network, shape)
+        if penalty is None:
+            return Run(0.0)
+        point = best = penalty.start()
+        least = penalty.value(best)
+        speed, square = np.zeros(point.size), np.zeros(point.size)
+        for step in range(self.steps):
+            value, gradient = penalty(point)
+            if value < least:
+                best, least = point, value
+            speed = _DECAY * speed + (1.0 - _DECAY) * gradient
+            square = _SQUARES * square + (1.0 - _SQUARES) * gradient**2
+            rate = self.rate * (0.505 + 0.495 * math.cos(math.pi * step / self.steps))
+            size = np.sqrt(square / (1.0 - _SQUARES ** (step + 1))) + 1e-12
+            point = np.maximum(point - rate * speed / (1.0 - _DECAY ** (step + 1)) / size, 0.0)
+        value = min(penalty.value(best), penalty.value(penalty.start()))
+        return Run(penalty.unit * math.sqrt(value))
+
+
+@dataclass(eq=False)
+class _Penalty:
+    """The right side as a function of (κ_0, κ, Λ relative to its start); outputs in units of the product of norms."""
+
+    inputs: int
+    left: sparse.csc_array
+    right: sparse.csc_array
+    output: Array
+    unit: float
+    vector: Array | None = None
+
+    @staticmethod
+    def of(network: Network, shape: Forms) -> _Penalty | None:
+        norms = [float(np.linalg.norm(dense(layer.weight), 2)) for layer in network.layers]
+        limits, before = [], 1.0  # before: how far z of the layer before can be from zero
+        start = np.zeros(shape.layer.size)
+        for index, (alpha, beta) in enumerate(shape.slopes):
+            m, r = 0.5 * np.abs(alpha + beta), 0.5 * (beta - alpha)
+            rows = np.linalg.norm(dense(network.layers[index].weight), axis=1)
+            mine = shape.layer == index
+            limits.append(((m + r) * rows * before)[shape.neuron[mine]])
+            # the multipliers behind the product of norms
+            start[mine] = 1.0 / (r * (r + m) * (norms[index] * before) ** 2)[shape.neuron[mine]]
+            before *= norms[index] * float((m + r).max())
+        unit = before * norms[-1]
+        if unit == 0.0:
+            return None
+        scale = np.concatenate([np.ones(shape.inputs), *limits])
+        scale = np.where(scale > 0.0, scale, 1.0)
+        stretch = sparse.diags_array(scale)
+        left = sparse.csc_array((stretch @ shape.left) * start)
+        right, output = sparse.csc_array(stretch @ shape.right), scale[:, None] * shape.output / unit
+        return _Penalty(shape.inputs, left, right, output, unit)
+
+    def start(self) -> Array:
+        count = self.left.shape[1]
+        return np.concatenate([[1.0], np.zeros(count), np.ones(count)])
+
+    def value(self, point: Array) -> float:
+        """The right side, every eigenvalue computed."""
+        top = float(linalg.eigvalsh(self._matrix(point).toarray())[-1])
+        return self._total(point, top)
+
+    def __call__(self, point: Array) -> tuple[float, Array]:
+        """The right side and a subgradient, from the top eigenvector alone."""
+        matrix = self._matrix(point)
+        size = matrix.shape[0]
+        if size <= _DENSE:
+            values, vectors = linalg.eigh(matrix.toarray(), subset_by_index=[size - 1, size - 1], check_finite=False)
+        else:
+            guess = np.ones(size) if self.vector is None else self.vector
+            values, vectors = eigsh(matrix, k=1, which="LA", v0=guess, tol=1e-5)
+        top, self.vector = float(values[0]), vectors[:, 0]
+        gradient = np.concatenate([np.ones(1 + self.left.shape[1]), np.zeros(self.left.shape[1])])
+        if top > 0.0:
+            u = self.vector
+            inputs, hidden = u[: self.inputs], u[self.inputs :]
+            pull = np.concatenate([[float(inputs @ inputs)], hidden**2, (self.left.T @ u) * (self.right.T @ u)])
+            gradient = gradient - self._trace * pull
+        return self._total(point, top), gradient
+
+    @property
+    def _trace(self) -> float:
+        return 1.0 + self.left.shape[1]
+
+    def _total(self, point: Array, top: float) -> float:
+        count = self.left.shape[1]
+        return float(point[: 1 + count].sum()) + self._trace * max(top, 0.0)
+
+    def _matrix(self, point: Array) -> sparse.csr_array:
+        count = self.left.shape[1]
+        kappa = np.concatenate([np.full(self.inputs, point[0]), point[1 : 1 + count]])
+        product = (self.left * point[1 + count :]) @ self.right.T
+        output = sparse.csr_array(self.output)
+        return sparse.csr_array(output @ output.T - sparse.diags_array(kappa) - 0.5 * (product + product.T))

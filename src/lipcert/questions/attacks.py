@@ -17,7 +17,7 @@ from lipcert.model.wording import upward
 from lipcert.proof.broken import nearest_broken
 from lipcert.questions.radius import class_of
 from lipcert.runtime.threads import suited_to
-from lipcert.search.breaking import walked_back
+from lipcert.search.counterexample import bisected
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,7 @@ def _search(
         far, away = _climb(network, _some(ball, left), labels[left], target, (steps, step), (seed, start))
         best[left], distances[left] = far, away
     seen = np.flatnonzero(np.isfinite(distances))
-    nearer = walked_back(network, ball.center[seen], labels[seen], best[seen])
+    nearer = bisected(network, ball.center[seen], labels[seen], best[seen])
     for index, tried in zip(seen, nearer, strict=True):
         proved = nearest_broken(network, _some(ball, index), int(labels[index]), np.vstack([tried, best[index]]))
         distances[index] = np.inf

@@ -17,26 +17,25 @@ from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network, network_in
 from lipcert.model.norms import Norm, Norms, norm_in
-from lipcert.model.regions import EverySize, Everywhere, Region
+from lipcert.model.regions import Everywhere, Region
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.checker import issue, issue_many
 from lipcert.proof.hints import BOTH, Enclosure, Part
 from lipcert.proof.rounding import loosened
 from lipcert.published.base import Published
-from lipcert.published.trivial import Trivial
+from lipcert.published.norms import Trivial
 from lipcert.questions.names import method_of
 from lipcert.questions.parts import candidates, is_bounded_by_whole
 from lipcert.runtime.clock import OutOfTime, Progress, checked_seconds, clock, timed
 from lipcert.runtime.costs import NoRoom, require_memory
 from lipcert.runtime.threads import suited_to
 from lipcert.search.anytime import Anytime
-from lipcert.search.asked import Asked
 from lipcert.search.auto import Auto
 from lipcert.search.candidate import Candidate
 from lipcert.search.closed_form import ClosedForm
-from lipcert.search.method import Greedy, Method
+from lipcert.search.fourier import FourierSearch
+from lipcert.search.method import Greedy, Method, MethodGuide
 from lipcert.search.problem import Problem
-from lipcert.search.spectral import Spectral
 
 _WIDE = 1000
 """Neurons of a layer from which greedy methods are asked during the proof, not in a sweep before it."""
@@ -71,7 +70,7 @@ def certify(
     network
         What :meth:`Network.from_weights` or an importer built.
     region
-        A :class:`Ball` or :class:`Box`; default :class:`Everywhere`, or :class:`EverySize` for images of all sizes.
+        A :class:`Ball` or :class:`Box`; default :class:`Everywhere`.
     method
         How multipliers are chosen: ``ClosedForm()``, ``Scalar()``, ``Diagonal()``, ``Joint()``; the default
         ``Auto()`` climbs that ladder while its time lasts. Or a name, as on the command line: ``"joint"``.
@@ -196,8 +195,7 @@ def _answers(
     """A certificate for each region, or why there is none."""
     target, inner = part.reduced(network)
     whole = inner == Part((0, target.depth)) and not any(region.bounded for region in regions)  # in plain norms
-    every_size = any(isinstance(region, EverySize) for region in regions)
-    spectral = Spectral.of(target, method, every_size) if whole else None
+    spectral = FourierSearch.of(target, method) if whole else None
     found: list[Certificate | ProofFailed]
     if isinstance(method, Trivial) and not every_size:
         return [_product(network, region, method, part) for region in regions]
@@ -211,7 +209,7 @@ def _answers(
             found = _proved(network, regions, method, part, enclosures, verify)
         except NoRoom as error:
             found = [error] * len(regions)
-    if isinstance(method, Published) or every_size:
+    if isinstance(method, Published):
         return found
     return [_or_product(network, *pair, method, part) for pair in zip(regions, found, strict=True)]
 
@@ -271,7 +269,7 @@ def _proved(
     """What a method finds for each region, or why there is none."""
     with suited_to(max(network.sizes)), np.errstate(all="ignore"), loosened(part.looseness):
         if verify and isinstance(method, Greedy) and (method.formula or max(network.sizes[1:]) >= _WIDE):
-            return issue_many(network, regions, part, Asked(method, enclosures), method)
+            return issue_many(network, regions, part, MethodGuide(method, enclosures), method)
         answers: list[Certificate | ProofFailed] = []
         for region in regions:
             try:
@@ -282,7 +280,7 @@ def _proved(
 
 
 def _spectral(
-    network: Network, region: Region, method: Method, part: Part, spectral: Spectral, verify: bool
+    network: Network, region: Region, method: Method, part: Part, spectral: FourierSearch, verify: bool
 ) -> Certificate | ProofFailed:
     """The certificate of a network that begins with convolutions, all of space: the closed form, then the method."""
     interrupt: KeyboardInterrupt | None = None
@@ -349,7 +347,7 @@ def _improved(
     kept: dict[tuple[bool, str], tuple[Candidate, Candidate]] = {}  # the best of each method, of the whole and the part
     try:
         if verify:
-            (first,) = issue_many(network, [region], part, Asked(ClosedForm(), problem.enclosures), method)
+            (first,) = issue_many(network, [region], part, MethodGuide(ClosedForm(), problem.enclosures), method)
             best = None if isinstance(first, ProofFailed) else replace(first, found_by="ClosedForm")
         with _explained(method):
             if best is None or not inner.is_whole(problem.network):

@@ -17,11 +17,10 @@ from lipcert.proof.outputs import OutputBounds, outputs_asked, outputs_hinted, p
 from lipcert.questions.certify import question
 from lipcert.runtime.clock import OutOfTime, clock
 from lipcert.runtime.threads import suited_to
-from lipcert.search.asked import Asked
 from lipcert.search.auto import Auto
 from lipcert.search.closed_form import ClosedForm
 from lipcert.search.joint import Joint
-from lipcert.search.method import Greedy, Method
+from lipcert.search.method import Greedy, Method, MethodGuide
 from lipcert.search.problem import Problem
 from lipcert.search.split import Split
 
@@ -83,7 +82,7 @@ def establish_many(
     regions = [question(network, region, method, enclosures)[0] for region in regions]
     with suited_to(max(network.sizes)), np.errstate(all="ignore"):
         if isinstance(method, Greedy):
-            return outputs_asked(network, regions, Asked(method, tuple(enclosures)))
+            return outputs_asked(network, regions, MethodGuide(method, tuple(enclosures)))
         found: list[OutputBounds | ProofFailed] = []
         for region in regions:
             try:

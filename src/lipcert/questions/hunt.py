@@ -15,7 +15,7 @@ from lipcert.proof.classes import CertifiedRadius, ClassBounds, pairs
 from lipcert.questions.verdict import Judge, Verdict
 from lipcert.runtime.clock import OutOfTime, clock
 from lipcert.runtime.costs import enclosing_seconds
-from lipcert.search.margins import MarginSearch
+from lipcert.search.dual import DualSearch
 from lipcert.search.second_order import PairSearch
 
 TOLERANCE = 1e-3
@@ -76,7 +76,7 @@ class Hunt:
         try:
             self._by_norms()
             self._first_order()
-            curved, values = PairSearch(), MarginSearch()
+            curved, values = PairSearch(), DualSearch()
             by_curvature = self.judge.rules.second_order(self.judge.network, searching=True)
             by_values = self.judge.settles_by_values(searching=True)
             if (self.judge.straight and by_curvature) or (by_values and not by_curvature):

@@ -24,11 +24,10 @@ from lipcert.questions.establish import limit, pieces_of, stages, within
 from lipcert.runtime.clock import OutOfTime, Progress, clock, timed
 from lipcert.runtime.threads import one_thread, suited_to
 from lipcert.search.auto import Auto
-from lipcert.search.bowls import lowest
-from lipcert.search.margins import MarginSearch, affordable
+from lipcert.search.dual import DualSearch, affordable
 from lipcert.search.method import Method
-from lipcert.search.split import FEW_INPUTS, VANISHING
-from lipcert.search.split_rows import RowSearch, attained, output_values
+from lipcert.search.quadratic import lowest
+from lipcert.search.split import FEW_INPUTS, VANISHING, RowSearch, attained, output_values
 
 _SIDE = 0.2
 """Share of the tolerance for each side of an output."""
@@ -146,7 +145,7 @@ class _Work:
         """Look for multipliers that bound every output from both sides, while there is time."""
         base, eye = len(self.proofs) - 1, np.eye(facts.network.outputs)
         margins = facts.margins() if affordable(facts) else None
-        bowls, search, told = facts.bowls(), MarginSearch(), Proof("values", base=base)
+        bowls, search, told = facts.bowls(), DualSearch(), Proof("values", base=base)
         try:
             for number, row in enumerate(np.concatenate([eye, -eye])):
                 clock().say(f"value functions, side {number + 1} of {2 * len(eye)}")

@@ -28,8 +28,7 @@ from lipcert.search.auto import Auto
 from lipcert.search.closed_form import ClosedForm
 from lipcert.search.method import Method
 from lipcert.search.problem import Problem
-from lipcert.search.split import FEW_INPUTS, VANISHING
-from lipcert.search.split_rows import RowSearch, attained, entry_sizes
+from lipcert.search.split import FEW_INPUTS, VANISHING, RowSearch, attained, entry_sizes
 
 _WHOLE = 0.5
 """Share of the time that the bound of all inputs and outputs together may take."""

@@ -23,10 +23,10 @@ from lipcert.proof.outputs import OutputBounds, output_at, outputs_by_norms
 from lipcert.questions.establish import establish_many
 from lipcert.runtime.clock import OutOfTime
 from lipcert.runtime.threads import suited_to
-from lipcert.search import bowls
-from lipcert.search.breaking import walked_back
+from lipcert.search import quadratic
 from lipcert.search.closed_form import ClosedForm
-from lipcert.search.margins import MarginSearch, affordable
+from lipcert.search.counterexample import bisected
+from lipcert.search.dual import DualSearch, affordable
 from lipcert.search.method import Method
 from lipcert.search.second_order import PairSearch, suits
 
@@ -127,7 +127,7 @@ class Judge:
     @cached_property
     def straight(self) -> bool:
         """Whether the neurons are straight but for kinks, so that parabolas of any slope see most."""
-        return bowls.straight(self.network)
+        return quadratic.straight(self.network)
 
     @cached_property
     def nothing(self) -> CertifiedRadius:
@@ -179,7 +179,7 @@ class Verdict:
                 if curved and found.radius < self.proved.size:
                     found = self.searched(PairSearch())
                 if valued and found.radius < self.proved.size and affordable(self.proved.facts):
-                    found = self.valued(MarginSearch(_PIECES))
+                    found = self.valued(DualSearch(_PIECES))
         return found
 
     def score(self) -> float:
@@ -203,9 +203,9 @@ class Verdict:
     def bent(self) -> CertifiedRadius:
         """By parabolas of any slope too."""
         with suited_to(max(self.judge.network.sizes)), np.errstate(all="ignore"):
-            return self.proved.parabolas(bowls.suggest)
+            return self.proved.parabolas(quadratic.suggest)
 
-    def valued(self, search: MarginSearch) -> CertifiedRadius:
+    def valued(self, search: DualSearch) -> CertifiedRadius:
         """By value functions too, with what was learned from other balls around the point."""
         with suited_to(max(self.judge.network.sizes)), np.errstate(all="ignore"):
             search.broken = None
@@ -216,7 +216,7 @@ class Verdict:
         """The same with the nearest input of another class on the way to some points, if one is proved to be that."""
         network, ball, label = self.judge.network, self.proved.facts.region, self.judge.label
         assert isinstance(ball, Ball)
-        tried = np.concatenate([points, *walked_back(network, ball.center, label, points)])
+        tried = np.concatenate([points, *bisected(network, ball.center, label, points)])
         return replace(found, broken=nearest_broken(network, ball, label, tried))
 
     def _downhill(self, steps: int) -> Array | None:

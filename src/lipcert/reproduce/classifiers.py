@@ -1,29 +1,220 @@
-"""The two classifiers of the MNIST study in a folder: trained once, read again afterwards."""
+"""The two classifiers of the MNIST study: images to train on, training with PyTorch, and a folder that keeps them."""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import importlib
+import itertools
 import json
+import struct
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
+from lipcert.errors import InvalidInput
 from lipcert.importers import load
 from lipcert.importers.arrays import write_npz
+from lipcert.model.arrays import Array
 from lipcert.model.files import write_whole
 from lipcert.model.network import Network
-from lipcert.reproduce.images import Images
-from lipcert.reproduce.training import Recipe, train
-from lipcert.runtime.clock import Progress
+from lipcert.runtime.clock import Progress, silent
+
+FILES: Final = {
+    "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
+    "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
+}
+"""MNIST's files, as they are or with ``.gz`` behind."""
+
+_DIGITS_TRAINING: Final = 1297
+"""So many of the 1,797 digits are for training, 500 for testing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Images (images, pixels) with pixels between 0 and 1, and labels (images,), to train on and to test with.
+
+    Attributes
+    ----------
+    name : "mnist" or "digits".
+    """
+
+    name: str
+    train: tuple[Array, Array]
+    test: tuple[Array, Array]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of images and labels."""
+        state = hashlib.sha256()
+        for part in (*self.train, *self.test):
+            state.update(np.ascontiguousarray(part, dtype="<f8").tobytes())
+        return state.hexdigest()
+
+
+def read_images(folder: Path | None = None) -> Images:
+    """MNIST from a folder with its four files, raw or gzipped; without a folder scikit-learn's digits."""
+    if folder is None:
+        return _digits()
+    if not folder.is_dir():
+        raise InvalidInput(f"the data must be a folder with MNIST's four files; {folder} is not a folder")
+    missing = [name for names in FILES.values() for name in names if _file(folder, name) is None]
+    if missing:
+        raise InvalidInput(f"{folder} lacks {', '.join(missing)} (with or without .gz); MNIST has four files")
+    raw = [(_idx(folder, images), _idx(folder, labels)) for images, labels in FILES.values()]
+    train, test = ((x.reshape(len(x), -1) / 255.0, y.astype(int)) for x, y in raw)
+    for x, y in raw:
+        if len(x) != len(y) or not len(x):
+            raise InvalidInput(f"{folder} has {len(x)} images but {len(y)} labels; get its files again")
+    return Images("mnist", train, test)
+
+
+def _file(folder: Path, name: str) -> Path | None:
+    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
+
+
+def _idx(folder: Path, name: str) -> Array:
+    """The array in an idx file: two zeros, the type (8: bytes), the number of axes, their sizes, the bytes."""
+    path = _file(folder, name)
+    assert path is not None
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError) as error:
+        raise InvalidInput(f"{path} is damaged: {error}") from None
+    axes = content[3] if content[:3] == b"\x00\x00\x08" and len(content) > 3 else 0
+    start = 4 + 4 * axes
+    if not axes or len(content) < start:
+        raise InvalidInput(f"{path} is not an idx file of bytes")
+    shape = struct.unpack(f">{axes}I", content[4:start])
+    if len(content) - start != np.prod(shape, dtype=float):
+        raise InvalidInput(f"{path} is damaged: its size does not fit its shape {shape}")
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+
+
+def _digits() -> Images:
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise InvalidInput(
+            "the digits come with scikit-learn: pip install 'lipcert[reproduce]'; or give a folder with MNIST"
+        ) from None
+    x, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(x))
+    train, test = order[:_DIGITS_TRAINING], order[_DIGITS_TRAINING:]
+    return Images("digits", (x[train] / 16.0, y[train]), (x[test] / 16.0, y[test]))
+
+
+CLASSES: Final = 10
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train: Adam on cross-entropy, plus ``penalty`` times an estimate of the squared norm of the Jacobian.
+
+    Attributes
+    ----------
+    hidden : sizes of the hidden layers.
+    penalty : weight of E‖vᵀJ‖² = ‖J‖²_F, with one random sign vector v per batch element (Hutchinson); 0 leaves it out.
+    rate, decay, batch, epochs : of Adam.
+    target, checks : training ends at this accuracy on the test set, which is checked about so many times an epoch.
+    seed : of the first weights, the order of the images and the random vectors.
+    """
+
+    hidden: tuple[int, ...] = (128, 128, 128)
+    penalty: float = 0.0
+    rate: float = 1e-3
+    decay: float = 1e-4
+    batch: int = 128
+    epochs: int = 50
+    target: float = 0.98
+    checks: int = 10
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A network, its accuracy on the test set, and the epochs it took, the last of them perhaps in part."""
+
+    network: Network
+    accuracy: float
+    epochs: int
+
+
+def train(images: Images, recipe: Recipe, report: Progress = silent) -> Trained:
+    """Train a classifier whose hidden layers have ELU neurons."""
+    torch = require_torch()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        return _train(torch, images, recipe, report)
+
+
+def _train(torch: Any, images: Images, recipe: Recipe, report: Progress) -> Trained:
+    x, y = (torch.tensor(part) for part in images.train)
+    x = x.float()
+    linear = [torch.nn.Linear(*sizes) for sizes in itertools.pairwise((x.shape[1], *recipe.hidden, CLASSES))]
+    model = torch.nn.Sequential(*[part for layer in linear for part in (layer, torch.nn.ELU())][:-1])
+    optimiser = torch.optim.Adam(model.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
+    if min(recipe.epochs, recipe.checks) < 1:
+        raise InvalidInput(f"epochs and checks must be at least 1, got {recipe.epochs} and {recipe.checks}")
+    batches = -(-len(x) // recipe.batch)
+    every, last = -(-batches // recipe.checks), batches * recipe.epochs
+    seen = 0
+    for epoch in range(1, recipe.epochs + 1):
+        for part in torch.randperm(len(x)).split(recipe.batch):
+            optimiser.zero_grad()
+            _loss(torch, model, x[part], y[part], recipe.penalty).backward()
+            optimiser.step()
+            seen += 1
+            if seen % every == 0 or seen == last:
+                network = _network(linear)
+                trained = Trained(network, accuracy(network, images), epoch)
+                if trained.accuracy >= recipe.target:
+                    report(f"epoch {epoch}: {trained.accuracy:.2%} of the test images are right")
+                    return trained
+        report(f"epoch {epoch} of at most {recipe.epochs}: {trained.accuracy:.2%} of the test images are right")
+    return trained
+
+
+def accuracy(network: Network, images: Images) -> float:
+    """Share of the test images that are classified as they should be."""
+    x, y = images.test
+    return float(np.mean(network(x).argmax(axis=1) == y))
+
+
+def _loss(torch: Any, model: Any, x: Any, y: Any, penalty: float) -> Any:
+    if penalty == 0.0:
+        return torch.nn.functional.cross_entropy(model(x), y)
+    x = x.requires_grad_(True)
+    outputs = model(x)
+    probe = 2.0 * torch.randint(0, 2, outputs.shape) - 1.0
+    (gradient,) = torch.autograd.grad((probe * outputs).sum(), x, create_graph=True)
+    return torch.nn.functional.cross_entropy(outputs, y) + penalty * gradient.square().sum(dim=1).mean()
+
+
+def _network(linear: list[Any]) -> Network:
+    weights = [layer.weight.detach().double().numpy() for layer in linear]
+    return Network.from_weights(weights, [layer.bias.detach().double().numpy() for layer in linear], "elu")
+
+
+def require_torch() -> Any:
+    """PyTorch, or an error that says what to install."""
+    try:
+        return importlib.import_module("torch")  # its own annotations are incomplete
+    except ImportError:
+        raise InvalidInput("training needs PyTorch: pip install 'lipcert[torch]'") from None
+
 
 _NARROW: Final = (64, 64, 64)
 RECIPES: Final[dict[str, dict[str, Recipe]]] = {
     "mnist": {"baseline": Recipe(), "regularised": Recipe(penalty=1.0)},
     "digits": {"baseline": Recipe(_NARROW, batch=16), "regularised": Recipe(_NARROW, penalty=0.05, batch=16)},
 }
-"""By name of the images. The digits are few, so batches are small; and they are small themselves, so that narrower
-layers will do, and a penalty of 1 would leave little to learn.
+"""By name of the images. There are few digits, so batches are small. They have few pixels, so narrower layers are
+enough, and a penalty of 1 would leave little to learn.
 """
 _LEDGER: Final = "models.json"
 
@@ -43,8 +234,7 @@ def classifiers(
 ) -> list[Classifier]:
     """Both classifiers: from the folder if they were trained on these images by the same recipe, else trained now.
 
-    They are kept as NAME.npz, which ``lipcert.load`` reads, and described in models.json. The recipes are those for
-    the images, unless others are given.
+    They are saved as NAME.npz, which ``lipcert.load`` reads, and described in models.json.
     """
     ledger = folder / _LEDGER
     known: dict[str, Any] = json.loads(ledger.read_text(encoding="utf-8")) if ledger.exists() else {}

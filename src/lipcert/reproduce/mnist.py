@@ -20,8 +20,7 @@ from lipcert.questions.attacks import attack
 from lipcert.questions.certify import certify
 from lipcert.questions.names import METHODS
 from lipcert.questions.radius import certified_radius
-from lipcert.reproduce.classifiers import Classifier
-from lipcert.reproduce.images import Images
+from lipcert.reproduce.classifiers import Classifier, Images
 from lipcert.reproduce.printed import PAPER_RADII
 from lipcert.reproduce.store import Key, Store
 from lipcert.runtime.clock import Progress
@@ -42,7 +41,7 @@ _CERTIFIED: Final[dict[str, dict[str, Any]]] = {
 }
 _CHUNK: Final = 1000
 _FAR: Final = 20.0
-"""How far attacks look for the nearest input of another class."""
+"""How far attacks look for counterexamples."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +54,7 @@ class Sample:
     seconds : by method, of a bound in the mean.
     radii : by rule, (points,).
     predicted, margins : class of each point, and its output less the next largest.
-    broken : how far the nearest input of another class is that an attack found, (points,); infinite where none was.
+    broken : distance of the nearest counterexample that an attack found, (points,); infinite if there is none.
     """
 
     classifier: Classifier
@@ -162,8 +161,8 @@ def _bounds(model: Classifier, choice: str, points: Array, method: str, work: Wo
 def local_bound(network: Network, ball: Ball, method: str) -> float:
     """One local bound; of a method of the literature the number as published.
 
-    Where there are many more inputs than neurons in the first layer, the latter is given the network on fewer inputs,
-    turned so that the first layer sees the same. That leaves its number what it is, and makes it tens of times faster.
+    If there are many more inputs than neurons in the first layer, a method of the literature gets the network on the
+    subspace that the first layer sees. That leaves its number unchanged and is tens of times faster.
     """
     chosen = METHODS[method]()
     if not isinstance(chosen, Published):

@@ -16,12 +16,10 @@ from lipcert import __version__
 from lipcert.errors import InvalidInput, UnreadableResults
 from lipcert.model.files import write_whole
 from lipcert.questions.names import METHODS
-from lipcert.reproduce import figures, mnist, mnist_documents, table_documents, tables
+from lipcert.reproduce import documents, figures, mnist, tables
 from lipcert.reproduce.cells import STUDIES
-from lipcert.reproduce.classifiers import classifiers
-from lipcert.reproduce.images import read_images
+from lipcert.reproduce.classifiers import classifiers, read_images, require_torch
 from lipcert.reproduce.store import Store
-from lipcert.reproduce.training import require_torch
 from lipcert.runtime.clock import Progress, timed
 from lipcert.show import plots
 
@@ -59,7 +57,7 @@ def reproduce(
     quick
         A part that takes minutes.
     methods
-        Names from ``lipcert.compare.METHODS``; default those that the paper has in the section, and lipcert's.
+        Names from ``lipcert.questions.names.METHODS``; default those that the paper has in the section, and lipcert's.
     timeout
         Seconds for each method in each cell; default 600, and 20 for a quick run.
     data
@@ -98,19 +96,19 @@ def reproduce(
 
 def _table(out: Path, plan: tables.Plan, store: Store, report: Progress) -> dict[str, Any]:
     def so_far(results: tables.Results) -> None:
-        table_documents.write_table(out, plan, list(tables.lines(plan, results)))
+        documents.write_table(out, plan, list(tables.lines(plan, results)))
 
     found = list(tables.lines(plan, tables.run(plan, store, report, so_far)))
     drawn = figures.draw_table(out / "figures", plan, found)
     title = STUDIES[plan.study].title
-    return _section(title, table_documents.summary(found), [f"{plan.study}.csv"], f"{plan.study}.md", drawn)
+    return _section(title, documents.table_summary(found), [f"{plan.study}.csv"], f"{plan.study}.md", drawn)
 
 
 def _study(out: Path, study: mnist.Study) -> dict[str, Any]:
-    mnist_documents.write_study(out, study)
+    documents.write_study(out, study)
     drawn = figures.draw_study(out / "figures", study)
     files = ["mnist.csv", "mnist_radii.csv", "mnist_points.csv"]
-    return _section(mnist_documents.TITLE, mnist_documents.summary(study), files, "mnist.md", drawn)
+    return _section(documents.TITLE, documents.study_summary(study), files, "mnist.md", drawn)
 
 
 def _section(title: str, summary: str, files: list[str], markdown: str, drawn: list[figures.Figure]) -> dict[str, Any]:

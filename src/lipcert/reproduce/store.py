@@ -1,4 +1,4 @@
-"""What a reproduction has found so far: a file of JSON lines that only grows, so that a killed run can go on."""
+"""Results of a reproduction in a file of JSON lines that is only appended to, so that a killed run can go on."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Key: TypeAlias = dict[str, str | int | float]
 class Store:
     """Answers by key, in a file with one JSON object a line.
 
-    A line is written at once and forced to the disk. A last line that was cut off, because the machine or the process
-    went down, is dropped; any other damage is an error. A key that is answered again has the later answer.
+    Each line is written at once and synced to the disk. A last line that was cut off by a crash is dropped; any other
+    damage is an error. If a key occurs twice, the later answer counts.
     """
 
     def __init__(self, path: Path) -> None:

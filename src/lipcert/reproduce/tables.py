@@ -1,4 +1,4 @@
-"""Tables 1 and 2 and the radius study: run what is missing, and set it beside what is printed."""
+"""Tables 1 and 2 and the radius study: compute what is missing, and compare it with what the paper prints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lipcert.search.auto import Auto
 
 Status = Literal["ok", "timeout", "does not apply", "failed", "not started", "not run"]
 _AUTO_SHARE: Final = 0.1
-"""Auto takes its default time, or this share of the limit where that is less."""
+"""Auto takes its default time, or this share of the limit if that is less."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Plan:
 
     @staticmethod
     def of(study: str, *, quick: bool, methods: Sequence[str] | None, timeout: float) -> Plan:
-        """The whole study or its quick part, with its methods or those asked for; references always belong to it."""
+        """The whole study or its quick part, with its methods or the given ones; references are always included."""
         facts = STUDIES[study]
         kept = facts.quick_methods if quick else facts.methods
         if methods is not None:

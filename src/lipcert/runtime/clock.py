@@ -1,4 +1,4 @@
-"""One clock for a question: when its answer is due, and who is told how far the work has come."""
+"""The clock of a question: its time limit, and progress reports."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from typing import Any, TypeAlias
 from lipcert.errors import InvalidInput
 
 Progress: TypeAlias = Callable[[str], None]
-"""What is told, in one short line, what is being done."""
+"""A listener: it gets short lines that say what is being done."""
 
 
 class OutOfTime(Exception):
-    """Work was stopped because the answer is due; whoever has an answer already catches it."""
+    """Time is up; raised by :meth:`Clock.check`, caught by whoever already has an answer."""
 
 
 @dataclass(eq=False)
 class Clock:
-    """Counts down to the moment when an answer is due.
+    """A time limit and a listener.
 
     Attributes
     ----------
-    end : that moment, by :func:`time.perf_counter`; infinite if there is no limit.
-    say : tells what is being done.
-    held : seconds at the end that are kept for what must follow, such as a proof.
-    sweep : seconds that a proved sweep through the network takes, as measured; zero before that is known.
+    end : when time is up, by :func:`time.perf_counter`; infinite without a limit.
+    say : the listener.
+    held : seconds before the end that are reserved for what must follow, such as a proof.
+    sweep : measured seconds of a proved sweep through the network; zero before that is known.
     """
 
     end: float
@@ -40,7 +40,7 @@ class Clock:
 
     @property
     def left(self) -> float:
-        """Seconds until work must stop; negative from then on."""
+        """Seconds until work must stop; negative after that."""
         return self.end - self.held - time.perf_counter()
 
     def check(self) -> None:
@@ -54,7 +54,7 @@ class Clock:
 
     @contextmanager
     def keeping(self, seconds: float) -> Iterator[None]:
-        """Within the block, so many seconds more are kept for what follows it."""
+        """Within the block, so many more seconds are reserved for what follows it."""
         self.held += seconds
         try:
             yield
@@ -74,9 +74,9 @@ class Clock:
 
 @contextmanager
 def timed(seconds: float | None = None, progress: Progress | None = None) -> Iterator[Clock]:
-    """The clock of a question; one asked on behalf of another is due no later, and tells the same listener.
+    """The clock of a question. One inside another ends no later and has the same listener.
 
-    Without a listener, a line on the terminal shows what is said, if there is one and it takes a while.
+    Without a listener, progress is shown on one line of the terminal, if stderr is one.
     """
     outer = _clock.get()
     end = min(outer.end - outer.held, time.perf_counter() + checked_seconds(seconds))
@@ -100,7 +100,7 @@ def _running(clock: Clock) -> Iterator[Clock]:
 
 
 def clock() -> Clock:
-    """The clock of the question that is being answered; without one there is no limit, and nobody listens."""
+    """The clock of the current question; outside of one there is no limit and no listener."""
     return _clock.get()
 
 
@@ -114,7 +114,7 @@ def checked_seconds(seconds: Any) -> float:
 
 
 def silent(text: str) -> None:
-    """A listener that does not care."""
+    """A listener that ignores everything."""
 
 
 @dataclass

@@ -1,15 +1,9 @@
-"""What a bound will cost: memory that is free, and time from the sizes of a network.
-
-Unless told otherwise the figures are for the worst case, in which the slope of every neuron is open. A small region
-leaves few of them open, and then both time and memory are a fraction.
-"""
+"""What work costs: memory that is free, and seconds from the sizes of a network, where a time limit depends on them."""
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -23,72 +17,21 @@ from lipcert.model.network import Network
 from lipcert.runtime.threads import suited_to
 
 _SMALL: Final = 2000
-"""Neurons whose matrices fit anywhere."""
-
-MATRICES: Final = 9
-"""Matrices of the size of one layer that a sweep holds at once, those of the layer before included; as measured."""
+"""Layers of fewer neurons are not checked: their matrices, 32 MB each, fit into any memory."""
+_FLOOR: Final = 0.7
+"""The least that :func:`scalar_share` tells, measured on narrow networks, where matrices take little of the time."""
+_FACTORED: Final = 1000
+"""Open neurons from which Scalar works with Cholesky factors; as in :mod:`lipcert.search.scalar`."""
+_PAIRS: Final = 8.0
+"""Operations of a layer's entries of the Jacobian, over its size squared times its size and the inputs."""
+_DEPTH: Final = 24
+"""Layers that back-substitution goes back by default."""
+_QUICK: Final = 1e9
+"""Work of fewer operations takes no time worth knowing; the machine is not measured for it."""
 
 
 class NoRoom(ProofFailed):
     """A proof would need more memory than is free."""
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Seconds and bytes that a method needs, about."""
-
-    seconds: float
-    memory: int
-
-
-@dataclass(frozen=True)
-class _Rule:
-    """Operations of one layer with n neurons: cubic·n³ + square·n² + the products with its weight and the next."""
-
-    cubic: float
-    square: float
-    products: float
-    tape: int  # matrices kept of every layer
-
-
-# fitted to networks of 100 to 800 neurons per layer, in units of the operations of a matrix product
-_RULES: Final[Mapping[str, _Rule]] = {
-    "ClosedForm": _Rule(15.0, 8e3, 2.0, 0),
-    "Scalar": _Rule(35.0, 2e4, 4.0, 0),
-    "Diagonal": _Rule(8e3, 1e5, 8.0, 0),
-    "Joint": _Rule(1e4, 1e5, 2e3, 3),
-}
-_PROOF: Final = _Rule(15.0, 5e3, 2.0, 0)
-_FLOOR: Final = 0.7
-"""The least that :func:`scalar_share` tells: in narrow networks neither is about matrices."""
-_FACTORED: Final = 1000
-"""Open neurons from which Scalar works with factors."""
-_PAIRS: Final = 8.0
-"""Operations of a layer's entries of the Jacobian, over its size squared times its size and the inputs."""
-_QUICK: Final = 1e9
-"""Operations that take no time worth knowing."""
-_OVERHEAD: Final = 0.01
-"""Seconds per layer, however small."""
-
-
-def costs(network: Network, open_: Sequence[int] | None = None) -> dict[str, Cost]:
-    """Time and memory of each method by its name, the proof with outward rounding included.
-
-    ``open_`` tells how many slopes of each hidden layer are open over the region; None is all of them.
-    """
-    widest = max(network.sizes)
-    with suited_to(widest):
-        rate = _speed(512 if widest < 4000 else 1024)
-    carried = list(network.sizes[1:-1] if open_ is None else open_)
-    stored = 8 * sum(entries(layer.weight) for layer in network.layers)
-    shared = _operations(network, _PROOF, carried) + _enclosing(network)
-    return {
-        name: Cost(
-            (_operations(network, rule, carried) + shared) / rate + _OVERHEAD * network.depth,
-            stored + _bytes(carried or network.sizes[-1:], rule),
-        )
-        for name, rule in _RULES.items()
-    }
 
 
 def pairs_seconds(network: Network, groups: Sequence[Sequence[int]]) -> float:
@@ -99,7 +42,7 @@ def pairs_seconds(network: Network, groups: Sequence[Sequence[int]]) -> float:
     inputs = len({k for group in groups for k in group})
     work = sum(_PAIRS * float(n) * n * (n + inputs) for n in network.sizes[1:-1])
     with suited_to(max(network.sizes)):
-        return work / _speed(512) if work > _QUICK else 0.0
+        return work / _speed() if work > _QUICK else 0.0
 
 
 def scalar_share(open_: Sequence[int], kept: Sequence[int], after: Sequence[int]) -> float:
@@ -116,6 +59,15 @@ def scalar_share(open_: Sequence[int], kept: Sequence[int], after: Sequence[int]
         once = 6.5 * a**3 + 3.0 * a * a * n if a < _FACTORED else 1.5 * a**3 + 5.0 * a * a * n
         scalar += once + 5.0 * a * n * n + 1300.0 * k * k
     return max(_FLOOR, scalar / max(proof, 1.0))
+
+
+def enclosing_seconds(network: Network) -> float:
+    """Seconds that intervals of all neurons by back-substitution take, about; no matrix is made for that."""
+    linears = [layer.linear for layer in network.layers[:-1]]
+    stored = [one.entries if isinstance(one, Convolution) else entries(one) for one in linears]
+    earlier = [sum(stored[max(0, i - _DEPTH) : i]) for i in range(len(stored))]
+    work = sum(4.0 * layer.size * ahead for layer, ahead in zip(network.layers, earlier, strict=False))
+    return work / _speed() if work > _QUICK else 0.0
 
 
 def available_memory() -> int | None:
@@ -157,41 +109,15 @@ def _group_limit(otherwise: int) -> int:
         return otherwise
 
 
-def _bytes(hidden: Sequence[int], rule: _Rule) -> int:
-    return 8 * (MATRICES * max(n * n for n in hidden) + rule.tape * sum(n * n for n in hidden))
-
-
-def _operations(network: Network, rule: _Rule, carried: Sequence[int]) -> float:
-    total, before = 0.0, network.inputs
-    for (here, after), n in zip(itertools.pairwise(network.layers), carried, strict=True):
-        share = n / here.size
-        products = share * entries(here.weight) * (before + n) + share * entries(after.weight) * (n + after.size)
-        before = n
-        total += rule.cubic * float(n) ** 3 + rule.square * float(n) ** 2 + rule.products * products
-    return total
-
-
-def enclosing_seconds(network: Network) -> float:
-    """Seconds that intervals of all neurons by back-substitution take, about; no matrix is made for that."""
-    work = _enclosing(network)
-    return work / _speed(512) if work > _QUICK else 0.0
-
-
-def _enclosing(network: Network, depth: int = 24) -> float:
-    """Operations of tracing both sides of every neuron back through the layers before it."""
-    linears = [layer.linear for layer in network.layers[:-1]]
-    stored = [one.entries if isinstance(one, Convolution) else entries(one) for one in linears]
-    return sum(4.0 * layer.size * sum(stored[max(0, i - depth) : i]) for i, layer in enumerate(network.layers[:-1]))
-
-
 def entries(weight: Any) -> int:
     """Numbers that a dense or sparse weight stores."""
     return int(weight.nnz if sparse.issparse(weight) else weight.size)
 
 
-@lru_cache(maxsize=2)
-def _speed(size: int) -> float:
+@lru_cache(maxsize=1)
+def _speed() -> float:
     """Operations a second of a matrix product, measured."""
+    size = 512
     matrix = np.random.default_rng(0).standard_normal((size, size))
     best = np.inf
     for _ in range(4):

@@ -15,11 +15,11 @@ from lipcert.errors import InvalidInput, LipcertError, ProofFailed
 Result = TypeVar("Result")
 
 _UNGUARDED = 79
-"""Exit code of a process that was about to ask again."""
+"""Exit code of a worker that was about to start workers itself."""
 
 
 class Unguarded(InvalidInput):
-    """A script that starts processes when it is imported, and they import it."""
+    """A script without the usual ``if __name__ == "__main__":`` that starts processes."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -76,7 +76,7 @@ def within(seconds: float, function: Callable[..., Result], *arguments: Any) -> 
 
 
 def end_with_parent() -> None:
-    """Let this process end when the one that started it is gone, in whatever way."""
+    """Make this process end when its parent does, however that ends."""
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()

@@ -1,4 +1,4 @@
-"""Methods that may be stopped at any moment, and then have an answer."""
+"""Anytime methods: they can be stopped at any moment and then have an answer."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ from lipcert.search.method import Method
 from lipcert.search.problem import Problem
 
 _PROVED = 2.0
-"""A sweep takes about so many times as long with its proof."""
+"""A pass with its proof takes about twice as long as one in floating point."""
 
 
 class Anytime(Method):
-    """A method that goes on improving its answer for as long as it is given.
+    """A method that improves its answer until its time is up.
 
-    ``seconds``, a field of the methods themselves, limits the whole question, the proof included. The first bound,
-    that of ClosedForm, is computed however long it takes.
+    ``seconds`` limits the whole question, the proof included. The first bound, that of ClosedForm, is always computed.
     """
 
     seconds: float | None
 
     @abstractmethod
     def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
-        """What is found after the start, one candidate after the other, until nothing is left to gain or time is up.
+        """What is found after the start, until nothing is left to gain or time is up.
 
-        An interrupt is raised after the candidate that was being worked on.
+        An interrupt is raised again after the current candidate.
         """
 
     def solve(self, problem: Problem) -> Candidate:

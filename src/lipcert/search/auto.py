@@ -1,4 +1,4 @@
-"""Any-time bounds: what to run next."""
+"""The default method: which method to run next."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import numpy as np
 
 from lipcert.proof.second_pieces import MOST_INPUTS
 from lipcert.runtime.clock import clock
-from lipcert.search import curved
 from lipcert.search.anytime import Anytime
 from lipcert.search.candidate import Candidate
 from lipcert.search.joint import Joint
 from lipcert.search.problem import Problem
+from lipcert.search.second_order_jacobian import improved, suits
 from lipcert.search.split import FEW_INPUTS, Split, affordable, can_cut
 
 _SHARE = 0.5
-"""Share of the time for Joint where pieces are promising."""
+"""Share of the time for Joint if boxes follow."""
 
 
 @dataclass(frozen=True)
 class Auto(Anytime):
     """The best bound that fits into a time: ClosedForm at once, then Scalar, Joint and Split while time is left.
 
-    Over a ball of many inputs a network with smooth slopes is also looked at to second order, after Joint.
+    Networks with smooth slopes and many inputs also get a second-order bound over a ball, after Joint.
 
-    It ends early where another rung, or more pieces, promise nothing. ``found_by`` of the certificate tells which of
-    them found the bound.
+    It ends early if neither another method nor more pieces are expected to help. ``found_by`` of the certificate says
+    which method found the bound.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Auto(Anytime):
     pieces: int | None = None
 
     def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
-        """The candidates of one rung after the other, while the next one's time fits."""
+        """The candidates of one method after the other, while there is time."""
         best, now = start, clock()
         few = can_cut(problem) and problem.network.inputs <= FEW_INPUTS
         pieces = few and affordable(problem, 1.0 - _SHARE)
@@ -50,8 +50,8 @@ class Auto(Anytime):
             for candidate in Joint().candidates(problem, start):
                 yield candidate
                 best = min(best, candidate, key=lambda found: found.bound)
-        if problem.network.inputs > MOST_INPUTS and curved.suits(problem, best):
-            for candidate in curved.improved(problem, best):
+        if problem.network.inputs > MOST_INPUTS and suits(problem, best):
+            for candidate in improved(problem, best):
                 yield candidate
                 return  # pieces of many inputs hardly bend less
         if can_cut(problem):

@@ -14,9 +14,9 @@ from lipcert.proof.hints import Curved, Hints
 class Candidate:
     """A bound, the layers it was carried through, and the sweeps that led there.
 
-    Each sweep starts from the intervals of the ones before; the last gives the bound. ``found_by`` names the method,
-    where one calls others; ``curved`` are hints to second order, whose bound counts if it is smaller; ``notes`` say
-    what had to be repaired of a method's choices.
+    Each sweep starts from the intervals of the ones before; the last gives the bound. ``found_by`` names the method if
+    one calls others; ``curved`` are second-order hints, used if their bound is smaller; ``notes`` say which of a
+    method's choices had to be repaired.
     """
 
     bound: float

@@ -1,8 +1,8 @@
 """The bound as one smooth function of all multipliers, with its gradient.
 
-For fixed slopes the whole sweep is a function of T_1 … T_{N-1}. Its value takes one forward sweep and its
-gradient one backward sweep, so both cost O(layers · width³) time and O(layers · width²) memory. A layer and the affine
-map after it are taken together: matrices have the size of the open neurons and of the next layer.
+For fixed slopes the bound is a function of T_1 … T_{N-1}. Its value takes one forward pass and its gradient one
+backward pass, both in O(layers · width³) time and O(layers · width²) memory. A layer and the affine map after it are
+one link: matrices have the size of the open neurons and of the next layer.
 
 The variables are x = log(T / (r² diag S)), S the ellipsoid that arrives at the layer. Then D_r T^-½ S T^-½ D_r is
 e^(-x/2) C e^(-x/2), C the correlation matrix of S. Multipliers thus follow what earlier layers do to S: a step
@@ -23,25 +23,26 @@ from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.runtime.clock import clock
+from lipcert.runtime.costs import entries
 from lipcert.search.ellipsoid import inverse_of, symmetric
-from lipcert.search.folding import condensed
+from lipcert.search.merged_maps import condensed
 
 Slopes = tuple[Array, Array]
 
 _REINS = 1e-6
-"""Weight of Σ exp(x) beside the barrier. Neurons that reach no output have nothing else to hold their multipliers down,
-and ellipsoids whose axes differ by 1e8 lose to rounding what the search found."""
+"""Weight of Σ exp(x) beside the barrier. Nothing else holds down the multipliers of neurons that reach no output, and
+ellipsoids whose axes differ by 1e8 lose to rounding what the search found."""
 STILL = 1e-14
-"""A neuron that moves less than this share of its layer's mean (squared) is treated as if it moved that much."""
+"""Variances are taken to be at least this share of their layer's mean."""
 
 
 @dataclass(frozen=True, eq=False)
 class Value:
     """f(x), its gradient, and the logarithm of the bound at x (without the barrier).
 
-    ``effect`` says for each hidden layer what its multipliers add to log L², to first order: the rise from T itself
-    and the rise from its finiteness, both positive and about equal where T is well chosen. ``bends`` are these of each
-    multiplier, in the order of x: f is about a·exp(x) + b·exp(-x) in each, so they tell how curved it is.
+    ``effect`` is what the multipliers of each hidden layer add to log L², to first order: the rise from T itself and
+    the rise from its finiteness, both positive and about equal where T is well chosen. ``bends`` are the same for each
+    multiplier, in the order of x: f is about a·exp(x) + b·exp(-x) in each, so they are its second derivatives.
     """
 
     f: float
@@ -53,7 +54,7 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class _Map:
-    """An affine map, its weight brought near one, and the logarithm of the squared factor taken out."""
+    """An affine map with its weight scaled near one, and the logarithm of the squared factor taken out."""
 
     weight: Weight
     log_scale: float = 0.0
@@ -101,7 +102,7 @@ class _Link:
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """What the backward sweep needs of one link; matrices are relative to ``scale``."""
+    """What the backward pass needs of one link; matrices are relative to ``scale``."""
 
     T: Array
     s: Array  # r T^-½ on the active neurons
@@ -245,7 +246,7 @@ class Chain:
             if active.size:
                 inverse = inverse_of(step.factor) if not first else None
                 corners = _inverse_diagonal(step.factor) if inverse is None else np.diagonal(inverse)
-                G = _solved(step.factor, step.Z, turned=True)
+                G = _solved(step.factor, step.Z, transpose=True)
                 rise = step.T * np.asarray((link.head * times(adjoint, link.head)).sum(axis=0))
                 fall = np.einsum("ij,ij->i", G @ adjoint, G)
                 gradient = rise - fall + mu * (1.0 - corners)
@@ -335,9 +336,9 @@ def _forward(link: _Link, here: _Arrival, T: Array) -> _Step | None:
     return _Step(T, s, here.base, factor, Z, S, here.scale)
 
 
-def _solved(factor: Array, right: Array, turned: bool = False) -> Array:
+def _solved(factor: Array, right: Array, transpose: bool = False) -> Array:
     """L⁻¹M, or L⁻ᵀM."""
-    return np.asarray(linalg.blas.dtrsm(1.0, factor, right, lower=1, trans_a=int(turned)))
+    return np.asarray(linalg.blas.dtrsm(1.0, factor, right, lower=1, trans_a=int(transpose)))
 
 
 def _inverse_diagonal(factor: Array) -> Array:
@@ -349,12 +350,8 @@ def _inverse_diagonal(factor: Array) -> Array:
 def _mergeable(after: Weight, before: Weight) -> bool:
     """Whether one product is no more work than two: S = W P Wᵀ takes (entries of W) · (rows + columns)."""
     rows, columns = after.shape[0], before.shape[1]
-    apart = sum(_entries(weight) * sum(weight.shape) for weight in (after, before))
+    apart = sum(entries(weight) * sum(weight.shape) for weight in (after, before))
     return rows * columns * (rows + columns) <= apart
-
-
-def _entries(weight: Weight) -> int:
-    return weight.size if isinstance(weight, np.ndarray) else int(weight.nnz)
 
 
 def level(share: Array, mu: float) -> float:

@@ -13,10 +13,10 @@ from lipcert.search.method import Greedy
 from lipcert.search.stage import Stage
 
 _SMALL = 64
-"""Neurons up to which all eigenvalues of a stack of matrices take less time than the largest of each by itself."""
+"""Up to this size all eigenvalues of a stack of matrices take less time than the largest of each by itself."""
 _ENOUGH, _CLOSE = 1e-2, 2e-2
 """Relative tolerance of eigenvectors of large matrices: eigenvalues change by its square, and near the best t the bound
-by the square of that. Where t is as close to s as the second says, s must be known better."""
+by the square of that. If t is within the second of s, s is computed to more digits."""
 
 
 @dataclass(frozen=True)

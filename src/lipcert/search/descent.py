@@ -1,9 +1,11 @@
-"""Quasi-Newton descent for a function that is infinite outside an open set."""
+"""Quasi-Newton descent inside a barrier: functions that are infinite outside an open set."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
 from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -11,6 +13,7 @@ import numpy as np
 from lipcert.model.arrays import Array
 
 _MEMORY = 40
+"""Steps that L-BFGS remembers."""
 _LONGEST = 1.5
 """Largest change of a coordinate in one step; coordinates are logarithms."""
 
@@ -87,6 +90,35 @@ def descend(
         yield x, here
         if -slope < tolerance:
             return
+
+
+def follow(
+    function: Callable[[Array, float], V | None],
+    x: Array,
+    aways: Sequence[float],
+    mu: float,
+    last: float,
+    fall: float,
+    steps: int,
+    bends: Callable[[V], Array] | None = None,
+) -> Iterator[tuple[Array, V]]:
+    """Points along the central path: at most ``steps`` steps of descent for each μ, which falls to ``last``.
+
+    The path starts at x + away for the first of ``aways`` that is feasible, else at x.
+    """
+    moves = no_moves()
+    x = next((x + away for away in aways if function(x + away, mu) is not None), x)
+    while True:
+        descent = descend(partial(_at, function, mu), x, 0.05 * mu, moves, bends)
+        for x, value in islice(descent, steps + 1):
+            yield x, value
+        if mu <= last:
+            return
+        mu = max(fall * mu, last)
+
+
+def _at(function: Callable[[Array, float], V | None], mu: float, x: Array) -> V | None:
+    return function(x, mu)
 
 
 def _search(

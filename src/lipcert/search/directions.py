@@ -1,4 +1,4 @@
-"""Directions in which matrices stretch vectors most, between ℓ1, ℓ2 and ℓ∞ norms, in floating point."""
+"""Induced norms of matrices between ℓ1, ℓ2 and ℓ∞, and the directions that attain them, in floating point."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import numpy as np
 from lipcert.model.arrays import Array
 from lipcert.model.norms import PLAIN, Norms
 
-_FEW = 8
-"""Coordinates up to which all sign vectors are tried."""
-_ROUNDS = 10
-"""Rounds of ascent where they are not."""
+_FEW, _ROUNDS = 8, 10
+"""Up to so many coordinates all sign vectors are tried, at most 128; beyond, so many rounds of ascent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,11 +35,10 @@ PLAINLY = Stretch()
 
 
 def stretched_most(jacobians: Array, norms: Norms = PLAIN) -> tuple[Array, Array, Array]:
-    """The norm of each matrix (count, m, n), or a little less, and where it is attained: norm = uᵀJv.
+    """The norm of each matrix (count, m, n), or a little less, and u, v with norm = uᵀJv.
 
-    v (count, n) has norm one, and u (count, m) has norm one in the dual of the norm of outputs. Norms from ℓ∞, or to
-    ℓ1, are found by trying all corners where those are few, else by ascent from several of them: what is found is
-    attained, but may not be the largest.
+    v (count, n) has norm one, and u (count, m) has norm one in the dual of the output norm. Norms from ℓ∞, or to ℓ1,
+    are found by trying all corners if they are few, else by ascent from several of them, which may miss the largest.
     """
     p, q = norms.pair
     if (p, q) == ("l2", "l2"):

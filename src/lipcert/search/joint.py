@@ -1,11 +1,10 @@
-"""All multipliers at once (beyond the paper): LipSDP's optimum at a cost per iteration that is linear in depth."""
+"""All multipliers together (beyond the paper): LipSDP's optimum, each iteration linear in depth."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from lipcert.search.anytime import Anytime
 from lipcert.search.candidate import Candidate
 from lipcert.search.chain import STILL, Chain, Slopes, Value
 from lipcert.search.closed_form import closed_form
-from lipcert.search.descent import descend, no_moves
+from lipcert.search.descent import follow
 from lipcert.search.method import hurried
 from lipcert.search.problem import Problem
 from lipcert.search.scalar import Scalar
@@ -26,24 +25,22 @@ from lipcert.search.stage import Stage
 
 LOG4 = float(np.log(4.0))
 _AWAY = (0.1, 1.0, 3.0)
-"""How far (in x) to move the start from the edge of the feasible set, where greedy methods end; the first that fits."""
-WIDEST_MU = 2e-2
-"""Where the path starts from multipliers that were chosen layer by layer."""
-WARM_MU = 1e-3
-"""Where it starts from multipliers that were joint ones for a similar problem."""
+"""How far (in x) the path starts from the edge of the feasible set, where greedy methods end; the first that fits."""
+WIDEST_MU, WARM_MU = 2e-2, 1e-3
+"""The first μ from greedy multipliers, and from joint ones of a similar problem."""
 _FEW, _FEW_MU, _FEW_AWAY = 60, 1e-4, 0.02
-"""Where there is time for fewer evaluations than this, the path starts at this μ, this far inside: its end is not met
-anyway, and what a larger μ does to the bound would not be made good."""
+"""With time for fewer evaluations, the path starts at this μ and this near the edge: there would be no time to make up
+for what a larger μ costs."""
 _NEGLIGIBLE = 1e-4
 """Layers whose multipliers together add less than this to log L² are left to the closed form."""
 _TILTS = (0.25, 0.75)
-"""Where on the interval the lines of later rounds touch the activation; the first round's touch in the middle."""
+"""Where on the interval the lines of later rounds touch the activation; those of the first touch in the middle."""
 _WIDE = 1000
-"""Open neurons of a layer from which, in limited time, gradients are worth more than a Scalar sweep and more rounds."""
+"""From so many open neurons in a layer, limited time is better spent on gradients than on Scalar and more rounds."""
 _FLAT = 0.1
-"""Share of the mean that is added to second derivatives."""
+"""Share of the mean that is added to second derivatives, so that none is far below the others."""
 _WORTH = 1e-3
-"""Least share of the slope ranges that a round must take away for its intervals to be kept."""
+"""A round's intervals are kept if they take away at least this share of the slope ranges."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +118,8 @@ class Joint(Anytime):
             try:
                 chain, start, mu, away = _essential(problem, candidate, mu)
                 before = time.perf_counter()
-                for x, value in self._path(chain, start, mu, away):
+                path = follow(chain, start, away, mu, self.tolerance, 0.5, self.iterations, _bends)
+                for x, value in path if chain.size else ():
                     if value.log_bound < least:
                         best, least = x, value.log_bound
                         now.say(f"bound {np.exp(least):.4g} (joint)")
@@ -139,24 +137,6 @@ class Joint(Anytime):
             yield _better(problem, candidate, chain, best)
         if interrupt is not None:
             raise interrupt
-
-    def _path(self, chain: Chain, start: Array, mu: float, aways: Sequence[float]) -> Iterator[tuple[Array, Value]]:
-        """Points along the path of minimisers for falling μ."""
-        if not chain.size:
-            return
-        x, moves = start, no_moves()
-        for away in aways:
-            if chain(start + away, mu) is not None:
-                x = start + away
-                break
-        while True:
-            last = mu <= self.tolerance
-            descent = descend(lambda y, mu=mu: chain(y, mu), x, 0.05 * mu, moves, _bends)  # type: ignore[misc]
-            for x, value in islice(descent, self.iterations + 1):
-                yield x, value
-            if last:
-                return
-            mu = max(0.5 * mu, self.tolerance)
 
 
 def _bends(value: Value) -> Array:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.model.arrays import Array, dense
+from lipcert.model.activations import Activation
+from lipcert.model.arrays import Array, dense, times
 from lipcert.model.network import Network, network_in
 from lipcert.model.norms import PLAIN, Norm, Norms, norm_in
 from lipcert.model.regions import Ball, Region
@@ -19,28 +20,31 @@ from lipcert.proof.point import length_above, stretch_below
 from lipcert.runtime.clock import Progress, clock, timed
 from lipcert.runtime.threads import suited_to
 from lipcert.search.directions import PLAINLY, Stretch
-from lipcert.search.facets import across, has_kinks
 
 _MOST = 10_000_000
-"""Points that a search may try."""
-_FACETS = 40
-"""Kinks that are crossed from one point."""
+"""Most points that a caller may ask for."""
 _STEP, _STEPS = 8, 8
-"""Points that a step from one point looks at, about, and steps that there should be time for."""
-_POOL = 16
-"""Points that are kept, for each that climbs."""
-_NEARBY, _NARROWER = 32, 0.75
-"""Points around the best ones that are tried at once, and the factor by which they draw closer if none is better."""
+"""Points that one step of one climb evaluates, about, and steps for which there should be time."""
 _FEW_INPUTS = 16
 """With more inputs random steps lead nowhere."""
+_NEARBY, _NARROWER = 32, 0.75
+"""Random points tried at once around the best one, and the factor by which they draw closer if none is better."""
+_KINKS, _POOL = 40, 16
+"""Kinks crossed from one point, and points that are kept for each that climbs."""
+_BEYOND = 1e-3
+"""How far beyond a kink to go, relative to the distance to it."""
+_LEAST = 1e-9
+"""The distance to a kink is at least this, relative to the pre-activation: nearer points may be on either side."""
+_ENTRIES = 4_000_000
+"""Numbers in the derivatives of all pre-activations that are held at once: 32 MB."""
 
 
 @dataclass(frozen=True, eq=False)
 class LowerBound:
     """``value`` is at most the norm of the Jacobian at ``point``, in real arithmetic, between these norms.
 
-    The point belongs to the region, so the Lipschitz constant there is at least ``value``; where the region is a point
-    or a flat box, that is the constant of every neighbourhood of it.
+    The point belongs to the region, so the Lipschitz constant there is at least ``value``. If the region is a point or
+    a flat box, the constant is that of every neighbourhood of it.
     """
 
     value: float
@@ -65,8 +69,8 @@ def lower_bound(
     """The largest norm of the Jacobian found in a region: the spectral norm, or that between other norms.
 
     The centre and random points come first; the best of them then climb. The gradient of σmax(J) is taken with
-    φ'' replaced by the difference quotient of φ' over a shrinking window, so kinks attract the search instead of
-    hiding from it. Where there are kinks, the best points then go across those around them, one after the other.
+    φ'' replaced by the difference quotient of φ' over a shrinking window, so that the search sees kinks. Networks with
+    kinks are then searched from the best points by crossing the kinks around them.
 
     Parameters
     ----------
@@ -150,10 +154,9 @@ def uphill(
 
 
 def lower_bound_of(network: Network, certificate: Certificate, seconds: float | None = 5.0) -> LowerBound | None:
-    """A lower bound of the constant that a certificate bounds, where a search knows how.
+    """A lower bound of the constant that a certificate bounds; None for parts that do not begin at all the inputs.
 
-    It knows all inputs, and parts that begin at the input; elsewhere the answer is None. The certificate's witness is
-    tried too, so the answer is not below what the search met that found the bound.
+    The certificate's witness is tried too, so the answer is not below what the search for the bound has met.
     """
     part = certificate.part
     if part.layers[0] or part.inputs is not None or part.norms.shaped:
@@ -165,7 +168,7 @@ def lower_bound_of(network: Network, certificate: Certificate, seconds: float | 
 
 
 def _attained(network: Network, region: Region, trail: list[tuple[float, Array]], stretch: Stretch) -> LowerBound:
-    """The best of the points met, by what is proved there; near a kink the proof may say less than the search."""
+    """The best of the points met, by the norm proved there; near a kink the proof may give less than the search."""
     best = LowerBound(0.0, _middle(network, region), stretch.norms)
     for norm, point in sorted(trail, key=lambda found: -found[0])[:6]:
         if norm <= best.value:
@@ -198,7 +201,7 @@ def _scattered(network: Network, region: Region, count: int, rng: np.random.Gene
 
 
 def _inside(region: Region, point: Array) -> Array:
-    """The point, moved towards the centre as far as rounding asks, so that it provably belongs to the region."""
+    """The point, moved towards the centre until it provably belongs to the region in spite of rounding."""
     if not isinstance(region, Ball):
         return region.project(point)
     offset = point - region.center
@@ -214,7 +217,7 @@ def _inside(region: Region, point: Array) -> Array:
 def jacobian_norms(network: Network, points: Array, stretch: Stretch = PLAINLY, hurry: bool = False) -> Array:
     """The norm of the Jacobian at each point, or a little less; zero at a kink, or where it is too large for floats.
 
-    In a hurry, only as many of the first points are looked at as there is time for, but at least one.
+    hurry=True: only as many of the first points as there is time for, but at least one chunk.
     """
     values: list[Array] = [np.zeros(0)]
     for part in np.array_split(points, max(1, len(points) * max(network.sizes) // 30_000)):
@@ -257,7 +260,7 @@ def _settle(
     rng: np.random.Generator,
     stretch: Stretch,
 ) -> tuple[float, Array]:
-    """The best point around another, by random steps: along the edge of a kink the gradient leads out of the piece."""
+    """The best point around another, by random steps: at the edge of a linear piece the gradient leads out of it."""
     distance = 0.1
     for _ in range(2 * rounds):
         if not clock().allows(_NEARBY * each):
@@ -277,7 +280,7 @@ def _settle(
 def _hop(
     network: Network, region: Region, z: Array, count: int, rounds: int, stretch: Stretch
 ) -> list[tuple[float, Array]]:
-    """The best points found by crossing kinks, again and again, from the best points that did not cross yet."""
+    """The best points found by crossing kinks repeatedly, each time from the best points not yet crossed from."""
     now = clock()
     points, norms = z, jacobian_norms(network, z, stretch)
     order = np.argsort(-norms)
@@ -288,7 +291,7 @@ def _hop(
             break
         now.say(f"lower bound {norms.max():.4g}, kinks, round {number + 1} of {rounds}")
         crossed[begin] = True
-        new, _ = across(network, region, points[begin], _FACETS, stretch)
+        new, _ = cross_kinks(network, region, points[begin], _KINKS, stretch)
         found = jacobian_norms(network, new, stretch, hurry=True) if len(new) else np.zeros(0)
         points, norms = np.concatenate([points, new[: len(found)]]), np.concatenate([norms, found])
         crossed = np.concatenate([crossed, np.zeros(len(found), dtype=bool)])
@@ -305,7 +308,7 @@ def _cross(network: Network, region: Region, z: Array, rounds: int, stretch: Str
     for _ in range(rounds):
         if not moving.size or clock().left < 0.0:
             break
-        new, origin = across(network, region, z[moving], _FACETS, stretch)
+        new, origin = cross_kinks(network, region, z[moving], _KINKS, stretch)
         found = jacobian_norms(network, new, stretch, hurry=True)
         order = np.argsort(found, kind="stable")
         best = np.full(len(moving), -1)
@@ -318,7 +321,7 @@ def _cross(network: Network, region: Region, z: Array, rounds: int, stretch: Str
 
 
 def _ascent(network: Network, z: Array, reach: Array, stretch: Stretch) -> Array:
-    """Gradient of uᵀJ(z)v, u and v where the norm of J is attained, φ'' smoothed over what z can reach."""
+    """Gradient of uᵀJ(z)v with u, v the top singular pair of J, and φ'' smoothed over what z can reach."""
     preactivations = network.preactivations(z)
     hidden = network.layers[:-1]
     slopes = [layer.neurons.slope(v) for layer, v in zip(hidden, preactivations) if layer.neurons]
@@ -340,3 +343,76 @@ def _ascent(network: Network, z: Array, reach: Array, stretch: Stretch) -> Array
         back = back * slope
         spill, back = spill @ layer.weight, back @ layer.weight
     return np.asarray(spill)
+
+
+def has_kinks(network: Network) -> bool:
+    """Whether a slope jumps anywhere."""
+    return any(row.row.kinks for layer in network.layers if layer.neurons for row, _ in layer.neurons.groups)
+
+
+def cross_kinks(
+    network: Network, region: Region, z: Array, count: int, stretch: Stretch = PLAINLY
+) -> tuple[Array, Array]:
+    """Points beyond kinks, (m, inputs), up to ``count`` for each of the points z; and their origins in z, (m,).
+
+    To first order v_j moves with A_j·dx, so the shortest step to a kink is (kink - v_j)·A_j/‖A_j‖². Crossing it adds
+    jump·b_j A_jᵀ to the Jacobian J, b_j the derivative of the outputs by the neuron. That raises uᵀJv, with u, v the
+    top singular pair of J, by jump·(u·b_j)(A_j·v). Half of the kinks are those with the largest rise, half the nearest.
+    """
+    each = network.inputs * sum(network.sizes[1:-1])
+    some = np.array_split(np.arange(len(z)), max(1, len(z) * each // _ENTRIES))
+    parts = [_cross_kinks(network, float(region.extent), z[part], count, stretch) for part in some]
+    found = region.project(np.concatenate([points for points, _ in parts]))
+    origin = np.concatenate([part[own] for part, (_, own) in zip(some, parts, strict=True)])
+    finite = np.isfinite(found).all(axis=-1)
+    return found[finite], origin[finite]
+
+
+def _cross_kinks(network: Network, radius: float, z: Array, count: int, stretch: Stretch) -> tuple[Array, Array]:
+    """The same for few points, not yet projected to the region."""
+    values, hidden = network.preactivations(z), network.layers[:-1]
+    slopes = [layer.neurons.slope(v) for layer, v in zip(hidden, values) if layer.neurons]
+    _, left, right = stretch.most(network.jacobian_of(slopes, z.shape[:-1]))
+    back = [left @ network.layers[-1].weight]
+    for layer, slope in zip(hidden[:0:-1], slopes[:0:-1], strict=True):
+        back.append((back[-1] * slope) @ layer.weight)
+    moves = np.broadcast_to(np.eye(network.inputs), (len(z), network.inputs, network.inputs))  # rows: inputs
+    steps, rises, ways = [], [], []
+    for layer, v, slope, b in zip(hidden, values, slopes, back[::-1]):
+        assert layer.neurons is not None
+        moves = times(moves, layer.weight.T)  # (k, inputs, neurons): Aᵀ
+        size = np.einsum("kin,kin->kn", moves, moves)
+        gap, jump = layer.neurons.gather(_nearest, v)
+        with np.errstate(all="ignore"):
+            share = np.where(size > 0.0, gap / size, np.inf)
+        length = np.abs(share) * np.sqrt(size)
+        rises.append(jump * b * np.einsum("kin,ki->kn", moves, right))
+        ways.append(np.where(np.isfinite(length), length, np.inf))
+        steps.append(np.swapaxes(moves * np.where(np.isfinite(share), share, 0.0)[:, None, :], -1, -2))
+        moves = moves * slope[:, None, :]
+    way, rise = (np.concatenate(part, axis=-1) for part in (ways, rises))
+    step = np.concatenate(steps, axis=-2)
+    way = np.where(way <= 2.0 * radius, way, np.inf)
+    near = np.argsort(way, axis=-1, kind="stable")[:, : count - count // 2]
+    steep = np.argsort(np.where(np.isfinite(way), -rise, np.inf), axis=-1, kind="stable")[:, : count // 2]
+    chosen = np.concatenate([steep, near], axis=-1)
+    point, neuron = np.nonzero(np.isfinite(np.take_along_axis(way, chosen, -1)))
+    neuron = chosen[point, neuron]
+    return z[point] + (1.0 + _BEYOND) * step[point, neuron], point
+
+
+def _nearest(row: Activation, v: Array) -> tuple[Array, Array]:
+    """The distance from v to the nearest kink, infinite without one, and the jump of the slope there."""
+    gap, jump = np.full(v.shape, np.inf), np.zeros(v.shape)
+    if not row.row.kinks:
+        return gap, jump
+    for knot in row.row.knots(v, *row.parameters):
+        at = np.broadcast_to(np.asarray(knot, dtype=float), v.shape)
+        to = at - v
+        to = np.where(
+            np.abs(to) > _LEAST * (1.0 + np.abs(v)), to, np.where(to < 0.0, -_LEAST, _LEAST) * (1.0 + np.abs(v))
+        )
+        change = np.sign(to) * (row.slope(at, 1) - row.slope(at, -1))
+        nearer = np.abs(to) < np.abs(gap)
+        gap, jump = np.where(nearer, to, gap), np.where(nearer, change, jump)
+    return gap, jump

@@ -1,16 +1,23 @@
-"""What a method is: a value that turns a problem into a candidate."""
+"""What a method is: a value that turns a problem into a candidate, or guides a proof layer by layer."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from lipcert.model.arrays import Array
-from lipcert.proof.guide import View
+from lipcert.model.network import Network, Neurons
+from lipcert.model.norms import Norms
+from lipcert.proof.domain import Domain
+from lipcert.proof.guide import Guide, View, suggested_lines
+from lipcert.proof.hints import Enclosure, Interval, Linear
+from lipcert.proof.induced import start_near
 from lipcert.runtime.clock import clock
+from lipcert.runtime.costs import require_memory
 from lipcert.search.candidate import Candidate
 from lipcert.search.problem import Problem
 from lipcert.search.stage import Stage
@@ -27,8 +34,8 @@ class Method(ABC):
 class Greedy(Method):
     """A method that chooses the multipliers of each layer from what lies before it and the next weight.
 
-    ``formula`` says that the choice is a formula: asked during the proof it leads to the same bound. Others search to a
-    tolerance, so they search in floating point, and what they find is proved afterwards.
+    formula=True: the choice is a formula, and is asked for during the proof. Other methods search in floating point, to
+    a tolerance, and what they find is proved afterwards.
     """
 
     formula: ClassVar[bool] = False
@@ -47,7 +54,7 @@ class Greedy(Method):
 
 
 def hurried(choose: Callable[[Stage], Array], name: str) -> Callable[[Stage], Array]:
-    """The same choice, given up when time is up, with a word on every layer."""
+    """The same choice; it stops when time is up, and reports every layer."""
 
     def inner(stage: Stage) -> Array:
         now = clock()
@@ -56,3 +63,35 @@ def hurried(choose: Callable[[Stage], Array], name: str) -> Callable[[Stage], Ar
         return choose(stage)
 
     return inner
+
+
+_CENTERS = 16
+"""Regions of a stack whose Jacobians decide the first ellipsoid; all would take too long."""
+
+
+@dataclass(frozen=True, eq=False)
+class MethodGuide(Guide):
+    """A greedy method as the guide of a proved sweep: it is asked for multipliers layer by layer."""
+
+    method: Greedy
+    enclosures: tuple[Enclosure, ...]
+
+    def start(
+        self, network: Network, domain: Domain | None, norms: Norms, moving: int, known: Sequence[Interval]
+    ) -> Array | None:
+        points = [] if domain is None or known else list(domain.center[:_CENTERS])
+        one = [
+            (low[..., 0, :] if low.ndim > 1 else low, high[..., 0, :] if high.ndim > 1 else high) for low, high in known
+        ]
+        return start_near(network, points, norms, one, moving)
+
+    def multipliers(self, view: View) -> Array:
+        return self.method.choose_all(view)
+
+    def lines(self, which: int, index: int, neurons: Neurons, numbers: Array, interval: Interval) -> Interval:
+        tilts = [enclosure.tilt for enclosure in self.enclosures if isinstance(enclosure, Linear)]
+        return suggested_lines(neurons, interval, tilts[which])
+
+    def room(self, index: int, size: int, open_: int, ahead: int) -> None:
+        clock().say(f"{type(self.method).__name__}, layer {index + 1}: {size} neurons to carry")
+        require_memory(size, index + 1, open_, ahead)

@@ -25,7 +25,7 @@ from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norms
-from lipcert.model.regions import EverySize, Region
+from lipcert.model.regions import Region
 from lipcert.proof.certificate import LayerReport
 from lipcert.proof.domain import is_box
 from lipcert.proof.hints import Enclosure, Hints, Interval, Part
@@ -34,7 +34,7 @@ from lipcert.runtime.costs import require_memory
 from lipcert.search.candidate import Candidate
 from lipcert.search.ellipsoid import Ellipsoid, Image, activate, largest
 from lipcert.search.enclosing import Enclosing
-from lipcert.search.folding import WIDE, condense
+from lipcert.search.merged_maps import WIDE, condense
 from lipcert.search.stage import LEAST, Stage, widened
 
 _WORTH_SAYING = 1e-6
@@ -58,10 +58,6 @@ class Problem:
     history: tuple[Hints, ...] = ()
     norms: Norms = PLAIN
     start: Array | None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.region, EverySize):
-            raise InvalidInput("EverySize() is for certify with ClosedForm, Scalar, Joint or Auto")
 
     @property
     def needs_start(self) -> bool:

@@ -15,12 +15,10 @@ from lipcert.search.stage import Stage
 _GRID, _ZOOMS = np.arange(32.0), 7
 """The minimiser of the model is found to 41·(2/31)⁷ ≈ 2e-7 in log(t - s)."""
 
-_TRIALS = 12
-"""Trials at most, where each takes a factor."""
 _WIDE = 400
-"""Open neurons from which half the work of a product counts."""
-_LARGE = 1000
-"""Open neurons from which a few Cholesky factors take less time than all eigenvectors."""
+"""From so many open neurons a symmetric product, which is half the work, is faster."""
+_LARGE, _TRIALS = 1000, 12
+"""From so many open neurons a few Cholesky factors, one for each trial, take less time than all eigenvectors."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Multipliers for second-order bounds: pairs of classes told apart where first-order ones do not reach."""
+"""Multipliers of second-order bounds of rows of the outputs over a ball, which separate pairs of classes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from lipcert.search.ellipsoid import symmetric, top
 from lipcert.search.stage import Stage
 
 _LARGEST: Final = 1e8
-"""The sum of the cubes of the widths, to which the cost of a trial is proportional; larger networks are left alone."""
+"""Most cubes of the widths, summed: the cost of a trial is proportional to that."""
 _QUICK: Final = 2.2e7
-"""The same where many balls are looked at; settling one takes about 0.1 s then, giving one up several times that."""
-_TRIALS: Final = 120
-_PATIENCE: Final = 15
-"""Steps after which a descent must have closed a fifth of what is missing, or it is given up."""
+"""The same for many balls: settling one takes about 0.1 s then, giving one up several times that."""
+_TRIALS, _PATIENCE = 120, 15
+"""Most trials; the search is given up when so many steps close less than a fifth of the gap."""
 _BARRIER: Final = 1e-3
 """What the barrier may cost, relative to the margin."""
 _MARGIN: Final = 1e-9
@@ -32,7 +31,7 @@ _MARGIN: Final = 1e-9
 
 
 def suits(network: Network, *, quick: bool = False) -> bool:
-    """Whether second-order bounds are worth a look: there is a hidden layer, and there are not too many or too wide."""
+    """Whether the network has a hidden layer and is small enough for second-order bounds."""
     first, sizes = network.layers[0], [float(layer.size) for layer in network.layers]
     inputs = network.inputs if sparse.issparse(first.weight) else min(network.inputs, 1.5 * first.size)
     return network.depth > 1 and sum(size**3 for size in (inputs, *sizes)) <= (_QUICK if quick else _LARGEST)
@@ -40,10 +39,9 @@ def suits(network: Network, *, quick: bool = False) -> bool:
 
 @dataclass(eq=False)
 class PairSearch(PairGuide):
-    """Multipliers by descent, and what was learned about the pairs of classes of one point, from one ball to the next.
+    """Multipliers by descent; those of one ball are the start for the next ball around the same point.
 
-    ``known`` holds multipliers over the squares of the half-widths of secants, and μ, by row of the outputs and by how
-    often the ball had been made smaller.
+    ``known`` holds T/r² (r: half-widths of the secants) and μ, by row of the outputs and number of shrinkings.
     """
 
     known: dict[tuple[int, bytes], tuple[list[Array], float]] = field(default_factory=dict)
@@ -52,7 +50,7 @@ class PairSearch(PairGuide):
         return closed_form(Stage(0, S[0], 0, alpha[0], beta[0], ahead))[None]
 
     def hints(self, curvature: SecondOrder, name: tuple[int, bytes], rise: Rise, limit: float) -> PairHints | None:
-        """The first multipliers for which the rise seems to be less than the limit, or the best that were found."""
+        """The first multipliers with a rise below the limit, or else the best found."""
         objective = _Objective(curvature, rise, limit)
         goal = (1.0 - _MARGIN) * limit
         start = objective.coordinates(*self.known[name]) if name in self.known else None
@@ -132,7 +130,7 @@ class _Objective:
         return [T / np.where(r > 0, r * r, 1.0) for T, r in zip(multipliers, self.r, strict=True)], mu
 
     def coordinates(self, multipliers: list[Array], mu: float) -> Array:
-        """Where those lie for the secants here; neurons that had one slope there get what others have."""
+        """The x for known T/r² and μ; neurons without a known multiplier get the median."""
         parts = []
         for k in self.layers:
             t = multipliers[k]

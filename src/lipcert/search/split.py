@@ -1,20 +1,25 @@
-"""Branch and bound: cut the region, bound the pieces, take the maximum."""
+"""Branch and bound: cut the region, bound the boxes, take the maximum; of the Lipschitz constant or of several values.
+
+The cover keeps the tree; a search decides what to cut and where.
+"""
 
 from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.model.arrays import Array
-from lipcert.model.network import Network
+from lipcert.model.arrays import Array, dense
+from lipcert.model.network import Layer, Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Region
 from lipcert.proof.cover import Cover, Leaf, cover
+from lipcert.proof.domain import corners
+from lipcert.proof.hints import Interval
 from lipcert.proof.pieces import AXIS, Pieces
 from lipcert.proof.rays import along_rays, has_rays
 from lipcert.proof.second_pieces import MOST_INPUTS, curved, deep
@@ -22,60 +27,59 @@ from lipcert.runtime.clock import clock
 from lipcert.runtime.threads import one_thread
 from lipcert.search.anytime import Anytime
 from lipcert.search.candidate import Candidate
-from lipcert.search.curved import improved, suits
-from lipcert.search.cuts import kink, to_halve
 from lipcert.search.directions import Stretch
 from lipcert.search.joint import Joint
 from lipcert.search.lower import jacobian_norms, lower_bound, uphill
 from lipcert.search.method import Method
 from lipcert.search.problem import Problem
+from lipcert.search.second_order_jacobian import improved, suits
 from lipcert.search.witness import weights_at_infinity, witness
 
 _BATCH = 256
-_ENTRIES = 80_000
-"""Numbers in one stack of matrices at most; more would not be faster, and cut pieces that are not the worst."""
-_CURVED = 600_000
-"""The same for pieces to second order, of which none has such matrices."""
+"""Boxes that are cut at once at most; more would not be faster."""
+_ENTRIES, _CURVED = 80_000, 600_000
+"""Numbers in one stack of matrices; more would not be faster, and would cut boxes that are not the worst. The second is
+for second-order bounds, which have no such matrices."""
+_TRACED = 1_000_000
+"""Entries of the rows that are traced for one stack of boxes; more would leave the processor's caches."""
 _WIDEST = 1200
-"""Layers wider than this leave time for too few pieces."""
+"""Layers wider than this leave time for too few boxes."""
 _FEW = 4
-"""A piece with so few open neurons is cut by their sign: then its bound becomes exact."""
+"""A box with so few open neurons is cut by their sign: then its bound becomes exact."""
 FEW_INPUTS = 16
-"""With at most so many inputs, halving boxes gets somewhere."""
+"""Halving axes is of use with at most so many inputs."""
 VANISHING = 1e-200
-"""Bounds and widths below this are what rounding leaves of nothing; no region is cut for them."""
+"""Bounds and widths below this are rounding; no region is cut for them."""
 _SMALL = 0.125
-"""The longest side of a piece of rays from which on it counts as small, where it goes on to infinity."""
-_WHOLE = 0.4
-"""Share of the time for a bound of the whole region, before it is cut."""
-_FIRST = 0.1
-"""The same where pieces are bounded to second order: they soon forget the bound of the whole region."""
+"""Longest side of a box of the homogenised problem that counts as small, if the box reaches infinity."""
+_WHOLE, _FIRST = 0.4, 0.1
+"""Share of the time for a bound of the whole region; the second if boxes have second-order bounds, which are soon
+better."""
 _STARTING = 8.0
-"""Sweeps with their proof that pieces take to begin with, and some to be of use."""
-_GAIN = 0.98
-"""What pieces must be expected to reach in the mean, relative to the bound of the whole region."""
-_LEAST_PIECES = 200
-"""Before so many there is nothing to extrapolate from."""
-_EARLY = 9.0
-"""With so much of the time left, it is too early to give up."""
-_OPTIMISM = 2.0
-"""So much faster than before the bounds may fall."""
+"""Time that boxes need to be of use, in sweeps with their proof."""
+_GAIN, _LEAST_PIECES, _EARLY, _OPTIMISM = 0.98, 200, 9.0, 2.0
+"""Auto stops cutting if the mean bound of the boxes, extrapolated, does not reach the first, relative to that of the
+whole region. Not before so many boxes, not with more than 9 times the time used left, and not unless bounds would miss
+it even if they fell twice as fast."""
 _FAR = (2.5, 1.6)
-"""So many times too large is a bound to second order where its halves are cut again at once."""
-_NOTHING = 1e3
-"""A bound that is so many times too large says nothing: the region is cut until small parts promise to say more."""
-_PARTS = 1024
-"""So many parts at most are made before one of them is bounded."""
+"""A second-order bound that exceeds the lower bound by these factors: its halves are cut again at once."""
+_NOTHING, _PARTS = 1e3, 1024
+"""A bound that exceeds the lower bound by the first says nothing: the region is cut until parts say more, into at most
+the second."""
 _ATTAINED = 1.0 - 1e-6
-"""The share of its bound that a piece must show at a point before it is left alone."""
+"""A box is done when a point of it attains this share of its bound."""
+_SAMPLES, _STARTS, _STEPS = 2000, 8, 12
+"""Of several values at once: sampled points, the best of them for each row that climb, and their steps."""
+Reached = Callable[[Array], Array]
+"""The values that are attained at points (count, inputs), (count, rows)."""
 
 
 @dataclass(frozen=True)
 class Split(Anytime):
-    """The largest bound over pieces of the region, always cutting the piece with the largest.
+    """Branch and bound: the largest bound over boxes of the region, always cutting the box with the largest.
 
-    On a convex region the Lipschitz constant is the largest Jacobian norm, so any cover will do. Pieces are cut by
-    halving an input axis or by confining a neuron to one side of its kink; when no neuron of a piece is open its
+    On a convex region the Lipschitz constant is the largest Jacobian norm, so any cover will do. Boxes are cut by
+    halving an input axis or by confining a neuron to one side of its kink; when no neuron of a box is open its
     bound is the norm itself. All of space is cut too, where activations are relu, leaky_relu or identity and inputs are
     few. The bound is valid whenever the search stops: at the tolerance, at the end of its time,
     on an interrupt, or where the bound of a piece cannot be proved.
@@ -128,9 +132,9 @@ class Split(Anytime):
         yield from self.refined(problem, best)
 
     def refined(self, problem: Problem, candidate: Candidate, impatient: bool = False) -> Iterator[Candidate]:
-        """A candidate with a tree of pieces, if that is better than the candidate itself.
+        """A candidate with a tree of boxes, if that is better than the candidate itself.
 
-        ``impatient`` gives up where more pieces promise nothing in the time that is left.
+        impatient=True: stop if more boxes are not expected to help in the time that is left.
         """
         now = clock()
         if not affordable(problem):
@@ -153,12 +157,12 @@ class Split(Anytime):
 
 
 def can_cut(problem: Problem) -> bool:
-    """Whether there is a rule to cut the region: all of space is cut where slopes keep along rays."""
+    """Whether the region can be cut; all of space can if the network is homogeneous up to biases."""
     return problem.region.bounded or has_rays(problem.network)
 
 
 def affordable(problem: Problem, share: float = 1.0) -> bool:
-    """Whether a share of the time that is left would do for pieces: the whole region is proved again to begin with."""
+    """Whether a share of the time that is left is enough for boxes; they begin with a proof of the whole region."""
     widest = max(problem.network.sizes[1:-1], default=0)
     few = problem.region.bounded or problem.network.inputs <= FEW_INPUTS  # a box of rays has two faces an input
     now = clock()
@@ -167,7 +171,7 @@ def affordable(problem: Problem, share: float = 1.0) -> bool:
 
 @dataclass(eq=False)
 class _Search:
-    """Which pieces are still open, worst first, and the largest norm that was met; the cover keeps the books."""
+    """Which boxes are still open, worst first, and the largest norm that was met."""
 
     network: Network
     region: Region
@@ -190,7 +194,7 @@ class _Search:
         self.stretch = Stretch(self.norms)
 
     def run(self, cover: Cover, limits: Split, ceiling: float) -> None:
-        """Cut until upper and lower meet, or time is up, or there are enough pieces, or they promise nothing."""
+        """Cut until upper and lower meet, time is up, there are enough boxes, or more are not expected to help."""
         most = np.inf if limits.pieces is None else limits.pieces
         few, now = self.network.inputs <= FEW_INPUTS, clock()
         samples, starts = (1000, 16) if few else (100, 4)
@@ -255,9 +259,9 @@ class _Search:
         return int(np.clip(len(self.open) // 3, 1, self.most))
 
     def worst(self) -> list[int]:
-        """The pieces to cut next, no longer open: some of the worst, and all that are as bad as the worst of them.
+        """The boxes to cut next, no longer open: some of the worst, and all that have the same bound as the worst.
 
-        Where the first cuts gain nothing, all pieces have the bound of the whole region, and are cut breadth first.
+        If the first cuts gain nothing, all boxes have the bound of the whole region, and are cut breadth first.
         """
         count, top = self.batch, self.open[0][0]
         found: list[int] = []
@@ -266,7 +270,7 @@ class _Search:
         return found
 
     def faces(self, cover: Cover) -> list[Leaf]:
-        """What to begin with: the region itself, or the faces of a box of rays, as thin as floats allow."""
+        """The first leaves: the region itself, or the faces of the homogenised box, as thin as floats allow."""
         rest = [cover.leaf(0)]
         if not self.rays:
             return rest
@@ -288,9 +292,9 @@ class _Search:
             heapq.heappush(self.open, (-leaf.bound, leaf.node))
 
     def parts(self, cover: Cover, leaves: list[Leaf]) -> list[Leaf]:
-        """What to begin with: where slopes are smooth and bounds of leaves say nothing, parts without bounds.
+        """The leaves to start with; if slopes are smooth and their bounds say nothing, parts without bounds.
 
-        They are cut until halves of some part, of which nothing is kept, have bounds that say something.
+        They are cut until trial halves of one part have bounds that say something.
         """
         bounding, now, level = cover.bounding, clock(), 1
         while self.curved and leaves and max(leaf.bound for leaf in leaves) > _NOTHING * self.lower > 0.0:
@@ -305,9 +309,9 @@ class _Search:
         return leaves
 
     def halved(self, cover: Cover, leaves: list[Leaf]) -> list[Leaf]:
-        """What the leaves are cut into: halves, or where bounds to second order are far too large, parts of halves.
+        """The leaves cut in halves; where second-order bounds are far too large, the halves are cut again at once.
 
-        Halves that are cut again anyway need no bounds of their own. Leaves without a bound of their own get one now.
+        Halves that are cut again inherit their parent's bound.
         """
         starts = cover.bounding.starts
         for limit in _FAR[self.deep :] if self.lower > 0.0 else ():
@@ -319,10 +323,10 @@ class _Search:
         return cover.cut([leaf.node for leaf in leaves], *self.cuts(leaves, starts))
 
     def settle(self, cover: Cover, leaf: Leaf) -> bool:
-        """Whether nothing is left to do for a piece, because none of its neurons is open.
+        """Whether a box is done because none of its neurons is open.
 
-        Its bound is then attained if it has an input, and that raises the lower bound; or it has none, and weights
-        that prove so end the matter. Where neither can be shown, the piece must be cut.
+        Its bound is then attained if it has an input, which raises the lower bound; or it has none, and weights prove
+        that. If neither can be shown, the box must be cut.
         """
         if self.far(leaf.piece):
             apart = weights_at_infinity(cover.bounding, leaf.piece)
@@ -339,7 +343,7 @@ class _Search:
         return cover.drop(leaf.node, weights)
 
     def meet(self, points: Array) -> None:
-        """The best of the points, if it is better than all before; on a ray, x/t is the input."""
+        """Keep the best of the points if it is better than all before; homogenised points (x, t) stand for x/t."""
         if self.rays:
             points = points[points[:, -1] > 0.0]
             points = points[:, :-1] / points[:, -1:]
@@ -356,7 +360,7 @@ class _Search:
                 self.lower = float(jacobian_norms(self.network, self.witness[None], self.stretch)[0])
 
     def cuts(self, leaves: list[Leaf], starts: Array) -> tuple[Array, Array, Array]:
-        """Where to cut each of the pieces; ``starts`` tells where the neurons of each hidden layer begin."""
+        """Where to cut each of the boxes; ``starts`` says where the neurons of each hidden layer begin."""
         where, what, at = [], [], []
         few = self.network.inputs <= FEW_INPUTS
         axes = to_halve(self.cut, leaves, self.rays) if few else np.zeros(0, dtype=int)
@@ -378,5 +382,167 @@ class _Search:
         return np.array(where), np.array(what), np.array(at)
 
     def far(self, piece: Pieces) -> bool:
-        """Whether a piece of rays is small and goes on to infinity: there boxes do not tell signs of later layers."""
+        """Whether a homogenised box is small and reaches infinity: there axes do not settle signs of later layers."""
         return self.rays and bool(piece.lower[0, -1] == 0.0 and (piece.upper - piece.lower).max() <= _SMALL)
+
+
+def to_halve(network: Network, leaves: list[Leaf], rays: bool) -> Array:
+    """The axis to halve for each box: the one that contributes most to what its open neurons add to the bound.
+
+    A neuron's pre-activation moves by |∂v_j/∂x_i|·width_i along axis i, to first order at the centre. Relative to its
+    interval, that says how much narrower halving the axis makes it; the root of the neuron's share weighs the gain.
+    With ``rays``, where t moves too, middle slopes are used: a neuron that is off at the centre still counts.
+    """
+    pieces = Pieces.stack([leaf.piece for leaf in leaves])
+    shares, width = np.sqrt(np.stack([leaf.shares for leaf in leaves])), pieces.upper - pieces.lower
+    values = network.preactivations(0.5 * pieces.lower + 0.5 * pieces.upper)
+    blame, begin = np.zeros(width.shape), 0
+    moves = dense(network.layers[0].weight) * width[:, None, :]
+    for index, layer in enumerate(network.layers[:-1]):
+        assert layer.neurons is not None
+        if begin >= shares.shape[-1]:  # there are no shares of the layers that follow
+            break
+        mine = slice(begin, begin + layer.size)
+        reach = np.maximum(pieces.high[:, mine] - pieces.low[:, mine], np.abs(moves).max(axis=-1))[:, :, None]
+        part = np.divide(np.abs(moves), reach, out=np.zeros(moves.shape), where=reach > 0)
+        blame += np.einsum("kn,kni->ki", shares[:, mine], part)
+        begin += layer.size
+        if index + 2 < len(network.layers):
+            slope = layer.neurons.slope(values[index])
+            if rays:
+                slope = 0.5 * np.add(*layer.neurons.slope_range(pieces.low[:, mine], pieces.high[:, mine]))
+            moves = dense(network.layers[index + 1].weight) @ (slope[:, :, None] * moves)
+    return np.argmax(blame + 1e-9 * width / width.max(axis=-1, keepdims=True), axis=-1)
+
+
+def kink(layer: Layer, neuron: int, low: Array, high: Array) -> float:
+    """The kink of a neuron inside its interval, or else the middle."""
+    assert layer.neurons is not None
+    row = layer.neurons.take(np.array([neuron])).groups[0][0]
+    if row.row.kinks:
+        for knot, inside in row.knots_inside(low, high):
+            if inside[0]:
+                return float(knot[0])
+    return float(0.5 * low[0] + 0.5 * high[0])
+
+
+def output_values(network: Network, points: Array) -> Array:
+    """Outputs from both sides."""
+    values = network(points)
+    return np.concatenate([values, -values], axis=-1)
+
+
+def entry_sizes(network: Network, points: Array) -> Array:
+    """Sizes of the entries of the Jacobian."""
+    return np.abs(network.jacobian(points)).reshape(len(points), -1)
+
+
+def attained(network: Network, region: Region, reached: Reached, climbs: bool) -> Array:
+    """The largest values met at sampled points, (rows,); ``climbs`` adds a few steps uphill, for outputs."""
+    points = region.sample(_SAMPLES, np.random.default_rng(0))
+    values = reached(points)
+    best = values.max(axis=0)
+    if not climbs:
+        return best
+    rows, size = values.shape[1], float(region.extent)
+    here = points[np.argsort(-values, axis=0)[:_STARTS].T.ravel()]
+    row = np.repeat(np.arange(rows), _STARTS)
+    sign, output = np.where(row < network.outputs, 1.0, -1.0), row % network.outputs
+    for step in range(_STEPS):
+        uphill = sign[:, None] * network.jacobian(here)[np.arange(len(here)), output]
+        length = np.maximum(np.linalg.norm(uphill, axis=1, keepdims=True), 1e-300)
+        here = region.project(here + 0.5**step * size * uphill / length)
+        best = np.maximum(best, reached(here).max(axis=0))
+    return best
+
+
+@dataclass(eq=False)
+class RowSearch:
+    """Branch and bound on several values at once: outputs from both sides, or entries of the Jacobian.
+
+    The box whose values exceed the attained ones most is cut first. ``lower`` (rows,) is attained somewhere; a value
+    counts as found when it is within ``tolerance`` times ``scale``.
+    """
+
+    network: Network
+    region: Region
+    reached: Reached
+    lower: Array
+    scale: Array
+    tolerance: float
+    open: list[tuple[float, int]] = field(default_factory=list)
+
+    def run(self, cover: Cover, most: float) -> None:
+        """Cut until all values are found, or time is up, or there are enough boxes."""
+        took = 0.0
+        self.add([cover.leaf(0)])
+        try:
+            while self.open and cover.pieces < most and clock().allows(took):
+                started = time.perf_counter()
+                batch = [cover.leaf(heapq.heappop(self.open)[1]) for _ in range(min(len(self.open), self.batch))]
+                batch = [leaf for leaf in batch if self.excess(leaf) > self.tolerance]
+                if not batch:
+                    return
+                self.add(cover.cut([leaf.node for leaf in batch], *self.cuts(batch)))
+                took = time.perf_counter() - started
+                worst = -self.open[0][0] if self.open else 0.0
+                clock().say(f"{cover.pieces} pieces, {len(self.open)} open, at most {worst:.3g} widths too large")
+        except (ProofFailed, np.linalg.LinAlgError) as failure:
+            clock().say(f"stopped, the best values so far are kept: {failure}")
+
+    @property
+    def batch(self) -> int:
+        room = max(1, _TRACED // max(self.network.sizes[1:-1], default=1) ** 2)
+        return int(np.clip(len(self.open) // 2, 1, min(_BATCH, room)))
+
+    def excess(self, leaf: Leaf) -> float:
+        """How far the values of a box are above what is attained, at most, relative to the scale."""
+        return float(((leaf.values - self.lower) / self.scale).max())
+
+    def add(self, leaves: list[Leaf]) -> None:
+        """New leaves, open until they are settled."""
+        if not leaves:
+            return
+        middles = np.array([0.5 * leaf.piece.lower[0] + 0.5 * leaf.piece.upper[0] for leaf in leaves])
+        middles = self.region.project(middles)
+        self.lower = np.fmax(self.lower, self.reached(middles[np.isfinite(middles).all(axis=1)]).max(axis=0))
+        for leaf in leaves:
+            heapq.heappush(self.open, (-self.excess(leaf), leaf.node))
+
+    def cuts(self, leaves: list[Leaf]) -> tuple[Array, Array, Array]:
+        """The axis to halve of each box: the one along which open slopes, of all layers, change outputs most.
+
+        Halving axis i takes from neuron j of a layer about (β_j - α_j)·|∂v_j/∂x_i|·width_i times ‖∂f/∂φ_j‖, all
+        derivatives by middle slopes. Where nothing is open, the widest axis in units of the region is halved.
+        """
+        pieces = Pieces.stack([leaf.piece for leaf in leaves])
+        width = pieces.upper - pieces.lower
+        whole = np.subtract(*corners(self.region)[::-1])
+        score = np.divide(width, whole, out=np.zeros(width.shape), where=whole > 0.0)
+        weights = [dense(layer.weight) for layer in self.network.layers]
+        slopes = slopes_of(self.network, pieces)
+        ahead = [weights[-1]]
+        for weight, (alpha, beta) in zip(weights[-2:0:-1], slopes[:0:-1], strict=True):
+            ahead.append((ahead[-1] * (0.5 * alpha + 0.5 * beta)[:, None, :]) @ weight)
+        moves, open_ = weights[0] * width[:, None, :], np.zeros(width.shape)
+        for number, (alpha, beta) in enumerate(slopes):
+            weight = (beta - alpha) * np.linalg.norm(ahead[-1 - number], axis=-2)
+            open_ += np.einsum("kn,kni->ki", weight, np.abs(moves))
+            if number + 1 < len(slopes):
+                moves = weights[number + 1] @ ((0.5 * alpha + 0.5 * beta)[:, :, None] * moves)
+        most = open_.max(axis=-1, keepdims=True)
+        axis = np.argmax(1e-9 * score + np.divide(open_, most, out=np.zeros(width.shape), where=most > 0.0), axis=1)
+        rows = np.arange(len(leaves))
+        at = 0.5 * pieces.lower[rows, axis] + 0.5 * pieces.upper[rows, axis]
+        return np.full(len(leaves), AXIS), axis, at
+
+
+def slopes_of(network: Network, pieces: Pieces) -> list[Interval]:
+    """The slopes that the intervals of pieces allow, for each hidden layer."""
+    found, begin = [], 0
+    for layer in network.layers[:-1]:
+        assert layer.neurons is not None
+        mine = slice(begin, begin + layer.size)
+        found.append(layer.neurons.slope_range(pieces.low[:, mine], pieces.high[:, mine]))
+        begin += layer.size
+    return found

@@ -10,7 +10,7 @@ import numpy as np
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.proof.guide import View
 from lipcert.search.ellipsoid import Ellipsoid, symmetric
-from lipcert.search.folding import Kept, smaller
+from lipcert.search.merged_maps import Kept, smaller
 
 LEAST = 1e-60
 """Slope ranges of saturated neurons are widened to this, so that their squares and inverses stay floats."""

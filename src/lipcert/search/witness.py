@@ -1,4 +1,4 @@
-"""Pieces on which the network is affine: a point where the bound is attained, or why there is none."""
+"""Boxes on which the network is affine: a point that attains the bound, or a reason why there is none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lipcert.proof.pieces import Pieces
 _INWARD = 1e-7
 """How far inside its interval, in units of the region's radius times the row, a neuron is asked to be."""
 _MARGIN = 1e-9
-"""Weights that leave less than this may be rounding."""
+"""A smaller optimum of the linear program may be rounding."""
 _OPTIONS = {"maxfun": 300, "ftol": 1e-15, "gtol": 1e-12}
 
 

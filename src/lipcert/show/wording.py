@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lipcert.model.network import Network
 from lipcert.model.norms import Norm, Norms
-from lipcert.model.regions import Ball, Box, EverySize, Region
+from lipcert.model.regions import Ball, Box, Region
 from lipcert.model.wording import downward, point_in_words, sizes_in_words, upward
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.hints import Part
@@ -53,7 +53,7 @@ def describe_region(region: Region, shown: int = 6) -> str:
         kind = "" if region.plain else f"{region.norm.symbol} "
         size = f"{float(region.radius):g}{_units(region.norm)}"
         return f"{kind}ball of radius {size} around {point_in_words(region.center.tolist(), shown)}{clip}"
-    return "all inputs, images of every size" if isinstance(region, EverySize) else "all inputs"
+    return "all inputs"
 
 
 def brief_region(region: Region) -> str:

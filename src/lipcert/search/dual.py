@@ -1,14 +1,14 @@
-"""Multipliers of value functions, by Newton's method inside a barrier.
+"""Multipliers of the semidefinite dual bound, by an interior-point method.
 
 With M of :mod:`lipcert.proof.margins` as its first row and the rest R, the bound is b(λ) = gᵀR⁻¹g - M_00, a convex
 function of the multipliers where R is definite. Along μ → 0 the sum
 
     b(λ)/μ - log det R - Σ log λ
 
-over the multipliers that must be positive is minimised. All products are of rank two, so the second derivatives of
-log det R are products of entries of Gram matrices, ½(l_i R⁻¹l_j · r_i R⁻¹r_j + l_i R⁻¹r_j · r_i R⁻¹l_j), and those of b
-are the same with one factor replaced by values at the y where the bound is attained. The gradient of b is q(y). On
-the path the bound is within μ times the number of barriers of the best.
+over the multipliers that must be positive is minimised by Newton's method. All products are of rank two, so the second
+derivatives of log det R are products of entries of Gram matrices, ½(l_i R⁻¹l_j · r_i R⁻¹r_j + l_i R⁻¹r_j · r_i R⁻¹l_j),
+and those of b are the same with one factor replaced by values at the maximiser y. The gradient of b is q(y). On the
+path the bound is within μ times the number of barriers of the best.
 """
 
 from __future__ import annotations
@@ -26,28 +26,25 @@ from lipcert.proof.outputs import OutputBounds, projected
 from lipcert.runtime.clock import clock
 
 _STEPS: Final = 60
-_CENTERED: Final = 1.5
-"""Newton decrement from which on μ falls."""
+"""Most Newton steps of one search."""
+_CENTERED, _FALL, _FIRST = 1.5, 0.2, 0.4
+"""μ falls by the second factor at this Newton decrement; the first μ makes the gap this share of the bound."""
 _SHARE: Final = 0.6
-"""Of the way to where a multiplier or a form ceases to be positive, so much is gone at once."""
-_FALL: Final = 0.2
-_FIRST: Final = 0.4
-"""The first μ times the number of barriers, relative to the bound."""
+"""Longest step, as a share of the distance to where a multiplier or a form ceases to be positive."""
 _REGULAR: Final = 1e-4
 """Price of the multipliers relative to their natural size; without it some would grow forever."""
 _ENOUGH: Final = 1e-3
-"""A gap, relative to the size of the bound, that is not worth closing."""
+"""A gap, relative to the bound, that is not worth closing."""
 _ROOM: Final = 1e-7
-"""How far below zero a bound should be, relative to its objective, so that its proof does not fail for rounding."""
-_CLIMB: Final = 12
-_STRIDE: Final = 0.25
-"""How many steps uphill an input of another class is looked for, and how long each is as a share of the radius."""
+"""How far below zero a bound must be, relative to its objective, so that rounding does not spoil the proof."""
+_CLIMB, _STRIDE = 12, 0.25
+"""Steps of the ascent that looks for a counterexample, and the length of each relative to the radius."""
 _LARGEST: Final = 800
 """Entries of y for which a step takes about a second; nothing larger is tried."""
 
 
 def affordable(facts: OutputBounds) -> bool:
-    """Whether the ball is one of the ℓ2 norm, and y has few enough entries for a search to be worth a try."""
+    """Whether the region is an ℓ2 ball and y has few enough entries."""
     if not isinstance(facts.region, Ball) or not facts.region.plain:
         return False
     network, _ = projected(facts.network, Ball(facts.region.center, facts.region.radius))
@@ -74,11 +71,11 @@ class Found:
 
 
 @dataclass(eq=False)
-class MarginSearch:
+class DualSearch:
     """Looks for multipliers that show rows to be negative, on the whole ball or on both sides of some neurons.
 
-    ``center`` is a point on the path of an earlier row, with its μ: where the next one begins. ``broken`` is an input
-    of the ball where a row seems to be positive: where a bound is attained, or uphill from there.
+    ``center`` is a point on the central path of an earlier row, with its μ: the next search starts there. ``broken`` is
+    a counterexample: an input of the ball where a row seems to be positive.
     """
 
     pieces: int = 1
@@ -86,10 +83,9 @@ class MarginSearch:
     broken: Array | None = None
 
     def leaves(self, facts: OutputBounds, row: Array) -> list[MarginHints]:
-        """Multipliers that seem to show that row·v_N < 0, for pieces that cover the ball; none if there is no hope.
+        """Multipliers that seem to show that row·v_N < 0, for pieces that cover the ball; none if the search fails.
 
-        A piece that is not settled is cut in two, if the ball may be cut into so many pieces and no input is seen that
-        breaks it.
+        A piece that is not settled is cut in two, unless there are too many pieces or a counterexample is seen.
         """
         if not affordable(facts):
             return []
@@ -115,9 +111,9 @@ class MarginSearch:
         return found
 
     def find(self, margins: Margins, row: Array, *, best: bool = False) -> Found | None:
-        """The first multipliers that bring the bound below zero, or else the best; None where no form is definite.
+        """The first multipliers with a negative bound, or else the best; None if no form is definite.
 
-        A search ends where zero seems to be out of reach, unless the ``best`` is asked for in any case.
+        best=True: the search does not stop where zero is reached or out of reach.
         """
         with np.errstate(all="ignore"):
             path = _Path(margins, row, self.center)
@@ -133,15 +129,15 @@ class MarginSearch:
 
 
 def _attained(margins: Margins, row: Array, seen: Found) -> Array:
-    """The y where a bound is attained, (size,)."""
+    """The maximiser y of a bound, (size,)."""
     M = margins.form(margins.objective(row)[0], seen.multipliers, seen.ball)
     return np.append(1.0, -np.linalg.solve(M[1:, 1:], M[1:, 0]))
 
 
 def _uphill(facts: OutputBounds, margins: Margins, row: Array, inner: Array) -> Array | None:
-    """An input where a row is positive, at an input of the form or a few steps uphill from it; None if none is seen.
+    """A counterexample: an input where a row is positive, found by ascent from the maximiser; None if none is seen.
 
-    Where the network has more inputs than the form, W_1 = R Q with Q's rows orthonormal, and Qᵀ = W_1ᵀR⁻ᵀ leads back.
+    If the network has more inputs than the form, W_1 = R Q with orthonormal rows of Q, and Qᵀ = W_1ᵀR⁻ᵀ leads back.
     """
     network, ball = facts.network, facts.region
     if margins.network is not network:
@@ -159,10 +155,7 @@ def _uphill(facts: OutputBounds, margins: Margins, row: Array, inner: Array) -> 
 
 
 def _cut(margins: Margins, seen: Found, y: Array, cuts: tuple[Cut, ...]) -> tuple[int, int] | None:
-    """The neuron whose products the bound owes most to: what is exactly zero, and seems not to be where it is attained.
-
-    None if no neuron has such a product, or if the bound is so far from zero that cutting would take too long.
-    """
+    """The neuron to cut: the one whose products, zero in truth, add most to the bound at its maximiser; or None."""
     done = {(layer, neuron) for layer, neuron, _ in cuts}
     owed = np.abs(seen.multipliers * (margins.left @ y) * (margins.right @ y)) * margins.free
     for k in np.argsort(-owed)[: len(done) + 1]:
@@ -173,7 +166,7 @@ def _cut(margins: Margins, seen: Found, y: Array, cuts: tuple[Cut, ...]) -> tupl
 
 
 class _Path:
-    """Where a search is: multipliers x (all products, then the ball), their form M, and μ."""
+    """A point on the way to the best: multipliers x (all products, then the ball), their form M, and μ."""
 
     def __init__(self, margins: Margins, row: Array, center: tuple[Array, float] | None = None) -> None:
         self.margins = margins
@@ -195,7 +188,7 @@ class _Path:
         self.best = self.x, self.bound
 
     def _features(self) -> None:
-        """Factors differ by signs and constants often: what else differs, and which each is, with its sign."""
+        """The factors without their constants, up to sign: each distinct one, and which one each factor is."""
         tails = np.concatenate([self.margins.left, self.margins.right])[:, 1:]
         lead = tails[np.arange(len(tails)), (tails != 0.0).argmax(axis=1)]
         self.sign = np.where(lead < 0.0, -1.0, 1.0)
@@ -213,7 +206,7 @@ class _Path:
         return Found(x[:-1], float(x[-1]), bound, self.least)
 
     def _start(self, natural: Array) -> None:
-        """The natural weights, times the factors for them and for the ball that give the best bound of a grid."""
+        """The natural weights times the best factors, for them and for the ball, of a small grid."""
         products = self.margins.form(0.0 * self.c, natural[:-1], 0.0)
         ball = self.margins.form(0.0 * self.c, 0.0 * natural[:-1], 1.0)
         row = self.margins.form(self.c, 0.0 * natural[:-1], 0.0)
@@ -267,7 +260,7 @@ class _Path:
         return self._move(way, float((barrier + of_bound / self.mu) @ way), decrement < 4.0)
 
     def _move(self, way: Array, fall: float, near: bool) -> bool:
-        """Go along a way until the merit has fallen enough, at most a share of the way to any boundary."""
+        """Line search for a sufficient decrease, at most a share of the distance to any boundary."""
         change = self.margins.form(0.0 * self.c, way[:-1], float(way[-1]))
         down = self.positive & (way < 0)
         farthest = _SHARE * float((self.x[down] / -way[down]).min(initial=np.inf))
@@ -310,7 +303,7 @@ class _Path:
         return way if np.isfinite(way).all() else None
 
     def _derivatives(self) -> tuple[Array, Array, Array, Array]:
-        """Gradients of the barriers and of the bound with its price, and the matrices of second derivatives of both."""
+        """Gradients of the barriers and of the bound with its price, and the Hessians of both."""
         margins, x, n, few = self.margins, self.x, len(self.x) - 1, self.margins.inputs
         L = linalg.cholesky(self.M[1:, 1:], lower=True, check_finite=False)
         inverse, _ = linalg.lapack.dtrtri(L, lower=1)

@@ -1,4 +1,4 @@
-"""Inputs of another class, as near to a point as they are seen; nothing of it is proved."""
+"""Counterexamples near a point, by bisection; nothing here is proved."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 
 _HALVINGS: Final = 30
+"""Bisections; they leave 1e-9 of the distance."""
 _BEYOND: Final = np.array([0.0, 1e-9, 1e-6, 1e-3, 0.1, 1.0 - 1e-9])
-"""Shares of the way from the nearest input that seems to be of another class to the one that was found.
-
-Where outputs are nearly equal no class is proved, and rounding may put an input of the boundary outside of the ball.
-"""
+"""Shares of the segment from the class boundary to the point given: very near the boundary no class can be proved."""
 
 
-def walked_back(network: Network, center: Array, label: int | Array, points: Array) -> Array:
-    """Inputs on the way from the centre of a ball to each of some points (k, inputs), that may be of another class.
+def bisected(network: Network, center: Array, label: int | Array, points: Array) -> Array:
+    """Candidates (k, shares, inputs) on the segments from the centre to points (k, inputs) of another class.
 
-    They come as (k, ways, inputs). There may be a centre and a class for each of the points.
+    There may be one centre and one class for all points, or one for each.
     """
     way = points - center
     near, far = np.zeros(len(points)), np.ones(len(points))

@@ -9,7 +9,7 @@ import lipcert as lc
 from lipcert.model.arrays import Array
 from lipcert.proof.hints import Hints
 from lipcert.proof.torus import torus_of
-from lipcert.search.waves import Wave, Waves, closed_form
+from lipcert.search.fourier import FourierChain, FourierValue, closed_form
 
 
 def block(head: bool, size: int = 6, channels: int = 3) -> lc.Network:
@@ -26,28 +26,28 @@ def block(head: bool, size: int = 6, channels: int = 3) -> lc.Network:
     return lc.conv_stack(kernels, (2 * size, 2 * size), rows, stride=[2, 1, 1], padding=1, head=dense)
 
 
-def waves_of(network: lc.Network) -> Waves:
+def chain_of(network: lc.Network) -> FourierChain:
     space = torus_of(network)
     assert space is not None
     rest = network.layers[len(space.slopes) : -1]
     everywhere = [np.full((2, layer.size), [[-np.inf], [np.inf]]) for layer in rest]
     dense = [layer.neurons.slope_range(*ends) for layer, ends in zip(rest, everywhere, strict=True) if layer.neurons]
-    return Waves(network, space, [*space.slopes, *dense])
+    return FourierChain(network, space, [*space.slopes, *dense])
 
 
 @pytest.mark.parametrize("head", [False, True])
 def test_the_gradient_is_that_of_the_value(head: bool) -> None:
-    waves, rng = waves_of(block(head)), np.random.default_rng(1)
-    assert [link.open.size for link in waves.links] == [3, 3, *([3, 4] if head else [])]
-    walk = waves.greedy(closed_form)
+    chain, rng = chain_of(block(head)), np.random.default_rng(1)
+    assert [link.open.size for link in chain.links] == [3, 3, *([3, 4] if head else [])]
+    walk = chain.greedy(closed_form)
     x = walk.x + 0.4
-    here = waves.value(x, 1e-2)
+    here = chain.value(x, 1e-2)
     assert here is not None
-    assert waves.at(walk.x).log_bound == pytest.approx(walk.log_bound, rel=1e-9)
-    assert waves.at(x).log_bound == pytest.approx(here.log_bound, rel=1e-9)
+    assert chain.at(walk.x).log_bound == pytest.approx(walk.log_bound, rel=1e-9)
+    assert chain.at(x).log_bound == pytest.approx(here.log_bound, rel=1e-9)
     for _ in range(4):
         way = rng.standard_normal(x.size)
-        ahead, behind = waves.value(x + 1e-5 * way, 1e-2), waves.value(x - 1e-5 * way, 1e-2)
+        ahead, behind = chain.value(x + 1e-5 * way, 1e-2), chain.value(x - 1e-5 * way, 1e-2)
         assert ahead is not None
         assert behind is not None
         assert here.gradient @ way == pytest.approx((ahead.f - behind.f) / 2e-5, rel=1e-5)
@@ -71,36 +71,36 @@ def test_the_highest_frequencies_suffice_for_the_search(monkeypatch: pytest.Monk
     network = lc.conv_stack(kernels, (13, 13))
     found = lc.certify(network, method=lc.Joint())
     seen: list[int] = []
-    value = Waves.value
+    value = FourierChain.value
 
-    def counted(self: Waves, x: Array, mu: float) -> Wave | None:
+    def counted(self: FourierChain, x: Array, mu: float) -> FourierValue | None:
         seen.append(len(self.chosen))
         return value(self, x, mu)
 
-    monkeypatch.setattr(Waves, "value", counted)
-    monkeypatch.setattr("lipcert.search.spectral._SMALLEST", 4)
-    monkeypatch.setattr("lipcert.search.spectral._FIRST", 20)
+    monkeypatch.setattr(FourierChain, "value", counted)
+    monkeypatch.setattr("lipcert.search.fourier._SMALLEST", 4)
+    monkeypatch.setattr("lipcert.search.fourier._FIRST", 20)
     few = lc.certify(network, method=lc.Joint())
     assert min(seen) < max(seen) < len(torus_of(network).frequencies()[0])  # type: ignore[union-attr]
     assert few.bound == pytest.approx(found.bound, rel=3e-3)
-    monkeypatch.setattr("lipcert.search.spectral._SMALLEST", 10**9)
+    monkeypatch.setattr("lipcert.search.fourier._SMALLEST", 10**9)
     seen.clear()
     assert lc.certify(network, method=lc.Joint()).bound == pytest.approx(found.bound, rel=1e-3)
     assert set(seen) == {len(torus_of(network).frequencies()[0])}  # type: ignore[union-attr]
 
 
 def test_heights_are_those_of_each_frequency() -> None:
-    waves = waves_of(block(head=False))
-    walk = waves.greedy(closed_form)
-    heights = waves.heights(walk.hints)
+    chain = chain_of(block(head=False))
+    walk = chain.greedy(closed_form)
+    heights = chain.heights(walk.hints)
     assert heights.max() == pytest.approx(2.0 * walk.log_bound, rel=1e-9)
-    alone = [waves.at_others(np.array([k])).heights(walk.hints)[0] for k in range(len(heights))]
+    alone = [chain.at_others(np.array([k])).heights(walk.hints)[0] for k in range(len(heights))]
     np.testing.assert_allclose(heights, alone, rtol=1e-9)
-    again = waves.at_others(waves.chosen[::2]).again(walk.hints)
+    again = chain.at_others(chain.chosen[::2]).again(walk.hints)
     assert again.log_bound == pytest.approx(0.5 * heights[::2].max(), rel=1e-9)
     smaller = Hints((), tuple(0.3 * T for T in walk.hints.multipliers), walk.hints.exponents)
-    some = np.isinf(waves.heights(smaller))  # not feasible there
+    some = np.isinf(chain.heights(smaller))  # not feasible there
     assert some.any()
     np.testing.assert_array_equal(
-        some, [np.isinf(waves.at_others(np.array([k])).heights(smaller)[0]) for k in waves.chosen]
+        some, [np.isinf(chain.at_others(np.array([k])).heights(smaller)[0]) for k in chain.chosen]
     )

@@ -1,13 +1,12 @@
-"""Slopes and bends of parabolas, by descent: pairs of classes told apart in networks too large for value functions.
+"""Slopes and bends of the quadratic relaxation, by descent; for networks too large for the semidefinite dual bound.
 
 For one row of the outputs every open neuron has a slope and a bend. The bound of :mod:`lipcert.proof.bowls` is a convex
-function of them, though not a smooth one: which side of a kink a neuron's height is attained on may change, and
-which eigenvector a layer's form is largest on. Derivatives are averaged over those that nearly count. Each step is
-divided by the usual size of its coordinate's derivative. A trial takes a few products with the weights and some
-tens with the layers' ellipsoids; twenty to thirty trials come close to the best.
+function of them but not a smooth one: the side of a kink where a neuron's height is attained may change, and so may the
+top eigenvector of a layer. Subgradients are averaged over those that are nearly active, and steps are Adam's. A trial
+takes a few products with the weights and some tens with the layers' ellipsoids; 20 to 30 trials come close to the best.
 
-Coordinates do not depend on the size of the row: a neuron's slope as a share of the way from its least slope to its
-largest, and the logarithm of its bend, both relative to the row's entry.
+Coordinates do not depend on the size of the row: a neuron's slope as a share of its slope range, and the logarithm of
+its bend, both relative to the row's entry.
 """
 
 from __future__ import annotations
@@ -27,82 +26,61 @@ from lipcert.proof.domain import split_by_box
 from lipcert.proof.suggest.conjugate import solved
 from lipcert.runtime.clock import clock
 
-_TRIALS: Final = 120
-_BEST: Final = 40
-"""Trials where the least bound is asked for."""
-_PATIENCE: Final = 12
-"""Trials in which the bound must fall by a share of what is missing, or the search is given up."""
-_SHARE: Final = 0.25
-_RATE: Final = 0.1
-"""The first steps; they get shorter with the number of trials."""
-_TILT: Final = 0.3
-"""Steps of slopes relative to those of bends."""
+_TRIALS, _BEST = 120, 40
+"""Most trials to reach a negative bound, and trials for the least bound; 20 to 30 come close to the best."""
+_PATIENCE, _SHARE = 12, 0.25
+"""The search is given up when so many trials close less than this share of the gap to zero."""
+_RATE, _TILT = 0.1, 0.3
+"""The first step of bends, and that of slopes relative to it; steps get shorter with the number of trials."""
 _USUAL: Final = 0.4
-"""How far neurons are taken to move at first, relative to the farthest that each can."""
+"""The start takes every neuron to move by this share of the farthest it can."""
 _EVEN: Final = 0.02
-"""Heights on both sides of a kink, and eigenvalues, count as equal where they differ by less than this, relatively."""
-_SEEN: Final = 6
-"""Eigenvectors that are looked at."""
-_FEW: Final = 60
-"""Neurons up to which all eigenvectors are found at once."""
+"""Heights on both sides of a kink, and eigenvalues, within this relative difference are averaged."""
+_SEEN, _FEW = 6, 60
+"""Top eigenvectors that are averaged, and the size up to which a full decomposition is faster than Lanczos."""
 _DIRECTIONS: Final = 24
-"""Dimension of the space in which the largest value over the ball is looked for."""
+"""Dimension of the Krylov space for the maximum over the ball; its error falls geometrically with it."""
 _ROOM: Final = 1e-6
-"""How far below zero a bound should be, relative to the margin, so that its proof does not fail for rounding."""
+"""How far below zero a bound must be, relative to the margin, so that rounding does not spoil the proof."""
 
 
 def straight(network: Network) -> bool:
-    """Whether hidden neurons are straight but for kinks; where they are curved, bounds to second order are better."""
+    """Whether hidden neurons are piecewise linear; for smooth ones second-order bounds are better."""
     hidden = [layer.neurons for layer in network.layers[:-1]]
     rows = [row for neurons in hidden if neurons is not None for row, _ in neurons.groups]
     shapes = [shape for row in rows for shape in row.row.shape(np.zeros(1), *row.parameters)]
     return all((np.asarray(shape) == STRAIGHT).all() for shape in shapes)
 
 
-def suggest(bowls: Bowls, row: Array) -> BowlHints | None:
+def suggest(relaxation: Bowls, row: Array) -> BowlHints | None:
     """Slopes and bends that seem to show that row·v_N < 0; None if there seem to be none."""
+    return _descended(relaxation, row, _TRIALS, best=False)
+
+
+def lowest(relaxation: Bowls, row: Array) -> BowlHints | None:
+    """Slopes and bends for about the least bound of row·v_N; None if an ellipsoid is not known, or ill-scaled."""
+    return _descended(relaxation, row, _BEST, best=True)
+
+
+def _descended(relaxation: Bowls, row: Array, trials: int, best: bool) -> BowlHints | None:
     with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):  # far too ill-scaled
-        objective = _objective(bowls, row)
-        if objective is None:
+        layers = [layer for stage in relaxation.stages if (layer := _Layer.of(stage, relaxation.radius)) is not None]
+        if len(layers) < len(relaxation.stages):
             return None
-        descent = _Descent(objective)
-        for _ in range(_TRIALS):
+        descent = _Descent(_Objective(relaxation, row, layers))
+        for _ in range(trials):
             clock().check()
             descent.step()
-            if descent.settled:
+            if not best and descent.settled:
                 return descent.hints()
-            if descent.hopeless:
-                break
-    return None
-
-
-def _objective(bowls: Bowls, row: Array) -> _Objective | None:
-    layers = [layer for stage in bowls.stages if (layer := _Layer.of(stage, bowls.radius)) is not None]
-    return _Objective(bowls, row, layers) if len(layers) == len(bowls.stages) else None
-
-
-def lowest(bowls: Bowls, row: Array) -> BowlHints | None:
-    """Slopes and bends for about the least bound of row·v_N; None where an ellipsoid is not known, or ill-scaled."""
-    with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):
-        objective = _objective(bowls, row)
-        if objective is None:
-            return None
-        descent = _Descent(objective)
-        for _ in range(_BEST):
-            clock().check()
-            descent.step()
-        return descent.hints()
+            if not best and descent.hopeless:
+                return None
+        return descent.hints() if best else None
     return None
 
 
 class _Descent:
-    """Steps against averaged derivatives, each over the usual size of its coordinate's.
-
-    Attributes
-    ----------
-    best : the least bound so far, and what it takes.
-    bounds : the least bound after each step.
-    """
+    """Adam on averaged subgradients; ``best`` is the least value so far, ``bounds`` the least after each step."""
 
     def __init__(self, objective: _Objective) -> None:
         self.objective, self.x = objective, objective.start()
@@ -126,7 +104,7 @@ class _Descent:
 
     @property
     def settled(self) -> bool:
-        """Whether the last bound is below zero, also with a multiplier of the ball that a proof can use."""
+        """Whether the last bound is negative, also with a multiplier of the ball that a proof can use."""
         goal = -_ROOM * self.objective.scale
         if self.best is None or self.best is not self.last or not self.best.bound < goal:
             return False
@@ -148,7 +126,7 @@ class _Descent:
 
 @dataclass(eq=False)
 class _Layer:
-    """What a search knows of a layer; arrays are over its open neurons, but for ``slope`` and ``bias``."""
+    """One layer; arrays are over its open neurons, except ``slope``, ``offset`` and ``bias``."""
 
     weight: Weight
     own: Weight
@@ -200,9 +178,9 @@ class _Layer:
 
 @dataclass(eq=False)
 class _Value:
-    """The bound, its derivatives by the coordinates, and what a proof is told: slopes, bends, eigenvalues and μ.
+    """The bound, its gradient, and the hints for a proof: slopes, bends, eigenvalues and μ.
 
-    ``row`` is what is left of the row at the inputs, ``over`` the part of the bound that it and the first bends have.
+    ``row`` is the row at the inputs, ``over`` the part of the bound that comes from it and the first bends.
     """
 
     bound: float
@@ -218,10 +196,10 @@ class _Value:
 class _Objective:
     """The bound of a row over a ball, as a function of the coordinates: of all layers the slopes, then all bends."""
 
-    def __init__(self, bowls: Bowls, row: Array, layers: list[_Layer]) -> None:
-        self.row, self.layers, self.ball = row, layers, bowls.ball
-        self.radius, self.center = bowls.radius, bowls.ball.center
-        last = bowls.network.layers[-1]
+    def __init__(self, relaxation: Bowls, row: Array, layers: list[_Layer]) -> None:
+        self.row, self.layers, self.ball = row, layers, relaxation.ball
+        self.radius, self.center = relaxation.radius, relaxation.ball.center
+        last = relaxation.network.layers[-1]
         self.through, self.constant = times(row[None], last.weight)[0], float(row @ last.bias)
         self.sizes = [layer.open.size for layer in layers]
         count = sum(self.sizes)
@@ -247,7 +225,7 @@ class _Objective:
         return BowlHints(self.row, tuple(slopes), tuple(bends), tuple(value.tops), float(value.mu))
 
     def corrected(self, value: _Value) -> float:
-        """The bound with a multiplier of the ball that is no less than the first layer's form; μ changes with it."""
+        """The bound with μ raised to at least the first layer's largest eigenvalue, as a proof needs it."""
         first, bend = self.layers[0], value.bends[0]
         if not bend.size:
             return value.bound
@@ -311,24 +289,24 @@ class _Step:
         self.square = (share_of * squares).sum(axis=0)
 
     def derivatives(self, v: Array, square: Array) -> tuple[Array, Array, Array]:
-        """By the row, the shares and the logarithms of bends; given are those of the rest by slopes and half bends."""
+        """By the row, the shares and the log bends, from the derivatives of the rest by slopes and half bends."""
         by_slope, by_bend = v - self.v, 0.5 * (square - self.square)
         by_row = self.z + self.tilt * by_slope + np.sign(self.row) * self.rate * by_bend
         return by_row, self.row * (self.layer.beta - self.layer.alpha) * by_slope, self.bend * by_bend
 
 
 def _over_ball(weight: Weight, bend: Array, row: Array, radius: float) -> tuple[float, Array, float]:
-    """About max of row·d + ½Σ bend·(Wd)² over ‖d‖ ≤ radius, where it is attained, and the multiplier of the ball.
+    """About max of row·d + ½Σ bend·(Wd)² over ‖d‖ ≤ radius, its maximiser, and the multiplier of the ball.
 
-    In the space of row, H·row, H²·row, … that Lanczos' method builds, H is a small matrix.
+    Lanczos: in the Krylov space of row, H·row, H²·row, … the matrix H = WᵀBW is tridiagonal.
     """
     length = float(np.linalg.norm(row))
     if not length > 0.0 or not np.isfinite(length):
         return 0.0 * length, 0.0 * row, 1.0
-    turned = weight.T
+    back = weight.T
     basis, diagonal, beside = [row / length], [], []
     for _ in range(min(_DIRECTIONS, row.size)):
-        w = turned @ (bend * (weight @ basis[-1]))
+        w = back @ (bend * (weight @ basis[-1]))
         diagonal.append(float(w @ basis[-1]))
         known = np.array(basis)
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Neurons whose slope is known need not be carried one by one.
+"""Merged affine maps: neurons whose slope is known need not be carried one by one.
 
 A neuron with a single slope on the region is an affine function of the values u before its layer. A layer of n
 neurons, of which some have a range of slopes, is therefore determined by those alone together with u, carried by

@@ -1,4 +1,4 @@
-"""The bound of a convolution stack as a function of one multiplier per channel, frequency by frequency.
+"""Global bounds of networks that begin with convolutions: one multiplier per channel, frequency by frequency.
 
 The recursion of :mod:`lipcert.proof.torus` in complex floating point: S, P and the step are c × c matrices, one per
 frequency, and T is shared by all of them. Dense layers after the convolutions are layers with one frequency. The
@@ -7,7 +7,8 @@ variables are x = log(T / (r² mean S_cc)), the mean over all frequencies; so th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -15,37 +16,63 @@ from itertools import pairwise
 import numpy as np
 
 from lipcert.model.arrays import Array, dense
-from lipcert.model.network import Network
-from lipcert.proof.hints import Hints
-from lipcert.proof.torus import Torus, phases, transformed
-from lipcert.runtime.clock import clock
+from lipcert.model.network import Layer, Network
+from lipcert.proof.certificate import LayerReport
+from lipcert.proof.frequency_grid import sparing
+from lipcert.proof.hints import Hints, Interval
+from lipcert.proof.neuron_bounds import slope_bounds
+from lipcert.proof.torus import Torus, phases, torus_of, transformed
+from lipcert.runtime.clock import OutOfTime, clock
+from lipcert.search.auto import Auto
+from lipcert.search.candidate import Candidate
 from lipcert.search.chain import STILL, level
+from lipcert.search.closed_form import ClosedForm
+from lipcert.search.descent import follow
+from lipcert.search.joint import Joint
+from lipcert.search.method import Method
+from lipcert.search.scalar import Scalar
 
 _WORK = 6e9
-"""Operations of a value with its gradient; of more frequencies than that allows, some are taken."""
+"""Operations of a value with its gradient; if all frequencies take more, a part of them is used."""
+_FEWEST = 64
+"""Frequencies that are used in any case."""
 _STEP = 0.1
 """Weight of a step's barrier, for as many eigenvalues as the last matrices have."""
-_FEWEST = 64
-"""Frequencies that are taken in any case."""
+_NARROW = 512
+"""Up to so many neurons in the widest convolution, matrices of whole layers are no more work, and tighter."""
+_TALLEST = 4096
+"""Most rows of the layers after the convolutions: their ellipsoids are matrices of that size, 134 MB each."""
+_AWAY = 0.02
+"""How far (in x) the path starts inside the feasible set; greedy multipliers lie near its edge."""
+_SPREAD, _WIDEST, _FALL = 18.0, 2e-3, 0.3
+"""The first μ is the first number over the eigenvalues of the last matrices, at most the second; then it falls by the
+third."""
+_MORE, _SHARES = 5, (0.9, 0.75, 0.5)
+"""With a part of the frequencies: so many times as many decide how far to go from the closed form."""
+_FIRST, _SMALLEST, _ROUNDS = 4, 16, 4
+"""Without dense layers the search begins with a quarter of the frequencies, the highest, but at least 16."""
+_NEAR, _EQUAL, _AGAIN = 0.7, 1e-5, 3e-4
+"""A round adds frequencies whose log λmax is within the first of the bound, until none is above it by the second; its
+path starts at the third μ."""
 
 
 @dataclass(frozen=True, eq=False)
 class Map:
     """S = Σ_b K_b P_b K_b* over the aliases b of each frequency; K is (frequencies, aliases, outputs, channels).
 
-    With ``counts``, S is one real matrix: the sum over all frequencies, each as often as it counts.
+    With ``counts``, S is one real matrix: the sum over all frequencies, weighted by the counts.
     """
 
     K: Array
     counts: Array | None = None
 
     @cached_property
-    def turned(self) -> Array:
+    def adjoint(self) -> Array:
         """K*."""
         return _adjoint(self.K)
 
     def __call__(self, P: Array) -> Array:
-        parts = self.K @ P.reshape(*self.K.shape[:2], *P.shape[1:]) @ self.turned
+        parts = self.K @ P.reshape(*self.K.shape[:2], *P.shape[1:]) @ self.adjoint
         if self.counts is None:
             return np.asarray(parts.sum(axis=1))
         return np.asarray(np.tensordot(self.counts, parts[:, 0].real, axes=1))[None]
@@ -53,7 +80,7 @@ class Map:
     def back(self, S: Array) -> Array:
         """The adjoint map."""
         weighted = S[:, None] if self.counts is None else self.counts[:, None, None, None] * S
-        found = self.turned @ weighted @ self.K
+        found = self.adjoint @ weighted @ self.K
         return found.reshape(-1, *found.shape[2:])
 
 
@@ -72,7 +99,7 @@ class Link:
 
     @cached_property
     def some(self) -> Array | slice:
-        """The same, to take columns by: without a copy where all are open."""
+        """The same as an index; a slice, which copies nothing, where all are open."""
         return slice(None) if self.open.size == self.r.size else self.open
 
     @cached_property
@@ -82,7 +109,7 @@ class Link:
 
 
 @dataclass(frozen=True, eq=False)
-class Wave:
+class FourierValue:
     """f(x), its gradient, and the logarithm of the bound at x."""
 
     f: float
@@ -91,8 +118,8 @@ class Wave:
 
 
 @dataclass(frozen=True, eq=False)
-class Walk:
-    """One way through all links: the multipliers as x, what proves a bound with them, and its logarithm."""
+class Pass:
+    """One pass through all links: the multipliers as x, hints for the proof, and the logarithm of the bound."""
 
     x: Array
     hints: Hints
@@ -101,7 +128,7 @@ class Walk:
 
 @dataclass(frozen=True, eq=False)
 class _Tape:
-    """What the way back needs of one link, T, base and s² of its open neurons; matrices are relative to ``scale``."""
+    """What the gradient needs of one link; T, base, s² of its open neurons, matrices relative to ``scale``."""
 
     T: Array
     base: Array
@@ -112,12 +139,12 @@ class _Tape:
     scale: float
 
 
-class Waves:
+class FourierChain:
     """The stack that a network begins with, and the dense layers that follow it.
 
-    ``chosen`` are the frequencies that are looked at, in the order of the torus, by default all of them or evenly
-    spread ones; ``whole`` says that they are all. ``ends`` counts the eigenvalues of the last matrices, and ``weights``
-    are those of the steps' barriers.
+    ``chosen`` are the frequencies in use, in the order of the torus, by default all of them or evenly spread ones;
+    ``whole`` is true if they are all. ``ends`` counts the eigenvalues of the last matrices; ``weights`` are those of
+    the steps' barriers.
     """
 
     def __init__(
@@ -159,7 +186,7 @@ class Waves:
         count = self.first.K.shape[0] * self.first.K.shape[1]
         return self.first(np.broadcast_to(np.eye(channels), (count, channels, channels)))
 
-    def value(self, x: Array, mu: float) -> Wave | None:
+    def value(self, x: Array, mu: float) -> FourierValue | None:
         """The value f = log τ + barriers, or None where T is infeasible.
 
         τ > λmax of all last matrices, with μ·Σ tr S (τ - S)⁻¹ = 1. The barriers are -μ·Σ logdet(I - S/τ), and
@@ -188,7 +215,7 @@ class Waves:
         f = np.log(tau) + np.log(top) + log_scale - mu * np.log1p(-share / tau).sum()
         f += mu * sum(weight * step.barrier for weight, step in zip(self.weights, tape, strict=True))
         adjoint = (vectors * (mu / (top * (tau - share)))[:, None, :]) @ _adjoint(vectors)
-        return Wave(float(f), self._back(tape, adjoint, mu), 0.5 * float(np.log(top) + log_scale))
+        return FourierValue(float(f), self._back(tape, adjoint, mu), 0.5 * float(np.log(top) + log_scale))
 
     def _back(self, tape: list[_Tape], adjoint: Array, mu: float) -> Array:
         """The gradient: with K̄ = D_m P̄ D_m, g = ∂f/∂log T = Σ_ω T P̄_jj - s_j² (K K̄ K)_jj + μ·weight·(1 - (C⁻¹)_jj),
@@ -216,24 +243,24 @@ class Waves:
             parts.append(gradient)
         return np.concatenate([np.zeros(0), *parts[::-1]])
 
-    def greedy(self, choose: Callable[[Link, Array], float]) -> Walk:
+    def greedy(self, choose: Callable[[Link, Array], float]) -> Pass:
         """T = tI, with t chosen link by link from S (frequencies, c, c)."""
 
         def multipliers(index: int, S: Array, base: Array, log_scale: float) -> Array:
             link = self.links[index]
             return np.full(base.size, max(choose(link, S), STILL) if base.size else 0.0)
 
-        return self._walk(multipliers)
+        return self._pass(multipliers)
 
-    def at(self, x: Array) -> Walk:
-        """The multipliers of x, or a little larger ones where they are on the edge of what is feasible."""
+    def at(self, x: Array) -> Pass:
+        """The multipliers of x, enlarged a little if they are on the edge of the feasible set."""
         parts = self.split(x)
-        return self._walk(lambda index, S, base, log_scale: np.exp(parts[index]) * base)
+        return self._pass(lambda index, S, base, log_scale: np.exp(parts[index]) * base)
 
-    def again(self, hints: Hints) -> Walk:
-        """The multipliers of hints, or a little larger ones, at the frequencies that are chosen here."""
+    def again(self, hints: Hints) -> Pass:
+        """The multipliers of hints, enlarged if need be, at the frequencies in use here."""
         scaled = self._hinted(hints)
-        return self._walk(lambda index, S, base, log_scale: scaled(index, log_scale))
+        return self._pass(lambda index, S, base, log_scale: scaled(index, log_scale))
 
     def heights(self, hints: Hints) -> Array:
         """The logarithm of λmax of the last matrix at each of the chosen frequencies; infinite where infeasible."""
@@ -250,9 +277,9 @@ class Waves:
             S = link.ahead(forward[1])
         return np.asarray(np.log(np.maximum(np.linalg.eigvalsh(S)[:, -1], 1e-300)) + log_scale)
 
-    def at_others(self, chosen: Array) -> Waves:
+    def at_others(self, chosen: Array) -> FourierChain:
         """The same stack at other frequencies."""
-        return Waves(self.network, self.torus, self.slopes, chosen)
+        return FourierChain(self.network, self.torus, self.slopes, chosen)
 
     def _hinted(self, hints: Hints) -> Callable[[int, float], Array]:
         """T of the open neurons of a link, relative to a scale."""
@@ -263,7 +290,7 @@ class Waves:
 
         return multipliers
 
-    def _walk(self, choose: Callable[[int, Array, Array, float], Array]) -> Walk:
+    def _pass(self, choose: Callable[[int, Array, Array, float], Array]) -> Pass:
         parts, found, exponents = [], [], []
         S, log_scale = self._begin(), 0.0
         for index, link in enumerate(self.links):
@@ -285,7 +312,7 @@ class Waves:
             found[-1][link.open] = T * np.exp(log_scale - exponents[-1] * np.log(4.0))
             S = link.ahead(forward[1])
         log_bound = 0.5 * (float(np.log(max(top(S), 1e-300))) + log_scale)
-        return Walk(np.concatenate([np.zeros(0), *parts]), Hints((), tuple(found), tuple(exponents)), log_bound)
+        return Pass(np.concatenate([np.zeros(0), *parts]), Hints((), tuple(found), tuple(exponents)), log_bound)
 
 
 def closed_form(link: Link, S: Array) -> float:
@@ -330,7 +357,7 @@ def top(matrices: Array) -> float:
 
 
 def _forward(link: Link, S: Array, T: Array, base: Array, scale: float) -> tuple[_Tape, Array] | None:
-    """What the way back needs, and P = D_m K D_m + T with K = S + S D_s (I - D_s S D_s)⁻¹ D_s S; None where infeasible.
+    """The tape, and P = D_m K D_m + T with K = S + S D_s (I - D_s S D_s)⁻¹ D_s S; None if T is infeasible.
 
     T and base are those of the open neurons.
     """
@@ -389,10 +416,168 @@ def _convolution(torus: Torus, index: int, levels: list[Array]) -> Map:
 
 
 def spread_out(torus: Torus, more: int = 1) -> Array:
-    """Frequencies to look at: all, or evenly spread ones, with ``more`` so many times as many."""
+    """Frequencies to use: all, or evenly spread ones, ``more`` times as many as usual."""
     count, work = len(torus.frequencies()[0]), 0.0
     for convolution, size in zip(torus.convolutions, torus.sizes[1:], strict=True):
         aliases = float(np.prod(size)) / float(np.prod(torus.sizes[-1]))
         work += 100.0 * aliases * max(convolution.outputs, convolution.channels) ** 3
     several = more * int(max(_WORK / work, _FEWEST))
     return np.unique(np.linspace(0, count - 1, min(several, count)).round().astype(int))
+
+
+@dataclass(frozen=True, eq=False)
+class FourierSearch:
+    """The global bound of a network that begins with convolutions, on a torus."""
+
+    network: Network
+    torus: Torus
+    slopes: tuple[Interval, ...]
+    chain: FourierChain
+
+    @staticmethod
+    def of(network: Network, method: Method) -> FourierSearch | None:
+        """The search for a network, or None if it has no torus or if whole matrices are cheaper."""
+        if type(method) not in (ClosedForm, Scalar, Joint, Auto):
+            return None
+        torus = torus_of(network)
+        if torus is None:
+            return None
+        rest = network.layers[len(torus.convolutions) :]
+        widest = max(layer.size for layer in network.layers[: len(torus.slopes)])
+        if widest <= _NARROW or (rest and max(layer.size for layer in rest) > min(_TALLEST, widest - 1)):
+            return None
+        torus = sparing(torus)
+        slopes = [*torus.slopes, *(_slopes(layer) for layer in rest[:-1])]
+        return FourierSearch(network, torus, tuple(slopes), FourierChain(network, torus, slopes))
+
+    @property
+    def widest(self) -> int:
+        """Size of the largest matrix."""
+        return max(max(alpha.size for alpha, _ in self.slopes), self.chain.links[-1].ahead.K.shape[-2])
+
+    @cached_property
+    def first(self) -> Pass:
+        """The closed form, channel by channel."""
+        return self.chain.greedy(closed_form)
+
+    def start(self) -> Candidate:
+        """What the closed form finds."""
+        return self._candidate(self.first, "ClosedForm")
+
+    def candidates(self, method: Method) -> Iterator[Candidate]:
+        """What the method finds after the start, while there is time."""
+        if isinstance(method, ClosedForm):
+            return
+        if isinstance(method, Scalar):
+            yield self._candidate(self.chain.greedy(scalar), "Scalar")
+        else:
+            yield from self._joint(method if isinstance(method, Joint) else Joint())
+
+    def _joint(self, method: Joint) -> Iterator[Candidate]:
+        """Joint multipliers; without dense layers only at the frequencies with the largest last matrices.
+
+        For given T the frequencies are independent and the highest one is the bound. So most can be left out of the
+        search; they are checked afterwards, and those that have become high join in another round.
+        """
+        chain, best = self._highest()
+        mu = min(_WIDEST, _SPREAD / chain.ends)
+        stopped: OutOfTime | KeyboardInterrupt | None = None
+        for _ in range(_ROUNDS):
+            best, stopped = self._descended(method, chain, best, mu)
+            others = None if stopped is not None else self._missed(chain, best)
+            if others is None:
+                break
+            chain, mu = chain.at_others(others), _AGAIN
+            try:
+                best = chain.again(best.hints)
+            except np.linalg.LinAlgError:  # infeasible at the new frequencies; the proof may enlarge T
+                break
+        yield self._settled(best)
+        if isinstance(stopped, KeyboardInterrupt):
+            raise stopped
+
+    @cached_property
+    def _pool(self) -> Array:
+        """The frequencies at which a stack without dense layers is checked."""
+        return spread_out(self.torus, _MORE)
+
+    def _highest(self) -> tuple[FourierChain, Pass]:
+        """The chain at the frequencies that are highest for the multipliers of the closed form."""
+        several = max(_SMALLEST, len(self._pool) // _FIRST)
+        if not self.torus.ends or len(self._pool) <= several:
+            return self.chain, self.first
+        order = np.argsort(self._heights(self.first))
+        chain = self.chain.at_others(np.sort(self._pool[order[-several:]]))
+        return chain, chain.again(self.first.hints)
+
+    def _heights(self, done: Pass) -> Array:
+        """The logarithm of λmax at the frequencies of the pool."""
+        found, several = [], len(self.chain.chosen)
+        for start in range(0, len(self._pool), several):
+            clock().check()
+            found.append(self.chain.at_others(self._pool[start : start + several]).heights(done.hints))
+        return np.concatenate(found)
+
+    def _missed(self, chain: FourierChain, done: Pass) -> Array | None:
+        """The frequencies for another round; None if none is above the bound, or if there is no time."""
+        if not self.torus.ends or len(chain.chosen) == len(self._pool):
+            return None
+        try:
+            above = self._heights(done) - 2.0 * done.log_bound
+        except OutOfTime:
+            return None
+        near = np.union1d(chain.chosen, self._pool[above > -_NEAR])
+        return near if above.max() > _EQUAL and len(near) > len(chain.chosen) else None
+
+    def _descended(
+        self, method: Joint, chain: FourierChain, start: Pass, mu: float
+    ) -> tuple[Pass, OutOfTime | KeyboardInterrupt | None]:
+        """The best pass along the central path, and what interrupted the path, if anything did."""
+        now = clock()
+        stopped: OutOfTime | KeyboardInterrupt | None = None
+        best, least, started = start.x, start.log_bound, time.perf_counter()
+        chain.value(start.x, mu)
+        with now.keeping(3.0 * (time.perf_counter() - started)):  # for the pass that follows
+            try:
+                path = follow(chain.value, start.x, (_AWAY,), mu, method.tolerance, _FALL, 2 * method.iterations)
+                for x, value in path:
+                    if value.log_bound < least:
+                        best, least = x, value.log_bound
+                        now.say(f"bound {np.exp(least):.4g} (joint, one multiplier per channel)")
+            except OutOfTime as error:
+                now.say("joint: time is up")
+                stopped = error
+            except KeyboardInterrupt as error:
+                stopped = error
+        return (start if best is start.x else chain.at(best)), stopped
+
+    def _settled(self, best: Pass) -> Candidate:
+        """The best pass, or one between it and the closed form if that is better at more frequencies.
+
+        A stack without dense layers has been checked already.
+        """
+        if self.chain.whole or self.torus.ends:
+            return self._candidate(best, "Joint")
+        others = self.chain.at_others(spread_out(self.torus, _MORE))
+        start, last = others.greedy(closed_form), others.again(best.hints)
+        found = [start, last]
+        for share in _SHARES:
+            try:
+                found.append(others.at(start.x + share * (last.x - start.x)))
+            except np.linalg.LinAlgError:  # not feasible
+                continue
+        return self._candidate(min(found, key=lambda done: done.log_bound), "Joint")
+
+    def _candidate(self, done: Pass, name: str) -> Candidate:
+        reports, hints = [], done.hints
+        for T, exponent, (alpha, beta) in zip(hints.multipliers, hints.exponents, self.slopes, strict=True):
+            nowhere = np.full(T.size, np.inf)
+            reports.append(LayerReport(-nowhere, nowhere, alpha, beta, T, exponent, 0.0))
+        return Candidate(float(np.exp(done.log_bound)) * self.torus.gain, tuple(reports), (hints,), found_by=name)
+
+
+def _slopes(layer: Layer) -> Interval:
+    """The slope ranges of a dense layer over all of space."""
+    assert layer.neurons is not None
+    infinite = np.full(layer.size, np.inf)
+    return slope_bounds(layer.neurons, -infinite, infinite)

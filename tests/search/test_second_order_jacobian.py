@@ -8,10 +8,10 @@ import pytest
 import lipcert as lc
 from lipcert.proof.hints import BOTH
 from lipcert.search.closed_form import ClosedForm
-from lipcert.search.curved import _Search as Search
-from lipcert.search.curved import _soft as soft
-from lipcert.search.curved import suits
 from lipcert.search.problem import Problem
+from lipcert.search.second_order_jacobian import _Search as Search
+from lipcert.search.second_order_jacobian import _soft as soft
+from lipcert.search.second_order_jacobian import suits
 from networks import random_network
 
 BALL = lc.Ball(np.full(20, 0.1), 0.1)

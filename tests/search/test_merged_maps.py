@@ -10,9 +10,9 @@ from scipy import sparse
 
 import lipcert as lc
 from lipcert.model.arrays import dense
-from lipcert.search import folding as module
+from lipcert.search import merged_maps as module
 from lipcert.search.ellipsoid import Ellipsoid, Image, activate
-from lipcert.search.folding import condense, condensed, smaller
+from lipcert.search.merged_maps import condense, condensed, smaller
 from networks import random_network, spread
 
 

@@ -1,6 +1,6 @@
-"""Multipliers for bounds to second order over a ball: where inputs are many and slopes smooth.
+"""Second-order Jacobian bounds over a ball, for smooth slopes and many inputs: multipliers by descent.
 
-The equations are those of :mod:`lipcert.proof.curved`, here without rounding errors and with their gradient.
+The equations are those of :mod:`lipcert.proof.curved`, here in floating point and with their gradient.
 """
 
 from __future__ import annotations
@@ -29,30 +29,27 @@ from lipcert.search.ellipsoid import symmetric, top
 from lipcert.search.problem import Problem
 
 _LARGEST: Final = 1e9
-"""The cube of the hidden neurons' number, to which the cost of a trial is proportional; beyond, nothing is tried."""
+"""Most hidden neurons, cubed: the cost of a trial is proportional to that."""
+_WORTH: Final = 0.5
+"""Share of the open neurons' slope ranges that must belong to smooth activations."""
 _ROUNDS: Final = (8, 6, 6, 6, 6, 6, 8, 8, 12, 16, 24)
-"""Steps after each of which parabolas are fitted again, to the intervals that the multipliers give."""
-_PROGRESS: Final = 1e-3
-"""The search ends after three rounds that lower the bound by less than this share."""
+"""Steps of each round; after a round parabolas are fitted again, on the intervals that the multipliers give."""
+_PROGRESS, _PROMISE = 1e-3, 3.0
+"""The search ends after three rounds that gain less than the first share, or at this many times the known bound."""
 _FLATTER: Final = (0.05, 0.25, 0.5, 0.65, 0.8, 0.9, 1.0, 1.1)
 """Shares of a parabola's rise and curvature that are tried."""
-_POINTS: Final = 65
-_CELLS: Final = 1024
-"""Cells of the proof of a fit; a neuron's error grows by about the rise of its slope over one of them."""
+_POINTS, _CELLS = 65, 1024
+"""Points of a fit, and cells of its proof: the error grows by about the rise of the slope over one cell."""
 _SOFT: Final = 1e-2
-"""Eigenvalues that are nearer to the largest one than this share of it count too, so that the bound is smooth."""
+"""Eigenvalues within this share of the largest are averaged, so that the bound is smooth."""
 _SHARES: Final = np.log([0.12, 0.03, 0.12, 0.2, 0.2, 3.0])
 """Where the descent starts: c1, c2, a2, a3, over what is left for the others; a; and the odds of the share s·μ."""
 _PROOFS: Final = 6.0
 """The two proofs that follow take about so many times as long as the first trial."""
-_WORTH: Final = 0.5
-"""Share of the open neurons' slope ranges that must belong to smooth activations."""
-_PROMISE: Final = 3.0
-"""A start that is worse than this many times the bound that is known is not followed."""
 
 
 def suits(problem: Problem, start: Candidate) -> bool:
-    """Whether a bound to second order is worth a look: a ball, a network that is not too large, smooth slopes."""
+    """Whether there is a second-order bound: an ℓ2 ball, a network that is not too large, smooth slopes."""
     hidden = problem.network.layers[:-1]
     if (
         not isinstance(problem.region, Ball)
@@ -77,7 +74,7 @@ def suits(problem: Problem, start: Candidate) -> bool:
 
 
 def improved(problem: Problem, best: Candidate) -> Iterator[Candidate]:
-    """A candidate with hints to second order, where they give less than the best that is known."""
+    """A candidate with second-order hints, if they prove less than the best known bound."""
     now, interrupt = clock(), None
     assert isinstance(problem.region, Ball)
     found, least, started, each = None, np.inf, time.perf_counter(), 0.0
@@ -132,11 +129,10 @@ class _Pass:
     w: Array
     Theta: Array
     mu: float
-    across: Array
 
 
 class _Search:
-    """The bound as a function of the logarithms of shares, of the metric's eigenvalues κ and of t."""
+    """The bound as a function of the logarithms of the shares, of the metric's eigenvalues κ, and of t."""
 
     def __init__(self, weights: list[Array], neurons: list[Neurons], values: list[Array], radius: float) -> None:
         self.weights, self.neurons, self.values, self.r = weights, neurons, values, radius
@@ -151,7 +147,7 @@ class _Search:
 
     @staticmethod
     def of(network: Network, ball: Ball) -> _Search:
-        """The search for a network and a ball, on fewer inputs where the first layer sees fewer."""
+        """The search for a network and a ball; inputs that the first layer does not see are projected out."""
         fewer = projection(network)
         target = network if fewer is None else fewer.network
         values = network.preactivations(ball.center)[:-1]
@@ -159,7 +155,7 @@ class _Search:
         return _Search([dense(layer.weight) for layer in target.layers], neurons, list(values), float(ball.radius))
 
     def descent(self, known: float) -> Iterator[tuple[Array, _Value]]:
-        """Points of falling bounds, round after round."""
+        """Points of falling bounds."""
         lengths = np.linalg.norm(self.B, axis=1) / np.maximum(np.linalg.norm(self.G, axis=0), 1e-100)
         x = np.concatenate([_SHARES, np.zeros(self.q), np.log(np.clip(5.0 * lengths, 1e-9, 1e9))])
         moves, least, idle = no_moves(), np.inf, 0
@@ -178,7 +174,7 @@ class _Search:
                 return
 
     def hints(self, x: Array, share: float) -> Curved:
-        """What the proof is told at x."""
+        """Hints for the proof at x."""
         shares, kappa, t = self._split(x)
         mix = np.zeros((self.weights[-1].shape[0],) * 2)
         seen = self.sizes > 1e-12 * self.sizes[0]
@@ -200,7 +196,7 @@ class _Search:
         self._map()
 
     def _flatten(self) -> None:
-        """Less of a rise, less of a parabola, where these cost more than the larger error would."""
+        """Flatter parabolas where rise and curvature cost more than a larger error would."""
         *costs, by_fit = self.blame
         moved = self.shape.copy()
         for which, by_share in enumerate(costs):
@@ -257,8 +253,8 @@ class _Search:
         self.S = self.B @ self.B.T
         if not np.isfinite(self.J0).all():  # LAPACK's singular value decomposition may never return from infinities
             raise np.linalg.LinAlgError("the Jacobian at the centre is too large for floating point")
-        self.U, self.sizes, turned = np.linalg.svd(self.J0, full_matrices=False)
-        self.V = turned.T
+        self.U, self.sizes, right = np.linalg.svd(self.J0, full_matrices=False)
+        self.V = right.T
         self.P = self.B @ self.V
 
     def _before(self, k: int, done: _Pass | None) -> tuple[Array, Array]:
@@ -284,9 +280,9 @@ class _Search:
         E = (1.0 + lam / c2) * t * fits
         F = H * A
         F.flat[:: len(F) + 1] += E
-        across = B.T @ ((fits / t)[:, None] * B)
-        Theta = (np.eye(self.d) - (self.V * (kappa / (1.0 + kappa))) @ self.V.T + across) / rest
-        return _Pass(self.K[:end, : self.ends[k]], F, E, Y, Q, M, H, A, lam, g * w, Theta, _soft(Theta)[0], across)
+        spread = B.T @ ((fits / t)[:, None] * B)
+        Theta = (np.eye(self.d) - (self.V * (kappa / (1.0 + kappa))) @ self.V.T + spread) / rest
+        return _Pass(self.K[:end, : self.ends[k]], F, E, Y, Q, M, H, A, lam, g * w, Theta, _soft(Theta)[0])
 
     def _backwards(self, x: Array, passes: list[_Pass], R: Array, back: Array) -> Array:
         """The gradient of log λmax by x; ``back`` is that by Z."""
