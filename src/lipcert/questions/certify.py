@@ -193,12 +193,12 @@ def _answers(
     verify: bool,
 ) -> list[Certificate | ProofFailed]:
     """A certificate for each region, or why there is none."""
+    if isinstance(method, Trivial):
+        return [_product(network, region, method, part) for region in regions]
     target, inner = part.reduced(network)
     whole = inner == Part((0, target.depth)) and not any(region.bounded for region in regions)  # in plain norms
     spectral = FourierSearch.of(target, method) if whole else None
     found: list[Certificate | ProofFailed]
-    if isinstance(method, Trivial) and not every_size:
-        return [_product(network, region, method, part) for region in regions]
     if spectral is not None:
         found = [_spectral(network, region, method, part, spectral, verify) for region in regions]
     else:
