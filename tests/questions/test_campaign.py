@@ -23,12 +23,12 @@ import pytest
 
 import lipcert as lc
 from digits import classifier
-from lipcert.questions import verdict
+from lipcert.questions import radius_certifier
 from lipcert.questions.campaign import Points, Row, read_points, summarise
 from lipcert.questions.campaign.results import export
 from lipcert.questions.campaign.store import Store
 from lipcert.questions.campaign.work import prepare, work
-from lipcert.questions.establish import establish_many
+from lipcert.questions.prove_outputs import prove_outputs_many
 from lipcert.search.method import Method
 from lipcert.search.second_order import PairSearch
 from networks import random_network, spread
@@ -108,12 +108,12 @@ def test_balls_are_given_up_only_in_vain(tmp_path: Path, monkeypatch: pytest.Mon
             tried[which] += 1
             return PairSearch()
 
-        monkeypatch.setattr(verdict, "PairSearch", made)
+        monkeypatch.setattr(radius_certifier, "PairSearch", made)
 
     noting(0)
     usual = lc.campaign(network, x[:6], y[:6], radii=radii, out=tmp_path / "usual.sqlite")
     noting(1)
-    monkeypatch.setattr(verdict.Verdict, "_downhill", lambda self, steps: np.zeros((0, 784)))
+    monkeypatch.setattr(radius_certifier.BallResult, "_descend", lambda self, steps: np.zeros((0, 784)))
     patient = lc.campaign(network, x[:6], y[:6], radii=radii, out=tmp_path / "patient.sqlite")
     assert [replace(row, broken=None) for row in usual.rows] == list(patient.rows)
     assert all(row.certified < row.radius for row in usual.rows if row.broken is not None)
@@ -123,11 +123,11 @@ def test_balls_are_given_up_only_in_vain(tmp_path: Path, monkeypatch: pytest.Mon
 def test_large_networks_are_asked_about_by_name() -> None:
     """Second order is the default for given radii in smaller networks than in a search, the same everywhere."""
     small, middle = random_network(0, (784, 128, 128, 128, 10)), random_network(0, (784, 256, 256, 10))
-    assert verdict.Rules().second_order(small)
-    assert not verdict.Rules().second_order(middle)
-    assert verdict.Rules().second_order(middle, searching=True)
-    assert verdict.Rules(curvature=True).second_order(middle)
-    for rules in (verdict.Rules(curvature=False), verdict.Rules(pairwise=False, curvature=True)):
+    assert radius_certifier.Rules().second_order(small)
+    assert not radius_certifier.Rules().second_order(middle)
+    assert radius_certifier.Rules().second_order(middle, searching=True)
+    assert radius_certifier.Rules(curvature=True).second_order(middle)
+    for rules in (radius_certifier.Rules(curvature=False), radius_certifier.Rules(pairwise=False, curvature=True)):
         assert not rules.second_order(small)
         assert not rules.second_order(small, searching=True)
 
@@ -451,10 +451,10 @@ def test_rows_without_a_bound_say_why(
     problem: tuple[lc.Network, Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def brittle(network: lc.Network, balls: list[lc.Ball], *rest: Any) -> Any:
-        found = establish_many(network, balls, *rest)
+        found = prove_outputs_many(network, balls, *rest)
         return [lc.ProofFailed("too large") if float(ball.radius) > 0.5 else one for ball, one in zip(balls, found)]
 
-    monkeypatch.setattr(verdict, "establish_many", brittle)
+    monkeypatch.setattr(radius_certifier, "prove_outputs_many", brittle)
     found = again(problem, tmp_path / "run.sqlite")
     assert {row.problem for row in found.rows if row.radius > 0.5} == {"too large"}
     largest = summarise(found)[-1]

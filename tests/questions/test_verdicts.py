@@ -14,8 +14,8 @@ from command import Command
 from lipcert.model.arrays import Array
 from lipcert.questions.campaign import summarise
 from lipcert.questions.campaign.results import difference
-from lipcert.questions.establish import establish
-from lipcert.questions.verdict import Verdict
+from lipcert.questions.prove_outputs import prove_outputs
+from lipcert.questions.radius_certifier import BallResult
 from lipcert.search import margins
 from networks import random_network
 
@@ -128,14 +128,16 @@ def test_bounds_for_all_inputs_settle_small_balls(tmp_path: Path) -> None:
     wide, point = random_network(1, (60, 12, 8, 3), gain=1.2), np.random.default_rng(1).standard_normal(60)
     found = lc.certified_radius(wide, point, radii=[0.01], everywhere=True)  # proved again on fewer inputs
     assert lc.verify(wide, found) == found.radius == 0.01
-    facts = establish(network, lc.Ball(x, 1.0), lc.ClosedForm())
+    facts = prove_outputs(network, lc.Ball(x, 1.0), lc.ClosedForm())
     with pytest.raises(lc.ProofFailed, match="all inputs"):
         facts.around(lc.Ball(x, 0.5))
 
 
 def blind(monkeypatch: pytest.MonkeyPatch) -> None:
     """No other class is seen a few steps downhill, so that only the splitting may meet one."""
-    monkeypatch.setattr(Verdict, "_downhill", lambda self, steps: np.zeros((0, 4)) if self.proved.open.any() else None)
+    monkeypatch.setattr(
+        BallResult, "_descend", lambda self, steps: np.zeros((0, 4)) if self.proved.open.any() else None
+    )
 
 
 @pytest.mark.parametrize("hidden", [False, True], ids=["downhill", "splitting"])
@@ -167,7 +169,9 @@ def test_a_point_is_handed_back_on_more_inputs_than_neurons(monkeypatch: pytest.
     """The form has fewer inputs than the network; and within the clip only."""
     network = random_network(3, (30, 6, 5, 2), gain=3.0)
     x = np.random.default_rng(3).random(30)
-    monkeypatch.setattr(Verdict, "_downhill", lambda self, steps: np.zeros((0, 30)) if self.proved.open.any() else None)
+    monkeypatch.setattr(
+        BallResult, "_descend", lambda self, steps: np.zeros((0, 30)) if self.proved.open.any() else None
+    )
     far = float(lc.attack(network, x, int(network(x).argmax()), 5.0).distances)
     found = lc.certified_radius(network, x, radii=[1.05 * far], curvature=False, values=True)
     assert found.broken is not None
@@ -191,7 +195,7 @@ def test_a_search_that_errs_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> N
         return x + 0.1 * size
 
     blind(monkeypatch)
-    monkeypatch.setattr(Verdict, "bent", Verdict.first_order)
+    monkeypatch.setattr(BallResult, "by_parabolas", BallResult.first_order)
     monkeypatch.setattr(margins, "_uphill", wrong)
     monkeypatch.setattr(margins.Found, "settled", False)
     found = lc.certified_radius(NETWORK, x, radii=[size], curvature=False, values=True)

@@ -13,9 +13,9 @@ from lipcert.model.network import Network, network_in
 from lipcert.model.norms import Norm, norm_in
 from lipcert.proof.classes import CertifiedRadius
 from lipcert.proof.hints import BOTH, Enclosure
-from lipcert.questions.hunt import TOLERANCE, Hunt
 from lipcert.questions.names import method_of
-from lipcert.questions.verdict import Judge, Rules
+from lipcert.questions.radius_certifier import RadiusCertifier, Rules
+from lipcert.questions.radius_search import TOLERANCE, RadiusSearch
 from lipcert.runtime.clock import Progress, timed
 from lipcert.runtime.threads import suited_to
 from lipcert.search.closed_form import ClosedForm
@@ -123,21 +123,21 @@ def certified_radius(
         curvature,
         norm_in("norm", norm),
         valued,
-        farther=bool(values),
+        values_in_search=bool(values),
         everywhere=bool(everywhere),
     )
     here = rules.ball(point, 0.0)  # says what is wrong with the clip or the norm, if anything
-    judge = Judge(network, point, chosen, predicted, chosen_method, rules)
+    certifier = RadiusCertifier(network, point, chosen, predicted, chosen_method, rules)
     if predicted != chosen:
-        return judge.nothing
+        return certifier.nothing
     grid = None if radii is None else _grid(radii)
     with timed(seconds, progress), suited_to(max(network.sizes)), np.errstate(all="ignore"):
-        hunt = Hunt(judge, tolerance)
+        search = RadiusSearch(certifier, tolerance)
         try:
-            hunt.search() if grid is None else hunt.over(grid)
+            search.search() if grid is None else search.over(grid)
         except KeyboardInterrupt:
-            raise Interrupted(hunt.answer.about(network, here)) from None
-    return hunt.answer.about(network, here)
+            raise Interrupted(search.answer.about(network, here)) from None
+    return search.answer.about(network, here)
 
 
 def _grid(radii: Any) -> list[float]:

@@ -20,7 +20,7 @@ from lipcert.proof.reach import Reach, reach_set
 from lipcert.proof.row_bounds import OutputRows
 from lipcert.proof.together import Proof
 from lipcert.questions.certify import question
-from lipcert.questions.establish import limit, pieces_of, stages, within
+from lipcert.questions.prove_outputs import limit, pieces_of, stages, within
 from lipcert.runtime.clock import OutOfTime, Progress, clock, timed
 from lipcert.runtime.threads import one_thread, suited_to
 from lipcert.search.auto import Auto

@@ -20,7 +20,7 @@ from lipcert.proof.row_bounds import JacobianEntries
 from lipcert.proof.second_pieces import curved
 from lipcert.proof.sensitivity import Group, PairBound, Sensitivity, prove_pair, sensitivities
 from lipcert.questions.certify import question
-from lipcert.questions.establish import limit, pieces_of, stages, within
+from lipcert.questions.prove_outputs import limit, pieces_of, stages, within
 from lipcert.runtime.clock import Progress, clock, timed
 from lipcert.runtime.costs import pairs_seconds
 from lipcert.runtime.threads import one_thread, suited_to

@@ -26,7 +26,7 @@ from lipcert.questions.campaign.results import Results
 from lipcert.questions.campaign.store import Store
 from lipcert.questions.campaign.work import Answer, Question, Task, prepare, work
 from lipcert.questions.names import method_of
-from lipcert.questions.verdict import Rules
+from lipcert.questions.radius_certifier import Rules
 from lipcert.runtime.clock import Progress, checked_seconds, silent, timed
 from lipcert.search.closed_form import ClosedForm
 from lipcert.search.method import Method
@@ -168,7 +168,7 @@ def campaign(
         store.note({key: str(value) for key, value in (names or {}).items() if key in ("model", "data")})
         done = store.done(network.digest, checked_seconds(seconds_per_point))
         missing = list(_missing(data, chosen_points, chosen, asked, done))
-        further = {"values": valued, "farther": bool(values), "everywhere": bool(everywhere)}
+        further = {"values": valued, "values_in_search": bool(values), "everywhere": bool(everywhere)}
         rules = Rules(limits, tuple(enclosures), curvature=bent, norm=measure, **further)
         rows = sum(len(question.radii) for question in missing)
         total = len(chosen_points) * len(dict.fromkeys(chosen)) * len(asked)

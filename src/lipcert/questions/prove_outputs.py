@@ -38,7 +38,7 @@ def stages(network: Network, region: Region, method: Method, enclosures: Sequenc
             return
         started = time.perf_counter()
         try:
-            yield establish(network, region, one, ways)
+            yield prove_outputs(network, region, one, ways)
             found = True
         except ProofFailed as error:
             failure = error
@@ -68,15 +68,17 @@ def limit(method: Method, seconds: float | None) -> float | None:
     return own if seconds is None else seconds if own is None else min(seconds, own)
 
 
-def establish(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure] = BOTH) -> OutputBounds:
+def prove_outputs(
+    network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure] = BOTH
+) -> OutputBounds:
     """Prove what can be said of the outputs over one region."""
-    (found,) = establish_many(network, [region], method, enclosures)
+    (found,) = prove_outputs_many(network, [region], method, enclosures)
     if isinstance(found, ProofFailed):
         raise found
     return found
 
 
-def establish_many(
+def prove_outputs_many(
     network: Network, regions: Sequence[Region], method: Method, enclosures: Sequence[Enclosure] = BOTH
 ) -> list[OutputBounds | ProofFailed]:
     """The same for several regions, or why nothing is proved for one of them."""
