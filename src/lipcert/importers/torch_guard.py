@@ -68,8 +68,6 @@ def inspect(module: nn.Module) -> None:
         label = name or "the module itself"
         found += [*_hooks(label, part), *_calls(label, part)]
     for name, value in (*module.named_parameters(), *module.named_buffers()):
-        if value.is_floating_point() and bool(value.isnan().any()):
-            raise UnreadableModel(f"{name} holds {int(value.isnan().sum())} NaN; train again, or load another state")
         reason = _strange(value)
         if reason:
             found.append(f"{name}: {reason}")
@@ -129,6 +127,8 @@ def _strange(value: torch.Tensor) -> str | None:
         return f"it holds numbers of type {value.dtype}; a network has real ones"
     if value.is_floating_point() and value.dtype not in (torch.float32, torch.float64):
         return f"it holds numbers of type {value.dtype}; convert the module with float()"
+    if value.is_floating_point() and bool(value.isnan().any()):
+        return f"it holds {int(value.isnan().sum())} NaN; train again, or load another state"
     return None
 
 

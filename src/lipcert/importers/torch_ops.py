@@ -267,7 +267,7 @@ def translate(b: Builder, module: fx.GraphModule, node: fx.Node, args: Any, kwar
         raise Unsupported("it is a function of the user's")
     handler = HANDLERS.get(name) or HANDLERS.get(name.removesuffix("_"))
     if handler is None:
-        raise Unsupported(_missing(name))
+        raise Unsupported(_MISSING.get(name, "unknown operation"))
     return _bound(handler, b, *(_plain(a) for a in args), **{k: _plain(v) for k, v in kwargs.items()})
 
 
@@ -290,10 +290,6 @@ _MISSING = {
     ),
 }
 """What people bring most often of what is not read, and what they can do."""
-
-
-def _missing(name: str) -> str:
-    return _MISSING.get(name, "unknown module or operation")
 
 
 def _bound(handler: Handler, *args: Any, **kwargs: Any) -> Any:
@@ -335,7 +331,7 @@ def _module(b: Builder, module: Any, *given: Any, **named: Any) -> Any:
     if kind in ("Softmax", "LogSoftmax"):
         return softmax(b, x)
     if kind not in MODULES:
-        raise Unsupported(_missing(kind))
+        raise Unsupported(_MISSING.get(kind, "unknown module"))
     function, attributes = MODULES[kind]
     settings = {key: _plain(getattr(module, name)) for key, name in attributes.items()}
     return _bound(HANDLERS[function], b, x, **settings)

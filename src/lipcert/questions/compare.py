@@ -214,7 +214,9 @@ def run(given: str | Method, network: Network, region: Region, timeout: float) -
     # what a method's multipliers prove can be less than what it publishes; the comparison is of what is published
     bound = max(candidate.bound, certificate.bound)
     took = time.perf_counter() - started
-    return Row(name, "certified", bound, None, took, certificate.verified, certificate.note, _published(method))
+    remark = method.remark if isinstance(method, Published) else ""
+    note = "; ".join(filter(None, (remark, certificate.note)))
+    return Row(name, "certified", bound, None, took, certificate.verified, note, _published(method))
 
 
 @dataclass(frozen=True, eq=False)
