@@ -62,18 +62,6 @@ def test_one_row_of_sensitivities_is_a_low_figure() -> None:
     assert plots.sensitivity_map(found).figure.get_figheight() < 2.5
 
 
-def test_the_table_of_layers_comes_before_the_pass_over_the_region(
-    lipcert: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(sys.modules["lipcert.cli.inspect"], "certify", stop)
-    outcome = lipcert("inspect", "model.npz", "--center", "zeros", "--radius", "0.1")
-    assert outcome.code == 130
-    assert "made from" in outcome.out
-
-
 def test_an_interrupted_campaign_says_how_to_go_on(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt

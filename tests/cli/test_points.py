@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from lipcert.cli import main
-from lipcert.cli.inspect import _seconds
 
 
 @pytest.fixture
@@ -61,20 +60,9 @@ def test_what_is_wrong_is_named(folder: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_help_does_not_say_that_what_is_needed_has_a_default(capsys: pytest.CaptureFixture[str]) -> None:
-    for verb in ("reach", "sweep"):
+    for verb in ("sweep",):
         assert "default: all inputs" not in run(capsys, f"{verb} --help")[1]
     assert "default: all inputs" in run(capsys, "bound --help")[1]
-
-
-def test_a_region_in_inspect(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    near = json.loads(run(capsys, "inspect m.npz --center test.npz:0 --radius 1e-9 --json")[1])
-    wide = json.loads(run(capsys, "inspect m.npz --json")[1])
-    assert near["layers"][0]["open"] == 0
-    assert wide["layers"][0]["open"] is None
-    assert set(near["costs"]) == {"ClosedForm", "Scalar", "Diagonal", "Joint", "Auto"}
-    assert all(near["costs"][name]["memory"] <= wide["costs"][name]["memory"] for name in near["costs"])
-    assert "open slopes" in run(capsys, "inspect m.npz --center test.npz:0 --radius 0.1")[1]
-    assert [_seconds(value) for value in (0.0123, 9.94, 110.0, 130.0)] == ["0.012 s", "9.9 s", "110 s", "2 minutes"]
 
 
 def test_a_table_says_what_it_leaves_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from lipcert import __version__
 from lipcert.cli.bound import bound
 from lipcert.cli.compare import compare
 from lipcert.cli.demo import demo
+from lipcert.cli.groups import expanded
 from lipcert.cli.inspect import inspect
 from lipcert.cli.reach import reach
 from lipcert.cli.report import report
@@ -42,7 +43,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in (bound, verify, sweep, compare, inspect, reach, sensitivity, robust, results, reproduce, report, demo):
-    app.command()(verb)
+    app.command()(expanded(verb))
 
 
 def _version(asked: bool) -> None:

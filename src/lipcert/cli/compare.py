@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lipcert.cli import given, options
+from lipcert.cli import options
+from lipcert.cli.groups import ReadingOptions, RegionOptions
 from lipcert.cli.output import Later, network_record, region_record, show
 from lipcert.errors import ProofFailed
 from lipcert.model.network import Network
@@ -24,25 +25,13 @@ from lipcert.show.wording import describe_network, describe_region, downward, up
 
 def compare(
     model: options.ModelArgument,
-    center: options.CenterOption = None,
-    radius: options.RadiusOption = None,
-    box: options.BoxOption = None,
-    clip: options.ClipOption = None,
-    norm: options.NormOption = "l2",
-    input_scale: options.InputScaleOption = None,
-    point: options.PointOption = None,
+    where: RegionOptions,
+    reading: ReadingOptions,
     methods: Annotated[
         str | None, typer.Option(metavar="NAME,NAME,…", help=f"Which methods: {', '.join(METHODS)}. \\[default: all]")
     ] = None,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Limit for each method.")] = 60.0,
     seconds: options.SecondsOption = None,
-    activation: options.ActivationOption = None,
-    input_shape: options.InputShapeOption = None,
-    drop_softmax: options.DropSoftmaxOption = False,
-    mean: options.MeanOption = None,
-    std: options.StdOption = None,
-    fixed: given.FixedOption = None,
-    output: given.OutputOption = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw bound against time there: .png, .pdf or .svg.")
     ] = None,
@@ -63,11 +52,8 @@ def compare(
     names = None if methods is None else [name.strip() for name in methods.split(",")]
     with Later() as later:
         with options.limit(seconds):
-            network = options.network(
-                model, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output
-            )
-            measure = options.norm("--norm", norm, input_scale)
-            region = options.region_of(network, center, radius, box, clip, point, measure)
+            network = reading.network(model)
+            region = where.region(network)
             comparison = later.best(run_all, network, region, names, timeout=timeout)
         later.attempt(show, json, _record, _print, network, region, comparison)
         if plot is not None:

@@ -1,4 +1,4 @@
-"""``lipcert inspect``: what was read from a model, and what bounds of it will cost."""
+"""``lipcert inspect``: the network that a model file becomes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ from rich.table import Table
 from scipy import sparse
 
 from lipcert.cli import given, options
-from lipcert.cli.output import console, region_record, show
+from lipcert.cli.output import show
 from lipcert.importers import examine
 from lipcert.importers.faithful import Imported
 from lipcert.model.network import Layer, Network
-from lipcert.model.regions import Region
-from lipcert.questions.certify import certify
-from lipcert.runtime.costs import available_memory, costs, entries
-from lipcert.search.auto import Auto
-from lipcert.search.closed_form import ClosedForm
+from lipcert.runtime.costs import entries
 
 
 def inspect(
@@ -27,25 +23,15 @@ def inspect(
     fixed: given.FixedOption = None,
     output: given.OutputOption = None,
     activation: options.ActivationOption = None,
-    center: options.CenterOption = None,
-    radius: options.RadiusOption = None,
-    box: options.BoxOption = None,
-    clip: options.ClipOption = None,
-    point: options.PointOption = None,
     json: options.JsonOption = False,
 ) -> None:
-    """Show what MODEL becomes as a network: layers, activations, what was folded, and what bounds will cost.
-
-    Without a region times and memory are for the worst case, in which the slope of every neuron is open; in a small
-    ball most slopes are settled, and bounds come much faster. With a region one quick pass counts the open slopes.
+    """Show the network that MODEL becomes: its layers, activations, and the operations that each layer was made from.
 
     [bold]Example[/bold]
 
       lipcert inspect model.onnx
 
       lipcert inspect model.npz --activation tanh --json
-
-      lipcert inspect model.onnx --center test.npz --point 7 --radius 0.1
     """
     network, imported = examine(
         model,
@@ -55,38 +41,28 @@ def inspect(
         fixed=given.values(fixed),
         output=output,
     )
-    region = options.region_of(network, center, radius, box, clip, point)
-    if region.bounded and not json:
-        # what the layers are is known at once; what the region says of them takes a pass
-        _print_layers(console(), model, describe(network, imported))
-    show(json, lambda _, record: record, _print, model, describe(network, imported, region))
+    show(json, lambda _, record: record, _print, model, describe(network, imported))
 
 
-def describe(network: Network, imported: Imported | None, region: Region | None = None) -> dict[str, Any]:
-    """All there is to say, in JSON's types."""
-    bounded = region is not None and region.bounded
-    open_ = _open_slopes(network, region) if region is not None and bounded else None
-    estimates = {name: {"seconds": c.seconds, "memory": c.memory} for name, c in costs(network, open_).items()}
-    patience = max(estimates["ClosedForm"]["seconds"], Auto().seconds)
-    estimates["Auto"] = {"seconds": patience, "memory": estimates["Joint"]["memory"]}
+def describe(network: Network, imported: Imported | None) -> dict[str, Any]:
+    """Everything about a network, in JSON's types."""
     layers = []
     for number, layer in enumerate(network.layers):
         origin = imported.lowered.origins[number] if imported else None
-        stored = entries(layer.weight)
+        weight = layer.weight
         layers.append(
             {
                 "neurons": layer.size,
                 "activations": _activations(layer),
                 "weight": {
-                    "shape": list(layer.weight.shape),
-                    "sparse": bool(sparse.issparse(layer.weight)),
-                    "entries": stored,
+                    "shape": list(weight.shape),
+                    "sparse": bool(sparse.issparse(weight)),
+                    "entries": entries(weight),
                 },
                 "folded": list(origin.folded) if origin else [],
                 "applied": list(origin.applied) if origin else [],
                 "carried": origin.carried if origin else 0,
                 "dropped": origin.dropped if origin else 0,
-                "open": None if open_ is None or number >= len(open_) else open_[number],
             }
         )
     numbers = sum(entries(layer.weight) + layer.size for layer in network.layers)
@@ -98,20 +74,11 @@ def describe(network: Network, imported: Imported | None, region: Region | None 
         "parameters": imported.parameters if imported else numbers,
         "stored": numbers,
         "digest": network.digest,
-        "free_memory": available_memory(),
-        "region": region_record(region) if region is not None and bounded else None,
-        "costs": estimates,
     }
 
 
-def _open_slopes(network: Network, region: Region) -> list[int]:
-    """How many neurons of each hidden layer have more than one slope over the region, by one pass of ClosedForm."""
-    layers = certify(network, region, ClosedForm(), verify=False).layers
-    return [int((layer.beta > layer.alpha).sum()) for layer in layers]
-
-
 def _activations(layer: Layer) -> dict[str, int]:
-    """Names of the rows in use and how many neurons have each."""
+    """Names of the activations, and how many neurons have each."""
     found: dict[str, int] = {}
     for row, index in layer.neurons.groups if layer.neurons else ():
         found[row.name] = found.get(row.name, 0) + int(index.size)
@@ -119,19 +86,6 @@ def _activations(layer: Layer) -> dict[str, int]:
 
 
 def _print(console: Console, model: str, record: dict[str, Any]) -> None:
-    if record["region"] is None:
-        _print_layers(console, model, record)
-    else:
-        counts = Table("layer", "neurons", "open slopes")
-        for number, layer in enumerate(record["layers"], 1):
-            if layer["open"] is not None:
-                counts.add_row(str(number), str(layer["neurons"]), str(layer["open"]))
-        console.print(counts)
-    _print_costs(console, record)
-
-
-def _print_layers(console: Console, model: str, record: dict[str, Any]) -> None:
-    """The table of layers; it needs no region."""
     shape = " × ".join(map(str, record["input_shape"]))
     console.print(f"[bold]{model}[/bold]: {record['inputs']} inputs ({shape}), {record['outputs']} outputs,", end=" ")
     console.print(f"{record['parameters']:,} parameters, {record['stored']:,} numbers stored\n", soft_wrap=True)
@@ -144,38 +98,3 @@ def _print_layers(console: Console, model: str, record: dict[str, Any]) -> None:
             notes.append(f"{layer['dropped']} unused neurons left out")
         layers.add_row(str(number), str(layer["neurons"]), kinds, weight, ", ".join(notes))
     console.print(layers)
-
-
-def _print_costs(console: Console, record: dict[str, Any]) -> None:
-    """What bounds will cost."""
-    local = record["region"] is not None
-    prices = Table("method", "time, about" if local else "time, at most about", "memory")
-    for name, cost in record["costs"].items():
-        prices.add_row(name, _seconds(cost["seconds"]), _memory(cost["memory"]))
-    console.print(prices)
-    free, widest = record["free_memory"], max(layer["neurons"] for layer in record["layers"])
-    if local:
-        most = max((layer["open"] or 0 for layer in record["layers"]), default=0)
-        console.print(f"At most {most} slopes of a layer are open over the region: {_memory(8 * most**2)} a matrix.")
-    else:
-        console.print(
-            f"The widest layer has {widest} neurons: {_memory(8 * widest**2)} a matrix if all their slopes are open."
-            " Give --center and --radius for an estimate of a region."
-        )
-    if free is not None:
-        console.print(f"Free memory: {_memory(free)}.")
-
-
-def _seconds(value: float) -> str:
-    for unit, size in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
-        if value >= 2 * size:
-            return f"{value / size:.0f} {unit}"
-    return f"{value:.0f} s" if value >= 10.0 else f"{value:.2g} s"
-
-
-def _memory(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"

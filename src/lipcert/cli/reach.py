@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lipcert.cli import given, options
+from lipcert.cli import options
+from lipcert.cli.groups import ReadingOptions, RegionOptions
 from lipcert.cli.methods import timed
 from lipcert.cli.output import Later, region_record, show
 from lipcert.errors import InvalidInput
@@ -25,24 +26,12 @@ _SHOWN = 40
 
 def reach(
     model: options.ModelArgument,
-    center: options.NeededCenterOption = None,
-    radius: options.NeededRadiusOption = None,
-    box: options.NeededBoxOption = None,
-    clip: options.NeededClipOption = None,
-    point: options.NeededPointOption = None,
-    norm: options.NormOption = "l2",
-    input_scale: options.InputScaleOption = None,
+    where: RegionOptions,
+    reading: ReadingOptions,
     method: options.MethodOption = None,
     layer: Annotated[
         int | None, typer.Option(metavar="I", help="An inner layer, from 1: its values before the activation.")
     ] = None,
-    activation: options.ActivationOption = None,
-    input_shape: options.InputShapeOption = None,
-    drop_softmax: options.DropSoftmaxOption = False,
-    mean: options.MeanOption = None,
-    std: options.StdOption = None,
-    fixed: given.FixedOption = None,
-    output: given.OutputOption = None,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw two outputs, their box, ellipsoid and samples: .png, .pdf or .svg."),
@@ -78,11 +67,8 @@ def reach(
     chosen = timed(method, seconds)
     with Later() as later:
         with options.limit(seconds):
-            network = options.network(
-                model, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output
-            )
-            measure = options.norm("--norm", norm, input_scale)
-            region = options.region_of(network, center, radius, box, clip, point, measure)
+            network = reading.network(model)
+            region = where.region(network)
             if not region.bounded:
                 raise InvalidInput("reach needs a bounded region: give --center and --radius, or --box")
             shown = network.sizes[layer] if layer is not None and 0 < layer <= network.depth else network.outputs

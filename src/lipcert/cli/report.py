@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lipcert.cli import given, options
+from lipcert.cli.groups import ReadingOptions
 from lipcert.errors import ProofFailed
 from lipcert.show.report import write
 
@@ -21,6 +20,7 @@ def report(
             help="Saved answers of any kind, the .sqlite file of lipcert robust, or the folder of lipcert reproduce.",
         ),
     ],
+    reading: ReadingOptions,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.html", help="The page to write.")],
     model: Annotated[
         list[str] | None,
@@ -29,13 +29,6 @@ def report(
             help="A model that answers are about: they are proved again, bounds get a lower bound. May be repeated.",
         ),
     ] = None,
-    activation: options.ActivationOption = None,
-    input_shape: options.InputShapeOption = None,
-    drop_softmax: options.DropSoftmaxOption = False,
-    mean: options.MeanOption = None,
-    std: options.StdOption = None,
-    fixed: given.FixedOption = None,
-    output: given.OutputOption = None,
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")] = None,
 ) -> None:
     """Write one HTML page about saved answers, a campaign, or a reproduction of the paper.
@@ -55,12 +48,7 @@ def report(
 
       lipcert report run.sqlite -o report.html
     """
-    models = {
-        options.model_name(name, mean, std): options.network(
-            name, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output
-        )
-        for name in model or []
-    }
+    models = {reading.name(name): reading.network(name) for name in model or []}
     written = write(sources, out, models=models, title=title)
     typer.echo(written.path)
     refuted = [item.path.name for item in written.certificates if item.refuted]

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from lipcert.cli import given, options
+from lipcert.cli import options
+from lipcert.cli.groups import ReadingOptions
 from lipcert.cli.methods import METHODS, method
 from lipcert.cli.results import show
 from lipcert.errors import CampaignStopped, InvalidInput, ProofFailed
@@ -24,6 +25,7 @@ def robust(
     data: Annotated[
         Path, typer.Argument(metavar="DATA", help="An .npz file with x and optionally y, or a .csv file of points.")
     ],
+    reading: ReadingOptions,
     out: Annotated[Path, typer.Option(metavar="FILE.sqlite", help="Where results go, and are resumed from.")],
     radii: Annotated[
         str | None, typer.Option("--radii", "--eps", metavar="R,R,…", help="Radii of the balls around each point.")
@@ -80,13 +82,6 @@ def robust(
     dask: Annotated[
         str | None, typer.Option(metavar="tcp://…", help="A Dask cluster's scheduler instead (extra: dask).")
     ] = None,
-    activation: options.ActivationOption = None,
-    input_shape: options.InputShapeOption = None,
-    drop_softmax: options.DropSoftmaxOption = False,
-    mean: options.MeanOption = None,
-    std: options.StdOption = None,
-    fixed: given.FixedOption = None,
-    output: given.OutputOption = None,
     json: options.JsonOption = False,
 ) -> None:
     """Certify how far the points of DATA may be moved before MODEL classifies them differently.
@@ -109,7 +104,7 @@ def robust(
 
       lipcert robust model.onnx test.npz --eps 1.0 --seconds-per-point 10 --attack --out verdicts.sqlite
     """
-    network = options.network(model, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output)
+    network = reading.network(model)
     if radii is None and not search:
         raise InvalidInput("--radii must say how large the balls are, as in --radii 0.5,0.1; or --search finds out")
     if dask is not None and workers != 1:

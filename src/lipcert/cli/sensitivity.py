@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lipcert.cli import given, options
+from lipcert.cli import options
+from lipcert.cli.groups import ReadingOptions, RegionOptions
 from lipcert.cli.methods import timed
 from lipcert.cli.output import Later, region_record, show
 from lipcert.model.arrays import Array
@@ -25,23 +26,11 @@ _ROWS = 40
 
 def sensitivity(
     model: options.ModelArgument,
-    center: options.CenterOption = None,
-    radius: options.RadiusOption = None,
-    box: options.BoxOption = None,
-    clip: options.ClipOption = None,
-    norm: options.NormOption = "l2",
-    input_scale: options.InputScaleOption = None,
-    point: options.PointOption = None,
+    where: RegionOptions,
+    reading: ReadingOptions,
     method: options.MethodOption = None,
     inputs: options.InputsOption = None,
     outputs: options.OutputsOption = None,
-    activation: options.ActivationOption = None,
-    input_shape: options.InputShapeOption = None,
-    drop_softmax: options.DropSoftmaxOption = False,
-    mean: options.MeanOption = None,
-    std: options.StdOption = None,
-    fixed: given.FixedOption = None,
-    output: given.OutputOption = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a heat map: .png, .pdf or .svg.")] = None,
     seconds: options.SecondsOption = None,
     certificate_file: options.CertificateOption = None,
@@ -62,14 +51,11 @@ def sensitivity(
     chosen = timed(method, seconds)
     with Later() as later:
         with options.limit(seconds):
-            network = options.network(
-                model, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output
-            )
-            measure = options.norm("--norm", norm, input_scale)
+            network = reading.network(model)
             found = later.best(
                 matrix_of,
                 network,
-                options.region_of(network, center, radius, box, clip, point, measure),
+                where.region(network),
                 chosen,
                 inputs=options.indices("--inputs", inputs),
                 outputs=options.indices("--outputs", outputs),

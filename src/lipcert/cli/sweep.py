@@ -11,7 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lipcert.cli import given, options
+from lipcert.cli import options
+from lipcert.cli.groups import ReadingOptions
 from lipcert.cli.methods import timed
 from lipcert.cli.output import Later, method_record, network_record, norms_record, region_record, show
 from lipcert.errors import InvalidInput
@@ -31,6 +32,7 @@ _PANEL = {"rich_help_panel": RADII}
 
 def sweep(
     model: options.ModelArgument,
+    reading: ReadingOptions,
     center: options.NeededCenterOption = None,
     clip: options.NeededClipOption = None,
     point: options.NeededPointOption = None,
@@ -45,13 +47,6 @@ def sweep(
     count: Annotated[int | None, typer.Option(metavar="N", help="How many, both ends included.", **_PANEL)] = None,
     method: options.SweepMethodOption = None,
     seconds: options.SecondsOption = None,
-    activation: options.ActivationOption = None,
-    input_shape: options.InputShapeOption = None,
-    drop_softmax: options.DropSoftmaxOption = False,
-    mean: options.MeanOption = None,
-    std: options.StdOption = None,
-    fixed: given.FixedOption = None,
-    output: given.OutputOption = None,
     lower: options.LowerOption = True,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the curve: .png, .pdf or .svg.")] = None,
     certificate_file: options.CertificateOption = None,
@@ -77,9 +72,7 @@ def sweep(
         raise InvalidInput("sweep needs --center: a file, numbers separated by commas, or zeros")
     with Later() as later:
         with options.limit(seconds):
-            network = options.network(
-                model, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output
-            )
+            network = reading.network(model)
             measure = options.norm("--norm", norm, input_scale)
             largest = options.region_of(network, center, max(sizes), None, clip, point, measure)
             assert isinstance(largest, Ball)

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from lipcert.cli import given, options
+from lipcert.cli import options
+from lipcert.cli.groups import ReadingOptions
 from lipcert.cli.output import as_json, console, part_record, region_record
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.network import Network
@@ -30,13 +31,7 @@ def verify(
         str, typer.Argument(metavar="CERT", help="What --certificate of bound, sweep, reach or sensitivity wrote.")
     ],
     model: options.ModelArgument,
-    activation: options.ActivationOption = None,
-    input_shape: options.InputShapeOption = None,
-    drop_softmax: options.DropSoftmaxOption = False,
-    mean: options.MeanOption = None,
-    std: options.StdOption = None,
-    fixed: given.FixedOption = None,
-    output: given.OutputOption = None,
+    reading: ReadingOptions,
     exact: Annotated[
         bool, typer.Option("--exact", help="A second opinion, in ball arithmetic: other code, more time, python-flint.")
     ] = False,
@@ -58,7 +53,7 @@ def verify(
     if model.lower().endswith(".json") and not certificate.lower().endswith(".json"):
         raise InvalidInput(f"the certificate comes first, then the model: lipcert verify {model} {certificate}")
     claim = load_answer(certificate)
-    network = options.network(model, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output)
+    network = reading.network(model)
     started = time.perf_counter()
     try:
         proved = prove_again(network, claim, exact=exact)
@@ -71,7 +66,7 @@ def verify(
     if json:
         typer.echo(as_json(_record(claim, proved, seconds, exact)))
     else:
-        sentence = _sentence(options.model_name(model, mean, std), network, claim) + (_BALLS.format(seconds) if exact else "")
+        sentence = _sentence(reading.name(model), network, claim) + (_BALLS.format(seconds) if exact else "")
         console().print(sentence, soft_wrap=True)
 
 

@@ -124,7 +124,9 @@ def sweep(
             with timed(max(now.left, _LEAST) / (sizes.size - len(rows))):
                 larger = rows[-1] if rows else None
                 try:
-                    rows.append(_row(network, family, float(sizes[index]), chosen, trivial, larger, nested, ends, lower))
+                    rows.append(
+                        _row(network, family, float(sizes[index]), chosen, trivial, larger, nested, ends, lower)
+                    )
                 except KeyboardInterrupt as interrupt:
                     raise Interrupted(tuple(rows) or None) from interrupt
             now.say(f"{len(rows)} of {sizes.size} radii: {rows[-1].radius:.4g} has bound {rows[-1].bound:.4g}")

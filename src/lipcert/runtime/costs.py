@@ -1,15 +1,9 @@
-"""What a bound will cost: memory that is free, and time from the sizes of a network.
-
-Unless told otherwise the figures are for the worst case, in which the slope of every neuron is open. A small region
-leaves few of them open, and then both time and memory are a fraction.
-"""
+"""Free memory, and estimates of time from the sizes of a network."""
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -25,40 +19,11 @@ from lipcert.runtime.threads import suited_to
 _SMALL: Final = 2000
 """Neurons whose matrices fit anywhere."""
 
-MATRICES: Final = 9
-"""Matrices of the size of one layer that a sweep holds at once, those of the layer before included; as measured."""
-
 
 class NoRoom(ProofFailed):
     """A proof would need more memory than is free."""
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Seconds and bytes that a method needs, about."""
-
-    seconds: float
-    memory: int
-
-
-@dataclass(frozen=True)
-class _Rule:
-    """Operations of one layer with n neurons: cubic·n³ + square·n² + the products with its weight and the next."""
-
-    cubic: float
-    square: float
-    products: float
-    tape: int  # matrices kept of every layer
-
-
-# fitted to networks of 100 to 800 neurons per layer, in units of the operations of a matrix product
-_RULES: Final[Mapping[str, _Rule]] = {
-    "ClosedForm": _Rule(15.0, 8e3, 2.0, 0),
-    "Scalar": _Rule(35.0, 2e4, 4.0, 0),
-    "Diagonal": _Rule(8e3, 1e5, 8.0, 0),
-    "Joint": _Rule(1e4, 1e5, 2e3, 3),
-}
-_PROOF: Final = _Rule(15.0, 5e3, 2.0, 0)
 _FLOOR: Final = 0.7
 """The least that :func:`scalar_share` tells: in narrow networks neither is about matrices."""
 _FACTORED: Final = 1000
@@ -67,28 +32,6 @@ _PAIRS: Final = 8.0
 """Operations of a layer's entries of the Jacobian, over its size squared times its size and the inputs."""
 _QUICK: Final = 1e9
 """Operations that take no time worth knowing."""
-_OVERHEAD: Final = 0.01
-"""Seconds per layer, however small."""
-
-
-def costs(network: Network, open_: Sequence[int] | None = None) -> dict[str, Cost]:
-    """Time and memory of each method by its name, the proof with outward rounding included.
-
-    ``open_`` tells how many slopes of each hidden layer are open over the region; None is all of them.
-    """
-    widest = max(network.sizes)
-    with suited_to(widest):
-        rate = _speed(512 if widest < 4000 else 1024)
-    carried = list(network.sizes[1:-1] if open_ is None else open_)
-    stored = 8 * sum(entries(layer.weight) for layer in network.layers)
-    shared = _operations(network, _PROOF, carried) + _enclosing(network)
-    return {
-        name: Cost(
-            (_operations(network, rule, carried) + shared) / rate + _OVERHEAD * network.depth,
-            stored + _bytes(carried or network.sizes[-1:], rule),
-        )
-        for name, rule in _RULES.items()
-    }
 
 
 def pairs_seconds(network: Network, groups: Sequence[Sequence[int]]) -> float:
@@ -155,20 +98,6 @@ def _group_limit(otherwise: int) -> int:
         return int(most) - int(used)
     except (OSError, ValueError):
         return otherwise
-
-
-def _bytes(hidden: Sequence[int], rule: _Rule) -> int:
-    return 8 * (MATRICES * max(n * n for n in hidden) + rule.tape * sum(n * n for n in hidden))
-
-
-def _operations(network: Network, rule: _Rule, carried: Sequence[int]) -> float:
-    total, before = 0.0, network.inputs
-    for (here, after), n in zip(itertools.pairwise(network.layers), carried, strict=True):
-        share = n / here.size
-        products = share * entries(here.weight) * (before + n) + share * entries(after.weight) * (n + after.size)
-        before = n
-        total += rule.cubic * float(n) ** 3 + rule.square * float(n) ** 2 + rule.products * products
-    return total
 
 
 def enclosing_seconds(network: Network) -> float:
