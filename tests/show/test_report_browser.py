@@ -82,8 +82,7 @@ def test_numbers_sort_as_numbers_and_empty_cells_stay_last(tab: Tab, report: Pat
     tab.open(report, DESKTOP)
     tables = "[...document.querySelectorAll('table')]"
     captions = tab.evaluate(f"{tables}.map(table => table.parentElement.getAttribute('aria-label'))")
-    whole, methods = captions.index("table1.csv, all 5 rows"), captions.index("The methods")
-    tab.click(f"{tables}[{whole}].closest('details').querySelector('summary')")
+    whole = captions.index("table1.csv")
     cells = f"[...document.querySelectorAll('table')[{whole}].tHead.rows[0].cells]"
     heads = tab.evaluate(f"{cells}.map(cell => cell.textContent)")
     value, width = heads.index("value"), heads.index("width")
@@ -93,8 +92,6 @@ def test_numbers_sort_as_numbers_and_empty_cells_stay_last(tab: Tab, report: Pat
     assert column(tab, whole, value) == ["1.2346", "2.5", "88.5", "99", ""]
     tab.click(button(whole, value))
     assert column(tab, whole, value) == ["99", "88.5", "2.5", "1.2346", ""]
-    tab.click(button(methods, 0))
-    assert column(tab, methods, 0) == ["geolip", "joint", "trivial"]
 
 
 def test_long_tables_can_be_searched(tab: Tab, report: Path) -> None:
