@@ -1,4 +1,4 @@
-"""``lipcert inspect``, and what is said where memory does not suffice."""
+"""``lipcert inspect``, and what is said of memory."""
 
 from __future__ import annotations
 
@@ -83,7 +83,12 @@ def test_what_people_see(model: Path, capsys: pytest.CaptureFixture[str], monkey
     monkeypatch.setenv("COLUMNS", "140")
     code, out, _ = _run(capsys, "inspect", str(model), "--input-shape", "1x5x5", "--drop-softmax")
     assert code == 0
-    for text in ("25 inputs (1 × 5 × 5), 3 outputs", "norm (BatchNormalization)", "tanh 50, identity 50"):
+    for text in (
+        "25 inputs (1 × 5 × 5), 3 outputs",
+        "norm (BatchNormalization)",
+        "tanh 50, identity 50",
+        "Free memory",
+    ):
         assert text in out
 
 

@@ -65,6 +65,14 @@ def test_help_does_not_say_that_what_is_needed_has_a_default(capsys: pytest.Capt
     assert "default: all inputs" in run(capsys, "bound --help")[1]
 
 
+def test_a_region_in_inspect(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    near = json.loads(run(capsys, "inspect m.npz --center test.npz:0 --radius 1e-9 --json")[1])
+    wide = json.loads(run(capsys, "inspect m.npz --json")[1])
+    assert near["layers"][0]["open"] == 0
+    assert wide["layers"][0]["open"] is None
+    assert "open slopes" in run(capsys, "inspect m.npz --center test.npz:0 --radius 0.1")[1]
+
+
 def test_a_table_says_what_it_leaves_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, said = run(capsys, "sensitivity m.npz --center zeros --radius 0.1 --method closed-form")
     assert code == 0

@@ -1,4 +1,4 @@
-"""``lipcert inspect``: the network that a model file becomes."""
+"""``lipcert inspect``: what was read from a model, and how much of it a region leaves open."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ from rich.table import Table
 from scipy import sparse
 
 from lipcert.cli import given, options
-from lipcert.cli.output import show
+from lipcert.cli.groups import RegionOptions
+from lipcert.cli.output import console, region_record, show
 from lipcert.importers import examine
 from lipcert.importers.faithful import Imported
 from lipcert.model.network import Layer, Network
-from lipcert.runtime.costs import entries
+from lipcert.model.regions import Region
+from lipcert.questions.certify import certify
+from lipcert.runtime.costs import available_memory, entries
+from lipcert.search.closed_form import ClosedForm
 
 
 def inspect(
     model: options.ModelArgument,
+    where: RegionOptions,
     input_shape: options.InputShapeOption = None,
     drop_softmax: options.DropSoftmaxOption = False,
     fixed: given.FixedOption = None,
@@ -25,13 +30,17 @@ def inspect(
     activation: options.ActivationOption = None,
     json: options.JsonOption = False,
 ) -> None:
-    """Show the network that MODEL becomes: its layers, activations, and the operations that each layer was made from.
+    """Show what MODEL becomes as a network: layers, activations, and what was folded.
+
+    With a region one quick pass counts the open slopes, on which the time and the memory of a bound depend.
 
     [bold]Example[/bold]
 
       lipcert inspect model.onnx
 
       lipcert inspect model.npz --activation tanh --json
+
+      lipcert inspect model.onnx --center test.npz:7 --radius 0.1
     """
     network, imported = examine(
         model,
@@ -41,28 +50,34 @@ def inspect(
         fixed=given.values(fixed),
         output=output,
     )
-    show(json, lambda _, record: record, _print, model, describe(network, imported))
+    region = where.region(network)
+    if region.bounded and not json:  # the layers are known before the pass over the region
+        _print_layers(console(), model, describe(network, imported))
+    show(json, lambda _, record: record, _print, model, describe(network, imported, region))
 
 
-def describe(network: Network, imported: Imported | None) -> dict[str, Any]:
+def describe(network: Network, imported: Imported | None, region: Region | None = None) -> dict[str, Any]:
     """Everything about a network, in JSON's types."""
+    bounded = region is not None and region.bounded
+    open_ = _open_slopes(network, region) if region is not None and bounded else None
     layers = []
     for number, layer in enumerate(network.layers):
         origin = imported.lowered.origins[number] if imported else None
-        weight = layer.weight
+        stored = entries(layer.weight)
         layers.append(
             {
                 "neurons": layer.size,
                 "activations": _activations(layer),
                 "weight": {
-                    "shape": list(weight.shape),
-                    "sparse": bool(sparse.issparse(weight)),
-                    "entries": entries(weight),
+                    "shape": list(layer.weight.shape),
+                    "sparse": bool(sparse.issparse(layer.weight)),
+                    "entries": stored,
                 },
                 "folded": list(origin.folded) if origin else [],
                 "applied": list(origin.applied) if origin else [],
                 "carried": origin.carried if origin else 0,
                 "dropped": origin.dropped if origin else 0,
+                "open": None if open_ is None or number >= len(open_) else open_[number],
             }
         )
     numbers = sum(entries(layer.weight) + layer.size for layer in network.layers)
@@ -74,7 +89,15 @@ def describe(network: Network, imported: Imported | None) -> dict[str, Any]:
         "parameters": imported.parameters if imported else numbers,
         "stored": numbers,
         "digest": network.digest,
+        "free_memory": available_memory(),
+        "region": region_record(region) if region is not None and bounded else None,
     }
+
+
+def _open_slopes(network: Network, region: Region) -> list[int]:
+    """Number of neurons of each hidden layer with more than one slope over the region, by one ClosedForm pass."""
+    layers = certify(network, region, ClosedForm(), verify=False).layers
+    return [int((layer.beta > layer.alpha).sum()) for layer in layers]
 
 
 def _activations(layer: Layer) -> dict[str, int]:
@@ -86,6 +109,19 @@ def _activations(layer: Layer) -> dict[str, int]:
 
 
 def _print(console: Console, model: str, record: dict[str, Any]) -> None:
+    if record["region"] is None:
+        _print_layers(console, model, record)
+    else:
+        counts = Table("layer", "neurons", "open slopes")
+        for number, layer in enumerate(record["layers"], 1):
+            if layer["open"] is not None:
+                counts.add_row(str(number), str(layer["neurons"]), str(layer["open"]))
+        console.print(counts)
+    _print_memory(console, record)
+
+
+def _print_layers(console: Console, model: str, record: dict[str, Any]) -> None:
+    """The table of layers, which needs no region."""
     shape = " × ".join(map(str, record["input_shape"]))
     console.print(f"[bold]{model}[/bold]: {record['inputs']} inputs ({shape}), {record['outputs']} outputs,", end=" ")
     console.print(f"{record['parameters']:,} parameters, {record['stored']:,} numbers stored\n", soft_wrap=True)
@@ -98,3 +134,26 @@ def _print(console: Console, model: str, record: dict[str, Any]) -> None:
             notes.append(f"{layer['dropped']} unused neurons left out")
         layers.add_row(str(number), str(layer["neurons"]), kinds, weight, ", ".join(notes))
     console.print(layers)
+
+
+def _print_memory(console: Console, record: dict[str, Any]) -> None:
+    """The size of the largest matrix, and free memory."""
+    free, widest = record["free_memory"], max(layer["neurons"] for layer in record["layers"])
+    if record["region"] is not None:
+        most = max((layer["open"] or 0 for layer in record["layers"]), default=0)
+        console.print(f"At most {most} slopes of a layer are open over the region: {_memory(8 * most**2)} a matrix.")
+    else:
+        console.print(
+            f"The widest layer has {widest} neurons: {_memory(8 * widest**2)} a matrix if all their slopes are open."
+            " Give --center and --radius to count those of a region."
+        )
+    if free is not None:
+        console.print(f"Free memory: {_memory(free)}.")
+
+
+def _memory(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"

@@ -1,4 +1,4 @@
-"""Free memory, and estimates of time from the sizes of a network."""
+"""What work costs: memory that is free, and seconds from the sizes of a network, where a time limit depends on them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from lipcert.model.network import Network
 from lipcert.runtime.threads import suited_to
 
 _SMALL: Final = 2000
-"""Neurons whose matrices fit anywhere."""
+"""Layers of fewer neurons are not checked: their matrices, 32 MB each, fit into any memory."""
+_FLOOR: Final = 0.7
+"""The least that :func:`scalar_share` tells, measured on narrow networks, where matrices take little of the time."""
+_FACTORED: Final = 1000
+"""Open neurons from which Scalar works with Cholesky factors; as in :mod:`lipcert.search.scalar`."""
+_PAIRS: Final = 8.0
+"""Operations of a layer's entries of the Jacobian, over its size squared times its size and the inputs."""
+_DEPTH: Final = 24
+"""Layers that back-substitution goes back by default."""
+_QUICK: Final = 1e9
+"""Operations that take less than a tenth of a second; they are not worth a measurement of the machine."""
 
 
 class NoRoom(ProofFailed):
     """A proof would need more memory than is free."""
-
-
-_FLOOR: Final = 0.7
-"""The least that :func:`scalar_share` tells: in narrow networks neither is about matrices."""
-_FACTORED: Final = 1000
-"""Open neurons from which Scalar works with factors."""
-_PAIRS: Final = 8.0
-"""Operations of a layer's entries of the Jacobian, over its size squared times its size and the inputs."""
-_QUICK: Final = 1e9
-"""Operations that take no time worth knowing."""
 
 
 def pairs_seconds(network: Network, groups: Sequence[Sequence[int]]) -> float:
@@ -42,7 +42,7 @@ def pairs_seconds(network: Network, groups: Sequence[Sequence[int]]) -> float:
     inputs = len({k for group in groups for k in group})
     work = sum(_PAIRS * float(n) * n * (n + inputs) for n in network.sizes[1:-1])
     with suited_to(max(network.sizes)):
-        return work / _speed(512) if work > _QUICK else 0.0
+        return work / _speed() if work > _QUICK else 0.0
 
 
 def scalar_share(open_: Sequence[int], kept: Sequence[int], after: Sequence[int]) -> float:
@@ -59,6 +59,15 @@ def scalar_share(open_: Sequence[int], kept: Sequence[int], after: Sequence[int]
         once = 6.5 * a**3 + 3.0 * a * a * n if a < _FACTORED else 1.5 * a**3 + 5.0 * a * a * n
         scalar += once + 5.0 * a * n * n + 1300.0 * k * k
     return max(_FLOOR, scalar / max(proof, 1.0))
+
+
+def enclosing_seconds(network: Network) -> float:
+    """Seconds that intervals of all neurons by back-substitution take, about; no matrix is made for that."""
+    linears = [layer.linear for layer in network.layers[:-1]]
+    stored = [one.entries if isinstance(one, Convolution) else entries(one) for one in linears]
+    earlier = [sum(stored[max(0, i - _DEPTH) : i]) for i in range(len(stored))]
+    work = sum(4.0 * layer.size * ahead for layer, ahead in zip(network.layers, earlier, strict=False))
+    return work / _speed() if work > _QUICK else 0.0
 
 
 def available_memory() -> int | None:
@@ -100,27 +109,15 @@ def _group_limit(otherwise: int) -> int:
         return otherwise
 
 
-def enclosing_seconds(network: Network) -> float:
-    """Seconds that intervals of all neurons by back-substitution take, about; no matrix is made for that."""
-    work = _enclosing(network)
-    return work / _speed(512) if work > _QUICK else 0.0
-
-
-def _enclosing(network: Network, depth: int = 24) -> float:
-    """Operations of tracing both sides of every neuron back through the layers before it."""
-    linears = [layer.linear for layer in network.layers[:-1]]
-    stored = [one.entries if isinstance(one, Convolution) else entries(one) for one in linears]
-    return sum(4.0 * layer.size * sum(stored[max(0, i - depth) : i]) for i, layer in enumerate(network.layers[:-1]))
-
-
 def entries(weight: Any) -> int:
     """Numbers that a dense or sparse weight stores."""
     return int(weight.nnz if sparse.issparse(weight) else weight.size)
 
 
-@lru_cache(maxsize=2)
-def _speed(size: int) -> float:
+@lru_cache(maxsize=1)
+def _speed() -> float:
     """Operations a second of a matrix product, measured."""
+    size = 512
     matrix = np.random.default_rng(0).standard_normal((size, size))
     best = np.inf
     for _ in range(4):

@@ -23,6 +23,7 @@ from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.runtime.clock import clock
+from lipcert.runtime.costs import entries
 from lipcert.search.ellipsoid import inverse_of, symmetric
 from lipcert.search.folding import condensed
 
@@ -349,12 +350,8 @@ def _inverse_diagonal(factor: Array) -> Array:
 def _mergeable(after: Weight, before: Weight) -> bool:
     """Whether one product is no more work than two: S = W P Wᵀ takes (entries of W) · (rows + columns)."""
     rows, columns = after.shape[0], before.shape[1]
-    apart = sum(_entries(weight) * sum(weight.shape) for weight in (after, before))
+    apart = sum(entries(weight) * sum(weight.shape) for weight in (after, before))
     return rows * columns * (rows + columns) <= apart
-
-
-def _entries(weight: Weight) -> int:
-    return weight.size if isinstance(weight, np.ndarray) else int(weight.nnz)
 
 
 def level(share: Array, mu: float) -> float:
