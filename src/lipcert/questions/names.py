@@ -1,4 +1,4 @@
-"""The methods by name, as the command line has them and as strings in Python."""
+"""Methods by name, for the command line and for strings in Python."""
 
 from __future__ import annotations
 
@@ -59,29 +59,29 @@ OWN: Final[Mapping[str, Callable[[], Method]]] = {
     "auto": Auto,
     "split": Split,
 }
-"""lipcert's own."""
+"""The methods of lipcert."""
 
 METHODS: Final = {**PUBLISHED, **OWN}
 
 
-def method_of(given: Any, name: str = "method") -> Method:
-    """A method: the value itself, or one with default options by its name, in which case and dashes do not matter.
+def method_of(method: Any, argument: str = "method") -> Method:
+    """A method: the value itself, or the method of that name with default options. Case and dashes do not matter.
 
     Examples
     --------
     >>> method_of("closed-form"), method_of("ClosedForm")
     (ClosedForm(), ClosedForm())
     """
-    if isinstance(given, Method):
-        return given
-    if isinstance(given, str):
+    if isinstance(method, Method):
+        return method
+    if isinstance(method, str):
         known = {_squeezed(key): make for key, make in METHODS.items()}
-        if _squeezed(given) in known:
-            return known[_squeezed(given)]()
-        raise InvalidInput(f"{name}: {given!r} is unknown; known are {', '.join(METHODS)}")
-    if isinstance(given, type) and issubclass(given, Method):
-        raise InvalidInput(f"{name} must be a value, not a class; write {given.__name__}()")
-    raise InvalidInput(f"{name} must be a value such as Scalar(), or a name such as 'scalar'; got {given!r}")
+        if _squeezed(method) in known:
+            return known[_squeezed(method)]()
+        raise InvalidInput(f"{argument}: {method!r} is unknown; known are {', '.join(METHODS)}")
+    if isinstance(method, type) and issubclass(method, Method):
+        raise InvalidInput(f"{argument} must be a value, not a class; write {method.__name__}()")
+    raise InvalidInput(f"{argument} must be a value such as Scalar(), or a name such as 'scalar'; got {method!r}")
 
 
 def _squeezed(text: str) -> str:
