@@ -36,14 +36,14 @@ def unwrapped(module: Any) -> nn.Module:
     if home.startswith("torch._dynamo") and isinstance(getattr(module, "_orig_mod", None), nn.Module):
         _refuse([*_hooks("the compiled module", module)])
         module = module._orig_mod
-    if not isinstance(module, nn.Module):
-        raise InvalidInput(f"module must be a torch.nn.Module, got {type(module).__name__}")
     if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         raise UnreadableModel(f"{type(module).__name__} spreads a module over devices; pass its .module")
-    if hasattr(module, "_guards_fn") or type(module).__name__ == "ExportedProgram":
+    if hasattr(module, "_guards_fn") or isinstance(module, torch.export.ExportedProgram):
         raise UnreadableModel(
-            "this module was made by torch.export, and cannot be traced again; pass the nn.Module that was exported"
+            "this was made by torch.export, and cannot be traced again; pass the nn.Module that was exported"
         )
+    if not isinstance(module, nn.Module):
+        raise InvalidInput(f"module must be a torch.nn.Module, got {type(module).__name__}")
     if isinstance(module, torch.jit.ScriptModule):
         raise UnreadableModel("a TorchScript module cannot be traced; pass the nn.Module that it was made from")
     return module
@@ -77,7 +77,7 @@ def inspect(module: nn.Module) -> None:
 def _refuse(found: Sequence[str]) -> None:
     if found:
         lines = "\n".join(f"  {reason}" for reason in dict.fromkeys(found))
-        raise UnreadableModel(f"the module does more than its layers say:\n{lines}")
+        raise UnreadableModel(f"what the module computes is not what its layers and numbers say:\n{lines}")
 
 
 def _hooks(label: str, part: nn.Module) -> Iterator[str]:

@@ -278,7 +278,8 @@ _MISSING = {
     ),
     **dict.fromkeys(
         ("RNN", "RNNCell"),
-        "recurrent layers are not read; write the steps out, a Linear and a Tanh each, for the length that you need",
+        "recurrent layers are read from ONNX only; with the package onnxscript, export the module for the length"
+        " that you need and load that file: torch.onnx.export(module, x, 'model.onnx', dynamo=True)",
     ),
     **dict.fromkeys(
         ("scaled_dot_product_attention", "MultiheadAttention", "TransformerEncoderLayer", "TransformerEncoder"),
@@ -303,9 +304,11 @@ def _bound(handler: Handler, *args: Any, **kwargs: Any) -> Any:
 
 def _module(b: Builder, module: Any, *given: Any, **named: Any) -> Any:
     given = (*given, *(named.pop(name) for name in ("input",) if name in named))
-    if (len(given) != 1 or named) and _base(module) not in _MISSING:
+    if _base(module) in _MISSING:
+        raise Unsupported(_MISSING[_base(module)])
+    if len(given) != 1 or named:
         raise Unsupported("it is called with more than one argument, or by an unknown name")
-    x = given[0]
+    (x,) = given
     mine = of_module(module)
     if mine is not None:
         return b.apply(x, mine)
@@ -331,7 +334,7 @@ def _module(b: Builder, module: Any, *given: Any, **named: Any) -> Any:
     if kind in ("Softmax", "LogSoftmax"):
         return softmax(b, x)
     if kind not in MODULES:
-        raise Unsupported(_MISSING.get(kind, "unknown module"))
+        raise Unsupported("unknown module")
     function, attributes = MODULES[kind]
     settings = {key: _plain(getattr(module, name)) for key, name in attributes.items()}
     return _bound(HANDLERS[function], b, x, **settings)
