@@ -8,11 +8,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from lipcert.cli import options
 from lipcert.cli.groups import ReadingOptions, RegionOptions
-from lipcert.cli.output import Later, network_record, region_record, show
+from lipcert.cli.output import Later, aligned, network_record, region_record, show
 from lipcert.errors import ProofFailed
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
@@ -75,10 +74,7 @@ def _record(network: Network, region: Region, comparison: Comparison) -> dict[st
 
 def _print(console: Console, network: Network, region: Region, comparison: Comparison) -> None:
     console.print(f"network  {describe_network(network)}\nregion   {describe_region(region)}\n")
-    table = Table()
-    table.add_column("method", no_wrap=True)
-    for heading in ("bound", "÷ lower bound", "seconds"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = aligned(1, "method", "bound", "÷ lower bound", "seconds")
     table.add_column("status", no_wrap=True)
     for row, following in zip(comparison.rows, [*comparison.rows[1:], None], strict=True):
         table.add_row(

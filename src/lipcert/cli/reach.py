@@ -8,12 +8,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from lipcert.cli import options
 from lipcert.cli.groups import ReadingOptions, RegionOptions
 from lipcert.cli.methods import timed
-from lipcert.cli.output import Later, region_record, show
+from lipcert.cli.output import Later, aligned, region_record, show
 from lipcert.errors import InvalidInput
 from lipcert.model.network import Network
 from lipcert.proof.reach import Reach
@@ -112,9 +111,7 @@ def _print(console: Console, network: Network, found: Reach) -> None:
     console.print(f"network  {describe_network(network)}\nregion   {describe_region(found.region)}")
     if found.layer != network.depth:
         console.print(f"layer    {found.layer}, before its activation")
-    table = Table("output")
-    for heading in ("lower", "at the centre", "upper"):
-        table.add_column(heading, justify="right")
+    table = aligned(1, "output", "lower", "at the centre", "upper")
     for number in range(min(len(found.lower), _SHOWN)):
         table.add_row(
             str(number),

@@ -9,12 +9,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from lipcert.cli import options
 from lipcert.cli.groups import ReadingOptions
 from lipcert.cli.methods import timed
-from lipcert.cli.output import Later, method_record, network_record, norms_record, region_record, show
+from lipcert.cli.output import Later, aligned, method_record, network_record, norms_record, region_record, show
 from lipcert.errors import InvalidInput
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
@@ -133,9 +132,7 @@ def _record(network: Network, largest: Ball, method: Method, rows: Sequence[Swee
 
 def _print(console: Console, network: Network, largest: Ball, _: Method, rows: Sequence[SweepRow]) -> None:
     console.print(f"network  {describe_network(network)}\nregion   up to the {describe_region(largest)}")
-    table = Table()
-    for heading in ("radius", "bound", "lower bound", "ratio", "seconds"):
-        table.add_column(heading, justify="right")
+    table = aligned(0, "radius", "bound", "lower bound", "ratio", "seconds")
     for row in rows:
         times = f"{row.bound / row.lower:.4g}" if row.lower > 0 else ""
         table.add_row(f"{row.radius:g}", upward(row.bound), downward(row.lower), times, f"{row.seconds:.2f}")

@@ -1,4 +1,4 @@
-"""Which source becomes which part of the page, and the page as a file."""
+"""Write a report: sections from its sources, and the page as a file."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Written:
 
     Attributes
     ----------
-    path : where.
-    certificates : what was found out about each file with an answer.
+    path : the file.
+    certificates : each source with an answer, and the result of its check.
     """
 
     path: Path
@@ -51,14 +51,14 @@ def write(
     Parameters
     ----------
     sources
-        Files with certificates, reach sets, sensitivities, certified radii or sweeps, results files of campaigns, and
-        folders that ``lipcert reproduce`` wrote, in any mixture.
+        Any of: files with certificates, reach sets, sensitivities, certified radii or sweeps, results files of
+        campaigns, and folders of ``lipcert reproduce``.
     out
-        The page, an .html file; it appears whole or not at all.
+        The page, an .html file, written completely or not at all.
     models
-        Networks by name. Answers about one of them (by its digest) are proved again, and bounds get a lower bound.
+        Networks by name. Answers about one of them (by digest) are proved again, and bounds get a lower bound.
     title
-        Of the page.
+        Title of the page.
     """
     paths, target, known = [Path(source) for source in sources], Path(out), dict(models or {})
     if not paths:
