@@ -14,6 +14,7 @@ import pytest
 import lipcert as lc
 from command import Command
 from lipcert.questions.compare import Comparison, Row
+from lipcert.search.lower import LowerBound
 from lipcert.show import plots
 from networks import random_network
 
@@ -150,7 +151,8 @@ def test_names_in_a_comparison_do_not_cover_each_other() -> None:
     pytest.importorskip("matplotlib")
     names = [f"lipsdp-neuron-split-{k}" for k in range(12)] + [f"eclipse-gen-{k}" for k in range(8)]
     rows = [Row(name, "certified", 3.0 * 1.02**k, seconds=0.01 * 1.05**k) for k, name in enumerate(names)]
-    ax = plots.comparison(Comparison(tuple(rows), None))
+    rows.append(Row("split", "certified", 2.05, seconds=0.1))
+    ax = plots.comparison(Comparison(tuple(rows), LowerBound(2.0, np.zeros(1))))
     ax.figure.canvas.draw()
     texts = [text.get_window_extent() for text in ax.texts]
     for one, two in itertools.combinations(texts, 2):
