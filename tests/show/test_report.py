@@ -25,7 +25,7 @@ def test_certificates_without_the_model_are_claims(tmp_path: Path) -> None:
     read = Reader(write([path], tmp_path / "report.html").path)
     bound = lc.Certificate.load(path).bound
     assert "Not checked: no model was given" in read.text
-    assert "only the upper side" in read.text
+    assert "with the model, a lower bound can be found" in read.text
     assert "Proved again" not in read.text
     assert NETWORK.digest in read.text
     assert "ball of radius 0.1 around [0.1, -0.2, 0.3]" in read.text
@@ -42,7 +42,7 @@ def test_certificates_with_the_model_are_proved_and_measured(tmp_path: Path) -> 
     written = write(sources, tmp_path / "report.html", models={"model.npz": NETWORK})
     assert [item.proved for item in written.certificates] == [True, True, True, False]
     read = Reader(written.path)
-    assert "4 certificates of 2 networks. Proved again for this report: 3 of 4." in read.text
+    assert "4 certificates. Proved again for this report: 3 of 4." in read.text
     assert "none of the models given has this digest" in read.text
     assert "model.npz: 3 → 8 ×2 → 3, tanh" in read.text
     assert read.count("article") == 4
@@ -88,7 +88,7 @@ def test_a_part_of_a_network_is_described(tmp_path: Path) -> None:
     certificate.save(tmp_path / "part.json")
     read = Reader(write([tmp_path / "part.json"], tmp_path / "r.html", models={"m": NETWORK}).path)
     assert "x and y differing in coordinates 0, 2 only" in read.text
-    assert "from the input to what layer 2 computes before its activation, inputs 0, 2, outputs 1" in read.text
+    assert "up to what layer 2 computes before its activation, output 1 only" in read.text
     assert "no lower bound is offered" in read.text
 
 

@@ -10,7 +10,6 @@ import typer
 from rich.console import Console
 
 from lipcert.cli import options
-from lipcert.cli.groups import ReadingOptions, RegionOptions
 from lipcert.cli.output import Later, aligned, network_record, region_record, show
 from lipcert.errors import ProofFailed
 from lipcert.model.network import Network
@@ -24,8 +23,8 @@ from lipcert.show.wording import describe_network, describe_region, downward, up
 
 def compare(
     model: options.ModelArgument,
-    where: RegionOptions,
-    reading: ReadingOptions,
+    where: options.RegionOptions,
+    reading: options.ReadingOptions,
     methods: Annotated[
         str | None, typer.Option(metavar="NAME,NAME,…", help=f"Which methods: {', '.join(METHODS)}. \\[default: all]")
     ] = None,
@@ -47,7 +46,7 @@ def compare(
 
       lipcert compare model.onnx --methods trivial,lipsdp-neuron,joint --json
     """
-    options.figure("--plot", plot)
+    options.check_figure("--plot", plot)
     names = None if methods is None else [name.strip() for name in methods.split(",")]
     with Later() as later:
         with options.limit(seconds):

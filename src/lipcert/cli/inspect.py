@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.table import Table
 from scipy import sparse
 
-from lipcert.cli import given, options
-from lipcert.cli.groups import RegionOptions
+from lipcert.cli import options
 from lipcert.cli.output import console, region_record, show
+from lipcert.errors import InvalidInput
 from lipcert.importers import examine
 from lipcert.importers.faithful import Imported
 from lipcert.model.network import Layer, Network
@@ -22,12 +22,8 @@ from lipcert.search.closed_form import ClosedForm
 
 def inspect(
     model: options.ModelArgument,
-    where: RegionOptions,
-    input_shape: options.InputShapeOption = None,
-    drop_softmax: options.DropSoftmaxOption = False,
-    fixed: given.FixedOption = None,
-    output: given.OutputOption = None,
-    activation: options.ActivationOption = None,
+    where: options.RegionOptions,
+    reading: options.ReadingOptions,
     json: options.JsonOption = False,
 ) -> None:
     """Show what MODEL becomes as a network: layers, activations, and what was folded.
@@ -42,14 +38,9 @@ def inspect(
 
       lipcert inspect model.onnx --center test.npz:7 --radius 0.1
     """
-    network, imported = examine(
-        model,
-        options.activations(activation),
-        input_shape=options.shape("--input-shape", input_shape),
-        drop_softmax=drop_softmax,
-        fixed=given.values(fixed),
-        output=output,
-    )
+    if reading.mean is not None or reading.std is not None:
+        raise InvalidInput("inspect shows the model alone; leave out --mean and --std")
+    network, imported = examine(model, **reading.arguments())
     region = where.region(network)
     if region.bounded and not json:  # the layers are known before the pass over the region
         _print_layers(console(), model, describe(network, imported))

@@ -9,9 +9,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from lipcert.cli import options
-from lipcert.cli.groups import ReadingOptions, RegionOptions
-from lipcert.cli.methods import timed
+from lipcert.cli import options, parsing
 from lipcert.cli.output import Later, aligned, region_record, show
 from lipcert.errors import InvalidInput
 from lipcert.model.network import Network
@@ -25,8 +23,8 @@ _SHOWN = 40
 
 def reach(
     model: options.ModelArgument,
-    where: RegionOptions,
-    reading: ReadingOptions,
+    where: options.RegionOptions,
+    reading: options.ReadingOptions,
     method: options.MethodOption = None,
     layer: Annotated[
         int | None, typer.Option(metavar="I", help="An inner layer, from 1: its values before the activation.")
@@ -57,13 +55,13 @@ def reach(
 
       lipcert reach model.npz --box -1 1 --layer 2 --plot reach.png --axes 0,3
     """
-    pair = options.indices("--axes", axes) or []
-    options.figure("--plot", plot)
-    options.output("--certificate", certificate_file, model)
+    pair = parsing.indices("--axes", axes) or []
+    options.check_figure("--plot", plot)
+    options.check_output("--certificate", certificate_file, model)
     if export is not None and export.suffix.lower() not in (".csv", ".npz"):
         raise InvalidInput(f"--export must name a .csv or .npz file in a folder that exists, got {export}")
-    options.output("--export", export, model)
-    chosen = timed(method, seconds)
+    options.check_output("--export", export, model)
+    chosen = parsing.limited(method, seconds)
     with Later() as later:
         with options.limit(seconds):
             network = reading.network(model)

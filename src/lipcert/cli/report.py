@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lipcert.cli.groups import ReadingOptions
+from lipcert.cli import options
 from lipcert.errors import ProofFailed
 from lipcert.show.report import write
 
@@ -20,7 +20,7 @@ def report(
             help="Saved answers of any kind, the .sqlite file of lipcert robust, or the folder of lipcert reproduce.",
         ),
     ],
-    reading: ReadingOptions,
+    reading: options.ReadingOptions,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.html", help="The page to write.")],
     model: Annotated[
         list[str] | None,

@@ -37,7 +37,7 @@ def results(
 
       lipcert results run.sqlite --export run.csv
     """
-    options.output("--export", export, file)
+    options.check_output("--export", export, file)
     found = Results.read(file)
     with Later() as later:
         later.attempt(show, found, json)

@@ -13,12 +13,11 @@ from typing import Annotated, Any
 
 import typer
 
-from lipcert.cli import options
-from lipcert.cli.groups import ReadingOptions
-from lipcert.cli.methods import METHODS, method
+from lipcert.cli import options, parsing
 from lipcert.cli.results import show
 from lipcert.errors import CampaignStopped, InvalidInput, ProofFailed
 from lipcert.questions.campaign import Results, campaign, read_points
+from lipcert.questions.names import OWN
 
 
 @dataclass(frozen=True)
@@ -64,13 +63,13 @@ def robust(
         Path, typer.Argument(metavar="DATA", help="An .npz file with x and optionally y, or a .csv file of points.")
     ],
     how: CampaignOptions,
-    reading: ReadingOptions,
+    reading: options.ReadingOptions,
     out: Annotated[Path, typer.Option(metavar="FILE.sqlite", help="The results file, new or to be resumed.")],
     radii: Annotated[
         str | None, typer.Option("--radii", "--eps", metavar="R,R,…", help="Radii of the balls around each point.")
     ] = None,
     methods: Annotated[
-        str, typer.Option(metavar="NAME,NAME,…", help=f"Which methods: {', '.join(METHODS)}.")
+        str, typer.Option(metavar="NAME,NAME,…", help=f"Which methods: {', '.join(OWN)}.")
     ] = "closed-form",
     clip: Annotated[
         tuple[float, float] | None,
@@ -119,11 +118,11 @@ def robust(
             network,
             read.x,
             read.y,
-            radii=() if radii is None else options.numbers("--radii", radii),
+            radii=() if radii is None else parsing.numbers("--radii", radii),
             out=out,
-            methods=[method(name.strip()) for name in methods.split(",")],
+            methods=[parsing.method(name.strip()) for name in methods.split(",")],
             clip=clip,
-            norm=options.norm("--norm", norm, input_scale),
+            norm=parsing.norm("--norm", norm, input_scale),
             points=_points(points),
             executor=executor,
             names={"model": os.path.basename(model), "data": data.name},

@@ -10,9 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lipcert.cli import options
-from lipcert.cli.groups import ReadingOptions, RegionOptions
-from lipcert.cli.methods import timed
+from lipcert.cli import options, parsing
 from lipcert.cli.output import Later, region_record, show
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
@@ -26,8 +24,8 @@ _ROWS = 40
 
 def sensitivity(
     model: options.ModelArgument,
-    where: RegionOptions,
-    reading: ReadingOptions,
+    where: options.RegionOptions,
+    reading: options.ReadingOptions,
     method: options.MethodOption = None,
     inputs: options.InputsOption = None,
     outputs: options.OutputsOption = None,
@@ -46,9 +44,9 @@ def sensitivity(
 
       lipcert sensitivity model.npz --box -1 1 --inputs 0,2 --plot map.png
     """
-    options.figure("--plot", plot)
-    options.output("--certificate", certificate_file, model)
-    chosen = timed(method, seconds)
+    options.check_figure("--plot", plot)
+    options.check_output("--certificate", certificate_file, model)
+    chosen = parsing.limited(method, seconds)
     with Later() as later:
         with options.limit(seconds):
             network = reading.network(model)
@@ -57,8 +55,8 @@ def sensitivity(
                 network,
                 where.region(network),
                 chosen,
-                inputs=options.indices("--inputs", inputs),
-                outputs=options.indices("--outputs", outputs),
+                inputs=parsing.indices("--inputs", inputs),
+                outputs=parsing.indices("--outputs", outputs),
             )
         if certificate_file is not None:
             later.attempt(found.save, certificate_file)

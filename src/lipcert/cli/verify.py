@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from lipcert.cli import options
-from lipcert.cli.groups import ReadingOptions
 from lipcert.cli.output import as_json, console, part_record, region_record
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.network import Network
@@ -31,7 +30,7 @@ def verify(
         str, typer.Argument(metavar="CERT", help="What --certificate of bound, sweep, reach or sensitivity wrote.")
     ],
     model: options.ModelArgument,
-    reading: ReadingOptions,
+    reading: options.ReadingOptions,
     exact: Annotated[
         bool, typer.Option("--exact", help="A second opinion, in ball arithmetic: other code, more time, python-flint.")
     ] = False,

@@ -1,4 +1,4 @@
-"""The bound against the radius: one curve, each point warm-started from its larger neighbour."""
+"""Bounds over balls of several radii, each warm-started from the next larger one."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from lipcert.search.split import Split
 
 Family: TypeAlias = Callable[[float], Region]
 _LEAST = 1e-3
-"""Seconds that are left for a radius whatever the others took; its first bound takes what it takes."""
+"""Least time limit of a radius; its first bound may take longer."""
 _SHARE = 0.2
-"""Share of the time of a radius that is left for its lower bound."""
+"""Share of the time of a radius for its lower bound."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +41,12 @@ class SweepRow:
 
     Attributes
     ----------
-    radius : of the ball, or what the family of regions made of it.
-    bound : certified upper bound over that region.
+    radius : radius of the ball, or argument of the family of regions.
+    bound : certified bound over that region.
     lower : a lower bound of the same constant.
     trivial : the product of the layers' norms, the same for every radius.
     seconds : time of this row.
-    certificate : what proves the bound; its region may be a larger ball where that gave the smaller bound.
+    certificate : the proof. Its region is a larger ball if that gave the smaller bound.
     """
 
     radius: float
@@ -71,9 +71,8 @@ def sweep(
 ) -> tuple[SweepRow, ...]:
     """Bound the Lipschitz constant over balls of several radii.
 
-    The largest radius comes first. Its multipliers stay feasible for the smaller ones, because slopes over a smaller
-    region are narrower, so each next radius starts where the one before ended. The bound never grows as the radius
-    falls.
+    The largest radius comes first. Its multipliers are feasible for smaller radii too, because slope ranges shrink with
+    the region, so each radius starts from the multipliers of the one before. The bound never grows as the radius falls.
 
     Parameters
     ----------
@@ -91,14 +90,14 @@ def sweep(
     lower
         Search for lower bounds too; without, they are 0.
     seconds
-        How long all of it may take, shared among the radii; default: what the method says, for each radius.
+        Time limit for all radii together; default: that of the method for each radius.
     progress
         As for :func:`certify`.
 
     Returns
     -------
     tuple of SweepRow
-        One for each radius, in the order they were given.
+        One for each radius, in the given order.
 
     Examples
     --------
@@ -130,7 +129,7 @@ def sweep(
                 except KeyboardInterrupt as interrupt:
                     raise Interrupted(tuple(rows) or None) from interrupt
             now.say(f"{len(rows)} of {sizes.size} radii: {rows[-1].radius:.4g} has bound {rows[-1].bound:.4g}")
-    if nested:  # a slope inside a smaller ball is one inside the larger ones too
+    if nested:  # a lower bound in a smaller ball also holds for larger ones
         lowers = np.maximum.accumulate([row.lower for row in reversed(rows)])[::-1]
         rows = [replace(row, lower=float(lower)) for row, lower in zip(rows, lowers, strict=True)]
     return tuple(rows[falling.index(index)] for index in range(sizes.size))
@@ -153,7 +152,7 @@ def _row(
     with clock().keeping(_SHARE * clock().left if search_below and np.isfinite(clock().left) else 0.0):
         certificate = replace(certify(network, family(radius), asked, **ends), method=method)
     if larger is not None and nested and larger.bound < certificate.bound:
-        certificate = larger.certificate  # what holds on a larger ball holds here
+        certificate = larger.certificate  # a bound over a larger ball also holds here
     lower = lower_bound(network, family(radius), **ends).value if search_below else 0.0
     return SweepRow(radius, certificate.bound, lower, trivial, time.perf_counter() - started, certificate)
 
@@ -163,7 +162,7 @@ def _shaped(ends: dict[str, Any]) -> bool:
 
 
 def _family(around: Any) -> tuple[Family, bool]:
-    """Radius → region, and whether a smaller radius surely gives a region inside."""
+    """The map from radius to region, and whether a smaller radius gives a smaller region."""
     if isinstance(around, Ball):
         return lambda radius: Ball(around.center, radius, around.clip, around.norm), True
     if callable(around):
@@ -178,7 +177,7 @@ def _proof(row: SweepRow | None) -> Candidate | None:
 
 @dataclass(frozen=True, eq=False)
 class _Warm(Anytime):
-    """A method that starts from the multipliers of a candidate for a larger region, if there is one."""
+    """A method that starts from the multipliers of a larger region, if there are any."""
 
     method: Anytime
     larger: Candidate | None

@@ -109,11 +109,6 @@ def region_of(row: SweepRow) -> Region:
     return region
 
 
-def of_kind(found: Sequence[Examined[Any]], kind: type[Claim]) -> list[Examined[Claim]]:
-    """The answers of one kind."""
-    return [item for item in found if isinstance(item.claim, kind)]
-
-
 def in_words(found: Sequence[Examined[Claim]], models: bool) -> str:
     """How many claims hold, in a sentence."""
     count, proved, refuted = len(found), sum(item.proved for item in found), sum(bool(item.refuted) for item in found)

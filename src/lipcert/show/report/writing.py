@@ -12,13 +12,11 @@ from typing import Any
 from lipcert.errors import InvalidInput
 from lipcert.model.files import require_writable, write_whole
 from lipcert.model.network import Network
-from lipcert.proof.certificate import Certificate
 from lipcert.questions.campaign import Results
 from lipcert.runtime.clock import timed
 from lipcert.show.report.answers import answer_sections
 from lipcert.show.report.campaigns import campaign_section
-from lipcert.show.report.certificates import certificate_section
-from lipcert.show.report.examined import Examined, examine, of_kind
+from lipcert.show.report.examined import Examined, examine
 from lipcert.show.report.page import Section, page
 from lipcert.show.report.studies import study_sections
 
@@ -75,9 +73,6 @@ def write(
     sections: list[Section] = []
     with timed() as clock:
         examined = examine(claims, known, clock.say)
-        bounds = of_kind(examined, Certificate)
-        if bounds:
-            sections.append(certificate_section(bounds, bool(known)))
         sections += answer_sections(examined, bool(known))
         for path in paths:
             clock.say(f"reading {path.name}")
