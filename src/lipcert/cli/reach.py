@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 
@@ -39,10 +38,6 @@ def reach(
     ] = False,
     seconds: options.SecondsOption = None,
     certificate_file: options.CertificateOption = None,
-    export: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the boxes of the pieces, lower then upper corners: .csv or .npz."),
-    ] = None,
     json: options.JsonOption = False,
 ) -> None:
     """Enclose the outputs of MODEL over a region by a box and an ellipsoid.
@@ -58,9 +53,6 @@ def reach(
     pair = parsing.indices("--axes", axes) or []
     options.check_figure("--plot", plot)
     options.check_output("--certificate", certificate_file, model)
-    if export is not None and export.suffix.lower() not in (".csv", ".npz"):
-        raise InvalidInput(f"--export must name a .csv or .npz file in a folder that exists, got {export}")
-    options.check_output("--export", export, model)
     chosen = parsing.limited(method, seconds)
     with Later() as later:
         with options.limit(seconds):
@@ -75,19 +67,8 @@ def reach(
         if certificate_file is not None:
             later.attempt(found.save, certificate_file)
         later.attempt(show, json, _record, _print, network, found)
-        if export is not None:
-            later.attempt(_export, found, export)
         if plot is not None:
             later.attempt(plots.save, plots.reach_set(found, network, (pair[0], pair[-1])), plot)
-
-
-def _export(found: Reach, path: Path) -> None:
-    lower, upper = found.hull
-    if path.suffix.lower() == ".npz":
-        np.savez(path, lower=lower, upper=upper)
-        return
-    names = [f"{side} {number}" for side in ("lower", "upper") for number in range(lower.shape[1])]
-    np.savetxt(path, np.concatenate([lower, upper], axis=1), delimiter=",", header=",".join(names), fmt="%.17g")
 
 
 def _record(network: Network, found: Reach) -> dict[str, Any]:

@@ -5,21 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from lipcert import published
 from lipcert.errors import InvalidInput
-from lipcert.published import (
-    AAO,
-    Eclipse,
-    EclipseFast,
-    EclipseGen,
-    EclipseGenLocal,
-    GeoLIP,
-    GLipSDP,
-    JacobianBox,
-    LipDiff,
-    LipSDP,
-    SeqLip,
-    Trivial,
-)
 from lipcert.search.auto import Auto
 from lipcert.search.closed_form import ClosedForm
 from lipcert.search.diagonal import Diagonal
@@ -29,25 +16,25 @@ from lipcert.search.scalar import Scalar
 from lipcert.search.split import Split
 
 PUBLISHED: Final[Mapping[str, Callable[[], Method]]] = {
-    "trivial": Trivial,
-    "seqlip": SeqLip,
-    "aao": AAO,
-    "lipdiff": LipDiff,
-    "geolip": GeoLIP,
-    "lipsdp-layer": lambda: LipSDP("layer"),
-    "lipsdp-layer-split": lambda: LipSDP("layer", split=10),
-    "lipsdp-neuron": lambda: LipSDP("neuron"),
-    "lipsdp-neuron-split": lambda: LipSDP("neuron", split=10),
-    "glipsdp": GLipSDP,
-    "eclipse-fast": EclipseFast,
-    "eclipse": Eclipse,
-    "eclipse-gen-cf": lambda: EclipseGen("CF"),
-    "eclipse-gen-fast": lambda: EclipseGen("Fast"),
-    "eclipse-gen-acc": lambda: EclipseGen("Acc"),
-    "eclipse-gen-local-cf": lambda: EclipseGenLocal("CF"),
-    "eclipse-gen-local-fast": lambda: EclipseGenLocal("Fast"),
-    "eclipse-gen-local-acc": lambda: EclipseGenLocal("Acc"),
-    "jacobian-box": JacobianBox,
+    "trivial": published.Trivial,
+    "seqlip": published.SeqLip,
+    "aao": published.AAO,
+    "lipdiff": published.LipDiff,
+    "geolip": published.GeoLIP,
+    "lipsdp-layer": lambda: published.LipSDP("layer"),
+    "lipsdp-layer-split": lambda: published.LipSDP("layer", split=10),
+    "lipsdp-neuron": lambda: published.LipSDP("neuron"),
+    "lipsdp-neuron-split": lambda: published.LipSDP("neuron", split=10),
+    "glipsdp": published.GLipSDP,
+    "eclipse-fast": published.EclipseFast,
+    "eclipse": published.Eclipse,
+    "eclipse-gen-cf": lambda: published.EclipseGen("CF"),
+    "eclipse-gen-fast": lambda: published.EclipseGen("Fast"),
+    "eclipse-gen-acc": lambda: published.EclipseGen("Acc"),
+    "eclipse-gen-local-cf": lambda: published.EclipseGenLocal("CF"),
+    "eclipse-gen-local-fast": lambda: published.EclipseGenLocal("Fast"),
+    "eclipse-gen-local-acc": lambda: published.EclipseGenLocal("Acc"),
+    "jacobian-box": published.JacobianBox,
 }
 """The methods of the literature."""
 
