@@ -13,7 +13,6 @@ import lipcert as lc
 from lipcert.compare import Comparison, Row
 from lipcert.questions.names import METHODS, PUBLISHED
 from lipcert.show import plots
-from lipcert.show.scatter import FAMILIES, family
 from networks import random_network
 
 pytest.importorskip("matplotlib", reason="matplotlib is an extra")
@@ -64,7 +63,7 @@ def test_every_method_has_a_number_and_a_name() -> None:
     fills = {line.get_label().split("  ")[-1]: line.get_markerfacecolor() for line in ax.get_lines()}
     assert fills["joint"] != "none"
     assert fills["eclipse-fast"] == "none"
-    assert {family(row) for row in rows} == set(FAMILIES) - {"others"}
+    assert {plots.family(row) for row in rows} == set(plots.FAMILIES) - {"others"}
     assert plots.comparison(Comparison((), None)).get_legend() is None
 
 

@@ -37,8 +37,8 @@ def compare(
 ) -> None:
     """Bound MODEL with every method of the literature and of lipcert, side by side.
 
-    Each method runs in a process of its own under the limit; one that takes too long or does not apply says so in its
-    row, and the others go on. Methods of the literature show the number as published; global ones ignore the region.
+    Each method runs in its own process with a time limit. A method that takes too long or does not apply says so in its
+    row. Methods of the literature show the number that they publish; global methods ignore the region.
 
     [bold]Example[/bold]
 
@@ -90,6 +90,8 @@ def _print(console: Console, network: Network, region: Region, comparison: Compa
     for row in comparison.rows:
         if row.note and row.status != "timeout":
             console.print(f"{row.name}: {row.note}", markup=False)
-    console.print("verified: proved, rounding accounted for. certified: as the method gives it, in floating point.")
+    console.print(
+        "verified: proved, with rounding accounted for. certified: the bound of the method, in floating point."
+    )
     if not region.bounded:
         console.print("All inputs: there is no lower bound to compare with. Give --center and --radius for one.")

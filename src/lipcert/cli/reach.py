@@ -1,4 +1,4 @@
-"""``lipcert reach``: where the outputs lie when the input is in a region."""
+"""``lipcert reach``: enclose the outputs over a region."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def reach(
     ] = None,
     axes: Annotated[str, typer.Option(metavar="I,J", help="The two outputs to draw.")] = "0,1",
     values: Annotated[
-        bool, typer.Option("--values", help="Bound each output by value functions too: balls of the ℓ2 norm, slower.")
+        bool, typer.Option("--values", help="Also bound each output by value functions: ℓ2 balls only, slower.")
     ] = False,
     seconds: options.SecondsOption = None,
     certificate_file: options.CertificateOption = None,
@@ -42,7 +42,7 @@ def reach(
 ) -> None:
     """Enclose the outputs of MODEL over a region by a box and an ellipsoid.
 
-    Every output that any input of the region leads to lies in both; this is proved, rounding included.
+    For every input of the region, the output lies in both. This is proved, with rounding accounted for.
 
     [bold]Example[/bold]
 

@@ -26,17 +26,17 @@ def report(
         list[str] | None,
         typer.Option(
             metavar="MODEL",
-            help="A model that answers are about: they are proved again, bounds get a lower bound. May be repeated.",
+            help="Prove the answers about this model again, and search lower bounds. May be repeated.",
         ),
     ] = None,
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")] = None,
 ) -> None:
     """Write one HTML page about saved answers, a campaign, or a reproduction of the paper.
 
-    Answers are what --certificate of bound, sweep, reach or sensitivity wrote, or save in Python. The page holds
-    everything it shows and fetches nothing: summary, tables that sort, figures, and for each answer what was proved, of
-    which network, on which region, and whether it still stands. Exit code 1: an answer could not be proved again; the
-    page says which and why. With --model that also holds for answers about none of the models given.
+    Answers are files of --certificate of bound, sweep, reach or sensitivity, or of save in Python. The page is one file
+    that loads nothing: summary, sortable tables, figures, and for each answer what is claimed, about which network and
+    region, and whether it was proved again. Exit code 1: an answer could not be proved, or with --model an answer is
+    about none of the models; the page says which and why.
 
     [bold]Example[/bold]
 

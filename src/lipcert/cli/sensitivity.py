@@ -34,9 +34,9 @@ def sensitivity(
     certificate_file: options.CertificateOption = None,
     json: options.JsonOption = False,
 ) -> None:
-    """Bound how fast each output of MODEL can change with each input, the others held.
+    """Bound how fast each output of MODEL can change with each input, the other inputs fixed.
 
-    All pairs come from a few proofs of the whole network; the largest are then bounded by themselves.
+    A few proofs of the whole network bound all pairs; then the largest pairs are bounded alone.
 
     [bold]Example[/bold]
 
@@ -102,7 +102,7 @@ def _print(console: Console, network: Network, found: Sensitivity) -> None:
 
 
 def _largest(bounds: Array, count: int) -> list[int]:
-    """The positions of the largest, so many of them, in their order."""
+    """The positions of the largest bounds, in ascending order."""
     return sorted(np.argsort(-bounds, kind="stable")[:count].tolist())
 
 

@@ -1,4 +1,4 @@
-"""Reach sets: where the outputs lie when the input is in a region."""
+"""Reach sets: enclosures of the outputs over a region."""
 
 from __future__ import annotations
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,19 +16,45 @@ from lipcert.model.network import Network
 from lipcert.model.wording import upward
 from lipcert.proof.reach import Reach
 from lipcert.proof.sensitivity import Sensitivity
+from lipcert.questions import compare
 from lipcert.questions.campaign import Row
 from lipcert.questions.compare import Comparison
+from lipcert.questions.names import OWN
 from lipcert.questions.sweep import SweepRow
-from lipcert.show import scatter
+
+FAMILIES: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
+    "lipcert": ("tab:blue", "o", tuple(OWN)),
+    "ECLipsE": ("tab:orange", "s", ("eclipse",)),
+    "LipSDP and relatives": ("tab:green", "^", ("lipsdp", "geolip", "glipsdp", "lipdiff")),
+    "products and boxes": ("tab:red", "D", ("trivial", "seqlip", "aao", "jacobian")),
+    "others": ("tab:purple", "v", ()),
+}
+"""Colour and marker of a family, and how the names of its methods begin."""
+
+
+def family(row: compare.Row) -> str:
+    """The family of a method."""
+    return next((name for name, (_, _, begin) in FAMILIES.items() if row.name.startswith(begin)), "others")
 
 
 def comparison(result: Comparison, ax: Any = None) -> Any:
-    """Bound against time, both logarithmic, a point a method with its name beside it, families by colour.
+    """Bound against time, on logarithmic axes: a numbered point per method, the largest bound first, and its name.
 
-    Points of lipcert's own methods are filled; the lower bound is a line with its name.
+    Points of lipcert's own methods are filled; the lower bound is a line.
     """
     ax = figure(9.0, 6.0).subplots() if ax is None else ax
-    scatter.draw(result, ax)
+    rows = sorted((row for row in result.rows if row.bound and row.seconds), key=lambda row: -(row.bound or 0.0))
+    ax.set(xscale="log", yscale="log", xlabel="seconds", ylabel="bound")
+    ax.grid(True, which="major", alpha=0.3)
+    for number, row in enumerate(rows, 1):
+        color, shape, _ = FAMILIES[family(row)]
+        look = {"marker": shape, "color": color, "markerfacecolor": "none" if row.published else color}
+        ax.plot(row.seconds, row.bound, linestyle="none", label=f"{number}  {row.name}", **look)
+        ax.annotate(str(number), (row.seconds, row.bound), (5, 3), textcoords="offset points", fontsize=7)
+    if result.lower is not None and result.lower.value > 0.0:
+        ax.axhline(result.lower.value, color="black", linewidth=1, linestyle="--", label="lower bound")
+    if rows:
+        ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
     return ax
 
 
