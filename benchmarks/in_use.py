@@ -15,6 +15,7 @@ import itertools
 import re
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,8 @@ def proofs(_: Path) -> None:
     network = lc.load(module.eval(), input_shape=(1, 8, 8))
     print("radius  ClosedForm  Scalar  Joint found  Joint proved  note")
     for radius in (0.1, 0.2, 0.3, 0.5):
-        ball, said = lc.Ball(x[0].numpy(), radius, clip=(0, 1)), []
+        ball = lc.Ball(x[0].numpy(), radius, clip=(0, 1))
+        said: list[str] = []
         one, two = (lc.certify(network, ball, method).bound for method in (lc.ClosedForm(), lc.Scalar()))
         three = lc.certify(network, ball, lc.Joint(seconds=6.0), progress=said.append)
         found = [float(text[1]) for line in said if (text := re.match(r"bound (\S+) \(joint\)", line))]
@@ -88,12 +90,12 @@ def images(_: Path) -> None:
     point = np.random.default_rng(0).random((3, 32, 32))
     for name, make in (("ResNet-18", resnet18), ("VGG-like", vgg)):
         module = make()
-        network, loading = timed(lambda m=module: lc.load(m, input_shape=(3, 32, 32)))  # type: ignore[misc]
+        network, loading = timed(partial(lc.load, module, input_shape=(3, 32, 32)))
         print(f"{name}: {network}, loaded in {loading:.1f} s", flush=True)
-        found, seconds = timed(lambda n=network: lc.certify(n))  # type: ignore[misc]
+        found, seconds = timed(partial(lc.certify, network))
         print(f"  all inputs: {found.bound:.4g} by {found.found_by} in {seconds:.1f} s", flush=True)
         for asked in (5.0, 30.0):
-            safe, seconds = timed(lambda n=network, s=asked: lc.certified_radius(n, point, clip=(0, 1), seconds=s))  # type: ignore[misc]
+            safe, seconds = timed(partial(lc.certified_radius, network, point, clip=(0, 1), seconds=asked))
             print(f"  radius {safe.radius:.3g}, margin {safe.margin:.3g}, in {seconds:.1f} of {asked:g} s", flush=True)
 
 

@@ -18,7 +18,6 @@ __all__ = [
     "certified_share",
     "comparison",
     "figure",
-    "intervals",
     "logarithmic",
     "radius_curve",
     "reach_set",

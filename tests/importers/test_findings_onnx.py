@@ -126,7 +126,9 @@ def test_in_double_precision_the_largest_single_number_is_a_limit() -> None:
 def test_limits_that_are_none_or_not_numbers() -> None:
     for low, high in ((np.nan, 1.0), (np.inf, np.inf), (-np.inf, -np.inf), (2.0, 1.0)):
         constants = {"low": np.float32(low), "high": np.float32(high)}
-        refused(model_of([node("Clip", "x low high")], constants), "its limits are|needs min_val < max_val|low holds 1 NaN")
+        refused(
+            model_of([node("Clip", "x low high")], constants), "its limits are|needs min_val < max_val|low holds 1 NaN"
+        )
 
 
 # 4: defaults are numbers of single precision

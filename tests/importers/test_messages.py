@@ -10,11 +10,12 @@ import pytest
 
 import lipcert as lc
 
-torch = pytest.importorskip("torch")
-nn = torch.nn
+pytest.importorskip("torch")
+import torch
+from torch import nn
 
 
-class Calling(nn.Module):  # type: ignore[misc]
+class Calling(nn.Module):
     """A module whose forward is a function of its part and the input."""
 
     def __init__(self, part: Any, forward: Any) -> None:
@@ -25,7 +26,7 @@ class Calling(nn.Module):  # type: ignore[misc]
         return self.call(self.part, x)
 
 
-class TwoInputs(nn.Module):  # type: ignore[misc]
+class TwoInputs(nn.Module):
     def forward(self, x: Any, z: Any) -> Any:
         return torch.cat([x, z], 1)
 
@@ -44,7 +45,7 @@ def decided() -> Any:
 
 def broken() -> Any:
     module = nn.Sequential(nn.Linear(4, 2))
-    nn.init.constant_(module[0].weight, float("nan"))
+    nn.init.constant_(module[0].weight, float("nan"))  # type: ignore[arg-type]
     return module
 
 
@@ -101,4 +102,4 @@ def test_a_module_in_the_place_of_a_network(question: Any) -> None:
     with pytest.raises(lc.InvalidInput, match=r"got Linear; read it with lipcert\.load"):
         question(nn.Linear(4, 2), lc.Ball([0.0] * 4, 0.1))
     with pytest.raises(lc.InvalidInput, match=r"got Linear; read it with lipcert\.load"):
-        lc.certified_radius(nn.Linear(4, 2), [0.0] * 4)
+        lc.certified_radius(nn.Linear(4, 2), [0.0] * 4)  # type: ignore[arg-type]

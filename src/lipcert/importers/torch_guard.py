@@ -187,7 +187,7 @@ def digest(value: torch.Tensor) -> bytes:
     if value.layout != torch.strided or value.is_meta:
         return repr(value.layout).encode()
     plain = value.detach().cpu().contiguous().reshape(-1)
-    return hashlib.blake2b(plain.view(torch.uint8).numpy() if plain.numel() else b"", digest_size=16).digest()
+    return hashlib.blake2b(plain.view(torch.uint8).numpy().data if plain.numel() else b"", digest_size=16).digest()
 
 
 @contextmanager

@@ -137,9 +137,9 @@ class RadiusCertifier:
         """The result of the product of norms, over the largest ball that it certifies."""
         try:
             with np.errstate(all="ignore"):
-                size = 1.0
+                size, facts = 1.0, None
                 for _ in range(2):
-                    facts = outputs_by_norms(self.network, self.rules.ball(self.point, size))
+                    facts = outputs_by_norms(self.network, self.rules.ball(self.point, size), facts)
                     proved = ClassBounds(facts, self.label, self.predicted, self.rules.pairwise, relaxation=False)
                     size = float(proved.distances.min())
                     if not 0.0 < size < np.inf:

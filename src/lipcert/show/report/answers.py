@@ -86,7 +86,8 @@ def _certificates(found: Sequence[Examined[Certificate]]) -> Table:
 
 def _certificate(item: Examined[Certificate], models: bool) -> list[Block]:
     claim, sweeps = item.claim, len(item.claim.sweeps) + len(item.claim.part_sweeps)
-    left_out = "".join(f", {which}" for which in restrictions(claim.part, item.network and item.network.depth))
+    depth = None if item.network is None else item.network.depth
+    left_out = "".join(f", {which}" for which in restrictions(claim.part, depth))
     about = "" if item.model is None else f", where f is {item.model}"
     pieces = "" if claim.tree is None else f", and a cut of the region into {claim.tree.leaves} pieces"
     facts = [
