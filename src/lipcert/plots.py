@@ -5,7 +5,6 @@ from lipcert.show.plots import (
     certified_share,
     comparison,
     figure,
-    intervals,
     logarithmic,
     radius_curve,
     reach_set,
