@@ -14,7 +14,7 @@ import numpy as np
 import lipcert as lc
 from lipcert.model.arrays import Array
 from lipcert.proof.hints import Linear
-from lipcert.questions.establish import establish_many
+from lipcert.questions.prove_outputs import prove_outputs_many
 from lipcert.search.closed_form import ClosedForm
 
 
@@ -43,7 +43,7 @@ def tiled(network: lc.Network, box: lc.Box, tiles: int) -> tuple[Array, Array]:
     edges = [np.linspace(lo, hi, 2**k + 1) for lo, hi, k in zip(box.lower, box.upper, halvings, strict=True)]
     corners = list(itertools.product(*(itertools.pairwise(edge) for edge in edges)))
     some = [lc.Box([side[0] for side in tile], [side[1] for side in tile]) for tile in corners]
-    ends = [found.box() for found in establish_many(network, some, ClosedForm(), [Linear(depth=None)])]  # type: ignore[union-attr]
+    ends = [found.box() for found in prove_outputs_many(network, some, ClosedForm(), [Linear(depth=None)])]  # type: ignore[union-attr]
     return np.min([low for low, _ in ends], axis=0), np.max([high for _, high in ends], axis=0)
 
 

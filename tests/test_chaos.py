@@ -25,8 +25,8 @@ from lipcert.proof.cover import Leaf, cover
 from lipcert.proof.guide import View
 from lipcert.proof.hints import Part
 from lipcert.proof.outputs import output_at
-from lipcert.questions import verdict
-from lipcert.questions.establish import establish
+from lipcert.questions import radius_certifier
+from lipcert.questions.prove_outputs import prove_outputs
 from lipcert.search import enclosing, problem, split
 from lipcert.search import method as asking
 from lipcert.search.directions import Stretch
@@ -201,11 +201,11 @@ def check(answer: Any) -> bool:
 def decoys(question: str) -> tuple[Any, ...]:
     """True statements about a small region or a calm network; for what is asked they would be false."""
     if question.startswith("radius"):
-        outputs = establish(CALM, Ball(POINT, 0.3), lc.ClosedForm())
+        outputs = prove_outputs(CALM, Ball(POINT, 0.3), lc.ClosedForm())
         return outputs, ClassBounds(outputs, LABEL, LABEL, True, True)
     certificate = lc.certify(NETWORK, SMALL, lc.ClosedForm())
     with cover(NETWORK, SMALL, certificate.sweeps) as pieces:
-        return certificate, pieces, establish(NETWORK, SMALL, lc.ClosedForm())
+        return certificate, pieces, prove_outputs(NETWORK, SMALL, lc.ClosedForm())
 
 
 @pytest.fixture(autouse=True)
@@ -224,7 +224,7 @@ class Outcomes:
     false: list[str] = field(default_factory=list)
 
     def ask(self, question: str, chosen: list[Target], garbage: Garbage) -> None:
-        verdict._everywhere.clear()
+        radius_certifier._everywhere.clear()
         try:
             with chaos(chosen, garbage):
                 answer = QUESTIONS[question]()

@@ -14,7 +14,7 @@ import lipcert as lc
 from command import Command, Outcome
 from lipcert.cli import main
 from lipcert.cli.demo import LADDER
-from lipcert.cli.methods import METHODS
+from lipcert.questions.names import OWN
 from lipcert.search.candidate import Candidate
 from lipcert.search.method import Method
 from lipcert.search.problem import Problem
@@ -46,11 +46,11 @@ def lipcert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     return Command(capsys)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", OWN)
 def test_bound_is_what_certify_says(lipcert: Command, name: str) -> None:
     record = lipcert.json("bound", "model.npz", "--center", "0.1,-0.2,0.3", "--radius", "0.5", "--method", name)
     ball = lc.Ball([0.1, -0.2, 0.3], 0.5)
-    certificate = lc.certify(network(), ball, METHODS[name]())
+    certificate = lc.certify(network(), ball, OWN[name]())
     assert record["bound"] == same(certificate.bound)
     assert record["lower"] == same(lc.lower_bound(network(), ball, points=certificate.witness).value)
     assert record["ratio"] == record["bound"] / record["lower"]
@@ -210,7 +210,7 @@ def test_not_certified_is_exit_code_1(lipcert: Command, monkeypatch: pytest.Monk
         def solve(self, problem: Problem) -> Candidate:
             return Candidate(np.inf, ())
 
-    monkeypatch.setattr("lipcert.cli.methods.METHODS", {"hopeless": Hopeless})
+    monkeypatch.setattr("lipcert.cli.parsing.OWN", {"hopeless": Hopeless})
     outcome = lipcert("bound", "model.npz", "--method", "hopeless", "--json")
     assert (outcome.code, outcome.out) == (1, "")
     assert "found no finite bound" in outcome.err
@@ -221,7 +221,7 @@ def test_a_bug_is_not_dressed_up_as_wrong_use(lipcert: Command, monkeypatch: pyt
         def solve(self, problem: Problem) -> Candidate:
             raise ZeroDivisionError
 
-    monkeypatch.setattr("lipcert.cli.methods.METHODS", {"buggy": Buggy})
+    monkeypatch.setattr("lipcert.cli.parsing.OWN", {"buggy": Buggy})
     with pytest.raises(ZeroDivisionError):
         main(["bound", "model.npz", "--method", "buggy"])
 

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from command import Command
-from lipcert.cli import given
+from lipcert.cli import parsing
 from lipcert.errors import InvalidInput
 
 
@@ -76,10 +76,10 @@ def test_what_does_not_fit_is_said(
 
 def test_files_keep_their_type_and_numbers_have_none(tmp_path: Path) -> None:
     np.save(tmp_path / "m.npy", np.ones((1, 2), dtype=np.float32))
-    found = given.values([f"mask={tmp_path / 'm.npy'}", "scale=2,0.5"])
+    found = parsing.fixed_values([f"mask={tmp_path / 'm.npy'}", "scale=2,0.5"])
     assert found is not None
     assert found["mask"].shape == (1, 2)
     assert found["scale"] == [2.0, 0.5]
-    assert given.values(None) is None
+    assert parsing.fixed_values(None) is None
     with pytest.raises(InvalidInput, match="there is no file"):
-        given.values(["mask=missing.npy"])
+        parsing.fixed_values(["mask=missing.npy"])

@@ -34,7 +34,7 @@ BOUND = "bound m.npz --radius 0.1 --method closed-form --no-lower-bound"
 
 def test_a_point_of_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     expected = np.load("test.npz")["x"][2].ravel().tolist()
-    for how in ("--center test.npz:2", "--center test.npz --point 2"):
+    for how in ("--center test.npz:2",):
         code, said = run(capsys, f"{BOUND} {how} --json")
         assert code == 0
         assert json.loads(said)["region"]["center"] == expected
@@ -47,8 +47,6 @@ def test_a_point_of_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
         ("--center test.npz:3", "there is no point 3; the file holds 3 points"),
         ("--center points.npy", "holds 3 points; say which, from 0, as in points.npy:7"),
         ("--center test.npz", "must hold one array, it holds x, y; of a file with x and y"),
-        ("--center zeros --point 1", "--point 1 says which point of the file --center"),
-        ("--center points.npy:0 --point 1", "--point 1 says which point"),
         ("--center none.npy:0", "there is no file none.npy"),
         ("--center zeros --clip 1 0", "--clip 1 0: the limits are swapped"),
     ],
@@ -61,8 +59,8 @@ def test_what_is_wrong_is_named(folder: Path, capsys: pytest.CaptureFixture[str]
 
 def test_help_does_not_say_that_what_is_needed_has_a_default(capsys: pytest.CaptureFixture[str]) -> None:
     for verb in ("reach", "sweep"):
-        assert "default: all inputs" not in run(capsys, f"{verb} --help")[1]
-    assert "default: all inputs" in run(capsys, "bound --help")[1]
+        assert "default region is all inputs" not in run(capsys, f"{verb} --help")[1]
+    assert "default region is all inputs" in run(capsys, "bound --help")[1]
 
 
 def test_a_region_in_inspect(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

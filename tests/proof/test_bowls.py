@@ -21,7 +21,7 @@ from lipcert.proof import guide, sweep
 from lipcert.proof.bowls import BowlHints, Bowls
 from lipcert.proof.classes import CertifiedRadius, recheck_radius
 from lipcert.proof.outputs import OutputBounds
-from lipcert.questions.establish import establish
+from lipcert.questions.prove_outputs import prove_outputs
 from lipcert.search import quadratic as search
 from networks import ROW_LABELS, ROWS, random_network
 
@@ -43,7 +43,7 @@ def attained(network: lc.Network, ball: lc.Ball, seed: int = 0) -> float:
 def case(seed: int, activation: Any = "relu", radius: float = 0.6) -> tuple[lc.Network, lc.Ball, OutputBounds]:
     network = random_network(seed, (3, 6, 5, 2), activation, gain=2.5)
     ball = lc.Ball(np.random.default_rng(seed).standard_normal(3), radius)
-    return network, ball, establish(network, ball, lc.ClosedForm())
+    return network, ball, prove_outputs(network, ball, lc.ClosedForm())
 
 
 def found(bowls: Bowls, trials: int = 60) -> BowlHints:
@@ -83,7 +83,7 @@ def check_many(seeds: range) -> None:
         sizes = (int(rng.integers(1, 5)), *rng.integers(1, 8, size=rng.integers(1, 4)).tolist(), 2)
         network = random_network(seed, sizes, ("relu", "leaky_relu")[seed % 2], gain=3.0)
         ball = lc.Ball(rng.standard_normal(sizes[0]), float(10.0 ** rng.uniform(-2.0, 0.5)))
-        bowls = establish(network, ball, lc.ClosedForm()).bowls()
+        bowls = prove_outputs(network, ball, lc.ClosedForm()).bowls()
         truth = attained(network, ball, seed=seed)
         assert truth <= bowls.above(found(bowls, 12)), seed
         for _ in range(3):
@@ -107,7 +107,7 @@ def test_tighter_than_relaxation_and_lipschitz() -> None:
     for seed in range(4):
         network = random_network(seed, (20, 30, 20, 2), gain=1.5)
         ball = lc.Ball(np.random.default_rng(seed).standard_normal(20), 0.7)
-        facts = establish(network, ball, lc.ClosedForm())
+        facts = prove_outputs(network, ball, lc.ClosedForm())
         bound = facts.bowls().above(found(facts.bowls()))
         lipschitz = float(facts.value @ ROW + float(ball.radius) * facts.lipschitz(ROW[None])[0])
         assert attained(network, ball) <= bound
@@ -123,7 +123,7 @@ def test_clipped_balls() -> None:
         whole, part = (lc.Ball(center, 0.7, clip) for clip in (None, (0, 1)))
         bounds = []
         for ball in (whole, part):
-            bowls = establish(network, ball, lc.ClosedForm()).bowls()
+            bowls = prove_outputs(network, ball, lc.ClosedForm()).bowls()
             bounds.append(bowls.above(found(bowls, 25)))
             assert float((network(ball.project(points_in(whole, 4000, seed))) @ ROW).max()) <= bounds[-1]
         less += bounds[1] < bounds[0] - 0.05 * (bounds[0] - float(network(center) @ ROW))
@@ -162,9 +162,9 @@ def test_large_layers_keep_what_parabolas_need(folded: bool, monkeypatch: pytest
         layers = [replace(one, linear=sparse.csr_array(dense(one.weight))) for one in network.layers]
         network = lc.Network(tuple(layers))
     ball = lc.Ball(np.random.default_rng(0).standard_normal(20), 0.3)
-    facts = establish(network, ball, lc.ClosedForm())
+    facts = prove_outputs(network, ball, lc.ClosedForm())
     monkeypatch.setattr(sweep, "_LARGEST", 3)
-    large = establish(network, ball, lc.ClosedForm())
+    large = prove_outputs(network, ball, lc.ClosedForm())
     for one, two in zip(facts.bowls().stages, large.bowls().stages, strict=True):
         assert set(two.open) <= set(two.spread.neurons) < set(range(two.low.size))
         place = np.searchsorted(one.spread.neurons, two.spread.neurons)
@@ -172,7 +172,7 @@ def test_large_layers_keep_what_parabolas_need(folded: bool, monkeypatch: pytest
     hints = found(facts.bowls(), 20)
     assert large.bowls().above(hints) == pytest.approx(facts.bowls().above(hints), rel=1e-12)
     monkeypatch.setattr(guide, "_MANY", 3)
-    bare = establish(network, ball, lc.ClosedForm()).bowls()  # too many open neurons: no bends, then
+    bare = prove_outputs(network, ball, lc.ClosedForm()).bowls()  # too many open neurons: no bends, then
     assert not any(stage.spread.neurons.size for stage in bare.stages)
     assert search.suggest(bare, ROW) is None
     with pytest.raises(ProofFailed, match="not known"):
@@ -260,7 +260,7 @@ def test_scales(scale: float) -> None:
     weights[0], weights[-1] = weights[0] * scale, weights[-1] * (1.0 / scale)
     biases[0], biases[1] = biases[0] * scale, biases[1] * scale
     same = lc.Network.from_weights(weights, biases, "relu")
-    bowls = establish(same, ball, lc.ClosedForm()).bowls()
+    bowls = prove_outputs(same, ball, lc.ClosedForm()).bowls()
     assert attained(same, ball) <= bowls.above(found(bowls))
 
 
@@ -277,7 +277,7 @@ def test_convolutions() -> None:
     ]
     bounds = []
     for network in networks:
-        bowls = establish(network, ball, lc.ClosedForm()).bowls()
+        bowls = prove_outputs(network, ball, lc.ClosedForm()).bowls()
         bounds.append(bowls.above(found(bowls, 30)))
         assert attained(network, ball) <= bounds[-1]
     assert bounds[0] == pytest.approx(bounds[1], rel=0.05)

@@ -20,7 +20,7 @@ from lipcert.proof import margins as proof
 from lipcert.proof.classes import CertifiedRadius, recheck_radius
 from lipcert.proof.margins import MarginHints, Margins, stays_negative
 from lipcert.proof.outputs import OutputBounds
-from lipcert.questions.establish import establish
+from lipcert.questions.prove_outputs import prove_outputs
 from lipcert.search.dual import DualSearch
 from networks import NAMED_ROWS, ROWS, random_network, spread
 
@@ -40,7 +40,7 @@ def points_in(ball: lc.Ball, count: int, seed: int) -> Array:
 def case(seed: int, activation: Any = "relu", radius: float = 0.6) -> tuple[lc.Network, lc.Ball, OutputBounds]:
     network = random_network(seed, (3, 6, 5, 2), activation, gain=2.5)
     ball = lc.Ball(np.random.default_rng(seed).standard_normal(3), radius)
-    return network, ball, establish(network, ball, lc.ClosedForm())
+    return network, ball, prove_outputs(network, ball, lc.ClosedForm())
 
 
 def best(facts: OutputBounds, row: Array = ROW) -> tuple[float, MarginHints]:
@@ -70,7 +70,7 @@ def check_many(seeds: range) -> None:
         sizes = (int(rng.integers(1, 5)), *rng.integers(1, 8, size=rng.integers(1, 4)).tolist(), 2)
         network = random_network(seed, sizes, ROWS[seed % len(ROWS)] if seed % 2 else "relu", gain=3.0)
         ball = lc.Ball(rng.standard_normal(sizes[0]), float(10.0 ** rng.uniform(-2.0, 0.5)))
-        facts = establish(network, ball, lc.ClosedForm())
+        facts = prove_outputs(network, ball, lc.ClosedForm())
         margins = facts.margins()
         found = DualSearch().find(margins, ROW)
         truth = attained(network, ball, seed=seed)
@@ -295,7 +295,7 @@ def test_splitting_settles_what_the_whole_does_not() -> None:
         weights = [dense(layer.weight) for layer in network.layers]
         biases = [np.array(layer.bias) for layer in network.layers]
         biases[-1] = biases[-1] - np.array([0.6 * truth + 0.4 * whole, 0.0])  # true, but not by the whole
-        facts = establish(lc.Network.from_weights(weights, biases, "relu"), ball, lc.ClosedForm())
+        facts = prove_outputs(lc.Network.from_weights(weights, biases, "relu"), ball, lc.ClosedForm())
         alone, pieces = DualSearch(1).leaves(facts, ROW), DualSearch(100).leaves(facts, ROW)
         assert not stays_negative(facts.margins, ROW, alone)
         more += stays_negative(facts.margins, ROW, pieces)
@@ -312,7 +312,7 @@ def test_scales(scale: float) -> None:
     weights[-1] = weights[-1]
     same = lc.Network.from_weights(weights, biases, "relu")
     try:
-        facts = establish(same, ball, lc.ClosedForm())
+        facts = prove_outputs(same, ball, lc.ClosedForm())
         bound, _ = best(facts)
     except (ProofFailed, AssertionError):
         return
@@ -331,9 +331,9 @@ def test_what_is_refused() -> None:
         with pytest.raises(ProofFailed):
             margins.above(ROW, bad, 1.0)
     for norm in ("linf", "l1"):
-        other = establish(network, lc.Ball(ball.center, 0.1, norm=norm), lc.ClosedForm())
+        other = prove_outputs(network, lc.Ball(ball.center, 0.1, norm=norm), lc.ClosedForm())
         with pytest.raises(ProofFailed, match="ℓ2"):
             other.margins()
         assert DualSearch().leaves(other, ROW) == []
     with pytest.raises(ProofFailed):
-        establish(network, lc.Box(ball.center - 0.1, ball.center + 0.1), lc.ClosedForm()).margins()
+        prove_outputs(network, lc.Box(ball.center - 0.1, ball.center + 0.1), lc.ClosedForm()).margins()

@@ -12,7 +12,7 @@ from lipcert.model.regions import Region
 from lipcert.proof.outputs import OutputBounds
 from lipcert.proof.projection import projection
 from lipcert.proof.sweep import Sweep
-from lipcert.questions.establish import establish, establish_many
+from lipcert.questions.prove_outputs import prove_outputs, prove_outputs_many
 from lipcert.search.method import Method
 from networks import NAMED_ROWS, random_network, spread
 
@@ -23,7 +23,7 @@ METHODS: list[Method] = [lc.ClosedForm(), lc.Scalar(), lc.Diagonal(), lc.Joint(i
 @pytest.mark.parametrize("region", [lc.Ball([0.2, -0.3, 0.1], 0.4), lc.Box([-1.0] * 3, [0.5] * 3), lc.Everywhere()])
 def test_the_bound_is_the_one_that_certify_proves(method: Method, region: Region) -> None:
     network = random_network(1, (3, 8, 7, 2), "tanh", gain=2.0)
-    found = establish(network, region, method)
+    found = prove_outputs(network, region, method)
     if isinstance(method, (lc.Joint, lc.Auto)):  # how far these get in their time differs from run to run
         assert found.bound <= lc.certify(network, region, lc.ClosedForm()).bound * (1.0 + 1e-9)
     else:
@@ -36,9 +36,9 @@ def test_the_bound_is_the_one_that_certify_proves(method: Method, region: Region
 def test_several_balls_at_once_are_each_by_itself(row: lc.Activation) -> None:
     network = random_network(2, (3, 7, 6, 4), row, gain=2.0)
     balls = [lc.Ball([0.3, -0.5, 0.8], size) for size in (1e-3, 0.3, 2.0)]
-    together = establish_many(network, balls, lc.ClosedForm())
+    together = prove_outputs_many(network, balls, lc.ClosedForm())
     for ball, found in zip(balls, together, strict=True):
-        alone = establish(network, ball, lc.ClosedForm())
+        alone = prove_outputs(network, ball, lc.ClosedForm())
         assert isinstance(found, OutputBounds)
         assert found.bound == pytest.approx(alone.bound, rel=1e-11)
         for one, two in zip(found.box(), alone.box(), strict=True):
@@ -51,7 +51,7 @@ def test_combinations_of_outputs(seed: int) -> None:
     rng = np.random.default_rng(seed)
     network = random_network(seed, (3, 9, 8, 4), ("relu", "elu", "silu")[seed % 3], gain=2.0)
     ball = lc.Ball(rng.standard_normal(3), 0.5)
-    found = establish(network, ball, lc.ClosedForm())
+    found = prove_outputs(network, ball, lc.ClosedForm())
     rows = rng.standard_normal((5, 4))
     points = ball.sample(2000, rng)
     values = network(points) @ rows.T
@@ -75,7 +75,7 @@ def test_one_ball_that_fails_does_not_take_the_others_along(monkeypatch: pytest.
         return run(sweep, needs_bound)
 
     monkeypatch.setattr(Sweep, "run", brittle)
-    found = establish_many(network, balls, lc.ClosedForm())
+    found = prove_outputs_many(network, balls, lc.ClosedForm())
     assert [type(one) for one in found] == [OutputBounds, lc.ProofFailed, OutputBounds]
 
 
@@ -92,7 +92,7 @@ def test_fewer_inputs_say_the_same() -> None:
     x = np.random.default_rng(1).standard_normal((50, 40))
     np.testing.assert_allclose(reduced.network(x @ reduced.rows.T), network(x), rtol=1e-12)
     ball = lc.Ball(x[0], 0.5)
-    assert establish(network, ball, lc.ClosedForm()).bound == pytest.approx(
+    assert prove_outputs(network, ball, lc.ClosedForm()).bound == pytest.approx(
         lc.certify(network, ball, lc.ClosedForm()).bound, rel=1e-8
     )
     image = reduced.image(ball)
@@ -115,7 +115,7 @@ def test_inputs_are_not_reduced_where_that_cannot_be_proved() -> None:
     ball = lc.Ball(np.zeros(40), 0.3)
     for one in (dead, twins):
         bound = lc.certify(one, ball, lc.ClosedForm()).bound
-        assert establish(one, ball, lc.ClosedForm()).bound == pytest.approx(bound, rel=1e-9)
+        assert prove_outputs(one, ball, lc.ClosedForm()).bound == pytest.approx(bound, rel=1e-9)
     assert projection(random_network(0, (4, 9, 3))) is None  # nothing to gain
 
 
@@ -123,18 +123,18 @@ def test_a_clipped_ball_is_not_reduced() -> None:
     network, center = wide(3), np.full(40, 0.2)
     clipped = lc.Ball(center, 1.5, clip=(0, 1))
     bound = lc.certify(network, clipped, lc.ClosedForm()).bound
-    assert establish(network, clipped, lc.ClosedForm()).bound == pytest.approx(bound, rel=1e-9)
-    assert bound < establish(network, lc.Ball(center, 1.5), lc.ClosedForm()).bound
+    assert prove_outputs(network, clipped, lc.ClosedForm()).bound == pytest.approx(bound, rel=1e-9)
+    assert bound < prove_outputs(network, lc.Ball(center, 1.5), lc.ClosedForm()).bound
 
 
 def test_a_method_without_multipliers_is_refused() -> None:
     with pytest.raises(lc.InvalidInput, match="keeps no multipliers"):
-        establish(random_network(0, (2, 3, 2)), lc.Ball([0.0, 0.0], 1.0), lc.published.Trivial())
+        prove_outputs(random_network(0, (2, 3, 2)), lc.Ball([0.0, 0.0], 1.0), lc.published.Trivial())
 
 
 def test_a_single_layer() -> None:
     network = lc.Network.from_weights([[[1.0, 2.0], [3.0, -4.0]]], [[0.5, -0.5]])
-    found = establish(network, lc.Ball([1.0, 1.0], 0.1), lc.ClosedForm())
+    found = prove_outputs(network, lc.Ball([1.0, 1.0], 0.1), lc.ClosedForm())
     assert found.bound == pytest.approx(np.linalg.norm([[1.0, 2.0], [3.0, -4.0]], 2), rel=1e-9)
     np.testing.assert_allclose(found.value, [3.5, -1.5])
     reach = 0.1 * np.linalg.norm([[1.0, 2.0], [3.0, -4.0]], axis=1)

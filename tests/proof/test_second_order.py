@@ -19,7 +19,7 @@ from lipcert.proof.classes import stay_positive
 from lipcert.proof.neuron_bounds import value_error
 from lipcert.proof.parabolas import Parabolas, parabolas
 from lipcert.proof.second_order import SecondOrder
-from lipcert.questions.establish import establish
+from lipcert.questions.prove_outputs import prove_outputs
 from lipcert.search.descent import descend
 from lipcert.search.second_order import PairSearch, _Objective, suits
 from networks import NAMED_ROWS, ROW_LABELS, ROWS, random_network, spread
@@ -82,7 +82,7 @@ def test_they_are_sharp(name: str) -> None:
 
 
 def curved(network: lc.Network, ball: lc.Ball) -> SecondOrder:
-    return establish(network, ball, lc.ClosedForm()).second_order(GUIDE.ellipsoids)
+    return prove_outputs(network, ball, lc.ClosedForm()).second_order(GUIDE.ellipsoids)
 
 
 def hints(found: SecondOrder, rise: proof.Rise) -> tuple[list[Array], float]:
@@ -279,7 +279,7 @@ def test_caps_hold_what_rises(seed: int) -> None:
     rng = np.random.default_rng(seed)
     network = random_network(seed, (3, 8, 7, 2), ("elu", "tanh", "relu")[seed % 3], gain=3.0)
     ball = lc.Ball(rng.standard_normal(3), 0.5)
-    facts, rows = establish(network, ball, lc.ClosedForm()), np.array([[1.0, -1.0]])
+    facts, rows = prove_outputs(network, ball, lc.ClosedForm()), np.array([[1.0, -1.0]])
     found = facts.second_order(GUIDE.ellipsoids)
     (rise,) = found.rises(rows)
     steepest = ball.center + 0.5 * rise.gradient / np.linalg.norm(rise.gradient)
@@ -333,7 +333,7 @@ def test_the_gradient_of_the_bound() -> None:
 def test_descent_improves_on_the_closed_form_and_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     network = random_network(1, (6, 16, 16, 2), "elu", gain=3.0)
     center = np.full(6, 0.2)
-    facts = establish(network, lc.Ball(center, 0.4), lc.ClosedForm())
+    facts = prove_outputs(network, lc.Ball(center, 0.4), lc.ClosedForm())
     row = np.array([[1.0, -1.0]])
     found = facts.second_order(GUIDE.ellipsoids)
     (rise,) = found.rises(row)
@@ -361,7 +361,7 @@ def test_what_is_left_alone() -> None:
     assert not suits(random_network(0, (3, 2)))
     assert not suits(random_network(0, (3, 700, 2)))
     assert suits(random_network(0, (784, 128, 128, 128, 10)))
-    box = establish(random_network(0, (3, 4, 2)), lc.Box([0.0] * 3, [1.0] * 3), lc.ClosedForm())
+    box = prove_outputs(random_network(0, (3, 4, 2)), lc.Box([0.0] * 3, [1.0] * 3), lc.ClosedForm())
     assert not stay_positive(box, np.array([[1.0, -1.0]]), GUIDE)
-    point = establish(random_network(0, (3, 4, 2)), lc.Ball([0.0] * 3, 0.0), lc.ClosedForm())
+    point = prove_outputs(random_network(0, (3, 4, 2)), lc.Ball([0.0] * 3, 0.0), lc.ClosedForm())
     assert not stay_positive(point, np.array([[1.0, -1.0], [-1.0, 1.0]]), GUIDE)

@@ -14,7 +14,7 @@ from exact import matrix, positive_semidefinite, rational
 from lipcert.model.arrays import Array
 from lipcert.proof.classes import pair_margins
 from lipcert.proof.projection import projection
-from lipcert.questions.establish import establish
+from lipcert.questions.prove_outputs import prove_outputs
 from networks import random_network, spread
 
 SEEDS = range(12)
@@ -99,7 +99,7 @@ def test_margins_and_radii_of_a_linear_network(seed: int) -> None:
     x = np.random.default_rng(seed).standard_normal(4)
     values = product.dot(exact(x)) + offset
     found = lc.certified_radius(network, x)
-    rivals, margins = pair_margins(establish(network, lc.Ball(x, 0.1), lc.ClosedForm()), found.label)
+    rivals, margins = pair_margins(prove_outputs(network, lc.Ball(x, 0.1), lc.ClosedForm()), found.label)
     for rival, margin in zip(rivals, margins, strict=True):
         gap, row = values[found.label] - values[rival], product[found.label] - product[rival]
         assert Fraction(float(margin)) <= gap

@@ -21,8 +21,8 @@ from lipcert.proof.classes import recheck_radius
 from lipcert.proof.outputs import OutputBounds
 from lipcert.proof.pair_guide import PairGuide, PairHints
 from lipcert.proof.second_order import Rise, SecondOrder
-from lipcert.questions import verdict
-from lipcert.questions.establish import establish, establish_many
+from lipcert.questions import radius_certifier
+from lipcert.questions.prove_outputs import prove_outputs, prove_outputs_many
 from networks import random_network
 
 GRID = [2.0**-k for k in range(-1, 9)]
@@ -91,9 +91,9 @@ def test_given_radii_are_the_only_ones_tried(monkeypatch: pytest.MonkeyPatch) ->
 
     def noting(net: lc.Network, balls: list[lc.Ball], *rest: object) -> list[OutputBounds | lc.ProofFailed]:
         tried.extend(float(ball.radius) for ball in balls)
-        return establish_many(net, balls, *rest)  # type: ignore[arg-type]
+        return prove_outputs_many(net, balls, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(verdict, "establish_many", noting)
+    monkeypatch.setattr(radius_certifier, "prove_outputs_many", noting)
     found = lc.certified_radius(network, x[0], y[0], radii=[0.3, 0.1], pairwise=False)
     assert sorted(tried) == [0.1, 0.3]
     expected = [
@@ -233,7 +233,7 @@ def test_any_suggestion_is_safe() -> None:
         ball = lc.Ball(x, 10.0 ** rng.uniform(-2.0, 0.0))
         hit = bool((network(ball.sample(500, rng)).argmax(axis=1) != label).any())
         broken += hit
-        proved = classes.ClassBounds(establish(network, ball, lc.ClosedForm()), label, label)
+        proved = classes.ClassBounds(prove_outputs(network, ball, lc.ClosedForm()), label, label)
         found = [proved.second_order(Garbage(40 * seed + k)).radius for k in range(5)]
         assert not hit or max(found) < ball.radius
     assert 8 < broken < 32
@@ -343,9 +343,9 @@ def test_time_that_is_up_leaves_the_best_so_far(monkeypatch: pytest.MonkeyPatch)
 
     def noting(net: lc.Network, balls: list[lc.Ball], *rest: object) -> list[OutputBounds | lc.ProofFailed]:
         looked[0] += 1
-        return establish_many(net, balls, *rest)  # type: ignore[arg-type]
+        return prove_outputs_many(net, balls, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(verdict, "establish_many", noting)
+    monkeypatch.setattr(radius_certifier, "prove_outputs_many", noting)
     told: list[str] = []
     found = lc.certified_radius(network, x[0], seconds=1e-9, progress=told.append)
     assert looked == [1]
@@ -363,9 +363,9 @@ def test_an_interrupt_brings_the_best_so_far(monkeypatch: pytest.MonkeyPatch, ba
         if looked[0] == balls:
             raise KeyboardInterrupt
         looked[0] += 1
-        return establish_many(net, some, *rest)  # type: ignore[arg-type]
+        return prove_outputs_many(net, some, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(verdict, "establish_many", stopped)
+    monkeypatch.setattr(radius_certifier, "prove_outputs_many", stopped)
     with pytest.raises(Interrupted) as caught:
         lc.certified_radius(network, x[0])
     best = caught.value.best
@@ -379,9 +379,9 @@ def test_a_search_looks_at_few_balls(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def noting(net: lc.Network, balls: list[lc.Ball], *rest: object) -> list[OutputBounds | lc.ProofFailed]:
         looked[0] += len(balls)
-        return establish_many(net, balls, *rest)  # type: ignore[arg-type]
+        return prove_outputs_many(net, balls, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(verdict, "establish_many", noting)
+    monkeypatch.setattr(radius_certifier, "prove_outputs_many", noting)
     network, x, _ = classifier()
     for point in x[:10]:
         lc.certified_radius(network, point, curvature=False)

@@ -12,8 +12,8 @@ import lipcert as lc
 from lipcert.model.norms import Norm
 from lipcert.proof.broken import subject_of
 from lipcert.proof.classes import RadiusProof
-from lipcert.questions import hunt
-from lipcert.questions.verdict import Judge, Rules
+from lipcert.questions import radius_search
+from lipcert.questions.radius_certifier import RadiusCertifier, Rules
 from networks import random_network
 
 POINT = np.array([0.3, -0.2, 0.5])
@@ -22,8 +22,8 @@ POINT = np.array([0.3, -0.2, 0.5])
 @pytest.fixture
 def wide(monkeypatch: pytest.MonkeyPatch) -> lc.Network:
     """A network that counts as wide, and whose intervals take too long."""
-    monkeypatch.setattr(hunt, "_WIDE", 5)
-    monkeypatch.setattr(hunt, "enclosing_seconds", lambda network: 1e6)
+    monkeypatch.setattr(radius_search, "_WIDE", 5)
+    monkeypatch.setattr(radius_search, "enclosing_seconds", lambda network: 1e6)
     return random_network(4, (3, 8, 6, 4), "relu")
 
 
@@ -55,6 +55,6 @@ def test_nothing_certified_has_the_true_margin_and_rival() -> None:
     network = random_network(4, (3, 8, 6, 4), "relu")
     value = network(POINT)
     order = np.argsort(-value)
-    found = Judge(network, POINT, order[0], order[0], lc.ClosedForm(), Rules())
+    found = RadiusCertifier(network, POINT, order[0], order[0], lc.ClosedForm(), Rules())
     assert found.nothing.rival == order[1]
     assert found.nothing.margin == pytest.approx(value[order[0]] - value[order[1]], rel=1e-9)

@@ -13,7 +13,7 @@ from lipcert.model.regions import Region
 from lipcert.proof import jacobian as module
 from lipcert.proof.jacobian import Entries, entries
 from lipcert.proof.neuron_bounds import slope_bounds
-from lipcert.questions.establish import establish
+from lipcert.questions.prove_outputs import prove_outputs
 from networks import NAMED_ROWS, random_network, spread
 
 
@@ -97,7 +97,7 @@ def test_an_input_that_does_nothing() -> None:
 
 
 def entries_of(network: lc.Network, region: Region) -> Entries:
-    facts = establish(network, region, lc.ClosedForm())
+    facts = prove_outputs(network, region, lc.ClosedForm())
     slopes = [
         slope_bounds(layer.neurons, *interval)
         for layer, interval in zip(network.layers, facts.intervals, strict=False)
@@ -112,7 +112,7 @@ def test_every_choice_of_slopes_is_near_the_nominal_matrix(seed: int) -> None:
     rng = np.random.default_rng(seed)
     network = random_network(seed, (4, 10, 10, 3), "relu", gain=2.0)
     ball = lc.Ball(rng.standard_normal(4), 0.8)
-    facts, found = establish(network, ball, lc.ClosedForm()), entries_of(network, ball)
+    facts, found = prove_outputs(network, ball, lc.ClosedForm()), entries_of(network, ball)
     ranges = [
         layer.neurons.slope_range(*interval)
         for layer, interval in zip(network.layers, facts.intervals, strict=False)

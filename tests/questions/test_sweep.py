@@ -13,7 +13,6 @@ import pytest
 
 import lipcert as lc
 from lipcert.cli import main
-from lipcert.model.regions import Region
 from lipcert.published import Trivial
 from lipcert.search.method import Method
 from lipcert.show import plots
@@ -68,27 +67,6 @@ def test_a_clip_is_kept() -> None:
         inside = lc.Ball(ball.center, row.radius, clip=(0.0, 1.0))
         assert row.bound == pytest.approx(lc.certify(network, inside, lc.Joint()).bound, rel=5e-3)
     assert rows[0].bound < lc.sweep(network, ball.center, [2.0])[0].bound
-
-
-def test_a_family_of_boxes() -> None:
-    network = random_network(4, (3, 10, 2), "silu")
-    rows = lc.sweep(network, lambda radius: lc.Box(CENTER - radius, CENTER + radius), [0.5, 0.1])
-    assert rows[1].bound < rows[0].bound
-    for row in rows:
-        assert isinstance(row.certificate.region, lc.Box)
-        assert row.lower <= row.bound
-
-
-def test_regions_that_do_not_nest_keep_their_own_bounds() -> None:
-    """The constant is larger where the radius is smaller: nothing may be taken over from the larger radius."""
-    network = lc.Network.from_weights([[[1.0]], [[1.0]]], activation="sigmoid")
-
-    def family(radius: float) -> Region:
-        return lc.Ball([5.0 * radius], 0.1)
-
-    far, near = lc.sweep(network, family, [1.0, 0.0])
-    assert far.bound < 0.01
-    assert near.bound >= near.lower == pytest.approx(0.25, rel=1e-2)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import lipcert as lc
 from lipcert.questions.compare import Comparison, Row
 from lipcert.questions.names import METHODS, PUBLISHED
 from lipcert.show import plots
-from lipcert.show.scatter import FAMILIES, family
 from networks import random_network
 
 pytest.importorskip("matplotlib", reason="matplotlib is an extra")
@@ -43,7 +42,7 @@ def test_survival_curves_fall_where_that_is_known() -> None:
     assert max(searched.get_lines()[-1].get_data()[0]) == 0.4
 
 
-def test_every_method_is_named_beside_its_point() -> None:
+def test_every_method_has_a_number_and_a_name() -> None:
     rng = np.random.default_rng(0)
     rows = [
         Row(
@@ -58,12 +57,13 @@ def test_every_method_is_named_beside_its_point() -> None:
     ]
     lower = lc.lower_bound(random_network(0, (2, 3, 2)), lc.Ball([0.0, 0.0], 1.0))
     ax = plots.comparison(Comparison((*rows, Row("Mine()", "certified", 1.0, None, 1.0)), lower))
-    assert {text.get_text() for text in ax.texts} == {*METHODS, "Mine()", "lower bound"}
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == list(FAMILIES)
-    fills = {group.get_label(): len(group.get_facecolors()) for group in ax.collections}
-    assert fills["lipcert"] > 0
-    assert fills["ECLipsE"] == 0
-    assert {family(row) for row in rows} == set(FAMILIES) - {"others"}
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert {label.split("  ")[-1] for label in labels} == {*METHODS, "Mine()", "lower bound"}
+    assert len(ax.texts) == len(METHODS) + 1
+    fills = {line.get_label().split("  ")[-1]: line.get_markerfacecolor() for line in ax.get_lines()}
+    assert fills["joint"] != "none"
+    assert fills["eclipse-fast"] == "none"
+    assert {plots.family(row) for row in rows} == set(plots.FAMILIES) - {"others"}
     assert plots.comparison(Comparison((), None)).get_legend() is None
 
 

@@ -25,9 +25,8 @@ def test_certificates_without_the_model_are_claims(tmp_path: Path) -> None:
     (path,) = save_certificates(tmp_path, (0.1,))
     read = Reader(write([path], tmp_path / "report.html").path)
     bound = lc.Certificate.load(path).bound
-    assert "no model was given to check them against" in read.text
     assert "Not checked: no model was given" in read.text
-    assert "only the upper side" in read.text
+    assert "with the model, a lower bound can be found" in read.text
     assert "Proved again" not in read.text
     assert NETWORK.digest in read.text
     assert "ball of radius 0.1 around [0.1, -0.2, 0.3]" in read.text
@@ -44,7 +43,7 @@ def test_certificates_with_the_model_are_proved_and_measured(tmp_path: Path) -> 
     written = write(sources, tmp_path / "report.html", models={"model.npz": NETWORK})
     assert [item.proved for item in written.certificates] == [True, True, True, False]
     read = Reader(written.path)
-    assert "4 certificates of 2 networks. Proved again for this report: 3 of 4." in read.text
+    assert "4 certificates. Proved again for this report: 3 of 4." in read.text
     assert "none of the models given has this digest" in read.text
     assert "model.npz: 3 → 8 ×2 → 3, tanh" in read.text
     assert read.count("article") == 4
@@ -87,7 +86,7 @@ def test_a_part_of_a_network_is_described(tmp_path: Path) -> None:
     certificate.save(tmp_path / "part.json")
     read = Reader(write([tmp_path / "part.json"], tmp_path / "r.html", models={"m": NETWORK}).path)
     assert "x and y differing in coordinates 0, 2 only" in read.text
-    assert "from the input to what layer 2 computes before its activation, inputs 0, 2, outputs 1" in read.text
+    assert "up to what layer 2 computes before its activation, output 1 only" in read.text
     assert "no lower bound is offered" in read.text
 
 
@@ -123,9 +122,7 @@ def test_a_reproduction(tmp_path: Path) -> None:
     assert "Ours is smaller in 2 of 2 cells." in read.text
     assert "Estimate against depth" in read.text
     assert "has not finished" in read.text
-    assert ["10", "5", "1", "10", "1.235", "0.1235", "1", "1.235"] in read.rows  # rounded up
-    assert ["trivial", "published", "2", "0", "1 of 2", "", ""] in read.rows
-    assert ["geolip", "published", "0", "1"] in [row[:4] for row in read.rows]
+    assert ["1.235", "0.1235"] in [row[-2:] for row in read.rows]  # rounded up
     assert any(">10min" in row for row in read.rows)
     assert ["pairs", "0.1234", "0.9999"] in read.rows  # radii are rounded down
 
@@ -162,7 +159,7 @@ def test_texts_from_files_are_escaped(tmp_path: Path) -> None:
     read = Reader(write([folder], tmp_path / "report.html", title=EVIL).path)
     assert read.count("script") == 1
     assert read.count("img") == 1  # the figure
-    assert "<img src=x>" in {row[0] for row in read.rows if row}
+    assert "<img src=x>" in {cell for row in read.rows for cell in row}
 
 
 def test_the_page_is_one_file_that_asks_for_nothing(tmp_path: Path) -> None:

@@ -82,8 +82,7 @@ def test_numbers_sort_as_numbers_and_empty_cells_stay_last(tab: Tab, report: Pat
     tab.open(report, DESKTOP)
     tables = "[...document.querySelectorAll('table')]"
     captions = tab.evaluate(f"{tables}.map(table => table.parentElement.getAttribute('aria-label'))")
-    whole, methods = captions.index("table1.csv, all 5 rows"), captions.index("The methods")
-    tab.click(f"{tables}[{whole}].closest('details').querySelector('summary')")
+    whole = captions.index("table1.csv")
     cells = f"[...document.querySelectorAll('table')[{whole}].tHead.rows[0].cells]"
     heads = tab.evaluate(f"{cells}.map(cell => cell.textContent)")
     value, width = heads.index("value"), heads.index("width")
@@ -93,8 +92,6 @@ def test_numbers_sort_as_numbers_and_empty_cells_stay_last(tab: Tab, report: Pat
     assert column(tab, whole, value) == ["1.2346", "2.5", "88.5", "99", ""]
     tab.click(button(whole, value))
     assert column(tab, whole, value) == ["99", "88.5", "2.5", "1.2346", ""]
-    tab.click(button(methods, 0))
-    assert column(tab, methods, 0) == ["geolip", "joint", "trivial"]
 
 
 def test_long_tables_can_be_searched(tab: Tab, report: Path) -> None:
@@ -116,7 +113,7 @@ def test_figures_show_and_the_page_fits(tab: Tab, report: Path, tmp_path: Path, 
 
     tab.open(report, width)
     sizes = tab.evaluate("[...document.images].map(i => [i.naturalWidth, i.clientWidth, i.clientHeight])")
-    assert len(sizes) == 3
+    assert len(sizes) == 2
     assert all(natural > 0 and wide > 200 and high > 50 for natural, wide, high in sizes)
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     tab.evaluate("[...document.querySelectorAll('details')].forEach(d => d.open = true)")

@@ -1,4 +1,4 @@
-"""The command ``lipcert``: one verb a file, and the one place where errors become exit codes."""
+"""The command ``lipcert``: one file per verb, and the exit codes of errors."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from lipcert.cli.bound import bound
 from lipcert.cli.compare import compare
 from lipcert.cli.demo import demo
 from lipcert.cli.inspect import inspect
+from lipcert.cli.options import expanded
 from lipcert.cli.reach import reach
 from lipcert.cli.report import report
 from lipcert.cli.reproduce import reproduce
@@ -28,13 +29,13 @@ from lipcert.errors import CampaignStopped, Interrupted, LipcertError, ProofFail
 NOT_CERTIFIED = 1
 WRONG_USE = 2
 INTERRUPTED = 130
-NOBODY_READS = 141
+BROKEN_PIPE = 141
 
 app = typer.Typer(
     name="lipcert",
     help="Certified Lipschitz bounds for neural networks.",
     epilog="Exit codes: 0 certified, 1 not certified, 2 wrong use or a file that cannot be written, 130 interrupted;"
-    " what was proved before an interrupt is printed. Begin with: lipcert demo",
+    " an interrupt prints the best answer so far. Begin with: lipcert demo",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -42,11 +43,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in (bound, verify, sweep, compare, inspect, reach, sensitivity, robust, results, reproduce, report, demo):
-    app.command()(verb)
+    app.command()(expanded(verb))
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"lipcert {__version__}")
         raise typer.Exit
 
@@ -70,15 +71,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _flush()
             raise
     except (LipcertError, OSError, MemoryError, KeyboardInterrupt) as error:
-        sys.exit(_told(error))
+        sys.exit(_report(error))
 
 
-def _told(error: BaseException) -> int:
-    """Say what went wrong, and return the exit code."""
-    with suppress(OSError):  # nobody reads it
+def _report(error: BaseException) -> int:
+    """Print an error, and return the exit code."""
+    with suppress(OSError):  # the pipe is closed
         _flush()
     if isinstance(error, BrokenPipeError):
-        return NOBODY_READS
+        return BROKEN_PIPE
     sentence, code = str(error), WRONG_USE
     if isinstance(error, KeyboardInterrupt):
         sentence = "interrupted" if isinstance(error, Interrupted) else sentence or "interrupted"
@@ -89,14 +90,14 @@ def _told(error: BaseException) -> int:
         code = NOT_CERTIFIED
     elif isinstance(error, OSError) and error.strerror:
         sentence = f"{f'{error.filename}: ' if error.filename else ''}{error.strerror}"
-    with suppress(OSError):  # nobody reads it
+    with suppress(OSError):  # the pipe is closed
         for line in (sentence, *getattr(error, "__notes__", ())):
             typer.echo(f"lipcert: {line}", err=True)
     return code
 
 
 def _raise_hidden(ended: SystemExit) -> None:
-    """Typer ends the process itself after an interrupt and when nobody reads on; raise what it has caught."""
+    """Raise the interrupt or the broken pipe that typer has turned into an exit."""
     cause: BaseException | None = ended
     while cause is not None:
         if isinstance(cause, (KeyboardInterrupt, BrokenPipeError)):
@@ -105,7 +106,7 @@ def _raise_hidden(ended: SystemExit) -> None:
 
 
 def _flush() -> None:
-    """Write what was printed; if that fails, once, and not again at the end of the process."""
+    """Flush standard output. If that fails, redirect it, so that the end of the process does not fail again."""
     if sys.stdout is None:
         return
     try:

@@ -8,8 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lipcert.cli import given, options
-from lipcert.cli.methods import timed
+from lipcert.cli import options, parsing
 from lipcert.cli.output import Later, certificate_record, ratio, show
 from lipcert.errors import InvalidInput
 from lipcert.model.network import Network
@@ -21,39 +20,32 @@ from lipcert.search.split import Split
 from lipcert.show.wording import describe_network, describe_region, downward, measured, upward
 
 _EXACT = 1e-3
-"""Relative distance of upper and lower bound at which --exact is content."""
+"""Relative distance of upper and lower bound at which --exact stops."""
 _SHARE = 0.2
-"""Share of --seconds that is kept for the lower bound."""
+"""Share of --seconds for the lower bound."""
 
 
 def bound(
     model: options.ModelArgument,
-    center: options.CenterOption = None,
-    radius: options.RadiusOption = None,
-    box: options.BoxOption = None,
-    clip: options.ClipOption = None,
-    norm: options.NormOption = "l2",
-    input_norm: options.InputNormOption = "l2",
-    output_norm: options.OutputNormOption = "l2",
-    input_scale: options.InputScaleOption = None,
-    output_scale: options.OutputScaleOption = None,
-    point: options.PointOption = None,
+    where: options.RegionOptions,
+    norms: options.NormOptions,
+    reading: options.ReadingOptions,
     method: options.MethodOption = None,
-    activation: options.ActivationOption = None,
-    input_shape: options.InputShapeOption = None,
-    drop_softmax: options.DropSoftmaxOption = False,
-    mean: options.MeanOption = None,
-    std: options.StdOption = None,
-    fixed: given.FixedOption = None,
-    output: given.OutputOption = None,
     inputs: options.InputsOption = None,
     outputs: options.OutputsOption = None,
-    layers: options.LayersOption = None,
+    layers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="P:I",
+            help="From the output of layer P (0: the input) to the values of layer I before its activation.",
+            rich_help_panel=options.PART,
+        ),
+    ] = None,
     exact: Annotated[
         bool,
         typer.Option(
             "--exact",
-            help="Cut the region into pieces until the bound is within 0.1 % of the true constant, or time is up.",
+            help="Split the region until the bound is within 0.1 % of the true constant, or time is up.",
         ),
     ] = False,
     seconds: options.SecondsOption = None,
@@ -64,7 +56,7 @@ def bound(
     """Bound the Lipschitz constant of MODEL over a region.
 
     For any two inputs x, y of the region, ‖f(x) - f(y)‖ is at most the bound times ‖x - y‖, in ℓ2 norms or in those of
-    --input-norm and --output-norm.
+    --input-norm and --output-norm. The default region is all inputs.
 
     [bold]Example[/bold]: how fast can the outputs of a network with arrays W1, b1, W2, b2 in model.npz change near the
     origin? And how fast everywhere?
@@ -79,26 +71,22 @@ def bound(
 
       lipcert bound controller.npz --center 0,1500 --radius 1 --norm linf --input-norm linf --input-scale 0.1,100
     """
-    chosen = timed(_chosen(method, exact), seconds)
-    options.output("--certificate", certificate_file, model)
+    chosen = parsing.limited(_chosen(method, exact), seconds)
+    options.check_output("--certificate", certificate_file, model)
     with Later() as later:
         with options.limit(seconds) as clock:
-            network = options.network(
-                model, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output
-            )
-            measure = options.norm("--norm", norm, input_scale)
-            region = options.region_of(network, center, radius, box, clip, point, measure)
+            network = reading.network(model)
+            region = where.region(network)
             with clock.keeping(_SHARE * (seconds or 0.0) if lower else 0.0):
                 certificate = later.best(
                     certify,
                     network,
                     region,
                     chosen,
-                    inputs=options.indices("--inputs", inputs),
-                    outputs=options.indices("--outputs", outputs),
-                    layers=options.span("--layers", layers),
-                    input_norm=options.norm("--input-norm", input_norm, input_scale),
-                    output_norm=options.norm("--output-norm", output_norm, output_scale),
+                    inputs=parsing.indices("--inputs", inputs),
+                    outputs=parsing.indices("--outputs", outputs),
+                    layers=parsing.span("--layers", layers),
+                    **norms.arguments(where.input_scale),
                 )
             if certificate_file is not None:
                 later.attempt(certificate.save, certificate_file)

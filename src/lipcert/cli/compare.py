@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from lipcert.cli import given, options
-from lipcert.cli.output import Later, network_record, region_record, show
+from lipcert.cli import options
+from lipcert.cli.output import Later, aligned, network_record, region_record, show
 from lipcert.errors import ProofFailed
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
@@ -24,25 +23,13 @@ from lipcert.show.wording import describe_network, describe_region, downward, up
 
 def compare(
     model: options.ModelArgument,
-    center: options.CenterOption = None,
-    radius: options.RadiusOption = None,
-    box: options.BoxOption = None,
-    clip: options.ClipOption = None,
-    norm: options.NormOption = "l2",
-    input_scale: options.InputScaleOption = None,
-    point: options.PointOption = None,
+    where: options.RegionOptions,
+    reading: options.ReadingOptions,
     methods: Annotated[
         str | None, typer.Option(metavar="NAME,NAME,…", help=f"Which methods: {', '.join(METHODS)}. \\[default: all]")
     ] = None,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Limit for each method.")] = 60.0,
     seconds: options.SecondsOption = None,
-    activation: options.ActivationOption = None,
-    input_shape: options.InputShapeOption = None,
-    drop_softmax: options.DropSoftmaxOption = False,
-    mean: options.MeanOption = None,
-    std: options.StdOption = None,
-    fixed: given.FixedOption = None,
-    output: given.OutputOption = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw bound against time there: .png, .pdf or .svg.")
     ] = None,
@@ -50,8 +37,8 @@ def compare(
 ) -> None:
     """Bound MODEL with every method of the literature and of lipcert, side by side.
 
-    Each method runs in a process of its own under the limit; one that takes too long or does not apply says so in its
-    row, and the others go on. Methods of the literature show the number as published; global ones ignore the region.
+    Each method runs in its own process with a time limit. A method that takes too long or does not apply says so in its
+    row. Methods of the literature show the number that they publish; global methods ignore the region.
 
     [bold]Example[/bold]
 
@@ -59,15 +46,12 @@ def compare(
 
       lipcert compare model.onnx --methods trivial,lipsdp-neuron,joint --json
     """
-    options.figure("--plot", plot)
+    options.check_figure("--plot", plot)
     names = None if methods is None else [name.strip() for name in methods.split(",")]
     with Later() as later:
         with options.limit(seconds):
-            network = options.network(
-                model, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output
-            )
-            measure = options.norm("--norm", norm, input_scale)
-            region = options.region_of(network, center, radius, box, clip, point, measure)
+            network = reading.network(model)
+            region = where.region(network)
             comparison = later.best(run_all, network, region, names, timeout=timeout)
         later.attempt(show, json, _record, _print, network, region, comparison)
         if plot is not None:
@@ -89,10 +73,7 @@ def _record(network: Network, region: Region, comparison: Comparison) -> dict[st
 
 def _print(console: Console, network: Network, region: Region, comparison: Comparison) -> None:
     console.print(f"network  {describe_network(network)}\nregion   {describe_region(region)}\n")
-    table = Table()
-    table.add_column("method", no_wrap=True)
-    for heading in ("bound", "÷ lower bound", "seconds"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = aligned(1, "method", "bound", "÷ lower bound", "seconds")
     table.add_column("status", no_wrap=True)
     for row, following in zip(comparison.rows, [*comparison.rows[1:], None], strict=True):
         table.add_row(
@@ -109,6 +90,8 @@ def _print(console: Console, network: Network, region: Region, comparison: Compa
     for row in comparison.rows:
         if row.note and row.status != "timeout":
             console.print(f"{row.name}: {row.note}", markup=False)
-    console.print("verified: proved, rounding accounted for. certified: as the method gives it, in floating point.")
+    console.print(
+        "verified: proved, with rounding accounted for. certified: the bound of the method, in floating point."
+    )
     if not region.bounded:
         console.print("All inputs: there is no lower bound to compare with. Give --center and --radius for one.")

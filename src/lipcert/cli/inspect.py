@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.table import Table
 from scipy import sparse
 
-from lipcert.cli import given, options
+from lipcert.cli import options
 from lipcert.cli.output import console, region_record, show
+from lipcert.errors import InvalidInput
 from lipcert.importers import examine
 from lipcert.importers.faithful import Imported
 from lipcert.model.network import Layer, Network
@@ -21,16 +22,8 @@ from lipcert.search.closed_form import ClosedForm
 
 def inspect(
     model: options.ModelArgument,
-    input_shape: options.InputShapeOption = None,
-    drop_softmax: options.DropSoftmaxOption = False,
-    fixed: given.FixedOption = None,
-    output: given.OutputOption = None,
-    activation: options.ActivationOption = None,
-    center: options.CenterOption = None,
-    radius: options.RadiusOption = None,
-    box: options.BoxOption = None,
-    clip: options.ClipOption = None,
-    point: options.PointOption = None,
+    where: options.RegionOptions,
+    reading: options.ReadingOptions,
     json: options.JsonOption = False,
 ) -> None:
     """Show what MODEL becomes as a network: layers, activations, and what was folded.
@@ -43,25 +36,19 @@ def inspect(
 
       lipcert inspect model.npz --activation tanh --json
 
-      lipcert inspect model.onnx --center test.npz --point 7 --radius 0.1
+      lipcert inspect model.onnx --center test.npz:7 --radius 0.1
     """
-    network, imported = examine(
-        model,
-        options.activations(activation),
-        input_shape=options.shape("--input-shape", input_shape),
-        drop_softmax=drop_softmax,
-        fixed=given.values(fixed),
-        output=output,
-    )
-    region = options.region_of(network, center, radius, box, clip, point)
-    if region.bounded and not json:
-        # what the layers are is known at once; what the region says of them takes a pass
+    if reading.mean is not None or reading.std is not None:
+        raise InvalidInput("inspect shows the model alone; leave out --mean and --std")
+    network, imported = examine(model, **reading.arguments())
+    region = where.region(network)
+    if region.bounded and not json:  # the layers are known before the pass over the region
         _print_layers(console(), model, describe(network, imported))
     show(json, lambda _, record: record, _print, model, describe(network, imported, region))
 
 
 def describe(network: Network, imported: Imported | None, region: Region | None = None) -> dict[str, Any]:
-    """All there is to say, in JSON's types."""
+    """Everything about a network, in JSON's types."""
     bounded = region is not None and region.bounded
     open_ = _open_slopes(network, region) if region is not None and bounded else None
     layers = []
@@ -99,13 +86,13 @@ def describe(network: Network, imported: Imported | None, region: Region | None 
 
 
 def _open_slopes(network: Network, region: Region) -> list[int]:
-    """How many neurons of each hidden layer have more than one slope over the region, by one pass of ClosedForm."""
+    """Number of neurons of each hidden layer with more than one slope over the region, by one ClosedForm pass."""
     layers = certify(network, region, ClosedForm(), verify=False).layers
     return [int((layer.beta > layer.alpha).sum()) for layer in layers]
 
 
 def _activations(layer: Layer) -> dict[str, int]:
-    """Names of the rows in use and how many neurons have each."""
+    """Names of the activations, and how many neurons have each."""
     found: dict[str, int] = {}
     for row, index in layer.neurons.groups if layer.neurons else ():
         found[row.name] = found.get(row.name, 0) + int(index.size)
@@ -125,7 +112,7 @@ def _print(console: Console, model: str, record: dict[str, Any]) -> None:
 
 
 def _print_layers(console: Console, model: str, record: dict[str, Any]) -> None:
-    """The table of layers; it needs no region."""
+    """The table of layers, which needs no region."""
     shape = " × ".join(map(str, record["input_shape"]))
     console.print(f"[bold]{model}[/bold]: {record['inputs']} inputs ({shape}), {record['outputs']} outputs,", end=" ")
     console.print(f"{record['parameters']:,} parameters, {record['stored']:,} numbers stored\n", soft_wrap=True)
@@ -141,7 +128,7 @@ def _print_layers(console: Console, model: str, record: dict[str, Any]) -> None:
 
 
 def _print_memory(console: Console, record: dict[str, Any]) -> None:
-    """How large matrices are, and how much memory is free."""
+    """The size of the largest matrix, and free memory."""
     free, widest = record["free_memory"], max(layer["neurons"] for layer in record["layers"])
     if record["region"] is not None:
         most = max((layer["open"] or 0 for layer in record["layers"]), default=0)

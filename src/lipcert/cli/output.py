@@ -1,4 +1,4 @@
-"""Results as one JSON object, or as text for people; and what happens when something goes wrong after there is one."""
+"""Print results as one JSON object or as text, also when something fails after there is a result."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
+from rich.table import Column, Table
 
 from lipcert.errors import LipcertError
 from lipcert.model.network import Network
@@ -25,16 +26,16 @@ Answer = TypeVar("Answer")
 
 
 class Later:
-    """What goes wrong after there is an answer waits until the answer has been shown.
+    """Collects errors that happen after there is an answer, so that the answer is shown first.
 
-    A verb works in a block ``with Later() as later:``; at its end the first trouble is raised.
+    A verb works in a block ``with Later() as later:``; the first error is raised at its end.
     """
 
     def __init__(self) -> None:
         self.troubles: list[BaseException] = []
 
     def best(self, question: Callable[..., Answer], *arguments: Any, **options: Any) -> Answer:
-        """The answer to a question; on an interrupt the best so far, if there is one."""
+        """The answer to a question; on an interrupt the best answer so far, if there is one."""
         try:
             return question(*arguments, **options)
         except KeyboardInterrupt as stop:
@@ -45,7 +46,7 @@ class Later:
             return found
 
     def extra(self, question: Callable[..., Answer], *arguments: Any, **options: Any) -> Answer | None:
-        """The answer to a question that can be done without: None if it fails, or if there was an interrupt before."""
+        """The answer to an optional question; None if it fails, or after an interrupt."""
         if any(isinstance(trouble, KeyboardInterrupt) for trouble in self.troubles):
             return None
         try:
@@ -79,37 +80,43 @@ def _stopped() -> KeyboardInterrupt:
 
 
 class _Console(Console):
-    """Leaves it to the caller what to do when nobody reads on."""
+    """Raises if the reader of a pipe is gone, instead of ending the process."""
 
     def on_broken_pipe(self) -> NoReturn:
         raise BrokenPipeError
 
 
 def console() -> Console:
-    """Where verbs print for people."""
+    """The console for text."""
     return _Console(highlight=False)
 
 
 def as_json(record: dict[str, Any]) -> str:
-    """One JSON object; there is no NaN or infinity in it."""
+    """One JSON object, without NaN or infinity."""
     return dumps(record, ensure_ascii=False, allow_nan=False)
 
 
 def show(json: bool, record: Callable[..., dict[str, Any]], printer: Callable[..., None], *found: Any) -> None:
-    """What a verb found: as one JSON object, or printed for people."""
+    """Print a result as one JSON object, or as text."""
     if json:
         typer.echo(as_json(record(*found)))
     else:
         printer(console(), *found)
 
 
+def aligned(left: int, *headings: str) -> Table:
+    """A table whose first columns are set to the left, the others to the right."""
+    columns = (Column(name, justify="left" if k < left else "right", no_wrap=True) for k, name in enumerate(headings))
+    return Table(*columns)
+
+
 def network_record(network: Network) -> dict[str, Any]:
-    """What tells a network from others."""
+    """A network in JSON's types."""
     return {"digest": network.digest, "sizes": list(network.sizes), "activations": activations(network)}
 
 
 def certificate_record(network: Network, certificate: Certificate, lower: LowerBound | None) -> dict[str, Any]:
-    """Everything there is to say of a certificate, in JSON's types."""
+    """A certificate in JSON's types."""
     return {
         "bound": certificate.bound,
         "lower": None if lower is None else lower.value,
@@ -126,7 +133,7 @@ def certificate_record(network: Network, certificate: Certificate, lower: LowerB
 
 
 def method_record(method: object) -> dict[str, Any]:
-    """Name and options of a method; of a certificate that was read from a file, what it says of its method."""
+    """Name and options of a method; of a certificate from a file, the method's text in the file."""
     if isinstance(method, str):
         return {"name": method}
     known = dataclasses.is_dataclass(method) and not isinstance(method, type)
@@ -135,18 +142,18 @@ def method_record(method: object) -> dict[str, Any]:
 
 
 def part_record(part: Part) -> dict[str, Any]:
-    """The part of a network that is meant, and the norms of a bound where they are not plain ℓ2."""
+    """The part of a network, and the norms of a bound if they are not plain ℓ2."""
     found = {"layers": part.layers, "inputs": part.inputs, "outputs": part.outputs}
     return {"part": found, **norms_record(part.norms)}
 
 
 def norms_record(norms: Norms) -> dict[str, Any]:
-    """The norms of a bound; nothing where both are plain ℓ2."""
+    """The norms of a bound; empty if both are plain ℓ2."""
     return {} if norms.plain else {"norms": {"input": norms.input.record(), "output": norms.output.record()}}
 
 
 def region_record(region: Region) -> dict[str, Any]:
-    """What defines a region."""
+    """A region in JSON's types."""
     if isinstance(region, Box):
         return {"kind": "box", "lower": region.lower.tolist(), "upper": region.upper.tolist()}
     if isinstance(region, Ball):
@@ -157,7 +164,7 @@ def region_record(region: Region) -> dict[str, Any]:
 
 
 def ratio(bound: float, lower: LowerBound | None) -> float | None:
-    """How far apart bound and lower bound are; None where that has no meaning."""
+    """Bound divided by lower bound; None if that is not a number."""
     if lower is None or lower.value == 0.0 or not math.isfinite(bound / lower.value):
         return None
     return bound / lower.value

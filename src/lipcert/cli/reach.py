@@ -1,18 +1,15 @@
-"""``lipcert reach``: where the outputs lie when the input is in a region."""
+"""``lipcert reach``: enclose the outputs over a region."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from lipcert.cli import given, options
-from lipcert.cli.methods import timed
-from lipcert.cli.output import Later, region_record, show
+from lipcert.cli import options, parsing
+from lipcert.cli.output import Later, aligned, region_record, show
 from lipcert.errors import InvalidInput
 from lipcert.model.network import Network
 from lipcert.proof.reach import Reach
@@ -25,43 +22,27 @@ _SHOWN = 40
 
 def reach(
     model: options.ModelArgument,
-    center: options.NeededCenterOption = None,
-    radius: options.NeededRadiusOption = None,
-    box: options.NeededBoxOption = None,
-    clip: options.NeededClipOption = None,
-    point: options.NeededPointOption = None,
-    norm: options.NormOption = "l2",
-    input_scale: options.InputScaleOption = None,
+    where: options.RegionOptions,
+    reading: options.ReadingOptions,
     method: options.MethodOption = None,
     layer: Annotated[
         int | None, typer.Option(metavar="I", help="An inner layer, from 1: its values before the activation.")
     ] = None,
-    activation: options.ActivationOption = None,
-    input_shape: options.InputShapeOption = None,
-    drop_softmax: options.DropSoftmaxOption = False,
-    mean: options.MeanOption = None,
-    std: options.StdOption = None,
-    fixed: given.FixedOption = None,
-    output: given.OutputOption = None,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw two outputs, their box, ellipsoid and samples: .png, .pdf or .svg."),
     ] = None,
     axes: Annotated[str, typer.Option(metavar="I,J", help="The two outputs to draw.")] = "0,1",
     values: Annotated[
-        bool, typer.Option("--values", help="Bound each output by value functions too: balls of the ℓ2 norm, slower.")
+        bool, typer.Option("--values", help="Also bound each output by value functions: ℓ2 balls only, slower.")
     ] = False,
     seconds: options.SecondsOption = None,
     certificate_file: options.CertificateOption = None,
-    export: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the boxes of the pieces, lower then upper corners: .csv or .npz."),
-    ] = None,
     json: options.JsonOption = False,
 ) -> None:
     """Enclose the outputs of MODEL over a region by a box and an ellipsoid.
 
-    Every output that any input of the region leads to lies in both; this is proved, rounding included.
+    For every input of the region, the output lies in both. This is proved, with rounding accounted for.
 
     [bold]Example[/bold]
 
@@ -69,20 +50,14 @@ def reach(
 
       lipcert reach model.npz --box -1 1 --layer 2 --plot reach.png --axes 0,3
     """
-    pair = options.indices("--axes", axes) or []
-    options.figure("--plot", plot)
-    options.output("--certificate", certificate_file, model)
-    if export is not None and export.suffix.lower() not in (".csv", ".npz"):
-        raise InvalidInput(f"--export must name a .csv or .npz file in a folder that exists, got {export}")
-    options.output("--export", export, model)
-    chosen = timed(method, seconds)
+    pair = parsing.indices("--axes", axes) or []
+    options.check_figure("--plot", plot)
+    options.check_output("--certificate", certificate_file, model)
+    chosen = parsing.limited(method, seconds)
     with Later() as later:
         with options.limit(seconds):
-            network = options.network(
-                model, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output
-            )
-            measure = options.norm("--norm", norm, input_scale)
-            region = options.region_of(network, center, radius, box, clip, point, measure)
+            network = reading.network(model)
+            region = where.region(network)
             if not region.bounded:
                 raise InvalidInput("reach needs a bounded region: give --center and --radius, or --box")
             shown = network.sizes[layer] if layer is not None and 0 < layer <= network.depth else network.outputs
@@ -92,19 +67,8 @@ def reach(
         if certificate_file is not None:
             later.attempt(found.save, certificate_file)
         later.attempt(show, json, _record, _print, network, found)
-        if export is not None:
-            later.attempt(_export, found, export)
         if plot is not None:
             later.attempt(plots.save, plots.reach_set(found, network, (pair[0], pair[-1])), plot)
-
-
-def _export(found: Reach, path: Path) -> None:
-    lower, upper = found.hull
-    if path.suffix.lower() == ".npz":
-        np.savez(path, lower=lower, upper=upper)
-        return
-    names = [f"{side} {number}" for side in ("lower", "upper") for number in range(lower.shape[1])]
-    np.savetxt(path, np.concatenate([lower, upper], axis=1), delimiter=",", header=",".join(names), fmt="%.17g")
 
 
 def _record(network: Network, found: Reach) -> dict[str, Any]:
@@ -126,9 +90,7 @@ def _print(console: Console, network: Network, found: Reach) -> None:
     console.print(f"network  {describe_network(network)}\nregion   {describe_region(found.region)}")
     if found.layer != network.depth:
         console.print(f"layer    {found.layer}, before its activation")
-    table = Table("output")
-    for heading in ("lower", "at the centre", "upper"):
-        table.add_column(heading, justify="right")
+    table = aligned(1, "output", "lower", "at the centre", "upper")
     for number in range(min(len(found.lower), _SHOWN)):
         table.add_row(
             str(number),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lipcert.cli import given, options
+from lipcert.cli import options
 from lipcert.errors import ProofFailed
 from lipcert.show.report import write
 
@@ -20,29 +20,23 @@ def report(
             help="Saved answers of any kind, the .sqlite file of lipcert robust, or the folder of lipcert reproduce.",
         ),
     ],
+    reading: options.ReadingOptions,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.html", help="The page to write.")],
     model: Annotated[
         list[str] | None,
         typer.Option(
             metavar="MODEL",
-            help="A model that answers are about: they are proved again, bounds get a lower bound. May be repeated.",
+            help="Prove the answers about this model again, and search lower bounds. May be repeated.",
         ),
     ] = None,
-    activation: options.ActivationOption = None,
-    input_shape: options.InputShapeOption = None,
-    drop_softmax: options.DropSoftmaxOption = False,
-    mean: options.MeanOption = None,
-    std: options.StdOption = None,
-    fixed: given.FixedOption = None,
-    output: given.OutputOption = None,
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")] = None,
 ) -> None:
     """Write one HTML page about saved answers, a campaign, or a reproduction of the paper.
 
-    Answers are what --certificate of bound, sweep, reach or sensitivity wrote, or save in Python. The page holds
-    everything it shows and fetches nothing: summary, tables that sort, figures, and for each answer what was proved, of
-    which network, on which region, and whether it still stands. Exit code 1: an answer could not be proved again; the
-    page says which and why. With --model that also holds for answers about none of the models given.
+    Answers are files of --certificate of bound, sweep, reach or sensitivity, or of save in Python. The page is one file
+    that loads nothing: summary, sortable tables, figures, and for each answer what is claimed, about which network and
+    region, and whether it was proved again. Exit code 1: an answer could not be proved, or with --model an answer is
+    about none of the models; the page says which and why.
 
     [bold]Example[/bold]
 
@@ -54,12 +48,7 @@ def report(
 
       lipcert report run.sqlite -o report.html
     """
-    models = {
-        options.model_name(name, mean, std): options.network(
-            name, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output
-        )
-        for name in model or []
-    }
+    models = {reading.name(name): reading.network(name) for name in model or []}
     written = write(sources, out, models=models, title=title)
     typer.echo(written.path)
     refuted = [item.path.name for item in written.certificates if item.refuted]

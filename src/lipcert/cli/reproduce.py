@@ -13,7 +13,7 @@ from lipcert.questions.names import METHODS
 
 
 class Section(StrEnum):
-    """What can be asked for."""
+    """The parts of the reproduction."""
 
     TABLE1 = "table1"
     TABLE2 = "table2"
@@ -24,10 +24,10 @@ class Section(StrEnum):
 
 def reproduce(
     section: Annotated[Section, typer.Argument(help="A table, the radius study, the MNIST study, or all of them.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where everything goes, and is resumed from.")] = Path(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the results, new or to be resumed.")] = Path(
         "results"
     ),
-    quick: Annotated[bool, typer.Option("--quick", help="A part that takes minutes, not hours.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A selection that takes minutes, not hours.")] = False,
     methods: Annotated[
         str | None,
         typer.Option(metavar="NAME,NAME,…", help=f"Only these: {', '.join(METHODS)}. Default: the paper's and ours."),
@@ -43,9 +43,9 @@ def reproduce(
 ) -> None:
     """Run the paper's experiments: its networks, its methods and lipcert's, beside the printed numbers.
 
-    Writes a CSV and a Markdown file for each section, figures, and run.json. Numbers are stored as they are found: a
-    run that was stopped in whatever way is resumed by the same command. Each method runs in a process of its own
-    under the limit, quick ones first; one that takes too long says so in its row.
+    Writes a CSV and a Markdown file for each section, figures, and run.json. Results are stored as they come, and the
+    same command resumes a run that was stopped. Each method runs in its own process with a time limit, quick methods
+    first; a method that takes too long says so in its row.
 
     [bold]Example[/bold]: five minutes; then the MNIST study with the real images; then everything, which takes hours.
 
@@ -60,7 +60,7 @@ def reproduce(
 
     sections = SECTIONS if section is Section.ALL else (section.value,)
     names = None if methods is None else [name.strip() for name in methods.split(",")]
-    progress = None if sys.stderr.isatty() else _line  # a terminal has a line of its own
+    progress = None if sys.stderr.isatty() else _line  # a terminal shows its own line
     record = run(sections, out, quick=quick, methods=names, timeout=timeout, data=data, progress=progress)
     for name in sections:
         part = record["sections"][name]

@@ -15,51 +15,41 @@ from rich.table import Table
 from lipcert.cli import options
 from lipcert.cli.output import Later, as_json, console
 from lipcert.questions.campaign import Results, Summary, summarise
-from lipcert.questions.campaign.results import Difference, difference
 from lipcert.questions.campaign.results import export as write
 from lipcert.show.wording import downward, upward
 
 
 def results(
     file: Annotated[Path, typer.Argument(metavar="FILE.sqlite", help="What lipcert robust wrote.")],
-    export: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write all rows: .csv, .json or .parquet (extra: parquet).")
-    ] = None,
-    against: Annotated[
-        Path | None, typer.Option(metavar="FILE.sqlite", help="Say what has changed since another campaign.")
-    ] = None,
+    export: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all rows to a .csv or .json file.")] = None,
     json: options.JsonOption = False,
 ) -> None:
     """Show what a campaign has found, also while it is running.
 
     certified: the whole ball is proved to be of one class. plain: the same by the rule margin/(√2·bound). unbroken: no
-    attack succeeded, an upper limit for what could be certified; broken: an attack, or the search for a proof, met an
-    input of another class; undecided: neither. What each radius rests on, and the seconds that it took, are in the
-    columns basis and seconds of an export.
+    attack succeeded, so this is an upper limit for certified. broken: an attack, or the search for a proof, found a
+    counterexample. undecided: neither certified nor broken. An export has a row per point, with the kind of proof
+    (column basis) and the time (column seconds).
 
     [bold]Example[/bold]
 
       lipcert results run.sqlite
 
       lipcert results run.sqlite --export run.csv
-
-      lipcert results run.sqlite --against earlier.sqlite
     """
-    options.output("--export", export, file)
+    options.check_output("--export", export, file)
     found = Results.read(file)
-    changed = None if against is None else difference(Results.read(against), found)
     with Later() as later:
-        later.attempt(show, found, json, changed)
+        later.attempt(show, found, json)
         if export is not None:
             later.attempt(write, found, export)
 
 
-def show(found: Results, json: bool, changed: Difference | None = None) -> None:
-    """The summary, as a table or as JSON, and what has changed."""
+def show(found: Results, json: bool) -> None:
+    """Print the summary as tables, or as JSON."""
     summaries = summarise(found)
     if json:
         record = {"about": found.about, "seconds": found.seconds, "rows": len(found.rows)}
-        record |= {} if changed is None else {"against": asdict(changed)}
         typer.echo(as_json({**record, "summary": [asdict(summary) for summary in summaries]}))
         return
     out = console()
@@ -67,13 +57,7 @@ def show(found: Results, json: bool, changed: Difference | None = None) -> None:
         out.print(f"[bold]{escape(method)}[/bold], network {network[:12]}…")
         out.print(_table(list(part)))
     for summary in summaries:
-        out.print(_settled(summary), soft_wrap=True)
-    if changed is not None:
-        out.print(
-            f"of {changed.rows} rows in both, {changed.gained} are certified only now and {changed.lost} only then;"
-            f" mean radius {changed.grown:+.4g}",
-            soft_wrap=True,
-        )
+        out.print(_counts(summary), soft_wrap=True)
     problems = sum(summary.problems for summary in summaries)
     out.print(f"{len(found.rows)} rows in {found.path}, {found.seconds:.3g} s of work", soft_wrap=True)
     norm = found.about.get("norm")
@@ -84,8 +68,8 @@ def show(found: Results, json: bool, changed: Difference | None = None) -> None:
         out.print(f"{problems} rows have no bound; --export says why in the column problem")
 
 
-def _settled(summary: Summary) -> str:
-    """What became of the points of one radius, in a sentence."""
+def _counts(summary: Summary) -> str:
+    """How many points of one radius are certified, by which proof, broken and undecided."""
     size = f"radius {summary.radius:g}" if summary.radius > 0.0 else "searched"
     ways = ", ".join(f"{count} by {basis}" for basis, count in sorted(summary.bases.items())) or "none"
     took = f"{summary.seconds:.3g} s a point, {summary.longest:.3g} s at most"

@@ -7,16 +7,54 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lipcert.cli import given, options
-from lipcert.cli.methods import METHODS, method
+from lipcert.cli import options, parsing
 from lipcert.cli.results import show
 from lipcert.errors import CampaignStopped, InvalidInput, ProofFailed
 from lipcert.questions.campaign import Results, campaign, read_points
+from lipcert.questions.names import OWN
+
+
+@dataclass(frozen=True)
+class CampaignOptions:
+    """Options that :func:`campaign` takes as they are."""
+
+    search: Annotated[bool, typer.Option("--search", help="Search the largest radius of each point.")] = False
+    attack: Annotated[bool, typer.Option("--attack", help="Also search counterexamples.")] = False
+    restarts: Annotated[int, typer.Option(metavar="N", help="Starts of each attack.")] = 9
+    curvature: Annotated[
+        bool | None,
+        typer.Option(
+            "--curvature/--no-curvature",
+            help="Whether to use bounds to second order, which take most of the time. They work for up to ten hidden"
+            " layers of 150 neurons or three of 250. Default: up to ten of 110 or three of 150.",
+            show_default=False,
+        ),
+    ] = None
+    everywhere: Annotated[
+        bool, typer.Option("--everywhere", help="Try bounds over all inputs first, which are found only once.")
+    ] = False
+    values: Annotated[
+        bool | None,
+        typer.Option(
+            "--values/--no-values",
+            help="Whether to use value functions, which take seconds per point and suit networks with up to some"
+            " hundred open neurons. Default: if --seconds-per-point is given.",
+            show_default=False,
+        ),
+    ] = None
+    seconds_per_point: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="Time limit for each point; then its best result counts.")
+    ] = None
+    seconds: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="Time limit for all points; the same command resumes.")
+    ] = None
+    workers: Annotated[int, typer.Option(metavar="N", help="Processes, each with one BLAS thread.")] = 1
 
 
 def robust(
@@ -24,78 +62,36 @@ def robust(
     data: Annotated[
         Path, typer.Argument(metavar="DATA", help="An .npz file with x and optionally y, or a .csv file of points.")
     ],
-    out: Annotated[Path, typer.Option(metavar="FILE.sqlite", help="Where results go, and are resumed from.")],
+    how: CampaignOptions,
+    reading: options.ReadingOptions,
+    out: Annotated[Path, typer.Option(metavar="FILE.sqlite", help="The results file, new or to be resumed.")],
     radii: Annotated[
         str | None, typer.Option("--radii", "--eps", metavar="R,R,…", help="Radii of the balls around each point.")
     ] = None,
-    search: Annotated[bool, typer.Option("--search", help="Search for the largest radius of each point.")] = False,
     methods: Annotated[
-        str, typer.Option(metavar="NAME,NAME,…", help=f"Which methods: {', '.join(METHODS)}.")
+        str, typer.Option(metavar="NAME,NAME,…", help=f"Which methods: {', '.join(OWN)}.")
     ] = "closed-form",
     clip: Annotated[
         tuple[float, float] | None,
         typer.Option(metavar="LOWER UPPER", help="Only inputs between these count, as in --clip 0 1 for images."),
     ] = None,
-    norm: Annotated[
-        str, typer.Option("--norm", metavar="l1|l2|linf", help="Norm of the balls, in the units of --input-scale.")
-    ] = "l2",
-    input_scale: Annotated[
-        str | None, typer.Option(metavar="NUMBERS|FILE", help="What one unit of each input is, as in 0.1,100.")
-    ] = None,
-    attack: Annotated[bool, typer.Option("--attack", help="Search for inputs of another class too.")] = False,
-    restarts: Annotated[int, typer.Option(metavar="N", help="Starts of each attack.")] = 9,
-    curvature: Annotated[
-        bool | None,
-        typer.Option(
-            "--curvature/--no-curvature",
-            help="Whether to settle what is open by a bound to second order, which takes most of the time. It works for"
-            " up to ten hidden layers of 150 neurons or three of 250; the default is to use it for up to ten of 110 or"
-            " three of 150.",
-            show_default=False,
-        ),
-    ] = None,
-    everywhere: Annotated[
-        bool,
-        typer.Option("--everywhere", help="Try bounds for all inputs first, found once: quick for large networks."),
-    ] = False,
-    values: Annotated[
-        bool | None,
-        typer.Option(
-            "--values/--no-values",
-            help="Whether to settle what is still open by value functions, which take seconds per point. They are for"
-            " up to some hundred open neurons; the default is to use them if --seconds-per-point is given.",
-            show_default=False,
-        ),
-    ] = None,
+    norm: options.NormOption = "l2",
+    input_scale: options.InputScaleOption = None,
     points: Annotated[
         str | None, typer.Option(metavar="N|A:B", help="The first N points only, or those from A to B - 1.")
     ] = None,
-    seconds_per_point: Annotated[
-        float | None, typer.Option(metavar="NUMBER", help="How long a point may take; then the best so far counts.")
-    ] = None,
-    seconds: Annotated[
-        float | None, typer.Option(metavar="NUMBER", help="How long all of it may take; the same command goes on.")
-    ] = None,
-    workers: Annotated[int, typer.Option(metavar="N", help="Processes, each with one BLAS thread.")] = 1,
     dask: Annotated[
         str | None, typer.Option(metavar="tcp://…", help="A Dask cluster's scheduler instead (extra: dask).")
     ] = None,
-    activation: options.ActivationOption = None,
-    input_shape: options.InputShapeOption = None,
-    drop_softmax: options.DropSoftmaxOption = False,
-    mean: options.MeanOption = None,
-    std: options.StdOption = None,
-    fixed: given.FixedOption = None,
-    output: given.OutputOption = None,
     json: options.JsonOption = False,
 ) -> None:
     """Certify how far the points of DATA may be moved before MODEL classifies them differently.
 
-    For every point, radius and method: a proved Lipschitz bound over the ball, and the radius up to which no input is
-    of another class. The largest output is the class; without labels the predicted class counts. Results are stored as
-    they come. A run that was stopped in whatever way is resumed by the same command; nothing is computed twice.
+    For every point, radius and method: a proved Lipschitz bound over the ball, and the radius within which no input is
+    of another class. The class is the largest output; without labels the predicted class counts. Results are stored as
+    they come. If a run is stopped, the same command resumes it.
 
-    [bold]Example[/bold]: images of numbers between 0 and 1, two processes; then the table once more, and as a CSV file.
+    [bold]Example[/bold]: images with values between 0 and 1, on two processes; then the results as a CSV file.
 
       lipcert robust model.onnx test.npz --radii 0.5,0.1 --clip 0 1 --out run.sqlite --workers 2
 
@@ -105,14 +101,14 @@ def robust(
 
       lipcert robust model.onnx test.npz --search --seconds-per-point 5 --points 0:100 --out radii.sqlite
 
-    How many are verified, broken (by an attack, or on the way to a proof), or undecided after ten seconds:
+    How many points are certified, broken by a counterexample, or undecided after ten seconds:
 
       lipcert robust model.onnx test.npz --eps 1.0 --seconds-per-point 10 --attack --out verdicts.sqlite
     """
-    network = options.network(model, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output)
-    if radii is None and not search:
+    network = reading.network(model)
+    if radii is None and not how.search:
         raise InvalidInput("--radii must say how large the balls are, as in --radii 0.5,0.1; or --search finds out")
-    if dask is not None and workers != 1:
+    if dask is not None and how.workers != 1:
         raise InvalidInput("--workers starts processes here, --dask works elsewhere; give one of them")
     if clip is not None and clip[0] > clip[1]:
         raise InvalidInput(f"--clip {clip[0]:g} {clip[1]:g}: the limits are swapped; give the lower one first")
@@ -122,38 +118,30 @@ def robust(
             network,
             read.x,
             read.y,
-            radii=() if radii is None else options.numbers("--radii", radii),
+            radii=() if radii is None else parsing.numbers("--radii", radii),
             out=out,
-            search=search,
-            methods=[method(name.strip()) for name in methods.split(",")],
+            methods=[parsing.method(name.strip()) for name in methods.split(",")],
             clip=clip,
-            norm=options.norm("--norm", norm, input_scale),
-            attack=attack,
-            restarts=restarts,
-            curvature=curvature,
-            values=values,
-            everywhere=everywhere,
+            norm=parsing.norm("--norm", norm, input_scale),
             points=_points(points),
-            seconds=seconds,
-            seconds_per_point=seconds_per_point,
-            workers=workers,
             executor=executor,
             names={"model": os.path.basename(model), "data": data.name},
+            **asdict(how),
         )
     show(results, json)
     if not results.rows:
-        raise CampaignStopped("time was up before the first point was done; the same command goes on")
+        raise CampaignStopped("time was up before the first point was done; the same command resumes")
     if all(row.bound is None for row in results.rows):
         raise ProofFailed("no ball has a bound; try smaller --radii or other --methods")
 
 
 def _points(text: str | None) -> int | slice | None:
     """A number, or a range A:B of which either end may be left out."""
-    match = re.fullmatch(r"(\d*):(\d*)|(\d+)", "" if text is None else text.strip())
-    if text is None or match is None:
-        if text is not None:
-            raise InvalidInput(f"--points must be a number or a range, as in 100 or 50:100; got {text!r}")
+    if text is None:
         return None
+    match = re.fullmatch(r"(\d*):(\d*)|(\d+)", text.strip())
+    if match is None:
+        raise InvalidInput(f"--points must be a number or a range, as in 100 or 50:100; got {text!r}")
     if match[3]:
         return int(match[3])
     return slice(*(int(end) if end else None for end in (match[1], match[2])))
@@ -161,7 +149,7 @@ def _points(text: str | None) -> int | slice | None:
 
 @contextmanager
 def _resumable(out: Path) -> Iterator[None]:
-    """An interrupt says what is stored, and how to go on."""
+    """On an interrupt, say what is stored and how to resume."""
     try:
         yield
     except KeyboardInterrupt:

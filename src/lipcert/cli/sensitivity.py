@@ -10,8 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lipcert.cli import given, options
-from lipcert.cli.methods import timed
+from lipcert.cli import options, parsing
 from lipcert.cli.output import Later, region_record, show
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
@@ -25,31 +24,19 @@ _ROWS = 40
 
 def sensitivity(
     model: options.ModelArgument,
-    center: options.CenterOption = None,
-    radius: options.RadiusOption = None,
-    box: options.BoxOption = None,
-    clip: options.ClipOption = None,
-    norm: options.NormOption = "l2",
-    input_scale: options.InputScaleOption = None,
-    point: options.PointOption = None,
+    where: options.RegionOptions,
+    reading: options.ReadingOptions,
     method: options.MethodOption = None,
     inputs: options.InputsOption = None,
     outputs: options.OutputsOption = None,
-    activation: options.ActivationOption = None,
-    input_shape: options.InputShapeOption = None,
-    drop_softmax: options.DropSoftmaxOption = False,
-    mean: options.MeanOption = None,
-    std: options.StdOption = None,
-    fixed: given.FixedOption = None,
-    output: given.OutputOption = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a heat map: .png, .pdf or .svg.")] = None,
     seconds: options.SecondsOption = None,
     certificate_file: options.CertificateOption = None,
     json: options.JsonOption = False,
 ) -> None:
-    """Bound how fast each output of MODEL can change with each input, the others held.
+    """Bound how fast each output of MODEL can change with each input, the other inputs fixed.
 
-    All pairs come from a few proofs of the whole network; the largest are then bounded by themselves.
+    A few proofs of the whole network bound all pairs; then the largest pairs are bounded alone.
 
     [bold]Example[/bold]
 
@@ -57,22 +44,19 @@ def sensitivity(
 
       lipcert sensitivity model.npz --box -1 1 --inputs 0,2 --plot map.png
     """
-    options.figure("--plot", plot)
-    options.output("--certificate", certificate_file, model)
-    chosen = timed(method, seconds)
+    options.check_figure("--plot", plot)
+    options.check_output("--certificate", certificate_file, model)
+    chosen = parsing.limited(method, seconds)
     with Later() as later:
         with options.limit(seconds):
-            network = options.network(
-                model, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output
-            )
-            measure = options.norm("--norm", norm, input_scale)
+            network = reading.network(model)
             found = later.best(
                 matrix_of,
                 network,
-                options.region_of(network, center, radius, box, clip, point, measure),
+                where.region(network),
                 chosen,
-                inputs=options.indices("--inputs", inputs),
-                outputs=options.indices("--outputs", outputs),
+                inputs=parsing.indices("--inputs", inputs),
+                outputs=parsing.indices("--outputs", outputs),
             )
         if certificate_file is not None:
             later.attempt(found.save, certificate_file)
@@ -118,7 +102,7 @@ def _print(console: Console, network: Network, found: Sensitivity) -> None:
 
 
 def _largest(bounds: Array, count: int) -> list[int]:
-    """The positions of the largest, so many of them, in their order."""
+    """The positions of the largest bounds, in ascending order."""
     return sorted(np.argsort(-bounds, kind="stable")[:count].tolist())
 
 

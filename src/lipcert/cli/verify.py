@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lipcert.cli import given, options
+from lipcert.cli import options
 from lipcert.cli.output import as_json, console, part_record, region_record
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.network import Network
@@ -27,25 +27,19 @@ relative to their size."""
 
 def verify(
     certificate: Annotated[
-        str, typer.Argument(metavar="CERT", help="What --certificate of bound, sweep, reach or sensitivity wrote.")
+        str, typer.Argument(metavar="CERT", help="A file of --certificate of bound, sweep, reach or sensitivity.")
     ],
     model: options.ModelArgument,
-    activation: options.ActivationOption = None,
-    input_shape: options.InputShapeOption = None,
-    drop_softmax: options.DropSoftmaxOption = False,
-    mean: options.MeanOption = None,
-    std: options.StdOption = None,
-    fixed: given.FixedOption = None,
-    output: given.OutputOption = None,
+    reading: options.ReadingOptions,
     exact: Annotated[
-        bool, typer.Option("--exact", help="A second opinion, in ball arithmetic: other code, more time, python-flint.")
+        bool,
+        typer.Option("--exact", help="Prove it in ball arithmetic instead: independent code, slower (python-flint)."),
     ] = False,
     json: options.JsonOption = False,
 ) -> None:
-    """Check a saved answer against MODEL: derive it again, with every rounding error accounted for.
+    """Prove a saved answer again for MODEL, with every rounding error accounted for.
 
-    Nothing in the file is believed. Exit code 0: proved. 1: not proved, or about another model. 2: no certificate, or
-    no model.
+    Nothing in the file is trusted. Exit code 0: proved. 1: not proved, or about another model. 2: unreadable file.
 
     [bold]Example[/bold]
 
@@ -58,7 +52,7 @@ def verify(
     if model.lower().endswith(".json") and not certificate.lower().endswith(".json"):
         raise InvalidInput(f"the certificate comes first, then the model: lipcert verify {model} {certificate}")
     claim = load_answer(certificate)
-    network = options.network(model, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output)
+    network = reading.network(model)
     started = time.perf_counter()
     try:
         proved = prove_again(network, claim, exact=exact)
@@ -71,14 +65,12 @@ def verify(
     if json:
         typer.echo(as_json(_record(claim, proved, seconds, exact)))
     else:
-        sentence = _sentence(options.model_name(model, mean, std), network, claim) + (
-            _BALLS.format(seconds) if exact else ""
-        )
+        sentence = _sentence(reading.name(model), network, claim) + (_BALLS.format(seconds) if exact else "")
         console().print(sentence, soft_wrap=True)
 
 
 def _record(claim: Answer, proved: Any, seconds: float, exact: bool) -> dict[str, Any]:
-    """What was proved, in JSON's types."""
+    """The proved statement in JSON's types."""
     record: dict[str, Any] = {"proved": True, "exact": exact, "seconds": seconds}
     if isinstance(claim, tuple):
         rows = zip(claim, proved, strict=True)
@@ -95,7 +87,7 @@ def _record(claim: Answer, proved: Any, seconds: float, exact: bool) -> dict[str
 
 
 def _sentence(name: str, network: Network, claim: Answer) -> str:
-    """What was proved, for people; bounds are rounded outwards."""
+    """The proved statement in words; bounds are rounded outwards."""
     about = f"where f is the real-number function of the float64 weights in {name} ({describe_network(network)})"
     ending = f".\nSHA-256 of the network: {network.digest}"
     if isinstance(claim, tuple):

@@ -1,4 +1,4 @@
-"""The upper side of robustness: a search for inputs that are classified differently."""
+"""Attacks: the search for counterexamples, inputs near a point that are of another class."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ from lipcert.search.counterexample import bisected
 
 @dataclass(frozen=True, eq=False)
 class Attack:
-    """What a search found; arrays have the leading shape of the points that were attacked.
+    """Counterexamples; arrays have the leading shape of the points that were attacked.
 
     Attributes
     ----------
-    points : for each point the nearest input found that is classified differently, or else the last one tried; in the
-        shape that the points were given in.
-    found : whether there is one within the radius; that it is of another class is proved with rounding accounted for.
-    distances : how far it is, rounded up; infinite where none was found.
+    points : for each point the nearest counterexample, or else the last input tried, in the shape of the points.
+    found : whether there is a counterexample within the radius. Its class is proved with rounding accounted for.
+    distances : its distance, rounded up; infinite if none was found.
     """
 
     points: Array
@@ -58,30 +57,30 @@ def attack(
     """Search the ball around each point for an input of another class, by projected gradient ascent.
 
     Each step follows the gradient of max_j f_j - f_label, or of f_j - f_label for one class j, and is projected back
-    into the ball and the clip. From an input that is found, bisection walks back towards the point, as far as the other
-    class is proved. Finding nothing proves nothing; finding something proves that no larger radius can be certified.
+    into the ball and the clip. Bisection then moves a counterexample towards the point, as far as its class can be
+    proved. A counterexample proves that no larger radius can be certified; finding none proves nothing.
 
     Parameters
     ----------
     network
-        The largest output is the class; of a single output the sign, as for :func:`certified_radius`.
+        The class is the largest output; of a single output its sign, as for :func:`certified_radius`.
     x
         A point (inputs,), or several (points, inputs); or in the shape of the model's inputs.
     label
-        The class of the point, or of each.
+        The class of the point, or one for each point.
     radius
-        Of the ball, or one for each point.
+        The radius of the ball, or one for each point.
     clip
         A pair (lower, upper): only inputs between them count.
     norm
-        Of the ball and of the distances, as for :func:`certified_radius`; default ℓ2.
+        Norm of the ball and of the distances, as for :func:`certified_radius`; default ℓ2.
     steps, step
-        How many steps, and how long each is as a share of the radius.
+        Number of steps, and their length as a share of the radius.
     restarts
-        Starts. The first is the point itself, towards any other class; the others are random, each towards one of the
-        other classes, the nearest first. Points that are broken leave.
+        Number of starts. The first is the point itself, towards any other class. The others are random, each towards
+        one other class, the nearest class first. A point with a counterexample is not started again.
     seed
-        Of the random starts.
+        Seed of the random starts.
 
     Examples
     --------
@@ -93,8 +92,8 @@ def attack(
     """
     network_in(network)
     network = network.classifier
-    given = scaled("x", x)
-    points = network.flat("x", given)
+    array = scaled("x", x)
+    points = network.flat("x", array)
     if points.ndim > 2:
         raise InvalidInput(f"x must be (inputs,) or (points, inputs), got shape {points.shape}")
     batch = points.shape[:-1]
@@ -105,7 +104,7 @@ def attack(
     ball = Ball(np.atleast_2d(points), np.atleast_1d(sizes), clip, norm_in("norm", norm))
     with suited_to(max(network.sizes)):
         found = _search(network, ball, np.atleast_1d(labels).astype(int), steps, step, restarts, seed)
-    return Attack(*(part.reshape(given.shape if part.ndim > 1 else batch) for part in found))
+    return Attack(*(part.reshape(array.shape if part.ndim > 1 else batch) for part in found))
 
 
 def _search(
@@ -134,7 +133,7 @@ def _search(
 
 
 def _some(ball: Ball, which: Any) -> Ball:
-    """One of several balls, or some."""
+    """Some of the balls, or one."""
     ends = () if ball.clip is None else (ball.clip.lower, ball.clip.upper)
     clip = tuple(np.broadcast_to(end, ball.center.shape)[which] for end in ends) or None
     return Ball(ball.center[which], ball.radius[which], clip, ball.norm)
@@ -148,9 +147,9 @@ def _climb(
     pace: tuple[int, float],
     seed: tuple[int, int],
 ) -> tuple[Array, Array]:
-    """One start for each point: from the point itself towards any other class, or from elsewhere towards a target.
+    """Gradient ascent from one start per point: from the point towards any class, or from elsewhere to a target.
 
-    Random numbers are the same for all points, so that what happens to one does not depend on the others.
+    All points use the same random numbers, so the result for one does not depend on the others.
     """
     rows, rng = np.arange(len(labels)), np.random.default_rng(seed)
     best, distances = ball.center.copy(), np.full(len(labels), np.inf)
@@ -164,9 +163,9 @@ def _climb(
         outputs[rows, labels] = -np.inf
         gradient = _gradient(network, preactivations, labels, outputs.argmax(axis=-1) if target is None else target)
         length = np.linalg.norm(gradient, axis=-1, keepdims=True)
-        lost = length[:, 0] <= 0
-        if lost.any():  # flat ground: any direction is as good
-            gradient[lost] = noise[number + 1]
+        flat = length[:, 0] <= 0
+        if flat.any():  # zero gradient: go in a random direction
+            gradient[flat] = noise[number + 1]
             length = np.linalg.norm(gradient, axis=-1, keepdims=True)
         z = ball.project(z + pace[1] * ball.radius[:, None] * _steepest(ball, gradient, length))
     _keep(ball, z, network(z).argmax(axis=-1) != labels, best, distances)
@@ -174,12 +173,12 @@ def _climb(
 
 
 def _steepest(ball: Ball, gradient: Array, length: Array) -> Array:
-    """A step of size about one in the norm of the ball along which the gradient rises."""
+    """An ascent step of about unit length in the norm of the ball."""
     if ball.plain:
         return gradient / length
     if isinstance(ball.norm, LInf):
         return np.sign(gradient) * ball.units
-    scaled = gradient * ball.units  # for ℓ1 too: single coordinates would lead nowhere else
+    scaled = gradient * ball.units  # for ℓ1 too: the steepest step would change one coordinate only
     return ball.units * scaled / ball.norm.bare.of(scaled)[:, None]
 
 
@@ -194,7 +193,7 @@ def _gradient(network: Network, preactivations: list[Array], labels: Array, riva
 
 
 def _keep(ball: Ball, z: Array, fooled: Array, best: Array, distances: Array) -> None:
-    """Note the inputs of another class that are nearer than those known."""
+    """Keep the inputs of another class that are nearer than the best so far."""
     away = ball.norm.of(z - ball.center)
     better = fooled & (away < distances) & (away <= ball.radius)
     best[better], distances[better] = z[better], away[better]

@@ -1,4 +1,4 @@
-"""The question itself: a bound of the Lipschitz constant over a region."""
+"""Bound the Lipschitz constant over a region."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from lipcert.search.method import Greedy, Method, MethodGuide
 from lipcert.search.problem import Problem
 
 _WIDE = 1000
-"""Neurons of a layer from which greedy methods are asked during the proof, not in a sweep before it."""
+"""From this layer width on, greedy methods choose multipliers during the proof, not in a sweep before it."""
 _LOST = 1e-2
-"""Share by which a proved bound may exceed what the search found without a note."""
+"""A note is made if the proved bound exceeds the bound of the search by more than this share."""
 _WORTH = 1.0 + 1e-7
-"""The product of norms takes the place of a bound that is this many times as large; less is rounding."""
+"""The product of norms replaces a bound that is larger by this factor; less is rounding."""
 _NEAR = 0.1
-"""Share of the product of the largest rows from which the product of norms may be less than a bound: that of max pools
-and skips is below that of their rows, 0.88 of it in the tests."""
+"""The product of norms is tried if the bound exceeds this share of the product of the largest rows. With max pools and
+skips the product of norms can be below that of the rows: 0.88 of it in the tests."""
 
 
 def certify(
@@ -75,7 +75,7 @@ def certify(
         How multipliers are chosen: ``ClosedForm()``, ``Scalar()``, ``Diagonal()``, ``Joint()``; the default
         ``Auto()`` climbs that ladder while its time lasts. Or a name, as on the command line: ``"joint"``.
     inputs, outputs
-        Coordinates at the two ends; other inputs are held equal, other outputs ignored. Default: all.
+        Coordinates at the two ends. Other inputs are held fixed, other outputs ignored. Default: all.
     layers
         (p, i): from z_p (p = 0: the input) to v_i. Default: the whole network.
     input_norm, output_norm
@@ -86,18 +86,17 @@ def certify(
     verify
         Prove the bound with outward rounding before returning it. Without, it is only as good as floating point.
     seconds
-        How long all of it may take; default: what the method says. Methods that improve their answer step by step keep
-        to it, up to the first ClosedForm bound, which takes what it takes: ``Auto()``, ``Joint()`` and ``Split()``.
+        Time limit; default: that of the method. ``Auto()``, ``Joint()`` and ``Split()`` keep to it, but always finish
+        their first bound, that of ClosedForm.
     progress
-        Told, in short lines, what is being done, as in ``progress=print``. Default: a line on the terminal.
+        Called with short lines of text, as in ``progress=print``. Default: a line on the terminal.
 
     Raises
     ------
     ProofFailed
         If no bound could be proved.
     Interrupted
-        On Ctrl-C while one of these methods works; a KeyboardInterrupt that has the best certificate so far as
-        ``best``.
+        On Ctrl-C during one of these methods: a KeyboardInterrupt whose ``best`` is the best certificate so far.
 
     Returns
     -------
@@ -143,10 +142,10 @@ def certify_many(
     output_norm: Norm | str | None = None,
     enclosures: Sequence[Enclosure] = BOTH,
 ) -> list[Certificate]:
-    """Bound the Lipschitz constant over each of many regions, proved, in a fraction of the time of single calls.
+    """Bound the Lipschitz constant over each of many regions, in a fraction of the time of single calls.
 
-    Regions go through the network together where the method chooses multipliers layer by layer, as ``ClosedForm()``
-    does. The certificates are those of :func:`certify`, up to rounding; ``seconds`` is what each took on average.
+    Methods that choose multipliers layer by layer, such as ``ClosedForm()``, treat all regions in one pass. The
+    certificates are those of :func:`certify`, up to rounding; ``seconds`` is the average time.
 
     Parameters
     ----------
@@ -155,12 +154,12 @@ def certify_many(
     regions
         Balls, boxes or all of space, in any order.
     method
-        Default ``ClosedForm()``. Methods that look at one region at a time, such as ``Joint()``, gain nothing here.
+        Default ``ClosedForm()``. Methods such as ``Joint()`` treat one region at a time and gain nothing here.
 
     Raises
     ------
     ProofFailed
-        If there is no proof for one of the regions; it says for which.
+        If there is no proof for one of the regions; the message says which.
 
     Examples
     --------
@@ -173,8 +172,8 @@ def certify_many(
     chosen = ClosedForm() if method is None else method_of(method)
     if not isinstance(regions, (Region, Iterable)):
         raise InvalidInput(f"regions must be a list such as [Ball(center, radius), …], got {regions!r}")
-    given = [regions] if isinstance(regions, Region) else list(regions)
-    several = [question(network, region, chosen, enclosures)[0] for region in given]
+    listed = [regions] if isinstance(regions, Region) else list(regions)
+    several = [question(network, region, chosen, enclosures)[0] for region in listed]
     part = _part(network, inputs, outputs, layers, input_norm, output_norm)
     found = _answers(network, several, chosen, part, tuple(enclosures), True) if several else []
     for number, answer in enumerate(found):
@@ -217,7 +216,7 @@ def _answers(
 def _or_product(
     network: Network, region: Region, found: Certificate | ProofFailed, method: Method, part: Part
 ) -> Certificate | ProofFailed:
-    """What was found, or the product of norms where that is less, or where memory does not suffice for more."""
+    """The certificate, or the product of norms if that is smaller or if memory does not suffice for more."""
     if isinstance(found, NoRoom):
         product = _product(network, region, method, part)
         if isinstance(product, ProofFailed):
@@ -230,7 +229,7 @@ def _or_product(
 
 
 def _product(network: Network, region: Region, method: Method, part: Part) -> Certificate | ProofFailed:
-    """The product of norms, which every network of finite slopes has, whatever the memory and the region."""
+    """The product of norms. It exists for every network with finite slopes, for all inputs, and needs little memory."""
     try:
         with suited_to(max(network.sizes)):
             return replace(issue(network, region, part, (), method=method), found_by="Trivial")
@@ -239,9 +238,9 @@ def _product(network: Network, region: Region, method: Method, part: Part) -> Ce
 
 
 def _rows_product(network: Network, part: Part) -> float:
-    """The largest row of each layer, times its steepest slope: at most the product of norms of a plain chain.
+    """The product of the largest row norms and steepest slopes: at most the product of norms of a plain chain.
 
-    Infinite for some inputs or outputs, and in other norms: there the product is hopeless.
+    Infinite for a part of the inputs or outputs and in other norms, where the product of norms is never smaller.
     """
     if not part.norms.plain or part.inputs is not None or part.outputs is not None:
         return np.inf
@@ -266,7 +265,7 @@ def _proved(
     enclosures: tuple[Enclosure, ...],
     verify: bool,
 ) -> list[Certificate | ProofFailed]:
-    """What a method finds for each region, or why there is none."""
+    """The certificate of a method for each region, or why there is none."""
     with suited_to(max(network.sizes)), np.errstate(all="ignore"), loosened(part.looseness):
         if verify and isinstance(method, Greedy) and (method.formula or max(network.sizes[1:]) >= _WIDE):
             return issue_many(network, regions, part, MethodGuide(method, enclosures), method)
@@ -282,7 +281,7 @@ def _proved(
 def _spectral(
     network: Network, region: Region, method: Method, part: Part, spectral: FourierSearch, verify: bool
 ) -> Certificate | ProofFailed:
-    """The certificate of a network that begins with convolutions, all of space: the closed form, then the method."""
+    """The certificate of a network that begins with convolutions, over all inputs: closed form, then the method."""
     interrupt: KeyboardInterrupt | None = None
     best: Certificate | None = None
     failure: ProofFailed | None = None
@@ -314,7 +313,7 @@ def _spectral(
 def _searched(
     network: Network, region: Region, method: Method, part: Part, enclosures: tuple[Enclosure, ...], verify: bool
 ) -> Certificate:
-    """The certificate for what a method finds, which looks at the network as a whole."""
+    """The certificate of a method that optimises all layers together."""
     target, inner = part.reduced(network)
     problem = Problem(target, part.place(region), enclosures)
     if inner.is_whole(target):
@@ -336,9 +335,9 @@ def _searched(
 def _improved(
     network: Network, region: Region, problem: Problem, method: Anytime, part: Part, inner: Part, verify: bool
 ) -> Certificate:
-    """The best that a method finds while there is time, or the first bound, that of ClosedForm.
+    """The best certificate of an anytime method, at least that of ClosedForm.
 
-    The time of that bound and its proof tells what to keep for the proof at the end.
+    The time of the ClosedForm bound and its proof is reserved for the proof at the end.
     """
     now, started = clock(), time.perf_counter()
     best: Certificate | None = None
@@ -375,7 +374,7 @@ def _improved(
             best = proved if best is None or proved.bound < best.bound else best
         except ProofFailed as error:
             failure = error
-        except KeyboardInterrupt as error:  # impatient: without the proof, then
+        except KeyboardInterrupt as error:  # a second interrupt: skip the proof
             interrupt = error
             break
     if interrupt is not None:
@@ -386,7 +385,7 @@ def _improved(
 
 
 def _frank(proved: Certificate, found: Candidate) -> Certificate:
-    """The certificate, with a note if the best that was found is well below what could be proved."""
+    """The certificate, with a note if the search found a clearly smaller bound that could not be proved."""
     if not proved.bound > (1.0 + _LOST) * found.bound:
         return proved
     lost = f"the search found {found.bound:.4g} ({found.found_by}), which could not be proved"
@@ -395,7 +394,7 @@ def _frank(proved: Certificate, found: Candidate) -> Certificate:
 
 @contextmanager
 def _explained(method: Method) -> Iterator[None]:
-    """A factorisation that fails is a bound that is not found."""
+    """Turn a failed factorisation into ProofFailed."""
     try:
         yield
     except np.linalg.LinAlgError as error:
@@ -411,7 +410,7 @@ def _issued(
     method: Method,
     verify: bool,
 ) -> Certificate:
-    """The certificate for a candidate, and for the one that encloses the whole network if the part is less."""
+    """The certificate of a candidate; ``whole`` gives the intervals of the whole network if it is about a part."""
     rest = () if candidate is whole else candidate.sweeps
     if verify and whole.sweeps:
         cover, curved = candidate.cover, candidate.curved
@@ -428,7 +427,7 @@ def _issued(
 
 
 def _witness(candidate: Candidate, part: Part, otherwise: Array | None = None) -> Array | None:
-    """The witness of a candidate, in the network's own units."""
+    """The witness of a candidate, in the units of the network."""
     if candidate.witness is None:
         return otherwise
     if part.inputs is not None or part.layers[0] or part.norms.shaped:  # then no units were changed
@@ -440,9 +439,7 @@ def _witness(candidate: Candidate, part: Part, otherwise: Array | None = None) -
 def question(
     network: Network, region: Region, method: Method | str, enclosures: Sequence[Enclosure] = BOTH
 ) -> tuple[Region, Method]:
-    """The region with as many coordinates as the network has inputs, and the method; or an error that names the first
-    argument that is not of its kind.
-    """
+    """Check the arguments; return the region with the network's number of inputs, and the method."""
     network_in(network)
     if not isinstance(region, Region):
         raise InvalidInput(f"region must be a Ball, Box or Everywhere, got {type(region).__name__}")
@@ -481,5 +478,5 @@ def _part(
     part = Part((start, stop), ends[0], ends[1], norms)
     part.check(network)
     if norms.has_units:
-        part.of(network)  # says what is wrong with units or shapes, if anything
+        part.of(network)  # checks units and shapes
     return part

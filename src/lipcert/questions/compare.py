@@ -1,4 +1,4 @@
-"""Every method on one network and region, each in a process of its own under a time limit."""
+"""Compare methods on one network and region, each in its own process with a time limit."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from lipcert.search.method import Method
 from lipcert.search.problem import Problem
 
 _SHARE = 0.7
-"""Share of the limit that methods with a time of their own may use; they may overrun it by their first bound."""
+"""Share of the limit that anytime methods plan with; their first bound may exceed it."""
 
 Status = Literal["certified", "timeout", "does not apply", "failed"]
 
 
 @dataclass(frozen=True)
 class Row:
-    """What one method did.
+    """The result of one method.
 
     Attributes
     ----------
-    name : of the method, as on the command line.
+    name : name of the method, as on the command line.
     status : "certified", "timeout", "does not apply" or "failed".
-    bound : the bound, or None without one. For a method of the literature, the number as published.
-    ratio : the bound over the lower bound, where there is one.
-    seconds : what it took, proof included; for a timeout the limit.
+    bound : the bound; None if there is none. A method of the literature has the number that it publishes.
+    ratio : bound divided by the lower bound; None if there is no lower bound.
+    seconds : time, proof included; for a timeout the limit.
     verified : whether the bound is proved with rounding accounted for.
     note : why there is no bound, or what had to be repaired for one.
     published : whether it is a method of the literature.
@@ -63,7 +63,7 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """A row for each method, in the order asked for, and the lower bound they are measured by.
+    """A row for each method, in the given order, and the lower bound.
 
     ``comparison["joint"]`` is the row of that name.
     """
@@ -117,22 +117,20 @@ def compare(
     network, region
         As for :func:`certify`; global methods ignore the region.
     methods
-        Names from ``METHODS`` or values such as ``Joint(seconds=5)``, also of classes of your own; a dictionary gives
-        values names. The default is all of ``METHODS``.
+        Names from ``METHODS``, or values such as ``Joint(seconds=5)``, also of your own classes; a dictionary gives
+        names to values. Default: all of ``METHODS``.
     timeout
-        Seconds that each method may take, start-up not counted. A method that takes longer is stopped, and the others
-        go on.
+        Time limit in seconds of each method, without start-up. A method that takes longer is stopped.
     lower
-        Search for a lower bound first; only bounded regions have one.
+        Also search a lower bound; only bounded regions have one.
     seconds
-        How long all of it may take. Each method may take an equal share of what is left when its turn comes, so that
-        slow ones leave time for those after them. Default: no limit but those of the methods.
+        Time limit for everything. Each method gets an equal share of the time that is left. Default: no limit.
     progress
         As for :func:`certify`.
 
     Notes
     -----
-    Methods run one after another in fresh processes. A script that calls this needs the usual
+    Methods run one after another, each in a new process. A script that calls this needs the usual
     ``if __name__ == "__main__":``.
     """
     chosen = _named(list(METHODS) if methods is None else methods)
@@ -140,7 +138,7 @@ def compare(
         raise InvalidInput(f"timeout must be a positive number of seconds, got {timeout}")
     region, _ = question(network, Everywhere() if region is None else region, "closed-form")
     rows: list[Row] = []
-    starting = 0.0  # what it takes to start a process, on average
+    starting = 0.0  # average time to start a process
     with timed(seconds, progress) as clock:
         below = lower_bound(network, region) if lower and region.bounded else None
         for number, (name, method) in enumerate(chosen, 1):
@@ -163,9 +161,9 @@ def compare(
 
 
 def _named(methods: Iterable[str | Method] | Mapping[str, str | Method]) -> list[tuple[str, Method]]:
-    """Methods and what they are called: by their names, or else as Python writes them; no name twice."""
+    """Names and methods. A value without a name is called as Python writes it."""
     if isinstance(methods, Mapping):
-        pairs = [(str(name), method_of(given, "methods")) for name, given in methods.items()]
+        pairs = [(str(name), method_of(one, "methods")) for name, one in methods.items()]
     else:
         several = [methods] if isinstance(methods, (str, Method)) else list(methods)
         pairs = [(one if isinstance(one, str) else repr(one), method_of(one, "methods")) for one in several]
@@ -181,9 +179,7 @@ def _published(method: Method) -> bool:
 
 
 def supervised(name: str, timeout: float, function: Callable[..., Row], *arguments: Any) -> Row:
-    """The row that a function makes for a method, in a process of its own, stopped at the limit; whatever else happens
-    becomes a row too.
-    """
+    """Run a function in a process of its own, stopped at the limit; a failure becomes a row too."""
     try:
         return within(timeout, function, *arguments)
     except TimeoutError as error:
@@ -196,12 +192,12 @@ def supervised(name: str, timeout: float, function: Callable[..., Row], *argumen
         return Row(name, "failed", note=str(error))
 
 
-def run(given: str | Method, network: Network, region: Region, timeout: float) -> Row:
-    """One method here and now."""
-    method = method_of(given)
-    name = given if isinstance(given, str) else repr(given)
+def run(method: str | Method, network: Network, region: Region, timeout: float) -> Row:
+    """Run one method in this process."""
+    name = method if isinstance(method, str) else repr(method)
+    method = method_of(method)
     started = time.perf_counter()
-    if isinstance(method, Anytime):  # they take what time they are given
+    if isinstance(method, Anytime):  # it uses all the time it gets
         certificate = certify(network, region, replace(method, seconds=_SHARE * timeout))  # type: ignore[type-var]
         took = time.perf_counter() - started
         return Row(name, "certified", certificate.bound, None, took, certificate.verified, certificate.note)
@@ -211,7 +207,7 @@ def run(given: str | Method, network: Network, region: Region, timeout: float) -
     except np.linalg.LinAlgError as error:
         raise ProofFailed(f"{method} found no bound: {error}; weights may be too large or ill-scaled") from error
     certificate = certify(network, region, method if isinstance(method, Trivial) else _Found(candidate))
-    # what a method's multipliers prove can be less than what it publishes; the comparison is of what is published
+    # multipliers may prove less than the method publishes; the published number counts
     bound = max(candidate.bound, certificate.bound)
     took = time.perf_counter() - started
     remark = method.remark if isinstance(method, Published) else ""
@@ -221,7 +217,7 @@ def run(given: str | Method, network: Network, region: Region, timeout: float) -
 
 @dataclass(frozen=True, eq=False)
 class _Found(Method):
-    """A candidate that was found already."""
+    """A method that returns a known candidate."""
 
     candidate: Candidate
 

@@ -1,4 +1,4 @@
-"""Activations of one's own: a formula, and facts about it, which are checked where they can be."""
+"""User-defined activations: formulas, and facts about them that are checked as far as possible."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lipcert.model.formulas import Tree, evaluated, formula
 Function = Callable[[Any], Any]
 _NEAR = 4.0 ** -np.arange(1.0, 15.0)
 _SHARES = np.unique(np.concatenate([_NEAR, 1.0 - _NEAR, np.linspace(0.0, 1.0, 103)[1:-1]]))
-"""Where a piece is looked at first: evenly, and ever closer to its ends."""
+"""Sample points of a piece: evenly spaced, and denser towards its ends."""
 
 
 def define_activation(
@@ -44,47 +44,47 @@ def define_activation(
     torch: Any = None,
     onnx: str | None = None,
 ) -> Activation:
-    """An activation that is given by formulas, for ``Network.from_weights`` and for importers.
+    """Define an activation by formulas, for ``Network.from_weights`` and for importers.
 
-    What you declare is checked as far as it can be: with python-flint (``pip install "lipcert[exact]"``) the turning
-    points are proved to be all there are, up to 64 or four times the farthest of them, and over a whole period. What
-    lies beyond, and how the formulas round, rests on your word. So every answer about such a network says *declared*:
-    the digest begins so, and ``certificate.declared`` is true. ``verify`` needs a network with the same declaration.
+    What you declare is checked as far as possible. With python-flint (``pip install "lipcert[exact]"``) the turning
+    points are proved to be complete up to 64 or four times the farthest of them, and over a whole period. Beyond that,
+    and for the rounding of the formulas, your word counts. So every answer about such a network says *declared*: the
+    digest begins so, and ``certificate.declared`` is true. ``verify`` needs a network with the same declaration.
 
     Parameters
     ----------
     name
-        A name of your own.
+        A new name.
     value, slope
-        φ and φ', as functions of a numpy array that are written with numpy's functions (and expit, erf, erfc, ndtr of
-        ``scipy.special``). They are called once, to write the formula down.
+        φ and φ', as functions of a numpy array, written with numpy's functions (and expit, erf, erfc, ndtr of
+        ``scipy.special``). They are called once, to record the formula.
     turning_points
-        All points where φ' stops rising or falling, and kinks; of a periodic φ' those of one period.
+        All points where φ' stops rising or falling, and all kinks; of a periodic φ' those of one period.
     limits
-        The slopes at -∞ and +∞; infinite if they grow without end. Of a periodic φ' its least and largest value, by
-        default those at the turning points.
+        The slopes at -∞ and +∞; infinite if unbounded. Of a periodic φ' its minimum and maximum, by default those at
+        the turning points.
     extent
         Bounds of φ, or of φ(v) - drift·v.
     period, drift
-        If φ' has a period, that and the mean slope.
+        Period and mean slope of a periodic φ'.
     kinks
-        Whether φ' jumps at turning points, which must then be exact; ``slope`` must be right beside them. Not for a
-        periodic φ'.
+        Whether φ' jumps at turning points. They must then be exact, and ``slope`` must be right on both sides. Not for
+        a periodic φ'.
     bend, bend_turning_points
-        φ'' and the points where it stops rising or falling, for bounds to second order; may be left out.
+        φ'' and the points where it stops rising or falling, for bounds to second order; optional.
     rounding
         Size of the terms that cancel in the formulas; 32 units of roundoff of it are charged.
     tails
-        Whether an exponent is rounded, as in exp(-x²), so that small values lose more.
+        Whether an exponent is rounded, as in exp(-x²), so that small values lose more digits.
     torch
-        A class of PyTorch modules that compute φ, without parameters; importers then read it as this activation.
+        A class of PyTorch modules that compute φ, without parameters; importers read it as this activation.
     onnx
         The name of a function that ONNX models define for φ, as ``"domain:name"`` or ``"name"``.
 
     Raises
     ------
     InvalidInput
-        If a fact is wrong; it says where.
+        If a declared fact is wrong; the message says where.
 
     Examples
     --------
@@ -154,10 +154,10 @@ def _pair(name: str, value: Any) -> tuple[float, float]:
     return low, high
 
 
-def _points(name: str, given: Any) -> tuple[float, ...]:
-    points = numbers(name, given) if np.size(given) else np.zeros(0)
+def _points(name: str, values: Any) -> tuple[float, ...]:
+    points = numbers(name, values) if np.size(values) else np.zeros(0)
     if points.ndim != 1 or (np.diff(points) <= 0.0).any():
-        raise InvalidInput(f"{name} must be ascending numbers, got {given!r}")
+        raise InvalidInput(f"{name} must be ascending numbers, got {values!r}")
     return tuple(points.tolist())
 
 
@@ -169,23 +169,22 @@ def _one_period(period: float, points: tuple[float, ...], name: str) -> None:
 
 
 def _ends(slope: Tree, knots: tuple[float, ...], period: float, limits: Any) -> tuple[float, float]:
-    if limits is None and np.isfinite(period):
-        rates = evaluated(slope, np.array(knots))
+    periodic = np.isfinite(period)
+    rates = evaluated(slope, np.array(knots)) if periodic else np.zeros(0)
+    if limits is None and periodic:
         return float(rates.min()), float(rates.max())
     if limits is None:
         raise InvalidInput("limits must be given: the slopes at -∞ and +∞")
     left, right = _pair("limits", limits)
     if np.isnan([left, right]).any():
         raise InvalidInput(f"limits must be numbers, got {limits!r}")
-    if np.isfinite(period):
-        rates = evaluated(slope, np.array(knots))
-        if not (left <= rates.min() and rates.max() <= right):
-            raise InvalidInput(f"limits must hold the slopes of a period, {rates.min()} to {rates.max()}, got {limits}")
+    if periodic and not (left <= rates.min() and rates.max() <= right):
+        raise InvalidInput(f"limits must hold the slopes of a period, {rates.min()} to {rates.max()}, got {limits}")
     return left, right
 
 
 def _pieces(knots: tuple[float, ...], period: float) -> list[tuple[float, float]]:
-    """The pieces between turning points; those that have no end are cut far out."""
+    """The intervals between turning points; unbounded ones are cut far out."""
     if np.isfinite(period):
         marks = [*knots, knots[0] + period]
     else:
@@ -195,7 +194,7 @@ def _pieces(knots: tuple[float, ...], period: float) -> list[tuple[float, float]
 
 
 def _shape(slope: Tree, knots: tuple[float, ...], period: float) -> tuple[int, ...]:
-    """Whether φ' rises, falls or stays between turning points, by its values there."""
+    """Whether φ' rises, falls or is constant between turning points, by samples."""
     shapes = []
     for low, high in _pieces(knots, period):
         rates = evaluated(slope, low + _SHARES * (high - low))
@@ -206,7 +205,7 @@ def _shape(slope: Tree, knots: tuple[float, ...], period: float) -> tuple[int, .
 
 
 def _by_samples(definition: Definition) -> None:
-    """Raise where samples show that a fact is wrong; this needs no other package."""
+    """Raise if samples show that a fact is wrong; this needs no other package."""
     for (low, high), shape in zip(_pieces(definition.knots, definition.period), definition.shape, strict=True):
         grid = np.unique(low + np.union1d(_SHARES, np.linspace(0.0, 1.0, 4003)[1:-1]) * (high - low))
         rates, steps = evaluated(definition.slope, grid), np.diff(evaluated(definition.value, grid)) / np.diff(grid)
@@ -229,10 +228,10 @@ def _by_samples(definition: Definition) -> None:
 
 
 def _at_a_knot(definition: Definition, knot: float) -> None:
-    """Raise where φ jumps at a turning point, or φ' does and no kink was declared just there."""
+    """Raise if φ jumps at a turning point, or φ' does without a declared kink at that point."""
     beside = np.array([np.nextafter(knot, -np.inf), knot, np.nextafter(knot, np.inf)])
     values = evaluated(definition.value, beside)
-    # φ' from the left and from the right, as bounds will see it
+    # φ' from the left and from the right
     rates = np.array([definition.row().slope(np.array([knot]), side)[0] for side in (-1, 1)])
     if not (np.isfinite(values).all() and np.isfinite(rates).all()):
         raise InvalidInput(f"value or slope is not finite beside the turning point {knot:.17g}")
@@ -261,7 +260,7 @@ def _limits_by_samples(definition: Definition) -> None:
         rates = evaluated(definition.slope, side * start * 2.0 ** np.arange(0.0, 60.0, 2.0))
         rates = rates[np.isfinite(rates)]
         room = 1e-9 * max(definition.rounding, abs(limit) if np.isfinite(limit) else 0.0)
-        way = side * shape * np.diff(rates)  # outwards, φ' goes on as it does at the end of the last piece
+        way = side * shape * np.diff(rates)  # outwards, φ' stays monotone as in the last piece
         beyond = np.isfinite(limit) and (side * shape * (limit - rates) < -room).any()
         near = not np.isfinite(limit) or (rates.size and abs(rates[-1] - limit) <= 1e-3 * max(1.0, abs(limit)))
         if (way < -room).any() or beyond or not near:

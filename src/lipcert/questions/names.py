@@ -1,25 +1,12 @@
-"""The methods by name, as the command line has them and as strings in Python."""
+"""Methods by name, for the command line and for strings in Python."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from lipcert import published
 from lipcert.errors import InvalidInput
-from lipcert.published import (
-    AAO,
-    Eclipse,
-    EclipseFast,
-    EclipseGen,
-    EclipseGenLocal,
-    GeoLIP,
-    GLipSDP,
-    JacobianBox,
-    LipDiff,
-    LipSDP,
-    SeqLip,
-    Trivial,
-)
 from lipcert.search.auto import Auto
 from lipcert.search.closed_form import ClosedForm
 from lipcert.search.diagonal import Diagonal
@@ -29,25 +16,25 @@ from lipcert.search.scalar import Scalar
 from lipcert.search.split import Split
 
 PUBLISHED: Final[Mapping[str, Callable[[], Method]]] = {
-    "trivial": Trivial,
-    "seqlip": SeqLip,
-    "aao": AAO,
-    "lipdiff": LipDiff,
-    "geolip": GeoLIP,
-    "lipsdp-layer": lambda: LipSDP("layer"),
-    "lipsdp-layer-split": lambda: LipSDP("layer", split=10),
-    "lipsdp-neuron": lambda: LipSDP("neuron"),
-    "lipsdp-neuron-split": lambda: LipSDP("neuron", split=10),
-    "glipsdp": GLipSDP,
-    "eclipse-fast": EclipseFast,
-    "eclipse": Eclipse,
-    "eclipse-gen-cf": lambda: EclipseGen("CF"),
-    "eclipse-gen-fast": lambda: EclipseGen("Fast"),
-    "eclipse-gen-acc": lambda: EclipseGen("Acc"),
-    "eclipse-gen-local-cf": lambda: EclipseGenLocal("CF"),
-    "eclipse-gen-local-fast": lambda: EclipseGenLocal("Fast"),
-    "eclipse-gen-local-acc": lambda: EclipseGenLocal("Acc"),
-    "jacobian-box": JacobianBox,
+    "trivial": published.Trivial,
+    "seqlip": published.SeqLip,
+    "aao": published.AAO,
+    "lipdiff": published.LipDiff,
+    "geolip": published.GeoLIP,
+    "lipsdp-layer": lambda: published.LipSDP("layer"),
+    "lipsdp-layer-split": lambda: published.LipSDP("layer", split=10),
+    "lipsdp-neuron": lambda: published.LipSDP("neuron"),
+    "lipsdp-neuron-split": lambda: published.LipSDP("neuron", split=10),
+    "glipsdp": published.GLipSDP,
+    "eclipse-fast": published.EclipseFast,
+    "eclipse": published.Eclipse,
+    "eclipse-gen-cf": lambda: published.EclipseGen("CF"),
+    "eclipse-gen-fast": lambda: published.EclipseGen("Fast"),
+    "eclipse-gen-acc": lambda: published.EclipseGen("Acc"),
+    "eclipse-gen-local-cf": lambda: published.EclipseGenLocal("CF"),
+    "eclipse-gen-local-fast": lambda: published.EclipseGenLocal("Fast"),
+    "eclipse-gen-local-acc": lambda: published.EclipseGenLocal("Acc"),
+    "jacobian-box": published.JacobianBox,
 }
 """The methods of the literature."""
 
@@ -59,29 +46,29 @@ OWN: Final[Mapping[str, Callable[[], Method]]] = {
     "auto": Auto,
     "split": Split,
 }
-"""lipcert's own."""
+"""The methods of lipcert."""
 
 METHODS: Final = {**PUBLISHED, **OWN}
 
 
-def method_of(given: Any, name: str = "method") -> Method:
-    """A method: the value itself, or one with default options by its name, in which case and dashes do not matter.
+def method_of(method: Any, argument: str = "method") -> Method:
+    """A method: the value itself, or the method of that name with default options. Case and dashes do not matter.
 
     Examples
     --------
     >>> method_of("closed-form"), method_of("ClosedForm")
     (ClosedForm(), ClosedForm())
     """
-    if isinstance(given, Method):
-        return given
-    if isinstance(given, str):
+    if isinstance(method, Method):
+        return method
+    if isinstance(method, str):
         known = {_squeezed(key): make for key, make in METHODS.items()}
-        if _squeezed(given) in known:
-            return known[_squeezed(given)]()
-        raise InvalidInput(f"{name}: {given!r} is unknown; known are {', '.join(METHODS)}")
-    if isinstance(given, type) and issubclass(given, Method):
-        raise InvalidInput(f"{name} must be a value, not a class; write {given.__name__}()")
-    raise InvalidInput(f"{name} must be a value such as Scalar(), or a name such as 'scalar'; got {given!r}")
+        if _squeezed(method) in known:
+            return known[_squeezed(method)]()
+        raise InvalidInput(f"{argument}: {method!r} is unknown; known are {', '.join(METHODS)}")
+    if isinstance(method, type) and issubclass(method, Method):
+        raise InvalidInput(f"{argument} must be a value, not a class; write {method.__name__}()")
+    raise InvalidInput(f"{argument} must be a value such as Scalar(), or a name such as 'scalar'; got {method!r}")
 
 
 def _squeezed(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a method finds step by step for a network, or for some of its inputs, outputs or layers."""
+"""Candidates of an anytime method, for a network or for some of its inputs, outputs or layers."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from lipcert.search.problem import Problem
 from lipcert.search.split import Split, affordable, can_cut
 
 _POINTS = 32
-"""Points at which the whole network's Jacobian is looked at before a bound of it is tried for a part."""
+"""Points at which the Jacobian of the whole network is computed before its bound is tried for a part."""
 
 
 def is_bounded_by_whole(part: Part, problem: Problem) -> bool:
-    """Whether a bound of the whole network is one of the part: ‖Δx‖ is the same there, and ‖Δf‖ is no larger."""
+    """Whether a bound of the whole network also holds for the part: same ‖Δx‖, and ‖Δf‖ is no larger."""
     return part.layers == (0, problem.network.depth) and part.norms.plain
 
 
 def candidates(
     problem: Problem, part: Part, method: Anytime, start: Candidate
 ) -> Iterator[tuple[Candidate, Candidate]]:
-    """Pairs: a candidate of the whole network, whose intervals count, and one of the part that rests on it.
+    """Pairs: a candidate of the whole network, which gives the intervals, and a candidate of the part.
 
-    They are the same if the part is all of the network, and where a bound of the whole network is tried for the part.
-    Regions are cut for whole networks only, so methods that cut get half of the time for that, unless points show that
-    it leads nowhere.
+    Both are the same if the part is the whole network, and where a bound of the whole network is tried for the part.
+    Only whole networks are split. So a method that splits spends half of its time on the whole network, unless the
+    Jacobian at some point shows that its bound would be too large.
     """
     if part.is_whole(problem.network):
         yield start, start
@@ -62,11 +62,11 @@ def candidates(
 
 
 def _cuts(method: Method, problem: Problem) -> bool:
-    """Whether a method would cut the region of a whole network."""
+    """Whether a method splits the region of a whole network."""
     return isinstance(method, (Auto, Split)) and can_cut(problem) and affordable(problem, 0.5)
 
 
 def _exceeded(problem: Problem, bound: float) -> bool:
-    """Whether the whole network's Jacobian is larger somewhere, so that no bound of the whole is smaller."""
+    """Whether the Jacobian of the whole network exceeds the bound somewhere; then no bound of it is smaller."""
     region = problem.region if problem.region.bounded else Ball(np.zeros(problem.network.inputs), 1.0)
     return bool(jacobian_norms(problem.network, region.sample(_POINTS, np.random.default_rng(0))).max() >= bound)

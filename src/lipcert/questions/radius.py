@@ -1,4 +1,4 @@
-"""How far a classified point may be moved: certified radii."""
+"""Certified radii: how far a point may be moved before its class changes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from lipcert.model.network import Network, network_in
 from lipcert.model.norms import Norm, norm_in
 from lipcert.proof.classes import CertifiedRadius
 from lipcert.proof.hints import BOTH, Enclosure
-from lipcert.questions.hunt import TOLERANCE, Hunt
 from lipcert.questions.names import method_of
-from lipcert.questions.verdict import Judge, Rules
+from lipcert.questions.radius_certifier import RadiusCertifier, Rules
+from lipcert.questions.radius_search import TOLERANCE, RadiusSearch
 from lipcert.runtime.clock import Progress, timed
 from lipcert.runtime.threads import suited_to
 from lipcert.search.closed_form import ClosedForm
@@ -41,59 +41,59 @@ def certified_radius(
     seconds: float | None = None,
     progress: Progress | None = None,
 ) -> CertifiedRadius:
-    """The radius around a point within which the largest output stays the same, proved with outward rounding.
+    """A radius around a point within which the class does not change, proved with outward rounding.
 
-    Over a ball of radius ε around the point, let L_j bound the Lipschitz constant of f_label - f_j and m_j be that
-    function's value at the point. Then no input closer than min(ε, m_j/L_j) is taken for class j. ε itself will do
-    where f_label - f_j is shown to be positive all over the ball: by linear relaxation, by its gradient at the
-    point and a bound of its curvature over the ball, or by value functions. The smallest over j counts, and the best ε
-    is searched for.
+    Over a ball of radius ε around the point, let L_j bound the Lipschitz constant of f_label - f_j, and let m_j be the
+    value of that function at the point. Then no input closer than min(ε, m_j/L_j) is of class j. If f_label - f_j is
+    proved to be positive on the whole ball, ε itself is certified for class j. Proofs of that are linear relaxation, a
+    bound to second order (the gradient at the point and a bound of the curvature), and value functions. The smallest
+    radius over j counts, and the best ε is searched.
 
     Parameters
     ----------
     network
-        The largest output is the class. Of a single output f the sign: class 1 is where f is positive.
+        The class is the largest output. Of a single output f it is the sign: class 1 is where f is positive.
     x
         The point, (inputs,), or in the shape of the model's inputs, such as (1, 28, 28).
     label
-        Its class; default: what the network says.
+        Its class; default: the predicted class.
     method
         How multipliers are chosen; default ``ClosedForm()``.
     clip
         A pair (lower, upper): only inputs between them count, as in ``clip=(0, 1)`` for images.
     norm
-        In which the radius is: ``L1()``, ``L2()`` or ``LInf()``, with a ``scale`` where units differ; default ℓ2.
-        Bounds to second order are made for ℓ2 without units only.
+        Norm of the radius: ``L1()``, ``L2()`` or ``LInf()``, with a ``scale`` where units differ; default ℓ2. Bounds to
+        second order exist for ℓ2 without units only.
     radii
-        Try these ε only, as the rows of a :func:`campaign` do, and take the largest answer; default: search.
+        Try only these ε, as the rows of a :func:`campaign` do, and return the largest radius; default: search ε.
     pairwise
-        False gives the rule min(ε, margin/(√2·L)) with the bound L of the whole network.
+        False: the rule min(ε, margin/(√2·L)) with the bound L of the whole network.
     relaxation
-        Whether linear relaxation may settle a pair.
+        Whether linear relaxation may be used.
     curvature
-        Whether a bound to second order may settle pairs that are open. Most of the time goes into this. It needs
-        ``pairwise``, and networks that are not too large for it: up to ten hidden layers of 150 neurons, or three of
-        250. By default, networks for given ``radii`` must be smaller still: up to ten layers of 110, or three of 150.
+        Whether bounds to second order may be used. They take most of the time. They need ``pairwise``, and at most ten
+        hidden layers of 150 neurons or three of 250. Default: always in a search; for given ``radii`` up to ten layers
+        of 110 neurons or three of 150.
     values
-        Whether value functions may settle pairs that are still open, by neurons' signs too. They take seconds per pair,
-        and are for networks with up to some hundred open neurons. Default: if there is a time limit, and ``radii``. An
-        input of another class that they meet is in ``broken`` of the answer.
+        Whether value functions may be used. They take seconds per pair of classes, and suit networks with up to some
+        hundred open neurons. Default: only if ``seconds`` and ``radii`` are given. A counterexample that they meet is
+        in ``broken`` of the answer.
     everywhere
-        Whether bounds for all inputs may settle a ball before it is looked at. They are found once per network, which
-        may take longer than one ball; after that they take no time. Then ``bound`` is the one for all inputs.
+        Whether to try bounds over all inputs first. They are found once per network, which may take longer than one
+        ball, and then cost nothing. If they suffice, ``bound`` is the one over all inputs.
     tolerance
-        Relative, of the search for ε.
+        Relative tolerance of the search for ε.
     enclosures
         As for :func:`certify`.
     seconds
-        For all of it; then the best that was proved until then is returned. The first ball is always looked at.
+        Time limit; the best radius so far is returned. The first ball is always finished.
     progress
-        Called with a line of text for each ball that is looked at.
+        Called with a line of text for each ball.
 
     Raises
     ------
     Interrupted
-        On Ctrl-C; its ``best`` is the best that was proved until then.
+        On Ctrl-C; its ``best`` is the best radius so far.
 
     Examples
     --------
@@ -123,38 +123,34 @@ def certified_radius(
         curvature,
         norm_in("norm", norm),
         valued,
-        farther=bool(values),
+        values_in_search=bool(values),
         everywhere=bool(everywhere),
     )
-    here = rules.ball(point, 0.0)  # says what is wrong with the clip or the norm, if anything
-    judge = Judge(network, point, chosen, predicted, chosen_method, rules)
+    here = rules.ball(point, 0.0)  # checks the clip and the norm
+    certifier = RadiusCertifier(network, point, chosen, predicted, chosen_method, rules)
     if predicted != chosen:
-        return judge.nothing
+        return certifier.nothing
     grid = None if radii is None else _grid(radii)
     with timed(seconds, progress), suited_to(max(network.sizes)), np.errstate(all="ignore"):
-        hunt = Hunt(judge, tolerance)
+        search = RadiusSearch(certifier, tolerance)
         try:
-            hunt.search() if grid is None else hunt.over(grid)
+            search.search() if grid is None else search.over(grid)
         except KeyboardInterrupt:
-            raise Interrupted(hunt.answer.about(network, here)) from None
-    return hunt.answer.about(network, here)
+            raise Interrupted(search.answer.about(network, here)) from None
+    return search.answer.about(network, here)
 
 
 def _grid(radii: Any) -> list[float]:
-    grid = np.atleast_1d(numbers("radii", _listed(radii))).tolist()
+    several = isinstance(radii, Iterable) and not isinstance(radii, (str, np.ndarray))
+    grid = np.atleast_1d(numbers("radii", list(radii) if several else radii)).tolist()
     if not grid or np.ndim(grid) != 1 or min(grid) <= 0:
         raise InvalidInput("radii must be positive numbers, at least one")
     return sorted(grid)
 
 
-def _listed(radii: Any) -> Any:
-    """One radius, an array or whatever can be gone through."""
-    return radii if isinstance(radii, (str, np.ndarray)) or not isinstance(radii, Iterable) else list(radii)
-
-
 def class_of(network: Network, label: Any) -> int:
-    """A label that the network has an output for."""
-    given = np.asarray(label)
-    if given.ndim or given.dtype.kind not in "iuf" or given not in range(network.outputs):
+    """The label as an integer, checked against the outputs of the network."""
+    value = np.asarray(label)
+    if value.ndim or value.dtype.kind not in "iuf" or value not in range(network.outputs):
         raise InvalidInput(f"label must be from 0 to {network.outputs - 1}, got {label!r}")
-    return int(given)
+    return int(value)

@@ -1,4 +1,4 @@
-"""Reach sets: where the outputs lie when the input is in a region."""
+"""Reach sets: enclosures of the outputs over a region."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lipcert.proof.reach import Reach, reach_set
 from lipcert.proof.row_bounds import OutputRows
 from lipcert.proof.together import Proof
 from lipcert.questions.certify import question
-from lipcert.questions.establish import limit, pieces_of, stages, within
+from lipcert.questions.prove_outputs import limited, shorter_limit, splitting, stages
 from lipcert.runtime.clock import OutOfTime, Progress, clock, timed
 from lipcert.runtime.threads import one_thread, suited_to
 from lipcert.search.auto import Auto
@@ -32,9 +32,9 @@ from lipcert.search.split import FEW_INPUTS, VANISHING, RowSearch, attained, out
 _SIDE = 0.2
 """Share of the tolerance for each side of an output."""
 _ROUNDED = 2.0**-36
-"""Widths below this share of the values are as narrow as is asked for: they may be those of rounding."""
+"""Widths below this share of the values are not narrowed further: they may be rounding errors."""
 _WHOLE = 0.2
-"""Share of the time that goes to the region as a whole where it may be cut."""
+"""Share of the time for the region as a whole, if it may be cut."""
 
 
 def reach(
@@ -50,10 +50,9 @@ def reach(
 ) -> Reach:
     """Enclose the outputs over a region, proved with outward rounding.
 
-    The box is the intersection of all that is known: interval arithmetic, linear relaxation, centre ± δ·(Lipschitz
-    constant of each output), by ``ClosedForm()`` and by the method. ``Split()`` and the default ``Auto()`` cut the
-    region, where it has few inputs, and bound each output from both sides over the pieces. The ellipsoid also tells
-    which outputs move together.
+    The box is the intersection of three boxes: interval arithmetic, linear relaxation, and centre ± δ·(Lipschitz
+    constant of each output), by ``ClosedForm()`` and by the method. ``Split()`` and the default ``Auto()`` also cut a
+    region with few inputs into boxes, and bound each output over them. The ellipsoid shows which outputs vary together.
 
     Parameters
     ----------
@@ -62,14 +61,14 @@ def reach(
     region
         A :class:`Ball` or :class:`Box`.
     layer
-        For an inner layer i, counted from 1: enclose its values before the activation. Default: the output.
+        Enclose the values of layer i, counted from 1, before its activation. Default: the output.
     values
-        Whether each output is also bounded from both sides by parabolas of slopes that are chosen for it, and in
-        smaller networks by value functions. For balls of the ℓ2 norm; a second or more per output.
+        Also bound each output by quadratic relaxation and, in smaller networks, by value functions. For ℓ2 balls only;
+        it takes a second or more per output.
     seconds
-        When the answer is due; None leaves that to the method. The first proof is made however long it takes.
+        Time limit; default: that of the method. The first proof is always finished.
     progress
-        Called with a line of text that says what is being done.
+        Called with lines of text that say what is being done.
 
     Raises
     ------
@@ -96,7 +95,7 @@ def reach(
     if values and not (isinstance(region, Ball) and region.plain and region.center.ndim == 1):
         raise InvalidInput("values=True needs a ball of the ℓ2 norm without units")
     work = _Work(network, int(last), method, bool(values))
-    with timed(limit(method, seconds), progress):
+    with timed(shorter_limit(method, seconds), progress):
         try:
             work.run(part, region, enclosures)
         except KeyboardInterrupt:
@@ -114,15 +113,15 @@ class _Work:
     values: bool
     proofs: list[OutputBounds] = field(default_factory=list)
     cover: Cover | None = None
-    told: Proof | None = None
+    values_proof: Proof | None = None
 
     def answer(self, started: float) -> Reach:
-        found = reach_set(self.network, self.layer, self.proofs, self.cover, self.told)
+        found = reach_set(self.network, self.layer, self.proofs, self.cover, self.values_proof)
         return replace(found, seconds=time.perf_counter() - started)
 
     def run(self, network: Network, region: Region, enclosures: Sequence[Enclosure]) -> None:
-        split = pieces_of(self.method)
-        whole = self.method if split is None else within(split.method, _WHOLE * clock().left)
+        split = splitting(self.method)
+        whole = self.method if split is None else limited(split.method, _WHOLE * clock().left)
         for found in stages(network, region, whole, enclosures):
             self.proofs.append(found)
         if self.values and network.depth > 1:
@@ -142,18 +141,18 @@ class _Work:
                 search.run(self.cover, np.inf if split.pieces is None else split.pieces)
 
     def _by_values(self, facts: OutputBounds) -> None:
-        """Look for multipliers that bound every output from both sides, while there is time."""
+        """Search multipliers that bound every output from both sides, while there is time."""
         base, eye = len(self.proofs) - 1, np.eye(facts.network.outputs)
         margins = facts.margins() if affordable(facts) else None
-        bowls, search, told = facts.bowls(), DualSearch(), Proof("values", base=base)
+        bowls, search, proof = facts.bowls(), DualSearch(), Proof("values", base=base)
         try:
             for number, row in enumerate(np.concatenate([eye, -eye])):
                 clock().say(f"value functions, side {number + 1} of {2 * len(eye)}")
                 if (hints := lowest(bowls, row)) is not None:
-                    self.told = told = replace(told, parabolas=(*told.parabolas, hints))
+                    self.values_proof = proof = replace(proof, parabolas=(*proof.parabolas, hints))
                 found = None if margins is None else search.find(margins, row, best=True)
                 if found is not None:
                     more = MarginHints(row, (), found.multipliers, found.ball)
-                    self.told = told = replace(told, margins=(*told.margins, more))
+                    self.values_proof = proof = replace(proof, margins=(*proof.margins, more))
         except OutOfTime:
             return

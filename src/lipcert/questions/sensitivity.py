@@ -1,4 +1,4 @@
-"""How strongly each output depends on each input: a matrix of certified bounds from one sweep."""
+"""A matrix of certified bounds: how fast each output can change with each input."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lipcert.proof.row_bounds import JacobianEntries
 from lipcert.proof.second_pieces import curved
 from lipcert.proof.sensitivity import Group, PairBound, Sensitivity, prove_pair, sensitivities
 from lipcert.questions.certify import question
-from lipcert.questions.establish import limit, pieces_of, stages, within
+from lipcert.questions.prove_outputs import limited, shorter_limit, splitting, stages
 from lipcert.runtime.clock import Progress, clock, timed
 from lipcert.runtime.costs import pairs_seconds
 from lipcert.runtime.threads import one_thread, suited_to
@@ -31,15 +31,15 @@ from lipcert.search.problem import Problem
 from lipcert.search.split import FEW_INPUTS, VANISHING, RowSearch, attained, entry_sizes
 
 _WHOLE = 0.5
-"""Share of the time that the bound of all inputs and outputs together may take."""
+"""Share of the time for the bound of all inputs and outputs together."""
 _PIECES = 0.7
-"""Share of what is left then that goes to pieces of the region, if it is cut."""
+"""Share of the remaining time for branch and bound, if the region is cut."""
 _PAIRED = 0.05
-"""Share of the time for the whole region, and for pairs by themselves, where pieces are known to second order."""
+"""Share of the time for the whole region, and for single pairs, if boxes are bounded to second order."""
 _SMALL = 0.2
-"""Derivatives smaller than this share of the largest are found to that share only."""
+"""Derivatives below this share of the largest are bounded only up to that share."""
 _PAIRS = 16
-"""Pairs that are bounded by themselves where there is no time limit."""
+"""Pairs that are bounded alone if there is no time limit."""
 
 
 def sensitivity(
@@ -55,10 +55,10 @@ def sensitivity(
 ) -> Sensitivity:
     """Bound how fast each output can change with each input, proved with outward rounding.
 
-    All pairs together take a few times as long as one :func:`certify`, however many there are. Then as many pairs as
-    there is time for, the largest bounds first, are bounded each by itself, as ``certify(inputs=…, outputs=…)`` does; a
-    method without a time limit does this for 16 of them. ``Split()`` and the default ``Auto()`` also cut the region,
-    where it has few inputs, and bound every entry of the Jacobian over the pieces.
+    One pass bounds all pairs, in a few times the time of one :func:`certify`. Then single pairs, the largest bounds
+    first, are bounded alone, as by ``certify(inputs=…, outputs=…)``: as many as there is time for, or 16 without a time
+    limit. ``Split()`` and the default ``Auto()`` also cut a region with few inputs into boxes, and bound every entry of
+    the Jacobian over them.
 
     Parameters
     ----------
@@ -69,9 +69,9 @@ def sensitivity(
     inputs, outputs
         Coordinates or groups of coordinates, as in ``inputs=[0, 1, (2, 3)]``. Default: every coordinate by itself.
     seconds
-        When the answer is due; None leaves that to the method. The first proof is made however long it takes.
+        Time limit; default: that of the method. The first proof is always finished.
     progress
-        Called with a line of text that says what is being done.
+        Called with lines of text that say what is being done.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def sensitivity(
     region, method = question(network, region, Auto() if method is None else method, enclosures)
     into, out = _groups("inputs", inputs, network.inputs), _groups("outputs", outputs, network.outputs)
     work = _Work(network, region, method, out, into)
-    with timed(limit(method, seconds), progress):
+    with timed(shorter_limit(method, seconds), progress):
         try:
             work.run(enclosures)
         except KeyboardInterrupt:
@@ -113,7 +113,7 @@ class _Work:
     pairs: list[PairBound] = field(default_factory=list)
     cover: Cover | None = None
     all_pairs: bool = True
-    """Whether there is time for the bounds of all pairs together."""
+    """Whether there is time for the pass that bounds all pairs."""
 
     def answer(self, started: float) -> Sensitivity:
         return replace(self.found, seconds=time.perf_counter() - started)
@@ -125,7 +125,7 @@ class _Work:
     def run(self, enclosures: Sequence[Enclosure]) -> None:
         share = (_PAIRED if curved(self.network) else _WHOLE) * clock().left
         started, first = time.perf_counter(), 0.0
-        for found in stages(self.network, self.region, within(self.method, share), enclosures):
+        for found in stages(self.network, self.region, limited(self.method, share), enclosures):
             first = first or time.perf_counter() - started
             self.proofs.append(found)
         self.all_pairs = clock().allows(len(self.proofs) * pairs_seconds(self.network, self.into))
@@ -135,8 +135,8 @@ class _Work:
                 self.single(method, first)
 
     def cut(self) -> None:
-        """Entries of the Jacobian over pieces of the region, where the method cuts it and there are few inputs."""
-        split, network = pieces_of(self.method), self.network
+        """Branch and bound on the entries of the Jacobian, if the method cuts the region and there are few inputs."""
+        split, network = splitting(self.method), self.network
         if split is None or not self.region.bounded or network.depth < 2 or network.inputs > FEW_INPUTS:
             return
         values = partial(entry_sizes, network)
@@ -152,11 +152,11 @@ class _Work:
             search.run(self.cover, np.inf if split.pieces is None else split.pieces * lower.size)
 
     def single(self, method: Method, took: float) -> None:
-        """Bounds for pairs by themselves, the largest first; it is known what about the first of them will take."""
+        """Bound single pairs, the largest first. ``took`` estimates the time of the first one."""
         matrix = self.found.matrix
         order = np.argsort(-matrix, axis=None)
-        limited = np.isfinite(clock().left)
-        order = order if limited else order[:_PAIRS]
+        has_limit = np.isfinite(clock().left)
+        order = order if has_limit else order[:_PAIRS]
         base = self.proofs[-1]
         for number, place in enumerate(order):
             started = time.perf_counter()
@@ -167,21 +167,21 @@ class _Work:
             part = self.network.select(self.into[column], self.out[row])
             problem = Problem(part, self.region, (), base.intervals)
             try:
-                hints = within(method, clock().left / (len(order) - number)).solve(problem).sweeps
+                hints = limited(method, clock().left / (len(order) - number)).solve(problem).sweeps
                 self.pairs.append(prove_pair(base, self.out[row], self.into[column], hints))
             except (ProofFailed, np.linalg.LinAlgError) as failure:
                 clock().say(f"output {self.out[row]}, input {self.into[column]}: {failure}")
             took = time.perf_counter() - started
 
 
-def _groups(name: str, given: Iterable[int | Iterable[int]] | None, size: int) -> tuple[Group, ...]:
-    if given is None:
+def _groups(name: str, groups: Iterable[int | Iterable[int]] | None, size: int) -> tuple[Group, ...]:
+    if groups is None:
         return tuple((k,) for k in range(size))
-    if not isinstance(given, Iterable):
-        raise InvalidInput(f"{name} must be a list of coordinates or groups of them, got {given!r}")
-    groups = tuple(
-        tuple(indices(name, [item] if isinstance(item, (int, np.integer)) else item, size).tolist()) for item in given
+    if not isinstance(groups, Iterable):
+        raise InvalidInput(f"{name} must be a list of coordinates or groups of them, got {groups!r}")
+    found = tuple(
+        tuple(indices(name, [item] if isinstance(item, (int, np.integer)) else item, size).tolist()) for item in groups
     )
-    if not groups:
+    if not found:
         raise InvalidInput(f"{name} is empty; give coordinates or groups of coordinates, or leave it out for all")
-    return groups
+    return found

@@ -1,11 +1,11 @@
-"""The bound against the radius: one curve, each point warm-started from its larger neighbour."""
+"""Bounds over balls of several radii, each warm-started from the next larger one."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from lipcert.errors import Interrupted, InvalidInput
 from lipcert.model.arguments import numbers
 from lipcert.model.network import Network
 from lipcert.model.norms import Norm, norm_in
-from lipcert.model.regions import Ball, Region
+from lipcert.model.regions import Ball
 from lipcert.proof.certificate import Certificate
 from lipcert.published import Trivial
 from lipcert.questions.certify import certify
@@ -28,11 +28,10 @@ from lipcert.search.method import Method, hurried
 from lipcert.search.problem import Problem
 from lipcert.search.split import Split
 
-Family: TypeAlias = Callable[[float], Region]
 _LEAST = 1e-3
-"""Seconds that are left for a radius whatever the others took; its first bound takes what it takes."""
+"""Least time limit of a radius; its first bound may take longer."""
 _SHARE = 0.2
-"""Share of the time of a radius that is left for its lower bound."""
+"""Share of the time of a radius for its lower bound."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +40,12 @@ class SweepRow:
 
     Attributes
     ----------
-    radius : of the ball, or what the family of regions made of it.
-    bound : certified upper bound over that region.
+    radius : radius of the ball.
+    bound : certified bound over that ball.
     lower : a lower bound of the same constant.
     trivial : the product of the layers' norms, the same for every radius.
     seconds : time of this row.
-    certificate : what proves the bound; its region may be a larger ball where that gave the smaller bound.
+    certificate : the proof. Its region is a larger ball if that gave the smaller bound.
     """
 
     radius: float
@@ -71,17 +70,15 @@ def sweep(
 ) -> tuple[SweepRow, ...]:
     """Bound the Lipschitz constant over balls of several radii.
 
-    The largest radius comes first. Its multipliers stay feasible for the smaller ones, because slopes over a smaller
-    region are narrower, so each next radius starts where the one before ended. The bound never grows as the radius
-    falls.
+    The largest radius comes first. Its multipliers are feasible for smaller radii too, because slope ranges shrink with
+    the region, so each radius starts from the multipliers of the one before. The bound never grows as the radius falls.
 
     Parameters
     ----------
     network
         What :meth:`Network.from_weights` or an importer built.
     around
-        The centre of the balls; a :class:`Ball`, whose centre, clip and norm are taken; or a function from a radius
-        to a region.
+        The centre of the balls, or a :class:`Ball`, whose centre, clip and norm are used. ``LInf()`` balls are boxes.
     radii
         In any order, at least 0.
     method
@@ -91,14 +88,14 @@ def sweep(
     lower
         Search for lower bounds too; without, they are 0.
     seconds
-        How long all of it may take, shared among the radii; default: what the method says, for each radius.
+        Time limit for all radii together; default: that of the method for each radius.
     progress
         As for :func:`certify`.
 
     Returns
     -------
     tuple of SweepRow
-        One for each radius, in the order they were given.
+        One for each radius, in the given order.
 
     Examples
     --------
@@ -109,7 +106,7 @@ def sweep(
     """
     if isinstance(around, Ball) and isinstance(network, Network):
         around = around.fitted(network)
-    family, nested = _family(around)
+    shape = around if isinstance(around, Ball) else Ball(np.atleast_1d(numbers("around", around)), 0.0)
     sizes = np.atleast_1d(numbers("radii", list(radii) if isinstance(radii, Iterable) else radii)).astype(float)
     if not sizes.size or sizes.ndim != 1 or (sizes < 0).any():
         raise InvalidInput(f"radii must be one or more numbers of at least 0, got {sizes.tolist()}")
@@ -122,54 +119,36 @@ def sweep(
     with timed(seconds, progress) as now:
         for index in falling:
             with timed(max(now.left, _LEAST) / (sizes.size - len(rows))):
-                larger = rows[-1] if rows else None
+                ball = Ball(shape.center, float(sizes[index]), shape.clip, shape.norm)
                 try:
-                    rows.append(
-                        _row(network, family, float(sizes[index]), chosen, trivial, larger, nested, ends, lower)
-                    )
+                    rows.append(_row(network, ball, chosen, trivial, rows[-1] if rows else None, ends, lower))
                 except KeyboardInterrupt as interrupt:
                     raise Interrupted(tuple(rows) or None) from interrupt
             now.say(f"{len(rows)} of {sizes.size} radii: {rows[-1].radius:.4g} has bound {rows[-1].bound:.4g}")
-    if nested:  # a slope inside a smaller ball is one inside the larger ones too
-        lowers = np.maximum.accumulate([row.lower for row in reversed(rows)])[::-1]
-        rows = [replace(row, lower=float(lower)) for row, lower in zip(rows, lowers, strict=True)]
+    # a lower bound in a smaller ball also holds for larger ones
+    lowers = np.maximum.accumulate([row.lower for row in reversed(rows)])[::-1]
+    rows = [replace(row, lower=float(below)) for row, below in zip(rows, lowers, strict=True)]
     return tuple(rows[falling.index(index)] for index in range(sizes.size))
 
 
 def _row(
     network: Network,
-    family: Family,
-    radius: float,
+    ball: Ball,
     method: Method,
     trivial: float,
     larger: SweepRow | None,
-    nested: bool,
     ends: dict[str, Any],
     search_below: bool,
 ) -> SweepRow:
     started = time.perf_counter()
-    asked = _Warm(method, _proof(larger)) if isinstance(method, Anytime) else method
-    search_below = search_below and not _shaped(ends)
+    warm = _Warm(method, _proof(larger)) if isinstance(method, Anytime) else method
+    search_below = search_below and all(norm.matrix is None for norm in ends.values())
     with clock().keeping(_SHARE * clock().left if search_below and np.isfinite(clock().left) else 0.0):
-        certificate = replace(certify(network, family(radius), asked, **ends), method=method)
-    if larger is not None and nested and larger.bound < certificate.bound:
-        certificate = larger.certificate  # what holds on a larger ball holds here
-    lower = lower_bound(network, family(radius), **ends).value if search_below else 0.0
-    return SweepRow(radius, certificate.bound, lower, trivial, time.perf_counter() - started, certificate)
-
-
-def _shaped(ends: dict[str, Any]) -> bool:
-    return any(norm.matrix is not None for norm in ends.values())
-
-
-def _family(around: Any) -> tuple[Family, bool]:
-    """Radius → region, and whether a smaller radius surely gives a region inside."""
-    if isinstance(around, Ball):
-        return lambda radius: Ball(around.center, radius, around.clip, around.norm), True
-    if callable(around):
-        return around, False
-    center = np.atleast_1d(numbers("around", around))
-    return lambda radius: Ball(center, radius), True
+        certificate = replace(certify(network, ball, warm, **ends), method=method)
+    if larger is not None and larger.bound < certificate.bound:
+        certificate = larger.certificate  # a bound over a larger ball also holds here
+    lower = lower_bound(network, ball, **ends).value if search_below else 0.0
+    return SweepRow(float(ball.radius), certificate.bound, lower, trivial, time.perf_counter() - started, certificate)
 
 
 def _proof(row: SweepRow | None) -> Candidate | None:
@@ -178,7 +157,7 @@ def _proof(row: SweepRow | None) -> Candidate | None:
 
 @dataclass(frozen=True, eq=False)
 class _Warm(Anytime):
-    """A method that starts from the multipliers of a candidate for a larger region, if there is one."""
+    """A method that starts from the multipliers of a larger region, if there are any."""
 
     method: Anytime
     larger: Candidate | None

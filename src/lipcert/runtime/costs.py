@@ -27,7 +27,7 @@ _PAIRS: Final = 8.0
 _DEPTH: Final = 24
 """Layers that back-substitution goes back by default."""
 _QUICK: Final = 1e9
-"""Work of fewer operations takes no time worth knowing; the machine is not measured for it."""
+"""Operations that take less than a tenth of a second; they are not worth a measurement of the machine."""
 
 
 class NoRoom(ProofFailed):

@@ -1,12 +1,12 @@
-"""Figures. Each function draws on the ``ax`` it is given, or on a new one, and returns it (extra ``plot``)."""
+"""Figures. Each function draws on ``ax``, or on new axes, and returns them (extra ``plot``)."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,27 +16,50 @@ from lipcert.model.network import Network
 from lipcert.model.wording import upward
 from lipcert.proof.reach import Reach
 from lipcert.proof.sensitivity import Sensitivity
+from lipcert.questions import compare
 from lipcert.questions.campaign import Row
 from lipcert.questions.compare import Comparison
+from lipcert.questions.names import OWN
 from lipcert.questions.sweep import SweepRow
-from lipcert.show import scatter
+
+FAMILIES: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
+    "lipcert": ("tab:blue", "o", tuple(OWN)),
+    "ECLipsE": ("tab:orange", "s", ("eclipse",)),
+    "LipSDP and relatives": ("tab:green", "^", ("lipsdp", "geolip", "glipsdp", "lipdiff")),
+    "products and boxes": ("tab:red", "D", ("trivial", "seqlip", "aao", "jacobian")),
+    "others": ("tab:purple", "v", ()),
+}
+"""Colour and marker of a family, and how the names of its methods begin."""
+
+
+def family(row: compare.Row) -> str:
+    """The family of a method."""
+    return next((name for name, (_, _, begin) in FAMILIES.items() if row.name.startswith(begin)), "others")
 
 
 def comparison(result: Comparison, ax: Any = None) -> Any:
-    """Bound against time, both logarithmic, a point a method with its name beside it, families by colour.
+    """Bound against time, on logarithmic axes: a numbered point per method, the largest bound first, and its name.
 
-    Points of lipcert's own methods are filled; the lower bound is a line with its name.
+    Points of lipcert's own methods are filled; the lower bound is a line.
     """
     ax = figure(9.0, 6.0).subplots() if ax is None else ax
-    scatter.draw(result, ax)
+    rows = sorted((row for row in result.rows if row.bound and row.seconds), key=lambda row: -(row.bound or 0.0))
+    ax.set(xscale="log", yscale="log", xlabel="seconds", ylabel="bound")
+    ax.grid(True, which="major", alpha=0.3)
+    for number, row in enumerate(rows, 1):
+        color, shape, _ = FAMILIES[family(row)]
+        look = {"marker": shape, "color": color, "markerfacecolor": "none" if row.published else color}
+        ax.plot(row.seconds, row.bound, linestyle="none", label=f"{number}  {row.name}", **look)
+        ax.annotate(str(number), (row.seconds, row.bound), (5, 3), textcoords="offset points", fontsize=7)
+    if result.lower is not None and result.lower.value > 0.0:
+        ax.axhline(result.lower.value, color="black", linewidth=1, linestyle="--", label="lower bound")
+    if rows:
+        ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
     return ax
 
 
 def radius_curve(rows: Sequence[SweepRow], ax: Any = None) -> Any:
-    """Bound against radius, both logarithmic, with the lower bound and the trivial bound; the truth lies in between.
-
-    Radius 0 has no place on a logarithmic axis and is left out.
-    """
+    """Bound, lower bound and trivial bound against the radius, on logarithmic axes; radius 0 is left out."""
     ax = axes() if ax is None else ax
     shown = sorted((row for row in rows if row.radius > 0), key=lambda row: row.radius)
     radii = [row.radius for row in shown]
@@ -57,11 +80,10 @@ def radius_curve(rows: Sequence[SweepRow], ax: Any = None) -> Any:
 
 
 def certified_share(rows: Sequence[Row], ax: Any = None, *, attacked: bool = False) -> Any:
-    """Share of a campaign's points certified up to a radius, a curve a method, dashed by the plain rule.
+    """Share of a campaign's points certified up to a radius, one curve per method; dashed by the plain rule.
 
-    Of a point and method, the largest of the radii certified over all balls counts. A curve ends at the largest ball
-    that was looked at: nothing is known beyond. Where points were attacked, a dotted curve is the share of those
-    classified as they should be and not broken: nobody can certify more.
+    The largest certified radius of a point and method counts. A curve ends at the largest ball of the campaign. After
+    attacks, a dotted curve is the share classified correctly without a counterexample: an upper limit.
     """
     ax = axes() if ax is None else ax
     shapes = cycle("os^vDP")
@@ -92,41 +114,19 @@ def certified_share(rows: Sequence[Row], ax: Any = None, *, attacked: bool = Fal
 
 
 def _survival(radii: Sequence[float], end: float) -> tuple[list[float], list[float]]:
-    """Corners of the curve r ↦ share of the radii that are positive and at least r, up to the largest ball."""
+    """Corners of the curve r ↦ share of positive radii that are at least r, up to the largest ball."""
     values = np.asarray(radii, dtype=float)
     reached = np.unique(values[values > 0.0])
     shares = [float(np.mean(values >= radius)) for radius in reached]
     corners = [0.0, *reached.tolist()], [shares[0] if shares else 0.0, *shares]
     if corners[0][-1] >= end:
         return corners
-    beyond = [end] if np.isfinite(end) else []  # everybody is out before the largest ball
+    beyond = [end] if np.isfinite(end) else []  # no point reaches the largest ball
     return [*corners[0], corners[0][-1], *beyond], [*corners[1], 0.0, *(0.0 for _ in beyond)]
 
 
-def intervals(names: Sequence[str], lowers: Sequence[float | None], uppers: Sequence[float], ax: Any = None) -> Any:
-    """Named bounds on a logarithmic axis, the first at the top, with a bar down to each lower bound that is known."""
-    ax = axes() if ax is None else ax
-    ax.figure.set_figheight(1.4 + 0.32 * len(names))
-    for place, (lower, upper) in enumerate(zip(lowers, uppers, strict=True)):
-        if lower:
-            ax.plot([lower, upper], [place, place], color="tab:blue", linewidth=5, alpha=0.3, solid_capstyle="butt")
-    places = range(len(names))
-    ax.plot(uppers, places, "o", color="tab:blue", label="certified bound")
-    known = [(lower, place) for place, lower in zip(places, lowers) if lower]
-    if known:
-        ax.plot(*zip(*known), "|", color="black", markersize=11, label="lower bound")
-    ax.set_yticks(places, [name if len(name) <= 40 else f"{name[:37]}…" for name in names])
-    ax.set(ylim=(len(names) - 0.4, -0.6), xscale="log", xlabel="Lipschitz constant")
-    ax.grid(True, axis="x", alpha=0.3)
-    ax.legend(fontsize=8, loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False, ncols=2)
-    return ax
-
-
 def reach_set(found: Reach, network: Network, outputs: tuple[int, int] = (0, 1), ax: Any = None) -> Any:
-    """Box and ellipsoid of two outputs of a reach set, with outputs of random inputs inside.
-
-    Of a network with one output: its interval, over a histogram of the outputs of random inputs.
-    """
+    """Box and ellipsoid of two outputs of a reach set, with outputs of random inputs; of one output its interval."""
     if len(found.lower) == 1:
         return _one_output(found, network, ax)
     i, j = outputs
@@ -156,7 +156,7 @@ def reach_set(found: Reach, network: Network, outputs: tuple[int, int] = (0, 1),
 
 
 def check_pair(outputs: tuple[int, int], count: int) -> None:
-    """Refuse what are not two different outputs of so many."""
+    """Raise unless these are two different outputs."""
     if outputs[0] == outputs[1] or not all(0 <= k < count for k in outputs):
         raise InvalidInput(f"outputs must be two different ones from 0 to {count - 1}, got {outputs}")
 
@@ -178,9 +178,9 @@ def _one_output(found: Reach, network: Network, ax: Any) -> Any:
 
 
 def sensitivity_map(found: Sensitivity, ax: Any = None) -> Any:
-    """A heat map of certified bounds, outputs down and inputs across; cells that are large enough show their number.
+    """A heat map of certified bounds, outputs down and inputs across; large cells show their number.
 
-    Of many inputs or outputs some are named; the label says how many there are.
+    If there are many inputs or outputs, only some are named.
     """
     matrix = found.matrix
     rows, columns = matrix.shape
@@ -211,7 +211,7 @@ def save(ax: Any, path: str | Path) -> None:
 
 
 def logarithmic(axis: Any) -> None:
-    """Make an axis logarithmic, with labels that can be read when it spans little more than one decade."""
+    """Make an axis logarithmic, with readable labels if it spans little more than one decade."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     getattr(axis.axes, f"set_{axis.axis_name}scale")("log")

@@ -1,4 +1,4 @@
-"""Numbers, networks, regions and claims in words for people."""
+"""Numbers, networks, regions and claims in words."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def describe_region(region: Region, shown: int = 6) -> str:
 
 
 def brief_region(region: Region) -> str:
-    """A region in fewer words still, for tables: where it lies is left out."""
+    """A region in few words for tables, without its place."""
     if isinstance(region, Ball):
         kind = "" if region.plain else f"{region.norm.symbol} "
         size = f"{float(region.radius):g}{_units(region.norm)}"
@@ -66,31 +66,31 @@ def brief_region(region: Region) -> str:
 
 
 def _units(norm: Norm) -> str:
-    """The units of a norm, where it has any."""
+    """The units of a norm, if it has any."""
     return "" if norm.scale == 1.0 else str(norm).removeprefix(norm.symbol)
 
 
 def measured(norms: Norms) -> str:
-    """In which norms a bound is, in a few words; nothing where both are plain ℓ2."""
+    """The norms of a bound in a few words; empty if both are plain ℓ2."""
     return "" if norms.plain else f"from {norms.input} to {norms.output}"
 
 
 def unit_notes(norms: Norms) -> list[str]:
-    """What the norms of a bound are measured in, a sentence each."""
+    """The units of the norms of a bound."""
     ends = ("x − y", norms.input), ("f(x) − f(y)", norms.output)
     notes = [f"{what} in units of {_units(norm).removeprefix(' in units of ')}" for what, norm in ends if _units(norm)]
     return notes + [f"{what} by the inverse of a matrix of shape" for what, norm in ends if norm.matrix is not None]
 
 
 def whom(claim: Certificate) -> str:
-    """The pairs of points that a certificate speaks of."""
+    """The pairs of points that a certificate is about."""
     start = claim.part.layers[0]
     who = "any two inputs x, y" if start == 0 else f"the values x, y that layer {start} puts out for any two inputs"
     return f"{who} in the {describe_region(claim.region, WHOLE)}" if claim.region.bounded else who
 
 
 def restrictions(part: Part, depth: int | None) -> list[str]:
-    """What a certificate leaves out of a network with so many layers; None where that is not known."""
+    """What a certificate leaves out of a network of that depth; None if the depth is unknown."""
     start, stop = part.layers
     notes = []
     if part.inputs is not None:

@@ -1,4 +1,4 @@
-"""Points and their labels, from arrays or files."""
+"""Points and labels, from arrays or files."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _LABEL_NAMES = ("y", "label", "labels", "class", "target")
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Points (points, inputs) and their labels (points,), or None where the predicted class counts."""
+    """Points (points, inputs) and labels (points,); None if the predicted class counts."""
 
     x: Array
     y: Array | None
 
     @staticmethod
     def of(network: Network, x: Any, y: Any = None) -> Points:
-        """Checked against a network: as many numbers a point as it has inputs, labels that it has outputs for."""
+        """Check points and labels against the inputs and outputs of a network."""
         points = scaled("x", x)
         if points.ndim < 2 or not len(points) or points[0].size != network.inputs:
             raise InvalidInput(
@@ -67,8 +67,8 @@ class Points:
 def read_points(path: str | Path, network: Network) -> Points:
     """Points from a file.
 
-    An ``.npz`` holds ``x`` (points × inputs; images may keep their shape) and optionally ``y``. A ``.csv`` holds a
-    point a line; with a first line of names, the column named y or label holds the labels.
+    An ``.npz`` file has ``x`` (points × inputs; images may keep their shape) and optionally ``y``. A ``.csv`` file has
+    one point per line. It may start with a line of names; a column named y or label then holds the labels.
     """
     file = Path(path)
     if not is_file(file):

@@ -1,4 +1,4 @@
-"""The rows of a campaign: what they say together, and the same in other formats."""
+"""The rows of a campaign, their summaries, and their export."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Results:
     about : digest of the points, clip and other settings.
     seconds : time that workers have spent.
 
-    ``results["certified"]`` is a column as an array; the names are the fields of a row. ``len`` counts rows, and a loop
-    goes through them.
+    ``results["certified"]`` is a column as an array; columns are the fields of :class:`Row`. ``len`` counts rows, and
+    iteration yields them.
     """
 
     path: Path
@@ -79,14 +79,6 @@ class Results:
             raise InvalidInput("a DataFrame needs pandas: pip install 'lipcert[pandas]'") from None
         return pandas.DataFrame(self.columns())
 
-    def to_arrow(self) -> Any:
-        """All rows as a ``pyarrow.Table`` (extra ``parquet``)."""
-        try:
-            import pyarrow
-        except ImportError:
-            raise InvalidInput("Arrow tables and Parquet files need pyarrow: pip install 'lipcert[parquet]'") from None
-        return pyarrow.table(self.columns())
-
     def __repr__(self) -> str:
         counts = [len({getattr(row, name) for row in self.rows}) for name in ("point", "radius", "method")]
         words = [f"{n} {name}" if n == 1 else f"{n} {many}" for n, (name, many) in zip(counts, _MANY, strict=True)]
@@ -117,20 +109,19 @@ class Summary:
 
     Attributes
     ----------
-    network, method, radius : which rows; radius 0 stands for those of a search.
-    points : how many.
-    correct : share classified as they should be.
+    network, method, radius : which rows; radius 0 means that the largest radius was searched.
+    points : number of points.
+    correct : share classified correctly.
     certified : share for which the whole ball is certified.
     plain : the same by the rule margin/(√2·bound).
-    unbroken : share classified as they should be for which an attack found nothing; None without attacks.
-    bound : mean of the Lipschitz bounds; None where no row has one.
+    unbroken : share classified correctly for which an attack found nothing; None without attacks.
+    bound : mean of the Lipschitz bounds; None if no row has one.
     mean_radius, mean_plain : means of the certified radii, each at most ``radius``.
     problems : rows without a bound.
-    bases : how many of the certified balls rest on what, as in :class:`CertifiedRadius`.
-    broken : share of points that are classified as they should be and have an input of another class in the ball; None
-        without attacks where none was met.
-    undecided : share of points that are neither certified nor broken nor classified wrongly; None where ``broken`` is.
-    seconds, longest : mean and maximum of what a point took.
+    bases : number of certified balls by kind of proof, as in :class:`CertifiedRadius`.
+    broken : share classified correctly with a counterexample in the ball; None without attacks if none was met.
+    undecided : share classified correctly that is neither certified nor broken; None where ``broken`` is.
+    seconds, longest : mean and maximum of the time per point.
     """
 
     network: str
@@ -185,72 +176,27 @@ def _summary(key: tuple[str, str, float], rows: list[Row], attacked: bool, met: 
     )
 
 
-@dataclass(frozen=True)
-class Difference:
-    """How the rows of two campaigns differ that are about the same network, point, radius and method.
-
-    Attributes
-    ----------
-    rows : how many both have.
-    gained, lost : balls that are certified in the second only, and in the first only.
-    grown : mean of the certified radii in the second less that in the first.
-    """
-
-    rows: int
-    gained: int
-    lost: int
-    grown: float
-
-
-def difference(first: Results, second: Results) -> Difference:
-    """What the second campaign certifies beyond the first."""
-    known = {(row.network, row.point, row.radius, row.method): row for row in first.rows}
-    both = [
-        (known[key], row) for row in second.rows if (key := (row.network, row.point, row.radius, row.method)) in known
-    ]
-    if not both or first.about.get("points") != second.about.get("points"):
-        raise InvalidInput(f"{first.path} and {second.path} have no rows about the same points, radii and methods")
-    return Difference(
-        len(both),
-        sum(row.robust and not old.robust for old, row in both),
-        sum(old.robust and not row.robust for old, row in both),
-        float(np.mean([row.certified - old.certified for old, row in both])),
-    )
-
-
 def _share(facts: Iterable[bool]) -> float:
     return float(np.mean(list(facts)))
 
 
 def export(results: Results, path: str | Path) -> None:
-    """Write all rows to a .csv, .json or .parquet file."""
+    """Write all rows to a .csv or .json file."""
     file = Path(path)
     suffix = file.suffix.lower()
-    if suffix not in (".csv", ".json", ".parquet") or not file.parent.is_dir():
-        raise InvalidInput(f"export needs a .csv, .json or .parquet file in a folder that exists, got {file}")
-    if suffix == ".parquet":
-        _parquet(results, file)
-    elif suffix == ".json":
+    if suffix not in (".csv", ".json") or not file.parent.is_dir():
+        raise InvalidInput(f"export needs a .csv or .json file in a folder that exists, got {file}")
+    if suffix == ".json":
         record = {"about": results.about, "rows": [_finite(asdict(row)) for row in results.rows]}
         write_whole(file, json.dumps(record, indent=1, allow_nan=False))
-    else:
-        stream = io.StringIO(newline="")
-        writer = csv.writer(stream)
-        writer.writerow(COLUMNS)
-        writer.writerows([getattr(row, name) for name in COLUMNS] for row in results.rows)
-        write_whole(file, stream.getvalue())
+        return
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream)
+    writer.writerow(COLUMNS)
+    writer.writerows([getattr(row, name) for name in COLUMNS] for row in results.rows)
+    write_whole(file, stream.getvalue())
 
 
 def _finite(fields: dict[str, Any]) -> dict[str, Any]:
-    """The same without infinite margins, of outputs that overflow: JSON has no such numbers."""
+    """The fields, with None for infinite margins of outputs that overflow: JSON has no infinity."""
     return {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in fields.items()}
-
-
-def _parquet(results: Results, file: Path) -> None:
-    rows = results.to_arrow()
-    from pyarrow import parquet
-
-    try:
-        parquet.write_table(rows, file)
-    except OSError as error:
-        raise InvalidInput(f"{file} cannot be written: {error}; name a file in a folder") from None

@@ -1,4 +1,4 @@
-"""The course of a campaign: what is missing, who computes it, where it goes."""
+"""Run a campaign: find the missing rows, hand them to workers, store the answers."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from lipcert.model.network import Network
 from lipcert.model.norms import L2, Norm, norm_in
 from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.questions.campaign.data import Points
-from lipcert.questions.campaign.progress import Meter, metered
 from lipcert.questions.campaign.results import Results
 from lipcert.questions.campaign.store import Store
 from lipcert.questions.campaign.work import Answer, Question, Task, prepare, work
 from lipcert.questions.names import method_of
-from lipcert.questions.verdict import Rules
-from lipcert.runtime.clock import Progress, checked_seconds, silent, timed
+from lipcert.questions.radius_certifier import Rules
+from lipcert.runtime.clock import Progress, checked_seconds, clock, silent, timed
 from lipcert.search.closed_form import ClosedForm
 from lipcert.search.method import Method
 
 _SECONDS = 2.0
-"""About how long a batch should take: short enough to lose little, long enough to make its transaction cheap."""
+"""Target time of a batch: a crash loses little, and transactions stay rare."""
 _LARGEST = 256
+"""Most questions in a batch."""
 _UNGUARDED = 97
-"""How a worker ends that was about to start workers itself."""
+"""Exit code of a worker that was about to start workers itself."""
 _LOST = ("KilledWorker", "CommClosedError", "CancelledError", "FutureCancelledError")
-"""How executors of other packages say that workers are gone."""
+"""Exceptions of other packages' executors when workers are lost."""
 _AHEAD = 64
-"""Batches handed to an executor at once, when it does not say how many workers it has."""
+"""Batches submitted at once to an executor of unknown size."""
 
 
 def campaign(
@@ -69,46 +69,36 @@ def campaign(
 ) -> Results:
     """Certify many points over balls of several radii with several methods, into an SQLite file.
 
-    What is certified over a ball of radius ε is what :func:`certified_radius` says with ``radii=[ε]`` and the same
-    method, clip, curvature, values and enclosures; only the last digits may differ, as balls that are computed together
-    round differently. What a search finds is what that finds without ``radii``.
+    A row for radius ε is what :func:`certified_radius` returns with ``radii=[ε]`` and the same method, clip, curvature,
+    values and enclosures, up to the last digits: balls that are computed together round differently. The row of a
+    search is what it returns without ``radii``.
 
-    Results are stored as they come, one transaction per batch, keyed by network digest, point, radius and method. What
-    the file holds already is not computed again: a run that was killed is resumed by the same call. A search that time
-    cut short is taken up again by a call that gives it more; the larger radius stays.
+    Results are stored in batches as they come, keyed by network digest, point, radius and method. Rows that the file
+    has already are not computed again, so the same call resumes a run that was killed. A search that ran out of time is
+    repeated by a call that gives it more; the larger radius is kept.
 
     Parameters
     ----------
     network
-        The largest output is the class; of a single output the sign, as for :func:`certified_radius`.
+        The class is the largest output; of a single output its sign, as for :func:`certified_radius`.
     x, y
         Points (points, inputs) and their labels (points,); without labels the predicted class counts.
     radii
-        Of the balls, in the norm.
+        Radii of the balls.
     out
         The SQLite file, new or from an earlier run.
     search
-        Search for the largest radius of each point too, as :func:`certified_radius` does without ``radii``.
+        Also search the largest radius of each point, as :func:`certified_radius` does without ``radii``.
     methods
         How multipliers are chosen: values, or names such as ``"closed-form"``.
     clip
         A pair (lower, upper): only inputs between them count, as in (0, 1) for images.
-    norm
-        As for :func:`certified_radius`; default ℓ2.
-    attack
-        Search for inputs of another class too.
-    restarts
-        Starts of each attack.
-    curvature
-        As for :func:`certified_radius` with given radii: whether a bound to second order may settle what is open.
-    values
-        As for :func:`certified_radius`: whether value functions may settle what is still open. Default: over given
-        radii, if ``seconds_per_point`` is given.
-    everywhere
-        As for :func:`certified_radius`: whether bounds for all inputs, found once, may settle balls. Of large networks
-        this settles many points in no time.
+    attack, restarts
+        Also search counterexamples, each time from so many starts.
     points
-        The first so many only, or a pair (start, stop) or a slice; the file may get the others later.
+        Only the first so many points, or a pair (start, stop) or a slice; a later call may add others.
+    norm, curvature, values, everywhere
+        As for :func:`certified_radius` with given radii. ``values`` is on by default if ``seconds_per_point`` is given.
     enclosures
         As for :func:`certify`.
     workers
@@ -117,14 +107,13 @@ def campaign(
     executor
         Any ``concurrent.futures.Executor`` instead, such as ``distributed.Client(…).get_executor()``; it stays open.
     seconds
-        For all of it: no point is begun after that, and one that was begun gets what is known of it by then. What is
-        missing is found by the same call.
+        Time limit of the campaign. No point is started after it; points under way get their best result so far.
     seconds_per_point
-        For each point and method; then it gets the best that was proved until then.
+        Time limit for each point and method; then the best result so far counts.
     progress
-        Show a progress bar; default: if standard error is a terminal. Or a function, called with lines of text.
+        Called with lines of text. Default: a line on the terminal; False is silent.
     names
-        What reports call the model and the points, as in ``{"model": "net.onnx", "data": "test.npz"}``.
+        Names of model and data for reports, as in ``{"model": "net.onnx", "data": "test.npz"}``.
 
     Returns
     -------
@@ -144,46 +133,41 @@ def campaign(
         if number < 1:
             raise InvalidInput(f"{name} must be at least 1, got {number}")
     limits = _limits(clip, data)
-    bent = None if curvature is None else bool(curvature)
-    valued = seconds_per_point is not None if values is None else bool(values)
-    asked = (*((0.0,) if search else ()), *sizes.tolist())
-    listener = None if isinstance(progress, bool) else progress
-    checked_seconds(seconds_per_point)
+    measure = norm_in("norm", norm)
+    measure.check(network.inputs, "norm")
+    wanted = (*((0.0,) if search else ()), *sizes.tolist())
+    per_point = checked_seconds(seconds_per_point)
     if workers > 1 and executor is None and getattr(current_process(), "_inheriting", False):
         raise SystemExit(_UNGUARDED)  # a worker that imports the script that starts it
+    rules = Rules(
+        limits,
+        tuple(enclosures),
+        curvature=None if curvature is None else bool(curvature),
+        norm=measure,
+        values=seconds_per_point is not None if values is None else bool(values),
+        values_in_search=bool(values),
+        everywhere=bool(everywhere),
+    )
+    starts = restarts if attack else 0
+    settings: dict[str, Any] = {"points": data.digest, "clip": limits, "attack": starts or False}
+    settings |= {"curvature": rules.curvature, "enclosures": repr(rules.enclosures)}
+    settings |= {} if measure == L2() else {"norm": measure.record()}
+    settings |= ({} if values is None else {"values": rules.values}) | ({"everywhere": True} if everywhere else {})
     store = Store(out, create=True)
     try:
-        starts = restarts if attack else 0
-        settings: dict[str, Any] = {
-            "clip": limits,
-            "attack": starts or False,
-            "curvature": bent,
-            "enclosures": repr(tuple(enclosures)),
-        }
-        measure = norm_in("norm", norm)
-        measure.check(network.inputs, "norm")
-        settings |= {} if measure == L2() else {"norm": measure.record()}
-        settings |= ({} if values is None else {"values": valued}) | ({"everywhere": True} if everywhere else {})
-        store.agree({"points": data.digest, **settings})
+        store.agree(settings)
         store.note({key: str(value) for key, value in (names or {}).items() if key in ("model", "data")})
-        done = store.done(network.digest, checked_seconds(seconds_per_point))
-        missing = list(_missing(data, chosen_points, chosen, asked, done))
-        further = {"values": valued, "farther": bool(values), "everywhere": bool(everywhere)}
-        rules = Rules(limits, tuple(enclosures), curvature=bent, norm=measure, **further)
-        rows = sum(len(question.radii) for question in missing)
-        total = len(chosen_points) * len(dict.fromkeys(chosen)) * len(asked)
-        bar = progress if isinstance(progress, bool) else None if listener is None else False
-        with (
-            metered(total, total - rows, bar) as meter,
-            timed(seconds, listener or silent) as clock,
-            _executor(executor, workers) as pool,
-        ):
-            due = time.time() + clock.left
+        done = store.done(network.digest, per_point)
+        missing = list(_missing(data, chosen_points, chosen, wanted, done))
+        listener = silent if progress is False else None if progress is True else progress
+        with timed(seconds, listener) as now, _executor(executor, workers) as pool:
+            due = time.time() + now.left
             frame = Task(pickle.dumps(network), network.digest, rules, starts, (), seconds_per_point, due)
-            _run(store, pool, workers, _Batches(frame, missing), replace(meter, total=total, done=total - rows))
+            total = len(chosen_points) * len(dict.fromkeys(chosen)) * len(wanted)
+            _run(store, pool, workers, _Batches(frame, missing, total))
     except sqlite3.Error as error:
         raise UnreadableResults(
-            f"{out} can no longer be written: {error}; the same command goes on from there"
+            f"{out} can no longer be written: {error}; the same command resumes from there"
         ) from None
     finally:
         store.close()
@@ -191,7 +175,7 @@ def campaign(
 
 
 def _range(points: Any, count: int) -> range:
-    """The positions of the points that are asked about."""
+    """The positions of the chosen points."""
     if isinstance(points, slice):
         chosen = range(count)[points]
     elif isinstance(points, tuple) and len(points) == 2 and all(isinstance(end, int) for end in points):
@@ -230,7 +214,7 @@ def _missing(
     radii: tuple[float, ...],
     done: set[tuple[int, float, str]],
 ) -> Iterator[Question]:
-    """The questions that the file has no answer to, point by point."""
+    """The questions whose rows are missing in the file, point by point."""
     for number in points:
         x = data.x[number]
         for method in dict.fromkeys(methods):
@@ -240,11 +224,12 @@ def _missing(
 
 
 class _Batches:
-    """Questions, dealt out in batches of about the same time."""
+    """Questions, handed out in batches of about the same time."""
 
-    def __init__(self, frame: Task, questions: list[Question]) -> None:
-        self.frame, self.questions, self.next = frame, questions, 0
-        self.size = 1
+    def __init__(self, frame: Task, questions: list[Question], total: int) -> None:
+        self.frame, self.questions, self.next, self.size = frame, questions, 0, 1
+        self.total, self.missing, self.started = total, sum(len(one.radii) for one in questions), time.perf_counter()
+        self.added = 0
 
     def __bool__(self) -> bool:
         return self.next < len(self.questions) and time.time() < self.frame.due
@@ -255,16 +240,20 @@ class _Batches:
         self.next += len(part)
         return replace(self.frame, questions=part)
 
-    def learn(self, answer: Answer) -> None:
-        """How long a batch took says how long the next should be."""
+    def store(self, store: Store, answer: Answer) -> None:
+        """Store the rows of a batch, report progress, and adapt the size of the next batch to the time of this one."""
+        store.add(answer.rows, answer.seconds, answer.cut)
+        self.added += len(answer.rows)
+        left = (self.missing - self.added) * (time.perf_counter() - self.started) / max(self.added, 1)
+        clock().say(f"{self.total - self.missing + self.added} of {self.total} rows, about {left:.0f} s left")
         each = max(answer.seconds / max(answer.questions, 1), 1e-6)
         self.size = int(np.clip(_SECONDS / each, 1, min(_LARGEST, 4 * self.size)))
 
 
-def _run(store: Store, pool: Executor | None, workers: int, batches: _Batches, meter: Meter) -> None:
+def _run(store: Store, pool: Executor | None, workers: int, batches: _Batches) -> None:
     if pool is None:
         while batches:
-            _take_in(store, work(batches.take()), batches, meter)
+            batches.store(store, work(batches.take()))
         return
     ahead = _AHEAD if workers == 1 else 2 * workers + 2
     waiting: set[Future[Answer]] = set()
@@ -274,7 +263,7 @@ def _run(store: Store, pool: Executor | None, workers: int, batches: _Batches, m
                 waiting.add(pool.submit(work, batches.take()))
             finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for future in finished:
-                _take_in(store, future.result(), batches, meter)
+                batches.store(store, future.result())
     except Exception as error:
         if not isinstance(error, BrokenExecutor) and type(error).__name__ not in _LOST:
             raise
@@ -284,21 +273,15 @@ def _run(store: Store, pool: Executor | None, workers: int, batches: _Batches, m
                 " in your script, or take workers=1"
             ) from None
         raise CampaignStopped(
-            f"workers were lost ({error}); what is done is in {store.path}, the same command goes on from there"
+            f"workers were lost ({error}); finished rows are in {store.path}, the same command resumes"
         ) from error
     finally:
         for future in waiting:
             future.cancel()
 
 
-def _take_in(store: Store, answer: Answer, batches: _Batches, meter: Meter) -> None:
-    store.add(answer.rows, answer.seconds, answer.cut)
-    batches.learn(answer)
-    meter.advance(len(answer.rows))
-
-
 def _unguarded() -> bool:
-    """Whether a process that is started from here calls for workers itself while it imports the script."""
+    """Whether a new process starts workers itself while it imports the script."""
     probe = get_context("spawn").Process(target=prepare)
     probe.start()
     probe.join()
@@ -306,11 +289,11 @@ def _unguarded() -> bool:
 
 
 @contextmanager
-def _executor(given: Executor | None, workers: int) -> Iterator[Executor | None]:
-    if given is not None or workers == 1:
-        yield given
+def _executor(executor: Executor | None, workers: int) -> Iterator[Executor | None]:
+    if executor is not None or workers == 1:
+        yield executor
         return
-    # spawn: nothing of this process, its threads and its database connection, is copied
+    # spawn: threads and the database connection are not copied
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=prepare)
     try:
         yield pool

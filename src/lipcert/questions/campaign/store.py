@@ -1,8 +1,7 @@
-"""The SQLite file of a campaign: one row per point, radius and method; whole batches or nothing.
+"""The SQLite file of a campaign: one row per point, radius and method, written in whole batches.
 
-The file names what it is about: its format, the points, and the settings that results depend on. A file that is not
-one of these, is damaged, or is about something else is refused before anything is written. Every row carries a
-checksum, so that damage inside a row is noticed too.
+The file records its format, the points, and the settings that results depend on. A file of another format, a damaged
+file, or a file about other points or settings is refused before anything is written. Every row has a checksum.
 """
 
 from __future__ import annotations
@@ -23,36 +22,30 @@ from lipcert.model.files import is_file
 
 APPLICATION: Final = 0x4C435254  # "LCRT"
 VERSION: Final = 4
-_EARLIER: Final = {
-    1: "was written by version 0.1, whose digests and proofs were different",
-    2: "was written before campaigns used bounds to second order, and does not say what its radii rest on",
-    3: "was written before rows said how long they took",
-}
 
 
 @dataclass(frozen=True)
 class Row:
-    """What was found at one point over a ball of one radius with one method.
+    """The result for one point, radius and method.
 
     Attributes
     ----------
     network : digest of the network.
     point : position in the data, from 0.
-    radius : ε, of the ball; 0 where the best was searched for. Then the other columns are about the ball that was best.
-    method : as Python writes it.
+    radius : ε, of the ball. 0 means that the largest radius was searched; the other columns are about the best ball.
+    method : the method, as Python writes it.
     label, predicted : the class that counts, and the class computed.
-    margin : at most f_label - f_j at the point, for the closest other class j.
-    bound : proved Lipschitz bound over the ball; None where there is none.
-    certified : no input closer than this is classified differently; as by :func:`certified_radius` with this radius.
+    margin : a lower bound of f_label - f_j at the point, for the closest other class j.
+    bound : proved Lipschitz bound over the ball; None if there is none.
+    certified : no input closer than this is of another class, as by :func:`certified_radius` with this radius.
     plain : the same by the rule min(ε, margin/(√2·bound)).
-    basis : what ``certified`` rests on: "lipschitz", "relaxation", "second order" and so on, as in
+    basis : the proof behind ``certified``: "lipschitz", "relaxation", "second order" and so on, as in
         :class:`CertifiedRadius`; empty where it is 0. With "lipschitz" it is min(ε, m_j/L_j) for the margin and the
         bound of a pair of classes.
-    broken : distance of an input of another class within ε, from an attack or met by a proof; None where none
-        was found or sought.
+    broken : distance of a counterexample within ε, from an attack or from the search for a proof; None if there is
+        none.
     problem : why there is no bound.
-    seconds : that a worker took for it, with its share of what several rows have in common; rows that differ in nothing
-        else are equal.
+    seconds : time that a worker took, with its share of what several rows have in common; not compared by ``==``.
     """
 
     network: str
@@ -72,12 +65,12 @@ class Row:
 
     @property
     def correct(self) -> bool:
-        """Whether the point is classified as it should be."""
+        """Whether the point is classified correctly."""
         return self.label == self.predicted
 
     @property
     def robust(self) -> bool:
-        """Whether the whole ball is certified; after a search, whether any is."""
+        """Whether the whole ball is certified; after a search, whether any ball is."""
         return self.certified >= self.radius if self.radius > 0.0 else self.certified > 0.0
 
 
@@ -104,17 +97,15 @@ _SCHEMA: Final = (
     + ", ".join(f"{name} {_TYPES[name]}" for name in COLUMNS)
     + ", checksum INTEGER NOT NULL, PRIMARY KEY (network, point, radius, method)) WITHOUT ROWID",
     "CREATE TABLE batches (number INTEGER PRIMARY KEY, rows INTEGER NOT NULL, seconds REAL NOT NULL)",
-)
-_CUT: Final = (
     "CREATE TABLE cut (network TEXT NOT NULL, point INTEGER NOT NULL, radius REAL NOT NULL, method TEXT NOT NULL, "
-    "seconds REAL NOT NULL, PRIMARY KEY (network, point, radius, method)) WITHOUT ROWID"
+    "seconds REAL NOT NULL, PRIMARY KEY (network, point, radius, method)) WITHOUT ROWID",
 )
-"""Rows that time cut short, and the seconds that they had; files that were never continued may lack it."""
+"""``cut`` holds the keys of searches that ran out of time, and the seconds that they had."""
 _KEY: Final = "network = ? AND point = ? AND radius = ? AND method = ?"
 
 
 def _fits(name: str, value: Any) -> bool:
-    """Whether a value is of its column's type; SQLite itself stores anything anywhere."""
+    """Whether a value has its column's type, which SQLite does not check."""
     kind = _TYPES[name]
     if value is None:
         return not kind.endswith("NOT NULL")
@@ -155,35 +146,34 @@ class Store:
     def _open(self, create: bool) -> None:
         run = self.connection.execute
         if create:
-            with self._transaction():  # another process may be at it as well
+            with self._transaction():  # another process may do the same
                 if not self._tables() and run("PRAGMA application_id").fetchone()[0] == 0:
                     run(f"PRAGMA application_id = {APPLICATION}")
                     run(f"PRAGMA user_version = {VERSION}")
                     for statement in _SCHEMA:
                         run(statement)
-                if self._tables() == set(_SCHEMA):
-                    run(_CUT)
         if run("PRAGMA application_id").fetchone()[0] != APPLICATION:
             raise UnreadableResults(
                 f"{self.path} is an SQLite file, but not one with lipcert's results; it is left alone"
             )
         (version,) = run("PRAGMA user_version").fetchone()
-        if version in _EARLIER:
-            raise UnreadableResults(f"{self.path} {_EARLIER[version]}; run the campaign again, into another file")
         if version != VERSION:
-            raise UnreadableResults(f"{self.path} is of version {version}; this program reads version {VERSION}")
+            raise UnreadableResults(
+                f"{self.path} is of version {version}, this program reads version {VERSION}; run the campaign again,"
+                " into another file"
+            )
         self._check()
 
     def _tables(self) -> set[str]:
-        """How the tables were made."""
+        """The SQL of the tables."""
         return {sql for (sql,) in self.connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
 
     def _check(self) -> None:
-        """Raise unless file and rows are what was written."""
-        (verdict,) = self.connection.execute("PRAGMA quick_check(1)").fetchone()
-        if verdict != "ok":
-            raise UnreadableResults(f"{self.path} is damaged: {verdict}")
-        if self._tables() - {_CUT} != set(_SCHEMA):
+        """Raise if the file or a row is damaged."""
+        (status,) = self.connection.execute("PRAGMA quick_check(1)").fetchone()
+        if status != "ok":
+            raise UnreadableResults(f"{self.path} is damaged: {status}")
+        if self._tables() != set(_SCHEMA):
             raise UnreadableResults(
                 f"{self.path} is damaged or was changed: its tables are not those of a results file"
             )
@@ -204,7 +194,7 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All of the block's changes, or none."""
+        """Make all changes of the block, or none."""
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -214,7 +204,7 @@ class Store:
         self.connection.execute("COMMIT")
 
     def agree(self, about: Mapping[str, Any]) -> None:
-        """Note what the results are about, or refuse if the file is about something else."""
+        """Store the settings, or raise if the file has other settings."""
         with self._transaction():
             known = dict(self.connection.execute("SELECT name, value FROM about"))
             for name, value in about.items():
@@ -227,39 +217,36 @@ class Store:
                 self.connection.execute("INSERT OR IGNORE INTO about VALUES (?, ?)", (name, text))
 
     def note(self, names: Mapping[str, str]) -> None:
-        """Note what reports are to call things; nothing depends on it, and the last word counts."""
+        """Store names for reports; later names replace earlier ones."""
         with self._transaction():
             for name, value in names.items():
                 self.connection.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (name, json.dumps(value)))
 
     def about(self) -> dict[str, Any]:
-        """What the results are about."""
+        """Settings and names."""
         return {name: json.loads(value) for name, value in self.connection.execute("SELECT name, value FROM about")}
 
     def done(self, network: str, seconds: float = 0.0) -> set[tuple[int, float, str]]:
-        """The point, radius and method of every row of a network, but for those that so many seconds might improve."""
+        """Point, radius and method of each final row: its search was not cut short, or had that many seconds."""
         query = "SELECT point, radius, method FROM results WHERE network = ?"
         rows = set(self.connection.execute(query, (network,)))
         query = "SELECT point, radius, method FROM cut WHERE network = ? AND seconds < ?"
         return rows - set(self.connection.execute(query, (network, seconds)))
 
     def add(self, rows: Iterable[Row], seconds: float, cut: Iterable[tuple[Row, float]] = ()) -> int:
-        """Add a batch in one transaction; returns how many rows were new.
+        """Add a batch in one transaction; return the number of new rows.
 
-        Rows that are there already stay as they are, unless time cut them short and the new one certifies no less.
-        ``cut`` are those of the rows that were cut short now, and the seconds that they had.
+        A row that exists is kept, unless its search ran out of time and the new row certifies no less. ``cut`` lists
+        the new rows whose search ran out of time, with the seconds that they had.
         """
         places = ", ".join("?" * (len(COLUMNS) + 1))
-        given = list(rows)
-        tuples = [astuple(row) for row in given]
+        batch = list(rows)
         with self._transaction():
-            replaced = 0
-            for row in given:
-                replaced += self._make_way(row)
+            replaced = sum(self._remove_weaker(row) for row in batch)
             before = self.connection.total_changes
             self.connection.executemany(
                 f"INSERT INTO results VALUES ({places}) ON CONFLICT (network, point, radius, method) DO NOTHING",
-                [(*values, _checksum(values)) for values in tuples],
+                [(*values, _checksum(values)) for values in map(astuple, batch)],
             )
             new = self.connection.total_changes - before - replaced
             self.connection.executemany(
@@ -268,8 +255,8 @@ class Store:
             self.connection.execute("INSERT INTO batches (rows, seconds) VALUES (?, ?)", (new, seconds))
         return new
 
-    def _make_way(self, row: Row) -> int:
-        """Forget that a row was cut short, and the row itself if the new one certifies no less; how many went."""
+    def _remove_weaker(self, row: Row) -> int:
+        """Delete the stored row if its search ran out of time and it certifies no more; return the number deleted."""
         run, key = self.connection.execute, _key(row)
         if not run(f"DELETE FROM cut WHERE {_KEY}", key).rowcount:
             return 0
@@ -281,11 +268,11 @@ class Store:
         return [Row(*values) for values in self.connection.execute(query)]
 
     def seconds(self) -> float:
-        """Time that workers have spent on all rows."""
+        """Total time of the workers."""
         return float(self.connection.execute("SELECT TOTAL(seconds) FROM batches").fetchone()[0])
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

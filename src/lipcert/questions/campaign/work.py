@@ -1,4 +1,4 @@
-"""What a worker does: the rows of some points."""
+"""The work of one worker: rows for some points."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -15,12 +16,11 @@ from threadpoolctl import threadpool_limits
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
-from lipcert.model.regions import Ball
 from lipcert.proof.classes import CertifiedRadius, ClassBounds
 from lipcert.questions.attacks import attack
 from lipcert.questions.campaign.store import Row
-from lipcert.questions.hunt import TOLERANCE, Hunt, first_guess
-from lipcert.questions.verdict import Judge, Rules, Verdict
+from lipcert.questions.radius_certifier import BallResult, RadiusCertifier, Rules
+from lipcert.questions.radius_search import TOLERANCE, RadiusSearch, first_guess
 from lipcert.runtime.clock import timed
 from lipcert.runtime.limits import end_with_parent
 from lipcert.runtime.threads import suited_to
@@ -29,7 +29,7 @@ from lipcert.search.method import Method
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """One point, one method, some radii; radius 0 stands for a search."""
+    """One point, one method, some radii. Radius 0 stands for the search of the largest radius."""
 
     point: int
     x: Array
@@ -40,23 +40,24 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Some questions about one network. Everything travels with the task, so that any executor will do."""
+    """Some questions about one network, with all that a worker on another machine needs.
+
+    ``restarts`` 0 means no attack. ``seconds`` is for each question. ``due`` is the end of the campaign by
+    :func:`time.time`, which other machines know too.
+    """
 
     network: bytes
     digest: str
     rules: Rules
     restarts: int
-    """Starts of an attack; 0 is no attack."""
     questions: tuple[Question, ...]
     seconds: float | None = None
-    """For each question."""
     due: float = math.inf
-    """When all of it should be there, by :func:`time.time`: workers may be other machines."""
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The rows of a task and the time they took; for searches that were cut short, the seconds that they had."""
+    """The rows of a task and the time they took. ``cut``: searches that ran out of time, and the seconds they had."""
 
     rows: tuple[Row, ...]
     cut: tuple[tuple[Row, float], ...]
@@ -89,62 +90,67 @@ def work(task: Task) -> Answer:
 
 
 def _answer(network: Network, task: Task, question: Question) -> tuple[list[Row], list[Row]]:
-    """The rows of a question, and which of them are about a search that time cut short."""
+    """The rows of a question, and those of them whose search ran out of time."""
     with np.errstate(all="ignore"):
         predicted = int(np.argmax(network(question.x)))
     label = predicted if question.label is None else question.label
-    judge = Judge(network, question.x, label, predicted, question.method, task.rules)
+    certifier = RadiusCertifier(network, question.x, label, predicted, question.method, task.rules)
     blank = Row(task.digest, question.point, 0.0, repr(question.method), label, predicted, 0.0, None, 0.0, 0.0)
-    given = [radius for radius in question.radii if radius > 0.0]
-    started = time.perf_counter()
-    verdicts = judge.over(given) if given else []
-    shared = time.perf_counter() - started
-    rows = [
-        _judged(replace(blank, radius=radius), verdict, network, task.rules.ball(question.x, radius))
-        for radius, verdict in zip(given, verdicts, strict=True)
-    ]
-    started = time.perf_counter()
-    distances = _broken(network, task, question, label, given) if task.restarts and given else [None] * len(rows)
-    shared += time.perf_counter() - started
-    rows = [
-        replace(row, broken=_nearer(row.broken, broken), seconds=row.seconds + shared / len(rows))
-        for row, broken in zip(rows, distances, strict=True)
-    ]
-    if len(given) == len(question.radii):
+    radii = [radius for radius in question.radii if radius > 0.0]
+    rows = _at_radii(certifier, task, blank, radii) if radii else []
+    if len(radii) == len(question.radii):
         return rows, []
-    searched, unfinished = _searched(network, task, question, judge, blank)
+    searched, unfinished = _searched(certifier, task, blank)
     return [searched, *rows], [searched] if unfinished else []
 
 
-def _searched(network: Network, task: Task, question: Question, judge: Judge, blank: Row) -> tuple[Row, bool]:
-    """The row of a search, and whether time cut it short; attacks look twice as far as the linearised network goes."""
-    started, hunt, row = time.perf_counter(), Hunt(judge, TOLERANCE), blank
-    if judge.label == judge.predicted:
-        with suited_to(max(network.sizes)), np.errstate(all="ignore"):
-            hunt.search()
-    found = hunt.answer.about(network, task.rules.ball(question.x, 0.0))
-    if hunt.proved is not None:
-        row = _told(row, hunt.proved, found, found.ball)
-    elif hunt.problem is not None:
-        row = replace(row, problem=str(hunt.problem))
-    if task.restarts:
-        (broken,) = _broken(network, task, question, judge.label, [2.0 * first_guess(judge)])
-        row = replace(row, broken=_nearer(row.broken, broken))
-    return replace(row, seconds=time.perf_counter() - started), hunt.unfinished
+def _at_radii(certifier: RadiusCertifier, task: Task, blank: Row, radii: Sequence[float]) -> list[Row]:
+    """A row per radius; each also counts its share of the time that they have in common."""
+    started = time.perf_counter()
+    results = certifier.over(radii)
+    shared = time.perf_counter() - started
+    rows = [_row(certifier, replace(blank, radius=r), result) for r, result in zip(radii, results, strict=True)]
+    started = time.perf_counter()
+    attacked = _attacked(certifier, task, radii)
+    shared += time.perf_counter() - started
+    return [
+        replace(row, broken=_nearer(row.broken, distance), seconds=row.seconds + shared / len(rows))
+        for row, distance in zip(rows, attacked, strict=True)
+    ]
 
 
-def _judged(row: Row, verdict: Verdict | ProofFailed, network: Network, ball: Ball) -> Row:
-    if isinstance(verdict, ProofFailed):
-        return replace(row, problem=str(verdict))
-    started, proved = time.perf_counter(), verdict.proved
+def _row(certifier: RadiusCertifier, row: Row, result: BallResult | ProofFailed) -> Row:
+    if isinstance(result, ProofFailed):
+        return replace(row, problem=str(result))
+    started, ball = time.perf_counter(), certifier.rules.ball(certifier.point, row.radius)
     try:
-        found = verdict.answer().about(network, ball)
+        found = result.answer().about(certifier.network, ball)
     except ProofFailed as error:
         return replace(row, problem=str(error))
-    return replace(_told(row, proved, found, row.radius), seconds=time.perf_counter() - started)
+    return replace(_filled(row, result.proved, found, row.radius), seconds=time.perf_counter() - started)
 
 
-def _told(row: Row, proved: ClassBounds, found: CertifiedRadius, size: float) -> Row:
+def _searched(certifier: RadiusCertifier, task: Task, blank: Row) -> tuple[Row, bool]:
+    """The row of a search, and whether it ran out of time.
+
+    Attacks look within twice the radius at which the linearised network changes its class.
+    """
+    started, search, row = time.perf_counter(), RadiusSearch(certifier, TOLERANCE), blank
+    if certifier.label == certifier.predicted:
+        with suited_to(max(certifier.network.sizes)), np.errstate(all="ignore"):
+            search.search()
+    found = search.answer.about(certifier.network, task.rules.ball(certifier.point, 0.0))
+    if search.proved is not None:
+        row = _filled(row, search.proved, found, found.ball)
+    elif search.failure is not None:
+        row = replace(row, problem=str(search.failure))
+    if task.restarts:
+        (distance,) = _attacked(certifier, task, [2.0 * first_guess(certifier)])
+        row = replace(row, broken=_nearer(row.broken, distance))
+    return replace(row, seconds=time.perf_counter() - started), search.unfinished
+
+
+def _filled(row: Row, proved: ClassBounds, found: CertifiedRadius, size: float) -> Row:
     return replace(
         row,
         margin=float(proved.margins.min()),
@@ -157,19 +163,21 @@ def _told(row: Row, proved: ClassBounds, found: CertifiedRadius, size: float) ->
 
 
 def _nearer(one: float | None, other: float | None) -> float | None:
-    return other if one is None else one if other is None else min(one, other)
+    return min((distance for distance in (one, other) if distance is not None), default=None)
 
 
-def _broken(network: Network, task: Task, question: Question, label: int, radii: Sequence[float]) -> list[float | None]:
-    """For each radius, how far the nearest input of another class is that an attack finds."""
-    points = np.repeat(question.x[None], len(radii), axis=0)
-    rules, sizes = task.rules, np.array(radii)
-    found = attack(network, points, label, sizes, clip=rules.clip, norm=rules.norm, restarts=task.restarts)
+def _attacked(certifier: RadiusCertifier, task: Task, radii: Sequence[float]) -> list[float | None]:
+    """For each radius, the distance of the nearest counterexample that an attack finds."""
+    if not task.restarts:
+        return [None] * len(radii)
+    points = np.repeat(certifier.point[None], len(radii), axis=0)
+    options: dict[str, Any] = {"clip": task.rules.clip, "norm": task.rules.norm, "restarts": task.restarts}
+    found = attack(certifier.network, points, certifier.label, np.array(radii), **options)
     return [float(away) if hit else None for hit, away in zip(found.found, found.distances, strict=True)]
 
 
 def prepare() -> None:
-    """Set up a worker process: one BLAS thread, interrupts left to the parent, and no life without it."""
+    """Set up a worker process: one BLAS thread, no reaction to Ctrl-C, and it ends with its parent."""
     threadpool_limits(limits=1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()

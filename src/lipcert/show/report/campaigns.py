@@ -1,4 +1,4 @@
-"""The part of a report about the results file of a campaign."""
+"""The section of a report about a campaign."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lipcert.show import plots
 from lipcert.show.report.page import Block, Cell, Figure, Section, Table, Text
 
 LISTED = 300
-"""How many points are listed; a page with all of a large campaign would be slow to open."""
+"""Most rows in the table of points; a page with more would be slow to open."""
 
 
 def campaign_section(results: Results) -> Section:
-    """Certified shares as a figure and a table for each network, and the points that are certified least."""
+    """For each network: certified shares as a figure and a table, and the points with the smallest radii."""
     if not results.rows:
         raise InvalidInput(f"{results.path} holds no results yet; lipcert robust fills it")
     results = _with_short_names(results)
@@ -34,13 +34,13 @@ def campaign_section(results: Results) -> Section:
 
 
 def _network(results: Results, digest: str) -> str:
-    """The network by the name of its file, where the campaign was told, and its digest."""
+    """The network by its digest, and by the name of its file if the campaign has it."""
     model = results.about.get("model")
     return f"{model}, network {digest}" if isinstance(model, str) else f"Network {digest}"
 
 
 def _with_short_names(results: Results) -> Results:
-    """The same with methods called by their names alone, where that tells them apart."""
+    """The results with methods named without options, if that distinguishes them."""
     short = {row.method: row.method.split("(")[0] for row in results.rows}
     if len(set(short.values())) < len(short):
         return results
@@ -48,7 +48,7 @@ def _with_short_names(results: Results) -> Results:
 
 
 def _in_words(results: Results, summaries: list[Summary]) -> str:
-    """The main result: the best method at each radius."""
+    """The main result in sentences: the best method at each radius."""
     points = len({row.point for row in results.rows})
     files = [results.about.get(name) for name in ("model", "data")]
     named = " on ".join(str(name) for name in files if isinstance(name, str))
@@ -65,7 +65,7 @@ def _in_words(results: Results, summaries: list[Summary]) -> str:
 
 
 def _about(results: Results) -> str:
-    """What the numbers mean."""
+    """The meaning of the columns."""
     clip = results.about.get("clip")
     inside = f" Only inputs between {clip[0]:g} and {clip[1]:g} count." if isinstance(clip, list) else ""
     norm = results.about.get("norm")
@@ -88,7 +88,9 @@ def _table(caption: str, summaries: list[Summary]) -> Table:
     headings += ["unbroken"] * attacked + ["mean radius", "mean bound"] + ["without bound"] * failed
     rows = []
     for part in summaries:
-        unbroken = part.unbroken if part.radius else None  # where a radius is searched for, any point can be broken
+        unbroken = (
+            part.unbroken if part.radius else None
+        )  # without a radius, every point has a counterexample somewhere
         shares = [part.correct, part.certified, part.plain, *([unbroken] if attacked else [])]
         rows.append(
             (
@@ -105,7 +107,7 @@ def _table(caption: str, summaries: list[Summary]) -> Table:
 
 
 def _points(rows: list[Row]) -> Table:
-    """The points in the order of what is certified, least first; those classified wrongly stand at the end."""
+    """The points by certified radius, the smallest first; points classified wrongly come last."""
     order = sorted(rows, key=lambda row: (not row.correct, row.certified / (row.radius or 1.0), row.point))
     caption = f"The points one by one, least certified first ({len(order)} rows)"
     if len(order) > LISTED:

@@ -1,4 +1,4 @@
-"""Saved answers, and what can be found out about them with the models at hand."""
+"""Saved answers, checked against the models."""
 
 from __future__ import annotations
 
@@ -23,20 +23,19 @@ from lipcert.show.wording import describe_network
 
 Claim = TypeVar("Claim", bound=Answer)
 _SECONDS = 5.0
-"""For the lower bounds of one file."""
+"""Time limit for the lower bounds of one file."""
 
 
 @dataclass(frozen=True, eq=False)
 class Examined(Generic[Claim]):
-    """A file with an answer, and what was found out about it with the model at hand.
+    """A file with an answer, and the result of its check.
 
     Attributes
     ----------
-    path, claim : the file and what it says.
-    model, network : name and network of the model that it is about; None where that was not given.
-    refuted : why the claim could not be proved again; empty where it could, or was not tried.
-    lowers : lower bounds of the constants that a certificate, or each row of a sweep, bounds; empty where none was
-        looked for.
+    path, claim : the file and its answer.
+    model, network : name and network of its model; None if that model was not given.
+    refuted : why the claim could not be proved; empty if it was proved or not checked.
+    lowers : lower bounds for a certificate or for each row of a sweep; empty if there was no search.
     """
 
     path: Path
@@ -48,28 +47,28 @@ class Examined(Generic[Claim]):
 
     @property
     def proved(self) -> bool:
-        """Whether the claim was proved again just now."""
+        """Whether the claim was proved again."""
         return self.network is not None and not self.refuted
 
     @property
     def lower(self) -> LowerBound | None:
-        """The lower bound, of a certificate; None where there is none."""
+        """The lower bound for a certificate; None if there is none."""
         return self.lowers[0] if self.lowers else None
 
     @property
     def described(self) -> str:
         """The model in a few words."""
-        return "not at hand" if self.network is None else f"{self.model}: {describe_network(self.network)}"
+        return "not given" if self.network is None else f"{self.model}: {describe_network(self.network)}"
 
 
 def examine(paths: Sequence[Path], models: Mapping[str, Network], report: Progress = silent) -> list[Examined[Any]]:
-    """Read files with answers; those about one of the models (by name) are proved again, bounds get a lower bound."""
+    """Read files with answers. Those about one of the named models are proved again, and bounds get a lower bound."""
     claims = [(path, load_answer(path)) for path in paths]
     found: list[Examined[Any]] = []
     for number, (path, claim) in enumerate(claims, 1):
         report(f"certificate {number} of {len(claims)}: {path.name}")
         about = next(((name, network) for name, network in models.items() if _is_about(claim, network)), None)
-        found.append(Examined(path, claim) if about is None else _tried(path, claim, *about))
+        found.append(Examined(path, claim) if about is None else _checked(path, claim, *about))
     return found
 
 
@@ -79,7 +78,7 @@ def _is_about(claim: Answer, network: Network) -> bool:
     return (claim[0].certificate if isinstance(claim, tuple) else claim).network == network.digest
 
 
-def _tried(path: Path, claim: Any, name: str, network: Network) -> Examined[Any]:
+def _checked(path: Path, claim: Any, name: str, network: Network) -> Examined[Any]:
     try:
         verify(network, claim)
     except ProofFailed as error:
@@ -101,9 +100,9 @@ def _lower(network: Network, row: SweepRow, region: Region, seconds: float) -> L
 
 
 def region_of(row: SweepRow) -> Region:
-    """Where the bound of a row holds because its certificate does: the ball of the row's radius if it is a smaller one.
+    """The region where the bound of a row is proved: the row's ball, if it is inside that of the certificate.
 
-    What a file says about the radius is not proved, so a larger one counts as that of the certificate's ball.
+    The radius in the file is not proved. If it is too large, the ball of the certificate counts.
     """
     region = row.certificate.region
     if isinstance(region, Ball) and 0.0 <= row.radius < float(region.radius):
@@ -111,21 +110,16 @@ def region_of(row: SweepRow) -> Region:
     return region
 
 
-def of_kind(found: Sequence[Examined[Any]], kind: type[Claim]) -> list[Examined[Claim]]:
-    """Those with a claim of that kind."""
-    return [item for item in found if isinstance(item.claim, kind)]
-
-
 def in_words(found: Sequence[Examined[Claim]], models: bool) -> str:
-    """How many of the claims hold."""
+    """How many claims hold, in a sentence."""
     count, proved, refuted = len(found), sum(item.proved for item in found), sum(bool(item.refuted) for item in found)
     if not models:
-        return "Claims as the files make them: no model was given to check them against."
+        return "Not checked: no model was given."
     text = f"Proved again for this report: {proved} of {count}."
     if refuted:
         text += f" Not provable: {refuted}. Do not rely on those."
     if count - proved - refuted:
-        text += f" About other models than those given, and so not checked: {count - proved - refuted}."
+        text += f" About other models, not checked: {count - proved - refuted}."
     return text
 
 
@@ -141,5 +135,5 @@ def verdict(item: Examined[Claim], models: bool) -> Verdict:
 
 
 def standing(item: Examined[Claim]) -> str:
-    """The same in a word, for tables."""
+    """Whether a claim holds, in a word for tables."""
     return "yes" if item.proved else "no" if item.refuted else "not checked"

@@ -1,4 +1,4 @@
-"""A page of HTML from plain values: text is escaped here and nowhere else, and the page fetches nothing."""
+"""HTML pages from plain values. All text is escaped here, and a page loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Block(Protocol):
 
 @dataclass(frozen=True)
 class Cell:
-    """What a cell shows, and the number that it sorts by, if any."""
+    """The text of a cell, and the number to sort by, if any."""
 
     text: str = ""
     value: float | None = None
@@ -63,7 +63,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Table:
-    """A table that sorts by its columns; columns with numbers are set to the right. A folded one opens on demand."""
+    """A sortable table, with numbers set to the right. A folded table opens with a click."""
 
     caption: str
     headings: Sequence[str]
@@ -97,10 +97,7 @@ def _class(name: str) -> str:
 
 @dataclass(frozen=True)
 class Figure:
-    """An SVG drawing as an image of its own: what is in it can neither run nor fetch anything.
-
-    A wide one, of several panels side by side, takes the whole width of the page.
-    """
+    """An SVG drawing as an image: it can neither run scripts nor load anything. A wide one fills the page width."""
 
     svg: bytes
     caption: str
@@ -108,7 +105,7 @@ class Figure:
 
     @staticmethod
     def of(ax: Any, caption: str) -> Figure:
-        """The figure of some matplotlib axes; the same drawing is the same file, byte for byte."""
+        """The figure of matplotlib axes; equal drawings give equal bytes."""
         from matplotlib import rc_context
 
         stream = BytesIO()
@@ -127,7 +124,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether something holds: good, bad, or open because it was not looked into."""
+    """Whether a claim holds: good, bad, or open if it was not checked."""
 
     standing: Literal["good", "bad", "open"]
     text: str
@@ -135,7 +132,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Card:
-    """One claim: what it says, whether it holds, and what there is to know about it."""
+    """One claim: its statement, whether it holds, and facts about it."""
 
     title: str
     verdict: Verdict
@@ -152,7 +149,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page; its summary stands at the top of the page too."""
+    """A section of a page. Its summary is also at the top of the page."""
 
     title: str
     summary: str
@@ -164,7 +161,7 @@ class Section:
 
 
 def page(title: str, sections: Sequence[Section], made: str) -> str:
-    """The whole page, with its style and its script inside."""
+    """The whole page, with style and script inside."""
     style, script = (resources.files("lipcert.show.report").joinpath(name).read_text("utf-8") for name in _PARTS)
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}';"

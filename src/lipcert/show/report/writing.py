@@ -1,4 +1,4 @@
-"""Which source becomes which part of the page, and the page as a file."""
+"""Write a report: sections from its sources, and the page as a file."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from typing import Any
 from lipcert.errors import InvalidInput
 from lipcert.model.files import require_writable, write_whole
 from lipcert.model.network import Network
-from lipcert.proof.certificate import Certificate
 from lipcert.questions.campaign import Results
 from lipcert.runtime.clock import timed
 from lipcert.show.report.answers import answer_sections
 from lipcert.show.report.campaigns import campaign_section
-from lipcert.show.report.certificates import certificate_section
-from lipcert.show.report.examined import Examined, examine, of_kind
+from lipcert.show.report.examined import Examined, examine
 from lipcert.show.report.page import Section, page
 from lipcert.show.report.studies import study_sections
 
@@ -31,8 +29,8 @@ class Written:
 
     Attributes
     ----------
-    path : where.
-    certificates : what was found out about each file with an answer.
+    path : the file.
+    certificates : each source with an answer, and the result of its check.
     """
 
     path: Path
@@ -51,14 +49,14 @@ def write(
     Parameters
     ----------
     sources
-        Files with certificates, reach sets, sensitivities, certified radii or sweeps, results files of campaigns, and
-        folders that ``lipcert reproduce`` wrote, in any mixture.
+        Any of: files with certificates, reach sets, sensitivities, certified radii or sweeps, results files of
+        campaigns, and folders of ``lipcert reproduce``.
     out
-        The page, an .html file; it appears whole or not at all.
+        The page, an .html file, written completely or not at all.
     models
-        Networks by name. Answers about one of them (by its digest) are proved again, and bounds get a lower bound.
+        Networks by name. Answers about one of them (by digest) are proved again, and bounds get a lower bound.
     title
-        Of the page.
+        Title of the page.
     """
     paths, target, known = [Path(source) for source in sources], Path(out), dict(models or {})
     if not paths:
@@ -75,9 +73,6 @@ def write(
     sections: list[Section] = []
     with timed() as clock:
         examined = examine(claims, known, clock.say)
-        bounds = of_kind(examined, Certificate)
-        if bounds:
-            sections.append(certificate_section(bounds, bool(known)))
         sections += answer_sections(examined, bool(known))
         for path in paths:
             clock.say(f"reading {path.name}")

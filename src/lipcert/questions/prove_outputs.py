@@ -1,4 +1,4 @@
-"""What is proved of a network's outputs over regions, with the multipliers of a method."""
+"""Prove bounds of a network's outputs over regions, with the multipliers of a method."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from lipcert.search.split import Split
 
 
 def stages(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure]) -> Iterator[OutputBounds]:
-    """One proof after the other, while there is time: the cheapest first, that of the method last."""
+    """Proofs one after the other while there is time, the cheapest first, that of the method last."""
     region, method = question(network, region, method, enclosures)
-    asked: list[tuple[Method, Sequence[Enclosure]]] = [(ClosedForm(), enclosures)]
-    asked += [(ClosedForm(), (Linear(),))] if region.bounded else []
-    asked += [] if method == ClosedForm() else [(method, enclosures)]
+    planned: list[tuple[Method, Sequence[Enclosure]]] = [(ClosedForm(), enclosures)]
+    planned += [(ClosedForm(), (Linear(),))] if region.bounded else []
+    planned += [] if method == ClosedForm() else [(method, enclosures)]
     failure, found, took = ProofFailed("no bound was found"), False, 0.0
-    for one, ways in asked:
+    for one, ways in planned:
         if found and not clock().allows(took):
             return
         started = time.perf_counter()
         try:
-            yield establish(network, region, one, ways)
+            yield prove_outputs(network, region, one, ways)
             found = True
         except ProofFailed as error:
             failure = error
@@ -48,37 +48,39 @@ def stages(network: Network, region: Region, method: Method, enclosures: Sequenc
         raise failure
 
 
-def within(method: Method, seconds: float) -> Any:
-    """The method, with a time limit of so many seconds if it can have one and its own is not shorter."""
+def limited(method: Method, seconds: float) -> Any:
+    """The method with at most so many seconds, if it has a time limit."""
     own = getattr(method, "seconds", np.inf)
     return method if not hasattr(method, "seconds") or (own or np.inf) <= seconds else replace(method, seconds=seconds)  # type: ignore[type-var]
 
 
-def pieces_of(method: Method) -> Split | None:
-    """How a method cuts the region, and what it does with the whole of it first; None if it does not cut."""
+def splitting(method: Method) -> Split | None:
+    """The splitting that a method does; None if it does not cut the region."""
     if isinstance(method, Auto):
         return Split(Joint(), method.seconds, pieces=method.pieces)
     return method if isinstance(method, Split) else None
 
 
-def limit(method: Method, seconds: float | None) -> float | None:
-    """The shorter of the time limits of a question and of its method."""
+def shorter_limit(method: Method, seconds: float | None) -> float | None:
+    """The shorter one of a time limit and that of the method."""
     own = getattr(method, "seconds", None)
     return own if seconds is None else seconds if own is None else min(seconds, own)
 
 
-def establish(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure] = BOTH) -> OutputBounds:
-    """Prove what can be said of the outputs over one region."""
-    (found,) = establish_many(network, [region], method, enclosures)
+def prove_outputs(
+    network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure] = BOTH
+) -> OutputBounds:
+    """Bounds of the outputs over one region."""
+    (found,) = prove_outputs_many(network, [region], method, enclosures)
     if isinstance(found, ProofFailed):
         raise found
     return found
 
 
-def establish_many(
+def prove_outputs_many(
     network: Network, regions: Sequence[Region], method: Method, enclosures: Sequence[Enclosure] = BOTH
 ) -> list[OutputBounds | ProofFailed]:
-    """The same for several regions, or why nothing is proved for one of them."""
+    """Bounds over each of several regions, or why there is none."""
     regions = [question(network, region, method, enclosures)[0] for region in regions]
     with suited_to(max(network.sizes)), np.errstate(all="ignore"):
         if isinstance(method, Greedy):
@@ -93,7 +95,7 @@ def establish_many(
 
 
 def _hinted(network: Network, region: Region, method: Method, enclosures: tuple[Enclosure, ...]) -> OutputBounds:
-    """One region, with the hints of a method that looks at the network as a whole."""
+    """One region, with the multipliers of a method that optimises all layers together."""
     try:
         candidate = method.solve(Problem(*projected(network, region), enclosures))
     except np.linalg.LinAlgError as error:

@@ -1,0 +1,193 @@
+"""What the texts of options mean: methods, norms, numbers, points of files."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+
+from lipcert.errors import InvalidInput, UnreadableModel
+from lipcert.importers.arrays import stored
+from lipcert.model.arrays import Array
+from lipcert.model.norms import NORMS, Norm
+from lipcert.questions.names import OWN
+from lipcert.search.auto import Auto
+from lipcert.search.joint import Joint
+from lipcert.search.method import Method
+from lipcert.search.split import Split
+
+
+def method(name: str | Method) -> Method:
+    """The method of that name with its default options."""
+    if isinstance(name, Method):
+        return name
+    if name not in OWN:
+        raise typer.BadParameter(f"unknown method {name!r}; known are {', '.join(OWN)}")
+    return OWN[name]()
+
+
+def limited(chosen: Method | None, seconds: float | None, default: Method | None = None) -> Method | None:
+    """The method, or the default one, with that time limit if it can have one."""
+    chosen = default if chosen is None else chosen
+    if seconds is None:
+        return chosen
+    chosen = Auto() if chosen is None else chosen
+    return replace(chosen, seconds=seconds) if isinstance(chosen, (Auto, Joint, Split)) else chosen
+
+
+def activations(text: str | None) -> str | list[str] | None:
+    """One name, or a list if commas outside brackets separate several."""
+    names = re.findall(r"[^,(]+(?:\([^)]*\)?)?", text) if text else []
+    return text if len(names) < 2 else names
+
+
+def fixed_values(texts: list[str] | None) -> dict[str, Any] | None:
+    """Values of inputs by name. Numbers that are not from a file get the type and shape of the model's input."""
+    found: dict[str, Any] = {}
+    for text in texts or ():
+        name, sign, value = text.partition("=")
+        if not (name and sign and value):
+            raise InvalidInput(f"--fixed must be NAME=FILE or NAME=NUMBERS, as in mask=1,0,1; got {text!r}")
+        if name in found:
+            raise InvalidInput(f"--fixed gives {name} twice")
+        array = listed(f"--fixed {name}", value)
+        assert array is not None
+        found[name] = array if _is_file(value) else array.tolist()
+    return found or None
+
+
+def norm(option: str, name: str, scale: str | None = None) -> Norm:
+    """The norm of that name and scale."""
+    if name not in NORMS:
+        raise InvalidInput(f"{option} must be one of {', '.join(NORMS)}, got {name!r}")
+    units = listed(option.replace("-norm", "-scale"), scale)
+    single = units is None or units.size == 1
+    return NORMS[name](1.0 if units is None else units.ravel()[0] if single else units.ravel())  # type: ignore[call-arg]
+
+
+def indices(option: str, text: str | None) -> list[int] | None:
+    """Integers separated by commas."""
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidInput(f"{option} must be whole numbers separated by commas, as in 0,3; got {text!r}") from None
+
+
+def numbers(option: str, text: str) -> list[float]:
+    """Numbers separated by commas."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidInput(f"{option} must be numbers separated by commas, as in 0.5,0.1; got {text!r}") from None
+
+
+def shape(option: str, text: str | None) -> tuple[int, ...] | None:
+    """Sizes separated by commas or x, as in 3,32,32."""
+    sizes = indices(option, None if text is None else text.replace("x", ","))
+    return None if sizes is None else tuple(sizes)
+
+
+def span(option: str, text: str | None) -> tuple[int, int] | None:
+    """A pair P:I."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+):(\d+)", text.strip())
+    if match is None:
+        raise InvalidInput(f"{option} must be P:I, as in 2:5; got {text!r}")
+    return int(match[1]), int(match[2])
+
+
+def listed(option: str, text: str | None) -> Array | None:
+    """Numbers separated by commas, or those of a file."""
+    if text is None:
+        return None
+    if _is_file(text):
+        return _from_file(option, text)
+    try:
+        return np.array([float(part) for part in text.split(",")])
+    except ValueError:
+        raise InvalidInput(
+            f"{option} must be numbers separated by commas, a .npy, .npz or .csv file, or zeros; got {text!r}"
+        ) from None
+
+
+def vector(option: str, text: str, size: int) -> Array:
+    """The ``size`` numbers of a file, of a point of a file, of a list with commas, or zeros."""
+    if text.strip().lower() == "zeros":
+        return np.zeros(size)
+    values = listed(option, text)
+    assert values is not None
+    if values.size != size:
+        if values.ndim > 1 and values[0].size == size:
+            raise InvalidInput(f"{option}: {text} holds {len(values)} points; say which, from 0, as in {text}:7")
+        shape = f" (shape {values.shape})" if values.ndim > 1 else ""
+        raise InvalidInput(f"{option} must have {size} numbers, as the network has inputs; got {values.size}{shape}")
+    return values.reshape(size)
+
+
+def corners(option: str, texts: tuple[str, str], size: int) -> tuple[Array, Array]:
+    """Lower and upper corner: each as for ``vector``, or one number for all coordinates."""
+    low, high = (_corner(option, text, size) for text in texts)
+    if (low > high).all():
+        raise InvalidInput(f"{option} {texts[0]} {texts[1]}: the limits are swapped; give the lower one first")
+    return low, high
+
+
+def _corner(option: str, text: str, size: int) -> Array:
+    if "," in text or _is_file(text) or text.strip().lower() == "zeros":
+        return vector(option, text, size)
+    return np.full(size, listed(option, text))
+
+
+def _is_file(text: str) -> bool:
+    return Path(re.sub(r":-?\d+$", "", text)).suffix.lower() in (".npy", ".npz", ".csv")
+
+
+def _from_file(option: str, text: str) -> Array:
+    """The array of a file, or for FILE:N its entry N along the first axis."""
+    match = re.search(r":(\d+)$", text)
+    if match is None:
+        return _array(option, Path(text), None)
+    position = int(match[1])
+    array = _array(option, Path(text.rpartition(":")[0]), "x")
+    if array.ndim < 2 or position >= len(array):
+        held = f"{len(array)} points, from 0" if array.ndim > 1 else "one point only"
+        raise InvalidInput(f"{option} {text}: there is no point {position}; the file holds {held}")
+    return np.asarray(array[position])
+
+
+def _array(option: str, path: Path, name: str | None) -> Array:
+    """The only array of a file; of several, the one of that name."""
+    if not path.is_file():
+        raise InvalidInput(f"{option}: there is no file {path}")
+    if path.suffix.lower() == ".csv":
+        return _from_csv(option, path)
+    try:
+        arrays = stored(path)
+    except UnreadableModel as error:
+        raise InvalidInput(f"{option}: {error}") from None
+    if len(arrays) != 1 and name not in arrays:
+        hint = "; of a file with x and y, a point is FILE:7" if "x" in arrays else ""
+        raise InvalidInput(f"{option}: {path} must hold one array, it holds {', '.join(arrays) or 'none'}{hint}")
+    array = arrays[name] if name in arrays else next(iter(arrays.values()))
+    if array.dtype.kind not in "fiub":
+        raise InvalidInput(f"{option}: {path} must hold real numbers, got {array.dtype}")
+    return array
+
+
+def _from_csv(option: str, path: Path) -> Array:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # numpy only warns about an empty file
+            return np.loadtxt(path, delimiter=",", ndmin=1)
+    except (ValueError, UserWarning) as error:
+        raise InvalidInput(
+            f"{option}: {path} must hold numbers separated by commas and nothing else; {error}"
+        ) from None
