@@ -47,8 +47,8 @@ from lipcert.proof.rounding import (
     twice_above,
     up,
 )
-from lipcert.proof.suggest.conjugate import solved
-from lipcert.proof.suggest.lines import bounding_lines
+from lipcert.suggest.algebra import solved
+from lipcert.suggest.lines import suggested_lines
 
 _CELLS: Final = 16
 """Cells that an interval is cut into where neurons are curved."""
@@ -247,8 +247,7 @@ def _cells(neurons: Neurons, low: Array, high: Array, alpha: Array, beta: Array)
     marks = np.where((low < 0.0) & (high > 0.0), across, along)
     marks[0], marks[-1] = low, high
     start, stop = marks[:-1], marks[1:]
-    lines = bounding_lines(neurons, start, stop)
-    drawn = relax(neurons, start, stop, lines.lower_slope, lines.upper_slope)
+    drawn = relax(neurons, start, stop, *suggested_lines(neurons, (start, stop)))
     if not all(np.isfinite(part).all() for part in drawn):
         raise ProofFailed("the lines around a neuron are not finite")
     return Cells(start, stop, *drawn[:4])

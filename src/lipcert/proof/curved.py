@@ -49,7 +49,7 @@ from lipcert.proof.image import image_above
 from lipcert.proof.point import trajectory
 from lipcert.proof.projection import projection
 from lipcert.proof.rounding import LOOSE, UP, gamma, largest_eigenvalue_above, raise_diagonal, size_above, stretched, up
-from lipcert.proof.slope_parabolas import fit_error
+from lipcert.proof.slope_fits import fit_error
 
 _FLOOR: Final = 2.0**-500
 """More than underflow can lose in what is computed here: no number is above _TALLEST."""

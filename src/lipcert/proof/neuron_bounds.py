@@ -18,11 +18,11 @@ from lipcert.model.activations import CONCAVE, STRAIGHT, Activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
 from lipcert.proof.rounding import TINY, UP, U
+from lipcert.suggest.lines import touching
 
 WIDEN: Final = 2.0**-48
 _DEEP: Final = -4.0
 """Left of this no terms of a slope cancel, unless it is periodic: one of them is more than twice the other."""
-_HALVINGS: Final = 45
 
 
 def slope_bounds(neurons: Neurons, lower: Array, upper: Array) -> tuple[Array, Array]:
@@ -159,7 +159,8 @@ def _tangent(row: Activation, sign: int, start: Array, stop: Array, slope: Array
 
     The drift over the piece loses 3u of at most (|tangent| + |slope|)·2·reach, the rest of the sum 5u of its own parts.
     """
-    touch = _touching(row, sign, start, stop, slope)
+    touch = touching(row, sign, start, stop, slope)
+    touch = np.where(touch >= start, np.minimum(touch, stop), start)  # any point of the piece will do
     value = sign * row.value(touch)
     tangent = sign * np.where(touch >= stop, row.slope(touch, -1), row.slope(touch, 1))
     worst = np.maximum((tangent - slope) * (start - touch), (tangent - slope) * (stop - touch))
@@ -167,16 +168,6 @@ def _tangent(row: Activation, sign: int, start: Array, stop: Array, slope: Array
     reach = np.maximum(np.abs(start), np.abs(stop))
     error = _value_error(row, value) + _slope_error(row, tangent, start, stop) * (stop - start)
     return above + (error + 16.0 * U * ((np.abs(tangent) + np.abs(slope)) * reach + np.abs(above)))
-
-
-def _touching(row: Activation, sign: int, start: Array, stop: Array, slope: Array) -> Array:
-    """The point of a concave piece with the given slope, or the nearer end; only sharpness depends on it."""
-    low, high = np.array(start), np.array(stop)
-    for _ in range(_HALVINGS):
-        middle = 0.5 * low + 0.5 * high
-        steep = sign * row.slope(middle, 1) > slope
-        low, high = np.where(steep, middle, low), np.where(steep, high, middle)
-    return low
 
 
 def _steepest(row: Activation, like: Array) -> Array:

@@ -346,15 +346,19 @@ def largest_eigenvalue_above(matrix: Array, guess: Array | None = None) -> Array
     """At least λmax of each symmetric matrix of a stack.
 
     For t a little above the computed λmax, tI - A = L Lᵀ + Δ with L a floating Cholesky factor, whose provenance does
-    not matter: the residual Δ is computed and bounded. So A ≼ tI + ‖Δ‖I. A ``guess`` of λmax saves its computation.
+    not matter: the residual Δ is computed and bounded. So A ≼ tI + ‖Δ‖I. A ``guess`` of λmax saves its computation;
+    one that is no number is not used.
     """
     if not np.isfinite(matrix).all():
         raise ProofFailed("a matrix has entries too large for floating point; weights may be too large")
     n = matrix.shape[-1]
     scale = np.abs(matrix).sum(axis=-1).max(axis=-1)
-    top = np.linalg.eigvalsh(matrix)[..., -1] if guess is None else np.asarray(guess, dtype=float)
+    if guess is None or not np.isfinite(guess).all():
+        top = np.linalg.eigvalsh(matrix)[..., -1]
+    else:
+        top = np.asarray(guess, dtype=float)
     eye = np.eye(n)
-    slack = 4e-15 * n
+    slack = 4e-15 * n  # about what eigvalsh is wrong by, relative to the norm; eight times more with every attempt
     for _ in range(12):
         t = top + slack * scale + TINY
         shifted = t[..., None, None] * eye - matrix  # one rounding per entry, charged below

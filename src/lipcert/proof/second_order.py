@@ -52,6 +52,8 @@ from lipcert.proof.rounding import (
     up,
 )
 from lipcert.proof.step import activate
+from lipcert.suggest.algebra import solved_across
+from lipcert.suggest.multipliers import cap_weight
 
 Interval: TypeAlias = tuple[Array, Array]
 Choice: TypeAlias = Callable[[Array, Array, Array, Weight], Array]
@@ -76,25 +78,13 @@ class Cap:
 
     def above(self, rows: Array, radius: float) -> Array:
         """At least max rows·d over the cap: for every ν ≥ 0 it is at most radius·‖row + ν·gradient‖ - ν·level."""
-        nu = self._weight(rows, radius)
+        nu = cap_weight(self.gradient, self.level, rows, radius)
+        nu = np.where(nu > 0.0, nu, 0.0)
         moved = rows + nu[:, None] * self.gradient
         size = norm_above(np.abs(rows) + nu[:, None] * np.abs(self.gradient))
         ball = radius * norm_above(moved) + 4.0 * gamma(1) * radius * size
         total = up(ball * UP - nu * self.level + 4.0 * gamma(1) * (ball + np.abs(nu * self.level)))
         return np.asarray(total + TINY * (1.0 + radius))
-
-    def _weight(self, rows: Array, radius: float) -> Array:
-        """A suggestion for ν ≥ 0, for each row.
-
-        With t and w the parts of a row along the gradient and across it, the best ν makes t + ν‖gradient‖ the w-fold of
-        the cotangent of the cap's opening.
-        """
-        steep = max(float(np.linalg.norm(self.gradient)), 1e-300)
-        share = np.clip(self.level / (steep * radius), -1.0, 1.0) if radius > 0 else 0.0
-        along = rows @ (self.gradient / steep)
-        across = np.linalg.norm(rows - along[:, None] * (self.gradient / steep), axis=-1)
-        nu = np.maximum(share / np.sqrt(max((1.0 - share) * (1.0 + share), 1e-12)) * across - along, 0.0) / steep
-        return np.asarray(nu)
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +207,7 @@ class SecondOrder:
         if not most < mu * (1.0 - 2.0**-40):
             return np.inf
         g = rise.gradient
-        y = self._solved(H, g, mu)
+        y = solved_across(H, self.first.rows, g, mu)
         W = self.network.layers[0].weight
         moved, size = spread(W, y), spread(magnitude(W), np.abs(y))
         rest = np.abs(g - mu * y + spread(W.T, apply(B, moved)))
@@ -230,15 +220,6 @@ class SecondOrder:
         total = float(y @ g) + (float(np.abs(y) @ rest) + square + self._over_ball(mu)) * UP
         total = 0.5 * (total + gamma(len(g) + 8) * float(np.abs(y) @ np.abs(g)) * UP)
         return float(up(np.asarray(total + rise.constant + 8.0 * U * (abs(total) + abs(rise.constant)) + TINY)))
-
-    def _solved(self, H: Array, g: Array, mu: float) -> Array:
-        """Nearly (μ - W_1ᵀBW_1)⁻¹g."""
-        inner = mu * np.eye(len(H)) - H
-        if self.first.rows is None:
-            return np.asarray(np.linalg.solve(inner, g))
-        seen = apply(self.first.rows, g)
-        back = np.linalg.solve(inner, seen) - seen / mu
-        return np.asarray(g / mu + apply(self.first.rows.T, back))
 
     def _coarsely(self, index: int, rows: Array, ellipsoids: list[tuple[Array, int]]) -> Array:
         """At least rows·Δz of the activations before a layer, by the ellipsoids 4**exponent·S of the layers before."""

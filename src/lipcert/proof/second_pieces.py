@@ -27,7 +27,6 @@ Polynomials are those of the floats that were computed: what is lost in computin
 
 from __future__ import annotations
 
-from math import comb
 from typing import Final
 
 import numpy as np
@@ -90,12 +89,6 @@ def _is_deep(network: Network) -> bool:
 
 def _inner(network: Network) -> int:
     return sum(int(np.prod(layer.weight.shape)) for layer in network.layers[1:])
-
-
-def second_columns(network: Network) -> int:
-    """How many columns each weight of a network is multiplied with for a piece to second order."""
-    d = network.inputs
-    return d + comb(d + 1, 2) + comb(d + 2, 3) + 2 * d * network.outputs
 
 
 class SecondOrder:

@@ -1,4 +1,4 @@
-"""A polynomial of degree two near the slope of an activation on an interval, and how far the two are apart; proved.
+"""Parabolas near the slope of an activation on an interval, and how far the two are apart; proved.
 
 The interval is cut into cells. On a cell φ' is at most (b - a)·width/4 from its chord where a ≤ φ'' ≤ b, and on one
 side of it where φ'' is monotone; a polynomial is a known distance from its own chord. Where φ' jumps, or nothing is
@@ -18,14 +18,14 @@ from lipcert.model.network import Neurons
 from lipcert.proof.hints import Interval
 from lipcert.proof.neuron_bounds import slope_bounds, slope_error, value_error
 from lipcert.proof.rounding import TINY, UP, U, down, up
+from lipcert.suggest.fits import slope_parabola
 
-_CELLS: Final = 10
-_MARKS: Final = np.linspace(-1.0, 1.0, _CELLS + 1)
-_LEAST_SQUARES: Final = np.linalg.pinv(np.vander(_MARKS, 3, increasing=True))
+_MARKS: Final = np.linspace(-1.0, 1.0, 11)
+"""Ends of ten cells: with more, fits take longer and are hardly nearer."""
 _BEND: Final = 2.0**-40
 """Far more than the error of a second derivative, relative to the largest there is."""
-_BETTER: Final = 0.8
-"""A parabola must make the error so much smaller than a line, or the line serves."""
+_FINE: Final = 1024
+"""Cells on which φ' is only known to lie between its least and its largest value: errors are about a thousandth."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,8 @@ def fit(neurons: Neurons, center: Array, interval: Interval, cost: Array) -> Fit
     slopes, values, start = neurons.slope(v), neurons.value(v), neurons.value(center)
     above, below, bent, jumps = _between(neurons, v, width[None])
     kinked = np.asarray(jumps.any(axis=0))
-    t, c = _coefficients(slopes, s, middle - center, reach, kinked, cost)
+    suggested = slope_parabola(slopes, s, middle - center, reach, kinked, cost)
+    t, c = (np.where(np.isfinite(part), part, 0.0) for part in suggested)
     poly = (0.5 * c * s + t) * s
     swing = (np.abs(t) + np.abs(c) * far) * far
     lost = slope_error(neurons, slopes, v).max(axis=0) + _BEND * bent * width
@@ -87,21 +88,6 @@ def fit(neurons: Neurons, center: Array, interval: Interval, cost: Array) -> Fit
     room = value_error(neurons, values).max(axis=0) + 32.0 * U * size
     rest = (0.5 * (gap[1:] + gap[:-1]).max(axis=0) + 0.5 * error * width + room) * UP + TINY
     return Fit(start, slope, t, c, error, apart, rest)
-
-
-def _coefficients(slopes: Array, s: Array, middle: Array, reach: Array, kinked: Array, cost: Array) -> Interval:
-    """Rate and bow of the better of a parabola and a line, of which nothing is proved."""
-    _, line, bow = np.tensordot(_LEAST_SQUARES, slopes, axes=1)
-    line, bow, chord = line / reach, 2.0 * bow / reach / reach, 0.5 * (slopes[-1] - slopes[0]) / reach
-    bow = np.where(np.isfinite(bow) & ~kinked & (reach > 2.0**-30 * np.abs(middle)), bow, 0.0)
-    rate = line - bow * middle
-    chord = np.where(kinked, 0.0, chord)
-    bent = slopes - (rate + 0.5 * bow * s) * s
-    straight = slopes - chord * s
-    error, other = (0.5 * (ends.max(axis=0) - ends.min(axis=0)) for ends in (bent, straight))
-    pick = error + 0.5 * np.abs(bow) * cost < _BETTER * other
-    rate, bow = np.where(pick, rate, chord), np.where(pick, bow, 0.0)
-    return np.where(np.isfinite(rate), rate, 0.0), bow
 
 
 def _between(neurons: Neurons, v: Array, width: Array) -> tuple[Array, ...]:
@@ -141,3 +127,28 @@ def _between(neurons: Neurons, v: Array, width: Array) -> tuple[Array, ...]:
         for out, part in zip(found, rule(row, v[..., index], width[..., index]), strict=True):
             out[..., index] = part
     return tuple(found)
+
+
+def fit_error(neurons: Neurons, center: Array, error: Array, reach: Array, slopes: Array) -> Array:
+    """At least |φ'(c + Δ) - σ - τΔ - ½ψΔ²| for |Δ| ≤ reach and |c - center| ≤ error, (neurons,); σ, τ, ψ = slopes.
+
+    A cell [low, high] has the middle m over ``center``, and every Δ with c + Δ in it is within w of m. So the parabola
+    stays within |τ + ψm|w + ½|ψ|w² of its value at m, and φ' within its range on the cell.
+    """
+    sigma, tau, psi = slopes
+    extent = up(reach + error)
+    points = center + np.linspace(-1.0, 1.0, _FINE + 1)[:, None] * extent
+    points[0], points[-1] = (
+        down(down(points[0] - 4.0 * U * np.abs(center))),
+        up(up(points[-1] + 4.0 * U * np.abs(center))),
+    )
+    low, high = points[:-1], points[1:]
+    alpha, beta = slope_bounds(neurons, low, high)
+    m = 0.5 * (low - center) + 0.5 * (high - center)
+    w = 0.5 * (high - low) + error + 8.0 * U * (np.abs(center) + extent)
+    bow, wide = psi * m, np.abs(psi) * w
+    value = sigma + tau * m + 0.5 * bow * m
+    size = np.abs(sigma) + np.abs(tau * m) + np.abs(bow * m) + np.maximum(np.abs(alpha), np.abs(beta))
+    away = np.maximum(beta - value, value - alpha)
+    bend = np.abs(tau + bow) * w + wide * w + 4.0 * U * (np.abs(tau) + np.abs(bow)) * w
+    return np.asarray((away + bend + 16.0 * U * size).max(axis=0) * UP + TINY)

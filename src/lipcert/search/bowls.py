@@ -24,8 +24,8 @@ from lipcert.model.arrays import Array, Weight, times
 from lipcert.model.network import Network
 from lipcert.proof.bowls import BowlHints, Bowls, Cells, Stage
 from lipcert.proof.domain import split_by_box
-from lipcert.proof.suggest.conjugate import solved
 from lipcert.runtime.clock import clock
+from lipcert.suggest.algebra import solved
 
 _TRIALS: Final = 120
 _BEST: Final = 40

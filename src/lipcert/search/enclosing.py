@@ -11,7 +11,7 @@ from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Ball, Region
 from lipcert.proof.domain import Domain
 from lipcert.proof.hints import Enclosure, Interval, Linear, Lipschitz
-from lipcert.proof.suggest.lines import Lines, bounding_lines
+from lipcert.suggest.lines import Lines, bounding_lines
 
 _ENTRIES = 40_000_000
 """Entries of the rows that are traced together; more would take too much memory."""

@@ -29,13 +29,14 @@ from lipcert.model.regions import EverySize, Region
 from lipcert.proof.certificate import LayerReport
 from lipcert.proof.domain import is_box
 from lipcert.proof.hints import Enclosure, Hints, Interval, Part
-from lipcert.proof.induced import start_gain, start_near
+from lipcert.proof.induced import start_gain
 from lipcert.runtime.costs import require_memory
 from lipcert.search.candidate import Candidate
 from lipcert.search.ellipsoid import Ellipsoid, Image, activate, largest
 from lipcert.search.enclosing import Enclosing
 from lipcert.search.folding import WIDE, condense
 from lipcert.search.stage import LEAST, Stage, widened
+from lipcert.suggest.ellipsoids import start_near
 
 _WORTH_SAYING = 1e-6
 """Multipliers that are enlarged by less lie on the edge of the feasible set."""
