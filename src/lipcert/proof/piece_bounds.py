@@ -21,7 +21,6 @@ from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import PLAIN, LInf, Norms
 from lipcert.model.regions import Ball, Region
 from lipcert.proof.domain import Domain, corners
-from lipcert.proof.expansion import Second
 from lipcert.proof.guide import Guide, View
 from lipcert.proof.hints import Hints, Interval, Linear
 from lipcert.proof.induced import induced_above, spectral_factor
@@ -29,8 +28,8 @@ from lipcert.proof.norm_bounds import interval_bounds
 from lipcert.proof.pieces import Bounds, Pieces
 from lipcert.proof.rays import along_rays, hints_along, only_at_infinity
 from lipcert.proof.rounding import TINY, UP, gamma, loosened, looseness, stretched
-from lipcert.proof.second_pieces import SecondOrder, curved, deep
 from lipcert.proof.sweep import Sweep, intervals, proving
+from lipcert.proof.taylor import Second, SecondOrder, curved, deep
 from lipcert.proof.tree import children
 from lipcert.suggest.lines import suggested_lines
 from lipcert.suggest.multipliers import advised, closed_form, from_relative

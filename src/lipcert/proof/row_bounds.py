@@ -15,13 +15,13 @@ import numpy as np
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Region
-from lipcert.proof.expansion import Second
 from lipcert.proof.guide import Guide, View
 from lipcert.proof.hints import Hints, Interval, Linear
 from lipcert.proof.interval_arithmetic import activated, affine, derivatives
 from lipcert.proof.piece_bounds import Bounding, ends
 from lipcert.proof.pieces import Bounds, Pieces
 from lipcert.proof.sweep import Sweep, proving
+from lipcert.proof.taylor import Second
 from lipcert.suggest.lines import suggested_lines
 
 _SLACK = 2.0**-40
