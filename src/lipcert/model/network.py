@@ -18,7 +18,6 @@ from lipcert.model.activations import Activation, activation
 from lipcert.model.arguments import indices, scaled
 from lipcert.model.arrays import Array, Weight, times
 from lipcert.model.convolution import Convolution
-from lipcert.model.markup import table
 from lipcert.model.weights import bias_of, entries, identity, listed, transposed_hint, weight_of
 from lipcert.model.wording import sizes_in_words
 
@@ -281,20 +280,6 @@ class Network:
         shape = f"inputs {self.input_shape}, " if self.input_shape and len(self.input_shape) > 1 else ""
         sizes = ", ".join([sizes_in_words(self.sizes), *kinds])
         return f"Network({sizes}, {shape}{self.parameters:,} parameters, digest {self.digest[:12]})"
-
-    def _repr_html_(self) -> str:
-        """A table for notebooks, a row per layer."""
-        rows = [
-            (
-                str(number),
-                str(layer.size),
-                layer.neurons.describe() if layer.neurons else "(output)",
-                "convolution" if layer.convolution else "sparse" if sparse.issparse(layer.linear) else "dense",
-                f"{entries(layer.linear):,}",
-            )
-            for number, layer in enumerate(self.layers, 1)
-        ]
-        return table(repr(self), ("layer", "neurons", "activation", "weight", "entries"), rows)
 
     def __call__(self, x: Any) -> Array:
         """The output v_N for inputs of shape (..., inputs), or in the shape of ``input_shape``."""

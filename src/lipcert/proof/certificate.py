@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from lipcert.model.arrays import Array
-from lipcert.model.markup import facts
 from lipcert.model.regions import Region
 from lipcert.model.wording import upward
 from lipcert.proof import storage
@@ -88,21 +87,6 @@ class Certificate:
         claim = f"bound={upward(self.bound)}{self._norms}, region={self.region!r}, method={self.method!s}"
         declared = ", declared=True" if self.declared else ""
         return f"Certificate({claim}, seconds={self.seconds:.3g}, verified={self.verified}{declared})"
-
-    def _repr_html_(self) -> str:
-        """A table for notebooks."""
-        pairs = [
-            ("bound", f"{upward(self.bound)}{self._norms}"),
-            ("holds for", f"any two inputs of {self.region!r}" if self.region.bounded else "any two inputs"),
-            ("method", str(self.method) + (f", found by {self.found_by}" if self.found_by else "")),
-            ("network", self.network),
-            ("part", str(self.part)),
-            ("seconds", f"{self.seconds:.3g}"),
-            ("verified", "yes" if self.verified else "no"),
-            *([("declared", "facts about an activation that were declared, not proved")] if self.declared else []),
-            *([("note", self.note)] if self.note else []),
-        ]
-        return facts(self.part.norms.formula(), pairs)
 
     @property
     def _norms(self) -> str:

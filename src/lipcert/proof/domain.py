@@ -10,8 +10,9 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.norms import LInf, Norm
-from lipcert.model.regions import Ball, Box, Everywhere, Region, split_rate
+from lipcert.model.regions import Ball, Box, Everywhere, Region
 from lipcert.proof.rounding import TINY, UP, down, gamma, norm_above, norm_below, stretched, up
+from lipcert.suggest.supports import split_rate
 
 _FEW_INPUTS = 16
 """Inputs up to which a box is made to fit what it has of a ball; with many, one cut hardly makes a difference."""
@@ -249,7 +250,7 @@ def clipped_above(radius: Array, below: Array, above: Array, rows: Array, halvin
     here.
     """
     below, above = down(below), up(above)
-    rate = split_rate(rows, radius, below, above, halvings)[..., None]
+    rate = _rate(rows, radius, below, above, halvings)
     y = np.where(rate > 0, np.clip(rows / np.where(rate > 0, rate, 1.0), below, above), 0.0)
     pull = rate * y
     rest = rows - pull
@@ -258,6 +259,12 @@ def clipped_above(radius: Array, below: Array, above: Array, rows: Array, halvin
     # the rounding of the difference, charged with the box's reach
     total = stretched(radius * norm_above(pull), 2) + box.sum(axis=-1)
     return np.asarray(up(total + (error + gamma(4) * np.abs(total)) * UP + TINY))
+
+
+def _rate(rows: Array, radius: Array, below: Array, above: Array, halvings: int = 24) -> Array:
+    """How rows are split between a ball and a box, (..., 1): any number will do, and 0 splits nothing."""
+    rate = split_rate(rows, radius, below, above, halvings)[..., None]
+    return np.where((rate > 0.0) & (rate < np.inf), rate, 0.0)
 
 
 def box_of(ball: Ball) -> tuple[Array, Array]:
@@ -272,7 +279,7 @@ def split_by_box(ball: Ball, rows: Array) -> tuple[Array, Array]:
         return rows, np.zeros(len(rows))
     low, high = box_of(ball)
     below, above = down(low), up(high)
-    rate = split_rate(rows, ball.radius, low, high)[:, None]
+    rate = _rate(rows, ball.radius, low, high)
     y = rows / np.where(rate > 0, rate, 1.0)
     inside = (rate <= 0) | ((below <= y) & (y <= above))
     q = np.where(inside, rows, rate * np.clip(y, below, above))
