@@ -42,7 +42,7 @@ def residual(rng: np.random.Generator, size: int = 5) -> tuple[lc.Network, Array
 @pytest.mark.parametrize("activation", ["relu", "tanh", "leaky_relu", "gelu"])
 def test_it_is_the_product_of_a_plain_network(activation: str) -> None:
     network = random_network(3, (4, 7, 5, 2), activation)
-    steep = max(np.abs(ends).max() for ends in module._slopes(network.layers[0]))
+    steep = max(np.abs(ends).max() for ends in module.all_slopes(network.layers[0].neurons))
     plain = np.prod([spectral(np.asarray(layer.weight)) for layer in network.layers]) * steep**2
     assert plain <= norm_product(network) <= plain * (1 + 1e-11)
 

@@ -32,8 +32,8 @@ SUGGESTIONS = {
     "symbols._portions": "how many frequencies go together",
     "symbols._step": "the square of a number of neurons",
     "sweep.stacked": "how many regions go together",
-    "thin._inverse": "of numbers between one half and one",
-    "thin.thin_step": "g² is between 2⁻⁸⁰⁰ and 2⁸⁰⁰",
+    "step._inverse": "of numbers between one half and one",
+    "step.thin_step": "g² is between 2⁻⁸⁰⁰ and 2⁸⁰⁰",
 }
 """Functions in which squares are no part of a proof, and what they are."""
 NORMS = {"norm", "square", "hypot", "vdot"}

@@ -26,10 +26,10 @@ from typing import Final
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array, Weight, times
+from lipcert.model.arrays import Array, times
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Ball
-from lipcert.proof.domain import split_by_box
+from lipcert.proof.domain import form_over_ball, split_by_box
 from lipcert.proof.hints import Interval
 from lipcert.proof.neuron_bounds import kinked, relax, slope_bounds, value_error
 from lipcert.proof.rounding import (
@@ -37,7 +37,6 @@ from lipcert.proof.rounding import (
     TINY,
     UP,
     U,
-    fan_in,
     gamma,
     largest_eigenvalue_above,
     magnitude,
@@ -198,20 +197,8 @@ class Bowls:
         if not most < mu * (1.0 - 2.0**-40) or not mu < np.inf:
             raise ProofFailed("the multiplier of the ball is too small")
         W, some = self.network.layers[0].weight, np.flatnonzero(bend)
-        weight: Weight = W[some]
-        size, B = magnitude(weight), bend[some]
-        y = solved(weight, B, row, mu)
-        moved, reach = spread(weight, y), spread(size, np.abs(y))
-        rest = np.abs(row - mu * y + spread(weight.T, B * moved))
-        terms = np.abs(row) + mu * np.abs(y) + spread(size.T, B * reach)
-        rest = rest + gamma(fan_in(weight) + fan_in(weight.T) + 2 * LOOSE + 8) * terms * UP
-        rest = rest + TINY * (1.0 + spread(size.T, 1.0 + B))  # what underflows in Wy and in B(Wy)
-        length = norm_above(rest)
-        square = float(stretched(length * (length / (mu - most)), 4) + TINY * (1.0 + length))
-        total = float(y @ row) + (float(np.abs(y) @ rest) + square) * UP
-        total += float(twice_above(np.asarray(self.radius), np.asarray(mu)))
-        lost = gamma(len(row) + 8) * float(np.abs(y) @ np.abs(row)) * UP + 8.0 * U * abs(total) + TINY
-        return 0.5 * float(up(np.asarray(total + lost * UP)))
+        y = solved(W[some], bend[some], row, mu)
+        return form_over_ball(row, W[some], bend[some], self.radius, most, mu, y)
 
 
 def _stage(layer: Layer, interval: Interval, center: Interval, known: Spread, below: Array) -> Stage:

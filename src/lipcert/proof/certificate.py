@@ -27,7 +27,6 @@ class LayerReport:
     beta: Array
     multiplier: Array
     exponent: int
-    seconds: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +40,7 @@ class Certificate:
     region : the inputs it holds for.
     network : digest of the network.
     part : the part of the network it is about, and the norms at its ends.
-    layers : per hidden layer of that part: intervals, slopes, multipliers, seconds.
+    layers : per hidden layer of that part: intervals, slopes, multipliers.
     sweeps : the hints from which the whole network's bound can be derived again.
     part_sweeps : the same for the part, where the certificate is about less than the whole network.
     seconds : wall-clock time.

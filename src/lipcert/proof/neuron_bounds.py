@@ -37,6 +37,12 @@ def slope_bounds(neurons: Neurons, lower: Array, upper: Array) -> tuple[Array, A
     return alpha, beta
 
 
+def all_slopes(neurons: Neurons) -> tuple[Array, Array]:
+    """α ≤ every slope of φ ≤ β, wherever it is, (neurons,)."""
+    infinite = np.full(neurons.size, np.inf)
+    return slope_bounds(neurons, -infinite, infinite)
+
+
 def _slope_error(row: Activation, slope: Array, low: Array, high: Array) -> Array:
     """At least the error of a slope computed somewhere in [low, high], and of adding that error."""
     error = _formula_error(row, slope, high)

@@ -141,6 +141,13 @@ def fan_in(weight: Weight) -> int:
     return int(weight.shape[1])
 
 
+def tame(weight: Weight, limit: float) -> bool:
+    """Whether no entry but zeros is above a limit or below its inverse, so that a few multiply without underflow."""
+    entries = np.abs(weight.data if sparse.issparse(weight) else np.ravel(weight))
+    entries = entries[entries > 0.0]
+    return not entries.size or bool(entries.min() > 1.0 / limit and entries.max() < limit)
+
+
 def norm_above(rows: Array) -> Array:
     """At least the Euclidean norm of each row.
 

@@ -27,7 +27,7 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
-from lipcert.proof.domain import box_of, clipped_above, split_by_box
+from lipcert.proof.domain import box_of, clipped_above, form_over_ball, split_by_box
 from lipcert.proof.folding import Near
 from lipcert.proof.image import Image
 from lipcert.proof.parabolas import Parabolas, parabolas
@@ -36,10 +36,8 @@ from lipcert.proof.rounding import (
     TINY,
     UP,
     U,
-    apply,
     congruence,
     down,
-    fan_in,
     form_above,
     gamma,
     largest_eigenvalue_above,
@@ -206,19 +204,9 @@ class SecondOrder:
         B, H, most = self._pulled(rise, multipliers)
         if not most < mu * (1.0 - 2.0**-40):
             return np.inf
-        g = rise.gradient
-        y = solved_across(H, self.first.rows, g, mu)
-        W = self.network.layers[0].weight
-        moved, size = spread(W, y), spread(magnitude(W), np.abs(y))
-        rest = np.abs(g - mu * y + spread(W.T, apply(B, moved)))
-        terms = np.abs(g) + mu * np.abs(y) + spread(magnitude(W).T, apply(np.abs(B), size))
-        rest = rest + gamma(fan_in(W) + 2 * len(B) + 2 * LOOSE + 8) * terms * UP
-        # what underflows in W y is multiplied by B and W, what underflows in B(W y) by W
-        rest = rest + TINY * (1.0 + spread(magnitude(W).T, 1.0 + np.abs(B).sum(axis=-1)))
-        length = norm_above(rest)
-        square = float(stretched(length * (length / (mu - most)), 4) + TINY * (1.0 + length))
-        total = float(y @ g) + (float(np.abs(y) @ rest) + square + self._over_ball(mu)) * UP
-        total = 0.5 * (total + gamma(len(g) + 8) * float(np.abs(y) @ np.abs(g)) * UP)
+        y = solved_across(H, self.first.rows, rise.gradient, mu)
+        weight = self.network.layers[0].weight
+        total = form_over_ball(rise.gradient, weight, B, self.radius, most, mu, y)
         return float(up(np.asarray(total + rise.constant + 8.0 * U * (abs(total) + abs(rise.constant)) + TINY)))
 
     def _coarsely(self, index: int, rows: Array, ellipsoids: list[tuple[Array, int]]) -> Array:

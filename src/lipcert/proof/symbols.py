@@ -31,18 +31,16 @@ from lipcert.model.network import Layer, Network
 from lipcert.proof.every_size import for_every_size, sparing
 from lipcert.proof.guide import given
 from lipcert.proof.hints import Hints
+from lipcert.proof.image import image_above
 from lipcert.proof.neuron_bounds import WIDEN
 from lipcert.proof.rounding import (
     LOOSE,
     TINY,
     UP,
     apply,
-    congruence,
     gamma,
     largest_eigenvalue_above,
-    magnitude,
     raise_diagonal,
-    spread,
     stretched,
     up,
 )
@@ -162,7 +160,7 @@ def _symbol_norm(torus: Torus) -> float:
             edge = np.tile(radius, (2, 2 * aliases))
             if weight.shape[-2] > weight.shape[-1]:
                 weight, edge = np.swapaxes(weight, -1, -2), edge.T
-            S = _charged(None, weight, edge)
+            S = image_above(None, weight, edge)
             largest = float(np.maximum(largest, _eigenvalue_above(S, largest)))  # NaN stays NaN
     return float(stretched(stretched(np.sqrt(largest), 2) * torus.gain, 1))
 
@@ -194,7 +192,7 @@ def tail_of(network: Network, torus: Torus, multipliers: Sequence[Array], expone
         for some in _portions(torus, len(frequencies[0]), head.size):
             omega, count = frequencies[0][some], frequencies[1][some]
             P, _ = _hidden(torus, omega, T, exponents)
-            S = _charged(P, *_rows(torus, images, omega)) * count[:, None, None]  # 1 or 2: exact
+            S = image_above(P, *_rows(torus, images, omega)) * count[:, None, None]  # 1 or 2: exact
             part = S.sum(axis=0)
             lost = gamma(len(S) + 2) * (np.abs(S).sum(axis=0) + np.abs(found)).sum(axis=-1) * UP
             found = raise_diagonal(found + part, lost)
@@ -268,22 +266,12 @@ def _after(torus: Torus, index: int, levels: list[Array], P: Array | None, power
     frequencies, after = levels[index].reshape(-1, levels[index].shape[-1]), levels[index + 1]
     symbols, radius = torus.symbols(index, frequencies)
     weight, edge = np.ldexp(_embedded(symbols), power), np.ldexp(np.tile(radius, (2, 2)), power) + TINY
-    S = _charged(P, weight, edge)
+    S = image_above(P, weight, edge)
     parts = S.reshape(math.prod(after.shape[:2]), -1, *S.shape[1:])
     if parts.shape[1] == 1:
         return parts[:, 0]
     lost = gamma(parts.shape[1]) * np.abs(parts).sum(axis=(1, -1)) * UP
     return raise_diagonal(parts.sum(axis=1), lost)
-
-
-def _charged(P: Array | None, weight: Array, radius: Array) -> Array:
-    """Ŝ with W P Wᵀ ≼ Ŝ for every W within the radius of the weight, as :class:`Image` has it."""
-    S, size = congruence(P, weight), magnitude(weight)
-    inner, slack = size.sum(axis=-2), radius.sum(axis=-2)
-    if P is not None:
-        inner, slack = apply(np.abs(P), inner), apply(np.abs(P), np.broadcast_to(slack, inner.shape))
-    charge = spread(radius, inner) + spread(size, np.broadcast_to(slack, inner.shape)) + spread(radius, slack)
-    return raise_diagonal(S, up(charge * UP * UP) + TINY * (1.0 + inner.sum() + slack.sum()))
 
 
 def _step(S: Array, slopes: tuple[Array, Array], T: Array) -> Array:

@@ -12,7 +12,6 @@ L² = λmax(S) at the output
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -93,7 +92,6 @@ class Problem:
         done: list[LayerReport] = []
         notes: list[str] = []
         for layer, ahead in pairwise(self.network.layers):
-            clock = time.perf_counter()
             image = Image(P, weight)
             axes = image.axes()
             lower, upper = enclosing.interval(len(done), axes)
@@ -109,8 +107,7 @@ class Problem:
             chosen, note = repaired(stage, choice)
             P, T = feasible_step(S, kept.alpha, kept.beta, chosen, apart=WIDE <= len(kept.alpha) > ahead.size)
             notes += [note] if note else _enlarged(stage, choice, T)
-            seconds = time.perf_counter() - clock
-            done.append(LayerReport(lower, upper, alpha, beta, kept.spread(T), int(S.exponent), seconds))
+            done.append(LayerReport(lower, upper, alpha, beta, kept.spread(T), int(S.exponent)))
             weight = kept.ahead
         bound = P.through(weight).norm(self.norms.output) * start_gain(self.norms.input, start, self.network.inputs)
         multipliers, exponents = tuple(d.multiplier for d in done), tuple(d.exponent for d in done)
