@@ -26,7 +26,6 @@ SUGGESTIONS = {
     "margins._lines": "where a search begins",
     "outputs.ellipsoid": "the norm of a projection, which is near one",
     "reach.contains": "says itself that it is as good as floating point",
-    "step._dominating": "multipliers that are tried",
     "step.activate": "g² is between 2⁻⁸⁰⁰ and 2⁸⁰⁰",
     "step.multipliers": "the multipliers that were used, as a hint",
     "symbols._portions": "how many frequencies go together",

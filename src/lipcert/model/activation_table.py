@@ -78,9 +78,11 @@ def _normal_density(v: Array) -> Array:
 
 _GELU_SCALE = np.sqrt(2.0 / np.pi)
 _GELU_CUBIC = 0.044715
+"""The constants of the GELU by tanh, by its definition."""
 _SELU_SCALE = 1.0507009873554805
 _SELU_ALPHA = 1.6732632423543772
 _SELU_LEAST = -_SELU_SCALE * _SELU_ALPHA * (1 + 1e-15)
+"""The constants of SELU, by its definition, and a number below all its values."""
 
 
 def _gelu_tanh_inner(v: Array) -> Array:

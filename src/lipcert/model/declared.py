@@ -23,6 +23,7 @@ from lipcert.model.formulas import Tree, evaluated, written
 PIECES: Final = "piecewise_linear_"
 """Beginning of the names of rows of straight pieces; the number of kinks follows."""
 MOST_KINKS: Final = 64
+"""Kinks of straight pieces at most: each is looked at for every neuron."""
 _DEFINED: dict[str, Definition] = {}
 _ROWS: dict[str, Row] = {}
 

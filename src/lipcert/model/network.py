@@ -262,14 +262,6 @@ class Network:
                 " negative for class 0 and positive for class 1. Take the logit, without the last activation"
             )
 
-    def check_slopes(self, bounded: bool) -> None:
-        """Refuse a question about all of space where slopes grow without end."""
-        for number, layer in enumerate(self.layers, 1):
-            for row, _ in layer.neurons.groups if layer.neurons and not bounded else ():
-                if not all(np.isfinite(end).all() for end in row.row.ends(*row.parameters)):
-                    what = f"activation {row.name!r} of layer {number} has slopes without end"
-                    raise InvalidInput(f"region must be bounded: {what}; give a Ball or a Box")
-
     @property
     def parameters(self) -> int:
         """Numbers that are stored: entries of weights, and biases."""

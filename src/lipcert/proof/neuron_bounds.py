@@ -21,6 +21,7 @@ from lipcert.proof.rounding import TINY, UP, U
 from lipcert.suggest.lines import touching
 
 WIDEN: Final = 2.0**-48
+"""32 units u, relative: what elementary functions are trusted to; see above."""
 _DEEP: Final = -4.0
 """Left of this no terms of a slope cancel, unless it is periodic: one of them is more than twice the other."""
 

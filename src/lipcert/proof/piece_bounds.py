@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import ClassVar
 
@@ -24,6 +24,7 @@ from lipcert.proof.domain import Domain, corners
 from lipcert.proof.guide import Guide, View
 from lipcert.proof.hints import Hints, Interval, Linear
 from lipcert.proof.induced import induced_above, spectral_factor
+from lipcert.proof.interval_arithmetic import activated, affine, derivatives
 from lipcert.proof.norm_bounds import interval_bounds
 from lipcert.proof.pieces import Bounds, Pieces
 from lipcert.proof.rays import along_rays, hints_along, only_at_infinity
@@ -37,6 +38,8 @@ from lipcert.suggest.orders import kinked, mostly_below, patience
 
 _STUCK = 0.9
 """A piece whose bound is above this share of the bound of the one it is part of is swept again, with its own hints."""
+_SLACK = 2.0**-40
+"""Share of the sizes that are added up, by which sums in another order may differ."""
 _NONE = np.zeros(1, dtype=bool)
 _WATCHED = 8
 """Layers of a deep network whose neurons tell where to cut; those that follow hardly move."""
@@ -323,3 +326,103 @@ def _absolute(hints: Hints | None) -> _Hinted:
         return view.narrow(T)
 
     return _Hinted(hint)
+
+
+class RowBounds(Bounding):
+    """Values of pieces that follow from their intervals: how large outputs, or entries of the Jacobian, are there.
+
+    Intervals come from linear relaxation, whose error shrinks with the square of a piece where activations are smooth;
+    no ellipsoid is carried.
+    """
+
+    def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints], rows: int) -> None:
+        super().__init__(network, region, sweeps, rows)
+        with proving():
+            first = self.sweep(self.root, RowLines()).run(needs_bound=False)
+            self.begin(first, np.zeros((1, 0)))
+            self.slack = _SLACK * self.sizes(first)
+
+    def to_first_order(self, pieces: Pieces) -> Bounds:
+        """The least of what is proved of each piece and of the piece that it is part of."""
+        with proving():
+            sweep = self.sweep(pieces, RowLines()).run(needs_bound=False)
+            values = np.fmin(self.found(sweep), pieces.ceiling)
+        values[sweep.empty] = self.least
+        blank = np.zeros((len(pieces), 0))
+        return Bounds(values, *ends(sweep), blank, blank, np.zeros(len(pieces), dtype=bool))
+
+    @abstractmethod
+    def found(self, sweep: Sweep) -> Array:
+        """The values of the pieces of a sweep, (count, rows); NaN proves nothing."""
+
+    @abstractmethod
+    def sizes(self, sweep: Sweep) -> Array:
+        """About how large the numbers are that are added up, (rows,)."""
+
+
+class OutputRows(RowBounds):
+    """Outputs: row i is at least v_i, row outputs + i at least -v_i, all over a piece."""
+
+    least = -np.inf
+
+    def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints] = ()) -> None:
+        super().__init__(network, region, sweeps, 2 * network.outputs)
+
+    def to_second_order(self, second: Second) -> Array:
+        return second.outputs
+
+    def found(self, sweep: Sweep) -> Array:
+        eye = np.eye(self.network.outputs)
+        above = sweep.traces[0].above_outputs(np.concatenate([eye, -eye]))
+        lower, upper = affine(self.network.layers[-1], self._before(sweep))
+        return np.fmin(above, np.concatenate([upper, -lower], axis=-1))
+
+    def sizes(self, sweep: Sweep) -> Array:
+        lower, upper = affine(self.network.layers[-1], self._before(sweep))
+        return np.tile(np.maximum(np.abs(lower), np.abs(upper))[0], 2)
+
+    def _before(self, sweep: Sweep) -> Interval:
+        """Where the values lie that enter the last layer."""
+        assert sweep.domain is not None
+        if not sweep.intervals:
+            assert sweep.domain.lower is not None
+            assert sweep.domain.upper is not None
+            return sweep.domain.lower, sweep.domain.upper
+        neurons = self.network.layers[-2].neurons
+        assert neurons is not None
+        return activated(neurons, sweep.intervals[-1])
+
+
+class JacobianEntries(RowBounds):
+    """Sizes of the entries of W_N D_{N-1} … D_1 W_1 for all slopes of a piece, (outputs · inputs), row by row."""
+
+    def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints] = ()) -> None:
+        super().__init__(network, region, sweeps, network.outputs * network.inputs)
+
+    def to_second_order(self, second: Second) -> Array:
+        return second.entries.reshape(len(second.entries), -1)
+
+    def found(self, sweep: Sweep) -> Array:
+        sizes = derivatives(self.network, sweep.slopes)
+        return np.array(np.broadcast_to(sizes.reshape(len(sizes), -1), (sweep.count, self.rows)))
+
+    def sizes(self, sweep: Sweep) -> Array:
+        return np.asarray(self.found(sweep)[0])
+
+
+@dataclass(frozen=True, eq=False)
+class RowLines(Guide):
+    """Lines of least area where the activation has kinks, else two parallel ones, which take less time to find."""
+
+    enclosures = (Linear(depth=None),)
+
+    def multipliers(self, view: View) -> Array:
+        return np.zeros(view.alpha.shape)
+
+    def lines(self, which: int, index: int, neurons: Neurons, numbers: Array, interval: Interval) -> Interval:
+        if any(row.row.kinks or np.isfinite(row.row.period) for row, _ in neurons.groups):
+            return suggested_lines(neurons, interval)
+        width = interval[1] - interval[0]
+        rise = neurons.value(interval[1]) - neurons.value(interval[0])
+        chord = np.divide(rise, width, out=np.zeros(width.shape), where=width > 0.0)
+        return chord, chord

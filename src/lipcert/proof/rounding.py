@@ -35,6 +35,7 @@ from lipcert.model.arrays import Array, Weight, dense, product, times
 from lipcert.proof.blocks import apply_size, column_sizes, row_blocks, row_sizes, symmetrised
 
 U: Final = 2.0**-53
+"""The unit of roundoff of float64."""
 ETA: Final = 2.0**-1074
 """The smallest float: at least what one product loses when it underflows."""
 PROMISED: Final = 2
@@ -76,6 +77,7 @@ def loosened(units: int) -> Iterator[None]:
 
 
 UP: Final = 1.0 + 2.0**-28
+"""More than 1 + γ_n for every n below ten million."""
 TINY: Final = 2.0**-940
 """More than underflow can contribute to a sum of products of numbers of size one; far less than anything that matters.
 

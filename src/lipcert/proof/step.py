@@ -23,6 +23,7 @@ from lipcert.proof.rounding import (
     tame,
     up,
 )
+from lipcert.suggest.multipliers import dominating
 
 LEAST, MOST = 2.0**-800, 2.0**800
 """Multipliers beyond these are not used: their squares' roundings would not be relative."""
@@ -170,13 +171,13 @@ def _factor(
     """
     width, given = _picked(r, active), _picked(hint, active)
     width = np.where(on, width, 0.0)
-    safe = _picked(_dominating(S, r, m), active)
+    safe = _picked(dominating(S, r, m), active)
     T = np.where((given > 0) & (given < np.inf), given, safe)
     L, C, h, g = np.zeros(part.shape), np.zeros(part.shape), np.zeros(T.shape), np.ones(T.shape)
     growth, left, diagonal = 2.0**-40, np.arange(len(T)), np.arange(part.shape[-1])
     for attempt in range(84):
         if attempt == 1:
-            edge = _dominating(S[left], np.minimum(r[left], _WIDENED * (1.0 + np.abs(m[left]) + r[left])))
+            edge = dominating(S[left], np.minimum(r[left], _WIDENED * (1.0 + np.abs(m[left]) + r[left])))
             T[left] += _MARGIN * _picked(edge, active[left])
         elif attempt == 82:  # not near the hints, then; of two tries the second is for rounding
             T[left] = safe[left]
@@ -208,18 +209,6 @@ def cholesky(stack: Array) -> tuple[Array, Array]:
             return np.zeros(stack.shape), np.zeros(1, dtype=bool)
     factors, good = zip(*(cholesky(one[None]) for one in stack), strict=True)
     return np.concatenate(factors), np.concatenate(good)
-
-
-def _dominating(S: Array, r: Array, m: Array | None = None) -> Array:
-    """Multipliers that are feasible whatever S is, and small for neurons that hardly move or have almost one slope.
-
-    Since |S_ij| ≤ sqrt(S_ii S_jj), T_j ≥ r_j sqrt(S_jj) Σ r_i sqrt(S_ii) dominates the rows of D_r S D_r. With m given
-    they are enlarged to what neurons that have no hint should have, so that they do not cost more than their share.
-    """
-    axes = np.sqrt(np.maximum(np.diagonal(S, axis1=-2, axis2=-1), 0.0))
-    share = r * axes
-    more = 0.0 if m is None else np.linalg.norm(m * axes, axis=-1, keepdims=True)
-    return np.asarray(share * (2.0 * share.sum(axis=-1, keepdims=True) + more))
 
 
 def thin_step(weight: Weight, power: int, alpha: Array, beta: Array, hint: Array) -> Step | None:

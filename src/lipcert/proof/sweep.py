@@ -54,9 +54,8 @@ _APART = 400
 """Neurons from which a step is proved together with a map to fewer."""
 _NEARLY_ALL = 0.9
 """Share of the neurons from which none is left out."""
-
-
 _UNDERFLOWN = 2.0**-800
+"""First weights that are smaller after they are multiplied by a start may have lost more than a rounding."""
 _LEAST = 2.0**-100
 """The axes of a start lie between this and its inverse."""
 

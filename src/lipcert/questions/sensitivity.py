@@ -16,7 +16,7 @@ from lipcert.model.regions import Everywhere, Region
 from lipcert.proof.cover import Cover, covering
 from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.proof.outputs import OutputBounds
-from lipcert.proof.row_bounds import JacobianEntries
+from lipcert.proof.piece_bounds import JacobianEntries
 from lipcert.proof.sensitivity import Group, PairBound, Sensitivity, prove_pair, sensitivities
 from lipcert.proof.taylor import curved
 from lipcert.questions.certify import question

@@ -19,6 +19,7 @@ _POWERS: Final = 60
 _ABOVE: Final = 1e-3
 """How much above what the power method finds an eigenvalue is guessed: a guess below it would prove nothing."""
 _TINY: Final = 1e-280
+"""Keeps quotients finite."""
 
 
 def solved(weight: Weight, bend: Array, row: Array, mu: float) -> Array:
@@ -70,3 +71,13 @@ def lowest(M: Array) -> float:
         raise ProofFailed("the multipliers make no definite form") from None
     y = linalg.solve_triangular(factor, M[1:, 0], lower=True, check_finite=False)
     return float(y @ y - M[0, 0])
+
+
+def triangular_factor(weight: Array) -> tuple[Array, Array, Array] | None:
+    """R, Q and R⁻¹, nearly, with weight = R·Q, R triangular and the rows of Q orthonormal; None if R is singular."""
+    back, lower = linalg.qr(weight.T, mode="economic", check_finite=False)
+    R, rows = np.ascontiguousarray(lower.T), np.ascontiguousarray(back.T)
+    try:
+        return R, rows, linalg.solve_triangular(R, np.eye(len(R)), lower=True, check_finite=False)
+    except linalg.LinAlgError:
+        return None

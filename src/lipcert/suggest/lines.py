@@ -23,6 +23,7 @@ _SHARES = np.unique(np.concatenate([_NEAR, 1.0 - _NEAR, np.linspace(0.0, 1.0, 9)
 """Where the first look at a concave piece falls: evenly, and ever closer to its ends, however long it is."""
 
 _STEPS = np.array([0.25, 0.5, 0.75, 1.0])
+"""Shares of the way between two points of a grid, for a finer one."""
 _ZOOMS = 4
 """Each makes the grid around the touching points four times finer."""
 _HALVINGS = 45

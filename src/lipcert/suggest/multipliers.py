@@ -22,6 +22,7 @@ _PACE = 0.5
 _BARRIER = 5e-3
 """Weight of the barrier that keeps multipliers inside the set where they are of use."""
 _TINY = 1e-280
+"""Keeps quotients finite."""
 
 
 def closed_form(S: Array, m: Array, r: Array, ahead: Weight, neurons: Array | None) -> Array:
@@ -38,6 +39,18 @@ def closed_form(S: Array, m: Array, r: Array, ahead: Weight, neurons: Array | No
     sigma = _norm(rows, lambda x: _apply(A, m * _apply(S, m * _apply(_turned(A), x))))
     e = _norm(rows, lambda x: _apply(A, (r > 0.0) * _apply(_turned(A), x)))
     return np.asarray(1.05 * s + np.sqrt(s * sigma / np.maximum(e, _TINY)))
+
+
+def dominating(S: Array, r: Array, m: Array | None = None) -> Array:
+    """Multipliers that are feasible whatever S is, and small for neurons that hardly move or have almost one slope.
+
+    Since |S_ij| ≤ sqrt(S_ii S_jj), T_j ≥ r_j sqrt(S_jj) Σ r_i sqrt(S_ii) dominates the rows of D_r S D_r. With m given
+    they are enlarged to what neurons that have no hint should have, so that they do not cost more than their share.
+    """
+    axes = np.sqrt(np.maximum(np.diagonal(S, axis1=-2, axis2=-1), 0.0))
+    share = r * axes
+    more = 0.0 if m is None else np.linalg.norm(m * axes, axis=-1, keepdims=True)
+    return np.asarray(share * (2.0 * share.sum(axis=-1, keepdims=True) + more))
 
 
 def cap_weight(gradient: Array, level: float, rows: Array, radius: float) -> Array:
