@@ -31,8 +31,8 @@ from lipcert.proof.document import (
 )
 from lipcert.proof.hints import Part
 from lipcert.proof.margins import Cut, MarginHints
-from lipcert.proof.pair_guide import PairHints, PairStage
 from lipcert.proof.together import Proof
+from lipcert.suggest.pair_guide import PairHints, PairStage
 
 _BASES = ("lipschitz", "relaxation", "second order", "value functions", "parabolas")
 

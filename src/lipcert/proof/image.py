@@ -31,7 +31,7 @@ from lipcert.proof.step import SPARE, Step
 _FAR = 2.0**200
 """Weights beyond this, or below its inverse, are brought near one before they are squared."""
 _PANEL = 256
-"""Columns that are solved for together; what lies between stays in caches."""
+"""Columns that are solved for together."""
 
 
 class Image:

@@ -30,7 +30,6 @@ from lipcert.model.regions import Ball
 from lipcert.proof.domain import box_of, clipped_above, form_over_ball, split_by_box
 from lipcert.proof.folding import Near
 from lipcert.proof.image import Image
-from lipcert.proof.parabolas import Parabolas, parabolas
 from lipcert.proof.rounding import (
     LOOSE,
     TINY,
@@ -49,6 +48,7 @@ from lipcert.proof.rounding import (
     twice_above,
     up,
 )
+from lipcert.proof.slope_fits import Parabolas, parabolas
 from lipcert.proof.step import activate
 from lipcert.suggest.algebra import solved_across
 from lipcert.suggest.multipliers import cap_weight

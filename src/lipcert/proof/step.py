@@ -33,7 +33,7 @@ _WIDENED, _MARGIN = 2.0**-43, 2.0**37
 """The slopes here are wider than those that the hints were made for, by about the first. (D_r + D_e) S (D_r + D_e) is
 at most (1 + θ) D_r S D_r + (1 + 1/θ) D_e S D_e: hints with a margin θ above the inverse of the second stay feasible."""
 _WIDE = 512
-"""Open neurons from which a step of the size of the inputs is tried; with fewer the usual one takes no longer."""
+"""Open neurons from which a step of the size of the inputs is tried."""
 _TAME = 2.0**200
 """Entries of weights between this and its inverse: products of several neither over- nor underflow."""
 

@@ -56,7 +56,7 @@ _MARGIN = 2.0**-47
 _GROWTH = (0.0, 2.0**-24, 2.0**-18, 2.0**-12, 2.0**-6, 0.25, 3.0)
 """How much larger the multipliers become, one after the other, where the given ones prove nothing."""
 _LARGE = 128
-"""Rows from which a guess of λmax takes less time than all eigenvalues."""
+"""Rows from which λmax is guessed before all eigenvalues are looked for."""
 _FAR = 800
 """Powers of two beyond which the ellipsoid after the convolutions is not written as a matrix."""
 

@@ -11,7 +11,7 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight
 
 _ROUNDS: Final = 400
-"""Of conjugate gradients at most; usually tens are enough."""
+"""Steps of conjugate gradients at most."""
 _ENOUGH: Final = 1e-13
 """What is left of the right-hand side, relatively, when conjugate gradients stop."""
 _POWERS: Final = 60
