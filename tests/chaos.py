@@ -21,7 +21,7 @@ import pytest
 from house import House
 from lipcert.model.arrays import Array
 
-PACKAGES = ("search", "questions", "runtime")
+PACKAGES = ("search", "questions", "runtime", "suggest")
 """Whose functions return garbage."""
 CALLS = 400
 """So many pieces of garbage are enough for one question; a loop that waits for a good one would have no end."""

@@ -18,6 +18,8 @@ SOURCES = ROOT / "src" / "lipcert"
 
 TRUSTED = ("proof", "model")
 """The packages that a proof rests on."""
+SUGGEST = "suggest"
+"""The package that proofs may ask for suggestions. It is not trusted, and knows the model only."""
 ALLOWED = ("numpy", "scipy.linalg", "scipy.sparse", "scipy.special")
 """What the trusted packages import besides the standard library, each other and the errors."""
 LONGEST = 600
@@ -174,15 +176,16 @@ def _is_module(source: str, name: str) -> bool:
 
 def foreign(house: House) -> list[str]:
     """What the trusted packages import, directly or not, that they must not."""
-    broken = []
-    mine = {f"{next(iter(house.modules))}.{name}" for name in (*TRUSTED, "errors")}
+    broken, root = [], next(iter(house.modules))
+    known = {*TRUSTED, "errors", SUGGEST}
     for name in sorted(house.closure(TRUSTED)):
         module = house.modules[name]
-        if ".".join(name.split(".")[:2]) not in mine:
+        if module.package not in known:
             broken.append(f"{name} is imported, directly or not, by a trusted module")
+        mine = known if module.package == "proof" else {"model", "errors", module.package}
         for one in house.imports(module):
             target, top = one.target, one.target.partition(".")[0]
-            inside = ".".join(target.split(".")[:2]) in mine
+            inside = top == root and ".".join(target.split(".")[1:2]) in mine
             standard = top in sys.stdlib_module_names and top not in {"importlib", "runpy"}
             if not (inside or standard or target in ALLOWED or target.startswith("numpy.")):
                 broken.append(f"{name}:{one.line} imports {target}")
@@ -315,7 +318,8 @@ def drawing(house: House) -> str:
 
 def trusted_table(house: House) -> str:
     """The files that a proof rests on, with their lines of code."""
-    names = [name for name in sorted(house.closure(TRUSTED)) if house.modules[name].code]
+    trusted = (name for name in sorted(house.closure(TRUSTED)) if house.modules[name].package != SUGGEST)
+    names = [name for name in trusted if house.modules[name].code]
     rows = ["| file | lines of code | what it is |", "|---|---:|---|"]
     for name in names:
         module = house.modules[name]

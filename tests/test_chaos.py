@@ -1,7 +1,7 @@
 """Whatever the functions outside the trusted packages return, nothing false is called verified.
 
-Every function and method of the searches, the questions and the runtime is replaced by one that returns garbage of the
-right shape: one at a time, then all at once. The questions that users ask stay as they are.
+Every function and method of the suggestions, the searches, the questions and the runtime is replaced by one that
+returns garbage of the right shape: one at a time, then all at once. The questions that users ask stay as they are.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ BALL, SMALL = Ball(np.zeros(3), 0.5), Ball([0.5, 0.5, -1.0], 1e-3)
 WIDE_BALL, SMOOTH_BALL = Ball(np.zeros(17), 0.5), Ball(np.full(17, 0.1), 0.05)
 POINT, RADII = np.full(3, 0.1), (0.3,)
 LABEL = int(np.argmax(CLASSIFIER(POINT)))
-REGIONS = [(NETWORK, BALL), (NETWORK, SMALL), (WIDE, WIDE_BALL), (SMOOTH, SMOOTH_BALL)]
+CURVED_BALL = Ball(np.full(3, 0.1), 0.6)
+REGIONS = [(NETWORK, BALL), (NETWORK, SMALL), (WIDE, WIDE_BALL), (SMOOTH, SMOOTH_BALL), (CLASSIFIER, CURVED_BALL)]
 SPLIT = lc.Split(lc.ClosedForm(), seconds=np.inf, tolerance=1e-4, pieces=24)
 
 JOINT = lc.Joint(iterations=1, tolerance=5e-3)
@@ -52,6 +53,7 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
     "part": lambda: lc.certify(NETWORK, BALL, lc.Joint(iterations=1, tolerance=1e-2), layers=(1, 3), outputs=[1]),
     "joint": lambda: lc.certify(NETWORK, BALL, lc.Joint(iterations=1, tolerance=5e-3)),
     "split": lambda: lc.certify(NETWORK, BALL, SPLIT),
+    "split, smooth": lambda: lc.certify(CLASSIFIER, CURVED_BALL, SPLIT),
     "auto": lambda: lc.certify(WIDE, WIDE_BALL, lc.Auto(seconds=np.inf, pieces=5)),
     "second order": lambda: lc.certify(SMOOTH, SMOOTH_BALL, lc.Auto(seconds=np.inf, pieces=5)),
     "norms": lambda: lc.certify(NETWORK, BALL, lc.Scalar(), input_norm="linf", output_norm=lc.L1(scale=[0.5, 3.0])),
@@ -85,6 +87,7 @@ SLOW = [
     "norms, jointly",
     "part",
     "split",
+    "split, smooth",
     "auto",
     "second order",
     "reach by pieces",
@@ -95,6 +98,9 @@ SLOW = [
     "reach by values",
 ]
 TARGETS = [one for one in targets() if one.label.removeprefix("questions.") not in HONEST]
+SUGGESTED = [one for one in TARGETS if one.label.startswith("suggest.")]
+OFFERED = [one for one in SUGGESTED if not one.owner and not one.name.startswith("_")]
+"""Functions that the proofs call; of others the garbage may end in an error before it gets there."""
 
 
 @cache
@@ -243,8 +249,10 @@ def test_the_questions_reach_what_can_be_reached() -> None:
     expected |= {"search.joint.Joint.optimised", "search.auto.Auto.candidates", "search.method.MethodGuide.lines"}
     expected |= {"search.problem.Problem.sweep", "search.enclosing.Enclosing.interval", "runtime.threads.suited_to"}
     expected |= {f"search.second_order_jacobian.{name}" for name in ("improved", "_Search.hints", "_parabola")}
-    expected |= {"search.quadratic.suggest", "search.quadratic.lowest", "search.dual.DualSearch.find"}
+    expected |= {"search.quadratic.suggest", "search.dual.DualSearch.find"}
     expected |= {"search.second_order.PairSearch.hints", "search.split.RowSearch.cuts"}
+    expected |= {"suggest.lines.suggested_lines", "suggest.lines.touching", "suggest.multipliers.advised"}
+    expected |= {"suggest.algebra.lowest", "suggest.ellipsoids.start_near", "suggest.fits.slope_parabola"}
     assert labels >= expected, expected - labels
 
 
@@ -309,6 +317,16 @@ def test_every_function_returns_garbage(question: str) -> None:
     assert outcomes.false == []
     # reach sets always have an answer of the trusted package's own
     assert outcomes.refused > 0 or question in ("reach", "reach by values")
+
+
+@pytest.mark.parametrize("kind", ["nan", "infinite", "negative", "huge", "random"])
+@pytest.mark.parametrize("question", ["split", "split, smooth", "second order", "norms", "radius", "reach by values"])
+def test_all_suggestions_are_garbage(question: str, kind: str) -> None:
+    """Those that a proof itself asks for, while it runs."""
+    outcomes = Outcomes()
+    outcomes.ask(question, SUGGESTED, Garbage(np.random.default_rng(0), kind))
+    outcomes.ask(question, OFFERED, Garbage(np.random.default_rng(1), kind))
+    assert outcomes.false == []
 
 
 # Mistakes of a search, by name; those of the search for pieces are in test_cover.py.

@@ -88,7 +88,7 @@ def test_the_trusted_packages_load_no_optimiser() -> None:
     unwanted = {"scipy.optimize", "threadpoolctl", "rich", "typer", "torch", "onnx", "cvxpy", "flint"}
     assert names & unwanted == set()
     ours = {".".join(name.split(".")[:2]) for name in names if name.startswith("lipcert.")}
-    assert ours == {"lipcert.proof", "lipcert.model", "lipcert.errors"}
+    assert ours == {"lipcert.proof", "lipcert.model", "lipcert.errors", "lipcert.suggest"}
 
 
 @pytest.fixture
@@ -111,6 +111,9 @@ PLANTED: dict[str, tuple[Callable[[House], list[str]], str, str, str]] = {
     "a search, from here": (foreign, "proof/rounding.py", "from ..search.stage import Stage", "lipcert.search.stage"),
     "a search, in the errors": (foreign, "errors.py", "from lipcert.runtime.limits import within", "runtime.limits"),
     "a search, by a string": (foreign, "proof/hints.py", "WHERE = 'lipcert.search.stage'", "lipcert.search.stage"),
+    "a suggestion that proves": (foreign, "suggest/fits.py", "from lipcert.proof import step", "lipcert.proof.step"),
+    "a suggestion that searches": (foreign, "suggest/fits.py", "import lipcert.search.auto", "lipcert.search.auto"),
+    "a suggestion for the model": (foreign, "model/arrays.py", "import lipcert.suggest.lines", "lipcert.suggest.lines"),
     "whatever is asked for": (foreign, "proof/hints.py", "import importlib", "imports importlib"),
     "whatever is asked for, built in": (foreign, "proof/hints.py", "odd = __import__('rich')", "uses __import__"),
     "a cycle": (module_cycles, "proof/rounding.py", "from lipcert.proof.step import Step", "proof.step"),

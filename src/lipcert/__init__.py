@@ -14,7 +14,7 @@ from lipcert.errors import (
 from lipcert.importers import load
 from lipcert.importers.kernels import conv_stack
 from lipcert.importers.registry import register as register_activation
-from lipcert.model.activations import Activation, activation, piecewise_linear
+from lipcert.model.activations import Activation, activation
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
 from lipcert.model.norms import L1, L2, LInf
@@ -29,6 +29,7 @@ from lipcert.questions.attacks import Attack, attack
 from lipcert.questions.campaign import Results, campaign
 from lipcert.questions.certify import certify, certify_many
 from lipcert.questions.define import define_activation
+from lipcert.questions.formulas import piecewise_linear
 from lipcert.questions.radius import certified_radius
 from lipcert.questions.reach import reach
 from lipcert.questions.sensitivity import sensitivity

@@ -12,7 +12,7 @@ from test_oracle import random_step
 import lipcert as lc
 from exact import diagonal, matrix, positive_semidefinite, rational
 from lipcert.model.arrays import Array
-from lipcert.proof import across as module
+from lipcert.proof import image as module
 from lipcert.proof import sweep
 from lipcert.proof.folding import Near
 from lipcert.proof.image import Image

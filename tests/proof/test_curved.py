@@ -20,7 +20,7 @@ from lipcert.proof import curved
 from lipcert.proof.checker import issue
 from lipcert.proof.curved import inverse_above, prove_curved
 from lipcert.proof.hints import Curved, Part
-from lipcert.proof.slope_parabolas import fit_error
+from lipcert.proof.slope_fits import fit_error
 from lipcert.proof.sweep import proving
 from lipcert.search.second_order_jacobian import _Search as Search
 from networks import NAMED_ROWS, ROW_LABELS, ROWS, random_network, spread

@@ -11,9 +11,8 @@ import pytest
 import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
-from lipcert.proof.expansion import Second
 from lipcert.proof.piece_bounds import PieceBounds
-from lipcert.proof.second_pieces import SecondOrder, deep
+from lipcert.proof.taylor import Second, SecondOrder, deep
 from lipcert.reproduce.cells import paper_center, paper_network
 from networks import named, random_network, spread
 

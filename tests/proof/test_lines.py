@@ -11,7 +11,7 @@ import lipcert as lc
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
-from lipcert.proof.suggest.lines import Lines, bounding_lines
+from lipcert.suggest.lines import Lines, bounding_lines
 from networks import ROW_LABELS, ROWS
 
 every_row = pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)

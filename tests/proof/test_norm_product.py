@@ -9,6 +9,7 @@ from scipy import sparse
 import lipcert as lc
 from lipcert.model.arrays import Array
 from lipcert.proof import norm_product as module
+from lipcert.proof.neuron_bounds import all_slopes
 from lipcert.proof.norm_product import norm_product
 from networks import random_network
 
@@ -42,7 +43,9 @@ def residual(rng: np.random.Generator, size: int = 5) -> tuple[lc.Network, Array
 @pytest.mark.parametrize("activation", ["relu", "tanh", "leaky_relu", "gelu"])
 def test_it_is_the_product_of_a_plain_network(activation: str) -> None:
     network = random_network(3, (4, 7, 5, 2), activation)
-    steep = max(np.abs(ends).max() for ends in module._slopes(network.layers[0]))
+    neurons = network.layers[0].neurons
+    assert neurons is not None
+    steep = max(np.abs(ends).max() for ends in all_slopes(neurons))
     plain = np.prod([spectral(np.asarray(layer.weight)) for layer in network.layers]) * steep**2
     assert plain <= norm_product(network) <= plain * (1 + 1e-11)
 

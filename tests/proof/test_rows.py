@@ -12,11 +12,11 @@ import pytest
 import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.model.regions import Region
-from lipcert.proof import interval_arithmetic, row_bounds
+from lipcert.proof import interval_arithmetic, piece_bounds
 from lipcert.proof.cover import Cover, covering
+from lipcert.proof.piece_bounds import JacobianEntries, OutputRows
 from lipcert.proof.pieces import AXIS
 from lipcert.proof.reach import recheck_reach
-from lipcert.proof.row_bounds import JacobianEntries, OutputRows
 from lipcert.proof.sensitivity import recheck_sensitivity
 from lipcert.search import split
 from networks import named, random_network, spread
@@ -74,13 +74,13 @@ def test_pieces_hold_everything(activation: str, region: Region) -> None:
 
 def test_a_mistake_in_the_proof_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """So the checks of this file can fail."""
-    honest = row_bounds.OutputRows.found
-    monkeypatch.setattr(row_bounds.OutputRows, "found", lambda rows, sweep: honest(rows, sweep) - 0.2)
+    honest = piece_bounds.OutputRows.found
+    monkeypatch.setattr(piece_bounds.OutputRows, "found", lambda rows, sweep: honest(rows, sweep) - 0.2)
     with pytest.raises(AssertionError):
         holds(NETWORK, BALL)
     monkeypatch.undo()
     sizes = interval_arithmetic.derivatives
-    monkeypatch.setattr(row_bounds, "derivatives", lambda network, slopes: 0.3 * sizes(network, slopes))
+    monkeypatch.setattr(piece_bounds, "derivatives", lambda network, slopes: 0.3 * sizes(network, slopes))
     with pytest.raises(AssertionError):
         holds(NETWORK, BALL)
 

@@ -17,8 +17,8 @@ from lipcert.model.network import Neurons
 from lipcert.proof import second_order as proof
 from lipcert.proof.classes import stay_positive
 from lipcert.proof.neuron_bounds import value_error
-from lipcert.proof.parabolas import Parabolas, parabolas
 from lipcert.proof.second_order import SecondOrder
+from lipcert.proof.slope_fits import Parabolas, parabolas
 from lipcert.questions.prove_outputs import prove_outputs
 from lipcert.search.descent import descend
 from lipcert.search.second_order import PairSearch, _Objective, suits

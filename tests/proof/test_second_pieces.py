@@ -15,12 +15,10 @@ import pytest
 import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
-from lipcert.proof import second_pieces, slope_fits
-from lipcert.proof.expansion import Second
+from lipcert.proof import slope_fits, taylor
 from lipcert.proof.monomials import Monomials
 from lipcert.proof.rounding import largest_norm_above
-from lipcert.proof.second_pieces import SecondOrder, curved
-from lipcert.proof.unfolding import Unfolding
+from lipcert.proof.taylor import Second, SecondOrder, Unfolding, curved
 from networks import named, random_network, spread
 
 SIZES = [(1, 5, 1), (2, 7, 6, 3), (3, 9, 2), (4, 8, 8, 1), (6, 10, 9, 3), (3, 6, 6, 6, 2), (2, 5, 5, 5, 5, 4)]
@@ -144,12 +142,12 @@ def test_which_networks_are_curved() -> None:
 
 def no_rest(patch: pytest.MonkeyPatch) -> None:
     honest = slope_fits.fit
-    patch.setattr(second_pieces, "fit", lambda *a: replace(found := honest(*a), rest=0.0 * found.rest))
+    patch.setattr(taylor, "fit", lambda *a: replace(found := honest(*a), rest=0.0 * found.rest))
 
 
 def half_an_error(patch: pytest.MonkeyPatch) -> None:
     honest = slope_fits.fit
-    patch.setattr(second_pieces, "fit", lambda *a: replace(found := honest(*a), error=0.5 * found.error))
+    patch.setattr(taylor, "fit", lambda *a: replace(found := honest(*a), error=0.5 * found.error))
 
 
 def of_the_tables(change: Callable[[Monomials], None]) -> Callable[[pytest.MonkeyPatch], None]:

@@ -10,8 +10,7 @@ import lipcert as lc
 from lipcert.model.arrays import Weight
 from lipcert.proof import sweep
 from lipcert.proof.rounding import congruence
-from lipcert.proof.step import activate
-from lipcert.proof.thin import thin_step
+from lipcert.proof.step import activate, thin_step
 
 
 def layer(seed: int, thin: bool) -> tuple[Weight, np.ndarray, np.ndarray, np.ndarray]:

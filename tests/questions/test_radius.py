@@ -19,10 +19,10 @@ from lipcert.model.arrays import Array, Weight
 from lipcert.proof import classes
 from lipcert.proof.classes import recheck_radius
 from lipcert.proof.outputs import OutputBounds
-from lipcert.proof.pair_guide import PairGuide, PairHints
 from lipcert.proof.second_order import Rise, SecondOrder
 from lipcert.questions import radius_certifier
 from lipcert.questions.prove_outputs import prove_outputs, prove_outputs_many
+from lipcert.suggest.pair_guide import PairGuide, PairHints
 from networks import random_network
 
 GRID = [2.0**-k for k in range(-1, 9)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import lipcert as lc
-from lipcert.proof.suggest.conjugate import solved
+from lipcert.suggest.algebra import solved
 
 
 def test_an_equation_is_solved() -> None:

@@ -13,6 +13,7 @@ from lipcert.model.arrays import Array, Parameter
 CONVEX: Final = 1
 STRAIGHT: Final = 0
 CONCAVE: Final = -1
+"""The sign of φ'' on a piece."""
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from lipcert.errors import InvalidInput
 from lipcert.model.activation_row import CONCAVE, CONVEX, STRAIGHT, Row
 from lipcert.model.activation_table import ALIASES, PRESETS, TABLE
 from lipcert.model.arrays import Array, Parameter, frozen
-from lipcert.model.declared import Definition, checked_pieces, define, defined_as, definition_of, further_row
+from lipcert.model.declared import Definition, define, defined_as, definition_of, further_row
 
-__all__ = ["ALIASES", "CONCAVE", "CONVEX", "STRAIGHT", "TABLE", "Activation", "Row", "activation", "piecewise_linear"]
+__all__ = ["ALIASES", "CONCAVE", "CONVEX", "STRAIGHT", "TABLE", "Activation", "Row", "activation"]
 
 _PERIODS_RESOLVED = 1e6
 """From so many periods on, a rounded knot is no longer where cos is ±1 to the last bit."""
@@ -146,47 +146,6 @@ def _again(definition: Definition | None, name: str, parameters: tuple[Parameter
     if definition is not None:
         define(definition)
     return Activation(name, parameters)
-
-
-def piecewise_linear(
-    knots: Sequence[float] | Array | None = None,
-    slopes: Sequence[float] | Array | None = None,
-    value: float = 0.0,
-    *,
-    x: Sequence[float] | Array | None = None,
-    y: Sequence[float] | Array | None = None,
-) -> Activation:
-    """The continuous activation of straight pieces, by kinks and slopes or through points; exact, like a table's row.
-
-    Parameters
-    ----------
-    knots
-        Where the slope changes, ascending.
-    slopes
-        One more than there are knots: left of the first, between them, right of the last.
-    value
-        φ at the first knot.
-    x, y
-        In place of the others: points (x, y) in ascending order, at least two; beyond the first and the last point
-        the outer pieces go on.
-
-    Examples
-    --------
-    >>> piecewise_linear(x=[-1.0, 0.0, 2.0], y=[1.0, 0.0, 4.0]).value(np.array([-2.0, 1.0])).tolist()
-    [2.0, 2.0]
-    >>> hat = piecewise_linear([-1.0, 0.0, 1.0], [0.0, 1.0, -1.0, 0.0])
-    >>> hat.value(np.array([-2.0, 0.0, 0.25])).tolist()
-    [0.0, 1.0, 0.75]
-    """
-    if (x is None) != (y is None) or (x is None) == (knots is None):
-        raise InvalidInput("give knots and slopes, or x and y")
-    if x is not None:
-        across, up = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-        if across.ndim != 1 or across.shape != up.shape or across.size < 2 or (np.diff(across) <= 0.0).any():
-            raise InvalidInput(f"x must be two or more ascending numbers and y as many, got {x!r} and {y!r}")
-        rates = np.diff(up) / np.diff(across)
-        knots, slopes, value = across, [rates[0], *rates, rates[-1]], float(up[0])
-    return Activation(*checked_pieces(knots, slopes, value))
 
 
 def activation(name: str | Activation, **parameters: Parameter | Sequence[float]) -> Activation:

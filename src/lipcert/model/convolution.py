@@ -146,19 +146,6 @@ class Convolution:
         found = self._taps @ seen  # (k, groups, outputs, places)
         return np.reshape(found, (*rows.shape[:-1], self.shape[0]))
 
-    def backward(self, rows: Array) -> Array:
-        """rows·W for rows (..., outputs): each tap spread to the places it sees, then summed."""
-        k = math.prod(rows.shape[:-1])
-        flat = np.reshape(rows, (k, self.groups, -1, math.prod(self.places)))
-        spread = np.swapaxes(self._taps, -1, -2) @ flat
-        spread = spread.reshape(k, self.groups, self.kernel.shape[1], *self.window, *self.places)
-        total: Array = self._padded(np.zeros((k, *self._pictures)))
-        for tap in np.ndindex(*self.window):
-            parts = zip(tap, self.dilation, self.places, self.stride, strict=True)
-            where = tuple(slice(t * d, t * d + (p - 1) * s + 1, s) for t, d, p, s in parts)
-            total[(slice(None),) * 3 + where] += spread[(slice(None), slice(None), slice(None), *tap)]
-        return np.reshape(self._unpadded(total), (*rows.shape[:-1], self.shape[1]))
-
     def sparse(self) -> sparse.csr_array:
         """The matrix W, rows in the order of the outputs, columns ascending, without the zeros of the kernel."""
         if self.entries > MOST_ENTRIES:
@@ -208,18 +195,6 @@ class Convolution:
     def _padded(self, pictures: Array) -> Array:
         pads = [(0, 0)] * (pictures.ndim - self.axes) + list(self.padding)
         return np.pad(pictures, pads, mode="wrap") if self.circular else np.pad(pictures, pads)
-
-    def _unpadded(self, pictures: Array) -> Array:
-        """The transpose of ``_padded``."""
-        for axis, ((before, after), size) in enumerate(zip(self.padding, self.image, strict=True), -self.axes):
-            parts = np.moveaxis(pictures, axis, 0)
-            inner = parts[before : before + size]
-            if self.circular:
-                inner = np.array(inner)
-                inner[size - before :] += parts[:before]
-                inner[:after] += parts[before + size :]
-            pictures = np.moveaxis(inner, 0, axis)
-        return pictures
 
 
 def _whole(name: str, value: Any, axes: int) -> tuple[int, ...]:

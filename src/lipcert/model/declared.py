@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from lipcert.errors import InvalidInput
 from lipcert.model.activation_row import STRAIGHT, Loss, Row, always, recurring, recurring_shape
 from lipcert.model.arrays import Array, Parameter
 from lipcert.model.formulas import Tree, evaluated, written
@@ -24,6 +23,7 @@ from lipcert.model.formulas import Tree, evaluated, written
 PIECES: Final = "piecewise_linear_"
 """Beginning of the names of rows of straight pieces; the number of kinks follows."""
 MOST_KINKS: Final = 64
+"""Kinks of straight pieces at most: each is looked at for every neuron."""
 _DEFINED: dict[str, Definition] = {}
 _ROWS: dict[str, Row] = {}
 
@@ -118,21 +118,6 @@ def further_row(name: str) -> Row | None:
     if name.startswith(PIECES) and count.isdecimal() and 1 <= int(count) <= MOST_KINKS and count == str(int(count)):
         return _straight_pieces(int(count))
     return None
-
-
-def checked_pieces(knots: Any, slopes: Any, value: Any) -> tuple[str, tuple[float, ...]]:
-    """Name and parameters of the activation with given kinks, slopes between them, and value at the first kink."""
-    try:
-        points, rates, start = (np.asarray(part, dtype=float) for part in (knots, slopes, value))
-    except (TypeError, ValueError):
-        raise InvalidInput(f"knots and slopes must be numbers, got {knots!r} and {slopes!r}") from None
-    if points.ndim != 1 or not 1 <= points.size <= MOST_KINKS:
-        raise InvalidInput(f"knots must be 1 to {MOST_KINKS} numbers, got shape {points.shape}")
-    if rates.shape != (points.size + 1,):
-        raise InvalidInput(f"slopes must be {points.size + 1} numbers for {points.size} knots, got shape {rates.shape}")
-    if start.ndim or not (np.isfinite(points).all() and np.isfinite(rates).all() and np.isfinite(start)):
-        raise InvalidInput("knots, slopes and value must be finite numbers")
-    return f"{PIECES}{points.size}", (*points.tolist(), *rates.tolist(), float(start))
 
 
 def _ascending(count: int, parameters: Sequence[Parameter]) -> bool:

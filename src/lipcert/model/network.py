@@ -18,7 +18,6 @@ from lipcert.model.activations import Activation, activation
 from lipcert.model.arguments import indices, scaled
 from lipcert.model.arrays import Array, Weight, times
 from lipcert.model.convolution import Convolution
-from lipcert.model.markup import table
 from lipcert.model.weights import bias_of, entries, identity, listed, transposed_hint, weight_of
 from lipcert.model.wording import sizes_in_words
 
@@ -263,14 +262,6 @@ class Network:
                 " negative for class 0 and positive for class 1. Take the logit, without the last activation"
             )
 
-    def check_slopes(self, bounded: bool) -> None:
-        """Refuse a question about all of space where slopes grow without end."""
-        for number, layer in enumerate(self.layers, 1):
-            for row, _ in layer.neurons.groups if layer.neurons and not bounded else ():
-                if not all(np.isfinite(end).all() for end in row.row.ends(*row.parameters)):
-                    what = f"activation {row.name!r} of layer {number} has slopes without end"
-                    raise InvalidInput(f"region must be bounded: {what}; give a Ball or a Box")
-
     @property
     def parameters(self) -> int:
         """Numbers that are stored: entries of weights, and biases."""
@@ -281,20 +272,6 @@ class Network:
         shape = f"inputs {self.input_shape}, " if self.input_shape and len(self.input_shape) > 1 else ""
         sizes = ", ".join([sizes_in_words(self.sizes), *kinds])
         return f"Network({sizes}, {shape}{self.parameters:,} parameters, digest {self.digest[:12]})"
-
-    def _repr_html_(self) -> str:
-        """A table for notebooks, a row per layer."""
-        rows = [
-            (
-                str(number),
-                str(layer.size),
-                layer.neurons.describe() if layer.neurons else "(output)",
-                "convolution" if layer.convolution else "sparse" if sparse.issparse(layer.linear) else "dense",
-                f"{entries(layer.linear):,}",
-            )
-            for number, layer in enumerate(self.layers, 1)
-        ]
-        return table(repr(self), ("layer", "neurons", "activation", "weight", "entries"), rows)
 
     def __call__(self, x: Any) -> Array:
         """The output v_N for inputs of shape (..., inputs), or in the shape of ``input_shape``."""

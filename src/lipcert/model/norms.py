@@ -30,6 +30,13 @@ class Norm(ABC):
     dual: ClassVar[str]
     """The name of the norm with which it makes Hölder's inequality."""
 
+    def __post_init__(self) -> None:
+        """Check the scale and keep it as a number or a tuple."""
+        scale = numbers("scale", 1.0 if self.scale is None else self.scale)
+        if scale.ndim > 1 or not scale.size or (scale <= 0.0).any():
+            raise InvalidInput(f"scale must be a positive number, or one per coordinate; got {_listed(self.scale)}")
+        object.__setattr__(self, "scale", tuple(scale.tolist()) if scale.ndim else float(scale))
+
     def check(self, size: int, what: str) -> None:
         """An error unless it is a norm of vectors of that size; ``what`` says what they are, as in 'input_norm'."""
         if isinstance(self.scale, tuple) and len(self.scale) != size:
@@ -79,15 +86,6 @@ class Norm(ABC):
         return f"{type(self).__name__}({'' if self.scale == 1.0 else f'scale={_listed(self.scale)}'})"
 
 
-def _settle(norm: Norm) -> None:
-    """Check a scale and keep it as a number or a tuple."""
-    scale = numbers("scale", 1.0 if norm.scale is None else norm.scale)
-    if scale.ndim > 1 or not scale.size or (scale <= 0.0).any():
-        raise InvalidInput(f"scale must be a positive number, or one per coordinate; got {_listed(norm.scale)}")
-    flat = scale.tolist() if scale.ndim else float(scale)
-    object.__setattr__(norm, "scale", tuple(flat) if isinstance(flat, list) else flat)
-
-
 @dataclass(frozen=True, repr=False)
 class L1(Norm):
     """Σ |x_i|/scale_i.
@@ -103,9 +101,6 @@ class L1(Norm):
     symbol: ClassVar[str] = "ℓ1"
     dual: ClassVar[str] = "linf"
 
-    def __post_init__(self) -> None:
-        _settle(self)
-
 
 @dataclass(frozen=True, repr=False)
 class LInf(Norm):
@@ -115,9 +110,6 @@ class LInf(Norm):
     name: ClassVar[str] = "linf"
     symbol: ClassVar[str] = "ℓ∞"
     dual: ClassVar[str] = "l1"
-
-    def __post_init__(self) -> None:
-        _settle(self)
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,7 +126,7 @@ class L2(Norm):
     dual: ClassVar[str] = "l2"
 
     def __post_init__(self) -> None:
-        _settle(self)
+        super().__post_init__()
         if self.shape is None:
             return
         matrix = numbers("shape", self.shape)

@@ -54,10 +54,6 @@ class Region(ABC):
         return self.radius
 
     @abstractmethod
-    def support(self, rows: Array) -> Array:
-        """At least max over z in Z of rows·(z - center), for rows (..., k, inputs)."""
-
-    @abstractmethod
     def project(self, points: Array) -> Array:
         """Points of the region near the given ones; those already inside are unchanged."""
 
@@ -90,9 +86,6 @@ class Everywhere(Region):
 
     def __repr__(self) -> str:
         return "Everywhere()"
-
-    def support(self, rows: Array) -> Array:
-        return np.where(np.any(rows != 0.0, axis=-1), np.inf, 0.0)
 
     def project(self, points: Array) -> Array:
         return points
@@ -143,8 +136,6 @@ class Box(_Bounded):
     upper: Array
     center: Array
     radius: Array
-    reach: Array
-    """Largest distance from the centre along each axis."""
 
     def __init__(self, lower: Any, upper: Any) -> None:
         low, high = _alike(("lower", scaled("lower", lower)), ("upper", scaled("upper", upper)))
@@ -161,7 +152,7 @@ class Box(_Bounded):
         size = max(1.0, float(reach.max(initial=0.0)) * 2.0**-500)  # squares of larger numbers would overflow
         with np.errstate(over="ignore"):
             radius = size * np.linalg.norm(reach / size, axis=-1)
-        _freeze(self, lower=np.array(low), upper=np.array(high), center=center, reach=reach, radius=radius)
+        _freeze(self, lower=np.array(low), upper=np.array(high), center=center, radius=radius)
 
     def fitted(self, network: Network) -> Box:
         low, high = self.flat(network, "lower", self.lower), self.flat(network, "upper", self.upper)
@@ -171,9 +162,6 @@ class Box(_Bounded):
         if self.uniform:
             return f"Box({float(self.lower[0])!r}, {float(self.upper[0])!r})"
         return f"Box({_in_words(self.lower)}, {_in_words(self.upper)})"
-
-    def support(self, rows: Array) -> Array:
-        return np.einsum("...kd,...d->...k", np.abs(rows), self.reach)
 
     def project(self, points: Array) -> Array:
         return np.clip(points, self.lower, self.upper)
@@ -295,27 +283,6 @@ class Ball(_Bounded):
         norm = "" if self.plain else f", norm={self.norm!r}"
         return f"Ball({center}, {radius}{clip}{norm})"
 
-    def support(self, rows: Array) -> Array:
-        radius = self.radius[..., None]
-        if not self.plain:
-            plain = radius * self.norm_dual(rows)
-            if self.clip is None:
-                return np.asarray(plain)
-            reach = radius * self.units if isinstance(self.norm, LInf) else np.inf
-            below, above = ((side - self.center) for side in (self.clip.lower, self.clip.upper))
-            low, high = np.maximum(below, -reach)[..., None, :], np.minimum(above, reach)[..., None, :]
-            return np.minimum(plain, (rows * np.where(rows > 0, high, low)).sum(axis=-1))
-        if self.clip is None:
-            return np.asarray(radius * np.linalg.norm(rows, axis=-1))
-        below, above = ((side - self.center)[..., None, :] for side in (self.clip.lower, self.clip.upper))
-        corner = (rows * np.where(rows > 0, above, below)).sum(axis=-1)
-        plain = np.minimum(corner, radius * np.linalg.norm(rows, axis=-1))
-        rate = split_rate(rows, radius, below, above)
-        y = np.clip(rows / np.where(rate > 0, rate, 1.0)[..., None], below, above)
-        length = np.linalg.norm(y, axis=-1)
-        split = rate * length * (radius - length) + (rows * y).sum(axis=-1)
-        return np.where(rate > 0, np.minimum(split, plain), plain)
-
     def project(self, points: Array) -> Array:
         points = np.asarray(points, dtype=float)
         if isinstance(self.norm, LInf):  # coordinate by coordinate; then inwards by what rounding asks
@@ -377,24 +344,3 @@ def _in_words(array: Array) -> str:
 def _freeze(region: Region, **arrays: Array) -> None:
     for name, array in arrays.items():
         object.__setattr__(region, name, frozen(np.asarray(array)))
-
-
-def split_rate(rows: Array, radius: Array, below: Array, above: Array, halvings: int = 24) -> Array:
-    """The λ that makes the bound of a clipped ball's support function sharp; 0 where nothing needs splitting.
-
-    The box reaches from ``below`` to ``above`` around the ball's centre. For any λ > 0 put y = clip(a/λ, below, above)
-    and split a = λy + (a - λy): the ball bounds the first part by δλ‖y‖, and the box the second by (a - λy)·y, since
-    a - λy is nonzero only where y is at the limit that its sign asks for. Bisection on λ brings ‖y‖ to δ, where the sum
-    is the maximum itself.
-    """
-    size = np.linalg.norm(rows, axis=-1)
-    live = (size > 0) & (radius > 0)
-    high = np.log(np.where(live, size, 1.0) / np.where(radius > 0, radius, 1.0))
-    low = high - 40.0
-    for _ in range(halvings):
-        middle = 0.5 * (low + high)
-        y = np.clip(rows * np.exp(-middle)[..., None], below, above)
-        length = np.sqrt(np.einsum("...i,...i->...", y, y))
-        short = length < radius
-        high, low = np.where(short, middle, high), np.where(short, low, middle)
-    return np.where(live, np.exp(0.5 * (low + high)), 0.0)

@@ -26,10 +26,10 @@ from typing import Final
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array, Weight, times
+from lipcert.model.arrays import Array, times
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Ball
-from lipcert.proof.domain import split_by_box
+from lipcert.proof.domain import form_over_ball, split_by_box
 from lipcert.proof.hints import Interval
 from lipcert.proof.neuron_bounds import kinked, relax, slope_bounds, value_error
 from lipcert.proof.rounding import (
@@ -37,7 +37,6 @@ from lipcert.proof.rounding import (
     TINY,
     UP,
     U,
-    fan_in,
     gamma,
     largest_eigenvalue_above,
     magnitude,
@@ -47,8 +46,8 @@ from lipcert.proof.rounding import (
     twice_above,
     up,
 )
-from lipcert.proof.suggest.conjugate import solved
-from lipcert.proof.suggest.lines import bounding_lines
+from lipcert.suggest.algebra import solved
+from lipcert.suggest.lines import suggested_lines
 
 _CELLS: Final = 16
 """Cells that an interval is cut into where neurons are curved."""
@@ -198,20 +197,8 @@ class Bowls:
         if not most < mu * (1.0 - 2.0**-40) or not mu < np.inf:
             raise ProofFailed("the multiplier of the ball is too small")
         W, some = self.network.layers[0].weight, np.flatnonzero(bend)
-        weight: Weight = W[some]
-        size, B = magnitude(weight), bend[some]
-        y = solved(weight, B, row, mu)
-        moved, reach = spread(weight, y), spread(size, np.abs(y))
-        rest = np.abs(row - mu * y + spread(weight.T, B * moved))
-        terms = np.abs(row) + mu * np.abs(y) + spread(size.T, B * reach)
-        rest = rest + gamma(fan_in(weight) + fan_in(weight.T) + 2 * LOOSE + 8) * terms * UP
-        rest = rest + TINY * (1.0 + spread(size.T, 1.0 + B))  # what underflows in Wy and in B(Wy)
-        length = norm_above(rest)
-        square = float(stretched(length * (length / (mu - most)), 4) + TINY * (1.0 + length))
-        total = float(y @ row) + (float(np.abs(y) @ rest) + square) * UP
-        total += float(twice_above(np.asarray(self.radius), np.asarray(mu)))
-        lost = gamma(len(row) + 8) * float(np.abs(y) @ np.abs(row)) * UP + 8.0 * U * abs(total) + TINY
-        return 0.5 * float(up(np.asarray(total + lost * UP)))
+        y = solved(W[some], bend[some], row, mu)
+        return form_over_ball(row, W[some], bend[some], self.radius, most, mu, y)
 
 
 def _stage(layer: Layer, interval: Interval, center: Interval, known: Spread, below: Array) -> Stage:
@@ -247,8 +234,7 @@ def _cells(neurons: Neurons, low: Array, high: Array, alpha: Array, beta: Array)
     marks = np.where((low < 0.0) & (high > 0.0), across, along)
     marks[0], marks[-1] = low, high
     start, stop = marks[:-1], marks[1:]
-    lines = bounding_lines(neurons, start, stop)
-    drawn = relax(neurons, start, stop, lines.lower_slope, lines.upper_slope)
+    drawn = relax(neurons, start, stop, *suggested_lines(neurons, (start, stop)))
     if not all(np.isfinite(part).all() for part in drawn):
         raise ProofFailed("the lines around a neuron are not finite")
     return Cells(start, stop, *drawn[:4])

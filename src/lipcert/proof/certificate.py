@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lipcert.model.arrays import Array
-from lipcert.model.markup import facts
 from lipcert.model.regions import Region
 from lipcert.model.wording import upward
 from lipcert.proof.hints import Curved, Hints, Part
@@ -26,7 +25,6 @@ class LayerReport:
     beta: Array
     multiplier: Array
     exponent: int
-    seconds: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +38,7 @@ class Certificate(Saved):
     region : the inputs it holds for.
     network : digest of the network.
     part : the part of the network it is about, and the norms at its ends.
-    layers : per hidden layer of that part: intervals, slopes, multipliers, seconds.
+    layers : per hidden layer of that part: intervals, slopes, multipliers.
     sweeps : the hints from which the whole network's bound can be derived again.
     part_sweeps : the same for the part, where the certificate is about less than the whole network.
     seconds : wall-clock time.
@@ -77,21 +75,6 @@ class Certificate(Saved):
         claim = f"bound={upward(self.bound)}{self._norms}, region={self.region!r}, method={self.method!s}"
         declared = ", declared=True" if self.declared else ""
         return f"Certificate({claim}, seconds={self.seconds:.3g}, verified={self.verified}{declared})"
-
-    def _repr_html_(self) -> str:
-        """A table for notebooks."""
-        pairs = [
-            ("bound", f"{upward(self.bound)}{self._norms}"),
-            ("holds for", f"any two inputs of {self.region!r}" if self.region.bounded else "any two inputs"),
-            ("method", str(self.method) + (f", found by {self.found_by}" if self.found_by else "")),
-            ("network", self.network),
-            ("part", str(self.part)),
-            ("seconds", f"{self.seconds:.3g}"),
-            ("verified", "yes" if self.verified else "no"),
-            *([("declared", "facts about an activation that were declared, not proved")] if self.declared else []),
-            *([("note", self.note)] if self.note else []),
-        ]
-        return facts(self.part.norms.formula(), pairs)
 
     @property
     def _norms(self) -> str:

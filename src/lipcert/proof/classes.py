@@ -25,11 +25,11 @@ from lipcert.proof.cover import prove_tree
 from lipcert.proof.hints import Hints
 from lipcert.proof.margins import MarginHints, stays_negative
 from lipcert.proof.outputs import OutputBounds, outputs_by_norms, outputs_hinted, projected
-from lipcert.proof.pair_guide import Noting, PairGuide, PairStage, Told
 from lipcert.proof.rounding import down, gamma, norm_above, stretched, up
 from lipcert.proof.saved import Saved
 from lipcert.proof.second_order import Rise, SecondOrder
 from lipcert.proof.tree import Tree
+from lipcert.suggest.pair_guide import Noting, PairGuide, PairStage, Told
 
 Basis: TypeAlias = Literal["", "lipschitz", "relaxation", "second order", "value functions", "parabolas"]
 _BASES: Final[tuple[Basis, ...]] = ("lipschitz", "relaxation", "second order", "value functions", "parabolas")

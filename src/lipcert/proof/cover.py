@@ -28,6 +28,7 @@ from lipcert.proof.rounding import loosened, looseness, up
 from lipcert.proof.tree import Tree, check_cuts, check_shape, confined
 
 _CHUNK = 128
+"""Pieces that are bounded together when a tree is proved again."""
 _AGAIN = 2.0**-24
 """verify() batches pieces differently, so they round differently: room for that, relative to a value."""
 

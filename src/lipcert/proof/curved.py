@@ -49,12 +49,14 @@ from lipcert.proof.image import image_above
 from lipcert.proof.point import trajectory
 from lipcert.proof.projection import projection
 from lipcert.proof.rounding import LOOSE, UP, gamma, largest_eigenvalue_above, raise_diagonal, size_above, stretched, up
-from lipcert.proof.slope_parabolas import fit_error
+from lipcert.proof.slope_fits import fit_error
 
 _FLOOR: Final = 2.0**-500
 """More than underflow can lose in what is computed here: no number is above _TALLEST."""
 _TALLEST: Final = 2.0**100
+"""Entries of matrices are refused beyond this, so that products of nine still do not overflow."""
 _SMALLEST_SHARE: Final = 2.0**-20
+"""Shares of a sum are at least this: smaller ones would multiply rounding errors."""
 
 
 def prove_curved(network: Network, region: Region, hints: Curved) -> float:

@@ -8,10 +8,27 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, Weight
 from lipcert.model.norms import LInf, Norm
-from lipcert.model.regions import Ball, Box, Everywhere, Region, split_rate
-from lipcert.proof.rounding import TINY, UP, down, gamma, norm_above, norm_below, stretched, up
+from lipcert.model.regions import Ball, Box, Everywhere, Region
+from lipcert.proof.rounding import (
+    LOOSE,
+    TINY,
+    UP,
+    U,
+    apply,
+    down,
+    fan_in,
+    gamma,
+    magnitude,
+    norm_above,
+    norm_below,
+    spread,
+    stretched,
+    twice_above,
+    up,
+)
+from lipcert.suggest.supports import split_rate
 
 _FEW_INPUTS = 16
 """Inputs up to which a box is made to fit what it has of a ball; with many, one cut hardly makes a difference."""
@@ -249,7 +266,7 @@ def clipped_above(radius: Array, below: Array, above: Array, rows: Array, halvin
     here.
     """
     below, above = down(below), up(above)
-    rate = split_rate(rows, radius, below, above, halvings)[..., None]
+    rate = _rate(rows, radius, below, above, halvings)
     y = np.where(rate > 0, np.clip(rows / np.where(rate > 0, rate, 1.0), below, above), 0.0)
     pull = rate * y
     rest = rows - pull
@@ -258,6 +275,12 @@ def clipped_above(radius: Array, below: Array, above: Array, rows: Array, halvin
     # the rounding of the difference, charged with the box's reach
     total = stretched(radius * norm_above(pull), 2) + box.sum(axis=-1)
     return np.asarray(up(total + (error + gamma(4) * np.abs(total)) * UP + TINY))
+
+
+def _rate(rows: Array, radius: Array, below: Array, above: Array, halvings: int = 24) -> Array:
+    """How rows are split between a ball and a box, (..., 1): any number will do, and 0 splits nothing."""
+    rate = split_rate(rows, radius, below, above, halvings)[..., None]
+    return np.where((rate > 0.0) & (rate < np.inf), rate, 0.0)
 
 
 def box_of(ball: Ball) -> tuple[Array, Array]:
@@ -272,7 +295,7 @@ def split_by_box(ball: Ball, rows: Array) -> tuple[Array, Array]:
         return rows, np.zeros(len(rows))
     low, high = box_of(ball)
     below, above = down(low), up(high)
-    rate = split_rate(rows, ball.radius, low, high)[:, None]
+    rate = _rate(rows, ball.radius, low, high)
     y = rows / np.where(rate > 0, rate, 1.0)
     inside = (rate <= 0) | ((below <= y) & (y <= above))
     q = np.where(inside, rows, rate * np.clip(y, below, above))
@@ -280,3 +303,24 @@ def split_by_box(ball: Ball, rows: Array) -> tuple[Array, Array]:
     most = np.maximum(p * below, p * above)
     lost = gamma(rows.shape[-1] + 4) * (np.abs(most) + np.abs(p) * float(ball.radius)).sum(axis=-1) * UP
     return q, np.asarray(up(most.sum(axis=-1) + lost) + TINY)
+
+
+def form_over_ball(g: Array, weight: Weight, B: Array, radius: float, most: float, mu: float, y: Array) -> float:
+    """At least max of g·d + ½dᵀHd over ‖d‖ ≤ radius, H = WᵀBW, for μ > most ≥ λmax(H) and any y near (μ - H)⁻¹g.
+
+    B is a matrix, or the diagonal of one. The maximum is at most ½(gᵀ(μ - H)⁻¹g + μ·radius²), and with the residual
+    ρ = g - (μ - H)y the first term is at most y·g + |y|·|ρ| + ‖ρ‖²/(μ - most).
+    """
+    full, sizes, size = B.ndim == 2, np.abs(B), magnitude(weight)
+    through = apply if full else np.multiply
+    rest = np.abs(g - mu * y + spread(weight.T, through(B, spread(weight, y))))
+    terms = np.abs(g) + mu * np.abs(y) + spread(size.T, through(sizes, spread(size, np.abs(y))))
+    rest = rest + gamma(fan_in(weight) + fan_in(weight.T) + full * len(B) + 2 * LOOSE + 8) * terms * UP
+    # what underflows in Wy is multiplied by B and W, what underflows in B(Wy) by W
+    rest = rest + TINY * (1.0 + spread(size.T, 1.0 + (sizes.sum(axis=-1) if full else sizes)))
+    length = norm_above(rest)
+    square = float(stretched(length * (length / (mu - most)), 4) + TINY * (1.0 + length))
+    total = float(y @ g) + (float(np.abs(y) @ rest) + square) * UP
+    total += float(twice_above(np.asarray(radius), np.asarray(mu)))
+    lost = gamma(len(g) + 8) * float(np.abs(y) @ np.abs(g)) * UP + 8.0 * U * abs(total) + TINY
+    return 0.5 * float(up(np.asarray(total + lost * UP)))

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from lipcert.model.arrays import Array, Weight, dense, frozen, times
-from lipcert.proof.rounding import LOOSE, UP, fan_in, gamma, magnitude
+from lipcert.proof.rounding import LOOSE, UP, fan_in, gamma, magnitude, tame
 
 _WIDE = 600
 """Neurons of a layer from which folding is tried; narrower ones go through in stacks."""
@@ -107,7 +107,7 @@ def folded(weight: Near, alpha: Array, beta: Array, still: Array, ahead: Weight)
     slope = sparse.diags_array(alpha[settled], format="csr")
     scaled, part = slope @ weight.middle[settled], ahead[:, settled]
     edges = [] if weight.radius is None else [weight.radius[settled]]
-    if not all(_tame(matrix) for matrix in (part, alpha[settled], weight.middle[settled], *edges)):
+    if not all(tame(matrix, _TAME) for matrix in (part, alpha[settled], weight.middle[settled], *edges)):
         return None
     product, size = part @ scaled, magnitude(part) @ magnitude(scaled)
     radius = gamma(fan_in(part) + 2 * LOOSE + 4) * size
@@ -130,13 +130,6 @@ def folded(weight: Near, alpha: Array, beta: Array, still: Array, ahead: Weight)
             _beside([sparse.csr_array((ahead.shape[0], neurons.size)), radius * (UP * UP)], 1),
         ),
     )
-
-
-def _tame(matrix: Weight) -> bool:
-    """Whether no product of three such matrices over- or underflows."""
-    entries = np.abs(matrix.data if sparse.issparse(matrix) else np.ravel(matrix))
-    entries = entries[entries > 0]
-    return not entries.size or bool(entries.min() > 1.0 / _TAME and entries.max() < _TAME)
 
 
 def _frozen(weight: Weight) -> Weight:

@@ -16,7 +16,6 @@ from lipcert.model.norms import Norms
 from lipcert.proof.domain import Domain
 from lipcert.proof.folding import Near
 from lipcert.proof.hints import Enclosure, Hints, Interval, Linear
-from lipcert.proof.suggest.lines import bounding_lines
 
 _MANY = 4096
 """Neurons of a large layer of which S is kept at most."""
@@ -167,9 +166,3 @@ def given(hints: Hints, network: Network, bounded: bool) -> Given:
         if np.shape(array) != (hidden[index].size,):
             raise ProofFailed(f"the hints of layer {index + 1} are not for its {hidden[index].size} neurons")
     return Given(hints)
-
-
-def suggested_lines(neurons: Neurons, interval: Interval, tilt: float = 0.5) -> Interval:
-    """Slopes of lines around the activations on their intervals."""
-    lines = bounding_lines(neurons, *interval, tilt)
-    return lines.lower_slope, lines.upper_slope

@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import numpy as np
-from scipy import linalg
 
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, dense
@@ -30,7 +29,8 @@ from lipcert.model.regions import Ball
 from lipcert.proof.hints import Interval
 from lipcert.proof.neuron_bounds import kinked, relax, slope_bounds, value_error
 from lipcert.proof.rounding import LOOSE, TINY, UP, U, down, fan_in, gamma, largest_eigenvalue_above, up
-from lipcert.proof.suggest.lines import bounding_lines
+from lipcert.suggest.algebra import lowest
+from lipcert.suggest.lines import suggested_lines
 
 Cut: TypeAlias = tuple[int, int, int]
 """A hidden layer, from 0, a neuron of it, and the side of 0 that it is confined to: 1 for v ≥ 0, -1 for v ≤ 0."""
@@ -207,7 +207,7 @@ class Margins:
             M = self.form(c, weights, ball)
             if not np.isfinite(M).all():
                 raise ProofFailed("the multipliers are too large")
-            shifted = float(M[0, 0] + _lowest(M))
+            shifted = float(M[0, 0] + lowest(M))
             t = float(up(np.asarray(shifted - M[0, 0])))
             M[0, 0] = shifted
             sigma = max(float(largest_eigenvalue_above(-M)), 0.0)
@@ -216,16 +216,6 @@ class Margins:
             charge = np.abs(weights) @ self._missed + missed + gamma(12) * sizes + self._under
             total = t + (sigma * (2.0 + open_) + charge) * (UP * UP)
             return float(up(np.asarray(total + 4.0 * gamma(1) * (abs(t) + abs(total)))))
-
-
-def _lowest(M: Array) -> float:
-    """About the t for which M + t·e_0e_0ᵀ is just semidefinite; any number will do."""
-    try:
-        factor = linalg.cholesky(M[1:, 1:], lower=True, check_finite=False)
-    except linalg.LinAlgError:
-        raise ProofFailed("the multipliers make no definite form") from None
-    y = linalg.solve_triangular(factor, M[1:, 0], lower=True, check_finite=False)
-    return float(y @ y - M[0, 0])
 
 
 def _closed(neurons: Neurons, v: _Affine, interval: Interval, slope: Array) -> _Affine:
@@ -247,8 +237,7 @@ def _opened(
     """Give the open neurons of a layer entries of y, from ``at`` on, and say what holds of them; z changes in place."""
     low, high = ends[:2]
     v = below.take(some)
-    lines = bounding_lines(neurons, low, high)
-    drawn = relax(neurons, low, high, lines.lower_slope, lines.upper_slope)
+    drawn = relax(neurons, low, high, *suggested_lines(neurons, (low, high)))
     most = np.maximum(np.abs(drawn[4]), np.abs(drawn[5]))
     if not all(np.isfinite(part).all() for part in drawn):
         raise ProofFailed("the lines around a neuron are not finite")

@@ -18,11 +18,12 @@ from lipcert.model.activations import CONCAVE, STRAIGHT, Activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
 from lipcert.proof.rounding import TINY, UP, U
+from lipcert.suggest.lines import touching
 
 WIDEN: Final = 2.0**-48
+"""32 units u, relative: what elementary functions are trusted to; see above."""
 _DEEP: Final = -4.0
 """Left of this no terms of a slope cancel, unless it is periodic: one of them is more than twice the other."""
-_HALVINGS: Final = 45
 
 
 def slope_bounds(neurons: Neurons, lower: Array, upper: Array) -> tuple[Array, Array]:
@@ -35,6 +36,12 @@ def slope_bounds(neurons: Neurons, lower: Array, upper: Array) -> tuple[Array, A
 
     alpha, beta = neurons.gather(rule, lower, upper)
     return alpha, beta
+
+
+def all_slopes(neurons: Neurons) -> tuple[Array, Array]:
+    """α ≤ every slope of φ ≤ β, wherever it is, (neurons,)."""
+    infinite = np.full(neurons.size, np.inf)
+    return slope_bounds(neurons, -infinite, infinite)
 
 
 def _slope_error(row: Activation, slope: Array, low: Array, high: Array) -> Array:
@@ -159,7 +166,8 @@ def _tangent(row: Activation, sign: int, start: Array, stop: Array, slope: Array
 
     The drift over the piece loses 3u of at most (|tangent| + |slope|)·2·reach, the rest of the sum 5u of its own parts.
     """
-    touch = _touching(row, sign, start, stop, slope)
+    touch = touching(row, sign, start, stop, slope)
+    touch = np.where(touch >= start, np.minimum(touch, stop), start)  # any point of the piece will do
     value = sign * row.value(touch)
     tangent = sign * np.where(touch >= stop, row.slope(touch, -1), row.slope(touch, 1))
     worst = np.maximum((tangent - slope) * (start - touch), (tangent - slope) * (stop - touch))
@@ -167,22 +175,6 @@ def _tangent(row: Activation, sign: int, start: Array, stop: Array, slope: Array
     reach = np.maximum(np.abs(start), np.abs(stop))
     error = _value_error(row, value) + _slope_error(row, tangent, start, stop) * (stop - start)
     return above + (error + 16.0 * U * ((np.abs(tangent) + np.abs(slope)) * reach + np.abs(above)))
-
-
-def _touching(row: Activation, sign: int, start: Array, stop: Array, slope: Array) -> Array:
-    """The point of a concave piece with the given slope, or the nearer end; only sharpness depends on it.
-
-    Halved on the scale of arsinh, so that pieces may be as long as floats. Of the two ends that are left, the one that
-    looks away from the longer side.
-    """
-    low, high = np.arcsinh(start), np.arcsinh(stop)
-    with np.errstate(over="ignore"):
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            steep = sign * row.slope(np.clip(np.sinh(middle), start, stop), 1) > slope
-            low, high = np.where(steep, middle, low), np.where(steep, high, middle)
-        low, high = np.clip(np.sinh(low), start, stop), np.clip(np.sinh(high), start, stop)
-    return np.where(stop - high > low - start, high, low)
 
 
 def _steepest(row: Activation, like: Array) -> Array:

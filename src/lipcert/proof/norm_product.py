@@ -37,7 +37,7 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight, same_columns
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Layer, Network
-from lipcert.proof.neuron_bounds import slope_bounds
+from lipcert.proof.neuron_bounds import all_slopes
 from lipcert.proof.rounding import (
     TINY,
     UP,
@@ -132,7 +132,8 @@ def _walked(network: Network) -> _End:
     linear, groups = network.layers[0].linear, [_Group(np.arange(network.inputs), np.zeros((0, 1)))]
     parts, whole, every = [1.0], 1.0, 1.0  # at least ‖Δu‖ of each group and of all, and ‖Δz‖ of all neurons
     for layer, ahead in pairwise(network.layers):
-        alpha, beta = _slopes(layer)
+        assert layer.neurons is not None
+        alpha, beta = all_slopes(layer.neurons)
         steepest = float(np.maximum(np.abs(alpha), np.abs(beta)).max())
         lost, before = _lost(linear, groups, every), groups
         every = _above(steepest * (_schur(linear) * whole + lost))
@@ -163,12 +164,6 @@ def _above(x: float) -> float:
 
 def _length(parts: Sequence[float]) -> float:
     return float(norm_above(np.array([parts]))[0])
-
-
-def _slopes(layer: Layer) -> tuple[Array, Array]:
-    assert layer.neurons is not None
-    infinite = np.full(layer.size, np.inf)
-    return slope_bounds(layer.neurons, -infinite, infinite)
 
 
 def _carries(layer: Layer) -> Array:

@@ -9,7 +9,7 @@ Lipschitz constant there. Pieces go through the sweep as a stack of regions.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import ClassVar
@@ -21,32 +21,25 @@ from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import PLAIN, LInf, Norms
 from lipcert.model.regions import Ball, Region
 from lipcert.proof.domain import Domain, corners
-from lipcert.proof.expansion import Second
-from lipcert.proof.guide import Guide, View, suggested_lines
+from lipcert.proof.guide import Guide, View
 from lipcert.proof.hints import Hints, Interval, Linear
 from lipcert.proof.induced import induced_above, spectral_factor
+from lipcert.proof.interval_arithmetic import activated, affine, derivatives
 from lipcert.proof.norm_bounds import interval_bounds
 from lipcert.proof.pieces import Bounds, Pieces
 from lipcert.proof.rays import along_rays, hints_along, only_at_infinity
-from lipcert.proof.rounding import TINY, UP, gamma, loosened, looseness, spectral_above, stretched
-from lipcert.proof.second_pieces import SecondOrder, curved, deep, second_columns
-from lipcert.proof.suggest.multipliers import advice, closed_form, directions
+from lipcert.proof.rounding import TINY, UP, gamma, loosened, looseness, stretched
 from lipcert.proof.sweep import Sweep, intervals, proving
+from lipcert.proof.taylor import Second, SecondOrder, curved, deep
 from lipcert.proof.tree import children
+from lipcert.suggest.lines import suggested_lines
+from lipcert.suggest.multipliers import advised, closed_form, from_relative
+from lipcert.suggest.orders import kinked, mostly_below, patience
 
 _STUCK = 0.9
 """A piece whose bound is above this share of the bound of the one it is part of is swept again, with its own hints."""
-_POWER = 2.5
-"""About the power of the width of a piece with which a bound to second order approaches the truth."""
-_PRODUCTS = 10.0
-"""About how many products of square matrices a step to first order takes."""
-_PARTS = 64.0
-"""Into so many parts a piece is cut in the end, at least about, where slopes are smooth and a bound is coarse."""
-_COARSE = 2.0
-"""A bound to first order is coarse from so many times a norm that is met on."""
-_POINTS = 64
-"""At so many points norms are met."""
-_HALF = 0.5
+_SLACK = 2.0**-40
+"""Share of the sizes that are added up, by which sums in another order may differ."""
 _NONE = np.zeros(1, dtype=bool)
 _WATCHED = 8
 """Layers of a deep network whose neurons tell where to cut; those that follow hardly move."""
@@ -93,13 +86,6 @@ class Bounding(ABC):
         self.curved: SecondOrder | None = None
         if curved(network):
             self.curved = SecondOrder(network, region.center)
-        # for the same work pieces to second order are so many times as many, and so much narrower
-        more = max(1.0, _PRODUCTS * max(sizes, default=1) / second_columns(network))
-        groups = [group for layer in network.layers[:-1] if layer.neurons for group in layer.neurons.groups]
-        smooth = all(row.row.smooth and not row.row.kinks for row, _ in groups)
-        power = _POWER / max(network.inputs, 1)
-        self.patience = float(np.exp2(np.log2(more) * power))
-        self.more_patience = self.patience * float(np.exp2(np.log2(_PARTS) * power)) if smooth else self.patience
         self.root = Pieces(lower[None], upper[None], low, high, np.zeros((1, 0)), np.full((1, rows), np.inf), _NONE)
 
     def bound(self, pieces: Pieces) -> Bounds:
@@ -140,7 +126,8 @@ class Bounding(ABC):
         rest = np.flatnonzero(~pieces.second & ~second.empty)
         if rest.size:
             first = self.to_first_order(replace(pieces, low=second.low, high=second.high).take(rest))
-            soon = self.soon(second.take(rest), first.values) & ~self.kinked(first)
+            soon = self.soon(second.take(rest), first.values)
+            soon = soon & ~kinked(self.network, self.layers(first.low), self.layers(first.high))
             better = np.asarray((values[rest] < first.values).any(axis=-1))
             shares = np.where(better[:, None], shares[rest], first.open[:, : self.watched])
             _put(found, rest, replace(first, values=np.fmin(first.values, values[rest]), open=shares, second=soon))
@@ -155,16 +142,8 @@ class Bounding(ABC):
         """The values of pieces that are known to second order, (count, rows)."""
 
     def soon(self, second: Second, first: Array) -> Array:
-        """Whether values of smaller pieces will be better to second order, seeing what it costs."""
-        return np.asarray((self.to_second_order(second) <= first).mean(axis=-1) >= _HALF)
-
-    def kinked(self, found: Bounds) -> Array:
-        """Whether a slope may jump inside each piece: to second order such a jump is never resolved."""
-        kinked = np.zeros(len(found.values), dtype=bool)
-        for layer, low, high in zip(self.network.layers, self.layers(found.low), self.layers(found.high), strict=False):
-            for row, index in layer.neurons.groups if layer.neurons else ():
-                kinked |= row.jumps_inside(low[:, index], high[:, index]).any(axis=-1)
-        return kinked
+        """Whether values of smaller pieces will be better to second order, seeing what it costs; advice only."""
+        return mostly_below(self.to_second_order(second), first)
 
     def is_void(self, piece: Pieces, weights: Array) -> bool:
         """Whether weights (neurons,) prove that no input of one piece has its neurons inside their intervals."""
@@ -224,15 +203,11 @@ class PieceBounds(Bounding):
             super().__init__(*along_rays(network), (), 1)
             self.asked, self.sweeps = (network.digest, region), hints_along(sweeps)
         with proving():
-            first = self.sweep(self.root, _Absolute(self.sweeps[-1] if self.sweeps else None)).run()
+            first = self.sweep(self.root, _absolute(self.sweeps[-1] if self.sweeps else None)).run()
             self.begin(first, self._found(first)[2])
-        self.coarse = self.curved is not None and not self.deep and self._is_coarse(self._values(first))
-
-    def _is_coarse(self, bound: Array) -> bool:
-        """Whether a bound of the whole region is far above the norms that are met at some of its points."""
-        with np.errstate(all="ignore"):
-            met = self.network.jacobian(self.region.sample(_POINTS, np.random.default_rng(0)))
-            return bool(bound[0] > _COARSE * spectral_above(np.nan_to_num(met)).max())
+        self.patience = 1.0
+        if self.curved is not None and not self.deep:
+            self.patience = patience(self.network, self.region, float(self._values(first)[0]))
 
     def to_second_order(self, second: Second) -> Array:
         if self.norms.plain:
@@ -246,21 +221,20 @@ class PieceBounds(Bounding):
     def soon(self, second: Second, first: Array) -> Array:
         if not self.norms.plain:
             return super().soon(second, first)
-        patience = self.more_patience if self.coarse else self.patience
-        late = second.bounds - second.near > patience * (first[:, 0] - second.near)
+        late = second.bounds - second.near > self.patience * (first[:, 0] - second.near)
         return np.asarray(~late | self.deep)
 
     def to_first_order(self, pieces: Pieces) -> Bounds:
         """At least ‖W_N D_{N-1} … D_1 W_1‖ for all slopes that the intervals of each piece allow."""
         ceiling = pieces.ceiling[:, 0]
         with proving():
-            sweep = self.sweep(pieces, _Relative(self.layers(pieces.hints))).run()
+            sweep = self.sweep(pieces, _relative(self.layers(pieces.hints))).run()
             bound = self._values(sweep)
             low, high, hints, shares = self._found(sweep, advise=True)
             stuck = np.flatnonzero((bound > _STUCK * ceiling) & ~sweep.empty)
             if stuck.size:
                 some = replace(pieces, low=low, high=high, hints=hints).take(stuck)
-                again = self.sweep(some, _Relative(self.layers(some.hints)), enclose=False).run()
+                again = self.sweep(some, _relative(self.layers(some.hints)), enclose=False).run()
                 other = self._values(again)
                 better = other < bound[stuck]
                 _, _, more, blame = self._found(again, advise=True)
@@ -275,7 +249,7 @@ class PieceBounds(Bounding):
         The intervals ask for λ·v ≥ Σ λ_j (low_j where λ_j > 0, else high_j); back-substitution bounds λ·v from above.
         """
         with proving():
-            sweep = self.sweep(piece, _Relative(self.layers(piece.hints))).run(needs_bound=False)
+            sweep = self.sweep(piece, _relative(self.layers(piece.hints))).run(needs_bound=False)
             if sweep.empty[0]:
                 return True
             low, high = piece.low[0], piece.high[0]
@@ -296,29 +270,9 @@ class PieceBounds(Bounding):
         return found if self.norms.plain else np.fmin(found, _usable(interval_bounds(sweep)))
 
     def _found(self, sweep: Sweep, advise: bool = False) -> tuple[Array, Array, Array, Array]:
-        """Intervals that were proved, hints for the parts of each piece, and the shares of the neurons.
-
-        A share estimates T_j a_j² over the squared bound, a the directions in which the bound is attained.
-        """
-        blank, (low, high) = np.zeros((sweep.count, 0)), ends(sweep)
-        hints: list[Array] = []
-        shares: list[Array] = []
-        back = directions(sweep.S) if advise else np.zeros((sweep.count, 0, self.network.outputs))
-        exponent = sweep.exponent
-        for view, step, (alpha, beta) in zip(sweep.views[::-1], sweep.steps[::-1], sweep.slopes[::-1], strict=True):
-            a = np.ldexp(view.weight.pull(back), (view.exponent - exponent)[:, None, None])
-            exponent = view.exponent
-            r = np.take_along_axis(view.narrow(0.5 * (beta - alpha)), step.active, -1)
-            T, base = step.lifted / (step.g * step.g), np.take_along_axis(view.variance, step.active, -1)
-            change, rise, back = advice(a, T, step.active, step.m, step.h, step.L, step.X)
-            values, blame = np.log2(T / (r * r * base)) + change, np.nan_to_num(rise, posinf=0.0) + TINY
-            for found, column, empty in ((hints, values, -np.inf), (shares, blame, 0.0)):
-                full = np.full(step.m.shape, empty)
-                np.put_along_axis(full, step.active, np.where((step.h > 0.0) & ~np.isnan(column), column, empty), -1)
-                found.append(_wide(view, full, empty))
-            back = _wide(view, back, 0.0)
-        hint, share = (np.concatenate([blank, *found[::-1]], axis=-1) for found in (hints, shares))
-        return low, high, hint, share
+        """Intervals that were proved, hints for the parts of each piece, and the shares of the neurons."""
+        low, high = ends(sweep)
+        return low, high, *advised(sweep, advise)
 
 
 def _put(found: Bounds, where: Array, some: Bounds) -> None:
@@ -334,34 +288,20 @@ def ends(sweep: Sweep) -> Interval:
     return low, high
 
 
-def _wide(view: View, values: Array, empty: float) -> Array:
-    """Values (count, ..., k) of what is kept, as values of the layer's neurons."""
-    if view.neurons is None:
-        return values
-    full = np.full((*values.shape[:-1], view.size), empty)
-    where = view.neurons if values.ndim == 2 else np.broadcast_to(view.neurons[:, None, :], values.shape)
-    np.put_along_axis(full, where, values, -1)
-    return full
-
-
 def _usable(bounds: Array) -> Array:
     return np.where(np.isnan(bounds), np.inf, bounds)
 
 
-@dataclass(frozen=True, eq=False)
-class _Relative(Guide):
-    """Hints log2(T/(r² S_jj)) per layer, (count, neurons), so that they also serve a part whose S is far smaller.
+class _Hinted(Guide):
+    """Multipliers as they are hinted for a view, (count, k), a closed form where there is none; lines of least area."""
 
-    Where there is none, a closed form.
-    """
-
-    layers: list[Array]
     enclosures = (Linear(depth=None),)
 
+    def __init__(self, hint: Callable[[View], Array]) -> None:
+        self.hint = hint
+
     def multipliers(self, view: View) -> Array:
-        r, m = 0.5 * (view.beta - view.alpha), 0.5 * (view.alpha + view.beta)
-        hint = view.narrow(np.where(np.isfinite(self.layers[view.index]), self.layers[view.index], -2000.0))
-        T = np.exp2(hint) * (r * r * view.variance)
+        r, m, T = 0.5 * (view.beta - view.alpha), 0.5 * (view.alpha + view.beta), self.hint(view)
         missing = (T <= 0.0) & (r > 0.0)
         return np.where(missing, closed_form(view.S, m, r, view.ahead, view.neurons), T) if missing.any() else T
 
@@ -369,21 +309,120 @@ class _Relative(Guide):
         return suggested_lines(neurons, interval)
 
 
-@dataclass(frozen=True, eq=False)
-class _Absolute(Guide):
-    """The multipliers of a sweep over the whole region, where there are such."""
+def _relative(layers: list[Array]) -> _Hinted:
+    """By log2(T/(r² S_jj)) per layer, (count, neurons), which also serves a part whose S is far smaller."""
+    return _Hinted(
+        lambda view: from_relative(layers[view.index], 0.5 * (view.beta - view.alpha), view.variance, view.narrow)
+    )
 
-    hints: Hints | None
+
+def _absolute(hints: Hints | None) -> _Hinted:
+    """By the multipliers of a sweep over the whole region, where there are such."""
+
+    def hint(view: View) -> Array:
+        T = np.zeros((1, view.size))
+        if hints is not None and view.index < len(hints.multipliers):
+            T[0] = np.ldexp(hints.multipliers[view.index], 2 * (hints.exponents[view.index] - view.exponent[0]))
+        return view.narrow(T)
+
+    return _Hinted(hint)
+
+
+class RowBounds(Bounding):
+    """Values of pieces that follow from their intervals: how large outputs, or entries of the Jacobian, are there.
+
+    Intervals come from linear relaxation, whose error shrinks with the square of a piece where activations are smooth;
+    no ellipsoid is carried.
+    """
+
+    def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints], rows: int) -> None:
+        super().__init__(network, region, sweeps, rows)
+        with proving():
+            first = self.sweep(self.root, RowLines()).run(needs_bound=False)
+            self.begin(first, np.zeros((1, 0)))
+            self.slack = _SLACK * self.sizes(first)
+
+    def to_first_order(self, pieces: Pieces) -> Bounds:
+        """The least of what is proved of each piece and of the piece that it is part of."""
+        with proving():
+            sweep = self.sweep(pieces, RowLines()).run(needs_bound=False)
+            values = np.fmin(self.found(sweep), pieces.ceiling)
+        values[sweep.empty] = self.least
+        blank = np.zeros((len(pieces), 0))
+        return Bounds(values, *ends(sweep), blank, blank, np.zeros(len(pieces), dtype=bool))
+
+    @abstractmethod
+    def found(self, sweep: Sweep) -> Array:
+        """The values of the pieces of a sweep, (count, rows); NaN proves nothing."""
+
+    @abstractmethod
+    def sizes(self, sweep: Sweep) -> Array:
+        """About how large the numbers are that are added up, (rows,)."""
+
+
+class OutputRows(RowBounds):
+    """Outputs: row i is at least v_i, row outputs + i at least -v_i, all over a piece."""
+
+    least = -np.inf
+
+    def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints] = ()) -> None:
+        super().__init__(network, region, sweeps, 2 * network.outputs)
+
+    def to_second_order(self, second: Second) -> Array:
+        return second.outputs
+
+    def found(self, sweep: Sweep) -> Array:
+        eye = np.eye(self.network.outputs)
+        above = sweep.traces[0].above_outputs(np.concatenate([eye, -eye]))
+        lower, upper = affine(self.network.layers[-1], self._before(sweep))
+        return np.fmin(above, np.concatenate([upper, -lower], axis=-1))
+
+    def sizes(self, sweep: Sweep) -> Array:
+        lower, upper = affine(self.network.layers[-1], self._before(sweep))
+        return np.tile(np.maximum(np.abs(lower), np.abs(upper))[0], 2)
+
+    def _before(self, sweep: Sweep) -> Interval:
+        """Where the values lie that enter the last layer."""
+        assert sweep.domain is not None
+        if not sweep.intervals:
+            assert sweep.domain.lower is not None
+            assert sweep.domain.upper is not None
+            return sweep.domain.lower, sweep.domain.upper
+        neurons = self.network.layers[-2].neurons
+        assert neurons is not None
+        return activated(neurons, sweep.intervals[-1])
+
+
+class JacobianEntries(RowBounds):
+    """Sizes of the entries of W_N D_{N-1} … D_1 W_1 for all slopes of a piece, (outputs · inputs), row by row."""
+
+    def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints] = ()) -> None:
+        super().__init__(network, region, sweeps, network.outputs * network.inputs)
+
+    def to_second_order(self, second: Second) -> Array:
+        return second.entries.reshape(len(second.entries), -1)
+
+    def found(self, sweep: Sweep) -> Array:
+        sizes = derivatives(self.network, sweep.slopes)
+        return np.array(np.broadcast_to(sizes.reshape(len(sizes), -1), (sweep.count, self.rows)))
+
+    def sizes(self, sweep: Sweep) -> Array:
+        return np.asarray(self.found(sweep)[0])
+
+
+@dataclass(frozen=True, eq=False)
+class RowLines(Guide):
+    """Lines of least area where the activation has kinks, else two parallel ones, which take less time to find."""
+
     enclosures = (Linear(depth=None),)
 
     def multipliers(self, view: View) -> Array:
-        r, m = 0.5 * (view.beta - view.alpha), 0.5 * (view.alpha + view.beta)
-        T = np.zeros((1, view.size))
-        if self.hints is not None and view.index < len(self.hints.multipliers):
-            power = 2 * (self.hints.exponents[view.index] - view.exponent[0])
-            T[0] = np.ldexp(self.hints.multipliers[view.index], power)
-        T = view.narrow(T)
-        return np.where((T <= 0.0) & (r > 0.0), closed_form(view.S, m, r, view.ahead, view.neurons), T)
+        return np.zeros(view.alpha.shape)
 
     def lines(self, which: int, index: int, neurons: Neurons, numbers: Array, interval: Interval) -> Interval:
-        return suggested_lines(neurons, interval)
+        if any(row.row.kinks or np.isfinite(row.row.period) for row, _ in neurons.groups):
+            return suggested_lines(neurons, interval)
+        width = interval[1] - interval[0]
+        rise = neurons.value(interval[1]) - neurons.value(interval[0])
+        chord = np.divide(rise, width, out=np.zeros(width.shape), where=width > 0.0)
+        return chord, chord

@@ -11,6 +11,7 @@ from lipcert.model.arrays import Array, frozen
 
 LEAF = -2
 AXIS = -1
+"""In the place of a cut neuron's layer: a node that is not cut, and one that is cut along an axis of the input."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import sparse
 
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network
 from lipcert.model.regions import Ball
 from lipcert.proof.rounding import TINY, UP, apply, gamma, norm_above, stretched
+from lipcert.suggest.algebra import triangular_factor
 
 _WORTH = 1.5
 """Inputs a first-layer neuron from which the change pays."""
@@ -49,12 +50,10 @@ def projection(network: Network) -> Projection | None:
     weight = first.weight
     if sparse.issparse(weight) or weight.shape[1] < _WORTH * weight.shape[0]:
         return None
-    turned, lower = linalg.qr(weight.T, mode="economic", check_finite=False)
-    R, rows = np.ascontiguousarray(lower.T), np.ascontiguousarray(turned.T)
-    try:
-        inverse = linalg.solve_triangular(R, np.eye(len(R)), lower=True, check_finite=False)
-    except linalg.LinAlgError:
+    found = triangular_factor(weight)
+    if found is None:
         return None
+    R, rows, inverse = found
     stretch, rest = _proved(weight, R, rows, inverse)
     if not stretch <= 1.0 + _TOLERANCE:
         return None

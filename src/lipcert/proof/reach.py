@@ -15,6 +15,7 @@ from lipcert.proof.cover import Cover, prove_leaves
 from lipcert.proof.domain import radius_above
 from lipcert.proof.hints import Interval
 from lipcert.proof.outputs import OutputBounds
+from lipcert.proof.piece_bounds import OutputRows
 from lipcert.proof.rounding import (
     TINY,
     UP,
@@ -26,7 +27,6 @@ from lipcert.proof.rounding import (
     stretched,
     up,
 )
-from lipcert.proof.row_bounds import OutputRows
 from lipcert.proof.saved import Saved
 from lipcert.proof.sweep import proving
 from lipcert.proof.together import Proof, Together, base_of, derived

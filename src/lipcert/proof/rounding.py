@@ -35,6 +35,7 @@ from lipcert.model.arrays import Array, Weight, dense, product, times
 from lipcert.proof.blocks import apply_size, column_sizes, row_blocks, row_sizes, symmetrised
 
 U: Final = 2.0**-53
+"""The unit of roundoff of float64."""
 ETA: Final = 2.0**-1074
 """The smallest float: at least what one product loses when it underflows."""
 PROMISED: Final = 2
@@ -76,6 +77,7 @@ def loosened(units: int) -> Iterator[None]:
 
 
 UP: Final = 1.0 + 2.0**-28
+"""More than 1 + γ_n for every n below ten million."""
 TINY: Final = 2.0**-940
 """More than underflow can contribute to a sum of products of numbers of size one; far less than anything that matters.
 
@@ -139,6 +141,13 @@ def fan_in(weight: Weight) -> int:
     if sparse.issparse(weight):
         return int(np.diff(sparse.csr_array(weight).indptr).max(initial=0))
     return int(weight.shape[1])
+
+
+def tame(weight: Weight, limit: float) -> bool:
+    """Whether no entry but zeros is above a limit or below its inverse, so that a few multiply without underflow."""
+    entries = np.abs(weight.data if sparse.issparse(weight) else np.ravel(weight))
+    entries = entries[entries > 0.0]
+    return not entries.size or bool(entries.min() > 1.0 / limit and entries.max() < limit)
 
 
 def norm_above(rows: Array) -> Array:
@@ -346,15 +355,19 @@ def largest_eigenvalue_above(matrix: Array, guess: Array | None = None) -> Array
     """At least λmax of each symmetric matrix of a stack.
 
     For t a little above the computed λmax, tI - A = L Lᵀ + Δ with L a floating Cholesky factor, whose provenance does
-    not matter: the residual Δ is computed and bounded. So A ≼ tI + ‖Δ‖I. A ``guess`` of λmax saves its computation.
+    not matter: the residual Δ is computed and bounded. So A ≼ tI + ‖Δ‖I. A ``guess`` of λmax saves its computation;
+    one that is no number is not used.
     """
     if not np.isfinite(matrix).all():
         raise ProofFailed("a matrix has entries too large for floating point; weights may be too large")
     n = matrix.shape[-1]
     scale = np.abs(matrix).sum(axis=-1).max(axis=-1)
-    top = np.linalg.eigvalsh(matrix)[..., -1] if guess is None else np.asarray(guess, dtype=float)
+    if guess is None or not np.isfinite(guess).all():
+        top = np.linalg.eigvalsh(matrix)[..., -1]
+    else:
+        top = np.asarray(guess, dtype=float)
     eye = np.eye(n)
-    slack = 4e-15 * n
+    slack = 4e-15 * n  # about what eigvalsh is wrong by, relative to the norm; eight times more with every attempt
     for _ in range(12):
         t = top + slack * scale + TINY
         shifted = t[..., None, None] * eye - matrix  # one rounding per entry, charged below

@@ -27,19 +27,16 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
-from lipcert.proof.domain import box_of, clipped_above, split_by_box
+from lipcert.proof.domain import box_of, clipped_above, form_over_ball, split_by_box
 from lipcert.proof.folding import Near
 from lipcert.proof.image import Image
-from lipcert.proof.parabolas import Parabolas, parabolas
 from lipcert.proof.rounding import (
     LOOSE,
     TINY,
     UP,
     U,
-    apply,
     congruence,
     down,
-    fan_in,
     form_above,
     gamma,
     largest_eigenvalue_above,
@@ -51,7 +48,10 @@ from lipcert.proof.rounding import (
     twice_above,
     up,
 )
+from lipcert.proof.slope_fits import Parabolas, parabolas
 from lipcert.proof.step import activate
+from lipcert.suggest.algebra import solved_across
+from lipcert.suggest.multipliers import cap_weight
 
 Interval: TypeAlias = tuple[Array, Array]
 Choice: TypeAlias = Callable[[Array, Array, Array, Weight], Array]
@@ -76,25 +76,13 @@ class Cap:
 
     def above(self, rows: Array, radius: float) -> Array:
         """At least max rows·d over the cap: for every ν ≥ 0 it is at most radius·‖row + ν·gradient‖ - ν·level."""
-        nu = self._weight(rows, radius)
+        nu = cap_weight(self.gradient, self.level, rows, radius)
+        nu = np.where(nu > 0.0, nu, 0.0)
         moved = rows + nu[:, None] * self.gradient
         size = norm_above(np.abs(rows) + nu[:, None] * np.abs(self.gradient))
         ball = radius * norm_above(moved) + 4.0 * gamma(1) * radius * size
         total = up(ball * UP - nu * self.level + 4.0 * gamma(1) * (ball + np.abs(nu * self.level)))
         return np.asarray(total + TINY * (1.0 + radius))
-
-    def _weight(self, rows: Array, radius: float) -> Array:
-        """A suggestion for ν ≥ 0, for each row.
-
-        With t and w the parts of a row along the gradient and across it, the best ν makes t + ν‖gradient‖ the w-fold of
-        the cotangent of the cap's opening.
-        """
-        steep = max(float(np.linalg.norm(self.gradient)), 1e-300)
-        share = np.clip(self.level / (steep * radius), -1.0, 1.0) if radius > 0 else 0.0
-        along = rows @ (self.gradient / steep)
-        across = np.linalg.norm(rows - along[:, None] * (self.gradient / steep), axis=-1)
-        nu = np.maximum(share / np.sqrt(max((1.0 - share) * (1.0 + share), 1e-12)) * across - along, 0.0) / steep
-        return np.asarray(nu)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,29 +204,10 @@ class SecondOrder:
         B, H, most = self._pulled(rise, multipliers)
         if not most < mu * (1.0 - 2.0**-40):
             return np.inf
-        g = rise.gradient
-        y = self._solved(H, g, mu)
-        W = self.network.layers[0].weight
-        moved, size = spread(W, y), spread(magnitude(W), np.abs(y))
-        rest = np.abs(g - mu * y + spread(W.T, apply(B, moved)))
-        terms = np.abs(g) + mu * np.abs(y) + spread(magnitude(W).T, apply(np.abs(B), size))
-        rest = rest + gamma(fan_in(W) + 2 * len(B) + 2 * LOOSE + 8) * terms * UP
-        # what underflows in W y is multiplied by B and W, what underflows in B(W y) by W
-        rest = rest + TINY * (1.0 + spread(magnitude(W).T, 1.0 + np.abs(B).sum(axis=-1)))
-        length = norm_above(rest)
-        square = float(stretched(length * (length / (mu - most)), 4) + TINY * (1.0 + length))
-        total = float(y @ g) + (float(np.abs(y) @ rest) + square + self._over_ball(mu)) * UP
-        total = 0.5 * (total + gamma(len(g) + 8) * float(np.abs(y) @ np.abs(g)) * UP)
+        y = solved_across(H, self.first.rows, rise.gradient, mu)
+        weight = self.network.layers[0].weight
+        total = form_over_ball(rise.gradient, weight, B, self.radius, most, mu, y)
         return float(up(np.asarray(total + rise.constant + 8.0 * U * (abs(total) + abs(rise.constant)) + TINY)))
-
-    def _solved(self, H: Array, g: Array, mu: float) -> Array:
-        """Nearly (μ - W_1ᵀBW_1)⁻¹g."""
-        inner = mu * np.eye(len(H)) - H
-        if self.first.rows is None:
-            return np.asarray(np.linalg.solve(inner, g))
-        seen = apply(self.first.rows, g)
-        back = np.linalg.solve(inner, seen) - seen / mu
-        return np.asarray(g / mu + apply(self.first.rows.T, back))
 
     def _coarsely(self, index: int, rows: Array, ellipsoids: list[tuple[Array, int]]) -> Array:
         """At least rows·Δz of the activations before a layer, by the ellipsoids 4**exponent·S of the layers before."""

@@ -21,8 +21,8 @@ from lipcert.proof.interval_arithmetic import derivatives
 from lipcert.proof.jacobian import entries
 from lipcert.proof.neuron_bounds import slope_bounds
 from lipcert.proof.outputs import OutputBounds
+from lipcert.proof.piece_bounds import JacobianEntries
 from lipcert.proof.rounding import norm_above
-from lipcert.proof.row_bounds import JacobianEntries
 from lipcert.proof.saved import Saved
 from lipcert.proof.sweep import Sweep, proving
 from lipcert.proof.together import Proof, Together, base_of, derived

@@ -15,7 +15,6 @@ is zero, or that do not move, are left out of P: what they contribute is zero.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -42,8 +41,7 @@ from lipcert.proof.induced import ellipsoid_above, start_gain
 from lipcert.proof.neuron_bounds import slope_bounds
 from lipcert.proof.point import trajectory
 from lipcert.proof.rounding import CHANGED, PROMISED, down, looseness, stretched, up
-from lipcert.proof.step import Step, activate
-from lipcert.proof.thin import thin_step
+from lipcert.proof.step import Step, activate, thin_step
 
 _ENTRIES = 270_000
 """Numbers in a stack of matrices; more would leave the processor's caches."""
@@ -56,9 +54,8 @@ _APART = 400
 """Neurons from which a step is proved together with a map to fewer."""
 _NEARLY_ALL = 0.9
 """Share of the neurons from which none is left out."""
-
-
 _UNDERFLOWN = 2.0**-800
+"""First weights that are smaller after they are multiplied by a start may have lost more than a rounding."""
 _LEAST = 2.0**-100
 """The axes of a start lie between this and its inverse."""
 
@@ -158,7 +155,6 @@ class Sweep:
     views: list[View] = field(default_factory=list)
     hinted: list[Array] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         _check_weights(self.network)
@@ -194,7 +190,6 @@ class Sweep:
         carry, P = self.local or needs_bound, None
         for index, layer in enumerate(hidden):
             assert layer.neurons is not None
-            clock = time.perf_counter()
             image = self._image(P) if carry else None
             axes = None if image is None or (self.pieces and not self.local) else image.axes()
             interval = self._interval(index, layer.size, axes)
@@ -202,7 +197,6 @@ class Sweep:
             self._draw(index, layer.neurons, interval, slopes)
             if image is not None:
                 P = self._activate(index, image, axes, interval, slopes)
-            self.seconds.append((time.perf_counter() - clock) / self.count)
         if needs_bound:
             self.S, self.exponent = self._image(P).block()
         return self
@@ -224,10 +218,9 @@ class Sweep:
     def reports(self, which: int) -> tuple[LayerReport, ...]:
         """What is known of each hidden layer for one region."""
         found = []
-        columns = self.views, self.hinted, self.intervals, self.rough, self.seconds
-        for view, T, interval, slopes, seconds in zip(*columns, strict=True):
+        for view, T, interval, slopes in zip(self.views, self.hinted, self.intervals, self.rough, strict=True):
             lower, upper, alpha, beta = (end[which] for end in (*interval, *slopes))
-            found.append(LayerReport(lower, upper, alpha, beta, T[which], int(view.exponent[which]), seconds))
+            found.append(LayerReport(lower, upper, alpha, beta, T[which], int(view.exponent[which])))
         return tuple(found)
 
     def _image(self, P: Array | None) -> Image:

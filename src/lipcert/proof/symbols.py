@@ -31,24 +31,23 @@ from lipcert.model.network import Layer, Network
 from lipcert.proof.frequency_grid import sparing
 from lipcert.proof.guide import given
 from lipcert.proof.hints import Hints
+from lipcert.proof.image import image_above
 from lipcert.proof.neuron_bounds import WIDEN
 from lipcert.proof.rounding import (
     LOOSE,
     TINY,
     UP,
     apply,
-    congruence,
     gamma,
     largest_eigenvalue_above,
-    magnitude,
     raise_diagonal,
-    spread,
     stretched,
     up,
 )
 from lipcert.proof.step import LEAST, MOST, activate
 from lipcert.proof.sweep import Sweep, proving
 from lipcert.proof.torus import Torus, full_kernel, phases, torus_alone, torus_of, transformed
+from lipcert.suggest.algebra import largest_eigenvalue
 
 _NUMBERS = 2**16
 """Numbers in a stack of matrices."""
@@ -56,8 +55,8 @@ _MARGIN = 2.0**-47
 """Multipliers are tried smaller by n² times this, n rows, so that what rounding adds leaves them below the given."""
 _GROWTH = (0.0, 2.0**-24, 2.0**-18, 2.0**-12, 2.0**-6, 0.25, 3.0)
 """How much larger the multipliers become, one after the other, where the given ones prove nothing."""
-_LARGE, _TIMES, _ABOVE = 128, 60, 1e-3
-"""Rows from which λmax is guessed by so many products, and how much above what they find it is tried."""
+_LARGE = 128
+"""Rows from which λmax is guessed before all eigenvalues are looked for."""
 _FAR = 800
 """Powers of two beyond which the ellipsoid after the convolutions is not written as a matrix."""
 
@@ -158,25 +157,20 @@ def _symbol_norm(torus: Torus) -> float:
             edge = np.tile(radius, (2, 2 * aliases))
             if weight.shape[-2] > weight.shape[-1]:
                 weight, edge = np.swapaxes(weight, -1, -2), edge.T
-            S = _charged(None, weight, edge)
-            largest = max(largest, _eigenvalue_above(S, largest))
+            S = image_above(None, weight, edge)
+            largest = float(np.maximum(largest, _eigenvalue_above(S, largest)))  # NaN stays NaN
     return float(stretched(stretched(np.sqrt(largest), 2) * torus.gain, 1))
 
 
 def _eigenvalue_above(S: Array, known: float) -> float:
     """At least the largest λmax of a stack, or a number that is not much above what is known of others.
 
-    One guess for all serves: that of power iteration, a little enlarged. It may fail; then all are looked at.
+    One guess serves all. It may fail; then all eigenvalues are looked at.
     """
     if S.shape[-1] >= _LARGE:
-        x = np.random.default_rng(0).standard_normal((len(S), S.shape[-1]))
-        for _ in range(_TIMES):
-            x = apply(S, x)
-            x = x / np.maximum(np.abs(x).max(axis=-1), TINY)[:, None]
-        top = np.einsum("ki,ki->k", x, apply(S, x)) / np.maximum(np.einsum("ki,ki->k", x, x), TINY)
-        guess = max(known, float(top.max()) * (1.0 + _ABOVE))
         with suppress(ProofFailed):
-            return float(largest_eigenvalue_above(S, np.full(len(S), guess)).max())
+            guess = np.full(len(S), max(known, largest_eigenvalue(S)))
+            return float(largest_eigenvalue_above(S, guess).max())
     return float(largest_eigenvalue_above(S).max())
 
 
@@ -195,7 +189,7 @@ def tail_of(network: Network, torus: Torus, multipliers: Sequence[Array], expone
         for some in _portions(torus, len(frequencies[0]), head.size):
             omega, count = frequencies[0][some], frequencies[1][some]
             P, _ = _hidden(torus, omega, T, exponents)
-            S = _charged(P, *_rows(torus, images, omega)) * count[:, None, None]  # 1 or 2: exact
+            S = image_above(P, *_rows(torus, images, omega)) * count[:, None, None]  # 1 or 2: exact
             part = S.sum(axis=0)
             lost = gamma(len(S) + 2) * (np.abs(S).sum(axis=0) + np.abs(found)).sum(axis=-1) * UP
             found = raise_diagonal(found + part, lost)
@@ -269,22 +263,12 @@ def _after(torus: Torus, index: int, levels: list[Array], P: Array | None, power
     frequencies, after = levels[index].reshape(-1, levels[index].shape[-1]), levels[index + 1]
     symbols, radius = torus.symbols(index, frequencies)
     weight, edge = np.ldexp(_embedded(symbols), power), np.ldexp(np.tile(radius, (2, 2)), power) + TINY
-    S = _charged(P, weight, edge)
+    S = image_above(P, weight, edge)
     parts = S.reshape(math.prod(after.shape[:2]), -1, *S.shape[1:])
     if parts.shape[1] == 1:
         return parts[:, 0]
     lost = gamma(parts.shape[1]) * np.abs(parts).sum(axis=(1, -1)) * UP
     return raise_diagonal(parts.sum(axis=1), lost)
-
-
-def _charged(P: Array | None, weight: Array, radius: Array) -> Array:
-    """Ŝ with W P Wᵀ ≼ Ŝ for every W within the radius of the weight, as :class:`Image` has it."""
-    S, size = congruence(P, weight), magnitude(weight)
-    inner, slack = size.sum(axis=-2), radius.sum(axis=-2)
-    if P is not None:
-        inner, slack = apply(np.abs(P), inner), apply(np.abs(P), np.broadcast_to(slack, inner.shape))
-    charge = spread(radius, inner) + spread(size, np.broadcast_to(slack, inner.shape)) + spread(radius, slack)
-    return raise_diagonal(S, up(charge * UP * UP) + TINY * (1.0 + inner.sum() + slack.sum()))
 
 
 def _step(S: Array, slopes: tuple[Array, Array], T: Array) -> Array:

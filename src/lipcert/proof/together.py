@@ -14,13 +14,13 @@ from lipcert.model.regions import Region
 from lipcert.proof.backsubstitution import BackSubstitution
 from lipcert.proof.bowls import BowlHints
 from lipcert.proof.domain import Domain, corners, same_region
-from lipcert.proof.guide import suggested_lines
 from lipcert.proof.hints import Hints, Interval, Part
 from lipcert.proof.interval_arithmetic import values
 from lipcert.proof.margins import MarginHints
 from lipcert.proof.neuron_bounds import slope_bounds
 from lipcert.proof.outputs import OutputBounds, outputs_hinted
 from lipcert.proof.tree import Tree
+from lipcert.suggest.lines import suggested_lines
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,7 @@ import numpy as np
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Layer, Network
-from lipcert.proof.neuron_bounds import WIDEN, slope_bounds
+from lipcert.proof.neuron_bounds import WIDEN, all_slopes
 from lipcert.proof.rounding import LOOSE, TINY, UP, gamma
 
 _LARGEST = 2**20
@@ -193,8 +193,7 @@ def _slopes(
 ) -> tuple[Array, Array]:
     """The slope range of each channel on the torus."""
     assert layer.neurons is not None
-    infinite = np.full(layer.size, np.inf)
-    alpha, beta = (end.reshape(convolution.outputs, -1) for end in slope_bounds(layer.neurons, -infinite, infinite))
+    alpha, beta = (end.reshape(convolution.outputs, -1) for end in all_slopes(layer.neurons))
     low, high = alpha.min(axis=1), beta.max(axis=1)
     outside = ~_vanishing(convolution, before, after)
     return np.where(outside, np.minimum(low, 0.0), low), np.where(outside, np.maximum(high, 0.0), high)

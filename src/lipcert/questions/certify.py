@@ -454,7 +454,7 @@ def question(
         enclosure.check()
     fitted = region.fitted(network)
     fitted.check(network.inputs)
-    network.check_slopes(fitted.bounded)
+    _check_slopes(network, fitted.bounded)
     return fitted, chosen
 
 
@@ -480,3 +480,12 @@ def _part(
     if norms.has_units:
         part.of(network)  # checks units and shapes
     return part
+
+
+def _check_slopes(network: Network, bounded: bool) -> None:
+    """Refuse a question about all of space where slopes grow without end."""
+    for number, layer in enumerate(network.layers, 1):
+        for row, _ in layer.neurons.groups if layer.neurons and not bounded else ():
+            if not all(np.isfinite(end).all() for end in row.row.ends(*row.parameters)):
+                what = f"activation {row.name!r} of layer {number} has slopes without end"
+                raise InvalidInput(f"region must be bounded: {what}; give a Ball or a Box")

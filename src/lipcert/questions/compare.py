@@ -11,7 +11,6 @@ from typing import Any, Literal
 import numpy as np
 
 from lipcert.errors import Interrupted, InvalidInput, LipcertError, ProofFailed
-from lipcert.model.markup import table
 from lipcert.model.network import Network
 from lipcert.model.regions import Everywhere, Region
 from lipcert.model.wording import downward, upward
@@ -19,6 +18,7 @@ from lipcert.proof.hints import BOTH
 from lipcert.published import NotApplicable, Trivial
 from lipcert.published.base import Published
 from lipcert.questions.certify import certify, question
+from lipcert.questions.markup import table
 from lipcert.questions.names import METHODS, method_of
 from lipcert.runtime.clock import Progress, timed
 from lipcert.runtime.limits import Unguarded, within

@@ -18,7 +18,8 @@ from lipcert.model.activation_table import PRESETS
 from lipcert.model.activations import ALIASES, TABLE, Activation
 from lipcert.model.arguments import numbers
 from lipcert.model.declared import Definition, define
-from lipcert.model.formulas import Tree, evaluated, formula
+from lipcert.model.formulas import Tree, evaluated
+from lipcert.questions.formulas import formula
 
 Function = Callable[[Any], Any]
 _NEAR = 4.0 ** -np.arange(1.0, 15.0)

@@ -16,8 +16,8 @@ from lipcert.proof.cover import Cover, covering
 from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.proof.margins import MarginHints
 from lipcert.proof.outputs import OutputBounds
+from lipcert.proof.piece_bounds import OutputRows
 from lipcert.proof.reach import Reach, reach_set
-from lipcert.proof.row_bounds import OutputRows
 from lipcert.proof.together import Proof
 from lipcert.questions.certify import question
 from lipcert.questions.prove_outputs import limited, shorter_limit, splitting, stages

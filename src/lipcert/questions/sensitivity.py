@@ -16,9 +16,9 @@ from lipcert.model.regions import Everywhere, Region
 from lipcert.proof.cover import Cover, covering
 from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.proof.outputs import OutputBounds
-from lipcert.proof.row_bounds import JacobianEntries
-from lipcert.proof.second_pieces import curved
+from lipcert.proof.piece_bounds import JacobianEntries
 from lipcert.proof.sensitivity import Group, PairBound, Sensitivity, prove_pair, sensitivities
+from lipcert.proof.taylor import curved
 from lipcert.questions.certify import question
 from lipcert.questions.prove_outputs import limited, shorter_limit, splitting, stages
 from lipcert.runtime.clock import Progress, clock, timed

@@ -18,8 +18,8 @@ from lipcert.proof.certificate import Certificate
 from lipcert.proof.classes import CertifiedRadius, recheck_radius
 from lipcert.proof.hints import Part
 from lipcert.proof.outputs import projected
+from lipcert.proof.piece_bounds import RowLines
 from lipcert.proof.reach import Reach, recheck_reach
-from lipcert.proof.row_bounds import RowLines
 from lipcert.proof.saved import Saved
 from lipcert.proof.sensitivity import Sensitivity, recheck_sensitivity
 from lipcert.proof.symbols import by_channel

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lipcert.proof.second_pieces import MOST_INPUTS
+from lipcert.proof.taylor import MOST_INPUTS
 from lipcert.runtime.clock import clock
 from lipcert.search.anytime import Anytime
 from lipcert.search.candidate import Candidate

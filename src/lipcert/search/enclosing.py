@@ -11,7 +11,8 @@ from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Ball, Region
 from lipcert.proof.domain import Domain
 from lipcert.proof.hints import Enclosure, Interval, Linear, Lipschitz
-from lipcert.proof.suggest.lines import Lines, bounding_lines
+from lipcert.suggest.lines import Lines, bounding_lines
+from lipcert.suggest.supports import support
 
 _ENTRIES = 40_000_000
 """Entries of the rows that are traced together; more would take too much memory."""
@@ -104,7 +105,7 @@ class _Linear:
             offset = offset + _dots(rows, bias)
             rows = times(rows, self.network.layers[index].weight)
         if stop == 0:
-            return offset + _dots(rows, self.region.center) + self.region.support(rows)
+            return offset + _dots(rows, self.region.center) + support(self.region, rows)
         low, high = self.boxes[stop - 1]
         return offset + _dots(np.maximum(rows, 0.0), high) + _dots(np.minimum(rows, 0.0), low)
 

@@ -572,7 +572,7 @@ class FourierSearch:
         reports, hints = [], done.hints
         for T, exponent, (alpha, beta) in zip(hints.multipliers, hints.exponents, self.slopes, strict=True):
             nowhere = np.full(T.size, np.inf)
-            reports.append(LayerReport(-nowhere, nowhere, alpha, beta, T, exponent, 0.0))
+            reports.append(LayerReport(-nowhere, nowhere, alpha, beta, T, exponent))
         return Candidate(float(np.exp(done.log_bound)) * self.torus.gain, tuple(reports), (hints,), found_by=name)
 
 

@@ -13,14 +13,15 @@ from lipcert.model.arrays import Array
 from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import Norms
 from lipcert.proof.domain import Domain
-from lipcert.proof.guide import Guide, View, suggested_lines
+from lipcert.proof.guide import Guide, View
 from lipcert.proof.hints import Enclosure, Interval, Linear
-from lipcert.proof.induced import start_near
 from lipcert.runtime.clock import clock
 from lipcert.runtime.costs import require_memory
 from lipcert.search.candidate import Candidate
 from lipcert.search.problem import Problem
 from lipcert.search.stage import Stage
+from lipcert.suggest.ellipsoids import start_near
+from lipcert.suggest.lines import suggested_lines
 
 
 class Method(ABC):

@@ -12,7 +12,6 @@ L² = λmax(S) at the output
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -29,13 +28,14 @@ from lipcert.model.regions import Region
 from lipcert.proof.certificate import LayerReport
 from lipcert.proof.domain import is_box
 from lipcert.proof.hints import Enclosure, Hints, Interval, Part
-from lipcert.proof.induced import start_gain, start_near
+from lipcert.proof.induced import start_gain
 from lipcert.runtime.costs import require_memory
 from lipcert.search.candidate import Candidate
 from lipcert.search.ellipsoid import Ellipsoid, Image, activate, largest
 from lipcert.search.enclosing import Enclosing
 from lipcert.search.merged_maps import WIDE, condense
 from lipcert.search.stage import LEAST, Stage, widened
+from lipcert.suggest.ellipsoids import start_near
 
 _WORTH_SAYING = 1e-6
 """Multipliers that are enlarged by less lie on the edge of the feasible set."""
@@ -88,7 +88,6 @@ class Problem:
         done: list[LayerReport] = []
         notes: list[str] = []
         for layer, ahead in pairwise(self.network.layers):
-            clock = time.perf_counter()
             image = Image(P, weight)
             axes = image.axes()
             lower, upper = enclosing.interval(len(done), axes)
@@ -104,8 +103,7 @@ class Problem:
             chosen, note = repaired(stage, choice)
             P, T = feasible_step(S, kept.alpha, kept.beta, chosen, apart=WIDE <= len(kept.alpha) > ahead.size)
             notes += [note] if note else _enlarged(stage, choice, T)
-            seconds = time.perf_counter() - clock
-            done.append(LayerReport(lower, upper, alpha, beta, kept.spread(T), int(S.exponent), seconds))
+            done.append(LayerReport(lower, upper, alpha, beta, kept.spread(T), int(S.exponent)))
             weight = kept.ahead
         bound = P.through(weight).norm(self.norms.output) * start_gain(self.norms.input, start, self.network.inputs)
         multipliers, exponents = tuple(d.multiplier for d in done), tuple(d.exponent for d in done)

@@ -23,8 +23,8 @@ from lipcert.model.arrays import Array, Weight, times
 from lipcert.model.network import Network
 from lipcert.proof.bowls import BowlHints, Bowls, Cells, Stage
 from lipcert.proof.domain import split_by_box
-from lipcert.proof.suggest.conjugate import solved
 from lipcert.runtime.clock import clock
+from lipcert.suggest.algebra import solved
 
 _TRIALS, _BEST = 120, 40
 """Most trials to reach a negative bound, and trials for the least bound; 20 to 30 come close to the best."""

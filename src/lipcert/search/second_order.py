@@ -10,13 +10,13 @@ from scipy import linalg, sparse
 
 from lipcert.model.arrays import Array, Weight, dense
 from lipcert.model.network import Network
-from lipcert.proof.pair_guide import PairGuide, PairHints
 from lipcert.proof.second_order import Rise, SecondOrder
 from lipcert.runtime.clock import clock
 from lipcert.search.closed_form import closed_form
 from lipcert.search.descent import descend
 from lipcert.search.ellipsoid import symmetric, top
 from lipcert.search.stage import Stage
+from lipcert.suggest.pair_guide import PairGuide, PairHints
 
 _LARGEST: Final = 1e8
 """Most cubes of the widths, summed: the cost of a trial is proportional to that."""

@@ -22,7 +22,7 @@ from lipcert.proof.domain import corners
 from lipcert.proof.hints import Interval
 from lipcert.proof.pieces import AXIS, Pieces
 from lipcert.proof.rays import along_rays, has_rays
-from lipcert.proof.second_pieces import MOST_INPUTS, curved, deep
+from lipcert.proof.taylor import MOST_INPUTS, curved, deep
 from lipcert.runtime.clock import clock
 from lipcert.runtime.threads import one_thread
 from lipcert.search.anytime import Anytime

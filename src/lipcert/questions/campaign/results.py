@@ -20,9 +20,9 @@ import numpy as np
 from lipcert.errors import InvalidInput, UnreadableResults
 from lipcert.model.arrays import Array
 from lipcert.model.files import write_whole
-from lipcert.model.markup import table
 from lipcert.model.wording import downward
 from lipcert.questions.campaign.store import COLUMNS, Row, Store
+from lipcert.questions.markup import table
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from io import BytesIO
 from typing import Any, Literal, Protocol
 
 from lipcert import __version__
-from lipcert.model.markup import escape
+from lipcert.questions.markup import escape
 from lipcert.show.wording import downward, upward
 
 

@@ -1,4 +1,4 @@
-"""Pieces of a region to second order: slopes that move together with the input.
+"""Taylor models of a network over pieces of a region: slopes that move together with the input.
 
 Over a box c ± h write x = c + h∘δ, so |δ_i| ≤ 1, and give every pre-activation a polynomial of degree three,
 
@@ -20,23 +20,25 @@ that Γ = Γ⁰ + Γ¹ + E, Γ¹ linear in δ, where with Γ⁺, E⁺ those of t
 
 is often far less than sizes make of it; whatever is smaller counts.
 
-Sizes of layer after layer grow where the network itself contracts: :mod:`lipcert.proof.unfolding`.
+Sizes of layer after layer grow where the network itself contracts: :class:`Unfolding`.
 
 Polynomials are those of the floats that were computed: what is lost in computing them joins R, and the Jacobian.
 """
 
 from __future__ import annotations
 
-from math import comb
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
-from lipcert.proof.expansion import Polynomial, Second, Slopes
 from lipcert.proof.hints import Interval
 from lipcert.proof.monomials import Monomials, collect
+from lipcert.proof.pieces import Rows
 from lipcert.proof.rounding import (
     LOOSE,
     TINY,
@@ -49,10 +51,10 @@ from lipcert.proof.rounding import (
     size_above,
     spectral_above,
     spread,
+    square_above,
     up,
 )
-from lipcert.proof.slope_fits import fit
-from lipcert.proof.unfolding import Unfolding
+from lipcert.proof.slope_fits import Fit, fit
 
 MOST_INPUTS: Final = 8
 """With more inputs a box has too many corners."""
@@ -92,10 +94,181 @@ def _inner(network: Network) -> int:
     return sum(int(np.prod(layer.weight.shape)) for layer in network.layers[1:])
 
 
-def second_columns(network: Network) -> int:
-    """How many columns each weight of a network is multiplied with for a piece to second order."""
-    d = network.inputs
-    return d + comb(d + 1, 2) + comb(d + 2, 3) + 2 * d * network.outputs
+@dataclass(frozen=True, eq=False)
+class Second(Rows):
+    """What was proved of each piece: the Jacobian's norm is at most ``bounds``, its entries at most ``entries``.
+
+    Outputs and their negatives are at most ``outputs``, pre-activations between ``low`` and ``high``; an ``empty``
+    piece has no input. A bound that is not finite proves nothing. ``shares`` estimates what each
+    neuron adds to the bound, ``near`` the largest norm.
+    """
+
+    bounds: Array
+    near: Array
+    entries: Array
+    outputs: Array
+    low: Array
+    high: Array
+    empty: Array
+    shares: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Polynomial:
+    """The pre-activations v̂ + L + q + w + R of a layer over all pieces.
+
+    Attributes
+    ----------
+    Z : the coefficients of L, q and w, (count, monomials, n).
+    linear, square, cube, rest : at least |L|, |q|, |w| and |R|, (count, n).
+    sizes : at least the sum of the sizes of all coefficients, those of q and those of w, (3, count, n).
+    bent, twisted : at least |∂q/∂δ_j| and |∂w/∂δ_j|, (count, d, n).
+    fuzz : at least what floats lose of ∂p/∂δ_j, (count, n).
+    """
+
+    Z: Array
+    linear: Array
+    square: Array
+    cube: Array
+    rest: Array
+    sizes: Array
+    bent: Array
+    twisted: Array
+    fuzz: Array
+
+    @cached_property
+    def beyond(self) -> Array:
+        """At least |w + R|."""
+        return self.cube + self.rest
+
+    @cached_property
+    def more(self) -> Array:
+        """At least |a|, a = q + w + R."""
+        return self.square + self.beyond
+
+    @cached_property
+    def crossed(self) -> Array:
+        """At least |(L + a)² - L² - 2Lq|."""
+        return np.asarray((2.0 * self.linear * self.beyond + square_above(self.more)) * UP)
+
+    @cached_property
+    def cost(self) -> Array:
+        """What half of |c| costs beside the error of a fit, about."""
+        return np.asarray(2.0 * self.linear * self.rest + square_above(self.more))
+
+
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """The slopes σ + τ₁ + τ₂ + ε of a layer, and at least the sizes of what there is of them, (count, n).
+
+    Attributes
+    ----------
+    fit : σ, t, c and the error e of the fit.
+    slope, rate, bow : |σ|, |t| and |c|.
+    swing, sway, off : |τ₁|, |τ₂| and |ε|.
+    error, other : |ε - tw - cLq - cLw| and |ε - tw|.
+    most, open, whole : |σ| + |φ'(v) - σ|, |φ'(v) - σ - τ₁| and |φ'(v) - σ|.
+    """
+
+    fit: Fit
+    slope: Array
+    rate: Array
+    bow: Array
+    swing: Array
+    sway: Array
+    off: Array
+    error: Array
+    other: Array
+    most: Array
+    open: Array
+    whole: Array
+
+    @staticmethod
+    def of(layer: Polynomial, fit: Fit) -> Slopes:
+        """By ε = t(w + R) + c/2·((L + a)² - L²) + e, and by what is known of φ'(v) - σ alone."""
+        slope, rate, bow = np.abs(fit.slope), np.abs(fit.rate), np.abs(fit.bow)
+        linear, more, still = layer.linear, layer.more, rate * layer.rest + fit.error
+        # what underflows here is multiplied later on
+        swing, bowed = rate * linear * UP + TINY, bow * linear + TINY
+        sway = (rate * layer.square + 0.5 * bowed * linear) * UP + TINY
+        bent = 0.5 * bow * more + TINY
+        apart = (bent * (2.0 * linear + more) + still) * UP
+        off = np.fmin((apart + rate * layer.cube) * UP, (fit.apart + swing + sway) * UP)
+        error = (bowed * layer.rest + bent * more + still) * UP
+        open_ = np.fmin(sway + off, fit.apart + swing) * UP
+        whole = np.fmin(fit.apart, (swing + open_) * UP)
+        other = np.fmin(apart, (off + rate * layer.cube) * UP)
+        return Slopes(fit, slope, rate, bow, swing, sway, off, error, other, (slope + fit.apart) * UP, open_, whole)
+
+    def added(self, layer: Polynomial) -> Array:
+        """At least |φ(v) - φ(v̂) - σ(s - R) - t/2·L² - tLq - c/6·L³ - σR|, with s = L + a."""
+        third = layer.more * (3.0 * layer.linear * (layer.linear + layer.more) + square_above(layer.more)) + TINY
+        return np.asarray((0.5 * self.rate * layer.crossed + self.bow * third / 6.0 + self.fit.rest) * UP)
+
+
+class Unfolding:
+    """Remainders of values and of Jacobians over many layers, by products of layers at fixed slopes.
+
+    Sizes of layer after layer, |W||W|…|R|, grow where the network itself contracts. So one slope σ' per neuron is fixed
+    for all pieces, those at a point of the region, and with Φ_kj = W_k Σ' W_(k-1) Σ' … W_(j+1) the remainders of values
+    and of Γ unfold. R_k = N_k + W_k(ΣR_(k-1) + s_(k-1)), s what the activation adds and N what floats lose, is for
+    every m < k
+
+        R_k = N_k + Σ_(m<j<k) Φ_kj [(σ - σ')R_j + s_j + σ'N_j] + Φ_km [σR_m + s_m],
+
+    and E is, with F = Γ⁰(D - Σ - τ₁) + Γ¹(D - Σ) and N what floats lose of Γ⁰ + Γ¹, for every m > k
+
+        E_k = N_k + Σ_(k<j<m) [E_j(D - Σ') + F_j + N_j Σ'] Φ_jk + [E_m D + F_m] Φ_mk.
+
+    Nothing is believed of σ': any numbers will do, and those near the slopes of a piece do best.
+
+    Kept are the products |Φ| of a network's weights for slopes σ', each over ``band`` layers at most.
+    """
+
+    def __init__(self, weights: Sequence[Array], slopes: Sequence[Array], band: int) -> None:
+        self.weights, self.slopes = weights, slopes
+        self.products = [self._products(k, band) for k in range(1, len(weights))]
+
+    def _products(self, k: int, band: int) -> list[Array]:
+        """At least |Φ_kj| for j = k - 1, k - 2, …, as many as are used.
+
+        Φ_(k,j-1) = Φ_kj Σ'W_j; its error is that of Φ_kj times |Σ'||W_j|, and γ|Φ_kj||Σ'||W_j|.
+        """
+        weight = self.weights[k]
+        exact, error = weight, gamma(LOOSE + 1) * np.abs(weight) + TINY
+        found = [(np.abs(exact) + error) * UP]
+        for j in range(k - 1, max(k - band, 0), -1):
+            weight, slope = self.weights[j], self.slopes[j]
+            size = np.abs(weight)
+            error = (error + gamma(len(weight) + LOOSE + 4) * np.abs(exact)) * UP * np.abs(slope)
+            error = (error + TINY) @ size * UP + TINY
+            exact = (exact * slope) @ weight
+            found.append((np.abs(exact) + error) * UP)
+        return found
+
+    def forwards(self, k: int, parts: list[Array], wholes: list[Array]) -> Array:
+        """At least what layers up to k make of |R| of the layer after it."""
+        reach = self.products[k]
+        rest = spread(reach[0], wholes[k])
+        if len(reach) == 1:
+            return rest
+        other = spread(reach[-1], wholes[k + 1 - len(reach)])
+        for back, size in enumerate(reach[:-1]):
+            other = other + spread(size, parts[k - back])
+        return np.fmin(rest, other)
+
+    def backwards(self, k: int, count: int, parts: dict[int, Array], wholes: dict[int, Array]) -> Array:
+        """At least what layers after k make of |E_(k-1)|."""
+        E = wholes[k] @ self.products[k - 1][0]
+        end = min(k + len(self.products[count - 1]) - 1, count - 1)
+        while end - k >= len(self.products[end - 1]):
+            end -= 1
+        if end == k:
+            return E
+        other = wholes[end] @ self.products[end - 1][end - k]
+        for j in range(k, end):
+            other = other + parts[j] @ self.products[j - 1][j - k]
+        return np.fmin(E, other)
 
 
 class SecondOrder:

@@ -1,11 +1,12 @@
-"""Multipliers for pieces of a region: a closed form where nothing is known, and better ones for a piece's own parts.
+"""Multipliers: a closed form where nothing is known, and better ones for the parts of a piece.
 
-Suggestions only: the step proves whatever multipliers it is given.
+The step proves whatever multipliers it is given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy import linalg
@@ -21,6 +22,7 @@ _PACE = 0.5
 _BARRIER = 5e-3
 """Weight of the barrier that keeps multipliers inside the set where they are of use."""
 _TINY = 1e-280
+"""Keeps quotients finite."""
 
 
 def closed_form(S: Array, m: Array, r: Array, ahead: Weight, neurons: Array | None) -> Array:
@@ -37,6 +39,32 @@ def closed_form(S: Array, m: Array, r: Array, ahead: Weight, neurons: Array | No
     sigma = _norm(rows, lambda x: _apply(A, m * _apply(S, m * _apply(_turned(A), x))))
     e = _norm(rows, lambda x: _apply(A, (r > 0.0) * _apply(_turned(A), x)))
     return np.asarray(1.05 * s + np.sqrt(s * sigma / np.maximum(e, _TINY)))
+
+
+def dominating(S: Array, r: Array, m: Array | None = None) -> Array:
+    """Multipliers that are feasible whatever S is, and small for neurons that hardly move or have almost one slope.
+
+    Since |S_ij| ≤ sqrt(S_ii S_jj), T_j ≥ r_j sqrt(S_jj) Σ r_i sqrt(S_ii) dominates the rows of D_r S D_r. With m given
+    they are enlarged to what neurons that have no hint should have, so that they do not cost more than their share.
+    """
+    axes = np.sqrt(np.maximum(np.diagonal(S, axis1=-2, axis2=-1), 0.0))
+    share = r * axes
+    more = 0.0 if m is None else np.linalg.norm(m * axes, axis=-1, keepdims=True)
+    return np.asarray(share * (2.0 * share.sum(axis=-1, keepdims=True) + more))
+
+
+def cap_weight(gradient: Array, level: float, rows: Array, radius: float) -> Array:
+    """ν ≥ 0 for which radius·‖row + ν·gradient‖ - ν·level, at least row·d where gradient·d ≥ level, is small; (k,).
+
+    With t and w the parts of a row along the gradient and across it, the best ν makes t + ν‖gradient‖ the w-fold of
+    the cotangent of the cap's opening.
+    """
+    steep = max(float(np.linalg.norm(gradient)), 1e-300)
+    share = np.clip(level / (steep * radius), -1.0, 1.0) if radius > 0 else 0.0
+    along = rows @ (gradient / steep)
+    across = np.linalg.norm(rows - along[:, None] * (gradient / steep), axis=-1)
+    nu = np.maximum(share / np.sqrt(max((1.0 - share) * (1.0 + share), 1e-12)) * across - along, 0.0) / steep
+    return np.asarray(nu)
 
 
 def _apply(matrix: Array, x: Array) -> Array:
@@ -56,6 +84,49 @@ def _norm(numbers: Array, image: Callable[[Array], Array]) -> Array:
         value = np.linalg.norm(x, axis=-1, keepdims=True)
         x = x / np.maximum(value, _TINY)
     return value
+
+
+def from_relative(hints: Array, r: Array, variance: Array, narrow: Callable[[Array], Array]) -> Array:
+    """T from hints log2(T/(r² S_jj)) of all neurons of a layer, of which ``narrow`` picks some; zero without a hint."""
+    log = narrow(np.where(np.isfinite(hints), hints, -2000.0))  # 2⁻²⁰⁰⁰ is zero
+    return np.asarray(np.exp2(log) * (r * r * variance))
+
+
+def advised(sweep: Any, advise: bool) -> tuple[Array, Array]:
+    """Hints for the parts of each region of a proved sweep, and the shares of the neurons, (count, neurons) each.
+
+    Hints are log2(T/(r² S_jj)), better than those of the sweep with ``advise``; -inf is none. A share estimates
+    T_j a_j² over the squared bound, a the directions in which the bound is attained.
+    """
+    blank = np.zeros((sweep.count, 0))
+    hints: list[Array] = []
+    shares: list[Array] = []
+    back = directions(sweep.S) if advise else np.zeros((sweep.count, 0, sweep.network.outputs))
+    exponent = sweep.exponent
+    for view, step, (alpha, beta) in zip(sweep.views[::-1], sweep.steps[::-1], sweep.slopes[::-1], strict=True):
+        a = np.ldexp(view.weight.pull(back), (view.exponent - exponent)[:, None, None])
+        exponent = view.exponent
+        r = np.take_along_axis(view.narrow(0.5 * (beta - alpha)), step.active, -1)
+        T, base = step.lifted / (step.g * step.g), np.take_along_axis(view.variance, step.active, -1)
+        change, rise, back = advice(a, T, step.active, step.m, step.h, step.L, step.X)
+        values, blame = np.log2(T / (r * r * base)) + change, np.nan_to_num(rise, posinf=0.0) + _TINY
+        for found, column, empty in ((hints, values, -np.inf), (shares, blame, 0.0)):
+            full = np.full(step.m.shape, empty)
+            np.put_along_axis(full, step.active, np.where((step.h > 0.0) & ~np.isnan(column), column, empty), -1)
+            found.append(_wide(view, full, empty))
+        back = _wide(view, back, 0.0)
+    hint, share = (np.concatenate([blank, *found[::-1]], axis=-1) for found in (hints, shares))
+    return hint, share
+
+
+def _wide(view: Any, values: Array, empty: float) -> Array:
+    """Values (count, ..., k) of what is kept, as values of the layer's neurons."""
+    if view.neurons is None:
+        return values
+    full = np.full((*values.shape[:-1], view.size), empty)
+    where = view.neurons if values.ndim == 2 else np.broadcast_to(view.neurons[:, None, :], values.shape)
+    np.put_along_axis(full, where, values, -1)
+    return full
 
 
 def directions(S: Array) -> Array:

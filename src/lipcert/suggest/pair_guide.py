@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight
-from lipcert.proof.second_order import Rise, SecondOrder
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +47,11 @@ class PairGuide(ABC):
         """Multipliers for the ellipsoids of the layers, with a leading axis of length one."""
 
     @abstractmethod
-    def hints(self, curvature: SecondOrder, name: tuple[int, bytes], rise: Rise, limit: float) -> PairHints | None:
+    def hints(self, curvature: Any, name: tuple[int, bytes], rise: Any, limit: float) -> PairHints | None:
         """Multipliers to show that a rise is less than a limit; None if there is no hope.
 
-        The name is of the row, and says how often the ball was made smaller.
+        ``curvature`` and ``rise`` are what the proof knows to second order, a ``SecondOrder`` and a ``Rise``. The name
+        is of the row, and says how often the ball was made smaller.
         """
 
 
@@ -67,7 +68,7 @@ class Noting(PairGuide):
         self._said.append(self.guide.ellipsoids(S, alpha, beta, ahead))
         return self._said[-1]
 
-    def hints(self, curvature: SecondOrder, name: tuple[int, bytes], rise: Rise, limit: float) -> PairHints | None:
+    def hints(self, curvature: Any, name: tuple[int, bytes], rise: Any, limit: float) -> PairHints | None:
         if self._first is None:
             self._first, self._said = tuple(self._said), []
         stage, row = name
@@ -92,7 +93,7 @@ class Told(PairGuide):
             raise ProofFailed("the hints to second order lack multipliers of an ellipsoid")
         return np.asarray(self._next.pop(0), dtype=float)
 
-    def hints(self, curvature: SecondOrder, name: tuple[int, bytes], rise: Rise, limit: float) -> PairHints | None:
+    def hints(self, curvature: Any, name: tuple[int, bytes], rise: Any, limit: float) -> PairHints | None:
         found = self._stages.get(name)
         if found is None:
             raise ProofFailed("the hints to second order lack a pair of classes")

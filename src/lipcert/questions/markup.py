@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 _ROWS = 20
 """Rows of a table that are shown."""
@@ -12,12 +12,6 @@ _ROWS = 20
 def escape(text: str) -> str:
     """Text that HTML shows as it is; what UTF-8 cannot hold becomes a question mark."""
     return html.escape(text.encode("utf-8", "replace").decode("utf-8"), quote=True)
-
-
-def facts(title: str, pairs: Iterable[tuple[str, str]]) -> str:
-    """A title, and names with what there is to say of each."""
-    rows = "".join(f'<tr><th style="text-align:left">{escape(k)}</th>{_left(v)}</tr>' for k, v in pairs)
-    return f"<table><caption>{escape(title)}</caption><tbody>{rows}</tbody></table>"
 
 
 def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

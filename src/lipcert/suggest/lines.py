@@ -23,9 +23,13 @@ _SHARES = np.unique(np.concatenate([_NEAR, 1.0 - _NEAR, np.linspace(0.0, 1.0, 9)
 """Where the first look at a concave piece falls: evenly, and ever closer to its ends, however long it is."""
 
 _STEPS = np.array([0.25, 0.5, 0.75, 1.0])
+"""Shares of the way between two points of a grid, for a finer one."""
 _ZOOMS = 4
-_HALVINGS = 50
+"""Each makes the grid around the touching points four times finer."""
+_HALVINGS = 45
+"""Of the bisection for a point of given slope: then it is known to half the digits of a float and more."""
 _ROUNDING = 32.0 * np.finfo(float).eps
+"""Far more than the roundings of a line's offset, relative to its terms."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +48,28 @@ def bounding_lines(neurons: Neurons, lower: Array, upper: Array, tilt: float = 0
     The lines touch φ, or its envelope, at the share ``tilt`` of the interval.
     """
     return Lines(*neurons.gather(lambda row, low, high: _both(row, low, high, tilt), lower, upper))
+
+
+def suggested_lines(neurons: Neurons, interval: tuple[Array, Array], tilt: float = 0.5) -> tuple[Array, Array]:
+    """Slopes of the lower and the upper line of every neuron."""
+    lines = bounding_lines(neurons, *interval, tilt)
+    return lines.lower_slope, lines.upper_slope
+
+
+def touching(row: Activation, sign: int, start: Array, stop: Array, slope: Array) -> Array:
+    """The point of a piece where sign·φ is concave and has about the given slope, or the nearer end.
+
+    Halved on the scale of arsinh, so that pieces may be as long as floats. Of the two ends that are left, the one that
+    looks away from the longer side.
+    """
+    low, high = np.arcsinh(start), np.arcsinh(stop)
+    with np.errstate(over="ignore"):
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            steep = sign * row.slope(np.clip(np.sinh(middle), start, stop), 1) > slope
+            low, high = np.where(steep, middle, low), np.where(steep, high, middle)
+        low, high = np.clip(np.sinh(low), start, stop), np.clip(np.sinh(high), start, stop)
+    return np.where(stop - high > low - start, high, low)
 
 
 def _both(row: Activation, lower: Array, upper: Array, tilt: float) -> tuple[Array, Array, Array, Array]:
@@ -219,12 +245,7 @@ def _offset(phi: _Signed, lower: Array, upper: Array, slope: Array) -> Array:
 
 def _concave_offset(phi: _Signed, start: Array, stop: Array, slope: Array) -> Array:
     """At least max of φ(v) - slope·v on a concave piece: by the tangent at the point that has about that slope."""
-    low, high = np.array(start), np.array(stop)
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        steep = phi.slope(middle, 1) > slope
-        low, high = np.where(steep, middle, low), np.where(steep, high, middle)
-    touch = 0.5 * (low + high)
+    touch = touching(phi.row, phi.sign, start, stop, slope)
     tangent = np.where(touch >= stop, phi.slope(stop, -1), phi.slope(touch, 1))
     drift = tangent - slope
     return np.asarray(phi.value(touch) - slope * touch + np.maximum(drift * (start - touch), drift * (stop - touch)))

@@ -1,1 +1,0 @@
-"""Suggestions that a proof asks for; whatever they return, the proof holds."""

@@ -1,0 +1,83 @@
+"""Solutions of equations and eigenvalues, nearly; a proof bounds what is left of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from scipy import linalg
+
+from lipcert.errors import ProofFailed
+from lipcert.model.arrays import Array, Weight
+
+_ROUNDS: Final = 400
+"""Steps of conjugate gradients at most."""
+_ENOUGH: Final = 1e-13
+"""What is left of the right-hand side, relatively, when conjugate gradients stop."""
+_POWERS: Final = 60
+"""Steps of the power method for a guess of an eigenvalue."""
+_ABOVE: Final = 1e-3
+"""How much above what the power method finds an eigenvalue is guessed: a guess below it would prove nothing."""
+_TINY: Final = 1e-280
+"""Keeps quotients finite."""
+
+
+def solved(weight: Weight, bend: Array, row: Array, mu: float) -> Array:
+    """Nearly (μ - WᵀBW)⁻¹row, B = diag(bend), by conjugate gradients."""
+    back = weight.T
+    y, rest, way = np.zeros(len(row)), np.array(row), np.array(row)
+    left = float(rest @ rest)
+    goal = _ENOUGH * _ENOUGH * left
+    for _ in range(_ROUNDS):
+        image = mu * way - back @ (bend * (weight @ way))
+        curve = float(way @ image)
+        if not (left > goal and curve > 0.0):
+            break
+        step = left / curve
+        y, rest = y + step * way, rest - step * image
+        now = float(rest @ rest)
+        way, left = rest + (now / left) * way, now
+    return np.where(np.isfinite(y), y, 0.0)
+
+
+def solved_across(H: Array, rows: Array | None, g: Array, mu: float) -> Array:
+    """Nearly (μ - QᵀHQ)⁻¹g for a matrix Q with nearly orthonormal ``rows``; None is the identity."""
+    inner = mu * np.eye(len(H)) - H
+    if rows is None:
+        return np.asarray(np.linalg.solve(inner, g))
+    seen = rows @ g
+    return np.asarray(g / mu + rows.T @ (np.linalg.solve(inner, seen) - seen / mu))
+
+
+def largest_eigenvalue(S: Array) -> float:
+    """A little above the largest eigenvalue of all matrices of a stack (count, n, n), by the power method."""
+    x = np.random.default_rng(0).standard_normal((len(S), S.shape[-1]))
+    for _ in range(_POWERS):
+        x = _times(S, x)
+        x = x / np.maximum(np.abs(x).max(axis=-1), _TINY)[:, None]
+    top = np.einsum("ki,ki->k", x, _times(S, x)) / np.maximum(np.einsum("ki,ki->k", x, x), _TINY)
+    return float(top.max()) * (1.0 + _ABOVE)
+
+
+def _times(matrices: Array, vectors: Array) -> Array:
+    return np.asarray((matrices @ vectors[..., None])[..., 0])
+
+
+def lowest(M: Array) -> float:
+    """About the t for which M + t·e_0e_0ᵀ is just semidefinite."""
+    try:
+        factor = linalg.cholesky(M[1:, 1:], lower=True, check_finite=False)
+    except linalg.LinAlgError:
+        raise ProofFailed("the multipliers make no definite form") from None
+    y = linalg.solve_triangular(factor, M[1:, 0], lower=True, check_finite=False)
+    return float(y @ y - M[0, 0])
+
+
+def triangular_factor(weight: Array) -> tuple[Array, Array, Array] | None:
+    """R, Q and R⁻¹, nearly, with weight = R·Q, R triangular and the rows of Q orthonormal; None if R is singular."""
+    back, lower = linalg.qr(weight.T, mode="economic", check_finite=False)
+    R, rows = np.ascontiguousarray(lower.T), np.ascontiguousarray(back.T)
+    try:
+        return R, rows, linalg.solve_triangular(R, np.eye(len(R)), lower=True, check_finite=False)
+    except linalg.LinAlgError:
+        return None
