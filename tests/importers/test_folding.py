@@ -21,9 +21,7 @@ from scipy import sparse
 import lipcert as lc
 from lipcert.importers.builder import Builder, Unsupported
 from lipcert.importers.graph import Affine, Constant, Graph, Join, Pick, Scale, Sum
-from lipcert.importers.lowering import lower
-from lipcert.importers.lowering.apart import separate
-from lipcert.importers.lowering.lower import REWRITES, Plan, fold
+from lipcert.importers.lowering.lower import REWRITES, Plan, fold, lower, separate
 from lipcert.importers.lowering.schedule import levels
 from lipcert.importers.precise import Precise
 from lipcert.importers.precise_matrix import PreciseMatrix

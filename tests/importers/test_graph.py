@@ -16,11 +16,10 @@ import lipcert as lc
 from lipcert.importers import windows as win
 from lipcert.importers.builder import Builder, Tensor, Unsupported
 from lipcert.importers.graph import Apply, Graph, Maximum, Product, Special
-from lipcert.importers.lowering import lower
-from lipcert.importers.lowering.constants import fold_constants
+from lipcert.importers.lowering.extremes import expand_maxima
+from lipcert.importers.lowering.forms import fold_constants
 from lipcert.importers.lowering.gates import recognise_gates
-from lipcert.importers.lowering.maximum import expand_maxima
-from lipcert.importers.lowering.prune import prune
+from lipcert.importers.lowering.lower import lower, prune
 from lipcert.importers.lowering.schedule import depths, levels
 from lipcert.model.arrays import Array
 

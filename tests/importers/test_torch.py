@@ -122,8 +122,10 @@ CASES: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
         lambda: _stack(nn.AvgPool2d(3, 2, 1), nn.Tanh(), nn.AvgPool2d(2, 1, 1, count_include_pad=False)),
         SQUARE,
     ),
-    "average pool ceil": (lambda: _stack(nn.AvgPool2d(3, 2, 1, ceil_mode=True), nn.Tanh()), SQUARE),
-    "average pool divisor": (lambda: _stack(nn.Tanh(), nn.AvgPool2d(2, divisor_override=3)), SQUARE),
+    "average pool ceil": (
+        lambda: _stack(nn.AvgPool2d(3, 2, 1, ceil_mode=True, count_include_pad=False), nn.Tanh()),
+        SQUARE,
+    ),
     "average pool 1d": (lambda: _stack(nn.AvgPool1d(2, 2), nn.Tanh(), nn.Flatten()), (2, 9)),
     "adaptive pools": (
         lambda: _stack(nn.AdaptiveAvgPool2d((4, 3)), nn.GELU(), nn.AdaptiveMaxPool2d((3, None))),
@@ -348,11 +350,12 @@ def test_every_offender_is_listed() -> None:
 @pytest.mark.parametrize(
     ("part", "reason"),
     [
-        (nn.LSTM(4, 3), "unknown module"),
+        (nn.LSTM(4, 3), "gates multiply signals"),
         (nn.BatchNorm2d(4, track_running_stats=False), "normalises by the batch"),
         (nn.Softplus(threshold=1.0), "threshold"),
         (nn.ELU(-1.0), "1e-6 <= alpha"),
         (nn.MaxPool1d(2, return_indices=True), "indices"),
+        (nn.AvgPool1d(2, ceil_mode=True), "ceil_mode together with count_include_pad"),
     ],
 )
 def test_known_modules_used_in_unknown_ways(part: Any, reason: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.importers.normalise import normalised
-from lipcert.importers.room import LARGEST_INPUT
+from lipcert.importers.untrusted import LARGEST_INPUT
 from lipcert.model.arguments import numbers
 from lipcert.model.files import is_file
 from lipcert.model.network import Network

@@ -13,8 +13,7 @@ from scipy import sparse
 
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.importers.mat import NewerFormat, variables
-from lipcert.importers.room import check_archive
-from lipcert.importers.wording import few
+from lipcert.importers.untrusted import check_archive, few
 from lipcert.model.activations import TABLE, Activation, activation
 from lipcert.model.arrays import Array
 from lipcert.model.files import write_whole

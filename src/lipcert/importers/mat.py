@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from scipy import sparse
 
-from lipcert.importers.room import room
+from lipcert.importers.untrusted import room
 from lipcert.model.arrays import Array
 
 _HEADER = 128

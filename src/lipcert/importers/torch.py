@@ -12,9 +12,8 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
 from lipcert.importers.builder import Opaque, Positions, Tensor, Unsupported
-from lipcert.importers.conditions import Condition
 from lipcert.importers.faithful import DOUBLE, SINGLE, Imported, Original, confirm
-from lipcert.importers.lowering import lower
+from lipcert.importers.lowering.lower import lower
 from lipcert.importers.registry import of_module
 from lipcert.model.arrays import Array
 
@@ -24,11 +23,11 @@ try:
 except ImportError:  # pragma: no cover - depends on the installation
     raise LipcertError('reading PyTorch models needs PyTorch: pip install "lipcert[torch]"') from None
 
-from lipcert.importers import torch_graph as held
 from lipcert.importers import torch_guard as guard
-from lipcert.importers import torch_ops as ops
+from lipcert.importers import torch_modules as modules
 from lipcert.importers import torch_watch as watch
 from lipcert.importers.torch_given import described, given
+from lipcert.importers.torch_ops import TorchBuilder
 
 
 def read_module(
@@ -57,7 +56,7 @@ def read_module(
                 _drop_softmax(traced.graph)
         lowered = lower(_Reader(read, single).read())
         for original in _originals(module, own, read, drop_softmax):
-            confirm(lowered.network, original, points, sizes=held.constants(read.graph))
+            confirm(lowered.network, original, points, sizes=_large_constants(read.graph))
         run, probes = next(_originals(module, own, own, False)).run, [x.numpy().ravel() for x in own.inputs()]
         alone = [run(x) for x in probes]
     if not all(_close(one, run(x)) for one, x in zip(alone, probes, strict=True)):
@@ -128,8 +127,8 @@ def _trace(module: torch.nn.Module, dtype: torch.dtype, input_shape: Sequence[in
     _one_in_one_out(traced)
     shape = (1, *_input_shape(traced, input_shape))
     try:
-        with guard.quiet():
-            held.propagate_shapes(traced, torch.zeros(shape, dtype=dtype))
+        with guard.quiet(), torch.no_grad():
+            _Shapes(traced).run(torch.zeros(shape, dtype=dtype))
     except Exception as error:  # the module's own code again
         raise UnreadableModel(
             f"the module fails on an input of shape {shape}: {guard.first_line(error.__cause__ or error)};"
@@ -200,7 +199,7 @@ def _alike(one: fx.GraphModule, two: fx.GraphModule) -> bool:
     if next(calls) != next(calls):
         return False
     names = [str(node.target) for node in nodes[0] if node.op == "get_attr"]
-    pairs = ((held.attribute(one, name), held.attribute(two, name)) for name in names)
+    pairs = ((modules.attribute(one, name), modules.attribute(two, name)) for name in names)
     return all(torch.equal(a.double(), b.double()) for a, b in pairs if isinstance(a, torch.Tensor))
 
 
@@ -214,7 +213,7 @@ def _originals(module: torch.nn.Module, own: _Traced, read: _Traced, traces: boo
     yield Original(_runner(call, own), precision, "PyTorch")
     if read is not own:
         # PyTorch's softplus switches to x where single precision cannot tell; a copy in double precision can
-        coarse = 2.0**-21 if ops.holds(read.graph, "softplus") else 0.0
+        coarse = 2.0**-21 if modules.holds(read.graph, "softplus") else 0.0
         call = read.graph if traces else read.copy
         yield Original(_runner(call, read), DOUBLE, "PyTorch in double precision", coarse)
 
@@ -264,8 +263,9 @@ def _drop_softmax(traced: fx.GraphModule) -> None:
     """Let the output be what the final softmax receives."""
     (output,) = (n for n in traced.graph.nodes if n.op == "output")
     last = output.args[0]
-    if not ops.is_softmax(traced, last):
-        raise InvalidInput(f"drop_softmax=True, but the last operation is {ops.kind_of(traced, last)}, not a softmax")
+    if not modules.is_softmax(traced, last):
+        kind = modules.kind_of(traced, last)
+        raise InvalidInput(f"drop_softmax=True, but the last operation is {kind}, not a softmax")
     output.args = (last.args[0] if last.args else last.kwargs["input"],)
     traced.graph.eliminate_dead_code()
     traced.recompile()
@@ -277,11 +277,11 @@ def _input_shape(traced: fx.GraphModule, given: Sequence[int] | None) -> tuple[i
     node = next(n for n in traced.graph.nodes if n.op == "placeholder" and not n.args)
     while node.users:
         for user in node.users:
-            size = ops.input_size(traced, user)
+            size = modules.input_size(traced, user)
             if size is not None:
                 return (size,)
         node = next(iter(node.users))
-        if not ops.keeps_size(traced, node):
+        if not modules.keeps_size(traced, node):
             break
     raise InvalidInput("the module does not tell the shape of its input; give input_shape, such as (3, 32, 32)")
 
@@ -328,12 +328,21 @@ class _Entry(fx.Proxy):
         return self.shape[0]
 
 
+class _Shapes(fx.Interpreter):
+    """Runs a traced module and notes the shape of every value."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        n.meta["lipcert_shape"] = tuple(result.shape) if isinstance(result, torch.Tensor) else None
+        return result
+
+
 class _Reader:
     """Walks the traced graph and writes ours."""
 
     def __init__(self, traced: _Traced, single: bool) -> None:
         self.traced = traced
-        self.build = ops.TorchBuilder(traced.shape, single)
+        self.build = TorchBuilder(traced.shape, single)
         self.values: dict[fx.Node, Any] = {}
 
     def read(self) -> Any:
@@ -343,7 +352,7 @@ class _Reader:
             if node.op == "placeholder":
                 self.values[node] = self.build.input if not node.args else node.args[0]
             elif node.op == "get_attr":
-                self.values[node] = held.attribute(module, str(node.target))
+                self.values[node] = modules.attribute(module, str(node.target))
             elif node.op == "output":
                 output = self._value(node.args[0])
             else:
@@ -354,22 +363,18 @@ class _Reader:
         args, kwargs = self._value(node.args), self._value(node.kwargs)
         leaves: list[Any] = []
         fx.node.map_aggregate((args, kwargs), leaves.append)
-        shape = held.shape_of(node)
-        tensors = [leaf for leaf in leaves if isinstance(leaf, (Tensor, Condition))]
+        shape = node.meta.get("lipcert_shape")
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         picks = node.target in (operator.getitem, getattr) and isinstance(args[0], (tuple, list))
         if not picks and any(type(leaf) is Opaque for leaf in leaves):
             return Opaque() if shape is None else self.build.unknown(shape, tensors)
         name = str(node.target) if node.op == "call_module" else node.name
-        with self.build.reading(name, ops.kind_of(self.traced.graph, node), shape):
+        with self.build.reading(name, modules.kind_of(self.traced.graph, node), shape):
             if not picks and any(isinstance(leaf, Positions) for leaf in leaves):
                 raise Unsupported(Positions.reason)
-            if any(isinstance(leaf, Condition) for leaf in leaves) and not ops.kind_of(
-                self.traced.graph, node
-            ).endswith("where"):
-                raise Unsupported(Condition.reason)
             if picks or not tensors:
                 return self._constant(node, args, kwargs)
-            return ops.translate(self.build, self.traced.graph, node, args, kwargs)
+            return modules.translate(self.build, self.traced.graph, node, args, kwargs)
         return Opaque() if shape is None else self.build.unknown(shape, tensors)
 
     def _constant(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
@@ -387,3 +392,24 @@ class _Reader:
 
     def _value(self, argument: Any) -> Any:
         return fx.node.map_arg(argument, lambda n: self.values[n])
+
+
+def _large_constants(module: fx.GraphModule, above: float = 1e25, most: int = 8) -> tuple[float, ...]:
+    """Large numbers that stand in the calls of a traced module and in its layers' settings, the smallest first."""
+    found: set[float] = set()
+
+    def note(value: Any) -> Any:
+        if isinstance(value, (int, float)) and above < abs(value) < 1e290:
+            found.add(abs(float(value)))
+        return value
+
+    for node in module.graph.nodes:
+        fx.node.map_aggregate((node.args, node.kwargs), note)
+        if node.op == "get_attr" and isinstance(value := modules.attribute(module, str(node.target)), torch.Tensor):
+            sizes = value.detach().abs() if value.is_floating_point() and value.numel() else torch.zeros(1)
+            for size in (sizes.min(), sizes.max()):
+                note(float(size))
+        if node.op == "call_module":
+            for value in vars(module.get_submodule(str(node.target))).values():
+                note(value)
+    return tuple(sorted(found)[:most])

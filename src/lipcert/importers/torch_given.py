@@ -13,7 +13,7 @@ from torch import nn
 
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.importers import torch_guard as guard
-from lipcert.importers.wording import few
+from lipcert.importers.untrusted import few
 
 _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 

@@ -17,7 +17,7 @@ from torch import fx, nn
 from torch.nn.modules import module as modules
 
 from lipcert.errors import InvalidInput, UnreadableModel
-from lipcert.importers.wording import few, line
+from lipcert.importers.untrusted import few, line
 
 _PREPARE: Final = ("torch.nn.utils.weight_norm", "torch.nn.utils.spectral_norm")
 """Homes of hooks that only prepare a weight."""
@@ -68,10 +68,10 @@ def inspect(module: nn.Module) -> None:
         label = name or "the module itself"
         found += [*_hooks(label, part), *_calls(label, part)]
     for name, value in (*module.named_parameters(), *module.named_buffers()):
-        if value.is_floating_point() and bool(value.isnan().any()):
-            raise UnreadableModel(f"{name} holds {int(value.isnan().sum())} NaN; train again, or load another state")
         reason = _strange(value)
-        if reason:
+        if reason is None and value.is_floating_point() and bool(value.isnan().any()):
+            raise UnreadableModel(f"{name} holds {int(value.isnan().sum())} NaN; train again, or load another state")
+        if reason is not None:
             found.append(f"{name}: {reason}")
     _refuse(found)
 

@@ -1,7 +1,7 @@
-"""What PyTorch's modules, functions and tensor methods mean, as verbs of the builder.
+"""What PyTorch's functions and tensor methods mean, as verbs of the builder.
 
 Handlers carry the parameter names and defaults of the function they stand for, so that arguments bind as they do
-in PyTorch. Modules are translated into the function they call.
+in PyTorch.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
-from torch import fx, nn
 
-from lipcert.errors import LipcertError
 from lipcert.importers import windows as win
-from lipcert.importers.builder import Builder, Positions, Tensor, Unsupported
-from lipcert.importers.conditions import Condition, choose, exceeds
-from lipcert.importers.registry import of_module
-from lipcert.importers.torch_arrange import ARRANGE, IDENTITIES
-from lipcert.importers.torch_graph import attribute
-from lipcert.importers.torch_guard import genuine
-from lipcert.importers.torch_layers import LAYERS, PADDING, batch_norm, conv, linear, prelu, softmax
+from lipcert.importers.builder import SELF_NORMALISING, SOFTMAX, Builder, Positions, Tensor, Unsupported
+from lipcert.model.arrays import Array
 
 Handler = Callable[..., Any]
+
+PADDING: Final[Mapping[str, win.PadMode]] = {
+    "zeros": "constant",
+    "constant": "constant",
+    "reflect": "reflect",
+    "replicate": "edge",
+    "circular": "wrap",
+}
 
 
 class TorchBuilder(Builder):
@@ -94,10 +95,17 @@ def _rrelu(
     return b.activate(input, "leaky_relu", negative_slope=(lower + upper) / 2)
 
 
+def _prelu(b: Builder, input: Tensor, weight: Array) -> Tensor:
+    if weight.size == 1:
+        return b.activate(input, "leaky_relu", negative_slope=float(weight.reshape(-1)[0]))
+    along = (-1, *(1 for _ in input.shape[2:]))
+    return b.activate(input, "leaky_relu", negative_slope=np.reshape(weight, along))
+
+
 ACTIVATIONS: Final[Mapping[str, Handler]] = {
     "relu": _row("relu", inplace=False),
     "leaky_relu": _row("leaky_relu", negative_slope=0.01, inplace=False),
-    "prelu": prelu,
+    "prelu": _prelu,
     "rrelu": _rrelu,
     "relu6": _row("relu6", inplace=False),
     "hardtanh": _row("hardtanh", min_val=-1.0, max_val=1.0, inplace=False),
@@ -117,8 +125,6 @@ ACTIVATIONS: Final[Mapping[str, Handler]] = {
     "sin": _row("sin"),
     "cos": _row("cos"),
     "erf": lambda b, input: b.special(input, "erf"),
-    "exp": lambda b, input: b.special(input, "exp"),
-    "log": lambda b, input: b.special(input, "log"),
     "square": lambda b, input: b.power(input, 2),
     "tanhshrink": _row("tanhshrink"),
     "softshrink": _row("softshrink", lambd=0.5),
@@ -169,11 +175,6 @@ def _sort(b: Builder, input: Tensor, dim: int = -1, descending: bool = False, *,
     return Sorted(b.sort(input, dim, descending), Positions())
 
 
-def _where(b: Builder, condition: Any, input: Any, other: Any) -> Tensor:
-    method = isinstance(condition, Tensor) or (not isinstance(condition, Condition) and condition.dtype.kind == "f")
-    return choose(b, input, condition, other) if method else choose(b, condition, input, other)
-
-
 ARITHMETIC: Final[Mapping[str, Handler]] = {
     "sort": _sort,
     "pow": lambda b, input, exponent: b.power(input, exponent),
@@ -188,9 +189,6 @@ ARITHMETIC: Final[Mapping[str, Handler]] = {
     "addmm": lambda b, input, mat1, mat2: b.add(input, b.matmul(mat1, mat2)),
     **dict.fromkeys(("maximum", "max"), partial(_extreme, 1.0)),
     **dict.fromkeys(("minimum", "min"), partial(_extreme, -1.0)),
-    **dict.fromkeys(("gt", "ge", "greater", "greater_equal"), lambda b, input, other: exceeds(b, input, other)),
-    **dict.fromkeys(("lt", "le", "less", "less_equal"), lambda b, input, other: exceeds(b, other, input)),
-    "where": _where,
     "zeros_like": lambda b, input: b.constant(np.zeros(input.shape)),
     "ones_like": lambda b, input: b.constant(np.ones(input.shape)),
     "full_like": lambda b, input, fill_value: b.constant(np.full(input.shape, float(fill_value))),
@@ -198,226 +196,358 @@ ARITHMETIC: Final[Mapping[str, Handler]] = {
     "amin": partial(_over_axes, -1.0),
 }
 
+
+def linear(b: Builder, input: Tensor, weight: Any, bias: Any = None) -> Any:
+    if isinstance(weight, Tensor):
+        raise Unsupported("its weight depends on the input")
+    result = b.matmul(input, np.asarray(weight).T)
+    return result if bias is None else b.add(result, bias)
+
+
+def conv(
+    b: Builder,
+    input: Tensor,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    mode: str = "zeros",
+) -> Tensor:
+    if isinstance(weight, Tensor) or isinstance(bias, Tensor):
+        raise Unsupported("its weight depends on the input")
+    rank = weight.ndim - 2
+    stride, dilation = _each(stride, rank), _each(dilation, rank)
+    pads: win.Pads
+    if padding == "valid":
+        pads = [(0, 0)] * rank
+    elif padding == "same":
+        spare = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
+        pads = [(s // 2, s - s // 2) for s in spare]
+    else:
+        pads = _both(padding, rank)
+    return b.conv(input, weight, bias, stride, pads, dilation, int(groups), PADDING[mode])
+
+
+def conv_transpose(
+    b: Builder,
+    input: Tensor,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    if isinstance(weight, Tensor) or isinstance(bias, Tensor):
+        raise Unsupported("its weight depends on the input")
+    rank = weight.ndim - 2
+    stride, dilation, spare, pads = (_each(part, rank) for part in (stride, dilation, output_padding, padding))
+    axes = range(rank)
+    reach = [dilation[a] * (weight.shape[2 + a] - 1) + 1 for a in axes]
+    sizes = [(input.shape[2 + a] - 1) * stride[a] - 2 * pads[a] + reach[a] + spare[a] for a in axes]
+    around = [(pads[a], pads[a] - spare[a]) for a in axes]
+    return b.conv_transpose(input, weight, bias, stride, around, dilation, sizes, int(groups))
+
+
+def _interpolate(
+    b: Builder,
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    linear = mode in ("linear", "bilinear", "trilinear")
+    if antialias or not (linear or mode in ("nearest", "nearest-exact")):
+        raise Unsupported("of interpolations only nearest and linear are known, without antialias")
+    before = input.shape[2:]
+    if size is None:
+        factors = tuple(scale_factor) if np.ndim(scale_factor) else (scale_factor,) * len(before)
+    else:
+        factors = tuple(after / n for after, n in zip(_each(size, len(before)), before, strict=True))
+    return b.upsample(input, (1, 1, *factors), linear, bool(align_corners))
+
+
+def _self_normalising(b: Builder, input: Tensor, *_: Any, **__: Any) -> Tensor:
+    raise Unsupported(SELF_NORMALISING)
+
+
+def batch_norm(
+    b: Builder,
+    input: Tensor,
+    running_mean: Array | None,
+    running_var: Array | None,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    if training or running_mean is None or running_var is None:
+        raise Unsupported("it normalises by the batch at hand; call eval(), and keep running statistics")
+    gain, offset = 1.0 if weight is None else weight, 0.0 if bias is None else bias
+    return b.batch_norm(input, running_mean, running_var, gain, offset, eps)
+
+
+def _dropout(b: Builder, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    if training and p > 0:
+        raise Unsupported("it is random: pass training=self.training, and call eval()")
+    return input
+
+
+def softmax(b: Builder, input: Tensor, *_: Any, **__: Any) -> Tensor:
+    raise Unsupported(SOFTMAX)
+
+
+def _frame(rank: int, kernel_size: Any, stride: Any, padding: Any) -> tuple[tuple[int, ...], tuple[int, ...], win.Pads]:
+    """Kernel, stride and padding of a pool; without a stride the windows lie side by side."""
+    kernel = _each(kernel_size, rank)
+    return kernel, kernel if stride is None or stride == () else _each(stride, rank), _both(padding, rank)
+
+
+def _average_pool(
+    rank: int,
+    b: Builder,
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    if divisor_override is not None:
+        raise Unsupported("divisor_override is not known")
+    frame = (*_frame(rank, kernel_size, stride, padding), (1,) * rank, ceil_mode)
+    return b.average_pool(input, *frame, count_include_pad)
+
+
+def _max_pool(
+    rank: int,
+    b: Builder,
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Tensor:
+    if return_indices:
+        raise Unsupported("it also returns indices")
+    frame = _frame(rank, kernel_size, stride, padding)
+    return b.maximum(input, *win.pool_windows(input.shape, *frame, _each(dilation, rank), ceil_mode))
+
+
+def _adaptive(
+    rank: int, maximum: bool, b: Builder, input: Tensor, output_size: Any, return_indices: bool = False
+) -> Tensor:
+    if return_indices:
+        raise Unsupported("it also returns indices")
+    sizes = (output_size,) * rank if output_size is None or isinstance(output_size, int) else output_size
+    result = [s if size is None else int(size) for size, s in zip(sizes, input.shape[-rank:], strict=True)]
+    seen, shape = win.adaptive_windows(input.shape, result)
+    return b.maximum(input, seen, shape) if maximum else b.average_windows(input, seen, None, shape)
+
+
+def _each(value: Any, rank: int) -> tuple[int, ...]:
+    """One number an axis."""
+    values = (value,) * rank if np.ndim(value) == 0 else tuple(value)
+    if len(values) == 1 and rank > 1:
+        values = values * rank
+    if len(values) != rank:
+        raise Unsupported(f"it has {len(values)} sizes for {rank} axes")
+    return tuple(int(v) for v in values)
+
+
+def _both(padding: Any, rank: int) -> win.Pads:
+    """The same padding on both sides of each axis."""
+    return [(p, p) for p in _each(padding, rank)]
+
+
+LAYERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "linear": linear,
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), conv),
+    **{f"avg_pool{d}d": partial(_average_pool, d) for d in (1, 2, 3)},
+    **{f"max_pool{d}d": partial(_max_pool, d) for d in (1, 2, 3)},
+    **{f"adaptive_avg_pool{d}d": partial(_adaptive, d, False) for d in (1, 2, 3)},
+    **{f"adaptive_max_pool{d}d": partial(_adaptive, d, True) for d in (1, 2, 3)},
+    "batch_norm": batch_norm,
+    **dict.fromkeys(("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout"), _dropout),
+    **dict.fromkeys(("softmax", "log_softmax"), softmax),
+    **{f"conv_transpose{d}d": conv_transpose for d in (1, 2, 3)},
+    **dict.fromkeys(("interpolate", "upsample"), _interpolate),
+    "pixel_shuffle": lambda b, input, upscale_factor: b.view(input, partial(win.shuffled, factor=upscale_factor)),
+    "pixel_unshuffle": lambda b, input, downscale_factor: b.view(
+        input, partial(win.unshuffled, factor=downscale_factor)
+    ),
+    **dict.fromkeys(
+        ("layer_norm", "instance_norm", "group_norm", "rms_norm", "local_response_norm", "normalize"), _self_normalising
+    ),
+}
+
+
+def _same(b: Builder, input: Tensor, *_: Any, **__: Any) -> Tensor:
+    return input
+
+
+def _cast(b: Builder, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """A change of device or of type; that a run loses no precision by it is seen when the module runs."""
+    for kind in (*args, *kwargs.values()):
+        if isinstance(kind, torch.dtype) and kind not in (torch.float32, torch.float64):
+            raise Unsupported(f"it rounds to numbers of type {kind}")
+    return input
+
+
+def _sizes(size: tuple[Any, ...]) -> Sequence[int]:
+    """Sizes given one by one or as one sequence."""
+    return size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+
+
+def _reshape(b: Builder, input: Tensor, *size: Any, shape: Any = None) -> Tensor:
+    chosen = _sizes(size) if shape is None else shape
+    if isinstance(chosen, torch.dtype):
+        raise Unsupported("it reinterprets the bits of numbers")
+    return b.reshape(input, chosen)
+
+
+def _unflatten(b: Builder, input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    axis = dim % len(input.shape)
+    return b.reshape(input, (*input.shape[:axis], *sizes, *input.shape[axis + 1 :]))
+
+
+def _flatten(b: Builder, input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    return b.flatten(input, start_dim, end_dim)
+
+
+def _permute(b: Builder, input: Tensor, *dims: Any) -> Tensor:
+    return b.view(input, lambda index: index.transpose(tuple(_sizes(dims))))
+
+
+def _transpose(b: Builder, input: Tensor, dim0: int, dim1: int) -> Tensor:
+    return b.view(input, lambda index: index.swapaxes(dim0, dim1))
+
+
+def _squeeze(b: Builder, input: Tensor, dim: Any = None) -> Tensor:
+    axes = range(len(input.shape)) if dim is None else [int(a) % len(input.shape) for a in np.atleast_1d(dim)]
+    return b.reshape(input, [s for a, s in enumerate(input.shape) if s != 1 or a not in axes])
+
+
+def _unsqueeze(b: Builder, input: Tensor, dim: int) -> Tensor:
+    return b.view(input, lambda index: np.expand_dims(index, dim))
+
+
+def _cat(b: Builder, tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Tensor:
+    return b.concat(tensors, dim if axis is None else axis)
+
+
+def _stack(b: Builder, tensors: Sequence[Any], dim: int = 0) -> Tensor:
+    rank = len(tensors[0].shape) + 1
+    return b.concat([_unsqueeze(b, b.tensor(t), dim % rank) for t in tensors], dim % rank)
+
+
+def _mean(
+    sum: bool, b: Builder, input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = None, dtype: Any = None
+) -> Tensor:
+    _cast(b, input, dtype)
+    chosen = dim if axis is None else axis
+    axes = None if chosen is None or np.size(chosen) == 0 else [int(a) for a in np.atleast_1d(chosen)]
+    return b.mean(input, axes, keepdim, sum)
+
+
+def _pad(b: Builder, input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
+    flat = [int(p) for p in np.atleast_1d(pad)]
+    pairs = [(flat[i], flat[i + 1]) for i in range(0, len(flat), 2)]
+    return b.pad(input, pairs[::-1], PADDING[mode], 0.0 if value is None else float(value))
+
+
+def _getitem(b: Builder, input: Tensor, index: Any) -> Tensor:
+    for part in index if isinstance(index, tuple) else (index,):
+        if isinstance(part, Tensor):
+            raise Unsupported("the index depends on the input")
+    return b.view(input, lambda positions: positions[index])
+
+
+def _getattr(b: Builder, input: Tensor, name: str) -> Any:
+    match name:
+        case "shape":
+            return torch.Size(input.shape)
+        case "ndim":
+            return len(input.shape)
+        case "T" | "mT":
+            return b.view(input, lambda index: index.T if name == "T" else index.swapaxes(-1, -2))
+        case "dtype":
+            return torch.float64
+        case "device":
+            return torch.device("cpu")
+    raise Unsupported(f"the attribute {name} is not known")
+
+
+def _size(b: Builder, input: Tensor, dim: int | None = None) -> Any:
+    return torch.Size(input.shape) if dim is None else input.shape[dim]
+
+
+def _split(b: Builder, tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> Any:
+    length, sizes = tensor.shape[dim], split_size_or_sections
+    cuts = np.arange(sizes, length, sizes) if isinstance(sizes, int) else np.cumsum(sizes)[:-1]
+    return tuple(b.pick(tensor, part) for part in np.split(win.positions(tensor.shape), cuts, axis=dim))
+
+
+def _chunk(b: Builder, input: Tensor, chunks: int, dim: int = 0) -> Any:
+    return _split(b, input, -(-input.shape[dim] // chunks), dim)
+
+
+def _unbind(b: Builder, input: Tensor, dim: int = 0) -> Any:
+    return tuple(b.pick(input, part) for part in np.moveaxis(win.positions(input.shape), dim, 0))
+
+
+def _expand(b: Builder, input: Tensor, *size: Any) -> Tensor:
+    chosen = list(_sizes(size))
+    lead = len(chosen) - len(input.shape)
+    full = [input.shape[a - lead] if s == -1 else int(s) for a, s in enumerate(chosen)]
+    return b.spread(input, tuple(full))
+
+
+def _flip(b: Builder, input: Tensor, *dims: Any) -> Tensor:
+    return b.view(input, lambda index: np.flip(index, tuple(_sizes(dims))))
+
+
+ARRANGE: Final[Mapping[str, Callable[..., Any]]] = {
+    **dict.fromkeys(("same", "contiguous", "clone", "detach", "type_as", "cpu"), _same),
+    **dict.fromkeys(("float", "double", "to"), _cast),
+    **dict.fromkeys(("reshape", "view"), _reshape),
+    **dict.fromkeys(("view_as", "reshape_as"), lambda b, input, other: b.reshape(input, other.shape)),
+    "unflatten": _unflatten,
+    "flatten": _flatten,
+    "ravel": lambda b, input: b.flatten(input, 0),
+    "permute": _permute,
+    **dict.fromkeys(("transpose", "swapaxes", "swapdims"), _transpose),
+    "t": lambda b, input: b.view(input, lambda index: index.T),
+    "squeeze": _squeeze,
+    "unsqueeze": _unsqueeze,
+    **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
+    "stack": _stack,
+    "mean": partial(_mean, False),
+    "sum": partial(_mean, True),
+    "pad": _pad,
+    **{f"{mode} pad": partial(_pad, mode=mode) for mode in ("reflect", "replicate", "circular")},
+    "getitem": _getitem,
+    "getattr": _getattr,
+    "size": _size,
+    **dict.fromkeys(("dim", "ndimension"), lambda b, input: len(input.shape)),
+    **dict.fromkeys(("numel", "nelement"), lambda b, input: input.size),
+    "split": _split,
+    "chunk": _chunk,
+    "unbind": _unbind,
+    "expand": _expand,
+    "expand_as": lambda b, input, other: b.spread(input, other.shape),
+    "flip": _flip,
+}
+
 HANDLERS: Final[Mapping[str, Handler]] = {**ACTIVATIONS, **ARITHMETIC, **LAYERS, **ARRANGE}
 """By the name of the function or method; a trailing underscore (in place) does not matter."""
-
-_HOMES = ("torch", "torch.nn.functional", "torch._C._nn", "torch.special", "_operator", "builtins", "math")
-
-
-def _attributes(name: str, *same: str, **renamed: str) -> tuple[str, Mapping[str, str]]:
-    return name, {key: key for key in same} | renamed
-
-
-_RANKS = (1, 2, 3)
-_POOL = ("kernel_size", "stride", "padding", "ceil_mode")
-_DIVISOR = {1: (), 2: ("divisor_override",), 3: ("divisor_override",)}
-
-MODULES: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
-    "ReLU": _attributes("relu"),
-    "LeakyReLU": _attributes("leaky_relu", "negative_slope"),
-    "PReLU": _attributes("prelu", "weight"),
-    "RReLU": _attributes("rrelu", "lower", "upper"),
-    "ReLU6": _attributes("relu6"),
-    "Hardtanh": _attributes("hardtanh", "min_val", "max_val"),
-    "ELU": _attributes("elu", "alpha"),
-    "CELU": _attributes("celu", "alpha"),
-    "SELU": _attributes("selu"),
-    "Sigmoid": _attributes("sigmoid"),
-    "Tanh": _attributes("tanh"),
-    "Softplus": _attributes("softplus", "beta", "threshold"),
-    "Softsign": _attributes("softsign"),
-    "SiLU": _attributes("silu"),
-    "GELU": _attributes("gelu", "approximate"),
-    "Mish": _attributes("mish"),
-    "Hardswish": _attributes("hardswish"),
-    "Hardsigmoid": _attributes("hardsigmoid"),
-    "LogSigmoid": _attributes("logsigmoid"),
-    "Tanhshrink": _attributes("tanhshrink"),
-    "Softshrink": _attributes("softshrink", "lambd"),
-    "Hardshrink": _attributes("hardshrink", "lambd"),
-    "Threshold": _attributes("threshold", "threshold", "value"),
-    "PixelShuffle": _attributes("pixel_shuffle", "upscale_factor"),
-    "PixelUnshuffle": _attributes("pixel_unshuffle", "downscale_factor"),
-    **dict.fromkeys(
-        ("Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d"),
-        _attributes("interpolate", "size", "scale_factor", "mode", "align_corners", "recompute_scale_factor"),
-    ),
-    **dict.fromkeys(
-        ("LayerNorm", "GroupNorm", "RMSNorm", "LocalResponseNorm", *(f"InstanceNorm{d}d" for d in _RANKS)),
-        _attributes("layer_norm"),
-    ),
-    "Flatten": _attributes("flatten", "start_dim", "end_dim"),
-    "Unflatten": _attributes("unflatten", "dim", sizes="unflattened_size"),
-    **{f"AvgPool{d}d": _attributes(f"avg_pool{d}d", *_POOL, "count_include_pad", *_DIVISOR[d]) for d in _RANKS},
-    **{f"MaxPool{d}d": _attributes(f"max_pool{d}d", *_POOL, "dilation", "return_indices") for d in _RANKS},
-    **{f"AdaptiveAvgPool{d}d": _attributes(f"adaptive_avg_pool{d}d", "output_size") for d in _RANKS},
-    **{f"AdaptiveMaxPool{d}d": _attributes(f"adaptive_max_pool{d}d", "output_size", "return_indices") for d in _RANKS},
-    **{f"ZeroPad{d}d": _attributes("pad", pad="padding") for d in _RANKS},
-    **{f"ConstantPad{d}d": _attributes("pad", "value", pad="padding") for d in _RANKS},
-}
-"""Modules whose attributes are the arguments of a function: (function, {argument: attribute})."""
-
-
-def translate(b: Builder, module: fx.GraphModule, node: fx.Node, args: Any, kwargs: Any) -> Any:
-    """The result of one call of the traced graph."""
-    if node.op == "call_module":
-        return _module(b, module.get_submodule(str(node.target)), *args, **kwargs)
-    name = str(node.target) if node.op == "call_method" else _function(node.target)
-    if node.op == "call_function" and not genuine(node.target):
-        raise Unsupported("it is a function of the user's")
-    handler = HANDLERS.get(name) or HANDLERS.get(name.removesuffix("_"))
-    if handler is None:
-        raise Unsupported(_missing(name))
-    return _bound(handler, b, *(_plain(a) for a in args), **{k: _plain(v) for k, v in kwargs.items()})
-
-
-_PART = "load the part of the model behind it, or the part before it"
-_MISSING = {
-    **dict.fromkeys(
-        ("LSTM", "GRU", "LSTMCell", "GRUCell"), f"gates multiply signals, which is not bounded yet; {_PART}"
-    ),
-    **dict.fromkeys(
-        ("RNN", "RNNCell"),
-        "recurrent layers are not read; write the steps out, a Linear and a Tanh each, for the length that you need",
-    ),
-    **dict.fromkeys(
-        ("scaled_dot_product_attention", "MultiheadAttention", "TransformerEncoderLayer", "TransformerEncoder"),
-        f"attention multiplies signals, which is not bounded yet; {_PART}",
-    ),
-    **dict.fromkeys(("GLU", "glu"), f"it multiplies two signals, which is not bounded yet; {_PART}"),
-    **dict.fromkeys(
-        ("Embedding", "embedding"), f"it takes whole numbers, and a Lipschitz constant is about real ones; {_PART}"
-    ),
-}
-"""What people bring most often of what is not read, and what they can do."""
-
-
-def _missing(name: str) -> str:
-    return _MISSING.get(name, "unknown module or operation")
-
-
-def _bound(handler: Handler, *args: Any, **kwargs: Any) -> Any:
-    try:
-        return handler(*args, **kwargs)
-    except LipcertError:  # says itself what is wrong
-        raise
-    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
-        raise Unsupported(f"it is called in an unknown way: {error}") from None
-
-
-def _module(b: Builder, module: Any, *given: Any, **named: Any) -> Any:
-    given = (*given, *(named.pop(name) for name in ("input",) if name in named))
-    if (len(given) != 1 or named) and _base(module) not in _MISSING:
-        raise Unsupported("it is called with more than one argument, or by an unknown name")
-    x = given[0]
-    mine = of_module(module)
-    if mine is not None:
-        return b.apply(x, mine)
-    kind = _base(module)
-    if kind == "Linear":
-        return linear(b, x, array(module.weight), array(module.bias))
-    if kind in ("Conv1d", "Conv2d", "Conv3d"):
-        settings = {key: getattr(module, key) for key in ("stride", "padding", "dilation", "groups")}
-        return conv(b, x, array(module.weight), array(module.bias), mode=PADDING[str(module.padding_mode)], **settings)
-    if kind in ("ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"):
-        settings = {key: getattr(module, key) for key in ("stride", "padding", "output_padding", "dilation", "groups")}
-        return _bound(LAYERS["conv_transpose1d"], b, x, array(module.weight), array(module.bias), **settings)
-    if kind in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d"):
-        if module.running_mean is None:
-            raise Unsupported("it normalises by the batch at hand, for want of running statistics")
-        keys = ("running_mean", "running_var", "weight", "bias")
-        return batch_norm(b, x, eps=float(module.eps), **{key: array(getattr(module, key)) for key in keys})
-    if kind in IDENTITIES:
-        return x
-    if kind in ("ReflectionPad", "ReplicationPad", "CircularPad"):
-        mode = {"ReflectionPad": "reflect", "ReplicationPad": "replicate", "CircularPad": "circular"}[kind]
-        return ARRANGE["pad"](b, x, pad=module.padding, mode=mode)
-    if kind in ("Softmax", "LogSoftmax"):
-        return softmax(b, x)
-    if kind not in MODULES:
-        raise Unsupported(_missing(kind))
-    function, attributes = MODULES[kind]
-    settings = {key: _plain(getattr(module, name)) for key, name in attributes.items()}
-    return _bound(HANDLERS[function], b, x, **settings)
-
-
-def _base(module: nn.Module) -> str:
-    """Name of the class of torch.nn whose forward the module runs; parametrised weights do not change it."""
-    for kind in type(module).__mro__:
-        if kind.__module__.startswith("torch.nn.modules"):
-            known: Any = getattr(nn, kind.__name__, None)
-            own = getattr(type(module), "forward", None)
-            if known is not kind or own is not getattr(known, "forward", None) or not genuine(own):
-                break
-            for pad in ("ReflectionPad", "ReplicationPad", "CircularPad"):
-                if kind.__name__.startswith(pad):
-                    return pad
-            return kind.__name__
-    return f"{type(module).__name__} of the user's"
-
-
-def _function(target: Any) -> str:
-    name = str(getattr(target, "__name__", target))
-    home = getattr(target, "__module__", None)
-    return name if home in _HOMES or home is None else f"{home}.{name}"
-
-
-def _plain(value: Any) -> Any:
-    """Constants of PyTorch as arrays."""
-    if isinstance(value, torch.Tensor):
-        return array(value)
-    if isinstance(value, tuple):
-        return tuple(_plain(item) for item in value)
-    return [_plain(item) for item in value] if isinstance(value, list) else value
-
-
-def array(value: Any) -> Any:
-    """A tensor's numbers in double precision (whole numbers and truth values stay what they are)."""
-    if value is None:
-        return None
-    numbers = value.detach().cpu()
-    return numbers.to(torch.float64).numpy().copy() if numbers.is_floating_point() else numbers.numpy().copy()
-
-
-def kind_of(module: fx.GraphModule, node: fx.Node) -> str:
-    """Type of a call in PyTorch's words."""
-    if node.op == "call_module":
-        return type(module.get_submodule(str(node.target))).__name__
-    if node.op == "call_method":
-        return f"Tensor.{node.target}"
-    return _function(node.target) if node.op == "call_function" else node.op
-
-
-def is_softmax(module: fx.GraphModule, node: fx.Node) -> bool:
-    """Whether a node is a softmax or its logarithm."""
-    return kind_of(module, node).rpartition(".")[2].lower().replace("_", "") in ("softmax", "logsoftmax")
-
-
-def holds(module: fx.GraphModule, name: str) -> bool:
-    """Whether a function of that name, or its module, is called anywhere."""
-    return any(kind_of(module, n).rpartition(".")[2].lower() == name for n in module.graph.nodes)
-
-
-def input_size(module: fx.GraphModule, node: fx.Node) -> int | None:
-    """How many inputs a call needs, where its module says so."""
-    if node.op == "call_module":
-        part = module.get_submodule(str(node.target))
-        return int(part.in_features) if isinstance(part, nn.Linear) else None
-    weight = node.args[1] if node.target is nn.functional.linear and len(node.args) > 1 else None
-    if isinstance(weight, fx.Node) and weight.op == "get_attr":
-        return int(attribute(module, str(weight.target)).shape[-1])
-    return None
-
-
-def keeps_size(module: fx.GraphModule, node: fx.Node) -> bool:
-    """Whether a call leaves the number of elements of a sample as it is, whatever their shape."""
-    if node.op == "call_module":
-        part = module.get_submodule(str(node.target))
-        kind = _base(part)
-        return (
-            of_module(part) is not None
-            or kind in IDENTITIES
-            or kind == "Flatten"
-            or (kind in MODULES and MODULES[kind][0] in ACTIVATIONS)
-        )
-    return kind_of(module, node).rpartition(".")[2] in {"flatten", *ACTIVATIONS}

@@ -102,17 +102,6 @@ def pool_windows(
     return seen.reshape(int(np.prod(result, dtype=int)), -1), result
 
 
-def padded_counts(spatial: Sizes, kernel: Sizes, stride: Sizes, pads: Pads, dilation: Sizes, ceil: bool) -> Array:
-    """How many taps of each window lie in the input or its padding; (places,)."""
-    total = np.ones(1)
-    for a in range(len(kernel)):
-        places = outputs(spatial[a], kernel[a], stride[a], pads[a], dilation[a], ceil)
-        taps = np.arange(places)[:, None] * stride[a] + np.arange(kernel[a]) * dilation[a]
-        inside = (taps < spatial[a] + sum(pads[a])).sum(axis=1)
-        total = np.multiply.outer(total, inside)
-    return total.ravel()
-
-
 def over_axes(shape: Sizes, axes: Sizes, keep: bool) -> tuple[Array, tuple[int, ...]]:
     """(outputs, taps): the positions along some axes, and the shape without them, or with 1 in their place."""
     rank = len(shape)
@@ -147,3 +136,42 @@ def averaging(windows: Array, counts: Array, size: int) -> PreciseMatrix:
     distinct, which = np.unique(counts, return_inverse=True)
     values = Precise.of(distinct).reciprocal().take(which[rows])
     return PreciseMatrix.of_entries((len(windows), size), rows, windows[kept], values)
+
+
+def interpolation(shape: Sizes, axis: int, factor: int, corners: bool) -> tuple[PreciseMatrix, tuple[int, ...]]:
+    """The matrix of linear interpolation to ``factor`` times as many places along an axis, and the shape of its result.
+
+    Output p lies at (p + ½)/factor - ½ of the input, or with ``corners`` where first and last places coincide.
+    """
+    before, after = shape[axis], factor * shape[axis]
+    place = np.arange(after)
+    halves, bottom = 2 * place + 1 - factor, 2 * factor
+    top = np.clip(halves, 0, bottom * (before - 1))
+    if corners:
+        top, bottom = place * (before - 1), max(after - 1, 1)
+    left, rest = np.divmod(top, bottom)  # the input is at left + rest/bottom
+    result = (*shape[:axis], after, *shape[axis + 1 :])
+    seen, made = (np.moveaxis(positions(s), axis, -1) for s in (shape, result))
+    columns = np.stack([seen[..., left], seen[..., np.minimum(left + 1, before - 1)]])
+    shares = np.broadcast_to(np.stack([bottom - rest, rest])[:, *(None,) * (made.ndim - 1), :], columns.shape)
+    values = Precise.of(shares.ravel()) * Precise.of(bottom).reciprocal()
+    size = int(np.prod(result, dtype=int)), int(np.prod(shape, dtype=int))
+    return PreciseMatrix.of_entries(size, np.tile(made.ravel(), 2), columns.ravel(), values), result
+
+
+def shuffled(index: Array, factor: int) -> Array:
+    """(…, channels·r², h, w) to (…, channels, h·r, w·r): PixelShuffle."""
+    *lead, channels, height, width = index.shape
+    k, rest = len(lead), channels // (factor * factor)
+    parts = index.reshape(*lead, rest, factor, factor, height, width)
+    parts = parts.transpose(*range(k), k, k + 3, k + 1, k + 4, k + 2)
+    return parts.reshape(*lead, rest, height * factor, width * factor)
+
+
+def unshuffled(index: Array, factor: int) -> Array:
+    """The way back: PixelUnshuffle."""
+    *lead, channels, height, width = index.shape
+    k = len(lead)
+    parts = index.reshape(*lead, channels, height // factor, factor, width // factor, factor)
+    parts = parts.transpose(*range(k), k, k + 2, k + 4, k + 1, k + 3)
+    return parts.reshape(*lead, channels * factor * factor, height // factor, width // factor)
