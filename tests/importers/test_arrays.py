@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import sparse
 from scipy.io import savemat
 
 import lipcert as lc
@@ -92,13 +91,6 @@ def test_names_carry_parameters(tmp_path: Path) -> None:
         lc.load(file, "elu(x)")
     with pytest.raises(lc.InvalidInput, match=r"'elu\(1' is not a name or name\(number"):
         lc.load(file, "elu(1")
-
-
-def test_sparse_cells_stay_sparse(tmp_path: Path) -> None:
-    file = mat(tmp_path, weights=cells([sparse.csc_matrix(W[0]), W[1]]), biases=cells(B))
-    net = lc.load(file, "tanh")
-    assert sparse.issparse(net.layers[0].weight)
-    np.testing.assert_allclose(net(X), by_hand(np.tanh), rtol=1e-15)
 
 
 BAD_NPZ: dict[str, tuple[dict[str, Any], str]] = {
