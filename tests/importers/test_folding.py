@@ -251,8 +251,9 @@ def test_averages_and_quotients() -> None:
 def test_weights_that_padding_adds_up() -> None:
     """A circular window sees a position twice; the two weights are added without loss, then scaled."""
     kernel = np.array([[[0.1, 0.2, 0.7]]])
+    wrapped = np.array([[[1, 0, 1, 0]]])
     graph = built(
-        (1, 1, 2), lambda b, x: b.scale(b.conv(x, kernel, None, (1,), [(1, 1)], (1,), mode="wrap"), 1.0 / 3.0)
+        (1, 1, 2), lambda b, x: b.scale(b.conv(b.pick(x, wrapped), kernel, None, (1,), [(0, 0)], (1,)), 1.0 / 3.0)
     )
     (layer,) = lower(graph).network.layers
     left, middle, right = (Fraction(v) for v in (0.1, 0.2, 0.7))

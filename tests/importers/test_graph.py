@@ -301,7 +301,6 @@ def test_windows_against_loops() -> None:
 def test_padding_and_cropping() -> None:
     x = win.positions((2, 3))
     assert win.padded(x, [(1, -1)]).tolist() == [[-1, 0, 1], [-1, 3, 4]]
-    assert win.padded(x, [(0, 0), (2, 0)], "reflect").tolist() == [[2, 1, 0, 1, 2], [5, 4, 3, 4, 5]]
 
 
 def test_shapes_that_do_not_fit_are_offenders() -> None:

@@ -151,6 +151,8 @@ def onnx_model(nodes: list[Any], shape: list[int], arrays: dict[str, Any], opset
 
 
 NODES: dict[str, tuple[str, list[str], dict[str, Any], dict[str, Any], list[int], int]] = {
+    "depth DCR": ("DepthToSpace", ["x"], {"blocksize": 2}, {}, [1, 8, 2, 3], 17),
+    "space": ("SpaceToDepth", ["x"], {"blocksize": 2}, {}, [1, 2, 4, 6], 17),
     "shrink": ("Shrink", ["x"], {"lambd": 0.5, "bias": 0.5}, {}, [1, 5], 17),
     "thresholded": ("ThresholdedRelu", ["x"], {"alpha": 0.0}, {}, [1, 5], 17),
     "sorted": ("TopK", ["x", "k"], {"axis": 1, "largest": 0}, {"k": np.array([2])}, [1, 2], 17),
@@ -233,7 +235,6 @@ def test_what_only_looks_like_it_is_refused(name: str) -> None:
         (("Reciprocal", ["x"], {}), {}, "divides by a value"),
         (("LayerNormalization", ["x", "s"], {}), {"s": np.ones(4, np.float32)}, "spread of its own input"),
         (("Log", ["x"], {}), {}, "unknown operator"),
-        (("DepthToSpace", ["x"], {"blocksize": 2}), {}, "only the mode CRD"),
         (("Resize", ["x", "", "s"], {}), {"s": np.array([1, 1.5], np.float32)}, "only enlarging by whole factors"),
         (
             ("Resize", ["x", "", "s"], {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "ceil"}),

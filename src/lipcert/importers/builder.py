@@ -142,9 +142,9 @@ class Builder:
         middle = int(np.prod(x.shape[start : stop + 1], dtype=int))
         return self.reshape(x, (*x.shape[:start], middle, *x.shape[stop + 1 :]))
 
-    def pad(self, x: Tensor, pads: win.Pads, mode: win.PadMode = "constant", fill: float = 0.0) -> Tensor:
+    def pad(self, x: Tensor, pads: win.Pads, fill: float = 0.0) -> Tensor:
         """Padding of the last axes."""
-        return self.pick(x, win.padded(win.positions(x.shape), pads, mode), fill)
+        return self.pick(x, win.padded(win.positions(x.shape), pads), fill)
 
     def concat(self, parts: Sequence[Value], axis: int) -> Tensor:
         """Tensors side by side along an axis."""
@@ -255,13 +255,12 @@ class Builder:
         pads: win.Pads,
         dilation: Sequence[int],
         groups: int = 1,
-        mode: win.PadMode = "constant",
     ) -> Tensor:
         """A convolution of (batch, channels, …)."""
         weight = np.asarray(weight, dtype=float)
         if len(x.shape) != weight.ndim or x.shape[1] != weight.shape[1] * groups:
             raise Unsupported(f"a kernel of shape {weight.shape} in {groups} groups does not fit {x.shape}")
-        matrix, shape = win.convolution(x.shape, weight, stride, pads, dilation, groups, mode)
+        matrix, shape = win.convolution(x.shape, weight, stride, pads, dilation, groups)
         offset = 0.0 if bias is None else np.reshape(bias, (-1, *(1 for _ in shape[2:])))
         return self.affine(x, matrix, offset, shape)
 

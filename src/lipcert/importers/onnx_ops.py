@@ -13,7 +13,6 @@ import numpy as np
 
 from lipcert.importers import windows as win
 from lipcert.importers.builder import SELF_NORMALISING, SOFTMAX, Builder, Positions, Tensor, Unsupported, Value
-from lipcert.model.arrays import Array
 
 _FAR = 2.0**20
 """Limits beyond it are not reached by a shift, which would cost digits."""
@@ -290,12 +289,6 @@ _RESIZED: Final = {
 """Mode, coordinates and rounding that exporters write; by whole factors, all nearest ones repeat each value."""
 
 
-def _depth_to_space(b: Builder, call: Call) -> Tensor:
-    if call.attribute("mode", "DCR") != "CRD":
-        raise Unsupported("only the mode CRD is known, which is PixelShuffle")
-    return b.view(call.x, partial(win.shuffled, factor=int(call.attribute("blocksize"))))
-
-
 def _thresholded(b: Builder, call: Call) -> Tensor:
     if float(call.attributes["alpha"]) != 0.0:
         raise Unsupported("it jumps at its limit, so it has no Lipschitz constant")
@@ -383,57 +376,6 @@ def softmax(b: Builder, call: Call) -> Tensor:
     raise Unsupported(SOFTMAX)
 
 
-def _flatten(b: Builder, call: Call) -> Tensor:
-    axis, rank = int(call.attribute("axis", 1)), len(call.x.shape)
-    axis = rank if axis == rank else axis_of(axis, rank)
-    return b.reshape(call.x, (math.prod(call.x.shape[:axis]), -1))
-
-
-def _reshape(b: Builder, call: Call) -> Tensor:
-    shape = call.whole(1, "shape") or []
-    if not call.attribute("allowzero", 0):
-        shape = [call.x.shape[a] if s == 0 else s for a, s in enumerate(shape)]
-    return b.reshape(call.x, shape)
-
-
-def _transpose(b: Builder, call: Call) -> Tensor:
-    order = call.attribute("perm", list(range(len(call.x.shape)))[::-1])
-    return b.view(call.x, lambda index: index.transpose(order))
-
-
-def _squeeze(b: Builder, call: Call) -> Tensor:
-    axes = call.axes(1, len(call.x.shape))
-    return b.view(call.x, lambda index: np.squeeze(index, None if axes is None else tuple(axes)))
-
-
-def _unsqueeze(b: Builder, call: Call) -> Tensor:
-    axes = call.whole(1, "axes") or []
-    return b.view(call.x, lambda index: np.expand_dims(index, tuple(axes)))
-
-
-def _cut(b: Builder, call: Call) -> Tensor:
-    starts, stops = call.whole(1, "starts") or [], call.whole(2, "ends") or []
-    rank = len(call.x.shape)
-    axes = [axis_of(a, rank) for a in call.whole(3, "axes", list(range(len(starts)))) or []]
-    if len(set(axes)) != len(axes):
-        raise Unsupported("it names an axis twice")
-    steps = call.whole(4, "steps", [1] * len(starts)) or []
-    wanted = [slice(None)] * rank
-    for axis, start, stop, step in zip(axes, starts, stops, steps, strict=True):
-        before_first = step < 0 and stop < -call.x.shape[axis]
-        wanted[axis] = slice(start, None if before_first else stop, step)
-    return b.view(call.x, lambda index: index[tuple(wanted)])
-
-
-def _gather(b: Builder, call: Call) -> Tensor:
-    chosen = np.asarray(call.constant(1, "indices"))
-    axis = axis_of(int(call.attribute("axis", 0)), len(call.x.shape))
-    if chosen.dtype.kind not in "iu":
-        raise Unsupported("its indices must be whole numbers")
-    call.room.tensor(call.x.size // call.x.shape[axis], chosen.size)
-    return b.view(call.x, lambda index: np.take(index, chosen.astype(int), axis=axis))
-
-
 def _pad(b: Builder, call: Call) -> Tensor:
     rank = len(call.x.shape)
     flat = call.whole(1, "pads") or []
@@ -443,36 +385,21 @@ def _pad(b: Builder, call: Call) -> Tensor:
     for axis, low, high in zip(axes, flat[: len(axes)], flat[len(axes) :], strict=True):
         pads[axis] = (low, high)
     call.room.tensor(*(max(n + max(low, 0) + max(high, 0), 1) for n, (low, high) in zip(call.x.shape, pads)))
-    modes: Mapping[str, win.PadMode] = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
-    return b.pad(call.x, pads, modes[call.attribute("mode", "constant")], float(np.ravel(fill)[0]))
-
-
-def _split(b: Builder, call: Call) -> Any:
-    axis = axis_of(int(call.attribute("axis", 0)), len(call.x.shape))
-    sizes = call.whole(1, "split")
-    length = call.x.shape[axis]
-    part = -(-length // call.outputs)
-    if sizes is not None and (sum(sizes) != length or min(sizes, default=0) < 0):
-        raise Unsupported(f"its parts {sizes} are not {length} together")
-    cuts = np.arange(part, length, part) if sizes is None else np.cumsum(sizes)[:-1]
-    return tuple(b.pick(call.x, p) for p in np.split(win.positions(call.x.shape), cuts, axis=axis))
-
-
-def _expand(b: Builder, call: Call) -> Tensor:
-    shape = np.broadcast_shapes(call.x.shape, tuple(call.whole(1, "shape") or []))
-    call.room.tensor(*shape)
-    return b.spread(call.x, shape)
-
-
-def _shape(b: Builder, call: Call) -> Array:
-    whole = np.array(call.x.shape, dtype=np.int64)
-    return whole[int(call.attribute("start", 0)) : call.attribute("end", None)]
+    return b.pad(call.x, pads, float(np.ravel(fill)[0]))
 
 
 def _concat(b: Builder, call: Call) -> Tensor:
     call.room.tensor(sum(math.prod(operand.shape) for operand in call.operands))
     return b.concat(call.operands, int(call.attribute("axis")))
 
+
+ARRANGING: Final = frozenset(
+    {
+        *("DepthToSpace", "Expand", "Flatten", "Gather", "Reshape", "Shape", "Slice", "SpaceToDepth", "Split"),
+        *("Squeeze", "Tile", "Transpose", "Unsqueeze"),
+    }
+)
+"""Operators that only move elements, or tell their number."""
 
 OPERATORS: Final[Mapping[str, Operator]] = {
     "Abs": lambda b, call: b.activate(call.x, "leaky_relu", negative_slope=-1.0),
@@ -487,14 +414,10 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "Cos": _row("cos"),
-    "DepthToSpace": _depth_to_space,
     "Div": _fold(lambda b, x, y: b.divide(x, y)),
     "Dropout": _dropout,
     "Elu": _row("elu", alpha="alpha"),
     "Erf": lambda b, call: b.special(call.x, "erf"),
-    "Expand": _expand,
-    "Flatten": _flatten,
-    "Gather": _gather,
     "Gelu": _gelu,
     "Gemm": _gemm,
     "GlobalAveragePool": partial(_global, "mean"),
@@ -524,26 +447,19 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "ReduceMin": partial(_reduce, "min"),
     "ReduceSum": partial(_reduce, "sum"),
     "Relu": _row("relu"),
-    "Reshape": _reshape,
     "Resize": _resize,
     "Selu": _selu,
-    "Shape": _shape,
     "Shrink": _shrink,
     "Sigmoid": _row("sigmoid"),
     "Sin": _row("sin"),
-    "Slice": _cut,
     "Softmax": softmax,
     "Softplus": _row("softplus"),
     "Softsign": _row("softsign"),
-    "Split": _split,
-    "Squeeze": _squeeze,
     "Sub": _fold(lambda b, x, y: b.add(x, y, -1.0)),
     "Sum": _fold(lambda b, x, y: b.add(x, y)),
     "Swish": _swish,
     "Tanh": _row("tanh"),
     "ThresholdedRelu": _thresholded,
     "TopK": _top,
-    "Transpose": _transpose,
-    "Unsqueeze": _unsqueeze,
     "Upsample": _resize,
 }

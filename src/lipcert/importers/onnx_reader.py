@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -14,9 +15,10 @@ from onnx.reference import ReferenceEvaluator
 from lipcert.errors import LipcertError, UnreadableModel
 from lipcert.importers.builder import SOFTMAX, Builder, Opaque, Positions, Tensor, Unsupported
 from lipcert.importers.graph import Graph
-from lipcert.importers.onnx_ops import OPERATORS, Call, Operator, Room, softmax
+from lipcert.importers.onnx_ops import ARRANGING, OPERATORS, Call, Operator, Room, softmax
 from lipcert.importers.registry import of_function
 from lipcert.importers.untrusted import line, shown
+from lipcert.importers.windows import positions
 from lipcert.model.arrays import Array
 
 FLOAT, DOUBLE = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
@@ -57,6 +59,7 @@ class Reader:
         self.shapes = _inferred(model)
         stored = sum(value.size for value in self.values.values())
         self.constants, self.room = Constants(model.opset_import, stored), Room(stored)
+        self.positions = Constants(model.opset_import, 64 * stored)
         self.values[source.name] = self.build.input
         self.kinds = {source.name: source.kind}
         self.single = {self.build.input.node} if source.kind != DOUBLE else set()
@@ -98,6 +101,9 @@ class Reader:
         if any(a.g.node or a.type in (a.GRAPH, a.GRAPHS) for a in node.attribute):
             raise Unsupported("control flow has no translation")
         operator = OPERATORS.get(node.op_type)
+        pads = node.op_type == "Pad" and any(a.name == "mode" and a.s != b"constant" for a in node.attribute)
+        if node.op_type in ARRANGING or pads:
+            operator = partial(self._arranged, node)
         if (depends or any(isinstance(self.values[name], Opaque) for name in node.input if name)) and (
             operator is None or operator is softmax
         ):
@@ -140,6 +146,15 @@ class Reader:
         self.room.tensor(sum(value.size for value in results if isinstance(value, Tensor)))
         self._remember(node, results, kind)
         return results
+
+    def _arranged(self, node: onnx.NodeProto, b: Builder, call: Call) -> Any:
+        """What an operator that only moves elements makes of x: it is evaluated on the elements' positions."""
+        if any(isinstance(operand, Tensor) for operand in call.operands[1:]):
+            raise Unsupported("its arguments depend on the input")
+        results = self.positions.evaluate(node, [positions(call.x.shape), *call.operands[1:]])
+        if node.op_type == "Shape":
+            return results[0]
+        return tuple(None if index is None else b.pick(call.x, index) for index in results)
 
     def _kind(self, node: onnx.NodeProto, operands: Sequence[Any]) -> tuple[int, bool]:
         """The type of the numbers that depend on the input, and whether they fit into single precision."""
@@ -192,13 +207,14 @@ def _inferred(model: onnx.ModelProto) -> dict[str, tuple[int, ...] | None]:
 
 _NAMES = """
     Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor
-    Cast CastLike Ceil Celu Clip Compress Concat Constant ConstantOfShape Cos Cosh CumSum DequantizeLinear Div Elu Equal
-    Erf Exp Expand EyeLike Flatten Floor Gather GatherElements GatherND Gelu Gemm Greater GreaterOrEqual HardSigmoid
-    HardSwish Identity IsInf IsNaN LeakyRelu Less LessOrEqual Log LogSoftmax MatMul Max Mean Min Mish Mod Mul Neg
-    NonZero Not OneHot Or PRelu Pad Pow QuantizeLinear Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp
-    ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Round ScatterElements ScatterND
-    Selu Shape Sigmoid Sign Sin Sinh Size Slice Softmax Softplus Softsign Split Sqrt Squeeze Sub Sum Swish Tan Tanh
-    ThresholdedRelu Tile TopK Transpose Trilu Unsqueeze Where Xor"""
+    Cast CastLike Ceil Celu Clip Compress Concat Constant ConstantOfShape Cos Cosh CumSum DepthToSpace
+    DequantizeLinear Div Elu Equal Erf Exp Expand EyeLike Flatten Floor Gather GatherElements GatherND Gelu Gemm
+    Greater GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN LeakyRelu Less LessOrEqual Log LogSoftmax
+    MatMul Max Mean Min Mish Mod Mul Neg NonZero Not OneHot Or PRelu Pad Pow QuantizeLinear Range Reciprocal
+    ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
+    ReduceSumSquare Relu Reshape Round ScatterElements ScatterND Selu Shape Sigmoid Sign Sin Sinh Size Slice
+    Softmax Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Swish Tan Tanh ThresholdedRelu Tile TopK
+    Transpose Trilu Unsqueeze Where Xor"""
 EVALUATED: Final = frozenset(_NAMES.split())
 """Operators that give the same result each time, in time that grows as their operands and results do."""
 
@@ -246,7 +262,7 @@ class Constants:
 
     def _numbers(self, node: onnx.NodeProto, feeds: dict[str, Array], names: list[str]) -> int:
         """How many numbers the results will have, by inference of shapes, before they are made."""
-        if node.op_type in ("NonZero", "Compress"):  # no more than there are, times the axes
+        if node.op_type in ("NonZero", "Compress", "Slice"):  # no more than there are, times the axes
             return sum(value.size * max(value.ndim, 1) for value in feeds.values())
         small = {name: value for name, value in feeds.items() if value.size <= _PASSED_ON}
         kinds = {name: onnx.helper.np_dtype_to_tensor_dtype(value.dtype) for name, value in feeds.items()}

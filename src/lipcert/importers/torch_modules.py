@@ -7,14 +7,25 @@ from typing import Any, Final
 
 import torch
 from torch import fx, nn
+from torch.utils._pytree import tree_flatten
 
 from lipcert.errors import LipcertError
-from lipcert.importers.builder import Builder, Unsupported
+from lipcert.importers.builder import Builder, Tensor, Unsupported
 from lipcert.importers.registry import of_module
 from lipcert.importers.torch_guard import genuine
-from lipcert.importers.torch_ops import ACTIVATIONS, HANDLERS, Handler
+from lipcert.importers.torch_ops import ACTIVATIONS, ARRANGING, ATTRIBUTES, HANDLERS, Handler, arranged
 
 _DROPOUTS = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout")
+_KEEPING: Final = frozenset({"Flatten", "Identity", *_DROPOUTS})
+"""Modules that in evaluation mode change at most the shape of a sample."""
+
+_ARRANGING: Final = frozenset(
+    {
+        *(*_KEEPING, "Unflatten", "PixelShuffle", "PixelUnshuffle"),
+        *(f"{mode}Pad{d}d" for mode in ("Reflection", "Replication", "Circular") for d in (1, 2, 3)),
+    }
+)
+"""Modules that only move elements."""
 
 _HOMES = ("torch", "torch.nn.functional", "torch._C._nn", "torch.special", "_operator", "builtins", "math")
 
@@ -53,8 +64,6 @@ MODULES: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "Softshrink": _attributes("softshrink", "lambd"),
     "Hardshrink": _attributes("hardshrink", "lambd"),
     "Threshold": _attributes("threshold", "threshold", "value"),
-    "PixelShuffle": _attributes("pixel_shuffle", "upscale_factor"),
-    "PixelUnshuffle": _attributes("pixel_unshuffle", "downscale_factor"),
     **dict.fromkeys(
         ("Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d"),
         _attributes("interpolate", "size", "scale_factor", "mode", "align_corners", "recompute_scale_factor"),
@@ -67,17 +76,11 @@ MODULES: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     **{f"Conv{d}d": _attributes(f"conv{d}d", *_WEIGHTS, *_CONV, mode="padding_mode") for d in _RANKS},
     **{f"ConvTranspose{d}d": _attributes(f"conv_transpose{d}d", *_WEIGHTS, *_CONV, "output_padding") for d in _RANKS},
     **{f"BatchNorm{d}d": _attributes("batch_norm", *_WEIGHTS, "running_mean", "running_var", "eps") for d in _RANKS},
-    **dict.fromkeys(("Identity", *_DROPOUTS), _attributes("same")),
     **dict.fromkeys(("Softmax", "LogSoftmax"), _attributes("softmax")),
-    "Flatten": _attributes("flatten", "start_dim", "end_dim"),
-    "Unflatten": _attributes("unflatten", "dim", sizes="unflattened_size"),
     **{f"AvgPool{d}d": _attributes(f"avg_pool{d}d", *_POOL, "count_include_pad", *_DIVISOR[d]) for d in _RANKS},
     **{f"MaxPool{d}d": _attributes(f"max_pool{d}d", *_POOL, "dilation", "return_indices") for d in _RANKS},
     **{f"AdaptiveAvgPool{d}d": _attributes(f"adaptive_avg_pool{d}d", "output_size") for d in _RANKS},
     **{f"AdaptiveMaxPool{d}d": _attributes(f"adaptive_max_pool{d}d", "output_size", "return_indices") for d in _RANKS},
-    **{f"ReflectionPad{d}d": _attributes("reflect pad", pad="padding") for d in _RANKS},
-    **{f"ReplicationPad{d}d": _attributes("replicate pad", pad="padding") for d in _RANKS},
-    **{f"CircularPad{d}d": _attributes("circular pad", pad="padding") for d in _RANKS},
     **{f"ZeroPad{d}d": _attributes("pad", pad="padding") for d in _RANKS},
     **{f"ConstantPad{d}d": _attributes("pad", "value", pad="padding") for d in _RANKS},
 }
@@ -91,10 +94,26 @@ def translate(b: Builder, module: fx.GraphModule, node: fx.Node, args: Any, kwar
     name = str(node.target) if node.op == "call_method" else _function(node.target)
     if node.op == "call_function" and not genuine(node.target):
         raise Unsupported("it is a function of the user's")
+    if name.removesuffix("_") in ARRANGING or name == "getattr":
+        return _bound(_arranged, b, node, *args, **kwargs)
     handler = HANDLERS.get(name) or HANDLERS.get(name.removesuffix("_"))
     if handler is None:
         raise Unsupported(_MISSING.get(name, _UNKNOWN))
     return _bound(handler, b, *(_plain(a) for a in args), **{k: _plain(v) for k, v in kwargs.items()})
+
+
+def _arranged(b: Builder, node: fx.Node, input: Any, *args: Any, **kwargs: Any) -> Any:
+    """A call that only moves elements, by what PyTorch does to their positions."""
+    if not isinstance(input, Tensor) or any(isinstance(leaf, Tensor) for leaf in tree_flatten((args, kwargs))[0]):
+        raise Unsupported("the index depends on the input")
+    if any(isinstance(leaf, torch.dtype) for leaf in (*args, *kwargs.values())):
+        raise Unsupported("it reinterprets the bits of numbers")
+    if node.target is getattr and args[0] not in ATTRIBUTES:
+        raise Unsupported(f"the attribute {args[0]} is not known")
+    call: Any = node.target
+    if node.op == "call_method":
+        call = getattr(torch.Tensor, str(node.target))
+    return arranged(b, input, lambda x: call(x, *args, **kwargs))
 
 
 _UNKNOWN = "unknown module or operation"
@@ -124,7 +143,7 @@ def _bound(handler: Handler, *args: Any, **kwargs: Any) -> Any:
         return handler(*args, **kwargs)
     except LipcertError:  # says itself what is wrong
         raise
-    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError) as error:
         raise Unsupported(f"it is called in an unknown way: {error}") from None
 
 
@@ -137,6 +156,8 @@ def _module(b: Builder, module: Any, *given: Any, **named: Any) -> Any:
     if mine is not None:
         return b.apply(x, mine)
     kind = _base(module)
+    if kind in _ARRANGING:
+        return _bound(arranged, b, x, module)
     if kind not in MODULES:
         raise Unsupported(_MISSING.get(kind, _UNKNOWN))
     function, attributes = MODULES[kind]
@@ -222,7 +243,6 @@ def keeps_size(module: fx.GraphModule, node: fx.Node) -> bool:
     if node.op == "call_module":
         part = module.get_submodule(str(node.target))
         kind = _base(part)
-        return of_module(part) is not None or (
-            kind in MODULES and MODULES[kind][0] in ("same", "flatten", *ACTIVATIONS)
-        )
+        activation = kind in MODULES and MODULES[kind][0] in ACTIVATIONS
+        return activation or kind in _KEEPING or of_module(part) is not None
     return kind_of(module, node).rpartition(".")[2] in {"flatten", *ACTIVATIONS}

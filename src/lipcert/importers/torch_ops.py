@@ -19,14 +19,6 @@ from lipcert.model.arrays import Array
 
 Handler = Callable[..., Any]
 
-PADDING: Final[Mapping[str, win.PadMode]] = {
-    "zeros": "constant",
-    "constant": "constant",
-    "reflect": "reflect",
-    "replicate": "edge",
-    "circular": "wrap",
-}
-
 
 class TorchBuilder(Builder):
     """A graph under construction from a module that computes in single precision or in double."""
@@ -34,6 +26,15 @@ class TorchBuilder(Builder):
     def __init__(self, shape: Sequence[int], single: bool) -> None:
         super().__init__(shape)
         self.unit = 2.0**-24 if single else 2.0**-53
+
+
+def _refused(reason: str) -> Handler:
+    """Handler of what has no translation."""
+
+    def handler(b: Builder, input: Tensor, *_: Any, **__: Any) -> Tensor:
+        raise Unsupported(reason)
+
+    return handler
 
 
 def _row(name: str, **parameters: Any) -> Handler:
@@ -48,10 +49,6 @@ def _row(name: str, **parameters: Any) -> Handler:
         return b.activate(input, name, **{key: values[key] for key in order})
 
     return handler
-
-
-def _gelu(b: Builder, input: Tensor, approximate: str = "none") -> Tensor:
-    return b.activate(input, "gelu_tanh" if approximate == "tanh" else "gelu")
 
 
 def _softplus(b: Builder, input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
@@ -73,18 +70,10 @@ def _clamp(b: Builder, input: Tensor, min: Any = None, max: Any = None) -> Tenso
     return b.clamp(input, min, max)
 
 
-def _log_sigmoid(b: Builder, input: Tensor) -> Tensor:
-    return b.scale(b.activate(b.scale(input, -1.0), "softplus"), -1.0)
-
-
 def _threshold(b: Builder, input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     if threshold != value:
         raise Unsupported(f"it jumps from {value} to {threshold} at {threshold}, so it has no Lipschitz constant")
     return b.activate(input, "threshold", threshold=float(threshold))
-
-
-def _hardshrink(b: Builder, input: Tensor, lambd: float = 0.5) -> Tensor:
-    raise Unsupported("it jumps at its limits, so it has no Lipschitz constant; softshrink does not")
 
 
 def _rrelu(
@@ -117,7 +106,7 @@ ACTIVATIONS: Final[Mapping[str, Handler]] = {
     "softplus": _softplus,
     "softsign": _row("softsign"),
     "silu": _row("silu", inplace=False),
-    "gelu": _gelu,
+    "gelu": lambda b, input, approximate="none": b.activate(input, "gelu_tanh" if approximate == "tanh" else "gelu"),
     "mish": _row("mish", inplace=False),
     "hardswish": _row("hardswish", inplace=False),
     "hardsigmoid": lambda b, input, inplace=False: b.hard_sigmoid(input),
@@ -128,22 +117,14 @@ ACTIVATIONS: Final[Mapping[str, Handler]] = {
     "square": lambda b, input: b.power(input, 2),
     "tanhshrink": _row("tanhshrink"),
     "softshrink": _row("softshrink", lambd=0.5),
-    "hardshrink": _hardshrink,
+    "hardshrink": _refused("it jumps at its limits, so it has no Lipschitz constant; softshrink does not"),
     "threshold": _threshold,
-    "logsigmoid": _log_sigmoid,
+    "logsigmoid": lambda b, input: b.scale(b.activate(b.scale(input, -1.0), "softplus"), -1.0),
     **dict.fromkeys(("abs", "absolute"), lambda b, input: b.activate(input, "leaky_relu", negative_slope=-1.0)),
     **dict.fromkeys(("clamp", "clip"), _clamp),
     "clamp_min": lambda b, input, min: _clamp(b, input, min=min),
     "clamp_max": lambda b, input, max: _clamp(b, input, max=max),
 }
-
-
-def _add(b: Builder, input: Any, other: Any, *, alpha: float = 1.0) -> Any:
-    return b.add(input, other, float(alpha))
-
-
-def _sub(b: Builder, input: Any, other: Any, *, alpha: float = 1.0) -> Any:
-    return b.add(input, other, -float(alpha))
 
 
 def _div(b: Builder, input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
@@ -179,8 +160,10 @@ ARITHMETIC: Final[Mapping[str, Handler]] = {
     "sort": _sort,
     "pow": lambda b, input, exponent: b.power(input, exponent),
     "reciprocal": lambda b, input: b.special(input, "reciprocal"),
-    **dict.fromkeys(("add", "iadd"), _add),
-    **dict.fromkeys(("sub", "subtract", "isub"), _sub),
+    **dict.fromkeys(("add", "iadd"), lambda b, input, other, *, alpha=1.0: b.add(input, other, float(alpha))),
+    **dict.fromkeys(
+        ("sub", "subtract", "isub"), lambda b, input, other, *, alpha=1.0: b.add(input, other, -float(alpha))
+    ),
     "rsub": lambda b, input, other, alpha=1.0: b.add(other, b.multiply(input, np.asarray(alpha)), -1.0),
     **dict.fromkeys(("mul", "multiply", "imul"), lambda b, input, other: b.multiply(input, other)),
     **dict.fromkeys(("div", "divide", "true_divide", "truediv", "itruediv"), _div),
@@ -227,7 +210,10 @@ def conv(
         pads = [(s // 2, s - s // 2) for s in spare]
     else:
         pads = _both(padding, rank)
-    return b.conv(input, weight, bias, stride, pads, dilation, int(groups), PADDING[mode])
+    if mode != "zeros":
+        input = _pad(b, input, [side for pair in pads[::-1] for side in pair], mode)
+        pads = [(0, 0)] * rank
+    return b.conv(input, weight, bias, stride, pads, dilation, int(groups))
 
 
 def conv_transpose(
@@ -273,10 +259,6 @@ def _interpolate(
     return b.upsample(input, (1, 1, *factors), linear, bool(align_corners))
 
 
-def _self_normalising(b: Builder, input: Tensor, *_: Any, **__: Any) -> Tensor:
-    raise Unsupported(SELF_NORMALISING)
-
-
 def batch_norm(
     b: Builder,
     input: Tensor,
@@ -298,10 +280,6 @@ def _dropout(b: Builder, input: Tensor, p: float = 0.5, training: bool = True, i
     if training and p > 0:
         raise Unsupported("it is random: pass training=self.training, and call eval()")
     return input
-
-
-def softmax(b: Builder, input: Tensor, *_: Any, **__: Any) -> Tensor:
-    raise Unsupported(SOFTMAX)
 
 
 def _frame(rank: int, kernel_size: Any, stride: Any, padding: Any) -> tuple[tuple[int, ...], tuple[int, ...], win.Pads]:
@@ -379,21 +357,48 @@ LAYERS: Final[Mapping[str, Callable[..., Any]]] = {
     **{f"adaptive_max_pool{d}d": partial(_adaptive, d, True) for d in (1, 2, 3)},
     "batch_norm": batch_norm,
     **dict.fromkeys(("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout"), _dropout),
-    **dict.fromkeys(("softmax", "log_softmax"), softmax),
+    **dict.fromkeys(("softmax", "log_softmax"), _refused(SOFTMAX)),
     **{f"conv_transpose{d}d": conv_transpose for d in (1, 2, 3)},
     **dict.fromkeys(("interpolate", "upsample"), _interpolate),
-    "pixel_shuffle": lambda b, input, upscale_factor: b.view(input, partial(win.shuffled, factor=upscale_factor)),
-    "pixel_unshuffle": lambda b, input, downscale_factor: b.view(
-        input, partial(win.unshuffled, factor=downscale_factor)
-    ),
     **dict.fromkeys(
-        ("layer_norm", "instance_norm", "group_norm", "rms_norm", "local_response_norm", "normalize"), _self_normalising
+        ("layer_norm", "instance_norm", "group_norm", "rms_norm", "local_response_norm", "normalize"),
+        _refused(SELF_NORMALISING),
     ),
 }
 
 
-def _same(b: Builder, input: Tensor, *_: Any, **__: Any) -> Tensor:
-    return input
+def arranged(b: Builder, x: Tensor, call: Callable[[torch.Tensor], Any]) -> Any:
+    """What a call of PyTorch that only moves elements makes of x: it is carried out on the elements' positions."""
+    found = call(torch.arange(x.size, dtype=torch.float64).reshape(x.shape))
+    if isinstance(found, torch.Tensor):
+        return b.pick(x, found.numpy().astype(int))
+    if isinstance(found, (tuple, list)) and all(isinstance(part, torch.Tensor) for part in found):
+        return tuple(b.pick(x, part.numpy().astype(int)) for part in found)
+    return found
+
+
+ARRANGING: Final = frozenset(
+    {
+        *("contiguous", "clone", "detach", "reshape", "view", "flatten", "unflatten", "ravel", "squeeze", "unsqueeze"),
+        *("permute", "transpose", "swapaxes", "swapdims", "movedim", "t", "flip", "expand"),
+        *(
+            "getitem",
+            "narrow",
+            "select",
+            "index_select",
+            "split",
+            "chunk",
+            "unbind",
+            "pixel_shuffle",
+            "pixel_unshuffle",
+        ),
+        *("size", "dim", "ndimension", "numel", "nelement"),
+    }
+)
+"""Functions and methods that only move elements, or tell their number."""
+
+ATTRIBUTES: Final = ("shape", "ndim", "T", "mT", "dtype", "device")
+"""Attributes of a tensor that a forward may read."""
 
 
 def _cast(b: Builder, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -404,51 +409,14 @@ def _cast(b: Builder, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return input
 
 
-def _sizes(size: tuple[Any, ...]) -> Sequence[int]:
-    """Sizes given one by one or as one sequence."""
-    return size[0] if len(size) == 1 and not isinstance(size[0], int) else size
-
-
-def _reshape(b: Builder, input: Tensor, *size: Any, shape: Any = None) -> Tensor:
-    chosen = _sizes(size) if shape is None else shape
-    if isinstance(chosen, torch.dtype):
-        raise Unsupported("it reinterprets the bits of numbers")
-    return b.reshape(input, chosen)
-
-
-def _unflatten(b: Builder, input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    axis = dim % len(input.shape)
-    return b.reshape(input, (*input.shape[:axis], *sizes, *input.shape[axis + 1 :]))
-
-
-def _flatten(b: Builder, input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    return b.flatten(input, start_dim, end_dim)
-
-
-def _permute(b: Builder, input: Tensor, *dims: Any) -> Tensor:
-    return b.view(input, lambda index: index.transpose(tuple(_sizes(dims))))
-
-
-def _transpose(b: Builder, input: Tensor, dim0: int, dim1: int) -> Tensor:
-    return b.view(input, lambda index: index.swapaxes(dim0, dim1))
-
-
-def _squeeze(b: Builder, input: Tensor, dim: Any = None) -> Tensor:
-    axes = range(len(input.shape)) if dim is None else [int(a) % len(input.shape) for a in np.atleast_1d(dim)]
-    return b.reshape(input, [s for a, s in enumerate(input.shape) if s != 1 or a not in axes])
-
-
-def _unsqueeze(b: Builder, input: Tensor, dim: int) -> Tensor:
-    return b.view(input, lambda index: np.expand_dims(index, dim))
-
-
 def _cat(b: Builder, tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Tensor:
     return b.concat(tensors, dim if axis is None else axis)
 
 
 def _stack(b: Builder, tensors: Sequence[Any], dim: int = 0) -> Tensor:
     rank = len(tensors[0].shape) + 1
-    return b.concat([_unsqueeze(b, b.tensor(t), dim % rank) for t in tensors], dim % rank)
+    axis = dim % rank
+    return b.concat([b.view(b.tensor(t), lambda index: np.expand_dims(index, axis)) for t in tensors], axis)
 
 
 def _mean(
@@ -462,91 +430,22 @@ def _mean(
 
 def _pad(b: Builder, input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
     flat = [int(p) for p in np.atleast_1d(pad)]
+    if mode != "constant":
+        padded: Tensor = arranged(b, input, lambda x: torch.nn.functional.pad(x, flat, mode))
+        return padded
     pairs = [(flat[i], flat[i + 1]) for i in range(0, len(flat), 2)]
-    return b.pad(input, pairs[::-1], PADDING[mode], 0.0 if value is None else float(value))
+    return b.pad(input, pairs[::-1], 0.0 if value is None else float(value))
 
 
-def _getitem(b: Builder, input: Tensor, index: Any) -> Tensor:
-    for part in index if isinstance(index, tuple) else (index,):
-        if isinstance(part, Tensor):
-            raise Unsupported("the index depends on the input")
-    return b.view(input, lambda positions: positions[index])
-
-
-def _getattr(b: Builder, input: Tensor, name: str) -> Any:
-    match name:
-        case "shape":
-            return torch.Size(input.shape)
-        case "ndim":
-            return len(input.shape)
-        case "T" | "mT":
-            return b.view(input, lambda index: index.T if name == "T" else index.swapaxes(-1, -2))
-        case "dtype":
-            return torch.float64
-        case "device":
-            return torch.device("cpu")
-    raise Unsupported(f"the attribute {name} is not known")
-
-
-def _size(b: Builder, input: Tensor, dim: int | None = None) -> Any:
-    return torch.Size(input.shape) if dim is None else input.shape[dim]
-
-
-def _split(b: Builder, tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> Any:
-    length, sizes = tensor.shape[dim], split_size_or_sections
-    cuts = np.arange(sizes, length, sizes) if isinstance(sizes, int) else np.cumsum(sizes)[:-1]
-    return tuple(b.pick(tensor, part) for part in np.split(win.positions(tensor.shape), cuts, axis=dim))
-
-
-def _chunk(b: Builder, input: Tensor, chunks: int, dim: int = 0) -> Any:
-    return _split(b, input, -(-input.shape[dim] // chunks), dim)
-
-
-def _unbind(b: Builder, input: Tensor, dim: int = 0) -> Any:
-    return tuple(b.pick(input, part) for part in np.moveaxis(win.positions(input.shape), dim, 0))
-
-
-def _expand(b: Builder, input: Tensor, *size: Any) -> Tensor:
-    chosen = list(_sizes(size))
-    lead = len(chosen) - len(input.shape)
-    full = [input.shape[a - lead] if s == -1 else int(s) for a, s in enumerate(chosen)]
-    return b.spread(input, tuple(full))
-
-
-def _flip(b: Builder, input: Tensor, *dims: Any) -> Tensor:
-    return b.view(input, lambda index: np.flip(index, tuple(_sizes(dims))))
-
-
-ARRANGE: Final[Mapping[str, Callable[..., Any]]] = {
-    **dict.fromkeys(("same", "contiguous", "clone", "detach", "type_as", "cpu"), _same),
-    **dict.fromkeys(("float", "double", "to"), _cast),
-    **dict.fromkeys(("reshape", "view"), _reshape),
+ARRANGE: Final[Mapping[str, Handler]] = {
+    **dict.fromkeys(("type_as", "cpu", "float", "double", "to"), _cast),
     **dict.fromkeys(("view_as", "reshape_as"), lambda b, input, other: b.reshape(input, other.shape)),
-    "unflatten": _unflatten,
-    "flatten": _flatten,
-    "ravel": lambda b, input: b.flatten(input, 0),
-    "permute": _permute,
-    **dict.fromkeys(("transpose", "swapaxes", "swapdims"), _transpose),
-    "t": lambda b, input: b.view(input, lambda index: index.T),
-    "squeeze": _squeeze,
-    "unsqueeze": _unsqueeze,
+    "expand_as": lambda b, input, other: b.spread(input, other.shape),
     **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
     "stack": _stack,
     "mean": partial(_mean, False),
     "sum": partial(_mean, True),
     "pad": _pad,
-    **{f"{mode} pad": partial(_pad, mode=mode) for mode in ("reflect", "replicate", "circular")},
-    "getitem": _getitem,
-    "getattr": _getattr,
-    "size": _size,
-    **dict.fromkeys(("dim", "ndimension"), lambda b, input: len(input.shape)),
-    **dict.fromkeys(("numel", "nelement"), lambda b, input: input.size),
-    "split": _split,
-    "chunk": _chunk,
-    "unbind": _unbind,
-    "expand": _expand,
-    "expand_as": lambda b, input, other: b.spread(input, other.shape),
-    "flip": _flip,
 }
 
 HANDLERS: Final[Mapping[str, Handler]] = {**ACTIVATIONS, **ARITHMETIC, **LAYERS, **ARRANGE}

@@ -8,7 +8,6 @@ rest is a sparse matrix.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
@@ -16,7 +15,6 @@ from lipcert.importers.precise import Precise
 from lipcert.importers.precise_matrix import PreciseMatrix
 from lipcert.model.arrays import Array
 
-PadMode = Literal["constant", "reflect", "edge", "wrap"]
 Pads = Sequence[tuple[int, int]]
 Sizes = Sequence[int]
 """One number an axis."""
@@ -27,10 +25,10 @@ def positions(shape: Sizes) -> Array:
     return np.arange(int(np.prod(shape, dtype=int))).reshape(tuple(shape))
 
 
-def padded(index: Array, pads: Pads, mode: PadMode = "constant") -> Array:
+def padded(index: Array, pads: Pads) -> Array:
     """Positions after padding the last axes; -1 where zeros come in. Negative pads crop."""
     grow = [(0, 0)] * (index.ndim - len(pads)) + [(max(low, 0), max(high, 0)) for low, high in pads]
-    index = np.pad(index, grow, constant_values=-1) if mode == "constant" else np.pad(index, grow, mode=mode)
+    index = np.pad(index, grow, constant_values=-1)
     for axis, (low, high) in enumerate(pads, index.ndim - len(pads)):
         size = index.shape[axis]
         index = np.take(index, np.arange(max(-low, 0), size - max(-high, 0)), axis=axis)
@@ -61,15 +59,14 @@ def slide(index: Array, kernel: Sizes, stride: Sizes, dilation: Sizes) -> Array:
 
 
 def convolution(
-    shape: Sizes, weight: Array, stride: Sizes, pads: Pads, dilation: Sizes, groups: int = 1, mode: PadMode = "constant"
+    shape: Sizes, weight: Array, stride: Sizes, pads: Pads, dilation: Sizes, groups: int = 1
 ) -> tuple[PreciseMatrix, tuple[int, ...]]:
     """The matrix of a convolution of a tensor (batch, channels, …), and the shape of its result.
 
-    Padding may show one position to a window several times; its weights are then added without rounding.
     ``weight`` is (outputs, channels / groups, *kernel), as PyTorch and ONNX store it.
     """
     kernel = weight.shape[2:]
-    index = padded(positions(shape), pads, mode)
+    index = padded(positions(shape), pads)
     seen = slide(index, kernel, stride, dilation)  # (batch, channels, *places, *kernel)
     batch, places = shape[0], seen.shape[2 : 2 + len(kernel)]
     count = int(np.prod(places, dtype=int))
@@ -157,21 +154,3 @@ def interpolation(shape: Sizes, axis: int, factor: int, corners: bool) -> tuple[
     values = Precise.of(shares.ravel()) * Precise.of(bottom).reciprocal()
     size = int(np.prod(result, dtype=int)), int(np.prod(shape, dtype=int))
     return PreciseMatrix.of_entries(size, np.tile(made.ravel(), 2), columns.ravel(), values), result
-
-
-def shuffled(index: Array, factor: int) -> Array:
-    """(…, channels·r², h, w) to (…, channels, h·r, w·r): PixelShuffle."""
-    *lead, channels, height, width = index.shape
-    k, rest = len(lead), channels // (factor * factor)
-    parts = index.reshape(*lead, rest, factor, factor, height, width)
-    parts = parts.transpose(*range(k), k, k + 3, k + 1, k + 4, k + 2)
-    return parts.reshape(*lead, rest, height * factor, width * factor)
-
-
-def unshuffled(index: Array, factor: int) -> Array:
-    """The way back: PixelUnshuffle."""
-    *lead, channels, height, width = index.shape
-    k = len(lead)
-    parts = index.reshape(*lead, channels, height // factor, factor, width // factor, factor)
-    parts = parts.transpose(*range(k), k, k + 2, k + 4, k + 1, k + 3)
-    return parts.reshape(*lead, channels * factor * factor, height // factor, width // factor)
