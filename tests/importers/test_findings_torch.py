@@ -74,22 +74,15 @@ def test_finding_2_global_hooks_are_refused() -> None:
     _refused(_made(_plain), "every module of this process")
 
 
-def test_finding_2_a_forward_on_the_instance_is_refused() -> None:
-    module = _made(_plain)
-    old = module.forward
-    module.forward = lambda x: 5 * old(x)
-    _refused(module, "forward is set on the instance")
-    inner = _made(_plain)
-    inner.a.forward = lambda x: torch.relu(x)
-    _refused(inner, "a: forward is set on the instance")
-
-
-def test_finding_2_an_overridden_call_is_refused() -> None:
+def test_finding_2_a_forward_on_the_instance_and_an_overridden_call_are_refused() -> None:
     class Loud(Made):
         def __call__(self, *parts: Any) -> Any:
             return 5 * super().__call__(*parts)
 
     _refused(Loud(_plain).double().eval(), "__call__")
+    module = _made(_plain)
+    module.a.forward = lambda x: torch.relu(x)
+    _refused(module, "a: forward is set on the instance")
 
 
 def test_finding_2_an_attribute_named_orig_mod_is_no_compiled_module() -> None:
@@ -121,11 +114,6 @@ def test_finding_2_randomness_of_python_is_refused() -> None:
     _refused(_made(lambda s, x: _plain(s, x) + random.random()), "trace")
 
 
-def _normalised(s: Any, x: Any) -> Any:
-    y = _plain(s, x)
-    return y / y.norm()
-
-
 TYPES: dict[str, Callable[[Any], bool]] = {
     "isinstance": lambda x: isinstance(x, torch.Tensor),
     "is_tensor": lambda x: bool(torch.is_tensor(x)),
@@ -138,11 +126,6 @@ TYPES: dict[str, Callable[[Any], bool]] = {
     "inference mode": lambda x: torch.is_inference_mode_enabled(),
     "leaf": lambda x: isinstance(x, torch.Tensor) and x.is_leaf and x.requires_grad,
 }
-
-
-@pytest.mark.parametrize("test", TYPES)
-def test_finding_2_branches_that_a_trace_does_not_see(test: str) -> None:
-    _refused(_made(lambda s, x: _normalised(s, x) if TYPES[test](x) else _plain(s, x)), "trace")
 
 
 @pytest.mark.parametrize("test", TYPES)
@@ -181,19 +164,6 @@ def test_finding_2_an_error_that_is_swallowed_while_tracing() -> None:
     _refused(_made(forward), "trace|looks at")
 
 
-def test_finding_2_the_example_of_the_report() -> None:
-    """A forward that normalises under a test of types: the quotient of its outputs is ten times the old bound."""
-    torch.manual_seed(0)
-    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU()).eval()
-
-    class Normaliser(nn.Module):  # type: ignore[misc, name-defined]
-        def forward(self, x: Any) -> Any:
-            return F.normalize(x) if isinstance(x, torch.Tensor) else x
-
-    module.append(Normaliser().eval())
-    _refused(module, "trace")
-
-
 def test_finding_2_state_that_a_run_changes_is_refused() -> None:
     def counts(s: Any, x: Any) -> Any:
         s.offset += 1.0
@@ -218,40 +188,16 @@ def test_finding_2_the_random_state_of_the_caller_is_left_alone() -> None:
 # finding 4: misreads that sample points do not see --------------------------------------------------------------
 
 
-def _clone_clamped(s: Any, x: Any) -> Any:
-    h = s.a(x)
-    g = h.clone()
-    g.clamp_(max=1e6)
-    return s.b(g)
+def _steps(*steps: Callable[..., Any]) -> Callable[..., Any]:
+    """A forward that takes h = a(x) through some steps, whose results it throws away, and returns b(h)."""
 
+    def forward(s: Any, x: Any) -> Any:
+        h = s.a(x)
+        for step in steps:
+            step(h)
+        return s.b(h)
 
-def _alias_clamped(s: Any, x: Any) -> Any:
-    h = s.a(x)
-    h.view(-1).clamp_(max=1e200)
-    return s.b(h)
-
-
-def _slice_clamped(s: Any, x: Any) -> Any:
-    h = s.a(x)
-    h[:, :2].clamp_(max=1e200)
-    return s.b(h)
-
-
-def _module_unused(s: Any, x: Any) -> Any:
-    h = s.a(x)
-    nn.Hardtanh(-1e200, 1e200, inplace=True)(h)
-    return s.b(h)
-
-
-def _functional_unused(s: Any, x: Any) -> Any:
-    h = s.a(x)
-    F.hardtanh_(h, -1e200, 1e200)
-    return s.b(h)
-
-
-def _read_before(s: Any, x: Any) -> Any:
-    h = s.a(x)
-    return s.b(F.hardtanh(h, -1e200, 1e200, inplace=True) + h)
+    return forward
 
 
 def _added_to(s: Any, x: Any) -> Any:
@@ -260,68 +206,34 @@ def _added_to(s: Any, x: Any) -> Any:
     return s.b(h + skip)
 
 
-def _set_item(s: Any, x: Any) -> Any:
-    h = s.a(x)
-    h[:, 0] = 0.0
-    return s.b(h)
-
-
-def _through_data(s: Any, x: Any) -> Any:
-    h = s.a(x)
-    h.data.clamp_(max=1e200)
-    return s.b(h)
-
-
-def _given_out(s: Any, x: Any) -> Any:
-    h = s.a(x)
-    torch.clamp(h, max=1e200, out=h)
-    return s.b(h)
-
-
-def _input_changed(s: Any, x: Any) -> Any:
-    x.clamp_(max=1e200)
-    return s.b(s.a(x))
-
-
-def _data_replaced(s: Any, x: Any) -> Any:
-    h = s.a(x)
+def _data_replaced(h: Any) -> None:
     h.data = h.data.clamp(max=1e200)
-    return s.b(h)
 
 
-def _constant_changed(s: Any, x: Any) -> Any:
-    w = s.a.bias.clone()
-    w.add_(F.relu(x[0] - 1e200))
-    return s.b(w[None])
+IN_PLACE: dict[str, Callable[..., Any]] = {
+    "the input": lambda s, x: (x.clamp_(max=1e200), s.b(s.a(x)))[-1],
+    "data replaced": _steps(_data_replaced),
+    "a constant": lambda s, x: (w := s.a.bias.clone(), w.add_(F.relu(x[0] - 1e200)), s.b(w[None]))[-1],
+    "a view of a constant": lambda s, x: (
+        (w := s.a.bias.clone()).view(3).add_(F.relu(x[0] - 1e200)),
+        s.b(w[None]) + x,
+    )[-1],
+    "a clone": lambda s, x: (g := s.a(x).clone(), g.clamp_(max=1e6), s.b(g))[-1],
+    "an alias": _steps(lambda h: h.view(-1).clamp_(max=1e200)),
+    "a slice": _steps(lambda h: h[:, :2].clamp_(max=1e200)),
+    "a module": _steps(lambda h: nn.Hardtanh(-1e200, 1e200, inplace=True)(h)),
+    "a function": _steps(lambda h: F.hardtanh_(h, -1e200, 1e200)),
+    "read before": lambda s, x: s.b(F.hardtanh(h := s.a(x), -1e200, 1e200, inplace=True) + h),
+    "added to": _added_to,
+    "an item": _steps(lambda h: h.__setitem__((slice(None), 0), 0.0)),
+    "through data": _steps(lambda h: h.data.clamp_(max=1e200)),
+    "given out": _steps(lambda h: torch.clamp(h, max=1e200, out=h)),
+}
 
 
-def _constant_view_changed(s: Any, x: Any) -> Any:
-    w = s.a.bias.clone()
-    w.view(3).add_(F.relu(x[0] - 1e200))
-    return s.b(w[None]) + x
-
-
-IN_PLACE = (
-    _input_changed,
-    _data_replaced,
-    _constant_changed,
-    _constant_view_changed,
-    _clone_clamped,
-    _alias_clamped,
-    _slice_clamped,
-    _functional_unused,
-    _module_unused,
-    _read_before,
-    _added_to,
-    _set_item,
-    _through_data,
-    _given_out,
-)
-
-
-@pytest.mark.parametrize("forward", IN_PLACE, ids=lambda f: f.__name__.strip("_"))
-def test_finding_4_in_place_changes_that_a_trace_does_not_carry(forward: Callable[..., Any]) -> None:
-    _refused(_made(forward))
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_finding_4_in_place_changes_that_a_trace_does_not_carry(name: str) -> None:
+    _refused(_made(IN_PLACE[name]))
 
 
 def test_finding_4_in_place_modules_whose_result_is_not_used() -> None:
@@ -432,14 +344,10 @@ def test_finding_4_a_softplus_whose_switch_shows_is_refused() -> None:
     assert "threshold=40" in text
     _refused(nn.Sequential(nn.Linear(3, 3), nn.Softplus(beta=2.0)).double().eval(), "threshold")
     _refused(nn.Sequential(nn.Linear(3, 3), nn.Softplus(threshold=10.0)).eval(), "threshold")
+    _refused(_made(lambda s, x: F.softplus(s.b(s.a(x)).double())).float(), "threshold")
     lc.load(nn.Sequential(nn.Linear(3, 3), nn.Softplus(threshold=40.0)).double().eval())
     lc.load(nn.Sequential(nn.Linear(3, 3), nn.Softplus(beta=2.0, threshold=40.0)).double().eval())
-    lc.load(nn.Sequential(nn.Linear(3, 3), nn.Softplus()).eval())
-
-
-def test_finding_4_a_softplus_of_numbers_that_were_made_double() -> None:
-    module = _made(lambda s, x: F.softplus(s.b(s.a(x)).double())).float()
-    _refused(module, "threshold")
+    lc.load(nn.Sequential(nn.Linear(3, 3), nn.Softplus(threshold=15.0)).eval())  # single precision hides its jump
 
 
 def test_finding_4_types_that_a_module_mixes() -> None:
@@ -691,9 +599,3 @@ def test_weights_that_overflow_raise_no_warning() -> None:
 def test_layers_without_inputs_are_refused() -> None:
     with pytest.raises(lc.LipcertError):
         lc.load(nn.Linear(0, 3).eval())
-
-
-@pytest.mark.parametrize("threshold", [15.0, 17.0, 20.0, 40.0])
-def test_a_softplus_whose_jump_single_precision_hides_is_read(threshold: float) -> None:
-    module = nn.Sequential(nn.Linear(3, 4), nn.Softplus(threshold=threshold), nn.Linear(4, 2)).eval()
-    assert lc.load(module).sizes == (3, 4, 2)

@@ -96,14 +96,22 @@ GATES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
         lambda b, x: b.divide(b.multiply(x, b.activate(b.scale(x, 1.0, 3.0), "relu6")), 6.0),
         "hardswish",
     ),
+    "square": (lambda b, x: b.multiply(b.scale(x, 2.0), b.scale(x, 3.0)), "square"),
+    "softsign": (
+        lambda b, x: b.divide(x, b.scale(b.activate(x, "leaky_relu", negative_slope=-1.0), 1.0, 1.0)),
+        "softsign",
+    ),
+    "tanhshrink": (lambda b, x: b.add(b.scale(b.activate(b.scale(x, 0.5), "tanh"), 2.0, 3.0), x, -1.0), "tanhshrink"),
     "hardswish, clip": (lambda b, x: b.multiply(b.clamp(b.scale(x, 1.0, 3.0), 0.0, 6.0), x), "hardswish"),
 }
 
 
+@pytest.mark.parametrize("factor", [[1.0, 2.0, 3.0, -1.0], 1.5], ids=["each its own", "one for all"])
 @pytest.mark.parametrize("name", GATES)
-def test_products_that_are_activations(name: str) -> None:
+def test_products_that_are_activations(name: str, factor: Any) -> None:
+    """A factor and a shift that all elements share do not hide an activation."""
     body, row = GATES[name]
-    graph = built((4,), lambda b, x: body(b, b.scale(x, [1.0, 2.0, 3.0, -1.0], 0.3)))
+    graph = built((4,), lambda b, x: body(b, b.scale(x, factor, 0.3)))
     plain = recognise_gates(graph)
     assert Product not in _ops(plain)
     assert Special not in _ops(plain)
@@ -124,11 +132,19 @@ def test_products_that_are_activations(name: str) -> None:
         lambda b, x: b.multiply(x, b.activate(x, "hardsigmoid", beta=0.5 + 1e-7)),
         lambda b, x: b.multiply(x, b.scale(b.special(b.scale(x, 0.5**0.5), "erf"), 1.0, 1.0 + 1e-7)),
         lambda b, x: b.multiply(x, b.activate(x, "relu")),
+        lambda b, x: b.multiply(x, b.clamp(b.scale(x, 1.0, 3.5), 0.0, 6.0)),
+        lambda b, x: b.multiply(x, b.scale(b.special(b.scale(x, 0.5**0.5, 1e-9), "erf"), 1.0, 1.0)),
+        lambda b, x: b.multiply(x, b.scale(x, 1.0, 1.0)),
     ],
 )
 def test_other_products_are_refused(body: Callable[[Any, Any], Any]) -> None:
     with pytest.raises(lc.UnreadableModel, match=r"both depend on the input|only as a part of GELU"):
         built((3,), body)
+
+
+def test_a_sum_with_another_slope_is_no_tanhshrink() -> None:
+    graph = recognise_gates(built((3,), lambda b, x: b.add(b.scale(x, 1.5), b.activate(x, "tanh"), -1.0)))
+    assert [node.op.neurons.describe() for node in graph.nodes if isinstance(node.op, Apply)] == ["tanh"]
 
 
 @pytest.mark.parametrize(("kernel", "stride", "pads"), [((2, 2), (2, 2), 0), ((3, 3), (2, 2), 1), ((3, 2), (1, 1), 0)])

@@ -17,18 +17,6 @@ onnx = pytest.importorskip("onnx", reason="onnx is an extra")
 helper = onnx.helper
 TensorProto = onnx.TensorProto
 
-MODELS = Path(__file__).resolve().parents[3] / "shared" / "data" / "models"
-NAMES = [
-    "test_nano",
-    "test_tiny",
-    "ACASXU_run2a_1_1_batch_2000",
-    "mnist-net_256x2",
-    "ffnnSIGMOID__Point_6x200",
-    "Convnet_avgpool",
-    "Convnet_maxpool",
-    "resnet_2b",
-]
-
 
 def model_of(
     nodes: Sequence[Any], shape: Sequence[Any], constants: dict[str, Any] | None = None, opset: int = 17
@@ -217,88 +205,6 @@ def test_operators(name: str) -> None:
     nodes, shape, constants, opset = OPERATORS[name]
     network = assert_reads(model_of(nodes, (1, *shape), constants, opset), shape)
     assert network.inputs == int(np.prod(shape))
-
-
-def test_swish_of_the_newest_operator_set() -> None:
-    if onnx.defs.onnx_opset_version() < 24:
-        pytest.skip("this onnx does not know Swish")
-    assert_reads(model_of([node("Swish", "x", alpha=1.3)], (1, 6), opset=24), (6,))
-
-
-SIZES = {
-    "resnet_2b": (3072, 2048, 2048, 1024, 2048, 1024, 100, 10),
-    "Convnet_avgpool": (784, 18432, 10),  # 27 × 27 less the rim no pool sees
-    "Convnet_maxpool": (784, 18432, 18432, 9216, 4608, 2304, 10),
-}
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if "maxpool" in name else ()) for name in NAMES]
-)
-def test_real_models_agree_with_onnxruntime(name: str) -> None:
-    path = MODELS / f"{name}.onnx"
-    if not path.exists():
-        pytest.skip(f"the shared models are not at {MODELS}")
-    runtime = pytest.importorskip("onnxruntime", reason="the comparison needs onnxruntime")
-    network = lc.load(path)
-    assert network.sizes == SIZES.get(name, network.sizes)
-    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    entry = session.get_inputs()[0]
-    points = np.random.default_rng(0).random((100, network.inputs)).astype(np.float32)
-    found = network(points.astype(float))
-    for point, ours in zip(points, found, strict=True):
-        theirs = session.run(None, {entry.name: point.reshape(entry.shape)})[0].ravel().astype(float)
-        assert np.abs(ours - theirs).max() <= 1e-5 * np.abs(theirs).max()
-
-
-def _twins() -> tuple[Any, Any]:
-    """One residual network twice: as a PyTorch module, and as an ONNX model written by hand."""
-    torch = pytest.importorskip("torch", reason="PyTorch is an extra")
-    nn = torch.nn
-
-    class Net(nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.one, self.two = nn.Conv2d(1, 3, 3, padding=1), nn.Conv2d(3, 3, 3, padding=1)
-            self.norm, self.head = nn.BatchNorm2d(3), nn.Linear(27, 4)
-
-        def forward(self, x: Any) -> Any:
-            y = torch.relu(self.norm(self.one((x - 0.25) / 0.5)))
-            y = nn.functional.max_pool2d(torch.tanh(self.two(y) + y), 2)
-            return self.head(nn.functional.silu(y).flatten(1))
-
-    torch.manual_seed(2)
-    module = Net().eval()
-    module.norm.running_mean.normal_()
-    module.norm.running_var.uniform_(0.5, 2.0)
-    nodes = [
-        node("Sub", "x mean", "a"),
-        node("Div", "a std", "b"),
-        node("Conv", "b one.weight one.bias", "c", pads=[1, 1, 1, 1]),
-        node("BatchNormalization", "c norm.weight norm.bias norm.running_mean norm.running_var", "d"),
-        node("Relu", "d", "e"),
-        node("Conv", "e two.weight two.bias", "f", pads=[1, 1, 1, 1]),
-        node("Add", "f e", "g"),
-        node("Tanh", "g", "h"),
-        node("MaxPool", "h", "i", kernel_shape=[2, 2], strides=[2, 2]),
-        node("Sigmoid", "i", "j"),
-        node("Mul", "j i", "k"),
-        node("Flatten", "k", "l"),
-        node("Gemm", "l head.weight head.bias", transB=1),
-    ]
-    used = {name for n in nodes for name in n.input}
-    constants = {k: v.numpy() for k, v in module.state_dict().items() if k in used}
-    return module, model_of(nodes, ("batch", 1, 6, 6), {**constants, "mean": 0.25, "std": 0.5})
-
-
-def test_same_model_by_either_way_gives_the_same_bound() -> None:
-    module, model = _twins()
-    one, two = lc.load(module, input_shape=(1, 6, 6)), lc.load(model)
-    assert one.sizes == two.sizes
-    ball = lc.Ball(np.linspace(0, 1, 36), 0.3)
-    for method in (lc.ClosedForm(), lc.Scalar()):
-        bounds = [lc.certify(network, ball, method).bound for network in (one, two)]
-        assert bounds[0] == pytest.approx(bounds[1], rel=1e-9)
 
 
 def test_files_and_open_batches(tmp_path: Path) -> None:

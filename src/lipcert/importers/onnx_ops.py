@@ -107,6 +107,18 @@ def axis_of(axis: int, rank: int) -> int:
     return axis % rank
 
 
+def _refused(reason: str) -> Operator:
+    """What has no translation."""
+
+    def operator(b: Builder, call: Call) -> Tensor:
+        raise Unsupported(reason)
+
+    return operator
+
+
+softmax: Final = _refused(SOFTMAX)
+
+
 def _row(name: str, **parameters: str) -> Operator:
     """An activation; parameters are attributes of the operator."""
     return lambda b, call: b.activate(call.x, name, **{k: float(call.attributes[a]) for k, a in parameters.items()})
@@ -120,17 +132,6 @@ def _prelu(b: Builder, call: Call) -> Tensor:
 def _selu(b: Builder, call: Call) -> Tensor:
     alpha, gamma = (float(call.attributes[name]) for name in ("alpha", "gamma"))
     return b.scale(b.activate(call.x, "elu", alpha=alpha), gamma)
-
-
-def _swish(b: Builder, call: Call) -> Tensor:
-    alpha = float(call.attributes["alpha"])
-    if alpha == 0.0:  # x·sigmoid(0)
-        return b.scale(call.x, 0.5)
-    return b.divide(b.activate(b.scale(call.x, alpha), "silu"), np.asarray(alpha))
-
-
-def _gelu(b: Builder, call: Call) -> Tensor:
-    return b.activate(call.x, "gelu_tanh" if call.attribute("approximate", "none") == "tanh" else "gelu")
 
 
 def _clip(b: Builder, call: Call) -> Tensor:
@@ -289,12 +290,6 @@ _RESIZED: Final = {
 """Mode, coordinates and rounding that exporters write; by whole factors, all nearest ones repeat each value."""
 
 
-def _thresholded(b: Builder, call: Call) -> Tensor:
-    if float(call.attributes["alpha"]) != 0.0:
-        raise Unsupported("it jumps at its limit, so it has no Lipschitz constant")
-    return b.activate(call.x, "relu")
-
-
 def _shrink(b: Builder, call: Call) -> Tensor:
     limit, bias = (float(call.attributes[name]) for name in ("lambd", "bias"))
     if limit != bias:
@@ -307,10 +302,6 @@ def _pow(b: Builder, call: Call) -> Tensor:
     if exponent.size != 1:
         raise Unsupported("its exponents differ")
     return b.power(call.x, exponent.reshape(()))
-
-
-def _self_normalising(b: Builder, call: Call) -> Tensor:
-    raise Unsupported(SELF_NORMALISING)
 
 
 def _pool(call: Call) -> tuple[Any, ...]:
@@ -372,10 +363,6 @@ def _cast(b: Builder, call: Call) -> Tensor:
     return call.x
 
 
-def softmax(b: Builder, call: Call) -> Tensor:
-    raise Unsupported(SOFTMAX)
-
-
 def _pad(b: Builder, call: Call) -> Tensor:
     rank = len(call.x.shape)
     flat = call.whole(1, "pads") or []
@@ -418,13 +405,13 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Dropout": _dropout,
     "Elu": _row("elu", alpha="alpha"),
     "Erf": lambda b, call: b.special(call.x, "erf"),
-    "Gelu": _gelu,
+    "Gelu": lambda b, call: b.activate(call.x, "gelu_tanh" if call.attribute("approximate") == "tanh" else "gelu"),
     "Gemm": _gemm,
     "GlobalAveragePool": partial(_global, "mean"),
     "GlobalMaxPool": partial(_global, "max"),
     **dict.fromkeys(
         ("GroupNormalization", "InstanceNormalization", "LayerNormalization", "LpNormalization", "LRN"),
-        _self_normalising,
+        _refused(SELF_NORMALISING),
     ),
     "HardSigmoid": _row("hardsigmoid", alpha="alpha", beta="beta"),
     "HardSwish": _row("hardswish"),
@@ -457,9 +444,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Softsign": _row("softsign"),
     "Sub": _fold(lambda b, x, y: b.add(x, y, -1.0)),
     "Sum": _fold(lambda b, x, y: b.add(x, y)),
-    "Swish": _swish,
     "Tanh": _row("tanh"),
-    "ThresholdedRelu": _thresholded,
     "TopK": _top,
     "Upsample": _resize,
 }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from lipcert.importers.builder import Opaque, Positions, Tensor, Unsupported
 from lipcert.importers.faithful import DOUBLE, SINGLE, Imported, Original, confirm
 from lipcert.importers.lowering.lower import lower
 from lipcert.importers.registry import of_module
+from lipcert.importers.untrusted import few
 from lipcert.model.arrays import Array
 
 try:
@@ -25,9 +27,9 @@ except ImportError:  # pragma: no cover - depends on the installation
 
 from lipcert.importers import torch_guard as guard
 from lipcert.importers import torch_modules as modules
-from lipcert.importers import torch_watch as watch
-from lipcert.importers.torch_given import described, given
 from lipcert.importers.torch_ops import TorchBuilder
+
+_MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def read_module(
@@ -43,7 +45,7 @@ def read_module(
 
     The shape of the input may be left out where the first layer tells it.
     """
-    module = given(guard.unwrapped(module), fixed, output)
+    module = _given(guard.unwrapped(module), fixed, output)
     guard.inspect(module)
     if isinstance(points, torch.Tensor):
         points = points.detach().cpu().numpy()
@@ -62,6 +64,97 @@ def read_module(
     if not all(_close(one, run(x)) for one, x in zip(alone, probes, strict=True)):
         raise UnreadableModel("the module's outputs depend on the number of threads; its forward must not look at that")
     return Imported(lowered, own.shape[1:], sum(parameter.numel() for parameter in module.parameters()))
+
+
+class _Given(torch.nn.Module):
+    """Calls a module with one tensor, and takes what is asked for from its result.
+
+    Whatever has a default and is not given keeps it: the module's own code sees the default, not a stand-in.
+    """
+
+    def __init__(self, module: torch.nn.Module, entry: str, fixed: Mapping[str, Any], chosen: str | int | None) -> None:
+        super().__init__()
+        self.model = module
+        self.entry, self.chosen, self.numbers = entry, chosen, {}
+        for name, value in fixed.items():
+            if isinstance(value, torch.Tensor):
+                self.register_buffer(f"fixed_{name}", value)
+            else:
+                self.numbers[name] = value
+        self.tensors = [name for name, value in fixed.items() if isinstance(value, torch.Tensor)]
+        self.training = False  # not eval(), which would change the module
+
+    def forward(self, x: Any) -> Any:
+        arguments = {self.entry: x, **self.numbers}
+        for name in self.tensors:
+            arguments[name] = getattr(self, f"fixed_{name}")
+        result = self.model(**arguments)
+        return result if self.chosen is None else _chosen(result, self.chosen)
+
+
+def _chosen(result: Any, name: str | int) -> Any:
+    if isinstance(result, Mapping) and name in result:
+        return result[name]
+    if isinstance(result, (tuple, list)) and isinstance(name, int) and -len(result) <= name < len(result):
+        return result[name]
+    if isinstance(name, str) and hasattr(result, name) and (is_dataclass(result) or isinstance(result, tuple)):
+        return getattr(result, name)
+    raise UnreadableModel(f"the module returns {_described(result)}; there is no output {name!r} in it")
+
+
+def _described(result: Any) -> str:
+    """What a module returns, for people."""
+    kind = type(result).__name__
+    if isinstance(result, Mapping):
+        return f"a dictionary with {few(map(repr, result))}"
+    if is_dataclass(result) or hasattr(result, "_fields"):
+        return f"a {kind} with {few(getattr(result, '_fields', None) or vars(result))}"
+    return f"a {kind} of {len(result)}" if isinstance(result, (tuple, list)) else f"a {kind}"
+
+
+def _given(module: torch.nn.Module, fixed: Mapping[str, Any] | None, output: str | int | None) -> torch.nn.Module:
+    """The module as a function of one tensor: itself, where it is one already."""
+    if fixed is not None and not (isinstance(fixed, Mapping) and all(isinstance(name, str) for name in fixed)):
+        raise InvalidInput(f"fixed must be a dictionary of arguments by name, got {fixed!r}")
+    if output is not None and (not isinstance(output, (str, int)) or isinstance(output, bool)):
+        raise InvalidInput(f"output must be the name or the number of an output, got {output!r}")
+    if isinstance(module, torch.jit.ScriptModule):
+        return module
+    parameters = list(inspect.signature(type(module).forward).parameters.values())[1:]
+    names = [p.name for p in parameters if p.kind not in _MANY]
+    strange = [name for name in fixed or () if name not in names]
+    if strange:
+        raise InvalidInput(f"fixed names {few(strange)}; forward takes {few(names)}")
+    free = [p for p in parameters if p.kind not in _MANY and p.name not in (fixed or {})]
+    if len(parameters) == 1 and not fixed and output is None:
+        return module
+    if not free:
+        raise UnreadableModel(f"the module takes 0 inputs that are not fixed ({few(names)}); a network has one")
+    entry, *others = free
+    needed = [p.name for p in others if p.default is inspect.Parameter.empty]
+    if needed:
+        raise UnreadableModel(
+            f"the module takes {1 + len(needed)} inputs ({entry.name}, {few(needed)}); a network has one: give the"
+            f" others as fixed={{{needed[0]!r}: …}}"
+        )
+    if entry.kind is inspect.Parameter.POSITIONAL_ONLY:
+        return module
+    values = {name: _plain(name, value, guard.precisions(module)[0]) for name, value in (fixed or {}).items()}
+    return _Given(module, entry.name, values, output)
+
+
+def _plain(name: str, value: Any, dtype: torch.dtype) -> Any:
+    """Arrays as tensors, of real numbers in the module's own precision."""
+    if isinstance(value, np.ndarray):
+        value = torch.from_numpy(value.copy())
+        value = value.to(dtype) if value.is_floating_point() else value
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise InvalidInput(
+        f"fixed[{name!r}] must be an array, a tensor, a number, a string or None, got {type(value).__name__}"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +258,7 @@ def _watch(module: torch.nn.Module, own: _Traced) -> bool:
     for part in (_copied(module), module) if guard.device(module).type == "cpu" else (_copied(module),):
         before = guard.state(part)
         try:
-            single = watch.compare(part, own.graph, own.inputs())
+            single = guard.compare(part, own.graph, own.inputs())
         except LipcertError:
             guard.unchanged(before, guard.state(part))  # what changes a module is the cause of what follows
             raise
@@ -184,7 +277,7 @@ def _doubled(module: torch.nn.Module, own: _Traced, input_shape: Sequence[int] |
     try:
         traced = _trace(twin, torch.float64, input_shape)
         with guard.quiet():
-            insists = watch.rounds(twin, traced.inputs()[0])
+            insists = guard.rounds(twin, traced.inputs()[0])
     except Exception:  # layers that get numbers of another type than their own fail in many ways
         return own
     pairs = zip(own.copy.state_dict().values(), twin.state_dict().values(), strict=True)
@@ -254,7 +347,7 @@ def _one_in_one_out(traced: fx.GraphModule) -> None:
     (result,) = (n.args[0] for n in traced.graph.nodes if n.op == "output")
     if not isinstance(result, fx.Node):
         raise UnreadableModel(
-            f"the module returns {described(result)}; a network has one tensor as output: choose one with output=…,"
+            f"the module returns {_described(result)}; a network has one tensor as output: choose one with output=…,"
             " its name or number"
         )
 
