@@ -200,13 +200,11 @@ def _one_in_one_out(graph: onnx.GraphProto) -> None:
     given = {i.name for i in graph.initializer}
     inputs = [i.name for i in graph.input if i.name not in given]
     outputs = [o.name for o in graph.output]
-    for names, what in ((inputs, "inputs"), (outputs, "outputs")):
+    for names, what, advice in (
+        (inputs, "inputs", "give all but one as fixed={name: values}, --fixed NAME=…"),
+        (outputs, "outputs", "choose one with output=name, --output NAME"),
+    ):
         if len(names) != 1:
-            advice = (
-                "give all but one as fixed={name: values}, --fixed NAME=…"
-                if what == "inputs"
-                else "choose one with output=name, --output NAME"
-            )
             advice = f": {advice}" if names else ""
             raise UnreadableModel(f"the model has {len(names)} {what} ({', '.join(names)}); a network has one{advice}")
 

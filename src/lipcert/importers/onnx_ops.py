@@ -304,7 +304,7 @@ def _pow(b: Builder, call: Call) -> Tensor:
     return b.power(call.x, exponent.reshape(()))
 
 
-def _pool(call: Call) -> tuple[Any, ...]:
+def _pool(call: Call) -> tuple[list[int], list[int], win.Pads, list[int], bool]:
     """Kernel, stride, padding and dilation of a pool, and whether the last window may be incomplete."""
     kernel, ceil = list(call.attribute("kernel_shape")), bool(call.attribute("ceil_mode", 0))
     stride, pads, dilation = _frame(call, kernel)

@@ -123,14 +123,11 @@ class PreciseMatrix:
         return PreciseMatrix((len(index), self.shape[1]), indptr, self.indices[entries], self.values.take(entries))
 
     def scaled(self, factor: Precise) -> PreciseMatrix:
-        """Row i times factor i; equal pairs of numbers, of which a convolution has many, are multiplied once."""
+        """Row i times factor i."""
         if _ones(factor):
             return self
-        alike = _distinct(*_bits(factor))[1]
-        first, which = _distinct(alike[self.rows].view(np.uint64), *_bits(self.values))
-        products = factor.take(self.rows[first]) * self.values.take(first)
-        values = products.take(which)
-        if products.nothing.any():
+        values = factor.take(self.rows) * self.values
+        if values.nothing.any():
             return PreciseMatrix.of_entries(self.shape, self.rows, self.indices, values)
         return PreciseMatrix(self.shape, self.indptr, self.indices, values)
 
@@ -174,29 +171,6 @@ class PreciseMatrix:
 def _ones(values: Precise) -> bool:
     """Whether every number is 1."""
     return bool((values.nearest == 1.0).all() and not values.parts[1:].any() and not values.error.any())
-
-
-def _bits(values: Precise) -> list[Array]:
-    """The bits of numbers; errors that are all zero tell nothing."""
-    parts = (*values.parts, values.error) if values.error.any() else values.parts
-    return [np.ascontiguousarray(part).view(np.uint64) for part in parts]
-
-
-def _distinct(*bits: Array) -> tuple[Array, Array]:
-    """Places (k,) of entries that stand for all, and for each entry which of these it equals in every array."""
-    size = bits[0].size
-    mark, mixed = np.zeros(size, dtype=np.uint64), np.uint64(0x9E3779B97F4A7C15)
-    for part in bits:
-        mark = (mark ^ part) * mixed
-        mark ^= mark >> np.uint64(29)
-    table = np.zeros(1 << max(8, (2 * size - 1).bit_length() if size else 8), dtype=np.int64)
-    slot = (mark >> np.uint64(20)).astype(np.int64) & (table.size - 1)
-    everyone = np.arange(size)
-    table[slot] = everyone  # one of those that share a slot speaks for them, if it is equal to them
-    speaker = table[slot]
-    speaker = np.where(np.logical_and.reduce([part == part[speaker] for part in bits]), speaker, everyone)
-    chosen = speaker == everyone
-    return np.flatnonzero(chosen), (np.cumsum(chosen) - 1)[speaker]
 
 
 def _ranges(starts: Array, lengths: Array) -> Array:
