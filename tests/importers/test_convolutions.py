@@ -11,7 +11,7 @@ import pytest
 import lipcert as lc
 from lipcert.importers.lowering.convolutions import recognised
 from lipcert.importers.lowering.forms import Form
-from lipcert.importers.precise_matrix import PreciseMatrix
+from lipcert.importers.precise import PreciseMatrix
 from lipcert.model.convolution import Convolution
 from lipcert.proof.torus import torus_of
 

@@ -99,15 +99,16 @@ def test_finding_2_an_attribute_named_orig_mod_is_no_compiled_module() -> None:
     "noise",
     [
         lambda x: 0.0 * torch.randn(3),
-        lambda x: 1e-9 * torch.rand(3),
-        lambda x: 0.0 * torch.bernoulli(torch.full((3,), 0.5)),
         lambda x: torch.zeros(3).normal_(),
         lambda x: F.dropout(torch.ones(3), 0.5),
         lambda x: torch.native_dropout(torch.ones(3), 0.5, None)[0],
     ],
 )
 def test_finding_2_randomness_is_refused(noise: Callable[..., Any]) -> None:
-    _refused(_made(lambda s, x: _plain(s, x) + noise(x)), "random")
+    module = _made(lambda s, x: _plain(s, x) + noise(x))
+    before = torch.get_rng_state()
+    _refused(module, "random")
+    assert torch.equal(before, torch.get_rng_state())  # that of the caller is left alone
 
 
 def test_finding_2_randomness_of_python_is_refused() -> None:
@@ -176,13 +177,6 @@ def test_finding_2_state_that_a_run_changes_is_refused() -> None:
         return _plain(s, x)
 
     assert "calls" in _refused(_made(remembers), "changes")
-
-
-def test_finding_2_the_random_state_of_the_caller_is_left_alone() -> None:
-    module = _made(lambda s, x: _plain(s, x) + 0.0 * torch.randn(3))
-    before = torch.get_rng_state()
-    _refused(module, "random")
-    assert torch.equal(before, torch.get_rng_state())
 
 
 # finding 4: misreads that sample points do not see --------------------------------------------------------------
@@ -518,16 +512,6 @@ def test_finding_11_kinks_are_straddled_to_the_last_bit() -> None:
         assert (close >= 0).any()
     second = network.preactivations(points)[1]
     assert (np.minimum(np.abs(second), np.abs(second - 6.0)).min(axis=0) < 1e-13).all()
-
-
-def test_finding_11_samples() -> None:
-    one, two = sample(5, 0), sample(5, 1)
-    assert not np.array_equal(one, two)
-    assert np.abs(one).max() > 1e38
-    assert (np.abs(one).max(axis=1) > 1e25).sum() >= 2
-    small = one[np.abs(one).max(axis=1) < 1e30]
-    assert (small != small.astype(np.float32).astype(float)).mean() > 0.8
-    assert (one[0] == 0.0).all()
 
 
 def test_finding_9_outputs_whose_number_changes() -> None:

@@ -23,8 +23,7 @@ from lipcert.importers.builder import Builder, Unsupported
 from lipcert.importers.graph import Affine, Constant, Graph, Join, Pick, Scale, Sum
 from lipcert.importers.lowering.lower import REWRITES, Plan, fold, lower, separate
 from lipcert.importers.lowering.schedule import levels
-from lipcert.importers.precise import Precise
-from lipcert.importers.precise_matrix import PreciseMatrix
+from lipcert.importers.precise import Precise, PreciseMatrix
 from lipcert.model.arrays import Array, dense
 from onnx_graphs import DOUBLE, model_of, node
 from rational import ALLOWED, assert_rounded_once, fractions, number_at, times
@@ -425,7 +424,7 @@ def test_planted_a_coefficient_rounded_too_early_is_seen(monkeypatch: pytest.Mon
 
 def test_planted_a_slice_too_wide_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices of four bits more than there is room for: their products are rounded."""
-    from lipcert.importers import precise_matrix as module
+    from lipcert.importers import precise as module
 
     exact = module._sliced
     monkeypatch.setattr(module, "_sliced", lambda matrix, axis, bits: exact(matrix, axis, bits + 4))

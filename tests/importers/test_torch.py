@@ -366,13 +366,6 @@ def test_what_cannot_be_traced_or_has_several_ends() -> None:
     with pytest.raises(lc.UnreadableModel, match="returns a tuple"):
         lc.load(Wrapped(lambda s, x: (x, x)).eval(), input_shape=(3,))
 
-    class Two(nn.Module):  # type: ignore[misc, name-defined]
-        def forward(self, x: Any, y: Any) -> Any:
-            return x + y
-
-    with pytest.raises(lc.UnreadableModel, match=r"takes 2 inputs \(x, y\)"):
-        lc.load(Two().eval(), input_shape=(3,))
-
 
 def test_final_softmax_is_dropped_when_asked() -> None:
     torch.manual_seed(0)

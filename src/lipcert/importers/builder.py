@@ -16,8 +16,7 @@ from lipcert.importers import windows as win
 from lipcert.importers.graph import Graph, Node, Offender, refuse
 from lipcert.importers.lowering.forms import fold_constants
 from lipcert.importers.lowering.gates import recognise_gates, unrecognised
-from lipcert.importers.precise import Precise
-from lipcert.importers.precise_matrix import PreciseMatrix
+from lipcert.importers.precise import Precise, PreciseMatrix
 from lipcert.model.activations import Activation, activation
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.network import Neurons

@@ -14,8 +14,7 @@ from typing import Literal, NoReturn
 import numpy as np
 
 from lipcert.errors import UnreadableModel
-from lipcert.importers.precise import Precise
-from lipcert.importers.precise_matrix import PreciseMatrix
+from lipcert.importers.precise import Precise, PreciseMatrix
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
 

@@ -262,7 +262,8 @@ class Constants:
 
     def _numbers(self, node: onnx.NodeProto, feeds: dict[str, Array], names: list[str]) -> int:
         """How many numbers the results will have, by inference of shapes, before they are made."""
-        if node.op_type in ("NonZero", "Compress", "Slice"):  # no more than there are, times the axes
+        older = node.op_type == "Slice" and len(node.input) == 1  # of operator sets before 10: no inference
+        if node.op_type in ("NonZero", "Compress") or older:  # no more than there are, times the axes
             return sum(value.size * max(value.ndim, 1) for value in feeds.values())
         small = {name: value for name, value in feeds.items() if value.size <= _PASSED_ON}
         kinds = {name: onnx.helper.np_dtype_to_tensor_dtype(value.dtype) for name, value in feeds.items()}

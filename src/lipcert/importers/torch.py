@@ -232,18 +232,11 @@ def _trace(module: torch.nn.Module, dtype: torch.dtype, input_shape: Sequence[in
 
 def _advice(module: torch.nn.Module) -> str:
     """What may help a module that fails on an input."""
-    parts = [part for _, part in module.named_modules()]
-    if any(isinstance(part, (torch.nn.Embedding, torch.nn.EmbeddingBag)) for part in parts):
+    if any(isinstance(part, (torch.nn.Embedding, torch.nn.EmbeddingBag)) for part in module.modules()):
         return "an Embedding takes whole numbers, and a Lipschitz constant is about real ones: load the part behind it"
-    norms = [part for part in parts if isinstance(part, torch.nn.modules.batchnorm._BatchNorm)]
-    if any(part.running_mean is None for part in norms):
-        return (
-            "a batch norm without running statistics makes an output depend on the other inputs of its batch: train"
-            " it with track_running_stats=True"
-        )
     return (
         "give input_shape without the batch, such as input_shape=(3, 32, 32), and values of fixed= as the forward gets"
-        " them, with a batch of one where it has one"
+        " them, with a batch of one where it has one; a batch norm needs track_running_stats=True"
     )
 
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lipcert.importers.precise import Precise
-from lipcert.importers.precise_matrix import PreciseMatrix
+from lipcert.importers.precise import Precise, PreciseMatrix
 from lipcert.model.arrays import Array
 
 Pads = Sequence[tuple[int, int]]

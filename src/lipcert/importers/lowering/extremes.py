@@ -11,8 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from lipcert.importers.graph import Affine, Apply, Graph, Join, Maximum, Node, Pick, Rewriting, Scale, Sort, Sum
-from lipcert.importers.precise import Precise
-from lipcert.importers.precise_matrix import PreciseMatrix
+from lipcert.importers.precise import Precise, PreciseMatrix
 from lipcert.model.activations import activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lipcert.importers.graph import Affine, Constant, Graph, Join, Op, Pick, Product, Rewriting, Scale, Sum
-from lipcert.importers.precise import Precise
-from lipcert.importers.precise_matrix import PreciseMatrix
+from lipcert.importers.precise import Precise, PreciseMatrix
 
 ONE = -1
 """Stands for the number 1 among the known values: its matrix is the offset."""
