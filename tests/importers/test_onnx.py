@@ -43,29 +43,14 @@ IMAGE = (2, 5, 6)
 KERNEL = RNG.standard_normal((4, 2, 3, 2))
 
 ELEMENTWISE: dict[str, Any] = {
-    "Relu": {},
-    "LeakyRelu": {"alpha": 0.3},
-    "LeakyRelu default": {},
+    **{key: {} for key in ("Relu", "LeakyRelu", "Selu", "Sigmoid", "Tanh", "Softplus", "Softsign", "HardSigmoid")},
+    **{key: {} for key in ("HardSwish", "Mish", "Gelu", "Atan", "Sin", "Abs", "Neg", "Identity", "Dropout")},
+    "LeakyRelu other": {"alpha": 0.3},
     "Elu": {"alpha": 0.4},
     "Celu": {"alpha": 0.5},
-    "Selu": {},
     "Selu other": {"alpha": 2.0, "gamma": 1.5},
-    "Sigmoid": {},
-    "Tanh": {},
-    "Softplus": {},
-    "Softsign": {},
-    "HardSigmoid": {"alpha": 0.3, "beta": 0.4},
-    "HardSigmoid default": {},
-    "HardSwish": {},
-    "Mish": {},
-    "Gelu": {},
+    "HardSigmoid other": {"alpha": 0.3, "beta": 0.4},
     "Gelu tanh": {"approximate": "tanh"},
-    "Atan": {},
-    "Sin": {},
-    "Abs": {},
-    "Neg": {},
-    "Identity": {},
-    "Dropout": {},
 }
 
 
