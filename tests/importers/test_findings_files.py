@@ -251,13 +251,6 @@ def test_finding_4_imaginary_parts_of_a_state_dict_are_not_dropped(tmp_path: Pat
         lc.load(state(tmp_path, content), "relu")
 
 
-def test_finding_4_an_embedding_is_not_read_as_a_linear_layer(tmp_path: Path) -> None:
-    nn = pytest.importorskip("torch", reason="PyTorch is an extra").nn
-    module = nn.Sequential(nn.Embedding(4, 4), nn.Linear(4, 2))  # of a shape that a linear layer could have
-    with pytest.raises(lc.UnreadableModel, match="table of an Embedding"):
-        lc.load(state(tmp_path, module.state_dict()), "relu")
-
-
 def test_finding_4_the_order_of_the_entries_is_not_the_order_of_the_layers(tmp_path: Path) -> None:
     content = layer("head", 3, 3) | layer("body", 3, 3)
     with pytest.raises(lc.UnreadableModel, match="in which order its layers are used: head, body"):
@@ -300,10 +293,3 @@ def test_finding_9_state_dicts_with_odd_entries(tmp_path: Path) -> None:
     torch.save(plain, tmp_path / "model.pt", _use_new_zipfile_serialization=False)
     with pytest.raises(lc.UnreadableModel, match="save it again"):
         lc.load(tmp_path / "model.pt", "relu")
-
-
-@pytest.mark.parametrize("shape", ["abc", [2.5], [0], [[1, 2], [3, 4]], [], [-1], 10**400, [2**20, 2**20], [np.nan]])
-def test_shapes_that_are_none(shape: Any) -> None:
-    nn = pytest.importorskip("torch", reason="PyTorch is an extra").nn
-    with pytest.raises(lc.InvalidInput, match="input_shape must"):
-        lc.load(nn.Linear(3, 2).eval(), input_shape=shape)

@@ -369,7 +369,9 @@ def test_finding_9_points_that_require_grad_are_taken() -> None:
         lc.load(module, points=torch.ones(2, 3, dtype=torch.complex64))
 
 
-@pytest.mark.parametrize("shape", [("a",), 3.5, (3.5,), (10**400,), [[3], [4]], "3", (True, 2), (float("nan"),), ()])
+@pytest.mark.parametrize(
+    "shape", [("a",), 3.5, (10**400,), [[3], [4]], "3", (True, 2), (np.nan,), (), (0,), (-1,), (2**20,) * 2]
+)
 def test_finding_9_strange_input_shapes_are_named(shape: Any) -> None:
     with pytest.raises(lc.InvalidInput, match="input_shape"):
         lc.load(nn.Sequential(nn.Linear(3, 2)).eval(), input_shape=shape)

@@ -134,13 +134,6 @@ class Builder:
         """The same elements in another shape; one entry may be -1."""
         return self.view(x, lambda index: index.reshape(tuple(int(s) for s in shape)))
 
-    def flatten(self, x: Tensor, start: int = 1, stop: int = -1) -> Tensor:
-        """Axes start … stop become one."""
-        rank = len(x.shape)
-        start, stop = start % max(rank, 1), stop % max(rank, 1)
-        middle = int(np.prod(x.shape[start : stop + 1], dtype=int))
-        return self.reshape(x, (*x.shape[:start], middle, *x.shape[stop + 1 :]))
-
     def pad(self, x: Tensor, pads: win.Pads, fill: float = 0.0) -> Tensor:
         """Padding of the last axes."""
         return self.pick(x, win.padded(win.positions(x.shape), pads), fill)
@@ -385,7 +378,7 @@ class Builder:
         left, right = self.tensor(x), self.tensor(y)
         shape = common_shape(left.shape, right.shape)
         pair = [self.spread(side, shape) for side in (left, right)]
-        joined = self.concat([self.flatten(side, 0) if shape else self.reshape(side, (1,)) for side in pair], 0)
+        joined = self.concat([self.reshape(side, (side.size,)) for side in pair], 0)
         return self.maximum(joined, np.arange(joined.size).reshape(2, -1).T, shape, sign)
 
     def _add(self, op: ops.Op, inputs: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
