@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from scipy.io import savemat
 
 import lipcert as lc
@@ -71,7 +70,7 @@ def mat_seeds() -> list[bytes]:
     files = []
     for weights, extra in (
         ([W[0], W[1]], {"activation": "relu", "biases": [np.ones((2, 1)), np.zeros((0, 0))]}),
-        ([sparse.csc_matrix(W[0]), W[1].astype(np.int8)], {"activation": "tanh"}),
+        ([W[0].astype(np.float32), W[1].astype(np.int8)], {"activation": "tanh"}),
     ):
         cells = {k: v if isinstance(v, str) else _cell(v) for k, v in ({"weights": weights} | extra).items()}
         stream = io.BytesIO()

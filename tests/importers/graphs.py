@@ -61,6 +61,8 @@ def _value(op: ops.Op, operands: Sequence[Array]) -> Any:
             return op.neurons.value(operands[0])
         case ops.Special(name="erf"):
             return special.erf(operands[0])
+        case ops.Special(name="reciprocal"):
+            return 1.0 / operands[0]
         case ops.Product():
             return operands[0] * operands[1]
         case ops.Maximum():

@@ -11,7 +11,7 @@ import pytest
 import lipcert as lc
 from lipcert.importers.lowering.convolutions import recognised
 from lipcert.importers.lowering.forms import Form
-from lipcert.importers.precise_matrix import PreciseMatrix
+from lipcert.importers.precise import PreciseMatrix
 from lipcert.model.convolution import Convolution
 from lipcert.proof.torus import torus_of
 
@@ -125,7 +125,7 @@ def test_wide_layers_on_small_images_are_convolutions_too() -> None:
         conv(4, 8, padding=1, padding_mode="reflect"),
         conv(4, 8, padding=1, padding_mode="replicate"),
         nn.AvgPool2d(3, 2, 1, count_include_pad=False),
-        nn.AvgPool2d(3, 2, ceil_mode=True),
+        nn.AvgPool2d(3, 2, ceil_mode=True, count_include_pad=False),
     ],
     ids=["reflect", "replicate", "uneven divisor", "windows cut off"],
 )

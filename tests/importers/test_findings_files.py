@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import struct
-import subprocess
-import sys
 import zipfile
 import zlib
 from pathlib import Path
@@ -17,7 +15,6 @@ from scipy import sparse
 from scipy.io import loadmat, savemat
 
 import lipcert as lc
-from lipcert.model.arrays import dense
 from lipcert.questions.campaign.data import read_points
 
 W = np.array([[1.0, -2.0, 0.5], [0.25, 1.0, -1.0]])
@@ -34,64 +31,15 @@ def written(path: Path, content: bytes) -> Path:
     return path
 
 
-# 3: sparse matrices in .mat files
+# 3: what .mat files may hold
 
 
-def sparse_mat(rows: list[int], starts: list[int], height: int = 2) -> bytes:
-    """A file whose only weight is sparse, (height, 3), with these row indices and starts of columns."""
-    stream = io.BytesIO()
-    marked = sparse.csc_matrix((np.ones(3), np.array([101, 102, 103]) - 101, [0, 1, 2, 3]), shape=(3, 3))
-    savemat(stream, {"weights": cells(marked)})
-    data = stream.getvalue()
-    old = struct.pack("<3i", 0, 1, 2), struct.pack("<4i", 0, 1, 2, 3), struct.pack("<2i", 3, 3)
-    new = struct.pack("<3i", *rows), struct.pack("<4i", *starts), struct.pack("<2i", height, 3)
-    at = data.index(struct.pack("<2I", 5, 12) + old[0])
-    data = data[: at + 8] + new[0] + data[at + 20 :]
-    at = data.index(struct.pack("<2I", 5, 16) + old[1])
-    data = data[: at + 8] + new[1] + data[at + 24 :]
-    at = data.index(struct.pack("<2I", 5, 8) + old[2])
-    return data[: at + 8] + new[2] + data[at + 16 :]
-
-
-HOSTILE = {
-    "far outside": ([0, 1, 2**30], [0, 1, 2, 3]),
-    "just outside": ([0, 1, 2], [0, 1, 2, 3]),
-    "negative": ([0, 1, -5], [0, 1, 2, 3]),
-    "starts outside": ([0, 1, 1], [0, 1, 2, 2**30]),
-    "starts negative": ([0, 1, 1], [0, -7, 2, 3]),
-    "starts going down": ([0, 1, 1], [0, 3, 1, 3]),
-    "starts late": ([0, 1, 1], [1, 1, 2, 3]),
-    "one entry twice": ([1, 1, 1], [0, 2, 2, 3]),
-}
-
-
-def test_finding_3_sparse_indices_of_a_mat_file_are_checked(tmp_path: Path) -> None:
-    """In a process of its own: the old code wrote out of bounds."""
-    files = [written(tmp_path / f"{name}.mat", sparse_mat(*case)) for name, case in HOSTILE.items()]
-    code = f"""import lipcert
-for file in {[str(file) for file in files]}:
-    try:
-        lipcert.load(file)
-    except lipcert.UnreadableModel as error:
-        print("refused", error)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert len(lines) == len(HOSTILE), done.stdout
-    assert all("sparse matrix" in line for line in lines)
-
-
-def test_finding_3_a_sound_sparse_matrix_is_still_read(tmp_path: Path) -> None:
-    file = written(tmp_path / "model.mat", sparse_mat([0, 1, 1], [0, 1, 2, 3]))
-    weight = lc.load(file).layers[0].weight
-    assert dense(weight).tolist() == [[1, 0, 0], [0, 1, 1]]
-
-
-def test_finding_3_a_very_tall_sparse_matrix_asks_for_too_much(tmp_path: Path) -> None:
-    file = written(tmp_path / "model.mat", sparse_mat([0, 1, 1], [0, 1, 2, 3], 2**31 - 1))
-    with pytest.raises(lc.UnreadableModel, match="sparse matrix of dimensions"):
-        lc.load(file)
+def test_finding_3_sparse_and_complex_matrices_of_a_mat_file_are_refused(tmp_path: Path) -> None:
+    """Their indices could point anywhere; MATLAB's full() is at hand."""
+    for weight in (sparse.csc_matrix(W), W + 1j):
+        savemat(tmp_path / "model.mat", {"weights": cells(weight)})
+        with pytest.raises(lc.UnreadableModel, match=r"a sparse W is saved as full\(W\)"):
+            lc.load(tmp_path / "model.mat")
 
 
 @pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csc_array, sparse.csr_matrix])
@@ -134,17 +82,15 @@ def test_mat_files_are_read_as_scipy_reads_them(tmp_path: Path) -> None:
         f"n{kind}": (100 * rng.random((3, 4))).astype(kind) for kind in ("f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4")
     }
     content |= {"i8": np.array([[2**62, -3]]), "u8": np.array([[2**63]], dtype="u8"), "cube": rng.random((2, 3, 4))}
-    content |= {"truth": rng.random((2, 2)) > 0.5, "none": np.zeros((0, 0)), "z": rng.random((2, 2)) + 1j}
+    content |= {"truth": rng.random((2, 2)) > 0.5, "none": np.zeros((0, 0))}
     content |= {"text": "leaky_relu(0.5)", "texts": np.array(["ab", "cd"]), "greek": "αβγ", "number": 3.5}
-    content |= {"sparse": sparse.random(7, 5, 0.4, rng=rng, format="csc"), "cell": cells(W, "relu", np.zeros((0, 0)))}
+    content |= {"cell": cells(W, "relu", np.zeros((0, 0)))}
     for squeeze in (False, True):
         savemat(tmp_path / "m.mat", content, do_compression=squeeze)
         found = mat.variables((tmp_path / "m.mat").read_bytes(), list(content))
         wanted = loadmat(tmp_path / "m.mat")
         for name in content:
             one, two = found[name], wanted[name]
-            if sparse.issparse(two):
-                one, two = one.toarray(), two.toarray()
             if name == "cell":
                 assert all(np.array_equal(a, b) for a, b in zip(one.ravel(), two.ravel(), strict=True))
             else:
@@ -305,13 +251,6 @@ def test_finding_4_imaginary_parts_of_a_state_dict_are_not_dropped(tmp_path: Pat
         lc.load(state(tmp_path, content), "relu")
 
 
-def test_finding_4_an_embedding_is_not_read_as_a_linear_layer(tmp_path: Path) -> None:
-    nn = pytest.importorskip("torch", reason="PyTorch is an extra").nn
-    module = nn.Sequential(nn.Embedding(4, 4), nn.Linear(4, 2))  # of a shape that a linear layer could have
-    with pytest.raises(lc.UnreadableModel, match="table of an Embedding"):
-        lc.load(state(tmp_path, module.state_dict()), "relu")
-
-
 def test_finding_4_the_order_of_the_entries_is_not_the_order_of_the_layers(tmp_path: Path) -> None:
     content = layer("head", 3, 3) | layer("body", 3, 3)
     with pytest.raises(lc.UnreadableModel, match="in which order its layers are used: head, body"):
@@ -354,10 +293,3 @@ def test_finding_9_state_dicts_with_odd_entries(tmp_path: Path) -> None:
     torch.save(plain, tmp_path / "model.pt", _use_new_zipfile_serialization=False)
     with pytest.raises(lc.UnreadableModel, match="save it again"):
         lc.load(tmp_path / "model.pt", "relu")
-
-
-@pytest.mark.parametrize("shape", ["abc", [2.5], [0], [[1, 2], [3, 4]], [], [-1], 10**400, [2**20, 2**20], [np.nan]])
-def test_shapes_that_are_none(shape: Any) -> None:
-    nn = pytest.importorskip("torch", reason="PyTorch is an extra").nn
-    with pytest.raises(lc.InvalidInput, match="input_shape must"):
-        lc.load(nn.Linear(3, 2).eval(), input_shape=shape)

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.importers.faithful import DOUBLE, Original, confirm
-from lipcert.importers.samples import at_kinks, sample
+from lipcert.importers.faithful import DOUBLE, Original, at_kinks, confirm, sample
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra")
-from lipcert.importers import torch_graph as held  # noqa: E402 - needs PyTorch
+from lipcert.importers import torch as reader  # noqa: E402 - needs PyTorch
 from lipcert.importers import torch_ops as ops  # noqa: E402
 
 nn = torch.nn
@@ -75,22 +74,15 @@ def test_finding_2_global_hooks_are_refused() -> None:
     _refused(_made(_plain), "every module of this process")
 
 
-def test_finding_2_a_forward_on_the_instance_is_refused() -> None:
-    module = _made(_plain)
-    old = module.forward
-    module.forward = lambda x: 5 * old(x)
-    _refused(module, "forward is set on the instance")
-    inner = _made(_plain)
-    inner.a.forward = lambda x: torch.relu(x)
-    _refused(inner, "a: forward is set on the instance")
-
-
-def test_finding_2_an_overridden_call_is_refused() -> None:
+def test_finding_2_a_forward_on_the_instance_and_an_overridden_call_are_refused() -> None:
     class Loud(Made):
         def __call__(self, *parts: Any) -> Any:
             return 5 * super().__call__(*parts)
 
     _refused(Loud(_plain).double().eval(), "__call__")
+    module = _made(_plain)
+    module.a.forward = lambda x: torch.relu(x)
+    _refused(module, "a: forward is set on the instance")
 
 
 def test_finding_2_an_attribute_named_orig_mod_is_no_compiled_module() -> None:
@@ -107,24 +99,20 @@ def test_finding_2_an_attribute_named_orig_mod_is_no_compiled_module() -> None:
     "noise",
     [
         lambda x: 0.0 * torch.randn(3),
-        lambda x: 1e-9 * torch.rand(3),
-        lambda x: 0.0 * torch.bernoulli(torch.full((3,), 0.5)),
         lambda x: torch.zeros(3).normal_(),
         lambda x: F.dropout(torch.ones(3), 0.5),
         lambda x: torch.native_dropout(torch.ones(3), 0.5, None)[0],
     ],
 )
 def test_finding_2_randomness_is_refused(noise: Callable[..., Any]) -> None:
-    _refused(_made(lambda s, x: _plain(s, x) + noise(x)), "random")
+    module = _made(lambda s, x: _plain(s, x) + noise(x))
+    before = torch.get_rng_state()
+    _refused(module, "random")
+    assert torch.equal(before, torch.get_rng_state())  # that of the caller is left alone
 
 
 def test_finding_2_randomness_of_python_is_refused() -> None:
     _refused(_made(lambda s, x: _plain(s, x) + random.random()), "trace")
-
-
-def _normalised(s: Any, x: Any) -> Any:
-    y = _plain(s, x)
-    return y / y.norm()
 
 
 TYPES: dict[str, Callable[[Any], bool]] = {
@@ -139,11 +127,6 @@ TYPES: dict[str, Callable[[Any], bool]] = {
     "inference mode": lambda x: torch.is_inference_mode_enabled(),
     "leaf": lambda x: isinstance(x, torch.Tensor) and x.is_leaf and x.requires_grad,
 }
-
-
-@pytest.mark.parametrize("test", TYPES)
-def test_finding_2_branches_that_a_trace_does_not_see(test: str) -> None:
-    _refused(_made(lambda s, x: _normalised(s, x) if TYPES[test](x) else _plain(s, x)), "trace")
 
 
 @pytest.mark.parametrize("test", TYPES)
@@ -182,19 +165,6 @@ def test_finding_2_an_error_that_is_swallowed_while_tracing() -> None:
     _refused(_made(forward), "trace|looks at")
 
 
-def test_finding_2_the_example_of_the_report() -> None:
-    """A forward that normalises under a test of types: the quotient of its outputs is ten times the old bound."""
-    torch.manual_seed(0)
-    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU()).eval()
-
-    class Normaliser(nn.Module):  # type: ignore[misc, name-defined]
-        def forward(self, x: Any) -> Any:
-            return F.normalize(x) if isinstance(x, torch.Tensor) else x
-
-    module.append(Normaliser().eval())
-    _refused(module, "trace")
-
-
 def test_finding_2_state_that_a_run_changes_is_refused() -> None:
     def counts(s: Any, x: Any) -> Any:
         s.offset += 1.0
@@ -209,50 +179,19 @@ def test_finding_2_state_that_a_run_changes_is_refused() -> None:
     assert "calls" in _refused(_made(remembers), "changes")
 
 
-def test_finding_2_the_random_state_of_the_caller_is_left_alone() -> None:
-    module = _made(lambda s, x: _plain(s, x) + 0.0 * torch.randn(3))
-    before = torch.get_rng_state()
-    _refused(module, "random")
-    assert torch.equal(before, torch.get_rng_state())
-
-
 # finding 4: misreads that sample points do not see --------------------------------------------------------------
 
 
-def _clone_clamped(s: Any, x: Any) -> Any:
-    h = s.a(x)
-    g = h.clone()
-    g.clamp_(max=1e6)
-    return s.b(g)
+def _steps(*steps: Callable[..., Any]) -> Callable[..., Any]:
+    """A forward that takes h = a(x) through some steps, whose results it throws away, and returns b(h)."""
 
+    def forward(s: Any, x: Any) -> Any:
+        h = s.a(x)
+        for step in steps:
+            step(h)
+        return s.b(h)
 
-def _alias_clamped(s: Any, x: Any) -> Any:
-    h = s.a(x)
-    h.view(-1).clamp_(max=1e200)
-    return s.b(h)
-
-
-def _slice_clamped(s: Any, x: Any) -> Any:
-    h = s.a(x)
-    h[:, :2].clamp_(max=1e200)
-    return s.b(h)
-
-
-def _module_unused(s: Any, x: Any) -> Any:
-    h = s.a(x)
-    nn.Hardtanh(-1e200, 1e200, inplace=True)(h)
-    return s.b(h)
-
-
-def _functional_unused(s: Any, x: Any) -> Any:
-    h = s.a(x)
-    F.hardtanh_(h, -1e200, 1e200)
-    return s.b(h)
-
-
-def _read_before(s: Any, x: Any) -> Any:
-    h = s.a(x)
-    return s.b(F.hardtanh(h, -1e200, 1e200, inplace=True) + h)
+    return forward
 
 
 def _added_to(s: Any, x: Any) -> Any:
@@ -261,68 +200,34 @@ def _added_to(s: Any, x: Any) -> Any:
     return s.b(h + skip)
 
 
-def _set_item(s: Any, x: Any) -> Any:
-    h = s.a(x)
-    h[:, 0] = 0.0
-    return s.b(h)
-
-
-def _through_data(s: Any, x: Any) -> Any:
-    h = s.a(x)
-    h.data.clamp_(max=1e200)
-    return s.b(h)
-
-
-def _given_out(s: Any, x: Any) -> Any:
-    h = s.a(x)
-    torch.clamp(h, max=1e200, out=h)
-    return s.b(h)
-
-
-def _input_changed(s: Any, x: Any) -> Any:
-    x.clamp_(max=1e200)
-    return s.b(s.a(x))
-
-
-def _data_replaced(s: Any, x: Any) -> Any:
-    h = s.a(x)
+def _data_replaced(h: Any) -> None:
     h.data = h.data.clamp(max=1e200)
-    return s.b(h)
 
 
-def _constant_changed(s: Any, x: Any) -> Any:
-    w = s.a.bias.clone()
-    w.add_(F.relu(x[0] - 1e200))
-    return s.b(w[None])
+IN_PLACE: dict[str, Callable[..., Any]] = {
+    "the input": lambda s, x: (x.clamp_(max=1e200), s.b(s.a(x)))[-1],
+    "data replaced": _steps(_data_replaced),
+    "a constant": lambda s, x: (w := s.a.bias.clone(), w.add_(F.relu(x[0] - 1e200)), s.b(w[None]))[-1],
+    "a view of a constant": lambda s, x: (
+        (w := s.a.bias.clone()).view(3).add_(F.relu(x[0] - 1e200)),
+        s.b(w[None]) + x,
+    )[-1],
+    "a clone": lambda s, x: (g := s.a(x).clone(), g.clamp_(max=1e6), s.b(g))[-1],
+    "an alias": _steps(lambda h: h.view(-1).clamp_(max=1e200)),
+    "a slice": _steps(lambda h: h[:, :2].clamp_(max=1e200)),
+    "a module": _steps(lambda h: nn.Hardtanh(-1e200, 1e200, inplace=True)(h)),
+    "a function": _steps(lambda h: F.hardtanh_(h, -1e200, 1e200)),
+    "read before": lambda s, x: s.b(F.hardtanh(h := s.a(x), -1e200, 1e200, inplace=True) + h),
+    "added to": _added_to,
+    "an item": _steps(lambda h: h.__setitem__((slice(None), 0), 0.0)),
+    "through data": _steps(lambda h: h.data.clamp_(max=1e200)),
+    "given out": _steps(lambda h: torch.clamp(h, max=1e200, out=h)),
+}
 
 
-def _constant_view_changed(s: Any, x: Any) -> Any:
-    w = s.a.bias.clone()
-    w.view(3).add_(F.relu(x[0] - 1e200))
-    return s.b(w[None]) + x
-
-
-IN_PLACE = (
-    _input_changed,
-    _data_replaced,
-    _constant_changed,
-    _constant_view_changed,
-    _clone_clamped,
-    _alias_clamped,
-    _slice_clamped,
-    _functional_unused,
-    _module_unused,
-    _read_before,
-    _added_to,
-    _set_item,
-    _through_data,
-    _given_out,
-)
-
-
-@pytest.mark.parametrize("forward", IN_PLACE, ids=lambda f: f.__name__.strip("_"))
-def test_finding_4_in_place_changes_that_a_trace_does_not_carry(forward: Callable[..., Any]) -> None:
-    _refused(_made(forward))
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_finding_4_in_place_changes_that_a_trace_does_not_carry(name: str) -> None:
+    _refused(_made(IN_PLACE[name]))
 
 
 def test_finding_4_in_place_modules_whose_result_is_not_used() -> None:
@@ -384,7 +289,7 @@ def _program(seed: int) -> tuple[Callable[..., Any], bool]:
 
 def test_finding_4_random_programs_that_work_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is accepted agrees with the module far beyond every sample; only the record of operations knows."""
-    monkeypatch.setattr(held, "constants", lambda graph: ())
+    monkeypatch.setattr(reader, "_large_constants", lambda graph: ())
     accepted, refused = 0, 0
     for seed in range(60):
         forward, in_place = _program(seed)
@@ -433,14 +338,10 @@ def test_finding_4_a_softplus_whose_switch_shows_is_refused() -> None:
     assert "threshold=40" in text
     _refused(nn.Sequential(nn.Linear(3, 3), nn.Softplus(beta=2.0)).double().eval(), "threshold")
     _refused(nn.Sequential(nn.Linear(3, 3), nn.Softplus(threshold=10.0)).eval(), "threshold")
+    _refused(_made(lambda s, x: F.softplus(s.b(s.a(x)).double())).float(), "threshold")
     lc.load(nn.Sequential(nn.Linear(3, 3), nn.Softplus(threshold=40.0)).double().eval())
     lc.load(nn.Sequential(nn.Linear(3, 3), nn.Softplus(beta=2.0, threshold=40.0)).double().eval())
-    lc.load(nn.Sequential(nn.Linear(3, 3), nn.Softplus()).eval())
-
-
-def test_finding_4_a_softplus_of_numbers_that_were_made_double() -> None:
-    module = _made(lambda s, x: F.softplus(s.b(s.a(x)).double())).float()
-    _refused(module, "threshold")
+    lc.load(nn.Sequential(nn.Linear(3, 3), nn.Softplus(threshold=15.0)).eval())  # single precision hides its jump
 
 
 def test_finding_4_types_that_a_module_mixes() -> None:
@@ -468,7 +369,9 @@ def test_finding_9_points_that_require_grad_are_taken() -> None:
         lc.load(module, points=torch.ones(2, 3, dtype=torch.complex64))
 
 
-@pytest.mark.parametrize("shape", [("a",), 3.5, (3.5,), (10**400,), [[3], [4]], "3", (True, 2), (float("nan"),), ()])
+@pytest.mark.parametrize(
+    "shape", [("a",), 3.5, (10**400,), [[3], [4]], "3", (True, 2), (np.nan,), (), (0,), (-1,), (2**20,) * 2]
+)
 def test_finding_9_strange_input_shapes_are_named(shape: Any) -> None:
     with pytest.raises(lc.InvalidInput, match="input_shape"):
         lc.load(nn.Sequential(nn.Linear(3, 2)).eval(), input_shape=shape)
@@ -486,7 +389,7 @@ def test_finding_9_strange_parameters_are_refused_and_listed() -> None:
     _refused(nn.Sequential(nn.LazyLinear(3)).eval(), "initial")
     broken = _made(_plain)
     nn.init.constant_(broken.a.weight, float("nan"))
-    with pytest.raises(lc.LipcertError, match=r"a\.weight: it holds \d+ NaN"):
+    with pytest.raises(lc.LipcertError, match=r"a\.weight holds 9 NaN"):
         lc.load(broken)
 
 
@@ -504,7 +407,7 @@ ODD: dict[str, tuple[Callable[..., Any], str | None]] = {
     "no rate of dropout": (lambda s, x: F.dropout(s.a(x), 0.0), None),
     "overflow": (lambda s, x: s.a(x).clamp(max=1e308), "overflow"),
     "attribute": (lambda s, x: s.a(x) * x.shape.index(3), None),
-    "unknown": (lambda s, x: s.a(x) * x.stride(1), "unknown operation"),
+    "unknown": (lambda s, x: s.a(x) * x.stride(1), "unknown module or operation"),
 }
 
 
@@ -613,16 +516,6 @@ def test_finding_11_kinks_are_straddled_to_the_last_bit() -> None:
     assert (np.minimum(np.abs(second), np.abs(second - 6.0)).min(axis=0) < 1e-13).all()
 
 
-def test_finding_11_samples() -> None:
-    one, two = sample(5, 0), sample(5, 1)
-    assert not np.array_equal(one, two)
-    assert np.abs(one).max() > 1e38
-    assert (np.abs(one).max(axis=1) > 1e25).sum() >= 2
-    small = one[np.abs(one).max(axis=1) < 1e30]
-    assert (small != small.astype(np.float32).astype(float)).mean() > 0.8
-    assert (one[0] == 0.0).all()
-
-
 def test_finding_9_outputs_whose_number_changes() -> None:
     original = Original(lambda x: x if np.abs(x).max() < 50.0 else np.r_[x, 0.0], DOUBLE, "the test")
     with pytest.raises(lc.UnreadableModel, match="has 2 outputs, the test gives 2 or 3"):
@@ -692,9 +585,3 @@ def test_weights_that_overflow_raise_no_warning() -> None:
 def test_layers_without_inputs_are_refused() -> None:
     with pytest.raises(lc.LipcertError):
         lc.load(nn.Linear(0, 3).eval())
-
-
-@pytest.mark.parametrize("threshold", [15.0, 17.0, 20.0, 40.0])
-def test_a_softplus_whose_jump_single_precision_hides_is_read(threshold: float) -> None:
-    module = nn.Sequential(nn.Linear(3, 4), nn.Softplus(threshold=threshold), nn.Linear(4, 2)).eval()
-    assert lc.load(module).sizes == (3, 4, 2)

@@ -16,11 +16,10 @@ import lipcert as lc
 from lipcert.importers import windows as win
 from lipcert.importers.builder import Builder, Tensor, Unsupported
 from lipcert.importers.graph import Apply, Graph, Maximum, Product, Special
-from lipcert.importers.lowering import lower
-from lipcert.importers.lowering.constants import fold_constants
+from lipcert.importers.lowering.extremes import expand_maxima
+from lipcert.importers.lowering.forms import fold_constants
 from lipcert.importers.lowering.gates import recognise_gates
-from lipcert.importers.lowering.maximum import expand_maxima
-from lipcert.importers.lowering.prune import prune
+from lipcert.importers.lowering.lower import lower, prune
 from lipcert.importers.lowering.schedule import depths, levels
 from lipcert.model.arrays import Array
 
@@ -97,14 +96,22 @@ GATES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
         lambda b, x: b.divide(b.multiply(x, b.activate(b.scale(x, 1.0, 3.0), "relu6")), 6.0),
         "hardswish",
     ),
+    "square": (lambda b, x: b.multiply(b.scale(x, 2.0), b.scale(x, 3.0)), "square"),
+    "softsign": (
+        lambda b, x: b.divide(x, b.scale(b.activate(x, "leaky_relu", negative_slope=-1.0), 1.0, 1.0)),
+        "softsign",
+    ),
+    "tanhshrink": (lambda b, x: b.add(b.scale(b.activate(b.scale(x, 0.5), "tanh"), 2.0, 3.0), x, -1.0), "tanhshrink"),
     "hardswish, clip": (lambda b, x: b.multiply(b.clamp(b.scale(x, 1.0, 3.0), 0.0, 6.0), x), "hardswish"),
 }
 
 
+@pytest.mark.parametrize("factor", [[1.0, 2.0, 3.0, -1.0], 1.5], ids=["each its own", "one for all"])
 @pytest.mark.parametrize("name", GATES)
-def test_products_that_are_activations(name: str) -> None:
+def test_products_that_are_activations(name: str, factor: Any) -> None:
+    """A factor and a shift that all elements share do not hide an activation."""
     body, row = GATES[name]
-    graph = built((4,), lambda b, x: body(b, b.scale(x, [1.0, 2.0, 3.0, -1.0], 0.3)))
+    graph = built((4,), lambda b, x: body(b, b.scale(x, factor, 0.3)))
     plain = recognise_gates(graph)
     assert Product not in _ops(plain)
     assert Special not in _ops(plain)
@@ -125,11 +132,19 @@ def test_products_that_are_activations(name: str) -> None:
         lambda b, x: b.multiply(x, b.activate(x, "hardsigmoid", beta=0.5 + 1e-7)),
         lambda b, x: b.multiply(x, b.scale(b.special(b.scale(x, 0.5**0.5), "erf"), 1.0, 1.0 + 1e-7)),
         lambda b, x: b.multiply(x, b.activate(x, "relu")),
+        lambda b, x: b.multiply(x, b.clamp(b.scale(x, 1.0, 3.5), 0.0, 6.0)),
+        lambda b, x: b.multiply(x, b.scale(b.special(b.scale(x, 0.5**0.5, 1e-9), "erf"), 1.0, 1.0)),
+        lambda b, x: b.multiply(x, b.scale(x, 1.0, 1.0)),
     ],
 )
 def test_other_products_are_refused(body: Callable[[Any, Any], Any]) -> None:
     with pytest.raises(lc.UnreadableModel, match=r"both depend on the input|only as a part of GELU"):
         built((3,), body)
+
+
+def test_a_sum_with_another_slope_is_no_tanhshrink() -> None:
+    graph = recognise_gates(built((3,), lambda b, x: b.add(b.scale(x, 1.5), b.activate(x, "tanh"), -1.0)))
+    assert [node.op.neurons.describe() for node in graph.nodes if isinstance(node.op, Apply)] == ["tanh"]
 
 
 @pytest.mark.parametrize(("kernel", "stride", "pads"), [((2, 2), (2, 2), 0), ((3, 3), (2, 2), 1), ((3, 2), (1, 1), 0)])
@@ -223,7 +238,7 @@ def test_sparse_and_dense_storage() -> None:
     def body(b: Any, x: Any) -> Any:
         kernel = np.random.default_rng(0).standard_normal((4, 2, 3, 3))
         y = b.activate(b.conv(x, kernel, None, (1, 1), [(1, 1)] * 2, (1, 1)), "relu")
-        return b.matmul(b.flatten(y), np.random.default_rng(1).standard_normal((4 * 81, 7)))
+        return b.matmul(b.reshape(y, (1, -1)), np.random.default_rng(1).standard_normal((4 * 81, 7)))
 
     graph = built((1, 2, 9, 9), body)
     network = lower(graph).network
@@ -302,7 +317,6 @@ def test_windows_against_loops() -> None:
 def test_padding_and_cropping() -> None:
     x = win.positions((2, 3))
     assert win.padded(x, [(1, -1)]).tolist() == [[-1, 0, 1], [-1, 3, 4]]
-    assert win.padded(x, [(0, 0), (2, 0)], "reflect").tolist() == [[2, 1, 0, 1, 2], [5, 4, 3, 4, 5]]
 
 
 def test_shapes_that_do_not_fit_are_offenders() -> None:

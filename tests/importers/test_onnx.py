@@ -17,18 +17,6 @@ onnx = pytest.importorskip("onnx", reason="onnx is an extra")
 helper = onnx.helper
 TensorProto = onnx.TensorProto
 
-MODELS = Path(__file__).resolve().parents[3] / "shared" / "data" / "models"
-NAMES = [
-    "test_nano",
-    "test_tiny",
-    "ACASXU_run2a_1_1_batch_2000",
-    "mnist-net_256x2",
-    "ffnnSIGMOID__Point_6x200",
-    "Convnet_avgpool",
-    "Convnet_maxpool",
-    "resnet_2b",
-]
-
 
 def model_of(
     nodes: Sequence[Any], shape: Sequence[Any], constants: dict[str, Any] | None = None, opset: int = 17
@@ -55,29 +43,14 @@ IMAGE = (2, 5, 6)
 KERNEL = RNG.standard_normal((4, 2, 3, 2))
 
 ELEMENTWISE: dict[str, Any] = {
-    "Relu": {},
-    "LeakyRelu": {"alpha": 0.3},
-    "LeakyRelu default": {},
+    **{key: {} for key in ("Relu", "LeakyRelu", "Selu", "Sigmoid", "Tanh", "Softplus", "Softsign", "HardSigmoid")},
+    **{key: {} for key in ("HardSwish", "Mish", "Gelu", "Atan", "Sin", "Abs", "Neg", "Identity", "Dropout")},
+    "LeakyRelu other": {"alpha": 0.3},
     "Elu": {"alpha": 0.4},
     "Celu": {"alpha": 0.5},
-    "Selu": {},
     "Selu other": {"alpha": 2.0, "gamma": 1.5},
-    "Sigmoid": {},
-    "Tanh": {},
-    "Softplus": {},
-    "Softsign": {},
-    "HardSigmoid": {"alpha": 0.3, "beta": 0.4},
-    "HardSigmoid default": {},
-    "HardSwish": {},
-    "Mish": {},
-    "Gelu": {},
+    "HardSigmoid other": {"alpha": 0.3, "beta": 0.4},
     "Gelu tanh": {"approximate": "tanh"},
-    "Atan": {},
-    "Sin": {},
-    "Abs": {},
-    "Neg": {},
-    "Identity": {},
-    "Dropout": {},
 }
 
 
@@ -160,20 +133,15 @@ OPERATORS: dict[str, tuple[list[Any], tuple[int, ...], dict[str, Any], int]] = {
         17,
     ),
     "GlobalAveragePool": ([node("GlobalAveragePool", "x")], IMAGE, {}, 17),
-    "GlobalMaxPool": ([node("GlobalMaxPool", "x")], (2, 3, 2), {}, 17),
     "MaxPool": ([node("MaxPool", "x", kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0])], IMAGE, {}, 17),
     "MaxPool ceil": ([node("MaxPool", "x", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)], IMAGE, {}, 17),
     "ReduceMean old": ([node("ReduceMean", "x", axes=[2, 3], keepdims=0)], IMAGE, {}, 13),
     "ReduceMean": ([node("ReduceMean", "x a", keepdims=1)], IMAGE, {"a": np.array([-1])}, 18),
     "ReduceSum": ([node("ReduceSum", "x a", keepdims=0)], IMAGE, {"a": np.array([1])}, 13),
     "ReduceMax": ([node("ReduceMax", "x", axes=[1], keepdims=0)], (3, 2), {}, 13),
-    "ReduceMin": ([node("ReduceMin", "x", axes=[2])], (3, 2), {}, 13),
     "Flatten": ([node("Flatten", "x", "f", axis=2), node("Flatten", "f")], IMAGE, {}, 17),
-    "Flatten from the end": ([node("Flatten", "x", axis=-1)], IMAGE, {}, 17),
     "Reshape": ([node("Reshape", "x s")], IMAGE, {"s": np.array([0, -1, 6])}, 17),
     "Transpose": ([node("Transpose", "x", perm=[0, 3, 1, 2])], IMAGE, {}, 17),
-    "Transpose all": ([node("Transpose", "x")], IMAGE, {}, 17),
-    "Squeeze old": ([node("Unsqueeze", "x", "u", axes=[1, 3]), node("Squeeze", "u", axes=[1])], (6,), {}, 11),
     "Squeeze": ([node("Unsqueeze", "x a", "u"), node("Squeeze", "u a")], (6,), {"a": np.array([-1])}, 17),
     "Slice old": ([node("Slice", "x", starts=[1, 0], ends=[9, 2], axes=[2, 1])], IMAGE, {}, 9),
     "Slice": (
@@ -182,7 +150,6 @@ OPERATORS: dict[str, tuple[list[Any], tuple[int, ...], dict[str, Any], int]] = {
         {"s": np.array([-1, 0]), "e": np.array([-100, 2**31]), "a": np.array([3, 1]), "t": np.array([-2, 1])},
         17,
     ),
-    "Gather": ([node("Gather", "x i", axis=2)], IMAGE, {"i": np.array([[0, -1], [2, 2]])}, 17),
     "Pad old": ([node("Pad", "x", pads=[0, 0, 1, 0, 0, 0, 2, 1], value=0.5)], IMAGE, {}, 9),
     "Pad reflect": ([node("Pad", "x p", mode="reflect")], IMAGE, {"p": np.array([0, 0, 1, 2, 0, 0, 0, 1])}, 17),
     "Pad axes": (
@@ -192,7 +159,6 @@ OPERATORS: dict[str, tuple[list[Any], tuple[int, ...], dict[str, Any], int]] = {
         18,
     ),
     "Split": ([node("Split", "x s", "a b", axis=1), node("Concat", "b a", axis=1)], (6,), {"s": np.array([2, 4])}, 17),
-    "Split even": ([node("Split", "x", "a b", axis=1), node("Sub", "a b")], (6,), {}, 13),
     "Expand": ([node("Expand", "x s")], (1, 3), {"s": np.array([1, 4, 1])}, 17),
     "Concat with a constant": ([node("Concat", "x c x", axis=1)], (6,), {"c": V[None, :2]}, 17),
     "Cast": ([node("Cast", "x", "d", to=TensorProto.DOUBLE), node("Cast", "d", to=TensorProto.FLOAT)], (6,), {}, 17),
@@ -217,88 +183,6 @@ def test_operators(name: str) -> None:
     nodes, shape, constants, opset = OPERATORS[name]
     network = assert_reads(model_of(nodes, (1, *shape), constants, opset), shape)
     assert network.inputs == int(np.prod(shape))
-
-
-def test_swish_of_the_newest_operator_set() -> None:
-    if onnx.defs.onnx_opset_version() < 24:
-        pytest.skip("this onnx does not know Swish")
-    assert_reads(model_of([node("Swish", "x", alpha=1.3)], (1, 6), opset=24), (6,))
-
-
-SIZES = {
-    "resnet_2b": (3072, 2048, 2048, 1024, 2048, 1024, 100, 10),
-    "Convnet_avgpool": (784, 18432, 10),  # 27 × 27 less the rim no pool sees
-    "Convnet_maxpool": (784, 18432, 18432, 9216, 4608, 2304, 10),
-}
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if "maxpool" in name else ()) for name in NAMES]
-)
-def test_real_models_agree_with_onnxruntime(name: str) -> None:
-    path = MODELS / f"{name}.onnx"
-    if not path.exists():
-        pytest.skip(f"the shared models are not at {MODELS}")
-    runtime = pytest.importorskip("onnxruntime", reason="the comparison needs onnxruntime")
-    network = lc.load(path)
-    assert network.sizes == SIZES.get(name, network.sizes)
-    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    entry = session.get_inputs()[0]
-    points = np.random.default_rng(0).random((100, network.inputs)).astype(np.float32)
-    found = network(points.astype(float))
-    for point, ours in zip(points, found, strict=True):
-        theirs = session.run(None, {entry.name: point.reshape(entry.shape)})[0].ravel().astype(float)
-        assert np.abs(ours - theirs).max() <= 1e-5 * np.abs(theirs).max()
-
-
-def _twins() -> tuple[Any, Any]:
-    """One residual network twice: as a PyTorch module, and as an ONNX model written by hand."""
-    torch = pytest.importorskip("torch", reason="PyTorch is an extra")
-    nn = torch.nn
-
-    class Net(nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.one, self.two = nn.Conv2d(1, 3, 3, padding=1), nn.Conv2d(3, 3, 3, padding=1)
-            self.norm, self.head = nn.BatchNorm2d(3), nn.Linear(27, 4)
-
-        def forward(self, x: Any) -> Any:
-            y = torch.relu(self.norm(self.one((x - 0.25) / 0.5)))
-            y = nn.functional.max_pool2d(torch.tanh(self.two(y) + y), 2)
-            return self.head(nn.functional.silu(y).flatten(1))
-
-    torch.manual_seed(2)
-    module = Net().eval()
-    module.norm.running_mean.normal_()
-    module.norm.running_var.uniform_(0.5, 2.0)
-    nodes = [
-        node("Sub", "x mean", "a"),
-        node("Div", "a std", "b"),
-        node("Conv", "b one.weight one.bias", "c", pads=[1, 1, 1, 1]),
-        node("BatchNormalization", "c norm.weight norm.bias norm.running_mean norm.running_var", "d"),
-        node("Relu", "d", "e"),
-        node("Conv", "e two.weight two.bias", "f", pads=[1, 1, 1, 1]),
-        node("Add", "f e", "g"),
-        node("Tanh", "g", "h"),
-        node("MaxPool", "h", "i", kernel_shape=[2, 2], strides=[2, 2]),
-        node("Sigmoid", "i", "j"),
-        node("Mul", "j i", "k"),
-        node("Flatten", "k", "l"),
-        node("Gemm", "l head.weight head.bias", transB=1),
-    ]
-    used = {name for n in nodes for name in n.input}
-    constants = {k: v.numpy() for k, v in module.state_dict().items() if k in used}
-    return module, model_of(nodes, ("batch", 1, 6, 6), {**constants, "mean": 0.25, "std": 0.5})
-
-
-def test_same_model_by_either_way_gives_the_same_bound() -> None:
-    module, model = _twins()
-    one, two = lc.load(module, input_shape=(1, 6, 6)), lc.load(model)
-    assert one.sizes == two.sizes
-    ball = lc.Ball(np.linspace(0, 1, 36), 0.3)
-    for method in (lc.ClosedForm(), lc.Scalar()):
-        bounds = [lc.certify(network, ball, method).bound for network in (one, two)]
-        assert bounds[0] == pytest.approx(bounds[1], rel=1e-9)
 
 
 def test_files_and_open_batches(tmp_path: Path) -> None:
@@ -332,14 +216,6 @@ def test_initializers_among_the_inputs() -> None:
     assert_reads(model, (6,))
 
 
-def test_local_functions_are_inlined() -> None:
-    model = model_of([helper.make_node("Twice", ["x"], ["y"], domain="local")], (1, 6))
-    body = [helper.make_node("Add", ["a", "a"], ["b"])]
-    model.functions.append(helper.make_function("local", "Twice", ["a"], ["b"], body, [helper.make_opsetid("", 17)]))
-    model.opset_import.append(helper.make_opsetid("local", 1))
-    np.testing.assert_allclose(lc.load(model)(np.ones(6)), 2.0)
-
-
 def test_every_offender_is_listed() -> None:
     nodes = [
         helper.make_node("Exp", ["x"], ["a"], name="first"),
@@ -355,7 +231,7 @@ def test_every_offender_is_listed() -> None:
         lc.load(model)
     text = str(caught.value)
     for line in (
-        "first: Exp of shape (1, 6): an exponential is known only as exp(-x²)",
+        "first: Exp of shape (1, 6): unknown operator",
         "second: Mul of shape (1, 6): it multiplies two values that both depend on the input",
         "d: LpNormalization of shape (1, 6): it divides by the spread of its own input",
         "fourth: FusedThing of unknown shape: operators of the domain com.example are not known",
@@ -384,7 +260,7 @@ def test_softmax_is_refused_or_dropped() -> None:
         ([node("MatMul", "x x")], {}, "multiplies two values"),
         ([node("Cast", "x", to=TensorProto.INT64)], {}, "rounds"),
         ([node("Dropout", "x r t")], {"r": np.float32(0.5), "t": np.array(True)}, "random"),
-        ([node("Reshape", "x s")], {"s": np.array([5])}, "do not fit"),
+        ([node("Reshape", "x s")], {"s": np.array([5])}, "cannot be evaluated"),
     ],
 )
 def test_known_operators_used_in_unknown_ways(nodes: list[Any], constants: dict[str, Any], reason: str) -> None:
@@ -395,14 +271,6 @@ def test_known_operators_used_in_unknown_ways(nodes: list[Any], constants: dict[
 def test_models_that_are_no_networks() -> None:
     with pytest.raises(lc.UnreadableModel, match="operator set 6"):
         lc.load(model_of([node("Relu", "x")], (1, 6), opset=6))
-    two = model_of([node("Add", "x z")], (1, 6))
-    two.graph.input.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, [1, 6]))
-    with pytest.raises(lc.UnreadableModel, match=r"2 inputs \(x, z\)"):
-        lc.load(two)
-    whole = model_of([node("Identity", "x")], (1, 6))
-    whole.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
-    with pytest.raises(lc.UnreadableModel, match="type int64"):
-        lc.load(whole)
     with pytest.raises(lc.InvalidInput, match="the model says which activations"):
         lc.load(model_of([node("Relu", "x")], (1, 6)), "relu")
 

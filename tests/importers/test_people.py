@@ -15,8 +15,8 @@ from scipy.io import savemat
 
 import lipcert as lc
 from lipcert.errors import InvalidInput, UnreadableModel
-from lipcert.importers.lowering.sorting import _rounds
 from lipcert.model.arrays import Array
+from onnx_graphs import model_of
 
 torch = pytest.importorskip("torch")
 onnx = pytest.importorskip("onnx")
@@ -43,18 +43,16 @@ class MaxMin(nn.Module):
 
 
 class GroupSort(nn.Module):
-    """As deel-torchlip writes it: pairs by minimum and maximum, longer groups by sorting."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.size = size
+    """As deel-torchlip writes it: pairs by minimum and maximum."""
 
     def forward(self, x: Any) -> Any:
-        groups = x.reshape(-1, self.size)
-        if self.size == 2:
-            a, b = torch.chunk(groups, 2, 1)
-            return torch.cat((torch.min(a, b), torch.max(a, b)), dim=1).reshape(x.shape)
-        return torch.sort(groups)[0].reshape(x.shape)
+        a, b = torch.chunk(x.reshape(-1, 2), 2, 1)
+        return torch.cat((torch.min(a, b), torch.max(a, b)), dim=1).reshape(x.shape)
+
+
+class Sorted(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.sort(x.reshape(-1, 2))[0].reshape(x.shape)
 
 
 def dense(*middle: Any) -> Any:
@@ -74,8 +72,6 @@ POINTWISE: dict[str, tuple[Any, str]] = {
     "threshold": (nn.Threshold(0.2, 0.2), "threshold"),
     "cos": (Fn(torch.cos), "cos"),
     "erf": (Fn(torch.erf), "erf"),
-    "exp(-x²)": (Fn(lambda x: torch.exp(-x * x)), "gaussian"),
-    "exp(-(x-1)²/2)": (Fn(lambda x: torch.exp(-((x - 1.0) ** 2) / 2.0)), "gaussian"),
     "x²": (Fn(lambda x: x**2), "square"),
     "x·x": (Fn(lambda x: x * x), "square"),
     "x³": (Fn(lambda x: x.pow(3)), "cube"),
@@ -83,18 +79,16 @@ POINTWISE: dict[str, tuple[Any, str]] = {
     "quick gelu": (Fn(lambda x: x * torch.sigmoid(1.702 * x)), "silu"),
     "abs": (Fn(torch.abs), "leaky_relu"),
 }
-EXPORTED = ("softsign", "cos", "erf", "exp(-x²)", "exp(-(x-1)²/2)", "x²", "x·x", "x³", "snake")
+EXPORTED = ("softsign", "cos", "erf", "x²", "x·x", "x³", "snake")
 """Of the others PyTorch's exporter makes what is tested elsewhere, choices that are refused, or nothing."""
 IMAGES: dict[str, tuple[Any, tuple[int, ...]]] = {
     "transposed": (nn.ConvTranspose2d(2, 4, 3, stride=2, padding=1, output_padding=1, groups=2), (2, 4, 5)),
     "transposed 1d": (nn.ConvTranspose1d(2, 3, 3, stride=2, dilation=2), (2, 5)),
     "transposed 3d": (nn.ConvTranspose3d(1, 2, 2, stride=2), (1, 2, 3, 2)),
     "nearest": (nn.Upsample(scale_factor=2), (1, 3, 4)),
-    "nearest 1.5": (nn.Upsample(scale_factor=1.5), (1, 4, 4)),
     "bilinear": (nn.Upsample(scale_factor=2, mode="bilinear"), (1, 3, 4)),
-    "corners": (nn.Upsample(size=(7, 5), mode="bilinear", align_corners=True), (1, 3, 4)),
+    "corners": (nn.Upsample(size=(6, 12), mode="bilinear", align_corners=True), (1, 3, 4)),
     "linear": (nn.Upsample(scale_factor=3, mode="linear"), (2, 5)),
-    "smaller": (nn.Upsample(size=(2, 3), mode="bilinear"), (1, 5, 7)),
     "shuffle": (nn.PixelShuffle(2), (8, 3, 2)),
     "unshuffle": (nn.PixelUnshuffle(2), (2, 4, 6)),
     "same, dilated": (nn.Conv2d(1, 2, 3, padding="same", dilation=2), (1, 6, 6)),
@@ -138,33 +132,31 @@ def test_images(name: str, tmp_path: Path) -> None:
     same(lc.load(exported(module, shape, tmp_path / "m.onnx")), module, shape)
 
 
-@pytest.mark.parametrize("mode", ["nearest-exact", "area"])
-def test_interpolations_that_have_no_export(mode: str) -> None:
-    module = Fn(lambda x: F.interpolate(x, size=(5, 7) if mode != "area" else (2, 2), mode=mode)).eval()
+def test_interpolations_that_have_no_export_or_no_whole_factor() -> None:
+    def resized(mode: str, **options: Any) -> Any:
+        return Fn(lambda x: F.interpolate(x, mode=mode, **options)).eval()
+
+    module = resized("nearest-exact", size=(6, 12))
     same(lc.load(module, input_shape=(1, 3, 4)), module, (1, 3, 4))
-
-
-def onnx_model(nodes: list[Any], shape: list[int], arrays: dict[str, Any], opset: int = 17, kind: int = 1) -> Any:
-    stored = [numpy_helper.from_array(np.asarray(array), name) for name, array in arrays.items()]
-    entry, result = (helper.make_tensor_value_info(name, kind, s) for name, s in (("x", shape), ("y", None)))
-    graph = helper.make_graph(nodes, "g", [entry], [result], stored)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    for mode, size in (("nearest", (5, 4)), ("bilinear", (2, 2)), ("area", (6, 8))):
+        module = resized(mode, size=size)
+        with pytest.raises(UnreadableModel, match=r"only enlarging by whole factors|only nearest and linear"):
+            lc.load(module, input_shape=(1, 3, 4))
 
 
 NODES: dict[str, tuple[str, list[str], dict[str, Any], dict[str, Any], list[int], int]] = {
     "depth DCR": ("DepthToSpace", ["x"], {"blocksize": 2}, {}, [1, 8, 2, 3], 17),
     "space": ("SpaceToDepth", ["x"], {"blocksize": 2}, {}, [1, 2, 4, 6], 17),
     "shrink": ("Shrink", ["x"], {"lambd": 0.5, "bias": 0.5}, {}, [1, 5], 17),
-    "thresholded": ("ThresholdedRelu", ["x"], {"alpha": 0.0}, {}, [1, 5], 17),
-    "sorted": ("TopK", ["x", "k"], {"axis": 1, "largest": 0}, {"k": np.array([6])}, [1, 6], 17),
-    "sorted down": ("TopK", ["x", "k"], {"axis": 1}, {"k": np.array([5])}, [1, 5, 2], 17),
+    "sorted": ("TopK", ["x", "k"], {"axis": 1, "largest": 0}, {"k": np.array([2])}, [1, 2], 17),
+    "sorted down": ("TopK", ["x", "k"], {"axis": 1}, {"k": np.array([2])}, [1, 2, 5], 17),
     "upsample": ("Upsample", ["x", "s"], {}, {"s": np.array([1, 1, 2, 3], np.float32)}, [1, 1, 2, 3], 9),
     **{
         f"resize {mode} {place} {near}": (
             "Resize",
             ["x", "", "s"],
             {"mode": mode, "coordinate_transformation_mode": place, "nearest_mode": near},
-            {"s": np.array([1, 1, 1.5, 2], np.float32)},
+            {"s": np.array([1, 1, 3, 2], np.float32)},
             [1, 1, 4, 3],
             17,
         )
@@ -172,10 +164,7 @@ NODES: dict[str, tuple[str, list[str], dict[str, Any], dict[str, Any], list[int]
             ("nearest", "half_pixel", "round_prefer_floor"),
             ("nearest", "half_pixel", "round_prefer_ceil"),
             ("nearest", "asymmetric", "floor"),
-            ("nearest", "asymmetric", "ceil"),
-            ("nearest", "align_corners", "floor"),
             ("linear", "half_pixel", "floor"),
-            ("linear", "asymmetric", "floor"),
             ("linear", "align_corners", "floor"),
             ("linear", "pytorch_half_pixel", "floor"),
         ]
@@ -196,7 +185,9 @@ def test_operators(name: str) -> None:
     """Reading compares with onnxruntime, so that what is read is right."""
     kind, inputs, attributes, arrays, shape, opset = NODES[name]
     results = ["y", "places"] if kind == "TopK" else ["y"]
-    network = lc.load(onnx_model([helper.make_node(kind, inputs, results, **attributes)], shape, arrays, opset))
+    network = lc.load(
+        model_of([helper.make_node(kind, inputs, results, **attributes)], arrays, shape=shape, opset=opset)
+    )
     assert network.inputs == math.prod(shape)
 
 
@@ -204,18 +195,19 @@ TRAPS: dict[str, tuple[Any, str]] = {
     "hardshrink": (nn.Hardshrink(), "jumps at its limits"),
     "threshold": (nn.Threshold(0.2, 0.0), "jumps from 0.0 to 0.2"),
     "layer norm": (nn.LayerNorm(4), "divides by the spread of its own input"),
-    "exp": (Fn(torch.exp), "known only as exp"),
-    "exp(x²)": (Fn(lambda x: torch.exp(x * x)), "known only as exp"),
-    "exp(-x²+x)": (Fn(lambda x: torch.exp(-x * x + x)), "known only as exp"),
-    "log": (Fn(lambda x: torch.log(torch.sigmoid(x) + 1.0)), "that of a sigmoid"),
+    "exp": (Fn(torch.exp), "unknown module or operation"),
+    "log": (Fn(lambda x: torch.log(torch.sigmoid(x))), "unknown module or operation"),
+    "choice": (Fn(lambda x: torch.where(x > 0, x, 0.1 * x)), "2 operations have no exact translation"),
+    "comparison": (Fn(lambda x: x * (x > 0)), "gt.*unknown module or operation"),
+    "four sorted": (Fn(lambda x: x.sort(-1)[0]), "only the sorting of pairs"),
     "quotient": (Fn(lambda x: x / (1.0 + x * x)), "divides by a value that depends"),
     "not quite softsign": (Fn(lambda x: x / (1.0 + (x + 0.1).abs())), "divides by a value that depends"),
     "softsign with a pole": (Fn(lambda x: x / (1.0 - x.abs())), "divides by a value that depends"),
     "x⁴": (Fn(lambda x: x**4), "only the powers 1, 2 and 3"),
     "√x": (Fn(lambda x: x**0.5), "only the powers 1, 2 and 3"),
     "product": (Fn(lambda x: x * (x + 1.0)), "both depend on the input"),
-    "positions": (Fn(lambda x: x.sort(-1)[1].to(x.dtype) + x), "positions of sorted values"),
-    "only positions": (Fn(lambda x: x.sort(-1).indices), "positions of sorted values|rounds|float"),
+    "positions": (Fn(lambda x: x[:, :2].sort(-1)[1].to(x.dtype) + x[:, :2]), "positions of sorted values"),
+    "only positions": (Fn(lambda x: x[:, :2].sort(-1).indices), "positions of sorted values|rounds|float"),
     "bicubic": (Fn(lambda x: F.interpolate(x[None, None], scale_factor=2.0, mode="bicubic")), "of interpolations only"),
 }
 
@@ -231,13 +223,19 @@ def test_what_only_looks_like_it_is_refused(name: str) -> None:
     ("node", "arrays", "reason"),
     [
         (("Shrink", ["x"], {"lambd": 0.5, "bias": 0.0}), {}, "jumps at its limits"),
-        (("ThresholdedRelu", ["x"], {"alpha": 1.0}), {}, "jumps at its limit"),
+        (("ThresholdedRelu", ["x"], {"alpha": 1.0}), {}, "unknown operator"),
         (("TopK", ["x", "k"], {"axis": 1}), {"k": np.array([2])}, "only sorting all of them"),
         (("Pow", ["x", "p"], {}), {"p": np.array([2.0, 3.0, 2.0, 1.0], np.float32)}, "its exponents differ"),
         (("Pow", ["x", "p"], {}), {"p": np.array(0.5, np.float32)}, "only the powers"),
         (("Reciprocal", ["x"], {}), {}, "divides by a value"),
         (("LayerNormalization", ["x", "s"], {}), {"s": np.ones(4, np.float32)}, "spread of its own input"),
-        (("Log", ["x"], {}), {}, "that of a sigmoid"),
+        (("Log", ["x"], {}), {}, "unknown operator"),
+        (("Resize", ["x", "", "s"], {}), {"s": np.array([1, 1.5], np.float32)}, "only enlarging by whole factors"),
+        (
+            ("Resize", ["x", "", "s"], {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "ceil"}),
+            {"s": np.array([1, 2], np.float32)},
+            "'asymmetric' and 'ceil' is not known",
+        ),
     ],
     ids=lambda part: part[0] if isinstance(part, tuple) else "",
 )
@@ -245,7 +243,7 @@ def test_operators_that_are_refused(node: Any, arrays: dict[str, Any], reason: s
     kind, inputs, attributes = node
     results = ["y", "places"] if kind == "TopK" else ["y"]
     with pytest.raises(UnreadableModel, match=reason):
-        lc.load(onnx_model([helper.make_node(kind, inputs, results, **attributes)], [1, 4], arrays))
+        lc.load(model_of([helper.make_node(kind, inputs, results, **attributes)], arrays, shape=(1, 4)))
 
 
 def test_a_forward_that_sorts_only_while_it_is_traced_is_seen() -> None:
@@ -257,35 +255,20 @@ def test_a_forward_that_sorts_only_while_it_is_traced_is_seen() -> None:
         lc.load(Trap().eval(), input_shape=(4,))
 
 
-@pytest.mark.parametrize("k", range(1, 18))
-def test_merge_exchange_sorts(k: int) -> None:
-    """Every 0-1 sequence where those are few, else random ones: what sorts those sorts everything."""
-    rng = np.random.default_rng(k)
-    rows = np.array([[(n >> b) & 1 for b in range(k)] for n in range(2**k)]) if k <= 10 else rng.random((500, k))
-    for pairs in _rounds(k):
-        assert len(np.unique(pairs)) == pairs.size
-        low, high = rows[:, pairs[:, 0]], rows[:, pairs[:, 1]]
-        rows[:, pairs[:, 0]], rows[:, pairs[:, 1]] = np.minimum(low, high), np.maximum(low, high)
-    assert (np.diff(rows, axis=1) >= 0).all()
-
-
 def orthogonal(outputs: int, inputs: int) -> Any:
     layer = nn.Linear(inputs, outputs).double()
     nn.init.orthogonal_(layer.weight)
     return layer
 
 
-@pytest.mark.parametrize(
-    ("make", "excess"),
-    [(MaxMin, 1e-6), (lambda: GroupSort(2), 1e-6), (lambda: GroupSort(4), 1e-6), (lambda: GroupSort(5), 1e-3)],
-)
-def test_orthogonal_networks_that_sort_are_seen_to_be_1_lipschitz(make: Callable[[], Any], excess: float) -> None:
+@pytest.mark.parametrize("make", [MaxMin, GroupSort, Sorted])
+def test_orthogonal_networks_that_sort_are_seen_to_be_1_lipschitz(make: Callable[[], Any]) -> None:
     torch.manual_seed(0)
     parts = [orthogonal(20, 8), make(), orthogonal(20, 20), make(), orthogonal(20, 20), make(), orthogonal(5, 20)]
     module = nn.Sequential(*parts).eval()
     network = lc.load(module)
     same(network, module, (8,))
-    assert lc.certify(network, method=lc.Scalar()).bound <= 1.0 + excess
+    assert lc.certify(network, method=lc.Scalar()).bound <= 1.0 + 1e-6
 
 
 def test_a_maximum_with_the_minimum_of_other_pairs_is_not_a_sorting() -> None:
@@ -461,10 +444,8 @@ def test_registered_functions_of_onnx_models() -> None:
         lc.load(function_model([helper.make_node("Sin", ["v"], ["w"])]))
 
 
-@pytest.mark.parametrize("kind", ["FLOAT16", "BFLOAT16"])
-def test_half_precision_is_read_as_the_numbers_that_are_stored(kind: str) -> None:
-    types = pytest.importorskip("ml_dtypes")
-    dtype = {"FLOAT16": np.float16, "BFLOAT16": types.bfloat16}[kind]
+def test_half_precision_is_read_as_the_numbers_that_are_stored() -> None:
+    dtype = np.float16
     rng = np.random.default_rng(2)
     arrays = {name: rng.normal(size=size).astype(dtype) for name, size in (("W", (4, 3)), ("b", 4), ("V", (2, 4)))}
     nodes = [
@@ -472,11 +453,11 @@ def test_half_precision_is_read_as_the_numbers_that_are_stored(kind: str) -> Non
         helper.make_node("Relu", ["a"], ["r"]),
         helper.make_node("Gemm", ["r", "V"], ["y"], transB=1),
     ]
-    network = lc.load(onnx_model(nodes, [1, 3], arrays, kind=getattr(TensorProto, kind)))
+    network = lc.load(model_of(nodes, arrays, kind=TensorProto.FLOAT16))
     np.testing.assert_array_equal(network.layers[0].weight, arrays["W"].astype(float))
     np.testing.assert_array_equal(network.layers[1].weight, arrays["V"].astype(float))
     nodes[1] = helper.make_node("Selu", ["a"], ["r"])
-    assert lc.load(onnx_model(nodes, [1, 3], arrays, kind=getattr(TensorProto, kind))).depth == 2
+    assert lc.load(model_of(nodes, arrays, kind=TensorProto.FLOAT16)).depth == 2
 
 
 def test_onnx_inputs_that_are_fixed_and_outputs_that_are_chosen() -> None:
@@ -557,14 +538,6 @@ def test_perceptrons_of_scikit_learn(activation: str) -> None:
     np.testing.assert_allclose(1.0 / (1.0 + np.exp(-logit)), model.predict_proba(x)[:, 1], rtol=1e-9, atol=1e-9)
     model, x = perceptron("MLPClassifier", 3, activation=activation)
     assert (lc.load(model, drop_softmax=True)(x).argmax(axis=1) == model.predict(x)).all()
-
-
-def test_the_logarithm_of_a_sigmoid_is_read_where_it_is_finite() -> None:
-    """In floating point it is the logarithm of zero far out: so as it runs, it is no network."""
-    with pytest.raises(UnreadableModel, match=r"gives no finite output|is not faithful"):
-        lc.load(dense(Fn(lambda x: torch.log(torch.sigmoid(x)))))
-    module = dense(nn.LogSigmoid())
-    same(lc.load(module), module, (3,))
 
 
 def test_perceptrons_that_are_refused() -> None:

@@ -9,8 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lipcert.importers.precise import Precise, distilled
-from lipcert.importers.precise_matrix import PreciseMatrix
+from lipcert.importers.precise import Precise, PreciseMatrix, distilled
 from rational import ALLOWED, number_at, times
 
 anything = st.floats(allow_nan=False, allow_infinity=False)

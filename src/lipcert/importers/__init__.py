@@ -12,7 +12,7 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.importers.normalise import normalised
-from lipcert.importers.room import LARGEST_INPUT
+from lipcert.importers.untrusted import LARGEST_INPUT
 from lipcert.model.arguments import numbers
 from lipcert.model.files import is_file
 from lipcert.model.network import Network
@@ -97,61 +97,37 @@ def load(
     InvalidInput
         An argument is not what it should be.
     """
-    if _model_reader(source) is not None:
-        with timed(None, progress):
-            network = _model(source, activation, input_shape, drop_softmax, points, fixed, output).network
-        return normalised(network, mean, std, apart=True)  # its weights may have been rounded already
+    options = {"input_shape": input_shape, "drop_softmax": drop_softmax, "points": points, "fixed": fixed}
+    with timed(None, progress):
+        network, imported = examine(source, activation, output=output, **options)
+    return normalised(network, mean, std, apart=imported is not None)  # its weights may have been rounded already
+
+
+def examine(source: Any, activation: Any = None, **options: Any) -> tuple[Network, Imported | None]:
+    """As :func:`load`, with where the network's layers come from if the source is a whole model."""
+    options = {"input_shape": None, "drop_softmax": False, "points": None, "fixed": None, "output": None} | options
+    reader = _model_reader(source)
+    if reader is not None:
+        if activation is not None:
+            raise InvalidInput("activation has no meaning here: the model says which activations it has")
+        if options["input_shape"] is not None:
+            options["input_shape"] = _sizes(options["input_shape"])
+        source = _file(Path(source)) if isinstance(source, (str, os.PathLike)) else source
+        with timed():
+            imported: Imported = _reader(reader)(source, **options)
+        return imported.network, imported
+    if isinstance(source, Network):
+        raise InvalidInput("source is a Network already; there is nothing to load")
     if not isinstance(source, (str, os.PathLike)):
-        if isinstance(source, Network):
-            raise InvalidInput("source is a Network already; there is nothing to load")
         raise InvalidInput(
             f"source must be a torch.nn.Module or a path of a {_known()} file, got {type(source).__name__};"
             " weights at hand go to Network.from_weights"
         )
     path = _file(Path(source))
-    given = {"input_shape": input_shape, "drop_softmax": drop_softmax or None, "points": points}
-    given |= {"fixed": fixed, "output": output}
-    spare = [name for name, value in given.items() if value is not None]
+    spare = [name for name, value in options.items() if value is not None and value is not False]
     if spare:
         raise InvalidInput(f"{', '.join(spare)} has no meaning for {path}, a {path.suffix} file of weights")
-    return normalised(_reader(ARRAYS[path.suffix.lower()])(path, activation), mean, std)
-
-
-def examine(
-    source: Any,
-    activation: Any = None,
-    *,
-    input_shape: Sequence[int] | None = None,
-    drop_softmax: bool = False,
-    fixed: Mapping[str, Any] | None = None,
-    output: str | int | None = None,
-) -> tuple[Network, Imported | None]:
-    """As :func:`load`, with what is known of where the network's layers come from."""
-    if _model_reader(source) is not None:
-        with timed():
-            imported = _model(source, activation, input_shape, drop_softmax, None, fixed, output)
-        return imported.network, imported
-    ends: dict[str, Any] = {"input_shape": input_shape, "fixed": fixed, "output": output}
-    return load(source, activation, drop_softmax=drop_softmax, **ends), None
-
-
-def _model(
-    source: Any,
-    activation: Any,
-    input_shape: Any,
-    drop_softmax: bool,
-    points: Any,
-    fixed: Mapping[str, Any] | None = None,
-    output: str | int | None = None,
-) -> Imported:
-    if activation is not None:
-        raise InvalidInput("activation has no meaning here: the model says which activations it has")
-    reader = _model_reader(source)
-    assert reader is not None
-    source = _file(Path(source)) if isinstance(source, (str, os.PathLike)) else source
-    input_shape = None if input_shape is None else _sizes(input_shape)
-    chosen = {"fixed": fixed, "output": output}
-    return _reader(reader)(source, input_shape=input_shape, drop_softmax=drop_softmax, points=points, **chosen)
+    return _reader(ARRAYS[path.suffix.lower()])(path, activation), None
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:

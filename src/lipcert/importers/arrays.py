@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.importers.mat import NewerFormat, variables
-from lipcert.importers.room import check_archive
-from lipcert.importers.wording import few
+from lipcert.importers.untrusted import check_archive, few
 from lipcert.model.activations import TABLE, Activation, activation
 from lipcert.model.arrays import Array
 from lipcert.model.files import write_whole
@@ -78,7 +76,7 @@ def read_mat(path: Path, activation: Any = None) -> Network:
         arrays = variables(data, ("weights", "biases", "activation"))
         if "weights" not in arrays and any(re.fullmatch(_NUMBERED, name) for name in arrays):
             arrays = {name: value for name, value in variables(data, tuple(arrays)).items() if name[:2] != "__"}
-            vectors = {name: _bias(path, value) for name, value in arrays.items() if re.fullmatch("b[0-9]+", name)}
+            vectors = {name: _bias(value) for name, value in arrays.items() if re.fullmatch("b[0-9]+", name)}
             return _numbered(path, {**arrays, **vectors}, activation)
     except NewerFormat:
         raise UnreadableModel(f"{path} is a MATLAB 7.3 file; save it again with save(…, '-v7')") from None
@@ -89,7 +87,7 @@ def read_mat(path: Path, activation: Any = None) -> Network:
     weights = _cells(path, "weights", arrays["weights"])
     biases: list[Any] = [None] * len(weights)
     if "biases" in arrays:
-        biases = [_bias(path, b) for b in _cells(path, "biases", arrays["biases"])]
+        biases = [_bias(b) for b in _cells(path, "biases", arrays["biases"])]
     if len(biases) != len(weights):
         raise UnreadableModel(f"{path} has {len(weights)} weights and {len(biases)} biases; each layer needs both")
     return _assemble(
@@ -128,7 +126,7 @@ def _assemble(
 ) -> Network:
     spec = _spec(path, said, wanted, hidden=len(weights) - 1)
     for name, array in {**weights, **biases}.items():
-        dtype = array.dtype if sparse.issparse(array) else np.asarray(0.0 if array is None else array).dtype
+        dtype = np.asarray(0.0 if array is None else array).dtype
         if dtype.kind not in "fiub":
             raise UnreadableModel(f"{path}: {name} must hold real numbers, got {dtype}")
     matrices, vectors = list(weights.values()), list(biases.values())
@@ -189,7 +187,7 @@ def _names(path: Path, value: Any) -> list[str] | None:
     if value is None:
         return None
     array = np.asarray(value)
-    if array.dtype.kind == "O" and array.size and not sparse.issparse(value):
+    if array.dtype.kind == "O" and array.size:
         return [name for cell in array.ravel() for name in _names(path, cell) or []]
     if array.dtype.kind not in "US" or array.size == 0:
         raise UnreadableModel(
@@ -217,15 +215,9 @@ def _cells(path: Path, name: str, value: Any) -> list[Any]:
     return list(value.ravel())
 
 
-def _bias(path: Path, cell: Any) -> Any:
-    """A bias as a full vector; None for an empty cell."""
-    if 0 in np.shape(cell):
-        return None
-    if sparse.issparse(cell):
-        if 1 not in cell.shape:
-            raise UnreadableModel(f"{path}: a bias must be a vector, got a sparse matrix of shape {cell.shape}")
-        return cell.toarray()
-    return cell
+def _bias(cell: Any) -> Any:
+    """A bias; None for an empty cell."""
+    return None if 0 in np.shape(cell) else cell
 
 
 def _damaged(path: Path, kind: str, error: Exception) -> UnreadableModel:

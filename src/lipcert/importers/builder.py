@@ -14,11 +14,9 @@ from lipcert.errors import LipcertError
 from lipcert.importers import graph as ops
 from lipcert.importers import windows as win
 from lipcert.importers.graph import Graph, Node, Offender, refuse
-from lipcert.importers.lowering.choices import recognise_choices, unrecognised_choices
-from lipcert.importers.lowering.constants import fold_constants
+from lipcert.importers.lowering.forms import fold_constants
 from lipcert.importers.lowering.gates import recognise_gates, unrecognised
-from lipcert.importers.precise import Precise
-from lipcert.importers.precise_matrix import PreciseMatrix
+from lipcert.importers.precise import Precise, PreciseMatrix
 from lipcert.model.activations import Activation, activation
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.network import Neurons
@@ -50,10 +48,6 @@ SOFTMAX = (
     "take the logits before it as the output: drop_softmax=True (--drop-softmax) does so where it is the last operation"
 )
 """Why a softmax is refused."""
-
-
-MOST_SORTED = 1024
-"""Sorting takes about (log₂ k)²/2 layers of comparisons."""
 
 
 class Opaque:
@@ -90,14 +84,13 @@ class Builder:
 
     def finish(self, output: Any) -> Graph:
         """The graph up to an output, which may be a constant, or an error with every offender."""
-        if hasattr(output, "reason"):  # positions or conditions
+        if isinstance(output, Positions):
             self.offenders.append(Offender("output", "output", None, output.reason))
         last = self.tensor(output) if isinstance(output, (Tensor, np.ndarray)) else self.unknown((1,))
         if self.offenders:  # whatever was read may hold further ones, also where the output is out of reach
             last = self._add(ops.Unknown(), tuple(range(len(self.nodes))), (1,))
         graph = Graph(tuple(self.nodes), last.node)
-        plain = recognise_choices(fold_constants(graph.live()))
-        offenders = [*self.offenders, *unrecognised(recognise_gates(plain)), *unrecognised_choices(plain)]
+        offenders = [*self.offenders, *unrecognised(recognise_gates(fold_constants(graph.live())))]
         if offenders:
             refuse(offenders)
         return graph
@@ -141,16 +134,9 @@ class Builder:
         """The same elements in another shape; one entry may be -1."""
         return self.view(x, lambda index: index.reshape(tuple(int(s) for s in shape)))
 
-    def flatten(self, x: Tensor, start: int = 1, stop: int = -1) -> Tensor:
-        """Axes start … stop become one."""
-        rank = len(x.shape)
-        start, stop = start % max(rank, 1), stop % max(rank, 1)
-        middle = int(np.prod(x.shape[start : stop + 1], dtype=int))
-        return self.reshape(x, (*x.shape[:start], middle, *x.shape[stop + 1 :]))
-
-    def pad(self, x: Tensor, pads: win.Pads, mode: win.PadMode = "constant", fill: float = 0.0) -> Tensor:
+    def pad(self, x: Tensor, pads: win.Pads, fill: float = 0.0) -> Tensor:
         """Padding of the last axes."""
-        return self.pick(x, win.padded(win.positions(x.shape), pads, mode), fill)
+        return self.pick(x, win.padded(win.positions(x.shape), pads), fill)
 
     def concat(self, parts: Sequence[Value], axis: int) -> Tensor:
         """Tensors side by side along an axis."""
@@ -261,13 +247,12 @@ class Builder:
         pads: win.Pads,
         dilation: Sequence[int],
         groups: int = 1,
-        mode: win.PadMode = "constant",
     ) -> Tensor:
         """A convolution of (batch, channels, …)."""
         weight = np.asarray(weight, dtype=float)
         if len(x.shape) != weight.ndim or x.shape[1] != weight.shape[1] * groups:
             raise Unsupported(f"a kernel of shape {weight.shape} in {groups} groups does not fit {x.shape}")
-        matrix, shape = win.convolution(x.shape, weight, stride, pads, dilation, groups, mode)
+        matrix, shape = win.convolution(x.shape, weight, stride, pads, dilation, groups)
         offset = 0.0 if bias is None else np.reshape(bias, (-1, *(1 for _ in shape[2:])))
         return self.affine(x, matrix, offset, shape)
 
@@ -302,6 +287,34 @@ class Builder:
         if (divisor == 0).any():
             raise Unsupported("a window lies outside the input")
         return self.affine(x, win.averaging(seen, divisor.astype(float), x.size), 0.0, shape)
+
+    def average_pool(
+        self,
+        x: Tensor,
+        kernel: win.Sizes,
+        stride: win.Sizes,
+        pads: win.Pads,
+        dilation: win.Sizes,
+        ceil: bool,
+        include: bool,
+    ) -> Tensor:
+        """The average over windows; with ``include`` padding counts as zeros."""
+        if ceil and include:
+            raise Unsupported("ceil_mode together with count_include_pad means different things to different runtimes")
+        seen, shape = win.pool_windows(x.shape, kernel, stride, pads, dilation, ceil)
+        return self.average_windows(x, seen, np.full(len(seen), seen.shape[1]) if include else None, shape)
+
+    def upsample(self, x: Tensor, factors: Sequence[float], linear: bool, corners: bool = False) -> Tensor:
+        """Each axis enlarged by a whole factor, by repeating values or by linear interpolation."""
+        if len(factors) != len(x.shape) or any(factor < 1 or factor != int(factor) for factor in factors):
+            raise Unsupported(f"factors {list(factors)}: only enlarging by whole factors is read")
+        for axis, factor in enumerate(map(int, factors)):
+            if factor > 1 and linear:
+                matrix, shape = win.interpolation(x.shape, axis, factor, corners)
+                x = self.affine(x, matrix, 0.0, shape)
+            elif factor > 1:
+                x = self.pick(x, np.repeat(win.positions(x.shape), factor, axis))
+        return x
 
     # what is not affine --------------------------------------------------------------------------------------
 
@@ -348,18 +361,14 @@ class Builder:
         """The maximum over windows of positions; the minimum with sign -1."""
         if (seen < 0).all(axis=1).any():
             raise Unsupported("a window lies outside the input")
-        if sign != 1.0:
-            return self.scale(self.maximum(self.scale(x, sign), seen, shape), sign)
-        return self._add(ops.Maximum(seen), (x.node,), tuple(shape))
+        return self._add(ops.Maximum(seen, sign), (x.node,), tuple(shape))
 
     def sort(self, x: Tensor, axis: int, descending: bool = False) -> Tensor:
-        """The values along an axis in order."""
-        if not x.shape:
-            return x
+        """The values along an axis of size two in order."""
         index = np.moveaxis(win.positions(x.shape), axis, -1)
         windows = index.reshape(-1, index.shape[-1])
-        if windows.shape[1] > MOST_SORTED:
-            raise Unsupported(f"it sorts {windows.shape[1]} values at a time; at most {MOST_SORTED} are read")
+        if windows.shape[1] != 2:
+            raise Unsupported(f"it sorts {windows.shape[1]} values at a time; only the sorting of pairs is read")
         result = self._add(ops.Sort(windows), (x.node,), index.shape)
         ordered = self.view(result, lambda place: place[..., ::-1]) if descending else result
         return self.view(ordered, lambda place: np.moveaxis(place, -1, axis))
@@ -369,12 +378,8 @@ class Builder:
         left, right = self.tensor(x), self.tensor(y)
         shape = common_shape(left.shape, right.shape)
         pair = [self.spread(side, shape) for side in (left, right)]
-        joined = self.concat([self.flatten(side, 0) if shape else self.reshape(side, (1,)) for side in pair], 0)
+        joined = self.concat([self.reshape(side, (side.size,)) for side in pair], 0)
         return self.maximum(joined, np.arange(joined.size).reshape(2, -1).T, shape, sign)
-
-    def node(self, op: ops.Op, operands: Sequence[Tensor], shape: tuple[int, ...]) -> Tensor:
-        """An operation as it is."""
-        return self._add(op, tuple(operand.node for operand in operands), shape)
 
     def _add(self, op: ops.Op, inputs: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
         shape = tuple(int(s) for s in shape)

@@ -14,8 +14,7 @@ from typing import Literal, NoReturn
 import numpy as np
 
 from lipcert.errors import UnreadableModel
-from lipcert.importers.precise import Precise
-from lipcert.importers.precise_matrix import PreciseMatrix
+from lipcert.importers.precise import Precise, PreciseMatrix
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
 
@@ -88,30 +87,24 @@ class Apply(Op):
 class Special(Op):
     """A function that is no activation by itself but part of one; a rewrite must remove it."""
 
-    name: Literal["erf", "log", "exp", "reciprocal"]
+    name: Literal["erf", "reciprocal"]
 
 
 class Product(Op):
     """y = x_1 · x_2, element by element; a rewrite must remove it."""
 
 
-@dataclass(frozen=True)
-class Choice(Op):
-    """y = x_2 where x_1 > limit, else x_3, element by element; a rewrite must remove it."""
-
-    limit: float
-
-
 @dataclass(frozen=True, eq=False)
 class Maximum(Op):
-    """y_j = max of x over row j of ``windows`` (outputs, k); entries -1 stand for nothing."""
+    """y_j = max of x over row j of ``windows`` (outputs, k), or min with sign -1; entries -1 stand for nothing."""
 
     windows: Array
+    sign: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class Sort(Op):
-    """Row after row of ``windows`` (groups, k), the values of x there in ascending order."""
+    """Row after row of ``windows`` (pairs, 2), the values of x there in ascending order."""
 
     windows: Array
 

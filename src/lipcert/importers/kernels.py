@@ -13,7 +13,7 @@ import numpy as np
 
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.importers.arrays import stored
-from lipcert.importers.wording import few
+from lipcert.importers.untrusted import few
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
 

@@ -9,8 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from lipcert.errors import InvalidInput
-from lipcert.importers.precise import Precise
-from lipcert.importers.precise_matrix import PreciseMatrix
+from lipcert.importers.precise import Precise, PreciseMatrix
 from lipcert.model.arguments import numbers
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network, Neurons

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,20 +14,22 @@ import numpy as np
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
 from lipcert.importers import faithful
 from lipcert.importers.faithful import Imported, Original, confirm
-from lipcert.importers.lowering import lower
-from lipcert.importers.room import LARGEST_INPUT
-from lipcert.importers.wording import line
+from lipcert.importers.lowering.lower import lower
+from lipcert.importers.registry import of_function
+from lipcert.importers.untrusted import LARGEST_INPUT, few, line
 from lipcert.model.arrays import Array
 
 try:
     import onnx
+    from onnx import numpy_helper
     from onnx.reference import ReferenceEvaluator
 except ImportError:  # pragma: no cover - depends on the installation
     raise LipcertError('reading ONNX models needs onnx: pip install "lipcert[onnx]"') from None
 
-from lipcert.importers.onnx_checks import check_names, inlined, opset_of
-from lipcert.importers.onnx_given import choose_output, fix_inputs, widen_bfloat16
 from lipcert.importers.onnx_reader import DOUBLE, FLOAT, REAL, Reader, Source
+
+OLDEST_OPSET = 7
+"""Before it, broadcasting followed other rules."""
 
 
 def read_onnx(
@@ -43,18 +46,16 @@ def read_onnx(
     The shape of the input is needed only where the model leaves sizes open.
     """
     judge = _open(path)
-    widen_bfloat16(judge.graph)
-    fix_inputs(judge.graph, fixed or {})
-    choose_output(judge.graph, output)
-    model = inlined(copy.deepcopy(judge))
-    opset = opset_of(model)
-    check_names(model.graph)
-    _one_in_one_out(model.graph)
+    _fix_inputs(judge.graph, fixed or {})
+    _choose_output(judge.graph, output)
+    _check_functions(judge)
+    opset = _opset_of(judge)
+    _check_names(judge.graph)
+    _one_in_one_out(judge.graph)
+    model = copy.deepcopy(judge)
     if drop_softmax:
-        if not _output_before_softmax(judge.graph):  # it is in a function, which is written out in the model
-            judge = copy.deepcopy(model)
-            _output_before_softmax(judge.graph)
         _drop_softmax(model.graph)
+        _output_before_softmax(judge.graph)
     source = _fix_shape(model, input_shape)
     graph = Reader(model, source, opset).read()
     try:
@@ -72,7 +73,7 @@ def _large_constants(graph: onnx.GraphProto, above: float = 1e25, most: int = 8)
     found = {a.f for node in graph.node for a in node.attribute if a.HasField("f")}
     for tensor in tensors:
         if tensor.data_type in REAL and 0 < int(np.prod(tensor.dims)) <= 64:
-            found.update(onnx.numpy_helper.to_array(tensor).ravel().astype(float).tolist())
+            found.update(numpy_helper.to_array(tensor).ravel().astype(float).tolist())
     return tuple(sorted(abs(x) for x in found if above < abs(x) < 1e290)[:most])
 
 
@@ -89,25 +90,127 @@ def _open(path: Path | onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
+def _fix_inputs(graph: onnx.GraphProto, fixed: Mapping[str, Any]) -> None:
+    """Store the given values in the model, in the place of the inputs of that name."""
+    stored = {tensor.name for tensor in graph.initializer}
+    inputs = {entry.name: entry for entry in graph.input if entry.name not in stored}
+    strange = [name for name in fixed if name not in inputs]
+    if strange:
+        raise InvalidInput(f"fixed names {few(strange)}; the model's inputs are {few(inputs)}")
+    for name, value in fixed.items():
+        entry = inputs[name]
+        kind = onnx.helper.tensor_dtype_to_np_dtype(entry.type.tensor_type.elem_type)
+        sizes = [d.dim_value or None for d in entry.type.tensor_type.shape.dim]
+        array = np.asarray(value)
+        if not hasattr(value, "dtype"):  # plain numbers have neither type nor shape of their own
+            array = _filled(array, kind, sizes)
+        if array.dtype.kind not in "fiub":
+            raise InvalidInput(f"fixed[{name!r}] must be numbers of type {kind}, got {array.dtype}")
+        exact = array.astype(kind)
+        if not np.array_equal(exact.astype(float), array.astype(float)):
+            raise InvalidInput(f"fixed[{name!r}] must be numbers of type {kind}, got others, of type {array.dtype}")
+        if len(sizes) != array.ndim or any(s not in (None, n) for s, n in zip(sizes, array.shape, strict=True)):
+            raise InvalidInput(f"fixed[{name!r}] must be of shape {sizes}, got {array.shape}")
+        graph.initializer.append(numpy_helper.from_array(exact, name))
+        graph.input.remove(entry)
+
+
+def _filled(array: Array, kind: Any, sizes: list[int | None]) -> Array:
+    """Plain numbers in the type of an input, and one after the other in its shape, with a batch of one."""
+    shape = [size or 1 for size in sizes]
+    array = array.astype(kind) if array.dtype.kind in "fiub" and np.dtype(kind).kind == "f" else array
+    return array.reshape(shape) if array.ndim < 2 and array.size == math.prod(shape) else array
+
+
+def _choose_output(graph: onnx.GraphProto, chosen: str | int | None) -> None:
+    """Leave one output of the model."""
+    if chosen is None:
+        return
+    names = [entry.name for entry in graph.output]
+    if isinstance(chosen, int) and not isinstance(chosen, bool) and -len(names) <= chosen < len(names):
+        chosen = names[chosen]
+    if isinstance(chosen, str) and chosen not in names and chosen.isdigit() and int(chosen) < len(names):
+        chosen = names[int(chosen)]
+    if chosen not in names:
+        raise InvalidInput(f"output must be one of {few(names)}, or its number, got {chosen!r}")
+    kept = graph.output[names.index(chosen)]
+    entry = onnx.ValueInfoProto()
+    entry.CopyFrom(kept)
+    del graph.output[:]
+    graph.output.append(entry)
+
+
+def _check_functions(model: onnx.ModelProto) -> None:
+    """Refuse functions of the model's own, but for those that are registered as activations."""
+    names = [f"{f.domain}:{f.name}" for f in model.functions if of_function(f.domain, f.name) is None]
+    if names:
+        raise UnreadableModel(
+            f"the model defines functions of its own ({few(names)}); write them out and load the result:"
+            " onnx.inliner.inline_local_functions(onnx.load(path))"
+        )
+
+
+def _opset_of(model: onnx.ModelProto) -> int:
+    """The operator set that the model's operators mean."""
+    if not 1 <= model.ir_version <= onnx.IR_VERSION:
+        raise UnreadableModel(
+            f"the model is of version {model.ir_version} of the ONNX format; this onnx knows 1 to {onnx.IR_VERSION}"
+        )
+    versions = {o.version for o in model.opset_import if o.domain in ("", "ai.onnx")}
+    if len(versions) > 1:
+        raise UnreadableModel(f"the model names several operator sets ({', '.join(map(str, sorted(versions)))})")
+    version = next(iter(versions), 1)
+    if version < OLDEST_OPSET:
+        raise UnreadableModel(
+            f"the model uses operator set {version}, the oldest that is read is {OLDEST_OPSET};"
+            " convert it with onnx.version_converter"
+        )
+    if version > onnx.defs.onnx_opset_version():
+        raise UnreadableModel(
+            f"the model uses operator set {version}, which this onnx does not know; install a newer one"
+        )
+    return int(version)
+
+
+def _check_names(graph: onnx.GraphProto) -> None:
+    """Raise unless each name is given once, and before it is used."""
+    stored = [t.name for t in graph.initializer]
+    entries = [i.name for i in graph.input if i.name not in set(stored)]
+    made = [name for node in graph.node for name in node.output if name]
+    twice = [name for name, count in Counter([*stored, *entries, *made]).items() if count > 1]
+    if twice:
+        raise UnreadableModel(f"the model gives several values the name {few(twice)}; names must differ")
+    known, all_names, wrong = {*stored, *entries}, {*stored, *entries, *made}, []
+    for node in graph.node:
+        called = node.name or next((name for name in node.output if name), "without a name")
+        for name in node.input:
+            if name and name not in known:
+                why = "a later operator gives it" if name in all_names else "nothing in the model gives it"
+                wrong.append(f"{called} ({node.op_type}) uses {name}: {why}")
+        known.update(name for name in node.output if name)
+    wrong += [f"the output is {o.name}: nothing in the model gives it" for o in graph.output if o.name not in known]
+    if wrong:
+        raise UnreadableModel(
+            f"the model uses names before they are given: {few(wrong, between='; ')}. Operators must stand in the"
+            " order of their use; onnx.checker.check_model finds such faults"
+        )
+
+
 def _one_in_one_out(graph: onnx.GraphProto) -> None:
     given = {i.name for i in graph.initializer}
     inputs = [i.name for i in graph.input if i.name not in given]
     outputs = [o.name for o in graph.output]
-    for names, what in ((inputs, "inputs"), (outputs, "outputs")):
+    for names, what, advice in (
+        (inputs, "inputs", "give all but one as fixed={name: values}, --fixed NAME=…"),
+        (outputs, "outputs", "choose one with output=name, --output NAME"),
+    ):
         if len(names) != 1:
-            advice = (
-                "give all but one as fixed={name: values}, --fixed NAME=…"
-                if what == "inputs"
-                else "choose one with output=name, --output NAME"
-            )
             advice = f": {advice}" if names else ""
             raise UnreadableModel(f"the model has {len(names)} {what} ({', '.join(names)}); a network has one{advice}")
 
 
 def _output_before_softmax(graph: onnx.GraphProto) -> bool:
     """Let the output be what the final softmax receives, and leave everything else; False if there is none."""
-    if not graph.output:
-        return False
     output = graph.output[0]
     last = next((node for node in graph.node if output.name in node.output), None)
     if last is None or last.op_type not in ("Softmax", "LogSoftmax") or not last.input:

@@ -5,23 +5,118 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from fractions import Fraction
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from lipcert.importers import onnx_arrange as arrange
-from lipcert.importers import resize
 from lipcert.importers import windows as win
 from lipcert.importers.builder import SELF_NORMALISING, SOFTMAX, Builder, Positions, Tensor, Unsupported, Value
-from lipcert.importers.conditions import choose, exceeds
-from lipcert.importers.onnx_call import Call, Operator, axis_of
-from lipcert.model.arrays import Array
 
 _FAR = 2.0**20
 """Limits beyond it are not reached by a shift, which would cost digits."""
+
+ALWAYS: Final = 2**25
+"""Numbers that the tensors and matrices of any model may have together."""
+
+TIMES: Final = 4096
+"""Beyond that, so many times the numbers that the model stores; kernels of convolutions are used at many places."""
+
+_TENSOR = 8
+
+
+class Room:
+    """How many numbers a model that stores so many may still ask for."""
+
+    def __init__(self, stored: int = 0) -> None:
+        self.most = self.left = ALWAYS + TIMES * stored
+
+    def tensor(self, *sizes: int) -> None:
+        """A tensor of this shape; its elements count several times, because many arrays are made for them."""
+        self.take(_TENSOR, *sizes)
+
+    def take(self, *sizes: int) -> None:
+        """Use up the product of the sizes; refuse, before anything is made, where there is not as much left."""
+        count = math.prod(int(size) for size in sizes)
+        self.left -= count
+        if self.left < 0:
+            raise Unsupported(f"it needs {count} numbers, and this model may have {self.most} in all")
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One use of an operator: operands (None where left out), attributes, operator set, number of outputs.
+
+    ``dtype`` is the type of the numbers, ``single`` whether they all are numbers of single precision.
+    """
+
+    operands: Sequence[Any]
+    attributes: Mapping[str, Any]
+    opset: int
+    outputs: int = 1
+    dtype: Any = np.float64
+    single: bool = False
+    room: Room = field(default_factory=Room)
+
+    @property
+    def x(self) -> Tensor:
+        """The first operand, which must depend on the input."""
+        if not isinstance(self.operands[0], Tensor):
+            raise Unsupported("its first operand is a constant and another one is not")
+        return self.operands[0]
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """An attribute, text decoded."""
+        value = self.attributes.get(name, default)
+        return value.decode() if isinstance(value, bytes) else value
+
+    def operand(self, position: int) -> Any:
+        """An operand, or None where it is left out."""
+        return self.operands[position] if position < len(self.operands) else None
+
+    def constant(self, position: int, name: str, default: Any = None) -> Any:
+        """What older operator sets give as an attribute and newer ones as a constant operand."""
+        value = self.operand(position)
+        if isinstance(value, Tensor):
+            raise Unsupported(f"its {name} depends on the input")
+        return self.attribute(name, default) if value is None else value
+
+    def whole(self, position: int, name: str, default: Any = None) -> list[int] | None:
+        """Such a constant as a list of whole numbers."""
+        value = self.constant(position, name, default)
+        if value is None:
+            return None
+        if np.size(value) and np.asarray(value).dtype.kind not in "iub":
+            raise Unsupported(f"its {name} must be whole numbers")
+        return [int(v) for v in np.ravel(value)]
+
+    def axes(self, position: int, rank: int) -> list[int] | None:
+        """Axes counted from the front."""
+        axes = self.whole(position, "axes")
+        return None if axes is None else [axis_of(a, rank) for a in axes]
+
+
+Operator = Callable[[Builder, Call], Any]
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """An axis counted from the front."""
+    if not -rank <= axis < rank:
+        raise Unsupported(f"it names axis {axis} of {rank}")
+    return axis % rank
+
+
+def _refused(reason: str) -> Operator:
+    """What has no translation."""
+
+    def operator(b: Builder, call: Call) -> Tensor:
+        raise Unsupported(reason)
+
+    return operator
+
+
+softmax: Final = _refused(SOFTMAX)
 
 
 def _row(name: str, **parameters: str) -> Operator:
@@ -37,17 +132,6 @@ def _prelu(b: Builder, call: Call) -> Tensor:
 def _selu(b: Builder, call: Call) -> Tensor:
     alpha, gamma = (float(call.attributes[name]) for name in ("alpha", "gamma"))
     return b.scale(b.activate(call.x, "elu", alpha=alpha), gamma)
-
-
-def _swish(b: Builder, call: Call) -> Tensor:
-    alpha = float(call.attributes["alpha"])
-    if alpha == 0.0:  # x·sigmoid(0)
-        return b.scale(call.x, 0.5)
-    return b.divide(b.activate(b.scale(call.x, alpha), "silu"), np.asarray(alpha))
-
-
-def _gelu(b: Builder, call: Call) -> Tensor:
-    return b.activate(call.x, "gelu_tanh" if call.attribute("approximate", "none") == "tanh" else "gelu")
 
 
 def _clip(b: Builder, call: Call) -> Tensor:
@@ -180,47 +264,30 @@ def _conv_transpose(b: Builder, call: Call) -> Tensor:
 
 
 def _resize(b: Builder, call: Call) -> Tensor:
-    """Resize, and Upsample of older operator sets."""
-    older = call.opset < 11
-    scales, sizes = (
-        (call.constant(1, "scales"), None) if older else (call.constant(2, "scales"), call.whole(3, "sizes"))
-    )
-    rule: Any = "asymmetric" if older else call.attribute("coordinate_transformation_mode", "half_pixel")
-    mode, rank = call.attribute("mode", "nearest"), len(call.x.shape)
-    chosen = [] if older else list(call.attribute("axes", []) or [])
-    if chosen or call.attribute("antialias", 0) or call.attribute("exclude_outside", 0):
-        raise Unsupported("axes, antialias and exclude_outside are not known")
-    if rule not in ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners") or mode not in (
-        "nearest",
-        "linear",
+    """Resize, and Upsample of older operator sets, by whole factors."""
+    older, shape = call.opset < 11, call.x.shape
+    scales, sizes = call.constant(1 if older else 2, "scales"), None if older else call.whole(3, "sizes")
+    rule = "asymmetric" if older else call.attribute("coordinate_transformation_mode", "half_pixel")
+    mode = call.attribute("mode", "nearest")
+    near = "floor" if older else call.attribute("nearest_mode", "round_prefer_floor")
+    if any(call.attribute(name, 0) for name in ("axes", "antialias", "exclude_outside")) or (
+        sizes and call.attribute("keep_aspect_ratio_policy", "stretch") != "stretch"
     ):
-        raise Unsupported(f"the mode {mode!r} with coordinates {rule!r} is not known")
-    if sizes:
-        if call.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
-            raise Unsupported("keeping the aspect ratio is not known; give the sizes")
-        factors = [Fraction(m, n) for m, n in zip(sizes, call.x.shape, strict=True)]
-    else:
-        factors = [Fraction(float(f)) for f in np.ravel(scales)]
-        sizes = [math.floor(n * f) for n, f in zip(call.x.shape, factors, strict=True)]
-    if len(factors) != rank or min(sizes) < 1:
-        raise Unsupported(f"its sizes {sizes} do not fit an operand of shape {call.x.shape}")
-    call.room.tensor(*sizes)
-    call.room.take(2, *(max(n, m) for n, m in zip(call.x.shape, sizes)))
-    axes = [resize.Axis(n, m, f) for n, m, f in zip(call.x.shape, sizes, factors)]
-    if mode == "linear":
-        return resize.linear(b, call.x, axes, rule)
-    nearest: Any = "floor" if older else call.attribute("nearest_mode", "round_prefer_floor")
-    return resize.nearest(b, call.x, axes, rule, nearest)
+        raise Unsupported("axes, antialias, exclude_outside and keep_aspect_ratio_policy are not known")
+    if (mode, rule, near if mode == "nearest" else "") not in _RESIZED:
+        raise Unsupported(f"the mode {mode!r} with coordinates {rule!r} and {near!r} is not known")
+    factors = [m / n for m, n in zip(sizes, shape, strict=True)] if sizes else [float(f) for f in np.ravel(scales)]
+    after = [math.ceil(n * max(f, 1.0)) for n, f in zip(shape, factors, strict=True)]
+    call.room.take(16, *after)
+    return b.upsample(call.x, factors, mode == "linear", rule == "align_corners")
 
 
-def _depth_to_space(b: Builder, call: Call) -> Tensor:
-    return resize.shuffle(b, call.x, int(call.attribute("blocksize")), call.attribute("mode", "DCR") == "CRD")
-
-
-def _thresholded(b: Builder, call: Call) -> Tensor:
-    if float(call.attributes["alpha"]) != 0.0:
-        raise Unsupported("it jumps at its limit, so it has no Lipschitz constant")
-    return b.activate(call.x, "relu")
+_RESIZED: Final = {
+    ("nearest", "asymmetric", "floor"),
+    *(("nearest", "half_pixel", f"round_prefer_{side}") for side in ("floor", "ceil")),
+    *(("linear", rule, "") for rule in ("half_pixel", "pytorch_half_pixel", "align_corners")),
+}
+"""Mode, coordinates and rounding that exporters write; by whole factors, all nearest ones repeat each value."""
 
 
 def _shrink(b: Builder, call: Call) -> Tensor:
@@ -237,30 +304,22 @@ def _pow(b: Builder, call: Call) -> Tensor:
     return b.power(call.x, exponent.reshape(()))
 
 
-def _self_normalising(b: Builder, call: Call) -> Tensor:
-    raise Unsupported(SELF_NORMALISING)
-
-
-def _pool(call: Call) -> tuple[Array, tuple[int, ...]]:
-    """What each window of a pool sees, and the shape of the result."""
+def _pool(call: Call) -> tuple[list[int], list[int], win.Pads, list[int], bool]:
+    """Kernel, stride, padding and dilation of a pool, and whether the last window may be incomplete."""
     kernel, ceil = list(call.attribute("kernel_shape")), bool(call.attribute("ceil_mode", 0))
     stride, pads, dilation = _frame(call, kernel)
     call.room.take(*call.x.shape[:2], _places(call, kernel, stride, pads, dilation, ceil), *kernel)
-    return win.pool_windows(call.x.shape, kernel, stride, pads, dilation, ceil)
+    return kernel, stride, pads, dilation, ceil
 
 
 def _average_pool(b: Builder, call: Call) -> Tensor:
-    include = bool(call.attribute("count_include_pad", 0))
-    if include and call.attribute("ceil_mode", 0):
-        raise Unsupported("ceil_mode together with count_include_pad means different things to different runtimes")
-    seen, shape = _pool(call)
-    return b.average_windows(call.x, seen, np.full(len(seen), float(seen.shape[1])) if include else None, shape)
+    return b.average_pool(call.x, *_pool(call), bool(call.attribute("count_include_pad", 0)))
 
 
 def _max_pool(b: Builder, call: Call) -> Tensor:
     if call.outputs > 1 or call.attribute("storage_order", 0):
         raise Unsupported("it also returns indices")
-    return b.maximum(call.x, *_pool(call))
+    return b.maximum(call.x, *win.pool_windows(call.x.shape, *_pool(call)))
 
 
 def _reduce(kind: str, b: Builder, call: Call) -> Tensor:
@@ -285,7 +344,6 @@ def _top(b: Builder, call: Call) -> Any:
     (count,) = call.whole(1, "k") or [0]
     if count != call.x.shape[axis] or not call.attribute("sorted", 1):
         raise Unsupported(f"it takes {count} of {call.x.shape[axis]} values; only sorting all of them is known")
-    call.room.take(call.x.size, 8 * max(count, 1).bit_length() ** 2)
     return b.sort(call.x, axis, bool(call.attribute("largest", 1))), Positions()
 
 
@@ -305,9 +363,30 @@ def _cast(b: Builder, call: Call) -> Tensor:
     return call.x
 
 
-def softmax(b: Builder, call: Call) -> Tensor:
-    raise Unsupported(SOFTMAX)
+def _pad(b: Builder, call: Call) -> Tensor:
+    rank = len(call.x.shape)
+    flat = call.whole(1, "pads") or []
+    fill = call.constant(2, "value", 0.0)
+    axes = call.axes(3, rank) or list(range(rank))
+    pads = [(0, 0)] * rank
+    for axis, low, high in zip(axes, flat[: len(axes)], flat[len(axes) :], strict=True):
+        pads[axis] = (low, high)
+    call.room.tensor(*(max(n + max(low, 0) + max(high, 0), 1) for n, (low, high) in zip(call.x.shape, pads)))
+    return b.pad(call.x, pads, float(np.ravel(fill)[0]))
 
+
+def _concat(b: Builder, call: Call) -> Tensor:
+    call.room.tensor(sum(math.prod(operand.shape) for operand in call.operands))
+    return b.concat(call.operands, int(call.attribute("axis")))
+
+
+ARRANGING: Final = frozenset(
+    {
+        *("DepthToSpace", "Expand", "Flatten", "Gather", "Reshape", "Shape", "Slice", "SpaceToDepth", "Split"),
+        *("Squeeze", "Tile", "Transpose", "Unsqueeze"),
+    }
+)
+"""Operators that only move elements, or tell their number."""
 
 OPERATORS: Final[Mapping[str, Operator]] = {
     "Abs": lambda b, call: b.activate(call.x, "leaky_relu", negative_slope=-1.0),
@@ -318,34 +397,26 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Cast": _cast,
     "Celu": _row("celu", alpha="alpha"),
     "Clip": _clip,
-    "Concat": arrange.concat,
+    "Concat": _concat,
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "Cos": _row("cos"),
-    "DepthToSpace": _depth_to_space,
     "Div": _fold(lambda b, x, y: b.divide(x, y)),
     "Dropout": _dropout,
     "Elu": _row("elu", alpha="alpha"),
     "Erf": lambda b, call: b.special(call.x, "erf"),
-    "Exp": lambda b, call: b.special(call.x, "exp"),
-    "Expand": arrange.expand,
-    "Flatten": arrange.flatten,
-    "Gather": arrange.gather,
-    "Gelu": _gelu,
+    "Gelu": lambda b, call: b.activate(call.x, "gelu_tanh" if call.attribute("approximate") == "tanh" else "gelu"),
     "Gemm": _gemm,
     "GlobalAveragePool": partial(_global, "mean"),
     "GlobalMaxPool": partial(_global, "max"),
     **dict.fromkeys(
         ("GroupNormalization", "InstanceNormalization", "LayerNormalization", "LpNormalization", "LRN"),
-        _self_normalising,
+        _refused(SELF_NORMALISING),
     ),
-    **dict.fromkeys(("Greater", "GreaterOrEqual"), lambda b, call: exceeds(b, *call.operands)),
     "HardSigmoid": _row("hardsigmoid", alpha="alpha", beta="beta"),
     "HardSwish": _row("hardswish"),
     "Identity": lambda b, call: call.x,
     "LeakyRelu": _row("leaky_relu", negative_slope="alpha"),
-    **dict.fromkeys(("Less", "LessOrEqual"), lambda b, call: exceeds(b, *call.operands[::-1])),
-    "Log": lambda b, call: b.special(call.x, "log"),
     "LogSoftmax": softmax,
     "MatMul": _matmul,
     "Max": _fold(lambda b, x, y: b.larger(x, y)),
@@ -355,7 +426,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Mul": _fold(lambda b, x, y: b.multiply(x, y)),
     "Neg": lambda b, call: b.scale(call.x, -1.0),
     "PRelu": _prelu,
-    "Pad": arrange.pad,
+    "Pad": _pad,
     "Pow": _pow,
     "Reciprocal": lambda b, call: b.special(call.x, "reciprocal"),
     "ReduceMax": partial(_reduce, "max"),
@@ -363,28 +434,17 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "ReduceMin": partial(_reduce, "min"),
     "ReduceSum": partial(_reduce, "sum"),
     "Relu": _row("relu"),
-    "Reshape": arrange.reshape,
     "Resize": _resize,
     "Selu": _selu,
-    "Shape": arrange.shape,
     "Shrink": _shrink,
     "Sigmoid": _row("sigmoid"),
     "Sin": _row("sin"),
-    "Slice": arrange.cut,
     "Softmax": softmax,
     "Softplus": _row("softplus"),
     "Softsign": _row("softsign"),
-    "SpaceToDepth": lambda b, call: resize.unshuffle(b, call.x, int(call.attribute("blocksize")), crd=False),
-    "Split": arrange.split,
-    "Squeeze": arrange.squeeze,
     "Sub": _fold(lambda b, x, y: b.add(x, y, -1.0)),
     "Sum": _fold(lambda b, x, y: b.add(x, y)),
-    "Swish": _swish,
     "Tanh": _row("tanh"),
-    "ThresholdedRelu": _thresholded,
     "TopK": _top,
-    "Transpose": arrange.transpose,
-    "Unsqueeze": arrange.unsqueeze,
     "Upsample": _resize,
-    "Where": lambda b, call: choose(b, *call.operands),
 }

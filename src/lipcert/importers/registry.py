@@ -14,16 +14,8 @@ _FUNCTIONS: dict[tuple[str, str], Activation] = {}
 def register(row: Activation, torch: Any = None, onnx: str | None = None) -> None:
     """Let importers read a class of modules, or a function that ONNX models define, as an activation.
 
-    As everything that is imported, it is compared with what the module or function computes.
-
-    Parameters
-    ----------
-    row
-        An activation without parameters of its own for each neuron.
-    torch
-        A class of ``torch.nn.Module`` whose forward takes one tensor.
-    onnx
-        ``"domain:name"``, or ``"name"`` for whatever domain.
+    As everything that is imported, it is compared with what the module or function computes. ``torch`` is a class of
+    ``torch.nn.Module`` whose forward takes one tensor; ``onnx`` is ``"domain:name"``, or ``"name"`` for any domain.
     """
     if not isinstance(row, Activation):
         raise InvalidInput(f"row must be an Activation, got {type(row).__name__}; see lipcert.activation")

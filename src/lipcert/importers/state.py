@@ -17,8 +17,7 @@ from typing import Any
 
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
 from lipcert.importers.arrays import parsed
-from lipcert.importers.room import check_archive, room
-from lipcert.importers.wording import few, line
+from lipcert.importers.untrusted import check_archive, few, line, room
 from lipcert.model.network import Network
 
 try:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import numpy as np
 
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
 from lipcert.importers.builder import Opaque, Positions, Tensor, Unsupported
-from lipcert.importers.conditions import Condition
 from lipcert.importers.faithful import DOUBLE, SINGLE, Imported, Original, confirm
-from lipcert.importers.lowering import lower
+from lipcert.importers.lowering.lower import lower
 from lipcert.importers.registry import of_module
+from lipcert.importers.untrusted import few
 from lipcert.model.arrays import Array
 
 try:
@@ -24,11 +25,11 @@ try:
 except ImportError:  # pragma: no cover - depends on the installation
     raise LipcertError('reading PyTorch models needs PyTorch: pip install "lipcert[torch]"') from None
 
-from lipcert.importers import torch_graph as held
 from lipcert.importers import torch_guard as guard
-from lipcert.importers import torch_ops as ops
-from lipcert.importers import torch_watch as watch
-from lipcert.importers.torch_given import described, given
+from lipcert.importers import torch_modules as modules
+from lipcert.importers.torch_ops import TorchBuilder
+
+_MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def read_module(
@@ -44,7 +45,7 @@ def read_module(
 
     The shape of the input may be left out where the first layer tells it.
     """
-    module = given(guard.unwrapped(module), fixed, output)
+    module = _given(guard.unwrapped(module), fixed, output)
     guard.inspect(module)
     if isinstance(points, torch.Tensor):
         points = points.detach().cpu().numpy()
@@ -57,12 +58,103 @@ def read_module(
                 _drop_softmax(traced.graph)
         lowered = lower(_Reader(read, single).read())
         for original in _originals(module, own, read, drop_softmax):
-            confirm(lowered.network, original, points, sizes=held.constants(read.graph))
+            confirm(lowered.network, original, points, sizes=_large_constants(read.graph))
         run, probes = next(_originals(module, own, own, False)).run, [x.numpy().ravel() for x in own.inputs()]
         alone = [run(x) for x in probes]
     if not all(_close(one, run(x)) for one, x in zip(alone, probes, strict=True)):
         raise UnreadableModel("the module's outputs depend on the number of threads; its forward must not look at that")
     return Imported(lowered, own.shape[1:], sum(parameter.numel() for parameter in module.parameters()))
+
+
+class _Given(torch.nn.Module):
+    """Calls a module with one tensor, and takes what is asked for from its result.
+
+    Whatever has a default and is not given keeps it: the module's own code sees the default, not a stand-in.
+    """
+
+    def __init__(self, module: torch.nn.Module, entry: str, fixed: Mapping[str, Any], chosen: str | int | None) -> None:
+        super().__init__()
+        self.model = module
+        self.entry, self.chosen, self.numbers = entry, chosen, {}
+        for name, value in fixed.items():
+            if isinstance(value, torch.Tensor):
+                self.register_buffer(f"fixed_{name}", value)
+            else:
+                self.numbers[name] = value
+        self.tensors = [name for name, value in fixed.items() if isinstance(value, torch.Tensor)]
+        self.training = False  # not eval(), which would change the module
+
+    def forward(self, x: Any) -> Any:
+        arguments = {self.entry: x, **self.numbers}
+        for name in self.tensors:
+            arguments[name] = getattr(self, f"fixed_{name}")
+        result = self.model(**arguments)
+        return result if self.chosen is None else _chosen(result, self.chosen)
+
+
+def _chosen(result: Any, name: str | int) -> Any:
+    if isinstance(result, Mapping) and name in result:
+        return result[name]
+    if isinstance(result, (tuple, list)) and isinstance(name, int) and -len(result) <= name < len(result):
+        return result[name]
+    if isinstance(name, str) and hasattr(result, name) and (is_dataclass(result) or isinstance(result, tuple)):
+        return getattr(result, name)
+    raise UnreadableModel(f"the module returns {_described(result)}; there is no output {name!r} in it")
+
+
+def _described(result: Any) -> str:
+    """What a module returns, for people."""
+    kind = type(result).__name__
+    if isinstance(result, Mapping):
+        return f"a dictionary with {few(map(repr, result))}"
+    if is_dataclass(result) or hasattr(result, "_fields"):
+        return f"a {kind} with {few(getattr(result, '_fields', None) or vars(result))}"
+    return f"a {kind} of {len(result)}" if isinstance(result, (tuple, list)) else f"a {kind}"
+
+
+def _given(module: torch.nn.Module, fixed: Mapping[str, Any] | None, output: str | int | None) -> torch.nn.Module:
+    """The module as a function of one tensor: itself, where it is one already."""
+    if fixed is not None and not (isinstance(fixed, Mapping) and all(isinstance(name, str) for name in fixed)):
+        raise InvalidInput(f"fixed must be a dictionary of arguments by name, got {fixed!r}")
+    if output is not None and (not isinstance(output, (str, int)) or isinstance(output, bool)):
+        raise InvalidInput(f"output must be the name or the number of an output, got {output!r}")
+    if isinstance(module, torch.jit.ScriptModule):
+        return module
+    parameters = list(inspect.signature(type(module).forward).parameters.values())[1:]
+    names = [p.name for p in parameters if p.kind not in _MANY]
+    strange = [name for name in fixed or () if name not in names]
+    if strange:
+        raise InvalidInput(f"fixed names {few(strange)}; forward takes {few(names)}")
+    free = [p for p in parameters if p.kind not in _MANY and p.name not in (fixed or {})]
+    if len(parameters) == 1 and not fixed and output is None:
+        return module
+    if not free:
+        raise UnreadableModel(f"the module takes 0 inputs that are not fixed ({few(names)}); a network has one")
+    entry, *others = free
+    needed = [p.name for p in others if p.default is inspect.Parameter.empty]
+    if needed:
+        raise UnreadableModel(
+            f"the module takes {1 + len(needed)} inputs ({entry.name}, {few(needed)}); a network has one: give the"
+            f" others as fixed={{{needed[0]!r}: …}}"
+        )
+    if entry.kind is inspect.Parameter.POSITIONAL_ONLY:
+        return module
+    values = {name: _plain(name, value, guard.precisions(module)[0]) for name, value in (fixed or {}).items()}
+    return _Given(module, entry.name, values, output)
+
+
+def _plain(name: str, value: Any, dtype: torch.dtype) -> Any:
+    """Arrays as tensors, of real numbers in the module's own precision."""
+    if isinstance(value, np.ndarray):
+        value = torch.from_numpy(value.copy())
+        value = value.to(dtype) if value.is_floating_point() else value
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise InvalidInput(
+        f"fixed[{name!r}] must be an array, a tensor, a number, a string or None, got {type(value).__name__}"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +220,8 @@ def _trace(module: torch.nn.Module, dtype: torch.dtype, input_shape: Sequence[in
     _one_in_one_out(traced)
     shape = (1, *_input_shape(traced, input_shape))
     try:
-        with guard.quiet():
-            held.propagate_shapes(traced, torch.zeros(shape, dtype=dtype))
+        with guard.quiet(), torch.no_grad():
+            _Shapes(traced).run(torch.zeros(shape, dtype=dtype))
     except Exception as error:  # the module's own code again
         raise UnreadableModel(
             f"the module fails on an input of shape {shape}: {guard.first_line(error.__cause__ or error)};"
@@ -140,18 +232,11 @@ def _trace(module: torch.nn.Module, dtype: torch.dtype, input_shape: Sequence[in
 
 def _advice(module: torch.nn.Module) -> str:
     """What may help a module that fails on an input."""
-    parts = [part for _, part in module.named_modules()]
-    if any(isinstance(part, (torch.nn.Embedding, torch.nn.EmbeddingBag)) for part in parts):
+    if any(isinstance(part, (torch.nn.Embedding, torch.nn.EmbeddingBag)) for part in module.modules()):
         return "an Embedding takes whole numbers, and a Lipschitz constant is about real ones: load the part behind it"
-    norms = [part for part in parts if isinstance(part, torch.nn.modules.batchnorm._BatchNorm)]
-    if any(part.running_mean is None for part in norms):
-        return (
-            "a batch norm without running statistics makes an output depend on the other inputs of its batch: train"
-            " it with track_running_stats=True"
-        )
     return (
         "give input_shape without the batch, such as input_shape=(3, 32, 32), and values of fixed= as the forward gets"
-        " them, with a batch of one where it has one"
+        " them, with a batch of one where it has one; a batch norm needs track_running_stats=True"
     )
 
 
@@ -166,7 +251,7 @@ def _watch(module: torch.nn.Module, own: _Traced) -> bool:
     for part in (_copied(module), module) if guard.device(module).type == "cpu" else (_copied(module),):
         before = guard.state(part)
         try:
-            single = watch.compare(part, own.graph, own.inputs())
+            single = guard.compare(part, own.graph, own.inputs())
         except LipcertError:
             guard.unchanged(before, guard.state(part))  # what changes a module is the cause of what follows
             raise
@@ -185,7 +270,7 @@ def _doubled(module: torch.nn.Module, own: _Traced, input_shape: Sequence[int] |
     try:
         traced = _trace(twin, torch.float64, input_shape)
         with guard.quiet():
-            insists = watch.rounds(twin, traced.inputs()[0])
+            insists = guard.rounds(twin, traced.inputs()[0])
     except Exception:  # layers that get numbers of another type than their own fail in many ways
         return own
     pairs = zip(own.copy.state_dict().values(), twin.state_dict().values(), strict=True)
@@ -200,7 +285,7 @@ def _alike(one: fx.GraphModule, two: fx.GraphModule) -> bool:
     if next(calls) != next(calls):
         return False
     names = [str(node.target) for node in nodes[0] if node.op == "get_attr"]
-    pairs = ((held.attribute(one, name), held.attribute(two, name)) for name in names)
+    pairs = ((modules.attribute(one, name), modules.attribute(two, name)) for name in names)
     return all(torch.equal(a.double(), b.double()) for a, b in pairs if isinstance(a, torch.Tensor))
 
 
@@ -214,7 +299,7 @@ def _originals(module: torch.nn.Module, own: _Traced, read: _Traced, traces: boo
     yield Original(_runner(call, own), precision, "PyTorch")
     if read is not own:
         # PyTorch's softplus switches to x where single precision cannot tell; a copy in double precision can
-        coarse = 2.0**-21 if ops.holds(read.graph, "softplus") else 0.0
+        coarse = 2.0**-21 if modules.holds(read.graph, "softplus") else 0.0
         call = read.graph if traces else read.copy
         yield Original(_runner(call, read), DOUBLE, "PyTorch in double precision", coarse)
 
@@ -255,7 +340,7 @@ def _one_in_one_out(traced: fx.GraphModule) -> None:
     (result,) = (n.args[0] for n in traced.graph.nodes if n.op == "output")
     if not isinstance(result, fx.Node):
         raise UnreadableModel(
-            f"the module returns {described(result)}; a network has one tensor as output: choose one with output=…,"
+            f"the module returns {_described(result)}; a network has one tensor as output: choose one with output=…,"
             " its name or number"
         )
 
@@ -264,8 +349,9 @@ def _drop_softmax(traced: fx.GraphModule) -> None:
     """Let the output be what the final softmax receives."""
     (output,) = (n for n in traced.graph.nodes if n.op == "output")
     last = output.args[0]
-    if not ops.is_softmax(traced, last):
-        raise InvalidInput(f"drop_softmax=True, but the last operation is {ops.kind_of(traced, last)}, not a softmax")
+    if not modules.is_softmax(traced, last):
+        kind = modules.kind_of(traced, last)
+        raise InvalidInput(f"drop_softmax=True, but the last operation is {kind}, not a softmax")
     output.args = (last.args[0] if last.args else last.kwargs["input"],)
     traced.graph.eliminate_dead_code()
     traced.recompile()
@@ -277,11 +363,11 @@ def _input_shape(traced: fx.GraphModule, given: Sequence[int] | None) -> tuple[i
     node = next(n for n in traced.graph.nodes if n.op == "placeholder" and not n.args)
     while node.users:
         for user in node.users:
-            size = ops.input_size(traced, user)
+            size = modules.input_size(traced, user)
             if size is not None:
                 return (size,)
         node = next(iter(node.users))
-        if not ops.keeps_size(traced, node):
+        if not modules.keeps_size(traced, node):
             break
     raise InvalidInput("the module does not tell the shape of its input; give input_shape, such as (3, 32, 32)")
 
@@ -328,12 +414,21 @@ class _Entry(fx.Proxy):
         return self.shape[0]
 
 
+class _Shapes(fx.Interpreter):
+    """Runs a traced module and notes the shape of every value."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        n.meta["lipcert_shape"] = tuple(result.shape) if isinstance(result, torch.Tensor) else None
+        return result
+
+
 class _Reader:
     """Walks the traced graph and writes ours."""
 
     def __init__(self, traced: _Traced, single: bool) -> None:
         self.traced = traced
-        self.build = ops.TorchBuilder(traced.shape, single)
+        self.build = TorchBuilder(traced.shape, single)
         self.values: dict[fx.Node, Any] = {}
 
     def read(self) -> Any:
@@ -343,7 +438,7 @@ class _Reader:
             if node.op == "placeholder":
                 self.values[node] = self.build.input if not node.args else node.args[0]
             elif node.op == "get_attr":
-                self.values[node] = held.attribute(module, str(node.target))
+                self.values[node] = modules.attribute(module, str(node.target))
             elif node.op == "output":
                 output = self._value(node.args[0])
             else:
@@ -354,22 +449,18 @@ class _Reader:
         args, kwargs = self._value(node.args), self._value(node.kwargs)
         leaves: list[Any] = []
         fx.node.map_aggregate((args, kwargs), leaves.append)
-        shape = held.shape_of(node)
-        tensors = [leaf for leaf in leaves if isinstance(leaf, (Tensor, Condition))]
+        shape = node.meta.get("lipcert_shape")
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         picks = node.target in (operator.getitem, getattr) and isinstance(args[0], (tuple, list))
         if not picks and any(type(leaf) is Opaque for leaf in leaves):
             return Opaque() if shape is None else self.build.unknown(shape, tensors)
         name = str(node.target) if node.op == "call_module" else node.name
-        with self.build.reading(name, ops.kind_of(self.traced.graph, node), shape):
+        with self.build.reading(name, modules.kind_of(self.traced.graph, node), shape):
             if not picks and any(isinstance(leaf, Positions) for leaf in leaves):
                 raise Unsupported(Positions.reason)
-            if any(isinstance(leaf, Condition) for leaf in leaves) and not ops.kind_of(
-                self.traced.graph, node
-            ).endswith("where"):
-                raise Unsupported(Condition.reason)
             if picks or not tensors:
                 return self._constant(node, args, kwargs)
-            return ops.translate(self.build, self.traced.graph, node, args, kwargs)
+            return modules.translate(self.build, self.traced.graph, node, args, kwargs)
         return Opaque() if shape is None else self.build.unknown(shape, tensors)
 
     def _constant(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
@@ -387,3 +478,24 @@ class _Reader:
 
     def _value(self, argument: Any) -> Any:
         return fx.node.map_arg(argument, lambda n: self.values[n])
+
+
+def _large_constants(module: fx.GraphModule, above: float = 1e25, most: int = 8) -> tuple[float, ...]:
+    """Large numbers that stand in the calls of a traced module and in its layers' settings, the smallest first."""
+    found: set[float] = set()
+
+    def note(value: Any) -> Any:
+        if isinstance(value, (int, float)) and above < abs(value) < 1e290:
+            found.add(abs(float(value)))
+        return value
+
+    for node in module.graph.nodes:
+        fx.node.map_aggregate((node.args, node.kwargs), note)
+        if node.op == "get_attr" and isinstance(value := modules.attribute(module, str(node.target)), torch.Tensor):
+            sizes = value.detach().abs() if value.is_floating_point() and value.numel() else torch.zeros(1)
+            for size in (sizes.min(), sizes.max()):
+                note(float(size))
+        if node.op == "call_module":
+            for value in vars(module.get_submodule(str(node.target))).values():
+                note(value)
+    return tuple(sorted(found)[:most])

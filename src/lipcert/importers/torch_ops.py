@@ -1,7 +1,7 @@
-"""What PyTorch's modules, functions and tensor methods mean, as verbs of the builder.
+"""What PyTorch's functions and tensor methods mean, as verbs of the builder.
 
 Handlers carry the parameter names and defaults of the function they stand for, so that arguments bind as they do
-in PyTorch. Modules are translated into the function they call.
+in PyTorch.
 """
 
 from __future__ import annotations
@@ -12,17 +12,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
-from torch import fx, nn
 
-from lipcert.errors import LipcertError
 from lipcert.importers import windows as win
-from lipcert.importers.builder import Builder, Positions, Tensor, Unsupported
-from lipcert.importers.conditions import Condition, choose, exceeds
-from lipcert.importers.registry import of_module
-from lipcert.importers.torch_arrange import ARRANGE, IDENTITIES
-from lipcert.importers.torch_graph import attribute
-from lipcert.importers.torch_guard import genuine
-from lipcert.importers.torch_layers import LAYERS, PADDING, batch_norm, conv, linear, prelu, softmax
+from lipcert.importers.builder import SELF_NORMALISING, SOFTMAX, Builder, Positions, Tensor, Unsupported
+from lipcert.model.arrays import Array
 
 Handler = Callable[..., Any]
 
@@ -33,6 +26,15 @@ class TorchBuilder(Builder):
     def __init__(self, shape: Sequence[int], single: bool) -> None:
         super().__init__(shape)
         self.unit = 2.0**-24 if single else 2.0**-53
+
+
+def _refused(reason: str) -> Handler:
+    """Handler of what has no translation."""
+
+    def handler(b: Builder, input: Tensor, *_: Any, **__: Any) -> Tensor:
+        raise Unsupported(reason)
+
+    return handler
 
 
 def _row(name: str, **parameters: Any) -> Handler:
@@ -47,10 +49,6 @@ def _row(name: str, **parameters: Any) -> Handler:
         return b.activate(input, name, **{key: values[key] for key in order})
 
     return handler
-
-
-def _gelu(b: Builder, input: Tensor, approximate: str = "none") -> Tensor:
-    return b.activate(input, "gelu_tanh" if approximate == "tanh" else "gelu")
 
 
 def _softplus(b: Builder, input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
@@ -72,18 +70,10 @@ def _clamp(b: Builder, input: Tensor, min: Any = None, max: Any = None) -> Tenso
     return b.clamp(input, min, max)
 
 
-def _log_sigmoid(b: Builder, input: Tensor) -> Tensor:
-    return b.scale(b.activate(b.scale(input, -1.0), "softplus"), -1.0)
-
-
 def _threshold(b: Builder, input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     if threshold != value:
         raise Unsupported(f"it jumps from {value} to {threshold} at {threshold}, so it has no Lipschitz constant")
     return b.activate(input, "threshold", threshold=float(threshold))
-
-
-def _hardshrink(b: Builder, input: Tensor, lambd: float = 0.5) -> Tensor:
-    raise Unsupported("it jumps at its limits, so it has no Lipschitz constant; softshrink does not")
 
 
 def _rrelu(
@@ -94,10 +84,17 @@ def _rrelu(
     return b.activate(input, "leaky_relu", negative_slope=(lower + upper) / 2)
 
 
+def _prelu(b: Builder, input: Tensor, weight: Array) -> Tensor:
+    if weight.size == 1:
+        return b.activate(input, "leaky_relu", negative_slope=float(weight.reshape(-1)[0]))
+    along = (-1, *(1 for _ in input.shape[2:]))
+    return b.activate(input, "leaky_relu", negative_slope=np.reshape(weight, along))
+
+
 ACTIVATIONS: Final[Mapping[str, Handler]] = {
     "relu": _row("relu", inplace=False),
     "leaky_relu": _row("leaky_relu", negative_slope=0.01, inplace=False),
-    "prelu": prelu,
+    "prelu": _prelu,
     "rrelu": _rrelu,
     "relu6": _row("relu6", inplace=False),
     "hardtanh": _row("hardtanh", min_val=-1.0, max_val=1.0, inplace=False),
@@ -109,7 +106,7 @@ ACTIVATIONS: Final[Mapping[str, Handler]] = {
     "softplus": _softplus,
     "softsign": _row("softsign"),
     "silu": _row("silu", inplace=False),
-    "gelu": _gelu,
+    "gelu": lambda b, input, approximate="none": b.activate(input, "gelu_tanh" if approximate == "tanh" else "gelu"),
     "mish": _row("mish", inplace=False),
     "hardswish": _row("hardswish", inplace=False),
     "hardsigmoid": lambda b, input, inplace=False: b.hard_sigmoid(input),
@@ -117,27 +114,17 @@ ACTIVATIONS: Final[Mapping[str, Handler]] = {
     "sin": _row("sin"),
     "cos": _row("cos"),
     "erf": lambda b, input: b.special(input, "erf"),
-    "exp": lambda b, input: b.special(input, "exp"),
-    "log": lambda b, input: b.special(input, "log"),
     "square": lambda b, input: b.power(input, 2),
     "tanhshrink": _row("tanhshrink"),
     "softshrink": _row("softshrink", lambd=0.5),
-    "hardshrink": _hardshrink,
+    "hardshrink": _refused("it jumps at its limits, so it has no Lipschitz constant; softshrink does not"),
     "threshold": _threshold,
-    "logsigmoid": _log_sigmoid,
+    "logsigmoid": lambda b, input: b.scale(b.activate(b.scale(input, -1.0), "softplus"), -1.0),
     **dict.fromkeys(("abs", "absolute"), lambda b, input: b.activate(input, "leaky_relu", negative_slope=-1.0)),
     **dict.fromkeys(("clamp", "clip"), _clamp),
     "clamp_min": lambda b, input, min: _clamp(b, input, min=min),
     "clamp_max": lambda b, input, max: _clamp(b, input, max=max),
 }
-
-
-def _add(b: Builder, input: Any, other: Any, *, alpha: float = 1.0) -> Any:
-    return b.add(input, other, float(alpha))
-
-
-def _sub(b: Builder, input: Any, other: Any, *, alpha: float = 1.0) -> Any:
-    return b.add(input, other, -float(alpha))
 
 
 def _div(b: Builder, input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
@@ -169,17 +156,14 @@ def _sort(b: Builder, input: Tensor, dim: int = -1, descending: bool = False, *,
     return Sorted(b.sort(input, dim, descending), Positions())
 
 
-def _where(b: Builder, condition: Any, input: Any, other: Any) -> Tensor:
-    method = isinstance(condition, Tensor) or (not isinstance(condition, Condition) and condition.dtype.kind == "f")
-    return choose(b, input, condition, other) if method else choose(b, condition, input, other)
-
-
 ARITHMETIC: Final[Mapping[str, Handler]] = {
     "sort": _sort,
     "pow": lambda b, input, exponent: b.power(input, exponent),
     "reciprocal": lambda b, input: b.special(input, "reciprocal"),
-    **dict.fromkeys(("add", "iadd"), _add),
-    **dict.fromkeys(("sub", "subtract", "isub"), _sub),
+    **dict.fromkeys(("add", "iadd"), lambda b, input, other, *, alpha=1.0: b.add(input, other, float(alpha))),
+    **dict.fromkeys(
+        ("sub", "subtract", "isub"), lambda b, input, other, *, alpha=1.0: b.add(input, other, -float(alpha))
+    ),
     "rsub": lambda b, input, other, alpha=1.0: b.add(other, b.multiply(input, np.asarray(alpha)), -1.0),
     **dict.fromkeys(("mul", "multiply", "imul"), lambda b, input, other: b.multiply(input, other)),
     **dict.fromkeys(("div", "divide", "true_divide", "truediv", "itruediv"), _div),
@@ -188,9 +172,6 @@ ARITHMETIC: Final[Mapping[str, Handler]] = {
     "addmm": lambda b, input, mat1, mat2: b.add(input, b.matmul(mat1, mat2)),
     **dict.fromkeys(("maximum", "max"), partial(_extreme, 1.0)),
     **dict.fromkeys(("minimum", "min"), partial(_extreme, -1.0)),
-    **dict.fromkeys(("gt", "ge", "greater", "greater_equal"), lambda b, input, other: exceeds(b, input, other)),
-    **dict.fromkeys(("lt", "le", "less", "less_equal"), lambda b, input, other: exceeds(b, other, input)),
-    "where": _where,
     "zeros_like": lambda b, input: b.constant(np.zeros(input.shape)),
     "ones_like": lambda b, input: b.constant(np.ones(input.shape)),
     "full_like": lambda b, input, fill_value: b.constant(np.full(input.shape, float(fill_value))),
@@ -198,225 +179,274 @@ ARITHMETIC: Final[Mapping[str, Handler]] = {
     "amin": partial(_over_axes, -1.0),
 }
 
+
+def linear(b: Builder, input: Tensor, weight: Any, bias: Any = None) -> Any:
+    if isinstance(weight, Tensor):
+        raise Unsupported("its weight depends on the input")
+    result = b.matmul(input, np.asarray(weight).T)
+    return result if bias is None else b.add(result, bias)
+
+
+def conv(
+    b: Builder,
+    input: Tensor,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    mode: str = "zeros",
+) -> Tensor:
+    if isinstance(weight, Tensor) or isinstance(bias, Tensor):
+        raise Unsupported("its weight depends on the input")
+    rank = weight.ndim - 2
+    stride, dilation = _each(stride, rank), _each(dilation, rank)
+    pads: win.Pads
+    if padding == "valid":
+        pads = [(0, 0)] * rank
+    elif padding == "same":
+        spare = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
+        pads = [(s // 2, s - s // 2) for s in spare]
+    else:
+        pads = _both(padding, rank)
+    if mode != "zeros":
+        input = _pad(b, input, [side for pair in pads[::-1] for side in pair], mode)
+        pads = [(0, 0)] * rank
+    return b.conv(input, weight, bias, stride, pads, dilation, int(groups))
+
+
+def conv_transpose(
+    b: Builder,
+    input: Tensor,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    if isinstance(weight, Tensor) or isinstance(bias, Tensor):
+        raise Unsupported("its weight depends on the input")
+    rank = weight.ndim - 2
+    stride, dilation, spare, pads = (_each(part, rank) for part in (stride, dilation, output_padding, padding))
+    axes = range(rank)
+    reach = [dilation[a] * (weight.shape[2 + a] - 1) + 1 for a in axes]
+    sizes = [(input.shape[2 + a] - 1) * stride[a] - 2 * pads[a] + reach[a] + spare[a] for a in axes]
+    around = [(pads[a], pads[a] - spare[a]) for a in axes]
+    return b.conv_transpose(input, weight, bias, stride, around, dilation, sizes, int(groups))
+
+
+def _interpolate(
+    b: Builder,
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    linear = mode in ("linear", "bilinear", "trilinear")
+    if antialias or not (linear or mode in ("nearest", "nearest-exact")):
+        raise Unsupported("of interpolations only nearest and linear are known, without antialias")
+    before = input.shape[2:]
+    if size is None:
+        factors = tuple(scale_factor) if np.ndim(scale_factor) else (scale_factor,) * len(before)
+    else:
+        factors = tuple(after / n for after, n in zip(_each(size, len(before)), before, strict=True))
+    return b.upsample(input, (1, 1, *factors), linear, bool(align_corners))
+
+
+def batch_norm(
+    b: Builder,
+    input: Tensor,
+    running_mean: Array | None,
+    running_var: Array | None,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    if training or running_mean is None or running_var is None:
+        raise Unsupported("it normalises by the batch at hand; call eval(), and keep running statistics")
+    gain, offset = 1.0 if weight is None else weight, 0.0 if bias is None else bias
+    return b.batch_norm(input, running_mean, running_var, gain, offset, eps)
+
+
+def _dropout(b: Builder, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    if training and p > 0:
+        raise Unsupported("it is random: pass training=self.training, and call eval()")
+    return input
+
+
+def _frame(rank: int, kernel_size: Any, stride: Any, padding: Any) -> tuple[tuple[int, ...], tuple[int, ...], win.Pads]:
+    """Kernel, stride and padding of a pool; without a stride the windows lie side by side."""
+    kernel = _each(kernel_size, rank)
+    return kernel, kernel if stride is None or stride == () else _each(stride, rank), _both(padding, rank)
+
+
+def _average_pool(
+    rank: int,
+    b: Builder,
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    if divisor_override is not None:
+        raise Unsupported("divisor_override is not known")
+    frame = (*_frame(rank, kernel_size, stride, padding), (1,) * rank, ceil_mode)
+    return b.average_pool(input, *frame, count_include_pad)
+
+
+def _max_pool(
+    rank: int,
+    b: Builder,
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Tensor:
+    if return_indices:
+        raise Unsupported("it also returns indices")
+    frame = _frame(rank, kernel_size, stride, padding)
+    return b.maximum(input, *win.pool_windows(input.shape, *frame, _each(dilation, rank), ceil_mode))
+
+
+def _adaptive(
+    rank: int, maximum: bool, b: Builder, input: Tensor, output_size: Any, return_indices: bool = False
+) -> Tensor:
+    if return_indices:
+        raise Unsupported("it also returns indices")
+    sizes = (output_size,) * rank if output_size is None or isinstance(output_size, int) else output_size
+    result = [s if size is None else int(size) for size, s in zip(sizes, input.shape[-rank:], strict=True)]
+    seen, shape = win.adaptive_windows(input.shape, result)
+    return b.maximum(input, seen, shape) if maximum else b.average_windows(input, seen, None, shape)
+
+
+def _each(value: Any, rank: int) -> tuple[int, ...]:
+    """One number an axis."""
+    values = (value,) * rank if np.ndim(value) == 0 else tuple(value)
+    if len(values) == 1 and rank > 1:
+        values = values * rank
+    if len(values) != rank:
+        raise Unsupported(f"it has {len(values)} sizes for {rank} axes")
+    return tuple(int(v) for v in values)
+
+
+def _both(padding: Any, rank: int) -> win.Pads:
+    """The same padding on both sides of each axis."""
+    return [(p, p) for p in _each(padding, rank)]
+
+
+LAYERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "linear": linear,
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), conv),
+    **{f"avg_pool{d}d": partial(_average_pool, d) for d in (1, 2, 3)},
+    **{f"max_pool{d}d": partial(_max_pool, d) for d in (1, 2, 3)},
+    **{f"adaptive_avg_pool{d}d": partial(_adaptive, d, False) for d in (1, 2, 3)},
+    **{f"adaptive_max_pool{d}d": partial(_adaptive, d, True) for d in (1, 2, 3)},
+    "batch_norm": batch_norm,
+    **dict.fromkeys(("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout"), _dropout),
+    **dict.fromkeys(("softmax", "log_softmax"), _refused(SOFTMAX)),
+    **{f"conv_transpose{d}d": conv_transpose for d in (1, 2, 3)},
+    **dict.fromkeys(("interpolate", "upsample"), _interpolate),
+    **dict.fromkeys(
+        ("layer_norm", "instance_norm", "group_norm", "rms_norm", "local_response_norm", "normalize"),
+        _refused(SELF_NORMALISING),
+    ),
+}
+
+
+def arranged(b: Builder, x: Tensor, call: Callable[[torch.Tensor], Any]) -> Any:
+    """What a call of PyTorch that only moves elements makes of x: it is carried out on the elements' positions."""
+    found = call(torch.arange(x.size, dtype=torch.float64).reshape(x.shape))
+    if isinstance(found, torch.Tensor):
+        return b.pick(x, found.numpy().astype(int))
+    if isinstance(found, (tuple, list)) and all(isinstance(part, torch.Tensor) for part in found):
+        return tuple(b.pick(x, part.numpy().astype(int)) for part in found)
+    return found
+
+
+ARRANGING: Final = frozenset(
+    {
+        *("contiguous", "clone", "detach", "reshape", "view", "flatten", "unflatten", "ravel", "squeeze", "unsqueeze"),
+        *("permute", "transpose", "swapaxes", "swapdims", "movedim", "t", "flip", "expand"),
+        *(
+            "getitem",
+            "narrow",
+            "select",
+            "index_select",
+            "split",
+            "chunk",
+            "unbind",
+            "pixel_shuffle",
+            "pixel_unshuffle",
+        ),
+        *("size", "dim", "ndimension", "numel", "nelement"),
+    }
+)
+"""Functions and methods that only move elements, or tell their number."""
+
+ATTRIBUTES: Final = ("shape", "ndim", "T", "mT", "dtype", "device")
+"""Attributes of a tensor that a forward may read."""
+
+
+def _cast(b: Builder, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """A change of device or of type; that a run loses no precision by it is seen when the module runs."""
+    for kind in (*args, *kwargs.values()):
+        if isinstance(kind, torch.dtype) and kind not in (torch.float32, torch.float64):
+            raise Unsupported(f"it rounds to numbers of type {kind}")
+    return input
+
+
+def _cat(b: Builder, tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Tensor:
+    return b.concat(tensors, dim if axis is None else axis)
+
+
+def _stack(b: Builder, tensors: Sequence[Any], dim: int = 0) -> Tensor:
+    rank = len(tensors[0].shape) + 1
+    axis = dim % rank
+    return b.concat([b.view(b.tensor(t), lambda index: np.expand_dims(index, axis)) for t in tensors], axis)
+
+
+def _mean(
+    sum: bool, b: Builder, input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = None, dtype: Any = None
+) -> Tensor:
+    _cast(b, input, dtype)
+    chosen = dim if axis is None else axis
+    axes = None if chosen is None or np.size(chosen) == 0 else [int(a) for a in np.atleast_1d(chosen)]
+    return b.mean(input, axes, keepdim, sum)
+
+
+def _pad(b: Builder, input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
+    flat = [int(p) for p in np.atleast_1d(pad)]
+    if mode != "constant":
+        padded: Tensor = arranged(b, input, lambda x: torch.nn.functional.pad(x, flat, mode))
+        return padded
+    pairs = [(flat[i], flat[i + 1]) for i in range(0, len(flat), 2)]
+    return b.pad(input, pairs[::-1], 0.0 if value is None else float(value))
+
+
+ARRANGE: Final[Mapping[str, Handler]] = {
+    **dict.fromkeys(("type_as", "cpu", "float", "double", "to"), _cast),
+    **dict.fromkeys(("view_as", "reshape_as"), lambda b, input, other: b.reshape(input, other.shape)),
+    "expand_as": lambda b, input, other: b.spread(input, other.shape),
+    **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
+    "stack": _stack,
+    "mean": partial(_mean, False),
+    "sum": partial(_mean, True),
+    "pad": _pad,
+}
+
 HANDLERS: Final[Mapping[str, Handler]] = {**ACTIVATIONS, **ARITHMETIC, **LAYERS, **ARRANGE}
 """By the name of the function or method; a trailing underscore (in place) does not matter."""
-
-_HOMES = ("torch", "torch.nn.functional", "torch._C._nn", "torch.special", "_operator", "builtins", "math")
-
-
-def _attributes(name: str, *same: str, **renamed: str) -> tuple[str, Mapping[str, str]]:
-    return name, {key: key for key in same} | renamed
-
-
-_RANKS = (1, 2, 3)
-_POOL = ("kernel_size", "stride", "padding", "ceil_mode")
-_DIVISOR = {1: (), 2: ("divisor_override",), 3: ("divisor_override",)}
-
-MODULES: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
-    "ReLU": _attributes("relu"),
-    "LeakyReLU": _attributes("leaky_relu", "negative_slope"),
-    "PReLU": _attributes("prelu", "weight"),
-    "RReLU": _attributes("rrelu", "lower", "upper"),
-    "ReLU6": _attributes("relu6"),
-    "Hardtanh": _attributes("hardtanh", "min_val", "max_val"),
-    "ELU": _attributes("elu", "alpha"),
-    "CELU": _attributes("celu", "alpha"),
-    "SELU": _attributes("selu"),
-    "Sigmoid": _attributes("sigmoid"),
-    "Tanh": _attributes("tanh"),
-    "Softplus": _attributes("softplus", "beta", "threshold"),
-    "Softsign": _attributes("softsign"),
-    "SiLU": _attributes("silu"),
-    "GELU": _attributes("gelu", "approximate"),
-    "Mish": _attributes("mish"),
-    "Hardswish": _attributes("hardswish"),
-    "Hardsigmoid": _attributes("hardsigmoid"),
-    "LogSigmoid": _attributes("logsigmoid"),
-    "Tanhshrink": _attributes("tanhshrink"),
-    "Softshrink": _attributes("softshrink", "lambd"),
-    "Hardshrink": _attributes("hardshrink", "lambd"),
-    "Threshold": _attributes("threshold", "threshold", "value"),
-    "PixelShuffle": _attributes("pixel_shuffle", "upscale_factor"),
-    "PixelUnshuffle": _attributes("pixel_unshuffle", "downscale_factor"),
-    **dict.fromkeys(
-        ("Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d"),
-        _attributes("interpolate", "size", "scale_factor", "mode", "align_corners", "recompute_scale_factor"),
-    ),
-    **dict.fromkeys(
-        ("LayerNorm", "GroupNorm", "RMSNorm", "LocalResponseNorm", *(f"InstanceNorm{d}d" for d in _RANKS)),
-        _attributes("layer_norm"),
-    ),
-    "Flatten": _attributes("flatten", "start_dim", "end_dim"),
-    "Unflatten": _attributes("unflatten", "dim", sizes="unflattened_size"),
-    **{f"AvgPool{d}d": _attributes(f"avg_pool{d}d", *_POOL, "count_include_pad", *_DIVISOR[d]) for d in _RANKS},
-    **{f"MaxPool{d}d": _attributes(f"max_pool{d}d", *_POOL, "dilation", "return_indices") for d in _RANKS},
-    **{f"AdaptiveAvgPool{d}d": _attributes(f"adaptive_avg_pool{d}d", "output_size") for d in _RANKS},
-    **{f"AdaptiveMaxPool{d}d": _attributes(f"adaptive_max_pool{d}d", "output_size", "return_indices") for d in _RANKS},
-    **{f"ZeroPad{d}d": _attributes("pad", pad="padding") for d in _RANKS},
-    **{f"ConstantPad{d}d": _attributes("pad", "value", pad="padding") for d in _RANKS},
-}
-"""Modules whose attributes are the arguments of a function: (function, {argument: attribute})."""
-
-
-def translate(b: Builder, module: fx.GraphModule, node: fx.Node, args: Any, kwargs: Any) -> Any:
-    """The result of one call of the traced graph."""
-    if node.op == "call_module":
-        return _module(b, module.get_submodule(str(node.target)), *args, **kwargs)
-    name = str(node.target) if node.op == "call_method" else _function(node.target)
-    if node.op == "call_function" and not genuine(node.target):
-        raise Unsupported("it is a function of the user's")
-    handler = HANDLERS.get(name) or HANDLERS.get(name.removesuffix("_"))
-    if handler is None:
-        raise Unsupported(_MISSING.get(name, "unknown operation"))
-    return _bound(handler, b, *(_plain(a) for a in args), **{k: _plain(v) for k, v in kwargs.items()})
-
-
-_PART = "load the part of the model behind it, or the part before it"
-_MISSING = {
-    **dict.fromkeys(
-        ("LSTM", "GRU", "LSTMCell", "GRUCell"), f"gates multiply signals, which is not bounded yet; {_PART}"
-    ),
-    **dict.fromkeys(
-        ("RNN", "RNNCell"),
-        "recurrent layers are read from ONNX only; with the package onnxscript, export the module for the length"
-        " that you need and load that file: torch.onnx.export(module, x, 'model.onnx', dynamo=True)",
-    ),
-    **dict.fromkeys(
-        ("scaled_dot_product_attention", "MultiheadAttention", "TransformerEncoderLayer", "TransformerEncoder"),
-        f"attention multiplies signals, which is not bounded yet; {_PART}",
-    ),
-    **dict.fromkeys(("GLU", "glu"), f"it multiplies two signals, which is not bounded yet; {_PART}"),
-    **dict.fromkeys(
-        ("Embedding", "embedding"), f"it takes whole numbers, and a Lipschitz constant is about real ones; {_PART}"
-    ),
-}
-"""What people bring most often of what is not read, and what they can do."""
-
-
-def _bound(handler: Handler, *args: Any, **kwargs: Any) -> Any:
-    try:
-        return handler(*args, **kwargs)
-    except LipcertError:  # says itself what is wrong
-        raise
-    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
-        raise Unsupported(f"it is called in an unknown way: {error}") from None
-
-
-def _module(b: Builder, module: Any, *given: Any, **named: Any) -> Any:
-    given = (*given, *(named.pop(name) for name in ("input",) if name in named))
-    if _base(module) in _MISSING:
-        raise Unsupported(_MISSING[_base(module)])
-    if len(given) != 1 or named:
-        raise Unsupported("it is called with more than one argument, or by an unknown name")
-    (x,) = given
-    mine = of_module(module)
-    if mine is not None:
-        return b.apply(x, mine)
-    kind = _base(module)
-    if kind == "Linear":
-        return linear(b, x, array(module.weight), array(module.bias))
-    if kind in ("Conv1d", "Conv2d", "Conv3d"):
-        settings = {key: getattr(module, key) for key in ("stride", "padding", "dilation", "groups")}
-        return conv(b, x, array(module.weight), array(module.bias), mode=PADDING[str(module.padding_mode)], **settings)
-    if kind in ("ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"):
-        settings = {key: getattr(module, key) for key in ("stride", "padding", "output_padding", "dilation", "groups")}
-        return _bound(LAYERS["conv_transpose1d"], b, x, array(module.weight), array(module.bias), **settings)
-    if kind in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d"):
-        if module.running_mean is None:
-            raise Unsupported("it normalises by the batch at hand, for want of running statistics")
-        keys = ("running_mean", "running_var", "weight", "bias")
-        return batch_norm(b, x, eps=float(module.eps), **{key: array(getattr(module, key)) for key in keys})
-    if kind in IDENTITIES:
-        return x
-    if kind in ("ReflectionPad", "ReplicationPad", "CircularPad"):
-        mode = {"ReflectionPad": "reflect", "ReplicationPad": "replicate", "CircularPad": "circular"}[kind]
-        return ARRANGE["pad"](b, x, pad=module.padding, mode=mode)
-    if kind in ("Softmax", "LogSoftmax"):
-        return softmax(b, x)
-    if kind not in MODULES:
-        raise Unsupported("unknown module")
-    function, attributes = MODULES[kind]
-    settings = {key: _plain(getattr(module, name)) for key, name in attributes.items()}
-    return _bound(HANDLERS[function], b, x, **settings)
-
-
-def _base(module: nn.Module) -> str:
-    """Name of the class of torch.nn whose forward the module runs; parametrised weights do not change it."""
-    for kind in type(module).__mro__:
-        if kind.__module__.startswith("torch.nn.modules"):
-            known: Any = getattr(nn, kind.__name__, None)
-            own = getattr(type(module), "forward", None)
-            if known is not kind or own is not getattr(known, "forward", None) or not genuine(own):
-                break
-            for pad in ("ReflectionPad", "ReplicationPad", "CircularPad"):
-                if kind.__name__.startswith(pad):
-                    return pad
-            return kind.__name__
-    return f"{type(module).__name__} of the user's"
-
-
-def _function(target: Any) -> str:
-    name = str(getattr(target, "__name__", target))
-    home = getattr(target, "__module__", None)
-    return name if home in _HOMES or home is None else f"{home}.{name}"
-
-
-def _plain(value: Any) -> Any:
-    """Constants of PyTorch as arrays."""
-    if isinstance(value, torch.Tensor):
-        return array(value)
-    if isinstance(value, tuple):
-        return tuple(_plain(item) for item in value)
-    return [_plain(item) for item in value] if isinstance(value, list) else value
-
-
-def array(value: Any) -> Any:
-    """A tensor's numbers in double precision (whole numbers and truth values stay what they are)."""
-    if value is None:
-        return None
-    numbers = value.detach().cpu()
-    return numbers.to(torch.float64).numpy().copy() if numbers.is_floating_point() else numbers.numpy().copy()
-
-
-def kind_of(module: fx.GraphModule, node: fx.Node) -> str:
-    """Type of a call in PyTorch's words."""
-    if node.op == "call_module":
-        return type(module.get_submodule(str(node.target))).__name__
-    if node.op == "call_method":
-        return f"Tensor.{node.target}"
-    return _function(node.target) if node.op == "call_function" else node.op
-
-
-def is_softmax(module: fx.GraphModule, node: fx.Node) -> bool:
-    """Whether a node is a softmax or its logarithm."""
-    return kind_of(module, node).rpartition(".")[2].lower().replace("_", "") in ("softmax", "logsoftmax")
-
-
-def holds(module: fx.GraphModule, name: str) -> bool:
-    """Whether a function of that name, or its module, is called anywhere."""
-    return any(kind_of(module, n).rpartition(".")[2].lower() == name for n in module.graph.nodes)
-
-
-def input_size(module: fx.GraphModule, node: fx.Node) -> int | None:
-    """How many inputs a call needs, where its module says so."""
-    if node.op == "call_module":
-        part = module.get_submodule(str(node.target))
-        return int(part.in_features) if isinstance(part, nn.Linear) else None
-    weight = node.args[1] if node.target is nn.functional.linear and len(node.args) > 1 else None
-    if isinstance(weight, fx.Node) and weight.op == "get_attr":
-        return int(attribute(module, str(weight.target)).shape[-1])
-    return None
-
-
-def keeps_size(module: fx.GraphModule, node: fx.Node) -> bool:
-    """Whether a call leaves the number of elements of a sample as it is, whatever their shape."""
-    if node.op == "call_module":
-        part = module.get_submodule(str(node.target))
-        kind = _base(part)
-        return (
-            of_module(part) is not None
-            or kind in IDENTITIES
-            or kind == "Flatten"
-            or (kind in MODULES and MODULES[kind][0] in ACTIVATIONS)
-        )
-    return kind_of(module, node).rpartition(".")[2] in {"flatten", *ACTIVATIONS}

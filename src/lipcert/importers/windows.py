@@ -8,15 +8,12 @@ rest is a sparse matrix.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
-from lipcert.importers.precise import Precise
-from lipcert.importers.precise_matrix import PreciseMatrix
+from lipcert.importers.precise import Precise, PreciseMatrix
 from lipcert.model.arrays import Array
 
-PadMode = Literal["constant", "reflect", "edge", "wrap"]
 Pads = Sequence[tuple[int, int]]
 Sizes = Sequence[int]
 """One number an axis."""
@@ -27,10 +24,10 @@ def positions(shape: Sizes) -> Array:
     return np.arange(int(np.prod(shape, dtype=int))).reshape(tuple(shape))
 
 
-def padded(index: Array, pads: Pads, mode: PadMode = "constant") -> Array:
+def padded(index: Array, pads: Pads) -> Array:
     """Positions after padding the last axes; -1 where zeros come in. Negative pads crop."""
     grow = [(0, 0)] * (index.ndim - len(pads)) + [(max(low, 0), max(high, 0)) for low, high in pads]
-    index = np.pad(index, grow, constant_values=-1) if mode == "constant" else np.pad(index, grow, mode=mode)
+    index = np.pad(index, grow, constant_values=-1)
     for axis, (low, high) in enumerate(pads, index.ndim - len(pads)):
         size = index.shape[axis]
         index = np.take(index, np.arange(max(-low, 0), size - max(-high, 0)), axis=axis)
@@ -61,15 +58,14 @@ def slide(index: Array, kernel: Sizes, stride: Sizes, dilation: Sizes) -> Array:
 
 
 def convolution(
-    shape: Sizes, weight: Array, stride: Sizes, pads: Pads, dilation: Sizes, groups: int = 1, mode: PadMode = "constant"
+    shape: Sizes, weight: Array, stride: Sizes, pads: Pads, dilation: Sizes, groups: int = 1
 ) -> tuple[PreciseMatrix, tuple[int, ...]]:
     """The matrix of a convolution of a tensor (batch, channels, …), and the shape of its result.
 
-    Padding may show one position to a window several times; its weights are then added without rounding.
     ``weight`` is (outputs, channels / groups, *kernel), as PyTorch and ONNX store it.
     """
     kernel = weight.shape[2:]
-    index = padded(positions(shape), pads, mode)
+    index = padded(positions(shape), pads)
     seen = slide(index, kernel, stride, dilation)  # (batch, channels, *places, *kernel)
     batch, places = shape[0], seen.shape[2 : 2 + len(kernel)]
     count = int(np.prod(places, dtype=int))
@@ -100,17 +96,6 @@ def pool_windows(
     seen = seen[lead + tuple(slice(0, p) for p in places)]
     result = seen.shape[: seen.ndim - len(kernel)]
     return seen.reshape(int(np.prod(result, dtype=int)), -1), result
-
-
-def padded_counts(spatial: Sizes, kernel: Sizes, stride: Sizes, pads: Pads, dilation: Sizes, ceil: bool) -> Array:
-    """How many taps of each window lie in the input or its padding; (places,)."""
-    total = np.ones(1)
-    for a in range(len(kernel)):
-        places = outputs(spatial[a], kernel[a], stride[a], pads[a], dilation[a], ceil)
-        taps = np.arange(places)[:, None] * stride[a] + np.arange(kernel[a]) * dilation[a]
-        inside = (taps < spatial[a] + sum(pads[a])).sum(axis=1)
-        total = np.multiply.outer(total, inside)
-    return total.ravel()
 
 
 def over_axes(shape: Sizes, axes: Sizes, keep: bool) -> tuple[Array, tuple[int, ...]]:
@@ -147,3 +132,24 @@ def averaging(windows: Array, counts: Array, size: int) -> PreciseMatrix:
     distinct, which = np.unique(counts, return_inverse=True)
     values = Precise.of(distinct).reciprocal().take(which[rows])
     return PreciseMatrix.of_entries((len(windows), size), rows, windows[kept], values)
+
+
+def interpolation(shape: Sizes, axis: int, factor: int, corners: bool) -> tuple[PreciseMatrix, tuple[int, ...]]:
+    """The matrix of linear interpolation to ``factor`` times as many places along an axis, and the shape of its result.
+
+    Output p lies at (p + ½)/factor - ½ of the input, or with ``corners`` where first and last places coincide.
+    """
+    before, after = shape[axis], factor * shape[axis]
+    place = np.arange(after)
+    halves, bottom = 2 * place + 1 - factor, 2 * factor
+    top = np.clip(halves, 0, bottom * (before - 1))
+    if corners:
+        top, bottom = place * (before - 1), max(after - 1, 1)
+    left, rest = np.divmod(top, bottom)  # the input is at left + rest/bottom
+    result = (*shape[:axis], after, *shape[axis + 1 :])
+    seen, made = (np.moveaxis(positions(s), axis, -1) for s in (shape, result))
+    columns = np.stack([seen[..., left], seen[..., np.minimum(left + 1, before - 1)]])
+    shares = np.broadcast_to(np.stack([bottom - rest, rest])[:, *(None,) * (made.ndim - 1), :], columns.shape)
+    values = Precise.of(shares.ravel()) * Precise.of(bottom).reciprocal()
+    size = int(np.prod(result, dtype=int)), int(np.prod(shape, dtype=int))
+    return PreciseMatrix.of_entries(size, np.tile(made.ravel(), 2), columns.ravel(), values), result

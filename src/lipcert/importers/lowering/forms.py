@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lipcert.importers.graph import Affine, Constant, Join, Op, Pick, Scale, Sum
-from lipcert.importers.precise import Precise
-from lipcert.importers.precise_matrix import PreciseMatrix
+from lipcert.importers.graph import Affine, Constant, Graph, Join, Op, Pick, Product, Rewriting, Scale, Sum
+from lipcert.importers.precise import Precise, PreciseMatrix
 
 ONE = -1
 """Stands for the number 1 among the known values: its matrix is the offset."""
@@ -79,3 +78,21 @@ def _sum(forms: Sequence[Form]) -> Form:
         for k, matrix in form.matrices.items():
             found.setdefault(k, []).append(matrix)
     return Form({k: PreciseMatrix.total(matrices) for k, matrices in found.items()}, forms[0].size)
+
+
+def fold_constants(graph: Graph) -> Graph:
+    """The same function: a product with a value that does not depend on the input becomes a scaling.
+
+    An activation of constants stays a row of neurons: its value is a float only by accident.
+    """
+    new = Rewriting()
+    known: dict[int, Form] = {}
+    for position, node in enumerate(graph.nodes):
+        op, inputs = node.op, node.inputs
+        if isinstance(op, Product) and any(i in known for i in inputs):
+            factor, other = sorted(inputs, key=lambda i: i not in known)
+            op, inputs = Scale(known[factor].offset, Precise.of(np.zeros(node.size))), (other,)
+        if op.linear and all(i in known for i in inputs):
+            known[position] = compose(op, [known[i] for i in inputs])
+        new.place[position] = new.add(op, (new.place[i] for i in inputs), node)
+    return new.graph(graph.output)

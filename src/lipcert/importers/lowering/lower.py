@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import numpy as np
 from scipy import sparse
 
-from lipcert.importers.graph import Apply, Constant, Graph
-from lipcert.importers.lowering.apart import separate
-from lipcert.importers.lowering.choices import recognise_choices
-from lipcert.importers.lowering.constants import fold_constants
+from lipcert.importers.graph import Apply, Constant, Graph, Input, Offender, Rewriting, refuse
 from lipcert.importers.lowering.convolutions import recognised
-from lipcert.importers.lowering.forms import ONE, Form, compose
+from lipcert.importers.lowering.extremes import expand_maxima, sort_pairs
+from lipcert.importers.lowering.forms import ONE, Form, compose, fold_constants
 from lipcert.importers.lowering.gates import recognise_gates
-from lipcert.importers.lowering.maximum import expand_maxima
-from lipcert.importers.lowering.prune import prune
 from lipcert.importers.lowering.schedule import Level, levels
-from lipcert.importers.lowering.sorting import expand_sorts, pair_extremes
 from lipcert.model.activations import Activation, activation
 from lipcert.model.arrays import Array, Parameter, Weight
 from lipcert.model.convolution import Convolution
-from lipcert.model.network import Network, Neurons
+from lipcert.model.network import Layer, Network, Neurons
 from lipcert.runtime.clock import clock
 
 SPARSE_BELOW = 0.25
@@ -34,6 +29,11 @@ SPARSE_FROM = 10_000
 
 KERNELS_FROM = 512
 """Neurons from which a dense matrix is looked at as a convolution too."""
+
+_REASON = (
+    "one of its coefficients is not finite, or no double is near enough to it; scale the layers around it so that"
+    " all coefficients that are not zero lie between 1e-290 and 1e290"
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Lowered:
     origins: tuple[Origin, ...]
 
 
-REWRITES = (fold_constants, recognise_choices, recognise_gates, pair_extremes, expand_maxima, expand_sorts)
+REWRITES = (fold_constants, recognise_gates, sort_pairs, expand_maxima)
 """Each returns a graph of the same function, nearer to what a network can hold."""
 
 
@@ -226,3 +226,50 @@ def _neurons(graph: Graph, level: Level) -> Neurons:
 
 def _identities(neurons: Neurons | None) -> int:
     return sum(index.size for row, index in neurons.groups if row.name == "identity") if neurons else 0
+
+
+def separate(graph: Graph, nodes: Collection[int]) -> Graph:
+    """The same function: the operands of the given nodes become neurons with the activation identity.
+
+    Raises
+    ------
+    UnreadableModel
+        An operation that stands alone already has a coefficient that no float is near enough to.
+    """
+    new = Rewriting()
+    alone = []
+    for position, node in enumerate(graph.nodes):
+        if position not in nodes:
+            new.copy(position, node)
+            continue
+        inputs, cut = [], False
+        for operand in node.inputs:
+            before = graph.nodes[operand]
+            place = new.place[operand]
+            if not isinstance(before.op, (Apply, Input)):
+                row = Apply(Neurons.of(activation("identity"), before.size))
+                place, cut = new.add(row, (place,), before), True
+            inputs.append(place)
+        if not cut:
+            alone.append(Offender(node.source, node.kind, node.shape, _REASON))
+        new.place[position] = new.add(node.op, inputs, node)
+    if alone:
+        refuse(alone)
+    return new.graph(graph.output)
+
+
+def prune(network: Network) -> Network:
+    """The same function without hidden neurons whose column in the next weight is zero, from the output backwards."""
+    layers = list(network.layers)
+    for i in range(len(layers) - 2, -1, -1):
+        here, after = layers[i], layers[i + 1]
+        used = np.flatnonzero(abs(after.weight).sum(axis=0))
+        if used.size == here.size:
+            continue
+        used = used if used.size else np.zeros(1, dtype=int)
+        assert here.neurons is not None
+        layers[i] = Layer(here.weight[used], here.bias[used], here.neurons.take(used))
+        columns = after.weight[:, used]
+        weight = columns if sparse.issparse(columns) else np.ascontiguousarray(columns)
+        layers[i + 1] = Layer(weight, after.bias, after.neurons)
+    return Network(tuple(layers))

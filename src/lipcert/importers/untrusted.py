@@ -1,10 +1,12 @@
-"""How much a file may ask for: what it unpacks to is bounded by a constant, or by a multiple of the file's own size."""
+"""What files may ask for, and what is shown of them: sizes are bounded, names and errors made harmless and short."""
 
 from __future__ import annotations
 
 import os
 import zipfile
 from collections import Counter
+from collections.abc import Iterable
+from typing import Any
 
 ALWAYS = 2**30
 """Bytes that any file may unpack to."""
@@ -34,3 +36,20 @@ def check_archive(path: str | os.PathLike[str]) -> None:
     twice = [name for name, count in Counter(m.filename.removesuffix(".npy") for m in members).items() if count > 1]
     if twice:
         raise ValueError(f"it has {twice[0][:40]!a} twice")
+
+
+def shown(text: str, longest: int = 200) -> str:
+    """The beginning of a text; what cannot be printed is spelled out."""
+    return (text if text.isprintable() else ascii(text))[:longest]
+
+
+def few(names: Iterable[Any], most: int = 6, between: str = ", ") -> str:
+    """The first names of a list, and how many more there are."""
+    every = [str(name) for name in names]
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return (between.join(shown(name, 120) for name in every[:most]) + more) or "nothing"
+
+
+def line(error: BaseException) -> str:
+    """What an error says first, or its type where it says nothing."""
+    return shown((str(error).strip().splitlines() or [type(error).__name__])[0])
