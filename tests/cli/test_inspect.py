@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.cli import main
+from command import Command
 from lipcert.runtime.costs import available_memory, costs
 from networks import random_network
 
@@ -18,7 +17,7 @@ onnx = pytest.importorskip("onnx", reason="onnx is an extra")
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
+def model(tmp_path: Path) -> str:
     """Convolution, batch norm, residual, max-pool, softmax."""
     rng = np.random.default_rng(0)
     stored = {
@@ -53,20 +52,11 @@ def model(tmp_path: Path) -> Path:
     whole = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
     path = tmp_path / "model.onnx"
     onnx.save(whole, path)
-    return path
+    return str(path)
 
 
-def _run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    captured = capsys.readouterr()
-    return int(ended.value.code or 0), captured.out, captured.err
-
-
-def test_layers_and_what_was_folded(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = _run(capsys, "inspect", str(model), "--input-shape", "1,5,5", "--drop-softmax", "--json")
-    assert (code, err) == (0, "")
-    record: dict[str, Any] = json.loads(out)
+def test_layers_and_what_was_folded(model: str, lipcert: Command) -> None:
+    record: dict[str, Any] = lipcert.json("inspect", model, "--input-shape", "1,5,5", "--drop-softmax")
     assert record["input_shape"] == [1, 5, 5]
     assert record["parameters"] == 18 + 8 + 4 + 54
     first, second = record["layers"][:2]
@@ -80,40 +70,33 @@ def test_layers_and_what_was_folded(model: Path, capsys: pytest.CaptureFixture[s
     assert set(record["costs"]) == {"ClosedForm", "Scalar", "Diagonal", "Joint", "Auto"}
 
 
-def test_what_people_see(model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_people_see(model: str, lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "140")
-    code, out, _ = _run(capsys, "inspect", str(model), "--input-shape", "1x5x5", "--drop-softmax")
-    assert code == 0
+    out = lipcert("inspect", model, "--input-shape", "1x5x5", "--drop-softmax").out
     for text in ("25 inputs (1 × 5 × 5), 3 outputs", "norm (BatchNormalization)", "tanh 50, identity 50", "ClosedForm"):
         assert text in out
 
 
-def test_wrong_use_is_told(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = _run(capsys, "inspect", str(model))
-    assert code == 2
-    assert "leaves sizes of its input x open" in err
-    code, _, err = _run(capsys, "inspect", str(model), "--input-shape", "1,5,5")
-    assert code == 2
-    assert "probabilities: Softmax" in err
-    assert "--drop-softmax" in err
+def test_wrong_use_is_told(model: str, lipcert: Command) -> None:
+    outcome = lipcert("inspect", model)
+    assert outcome.code == 2
+    assert "leaves sizes of its input x open" in outcome.err
+    outcome = lipcert("inspect", model, "--input-shape", "1,5,5")
+    assert outcome.code == 2
+    assert "probabilities: Softmax" in outcome.err
+    assert "--drop-softmax" in outcome.err
 
 
-def test_bounds_of_models_from_the_command_line(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("--input-shape", "1,5,5", "--drop-softmax", "--center", "zeros", "--radius", "0.1", "--json")
-    code, out, _ = _run(capsys, "bound", str(model), "--method", "scalar", *arguments)
-    assert code == 0
-    record = json.loads(out)
+def test_bounds_of_models_from_the_command_line(model: str, lipcert: Command) -> None:
+    arguments = ("--input-shape", "1,5,5", "--drop-softmax", "--center", "zeros", "--radius", "0.1")
+    record = lipcert.json("bound", model, "--method", "closed-form", *arguments)
     assert record["lower"] <= record["bound"]
 
 
-def test_arrays_are_inspected_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "model.npz"
-    np.savez(path, W1=np.ones((4, 3)), W2=np.ones((2, 4)))
-    code, out, _ = _run(capsys, "inspect", str(path), "--activation", "tanh", "--json")
-    assert code == 0
-    record = json.loads(out)
-    assert record["parameters"] == 12 + 4 + 8 + 2
-    assert record["layers"][0]["activations"] == {"tanh": 4}
+def test_arrays_are_inspected_too(lipcert: Command) -> None:
+    record = lipcert.json("inspect", "model.npz")
+    assert record["parameters"] == 18 + 6 + 30 + 5 + 15 + 3
+    assert record["layers"][0]["activations"] == {"tanh": 6}
 
 
 def test_costs_grow_with_size_and_rung() -> None:

@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from lipcert.cli import main
+from command import Command
 from lipcert.cli.inspect import _seconds
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def wide(lipcert: Command) -> Command:
+    """With a model of twenty inputs, and files of several points."""
     rng = np.random.default_rng(0)
-    np.savez(tmp_path / "m.npz", W1=rng.standard_normal((9, 20)), W2=rng.standard_normal((2, 9)), activation="relu")
-    np.savez(tmp_path / "test.npz", x=rng.random((3, 4, 5)), y=np.zeros(3, int))
-    np.save(tmp_path / "points.npy", rng.random((3, 20)))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
-    return tmp_path
+    np.savez("m.npz", W1=rng.standard_normal((9, 20)), W2=rng.standard_normal((2, 9)), activation="relu")
+    np.savez("test.npz", x=rng.random((3, 4, 5)), y=np.zeros(3, int))
+    np.save("points.npy", rng.random((3, 20)))
+    return lipcert
 
 
-def run(capsys: pytest.CaptureFixture[str], text: str) -> tuple[int, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(text.split())
-    shown = capsys.readouterr()
-    return int(ended.value.code or 0), shown.out + shown.err
+BOUND = ("bound", "m.npz", "--radius", "0.1", "--method", "closed-form", "--no-lower-bound")
 
 
-BOUND = "bound m.npz --radius 0.1 --method closed-form --no-lower-bound"
-
-
-def test_a_point_of_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_point_of_a_file(wide: Command) -> None:
     expected = np.load("test.npz")["x"][2].ravel().tolist()
-    for how in ("--center test.npz:2", "--center test.npz --point 2"):
-        code, said = run(capsys, f"{BOUND} {how} --json")
-        assert code == 0
-        assert json.loads(said)["region"]["center"] == expected
-    assert run(capsys, f"{BOUND} --center points.npy:0")[0] == 0
+    for how in (("--center", "test.npz:2"), ("--center", "test.npz", "--point", "2")):
+        assert wide.json(*BOUND, *how)["region"]["center"] == expected
+    assert wide(*BOUND, "--center", "points.npy:0").code == 0
 
 
 @pytest.mark.parametrize(
@@ -54,30 +41,30 @@ def test_a_point_of_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
         ("--center zeros --clip 1 0", "--clip 1 0: the limits are swapped"),
     ],
 )
-def test_what_is_wrong_is_named(folder: Path, capsys: pytest.CaptureFixture[str], how: str, words: str) -> None:
-    code, said = run(capsys, f"{BOUND} {how}")
-    assert code == 2
-    assert words in " ".join(said.split())
+def test_what_is_wrong_is_named(wide: Command, how: str, words: str) -> None:
+    outcome = wide(*BOUND, *how.split())
+    assert outcome.code == 2
+    assert words in outcome.words
 
 
-def test_help_does_not_say_that_what_is_needed_has_a_default(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_does_not_say_that_what_is_needed_has_a_default(lipcert: Command) -> None:
     for verb in ("reach", "sweep"):
-        assert "default: all inputs" not in run(capsys, f"{verb} --help")[1]
-    assert "default: all inputs" in run(capsys, "bound --help")[1]
+        assert "default: all inputs" not in lipcert(verb, "--help").out
+    assert "default: all inputs" in lipcert("bound", "--help").out
 
 
-def test_a_region_in_inspect(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    near = json.loads(run(capsys, "inspect m.npz --center test.npz:0 --radius 1e-9 --json")[1])
-    wide = json.loads(run(capsys, "inspect m.npz --json")[1])
+def test_a_region_in_inspect(wide: Command) -> None:
+    near = wide.json("inspect", "m.npz", "--center", "test.npz:0", "--radius", "1e-9")
+    everywhere = wide.json("inspect", "m.npz")
     assert near["layers"][0]["open"] == 0
-    assert wide["layers"][0]["open"] is None
+    assert everywhere["layers"][0]["open"] is None
     assert set(near["costs"]) == {"ClosedForm", "Scalar", "Diagonal", "Joint", "Auto"}
-    assert all(near["costs"][name]["memory"] <= wide["costs"][name]["memory"] for name in near["costs"])
-    assert "open slopes" in run(capsys, "inspect m.npz --center test.npz:0 --radius 0.1")[1]
+    assert all(near["costs"][name]["memory"] <= everywhere["costs"][name]["memory"] for name in near["costs"])
+    assert "open slopes" in wide("inspect", "m.npz", "--center", "test.npz:0", "--radius", "0.1").out
     assert [_seconds(value) for value in (0.0123, 9.94, 110.0, 130.0)] == ["0.012 s", "9.9 s", "110 s", "2 minutes"]
 
 
-def test_a_table_says_what_it_leaves_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, said = run(capsys, "sensitivity m.npz --center zeros --radius 0.1 --method closed-form")
-    assert code == 0
-    assert "left out: 13 of 20 inputs, those with the smallest bounds, none above" in said
+def test_a_table_says_what_it_leaves_out(wide: Command) -> None:
+    outcome = wide("sensitivity", "m.npz", "--center", "zeros", "--radius", "0.1", "--method", "closed-form")
+    assert outcome.code == 0
+    assert "left out: 13 of 20 inputs, those with the smallest bounds, none above" in outcome.words

@@ -23,6 +23,7 @@ import pytest
 
 import lipcert as lc
 from digits import classifier
+from lipcert.importers.arrays import write_npz
 from lipcert.questions import verdict
 from lipcert.questions.campaign import Points, Row, read_points, summarise
 from lipcert.questions.campaign.results import export
@@ -225,10 +226,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A classifier of digits and some of them, as files."""
     network, x, y = classifier()
     folder = tmp_path_factory.mktemp("digits")
-    arrays: dict[str, Any] = {"activation": "relu"}
-    for number, layer in enumerate(network.layers, 1):
-        arrays |= {f"W{number}": layer.weight, f"b{number}": layer.bias}
-    np.savez(folder / "model.npz", **arrays)
+    write_npz(folder / "model.npz", network, "relu")
     np.savez(folder / "data.npz", x=x[:40].reshape(40, 8, 8), y=y[:40])
     return folder
 
