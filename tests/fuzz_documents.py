@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from fuzz_bytes import NUMBERS, TEXTS, mangled
+
 
 def signed(content: Any, kind: str = "bound") -> dict[str, Any]:
     """A document whose checksum is right, as an attacker would write it."""
@@ -18,45 +20,9 @@ def signed(content: Any, kind: str = "bound") -> dict[str, Any]:
     return {"format": "lipcert certificate", "version": 4, "kind": kind, "sha256": checksum, "content": content}
 
 
-def mutated(rng: random.Random, text: bytes) -> bytes:
-    """Some bytes changed, cut out, repeated or put in."""
-    data = bytearray(text)
-    for _ in range(rng.choice([1, 1, 1, 2, 5, 40])):
-        place = rng.randrange(len(data))
-        kind = rng.randrange(5)
-        if kind == 0:
-            data[place] = rng.randrange(256)
-        elif kind == 1:
-            data[place] ^= 1 << rng.randrange(8)
-        elif kind == 2:
-            del data[place : place + rng.choice([1, 3, 50, 4000])]
-        elif kind == 3:
-            data[place:place] = data[place : place + rng.choice([1, 10, 200])]
-        else:
-            data[place:place] = rng.choice([b"0", b"{", b"]", b'"', b",", b"null", b"-1", b"1e999", b"\xff", b"\x00"])
-        if not data:
-            break
-    return bytes(data)
-
-
-SPARE: list[Any] = [
-    None,
-    True,
-    -1,
-    0,
-    3,
-    10**30,
-    0.5,
-    1e308,
-    "",
-    "x",
-    "0x1.0p-30",
-    [],
-    {},
-    [0],
-    "AAAAAAAA8D8=",
-    "linear",
-]
+mutated = mangled
+SPARE: list[Any] = [*NUMBERS, *TEXTS, None, True, 10**400, 0.5, 1e308, [], {}, [0], [[]]]
+SPARE += ["0x1.0p-30", "AAAAAAAA8D8=", "linear", "\ud800"]
 
 
 def _flip(rng: random.Random, array: dict[str, Any]) -> None:

@@ -6,9 +6,10 @@ right shape: one at a time, then all at once. The questions that users ask stay 
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -17,7 +18,6 @@ import pytest
 
 import lipcert as lc
 from chaos import DECOY, KINDS, Garbage, Target, chaos, reached, targets
-from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Ball
 from lipcert.proof.classes import ClassBounds
@@ -28,7 +28,7 @@ from lipcert.proof.outputs import output_at
 from lipcert.questions import verdict
 from lipcert.questions.establish import establish
 from lipcert.search import asked as asking
-from lipcert.search import enclosing, problem, split
+from lipcert.search import split
 from lipcert.search.directions import Stretch
 from networks import random_network
 
@@ -44,7 +44,6 @@ LABEL = int(np.argmax(CLASSIFIER(POINT)))
 REGIONS = [(NETWORK, BALL), (NETWORK, SMALL), (WIDE, WIDE_BALL), (SMOOTH, SMOOTH_BALL)]
 SPLIT = lc.Split(lc.ClosedForm(), seconds=np.inf, tolerance=1e-4, pieces=24)
 
-JOINT = lc.Joint(iterations=1, tolerance=5e-3)
 
 QUESTIONS: dict[str, Callable[[], Any]] = {
     "closed form": lambda: lc.certify(NETWORK, BALL, lc.ClosedForm()),
@@ -55,7 +54,9 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
     "auto": lambda: lc.certify(WIDE, WIDE_BALL, lc.Auto(seconds=np.inf, pieces=5)),
     "second order": lambda: lc.certify(SMOOTH, SMOOTH_BALL, lc.Auto(seconds=np.inf, pieces=5)),
     "norms": lambda: lc.certify(NETWORK, BALL, lc.Scalar(), input_norm="linf", output_norm=lc.L1(scale=[0.5, 3.0])),
-    "norms, jointly": lambda: lc.certify(NETWORK, BALL, JOINT, input_norm=lc.LInf(scale=[1.0, 2.0, 0.1])),
+    "norms, jointly": lambda: lc.certify(
+        NETWORK, BALL, lc.Joint(iterations=1, tolerance=5e-3), input_norm=lc.LInf(scale=[1.0, 2.0, 0.1])
+    ),
     "many": lambda: lc.certify_many(NETWORK, [BALL, SMALL]),
     "reach": lambda: lc.reach(NETWORK, BALL, lc.Scalar()),
     "reach by pieces": lambda: lc.reach(NETWORK, BALL, SPLIT),
@@ -77,23 +78,6 @@ HONEST = {
     "radius.certified_radius",
 }
 """The questions themselves: what is asked must reach the proof."""
-SLOW = [
-    "norms",
-    "joint",
-    "reach",
-    "sensitivity",
-    "norms, jointly",
-    "part",
-    "split",
-    "auto",
-    "second order",
-    "reach by pieces",
-    "sensitivity by pieces",
-    "radius, searched for",
-    "radius, by value functions",
-    "radius, for all inputs",
-    "reach by values",
-]
 TARGETS = [one for one in targets() if one.label.removeprefix("questions.") not in HONEST]
 
 
@@ -263,39 +247,25 @@ def test_a_mistake_in_the_trusted_base_is_seen(question: str, monkeypatch: pytes
         check(QUESTIONS[question]())
 
 
-def share(question: str, thorough: bool) -> list[Target]:
-    """Whom to replace: for a slow question only the functions that no other calls."""
-    if question not in SLOW or (thorough and question in SLOW[:4]):
-        return asked(question)
-    before = [name for name in QUESTIONS if name not in SLOW] + SLOW[: SLOW.index(question)]
+def only_here(question: str) -> list[Target]:
+    """The functions that a question calls and no question before it: each function is replaced in one question."""
+    before = itertools.takewhile(lambda name: name != question, QUESTIONS)
     known = {target for name in before for target in asked(name)}
     return [target for target in asked(question) if target not in known]
 
 
-def garble_one_by_one(question: str, thorough: bool) -> Outcomes:
-    """Each function in turn; thoroughly with several kinds of garbage, else every second with one."""
+@pytest.mark.parametrize(("step", "many"), [(2, False), pytest.param(1, True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_one_function_returns_garbage(question: str, step: int, many: bool) -> None:
+    """Each function in turn with several kinds of garbage, or every second with one."""
     outcomes = Outcomes()
-    for number, target in [*enumerate(share(question, thorough))][:: 1 if thorough else 2]:
+    for number, target in [*enumerate(only_here(question))][::step]:
         kinds = ["any", DECOY, KINDS[number % len(KINDS)]]
-        for kind in kinds if thorough else [kinds[number % 3]]:
+        for kind in kinds if many else [kinds[number % 3]]:
             garbage = Garbage(np.random.default_rng(number), kind, decoys=decoys(question) if kind == DECOY else ())
             outcomes.ask(question, [target], garbage)
     assert outcomes.false == []
     assert outcomes.proved > 0 or outcomes.proved + outcomes.refused < 6
-    return outcomes
-
-
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_one_function_returns_garbage(question: str) -> None:
-    outcomes = garble_one_by_one(question, thorough=False)
-    assert outcomes.proved + outcomes.refused > 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_one_function_of_all_that_are_called_returns_garbage(question: str) -> None:
-    outcomes = garble_one_by_one(question, thorough=True)
-    assert outcomes.refused > 0 or question in ("closed form", "many", *SLOW)  # repaired there
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -309,67 +279,6 @@ def test_every_function_returns_garbage(question: str) -> None:
     assert outcomes.false == []
     # reach sets always have an answer of the trusted package's own
     assert outcomes.refused > 0 or question in ("reach", "reach by values")
-
-
-# Mistakes of a search, by name; those of the search for pieces are in test_cover.py.
-
-
-def narrow_intervals(patch: pytest.MonkeyPatch) -> None:
-    honest = enclosing.Enclosing.interval
-
-    def interval(run: Any, *arguments: Any) -> tuple[Array, Array]:
-        lower, upper = honest(run, *arguments)
-        middle = 0.5 * lower + 0.5 * upper
-        return middle, middle
-
-    patch.setattr(enclosing.Enclosing, "interval", interval)
-
-
-def small_multipliers(patch: pytest.MonkeyPatch) -> None:
-    for method in (lc.ClosedForm, lc.Scalar):
-        for name in ("choose", "choose_all"):
-            honest = getattr(method, name)
-            patch.setattr(method, name, lambda *arguments, honest=honest: 1e-3 * honest(*arguments))
-
-
-def negative_multipliers(patch: pytest.MonkeyPatch) -> None:
-    for method in (lc.ClosedForm, lc.Scalar):
-        for name in ("choose", "choose_all"):
-            honest = getattr(method, name)
-            patch.setattr(method, name, lambda *arguments, honest=honest: -honest(*arguments))
-
-
-def steep_lines(patch: pytest.MonkeyPatch) -> None:
-    def turned(pair: tuple[Array, Array]) -> tuple[Array, Array]:
-        return -3.0 * pair[0], 0.1 - 2.0 * pair[1]
-
-    asked_for, drawn = asking.Asked.lines, enclosing.Enclosing.lines
-    patch.setattr(asking.Asked, "lines", lambda *arguments: turned(asked_for(*arguments)))
-    patch.setattr(enclosing.Enclosing, "lines", lambda run: tuple(turned(pair) for pair in drawn(run)))
-
-
-def another_candidate(patch: pytest.MonkeyPatch) -> None:
-    """Hints and bound of a small ball are taken for those of the large one."""
-    honest = problem.Problem.sweep
-    patch.setattr(problem.Problem, "sweep", lambda one, choose: honest(replace(one, region=SMALL), choose))
-
-
-MISTAKES = [narrow_intervals, small_multipliers, negative_multipliers, steep_lines, another_candidate]
-
-
-@pytest.mark.parametrize("question", ["closed form", "scalar", "joint", "split", "many"])
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_of_the_search_does_no_harm(
-    mistake: Callable[[pytest.MonkeyPatch], None], question: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mistake(monkeypatch)
-    try:
-        answer = QUESTIONS[question]()
-    except ProofFailed:
-        return
-    assert check(answer)
-    for certificate in answer if isinstance(answer, list) else [answer]:
-        assert lc.verify(NETWORK, certificate) <= certificate.bound
 
 
 # What is shown to a search is shown, not lent: writing into it is an error, or does no harm.

@@ -389,21 +389,6 @@ def test_cuts_cover() -> None:
         assert stays_negative(facts.margins, ROW, [told]) == (whole < 0.0)
 
 
-def test_splitting_settles_what_the_whole_does_not() -> None:
-    more = 0
-    for seed in range(4):
-        network, ball, facts = case(seed, radius=1.5)
-        whole, truth = best(facts)[0], attained(network, ball)
-        weights = [dense(layer.weight) for layer in network.layers]
-        biases = [np.array(layer.bias) for layer in network.layers]
-        biases[-1] = biases[-1] - np.array([0.6 * truth + 0.4 * whole, 0.0])  # true, but not by the whole
-        facts = establish(lc.Network.from_weights(weights, biases, "relu"), ball, lc.ClosedForm())
-        alone, pieces = MarginSearch(1).leaves(facts, ROW), MarginSearch(100).leaves(facts, ROW)
-        assert not stays_negative(facts.margins, ROW, alone)
-        more += stays_negative(facts.margins, ROW, pieces)
-    assert more > 1
-
-
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("scale", [1e-100, 1e-30, 1e30, 1e60])
 def test_scales(way: str, scale: float) -> None:
@@ -473,19 +458,6 @@ def test_clipped_balls() -> None:
             assert float((network(ball.project(points_in(whole, 4000, seed))) @ ROW).max()) <= bounds[-1]
         less += bounds[1] < bounds[0] - 0.05 * (bounds[0] - float(network(center) @ ROW))
     assert less > 3
-
-
-def test_derivatives() -> None:
-    _, _, facts = case(4, radius=1.0)
-    bowls = facts.bowls()
-    layers = [layer for stage in bowls.stages if (layer := search._Layer.of(stage, bowls.radius)) is not None]
-    objective = search._Objective(bowls, ROW, layers)
-    x = objective.start()
-    gradient, rng = objective(x).gradient, np.random.default_rng(0)
-    for _ in range(5):
-        way = 1e-6 * rng.standard_normal(x.size)
-        change = objective(x + way).bound - objective(x - way).bound
-        assert change == pytest.approx(2.0 * gradient @ way, rel=0.2, abs=1e-7)
 
 
 @pytest.mark.parametrize("folded", [False, True])

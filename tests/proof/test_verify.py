@@ -81,24 +81,6 @@ def test_every_certificate_verifies(method: Method, region: Region, tmp_path: Pa
         assert lc.verify(network, Certificate.load(tmp_path / "c.json")) == pytest.approx(proved, rel=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["sparse", "deep", "no hidden layer", "one neuron", "wide to narrow"])
-def test_networks_of_every_shape_verify(kind: str) -> None:
-    rng = np.random.default_rng(3)
-    sizes = {
-        "deep": (3, *[4] * 40, 2),
-        "no hidden layer": (3, 2),
-        "one neuron": (3, 1, 1, 1),
-        "wide to narrow": (3, 30, 8, 2),
-    }
-    network = random_network(1, sizes.get(kind, (3, 8, 7, 2)), "leaky_relu", gain=2.0)
-    if kind == "sparse":
-        weights = [sparse.csr_array(np.where(rng.random(w.weight.shape) < 0.4, w.weight, 0.0)) for w in network.layers]
-        network = Network.from_weights(weights, [layer.bias for layer in network.layers], "elu")
-    for region in REGIONS.values():
-        certificate = lc.certify(network, region, lc.Scalar())
-        assert lc.verify(network, certificate) <= certificate.bound
-
-
 def test_an_unverified_certificate_says_so() -> None:
     certificate = lc.certify(mixed_network(), REGIONS["ball"], lc.ClosedForm(), verify=False)
     assert not certificate.verified
@@ -270,21 +252,6 @@ def test_weights_that_the_error_bounds_are_not_for() -> None:
     doubled = Network((Layer(twice, np.zeros(1), Neurons.of("relu", 1)), Layer(np.ones((1, 1)), np.zeros(1), None)))
     with pytest.raises(ProofFailed, match="without repeated entries"):
         prove(doubled, lc.Everywhere(), (Hints((), (np.ones(1),), (0,)),))
-
-
-def test_numbers_beyond_floating_point_fail_cleanly() -> None:
-    for scale, region in itertools.product((1e-200, 1e-100, 1e100), REGIONS.values()):
-        network = Network.from_weights(
-            [scale * np.ones((3, 3)), scale * np.ones((3, 3)), np.ones((2, 3))], None, "tanh"
-        )
-        with np.errstate(all="ignore"):
-            try:
-                certificate = lc.certify(network, region, lc.ClosedForm())
-            except ProofFailed:
-                continue
-            assert 0.0 <= certificate.bound < np.inf
-            if region.bounded:
-                assert lc.lower_bound(network, region, samples=20, steps=2).value <= certificate.bound
 
 
 # Bugs planted in the engine: it then claims too little, and verify refuses. Without the bug the same claim passes.

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
+from lipcert.model.norms import Norm
 from lipcert.proof.broken import subject_of
 from lipcert.proof.classes import RadiusProof
 from lipcert.questions import hunt
@@ -29,7 +30,7 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> lc.Network:
 @pytest.mark.parametrize("norm", [None, lc.LInf(), lc.L1(scale=2.0)])
 @pytest.mark.parametrize("pairwise", [True, False])
 def test_the_product_of_norms_certifies_a_radius(
-    wide: lc.Network, norm: lc.Norm | None, pairwise: bool, tmp_path: Path
+    wide: lc.Network, norm: Norm | None, pairwise: bool, tmp_path: Path
 ) -> None:
     said: list[str] = []
     found = lc.certified_radius(wide, POINT, norm=norm, pairwise=pairwise, seconds=1e3, progress=said.append)
@@ -57,3 +58,12 @@ def test_nothing_certified_has_the_true_margin_and_rival() -> None:
     found = Judge(network, POINT, order[0], order[0], lc.ClosedForm(), Rules())
     assert found.nothing.rival == order[1]
     assert found.nothing.margin == pytest.approx(value[order[0]] - value[order[1]], rel=1e-9)
+
+
+def test_the_first_guess_is_the_distance_to_the_boundary_of_a_linear_network() -> None:
+    network = lc.Network.from_weights([[[1.0, 0.0], [0.0, 2.0]]], biases=[[0.5, 0.0]])
+    point = np.array([3.0, 0.25])
+    judge = Judge(network, point, 0, 0, lc.ClosedForm(), Rules())
+    normal, margin = np.array([1.0, -2.0]), 3.5 - 0.5
+    assert hunt.first_guess(judge) == pytest.approx(margin / np.linalg.norm(normal), rel=1e-9)
+    assert lc.certified_radius(network, point).radius == pytest.approx(margin / np.linalg.norm(normal), rel=1e-2)
