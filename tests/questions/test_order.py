@@ -106,8 +106,7 @@ def test_no_entry_of_a_sensitivity_is_above_the_whole(name: str) -> None:
 
 
 def test_every_answer_says_who_found_it() -> None:
-    network = network_of("relu")
-    ball = region_of(network, "ball")
+    network, ball = network_of("relu"), lc.Ball(np.random.default_rng(0).normal(0.0, 0.5, 4), 0.7)
     assert lc.certify(network, ball, lc.ClosedForm()).found_by in ("", "ClosedForm")
     assert lc.certify(network, ball, lc.Scalar()).found_by == "Scalar"
     assert lc.certify(network, ball, lc.Joint()).found_by == "Joint"
