@@ -46,8 +46,9 @@ class Module:
 
     @cached_property
     def code(self) -> int:
-        """Lines without blank ones, comments, docstrings and lone ellipses."""
-        texts = [one for one in self.nodes if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)]
+        """Lines without blank ones, comments and docstrings."""
+        alone = [one for one in self.nodes if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)]
+        texts = [one for one in alone if isinstance(one.value, ast.Constant) and isinstance(one.value.value, str)]
         docs = {line for one in texts for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)}
         rows = enumerate(self.path.read_text(encoding="utf-8").splitlines(), 1)
         return sum(k not in docs and bool(row.strip()) and not row.lstrip().startswith("#") for k, row in rows)
