@@ -48,28 +48,29 @@ SPLIT = lc.Split(lc.ClosedForm(), seconds=np.inf, tolerance=1e-4, pieces=24)
 QUESTIONS: dict[str, Callable[[], Any]] = {
     "closed form": lambda: lc.certify(NETWORK, BALL, lc.ClosedForm()),
     "scalar": lambda: lc.certify(NETWORK, BALL, lc.Scalar()),
-    "part": lambda: lc.certify(NETWORK, BALL, lc.Joint(iterations=1, tolerance=1e-2), layers=(1, 3), outputs=[1]),
-    "joint": lambda: lc.certify(NETWORK, BALL, lc.Joint(iterations=1, tolerance=5e-3)),
-    "split": lambda: lc.certify(NETWORK, BALL, SPLIT),
-    "auto": lambda: lc.certify(WIDE, WIDE_BALL, lc.Auto(seconds=np.inf, pieces=5)),
-    "second order": lambda: lc.certify(SMOOTH, SMOOTH_BALL, lc.Auto(seconds=np.inf, pieces=5)),
+    "many": lambda: lc.certify_many(NETWORK, [BALL, SMALL]),
+    "radius": lambda: lc.certified_radius(CLASSIFIER, POINT, radii=RADII),
     "norms": lambda: lc.certify(NETWORK, BALL, lc.Scalar(), input_norm="linf", output_norm=lc.L1(scale=[0.5, 3.0])),
+    "joint": lambda: lc.certify(NETWORK, BALL, lc.Joint(iterations=1, tolerance=5e-3)),
+    "reach": lambda: lc.reach(NETWORK, BALL, lc.Scalar()),
+    "sensitivity": lambda: lc.sensitivity(NETWORK, BALL, lc.Scalar()),
     "norms, jointly": lambda: lc.certify(
         NETWORK, BALL, lc.Joint(iterations=1, tolerance=5e-3), input_norm=lc.LInf(scale=[1.0, 2.0, 0.1])
     ),
-    "many": lambda: lc.certify_many(NETWORK, [BALL, SMALL]),
-    "reach": lambda: lc.reach(NETWORK, BALL, lc.Scalar()),
+    "part": lambda: lc.certify(NETWORK, BALL, lc.Joint(iterations=1, tolerance=1e-2), layers=(1, 3), outputs=[1]),
+    "split": lambda: lc.certify(NETWORK, BALL, SPLIT),
+    "auto": lambda: lc.certify(WIDE, WIDE_BALL, lc.Auto(seconds=np.inf, pieces=5)),
+    "second order": lambda: lc.certify(SMOOTH, SMOOTH_BALL, lc.Auto(seconds=np.inf, pieces=5)),
     "reach by pieces": lambda: lc.reach(NETWORK, BALL, SPLIT),
-    "sensitivity": lambda: lc.sensitivity(NETWORK, BALL, lc.Scalar()),
     "sensitivity by pieces": lambda: lc.sensitivity(NETWORK, BALL, SPLIT, inputs=[0], outputs=[1]),
-    "radius": lambda: lc.certified_radius(CLASSIFIER, POINT, radii=RADII),
+    "radius, searched for": lambda: lc.certified_radius(CLASSIFIER, POINT, tolerance=0.5),
     "radius, by value functions": lambda: lc.certified_radius(
         CLASSIFIER, POINT, radii=[0.1935, 0.25], curvature=False, values=True
     ),
     "radius, for all inputs": lambda: lc.certified_radius(CLASSIFIER, POINT, radii=[0.02, 6.0], everywhere=True),
     "reach by values": lambda: lc.reach(NETWORK, BALL, lc.ClosedForm(), values=True),
-    "radius, searched for": lambda: lc.certified_radius(CLASSIFIER, POINT, tolerance=0.5),
 }
+"""Quick ones first: a function is replaced in the first question that calls it."""
 HONEST = {
     "certify.certify",
     "certify.certify_many",
