@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from house import House
+from architecture import Architecture
 from lipcert.model.arrays import Array
 
 PACKAGES = ("search", "questions", "runtime", "suggest")
@@ -61,7 +61,7 @@ class Target:
 def targets() -> list[Target]:
     """Every function and method that is written down in the sources of the packages."""
     found = []
-    for module in House().modules.values():
+    for module in Architecture().modules.values():
         if module.package not in PACKAGES:
             continue
         for node in module.tree.body:

@@ -1,4 +1,4 @@
-"""The command line, run in this process."""
+"""The command line, run in this process in an empty folder with a model and some points."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
+import lipcert as lc
 from lipcert.cli import main
+from networks import random_network
+
+NETWORK = random_network(4, (3, 6, 5, 3), "tanh", gain=2.0)
+"""What ``model.npz`` holds."""
+BALL = ("--center", "0.1,-0.2,0.3", "--radius", "0.5")
 
 
 @dataclass(frozen=True)
@@ -16,6 +23,11 @@ class Outcome:
     code: int
     out: str
     err: str
+
+    @property
+    def words(self) -> str:
+        """What was said to the user, in one line and without frames."""
+        return " ".join(f"{self.out} {self.err}".replace("│", " ").split())
 
 
 class Command:
@@ -34,3 +46,11 @@ class Command:
         outcome = self(*arguments, "--json")
         assert (outcome.code, outcome.err) == (0, "")
         return json.loads(outcome.out)
+
+
+def silent(network: lc.Network) -> None:
+    """Write the network to ``silent.npz``, which does not say what its activation is."""
+    arrays: dict[str, Any] = {}
+    for number, layer in enumerate(network.layers, 1):
+        arrays |= {f"W{number}": layer.weight, f"b{number}": layer.bias}
+    np.savez("silent.npz", **arrays)

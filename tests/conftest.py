@@ -1,13 +1,18 @@
-"""The hypothesis profile of the suite, and no search for garbage in what stays until its end."""
+"""The hypothesis profile of the suite, the command line, and no search for garbage in what stays until the end."""
 
 from __future__ import annotations
 
 import gc
 import os
 from collections.abc import Generator
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+
+from command import NETWORK, Command
+from lipcert.importers.arrays import write_npz
 
 settings.register_profile(
     "lipcert",
@@ -29,3 +34,15 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture
+def lipcert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """The command line in an empty folder, with a model and six points that it classifies."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    write_npz(Path("model.npz"), NETWORK, "tanh")
+    x = np.random.default_rng(0).uniform(0.1, 0.9, (6, 3))
+    np.savez("data.npz", x=x, y=NETWORK(x).argmax(axis=1))
+    return Command(capsys)

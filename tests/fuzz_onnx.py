@@ -155,20 +155,7 @@ def _scalar(rng: random.Random, field: Any, value: Any, places: Any) -> Any:
     """Another value that the field can hold."""
     if isinstance(value, str):
         others = [getattr(m, f.name) for m, f in places if f.name in ("name", "op_type")]
-        names = [
-            "Clip",
-            "Add",
-            "Mul",
-            "MatMul",
-            "Cast",
-            "Tile",
-            "ConstantOfShape",
-            "Range",
-            "If",
-            "Loop",
-            "Erf",
-            "Selu",
-        ]
+        names = ["Clip", "Add", "Mul", "MatMul", "Cast", "Tile", "ConstantOfShape", "Range", "If", "Loop", "Erf"]
         return rng.choice([*others, *names, *(text for text in TEXTS if "\0" not in text)])
     if isinstance(value, bytes):
         return mangled(rng, value, 1)

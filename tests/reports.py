@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import lipcert as lc
+from lipcert.importers.arrays import write_npz
 from networks import random_network
 
 NETWORK = random_network(4, (3, 8, 8, 3), "tanh", gain=2.0)
@@ -18,10 +19,7 @@ CENTER = np.array([0.1, -0.2, 0.3])
 
 
 def save_model(path: Path) -> Path:
-    arrays: dict[str, Any] = {"activation": "tanh"}
-    for number, layer in enumerate(NETWORK.layers, 1):
-        arrays |= {f"W{number}": layer.weight, f"b{number}": layer.bias}
-    np.savez(path, **arrays)
+    write_npz(path, NETWORK, "tanh")
     return path
 
 

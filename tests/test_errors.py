@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,9 @@ from networks import random_network
 NET = random_network(0, (3, 4, 5, 2), "relu")
 EYE = np.eye(2)
 NAN, INF = float("nan"), float("inf")
+SMALL = lc.Network.from_weights([[[1.0, 2.0], [0.0, 1.0]], [[1.0, -1.0], [0.0, 1.0]]])
+UNIT = lc.Ball([0.0, 0.0], 1.0)
+ANY: Any = lc
 
 
 def build(weights: Any, biases: Any = None, activation: Any = "relu") -> lc.Network:
@@ -147,6 +152,55 @@ def test_bad_input_is_named(name: str) -> None:
         call()
 
 
+WRONG: list[tuple[Callable[[], object], str]] = [
+    (lambda: ANY.Network.from_weights(None), "weights must be a list"),
+    (lambda: ANY.Network.from_weights(3), "weights must be a list"),
+    (lambda: ANY.Network.from_weights([[[1.0]]], 3), "biases must be a list"),
+    (lambda: ANY.Network.from_weights([[[1.0]], [[1.0]]], activation=3), "activation must be a list"),
+    (lambda: ANY.Network.from_weights([[[10**400]]]), "weight of layer 1 must be"),
+    (lambda: ANY.Network.from_weights([np.ma.array([[1.0]], mask=[[True]])]), "masked"),
+    (lambda: ANY.certify(SMALL, UNIT, inputs=np.ma.array([0, 1], mask=[False, True])), "inputs .*masked"),
+    (lambda: ANY.certify(SMALL, UNIT, layers=("a", "b")), "layers must be"),
+    (lambda: ANY.certify(SMALL, UNIT, enclosures=[3]), "enclosures must be values"),
+    (lambda: ANY.lower_bound(SMALL, None), "region must be a Ball, Box or Everywhere"),
+    (lambda: ANY.lower_bound(SMALL, UNIT, samples=10**400), "samples must be a whole number"),
+    (lambda: ANY.lower_bound(SMALL, UNIT, samples=-1), "samples must be a whole number"),
+    (lambda: ANY.sensitivity(SMALL, 3), "region must be"),
+    (lambda: ANY.verify(SMALL, 3), "a Network and an answer"),
+    (lambda: ANY.verify(3, 3), "a Network and an answer"),
+    (lambda: ANY.certified_radius(SMALL, [0.0, 1.0], label="a"), "label must be from 0 to 1"),
+    (lambda: ANY.certified_radius(SMALL, [0.0, 1.0], label=0.5), "label must be from 0 to 1"),
+    (lambda: ANY.certified_radius(SMALL, [0.0, 1.0], radii="a"), "radii must be"),
+    (lambda: ANY.certified_radius(SMALL, [0.0, 1.0], radii=[[0.1, 0.2]]), "radii must be"),
+    (lambda: ANY.certified_radius(SMALL, [0.0, 1.0], tolerance="x"), "tolerance must be"),
+    (lambda: ANY.certified_radius(SMALL, [0.0, 1.0], method="x"), "'x' is unknown; known are trivial"),
+    (lambda: ANY.certified_radius(3, [0.0, 1.0]), "network must be"),
+    (lambda: ANY.certify(SMALL, UNIT, inputs=[[0, 1]]), "inputs must be indices"),
+    (lambda: ANY.certify(SMALL, UNIT, inputs=[[0], [0, 1]]), "inputs must be indices"),
+    (lambda: ANY.certify(SMALL, UNIT, inputs=object()), "inputs must be indices"),
+    (lambda: ANY.certify(SMALL, UNIT, enclosures=3), "enclosures must be a list"),
+    (lambda: ANY.certify(SMALL, UNIT, enclosures=[lc.Linear(-1)]), "depth must be"),
+    (lambda: ANY.reach(SMALL, UNIT, enclosures=[lc.Linear(None, float("nan"))]), "tilt must be"),
+    (lambda: ANY.reach(SMALL, UNIT, layer=1.5), "layer must be"),
+    (lambda: ANY.reach(SMALL, UNIT, 3), "method must be"),
+    (lambda: ANY.reach(3, UNIT), "network must be"),
+    (lambda: ANY.reach(SMALL, UNIT, lc.ClosedForm(), enclosures=(3,)), "enclosures must be values"),
+    (lambda: ANY.sensitivity(SMALL, UNIT, inputs=0), "inputs must be a list"),
+    (lambda: ANY.sensitivity(3, UNIT), "network must be"),
+    (lambda: ANY.lower_bound(SMALL, UNIT, seed=-1), "seed must be"),
+    (lambda: ANY.lower_bound(3, UNIT), "network must be"),
+    (lambda: ANY.sweep(SMALL, [0.0, 0.0], "a"), "radii must be"),
+    (lambda: ANY.Network.from_weights([[[1.0]], [[1.0]]], activation=[3]), "activation must be"),
+]
+"""Nonsense in place of arguments."""
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG)
+def test_nonsense_is_named(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(lc.InvalidInput, match=message):
+        call()
+
+
 def test_errors_have_one_root_and_are_value_errors_where_python_expects_one() -> None:
     assert issubclass(lc.InvalidInput, lc.LipcertError)
     assert issubclass(lc.InvalidInput, ValueError)
@@ -154,14 +208,43 @@ def test_errors_have_one_root_and_are_value_errors_where_python_expects_one() ->
         assert issubclass(error, lc.LipcertError)
 
 
-def test_radius_zero_is_legal() -> None:
-    center = np.array([0.3, -0.1, 0.7])
-    expected = float(np.linalg.norm(NET.jacobian(center), 2))
-    assert lc.certify(NET, lc.Ball(center, 0.0), lc.Scalar()).bound == pytest.approx(expected, rel=1e-9)
-    assert lc.certify(NET, lc.Box(center, center), lc.Scalar()).bound == pytest.approx(expected, rel=1e-9)
-
-
 def test_radius_zero_at_a_kink_counts_both_sides() -> None:
     """The Lipschitz constant of a point is a limit of neighbourhoods: at a kink the steeper side counts."""
     net = build([[[1.0]], [[3.0]]])
     assert lc.certify(net, lc.Ball([0.0], 0.0), lc.Scalar()).bound == pytest.approx(3.0, rel=1e-5)
+
+
+def test_one_radius_and_whole_numbers_of_any_kind_will_do() -> None:
+    found = lc.certified_radius(SMALL, [0.0, -1.0], label=np.float64(0.0), radii=0.1)  # type: ignore[arg-type]
+    assert found.label == 0
+
+
+def test_regions_as_large_as_floats_raise_no_warning() -> None:
+    for region in (lc.Box([-1e308] * 2, [1e308] * 2), lc.Ball([0.0, 0.0], 1e308), lc.Ball([1e308, 0.0], 1e308)):
+        bound = lc.certify(SMALL, region, lc.ClosedForm()).bound
+        assert lc.lower_bound(SMALL, region, samples=50, steps=3).value <= bound
+
+
+@pytest.mark.parametrize("name", ["tanh", "sigmoid", "softsign", "arctan", "hardtanh"])
+@pytest.mark.parametrize("size", [1e20, 1e65])
+def test_reach_sets_of_bounded_neurons_are_bounded_over_regions_of_any_size(name: str, size: float) -> None:
+    network = lc.Network.from_weights([np.eye(2), np.eye(2)], activation=name)
+    found = lc.reach(network, lc.Box([-size] * 2, [size] * 2), lc.ClosedForm())
+    assert (found.upper - found.lower <= 3.2).all()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_certificates_are_read_from_regular_files_only(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(lc.UnreadableCertificate, match="no regular file"):
+        lc.Certificate.load(tmp_path / "pipe")
+
+
+def test_a_point_at_which_the_network_overflows_is_a_problem_of_its_own_row(tmp_path: Path) -> None:
+    network = lc.Network.from_weights([[[2.0, 2.0], [2.0, -2.0]], [[1.0, 0.0], [0.0, 1.0]]])
+    points = np.array([[0.1, 0.2], [1e308, 1e308]])
+    results = lc.campaign(network, points, [0, 0], radii=[0.1], out=tmp_path / "run.sqlite")
+    problems = [row.problem for row in results.rows]
+    assert problems[0] is None
+    assert problems[1] is not None
+    assert "too large" in problems[1]

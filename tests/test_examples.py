@@ -80,11 +80,6 @@ def test_classifier(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_classifier_as_it_is() -> None:
-    check_classifier(printed("classifier.py", "sklearn"), 12)
-
-
-@pytest.mark.slow
 def test_cnn() -> None:
     text = printed("cnn.py", "torch", "sklearn")
     radii = rows(text, r" +0\.\d+ ")
@@ -127,11 +122,6 @@ def test_own_method() -> None:
 
 def test_training(capsys: pytest.CaptureFixture[str]) -> None:
     check_training(printed_here("training.py", capsys, "torch", "sklearn", IMAGES=2))
-
-
-@pytest.mark.slow
-def test_training_as_it_is() -> None:
-    check_training(printed("training.py", "torch", "sklearn"))
 
 
 def check_training(text: str) -> None:

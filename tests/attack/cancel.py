@@ -24,16 +24,9 @@ def cancel(rng: np.random.Generator, log: Log) -> None:
     net = sparsely(net) if rng.random() < 0.1 else net
     witness = steepest(net, region, rng, 2, log.perturbed)
     slow = rng.random() < 0.1
-    cert = log.ask(f"lc.certify(net, region, {method(rng) if slow else 'lc.ClosedForm()'})", net=net, region=region)
+    cert = log.certified(method(rng) if slow else "lc.ClosedForm()", witness, again=slow, net=net, region=region)
     if cert is None:
         return
-    log.bound(cert.bound, witness)
-    if slow:
-        again = log.ask("lc.verify(net, cert)", net=net, cert=cert)
-        if again is None:
-            log.violation("verify refuses what certify returned")
-        else:
-            log.bound(again, witness)
     trees = [settled_tree(_open(net, region)), *([random_tree(rng, net, region)] if slow else [])]
     for tree in trees:
         found = log.ask("lc.verify(net, replace(cert, tree=tree, bound=1.7e308))", net=net, cert=cert, tree=tree)

@@ -13,21 +13,6 @@ from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Region
 
-SMOOTH = (
-    "sigmoid",
-    "tanh",
-    "arctan",
-    "softsign",
-    "silu",
-    "gelu",
-    "gelu_tanh",
-    "mish",
-    "sin",
-    "softplus",
-    "elu",
-    "celu",
-)
-LINEAR = ("relu", "leaky_relu", "relu6", "hardtanh", "identity")
 METHODS = (
     "lc.ClosedForm()",
     "lc.Scalar()",

@@ -42,9 +42,7 @@ def edges(rng: np.random.Generator, log: Log) -> None:
     found = stretch(model, x, d) if inside(where, x) else None
     witness = None if found is None else Witness(x, d, found)
     given = some(rng, "", "", ", enclosures=[Lipschitz()]", ", enclosures=[Linear()]", ", enclosures=[Linear(1, 0.2)]")
-    cert = log.ask(f"lc.certify(net, region, {method(rng)}{given})", net=net, region=where)
-    if cert is not None:
-        log.bound(cert.bound, witness)
+    cert = log.certified(f"{method(rng)}{given}", witness, again=False, net=net, region=where)
     cert = forged(net, where) if cert is None or rng.random() < 0.5 else cert
     for tree in (settled_tree([]), _void(rng, net)):
         again = log.ask("lc.verify(net, replace(cert, tree=tree, bound=1.7e308))", net=net, cert=cert, tree=tree)

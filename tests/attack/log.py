@@ -1,16 +1,13 @@
 """What was asked, what came back, and what was wrong with it.
 
-A question is a line of Python and the objects it names, so that a violation can be printed as a script that asks again.
+A question is a line of Python and the objects it names. A violation says that line and the command that asks again.
 """
 
 from __future__ import annotations
 
-import itertools
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from inspect import isfunction
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,32 +17,8 @@ from flint import arb, fmpq
 import lipcert as lc
 from attack.truth import Point, Witness
 from lipcert.errors import LipcertError
-from lipcert.model.activations import Activation
-from lipcert.model.arrays import dense
-from lipcert.model.network import Layer, Network, Neurons
-from lipcert.model.norms import Norms
 from lipcert.proof.certificate import Certificate
-from lipcert.proof.hints import Hints, Linear, Lipschitz, Part
-from lipcert.proof.tree import Tree
-from lipcert.search.method import Method
-
-HEADER = """import numpy as np
-import lipcert as lc
-from dataclasses import replace
-from lipcert.model.activations import Activation
-from lipcert.proof.certificate import Certificate
-from lipcert.proof.hints import Part
-from lipcert.proof.hints import Hints
-from lipcert.proof.hints import Linear
-from lipcert.proof.hints import Lipschitz
-from lipcert.search.method import Method
-from lipcert.model.network import Layer, Network, Neurons
-from lipcert.model.norms import L1, L2, LInf, Norms
-from lipcert.model.regions import Ball, Box, Everywhere
-from lipcert.proof.tree import Tree
-
-h = float.fromhex
-"""
+from lipcert.proof.hints import Linear, Lipschitz
 
 
 @dataclass(frozen=True)
@@ -56,11 +29,11 @@ class Violation:
     seed: int
     case: int
     what: str
-    script: str
+    code: str
 
     def __str__(self) -> str:
         again = f"python -m attack --seed {self.seed} --kinds {self.kind} --case {self.case}"
-        return f"VIOLATION ({self.kind}): {self.what}\n# {again}\n{self.script}"
+        return f"VIOLATION ({self.kind}): {self.what}\n  {self.code}\n  {again}"
 
 
 @dataclass(eq=False)
@@ -77,16 +50,20 @@ class Log:
     seconds: float = 0.0
     perturbed: bool = True
     violations: list[Violation] = field(default_factory=list)
-    script: Callable[[], str] = str
+    code: str = ""
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """For the table."""
+        return self.cases, self.answers, self.refusals, self.checks, len(self.violations)
 
     def ask(self, code: str, **names: Any) -> Any:
         """What a line of code gives, or None if lipcert refuses; any other exception is a violation."""
-        self.script = lambda: _script(code, names)
-        space = {**_NAMES, **names}
+        self.code = code
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
-                found = eval(code, space)
+                found = eval(code, {**_NAMES, **names})
         except LipcertError as error:
             self.refusals += 1
             if not str(error).strip():
@@ -109,21 +86,33 @@ class Log:
                 f" is {decimal(witness.stretch)}"
             )
 
+    def certified(
+        self, method: str, witness: Witness | None, again: bool | None = True, **names: Any
+    ) -> Certificate | None:
+        """Certify ``net`` over ``region`` and compare; verify the certificate and compare, unless ``again`` is False.
+
+        With ``again`` None a certificate that verify refuses is no violation.
+        """
+        found: Certificate | None = self.ask(f"lc.certify(net, region, {method})", **names)
+        if found is None:
+            return None
+        self.bound(found.bound, witness)
+        proved = self.ask("lc.verify(net, cert)", cert=found, **names) if again is not False else None
+        if proved is not None:
+            self.bound(proved, witness)
+        elif again:
+            self.violation("verify refuses what certify returned")
+        return found
+
     def violation(self, what: str) -> None:
         """Note that the last answer was wrong."""
-        self.violations.append(Violation(self.kind, self.seed, self.case, what, self.script()))
+        self.violations.append(Violation(self.kind, self.seed, self.case, what, self.code))
 
 
 def _place(error: Exception) -> str:
     """The innermost line of lipcert on the way to an exception."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "lipcert" in Path(frame.filename).parts]
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno} {frames[-1].name}" if frames else "outside lipcert"
-
-
-def _script(code: str, names: Mapping[str, Any]) -> str:
-    lines = [f"{name} = {literal(value)}" for name, value in names.items() if not isfunction(value)]
-    lines += [f"from {value.__module__} import {name}" for name, value in names.items() if isfunction(value)]
-    return "\n".join([HEADER, *lines, f"print({code})", ""])
 
 
 def decimal(x: arb) -> str:
@@ -135,76 +124,4 @@ def _short(x: Point) -> str:
     return "[" + ", ".join(decimal(arb(c)) if isinstance(c, fmpq) else str(c) for c in x[:6]) + "]"
 
 
-def literal(value: Any) -> str:
-    """Python code for a value, floats in hexadecimal."""
-    if isinstance(value, (bool, np.bool_, str)) or value is None:
-        return repr(value if value is None or isinstance(value, str) else bool(value))
-    if isinstance(value, (int, np.integer)):
-        return repr(int(value))
-    if isinstance(value, (float, np.floating)):
-        return f"h({float(value).hex()!r})" if np.isfinite(value) else f"float({str(float(value))!r})"
-    if isinstance(value, np.ndarray):
-        return _array(value)
-    if isinstance(value, (lc.Ball, lc.Box, lc.Everywhere)):
-        return _region(value)
-    if isinstance(value, tuple):
-        return "(" + "".join(f"{literal(item)}, " for item in value) + ")"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key!r}: {literal(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(literal(item) for item in value) + "]"
-    if isinstance(value, Method):
-        return repr(repr(value))
-    if hasattr(value, "toarray"):
-        return literal(dense(value))
-    if is_dataclass(value):
-        names = [column.name for column in fields(value) if column.init]
-        if isinstance(value, Certificate):  # what verify reads
-            value = replace(value, layers=())
-        return f"{type(value).__name__}({', '.join(f'{name}={literal(getattr(value, name))}' for name in names)})"
-    return repr(value)
-
-
-def _array(value: np.ndarray[Any, Any]) -> str:
-    if value.size > 24 and value.dtype.kind == "f" and len(runs := _runs(value.ravel())) < 8:
-        parts = ", ".join(f"np.full({count}, {literal(item)})" for item, count in runs)
-        return f"np.concatenate([{parts}]).reshape({value.shape})"
-    text = literal(value.tolist())
-    return f"np.array({text}).reshape({value.shape})" if value.size else f"np.zeros({value.shape}, {value.dtype.str!r})"
-
-
-def _runs(flat: Sequence[float] | np.ndarray[Any, Any]) -> list[tuple[float, int]]:
-    return [(float(item), len(list(group))) for item, group in itertools.groupby(flat)]
-
-
-def _region(region: Any) -> str:
-    if isinstance(region, lc.Box):
-        return f"Box({literal(region.lower)}, {literal(region.upper)})"
-    if isinstance(region, lc.Ball):
-        clip = "" if region.clip is None else f", clip={_region(region.clip)}"
-        norm = "" if region.plain else f", norm={literal(region.norm)}"
-        return f"Ball({literal(region.center)}, {literal(float(region.radius))}{clip}{norm})"
-    return "Everywhere()"
-
-
-_NAMES: dict[str, Any] = {"lc": lc, "np": np, "h": float.fromhex, "replace": replace}
-_NAMES |= {
-    kind.__name__: kind
-    for kind in (
-        Activation,
-        Certificate,
-        Part,
-        Hints,
-        Linear,
-        Lipschitz,
-        Layer,
-        Network,
-        Neurons,
-        Norms,
-        Tree,
-        lc.L1,
-        lc.L2,
-        lc.LInf,
-    )
-}
-_NAMES |= {kind.__name__: kind for kind in (Norms, lc.L1, lc.L2, lc.LInf)}
+_NAMES: dict[str, Any] = {"lc": lc, "np": np, "replace": replace, "Linear": Linear, "Lipschitz": Lipschitz}

@@ -126,7 +126,8 @@ def _tree(rng: np.random.Generator, cert: Certificate) -> Certificate:
     name = some(rng, "layer", "index", "value", "child", "void", "neuron", "weight", "value", "weight")
     column = getattr(tree, name)
     if name in ("value", "weight"):
-        return replace(cert, tree=_with(tree, **{name: _shaken(rng, column)}))
+        shaken: dict[str, Any] = {name: _shaken(rng, column)}
+        return replace(cert, tree=replace(tree, **shaken))
     if name in ("void", "neuron") and rng.random() < 0.6:  # weights invented for other leaves
         leaves, count = _leaves(tree), int(rng.integers(1, 5))
         return replace(
@@ -140,9 +141,9 @@ def _tree(rng: np.random.Generator, cert: Certificate) -> Certificate:
         )
     if not column.size:
         return cert
-    out = np.array(column)
-    out[rng.integers(out.size)] += int(some(rng, -1, 1, 2, -3, 1000))
-    return replace(cert, tree=_with(tree, **{name: out}))
+    moved: dict[str, Any] = {name: np.array(column)}
+    moved[name][rng.integers(column.size)] += int(some(rng, -1, 1, 2, -3, 1000))
+    return replace(cert, tree=replace(tree, **moved))
 
 
 def _leaves(tree: Tree) -> Array:
@@ -151,22 +152,18 @@ def _leaves(tree: Tree) -> Array:
     return leaves if leaves.size else np.arange(len(tree.layer))
 
 
-def _with(tree: Tree, **columns: Any) -> Tree:
-    return replace(tree, **columns)
-
-
 def _grown(rng: np.random.Generator, cert: Certificate) -> Certificate:
     """Another leaf of the tree is cut, or a tree appears."""
     tree = cert.tree
     if tree is None:
         return replace(cert, tree=Tree(np.array([-2]), np.zeros(1, int), np.zeros(1), np.zeros(1, int), 1.7e308))
     leaf = int(rng.choice(_leaves(tree)))
-    columns = {name: np.array(getattr(tree, name)) for name in ("layer", "index", "value", "child")}
+    columns: dict[str, Any] = {name: np.array(getattr(tree, name)) for name in ("layer", "index", "value", "child")}
     columns["layer"][leaf], columns["index"][leaf] = int(some(rng, -1, 0, 0, 1)), int(rng.integers(3))
     columns["value"][leaf] = float(some(rng, 0.0, rng.normal(), 1e-320, -1e300))
     columns["child"][leaf] = len(tree.layer)
     columns = {name: np.append(column, [-2, -2] if name == "layer" else [0, 0]) for name, column in columns.items()}
-    return replace(cert, tree=_with(tree, **columns))
+    return replace(cert, tree=replace(tree, **columns))
 
 
 def _claims(rng: np.random.Generator, cert: Certificate) -> Certificate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from flint import arb, fmpq
@@ -27,16 +28,9 @@ def norms(rng: np.random.Generator, log: Log) -> None:
     into, out = _norm(rng, d), _norm(rng, q)
     where = _region(rng, d)
     ends = "input_norm=into, output_norm=out"
-    names = {"net": net, "region": where, "into": into, "out": out}
+    names: dict[str, Any] = {"net": net, "region": where, "into": into, "out": out}
     witness = _steepest(net, where, into, out, rng)
-    cert = log.ask(f"lc.certify(net, region, {method(rng)}, {ends})", **names)
-    if cert is not None:
-        log.bound(cert.bound, witness)
-        again = log.ask("lc.verify(net, cert)", net=net, cert=cert)
-        if again is None:
-            log.violation("verify refuses what certify returned")
-        else:
-            log.bound(again, witness)
+    cert = log.certified(f"{method(rng)}, {ends}", witness, **names)
     found = log.ask(f"lc.lower_bound(net, region, samples=40, steps=4, starts=4, {ends})", **names)
     if found is not None:
         log.checks += 1

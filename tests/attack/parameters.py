@@ -21,12 +21,7 @@ def parameters(rng: np.random.Generator, log: Log) -> None:
         return
     net, region = _around(rng, made, _interesting(rng, made))
     witness = steepest(net, region, rng, 8)
-    cert = log.ask(f"lc.certify(net, region, {method(rng)})", net=net, region=region)
-    if cert is not None:
-        log.bound(cert.bound, witness)
-        again = log.ask("lc.verify(net, cert)", net=net, cert=cert)
-        if again is not None:
-            log.bound(again, witness)
+    log.certified(method(rng), witness, again=None, net=net, region=region)
 
 
 def draw_neuron(rng: np.random.Generator) -> tuple[lc.Network, Region]:

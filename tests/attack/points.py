@@ -8,10 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 from flint import arb, fmpq
 
-from attack.definitions import Exact, exact
 from attack.truth import Model, Point, Witness, decided, jacobian, rough, stretch
-from exact import rational
-from lipcert.model.activations import Activation
+from exact import precision, rational
+from lipcert.exact.definitions import function
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Box, Region
@@ -93,7 +92,7 @@ def _near_kinks(network: Network, middle: Point, most: int = 24) -> Iterator[Poi
     for row, bias, (name, parameters) in zip(model.weights[0], model.biases[0], model.neurons[0], strict=True):
         if found >= most or not row:
             return
-        marks = _marks(exact(Activation(name, parameters)), name)
+        marks = _marks(name, parameters)
         weights = {j: as_fraction(w) for j, w in row}
         square = sum((w * w for w in weights.values()), fmpq(0))
         at = sum((w * middle[j] for j, w in weights.items()), as_fraction(bias))
@@ -103,8 +102,11 @@ def _near_kinks(network: Network, middle: Point, most: int = 24) -> Iterator[Poi
             yield [c + move * weights.get(j, fmpq(0)) for j, c in enumerate(middle)]
 
 
-def _marks(known: Exact, name: str) -> list[fmpq]:
-    breaks = [fmpq(mark) for mark in known.breaks()] or [fmpq(0)]
+def _marks(name: str, parameters: tuple[float, ...]) -> list[fmpq]:
+    """Kinks of an activation and where its slope turns, about, and points between and beside them."""
+    with precision(256):
+        known = () if name == "identity" else function(name, parameters).marks
+        breaks = [as_fraction(mark.mid()) for mark in known] or [fmpq(0)]
     marks = [(one + two) / 2 for one, two in itertools.pairwise(breaks)]
     for mark in breaks:
         width = abs(mark) / 2**40 if mark else fmpq(1, 2**300)

@@ -14,7 +14,6 @@ from attack.cancel import cancel
 from attack.digest import digest
 from attack.edges import edges
 from attack.files import files
-from attack.importers import onnx_traps, torch_traps
 from attack.log import Log
 from attack.lower import lower
 from attack.mutants import mutants
@@ -46,12 +45,10 @@ KINDS: Final[Mapping[str, Kind]] = {
     "parts": parts,
     "sensitivity": sensitivity,
     "digest": digest,
-    "torch": torch_traps,
-    "onnx": onnx_traps,
 }
 """A kind takes a random generator, makes one case, and tells the log what it asked."""
 
-SHARES: Final[Mapping[str, float]] = {"cancel": 3.0, "parameters": 1.5, "trees": 1.5, "digest": 0.1, "onnx": 0.5}
+SHARES: Final[Mapping[str, float]] = {"cancel": 3.0, "parameters": 1.5, "trees": 1.5, "digest": 0.1}
 """Of the time, where it is not one."""
 
 
@@ -95,10 +92,7 @@ def table(logs: Sequence[Log]) -> str:
     columns = ("cases", "answers", "refusals", "checks", "violations")
     lines = [f"{'kind':<12}" + "".join(f"{name:>12}" for name in columns) + f"{'seconds':>10}"]
     for log in logs:
-        counts = (log.cases, log.answers, log.refusals, log.checks, len(log.violations))
-        lines.append(f"{log.kind:<12}" + "".join(f"{count:>12}" for count in counts) + f"{log.seconds:>10.1f}")
-    totals = [
-        sum(column) for column in zip(*((g.cases, g.answers, g.refusals, g.checks, len(g.violations)) for g in logs))
-    ]
+        lines.append(f"{log.kind:<12}" + "".join(f"{count:>12}" for count in log.counts) + f"{log.seconds:>10.1f}")
+    totals = map(sum, zip(*(log.counts for log in logs)))
     lines.append(f"{'all':<12}" + "".join(f"{count:>12}" for count in totals))
     return "\n".join(lines)

@@ -17,13 +17,7 @@ def scales(rng: np.random.Generator, log: Log) -> None:
     """One network, natural in other units or with extreme entries, and one method."""
     net, where = some(rng, _rescaled, _scalar, _scattered)(rng)
     witness = steepest(net, where, rng, 8, log.perturbed)
-    cert = log.ask(f"lc.certify(net, region, {method(rng)})", net=net, region=where)
-    if cert is None:
-        return
-    log.bound(cert.bound, witness)
-    again = log.ask("lc.verify(net, cert)", net=net, cert=cert)
-    if again is not None:
-        log.bound(again, witness)
+    log.certified(method(rng), witness, again=None, net=net, region=where)
 
 
 def _sizes(rng: np.random.Generator) -> tuple[int, ...]:

@@ -25,14 +25,7 @@ def ties(rng: np.random.Generator, log: Log) -> None:
     rows = [[some(rng, *_ROWS, leaky(-1.0), leaky(0.0), leaky(2.0)) for _ in w] for w in weights[:-1]]
     net, region = lc.Network.from_weights(weights, biases, rows), _region(rng, d)
     witness = steepest(net, region, rng, 10)
-    cert = log.ask(f"lc.certify(net, region, {method(rng)})", net=net, region=region)
-    if cert is not None:
-        log.bound(cert.bound, witness)
-        again = log.ask("lc.verify(net, cert)", net=net, cert=cert)
-        if again is None:
-            log.violation("verify refuses what certify returned")
-        else:
-            log.bound(again, witness)
+    log.certified(method(rng), witness, net=net, region=region)
 
 
 def _region(rng: np.random.Generator, d: int) -> Region:

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
-from flint import arb, arb_series, fmpq
+from flint import arb, fmpq
 
-from attack.definitions import Exact, exact
 from exact import precision, rational
-from lipcert.model.activations import Activation
+from lipcert.exact.definitions import function
+from lipcert.exact.functions import jet
 from lipcert.model.arrays import dense
 from lipcert.model.network import Network
 
@@ -43,19 +42,13 @@ def decided(question: Callable[[], _T], precisions: Sequence[int] = _PRECISIONS)
     return None
 
 
-@cache
-def _definition(name: str, parameters: tuple[float, ...]) -> Exact:
-    return exact(Activation(name, parameters))
-
-
 def phi(name: str, parameters: tuple[float, ...], v: arb, side: int) -> tuple[arb, arb]:
     """The value and the derivative from one side."""
     if name == "identity":
         return v, arb(1)
-    known = _definition(name, parameters)
+    known = function(name, parameters)
     index = 0
-    for mark in known.breaks():
-        at = arb(mark)
+    for at in known.marks:
         if v > at:
             index += 1
         elif not v < at:
@@ -63,12 +56,9 @@ def phi(name: str, parameters: tuple[float, ...], v: arb, side: int) -> tuple[ar
                 raise Undecided
             index += side > 0
     try:
-        found = known.pieces[index](arb_series([v, 1]))
+        return jet(known.formulas[index], v)
     except ValueError:  # a ball so wide that a denominator may vanish
         raise Undecided from None
-    terms = found.coeffs() if isinstance(found, arb_series) else [arb(found)]
-    terms = [*terms, arb(0), arb(0)]
-    return terms[0], terms[1]
 
 
 def _sign(x: arb) -> int:
@@ -143,9 +133,7 @@ class Model:
     def _at(name: str, parameters: tuple[float, ...], v: arb, along: arb | None) -> tuple[arb, arb]:
         if along is None or not v.is_exact():  # a ball is never known to be at a kink
             return phi(name, parameters, v, 1)
-        at_kink = (
-            any(v == arb(mark) for mark in _definition(name, parameters).breaks()) if name != "identity" else False
-        )
+        at_kink = name != "identity" and any(v == mark for mark in function(name, parameters).marks)
         return phi(name, parameters, v, (_sign(along) or 1) if at_kink else 1)
 
     def moved(self, x: Point, d: Point, toward: Sequence[arb]) -> Model:

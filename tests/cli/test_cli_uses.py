@@ -9,25 +9,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from command import Command
-from networks import random_network
-
-NETWORK = random_network(4, (3, 6, 5, 3), "tanh", gain=2.0)
-BALL = ("--center", "0.1,-0.2,0.3", "--radius", "0.5")
-
-
-@pytest.fixture
-def lipcert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
-    arrays: dict[str, Any] = {"activation": "tanh"}
-    for number, layer in enumerate(NETWORK.layers, 1):
-        arrays |= {f"W{number}": layer.weight, f"b{number}": layer.bias}
-    np.savez("model.npz", **arrays)
-    x = np.random.default_rng(0).uniform(0.1, 0.9, (6, 3))
-    np.savez("data.npz", x=x, y=NETWORK(x).argmax(axis=1))
-    return Command(capsys)
+from command import BALL, NETWORK, Command
 
 
 def test_reach_is_what_the_function_says(lipcert: Command) -> None:
@@ -47,36 +29,6 @@ def test_reach_as_a_table_and_a_figure(lipcert: Command) -> None:
     assert outcome.code == 0
     assert "at the centre" in outcome.out
     assert Path("reach.png").stat().st_size > 1000
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("reach", "model.npz"), "bounded region"),
-        (("reach", "model.npz", *BALL, "--layer", "9"), "layer must be from 1 to 3"),
-        (("reach", "model.npz", *BALL, "--plot", "reach.doc"), "--plot must name a .png"),
-        (("reach", "model.npz", *BALL, "--plot", "reach.png", "--axes", "0,7"), "two different ones from 0 to 2"),
-        (("sensitivity", "model.npz", *BALL, "--inputs", "5"), "inputs must be indices from 0 to 2"),
-        (("robust", "model.npz", "nothing.npz", "--radii", "1", "--out", "a.sqlite"), "nothing.npz does not exist"),
-        (("robust", "model.npz", "data.npz", "--radii", "x", "--out", "a.sqlite"), "--radii must be numbers"),
-        (("robust", "model.npz", "data.npz", "--radii", "-1", "--out", "a.sqlite"), "radii must be positive"),
-        (
-            ("robust", "model.npz", "data.npz", "--radii", "1", "--out", "a.sqlite", "--methods", "best"),
-            "unknown method 'best'",
-        ),
-        (
-            ("robust", "model.npz", "data.npz", "--radii", "1", "--out", "a.sqlite", "--workers", "2", "--dask", "x"),
-            "give one of them",
-        ),
-        (("results", "model.npz"), "not a results file"),
-        (("results", "none.sqlite"), "none.sqlite does not exist"),
-    ],
-)
-def test_wrong_use(lipcert: Command, arguments: tuple[str, ...], message: str) -> None:
-    outcome = lipcert(*arguments)
-    assert outcome.code == 2
-    assert message in " ".join(outcome.err.replace("│", " ").split())
-    assert not Path("a.sqlite").exists()
 
 
 def test_sensitivity_is_what_the_function_says(lipcert: Command) -> None:
@@ -128,32 +80,6 @@ def test_robust_searches(lipcert: Command) -> None:
     assert [row.certified for row in rows] == [lc.certified_radius(NETWORK, x[k], y[k]).radius for k in (1, 2)]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ((), "--radii must say how large the balls are"),
-        (("--search", "--points", "5:2"), "points must name at least one"),
-        (("--search", "--points", "all"), "--points must be a number or a range"),
-        (("--search", "--points", "100:"), "points must name at least one"),
-        (("--search", "--restarts", "0"), "restarts must be at least 1"),
-    ],
-)
-def test_robust_says_what_is_missing(lipcert: Command, options: tuple[str, ...], message: str) -> None:
-    outcome = lipcert("robust", "model.npz", "data.npz", "--out", "a.sqlite", *options)
-    assert outcome.code == 2
-    assert message in outcome.err
-
-
-def test_no_points_is_a_sentence(lipcert: Command) -> None:
-    np.savez("none.npz", x=np.zeros((0, NETWORK.inputs)))
-    Path("none.csv").write_text("\n")
-    for name in ("none.npz", "none.csv"):
-        outcome = lipcert("robust", "model.npz", name, "--radii", "1", "--out", "a.sqlite")
-        assert outcome.code == 2
-        assert name in outcome.err
-        assert "Traceback" not in outcome.err
-
-
 def test_nobody_at_the_address(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     import distributed
@@ -167,14 +93,6 @@ def test_nobody_at_the_address(lipcert: Command, monkeypatch: pytest.MonkeyPatch
     )
     assert outcome.code == 1
     assert "no Dask scheduler answers at tcp://127.0.0.1:9" in outcome.err
-
-
-@pytest.mark.parametrize("verb", ["reach", "sensitivity", "robust", "results"])
-def test_help_has_an_example(lipcert: Command, verb: str) -> None:
-    outcome = lipcert(verb, "--help")
-    assert outcome.code == 0
-    assert f"lipcert {verb}" in outcome.out
-    assert "Example" in outcome.out
 
 
 @pytest.mark.parametrize(

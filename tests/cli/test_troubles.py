@@ -15,22 +15,10 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from command import Command
+from command import BALL, NETWORK, Command
 from lipcert.errors import Interrupted
-from lipcert.importers.arrays import write_npz
 from lipcert.proof.certificate import Certificate
-from networks import named, random_network, spread
-
-NETWORK = random_network(4, (3, 6, 5, 3), "tanh", gain=2.0)
-BALL = ("--center", "0.1,-0.2,0.3", "--radius", "0.5")
-
-
-@pytest.fixture
-def lipcert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
-    write_npz(Path("model.npz"), NETWORK, "tanh")
-    return Command(capsys)
+from networks import named, spread
 
 
 def refused(*_: Any, **__: Any) -> NoReturn:

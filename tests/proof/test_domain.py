@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_rounding import MAKERS, every_kind
 from test_stacks import regions_of
 
 import lipcert as lc
@@ -97,18 +98,21 @@ def test_supports_of_balls(count: int, scale: float) -> None:
         assert all(s >= abs(c) + Fraction(radius[k]) for s, c in zip(sizes, exact(center[k]), strict=True))
 
 
+@every_kind
 @pytest.mark.parametrize("count", [1, 4])
-def test_supports_of_boxes(count: int) -> None:
+def test_supports_of_boxes(count: int, kind: str) -> None:
     rng = np.random.default_rng(1)
     for scale in (1.0, 1e-200, 1e100):
-        ends = scale * np.sort(rng.standard_normal((2, count, 5)), axis=0)
+        with np.errstate(over="ignore", under="ignore"):
+            drawn = np.clip(scale * MAKERS[kind](rng, 2 * count, 5), -1e250, 1e250)
+        ends = np.sort(drawn.reshape(2, count, 5), axis=0)
         ends[1, :, 2] = ends[0, :, 2]  # flat
         domain = Domain.of([lc.Box(low, high) for low, high in zip(*ends, strict=True)])
         where, rows = rng.integers(0, count, 20), rng.standard_normal((20, 5))
         for k, row, found in zip(where, map(exact, rows), supports(domain, where, rows), strict=True):
             low, high = exact(ends[0, k]), exact(ends[1, k])
             true = sum((max(a * b, a * c) for a, b, c in zip(row, low, high, strict=True)), Fraction(0))
-            sharp(found, true, Fraction(10 * scale), 1e-14)
+            sharp(found, true, 10 * max(map(abs, (*low, *high))), 1e-14)
         for k, extent in enumerate(domain.extent()):
             away = [max(h - c, c - low_) for c, low_, h in zip(*(exact(x[k]) for x in (domain.center, *ends)))]
             assert Fraction(float(extent)) ** 2 >= dot(away, away)

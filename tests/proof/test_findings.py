@@ -248,7 +248,7 @@ def test_finding_10_ellipsoids_are_brought_to_scale_before_they_are_squared() ->
         assert lc.certified_radius(network, [0.0]).radius < 0.701
 
 
-def test_finding_10_a_leaf_whose_rows_underflow_keeps_its_open_neuron() -> None:
+def rows_that_underflow() -> tuple[Network, Certificate]:
     """rows·slope is subnormal: what it loses multiplies |v|, however flat the slope is."""
     first, second = (float.fromhex(x) for x in ("0x1.0ca94d33e01dep+616", "-0x1.11eb8789a54d8p-617"))
     slope = float.fromhex("0x1.79f64252fe6aap-451")
@@ -259,17 +259,25 @@ def test_finding_10_a_leaf_whose_rows_underflow_keeps_its_open_neuron() -> None:
     leaky = lc.activation("leaky_relu", negative_slope=slope)
     biases = [[-first], [-float((most + seen) / 2)], None]
     network = Network.from_weights([[[-first]], [[second]], [[float(2 / most)]]], biases, [leaky, "relu"])
-    claim = lc.certify(network, lc.Ball([0.5], 0.5), lc.ClosedForm())
+    return network, lc.certify(network, lc.Ball([0.5], 0.5), lc.ClosedForm())
+
+
+def test_finding_10_a_leaf_whose_rows_underflow_keeps_its_open_neuron() -> None:
+    network, claim = rows_that_underflow()
     assert lc.verify(network, replace(claim, tree=LEAF_ONLY)) >= 0.999
 
 
-def test_finding_10_a_piece_that_meets_a_tiny_ball_is_not_empty() -> None:
+def meets_a_tiny_ball() -> tuple[Network, Certificate]:
     cut = 1.75e-162
     network = Network.from_weights([[[1.0]], [[1.0]]], [[-1.1 * cut], None], "relu")
     claim = lc.certify(network, lc.Ball([0.0], 2e-162), lc.ClosedForm())
     none = np.zeros(3, dtype=int)
     tree = Tree(np.array([AXIS, LEAF, LEAF]), none, np.array([cut, 0.0, 0.0]), np.array([1, 0, 0]), 0.0)
-    assert lc.verify(network, replace(claim, tree=tree)) >= 1.0
+    return network, replace(claim, tree=tree)
+
+
+def test_finding_10_a_piece_that_meets_a_tiny_ball_is_not_empty() -> None:
+    assert lc.verify(*meets_a_tiny_ball()) >= 1.0
 
 
 @pytest.mark.parametrize("size", [1e-100, 3e-170, 1e-200, 1e-300, 5e-324])

@@ -111,14 +111,6 @@ def test_proofs_by_either_way_agree(seed: int, method: Any, monkeypatch: pytest.
     assert lc.certify(network, ball, method).bound == pytest.approx(few.bound, rel=1e-8)
 
 
-def test_a_lie_in_the_hints_does_not_pass() -> None:
-    network, ball = _wide(0), lc.Ball(np.linspace(-1, 1, 4), 0.15)
-    certificate = lc.certify(network, ball, lc.Scalar())
-    claim = type(certificate)(**{**certificate.__dict__, "bound": 0.999 * certificate.bound})
-    with pytest.raises(lc.ProofFailed):
-        lc.verify(network, claim)
-
-
 @pytest.mark.parametrize(("broad", "wide"), [(1, 1000), (40, 1000), (65, 1000), (1000, 1)])
 def test_errors_kept_entry_by_entry(broad: int, wide: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pre-activations at a point against exact rational arithmetic, where some or all layers count as long."""

@@ -1,26 +1,34 @@
-"""Value functions: never below what is attained, near the semidefinite relaxation, and mistakes are refused."""
+"""A row of outputs over a ball, by value functions and by parabolas: never below what is attained, mistakes refused."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import lipcert as lc
 from lipcert.errors import ProofFailed
+from lipcert.exact import ClaimedRadius, Evidence, verify_radius
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Layer
-from lipcert.proof import margins as proof
-from lipcert.proof.classes import CertifiedRadius, recheck_radius
+from lipcert.proof import bowls as parabolas
+from lipcert.proof import guide, sweep
+from lipcert.proof import margins as values
+from lipcert.proof.bowls import BowlHints, Bowls
+from lipcert.proof.classes import CertifiedRadius, RadiusProof, recheck_radius
 from lipcert.proof.margins import MarginHints, Margins, stays_negative
 from lipcert.proof.outputs import OutputBounds
 from lipcert.questions.prove_outputs import prove_outputs
+from lipcert.search import quadratic as search
 from lipcert.search.dual import DualSearch
 from networks import NAMED_ROWS, ROWS, random_network, spread
 
@@ -55,13 +63,50 @@ def attained(network: lc.Network, ball: lc.Ball, row: Array = ROW, seed: int = 0
     return float((network(points_in(ball, 4000, seed)) @ row).max())
 
 
+def found(bowls: Bowls, trials: int = 60) -> BowlHints:
+    """What a search ends with, whether the bound is negative or not."""
+    layers = [layer for stage in bowls.stages if (layer := search._Layer.of(stage, bowls.radius)) is not None]
+    assert len(layers) == len(bowls.stages)
+    descent = search._Descent(search._Objective(bowls, ROW, layers))
+    for _ in range(trials):
+        descent.step()
+    return descent.hints()
+
+
+def wild(bowls: Bowls, rng: np.random.Generator) -> BowlHints:
+    """Hints of any kind."""
+    size = 10.0 ** rng.uniform(-3.0, 2.0)
+    slopes = tuple(size * rng.standard_normal(stage.low.size) for stage in bowls.stages)
+    bends = tuple(10.0 ** rng.uniform(-4.0, 1.0) * rng.standard_normal(stage.low.size) for stage in bowls.stages)
+    return BowlHints(ROW, slopes, bends, tuple(rng.standard_normal(len(slopes))), float(10.0 ** rng.uniform(-2.0, 4.0)))
+
+
+def by_values(facts: OutputBounds) -> float:
+    return best(facts)[0]
+
+
+def by_parabolas(facts: OutputBounds) -> float:
+    return facts.bowls().above(found(facts.bowls()))
+
+
+WAYS: dict[str, Callable[[OutputBounds], float]] = {"values": by_values, "parabolas": by_parabolas}
+
+
+def check_wild(bowls: Bowls, rng: np.random.Generator, truth: float, count: int) -> None:
+    """Whatever the hints are, the bound holds or there is none."""
+    for _ in range(count):
+        with suppress(ProofFailed):
+            assert truth <= bowls.above(wild(bowls, rng))
+
+
 @pytest.mark.parametrize("row", spread(2, NAMED_ROWS))
 def test_every_activation(row: Activation) -> None:
     network, ball, facts = case(1, row, 0.4)
-    bound, _ = best(facts)
-    assert attained(network, ball) <= bound
+    (bound, _), truth = best(facts), attained(network, ball)
+    assert truth <= bound
     linear = float(facts.above(ROW[None])[0])
     assert bound < linear + 0.01 * (1.0 + abs(linear))
+    check_wild(facts.bowls(), np.random.default_rng(0), truth, 8)
 
 
 def check_many(seeds: range) -> None:
@@ -72,16 +117,17 @@ def check_many(seeds: range) -> None:
         ball = lc.Ball(rng.standard_normal(sizes[0]), float(10.0 ** rng.uniform(-2.0, 0.5)))
         facts = prove_outputs(network, ball, lc.ClosedForm())
         margins = facts.margins()
-        found = DualSearch().find(margins, ROW)
+        told = DualSearch().find(margins, ROW)
         truth = attained(network, ball, seed=seed)
-        if found is not None:
-            assert truth <= margins.above(ROW, found.multipliers, found.ball), seed
+        if told is not None:
+            assert truth <= margins.above(ROW, told.multipliers, told.ball), seed
         # and whatever else comes as multipliers
-        wild = rng.standard_normal(margins.free.size) * 10.0 ** rng.uniform(-3.0, 3.0)
-        try:
-            assert truth <= margins.above(ROW, wild + margins.weights, float(rng.uniform(-1.0, 5.0))), seed
-        except ProofFailed:
-            continue
+        some = rng.standard_normal(margins.free.size) * 10.0 ** rng.uniform(-3.0, 3.0)
+        with suppress(ProofFailed):
+            assert truth <= margins.above(ROW, some + margins.weights, float(rng.uniform(-1.0, 5.0))), seed
+        if seed % 2 == 0:
+            assert truth <= facts.bowls().above(found(facts.bowls(), 12)), seed
+        check_wild(facts.bowls(), rng, truth, 3)
 
 
 def test_random_networks() -> None:
@@ -187,37 +233,41 @@ def test_elimination_in_fractions(seed: int) -> None:
     assert not semidefinite(less)
 
 
-def settled() -> tuple[lc.Network, CertifiedRadius]:
-    """A radius that takes value functions."""
-    network = random_network(0, (4, 8, 7, 3), gain=2.5)
-    x = np.random.default_rng(0).standard_normal(4)
+@cache
+def settled(way: str) -> tuple[lc.Network, CertifiedRadius, RadiusProof]:
+    """A radius that takes value functions, or parabolas."""
+    sizes, gain, share = {"values": ((4, 8, 7, 3), 2.5, 1.3), "parabolas": ((20, 40, 30, 3), 1.5, 1.1)}[way]
+    network = random_network(0, sizes, gain=gain)
+    x = np.random.default_rng(0).standard_normal(sizes[0])
     first = lc.certified_radius(network, x, curvature=False)
-    found = lc.certified_radius(network, x, radii=[1.3 * first.radius], curvature=False, values=True)
-    assert found.basis == "value functions"
-    assert found.radius == 1.3 * first.radius
-    return network, found
+    radius = lc.certified_radius(network, x, radii=[share * first.radius], curvature=False, values=True)
+    assert radius.basis == {"values": "value functions", "parabolas": "parabolas"}[way]
+    assert radius.radius == share * first.radius
+    assert radius.proof is not None
+    return network, radius, radius.proof
 
 
-def test_saved_and_verified(tmp_path: Path) -> None:
-    network, found = settled()
-    found.save(tmp_path / "radius.json")
+@pytest.mark.parametrize("way", WAYS)
+def test_saved_and_verified(way: str, tmp_path: Path) -> None:
+    network, radius, _ = settled(way)
+    radius.save(tmp_path / "radius.json")
     claim = CertifiedRadius.load(tmp_path / "radius.json")
-    assert claim == found
-    assert lc.verify(network, claim) == found.radius
-    assert lc.verify(network, claim, exact=True) == found.radius
+    assert claim == radius
+    assert lc.verify(network, claim) == radius.radius
+    assert lc.verify(network, claim, exact=True) == radius.radius
 
 
-def altered(found: CertifiedRadius, **changes: Any) -> CertifiedRadius:
-    assert found.proof is not None
-    return replace(found, proof=replace(found.proof, **changes))
+def test_ball_arithmetic_refuses_parabolas_by_itself() -> None:
+    network, claim, told = settled("parabolas")
+    flat = tuple(replace(one, bends=tuple(0.1 * part for part in one.bends)) for one in told.parabolas)
+    ends = claim.radius, claim.bound, claim.margin, claim.label, claim.rival, True
+    for hints in (flat, told.parabolas[:-1]):
+        with pytest.raises(ProofFailed):
+            verify_radius(network, told.ball, ClaimedRadius(*ends), Evidence(told.sweeps), (), (), hints)
 
 
-def test_mistakes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    network, found = settled()
-    proof_ = found.proof
-    assert proof_ is not None
-    recheck_radius(network, found)
-    changes: tuple[Callable[[MarginHints], MarginHints], ...] = (
+CHANGES: dict[str, list[Callable[[Any], Any]]] = {
+    "values": [
         lambda one: replace(one, multipliers=-one.multipliers),
         lambda one: replace(one, multipliers=0.5 * one.multipliers),
         lambda one: replace(one, multipliers=one.multipliers[:-1]),
@@ -226,40 +276,92 @@ def test_mistakes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda one: replace(one, row=-one.row),
         lambda one: replace(one, cuts=((0, 0, 1),)),
         lambda one: replace(one, cuts=((7, 0, 1),)),
-    )
-    for change in changes:
+    ],
+    "parabolas": [
+        lambda one: replace(one, slopes=tuple(-x for x in one.slopes)),
+        lambda one: replace(one, slopes=tuple(0.5 * x for x in one.slopes)),
+        lambda one: replace(one, slopes=one.slopes[:-1]),
+        lambda one: replace(one, slopes=tuple(x[:-1] for x in one.slopes)),
+        lambda one: replace(one, bends=tuple(0.1 * x for x in one.bends)),
+        lambda one: replace(one, bends=tuple(np.full_like(x, np.nan) for x in one.bends)),
+        lambda one: replace(one, mu=0.5 * one.mu),
+        lambda one: replace(one, mu=np.nan),
+        lambda one: replace(one, row=-one.row),
+    ],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_mistakes_are_refused(way: str) -> None:
+    network, radius, told = settled(way)
+    recheck_radius(network, radius)
+    name = {"values": "margins", "parabolas": "parabolas"}[way]
+    hints = getattr(told, name)
+    wrong: list[dict[str, Any]] = [{name: tuple(change(one) for one in hints)} for change in CHANGES[way]]
+    wrong += [{name: hints[:-1]}, {"ball": lc.Ball(told.ball.center, 0.9 * radius.radius)}]  # the radius understated
+    larger = 1.5 * radius.radius
+    wide = replace(told, ball=lc.Ball(told.ball.center, larger))
+    claims = [replace(radius, proof=replace(told, **change)) for change in wrong]
+    for claim in (*claims, replace(radius, radius=larger, ball=larger, proof=wide)):
         with pytest.raises(ProofFailed):
-            recheck_radius(network, altered(found, margins=tuple(change(one) for one in proof_.margins)))
-    with pytest.raises(ProofFailed):
-        recheck_radius(network, altered(found, margins=proof_.margins[:-1]))
-    larger = 1.5 * found.radius
-    with pytest.raises(ProofFailed):
-        recheck_radius(
-            network, replace(altered(found, ball=lc.Ball(proof_.ball.center, larger)), radius=larger, ball=larger)
-        )
-    with pytest.raises(ProofFailed):  # the radius understated where it was proved
-        recheck_radius(network, altered(found, ball=lc.Ball(proof_.ball.center, 0.9 * found.radius)))
+            recheck_radius(network, claim)
+    if way == "parabolas":  # these save time, no more
+        guesses = tuple(replace(one, tops=tuple(np.nan for _ in one.tops)) for one in told.parabolas)
+        recheck_radius(network, replace(radius, proof=replace(told, parabolas=guesses)))
 
 
-@pytest.mark.parametrize("mistake", ["chord", "radius", "missing"])
-def test_planted_mistakes_are_seen(monkeypatch: pytest.MonkeyPatch, mistake: str) -> None:
-    """A chord moved inwards or a radius understated inside the proof gives bounds below what is attained."""
-    if mistake == "chord":
-        right = proof._kink
-        monkeypatch.setattr(proof, "_kink", lambda k, at, n, v, z, s: right(k, at, n, v, z, [s[0], 0.5 * s[1], *s[2:]]))
-    elif mistake == "radius":
-        right_input = Margins._input
-        monkeypatch.setattr(Margins, "_input", lambda m, b: right_input(m, lc.Ball(b.center, 0.8 * float(b.radius))))
-    else:  # an open neuron taken for a closed one
-        monkeypatch.setattr(proof, "slope_bounds", lambda n, low, high: (n.slope(0.5 * low + 0.5 * high),) * 2)
+def inner_chord(patch: pytest.MonkeyPatch) -> None:
+    right = values._kink
+    patch.setattr(values, "_kink", lambda k, at, n, v, z, s: right(k, at, n, v, z, [s[0], 0.5 * s[1], *s[2:]]))
+
+
+def small_ball(patch: pytest.MonkeyPatch) -> None:
+    right = Margins._input
+    patch.setattr(Margins, "_input", lambda m, b: right(m, lc.Ball(b.center, 0.8 * float(b.radius))))
+
+
+def open_taken_for_closed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(values, "slope_bounds", lambda n, low, high: (n.slope(0.5 * low + 0.5 * high),) * 2)
+
+
+def low_heights(patch: pytest.MonkeyPatch) -> None:
+    heights = parabolas._heights
+    patch.setattr(parabolas, "_heights", lambda *given: (heights(*given)[0] - 0.05, 0.0))
+
+
+def no_squares(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(parabolas, "_most", lambda *_: 0.0)
+
+
+def part_of_the_ball(patch: pytest.MonkeyPatch) -> None:
+    over = Bowls._over_ball
+    patch.setattr(Bowls, "_over_ball", lambda *given: 0.8 * over(*given))
+
+
+def no_bends(patch: pytest.MonkeyPatch) -> None:
+    replaced = parabolas._replaced
+    patch.setattr(parabolas, "_replaced", lambda *given: (p := replaced(*given), (p[0], 0.0 * p[1], *p[2:]))[1])
+
+
+PLANTED: list[tuple[str, Callable[[pytest.MonkeyPatch], None]]] = [
+    *(("values", mistake) for mistake in (inner_chord, small_ball, open_taken_for_closed)),
+    *(("parabolas", mistake) for mistake in (low_heights, no_squares, part_of_the_ball, no_bends)),
+]
+
+
+@pytest.mark.parametrize(("way", "mistake"), PLANTED)
+def test_planted_mistakes_are_seen(
+    way: str, mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something understated inside the proof gives bounds below what is attained."""
+    mistake(monkeypatch)
     seen = 0
     for seed in range(12):
         try:
-            network, ball, facts = case(seed)
-            bound, _ = best(facts)
+            network, ball, facts = case(seed, radius=0.6 if way == "values" else 1.0)
+            seen += WAYS[way](facts) < attained(network, ball)
         except (ProofFailed, AssertionError):
             continue
-        seen += bound < attained(network, ball)
     assert seen > 0
 
 
@@ -287,34 +389,19 @@ def test_cuts_cover() -> None:
         assert stays_negative(facts.margins, ROW, [told]) == (whole < 0.0)
 
 
-def test_splitting_settles_what_the_whole_does_not() -> None:
-    more = 0
-    for seed in range(4):
-        network, ball, facts = case(seed, radius=1.5)
-        whole, truth = best(facts)[0], attained(network, ball)
-        weights = [dense(layer.weight) for layer in network.layers]
-        biases = [np.array(layer.bias) for layer in network.layers]
-        biases[-1] = biases[-1] - np.array([0.6 * truth + 0.4 * whole, 0.0])  # true, but not by the whole
-        facts = prove_outputs(lc.Network.from_weights(weights, biases, "relu"), ball, lc.ClosedForm())
-        alone, pieces = DualSearch(1).leaves(facts, ROW), DualSearch(100).leaves(facts, ROW)
-        assert not stays_negative(facts.margins, ROW, alone)
-        more += stays_negative(facts.margins, ROW, pieces)
-    assert more > 1
-
-
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("scale", [1e-100, 1e-30, 1e30, 1e60])
-def test_scales(scale: float) -> None:
+def test_scales(way: str, scale: float) -> None:
     network, ball, _ = case(3)
     weights = [dense(layer.weight) for layer in network.layers]
     biases = [np.array(layer.bias) for layer in network.layers]
     weights[0], weights[-1] = weights[0] * scale, weights[-1] * (1.0 / scale)
     biases[0], biases[1] = biases[0] * scale, biases[1] * scale
-    weights[-1] = weights[-1]
     same = lc.Network.from_weights(weights, biases, "relu")
     try:
-        facts = prove_outputs(same, ball, lc.ClosedForm())
-        bound, _ = best(facts)
+        bound = WAYS[way](prove_outputs(same, ball, lc.ClosedForm()))
     except (ProofFailed, AssertionError):
+        assert way == "values"
         return
     assert attained(same, ball) <= bound
 
@@ -337,3 +424,81 @@ def test_what_is_refused() -> None:
         assert DualSearch().leaves(other, ROW) == []
     with pytest.raises(ProofFailed):
         prove_outputs(network, lc.Box(ball.center - 0.1, ball.center + 0.1), lc.ClosedForm()).margins()
+    bowls = facts.bowls()
+    spreads = [stage.spread for stage in bowls.stages]
+    centers = [(stage.center, stage.error) for stage in bowls.stages]
+    for where, intervals in ((lc.Ball(ball.center, 0.0), facts.intervals), (ball, nothing)):
+        with pytest.raises(ProofFailed):
+            Bowls(network, where, centers, intervals, spreads)
+
+
+def test_tighter_than_relaxation_and_lipschitz() -> None:
+    """Over balls of many inputs; and no bound is below what value functions, which know more, find possible."""
+    for seed in range(4):
+        network = random_network(seed, (20, 30, 20, 2), gain=1.5)
+        ball = lc.Ball(np.random.default_rng(seed).standard_normal(20), 0.7)
+        facts = prove_outputs(network, ball, lc.ClosedForm())
+        bound = facts.bowls().above(found(facts.bowls()))
+        lipschitz = float(facts.value @ ROW + float(ball.radius) * facts.lipschitz(ROW[None])[0])
+        assert attained(network, ball) <= bound
+        assert bound < min(lipschitz, float(facts.above(ROW[None])[0]))
+
+
+def test_clipped_balls() -> None:
+    """Only inputs of the clip count, and it helps."""
+    less = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        network, center = random_network(seed, (8, 12, 10, 2), gain=2.0), rng.uniform(0.0, 1.0, 8).round()
+        whole, part = (lc.Ball(center, 0.7, clip) for clip in (None, (0, 1)))
+        bounds = []
+        for ball in (whole, part):
+            bowls = prove_outputs(network, ball, lc.ClosedForm()).bowls()
+            bounds.append(bowls.above(found(bowls, 25)))
+            assert float((network(ball.project(points_in(whole, 4000, seed))) @ ROW).max()) <= bounds[-1]
+        less += bounds[1] < bounds[0] - 0.05 * (bounds[0] - float(network(center) @ ROW))
+    assert less > 3
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_large_layers_keep_what_parabolas_need(folded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The matrices of a large layer are not kept after its step, but for those of its open neurons."""
+    network = random_network(0, (20, 40, 30, 2), gain=1.5)
+    if folded:
+        layers = [replace(one, linear=sparse.csr_array(dense(one.weight))) for one in network.layers]
+        network = lc.Network(tuple(layers))
+    ball = lc.Ball(np.random.default_rng(0).standard_normal(20), 0.3)
+    facts = prove_outputs(network, ball, lc.ClosedForm())
+    monkeypatch.setattr(sweep, "_LARGEST", 3)
+    large = prove_outputs(network, ball, lc.ClosedForm())
+    for one, two in zip(facts.bowls().stages, large.bowls().stages, strict=True):
+        assert set(two.open) <= set(two.spread.neurons) < set(range(two.low.size))
+        place = np.searchsorted(one.spread.neurons, two.spread.neurons)
+        np.testing.assert_allclose(two.spread.S, one.spread.S[np.ix_(place, place)], rtol=1e-12)
+    hints = found(facts.bowls(), 20)
+    assert large.bowls().above(hints) == pytest.approx(facts.bowls().above(hints), rel=1e-12)
+    monkeypatch.setattr(guide, "_MANY", 3)
+    bare = prove_outputs(network, ball, lc.ClosedForm()).bowls()  # too many open neurons: no bends, then
+    assert not any(stage.spread.neurons.size for stage in bare.stages)
+    assert search.suggest(bare, ROW) is None
+    with pytest.raises(ProofFailed, match="not known"):
+        bare.above(hints)
+
+
+def test_convolutions() -> None:
+    """Sparse weights give what dense ones do."""
+    rng = np.random.default_rng(3)
+    first = sparse.random_array((40, 25), density=0.2, rng=rng, data_sampler=rng.standard_normal)
+    second = sparse.random_array((20, 40), density=0.2, rng=rng, data_sampler=rng.standard_normal)
+    weights = [first.tocsr(), second.tocsr(), rng.standard_normal((2, 20))]
+    biases = [rng.standard_normal(size) for size in (40, 20, 2)]
+    ball = lc.Ball(rng.standard_normal(25), 0.3)
+    networks = [
+        lc.Network.from_weights(some, biases, "relu") for some in (weights, [dense(weight) for weight in weights])
+    ]
+    bounds = []
+    for network in networks:
+        bowls = prove_outputs(network, ball, lc.ClosedForm()).bowls()
+        bounds.append(bowls.above(found(bowls, 30)))
+        assert attained(network, ball) <= bounds[-1]
+    assert bounds[0] == pytest.approx(bounds[1], rel=0.05)

@@ -102,18 +102,12 @@ def errors_in_use(row: Activation, v: Array) -> tuple[Array, Array]:
 
 
 @every_row
-def test_elementary_functions_use_a_quarter_of_what_is_charged(row: Activation) -> None:
-    v = points(row, 60)
+@pytest.mark.parametrize("count", [60, pytest.param(3000, marks=pytest.mark.slow)])
+def test_elementary_functions_use_a_quarter_of_what_is_charged(row: Activation, count: int) -> None:
+    v = points(row, count)
     value, slope = errors_in_use(row, v)
     assert value.max() <= 1 / ROOM, v[np.argmax(value)]
     assert slope.max() <= 1 / ROOM, v[np.argmax(slope)]
-
-
-@pytest.mark.slow
-@every_row
-def test_elementary_functions_at_many_points(row: Activation) -> None:
-    value, slope = errors_in_use(row, points(row, 3000))
-    assert max(value.max(), slope.max()) <= 1 / ROOM
 
 
 def test_that_check_sees_a_library_that_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,14 +209,9 @@ def check_lines(row: Activation, count: int, tight: bool = True) -> int:
 
 
 @every_row
-def test_lines_and_values_bound_the_activation_tightly(row: Activation) -> None:
-    assert check_lines(row, 40) == 0
-
-
-@pytest.mark.slow
-@every_row
-def test_lines_on_many_intervals(row: Activation) -> None:
-    assert check_lines(row, 1500) == 0
+@pytest.mark.parametrize("count", [40, pytest.param(1500, marks=pytest.mark.slow)])
+def test_lines_and_values_bound_the_activation_tightly(row: Activation, count: int) -> None:
+    assert check_lines(row, count) == 0
 
 
 @pytest.mark.parametrize("name", ["elu", "tanh", "silu", "sin", "hardswish"])

@@ -14,7 +14,7 @@ from lipcert.proof.projection import projection
 from lipcert.proof.sweep import Sweep
 from lipcert.questions.prove_outputs import prove_outputs, prove_outputs_many
 from lipcert.search.method import Method
-from networks import NAMED_ROWS, random_network, spread
+from networks import random_network
 
 METHODS: list[Method] = [lc.ClosedForm(), lc.Scalar(), lc.Diagonal(), lc.Joint(iterations=4), lc.Auto(np.inf, 20)]
 
@@ -30,20 +30,6 @@ def test_the_bound_is_the_one_that_certify_proves(method: Method, region: Region
         assert found.bound == pytest.approx(lc.certify(network, region, method).bound, rel=1e-9)
     if region.bounded:
         assert found.bound >= lc.lower_bound(network, region).value
-
-
-@pytest.mark.parametrize("row", spread(2, NAMED_ROWS))
-def test_several_balls_at_once_are_each_by_itself(row: lc.Activation) -> None:
-    network = random_network(2, (3, 7, 6, 4), row, gain=2.0)
-    balls = [lc.Ball([0.3, -0.5, 0.8], size) for size in (1e-3, 0.3, 2.0)]
-    together = prove_outputs_many(network, balls, lc.ClosedForm())
-    for ball, found in zip(balls, together, strict=True):
-        alone = prove_outputs(network, ball, lc.ClosedForm())
-        assert isinstance(found, OutputBounds)
-        assert found.bound == pytest.approx(alone.bound, rel=1e-11)
-        for one, two in zip(found.box(), alone.box(), strict=True):
-            np.testing.assert_allclose(one, two, rtol=1e-11, atol=1e-12)
-        np.testing.assert_allclose(found.ellipsoid, alone.ellipsoid, rtol=1e-11, atol=1e-11 * alone.bound**2 + 1e-200)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from digits import classifier
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
@@ -20,7 +19,6 @@ from lipcert.proof.neuron_bounds import value_error
 from lipcert.proof.second_order import SecondOrder
 from lipcert.proof.slope_fits import Parabolas, parabolas
 from lipcert.questions.prove_outputs import prove_outputs
-from lipcert.search.descent import descend
 from lipcert.search.second_order import PairSearch, _Objective, suits
 from networks import NAMED_ROWS, ROW_LABELS, ROWS, random_network, spread
 
@@ -118,19 +116,6 @@ def test_no_point_rises_more(row: Activation, seed: int, clipped: bool) -> None:
                 assert found.above(rise, [factor * T for T in start], factor * mu) >= most
             some = [T * np.exp(rng.standard_normal(T.shape)) for T in start]
             assert found.above(rise, some, 30.0 * mu) >= most
-
-
-@pytest.mark.parametrize("name", ["elu", "tanh", "softplus"])
-def test_small_balls_leave_the_gradient(name: str) -> None:
-    network = random_network(3, (4, 8, 8, 2), name, gain=2.0)
-    center = np.array([0.3, -0.2, 0.5, 0.1])
-    rows = np.array([[1.0, -1.0]])
-    gradient = np.linalg.norm(rows @ network.jacobian(center))
-    found = curved(network, lc.Ball(center, 1e-4))
-    (rise,) = found.rises(rows)
-    start, _ = hints(found, rise)
-    best = min(found.above(rise, start, mu) for mu in gradient / 1e-4 * np.geomspace(0.9, 1.5, 50))
-    assert gradient * 1e-4 * (1.0 - 1e-3) <= best <= gradient * 1e-4 * (1.0 + 2e-3)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -250,29 +235,6 @@ def test_a_flat_bowl_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lc.attack(bowl(), [0.0, 0.0], 0, found.radius, restarts=3).found
 
 
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_digits(activation: str) -> None:
-    network, x, y = classifier(activation)
-    right = np.flatnonzero(network(x[:2]).argmax(axis=1) == y[:2])
-    with_, without = (
-        np.array([lc.certified_radius(network, x[k], y[k], curvature=bent).radius for k in right])
-        for bent in (True, False)
-    )
-    assert (with_ >= without).all()
-    if activation != "relu":
-        assert with_.mean() > 1.1 * without.mean()
-    assert not lc.attack(network, x[right], y[right], with_, restarts=3).found.any()
-
-
-def test_a_box_with_one_side() -> None:
-    """Inputs that make the margin smaller are few there, and the other side hardly has an end."""
-    weights = [np.eye(2), [[1.0, 1.0], [0.0, 0.0]]]
-    network = lc.Network.from_weights(weights, [np.zeros(2), [0.0, 2.0]], "softplus")
-    found = lc.certified_radius(network, [1.0, 1.0], clip=(0.9, 1e6))
-    assert found.radius > 1.2 * lc.certified_radius(network, [1.0, 1.0]).radius
-    assert not lc.attack(network, [1.0, 1.0], 0, found.radius, clip=(0.9, 1e6)).found
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_caps_hold_what_rises(seed: int) -> None:
     """Points that rise by a limit lie in the cap, and what is said of the cap holds for its points."""
@@ -302,17 +264,6 @@ def test_caps_hold_what_rises(seed: int) -> None:
             assert (np.abs(v - c) <= seen.reach).all()
 
 
-def test_caps_are_sharp() -> None:
-    """A row at angle θ to the gradient reaches cos(θ - opening) in a cap."""
-    cap = proof.Cap(np.array([2.0, 0.0]), 2.0 * np.cos(0.5))
-    angles = np.linspace(-3.0, 3.0, 25)
-    rows = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    exact = np.cos(np.maximum(np.abs(angles) - 0.5, 0.0))
-    found = cap.above(rows, 1.0)
-    assert (found >= exact - 1e-15).all()
-    np.testing.assert_allclose(found, exact, atol=1e-7)
-
-
 def test_the_gradient_of_the_bound() -> None:
     network = random_network(0, (5, 9, 8, 7, 2), "elu", gain=2.0)
     found = curved(network, lc.Ball(np.full(5, 0.1), 0.5))
@@ -328,33 +279,6 @@ def test_the_gradient_of_the_bound() -> None:
         assert ends[0] is not None
         assert ends[1] is not None
         assert (ends[0].f - ends[1].f) == pytest.approx(2.0 * step @ here.gradient, rel=1e-4, abs=1e-12)
-
-
-def test_descent_improves_on_the_closed_form_and_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    network = random_network(1, (6, 16, 16, 2), "elu", gain=3.0)
-    center = np.full(6, 0.2)
-    facts = prove_outputs(network, lc.Ball(center, 0.4), lc.ClosedForm())
-    row = np.array([[1.0, -1.0]])
-    found = facts.second_order(GUIDE.ellipsoids)
-    (rise,) = found.rises(row)
-    objective = _Objective(found, rise, 1.0)
-    first = objective(objective.start())
-    assert first is not None
-    search = PairSearch()
-    name = (0, row.tobytes())
-    far = search.hints(found, name, rise, 0.2 * float(np.linalg.norm(rise.gradient)))
-    assert far is not None
-    assert not far.hopeful
-    limit = 0.5 * (first.total + min(value.total for _, value in descend(objective, objective.start(), 1e-9)))
-    assert limit < first.total
-    near = search.hints(found, name, rise, limit)
-    assert near is not None
-    assert near.hopeful
-    assert found.above(rise, near.multipliers, near.mu) < limit
-    monkeypatch.setattr(_Objective, "start", lambda self: pytest.fail("what was learned is not used"))
-    again = search.hints(found, name, rise, limit)
-    assert again is not None
-    assert again.hopeful
 
 
 def test_what_is_left_alone() -> None:

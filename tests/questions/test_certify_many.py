@@ -13,7 +13,6 @@ from test_stacks import regions_of
 import lipcert as lc
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
-from lipcert.proof.hints import Linear, Lipschitz
 from lipcert.proof.sweep import Sweep
 from lipcert.search.method import Method
 from networks import NAMED_ROWS, random_network, spread
@@ -74,18 +73,11 @@ def test_parts_of_a_network(part: dict[str, Any]) -> None:
     same(network, regions, lc.certify_many(network, regions, **part), lc.ClosedForm(), **part)
 
 
-def test_other_enclosures() -> None:
-    network = random_network(5, (3, 6, 5, 2), "tanh", gain=2.0)
-    regions = mixed(3, 2)
-    for enclosures in ([Lipschitz()], [Linear(depth=1), Linear(depth=None, tilt=0.2)]):
-        found = lc.certify_many(network, regions, enclosures=enclosures)
-        same(network, regions, found, lc.ClosedForm(), enclosures=enclosures)
-
-
-@pytest.mark.parametrize("kind", ["sparse", "one layer", "one neuron", "dead"])
+@pytest.mark.parametrize("kind", ["sparse", "one layer", "one neuron", "dead", "deep", "narrowing"])
 def test_networks_of_every_shape(kind: str) -> None:
     rng = np.random.default_rng(3)
-    sizes = {"one layer": (3, 2), "one neuron": (3, 1, 1, 1)}.get(kind, (3, 8, 7, 2))
+    shapes = {"one layer": (3, 2), "one neuron": (3, 1, 1, 1), "deep": (3, *[4] * 20, 2), "narrowing": (3, 30, 8, 2)}
+    sizes = shapes.get(kind, (3, 8, 7, 2))
     network = random_network(1, sizes, "relu", gain=2.0)
     if kind == "sparse":
         weights = [sparse.csr_array(np.where(rng.random(x.weight.shape) < 0.4, x.weight, 0.0)) for x in network.layers]

@@ -14,7 +14,6 @@ import pytest
 
 import lipcert as lc
 from command import Command
-from lipcert.cli import main
 from lipcert.published import EclipseGenLocal, Published
 from lipcert.questions import compare as comparing
 from lipcert.questions.compare import Comparison, Row, compare, run
@@ -22,16 +21,6 @@ from lipcert.questions.names import METHODS, OWN, PUBLISHED
 from lipcert.runtime.limits import within
 from lipcert.search.lower import LowerBound
 from networks import random_network
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    network = random_network(3, (3, 5, 6, 2))
-    arrays: dict[str, Any] = {"activation": "relu"}
-    for number, layer in enumerate(network.layers, 1):
-        arrays |= {f"W{number}": layer.weight, f"b{number}": layer.bias}
-    np.savez(tmp_path / "model.npz", **arrays)
-    return tmp_path / "model.npz"
 
 
 def sleep(seconds: float) -> float:
@@ -143,21 +132,19 @@ def test_wrong_use_is_named() -> None:
             compare(network, timeout=timeout)
 
 
-def test_command_line(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    picture = tmp_path / "picture.svg"
+def test_command_line(lipcert: Command) -> None:
+    picture = Path("picture.svg")
     ball = ("--center", "zeros", "--radius", "0.5")
     options = ("--methods", "trivial, scalar", "--timeout", "60", "--plot", str(picture))
-    record = Command(capsys).json("compare", str(model), *ball, *options)
+    record = lipcert.json("compare", "model.npz", *ball, *options)
     assert [row["name"] for row in record["rows"]] == ["trivial", "scalar"]
     assert [row["published"] for row in record["rows"]] == [True, False]
     assert all(row["bound"] >= record["lower"] for row in record["rows"])
-    assert record["network"]["sizes"] == [3, 5, 6, 2]
+    assert record["network"]["sizes"] == [3, 6, 5, 3]
     assert picture.read_text().count("<svg") == 1
 
 
-def test_table_for_people(
-    model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_table_for_people(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = (
         Row("trivial", "certified", 12.3456, 2.0, 0.01),
         Row("seqlip", "does not apply", note="too many corners"),
@@ -167,16 +154,12 @@ def test_table_for_people(
     verb = sys.modules["lipcert.cli.compare"]  # the package's own name of that spelling is the function
     monkeypatch.setattr(verb, "run_all", lambda *_, **__: Comparison(rows, LowerBound(6.0, np.zeros(3))))
     monkeypatch.setenv("COLUMNS", "120")
-    arguments = ["compare", str(model), "--center", "zeros", "--radius", "1"]
-    with pytest.raises(SystemExit) as ended:
-        main([*arguments, "--plot", str(tmp_path / "c.png")])
-    assert ended.value.code == 0
-    text = capsys.readouterr().out
+    arguments = ("compare", "model.npz", "--center", "zeros", "--radius", "1")
+    shown = lipcert(*arguments, "--plot", "c.png")
+    assert shown.code == 0
     for word in ("12.35", "timeout", "does not apply", "seqlip: too many corners", "verified", "lower bound"):
-        assert word in text
-    assert (tmp_path / "c.png").stat().st_size > 1000
+        assert word in shown.out
+    assert Path("c.png").stat().st_size > 1000
     monkeypatch.setattr(verb, "run_all", lambda *_, **__: Comparison(rows[1:3], None))
     for options, code in (([], 1), (["--plot", "c.docx"], 2), (["--methods", "x"], 1)):
-        with pytest.raises(SystemExit) as ended:
-            main([*arguments, *options])
-        assert ended.value.code == code
+        assert lipcert(*arguments, *options).code == code

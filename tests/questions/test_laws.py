@@ -16,7 +16,6 @@ from scipy import sparse
 
 import lipcert as lc
 from lipcert.model.activations import Activation
-from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Region
 from lipcert.proof.hints import Enclosure, Linear, Lipschitz
 from lipcert.search.method import Method
@@ -57,14 +56,14 @@ ENCLOSURES: dict[str, tuple[Enclosure, ...]] = {
 }
 
 
-def hold(network: lc.Network, region: Region, bound: float, seed: int = 0, count: int = 60, slack: float = 0.0) -> None:
+def hold(network: lc.Network, region: Region, bound: float, seed: int = 0, count: int = 60) -> None:
     """The law for one bound: every sampled Jacobian and every sampled difference quotient is at most the bound."""
     rng = np.random.default_rng(seed)
     where = region if region.bounded else lc.Ball(np.zeros(network.inputs), 3.0)
     norms, error = sampled_norms(network, np.concatenate([where.center[None], where.sample(count, rng)]))
-    assert (norms - error <= bound * (1 + slack)).all(), f"Jacobian norm {norms.max()} above the bound {bound}"
+    assert (norms - error <= bound).all(), f"Jacobian norm {norms.max()} above the bound {bound}"
     quotients, error = sampled_quotients(network, *pairs(where, count, rng))
-    assert (quotients - error <= bound * (1 + slack)).all(), f"quotient {quotients.max()} above the bound {bound}"
+    assert (quotients - error <= bound).all(), f"quotient {quotients.max()} above the bound {bound}"
 
 
 def regions_for(network: lc.Network, seed: int = 0) -> dict[str, Region]:
@@ -177,7 +176,7 @@ def test_radius_zero_is_the_jacobian_at_the_centre(row: Activation) -> None:
 @pytest.mark.parametrize(
     ("name", "bias", "method"),
     spread(
-        6,
+        12,
         named("sigmoid", "tanh", "elu", "softplus", "silu", "gelu", "mish", "softsign", "arctan"),
         {str(bias): bias for bias in (-30.0, -190.0, -380.0, -720.0, -1e5, 400.0)},
         {type(method).__name__: method for method in METHODS[:4]},
@@ -193,38 +192,6 @@ def test_law_for_saturated_neurons(name: str, bias: float, method: Method) -> No
     hold(network, lc.Everywhere(), lc.certify(network, None, method).bound)
 
 
-def covered(network: lc.Network, region: Region, intervals: list[tuple[Array, Array]], seed: int = 0) -> None:
-    """Every sampled pre-activation lies in its interval, up to the rounding of the sample."""
-    points = np.concatenate([region.center[None], region.sample(400, np.random.default_rng(seed))])
-    size = np.abs(points)
-    for layer, v, (lower, upper) in zip(network.layers, network.preactivations(points), intervals, strict=False):
-        size = size @ np.abs(dense(layer.weight)).T + np.abs(layer.bias)
-        rounding = 1e-14 * network.depth * size
-        assert (v >= lower - rounding).all()
-        assert (v <= upper + rounding).all()
-        assert layer.neurons is not None
-        low, high = layer.neurons.slope_range(-size - 1, size + 1)
-        size = size * np.maximum(np.abs(low), np.abs(high)) + np.abs(layer.neurons.value(np.zeros_like(size)))
-
-
-@pytest.mark.parametrize(("row", "enclosures"), spread(10, NAMED_ROWS, ENCLOSURES))
-def test_intervals_contain_what_the_neurons_see(row: Activation, enclosures: tuple[Enclosure, ...]) -> None:
-    network = random_network(ROWS.index(row) + 50, (3, 7, 6, 7, 5, 2), row, gain=2.5)
-    for kind in ("ball", "clipped", "box"):
-        region = regions_for(network, 2)[kind]
-        certificate = lc.certify(network, region, lc.Scalar(), enclosures=enclosures, verify=False)
-        covered(network, region, [(layer.lower, layer.upper) for layer in certificate.layers])
-        hold(network, region, certificate.bound, count=30, slack=1e-12)
-
-
-@settings(max_examples=25)
-@given(network=networks(), kind=st.sampled_from(["ball", "clipped", "box"]), name=st.sampled_from(sorted(ENCLOSURES)))
-def test_intervals_of_any_network(network: lc.Network, kind: str, name: str) -> None:
-    region = regions_for(network, 3)[kind]
-    certificate = lc.certify(network, region, lc.ClosedForm(), enclosures=ENCLOSURES[name], verify=False)
-    covered(network, region, [(layer.lower, layer.upper) for layer in certificate.layers])
-
-
 def test_both_enclosures_are_at_least_as_tight_as_either() -> None:
     for seed in range(6):
         network = random_network(seed, (4, 10, 10, 10, 3), "tanh", gain=2.5)
@@ -236,17 +203,6 @@ def test_both_enclosures_are_at_least_as_tight_as_either() -> None:
         assert (widths["both"] <= widths["lipschitz"] * (1 + 1e-9)).all()
         first = network.sizes[1] + network.sizes[2]  # from the third layer on, other lines may bend the comparison
         assert (widths["both"][:first] <= widths["linear-to-input"][:first] * (1 + 1e-9)).all()
-
-
-@pytest.mark.parametrize("method", METHODS[:4], ids=lambda m: type(m).__name__)
-def test_a_smaller_region_has_a_smaller_bound(method: Method) -> None:
-    network = random_network(5, (3, 8, 8, 2), "silu", gain=2.5)
-    center = np.array([0.1, -0.4, 0.2])
-    radii = [0.0, 1e-3, 0.03, 0.3, 3.0]
-    bounds = [lc.certify(network, lc.Ball(center, radius), method).bound for radius in radii]
-    bounds.append(lc.certify(network, None, method).bound)
-    assert all(one <= two * 1.05 for one, two in itertools.pairwise(bounds)), bounds
-    assert bounds[-2] <= bounds[-1] * 1.05
 
 
 @every_method

@@ -49,13 +49,6 @@ def test_split_comes_close_to_sampling(name: str) -> None:
     assert lc.verify(network, found) <= found.bound
 
 
-@pytest.mark.parametrize("name", list(networks()))
-def test_lower_bound_is_not_below_sampling(name: str) -> None:
-    network = networks()[name]
-    found = lc.lower_bound(network, BOX, seconds=None)
-    assert found.value >= seen_norm(network, 200_000) * (1.0 - 1e-9)
-
-
 def test_the_audit_proves_a_tree_across_kinks() -> None:
     pytest.importorskip("flint")
     network = networks()["direct"]

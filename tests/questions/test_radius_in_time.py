@@ -58,3 +58,12 @@ def test_nothing_certified_has_the_true_margin_and_rival() -> None:
     found = RadiusCertifier(network, POINT, order[0], order[0], lc.ClosedForm(), Rules())
     assert found.nothing.rival == order[1]
     assert found.nothing.margin == pytest.approx(value[order[0]] - value[order[1]], rel=1e-9)
+
+
+def test_the_first_guess_is_the_distance_to_the_boundary_of_a_linear_network() -> None:
+    network = lc.Network.from_weights([[[1.0, 0.0], [0.0, 2.0]]], biases=[[0.5, 0.0]])
+    point = np.array([3.0, 0.25])
+    judge = RadiusCertifier(network, point, 0, 0, lc.ClosedForm(), Rules())
+    normal, margin = np.array([1.0, -2.0]), 3.5 - 0.5
+    assert radius_search.first_guess(judge) == pytest.approx(margin / np.linalg.norm(normal), rel=1e-9)
+    assert lc.certified_radius(network, point).radius == pytest.approx(margin / np.linalg.norm(normal), rel=1e-2)

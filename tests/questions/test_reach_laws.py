@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +15,7 @@ from lipcert.proof.hints import Linear
 from lipcert.proof.point import held
 from lipcert.search.enclosing import Enclosing
 from lipcert.search.method import Method
-from networks import random_network
+from networks import named, random_network, spread
 
 SLACK = 1e-7
 """What rounding, and the order of sums, may make of equal answers, relative to their size."""
@@ -51,26 +49,12 @@ NETWORKS: dict[str, lc.Network] = {
     "many inputs": random_network(6, (12, 4, 4, 2), "tanh", gain=2.5),
 }
 KINDS = ("ball", "box", "clip")
-_FEW = ("relu", "mixed", "many inputs")
-"""Networks on which methods that take long are tried too where an answer is compared with many others."""
-_QUICK = {("relu", "joint"), ("many inputs", "joint"), ("relu", "auto"), ("mixed", "split"), ("tanh", "split")}
-"""What is tried of the methods that take long in every run; the other pairs are for `make slow`."""
-
-
-def _triples(names: Iterable[str]) -> list[Any]:
-    """Networks, methods and regions: in every run one region for a network and a method."""
-    found = []
-    for (i, name), (j, way), (k, kind) in itertools.product(enumerate(NETWORKS), enumerate(METHODS), enumerate(KINDS)):
-        cheap = way in ("closed form", "scalar")
-        if name in names or cheap:
-            quick = (cheap and name in names) or (name, way) in _QUICK
-            slow = (i + j + k) % 3 > 0 or not quick
-            found.append(pytest.param(name, way, kind, marks=pytest.mark.slow if slow else ()))
-    return found
-
-
-on_all = pytest.mark.parametrize(("name", "way", "kind"), _triples(NETWORKS))
-on_few = pytest.mark.parametrize(("name", "way", "kind"), _triples(_FEW))
+QUICK = {"closed form", "scalar"}
+on_all = pytest.mark.parametrize(("name", "way", "kind"), spread(9, named(*NETWORKS), named(*METHODS), named(*KINDS)))
+on_few = pytest.mark.parametrize(
+    ("name", "way", "kind"), spread(9, named("relu", "mixed", "many inputs"), named(*METHODS), named(*KINDS))
+)
+"""Where an answer is compared with many others."""
 
 
 def region_of(kind: str, inputs: int, size: float = 0.6) -> Region:
@@ -140,7 +124,7 @@ def test_a_sensitivity_is_at_most_every_bound_that_covers_it(name: str, way: str
     assert (found.matrix * (1.0 + 1e-12) >= jacobians).all()
     assert (found.matrix <= found.bound).all()
     assert (found.matrix <= lc.certify(network, region, method).bound * (1.0 + SLACK)).all()
-    cheap = way in ("closed form", "scalar")
+    cheap = way in QUICK
     for row, column in itertools.product(range(network.outputs), range(2)) if cheap else [(0, 1), (1, 0)]:
         pair = lc.certify(network, region, method, inputs=[column], outputs=[row]).bound
         assert found.matrix[row, column] <= pair * (1.0 + (SLACK if cheap else SEARCHED))

@@ -172,3 +172,11 @@ def test_the_map_shows_the_matrix(tmp_path: Path) -> None:
     assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "1+2"]
     plots.save(ax, tmp_path / "map.png")
     assert (tmp_path / "map.png").stat().st_size > 1000
+
+
+def test_a_group_asked_twice_gets_one_column() -> None:
+    network, ball = random_network(0, (4, 12, 12, 3)), lc.Ball(np.zeros(4), 1.0)
+    found = lc.sensitivity(network, ball, lc.Scalar(), inputs=[(0, 1), 2, (0, 1)], outputs=[(0, 2), 1, (0, 2)])
+    assert np.array_equal(found.matrix[:, 0], found.matrix[:, 2])
+    assert np.array_equal(found.matrix[0], found.matrix[2])
+    assert lc.verify(network, found)

@@ -13,7 +13,7 @@ from networks import random_network
 
 SCALE = np.array([1.0, 0.1, 3000.0])
 BOX = lc.Box(-SCALE, SCALE)
-SPLIT = lc.Split(lc.ClosedForm(), tolerance=0.02, seconds=np.inf, pieces=600)
+SPLIT = lc.Split(lc.ClosedForm(), tolerance=0.02, seconds=np.inf, pieces=300)
 
 
 def network() -> lc.Network:
@@ -37,12 +37,8 @@ def inside() -> lc.Network:
 
 
 @pytest.mark.parametrize("activation", ["identity", Activation("hardtanh", (-2.0, 2.0))])
-def test_reach_is_as_wide(activation: Any) -> None:
+def test_answers_are_as_large(activation: Any) -> None:
     one, other = (lc.reach(net, BOX, SPLIT) for net in (ahead(activation), inside()))
     assert one.upper - one.lower == pytest.approx(other.upper - other.lower, rel=0.01)
-
-
-@pytest.mark.parametrize("activation", ["identity", Activation("hardtanh", (-2.0, 2.0))])
-def test_sensitivity_is_as_large(activation: Any) -> None:
-    one, other = (lc.sensitivity(net, BOX, SPLIT).matrix for net in (ahead(activation), inside()))
-    assert one == pytest.approx(other, rel=0.02)
+    first, second = (lc.sensitivity(net, BOX, SPLIT).matrix for net in (ahead(activation), inside()))
+    assert first == pytest.approx(second, rel=0.02)

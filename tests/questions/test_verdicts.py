@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import lipcert as lc
 from command import Command
+from lipcert.importers.arrays import write_npz
 from lipcert.model.arrays import Array
 from lipcert.questions.campaign import summarise
 from lipcert.questions.prove_outputs import prove_outputs
@@ -80,14 +80,9 @@ def test_clipped_and_wide_inputs() -> None:
         assert lc.verify(network, found, exact=True) == found.radius
 
 
-def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_command_line(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    lipcert = Command(capsys)
-    arrays: dict[str, Any] = {"activation": "relu"}
-    for number, layer in enumerate(NETWORK.layers, 1):
-        arrays |= {f"W{number}": layer.weight, f"b{number}": layer.bias}
-    np.savez("model.npz", **arrays)
+    write_npz(Path("model.npz"), NETWORK, "relu")
     np.savez("data.npz", x=X)
     size = f"{np.median(radii()):.6f}"
     arguments = ("robust", "model.npz", "data.npz", "--eps", size, "--attack", "--no-curvature", "--out")

@@ -233,7 +233,7 @@ def test_scaling_by_powers_of_two_changes_no_digit(n: int, seed: int, power: flo
 
 
 def test_the_top_of_a_matrix_that_lapack_loses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked for one eigenvalue only, LAPACK sometimes returns none."""
+    """MethodGuide for one eigenvalue only, LAPACK sometimes returns none."""
     monkeypatch.setattr(linalg, "eigh", lambda matrix, **_: (np.zeros(0), np.zeros((len(matrix), 0))))
     value, vector = top(np.diag([1.0, 3.0, 2.0]))
     assert value == 3.0

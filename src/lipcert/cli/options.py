@@ -19,8 +19,8 @@ import typer
 
 from lipcert.cli import parsing
 from lipcert.errors import InvalidInput
+from lipcert.files.whole import require_writable
 from lipcert.importers import load
-from lipcert.model.files import require_writable
 from lipcert.model.network import Network
 from lipcert.model.norms import L2, Norm
 from lipcert.model.regions import Ball, Box, Everywhere, Region

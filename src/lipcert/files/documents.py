@@ -16,7 +16,7 @@ from typing import Any
 
 from lipcert.errors import InvalidInput, UnreadableCertificate
 from lipcert.files.codec import Kind, decode, encode
-from lipcert.model.files import is_file, write_whole
+from lipcert.files.whole import is_file, write_whole
 
 FORMAT = "lipcert certificate"
 VERSION = 5

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput, UnreadableModel
+from lipcert.files.whole import write_whole
 from lipcert.importers.mat import NewerFormat, variables
 from lipcert.importers.untrusted import check_archive, few
 from lipcert.model.activations import TABLE, Activation, activation
 from lipcert.model.arrays import Array
-from lipcert.model.files import write_whole
 from lipcert.model.network import Network
 
 LAYOUT = "W1, b1, W2, b2, … (each W outputs × inputs, biases optional) and optionally a string 'activation'"

@@ -17,10 +17,10 @@ from typing import Any, Final
 import numpy as np
 
 from lipcert.errors import InvalidInput
+from lipcert.files.whole import write_whole
 from lipcert.importers import load
 from lipcert.importers.arrays import write_npz
 from lipcert.model.arrays import Array
-from lipcert.model.files import write_whole
 from lipcert.model.network import Network
 from lipcert.runtime.clock import Progress, silent
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from lipcert.files.whole import write_whole
 from lipcert.model.arrays import Array
-from lipcert.model.files import write_whole
 from lipcert.questions.names import OWN
 from lipcert.reproduce.cells import STUDIES, Cell, origin
 from lipcert.reproduce.mnist import PAPER_METHOD, RULES, Sample, Study

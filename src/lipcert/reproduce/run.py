@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from lipcert import __version__
 from lipcert.errors import InvalidInput, UnreadableResults
-from lipcert.model.files import write_whole
+from lipcert.files.whole import write_whole
 from lipcert.questions.names import METHODS
 from lipcert.reproduce import documents, figures, mnist, tables
 from lipcert.reproduce.cells import STUDIES

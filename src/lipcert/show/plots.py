@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.model.files import write_whole
+from lipcert.files.whole import write_whole
 from lipcert.model.network import Network
 from lipcert.model.wording import upward
 from lipcert.proof.reach import Reach

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput, UnreadableModel
+from lipcert.files.whole import is_file
 from lipcert.importers.arrays import stored
 from lipcert.model.arguments import numbers, scaled
 from lipcert.model.arrays import Array
-from lipcert.model.files import is_file
 from lipcert.model.network import Network
 
 _LABEL_NAMES = ("y", "label", "labels", "class", "target")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lipcert.errors import UnreadableResults
-from lipcert.model.files import is_file
+from lipcert.files.whole import is_file
 
 APPLICATION: Final = 0x4C435254  # "LCRT"
 VERSION: Final = 4

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lipcert.errors import InvalidInput
-from lipcert.model.files import require_writable, write_whole
+from lipcert.files.whole import require_writable, write_whole
 from lipcert.model.network import Network
 from lipcert.questions.campaign import Results
 from lipcert.runtime.clock import timed
