@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import lipcert as lc
-from lipcert.compare import compare
+from lipcert.questions.compare import compare
 from lipcert.model.arrays import Array
 
 
