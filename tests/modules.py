@@ -63,6 +63,9 @@ def saturated() -> nn.Module:
 class Loop(nn.Module):
     """A linear plant, a tanh controller and an actuator that saturates."""
 
+    plant: torch.Tensor
+    actuator: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(4)

@@ -14,7 +14,8 @@ def test_loading_says_what_it_does_and_makes_no_matrix(monkeypatch: pytest.Monke
     def refuse(_: Convolution) -> None:
         raise AssertionError("a matrix was made")
 
-    nn, lines = torch.nn, []
+    nn = torch.nn
+    lines: list[str] = []
     module = nn.Sequential(nn.Conv2d(2, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1)).eval()
     monkeypatch.setattr(Convolution, "sparse", refuse)
     network = lc.load(module, input_shape=(2, 12, 12), progress=lines.append)

@@ -192,7 +192,7 @@ def test_every_kind_of_file_says_what_it_is(tmp_path: Path) -> None:
 def test_a_group_that_names_an_index_twice_is_refused(name: str, exact: bool) -> None:
     """‖(y_0, y_0)‖ is √2·|y_0|, which the bound of the whole network does not bound."""
     found = lc.sensitivity(NETWORK, SMALL, lc.ClosedForm(), **{name: [[0]]})  # type: ignore[arg-type]
-    forged = replace(found, **{name: ((0, 0),)}, matrix=np.full(found.matrix.shape, found.bound))
+    forged = replace(found, **{name: ((0, 0),)}, matrix=np.full(found.matrix.shape, found.bound))  # type: ignore[arg-type]
     with pytest.raises(ProofFailed, match="twice"):
         lc.verify(NETWORK, forged, exact)
 
@@ -200,7 +200,7 @@ def test_a_group_that_names_an_index_twice_is_refused(name: str, exact: bool) ->
 @pytest.mark.parametrize("name", ["outputs", "inputs"])
 def test_a_part_that_names_an_index_twice_is_refused(name: str) -> None:
     found = lc.certify(NETWORK, SMALL, lc.ClosedForm(), **{name: [0]})  # type: ignore[arg-type]
-    forged = replace(found, part=replace(found.part, **{name: (0, 0)}), bound=1e9)
+    forged = replace(found, part=replace(found.part, **{name: (0, 0)}), bound=1e9)  # type: ignore[arg-type]
     with pytest.raises(ProofFailed, match="repeat an index"):
         lc.verify(NETWORK, forged)
 

@@ -105,6 +105,8 @@ def test_oracle_is_never_above_the_proved_bound(batch: int) -> None:
     for number in range(batch * CASES // 10, (batch + 1) * CASES // 10):
         network, region, method, enclosures = random_case(number)
         certificate = lc.certify(network, region, method, enclosures=enclosures)
+        if certificate.found_by == "Trivial":  # the product of norms was less, and has tests of its own
+            continue
         with precision(PRECISION):
             proved, S = compare(network, region, certificate.sweeps)
             assert proved <= certificate.bound

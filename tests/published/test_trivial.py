@@ -11,6 +11,7 @@ import pytest
 from scipy import sparse
 
 import lipcert as lc
+from lipcert.model.regions import Region
 from lipcert.published import Trivial
 from lipcert.runtime import costs
 from lipcert.search.problem import Problem
@@ -88,7 +89,7 @@ def test_other_norms(norms_: dict[str, Any]) -> None:
 @pytest.mark.parametrize("region", [lc.Everywhere(), lc.Ball(np.zeros(3), 5.0)])
 @pytest.mark.parametrize("method", [lc.ClosedForm(), lc.Scalar(), lc.Joint(), lc.Auto(seconds=1.0), lc.Split()])
 def test_what_does_not_fit_into_memory_has_the_product(
-    region: lc.Region, method: Any, monkeypatch: pytest.MonkeyPatch
+    region: Region, method: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = random_network(11, (3, 30, 20, 2), "relu")
     product = lc.certify(network, method=Trivial()).bound

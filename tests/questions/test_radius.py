@@ -447,5 +447,5 @@ def test_a_single_probability_is_no_classifier() -> None:
             question()
     other = lc.Network.from_weights([[[1.0, 2.0]], [[3.0]]], activation=["relu", "tanh"])
     assert lc.certified_radius(other, [1.0, 1.0]).radius > 0.0
-    with pytest.raises(lc.InvalidInput, match="got str; see lipcert"):
+    with pytest.raises(lc.InvalidInput, match=r"got str; read it with lipcert\.load"):
         lc.attack("network", [1.0, 1.0], 1, 0.5)  # type: ignore[arg-type]

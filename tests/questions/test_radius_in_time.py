@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
+from lipcert.model.norms import Norm
 from lipcert.proof.broken import subject_of
 from lipcert.proof.classes import RadiusProof
 from lipcert.questions import hunt
@@ -29,7 +30,7 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> lc.Network:
 @pytest.mark.parametrize("norm", [None, lc.LInf(), lc.L1(scale=2.0)])
 @pytest.mark.parametrize("pairwise", [True, False])
 def test_the_product_of_norms_certifies_a_radius(
-    wide: lc.Network, norm: lc.Norm | None, pairwise: bool, tmp_path: Path
+    wide: lc.Network, norm: Norm | None, pairwise: bool, tmp_path: Path
 ) -> None:
     said: list[str] = []
     found = lc.certified_radius(wide, POINT, norm=norm, pairwise=pairwise, seconds=1e3, progress=said.append)

@@ -79,6 +79,14 @@ def test_regions_as_large_as_floats_raise_no_warning() -> None:
         assert lc.lower_bound(NET, region, samples=50, steps=3).value <= bound
 
 
+@pytest.mark.parametrize("name", ["tanh", "sigmoid", "softsign", "arctan", "hardtanh"])
+@pytest.mark.parametrize("size", [1e20, 1e65])
+def test_reach_sets_of_bounded_neurons_are_bounded_over_regions_of_any_size(name: str, size: float) -> None:
+    network = lc.Network.from_weights([np.eye(2), np.eye(2)], activation=name)
+    found = lc.reach(network, lc.Box([-size] * 2, [size] * 2), lc.ClosedForm())
+    assert (found.upper - found.lower <= 3.2).all()
+
+
 def test_a_certificate_is_not_written_over_its_model(tmp_path: Path) -> None:
     model = tmp_path / "model.npz"
     np.savez(model, W1=np.eye(2), W2=np.ones((1, 2)), activation="relu")

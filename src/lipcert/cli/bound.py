@@ -62,13 +62,7 @@ def bound(
         ),
     ] = False,
     seconds: options.SecondsOption = None,
-    lower: Annotated[
-        bool,
-        typer.Option(
-            "--lower-bound/--no-lower-bound",
-            help="Search for a lower bound too, which tells how tight the result is.",
-        ),
-    ] = True,
+    lower: options.LowerOption = True,
     certificate_file: options.CertificateOption = None,
     json: options.JsonOption = False,
 ) -> None:
@@ -158,4 +152,6 @@ def _print(console: Console, network: Network, certificate: Certificate, below: 
             table.add_row(name, ", ".join(map(str, chosen)))
     table.add_row("seconds", f"{certificate.seconds:.3g}")
     table.add_row("verified", "yes" if certificate.verified else "no (floating point, rounding not accounted for)")
+    if certificate.note:
+        table.add_row("note", certificate.note)
     console.print(table)

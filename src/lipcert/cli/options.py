@@ -47,7 +47,10 @@ def _center(panel: str) -> Any:
 
 def _radius(panel: str) -> Any:
     return typer.Option(
-        help="Radius of the ball, ℓ2 or in the norm of --norm.", metavar="NUMBER", rich_help_panel=panel
+        *("--radius", "--eps"),
+        help="Radius of the ball, ℓ2 or in the norm of --norm.",
+        metavar="NUMBER",
+        rich_help_panel=panel,
     )
 
 
@@ -111,6 +114,12 @@ InputScaleOption: TypeAlias = Annotated[
 OutputScaleOption: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="NUMBERS|FILE", help="What one unit of each output is.", rich_help_panel=NORMS),
+]
+LowerOption: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--lower-bound/--no-lower-bound", help="Search for a lower bound too, which tells how tight the result is."
+    ),
 ]
 MeanOption: TypeAlias = Annotated[
     str | None,
@@ -194,6 +203,15 @@ def network(
     middle, width = listed("--mean", mean), listed("--std", std)
     ends: dict[str, Any] = {"input_shape": size, "fixed": fixed, "output": output}
     return load(model, activations(activation), drop_softmax=drop_softmax, mean=middle, std=width, **ends)
+
+
+def model_name(model: str, mean: str | None, std: str | None) -> str:
+    """What a theorem calls the model: its file, and the normalisation in front of it, if there is one."""
+    file = os.path.basename(model)
+    if mean is None and std is None:
+        return file
+    middle, width = (f"({text})" if "," in text else text for text in (mean or "0", std or "1"))
+    return f"{file} behind (x - {middle})/{width}"
 
 
 def norm(option: str, name: str, scale: str | None = None) -> Norm:

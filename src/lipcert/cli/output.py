@@ -121,6 +121,7 @@ def certificate_record(network: Network, certificate: Certificate, lower: LowerB
         **part_record(certificate.part),
         "seconds": certificate.seconds,
         "verified": certificate.verified,
+        **({"note": certificate.note} if certificate.note else {}),
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -56,7 +55,7 @@ def report(
       lipcert report run.sqlite -o report.html
     """
     models = {
-        os.path.basename(name): options.network(
+        options.model_name(name, mean, std): options.network(
             name, activation, input_shape, drop_softmax, mean, std, given.values(fixed), output
         )
         for name in model or []

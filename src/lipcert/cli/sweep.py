@@ -52,6 +52,7 @@ def sweep(
     std: options.StdOption = None,
     fixed: given.FixedOption = None,
     output: given.OutputOption = None,
+    lower: options.LowerOption = True,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the curve: .png, .pdf or .svg.")] = None,
     certificate_file: options.CertificateOption = None,
     json: options.JsonOption = False,
@@ -86,7 +87,7 @@ def sweep(
                 "input_norm": options.norm("--input-norm", input_norm, input_scale),
                 "output_norm": options.norm("--output-norm", output_norm, output_scale),
             }
-            rows = later.best(bounds, network, largest, sizes, chosen, **ends)
+            rows = later.best(bounds, network, largest, sizes, chosen, lower=lower, **ends)
         if certificate_file is not None:
             later.attempt(save_sweep, rows, certificate_file)
         later.attempt(show, json, _record, _print, network, largest, chosen, rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Annotated, Any
 
@@ -18,7 +17,7 @@ from lipcert.proof.reach import Reach
 from lipcert.proof.sensitivity import Sensitivity
 from lipcert.questions.verify import Answer, load_answer
 from lipcert.questions.verify import verify as prove_again
-from lipcert.show.wording import describe_network, describe_region, downward, restrictions, upward, whom
+from lipcert.show.wording import WHOLE, describe_network, describe_region, downward, restrictions, upward, whom
 
 _SHOWN = 40
 _BALLS = """
@@ -72,7 +71,9 @@ def verify(
     if json:
         typer.echo(as_json(_record(claim, proved, seconds, exact)))
     else:
-        sentence = _sentence(os.path.basename(model), network, claim) + (_BALLS.format(seconds) if exact else "")
+        sentence = _sentence(options.model_name(model, mean, std), network, claim) + (
+            _BALLS.format(seconds) if exact else ""
+        )
         console().print(sentence, soft_wrap=True)
 
 
@@ -102,7 +103,7 @@ def _sentence(name: str, network: Network, claim: Answer) -> str:
     if isinstance(claim, CertifiedRadius):
         assert claim.proof is not None
         return (
-            f"[bold]Proved[/bold]: every input of the {describe_region(claim.proof.ball)}\n"
+            f"[bold]Proved[/bold]: every input of the {describe_region(claim.proof.ball, WHOLE)}\n"
             f"that is closer to its centre than [bold]{downward(claim.radius)}[/bold] is of class {claim.label},\n"
             f"which has the largest output of f, {about}{ending}"
         )
@@ -111,10 +112,10 @@ def _sentence(name: str, network: Network, claim: Answer) -> str:
         sides = zip(claim.lower[:_SHOWN], claim.upper[:_SHOWN], strict=True)
         rows = "\n".join(f"  output {k} in [{downward(low)}, {upward(high)}]" for k, (low, high) in enumerate(sides))
         more = f"\n  and {claim.lower.size - _SHOWN} more" if claim.lower.size > _SHOWN else ""
-        where = f"[bold]Proved[/bold]: for every input x in the {describe_region(claim.region)}, {what} has"
+        where = f"[bold]Proved[/bold]: for every input x in the {describe_region(claim.region, WHOLE)}, {what} has"
         return f"{where}\n{rows}{more}\n{about}{ending}"
     if isinstance(claim, Sensitivity):
-        there = f" in the {describe_region(claim.region)}" if claim.region.bounded else ""
+        there = f" in the {describe_region(claim.region, WHOLE)}" if claim.region.bounded else ""
         where = f"[bold]Proved[/bold]: for any two inputs{there} that differ in one coordinate, or group of them, only,"
         pairs = [(i, k) for i in range(len(claim.outputs)) for k in range(len(claim.inputs))]
         rows = "\n".join(

@@ -19,7 +19,7 @@ from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
 from lipcert.runtime.clock import clock
 
-_WORK, _FEWEST = 5e8, 40
+_WORK, _FEWEST = 5e8, 10
 """Weights times points, and how many points there are in any case."""
 
 

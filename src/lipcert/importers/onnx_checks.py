@@ -133,7 +133,11 @@ def stored_arrays(graph: onnx.GraphProto) -> dict[str, Array]:
                 tensor_array(tensor)
         for part in _graphs(node):
             stored_arrays(part)
-    return {tensor.name: tensor_array(tensor) for tensor in graph.initializer}
+    arrays = {tensor.name: tensor_array(tensor) for tensor in graph.initializer}
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise UnreadableModel(f"{shown(name)} holds {int(np.isnan(array).sum())} NaN; train or export it again")
+    return arrays
 
 
 def tensor_array(tensor: onnx.TensorProto) -> Array:

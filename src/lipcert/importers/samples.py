@@ -61,7 +61,7 @@ def at_kinks(network: Network, tests: Array, rng: np.random.Generator) -> Array:
     with np.errstate(all="ignore"):
         seen = network.preactivations(tests)
         work = 60.0 * 2.0 * sum(cost(layer) for layer in network.layers)
-        limit = int(np.clip(_WORK / work, 4, 64))
+        limit = int(np.clip(_WORK / work, 2, 64))
         kinks = list(_kinks(network))
         chosen = [kinks[k] for k in rng.permutation(len(kinks))] if len(kinks) > limit else kinks
         ends, where = [], []

@@ -36,14 +36,14 @@ def unwrapped(module: Any) -> nn.Module:
     if home.startswith("torch._dynamo") and isinstance(getattr(module, "_orig_mod", None), nn.Module):
         _refuse([*_hooks("the compiled module", module)])
         module = module._orig_mod
-    if not isinstance(module, nn.Module):
-        raise InvalidInput(f"module must be a torch.nn.Module, got {type(module).__name__}")
     if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         raise UnreadableModel(f"{type(module).__name__} spreads a module over devices; pass its .module")
-    if hasattr(module, "_guards_fn") or type(module).__name__ == "ExportedProgram":
+    if hasattr(module, "_guards_fn") or isinstance(module, torch.export.ExportedProgram):
         raise UnreadableModel(
-            "this module was made by torch.export, and cannot be traced again; pass the nn.Module that was exported"
+            "this was made by torch.export, and cannot be traced again; pass the nn.Module that was exported"
         )
+    if not isinstance(module, nn.Module):
+        raise InvalidInput(f"module must be a torch.nn.Module, got {type(module).__name__}")
     if isinstance(module, torch.jit.ScriptModule):
         raise UnreadableModel("a TorchScript module cannot be traced; pass the nn.Module that it was made from")
     return module
@@ -68,8 +68,6 @@ def inspect(module: nn.Module) -> None:
         label = name or "the module itself"
         found += [*_hooks(label, part), *_calls(label, part)]
     for name, value in (*module.named_parameters(), *module.named_buffers()):
-        if value.is_floating_point() and bool(value.isnan().any()):
-            raise UnreadableModel(f"{name} holds {int(value.isnan().sum())} NaN; train again, or load another state")
         reason = _strange(value)
         if reason:
             found.append(f"{name}: {reason}")
@@ -79,7 +77,7 @@ def inspect(module: nn.Module) -> None:
 def _refuse(found: Sequence[str]) -> None:
     if found:
         lines = "\n".join(f"  {reason}" for reason in dict.fromkeys(found))
-        raise UnreadableModel(f"the module does more than its layers say:\n{lines}")
+        raise UnreadableModel(f"what the module computes is not what its layers and numbers say:\n{lines}")
 
 
 def _hooks(label: str, part: nn.Module) -> Iterator[str]:
@@ -129,6 +127,8 @@ def _strange(value: torch.Tensor) -> str | None:
         return f"it holds numbers of type {value.dtype}; a network has real ones"
     if value.is_floating_point() and value.dtype not in (torch.float32, torch.float64):
         return f"it holds numbers of type {value.dtype}; convert the module with float()"
+    if value.is_floating_point() and bool(value.isnan().any()):
+        return f"it holds {int(value.isnan().sum())} NaN; train again, or load another state"
     return None
 
 
@@ -187,7 +187,7 @@ def digest(value: torch.Tensor) -> bytes:
     if value.layout != torch.strided or value.is_meta:
         return repr(value.layout).encode()
     plain = value.detach().cpu().contiguous().reshape(-1)
-    return hashlib.blake2b(plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"", digest_size=16).digest()
+    return hashlib.blake2b(plain.view(torch.uint8).numpy().data if plain.numel() else b"", digest_size=16).digest()
 
 
 @contextmanager

@@ -267,7 +267,7 @@ def translate(b: Builder, module: fx.GraphModule, node: fx.Node, args: Any, kwar
         raise Unsupported("it is a function of the user's")
     handler = HANDLERS.get(name) or HANDLERS.get(name.removesuffix("_"))
     if handler is None:
-        raise Unsupported(_missing(name))
+        raise Unsupported(_MISSING.get(name, "unknown operation"))
     return _bound(handler, b, *(_plain(a) for a in args), **{k: _plain(v) for k, v in kwargs.items()})
 
 
@@ -278,7 +278,8 @@ _MISSING = {
     ),
     **dict.fromkeys(
         ("RNN", "RNNCell"),
-        "recurrent layers are not read; write the steps out, a Linear and a Tanh each, for the length that you need",
+        "recurrent layers are read from ONNX only; with the package onnxscript, export the module for the length"
+        " that you need and load that file: torch.onnx.export(module, x, 'model.onnx', dynamo=True)",
     ),
     **dict.fromkeys(
         ("scaled_dot_product_attention", "MultiheadAttention", "TransformerEncoderLayer", "TransformerEncoder"),
@@ -292,10 +293,6 @@ _MISSING = {
 """What people bring most often of what is not read, and what they can do."""
 
 
-def _missing(name: str) -> str:
-    return _MISSING.get(name, "unknown module or operation")
-
-
 def _bound(handler: Handler, *args: Any, **kwargs: Any) -> Any:
     try:
         return handler(*args, **kwargs)
@@ -307,9 +304,11 @@ def _bound(handler: Handler, *args: Any, **kwargs: Any) -> Any:
 
 def _module(b: Builder, module: Any, *given: Any, **named: Any) -> Any:
     given = (*given, *(named.pop(name) for name in ("input",) if name in named))
-    if (len(given) != 1 or named) and _base(module) not in _MISSING:
+    if _base(module) in _MISSING:
+        raise Unsupported(_MISSING[_base(module)])
+    if len(given) != 1 or named:
         raise Unsupported("it is called with more than one argument, or by an unknown name")
-    x = given[0]
+    (x,) = given
     mine = of_module(module)
     if mine is not None:
         return b.apply(x, mine)
@@ -335,7 +334,7 @@ def _module(b: Builder, module: Any, *given: Any, **named: Any) -> Any:
     if kind in ("Softmax", "LogSoftmax"):
         return softmax(b, x)
     if kind not in MODULES:
-        raise Unsupported(_missing(kind))
+        raise Unsupported("unknown module")
     function, attributes = MODULES[kind]
     settings = {key: _plain(getattr(module, name)) for key, name in attributes.items()}
     return _bound(HANDLERS[function], b, x, **settings)

@@ -42,8 +42,8 @@ def sizes_in_words(sizes: Sequence[int]) -> str:
     return " → ".join(f"{size} ×{count}" if count > 1 else f"{size}" for size, count in runs)
 
 
-def point_in_words(values: Sequence[float]) -> str:
-    """The coordinates of a point, the first few of many; nested lists are cut at the first.
+def point_in_words(values: Sequence[float], shown: int = _SHOWN) -> str:
+    """The coordinates of a point, the first few of many.
 
     Examples
     --------
@@ -52,5 +52,5 @@ def point_in_words(values: Sequence[float]) -> str:
     """
     if len(values) > 1 and len(set(values)) == 1:
         return f"[{values[0]:g}, …]"
-    shown = [f"{value:g}" for value in values[:_SHOWN]] + ["…"] * (len(values) > _SHOWN)
-    return f"[{', '.join(shown)}]"
+    first = [f"{value:g}" for value in values[: shown if len(values) > shown else None]]
+    return f"[{', '.join(first + ['…'] * (len(values) > shown))}]"

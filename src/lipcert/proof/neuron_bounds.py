@@ -170,13 +170,19 @@ def _tangent(row: Activation, sign: int, start: Array, stop: Array, slope: Array
 
 
 def _touching(row: Activation, sign: int, start: Array, stop: Array, slope: Array) -> Array:
-    """The point of a concave piece with the given slope, or the nearer end; only sharpness depends on it."""
-    low, high = np.array(start), np.array(stop)
-    for _ in range(_HALVINGS):
-        middle = 0.5 * low + 0.5 * high
-        steep = sign * row.slope(middle, 1) > slope
-        low, high = np.where(steep, middle, low), np.where(steep, high, middle)
-    return low
+    """The point of a concave piece with the given slope, or the nearer end; only sharpness depends on it.
+
+    Halved on the scale of arsinh, so that pieces may be as long as floats. Of the two ends that are left, the one that
+    looks away from the longer side.
+    """
+    low, high = np.arcsinh(start), np.arcsinh(stop)
+    with np.errstate(over="ignore"):
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            steep = sign * row.slope(np.clip(np.sinh(middle), start, stop), 1) > slope
+            low, high = np.where(steep, middle, low), np.where(steep, high, middle)
+        low, high = np.clip(np.sinh(low), start, stop), np.clip(np.sinh(high), start, stop)
+    return np.where(stop - high > low - start, high, low)
 
 
 def _steepest(row: Activation, like: Array) -> Array:

@@ -62,6 +62,9 @@ class Published(Method):
     matrices: ClassVar[int] = 3
     """Dense matrices of the largest layer that it makes, at least; they must fit into the free memory."""
 
+    remark: ClassVar[str] = ""
+    """What a reader of a comparison in ℓ2 norms should know of its figure."""
+
     def check(self, norms: Norms) -> None:
         """An error unless the method has these norms, without units; a scale is taken into the weights beforehand."""
         if norms.pair != ("l2", "l2"):

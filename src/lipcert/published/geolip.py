@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -36,6 +37,7 @@ class GeoLIP(Published):
     """
 
     solver: str = OWN
+    remark: ClassVar[str] = "made for ℓ∞ changes of the input; as an ℓ2 bound it loses up to the root of the inputs"
 
     def check(self, norms: Norms) -> None:
         if norms.pair[0] != "linf":

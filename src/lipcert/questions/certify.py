@@ -121,7 +121,12 @@ def certify(
     region, method = question(network, region, method, enclosures)
     part = _part(network, inputs, outputs, layers, input_norm, output_norm)
     with timed(seconds, progress):
-        (found,) = _answers(network, [region], method, part, tuple(enclosures), verify)
+        try:
+            (found,) = _answers(network, [region], method, part, tuple(enclosures), verify)
+        except Interrupted as interrupt:
+            if isinstance(interrupt.best, Certificate):
+                interrupt.best = replace(interrupt.best, seconds=time.perf_counter() - started)
+            raise
     if isinstance(found, ProofFailed):
         raise found
     return replace(found, seconds=time.perf_counter() - started)
@@ -194,7 +199,7 @@ def _answers(
     every_size = any(isinstance(region, EverySize) for region in regions)
     spectral = Spectral.of(target, method, every_size) if whole else None
     found: list[Certificate | ProofFailed]
-    if isinstance(method, Trivial):
+    if isinstance(method, Trivial) and not every_size:
         return [_product(network, region, method, part) for region in regions]
     if spectral is not None:
         found = [_spectral(network, region, method, part, spectral, verify) for region in regions]

@@ -16,7 +16,7 @@ from lipcert.model.network import Network
 from lipcert.model.regions import Everywhere, Region
 from lipcert.model.wording import downward, upward
 from lipcert.proof.hints import BOTH
-from lipcert.published import NotApplicable
+from lipcert.published import NotApplicable, Trivial
 from lipcert.published.base import Published
 from lipcert.questions.certify import certify, question
 from lipcert.questions.names import METHODS, method_of
@@ -210,11 +210,13 @@ def run(given: str | Method, network: Network, region: Region, timeout: float) -
             candidate = method.solve(Problem(network, region, BOTH))
     except np.linalg.LinAlgError as error:
         raise ProofFailed(f"{method} found no bound: {error}; weights may be too large or ill-scaled") from error
-    certificate = certify(network, region, _Found(candidate))
+    certificate = certify(network, region, method if isinstance(method, Trivial) else _Found(candidate))
     # what a method's multipliers prove can be less than what it publishes; the comparison is of what is published
     bound = max(candidate.bound, certificate.bound)
     took = time.perf_counter() - started
-    return Row(name, "certified", bound, None, took, certificate.verified, certificate.note, _published(method))
+    remark = method.remark if isinstance(method, Published) else ""
+    note = "; ".join(filter(None, (remark, certificate.note)))
+    return Row(name, "certified", bound, None, took, certificate.verified, note, _published(method))
 
 
 @dataclass(frozen=True, eq=False)

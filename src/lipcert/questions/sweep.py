@@ -65,6 +65,7 @@ def sweep(
     *,
     input_norm: Norm | str | None = None,
     output_norm: Norm | str | None = None,
+    lower: bool = True,
     seconds: float | None = None,
     progress: Progress | None = None,
 ) -> tuple[SweepRow, ...]:
@@ -87,6 +88,8 @@ def sweep(
         As for :func:`certify`, and for each radius; default ``Joint()``.
     input_norm, output_norm
         As for :func:`certify`. ``trivial`` is there for ℓ2 norms, with units or without, else infinite.
+    lower
+        Search for lower bounds too; without, they are 0.
     seconds
         How long all of it may take, shared among the radii; default: what the method says, for each radius.
     progress
@@ -121,7 +124,9 @@ def sweep(
             with timed(max(now.left, _LEAST) / (sizes.size - len(rows))):
                 larger = rows[-1] if rows else None
                 try:
-                    rows.append(_row(network, family, float(sizes[index]), chosen, trivial, larger, nested, ends))
+                    rows.append(
+                        _row(network, family, float(sizes[index]), chosen, trivial, larger, nested, ends, lower)
+                    )
                 except KeyboardInterrupt as interrupt:
                     raise Interrupted(tuple(rows) or None) from interrupt
             now.say(f"{len(rows)} of {sizes.size} radii: {rows[-1].radius:.4g} has bound {rows[-1].bound:.4g}")
@@ -140,14 +145,16 @@ def _row(
     larger: SweepRow | None,
     nested: bool,
     ends: dict[str, Any],
+    search_below: bool,
 ) -> SweepRow:
     started = time.perf_counter()
     asked = _Warm(method, _proof(larger)) if isinstance(method, Anytime) else method
-    with clock().keeping(_SHARE * clock().left if np.isfinite(clock().left) else 0.0):
+    search_below = search_below and not _shaped(ends)
+    with clock().keeping(_SHARE * clock().left if search_below and np.isfinite(clock().left) else 0.0):
         certificate = replace(certify(network, family(radius), asked, **ends), method=method)
     if larger is not None and nested and larger.bound < certificate.bound:
         certificate = larger.certificate  # what holds on a larger ball holds here
-    lower = lower_bound(network, family(radius), **ends).value if not _shaped(ends) else 0.0
+    lower = lower_bound(network, family(radius), **ends).value if search_below else 0.0
     return SweepRow(radius, certificate.bound, lower, trivial, time.perf_counter() - started, certificate)
 
 

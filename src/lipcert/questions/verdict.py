@@ -142,9 +142,9 @@ class Judge:
         """The verdict that the product of norms of the network gives, over as large a ball as it settles."""
         try:
             with np.errstate(all="ignore"):
-                size = 1.0
+                size, facts = 1.0, None
                 for _ in range(2):
-                    facts = outputs_by_norms(self.network, self.rules.ball(self.point, size))
+                    facts = outputs_by_norms(self.network, self.rules.ball(self.point, size), facts)
                     proved = ClassBounds(facts, self.label, self.predicted, self.rules.pairwise, relaxation=False)
                     size = float(proved.distances.min())
                     if not 0.0 < size < np.inf:

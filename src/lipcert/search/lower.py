@@ -265,10 +265,10 @@ def _settle(
         step = rng.standard_normal((_NEARBY, z.size))
         step *= distance * float(region.extent) / np.linalg.norm(step, axis=-1, keepdims=True)
         near = region.project(z + step)
+        near = near[np.isfinite(near).all(axis=1)]  # steps in a huge region may overflow
         norms = jacobian_norms(network, near, stretch)
-        best = int(np.argmax(norms))
-        if norms[best] > norm:
-            norm, z = float(norms[best]), near[best]
+        if norms.max(initial=0.0) > norm:
+            norm, z = float(norms.max()), near[int(np.argmax(norms))]
         else:
             distance *= _NARROWER
     return norm, z

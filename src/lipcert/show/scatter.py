@@ -46,8 +46,8 @@ def draw(result: Comparison, ax: Any) -> None:
         _limits(ax.set_xlim, [row.seconds or 0.0 for row in rows], 0.16)
     if lower > 0.0:
         ax.axhline(lower, color="black", linewidth=1, linestyle="--")
-        ax.annotate("lower bound", (1.0, lower), (-3, 3), xycoords=("axes fraction", "data"),
-                    textcoords="offset points", ha="right", fontsize=_SIZE)  # fmt: skip
+        ax.annotate("lower bound", (1.0, lower), (-3, -3), xycoords=("axes fraction", "data"),
+                    textcoords="offset points", ha="right", va="top", fontsize=_SIZE)  # fmt: skip
     if rows:
         _names(ax, rows)
         ax.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.13), frameon=False, ncols=3)

@@ -10,6 +10,7 @@ from lipcert.proof.certificate import Certificate
 from lipcert.proof.hints import Part
 
 __all__ = [
+    "WHOLE",
     "activations",
     "brief_region",
     "describe_network",
@@ -19,6 +20,10 @@ __all__ = [
     "upward",
     "whom",
 ]
+
+
+WHOLE = 64
+"""Coordinates of a point that a theorem spells out; beyond that the file has them."""
 
 
 def activations(network: Network) -> list[str]:
@@ -38,15 +43,16 @@ def describe_network(network: Network) -> str:
     return ", ".join([sizes, *dict.fromkeys(activations(network))])
 
 
-def describe_region(region: Region) -> str:
-    """A region in a few words."""
+def describe_region(region: Region, shown: int = 6) -> str:
+    """A region in a few words; points with more than so many coordinates are cut."""
     if isinstance(region, Box):
-        return f"box from {point_in_words(region.lower.tolist())} to {point_in_words(region.upper.tolist())}"
+        lower, upper = (point_in_words(end.tolist(), shown) for end in (region.lower, region.upper))
+        return f"box from {lower} to {upper}"
     if isinstance(region, Ball):
-        clip = "" if region.clip is None else f", within the {describe_region(region.clip)}"
+        clip = "" if region.clip is None else f", within the {describe_region(region.clip, shown)}"
         kind = "" if region.plain else f"{region.norm.symbol} "
         size = f"{float(region.radius):g}{_units(region.norm)}"
-        return f"{kind}ball of radius {size} around {point_in_words(region.center.tolist())}{clip}"
+        return f"{kind}ball of radius {size} around {point_in_words(region.center.tolist(), shown)}{clip}"
     return "all inputs, images of every size" if isinstance(region, EverySize) else "all inputs"
 
 
@@ -80,7 +86,7 @@ def whom(claim: Certificate) -> str:
     """The pairs of points that a certificate speaks of."""
     start = claim.part.layers[0]
     who = "any two inputs x, y" if start == 0 else f"the values x, y that layer {start} puts out for any two inputs"
-    return f"{who} in the {describe_region(claim.region)}" if claim.region.bounded else who
+    return f"{who} in the {describe_region(claim.region, WHOLE)}" if claim.region.bounded else who
 
 
 def restrictions(part: Part, depth: int | None) -> list[str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lipcert.importers.lowering.forms import Form
+from lipcert.importers.precise import Precise
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 
@@ -24,10 +25,9 @@ class _Entries:
 
     outputs: Array
     channels: Array
-    places: Array  # (entries, axes)
-    seen: Array  # (entries, axes)
-    facts: Array  # (entries, parts and error)
-    floats: Array
+    places: tuple[Array, ...]  # an array an axis
+    seen: tuple[Array, ...]
+    facts: Array  # (parts and error, entries)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def _entries(
     forms: Sequence[Form], known: Mapping[int, tuple[int, ...]], before: tuple[int, ...], after: tuple[int, ...]
 ) -> _Entries | None:
     starts = dict(zip(known, np.cumsum([0, *(math.prod(shape) for shape in known.values())]).tolist(), strict=False))
-    rows, columns, facts, floats = [], [], [], []
+    rows, columns, facts = [], [], []
     deepest = max((len(matrix.values.parts) for form in forms for matrix in form.matrices.values()), default=1)
     top = 0
     for form in forms:
@@ -92,15 +92,14 @@ def _entries(
             parts = np.pad(matrix.values.parts, ((0, deepest - len(matrix.values.parts)), (0, 0)))
             rows.append(matrix.rows + top)
             columns.append(matrix.indices + start)
-            facts.append(np.concatenate([parts, matrix.values.error[None]]).T)
-            floats.append(matrix.values.rounded()[0])
+            facts.append(np.concatenate([parts, matrix.values.error[None]]))
         top += form.size
     if not rows:
         return None
     row, column = np.concatenate(rows), np.concatenate(columns)
     here, there = np.divmod(row, math.prod(after)), np.divmod(column, math.prod(before))
-    places, seen = (np.stack(np.unravel_index(p, s), axis=-1) for p, s in ((here[1], after), (there[1], before)))
-    return _Entries(here[0], there[0], places, seen, np.concatenate(facts), np.concatenate(floats))
+    places, seen = (np.unravel_index(p, s) for p, s in ((here[1], after), (there[1], before)))
+    return _Entries(here[0], there[0], places, seen, np.concatenate(facts, axis=1))
 
 
 def _convolution(
@@ -111,8 +110,8 @@ def _convolution(
     for axis, (n, m) in enumerate(zip(before[1], after[1], strict=True)):
         if circular and n % m:
             return None
-        stride = n // m if circular else _stride(entries.places[:, axis], entries.seen[:, axis])
-        offset = entries.seen[:, axis] - stride * entries.places[:, axis]
+        stride = n // m if circular else _stride(entries.places[axis], entries.seen[axis])
+        offset = entries.seen[axis] - stride * entries.places[axis]
         if circular:
             offset = (offset + (n - 1) // 2) % n - (n - 1) // 2
         first = min(int(offset.min()), 0)
@@ -120,14 +119,18 @@ def _convolution(
         windows.append(_Window(stride, first, dilation, (int(offset.max()) - first) // dilation + 1))
         taps.append((offset - first) // dilation)
     window = tuple(one.count for one in windows)
-    if math.prod(window) * after[0] * before[0] > 16 * entries.floats.size:  # far from filled: no kernel
+    if math.prod(window) * after[0] * before[0] > 16 * entries.facts.shape[1]:  # far from filled: no kernel
         return None
     where = np.ravel_multi_index((entries.outputs, entries.channels, *taps), (after[0], before[0], *window))
-    facts = np.zeros((after[0] * before[0] * math.prod(window), entries.facts.shape[1]))
-    facts[where] = entries.facts
-    kernel = np.zeros(len(facts))
-    kernel[where] = entries.floats
-    if not np.array_equal(facts[where], entries.facts) or (kernel[where] == 0.0).any():
+    facts = np.zeros((len(entries.facts), after[0] * before[0] * math.prod(window)))
+    used = np.zeros(facts.shape[1], dtype=bool)
+    used[where] = True
+    for one, given in zip(facts, entries.facts, strict=True):
+        one[where] = given
+        if not np.array_equal(one[where], given):
+            return None
+    kernel = Precise(facts[:-1], facts[-1]).rounded()[0]
+    if (kernel[used] == 0.0).any():
         return None
     kernel = kernel.reshape(after[0], before[0], *window)
     ends = [
@@ -138,7 +141,7 @@ def _convolution(
     if circular and any(w.dilation * (w.count - 1) >= n for w, n in zip(windows, before[1], strict=True)):
         return None
     found = Convolution.of(kernel, before[1], strides, pads, dilations, circular=circular)
-    if found.places != after[1] or _count(found) != entries.floats.size:
+    if found.places != after[1] or _count(found) != entries.facts.shape[1]:
         return None
     groups = _groups((kernel != 0.0).any(axis=tuple(range(2, kernel.ndim))))
     if groups == 1:

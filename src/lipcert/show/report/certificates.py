@@ -66,6 +66,7 @@ def _card(item: Examined[Certificate], models: bool) -> Card:
     depth = None if item.network is None else item.network.depth
     left_out = "".join(f", {which}" for which in restrictions(claim.part, depth))
     stated = claim.part.norms.formula(upward(claim.bound))
+    about = "" if item.model is None else f", where f is {item.model}"
     facts = [
         ("How tight", _tightness(item)),
         ("Region", describe_region(claim.region)),
@@ -76,7 +77,7 @@ def _card(item: Examined[Certificate], models: bool) -> Card:
         ("Network", item.described),
         ("SHA-256", claim.network),
     ]
-    return Card(item.path.name, verdict(item, models), f"For {whom(claim)}{left_out}:", stated, facts)
+    return Card(item.path.name, verdict(item, models), f"For {whom(claim)}{left_out}{about}:", stated, facts)
 
 
 def _norms(claim: Certificate) -> str:
