@@ -3,8 +3,8 @@
 Run: python benchmarks/campaign.py --workers 2                (all 10,000 images, some minutes)
      python benchmarks/campaign.py --workers 1 --points 300   (a share of them, and what all would take)
 
-Start-up of the workers counts. The images are taken in their order. Rows can be compared with single calls of certify
-by --check N. MNIST is read from the folder beside the repository.
+The time includes the start of the workers. --check N compares rows with single calls of certify. MNIST is read from the
+folder beside the repository.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Is the time asked for kept? Models from five inputs to convolutions, three methods, 1, 5 and 20 seconds.
+"""Are time limits kept? Models from five inputs to convolutions, three methods, 1, 5 and 20 seconds.
 
-The rule: at most 1.3 times what was asked for, plus the time of the first bound, that of ClosedForm.
+The rule: at most 1.3 times the limit, plus the time of the first bound, that of ClosedForm.
 
 Run: python benchmarks/clock.py [--models acas,cnn_a] [--seconds 1,5]      (all of it takes about half an hour)
 """

@@ -2,10 +2,10 @@
 
 Run: python benchmarks/conv_local.py DATA [--case cnn_a …]
 
-DATA is a folder with ``l2`` and ``models``, public ONNX files and images as in docs/robustness.md. Times are of one run
-on one core after an import that is timed by itself: seconds by the clock, and in brackets those of the processor, which
-are the same on an idle machine. The bare work is one Cholesky factor, one triangular solve and one symmetric product
-per layer, of random matrices of the sizes that the bound had: open neurons, and neurons ahead.
+DATA is a folder with ``l2`` and ``models``, public ONNX files and images. Times are of one run on one core, after the
+import: seconds by the clock, and in brackets those of the processor. The bare work is one Cholesky factor, one
+triangular solve and one symmetric product per layer, of random matrices of the same sizes: unstable neurons, and
+neurons of the next layer.
 """
 
 from __future__ import annotations

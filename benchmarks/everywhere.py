@@ -1,11 +1,11 @@
-"""The global constant of small ReLU networks: Split over all of space, size against seconds.
+"""The global constant of small ReLU networks: Split over all inputs, size against seconds.
 
 Run: python benchmarks/everywhere.py                     each size, three networks, up to 60 s each
      python benchmarks/everywhere.py --sizes 4-20-20-2   one size
      python benchmarks/everywhere.py --check             Split over growing boxes beside it
 
 Weights are randn·1.5/√in, biases 0.3·randn. The ratio is that of the bound to the norm at the certificate's witness.
-Boxes [-r, r]ⁿ for r = 1, 100 and 10⁴ show that no larger norm waits farther out.
+Boxes [-r, r]ⁿ for r = 1, 100 and 10⁴ show that no larger norm is found farther out.
 """
 
 from __future__ import annotations

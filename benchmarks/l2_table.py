@@ -4,11 +4,11 @@ Run: python benchmarks/l2_table.py DATA mnist_mlp                      (a few mi
      python benchmarks/l2_table.py DATA mnist_convsmall cifar10_cnn_a  (ten to fifteen minutes each, most of it attacks)
      python benchmarks/l2_table.py DATA --show                         (what is there so far)
 
-An image is wrong, broken, verified, or undecided. It is broken by an attack, or by an input that the search for a proof
-met. The ball is not clipped to images, as in the published table; so what is verified holds for clipped inputs too.
-Every verified image is attacked once more, with 20 starts.
-Results are added to a file line by line, and the same command goes on where it was stopped. Seconds are those of the
-clock; on a machine that does other things too, those of the processor are nearer to what the work takes.
+An image is wrong (misclassified), broken (it has a counterexample), verified, or undecided. Counterexamples come from
+an attack or from the search for a proof. The ball is not clipped to images, as in the published table; so what is
+verified holds for clipped inputs too. Every verified image is attacked once more, with 20 starts. Results are added to
+a file line by line, and the same command goes on where it was stopped. Seconds are those of the clock; on a machine
+that does other things too, those of the processor are nearer to what the work takes.
 """
 
 from __future__ import annotations

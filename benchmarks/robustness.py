@@ -1,4 +1,4 @@
-"""Certified radii: pairs of classes and a search, against the plain rule on a grid; and attacks from the other side.
+"""Certified radii: pairs of classes and a search, against the plain rule on a grid; and attacks.
 
 Run: python benchmarks/robustness.py                (1,000 digits of scikit-learn, about two minutes)
      python benchmarks/robustness.py --mnist 200    (so many MNIST test images, 784-128-128-128-10 ELU)

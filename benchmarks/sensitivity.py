@@ -3,7 +3,7 @@
 Run: python benchmarks/sensitivity.py        (about a minute)
 
 Cost is CPU time relative to one certify with the same method, least of several runs. Tightness is the geometric mean
-over pairs of the bound relative to certify(inputs=[k], outputs=[j]), which makes a sweep of its own for the pair.
+over pairs of the bound relative to certify(inputs=[k], outputs=[j]), which makes a pass of its own for the pair.
 """
 
 from __future__ import annotations

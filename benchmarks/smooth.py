@@ -1,8 +1,8 @@
-"""Smooth networks with few inputs: how near Split comes to the true constant, and how many pieces it proves a second.
+"""Smooth networks with few inputs: how near Split comes to the true constant, and how many boxes it proves per second.
 
 Run: python benchmarks/smooth.py                    the rows below, 20 seconds each
      python benchmarks/smooth.py --seconds 60 --workers 2
-     python benchmarks/smooth.py --answers          reach sets and sensitivities of tanh 4-64-64-2 by pieces, 10 seconds
+     python benchmarks/smooth.py --answers          reach sets and sensitivities of tanh 4-64-64-2 by cuts, 10 seconds
      python benchmarks/smooth.py --controllers      trained controllers of 2, 4 and 6 inputs, 10 seconds (scikit-learn)
 
 Weights are randn·1.5/√inputs and biases 0.3·randn. Use one BLAS thread: OPENBLAS_NUM_THREADS=1.
@@ -28,7 +28,7 @@ ROWS = [
     ("silu", (12, 64, 64, 4), "box", 1.0, None),
     ("relu", (12, 64, 64, 4), "ball", 0.3, None),
 ]
-"""Activation, sizes, region, its radius, and pieces a second of a prototype without proof."""
+"""Activation, sizes, region, its radius, and nodes per second of a prototype without proof."""
 
 
 def drawn(sizes: tuple[int, ...], activation: str, gain: float = 1.5, seed: int = 0) -> lc.Network:
@@ -42,11 +42,11 @@ def row(name: str, network: lc.Network, region: Region, method: lc.Split, protot
     joint = lc.certify(network, region, lc.Joint(seconds=3.0)).bound
     found = lc.certify(network, region, method)
     lower = lc.lower_bound(network, region, points=found.witness).value
-    pieces = 0 if found.tree is None else len(found.tree.layer)
+    nodes = 0 if found.tree is None else len(found.tree.layer)
     beside = "" if prototype is None else f" (prototype {prototype})"
     print(
-        f"{name:32} Joint {joint / lower:7.3f}  Split {found.bound / lower:7.4f}  {pieces:7d} pieces"
-        f" {pieces / found.seconds:6.0f}/s{beside} {found.seconds:6.1f} s",
+        f"{name:32} Joint {joint / lower:7.3f}  Split {found.bound / lower:7.4f}  {nodes:7d} nodes"
+        f" {nodes / found.seconds:6.0f}/s{beside} {found.seconds:6.1f} s",
         flush=True,
     )
     return found.bound / lower

@@ -1,13 +1,13 @@
-"""How near Split comes to the true constant, and how many pieces it bounds a second.
+"""How near Split comes to the true constant, and how many nodes it bounds per second.
 
 Run: python benchmarks/split.py --table --seconds 120 --workers 2      the 20 networks of Table 1, radius 1; two minutes
-     python benchmarks/split.py --rate                                  pieces a second, one process
+     python benchmarks/split.py --rate                                  nodes per second, one process
      python benchmarks/split.py --mnist FOLDER --images 20 --seconds 60 mnist-net_256x2 at radius 0.05
 
 With --tolerance 0.001 a table goes on to a thousandth of the true constant, which takes longer.
 
 FOLDER holds models/mnist-net_256x2.onnx and mnist/t10k-images-idx3-ubyte.gz. Seconds are for each network or image;
-pieces are nodes of the tree, each of them bounded and proved once.
+each node of the tree is bounded and proved once.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ WIDTHS, LAYERS = (10, 20, 40, 60), (5, 10, 15, 20, 25)
 PROTOTYPE = {(10, 5): (1050.0, math.sqrt(5.0)), (40, 5): (580.0, 1.0), (60, 15): (83.0, 1.0)}
 """Pieces a second of a first prototype (axis halving, closed form, no proof) on one core; the radius that is timed.
 
-At radius 1 there is nothing to time on 10 × 5: a fraction of a second and 151 pieces reach the constant itself.
+At radius 1 there is nothing to time on 10 × 5: a fraction of a second and 151 nodes reach the constant itself.
 """
 
 
 def row(
     name: str, network: lc.Network, region: Region, seconds: float, workers: int, tolerance: float
 ) -> tuple[float, float]:
-    """One line of a table; the ratio to the lower bound without pieces and with."""
+    """One line of a table; the ratio to the lower bound without nodes and with."""
     before = lc.certify(network, region, lc.Joint(seconds=3.0))
     after = lc.certify(network, region, lc.Split(seconds=seconds, workers=workers, tolerance=tolerance))
     lower = lc.lower_bound(network, region, points=after.witness).value
-    pieces = 0 if after.tree is None else len(after.tree.layer)
+    nodes = 0 if after.tree is None else len(after.tree.layer)
     print(
         f"{name:10} {before.bound:11.4g} {after.bound:11.4g} {lower:11.4g} {before.bound / lower:8.3f}"
-        f" {after.bound / lower:8.3f} {pieces:8d} {pieces / after.seconds:8.0f}/s {after.seconds:7.1f} s",
+        f" {after.bound / lower:8.3f} {nodes:8d} {nodes / after.seconds:8.0f}/s {after.seconds:7.1f} s",
         flush=True,
     )
     return before.bound / lower, after.bound / lower
 
 
 def header(name: str) -> None:
-    print(f"{name:10} {'Joint':>11} {'Split':>11} {'lower':>11} {'Joint/l':>8} {'Split/l':>8} {'pieces':>8}")
+    print(f"{name:10} {'Joint':>11} {'Split':>11} {'lower':>11} {'Joint/l':>8} {'Split/l':>8} {'nodes':>8}")
 
 
 def table(seconds: float, workers: int, tolerance: float) -> None:
@@ -74,10 +74,10 @@ def rate(seconds: float) -> None:
         method = lc.Split(method=lc.ClosedForm(), seconds=seconds, tolerance=1e-6)
         clock = time.process_time()  # processor time, so that other work on the machine does not count
         certificate = lc.certify(network, lc.Ball(paper_center(), radius), method)
-        pieces = 0 if certificate.tree is None else len(certificate.tree.layer)
-        per_second = pieces / (time.process_time() - clock)
+        nodes = 0 if certificate.tree is None else len(certificate.tree.layer)
+        per_second = nodes / (time.process_time() - clock)
         print(
-            f"{width} x {layers}, radius {radius:.3g}: {pieces} pieces, {per_second:.0f} per processor second,"
+            f"{width} x {layers}, radius {radius:.3g}: {nodes} nodes, {per_second:.0f} per processor second,"
             f" {per_second / prototype:.2f} × the prototype's"
         )
 

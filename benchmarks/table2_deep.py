@@ -3,7 +3,7 @@
 Run: python benchmarks/table2_deep.py --radius 1 --seconds 60 --workers 2         all of them, twenty minutes
      python benchmarks/table2_deep.py --radius 5 --only 100x50 120x40             radius √5, two of them
 
-Pieces are nodes of the tree, each of them bounded and proved once; seconds are those of the whole question.
+Each node of the tree is bounded and proved once; seconds are those of the whole call.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def row(width: int, layers: int, square: float, seconds: float, workers: int, to
     network, ball = paper_network(width, layers, "elu"), lc.Ball(paper_center(), math.sqrt(square))
     found = lc.certify(network, ball, lc.Split(seconds=seconds, workers=workers, tolerance=tolerance))
     lower = lc.lower_bound(network, ball, points=found.witness).value
-    pieces = 0 if found.tree is None else len(found.tree.layer)
+    nodes = 0 if found.tree is None else len(found.tree.layer)
     print(
         f"{f'{width} x {layers}':>9} {ball.radius:7.3f} {found.bound:11.4g} {lower:11.4g} {found.bound / lower:9.4g}"
-        f" {pieces:8d} {found.seconds:8.1f}",
+        f" {nodes:8d} {found.seconds:8.1f}",
         flush=True,
     )
     return found.bound / lower
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--tolerance", type=float, default=0.05)
     parser.add_argument("--only", nargs="*", default=[f"{n}x{k}" for n, k in itertools.product(WIDTHS, LAYERS)])
     options = parser.parse_args()
-    print(f"{'network':>9} {'radius':>7} {'bound':>11} {'lower':>11} {'ratio':>9} {'pieces':>8} {'seconds':>8}")
+    print(f"{'network':>9} {'radius':>7} {'bound':>11} {'lower':>11} {'ratio':>9} {'nodes':>8} {'seconds':>8}")
     ratios = []
     for name in options.only:
         width, layers = (int(part) for part in name.split("x"))

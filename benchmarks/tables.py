@@ -1,4 +1,4 @@
-"""Every cell of the paper's local tables: the best of all published methods, Auto, and what a search finds from below.
+"""Every cell of the paper's local tables: the best of all published methods, Auto, and a lower bound.
 
 Run: python benchmarks/tables.py                                  the paper's radius √5·δ, all 61 cells
      python benchmarks/tables.py --radius 1 --seconds 30          the radius δ = 1, Tables 1 and 2

@@ -1,7 +1,7 @@
 """A classifier of handwritten digits: how far can each image be changed before its class can change?
 
-For some test images: the radius that is proved, the same by the rule of the literature, and the nearest image of
-another class that an attack finds. The truth lies between the first and the last.
+For some test images: the certified radius, the radius by the rule of the literature, and the nearest counterexample
+that an attack finds. The true distance lies between the first and the last.
 
 Run: python examples/classifier.py        (needs scikit-learn)
 """
@@ -28,7 +28,7 @@ def trained() -> tuple[lc.Network, Array, Array]:
     train, test = order[:1200], order[1200:]
     model = MLPClassifier(hidden_layer_sizes=(32, 32), alpha=1.0, max_iter=100, random_state=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a few more rounds would not hurt
+        warnings.simplefilter("ignore")  # training stops before it has converged
         model.fit(x[train], y[train])
     network = lc.Network.from_weights([weight.T for weight in model.coefs_], model.intercepts_, "relu")
     return network, x[test], y[test]
@@ -38,7 +38,7 @@ def main() -> None:
     network, x, y = trained()
     right = network(x).argmax(axis=1) == y
     print(f"{right.mean():.1%} of {len(x)} test images are classified correctly\n")
-    print(f"{'image':>5} {'digit':>5} {'proved ≥':>9} {'by the rule':>12} {'broken at':>10} {'becomes':>8}")
+    print(f"{'image':>5} {'digit':>5} {'proved ≥':>9} {'by the rule':>12} {'attack at':>10} {'becomes':>8}")
     proved, plain = [], []
     for image in np.flatnonzero(right)[:IMAGES]:
         safe = lc.certified_radius(network, x[image], y[image], clip=(0, 1))

@@ -1,7 +1,7 @@
-"""A convolutional network from PyTorch: read exactly, bounded around images, compared with all of space.
+"""A convolutional network from PyTorch: local bounds around images, and the global bound.
 
-The bound over a small ball is far below the global one. For each radius it is printed next to the lower bound, and with
-the share of images that provably keep their class all over the ball.
+For each radius the script prints the mean bound over the balls, the mean lower bound, and how many images provably keep
+their class on the whole ball.
 
 Run: python examples/cnn.py        (needs torch and scikit-learn)
 """

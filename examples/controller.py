@@ -1,8 +1,8 @@
-"""A controller: how strongly does each sensor act on the motor, and how far can the command go?
+"""A controller: how much does each sensor affect the torque, and how large can the torque get?
 
-A network of two tanh layers has learned the law that keeps a pendulum upright. Before it runs on hardware, one would
-like to know what a noisy sensor can do to it, and that it never asks for more torque than the motor has. Both are
-proved over the whole operating range, which is cut into pieces until what is proved is two per cent above what is seen.
+A network of two tanh layers has learned a law that keeps a pendulum upright. The script bounds the effect of sensor
+noise, and proves that the network never asks for more torque than the motor has. Both hold over the whole operating
+range; branch and bound stops two per cent above what samples show.
 
 Run: python examples/controller.py        (needs scikit-learn)
 """
@@ -18,7 +18,7 @@ from lipcert.show.wording import upward
 
 RANGE = np.array([0.5, 1.0])  # operating range: rad, rad/s
 NOISE = np.array([0.01, 0.05])  # largest errors of the two sensors
-TORQUE = 8.0  # what the motor can do, N·m
+TORQUE = 8.0  # largest torque of the motor, N·m
 METHOD = lc.Split(tolerance=0.02, seconds=10.0)
 
 

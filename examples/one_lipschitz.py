@@ -1,4 +1,4 @@
-"""Is this 1-Lipschitz network 1-Lipschitz? Orthogonal layers with GroupSort, as certified training builds them."""
+"""Is this network 1-Lipschitz? Orthogonal layers with GroupSort, as in training with a Lipschitz constraint."""
 
 import torch
 from torch import nn

@@ -1,7 +1,7 @@
-"""A method of one's own beside those of the house, and one that errs: what it proves is true nevertheless.
+"""A method of your own beside lipcert's, and a wrong one: its bound is loose, but still proved.
 
-``Dominant`` makes T − R diagonally dominant, so positive definite, by row sums. A factor of 0.3 is too little. The
-engine enlarges such multipliers until they are feasible, proves what comes out, and says so.
+``Dominant`` makes T − R diagonally dominant, and so positive definite, by row sums. A factor of 0.3 is too small. The
+engine enlarges such multipliers until they are feasible, proves the bound, and says so in a note.
 
 Run: python examples/own_method.py
 """

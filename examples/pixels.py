@@ -1,7 +1,7 @@
-"""Pixels: a classifier of images, whose every pixel may change a little (ℓ∞), in units of pixels.
+"""Pixels: certified ℓ∞ radii of a classifier of images, in units of pixels.
 
-The network was trained on normalised images, (x - mean)/std. Put that normalisation in front, and centres and radii are
-in the units of the pixels, 0 to 1, as attacks and defences state them.
+The network was trained on normalised images, (x - mean)/std. With that normalisation put in front, centres and radii
+are in units of pixels, 0 to 1.
 
 Run: python examples/pixels.py        (needs scikit-learn)
 """

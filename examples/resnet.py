@@ -1,7 +1,7 @@
-"""A small residual network from PyTorch: batch norm folded, skips carried exactly, one bound for all of it.
+"""A small residual network from PyTorch: batch norm and skips are translated exactly.
 
-The skip of a residual block passes each activation through neurons with slope one, which cost a bound nothing. Printed
-are the layers that the model becomes, and how bound and lower bound close in on each other as the ball shrinks.
+The skip of a residual block passes each activation through identity neurons, which do not loosen the bound. The script
+prints the layers of the network, and bound and lower bound for smaller and smaller balls.
 
 Run: python examples/resnet.py        (needs torch)
 """

@@ -1,4 +1,4 @@
-"""An activation of your own: Snake, x + sin²x, with the facts a bound needs. They are checked as far as can be."""
+"""An activation of your own: Snake, x + sin²x, with the facts that a bound needs; most of them are checked."""
 
 import numpy as np
 

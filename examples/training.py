@@ -1,8 +1,7 @@
-"""A training loop that logs a certified bound after every epoch, with and without a penalty on slopes.
+"""A training loop that logs a certified bound after every epoch, with and without a penalty on the Jacobian.
 
-Accuracy alone does not show that a network gets steeper while it learns; a bound does. The loop prints, per epoch,
-accuracy, the certified global bound, the mean certified bound around test images, and the mean certified radius. The
-second run penalises the Jacobian in one random direction and ends with the same accuracy, smaller bounds, larger radii.
+For each epoch the loop prints accuracy, the certified global bound, the mean certified bound around test images, and
+the mean certified radius. The second run penalises the Jacobian along one random direction of the outputs.
 
 Run: python examples/training.py        (needs torch and scikit-learn)
 """

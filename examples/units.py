@@ -1,8 +1,7 @@
-"""Units: a controller whose inputs are radians and revolutions a minute.
+"""Units: a controller whose inputs are radians and revolutions per minute.
 
-A distance that adds up radians and revolutions a minute means nothing. Give what one unit of each input is, and the
-bound says by how many units of the output the controller can move at most, if every input moves by one unit at most:
-the largest change counts at the input (ℓ∞), and each output by itself (ℓ∞ as well).
+Adding radians and revolutions per minute makes no sense. Say what one unit of each input and output is. The bound then
+says by how many units an output can change if every input changes by at most one unit (ℓ∞ norms at both ends).
 
 Run: python examples/units.py
 """
@@ -14,7 +13,7 @@ import numpy as np
 import lipcert as lc
 from lipcert.show.wording import upward
 
-SENSORS = lc.LInf(scale=[0.1, 100.0, 2.0])  # one unit: 0.1 rad, 100 revolutions a minute, 2 °C
+SENSORS = lc.LInf(scale=[0.1, 100.0, 2.0])  # one unit: 0.1 rad, 100 revolutions per minute, 2 °C
 ACTUATORS = lc.LInf(scale=[0.5, 4.0])  # 0.5 N·m of torque, 4 % of throttle
 
 
@@ -35,7 +34,7 @@ def main() -> None:
     print(f"proved: one unit of every input moves an output by at most {upward(found.bound, 4)} units")
     print(f"seen: {lower.value:.4f} units at {lower.point.round(2).tolist()}")
     raw = lc.certify(network, region, lc.ClosedForm())
-    print(f"in raw numbers the bound would be {upward(raw.bound, 4)}, of what per what nobody can say")
+    print(f"in raw numbers the bound would be {upward(raw.bound, 4)}, which has no meaning")
 
 
 if __name__ == "__main__":

@@ -17,8 +17,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def snippets(text: str) -> str:
-    """The Python blocks of a document, one after the other."""
-    return "\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL))
+    """The Python blocks of a document, one after the other, but for those that need PyTorch."""
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    return "\n".join(block for block in blocks if "import torch" not in block)
 
 
 def try_wheel(wheel: Path, folder: Path) -> None:
