@@ -101,3 +101,62 @@ def test_slopes_without_end_have_no_product() -> None:
     assert norm_product(network) >= 1.0
     with pytest.raises(lc.LipcertError, match="slopes may grow"):
         norm_product(lc.Network.from_weights([[[1.0]], [[1.0]]], activation="square"))
+
+
+def test_a_circular_image_that_is_seen_several_times() -> None:
+    """Padding beyond the image: each output repeats, and the norm is √3."""
+    over = lc.Convolution.of(np.ones((1, 1, 1)), (3,), padding=3, circular=True)
+    assert module._schur(over) >= spectral(over.sparse().toarray())
+    assert lc.certify(lc.Network.from_weights([over])).bound >= np.sqrt(3.0)
+
+
+def test_blocks_of_other_shapes_with_the_same_bytes() -> None:
+    entries = np.full(32, 1e-9)
+    entries[[0, 1, 10, 11, 20, 21, 30, 31]] = 1.0
+    for seed in range(9):
+        rng, weight = np.random.default_rng(seed), np.zeros((1100, 1100))
+        rows, columns = rng.permutation(1100), rng.permutation(1100)
+        weight[np.ix_(np.sort(rows[:4]), np.sort(columns[:8]))] = entries.reshape(4, 8)
+        weight[np.ix_(np.sort(rows[4:12]), np.sort(columns[8:12]))] = entries.reshape(8, 4)
+        assert module._norm(sparse.csr_array(weight)) >= 2.0
+
+
+@pytest.mark.parametrize(("large", "small"), [(1.0, 0.0), (1e300, 1e-300)])
+def test_a_zero_in_the_first_row_of_a_block_hides_nothing(large: float, small: float) -> None:
+    rows, columns, values = [], [], []
+    for block in range(8):
+        for row in range(4):
+            rows += [4 * block + row] * 2
+            columns += [0, 1 + block]
+            values += [small, 1e-3 * large] if row == 0 else [large, small]
+    matrix = sparse.csr_array((values, (rows, columns)), shape=(1100, 1100))
+    assert module._norm(matrix) >= np.sqrt(24.0) * large * (1 - 1e-12)
+
+
+def test_columns_of_a_large_convolution_do_not_change_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Identities in half of each channel; the norm is that of the other half."""
+    monkeypatch.setattr(module, "_MOST", 10)
+    size = 16
+    kernel = np.zeros((9, 2, 3))
+    kernel[:, 0], kernel[0, 1, 1] = 1e-6, 1.0
+    kernel[:, 1] += 1e-6
+    weight = np.full((2 * size, 1), 1e-9)
+    weight[size + size // 2 + 5] = 1.0
+    carried = np.zeros((2, size), dtype=bool)
+    carried[:, : size // 2] = True
+    kinds = ["identity" if one else "relu" for one in carried.ravel()]
+    network = lc.Network.from_weights([weight, lc.Convolution.of(kernel, (size,))], activation=[kinds])
+    change = np.linalg.norm(network(np.array([2.0])) - network(np.array([1.0])))
+    assert change <= norm_product(network)
+
+
+def test_a_product_that_overflows_is_refused() -> None:
+    weight = sparse.csr_array(sparse.eye_array(1100) * 1.2e308 + sparse.eye_array(1100, k=1) * 1.2e308)
+    with pytest.raises(lc.ProofFailed):
+        norm_product(lc.Network.from_weights([weight]))
+
+
+def test_inputs_of_a_sparse_layer_in_any_order() -> None:
+    network = lc.Network.from_weights([sparse.csr_array(np.ones((2, 3))), np.ones((1, 2))])
+    for method in (lc.published.Trivial(), lc.ClosedForm(), lc.Auto()):
+        assert lc.certify(network, inputs=[2, 0], method=method).bound >= 2.0 * np.sqrt(2.0)

@@ -333,7 +333,10 @@ class Network:
         if inputs is not None:
             held[columns] = 0.0
             first = layers[0]
-            layers[0] = Layer(first.weight[:, columns], first.affine(held), first.neurons)
+            weight = first.weight[:, columns]
+            if sparse.issparse(weight):
+                weight.sort_indices()  # scipy would sort them where they are read, and they are read-only then
+            layers[0] = Layer(weight, first.affine(held), first.neurons)
         last = layers[-1]
         if outputs is not None:
             layers[-1] = Layer(last.weight[rows], last.bias[rows], None)

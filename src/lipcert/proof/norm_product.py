@@ -108,7 +108,7 @@ def norm_ellipsoid(network: Network) -> tuple[Array, int]:
         end = _walked(network)
         whole = _finite(end.whole)
         power = int(np.frexp(whole)[1])
-        share, lost = math.ldexp(whole, -power), math.ldexp(end.lost, -power)
+        share, lost = float(np.ldexp(whole, -power)), float(np.ldexp(end.lost, -power))
         S = congruence(None, _matrix(end.linear)) * (float(square_above(np.asarray(share))) * (1.0 + 2.0**-24))
         rest = (1.0 + 2.0**25) * square_above(np.asarray(lost)) * UP
         S = raise_diagonal(S, gamma(4) * np.abs(S).sum(axis=-1) * UP + rest + TINY)
@@ -215,6 +215,9 @@ def _sums(linear: Linear, carries: Array) -> tuple[Linear, list[_Group]]:
     neurons = [one[:, None] for one in singles if one.size] + ([sums] if len(sums) else [])
     kept = np.concatenate([one[:, 0] for one in neurons])
     starts = np.cumsum([0, *map(len, neurons)])
+    if _entries(linear) > _MOST and isinstance(linear, Convolution) and _channel_block(linear, None, kept) is None:
+        every = np.arange(len(carries))
+        return linear, [_Group(every, every[:, None])]  # too large for a matrix, in which columns can change places
     groups = [_Group(np.arange(*ends), one) for ends, one in zip(pairwise(starts), neurons, strict=True)]
     return _block(linear, None, kept), groups
 
@@ -260,16 +263,24 @@ def _equal_rows(matrix: sparse.csr_array, carries: Array) -> Array:
 def _block(linear: Linear, rows: Array | None, columns: Array | None) -> Linear:
     """Rows and columns of W; None is all of them."""
     if isinstance(linear, Convolution):
-        outputs = _channels(rows, linear.outputs, math.prod(linear.places))
-        channels = _channels(columns, linear.channels, math.prod(linear.image))
-        if outputs is not None and channels is not None:
-            kernel = full_kernel(linear)[outputs][:, channels]
-            return replace(linear, kernel=kernel, groups=1) if kernel.size else np.zeros((0, 0))
+        found = _channel_block(linear, rows, columns)
+        if found is not None:
+            return found
         if linear.entries > _MOST:
             return linear  # a part is not larger in norm
         linear = linear.sparse()
     linear = linear if rows is None else linear[rows]
     return linear if columns is None else linear[:, columns]
+
+
+def _channel_block(linear: Convolution, rows: Array | None, columns: Array | None) -> Linear | None:
+    """Rows and columns that are whole channels, as a convolution; None if they are not."""
+    outputs = _channels(rows, linear.outputs, math.prod(linear.places))
+    channels = _channels(columns, linear.channels, math.prod(linear.image))
+    if outputs is None or channels is None:
+        return None
+    kernel = full_kernel(linear)[outputs][:, channels]
+    return replace(linear, kernel=kernel, groups=1) if kernel.size else np.zeros((0, 0))
 
 
 def _channels(index: Array | None, count: int, places: int) -> Array | None:
@@ -320,7 +331,7 @@ def _norm(linear: Linear) -> float:
         matrix = _scaled(matrix, -power)
         gram = congruence(None, matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T)
         root = float(stretched(np.sqrt(largest_eigenvalue_above(gram)), 2))
-        return min(bound, _above(math.ldexp(root, power)))
+        return min(bound, _above(float(np.ldexp(root, power))))
     if isinstance(linear, Convolution):
         found = convolution_norm(linear)
         if found is not None:
@@ -342,10 +353,16 @@ def _schur(linear: Linear) -> float:
     """At least the norm of |W|: the root of its largest row sum times its largest column sum."""
     if isinstance(linear, Convolution):
         size = np.abs(full_kernel(linear)).reshape(linear.outputs, linear.channels, -1)
-        sums = size.sum(axis=(1, 2)).max(), size.sum(axis=(0, 2)).max()
+        sums = size.sum(axis=(1, 2)).max(), size.sum(axis=(0, 2)).max() * _turns(linear)
     else:
         sums = abs(linear).sum(axis=1).max(), abs(linear).sum(axis=0).max()
     return _above(math.sqrt(float(sums[0])) * UP * math.sqrt(float(sums[1])) * UP)
+
+
+def _turns(linear: Convolution) -> int:
+    """How often an entry of the kernel meets one place of a circular image, at most: once for each time around."""
+    spans = [s * (places - 1) + 1 for s, places in zip(linear.stride, linear.places, strict=True)]
+    return math.prod(-(-span // n) for span, n in zip(spans, linear.image, strict=True)) if linear.circular else 1
 
 
 def _by_blocks(matrix: sparse.csr_array) -> float:
@@ -354,15 +371,17 @@ def _by_blocks(matrix: sparse.csr_array) -> float:
     matrix = _scaled(matrix, -power)
     matrix.sum_duplicates()
     squares, first = _row_squares(matrix), np.ones(matrix.shape[0], dtype=bool)
-    known: dict[bytes, float] = {}
+    known: dict[tuple[tuple[int, ...], bytes], float] = {}
     for rows, _, block in same_columns(matrix):
-        key = block.tobytes()
+        key = block.shape, block.tobytes()
         if key not in known:
             known[key] = float(square_above(spectral_above(block)))
         first[rows[1:]] = False
         squares[rows[0]] = min(known[key], float(up(squares[rows].sum() * UP)))
     kept = np.flatnonzero(first)
-    return _above(math.ldexp(_overlapping(squares[kept], matrix[kept] != 0.0), power))
+    # where entries are stored, since that makes the blocks: a zero of their first row may hide others
+    seen = sparse.csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
+    return _above(float(np.ldexp(_overlapping(squares[kept], seen[kept]), power)))
 
 
 def _row_squares(matrix: sparse.csr_array) -> Array:
