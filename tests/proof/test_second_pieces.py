@@ -16,7 +16,7 @@ import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
-from lipcert.proof import document, second_pieces, slope_fits
+from lipcert.proof import slope_fits, taylor
 from lipcert.proof.monomials import Monomials
 from lipcert.proof.piece_bounds import PieceBounds
 from lipcert.proof.rounding import largest_norm_above
@@ -162,12 +162,12 @@ def test_which_networks_are_curved_and_deep() -> None:
 
 def no_rest(patch: pytest.MonkeyPatch) -> None:
     honest = slope_fits.fit
-    patch.setattr(second_pieces, "fit", lambda *a: replace(found := honest(*a), rest=0.0 * found.rest))
+    patch.setattr(taylor, "fit", lambda *a: replace(found := honest(*a), rest=0.0 * found.rest))
 
 
 def half_an_error(patch: pytest.MonkeyPatch) -> None:
     honest = slope_fits.fit
-    patch.setattr(second_pieces, "fit", lambda *a: replace(found := honest(*a), error=0.5 * found.error))
+    patch.setattr(taylor, "fit", lambda *a: replace(found := honest(*a), error=0.5 * found.error))
 
 
 def of_the_tables(change: Callable[[Monomials], dict[str, Any]]) -> Callable[[pytest.MonkeyPatch], None]:
@@ -352,16 +352,3 @@ def test_intervals_of_the_whole_region_are_those_of_its_pieces() -> None:
     second = bounding.bound(replace(bounding.root, second=np.ones(1, dtype=bool)))
     np.testing.assert_array_equal(second.low, bounding.root.low)
     assert first.open.shape == second.open.shape == (1, 64)
-
-
-def test_a_tree_without_the_column_is_read_as_one_of_first_order() -> None:
-    network = random_network(12, (2, 6, 6, 1), "relu", gain=1.5)
-    method = lc.Split(lc.ClosedForm(), seconds=np.inf, pieces=30, tolerance=0.0)
-    found = lc.certify(network, lc.Ball([0.1, 0.2], 1.0), method)
-    stored = document.tree_out(found.tree)
-    assert stored is not None
-    del stored["second"], stored["passed"]
-    tree = document.tree_in(stored)
-    assert tree is not None
-    assert tree.second.size == tree.passed.size == 0
-    assert lc.verify(network, replace(found, tree=tree))

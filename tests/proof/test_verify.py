@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lipcert.proof.suggest import lines
 from scipy import sparse
 from test_oracle import compare, random_case
 
@@ -31,6 +30,7 @@ from lipcert.proof.checker import prove
 from lipcert.proof.domain import Domain
 from lipcert.proof.hints import Hints, Linear, Lipschitz, Part
 from lipcert.search.method import Method
+from lipcert.suggest import lines
 from networks import random_network, spread
 from oracle import below
 
@@ -310,7 +310,9 @@ def short_multipliers(patch: pytest.MonkeyPatch) -> None:
 
 
 def understated_radius(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lc.Ball, "support", lambda self, rows: 0.999 * self.radius * np.linalg.norm(rows, axis=-1))
+    patch.setattr(
+        "lipcert.search.enclosing.support", lambda ball, rows: 0.999 * ball.radius * np.linalg.norm(rows, axis=-1)
+    )
 
 
 ENGINE_BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {

@@ -20,7 +20,7 @@ from lipcert.proof import classes
 from lipcert.proof.classes import recheck_radius
 from lipcert.proof.outputs import OutputBounds
 from lipcert.proof.second_order import Rise, SecondOrder
-from lipcert.questions import verdict
+from lipcert.questions import radius_certifier
 from lipcert.questions.prove_outputs import prove_outputs, prove_outputs_many
 from lipcert.suggest.pair_guide import PairGuide, PairHints
 from networks import random_network
@@ -91,7 +91,7 @@ class Looked:
     def __init__(self, patch: pytest.MonkeyPatch, most: float = np.inf) -> None:
         self.most = most
         self.calls: list[list[float]] = []
-        patch.setattr(verdict, "establish_many", self)
+        patch.setattr(radius_certifier, "prove_outputs_many", self)
 
     def __call__(self, net: lc.Network, balls: list[lc.Ball], *rest: Any) -> list[OutputBounds | lc.ProofFailed]:
         if len(self.calls) == self.most:

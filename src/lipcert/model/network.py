@@ -333,7 +333,7 @@ class Network:
         if inputs is not None:
             held[columns] = 0.0
             first = layers[0]
-            weight = first.weight[:, columns]
+            weight: Any = first.weight[:, columns]
             if sparse.issparse(weight):
                 weight.sort_indices()  # scipy would sort them where they are read, and they are read-only then
             layers[0] = Layer(weight, first.affine(held), first.neurons)
