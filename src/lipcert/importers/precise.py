@@ -263,12 +263,22 @@ _UP: Final = 1.0 + 2.0**-20
 
 @dataclass(frozen=True, eq=False)
 class PreciseMatrix:
-    """A sparse matrix by rows: entries indptr[i] … indptr[i + 1] - 1 are those of row i; columns ascend and differ."""
+    """A sparse matrix by rows: entries indptr[i] … indptr[i + 1] - 1 are those of row i; columns ascend and differ.
+
+    Entry k is number which[k] of the table, or number k without ``which``. A convolution has few numbers in many
+    places, and arithmetic is done once for each number.
+    """
 
     shape: tuple[int, int]
     indptr: Array
     indices: Array
-    values: Precise
+    table: Precise
+    which: Array | None = None
+
+    @cached_property
+    def values(self) -> Precise:
+        """All entries."""
+        return self.table if self.which is None else self.table.take(self.which)
 
     @staticmethod
     def of(matrix: Weight | PreciseMatrix) -> PreciseMatrix:
@@ -283,19 +293,24 @@ class PreciseMatrix:
         return PreciseMatrix.of_entries(floats.shape, rows, columns, Precise.of(floats[rows, columns]))
 
     @staticmethod
-    def of_entries(shape: Sequence[int], rows: Array, columns: Array, values: Precise) -> PreciseMatrix:
+    def of_entries(
+        shape: Sequence[int], rows: Array, columns: Array, table: Precise, which: Array | None = None
+    ) -> PreciseMatrix:
         """Entries in any order; those of one place are added, and those that are 0 left out."""
-        kept = np.flatnonzero(~values.nothing)
-        if kept.size < len(rows):
-            rows, columns, values = rows[kept], columns[kept], values.take(kept)
+        if which is not None and table.shape[0] >= which.size:  # most numbers stand nowhere, or once
+            table, which = table.take(which), None
+        nothing = table.nothing if which is None else table.nothing[which]
+        if nothing.any():
+            kept = np.flatnonzero(~nothing)
+            rows, columns, table, which = rows[kept], columns[kept], *_chosen(table, which, kept)
         key = rows.astype(np.int64) * shape[1] + columns
         if (key[1:] <= key[:-1]).any():
             order = np.argsort(key, kind="stable")
-            key, values = key[order], values.take(order)
+            key, (table, which) = key[order], _chosen(table, which, order)
             if (key[1:] == key[:-1]).any():
-                key, values = _added(key, values)
+                (key, table), which = _added(key, table if which is None else table.take(which)), None
         indptr = np.searchsorted(key, np.arange(shape[0] + 1) * shape[1])
-        return PreciseMatrix((int(shape[0]), int(shape[1])), indptr, key % max(shape[1], 1), values)
+        return PreciseMatrix((int(shape[0]), int(shape[1])), indptr, key % max(shape[1], 1), table, which)
 
     @staticmethod
     def eye(size: int) -> PreciseMatrix:
@@ -331,30 +346,40 @@ class PreciseMatrix:
 
     def rounded(self) -> sparse.csr_array | None:
         """Each entry rounded once, as :meth:`Precise.rounded` promises; None where that cannot be shown for all."""
-        floats, good = self.values.rounded()
+        floats, good = self.table.rounded()
+        if self.which is not None:
+            floats, good = floats[self.which], good[self.which]
         return self._csr(floats) if good.all() else None
 
     def moved(self, rows: int, start: int) -> PreciseMatrix:
         """The matrix as rows ``start`` … of a taller one that is 0 elsewhere."""
         before, after = np.zeros(start, dtype=int), np.full(rows - start - self.shape[0], self.indptr[-1])
         indptr = np.concatenate([before, self.indptr, after])
-        return PreciseMatrix((rows, self.shape[1]), indptr, self.indices, self.values)
+        return PreciseMatrix((rows, self.shape[1]), indptr, self.indices, self.table, self.which)
 
     def picked(self, index: Array) -> PreciseMatrix:
         """Rows in a new order; -1 stands for a row of zeros."""
         lengths = np.where(index >= 0, np.diff(self.indptr)[index], 0)
         entries = _ranges(self.indptr[:-1][index], lengths)
         indptr = np.concatenate([[0], np.cumsum(lengths)])
-        return PreciseMatrix((len(index), self.shape[1]), indptr, self.indices[entries], self.values.take(entries))
+        chosen = _chosen(self.table, self.which, entries)
+        return PreciseMatrix((len(index), self.shape[1]), indptr, self.indices[entries], *chosen)
 
     def scaled(self, factor: Precise) -> PreciseMatrix:
         """Row i times factor i."""
         if _ones(factor):
             return self
-        values = factor.take(self.rows) * self.values
-        if values.nothing.any():
-            return PreciseMatrix.of_entries(self.shape, self.rows, self.indices, values)
-        return PreciseMatrix(self.shape, self.indptr, self.indices, values)
+        table, which, row = self.values, None, self.rows
+        if self.which is not None:
+            of_number = np.zeros(self.table.shape[0], dtype=int)  # a row that each number stands in
+            of_number[self.which] = self.rows
+            alike = np.unique(np.concatenate([factor.parts, factor.error[None]]), axis=1, return_inverse=True)[1]
+            if np.array_equal(alike[of_number[self.which]], alike[self.rows]):
+                table, which, row = self.table, self.which, of_number
+        table = factor.take(row) * table
+        if table.nothing.any():
+            return PreciseMatrix.of_entries(self.shape, self.rows, self.indices, table, which)
+        return PreciseMatrix(self.shape, self.indptr, self.indices, table, which)
 
     def __matmul__(self, other: PreciseMatrix) -> PreciseMatrix:
         if other._is_identity:
@@ -381,7 +406,7 @@ class PreciseMatrix:
     @property
     def _all_ones(self) -> bool:
         """Whether every entry is 1."""
-        return _ones(self.values)
+        return self.which is None and _ones(self.table)
 
     @property
     def _is_identity(self) -> bool:
@@ -391,6 +416,11 @@ class PreciseMatrix:
 
     def _csr(self, data: Array) -> sparse.csr_array:
         return sparse.csr_array((data, self.indices, self.indptr), shape=self.shape)
+
+
+def _chosen(table: Precise, which: Array | None, entries: Array) -> tuple[Precise, Array | None]:
+    """Table and ``which`` of some entries."""
+    return (table.take(entries), None) if which is None else (table, which[entries])
 
 
 def _ones(values: Precise) -> bool:

@@ -40,7 +40,7 @@ class Form:
     @property
     def fits(self) -> bool:
         """Whether every coefficient can be rounded once, as a certificate's theorem allows."""
-        return all(matrix.values.rounded()[1].all() for matrix in self.matrices.values())
+        return all(matrix.rounded() is not None for matrix in self.matrices.values())
 
 
 def compose(op: Op, operands: Sequence[Form]) -> Form:
