@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -50,12 +51,35 @@ def comparison(result: Comparison, ax: Any = None) -> Any:
         color, shape, _ = FAMILIES[family(row)]
         look = {"marker": shape, "color": color, "markerfacecolor": "none" if row.published else color}
         ax.plot(row.seconds, row.bound, linestyle="none", label=f"{number}  {row.name}", **look)
-        ax.annotate(str(number), (row.seconds, row.bound), (5, 3), textcoords="offset points", fontsize=7)
     if result.lower is not None and result.lower.value > 0.0:
         ax.axhline(result.lower.value, color="black", linewidth=1, linestyle="--", label="lower bound")
     if rows:
+        _number(ax, [(row.seconds or 0.0, row.bound or 0.0) for row in rows])
         ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
     return ax
+
+
+def _number(ax: Any, points: Sequence[tuple[float, float]]) -> None:
+    """Number the points, from 1; points whose numbers would cover each other share a list of them."""
+    size = 7.0
+    spots = ax.transData.transform(points) * 72.0 / ax.figure.dpi  # in points, as sizes of letters are
+    groups = [[k] for k in range(len(points))]
+
+    def box(group: list[int]) -> tuple[float, float, float]:
+        """Left end, right end and height of a label, which stands to the right of the last point."""
+        x, y = max(map(tuple, spots[group]))
+        return x, x + 0.7 * size * len(", ".join(str(k + 1) for k in group)) + 0.5 * size, y
+
+    def meet(one: list[int], two: list[int]) -> bool:
+        (left, right, height), (start, stop, level) = box(one), box(two)
+        return left < stop and start < right and abs(height - level) < 1.3 * size
+
+    while pair := next(((a, b) for a, b in itertools.combinations(groups, 2) if meet(a, b)), None):
+        groups = [group for group in groups if group not in pair] + [sorted(pair[0] + pair[1])]
+    for group in groups:
+        last = max(group, key=lambda k: tuple(spots[k]))
+        text = ", ".join(str(k + 1) for k in group)
+        ax.annotate(text, points[last], (5, 3), textcoords="offset points", fontsize=size)
 
 
 def radius_curve(rows: Sequence[SweepRow], ax: Any = None) -> Any:
