@@ -127,13 +127,7 @@ def _closed(view: Any, v: Row) -> Row:
 
 def _kink(function: Any, view: Any, v: Row, z: Row) -> list[tuple[Row, Row]]:
     """The three products of an open neuron."""
-    zero = arb(0)
-    if not (view.low < 0 < view.high and function.value(zero) == 0):
-        raise ProofFailed("value functions of curved neurons are not repeated in ball arithmetic; verify without exact")
-    sides = function.on(view.low, zero), function.on(zero, view.high)
-    if not all(map(_straight, sides)):
-        raise ProofFailed("value functions of curved neurons are not repeated in ball arithmetic; verify without exact")
-    alpha, beta = (side.slopes()[0] for side in sides)
+    alpha, beta = function.kink(view.low, view.high)
     if not alpha < beta:
         raise ProofFailed(
             "value functions of concave neurons are not repeated in ball arithmetic; verify without exact"

@@ -109,8 +109,7 @@ def _prove(
     if not 0 <= cut.base < len(wholes):
         raise ProofFailed("the pieces rest on a proof that is not there")
     if cut.first is not None:
-        fewer = on_fewer(model, inputs, cut.first)
-        model, inputs = fewer.model, fewer.inputs
+        model, inputs, _ = on_fewer(model, inputs, cut.first)
 
     def holds(trace: Trace, _: object) -> bool:
         last = trace.lines[-1] if trace.lines else None

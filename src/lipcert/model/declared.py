@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, lru_cache
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -146,24 +145,15 @@ def further_row(name: str) -> Row | None:
     return None
 
 
-def _ascending(count: int, parameters: Sequence[Parameter]) -> bool:
-    """Whether the parameters are single numbers, the knots ascend, and the values at them are finite."""
-    if any(np.ndim(p) for p in parameters):
-        return False
-    numbers = [float(p) for p in parameters]
-    rises = all(one < two for one, two in pairwise(numbers[:count]))
-    return rises and bool(np.isfinite(_heights(count, tuple(numbers))).all())
-
-
 @lru_cache(maxsize=4096)
-def _heights(count: int, parameters: tuple[float, ...]) -> tuple[float, ...]:
-    """Values at the knots, each rounded once."""
+def _pieces(count: int, *parameters: float) -> tuple[Array, Array, Array]:
+    """Knots, slopes, and values at the knots, each rounded once."""
     knots, slopes = parameters[:count], parameters[count:-1]
-    height, found = Fraction(parameters[-1]), [parameters[-1]]
+    height, heights = Fraction(parameters[-1]), [parameters[-1]]
     for left, right, slope in zip(knots[:-1], knots[1:], slopes[1:-1], strict=True):
         height += Fraction(slope) * (Fraction(right) - Fraction(left))
-        found.append(float(height) if abs(height) < 2**1000 else np.inf)
-    return tuple(found)
+        heights.append(float(height) if abs(height) < 2**1000 else np.inf)
+    return np.array(knots), np.array(slopes), np.array(heights)
 
 
 @cache
@@ -171,9 +161,13 @@ def _piecewise_linear(count: int) -> Row:
     """Slopes s_0 … s_n between the kinks k_1 < … < k_n, and the value at k_1."""
 
     def parts(parameters: Sequence[Parameter]) -> tuple[Array, Array, Array]:
-        numbers = tuple(float(p) for p in parameters)
-        heights = np.array(_heights(count, numbers))
-        return np.array(numbers[:count]), np.array(numbers[count:-1]), heights
+        return _pieces(count, *map(float, parameters))
+
+    def legal(*parameters: Parameter) -> bool:
+        if any(np.ndim(p) for p in parameters):
+            return False
+        knots, _, heights = parts(parameters)
+        return bool((knots[1:] > knots[:-1]).all() and np.isfinite(heights).all())
 
     def value(v: Array, *parameters: Parameter) -> Array:
         knots, slopes, heights = parts(parameters)
@@ -200,13 +194,8 @@ def _piecewise_linear(count: int) -> Row:
         ends=lambda *parameters: (parameters[count], parameters[-2]),
         extent=extent,
         why="Straight pieces; the values at the kinks are exact sums, rounded once.",
-        loss=Loss(
-            None, slope_tail=False, value_tail=False, value_terms=lambda *p: 2.0 * float(np.abs(parts(p)[2]).max())
-        ),
+        loss=Loss(None, False, False, value_terms=lambda *p: 2.0 * float(np.abs(parts(p)[2]).max())),
         kinks=True,
         parameters=dict(zip(names, [*range(count), *([0.0] * count), 1.0, 0.0], strict=True)),
-        legal=(
-            lambda *parameters: _ascending(count, parameters),
-            "ascending knots and finite values at them, each a single number",
-        ),
+        legal=(legal, "ascending knots and finite values at them, each a single number"),
     )
