@@ -202,23 +202,19 @@ def _at(formula: Formula, x: Any) -> Any:
             found = found * one
         return found
     if name == "where":
-        return _chosen(_truth(parts[0], x), *(_at(part, x) for part in parts[1:]))
+        (comparison, *sides), *either = parts
+        one, two = (_at(side, x) for side in (sides if comparison.startswith("greater") else sides[::-1]))
+        return _chosen(_exceeds(one, two), *(_at(part, x) for part in either))
     return _RULES[name](*(_at(part, x) for part in parts))
-
-
-def _truth(comparison: Formula, x: Any) -> bool | None:
-    """Whether a comparison holds on the whole ball; None if on a part of it."""
-    name, left, right = comparison
-    one, two = (_head(_at(part, x)) for part in (left, right))
-    if name in ("less", "less_equal"):
-        one, two = two, one
-    if one > two:
-        return True
-    return False if one < two else None
 
 
 def _head(x: Any) -> arb:
     return x[0] if isinstance(x, arb_series) else arb(x)
+
+
+def _exceeds(one: Any, two: Any) -> bool | None:
+    """Whether one series is above another on the whole ball; None if on a part of it."""
+    return True if _head(one) > _head(two) else False if _head(one) < _head(two) else None
 
 
 def _chosen(truth: bool | None, yes: Any, no: Any) -> Any:
@@ -229,7 +225,7 @@ def _chosen(truth: bool | None, yes: Any, no: Any) -> Any:
 
 
 def _larger(a: Any, b: Any) -> Any:
-    return _chosen(True if _head(a) > _head(b) else False if _head(a) < _head(b) else None, a, b)
+    return _chosen(_exceeds(a, b), a, b)
 
 
 _RULES: Final[dict[str, Any]] = {

@@ -96,7 +96,8 @@ def define_activation(
         for label, points in named.items():
             if len(points) < 2 or points[-1] - points[0] >= period:
                 raise InvalidInput(f"{label} must be the points of one period, at least two, got {points}")
-        limits = np.sort(evaluated(rate, np.array(knots)))[[0, -1]]
+        rates = evaluated(rate, np.array(knots)).tolist()
+        limits = min(rates), max(rates)
     least, most = _pair("extent", extent)
     if not least <= most:
         raise InvalidInput(f"extent must be two numbers, the smaller one first, got {extent!r}")
