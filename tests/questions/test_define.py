@@ -59,7 +59,7 @@ TRUE = {
     "gate": Declaration(special.expit, lambda v: special.expit(v) * special.expit(-v), [0.0], {"limits": (0.0, 0.0)}),
     "shrink": Declaration(
         lambda v: np.where(v > 0.5, v - 0.5, np.where(v < -0.5, v + 0.5, 0.0)),
-        lambda v: np.where(np.abs(v) > 0.5, 1.0, 0.0),
+        lambda v: 1.0 * (np.abs(v) > 0.5),
         [-0.5, 0.5],
         {"limits": (1.0, 1.0), "kinks": True},
     ),

@@ -129,14 +129,14 @@ def _towards_infinity(definition: Definition, side: int, limit: float, sense: in
     rates = [rate for rate in found if rate.is_finite()]
     if np.isfinite(limit):
         near = bool(rates) and bool(abs(rates[-1] - ball(limit)) <= ball(1e-3 * max(1.0, abs(limit))))
-        room, rates = ball(1e-9 * max(definition.rounding, abs(limit))), [*rates, ball(limit)]
+        room, path = ball(1e-9 * max(definition.rounding, abs(limit))), [*rates, ball(limit)]
     else:
-        near, room = sense * limit > 0.0, ball(1e-9 * definition.rounding)
-    steps = [two - one for one, two in pairwise(rates)]
+        near, room, path = sense * limit > 0.0, ball(1e-9 * definition.rounding), rates
+    steps = [two - one for one, two in pairwise(path)]
     if not near or any((-sense * step if sense else abs(step)) > room for step in steps):
         raise InvalidInput(
             f"limits or turning_points are wrong towards {'+∞' if side > 0 else '-∞'}: slopes there are"
-            f" {', '.join(f'{float(rate):.6g}' for rate in (*rates[:1], *rates[-1:]))}, and the limit is {limit:g}"
+            f" {', '.join(f'{float(rate):.6g}' for rate in (*rates[:1], *rates[-1:]))}, the limit is {limit:g}"
         )
 
 
@@ -201,10 +201,6 @@ def _at(formula: Formula, x: Any) -> Any:
         for _ in range(parts[1] - 1):
             found = found * one
         return found
-    if name == "where":
-        (comparison, *sides), *either = parts
-        one, two = (_at(side, x) for side in (sides if comparison.startswith("greater") else sides[::-1]))
-        return _chosen(_exceeds(one, two), *(_at(part, x) for part in either))
     return _RULES[name](*(_at(part, x) for part in parts))
 
 
@@ -226,6 +222,11 @@ def _chosen(truth: bool | None, yes: Any, no: Any) -> Any:
 
 def _larger(a: Any, b: Any) -> Any:
     return _chosen(_exceeds(a, b), a, b)
+
+
+def _above(a: Any, b: Any) -> Any:
+    """One where a comparison holds, else zero."""
+    return _chosen(_exceeds(a, b), arb_series([1]), arb_series([0]))
 
 
 _RULES: Final[dict[str, Any]] = {
@@ -250,6 +251,11 @@ _RULES: Final[dict[str, Any]] = {
     "absolute": lambda a: _larger(a, -a),
     "maximum": _larger,
     "minimum": lambda a, b: -_larger(-a, -b),
+    "greater": _above,
+    "greater_equal": _above,
+    "less": lambda a, b: _above(b, a),
+    "less_equal": lambda a, b: _above(b, a),
+    "where": lambda condition, a, b: _chosen(_exceeds(condition, 0.5), a, b),
     "expit": gate,
     "erf": lambda a: a.erf(),
     "erfc": lambda a: a.erfc(),
