@@ -23,7 +23,7 @@ from flint import arb, arb_mat
 
 from lipcert.errors import ProofFailed
 from lipcert.exact.ellipsoid import Slopes, advance
-from lipcert.exact.enclose import Interval
+from lipcert.exact.enclose import Interval, tightened
 from lipcert.exact.functions import ball, least, most
 from lipcert.exact.linear import at_least, column, floats, image, largest_eigenvalue, norm, plus_diagonal
 from lipcert.exact.model import Inputs, Model, on_fewer
@@ -132,8 +132,7 @@ class Curvature:
                 reach = self._coarsely(index, squares)
                 up = [(v + e + x).upper() for v, e, x in zip(value, error, reach)]
                 down = [(v - e - x).lower() for v, e, x in zip(value, error, reach[layer.size :])]
-                low = [most([x, y]) for x, y in zip(low, down, strict=True)]
-                high = [least([x, y]) for x, y in zip(high, up, strict=True)]
+                low, high = tightened((low, high), range(layer.size), down, up)
             if not all(x.is_finite() and y.is_finite() for x, y in zip(low, high, strict=True)):
                 raise ProofFailed(f"layer {index + 1} has no finite intervals")
             neurons = zip(layer.functions, low, high, value, error, strict=True)
@@ -181,10 +180,7 @@ class Curvature:
 
     def _moved(self, index: int) -> list[arb]:
         """At least the size of each difference that enters a layer."""
-        if index:
-            return [x.moved for x in self.seen[index - 1]]
-        ends = zip(self.place.inputs.center, self.place.inputs.lower, self.place.inputs.upper, strict=True)
-        return [most([(u - c).upper(), (c - low).upper()]) for c, low, u in ends]
+        return [x.moved for x in self.seen[index - 1]] if index else self.place.inputs.sides
 
     def _coarsely(self, index: int, squares: Sequence[arb_mat]) -> list[arb]:
         """At least how far each pre-activation of a layer rises and falls, and at least 0: the centre counts anyway."""

@@ -100,10 +100,15 @@ class Inputs:
     upper: list[arb]
 
     @property
+    def sides(self) -> list[arb]:
+        """At least how far any point is from the centre, along each axis."""
+        ends = zip(self.center, self.lower, self.upper, strict=True)
+        return [most([(u - c).upper(), (c - low).upper()]) for c, low, u in ends]
+
+    @property
     def reach(self) -> arb:
         """At least the distance of any point from the centre."""
-        ends = zip(self.center, self.lower, self.upper, strict=True)
-        corner = norm([most([(u - c).upper(), (c - low).upper()]) for c, low, u in ends])
+        corner = norm(self.sides)
         return corner if self.radius is None else least([corner, self.radius])
 
     @property
