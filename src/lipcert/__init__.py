@@ -28,8 +28,7 @@ from lipcert.questions.answers import load_answer, save_answer
 from lipcert.questions.attacks import Attack, attack
 from lipcert.questions.campaign import Results, campaign
 from lipcert.questions.certify import certify, certify_many
-from lipcert.questions.define import define_activation
-from lipcert.questions.formulas import piecewise_linear
+from lipcert.questions.define import define_activation, piecewise_linear
 from lipcert.questions.radius import certified_radius
 from lipcert.questions.reach import reach
 from lipcert.questions.sensitivity import sensitivity

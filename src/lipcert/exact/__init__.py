@@ -2,7 +2,7 @@
 
 What is shared: the reader of files, the network's numbers, and the errors. Everything else is here: activations
 (functions.py), matrices (linear.py), the network and the region as balls (model.py), the step from layer to layer
-(ellipsoid.py), intervals (enclose.py), sweeps (sweep.py) and trees (tree.py, rows.py); and for each kind of answer
+(ellipsoid.py), intervals (enclose.py), sweeps (sweep.py) and trees (tree.py); and for each kind of answer
 what it claims and how that follows: bounds (check.py), reach sets (outputs.py), sensitivities (sensitivity.py, with
 jacobian.py) and certified radii (classes.py, with parabolas.py and curvature.py). search.py only makes suggestions:
 nobody need read it. Any multipliers, lines and cuts prove a bound if they prove one at all, so taking those of the
@@ -19,8 +19,8 @@ except ImportError:
 from lipcert.exact.check import verify
 from lipcert.exact.classes import ClaimedRadius, verify_radius
 from lipcert.exact.outputs import Claimed, verify_outputs
-from lipcert.exact.rows import Cut
 from lipcert.exact.sensitivity import ClaimedPairs, Pair, verify_sensitivity
+from lipcert.exact.tree import Cut
 from lipcert.exact.whole import Evidence
 
 __all__ = [

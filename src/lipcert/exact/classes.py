@@ -68,7 +68,6 @@ class _Proof:
 
     def __init__(self, network: Network, region: Ball, claim: ClaimedRadius, told: Evidence) -> None:
         self.claim, self.model, self.plain = claim, read(network), region.plain
-        self.clipped = region.clip is not None
         inputs = inputs_of(region, network.inputs)
         if inputs is None or inputs.radius is None:
             raise ProofFailed("a certified radius is about a ball")
@@ -77,7 +76,7 @@ class _Proof:
             raise ProofFailed("the radius is not one of the ball that it was proved for")
         self.whole = Whole(self.model, inputs, told)
         centre = Centre(self.model, column(inputs.center))
-        self.centers = centers = [centre.step(index) for index in range(len(self.model))]
+        centers = [centre.step(index) for index in range(len(self.model))]
         self.place = Place(self.model, inputs, region.clip is not None, centers, self.whole.known)
         self.known: dict[bytes, Curvature] = {}
         self.others = [j for j in range(network.outputs) if j != claim.label]
@@ -137,9 +136,7 @@ class _Proof:
         told = [one for one in parabolas if np.array_equal(one.row, -self._row(j))]
         if not told or not self.plain:
             return False
-        assert self.whole.inputs is not None
-        subject = self.model, self.whole.inputs, self.clipped
-        found = Bowls(*subject, self.centers, self.whole.known, self.whole.last.spreads)
+        found = Bowls(self.place, self.whole.last.spreads)
         return any(bool(found.above(one) < 0) for one in told)
 
     def _pieces(self, near: Sequence[int]) -> None:

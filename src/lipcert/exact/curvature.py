@@ -23,10 +23,10 @@ from flint import arb, arb_mat
 
 from lipcert.errors import ProofFailed
 from lipcert.exact.ellipsoid import Slopes, advance
-from lipcert.exact.enclose import Interval
+from lipcert.exact.enclose import Interval, tightened
 from lipcert.exact.functions import ball, least, most
-from lipcert.exact.linear import at_least, column, floats, image, largest_positive, norm, plus_diagonal
-from lipcert.exact.model import Inputs, Model, on_fewer, split_rows
+from lipcert.exact.linear import at_least, column, floats, image, largest_eigenvalue, norm, plus_diagonal
+from lipcert.exact.model import Inputs, Model, on_fewer
 from lipcert.exact.parabolas import Parabola, parabola
 from lipcert.model.arrays import Array
 
@@ -52,8 +52,35 @@ class Place:
         weight = self.model[0]
         if weight.near.shape[1] <= weight.near.shape[0]:
             return weight.weight, arb(1)
-        fewer = on_fewer(self.model, self.inputs, np.linalg.qr(weight.near.T)[1].T)
-        return fewer.model[0].weight, fewer.stretch
+        fewer, _, stretch = on_fewer(self.model, self.inputs, np.linalg.qr(weight.near.T)[1].T)
+        return fewer[0].weight, stretch
+
+    def split(self, gradient: list[arb]) -> tuple[list[arb], arb]:
+        """A gradient q and a number c with g·d ≤ q·d + c over the region: if it is clipped, the box bounds a part."""
+        if not self.clipped:
+            return gradient, arb(0)
+        rows = arb_mat([gradient])
+        kept = self.inputs.shared(rows)
+        return kept.entries(), self.inputs.over_box(rows - kept)[0]
+
+    def over_ball(self, gradient: list[arb], B: arb_mat, top: arb, mu: arb) -> arb:
+        """At least max of g·d + ½dᵀHd over the ball, for H = W_1ᵀBW_1 and top ≥ λmax(H): ½(gᵀ(μ - H)⁻¹g + μδ²).
+
+        With rest = g - (μ - H)y for any y, gᵀ(μ - H)⁻¹g = y·g + y·rest + restᵀ(μ - H)⁻¹rest.
+        """
+        if not top < mu:
+            return arb.pos_inf()
+        g, weight, W = column(gradient), self.model[0].weight, self.model[0].near
+        near = np.array([[float(x) for x in row] for row in B.tolist()])
+        try:
+            guess = np.linalg.solve(float(mu) * np.eye(W.shape[1]) - W.T @ near @ W, [float(x) for x in gradient])
+        except np.linalg.LinAlgError:
+            guess = np.zeros(W.shape[1])
+        y = column([ball(x) if np.isfinite(x) else arb(0) for x in guess])
+        rest = g - y * mu + weight.transpose() * (B * (weight * y))
+        length = norm([x.abs_upper() for x in rest.entries()])
+        total = (y.transpose() * (g + rest))[0, 0] + length * length / (mu - top) + mu * self.radius**2
+        return (total / 2).upper()
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +132,7 @@ class Curvature:
                 reach = self._coarsely(index, squares)
                 up = [(v + e + x).upper() for v, e, x in zip(value, error, reach)]
                 down = [(v - e - x).lower() for v, e, x in zip(value, error, reach[layer.size :])]
-                low = [most([x, y]) for x, y in zip(low, down, strict=True)]
-                high = [least([x, y]) for x, y in zip(high, up, strict=True)]
+                low, high = tightened((low, high), range(layer.size), down, up)
             if not all(x.is_finite() and y.is_finite() for x, y in zip(low, high, strict=True)):
                 raise ProofFailed(f"layer {index + 1} has no finite intervals")
             neurons = zip(layer.functions, low, high, value, error, strict=True)
@@ -120,10 +146,8 @@ class Curvature:
         """What row·Δv_N can rise by."""
         last = len(self.place.model) - 1
         (gradient,), curvatures, (constant,) = self._traced(last, arb_mat([row]) * self.place.model[-1].weight)
-        if self.place.clipped:
-            kept, boxed = split_rows(self.place.inputs, arb_mat([gradient]))
-            gradient, constant = kept.tolist()[0], (constant + boxed[0]).upper()
-        return Rise(gradient, [D[0] for D in curvatures], constant)
+        gradient, boxed = self.place.split(gradient)
+        return Rise(gradient, [D[0] for D in curvatures], (constant + boxed).upper())
 
     def where(self, rise: Rise, multipliers: Sequence[Array], limit: arb) -> Cap:
         """The cap outside of which a row rises by less than a limit: g·d ≥ limit - ½λmax(H)δ² - constant inside."""
@@ -131,30 +155,9 @@ class Curvature:
         return Cap(rise.gradient, (limit - top * self.place.radius * self.place.radius / 2 - rise.constant).lower())
 
     def above(self, rise: Rise, multipliers: Sequence[Array], mu: float) -> arb:
-        """At least what a row rises by within the ball.
-
-        With rest = g - (μ - H)y for any y, gᵀ(μ - H)⁻¹g = y·g + y·rest + restᵀ(μ - H)⁻¹rest.
-        """
+        """At least what a row rises by within the ball."""
         B, top = self._pulled(rise, multipliers)
-        rate = ball(mu)
-        if not top < rate:
-            return arb.pos_inf()
-        g, weight = column(rise.gradient), self.place.model[0].weight
-        y = column([ball(x) for x in self._solved(B, rise.gradient, mu)])
-        rest = g - y * rate + weight.transpose() * (B * (weight * y))
-        length = norm([x.abs_upper() for x in rest.entries()])
-        total = (y.transpose() * (g + rest))[0, 0] + length * length / (rate - top) + rate * self.place.radius**2
-        return (total / 2 + rise.constant).upper()
-
-    def _solved(self, B: arb_mat, gradient: list[arb], mu: float) -> Array:
-        """About (μ - W_1ᵀBW_1)⁻¹g, as floats; only a suggestion."""
-        near, W = np.array([[float(x) for x in row] for row in B.tolist()]), self.place.model[0].near
-        g = np.array([float(x) for x in gradient])
-        try:
-            found = np.linalg.solve(mu * np.eye(len(g)) - W.T @ near @ W, g)
-        except np.linalg.LinAlgError:
-            return np.zeros(len(g))
-        return np.where(np.isfinite(found), found, 0.0)
+        return (self.place.over_ball(rise.gradient, B, top, ball(mu)) + rise.constant).upper()
 
     def _pulled(self, rise: Rise, multipliers: Sequence[Array]) -> tuple[arb_mat, arb]:
         """B of the first layer, and at least λmax(H) and zero."""
@@ -170,17 +173,14 @@ class Curvature:
             T = [ball(x) for x in np.asarray(multipliers[index]).tolist()]
             B = at_least(plus_diagonal(advance(A, self._secants(index), T, signed=True), rise.curvatures[index]))
         R, stretch = self.place.first
-        return B, (largest_positive(at_least(R.transpose() * (B * R))) * stretch * stretch).upper()
+        return B, (largest_eigenvalue(at_least(R.transpose() * (B * R))) * stretch * stretch).upper()
 
     def _secants(self, index: int) -> Slopes:
         return [x.alpha for x in self.seen[index]], [x.beta for x in self.seen[index]]
 
     def _moved(self, index: int) -> list[arb]:
         """At least the size of each difference that enters a layer."""
-        if index:
-            return [x.moved for x in self.seen[index - 1]]
-        ends = zip(self.place.inputs.center, self.place.inputs.lower, self.place.inputs.upper, strict=True)
-        return [most([(u - c).upper(), (c - low).upper()]) for c, low, u in ends]
+        return [x.moved for x in self.seen[index - 1]] if index else self.place.inputs.sides
 
     def _coarsely(self, index: int, squares: Sequence[arb_mat]) -> list[arb]:
         """At least how far each pre-activation of a layer rises and falls, and at least 0: the centre counts anyway."""

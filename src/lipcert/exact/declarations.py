@@ -1,215 +1,216 @@
 """Declared facts about an activation, held against ball arithmetic.
 
-The range is cut until every part shows that φ'' has the sign that was declared, or the opposite one, which is an error.
-What no part shows stays declared: what lies beyond the range, and how formulas round.
+The range is cut until every part shows that φ'' has the sign that its neighbours have, or the opposite one, which is an
+error. What no part shows stays declared: what lies beyond the range, and how formulas round.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
-from flint import arb, arb_series, ctx
+from flint import arb, arb_series
 
 from lipcert.errors import InvalidInput
 from lipcert.exact.check import precision
 from lipcert.exact.definitions import gate
-from lipcert.exact.functions import ball
-from lipcert.model.declared import Definition
-from lipcert.model.formulas import Tree, evaluated
+from lipcert.exact.functions import ball, jet
+from lipcert.model.declared import Definition, Formula, evaluated
 
 _BITS: Final = 400
 _FAR: Final = 64.0
 """The range is at least so wide to both sides."""
 _FINEST: Final = 1e-7
 """Parts of this size, relative to where they are, are not cut further."""
+_SAMPLES: Final = 4003
+"""Points of a piece at which its formula is looked at before it is cut."""
 _MOST: Final = 6000
 """Parts of a piece."""
+_NOTHING: Final = 1e-16
+"""Floats below this are not told apart when a jump is looked for."""
+_JUMP: Final = 2.0**-46
+"""A formula that changes by more, relatively, within four floats has a jump."""
 _ROUNDED: Final = 2.0**-51
 """So far apart may a derivative and the formula for it be, relatively."""
-_ROOM: Final = 0.25
-"""Rounding may use this share of what is charged for it; 32 units u of the size of results and of terms."""
+_CHARGED: Final = 2.0**-48
+"""32 units u of the size of results and of terms are charged for rounding; a quarter of them may be seen."""
 
 
-def check(definition: Definition) -> str:
-    """What was checked, in words; raise InvalidInput where a declared fact is wrong."""
+def checked(definition: Definition) -> Definition:
+    """The definition with its shape, and a note of what was checked; InvalidInput where a declared fact is wrong."""
+    periodic, knots = np.isfinite(definition.period), definition.knots
+    far = max([_FAR, *(4.0 * abs(knot) for knot in knots)])
+    low, high = (knots[0], knots[0] + definition.period) if periodic else (-far, far)
     with precision(_BITS):
-        low, high = _range(definition)
-        _slope_is_the_derivative(definition, low, high)
-        doubts = _turning_points(definition)
-        _extent(definition, low, high)
-        _rounding(definition, low, high)
-    where = "over a whole period" if np.isfinite(definition.period) else f"from {low:g} to {high:g}"
-    doubt = f", but not near {', '.join(f'{x:.6g}' for x in doubts[:3])}" if doubts else ""
-    return f"turning points checked by ball arithmetic {where}{doubt}; the rest declared, rounding measured"
-
-
-def _range(definition: Definition) -> tuple[float, float]:
-    if np.isfinite(definition.period):
-        return definition.knots[0], definition.knots[0] + definition.period
-    far = max(_FAR, 4.0 * max((abs(k) for k in definition.knots), default=0.0))
-    return -far, far
-
-
-def _grid(definition: Definition, low: float, high: float, count: int) -> list[float]:
-    """Points all over the range, closer together near turning points and at their middle, none of them a kink."""
-    rng = np.random.default_rng(5)
-    near = [k + s * 10.0 ** rng.uniform(-9, 0.5) for k in (*definition.knots, 0.0) for s in (-1, 1) for _ in range(12)]
-    points = np.concatenate([rng.uniform(low, high, count), rng.uniform(max(low, -8.0), min(high, 8.0), count), near])
-    return [float(x) for x in points if low < x < high and x not in definition.knots]
-
-
-def _slope_is_the_derivative(definition: Definition, low: float, high: float) -> None:
-    for x in _grid(definition, low, high, 100):
-        _, rate = _jet(definition.value, ball(x))
-        given, bend = _jet(definition.slope, ball(x))
-        room = ball(_ROUNDED) * (abs(given) + ball(definition.rounding))  # constants may be rounded
-        if not abs(rate - given) <= room:
-            told = f"slope is {float(given):.17g} at {x:.17g}"
-            raise InvalidInput(f"{told}, where the derivative of value is {float(rate):.17g}")
+        rng = np.random.default_rng(5)
+        near = [k + s * 10.0 ** rng.uniform(-9, 0.5) for k in (*knots, 0.0) for s in (-1, 1) for _ in range(12)]
+        points = [*rng.uniform(low, high, 150), *rng.uniform(max(low, -8.0), min(high, 8.0), 150), *near]
+        for x in points:
+            if low < x < high and x not in knots:
+                _at_a_point(definition, float(x))
+        _continuous("value", definition.value, low, high, definition)
+        _continuous("slope", definition.slope, low, high, definition)
+        shape, doubts = _monotone(definition, definition.slope, knots, (low, high), "turning_points")
         if definition.bend is not None:
-            stated = _jet(definition.bend, ball(x))[0]
-            if not abs(bend - stated) <= ball(_ROUNDED) * (abs(stated) + 1):
-                raise InvalidInput(f"bend is not the derivative of slope at {x:.17g}, where that is {float(bend):.17g}")
+            doubts += _monotone(definition, definition.bend, definition.turns, (low, high), "bend_turning_points")[1]
+        if not periodic:
+            for side, limit, sense in ((-1, definition.ends[0], shape[0]), (1, definition.ends[1], shape[-1])):
+                _towards_infinity(definition, side, limit, side * sense, far)
+    where = "over a whole period" if periodic else f"from {low:g} to {high:g}"
+    doubt = f", but not near {', '.join(f'{x:.6g}' for x in doubts[:3])}" if doubts else ""
+    note = f"turning points checked by ball arithmetic {where}{doubt}; the rest declared, rounding measured"
+    return replace(definition, shape=tuple(shape), note=note)
 
 
-def _turning_points(definition: Definition) -> list[float]:
-    """Raise where φ' (and φ'', if bend is given) turns at a point that was not declared; return where that is open."""
-    doubts = _monotone(definition, definition.slope, definition.knots, "turning_points")
+def _at_a_point(definition: Definition, x: float) -> None:
+    """Raise if the formulas are not each other's derivatives at a point, leave the extent, or round too much."""
+    here, (least, most) = ball(x), definition.extent
+    value, rate = _jet(definition.value, here)
+    slope, bend = _jet(definition.slope, here)
+    if not abs(rate - slope) <= ball(_ROUNDED) * (abs(slope) + ball(definition.rounding)):  # constants may be rounded
+        raise InvalidInput(
+            f"slope is {float(slope):.17g} at {x:.17g}, where value has the derivative {float(rate):.17g}"
+        )
     if definition.bend is not None:
-        doubts += _monotone(definition, definition.bend, definition.turns, "bend_turning_points")
-    return doubts
+        stated = _jet(definition.bend, here)[0]
+        if not abs(bend - stated) <= ball(_ROUNDED) * (abs(stated) + 1):
+            raise InvalidInput(f"bend is not the derivative of slope at {x:.17g}, where that is {float(bend):.17g}")
+    rest = value - ball(definition.drift) * here
+    if rest < ball(least) or rest > ball(most):
+        raise InvalidInput(f"extent is ({least:g}, {most:g}), but at {x:.6g} there is {float(rest):.17g}")
+    if np.isfinite(definition.period):
+        moved = ball(x + definition.period)
+        rise = _jet(definition.value, moved)[0] - ball(definition.drift) * moved - rest
+        if not abs(rise) < ball(_CHARGED) * (abs(rate) + 1) * (1 + abs(moved)):
+            raise InvalidInput(f"value - drift·x changes by {float(rise):.6g} over a period at {x:.6g}")
+    for name, formula, true in (("value", definition.value, value), ("slope", definition.slope, slope)):
+        number = float(evaluated(formula, np.array(x)))
+        size = abs(number) + definition.rounding
+        if definition.tails and 0.0 < abs(number) < 1.0:
+            size -= abs(number) * float(np.log(abs(number)))
+        if not abs(ball(number) - true) <= ball(0.25 * _CHARGED * size):
+            raise InvalidInput(
+                f"{name} is {number:.17g} at {x:.17g} in floating point, and {float(true):.17g} in truth: more than"
+                f" rounding={definition.rounding:g} allows. Give the size of the terms that cancel, and tails=True"
+                " where an exponent is rounded"
+            )
 
 
-def _monotone(definition: Definition, tree: Tree, points: tuple[float, ...], name: str) -> list[float]:
-    """Show that a formula is monotone between points; the slope must go as its shape says."""
-    low, high = _range(definition)
-    periodic = np.isfinite(definition.period)
-    marks = [k + turn * definition.period for turn in (-1, 0, 1) for k in points] if periodic else list(points)
-    marks = sorted({low, high, *(k for k in marks if low < k < high)})
-    doubts: list[float] = []
-    for number, (one, two) in enumerate(pairwise(marks)):
-        sense = definition.shape[number] if tree is definition.slope else None
-        doubts += _one_sign(tree, one, two, sense, marks, name)
-    return doubts
+def _continuous(name: str, formula: Formula, low: float, high: float, definition: Definition) -> None:
+    """Raise where a formula jumps: parts on which it has no finite derivative are cut until a few floats are left.
 
-
-def _one_sign(tree: Tree, low: float, high: float, sense: int | None, marks: list[float], name: str) -> list[float]:
-    """Show that the formula's derivative has one sign between two marks, the given one; return where it is open."""
-    todo, doubts, seen = [(low, high)], [], 0
+    Only φ' may jump, at a declared kink; floats next to the kink must then have the slopes of their side.
+    """
+    todo, seen = [(low, high)], 0
     while todo:
         one, two = todo.pop()
-        _, rate = _jet(tree, ball(one).union(ball(two)))
+        if _jet(formula, ball(one).union(ball(two)))[1].is_finite():
+            continue
         seen += 1
-        if rate.is_finite() and (rate > 0 or rate < 0):
-            sign = 1 if rate > 0 else -1
-            if sense is None:
-                sense = sign
-            if sense != sign:
-                raise InvalidInput(
-                    f"{name} lacks a point between {low:.6g} and {high:.6g}: near {0.5 * (one + two):.6g} it goes"
-                    " another way than in the rest of that piece"
-                )
+        if two - one > 4.0 * np.spacing(max(abs(one), abs(two), _NOTHING)) and seen <= _MOST:
+            middle = 0.5 * one + 0.5 * two
+            todo += [(middle, two), (one, middle)]
             continue
-        if rate == 0:
-            continue
-        middle = 0.5 * one + 0.5 * two
+        pairs = [(one, two)]
+        for knot in definition.knots:
+            if one <= knot <= two and definition.kinks and name == "slope":
+                pairs = [(one, float(np.nextafter(knot, -np.inf))), (float(np.nextafter(knot, np.inf)), two)]
+        for left, right in ((_jet(formula, ball(a))[0], _jet(formula, ball(b))[0]) for a, b in pairs if a < b):
+            if not abs(right - left) <= ball(_JUMP) * (abs(left) + ball(definition.rounding)):
+                advice = "turning_points lacks its exact place, or kinks=True is missing"
+                raise InvalidInput(f"{name} jumps near {one:.9g}{f'; {advice}' if name == 'slope' else ''}")
+
+
+def _towards_infinity(definition: Definition, side: int, limit: float, sense: int, far: float) -> None:
+    """Raise if φ' does not approach its limit from the side, and in the way, of the outer piece."""
+    found = [_jet(definition.slope, ball(side * far * 4.0**k))[0] for k in range(29)]
+    rates = [rate for rate in found if rate.is_finite()]
+    if np.isfinite(limit):
+        near = bool(rates) and bool(abs(rates[-1] - ball(limit)) <= ball(1e-3 * max(1.0, abs(limit))))
+        room, path = ball(1e-9 * max(definition.rounding, abs(limit))), [*rates, ball(limit)]
+    else:
+        near, room, path = sense * limit > 0.0, ball(1e-9 * definition.rounding), rates
+    steps = [two - one for one, two in pairwise(path)]
+    if not near or any((-sense * step if sense else abs(step)) > room for step in steps):
+        raise InvalidInput(
+            f"limits or turning_points are wrong towards {'+∞' if side > 0 else '-∞'}: slopes there are"
+            f" {', '.join(f'{float(rate):.6g}' for rate in (*rates[:1], *rates[-1:]))}, the limit is {limit:g}"
+        )
+
+
+def _monotone(
+    definition: Definition, formula: Formula, points: tuple[float, ...], ends: tuple[float, float], name: str
+) -> tuple[list[int], list[float]]:
+    """Show that a formula is monotone between points; return how it goes there, and places where that is open."""
+    turns = (-1, 0, 1) if np.isfinite(definition.period) else (0,)
+    marks = [k + turn * definition.period if turn else k for turn in turns for k in points]
+    marks = sorted({*ends, *(k for k in marks if ends[0] < k < ends[1])})
+    senses, doubts = [], list[float]()
+    for low, high in pairwise(marks):
+        grid = np.linspace(low, high, _SAMPLES)[1:-1]
+        rates = evaluated(formula, grid)
+        room = 1e-12 * (definition.rounding + np.abs(rates).max())
+        found = {sign: grid[:-1][sign * np.diff(rates) > room].tolist() for sign in (-1, 1)}
+        if not (found[-1] and found[1]):
+            signs, open_ = _signs(formula, low, high, marks)
+            found, doubts = {sign: found[sign] + signs[sign] for sign in (-1, 1)}, doubts + open_
+            if open_ and not (found[-1] or found[1]):
+                raise InvalidInput(f"{name}: nothing shows how the formula goes between {low:.6g} and {high:.6g}")
+        if found[-1] and found[1]:
+            where = f"it rises near {found[1][0]:.6g} and falls near {found[-1][0]:.6g}"
+            raise InvalidInput(f"{name} lacks a point between {low:.6g} and {high:.6g}: {where}")
+        senses.append(bool(found[1]) - bool(found[-1]))
+    return senses, doubts
+
+
+def _signs(formula: Formula, low: float, high: float, marks: list[float]) -> tuple[dict[int, list[float]], list[float]]:
+    """Where the derivative of a formula is shown to be negative or positive between two marks, and where it is open."""
+    todo, seen = [(low, high)], 0
+    found: dict[int, list[float]] = {-1: [], 1: []}
+    doubts: list[float] = []
+    while todo and not (found[-1] and found[1]):
+        one, two = todo.pop()
+        middle, seen = 0.5 * one + 0.5 * two, seen + 1
+        _, rate = _jet(formula, ball(one).union(ball(two)))
         size = _FINEST * max(1.0, abs(middle))
-        if two - one <= size or seen > _MOST:
-            if min(abs(middle - mark) for mark in marks) > 4.0 * size:
-                _no_jump(tree, one, two, name)
-                doubts.append(middle)
-            if seen > 2 * _MOST:
-                return [*doubts, *(0.5 * (a + b) for a, b in todo)]
-            continue
-        todo += [(middle, two), (one, middle)]
-    return doubts
+        if rate.is_finite() and (rate > 0 or rate < 0):
+            found[1 if rate > 0 else -1].append(middle)
+        elif two - one > size and seen <= _MOST and not rate.is_zero():
+            todo += [(middle, two), (one, middle)]
+        elif min(abs(middle - mark) for mark in marks) > 4.0 * size and not rate.is_zero():
+            doubts.append(middle)
+    return found, doubts
 
 
-def _no_jump(tree: Tree, one: float, two: float, name: str) -> None:
-    left, right = (_jet(tree, ball(end))[0] for end in (one, two))
-    if abs(right - left) > ball(1e-3) * (1 + abs(left)):
-        raise InvalidInput(f"{name} lacks a point near {0.5 * (one + two):.6g}, where there is a jump")
-
-
-def _extent(definition: Definition, low: float, high: float) -> None:
-    least, most = definition.extent
-    for x in _grid(definition, low, high, 200):
-        value = _jet(definition.value, ball(x))[0] - ball(definition.drift) * ball(x)
-        if value < ball(least) or value > ball(most):
-            raise InvalidInput(f"extent is ({least:g}, {most:g}), but at {x:.6g} there is {float(value):.17g}")
-        if np.isfinite(definition.period):
-            moved = x + definition.period
-            after, rate = _jet(definition.value, ball(moved))
-            rise = after - ball(definition.drift) * ball(moved) - value
-            unit = ball(2.0**-48) * (abs(rate) + 1) * (1 + abs(ball(moved)))
-            if not abs(rise) < unit:
-                raise InvalidInput(f"value - drift·x changes by {float(rise):.6g} over a period at {x:.6g}")
-
-
-def _rounding(definition: Definition, low: float, high: float) -> None:
-    points = np.array(_grid(definition, low, high, 150))
-    for name, tree in (("value", definition.value), ("slope", definition.slope)):
-        found = evaluated(tree, points)
-        for x, number in zip(points.tolist(), found.tolist()):
-            true = _jet(tree, ball(x))[0]
-            size = abs(number) + definition.rounding
-            if definition.tails and 0.0 < abs(number) < 1.0:
-                size -= abs(number) * float(np.log(abs(number)))
-            if not abs(ball(number) - true) <= ball(_ROOM * 2.0**-48 * size):
-                raise InvalidInput(
-                    f"{name} is {number:.17g} at {x:.17g} in floating point, and {float(true):.17g} in truth: more than"
-                    f" rounding={definition.rounding:g} allows. Give the size of the terms that cancel, and tails=True"
-                    " where an exponent is rounded"
-                )
-
-
-def _jet(tree: Tree, v: arb) -> tuple[arb, arb]:
+def _jet(formula: Formula, v: arb) -> tuple[arb, arb]:
     """Value and derivative of a formula, at every point of a ball."""
-    before = ctx.cap
-    ctx.cap = 2
     try:
-        found = _at(tree, arb_series([v, 1]))
+        return jet(lambda x: _at(formula, x), v)
     except (ValueError, ZeroDivisionError):  # a ball that is too wide for a quotient
         return arb.nan(), arb.nan()
-    finally:
-        ctx.cap = before
-    terms = [*(found.coeffs() if isinstance(found, arb_series) else [arb(found)]), arb(0), arb(0)]
-    return terms[0], terms[1]
 
 
-def _at(tree: Tree, x: Any) -> Any:
-    if not isinstance(tree, tuple):
-        return x if tree == "x" else arb_series([ball(tree) if isinstance(tree, float) else arb(tree)])
-    name, *parts = tree
+def _at(formula: Formula, x: Any) -> Any:
+    if not isinstance(formula, tuple):
+        return x if formula == "x" else arb_series([ball(formula) if isinstance(formula, float) else arb(formula)])
+    name, *parts = formula
     if name == "power":
-        return _power(_at(parts[0], x), parts[1])
-    if name == "where":
-        return _chosen(_truth(parts[0], x), *(_at(part, x) for part in parts[1:]))
+        found = one = _at(parts[0], x)
+        for _ in range(parts[1] - 1):
+            found = found * one
+        return found
     return _RULES[name](*(_at(part, x) for part in parts))
-
-
-def _power(x: Any, exponent: int) -> Any:
-    found = x
-    for _ in range(exponent - 1):
-        found = found * x
-    return found
-
-
-def _truth(tree: Tree, x: Any) -> bool | None:
-    """Whether a comparison holds on the whole ball; None if on a part of it."""
-    name, left, right = tree
-    one, two = (_head(_at(part, x)) for part in (left, right))
-    if name in ("less", "less_equal"):
-        one, two = two, one
-    if one > two:
-        return True
-    return False if one < two else None
 
 
 def _head(x: Any) -> arb:
     return x[0] if isinstance(x, arb_series) else arb(x)
+
+
+def _exceeds(one: Any, two: Any) -> bool | None:
+    """Whether one series is above another on the whole ball; None if on a part of it."""
+    return True if _head(one) > _head(two) else False if _head(one) < _head(two) else None
 
 
 def _chosen(truth: bool | None, yes: Any, no: Any) -> Any:
@@ -220,11 +221,12 @@ def _chosen(truth: bool | None, yes: Any, no: Any) -> Any:
 
 
 def _larger(a: Any, b: Any) -> Any:
-    return _chosen(True if _head(a) > _head(b) else False if _head(a) < _head(b) else None, a, b)
+    return _chosen(_exceeds(a, b), a, b)
 
 
-def _tanh(x: Any) -> Any:
-    return 2 * gate(2 * x) - 1
+def _above(a: Any, b: Any) -> Any:
+    """One where a comparison holds, else zero."""
+    return _chosen(_exceeds(a, b), arb_series([1]), arb_series([0]))
 
 
 _RULES: Final[dict[str, Any]] = {
@@ -233,11 +235,8 @@ _RULES: Final[dict[str, Any]] = {
     "multiply": lambda a, b: a * b,
     "divide": lambda a, b: a / b,
     "negative": lambda a: -a,
-    "positive": lambda a: a,
-    "reciprocal": lambda a: 1 / a,
     "square": lambda a: a * a,
     "sqrt": lambda a: a.sqrt(),
-    "hypot": lambda a, b: (a * a + b * b).sqrt(),
     "exp": lambda a: a.exp(),
     "expm1": lambda a: a.exp() - 1,
     "log": lambda a: a.log(),
@@ -247,11 +246,16 @@ _RULES: Final[dict[str, Any]] = {
     "cos": lambda a: a.cos(),
     "sinh": lambda a: (a.exp() - (-a).exp()) / 2,
     "cosh": lambda a: (a.exp() + (-a).exp()) / 2,
-    "tanh": _tanh,
+    "tanh": lambda a: 2 * gate(2 * a) - 1,
     "arctan": lambda a: a.atan(),
     "absolute": lambda a: _larger(a, -a),
     "maximum": _larger,
     "minimum": lambda a, b: -_larger(-a, -b),
+    "greater": _above,
+    "greater_equal": _above,
+    "less": lambda a, b: _above(b, a),
+    "less_equal": lambda a, b: _above(b, a),
+    "where": lambda condition, a, b: _chosen(_exceeds(condition, 0.5), a, b),
     "expit": gate,
     "erf": lambda a: a.erf(),
     "erfc": lambda a: a.erfc(),

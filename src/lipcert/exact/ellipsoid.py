@@ -45,10 +45,7 @@ def advance(S: arb_mat, slopes: Slopes, hint: Sequence[arb] | None = None, signe
     safe = _dominant(S, inner, radii) if signed else _safe(S, m, r, active)
     T = feasible(inner, safe, [hint[k] for k in active] if hint else None)
     side = scaled(arb_mat([rows[k] for k in active]), radii, m)
-    try:
-        P = P + side.transpose() * plus_diagonal(-inner, T).solve(side)
-    except ZeroDivisionError:
-        raise ProofFailed("the step of a layer needs more bits") from None
+    P = P + side.transpose() * solve(inner, T, side)
     raised = dict(zip(active, T, strict=True))
     return at_least(plus_diagonal(P, [raised.get(k, arb(0)) for k in range(n)]))
 
@@ -88,6 +85,14 @@ def feasible(inner: arb_mat, safe: list[arb], hint: list[arb] | None) -> list[ar
     if positive_definite(plus_diagonal(-inner, safe)):
         return safe
     raise ProofFailed("no multipliers make the step of a layer valid")
+
+
+def solve(inner: arb_mat, T: list[arb], right: arb_mat) -> arb_mat:
+    """(T - inner)⁻¹ right."""
+    try:
+        return plus_diagonal(-inner, T).solve(right)
+    except ZeroDivisionError:
+        raise ProofFailed("the step of a layer needs more bits") from None
 
 
 def rest_norms(model: Model, slopes: Sequence[Slopes]) -> list[arb]:

@@ -39,6 +39,12 @@ def tightened(known: Interval, rows: Sequence[int], lower: Sequence[arb], upper:
     return low, high
 
 
+def around(middle: Sequence[arb], reach: Sequence[arb]) -> Interval:
+    """What is within reach of a middle."""
+    ends = list(zip(middle, reach, strict=True))
+    return [(v - x).lower() for v, x in ends], [(v + x).upper() for v, x in ends]
+
+
 class Lines:
     """A layer between lines: down·v + low ≤ φ(v) ≤ up·v + high on each neuron's interval, and floor ≤ φ ≤ roof.
 
@@ -157,10 +163,9 @@ class Centre:
         error = [(a + b).upper() for a, b in zip(carried, fresh, strict=True)]
         if not layer.functions:
             return middle, error
-        ends = [(a - e).lower() for a, e in zip(middle, error)], [(a + e).upper() for a, e in zip(middle, error)]
         z = column([f.value(a) for f, a in zip(layer.functions, middle, strict=True)])
         S = added(S, fresh)
-        P = None if S is None else advance(S, slopes_on(views_on(layer.functions, ends)))
+        P = None if S is None else advance(S, slopes_on(views_on(layer.functions, around(middle, error))))
         self.z, self.error = z.mid(), added(P, [x.rad().upper() for x in z.entries()])
         return middle, error
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from flint import arb, arb_mat
 
-from lipcert.errors import ProofFailed
-from lipcert.exact.ellipsoid import Slopes, feasible, halved
+from lipcert.exact.ellipsoid import Slopes, feasible, halved, solve
 from lipcert.exact.functions import least, most
 from lipcert.exact.linear import at_least, image, largest_eigenvalue, norm, plus_diagonal, scaled, signs
 from lipcert.exact.model import Model
@@ -118,12 +117,7 @@ class Entries:
             T = feasible(inner, safe, [hint[k] for k in active])
             side = scaled(arb_mat([A[k] for k in active]), radii)  # D_r A
             turned = scaled(arb_mat([U[k] for k in active]), radii)  # D_r U
-            try:
-                solved = plus_diagonal(-inner, T).solve(
-                    arb_mat([a + b for a, b in zip(side.tolist(), turned.tolist())])
-                )
-            except ZeroDivisionError:
-                raise ProofFailed("the step of a layer needs more bits") from None
+            solved = solve(inner, T, arb_mat([a + b for a, b in zip(side.tolist(), turned.tolist())]))
             across = arb_mat([row[:n] for row in solved.tolist()])
             z = arb_mat([row[n:] for row in solved.tolist()])
             P = P + scaled(side.transpose() * across, m, m)

@@ -86,28 +86,11 @@ def floats(matrix: arb_mat) -> tuple[Array, int]:
 
 
 def largest_eigenvalue(matrix: arb_mat) -> arb:
-    """At least λmax of a symmetric positive semidefinite matrix without radii."""
-    n = matrix.nrows()
-    sums = [sum((abs(x) for x in row), arb(0)).upper() for row in matrix.tolist()]
-    worst = most(sums)
-    if n == 1 or worst.is_zero():
-        return worst
-    near, exponent = floats(matrix)
-    try:
-        top = arb(float(np.linalg.eigvalsh(near)[-1])) * arb(2) ** exponent
-    except np.linalg.LinAlgError:
-        return worst
-    for slack in _SLACK:
-        candidate = (top * (1 + arb(slack))).upper()
-        if candidate < worst and positive_definite(plus_diagonal(-matrix, [candidate] * n)):
-            return candidate
-    return worst
-
-
-def largest_positive(matrix: arb_mat) -> arb:
     """At least λmax of a symmetric matrix without radii, and at least 0."""
     n = matrix.nrows()
     worst = most([sum((abs(x) for x in row), arb(0)).upper() for row in matrix.tolist()])
+    if worst.is_zero() or (n == 1 and matrix[0, 0] > 0):
+        return worst
     near, exponent = floats(matrix)
     try:
         values = np.linalg.eigvalsh(near)

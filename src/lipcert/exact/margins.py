@@ -12,7 +12,7 @@ from typing import Any
 from flint import arb, arb_mat
 
 from lipcert.errors import ProofFailed
-from lipcert.exact.enclose import Interval
+from lipcert.exact.enclose import Interval, views_on
 from lipcert.exact.functions import ball, least, most
 from lipcert.exact.linear import positive_definite
 from lipcert.exact.model import Inputs, Model
@@ -57,10 +57,7 @@ def _definite(
     """Whether -row·v_N - Σ λq - λ_0(1 - ‖·‖²) is a positive definite form of 1, the input and the open neurons."""
     count, radius = len(inputs.center), inputs.radius
     assert radius is not None
-    views = [
-        [f.on(low, high) for f, low, high in zip(layer.functions, *ends, strict=True)]
-        for layer, ends in zip(model[:-1], known, strict=True)
-    ]
+    views = [views_on(layer.functions, ends) for layer, ends in zip(model[:-1], known, strict=True)]
     opens = [[k for k, view in enumerate(some) if not _straight(view)] for some in views]
     size = 1 + count + sum(map(len, opens))
     if size > _LARGEST:
@@ -127,13 +124,7 @@ def _closed(view: Any, v: Row) -> Row:
 
 def _kink(function: Any, view: Any, v: Row, z: Row) -> list[tuple[Row, Row]]:
     """The three products of an open neuron."""
-    zero = arb(0)
-    if not (view.low < 0 < view.high and function.value(zero) == 0):
-        raise ProofFailed("value functions of curved neurons are not repeated in ball arithmetic; verify without exact")
-    sides = function.on(view.low, zero), function.on(zero, view.high)
-    if not all(map(_straight, sides)):
-        raise ProofFailed("value functions of curved neurons are not repeated in ball arithmetic; verify without exact")
-    alpha, beta = (side.slopes()[0] for side in sides)
+    alpha, beta = function.kink(view.low, view.high)
     if not alpha < beta:
         raise ProofFailed(
             "value functions of concave neurons are not repeated in ball arithmetic; verify without exact"

@@ -100,10 +100,15 @@ class Inputs:
     upper: list[arb]
 
     @property
+    def sides(self) -> list[arb]:
+        """At least how far any point is from the centre, along each axis."""
+        ends = zip(self.center, self.lower, self.upper, strict=True)
+        return [most([(u - c).upper(), (c - low).upper()]) for c, low, u in ends]
+
+    @property
     def reach(self) -> arb:
         """At least the distance of any point from the centre."""
-        ends = zip(self.center, self.lower, self.upper, strict=True)
-        corner = norm([most([(u - c).upper(), (c - low).upper()]) for c, low, u in ends])
+        corner = norm(self.sides)
         return corner if self.radius is None else least([corner, self.radius])
 
     @property
@@ -132,50 +137,42 @@ class Inputs:
         For any q it is at most a·c + δ‖q‖ + max of (a - q)·(x - c) over the box. q = 0 is the box's own bound, q = a
         the ball's; between them a search suggests one.
         """
-        below = column([low - c for low, c in zip(self.lower, self.center, strict=True)])
-        above = column([u - c for u, c in zip(self.upper, self.center, strict=True)])
-        away = self.balls - column(self.center)
-        middle = (rows * column(self.center)).entries()
-        count = rows.nrows()
+        middle, count = (rows * column(self.center)).entries(), rows.nrows()
         tries = [arb_mat(count, rows.ncols())]
         if self.radius is not None:
-            tries += [rows, _suggested(rows, self.radius, below, above)]
+            tries += [rows, self.shared(rows)]
         found: list[arb] = []
         for q in tries:
-            rest = rows - q
-            positive, negative = signs(rest.mid())
-            box = positive * above + negative * below + (rest - rest.mid()) * away
             sizes = [arb(0)] * count if self.radius is None else [self.radius * norm(row) for row in q.tolist()]
-            bound = [(m + x + s).upper() for m, x, s in zip(middle, box.entries(), sizes, strict=True)]
+            bound = [(m + x + s).upper() for m, x, s in zip(middle, self.over_box(rows - q), sizes, strict=True)]
             found = [least([x, y]) for x, y in zip(found, bound, strict=True)] if found else bound
         return found
 
+    def over_box(self, rows: arb_mat) -> list[arb]:
+        """At least max of a·d over the box for each row a, d the difference from the centre."""
+        below, above = (column(side) - column(self.center) for side in (self.lower, self.upper))
+        positive, negative = signs(rows.mid())
+        away = self.balls - column(self.center)
+        total = positive * above + negative * below + (rows - rows.mid()) * away
+        return [x.upper() for x in total.entries()]
 
-def _suggested(rows: arb_mat, radius: arb, below: arb_mat, above: arb_mat) -> arb_mat:
-    """Floats λ·y with y = clip(a/λ, box), ‖y‖ about the radius: there the bound of the support function is sharp."""
-    a, power = floats(rows)
-    box, _ = floats(arb_mat([below.entries(), above.entries(), [radius] * rows.ncols()]))
-    low, high = np.full(len(a), -80.0), np.full(len(a), 80.0)
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        y = np.clip(a * np.exp(-middle)[:, None], box[0], box[1])
-        short = np.sqrt((y * y).sum(axis=1)) < box[2, 0]
-        high, low = np.where(short, middle, high), np.where(short, low, middle)
-    q = np.exp(high)[:, None] * np.clip(a * np.exp(-high)[:, None], box[0], box[1])
-    return arb_mat(q.tolist()) * arb(2) ** power
+    def shared(self, rows: arb_mat) -> arb_mat:
+        """The part of each row that had better be bounded by the ball, the rest by the box; only a suggestion.
 
-
-def split_rows(inputs: Inputs, rows: arb_mat) -> tuple[arb_mat, list[arb]]:
-    """Two parts q + p of each row, p·d bounded by the box, d the difference from the centre: q, and at least p·d."""
-    assert inputs.radius is not None
-    below = column([low - c for low, c in zip(inputs.lower, inputs.center, strict=True)])
-    above = column([u - c for u, c in zip(inputs.upper, inputs.center, strict=True)])
-    q = _suggested(rows, inputs.radius, below, above).mid()
-    rest = rows - q
-    positive, negative = signs(rest.mid())
-    away = inputs.balls - column(inputs.center)
-    most_of_it = positive * above + negative * below + (rest - rest.mid()) * away
-    return q, [x.upper() for x in most_of_it.entries()]
+        It is λ·y with y = clip(a/λ, box), ‖y‖ about the radius: there the bound of the support function is sharp.
+        """
+        assert self.radius is not None
+        ends = [[x - c for x, c in zip(side, self.center, strict=True)] for side in (self.lower, self.upper)]
+        a, power = floats(rows)
+        box, _ = floats(arb_mat([*ends, [self.radius] * rows.ncols()]))
+        low, high = np.full(len(a), -80.0), np.full(len(a), 80.0)
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            y = np.clip(a * np.exp(-middle)[:, None], box[0], box[1])
+            short = np.sqrt((y * y).sum(axis=1)) < box[2, 0]
+            high, low = np.where(short, middle, high), np.where(short, low, middle)
+        q = np.exp(high)[:, None] * np.clip(a * np.exp(-high)[:, None], box[0], box[1])
+        return (arb_mat(q.tolist()) * arb(2) ** power).mid()
 
 
 def inputs_of(region: Region, count: int) -> Inputs | None:
@@ -205,18 +202,10 @@ def inputs_of(region: Region, count: int) -> Inputs | None:
     return Inputs(center, radius, lower, upper)
 
 
-@dataclass(frozen=True, eq=False)
-class Fewer:
-    """f(x) = model(Q x) for the inputs x of a ball, Q x in ``inputs``, ‖Q‖ ≤ ``stretch``."""
+def on_fewer(model: Model, inputs: Inputs, first: Array) -> tuple[Model, Inputs, arb]:
+    """A model and its inputs, and a number, with f(x) = model(Q x), Q x among these inputs, and ‖Q‖ at most the number.
 
-    model: Model
-    inputs: Inputs
-    stretch: arb
-
-
-def on_fewer(model: Model, inputs: Inputs, first: Array) -> Fewer:
-    """With a square matrix R in the place of the first weight W, any that has an inverse: Q is R⁻¹W, W in its balls.
-
+    A square matrix R, any that has an inverse, takes the place of the first weight W: Q is R⁻¹W, W in its balls.
     A box that cuts the ball is left out: the ball around it counts.
     """
     weight = model[0].weight
@@ -235,4 +224,4 @@ def on_fewer(model: Model, inputs: Inputs, first: Array) -> Fewer:
     middle = center.mid().entries()
     sides = [(c - radius).lower() for c in middle], [(c + radius).upper() for c in middle]
     layer = replace(model[0], weight=R, near=np.asarray(first, dtype=float))
-    return Fewer((layer, *model[1:]), Inputs(middle, radius, *sides), stretch)
+    return (layer, *model[1:]), Inputs(middle, radius, *sides), stretch

@@ -10,11 +10,11 @@ from flint import arb, arb_mat
 
 from lipcert.errors import ProofFailed
 from lipcert.exact.check import with_enough_bits
-from lipcert.exact.enclose import Centre, Interval, Lines, Trace, added, tightened, views_on
+from lipcert.exact.enclose import Centre, Interval, Lines, Trace, added, around, tightened, views_on
 from lipcert.exact.functions import ball
 from lipcert.exact.linear import at_least, column, positive_definite, signs, upward
 from lipcert.exact.model import Inputs, Layer, Model, inputs_of, on_fewer, part_of, read
-from lipcert.exact.rows import Cut, prove_leaves
+from lipcert.exact.tree import Cut, prove_leaves
 from lipcert.exact.whole import Evidence, Whole, both, common, least_bound, number
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
@@ -90,9 +90,7 @@ def _prove(
         for trace in one.traces:
             box = trace.interval(len(model) - 1, box, range(n))
         reach = [inputs.reach * one.S[k, k].sqrt() + e for k, e in enumerate(error)]
-        lower = [(v - x).lower() for v, x in zip(value, reach, strict=True)]
-        upper = [(v + x).upper() for v, x in zip(value, reach, strict=True)]
-        box = tightened(box, range(n), lower, upper)
+        box = tightened(box, range(n), *around(value, reach))
         if len(wholes) <= len(lines):
             box = _relaxed(model, inputs, common(wholes), lines[len(wholes) - 1], box)
         # y - center is within δ²S, moved by at most the gap
@@ -109,8 +107,7 @@ def _prove(
     if not 0 <= cut.base < len(wholes):
         raise ProofFailed("the pieces rest on a proof that is not there")
     if cut.first is not None:
-        fewer = on_fewer(model, inputs, cut.first)
-        model, inputs = fewer.model, fewer.inputs
+        model, inputs, _ = on_fewer(model, inputs, cut.first)
 
     def holds(trace: Trace, _: object) -> bool:
         last = trace.lines[-1] if trace.lines else None

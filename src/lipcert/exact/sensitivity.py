@@ -16,8 +16,8 @@ from lipcert.exact.functions import least
 from lipcert.exact.jacobian import Entries, Group, Matrix, Products
 from lipcert.exact.linear import norm
 from lipcert.exact.model import inputs_of, part_of, read
-from lipcert.exact.rows import Cut, prove_leaves
 from lipcert.exact.sweep import Swept
+from lipcert.exact.tree import Cut, Cuts, prove_leaves
 from lipcert.exact.whole import Evidence, Whole, common, least_bound, number, slope_ranges
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
@@ -85,7 +85,7 @@ class _Proof:
     def run(self, pairs: Sequence[Pair], cut: Cut | None) -> None:
         claim = self.claim
         if cut is not None:
-            cut.cuts()  # an error if there are leaves missing, whether or not they are needed
+            Cuts(cut.tree)  # an error if there are leaves missing, whether or not they are needed
         bound = least_bound(self.wholes, number(claim.bound))
         if not bound <= number(claim.bound):
             raise ProofFailed("the bound of all inputs and outputs is smaller than what its hints prove")

@@ -9,7 +9,7 @@ from flint import arb, arb_mat
 
 from lipcert.errors import ProofFailed
 from lipcert.exact.ellipsoid import Slopes, advance
-from lipcert.exact.enclose import Centre, Interval, Lines, Trace, slopes_on, tightened, views_on
+from lipcert.exact.enclose import Centre, Interval, Lines, Trace, around, slopes_on, tightened, views_on
 from lipcert.exact.functions import ball
 from lipcert.exact.linear import column, image, largest_eigenvalue
 from lipcert.exact.model import Inputs, Model
@@ -45,9 +45,7 @@ class Swept:
             if centre and inputs and S is not None:
                 value, error = centre.step(index)
                 reach = [inputs.reach * S[k, k].sqrt() + e for k, e in enumerate(error)]
-                lower = [(v - x).lower() for v, x in zip(value, reach, strict=True)]
-                upper = [(v + x).upper() for v, x in zip(value, reach, strict=True)]
-                interval = tightened(interval, range(layer.size), lower, upper)
+                interval = tightened(interval, range(layer.size), *around(value, reach))
             for trace in traces:
                 interval = trace.interval(index, interval, range(layer.size))
             if any(low > high for low, high in zip(*interval, strict=True)):

@@ -59,8 +59,7 @@ class Whole:
             raise ProofFailed("no pieces of the region prove a smaller bound")
         model, inputs, stretch = self.model, self.inputs, arb(1)
         if self.told.first is not None:
-            fewer = on_fewer(model, inputs, self.told.first)
-            model, inputs, stretch = fewer.model, fewer.inputs, fewer.stretch
+            model, inputs, stretch = on_fewer(model, inputs, self.told.first)
         target = -upward(-(claim / stretch).lower())
         return (Pieces(model, inputs, self.told.tree, target, self.known).prove() * stretch).upper()
 

@@ -1,30 +1,21 @@
-"""User-defined activations: formulas, and facts about them that are checked as far as possible."""
+"""User-defined activations: functions that are traced to formulas, facts about them, and piecewise linear ones."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from importlib.util import find_spec
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.importers.registry import register
-from lipcert.model.activation_row import CONCAVE, CONVEX, STRAIGHT
 from lipcert.model.activation_table import PRESETS
 from lipcert.model.activations import ALIASES, TABLE, Activation
 from lipcert.model.arguments import numbers
-from lipcert.model.declared import Definition, define
-from lipcert.model.formulas import Tree, evaluated
-from lipcert.questions.formulas import formula
+from lipcert.model.arrays import Array
+from lipcert.model.declared import FUNCTIONS, MOST_KINKS, PIECES, Definition, Formula, define, evaluated
 
 Function = Callable[[Any], Any]
-_NEAR = 4.0 ** -np.arange(1.0, 15.0)
-_SHARES = np.unique(np.concatenate([_NEAR, 1.0 - _NEAR, np.linspace(0.0, 1.0, 103)[1:-1]]))
-"""Sample points of a piece: evenly spaced, and denser towards its ends."""
 
 
 def define_activation(
@@ -42,13 +33,11 @@ def define_activation(
     bend_turning_points: Sequence[float] = (),
     rounding: float = 1.0,
     tails: bool = False,
-    torch: Any = None,
-    onnx: str | None = None,
 ) -> Activation:
-    """Define an activation by formulas, for ``Network.from_weights`` and for importers.
+    """Define an activation by formulas, for ``Network.from_weights`` and, with ``register_activation``, for importers.
 
-    What you declare is checked as far as possible. With python-flint (``pip install "lipcert[exact]"``) the turning
-    points are proved to be complete up to 64 or four times the farthest of them, and over a whole period. Beyond that,
+    What you declare is checked as far as possible, by python-flint (``pip install "lipcert[exact]"``). The turning
+    points are proved to be complete up to 64 or four times the farthest of them, or over a whole period. Beyond that,
     and for the rounding of the formulas, your word counts. So every answer about such a network says *declared*: the
     digest begins so, and ``certificate.declared`` is true. ``verify`` needs a network with the same declaration.
 
@@ -62,8 +51,7 @@ def define_activation(
     turning_points
         All points where φ' stops rising or falling, and all kinks; of a periodic φ' those of one period.
     limits
-        The slopes at -∞ and +∞; infinite if unbounded. Of a periodic φ' its minimum and maximum, by default those at
-        the turning points.
+        The slopes at -∞ and +∞; infinite if unbounded. A periodic φ' has none.
     extent
         Bounds of φ, or of φ(v) - drift·v.
     period, drift
@@ -77,15 +65,13 @@ def define_activation(
         Size of the terms that cancel in the formulas; 32 units of roundoff of it are charged.
     tails
         Whether an exponent is rounded, as in exp(-x²), so that small values lose more digits.
-    torch
-        A class of PyTorch modules that compute φ, without parameters; importers read it as this activation.
-    onnx
-        The name of a function that ONNX models define for φ, as ``"domain:name"`` or ``"name"``.
 
     Raises
     ------
     InvalidInput
         If a declared fact is wrong; the message says where.
+    LipcertError
+        If python-flint is not installed.
 
     Examples
     --------
@@ -94,48 +80,43 @@ def define_activation(
     >>> lc.certify(lc.Network.from_weights([[[2.0]], [[1.0]]], activation=wave), method=lc.ClosedForm()).declared
     True
     """
+    from lipcert.exact.declarations import checked
+
     known = {*TABLE, *PRESETS, *ALIASES}
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,59}", name) or name.lower() in known:
         raise InvalidInput(f"name must be a name of your own, of letters, digits and underscores, got {name!r}")
     knots, turns = _points("turning_points", turning_points), _points("bend_turning_points", bend_turning_points)
-    trees = formula("value", value), formula("slope", slope)
-    bent = None if bend is None else formula("bend", bend)
-    length = np.inf if period is None else _number("period", period)
-    if np.isfinite(length):
-        _one_period(length, knots, "turning_points")
-        _one_period(length, turns, "bend_turning_points" if bent is not None else "")
-        if kinks:
-            raise InvalidInput("kinks must be False where there is a period: where kinks come again is rounded")
-    ends = _ends(trees[1], knots, length, limits)
+    formula, rate = _formula("value", value), _formula("slope", slope)
+    if (limits is None) == (period is None):
+        raise InvalidInput("limits must be given, the slopes at -∞ and +∞, if there is no period, and only then")
+    if period is not None:
+        named = {"turning_points": knots} | ({} if bend is None else {"bend_turning_points": turns})
+        if not _number("period", period) > 0.0 or kinks:
+            raise InvalidInput(f"period must be positive, and kinks must be False where there is one, got {period!r}")
+        for label, points in named.items():
+            if len(points) < 2 or points[-1] - points[0] >= period:
+                raise InvalidInput(f"{label} must be the points of one period, at least two, got {points}")
+        rates = evaluated(rate, np.array(knots)).tolist()
+        limits = min(rates), max(rates)
     least, most = _pair("extent", extent)
+    if not least <= most:
+        raise InvalidInput(f"extent must be two numbers, the smaller one first, got {extent!r}")
     definition = Definition(
-        name,
-        *trees,
-        knots,
-        _shape(trees[1], knots, length),
-        ends,
-        (least, most),
-        length,
-        _number("drift", drift) if np.isfinite(length) else 0.0,
-        bool(kinks),
-        bent,
-        turns,
-        abs(_number("rounding", rounding)),
-        bool(tails),
+        title=name,
+        value=formula,
+        slope=rate,
+        knots=knots,
+        ends=_pair("limits", limits),
+        extent=(least, most),
+        period=np.inf if period is None else float(period),
+        drift=0.0 if period is None else _number("drift", drift),
+        kinks=bool(kinks),
+        bend=None if bend is None else _formula("bend", bend),
+        turns=turns,
+        rounding=abs(_number("rounding", rounding)),
+        tails=bool(tails),
     )
-    _by_samples(definition)
-    found = Activation(define(replace(definition, note=_checked(definition))))
-    if torch is not None or onnx is not None:
-        register(found, torch, onnx)
-    return found
-
-
-def _checked(definition: Definition) -> str:
-    if find_spec("flint") is None:
-        return "declared, and not checked, since python-flint is not installed"
-    from lipcert.exact.declarations import check
-
-    return check(definition)
+    return Activation(define(checked(definition)))
 
 
 def _number(name: str, value: Any) -> float:
@@ -149,9 +130,9 @@ def _pair(name: str, value: Any) -> tuple[float, float]:
     try:
         low, high = (float(end) for end in value)
     except (TypeError, ValueError):
-        raise InvalidInput(f"{name} must be two numbers, got {value!r}") from None
-    if not low <= high and name == "extent":
-        raise InvalidInput(f"{name} must be two numbers, the smaller one first, got {value!r}")
+        low = high = np.nan
+    if np.isnan([low, high]).any():
+        raise InvalidInput(f"{name} must be two numbers, got {value!r}")
     return low, high
 
 
@@ -162,111 +143,76 @@ def _points(name: str, values: Any) -> tuple[float, ...]:
     return tuple(points.tolist())
 
 
-def _one_period(period: float, points: tuple[float, ...], name: str) -> None:
-    if period <= 0.0:
-        raise InvalidInput(f"period must be positive, got {period!r}")
-    if name and (len(points) < 2 or points[-1] - points[0] >= period):
-        raise InvalidInput(f"{name} must be the points of one period, at least two, got {points}")
+class _Variable(np.lib.mixins.NDArrayOperatorsMixin):
+    """Stands for the variable, or for what was computed from it; notes each function that is applied to it."""
+
+    def __init__(self, formula: Formula) -> None:
+        self.formula = formula
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> _Variable:
+        return self._noted(ufunc, inputs, method == "__call__" and not kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> _Variable:
+        return self._noted(function, args, len(args) == 3 and not kwargs)
+
+    def _noted(self, function: Any, inputs: Sequence[Any], plain: bool) -> _Variable:
+        name = function.__name__
+        if name not in FUNCTIONS or not plain:
+            raise InvalidInput(f"a formula may not use {name}; known are {', '.join(sorted(FUNCTIONS))}")
+        parts = tuple(map(_recorded, inputs))
+        if name == "power" and not (isinstance(parts[1], int) and 0 < parts[1] <= 16):
+            raise InvalidInput(f"a formula may only use whole powers from 1 to 16, got {parts[1]!r}")
+        return _Variable((name, *parts))
+
+    def __bool__(self) -> bool:
+        raise InvalidInput("a formula may not decide by the value of its variable; use numpy.where")
+
+    def __float__(self) -> float:
+        raise InvalidInput("a formula must be written with numpy's functions, which take arrays; math's do not")
 
 
-def _ends(slope: Tree, knots: tuple[float, ...], period: float, limits: Any) -> tuple[float, float]:
-    periodic = np.isfinite(period)
-    rates = evaluated(slope, np.array(knots)) if periodic else np.zeros(0)
-    if limits is None and periodic:
-        return float(rates.min()), float(rates.max())
-    if limits is None:
-        raise InvalidInput("limits must be given: the slopes at -∞ and +∞")
-    left, right = _pair("limits", limits)
-    if np.isnan([left, right]).any():
-        raise InvalidInput(f"limits must be numbers, got {limits!r}")
-    if periodic and not (left <= rates.min() and rates.max() <= right):
-        raise InvalidInput(f"limits must hold the slopes of a period, {rates.min()} to {rates.max()}, got {limits}")
-    return left, right
+def _formula(name: str, function: Function) -> Formula:
+    """What a function of one variable does; an error that names the argument where it does more than a formula can."""
+    if not callable(function):
+        raise InvalidInput(f"{name} must be a function of one variable, got {type(function).__name__}")
+    try:
+        return _recorded(function(_Variable("x")))
+    except InvalidInput as error:
+        raise InvalidInput(f"{name}: {error}") from None
+    except Exception as error:  # the user's own code
+        raise InvalidInput(f"{name} cannot be written down as a formula ({type(error).__name__}: {error})") from None
 
 
-def _pieces(knots: tuple[float, ...], period: float) -> list[tuple[float, float]]:
-    """The intervals between turning points; unbounded ones are cut far out."""
-    if np.isfinite(period):
-        marks = [*knots, knots[0] + period]
-    else:
-        far = 4.0 * max([16.0, *(abs(k) for k in knots)])
-        marks = [-far, *knots, far]
-    return list(pairwise(marks))
+def _recorded(value: Any) -> Formula:
+    if isinstance(value, _Variable):
+        return value.formula
+    number = np.asarray(value)
+    if number.ndim or number.dtype.kind not in "iuf" or not np.isfinite(number):
+        raise InvalidInput(f"a formula may only have finite numbers as constants, got {value!r}")
+    return int(number) if number.dtype.kind in "iu" else float(number)
 
 
-def _shape(slope: Tree, knots: tuple[float, ...], period: float) -> tuple[int, ...]:
-    """Whether φ' rises, falls or is constant between turning points, by samples."""
-    shapes = []
-    for low, high in _pieces(knots, period):
-        rates = evaluated(slope, low + _SHARES * (high - low))
-        rise = float(rates[-1] - rates[0])
-        level = float(np.ptp(rates)) <= 1e-13 * max(1.0, float(np.abs(rates).max()))
-        shapes.append(STRAIGHT if level else CONVEX if rise > 0.0 else CONCAVE)
-    return tuple(shapes)
+def piecewise_linear(knots: Sequence[float] | Array, slopes: Sequence[float] | Array, value: float = 0.0) -> Activation:
+    """The continuous piecewise linear activation with given kinks and slopes; exact, like a row of the table.
 
+    Parameters
+    ----------
+    knots
+        Where the slope changes, ascending.
+    slopes
+        One more than there are knots: left of the first, between them, right of the last.
+    value
+        φ at the first knot.
 
-def _by_samples(definition: Definition) -> None:
-    """Raise if samples show that a fact is wrong; this needs no other package."""
-    for (low, high), shape in zip(_pieces(definition.knots, definition.period), definition.shape, strict=True):
-        grid = np.unique(low + np.union1d(_SHARES, np.linspace(0.0, 1.0, 4003)[1:-1]) * (high - low))
-        rates, steps = evaluated(definition.slope, grid), np.diff(evaluated(definition.value, grid)) / np.diff(grid)
-        if not (np.isfinite(rates).all() and np.isfinite(steps).all()):
-            raise InvalidInput(f"value or slope is not finite between {low:.6g} and {high:.6g}")
-        size = max(definition.rounding, float(np.abs(rates).max()))
-        against = np.flatnonzero(shape * np.diff(rates) < -1e-12 * size)
-        if against.size or (shape == STRAIGHT and float(np.ptp(rates)) > 1e-12 * size):
-            where = float(grid[against[0]]) if against.size else 0.5 * (low + high)
-            raise InvalidInput(f"turning_points lacks a point between {low:.6g} and {high:.6g}, near {where:.6g}")
-        room = 1e-6 * size + 1e-12 * float(np.abs(evaluated(definition.value, grid)).max()) / np.diff(grid)
-        bounds = np.minimum(rates[:-1], rates[1:]) - room, np.maximum(rates[:-1], rates[1:]) + room
-        if ((steps < bounds[0]) | (steps > bounds[1])).any():
-            where = float(grid[np.argmax((steps < bounds[0]) | (steps > bounds[1]))])
-            raise InvalidInput(f"slope is not the derivative of value near {where:.6g}")
-    for knot in definition.knots:
-        _at_a_knot(definition, knot)
-    if not np.isfinite(definition.period):
-        _limits_by_samples(definition)
-
-
-def _at_a_knot(definition: Definition, knot: float) -> None:
-    """Raise if φ jumps at a turning point, or φ' does without a declared kink at that point."""
-    beside = np.array([np.nextafter(knot, -np.inf), knot, np.nextafter(knot, np.inf)])
-    values = evaluated(definition.value, beside)
-    # φ' from the left and from the right
-    rates = np.array([definition.row().slope(np.array([knot]), side)[0] for side in (-1, 1)])
-    if not (np.isfinite(values).all() and np.isfinite(rates).all()):
-        raise InvalidInput(f"value or slope is not finite beside the turning point {knot:.17g}")
-    size = definition.rounding + float(np.abs(rates).max())
-    room = 2.0**-46 * (definition.rounding + float(np.abs(values).max())) + 8.0 * size * float(np.spacing(abs(knot)))
-    if float(np.ptp(values)) > room:
-        raise InvalidInput(f"value jumps at the turning point {knot:.17g}, so that there is no Lipschitz bound")
-    for share in (1e-12, 1e-9, 1e-6):
-        step = share * max(1.0, abs(knot))
-        for side, rate in zip((-1, 1), rates):
-            near = float(evaluated(definition.slope, np.array([knot + side * step]))[0])
-            if not abs(near - rate) <= 1e3 * share * size:
-                advice = "give the exact place of the kink" if definition.kinks else "is kinks=True missing?"
-                raise InvalidInput(
-                    f"slope jumps by the turning point {knot:.17g}, from {rate:.6g} to {near:.6g} within {step:.1g};"
-                    f" {advice}"
-                )
-
-
-def _limits_by_samples(definition: Definition) -> None:
-    for side, limit, shape in (
-        (-1, definition.ends[0], definition.shape[0]),
-        (1, definition.ends[1], definition.shape[-1]),
-    ):
-        start = max([16.0, *(2.0 * abs(k) for k in definition.knots)])
-        rates = evaluated(definition.slope, side * start * 2.0 ** np.arange(0.0, 60.0, 2.0))
-        rates = rates[np.isfinite(rates)]
-        room = 1e-9 * max(definition.rounding, abs(limit) if np.isfinite(limit) else 0.0)
-        way = side * shape * np.diff(rates)  # outwards, φ' stays monotone as in the last piece
-        beyond = np.isfinite(limit) and (side * shape * (limit - rates) < -room).any()
-        near = not np.isfinite(limit) or (rates.size and abs(rates[-1] - limit) <= 1e-3 * max(1.0, abs(limit)))
-        if (way < -room).any() or beyond or not near:
-            end = "+∞" if side > 0 else "-∞"
-            raise InvalidInput(
-                f"limits or turning_points are wrong towards {end}: slopes there are {rates[0]:.6g} … {rates[-1]:.6g},"
-                f" and the limit is given as {limit:g}"
-            )
+    Examples
+    --------
+    >>> hat = piecewise_linear([-1.0, 0.0, 1.0], [0.0, 1.0, -1.0, 0.0])
+    >>> hat.value(np.array([-2.0, 0.0, 0.25])).tolist()
+    [0.0, 1.0, 0.75]
+    """
+    points, rates, start = numbers("knots", knots), numbers("slopes", slopes), _number("value", value)
+    if points.ndim != 1 or not 1 <= points.size <= MOST_KINKS:
+        raise InvalidInput(f"knots must be 1 to {MOST_KINKS} numbers, got shape {points.shape}")
+    if rates.shape != (points.size + 1,):
+        raise InvalidInput(f"slopes must be {points.size + 1} numbers for {points.size} knots, got shape {rates.shape}")
+    return Activation(f"{PIECES}{points.size}", (*points.tolist(), *rates.tolist(), start))
