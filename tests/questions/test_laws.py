@@ -66,13 +66,13 @@ def hold(network: lc.Network, region: Region, bound: float, seed: int = 0, count
     assert (quotients - error <= bound).all(), f"quotient {quotients.max()} above the bound {bound}"
 
 
-def regions_for(network: lc.Network, seed: int = 0) -> dict[str, Region]:
+def regions_for(network: lc.Network, seed: int = 0, size: float = 1.0) -> dict[str, Region]:
     rng = np.random.default_rng(seed)
     center = rng.normal(0, 1, network.inputs)
-    reach = rng.random(network.inputs)
+    reach = size * rng.random(network.inputs)
     return {
-        "ball": lc.Ball(center, 0.7),
-        "clipped": lc.Ball(center, 0.7, clip=(center - 0.4 * reach, center + reach)),
+        "ball": lc.Ball(center, 0.7 * size),
+        "clipped": lc.Ball(center, 0.7 * size, clip=(center - 0.4 * reach, center + reach)),
         "box": lc.Box(center - reach, center + 0.5 * reach),
         "point": lc.Ball(center, 0.0),
         "tiny": lc.Ball(center, 1e-6),
@@ -149,6 +149,49 @@ def test_law_of_pieces(method: Method, network: lc.Network, kind: str) -> None:
 @given(network=networks(), kind=kinds)
 def test_law_at_length(method: Method, network: lc.Network, kind: str) -> None:
     law(method, network, kind)
+
+
+@st.composite
+def ill_scaled_networks(draw: st.DrawFn) -> lc.Network:
+    """Weights from 1e-12 to 1e+12 within one network, repeated rows, rank one, zeros."""
+    sizes = draw(st.lists(st.integers(1, 6), min_size=3, max_size=5))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    weights, biases = [], []
+    for into, out in itertools.pairwise(sizes):
+        shapes: dict[str, Any] = {"plain": None, "scaled": (), "entries": (out, into), "rows": (out, 1)}
+        kind = draw(st.sampled_from([*shapes, "repeated", "rank one", "zero row"]))
+        weight = rng.standard_normal((out, into))
+        if shapes.get(kind) is not None:
+            weight *= 10.0 ** rng.uniform(-12, 12, shapes[kind])
+        elif kind == "repeated":
+            weight[:] = weight[:1]
+        elif kind == "rank one":
+            weight = np.outer(weight[:, 0], weight[0]) * 10.0 ** rng.uniform(-6, 6)
+        elif kind == "zero row":
+            weight[0] = 0.0
+        weights.append(weight)
+        biases.append(rng.standard_normal(out) * 10.0 ** rng.uniform(-12, 12) if draw(st.booleans()) else None)
+    return lc.Network.from_weights(weights, biases, [draw(st.sampled_from(ROWS)) for _ in sizes[1:-1]])
+
+
+@every_method
+@pytest.mark.parametrize("times", [1, pytest.param(60, marks=pytest.mark.slow)])
+def test_law_for_ill_scaled_networks(method: Method, times: int) -> None:
+    """What is attained, in real arithmetic, against the bound and its second proof, without slack."""
+
+    @settings(max_examples=6 * times)
+    @given(ill_scaled_networks(), kinds, st.sampled_from([1e-9, 1e-3, 0.3, 10.0]))
+    def law(network: lc.Network, kind: str, size: float) -> None:
+        region = regions_for(network, size=size)[kind]
+        assume(suits(method, region))
+        with np.errstate(all="ignore"):  # the search for multipliers may overflow on its way
+            certificate = lc.certify(network, region, method)
+        inside = region if region.bounded else lc.Ball(np.zeros(network.inputs), size)
+        lower = lc.lower_bound(network, inside, samples=40, steps=4, starts=4)
+        assert lower.value <= certificate.bound
+        assert lc.verify(network, certificate) <= certificate.bound
+
+    law()
 
 
 @pytest.mark.parametrize(("row", "turn"), spread(16, NAMED_ROWS, {f"turn {k}": k for k in range(8)}))
