@@ -30,6 +30,7 @@ from lipcert.proof.outputs import OutputBounds
 from lipcert.questions.prove_outputs import prove_outputs
 from lipcert.search import quadratic as search
 from lipcert.search.dual import DualSearch
+from lipcert.suggest.algebra import solved
 from networks import NAMED_ROWS, ROWS, random_network, spread
 
 ROW = np.array([1.0, -1.0])
@@ -432,18 +433,6 @@ def test_what_is_refused() -> None:
             Bowls(network, where, centers, intervals, spreads)
 
 
-def test_tighter_than_relaxation_and_lipschitz() -> None:
-    """Over balls of many inputs; and no bound is below what value functions, which know more, find possible."""
-    for seed in range(4):
-        network = random_network(seed, (20, 30, 20, 2), gain=1.5)
-        ball = lc.Ball(np.random.default_rng(seed).standard_normal(20), 0.7)
-        facts = prove_outputs(network, ball, lc.ClosedForm())
-        bound = facts.bowls().above(found(facts.bowls()))
-        lipschitz = float(facts.value @ ROW + float(ball.radius) * facts.lipschitz(ROW[None])[0])
-        assert attained(network, ball) <= bound
-        assert bound < min(lipschitz, float(facts.above(ROW[None])[0]))
-
-
 def test_clipped_balls() -> None:
     """Only inputs of the clip count, and it helps."""
     less = 0
@@ -502,3 +491,33 @@ def test_convolutions() -> None:
         bounds.append(bowls.above(found(bowls, 30)))
         assert attained(network, ball) <= bounds[-1]
     assert bounds[0] == pytest.approx(bounds[1], rel=0.05)
+
+
+# the search for parabolas
+
+
+def test_an_equation_is_solved() -> None:
+    rng = np.random.default_rng(0)
+    weight, bend, row = rng.standard_normal((6, 4)), rng.random(6), rng.standard_normal(4)
+    form = weight.T @ (bend[:, None] * weight)
+    mu = 1.5 * float(np.linalg.eigvalsh(form)[-1])
+    np.testing.assert_allclose(solved(weight, bend, row, mu), np.linalg.solve(mu * np.eye(4) - form, row), rtol=1e-9)
+
+
+def test_ill_scaled_networks_get_an_answer() -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(60):
+        scales = rng.choice([1e-120, 1e-60, 1.0, 1e60, 1e120], 3)
+        sizes = (2, 4, 4, 2)
+        weights = [rng.standard_normal((sizes[k + 1], sizes[k])) * scales[k] for k in range(3)]
+        network, point = lc.Network.from_weights(weights, activation="relu"), rng.standard_normal(2)
+        with np.errstate(all="ignore"):
+            values = network(point)
+        if not np.isfinite(values).all():
+            continue
+        label, radius = int(values.argmax()), 0.5 * float(np.linalg.norm(point))
+        try:
+            found = lc.certified_radius(network, point, label, radii=[radius], values=True)
+        except lc.LipcertError:
+            continue
+        assert 0.0 <= found.radius <= radius

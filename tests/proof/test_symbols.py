@@ -317,3 +317,58 @@ def test_outputs_can_be_chosen() -> None:
     some = lc.certify(network, method=lc.ClosedForm(), outputs=[1])
     assert [T.size for T in some.sweeps[0].multipliers] == [8, 8, 5, 4]
     assert lc.verify(network, some) <= some.bound < whole.bound
+
+
+# the search on symbols: its gradient, and that the first bound does not wait for time
+
+
+def block(head: bool, size: int = 6, channels: int = 3) -> lc.Network:
+    """A convolution with stride and a residual block, whose skip is carried by identity channels."""
+    rng = np.random.default_rng(4)
+    first, second = rng.standard_normal((2, channels, channels, 3, 3)) / 3.0
+    centre = np.zeros((channels, channels, 3, 3))
+    centre[np.arange(channels), np.arange(channels), 1, 1] = 1.0
+    start = rng.standard_normal((channels, 2, 3, 3)) / 3.0
+    kernels = [start, np.concatenate([first, centre]), np.concatenate([second, centre], axis=1)]
+    places = channels * size * size
+    rows = ["relu", ["relu"] * places + ["identity"] * places, *(["relu", "tanh"] if head else [])]
+    dense = [rng.standard_normal(shape) / 3.0 for shape in ((4, places), (3, 4))] if head else []
+    return lc.conv_stack(kernels, (2 * size, 2 * size), rows, stride=[2, 1, 1], padding=1, head=dense)
+
+
+def chain_of(network: lc.Network) -> FourierChain:
+    space = torus_of(network)
+    assert space is not None
+    rest = network.layers[len(space.slopes) : -1]
+    everywhere = [np.full((2, layer.size), [[-np.inf], [np.inf]]) for layer in rest]
+    dense = [layer.neurons.slope_range(*ends) for layer, ends in zip(rest, everywhere, strict=True) if layer.neurons]
+    return FourierChain(network, space, [*space.slopes, *dense])
+
+
+@pytest.mark.parametrize("head", [False, True])
+def test_the_gradient_is_that_of_the_value(head: bool) -> None:
+    chain, rng = chain_of(block(head)), np.random.default_rng(1)
+    assert [link.open.size for link in chain.links] == [3, 3, *([3, 4] if head else [])]
+    walk = chain.greedy(closed_form)
+    x = walk.x + 0.4
+    here = chain.value(x, 1e-2)
+    assert here is not None
+    assert chain.at(walk.x).log_bound == pytest.approx(walk.log_bound, rel=1e-9)
+    assert chain.at(x).log_bound == pytest.approx(here.log_bound, rel=1e-9)
+    for _ in range(4):
+        way = rng.standard_normal(x.size)
+        ahead, behind = chain.value(x + 1e-5 * way, 1e-2), chain.value(x - 1e-5 * way, 1e-2)
+        assert ahead is not None
+        assert behind is not None
+        assert here.gradient @ way == pytest.approx((ahead.f - behind.f) / 2e-5, rel=1e-5)
+
+
+@pytest.mark.parametrize("method", [lc.Joint(seconds=0), lc.Auto(seconds=0)])
+def test_the_first_bound_takes_what_it_takes(method: lc.Joint) -> None:
+    network = block(head=True, size=14)
+    first = lc.certify(network, method=lc.ClosedForm())
+    found = lc.certify(network, method=method)
+    assert found.found_by == "ClosedForm"
+    assert found.verified
+    assert found.bound == first.bound
+    assert lc.certify(network, method=lc.Joint()).bound < first.bound

@@ -9,10 +9,8 @@ import pytest
 from scipy import sparse
 
 import lipcert as lc
-from lipcert.model.arrays import dense
 from lipcert.search import merged_maps as module
-from lipcert.search.ellipsoid import Ellipsoid, Image, activate
-from lipcert.search.merged_maps import condense, condensed, smaller
+from lipcert.search.merged_maps import condensed
 from networks import random_network, spread
 
 
@@ -61,35 +59,6 @@ def test_neurons_that_do_not_move_get_no_multiplier(verify: bool) -> None:
     assert (found.lower[:6] <= 0).all()
     assert (found.upper[:6] >= 0).all()
     assert (found.upper[:6] <= most).all()
-
-
-@pytest.mark.parametrize("sparse_weights", [False, True])
-def test_one_step_by_either_way(sparse_weights: bool) -> None:
-    """S of the next layer, formed from all neurons and from the kept ones."""
-    rng = np.random.default_rng(0)
-    weight, ahead = rng.standard_normal((30, 4)), rng.standard_normal((12, 30))
-    alpha = rng.random(30)
-    beta = np.where(rng.random(30) < 0.3, alpha + 0.5, alpha)
-    given = (sparse.csr_array(weight), sparse.csr_array(ahead)) if sparse_weights else (weight, ahead)
-    kept = condense(given[0], alpha, beta, given[1])
-    assert kept.weight.shape[0] == (beta > alpha).sum() + 4
-    start = Ellipsoid.of(np.cov(rng.standard_normal((4, 9))), 0)
-    T = np.where(beta > alpha, 400.0, 0.0)
-    S = start.through(weight)
-    whole = activate(S, alpha, beta, T).through(ahead)
-    small = start.through(kept.weight)
-    scale = 4.0 ** float(S.exponent - small.exponent)
-    part = activate(small, kept.alpha, kept.beta, scale * kept.narrow(T)).through(kept.ahead)
-    assert whole.matrix is not None
-    assert part.matrix is not None
-    np.testing.assert_allclose(
-        np.ldexp(whole.matrix, 2 * whole.exponent), np.ldexp(part.matrix, 2 * part.exponent), rtol=1e-10, atol=1e-10
-    )
-    np.testing.assert_allclose(Image(start, given[0]).axes(), S.axes(), rtol=1e-12)
-    np.testing.assert_array_equal(kept.spread(kept.narrow(T)), T)
-    assert kept.fewer
-    target = dense(smaller(kept.ahead))
-    np.testing.assert_allclose(target.T @ target, dense(kept.ahead.T @ kept.ahead), atol=1e-9)
 
 
 def test_nothing_changes_where_all_slopes_are_open() -> None:
