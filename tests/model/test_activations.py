@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from scipy.io import savemat
 
 import lipcert as lc
 from lipcert.errors import InvalidInput
+from lipcert.model.activation_row import Row
 from lipcert.model.activation_table import PRESETS
 from lipcert.model.activations import ALIASES, CONCAVE, CONVEX, TABLE, Activation
 from lipcert.model.arrays import Array
@@ -367,6 +369,15 @@ def test_an_infinite_neighbour_changes_no_value() -> None:
         with np.errstate(all="ignore"):
             together, alone = row.value(v), np.array([row.value(x[None])[0] for x in v])
         np.testing.assert_array_equal(together, alone, err_msg=name)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_row_says_what_its_formulas_lose(name: str) -> None:
+    stated = {field.name: getattr(TABLE[name], field.name) for field in fields(Row)}
+    assert Row(**stated) == TABLE[name]
+    del stated["loss"]
+    with pytest.raises(TypeError, match="loss"):
+        Row(**stated)
 
 
 # Names with parameters, as files and arguments of load() have them.

@@ -19,13 +19,10 @@ from lipcert.model.network import Neurons
 from lipcert.proof import curved
 from lipcert.proof.checker import issue
 from lipcert.proof.curved import inverse_above, prove_curved
-from lipcert.proof.hints import BOTH, Curved, Part
+from lipcert.proof.hints import Curved, Part
 from lipcert.proof.slope_fits import fit_error
 from lipcert.proof.sweep import proving
-from lipcert.search.closed_form import ClosedForm
-from lipcert.search.problem import Problem
 from lipcert.search.second_order_jacobian import _Search as Search
-from lipcert.search.second_order_jacobian import suits
 from networks import NAMED_ROWS, ROW_LABELS, ROWS, random_network, spread
 
 CHAIN = lc.Network.from_weights([[[1.0]], [[1.5]], [[1.0]]], [[0.5], [0.3], None], "hardswish")
@@ -238,19 +235,6 @@ def test_the_gradient_is_that_of_the_bound(name: str) -> None:
         assert ahead is not None
         assert behind is not None
         assert here.gradient @ way == pytest.approx((ahead.f - behind.f) / 2e-5, rel=1e-5)
-
-
-def suited(network: lc.Network, region: lc.Ball | lc.Box) -> bool:
-    problem = Problem(network, region, BOTH)
-    return suits(problem, problem.sweep(ClosedForm().choose))
-
-
-def test_it_is_tried_where_slopes_are_smooth() -> None:
-    smooth, kinked = (random_network(3, (20, 7, 6, 3), name, gain=2.5) for name in ("tanh", "relu"))
-    assert suited(smooth, BALL)
-    assert not suited(kinked, BALL)
-    assert not suited(smooth, lc.Box(np.zeros(20), np.ones(20)))
-    assert not suited(smooth, lc.Ball(np.zeros(20), 0.0))
 
 
 @pytest.mark.parametrize("name", ["tanh", "elu", "gelu", "softplus", "silu"])

@@ -110,7 +110,8 @@ def test_every_activation(row: Activation) -> None:
     check_wild(facts.bowls(), np.random.default_rng(0), truth, 8)
 
 
-def check_many(seeds: range) -> None:
+@pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 1040), marks=pytest.mark.slow)], ids=len)
+def test_random_networks(seeds: range) -> None:
     for seed in seeds:
         rng = np.random.default_rng(seed)
         sizes = (int(rng.integers(1, 5)), *rng.integers(1, 8, size=rng.integers(1, 4)).tolist(), 2)
@@ -129,15 +130,6 @@ def check_many(seeds: range) -> None:
         if seed % 2 == 0:
             assert truth <= facts.bowls().above(found(facts.bowls(), 12)), seed
         check_wild(facts.bowls(), rng, truth, 3)
-
-
-def test_random_networks() -> None:
-    check_many(range(40))
-
-
-@pytest.mark.slow
-def test_a_thousand_random_networks() -> None:
-    check_many(range(40, 1040))
 
 
 def test_the_semidefinite_relaxation_is_reached() -> None:

@@ -84,16 +84,6 @@ def test_the_gradient_is_the_derivative(case: str, mu: float) -> None:
             assert gradient @ u == pytest.approx(found, rel=1e-9, abs=noise)
 
 
-def test_the_check_above_can_fail() -> None:
-    network, slopes = CHAINS["deep"]
-    chain = Chain(network, slopes)
-    x = np.full(chain.size, np.log(chain.size) + 1.0)
-    u = np.random.default_rng(0).standard_normal(chain.size)
-    found = derivative(lambda t: at(chain, x + t * u, 1e-2).f, 5e-3)
-    assert (at(chain, x, 1e-2).gradient * (1 + 1e-6)) @ u != pytest.approx(found, rel=1e-9, abs=1e-12)
-    assert at(chain, x, 1.001e-2).gradient @ u != pytest.approx(found, rel=1e-9, abs=1e-12)
-
-
 @pytest.mark.parametrize("powers", [(150.0, -150.0, 140.0, -120.0), (-140.0, -140.0, -150.0, 5.0)])
 def test_scale_appears_nowhere(powers: tuple[float, ...]) -> None:
     network, slopes = CHAINS["all, some, none"]

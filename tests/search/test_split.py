@@ -49,7 +49,10 @@ def holds(network: lc.Network, certificate: lc.Certificate) -> None:
     assert lc.verify(network, certificate) <= certificate.bound
 
 
-def exact(seed: int) -> None:
+@pytest.mark.parametrize(
+    "seed", [pytest.param(k, marks=pytest.mark.slow if k >= len(SIZES) else ()) for k in range(200)]
+)
+def test_tiny_networks_against_all_patterns(seed: int) -> None:
     sizes = SIZES[seed % len(SIZES)]
     network = random_network(seed, sizes, "relu", gain=2.0)
     rng = np.random.default_rng(seed)
@@ -59,17 +62,6 @@ def exact(seed: int) -> None:
     certificate = lc.certify(network, box, quick())
     assert truth * (1 - 1e-12) <= certificate.bound <= truth * (1 + 1e-6) + 1e-12
     assert lc.verify(network, certificate) <= certificate.bound
-
-
-@pytest.mark.parametrize("seed", range(len(SIZES)))
-def test_tiny_networks_against_all_patterns(seed: int) -> None:
-    exact(seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(len(SIZES), 200))
-def test_more_tiny_networks_against_all_patterns(seed: int) -> None:
-    exact(seed)
 
 
 REGIONS: dict[str, Region] = {
