@@ -174,3 +174,16 @@ def test_the_digest_does_not_depend_on_how_a_layer_is_kept() -> None:
     network = read(conv(4, 8, padding=1), nn.ReLU(), conv(8, 2), nn.ReLU())
     plain = lc.Network(tuple(replace(layer, linear=layer.weight) for layer in network.layers))
     assert plain.digest == network.digest
+
+
+def test_loading_says_what_it_does_and_makes_no_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Convolution) -> None:
+        raise AssertionError("a matrix was made")
+
+    lines: list[str] = []
+    module = nn.Sequential(nn.Conv2d(2, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1)).eval()
+    monkeypatch.setattr(Convolution, "sparse", refuse)
+    network = lc.load(module, input_shape=(2, 12, 12), progress=lines.append)
+    assert all(layer.convolution is not None for layer in network.layers)
+    assert "reading the model: layer 1" in lines
+    assert any(line.startswith("comparing with PyTorch: point 1 of") for line in lines)

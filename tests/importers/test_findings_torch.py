@@ -15,27 +15,20 @@ from lipcert.importers.faithful import DOUBLE, Original, at_kinks, confirm, samp
 torch = pytest.importorskip("torch", reason="PyTorch is an extra")
 from lipcert.importers import torch as reader  # noqa: E402 - needs PyTorch
 from lipcert.importers import torch_ops as ops  # noqa: E402
+from modules import Wrapped  # noqa: E402
 
 nn = torch.nn
 F = torch.nn.functional
 
 
-class Made(nn.Module):  # type: ignore[misc, name-defined]
-    """A module from a function; two linear layers are at hand."""
-
-    def __init__(self, function: Callable[..., Any], width: int = 3) -> None:
-        super().__init__()
-        self.a, self.b = nn.Linear(3, width), nn.Linear(width, 3)
-        self.register_buffer("offset", torch.zeros(width))
-        self.function = function
-
-    def forward(self, x: Any) -> Any:
-        return self.function(self, x)
+def _parts() -> dict[str, Any]:
+    """Two linear layers and a buffer, which a forward has at hand."""
+    return {"a": nn.Linear(3, 3), "b": nn.Linear(3, 3), "offset": torch.zeros(3)}
 
 
 def _made(function: Callable[..., Any]) -> Any:
     torch.manual_seed(1)
-    return Made(function).double().eval()
+    return Wrapped(function, **_parts()).double().eval()
 
 
 def _plain(s: Any, x: Any) -> Any:
@@ -75,11 +68,11 @@ def test_finding_2_global_hooks_are_refused() -> None:
 
 
 def test_finding_2_a_forward_on_the_instance_and_an_overridden_call_are_refused() -> None:
-    class Loud(Made):
+    class Loud(Wrapped):
         def __call__(self, *parts: Any) -> Any:
             return 5 * super().__call__(*parts)
 
-    _refused(Loud(_plain).double().eval(), "__call__")
+    _refused(Loud(_plain, **_parts()).double().eval(), "__call__")
     module = _made(_plain)
     module.a.forward = lambda x: torch.relu(x)
     _refused(module, "a: forward is set on the instance")
@@ -568,7 +561,7 @@ def test_waves_in_single_precision_are_read(seed: int) -> None:
     """At inputs of size 1e30 a sine is whatever rounding makes of it."""
     torch.manual_seed(seed)
     for function in (lambda s, x: s.b(torch.sin(30.0 * s.a(x))), lambda s, x: torch.sin(s.a(x))):
-        assert lc.load(Made(function).eval(), input_shape=(3,)).inputs == 3
+        assert lc.load(Wrapped(function, **_parts()).eval(), input_shape=(3,)).inputs == 3
 
 
 def test_weights_that_overflow_raise_no_warning() -> None:

@@ -221,13 +221,6 @@ def test_neurons_that_do_not_move_get_no_multiplier(verify: bool) -> None:
     assert (found.upper[:6] <= most).all()
 
 
-def test_nothing_changes_where_all_slopes_are_open() -> None:
-    network = random_network(0, (3, 9, 9, 2), "tanh")
-    kept = condensed(network.layers, [(np.zeros(9), np.ones(9))] * 2)
-    assert [part.weight is layer.weight for part, layer in zip(kept, network.layers, strict=False)] == [True, True]
-    assert kept[-1].ahead is network.layers[-1].weight
-
-
 def test_wide_sparse_layers_are_cheap() -> None:
     """20 000 neurons behind 30 inputs: a matrix of all of them would take 3.2 GB."""
     rng = np.random.default_rng(0)

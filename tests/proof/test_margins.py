@@ -30,7 +30,6 @@ from lipcert.proof.outputs import OutputBounds
 from lipcert.questions.prove_outputs import prove_outputs
 from lipcert.search import quadratic as search
 from lipcert.search.dual import DualSearch
-from lipcert.suggest.algebra import solved
 from networks import NAMED_ROWS, ROWS, random_network, spread
 
 ROW = np.array([1.0, -1.0])
@@ -466,34 +465,7 @@ def test_large_layers_keep_what_parabolas_need(folded: bool, monkeypatch: pytest
         bare.above(hints)
 
 
-def test_convolutions() -> None:
-    """Sparse weights give what dense ones do."""
-    rng = np.random.default_rng(3)
-    first = sparse.random_array((40, 25), density=0.2, rng=rng, data_sampler=rng.standard_normal)
-    second = sparse.random_array((20, 40), density=0.2, rng=rng, data_sampler=rng.standard_normal)
-    weights = [first.tocsr(), second.tocsr(), rng.standard_normal((2, 20))]
-    biases = [rng.standard_normal(size) for size in (40, 20, 2)]
-    ball = lc.Ball(rng.standard_normal(25), 0.3)
-    networks = [
-        lc.Network.from_weights(some, biases, "relu") for some in (weights, [dense(weight) for weight in weights])
-    ]
-    bounds = []
-    for network in networks:
-        bowls = prove_outputs(network, ball, lc.ClosedForm()).bowls()
-        bounds.append(bowls.above(found(bowls, 30)))
-        assert attained(network, ball) <= bounds[-1]
-    assert bounds[0] == pytest.approx(bounds[1], rel=0.05)
-
-
 # the search for parabolas
-
-
-def test_an_equation_is_solved() -> None:
-    rng = np.random.default_rng(0)
-    weight, bend, row = rng.standard_normal((6, 4)), rng.random(6), rng.standard_normal(4)
-    form = weight.T @ (bend[:, None] * weight)
-    mu = 1.5 * float(np.linalg.eigvalsh(form)[-1])
-    np.testing.assert_allclose(solved(weight, bend, row, mu), np.linalg.solve(mu * np.eye(4) - form, row), rtol=1e-9)
 
 
 def test_ill_scaled_networks_get_an_answer() -> None:

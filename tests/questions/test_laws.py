@@ -294,16 +294,6 @@ def test_lower_bound_finds_the_steep_corner() -> None:
     assert again.value == found.value
 
 
-def test_lower_bound_climbs_where_sampling_fails() -> None:
-    """In 12 dimensions the steepest place of a smooth network is off every sample."""
-    network = random_network(3, (12, 30, 30, 2), "sigmoid", gain=8.0)
-    region = lc.Ball(np.zeros(12), 2.0)
-    sampled = lc.lower_bound(network, region, samples=200, steps=0)
-    climbed = lc.lower_bound(network, region, samples=200, steps=40)
-    assert climbed.value > 1.03 * sampled.value
-    assert region.contains(climbed.point)
-
-
 def test_lower_bound_at_a_point() -> None:
     network = random_network(4, (3, 5, 2), "tanh")
     center = np.array([0.1, 0.2, 0.3])

@@ -179,16 +179,6 @@ def test_the_plain_rule_rests_on_the_bound_of_the_network() -> None:
         assert found.radius == pytest.approx(min(found.ball, found.margin / (np.sqrt(2.0) * found.bound)), rel=1e-14)
 
 
-def test_a_search_says_what_it_rests_on() -> None:
-    network, x, y = classifier("tanh")
-    right = np.flatnonzero(network(x[:2]).argmax(axis=1) == y[:2])
-    found = [lc.certified_radius(network, x[k], y[k]) for k in right]
-    assert {one.basis for one in found} == {"second order"}
-    assert all(one.radius == one.ball for one in found)
-    bare = [lc.certified_radius(network, x[k], y[k], curvature=False, relaxation=False) for k in right]
-    assert {one.basis for one in bare} == {"lipschitz"}
-
-
 class Garbage(PairGuide):
     """Suggests anything."""
 

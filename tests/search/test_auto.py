@@ -73,13 +73,6 @@ def test_it_takes_about_the_time_it_may(clock: Clock) -> None:
         assert clock.now - before < 1.3 * seconds
 
 
-@pytest.mark.parametrize("region", [lc.Everywhere(), BALL], ids=["everywhere", "ball"])
-def test_with_time_it_is_at_least_as_good_as_every_rung(region: Region) -> None:
-    case = problem(region, (10, 5))
-    bound = lc.Auto(seconds=np.inf, pieces=30).solve(case).bound
-    assert all(bound <= method.solve(case).bound for method in (lc.ClosedForm(), lc.Scalar(), lc.Joint()))
-
-
 def interrupted(region: Region, method: lc.Auto) -> lc.Certificate:
     """The best answer so far, of a question that is interrupted."""
     with pytest.raises(lc.Interrupted) as caught:
