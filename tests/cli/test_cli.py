@@ -269,7 +269,7 @@ def test_what_verify_refuses(lipcert: Command) -> None:
     assert "cannot be written" in outcome.err
 
 
-# norms
+# norms and units
 
 
 UNITS = (0.1, 2.0, 0.5)

@@ -256,7 +256,7 @@ def test_slopes_without_end_need_a_bounded_region(name: str) -> None:
     assert lc.verify(network, found, exact=True) <= found.bound
 
 
-# products
+# products with sparse weights
 
 
 def convolution_like(rng: np.random.Generator) -> sparse.csr_array:

@@ -465,7 +465,7 @@ def test_large_layers_keep_what_parabolas_need(folded: bool, monkeypatch: pytest
         bare.above(hints)
 
 
-# the search for parabolas
+# the search for parabolas: what it does not find, the proof does without
 
 
 def test_ill_scaled_networks_get_an_answer() -> None:

@@ -240,7 +240,7 @@ def test_the_quick_run_of_everything(tmp_path: Path) -> None:
     assert len(rows) > 30
 
 
-# the paper
+# the paper's networks and tables: what it printed, and what this engine reaches there
 
 
 PRINTED_RADIUS = math.sqrt(5)

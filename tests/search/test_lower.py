@@ -112,7 +112,7 @@ def test_a_short_direction_does_not_round_up() -> None:
     assert stretch_below(network, np.zeros(1), np.ones(1)) > 0.999 * weights.prod()
 
 
-# ties
+# neurons that switch together: why their mixed pattern counts
 
 
 BALL = lc.Ball([0.0], 1.0)
@@ -136,7 +136,7 @@ def test_the_mixed_pattern_is_that_of_a_network_nearby() -> None:
     assert float(last.weight[0, 0] * first.weight[0, 0]) == 3.0
 
 
-# back from a counterexample
+# the way back from an input of another class
 
 
 def test_the_way_back_ends_where_classes_meet() -> None:

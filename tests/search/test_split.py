@@ -268,14 +268,14 @@ def test_a_claim_below_the_proof_is_refused(proved: tuple[lc.Network, lc.Certifi
         lc.verify(network, replace(lowered, tree=tree))
 
 
-def forged_trees(tree: Tree) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Columns of trees that do not cover the region, or cut what is not there, and a word of the refusal."""
+def forged_trees(tree: Tree) -> Iterator[tuple[str | None, dict[str, Any]]]:
+    """Columns of trees that do not cover the region, or cut what is not there, and perhaps a word of the refusal."""
     names, cut = ("layer", "index", "value", "child"), np.flatnonzero(tree.layer != LEAF)
-    yield "", {name: getattr(tree, name)[:0] for name in names}
+    yield None, {name: getattr(tree, name)[:0] for name in names}
     for leaf in np.flatnonzero(tree.layer == LEAF)[::19]:  # a leaf dropped, without and with the pointers mended
         fewer = {name: np.delete(getattr(tree, name), leaf) for name in names}
-        yield "", fewer
-        yield "", fewer | {"child": fewer["child"] - (fewer["child"] > leaf)}
+        yield None, fewer
+        yield None, fewer | {"child": fewer["child"] - (fewer["child"] > leaf)}
 
     def changed(column: str, node: int, value: float) -> dict[str, Any]:
         numbers = getattr(tree, column).copy()
@@ -289,12 +289,12 @@ def forged_trees(tree: Tree) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "outside", changed("value", node, 7.0)
     node, other = int(cut[len(cut) // 2]), int(cut[-1])
     for pointer in (node, 0, len(tree.child), -5, 2**62, int(tree.child[other])):
-        yield "", changed("child", node, pointer)
+        yield None, changed("child", node, pointer)
     cycle = changed("child", node, int(tree.child[other]))
     cycle["child"][other] = node
-    yield "", cycle
+    yield None, cycle
     for column, values in {"layer": (-3, 2, 2**40), "index": (-1, 99), "value": (np.nan, np.inf)}.items():
-        yield from (("", changed(column, int(cut[3]), value)) for value in values)
+        yield from ((None, changed(column, int(cut[3]), value)) for value in values)
 
 
 def test_forged_trees_are_refused(proved: tuple[lc.Network, lc.Certificate]) -> None:
