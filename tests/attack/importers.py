@@ -159,7 +159,7 @@ _PIECES: Mapping[str, Callable[[], Piece]] = {
 def onnx_model(piece: str, seed: int) -> Any:
     """A model in double precision from ``x`` (1, 3) to ``y``."""
     rng = np.random.default_rng(seed)
-    shapes = {"W": (3, 4), "b": 4, "V": (4, 2), "scale": 4, "shift": 4, "mean": 4}
+    shapes: dict[str, Any] = {"W": (3, 4), "b": 4, "V": (4, 2), "scale": 4, "shift": 4, "mean": 4}
     constants: dict[str, Any] = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
     nodes, more = _PIECES[piece]()
     constants |= {"var": 1e-5 * rng.random(4), "low": -0.5, "high": 0.75, **more}
@@ -175,8 +175,8 @@ def onnx_models(rng: np.random.Generator, log: Log) -> None:
     net = log.ask(f"lc.load(onnx_model({piece!r}, {seed}))", onnx_model=onnx_model)
     if net is None:
         return
-    evaluator = ReferenceEvaluator(onnx_model(piece, seed))
-    _compare(rng, log, net, lambda x: [np.ravel(np.asarray(evaluator.run(None, {"x": x[None]})[0]))])
+    run: Any = ReferenceEvaluator(onnx_model(piece, seed)).run
+    _compare(rng, log, net, lambda x: [np.ravel(run(None, {"x": x[None]})[0])])
 
 
 def _compare(rng: np.random.Generator, log: Log, net: Network, runs: Callable[[Array], list[Array]]) -> None:

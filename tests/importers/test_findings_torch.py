@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -428,10 +429,7 @@ def _identity() -> lc.Network:
 
 
 UNFAITHFUL: dict[str, tuple[Callable[[Any], Any], str]] = {
-    **{
-        f"{limit:g}": (lambda x, limit=limit: np.minimum(x, limit), "faithful")
-        for limit in (30.0, 1e6, 3e12, 1e29, 1e38)
-    },
+    **{f"{limit:g}": (partial(np.minimum, limit), "not faithful") for limit in (30.0, 1e6, 3e12, 1e29, 1e38)},
     "single precision": (
         lambda x: x.astype(np.float32).astype(float) if np.abs(x).max() < 3e38 else x,
         "not faithful",

@@ -570,7 +570,7 @@ def broken() -> Any:
     return module
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[Callable[[], Any], tuple[int, ...], str]] = {
     "lstm": (lambda: recurrent(nn.LSTM(4, 3)), (5, 4), "gates multiply signals, which is not bounded yet; load the"),
     "gru": (lambda: recurrent(nn.GRU(4, 3)), (5, 4), "gates multiply signals, which is not bounded yet; load the"),
     "rnn": (lambda: recurrent(nn.RNN(4, 3)), (5, 4), r"torch\.onnx\.export\(module, x, 'model\.onnx', dynamo=True\)"),
