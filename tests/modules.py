@@ -11,6 +11,19 @@ from torch import nn
 import lipcert as lc
 
 
+class Wrapped(nn.Module):
+    """A module from a function and named parts; tensors become buffers."""
+
+    def __init__(self, function: Callable[..., Any], **parts: Any) -> None:
+        super().__init__()
+        for name, part in parts.items():
+            self.register_buffer(name, part) if isinstance(part, torch.Tensor) else setattr(self, name, part)
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(self, x)
+
+
 class Block(nn.Module):
     """Two convolutions with batch norm and a skip, which has a convolution of its own where shapes differ."""
 

@@ -28,6 +28,8 @@ CASES = {
     "files": 4,
     "mutants": 4,
     "campaigns": 3,
+    "torch": 12,
+    "onnx": 12,
 }
 
 

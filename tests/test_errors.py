@@ -204,7 +204,7 @@ def test_nonsense_is_named(call: Callable[[], object], message: str) -> None:
 def test_errors_have_one_root_and_are_value_errors_where_python_expects_one() -> None:
     assert issubclass(lc.InvalidInput, lc.LipcertError)
     assert issubclass(lc.InvalidInput, ValueError)
-    for error in (lc.ProofFailed, lc.UnreadableModel):
+    for error in (lc.ProofFailed, lc.UnreadableModel, lc.UnreadableCertificate):
         assert issubclass(error, lc.LipcertError)
 
 

@@ -14,6 +14,7 @@ from attack.cancel import cancel
 from attack.digest import digest
 from attack.edges import edges
 from attack.files import files
+from attack.importers import onnx_models, torch_modules
 from attack.log import Log
 from attack.lower import lower
 from attack.mutants import mutants
@@ -45,10 +46,12 @@ KINDS: Final[Mapping[str, Kind]] = {
     "parts": parts,
     "sensitivity": sensitivity,
     "digest": digest,
+    "torch": torch_modules,
+    "onnx": onnx_models,
 }
 """A kind takes a random generator, makes one case, and tells the log what it asked."""
 
-SHARES: Final[Mapping[str, float]] = {"cancel": 3.0, "parameters": 1.5, "trees": 1.5, "digest": 0.1}
+SHARES: Final[Mapping[str, float]] = {"cancel": 3.0, "parameters": 1.5, "trees": 1.5, "digest": 0.1, "onnx": 0.5}
 """Of the time, where it is not one."""
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,11 @@ import pytest
 
 import lipcert as lc
 from command import BALL, NETWORK, Command
+from lipcert.importers.arrays import write_npz
+from lipcert.questions.compare import Comparison, Row
+from lipcert.search.lower import LowerBound
+from lipcert.show import plots
+from networks import random_network
 
 
 def test_reach_is_what_the_function_says(lipcert: Command) -> None:
@@ -102,3 +110,132 @@ def test_nobody_at_the_address(lipcert: Command, monkeypatch: pytest.MonkeyPatch
 def test_the_help_names_the_default_methods(lipcert: Command, verb: str, default: str) -> None:
     text = " ".join(lipcert(verb, "--help").out.replace("│", " ").split())
     assert f"[default: {default}]" in text
+
+
+# what people met with at the command line: silence, dead ends and figures that said nothing
+
+
+CLOSED = (*BALL, "--method", "closed-form")
+
+
+def test_a_reach_set_of_one_output_is_drawn(lipcert: Command) -> None:
+    pytest.importorskip("matplotlib")
+    write_npz(Path("one.npz"), random_network(4, (3, 5, 1), "tanh"), "tanh")
+    outcome = lipcert("reach", "one.npz", *CLOSED, "--plot", "one.png")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert Path("one.png").stat().st_size > 1000
+
+
+def test_a_report_proves_answers_about_normalised_models(lipcert: Command) -> None:
+    scale = ("--mean", "0.5", "--std", "0.25")
+    assert lipcert("bound", "model.npz", *CLOSED, *scale, "--certificate", "b.json").code == 0
+    assert lipcert("report", "b.json", "--model", "model.npz", *scale, "-o", "r.html").code == 0
+    outcome = lipcert("report", "b.json", "--model", "model.npz", "-o", "r.html")
+    assert outcome.code == 1
+    assert "not checked: b.json" in outcome.err
+
+
+def test_a_report_with_the_wrong_model_fails(lipcert: Command) -> None:
+    write_npz(Path("other.npz"), random_network(4, (3, 4, 3), "tanh"), "tanh")
+    assert lipcert("bound", "model.npz", *CLOSED, "--certificate", "b.json").code == 0
+    assert lipcert("report", "b.json", "--model", "other.npz", "-o", "r.html").code == 1
+
+
+def test_one_row_of_sensitivities_is_a_low_figure() -> None:
+    pytest.importorskip("matplotlib")
+    found = lc.sensitivity(random_network(4, (3, 5, 1), "tanh"), lc.Ball([0.0] * 3, 0.5), lc.ClosedForm())
+    assert plots.sensitivity_map(found).figure.get_figheight() < 2.5
+
+
+def test_the_table_of_layers_comes_before_the_pass_over_the_region(
+    lipcert: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["lipcert.cli.inspect"], "certify", stop)
+    outcome = lipcert("inspect", "model.npz", "--center", "zeros", "--radius", "0.1")
+    assert outcome.code == 130
+    assert "made from" in outcome.out
+
+
+def test_an_interrupted_campaign_says_how_to_go_on(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    asked = ("robust", "model.npz", "data.npz", "--radii", "0.1", "--out", "run.sqlite")
+    assert lipcert(*asked).code == 0
+    monkeypatch.setattr(sys.modules["lipcert.cli.robust"], "campaign", stop)
+    outcome = lipcert(*asked)
+    assert outcome.code == 130
+    assert "6 points are stored in run.sqlite, and the same command resumes" in outcome.err
+
+
+def test_words_of_a_comparison_are_explained(lipcert: Command) -> None:
+    outcome = lipcert("compare", "model.npz", "--methods", "trivial,closed-form")
+    assert "verified: proved" in outcome.out
+
+
+def test_notes_of_a_certificate_are_printed(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lipcert.runtime.costs._SMALL", 2)
+    monkeypatch.setattr("lipcert.runtime.costs.available_memory", lambda: 100)
+    outcome = lipcert("bound", "model.npz", "--method", "scalar", "--no-lower-bound")
+    assert outcome.code == 0
+    assert "the product of norms, for all inputs" in outcome.out
+
+
+def test_an_interrupted_bound_says_how_long_it_took(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lipcert.questions.certify.candidates", stop)
+    outcome = lipcert("bound", "model.npz", "--center", "zeros", "--radius", "0.5", "--json")
+    assert outcome.code == 130
+    assert json.loads(outcome.out)["seconds"] > 0.0
+
+
+def test_eps_is_a_radius(lipcert: Command) -> None:
+    outcome = lipcert("bound", "model.npz", "--center", "zeros", "--eps", "0.5", "--method", "closed-form")
+    assert "ball of radius 0.5" in outcome.out
+
+
+def test_a_sweep_without_lower_bounds(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lipcert.questions.sweep.lower_bound", None)
+    asked = ("sweep", "model.npz", "--center", "zeros", "--radii", "1,0.1", "--method", "closed-form", "--json")
+    outcome = lipcert(*asked, "--no-lower-bound")
+    assert [row["lower"] for row in json.loads(outcome.out)["rows"]] == [0.0, 0.0]
+
+
+def test_a_theorem_has_the_whole_region_and_the_normalisation(lipcert: Command) -> None:
+    wide = random_network(0, (9, 4, 2), "tanh")
+    write_npz(Path("wide.npz"), wide, "tanh")
+    center = ",".join(f"0.{k}" for k in range(1, 10))
+    scale = ("--mean", "0.5", "--std", "0.25")
+    ball = ("--center", center, "--radius", "0.5", "--method", "closed-form")
+    assert lipcert("bound", "wide.npz", *ball, *scale, "--certificate", "b.json").code == 0
+    outcome = lipcert("verify", "b.json", "wide.npz", *scale)
+    assert "[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]" in outcome.out
+    assert "wide.npz behind (x - 0.5)/0.25" in outcome.out
+    assert lipcert("report", "b.json", "--model", "wide.npz", *scale, "-o", "r.html").code == 0
+    page = Path("r.html").read_text(encoding="utf-8")
+    assert "0.8, 0.9]" in page
+    assert "wide.npz behind (x - 0.5)/0.25" in page
+
+
+def test_a_figure_for_other_norms_says_so(lipcert: Command) -> None:
+    write_npz(Path("one.npz"), random_network(4, (3, 5, 1), "tanh"), "tanh")
+    outcome = lipcert("compare", "one.npz", "--methods", "geolip")
+    assert "geolip: made for ℓ∞ changes of the input" in outcome.out.replace("\n", " ")
+
+
+def test_names_in_a_comparison_do_not_cover_each_other() -> None:
+    pytest.importorskip("matplotlib")
+    names = [f"lipsdp-neuron-split-{k}" for k in range(12)] + [f"eclipse-gen-{k}" for k in range(8)]
+    rows = [Row(name, "certified", 3.0 * 1.02**k, seconds=0.01 * 1.05**k) for k, name in enumerate(names)]
+    rows.append(Row("split", "certified", 2.05, seconds=0.1))
+    ax = plots.comparison(Comparison(tuple(rows), LowerBound(2.0, np.zeros(1))))
+    ax.figure.canvas.draw()
+    texts = [text.get_window_extent() for text in ax.texts]
+    for one, two in itertools.combinations(texts, 2):
+        wide, high = min(one.x1, two.x1) - max(one.x0, two.x0), min(one.y1, two.y1) - max(one.y0, two.y0)
+        assert min(wide, high) <= 2.0  # pixels

@@ -16,6 +16,8 @@ from lipcert.model.convolution import Convolution
 from lipcert.proof.torus import torus_of
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra")
+from modules import Block  # noqa: E402 - needs PyTorch
+
 nn = torch.nn
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -31,22 +33,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "circular and dilated": {"padding": 2, "dilation": 2, "padding_mode": "circular"},
     "one tap": {"window": 1},
 }
-
-
-class Block(nn.Module):  # type: ignore[misc, name-defined]
-    """A residual block with batch norms; halved where the channels double."""
-
-    def __init__(self, channels: int, width: int) -> None:
-        super().__init__()
-        stride = 2 if width > channels else 1
-        self.one = nn.Conv2d(channels, width, 3, stride, 1, bias=False)
-        self.two = nn.Conv2d(width, width, 3, 1, 1, bias=False)
-        self.norms = nn.ModuleList([nn.BatchNorm2d(width), nn.BatchNorm2d(width)])
-        self.skip = nn.Identity() if stride == 1 else nn.Conv2d(channels, width, 1, stride)
-
-    def forward(self, x: Any) -> Any:
-        inner = self.norms[1](self.two(torch.relu(self.norms[0](self.one(x)))))
-        return torch.relu(inner + self.skip(x))
 
 
 def conv(channels: int, outputs: int, window: int = 3, **options: Any) -> Any:
@@ -100,7 +86,7 @@ def test_average_pools_and_batch_norms_join_the_kernel() -> None:
 
 
 def test_a_skip_is_more_channels_and_the_whole_network_has_a_torus() -> None:
-    network = read(conv(4, 8, padding=1), nn.ReLU(), Block(8, 8), Block(8, 16), nn.Flatten(), nn.LazyLinear(3))
+    network = read(conv(4, 8, padding=1), nn.ReLU(), Block(8, 8), Block(8, 16, 2), nn.Flatten(), nn.LazyLinear(3))
     space = torus_of(network)
     assert space is not None
     assert [one.outputs for one in space.convolutions] == [8, 16, 8, 32, 16]
@@ -188,3 +174,16 @@ def test_the_digest_does_not_depend_on_how_a_layer_is_kept() -> None:
     network = read(conv(4, 8, padding=1), nn.ReLU(), conv(8, 2), nn.ReLU())
     plain = lc.Network(tuple(replace(layer, linear=layer.weight) for layer in network.layers))
     assert plain.digest == network.digest
+
+
+def test_loading_says_what_it_does_and_makes_no_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Convolution) -> None:
+        raise AssertionError("a matrix was made")
+
+    lines: list[str] = []
+    module = nn.Sequential(nn.Conv2d(2, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1)).eval()
+    monkeypatch.setattr(Convolution, "sparse", refuse)
+    network = lc.load(module, input_shape=(2, 12, 12), progress=lines.append)
+    assert all(layer.convolution is not None for layer in network.layers)
+    assert "reading the model: layer 1" in lines
+    assert any(line.startswith("comparing with PyTorch: point 1 of") for line in lines)

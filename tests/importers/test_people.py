@@ -24,30 +24,18 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+from modules import GroupSort2, Wrapped  # noqa: E402
 
-class Fn(nn.Module):
+
+def fn(function: Callable[..., Any]) -> Any:
     """A function as a module."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Any) -> Any:
-        return self.function(x)
+    return Wrapped(lambda _, x: function(x))
 
 
 class MaxMin(nn.Module):
     def forward(self, x: Any) -> Any:
         a, b = x.chunk(2, 1)
         return torch.cat([torch.maximum(a, b), torch.minimum(a, b)], 1)
-
-
-class GroupSort(nn.Module):
-    """As deel-torchlip writes it: pairs by minimum and maximum."""
-
-    def forward(self, x: Any) -> Any:
-        a, b = torch.chunk(x.reshape(-1, 2), 2, 1)
-        return torch.cat((torch.min(a, b), torch.max(a, b)), dim=1).reshape(x.shape)
 
 
 class Sorted(nn.Module):
@@ -66,18 +54,18 @@ def _snake(x: Any) -> Any:
 
 POINTWISE: dict[str, tuple[Any, str]] = {
     "softsign": (nn.Softsign(), "softsign"),
-    "spelled softsign": (Fn(lambda x: 2.0 * x / (3.0 + x.abs() / 2.0)), "softsign"),
+    "spelled softsign": (fn(lambda x: 2.0 * x / (3.0 + x.abs() / 2.0)), "softsign"),
     "tanhshrink": (nn.Tanhshrink(), "tanhshrink"),
     "softshrink": (nn.Softshrink(0.3), "softshrink"),
     "threshold": (nn.Threshold(0.2, 0.2), "threshold"),
-    "cos": (Fn(torch.cos), "cos"),
-    "erf": (Fn(torch.erf), "erf"),
-    "x²": (Fn(lambda x: x**2), "square"),
-    "x·x": (Fn(lambda x: x * x), "square"),
-    "x³": (Fn(lambda x: x.pow(3)), "cube"),
-    "snake": (Fn(_snake), "cos, identity"),
-    "quick gelu": (Fn(lambda x: x * torch.sigmoid(1.702 * x)), "silu"),
-    "abs": (Fn(torch.abs), "leaky_relu"),
+    "cos": (fn(torch.cos), "cos"),
+    "erf": (fn(torch.erf), "erf"),
+    "x²": (fn(lambda x: x**2), "square"),
+    "x·x": (fn(lambda x: x * x), "square"),
+    "x³": (fn(lambda x: x.pow(3)), "cube"),
+    "snake": (fn(_snake), "cos, identity"),
+    "quick gelu": (fn(lambda x: x * torch.sigmoid(1.702 * x)), "silu"),
+    "abs": (fn(torch.abs), "leaky_relu"),
 }
 EXPORTED = ("softsign", "cos", "erf", "x²", "x·x", "x³", "snake")
 """Of the others PyTorch's exporter makes what is tested elsewhere, choices that are refused, or nothing."""
@@ -134,7 +122,7 @@ def test_images(name: str, tmp_path: Path) -> None:
 
 def test_interpolations_that_have_no_export_or_no_whole_factor() -> None:
     def resized(mode: str, **options: Any) -> Any:
-        return Fn(lambda x: F.interpolate(x, mode=mode, **options)).eval()
+        return fn(lambda x: F.interpolate(x, mode=mode, **options)).eval()
 
     module = resized("nearest-exact", size=(6, 12))
     same(lc.load(module, input_shape=(1, 3, 4)), module, (1, 3, 4))
@@ -195,20 +183,20 @@ TRAPS: dict[str, tuple[Any, str]] = {
     "hardshrink": (nn.Hardshrink(), "jumps at its limits"),
     "threshold": (nn.Threshold(0.2, 0.0), "jumps from 0.0 to 0.2"),
     "layer norm": (nn.LayerNorm(4), "divides by the spread of its own input"),
-    "exp": (Fn(torch.exp), "unknown module or operation"),
-    "log": (Fn(lambda x: torch.log(torch.sigmoid(x))), "unknown module or operation"),
-    "choice": (Fn(lambda x: torch.where(x > 0, x, 0.1 * x)), "2 operations have no exact translation"),
-    "comparison": (Fn(lambda x: x * (x > 0)), "gt.*unknown module or operation"),
-    "four sorted": (Fn(lambda x: x.sort(-1)[0]), "only the sorting of pairs"),
-    "quotient": (Fn(lambda x: x / (1.0 + x * x)), "divides by a value that depends"),
-    "not quite softsign": (Fn(lambda x: x / (1.0 + (x + 0.1).abs())), "divides by a value that depends"),
-    "softsign with a pole": (Fn(lambda x: x / (1.0 - x.abs())), "divides by a value that depends"),
-    "x⁴": (Fn(lambda x: x**4), "only the powers 1, 2 and 3"),
-    "√x": (Fn(lambda x: x**0.5), "only the powers 1, 2 and 3"),
-    "product": (Fn(lambda x: x * (x + 1.0)), "both depend on the input"),
-    "positions": (Fn(lambda x: x[:, :2].sort(-1)[1].to(x.dtype) + x[:, :2]), "positions of sorted values"),
-    "only positions": (Fn(lambda x: x[:, :2].sort(-1).indices), "positions of sorted values|rounds|float"),
-    "bicubic": (Fn(lambda x: F.interpolate(x[None, None], scale_factor=2.0, mode="bicubic")), "of interpolations only"),
+    "exp": (fn(torch.exp), "unknown module or operation"),
+    "log": (fn(lambda x: torch.log(torch.sigmoid(x))), "unknown module or operation"),
+    "choice": (fn(lambda x: torch.where(x > 0, x, 0.1 * x)), "2 operations have no exact translation"),
+    "comparison": (fn(lambda x: x * (x > 0)), "gt.*unknown module or operation"),
+    "four sorted": (fn(lambda x: x.sort(-1)[0]), "only the sorting of pairs"),
+    "quotient": (fn(lambda x: x / (1.0 + x * x)), "divides by a value that depends"),
+    "not quite softsign": (fn(lambda x: x / (1.0 + (x + 0.1).abs())), "divides by a value that depends"),
+    "softsign with a pole": (fn(lambda x: x / (1.0 - x.abs())), "divides by a value that depends"),
+    "x⁴": (fn(lambda x: x**4), "only the powers 1, 2 and 3"),
+    "√x": (fn(lambda x: x**0.5), "only the powers 1, 2 and 3"),
+    "product": (fn(lambda x: x * (x + 1.0)), "both depend on the input"),
+    "positions": (fn(lambda x: x[:, :2].sort(-1)[1].to(x.dtype) + x[:, :2]), "positions of sorted values"),
+    "only positions": (fn(lambda x: x[:, :2].sort(-1).indices), "positions of sorted values|rounds|float"),
+    "bicubic": (fn(lambda x: F.interpolate(x[None, None], scale_factor=2.0, mode="bicubic")), "of interpolations only"),
 }
 
 
@@ -261,7 +249,7 @@ def orthogonal(outputs: int, inputs: int) -> Any:
     return layer
 
 
-@pytest.mark.parametrize("make", [MaxMin, GroupSort, Sorted])
+@pytest.mark.parametrize("make", [MaxMin, GroupSort2, Sorted])
 def test_orthogonal_networks_that_sort_are_seen_to_be_1_lipschitz(make: Callable[[], Any]) -> None:
     torch.manual_seed(0)
     parts = [orthogonal(20, 8), make(), orthogonal(20, 20), make(), orthogonal(20, 20), make(), orthogonal(5, 20)]
@@ -273,7 +261,7 @@ def test_orthogonal_networks_that_sort_are_seen_to_be_1_lipschitz(make: Callable
 
 def test_a_maximum_with_the_minimum_of_other_pairs_is_not_a_sorting() -> None:
     """Then both cannot be one rotation: max(a, b) and min(a, c) of (1, 0, 0) move by more than the input."""
-    module = Fn(lambda x: torch.cat([torch.maximum(x[:, :1], x[:, 1:2]), torch.minimum(x[:, :1], x[:, 2:])], 1)).eval()
+    module = fn(lambda x: torch.cat([torch.maximum(x[:, :1], x[:, 1:2]), torch.minimum(x[:, :1], x[:, 2:])], 1)).eval()
     network = lc.load(module, input_shape=(3,))
     same(network, module, (3,))
     assert lc.certify(network).bound >= math.sqrt(2.0) - 1e-9
@@ -554,3 +542,73 @@ def test_perceptrons_that_are_refused() -> None:
     model.predict = lambda x: np.zeros(len(x))
     with pytest.raises(UnreadableModel, match="not faithful"):
         lc.load(model)
+
+
+# models that people bring and lipcert does not read: the message names the reason and the next step
+
+
+class TwoInputs(nn.Module):
+    def forward(self, x: Any, z: Any) -> Any:
+        return torch.cat([x, z], 1)
+
+
+def recurrent(part: Any) -> Any:
+    return Wrapped(lambda s, x: s.part(x)[0][:, -1], part=part)
+
+
+def attention() -> Any:
+    return Wrapped(lambda _, x: F.scaled_dot_product_attention(x, x, x))
+
+
+def decided() -> Any:
+    return Wrapped(lambda s, x: s.part(x) if x.sum() > 0 else -s.part(x), part=nn.Linear(4, 2))
+
+
+def broken() -> Any:
+    module = nn.Sequential(nn.Linear(4, 2))
+    nn.init.constant_(module[0].weight, float("nan"))  # type: ignore[arg-type]
+    return module
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], tuple[int, ...], str]] = {
+    "lstm": (lambda: recurrent(nn.LSTM(4, 3)), (5, 4), "gates multiply signals, which is not bounded yet; load the"),
+    "gru": (lambda: recurrent(nn.GRU(4, 3)), (5, 4), "gates multiply signals, which is not bounded yet; load the"),
+    "rnn": (lambda: recurrent(nn.RNN(4, 3)), (5, 4), r"torch\.onnx\.export\(module, x, 'model\.onnx', dynamo=True\)"),
+    "attention": (attention, (5, 4), "attention multiplies signals, which is not bounded yet; load the part"),
+    "glu": (lambda: nn.Sequential(nn.Linear(4, 4), nn.GLU()), (4,), "it multiplies two signals"),
+    "encoder": (lambda: nn.TransformerEncoderLayer(4, 2, 8), (5, 4), "attention multiplies signals"),
+    "branch": (decided, (4,), r"torch\.onnx\.export\(module, x, 'model\.onnx', dynamo=True\)"),
+    "exported": (lambda: torch.export.export(broken(), (torch.zeros(1, 4),)).module(), (4,), "pass the nn.Module"),
+    "program": (lambda: torch.export.export(broken(), (torch.zeros(1, 4),)), (4,), "pass the nn.Module"),
+    "parallel": (lambda: nn.DataParallel(nn.Linear(4, 2)), (4,), r"pass its \.module"),
+    "embedding": (lambda: nn.Sequential(nn.Embedding(5, 4)), (3,), "takes whole numbers"),
+    "batch": (
+        lambda: nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, track_running_stats=False)),
+        (4,),
+        "track_running_stats=True",
+    ),
+    "nan": (broken, (4,), r"0\.weight: it holds 8 NaN"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.filterwarnings("ignore")
+def test_the_reason_and_the_next_step_are_said(kind: str) -> None:
+    make, shape, expected = REFUSED[kind]
+    model = make()
+    model = model.eval() if isinstance(model, nn.Module) and kind != "exported" else model
+    with pytest.raises(lc.UnreadableModel, match=expected):
+        lc.load(model, input_shape=shape)
+
+
+def test_a_fixed_value_without_its_batch() -> None:
+    with pytest.raises(lc.UnreadableModel, match="with a batch of one where it has one"):
+        lc.load(TwoInputs().eval(), input_shape=(4,), fixed={"z": np.zeros(3)})
+
+
+@pytest.mark.parametrize("question", [lc.certify, lc.reach, lc.lower_bound, lc.sensitivity])
+def test_a_module_in_the_place_of_a_network(question: Any) -> None:
+    with pytest.raises(lc.InvalidInput, match=r"got Linear; read it with lipcert\.load"):
+        question(nn.Linear(4, 2), lc.Ball([0.0] * 4, 0.1))
+    with pytest.raises(lc.InvalidInput, match=r"got Linear; read it with lipcert\.load"):
+        lc.certified_radius(nn.Linear(4, 2), [0.0] * 4)  # type: ignore[arg-type]

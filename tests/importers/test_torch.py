@@ -17,24 +17,10 @@ from lipcert.importers.faithful import DOUBLE, SINGLE, Original, confirm
 from lipcert.model.arrays import Array
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra")
+from modules import Wrapped  # noqa: E402 - needs PyTorch
+
 nn = torch.nn
 F = torch.nn.functional
-
-
-class Wrapped(nn.Module):  # type: ignore[misc, name-defined]
-    """A module from a function and named parts."""
-
-    def __init__(self, function: Callable[..., Any], **parts: Any) -> None:
-        super().__init__()
-        for name, part in parts.items():
-            if isinstance(part, torch.Tensor):
-                self.register_buffer(name, part)
-            else:
-                setattr(self, name, part)
-        self.function = function
-
-    def forward(self, x: Any) -> Any:
-        return self.function(self, x)
 
 
 def _residual(s: Any, x: Any) -> Any:

@@ -109,7 +109,8 @@ def test_every_activation(row: Activation) -> None:
     check_wild(facts.bowls(), np.random.default_rng(0), truth, 8)
 
 
-def check_many(seeds: range) -> None:
+@pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 1040), marks=pytest.mark.slow)], ids=len)
+def test_random_networks(seeds: range) -> None:
     for seed in seeds:
         rng = np.random.default_rng(seed)
         sizes = (int(rng.integers(1, 5)), *rng.integers(1, 8, size=rng.integers(1, 4)).tolist(), 2)
@@ -128,15 +129,6 @@ def check_many(seeds: range) -> None:
         if seed % 2 == 0:
             assert truth <= facts.bowls().above(found(facts.bowls(), 12)), seed
         check_wild(facts.bowls(), rng, truth, 3)
-
-
-def test_random_networks() -> None:
-    check_many(range(40))
-
-
-@pytest.mark.slow
-def test_a_thousand_random_networks() -> None:
-    check_many(range(40, 1040))
 
 
 def test_the_semidefinite_relaxation_is_reached() -> None:
@@ -432,18 +424,6 @@ def test_what_is_refused() -> None:
             Bowls(network, where, centers, intervals, spreads)
 
 
-def test_tighter_than_relaxation_and_lipschitz() -> None:
-    """Over balls of many inputs; and no bound is below what value functions, which know more, find possible."""
-    for seed in range(4):
-        network = random_network(seed, (20, 30, 20, 2), gain=1.5)
-        ball = lc.Ball(np.random.default_rng(seed).standard_normal(20), 0.7)
-        facts = prove_outputs(network, ball, lc.ClosedForm())
-        bound = facts.bowls().above(found(facts.bowls()))
-        lipschitz = float(facts.value @ ROW + float(ball.radius) * facts.lipschitz(ROW[None])[0])
-        assert attained(network, ball) <= bound
-        assert bound < min(lipschitz, float(facts.above(ROW[None])[0]))
-
-
 def test_clipped_balls() -> None:
     """Only inputs of the clip count, and it helps."""
     less = 0
@@ -485,20 +465,23 @@ def test_large_layers_keep_what_parabolas_need(folded: bool, monkeypatch: pytest
         bare.above(hints)
 
 
-def test_convolutions() -> None:
-    """Sparse weights give what dense ones do."""
-    rng = np.random.default_rng(3)
-    first = sparse.random_array((40, 25), density=0.2, rng=rng, data_sampler=rng.standard_normal)
-    second = sparse.random_array((20, 40), density=0.2, rng=rng, data_sampler=rng.standard_normal)
-    weights = [first.tocsr(), second.tocsr(), rng.standard_normal((2, 20))]
-    biases = [rng.standard_normal(size) for size in (40, 20, 2)]
-    ball = lc.Ball(rng.standard_normal(25), 0.3)
-    networks = [
-        lc.Network.from_weights(some, biases, "relu") for some in (weights, [dense(weight) for weight in weights])
-    ]
-    bounds = []
-    for network in networks:
-        bowls = prove_outputs(network, ball, lc.ClosedForm()).bowls()
-        bounds.append(bowls.above(found(bowls, 30)))
-        assert attained(network, ball) <= bounds[-1]
-    assert bounds[0] == pytest.approx(bounds[1], rel=0.05)
+# the search for parabolas: what it does not find, the proof does without
+
+
+def test_ill_scaled_networks_get_an_answer() -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(60):
+        scales = rng.choice([1e-120, 1e-60, 1.0, 1e60, 1e120], 3)
+        sizes = (2, 4, 4, 2)
+        weights = [rng.standard_normal((sizes[k + 1], sizes[k])) * scales[k] for k in range(3)]
+        network, point = lc.Network.from_weights(weights, activation="relu"), rng.standard_normal(2)
+        with np.errstate(all="ignore"):
+            values = network(point)
+        if not np.isfinite(values).all():
+            continue
+        label, radius = int(values.argmax()), 0.5 * float(np.linalg.norm(point))
+        try:
+            found = lc.certified_radius(network, point, label, radii=[radius], values=True)
+        except lc.LipcertError:
+            continue
+        assert 0.0 <= found.radius <= radius

@@ -17,6 +17,8 @@ from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
 from lipcert.proof import neuron_bounds as relaxation
 from lipcert.proof.neuron_bounds import relax, slope_bounds, value_error
+from lipcert.proof.slope_fits import Fit, fit
+from lipcert.suggest.lines import bounding_lines
 from networks import ROWS, STEEP, label
 
 EXTREME = [
@@ -262,3 +264,97 @@ def test_turns_are_found_by_looking() -> None:
             found = [float(t.mid()) for t in exact(row).marks]
         assert all(min(abs(t - k) for t in found) < 1e-14 for k in knots(row))
     assert rational(0.1) != rational(0.1 + 2**-55)
+
+
+# parabolas near the slope of an activation: they hold everywhere on the interval
+
+
+COUNT = 400
+
+
+def gaps(neurons: Neurons, found: Fit, center: Array, v: Array) -> list[Array]:
+    """How far each of the three statements is from being broken, at points v (points, neurons)."""
+    s, slope = v - center, neurons.slope(v)
+    line = found.slope + found.rate * s
+    parabola = found.value + found.slope * s + 0.5 * found.rate * s * s
+    return [
+        found.error - np.abs(slope - line - 0.5 * found.bow * s * s),
+        found.apart - np.abs(slope - found.slope),
+        found.rest - np.abs(neurons.value(v) - parabola - found.bow * s**3 / 6.0),
+    ]
+
+
+def drawn(seed: int, width: float) -> tuple[Array, Array, Array]:
+    rng = np.random.default_rng(seed)
+    center = rng.normal(size=(1, COUNT)) * 2.0
+    low, high = center - width * rng.uniform(0, 1, center.shape), center + width * rng.uniform(0, 1, center.shape)
+    return np.where(rng.uniform(size=center.shape) < 0.1, low, center), low, high
+
+
+@pytest.mark.parametrize("width", [1e-9, 1e-3, 0.1, 1.0, 5.0, 40.0])
+@pytest.mark.parametrize("name", list(TABLE))
+def test_a_fit_holds_on_its_interval(name: str, width: float) -> None:
+    neurons = Neurons.of(name, COUNT)
+    center, low, high = drawn(len(name), width)
+    found = fit(neurons, center, (low, high), np.zeros(center.shape))
+    shares = np.linspace(0.0, 1.0, 301)[:, None]
+    v = np.clip(low + (high - low) * shares, low, high)
+    for gap in gaps(neurons, found, center, v):
+        assert (gap >= -1e-15 * (1.0 + np.abs(v))).all()
+
+
+def test_a_halved_error_is_not_enough() -> None:
+    neurons = Neurons.of("tanh", COUNT)
+    center, low, high = drawn(1, 1.0)
+    v = np.clip(low + (high - low) * np.linspace(0.0, 1.0, 301)[:, None], low, high)
+    found = fit(neurons, center, (low, high), np.zeros(center.shape))
+    parts = [gap.min(axis=0) for gap in gaps(neurons, found, center, v)]
+    sizes = [found.error, found.apart, found.rest]
+    for gap, size in zip(parts, sizes, strict=True):
+        assert (gap - 0.5 * size < 0.0).mean() > 0.3
+
+
+def test_cells_are_told_of_every_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the turns of φ'' a fit across one of them is too close."""
+    neurons = Neurons.of("tanh", COUNT)
+    center = np.full((1, COUNT), 0.66) + np.linspace(-0.3, 0.3, COUNT)
+    low, high = center - 2.0, center + 2.0
+    honest = fit(neurons, center, (low, high), np.zeros(center.shape)).error
+    monkeypatch.setattr(Activation, "turns_inside", lambda *_: [])
+    assert (fit(neurons, center, (low, high), np.zeros(center.shape)).error < honest).any()
+
+
+# lines that are suggested
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high", "upper", "lower"),
+    [
+        ("relu", -1.0, 3.0, (0.75, 0.75), (1.0, 0.0)),
+        ("relu", -3.0, 1.0, (0.25, 0.75), (0.0, 0.0)),
+        ("relu", 1.0, 2.0, (1.0, 0.0), (1.0, 0.0)),
+        ("relu", -2.0, -1.0, (0.0, 0.0), (0.0, 0.0)),
+        ("identity", -5.0, 7.0, (1.0, 0.0), (1.0, 0.0)),
+        ("hardtanh", -3.0, 3.0, (0.5, 0.5), (0.5, -0.5)),
+        ("softsign", 0.0, 2.0, (0.25, 0.25), (1 / 3, 0.0)),
+        ("elu", -1.0, -1.0 + 1e-9, (np.exp(-1.0), 2 * np.exp(-1.0) - 1), (np.exp(-1.0), 2 * np.exp(-1.0) - 1)),
+    ],
+)
+def test_lines_known_in_closed_form(
+    name: str, low: float, high: float, upper: tuple[float, float], lower: tuple[float, float]
+) -> None:
+    lines = bounding_lines(Neurons.of(name, 1), np.array([low]), np.array([high]))
+    tolerance = 1e-6 if high - low < 1e-3 else 1e-10
+    assert (float(lines.upper_slope[0]), float(lines.upper_offset[0])) == pytest.approx(upper, abs=tolerance)
+    assert (float(lines.lower_slope[0]), float(lines.lower_offset[0])) == pytest.approx(lower, abs=tolerance)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=map(label, ROWS))
+def test_infinite_intervals_get_level_lines_at_the_extent(row: Activation) -> None:
+    lower, upper = np.array([-np.inf, -np.inf, 1.0]), np.array([np.inf, 2.0, np.inf])
+    lines = bounding_lines(Neurons.of(row, 3), lower, upper)
+    least, most = (np.broadcast_to(np.asarray(e, float), 3) for e in row.row.extent(*row.parameters))
+    assert (lines.upper_slope == row.row.drift).all()
+    assert (lines.lower_slope == row.row.drift).all()
+    np.testing.assert_array_equal(lines.lower_offset, least)
+    np.testing.assert_array_equal(lines.upper_offset, most)

@@ -85,15 +85,6 @@ def test_a_mistake_in_the_proof_shows(monkeypatch: pytest.MonkeyPatch) -> None:
         holds(NETWORK, BALL)
 
 
-def test_pieces_pay() -> None:
-    whole, cut = lc.reach(NETWORK, BALL, lc.ClosedForm()), lc.reach(NETWORK, BALL, SPLIT)
-    assert ((cut.upper - cut.lower) < 0.9 * (whole.upper - whole.lower)).all()
-    assert len(cut.hull[0]) > 20
-    values = NETWORK(BALL.sample(500, np.random.default_rng(0)))[:, None, :]
-    inside = np.asarray((cut.hull[0] <= values) & (values <= cut.hull[1])).all(axis=-1)
-    assert np.asarray(inside).any(axis=1).all()
-
-
 def test_covers_are_not_taken_for_each_other() -> None:
     with covering(OutputRows(NETWORK, BALL)) as outputs, covering(JacobianEntries(NETWORK, BALL)) as entries:
         for found in (outputs, entries):

@@ -23,7 +23,6 @@ from lipcert.search.second_order import PairSearch, _Objective, suits
 from networks import NAMED_ROWS, ROW_LABELS, ROWS, random_network, spread
 
 GUIDE = PairSearch()
-SMOOTH = ["elu", "tanh", "sigmoid", "softplus", "gelu", "silu", "sin", "hardswish"]
 
 
 def intervals(seed: int, count: int) -> tuple[Array, Array, Array]:
@@ -61,22 +60,6 @@ def test_parabolas_and_secants_hold(row: Activation, error: float) -> None:
             assert (rise * away >= found.alpha * away**2 - noise * np.abs(away)).all()
             assert (np.abs(away) <= found.reach).all()
             assert (np.abs(rise) <= found.moved + noise).all()
-
-
-@pytest.mark.parametrize("name", SMOOTH)
-def test_they_are_sharp(name: str) -> None:
-    """Within a few percent of what samples show; so a parabola that is flatter by more is found out."""
-    center = np.linspace(-3.5, 3.5, 40)
-    neurons = Neurons.of(name, 40)
-    found = parabolas(neurons, center - 1.5, center + 1.0, center, np.zeros(40))
-    away = np.concatenate([np.linspace(-1.5, -0.01, 400), np.linspace(0.01, 1.0, 400)])[:, None]
-    rise = neurons.value(center + away) - neurons.value(center)
-    bend, secant = 2.0 * (rise - found.slope * away) / away**2, rise / away
-    assert (found.above <= bend.max(axis=0) + 0.03 * np.abs(bend).max()).all()
-    assert (found.below >= bend.min(axis=0) - 0.03 * np.abs(bend).max()).all()
-    np.testing.assert_allclose(found.beta, secant.max(axis=0), atol=0.02)
-    np.testing.assert_allclose(found.alpha, secant.min(axis=0), atol=0.02)
-    assert (found.slack < 1e-4).all()
 
 
 def curved(network: lc.Network, ball: lc.Ball) -> SecondOrder:

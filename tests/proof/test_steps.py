@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from scipy import linalg, sparse
 from test_oracle import random_step, step_is_valid
 
+import lipcert as lc
+from exact import diagonal, matrix, positive_semidefinite, rational
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, Weight
 from lipcert.proof import step as module
-from lipcert.proof.step import Step, activate
+from lipcert.proof import sweep
+from lipcert.proof.folding import Near
+from lipcert.proof.image import Across, Image
+from lipcert.proof.rounding import congruence
+from lipcert.proof.step import Step, activate, thin_step
 from oracle import single
 
 Case = tuple[Array, Array, Array, Array]
@@ -155,3 +164,210 @@ def test_planted_a_residual_that_is_not_charged_is_seen(monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "raise_diagonal", lambda matrix, amount, fresh=False: matrix)
     step = together(cases)
     assert not any(step_is_valid(*case[:3], single(step, which)) for which, case in enumerate(cases))
+
+
+# the step of a wide first layer: as the usual one, but for rounding, and true for every slope
+
+
+def layer(seed: int, thin: bool) -> tuple[Weight, np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    weight = rng.standard_normal((700, 30)) / 30.0
+    weight[::50] = 0.0
+    alpha = np.where(rng.random(700) < 0.1, 1.0, rng.uniform(0.0, 0.4, 700))
+    beta = np.where(alpha == 1.0, 1.0, rng.uniform(0.5, 1.0, 700))
+    hint = np.where(alpha < beta, rng.uniform(0.5, 1.5, 700), 0.0)
+    return (sparse.csr_array(weight * (rng.random(weight.shape) < 0.3)) if thin else weight), alpha, beta, hint
+
+
+@pytest.mark.parametrize("thin", [False, True])
+@pytest.mark.parametrize("power", [-3, 0, 2])
+def test_it_is_the_usual_step(thin: bool, power: int) -> None:
+    weight, alpha, beta, hint = layer(0, thin)
+    hint = hint * 4.0**power
+    found = thin_step(weight, power, alpha[None], beta[None], hint[None])
+    assert found is not None
+    S = congruence(None, weight * 2.0**power)
+    usual = activate(S[None], alpha[None], beta[None], hint[None])
+    moving = np.flatnonzero(np.asarray(abs(weight).sum(axis=1)).ravel())  # a row of zeros adds nothing here
+    assert 0 < 700 - moving.size < 20
+    block = np.ix_(moving, moving)
+    np.testing.assert_allclose(found.P[0][block], usual.P[0][block], rtol=0, atol=1e-11 * float(np.abs(usual.P).max()))
+    np.testing.assert_array_equal(found.P, np.swapaxes(found.P, -1, -2))
+    np.testing.assert_allclose(found.multipliers[:, moving], usual.multipliers[:, moving], rtol=1e-12)
+
+
+def test_no_slopes_leave_the_ellipsoid() -> None:
+    """z Δz ≤ ‖d‖² zᵀPz for the worst directions; a matrix that were a thousandth smaller would not hold it."""
+    weight, alpha, beta, hint = layer(1, False)
+    found = thin_step(weight, 0, alpha[None], beta[None], hint[None])
+    assert found is not None
+    rng, tightest = np.random.default_rng(2), 0.0
+    P = found.P[0] + 1e-9 * np.eye(700)
+    for _ in range(20):
+        slopes = np.where(rng.random(700) < 0.5, alpha, beta)
+        moved = slopes[:, None] * np.asarray(weight)
+        # max over d of Δzᵀ P⁻¹ Δz, which must not exceed ‖d‖²
+        tightest = max(tightest, float(np.linalg.eigvalsh(moved.T @ np.linalg.solve(P, moved))[-1]))
+    assert 0.2 < tightest <= 1.0
+
+
+def test_what_it_cannot_do_is_left_to_the_usual_step() -> None:
+    weight, alpha, beta, hint = layer(0, False)
+    slopes = alpha[None], beta[None]
+    assert thin_step(weight, 0, *slopes, hint[None] * 1e-6) is None  # I - N is not positive definite
+    assert thin_step(weight, 0, *slopes, hint[None] * np.nan) is None
+    assert thin_step(np.asarray(weight) * 1e-100, 0, *slopes, hint[None]) is None
+    assert thin_step(np.asarray(weight)[:400], 0, alpha[None, :400], beta[None, :400], hint[None, :400]) is None
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_bounds_are_the_same(monkeypatch: pytest.MonkeyPatch, activation: str) -> None:
+    rng, used = np.random.default_rng(0), [0]
+    shapes = [(700, 20), (30, 700), (3, 30)]
+    network = lc.Network.from_weights([rng.standard_normal(s) / np.sqrt(s[1]) for s in shapes], activation=activation)
+    ball = lc.Ball(0.1 * rng.standard_normal(20), 0.5)
+
+    def noting(*arguments: object) -> object:
+        found = thin_step(*arguments)  # type: ignore[arg-type]
+        used[0] += found is not None
+        return found
+
+    monkeypatch.setattr(sweep, "thin_step", noting)
+    found = lc.certify(network, ball, lc.ClosedForm())
+    lc.verify(network, found)
+    assert used[0] >= 2
+    monkeypatch.setattr(sweep, "thin_step", lambda *arguments: None)
+    usual = lc.certify(network, ball, lc.ClosedForm())
+    assert found.bound == pytest.approx(usual.bound, rel=1e-10)
+    assert found.bound >= lc.lower_bound(network, ball, samples=50, steps=5, starts=4).value
+
+
+# a step and the map after it, proved together: the matrix inequality of both holds exactly, and is the usual one
+
+
+NONE = np.zeros(1, dtype=int)
+
+
+def fused(S: Array, step: Step, weight: Array, found: Array) -> bool:
+    """Whether the condition of the step, seen through the weight, holds exactly for the matrix that was found."""
+    n, a = len(S), step.active.shape[-1]
+    spread = np.zeros((n, a))
+    spread[step.active[0], np.arange(a)] = step.h[0]
+    h, m, W = matrix(spread), diagonal(step.m[0]), matrix(weight)
+    T = [rational(0.0)] * n
+    for place, neuron in enumerate(step.active[0]):
+        T[neuron] = rational(step.lifted[0, place]) / rational(step.g[0, place]) ** 2
+    corner = diagonal(step.lifted[0]) - h.transpose() * matrix(S) * h
+    side = h.transpose() * matrix(S) * m * W.transpose()
+    rest = matrix(found) - W * (m * matrix(S) * m + diagonal(T)) * W.transpose()
+    whole = matrix(np.zeros((a + len(weight), a + len(weight))))
+    for i in range(a + len(weight)):
+        for j in range(a + len(weight)):
+            if i < a:
+                whole[i, j] = corner[i, j] if j < a else side[i, j - a]
+            else:
+                whole[i, j] = side[j, i - a] if j < a else rest[i - a, j - a]
+    return positive_semidefinite(whole)
+
+
+def unscaled(image: Image, kept: Array | None = None) -> Array:
+    S, exponent = image.block(kept)
+    return np.ldexp(S[0], 2 * int(exponent[0]))
+
+
+def cases(count: int) -> list[tuple[Array, Step, Array]]:
+    """An ellipsoid, a step that was proved apart, and a weight; some of them awkward."""
+    rng = np.random.default_rng(3)
+    found: list[tuple[Array, Step, Array]] = []
+    while len(found) < count:
+        S, alpha, beta, T = random_step(rng)
+        step = activate(S[None], alpha[None], beta[None], T[None], apart=True)
+        if step.active.size:
+            weight = rng.standard_normal((3, len(S))) * 10.0 ** rng.uniform(-6, 6, (3, 1))
+            found.append((S, step, weight))
+    return found
+
+
+def test_the_inequality_holds_exactly() -> None:
+    for S, step, weight in cases(60):
+        image = Image(step.P, NONE, Near(weight), apart=step)
+        assert fused(S, step, weight, unscaled(image))
+        kept = np.array([[0, 2]])
+        assert fused(S, step, weight[kept[0]], unscaled(image, kept))
+
+
+def test_axes_are_above_the_diagonal() -> None:
+    for _, step, weight in cases(30):
+        image = Image(step.P, NONE, Near(weight), apart=step)
+        whole = image._rest
+        assert whole is not None
+        exact = matrix(whole.Z).transpose() * matrix(whole.Z)
+        base = matrix(weight) * matrix(step.P[0]) * matrix(weight).transpose()
+        for row, size in enumerate(image.axes()[0]):
+            assert rational(size) ** 2 >= exact[row, row] + base[row, row]
+
+
+def test_whatever_the_solver_returns_the_inequality_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A solution that is wrong by a millionth costs sharpness; one that is wrong and not charged is seen."""
+    honest = linalg.blas.dtrsm
+    monkeypatch.setattr(linalg.blas, "dtrsm", lambda *a, **k: honest(*a, **k) * (1.0 - 1e-6))
+    some = cases(20)
+    assert all(fused(S, s, W, unscaled(Image(s.P, NONE, Near(W), apart=s))) for S, s, W in some)
+    monkeypatch.setattr("lipcert.proof.image.raise_diagonal", lambda matrix, amount, fresh=False: matrix)
+    assert not all(fused(S, s, W, unscaled(Image(s.P, NONE, Near(W), apart=s))) for S, s, W in some)
+
+
+def test_a_radius_of_the_weight_is_charged() -> None:
+    rng = np.random.default_rng(0)
+    for S, step, weight in cases(20):
+        radius = 1e-3 * np.abs(weight)
+        found = unscaled(Image(step.P, NONE, Near(weight, radius), apart=step))
+        for _ in range(4):
+            inside = weight + radius * np.sign(rng.standard_normal(weight.shape)) * (1.0 - 1e-9)
+            assert fused(S, step, inside, found)
+
+
+@pytest.mark.parametrize("thin", [False, True])
+@pytest.mark.parametrize("method", [lc.ClosedForm(), lc.Scalar()])
+def test_bounds_are_those_of_the_usual_way(thin: bool, method: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    sizes = (20, 40, 25, 12, 3)
+    weights = [rng.standard_normal((b, a)) / np.sqrt(a) for a, b in pairwise(sizes)]
+    given = [sparse.csr_array(w * (rng.random(w.shape) < 0.5)) for w in weights] if thin else weights
+    network = lc.Network.from_weights(given, [0.1 * rng.standard_normal(b) for b in sizes[1:]])
+    region = lc.Ball(rng.standard_normal(20), 0.3)
+    usual = lc.certify(network, region, method).bound  # type: ignore[arg-type]
+    used: list[Near] = []
+    honest = Across.of
+
+    def watched(step: Step, weight: Near) -> Across:
+        used.append(weight)
+        return honest(step, weight)
+
+    monkeypatch.setattr(Across, "of", staticmethod(watched))
+    monkeypatch.setattr(sweep, "_APART", 1)
+    found = lc.certify(network, region, method).bound  # type: ignore[arg-type]
+    assert used
+    assert found == pytest.approx(usual, rel=1e-11)
+
+
+@pytest.mark.parametrize("apart", [4, 10**6])
+def test_neurons_that_do_not_move_have_no_multipliers(apart: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pairs of a pool that sees only dead neurons: their slopes are open, but their differences are zero."""
+    monkeypatch.setattr(sweep, "_APART", apart)
+    rng = np.random.default_rng(0)
+    first, second = rng.standard_normal((12, 3)), np.zeros((12, 12))
+    second[:6, :6], second[6:, 6:] = rng.standard_normal((2, 6, 6))
+    third = np.zeros((4, 12))
+    third[:2, :6], third[2:, 6:] = rng.standard_normal((2, 2, 6))
+    biases = [np.repeat([0.0, -50.0], 6), None, None, None]
+    network = lc.Network.from_weights([first, second, third, rng.standard_normal((2, 4))], biases)
+    certificate = lc.certify(network, lc.Ball(np.zeros(3), 1.0), lc.ClosedForm())
+    for layer, half in zip(certificate.layers[1:], (6, 2), strict=True):
+        assert (layer.beta > layer.alpha).all()
+        assert (layer.multiplier[:half] > 0.0).all()
+        np.testing.assert_array_equal(layer.multiplier[half:], 0.0)
+    alive = lc.Network.from_weights(
+        [first[:6], second[:6, :6], third[:2, :6], network.layers[-1].weight[:, :2]], activation="relu"
+    )
+    assert certificate.bound == pytest.approx(lc.certify(alive, lc.Ball(np.zeros(3), 1.0), lc.ClosedForm()).bound)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ from lipcert import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
-from lipcert.proof import symbols, torus
+from lipcert.proof import frequency_grid, symbols, torus
 from lipcert.proof.checker import prove
 from lipcert.proof.hints import Hints
 from lipcert.proof.rounding import largest_eigenvalue_above
-from lipcert.proof.symbols import by_channel, prove_symbols
-from lipcert.proof.torus import torus_of
+from lipcert.proof.symbols import by_channel, prove_symbols, stack_bound
+from lipcert.proof.torus import Torus, torus_of
 from lipcert.search.fourier import FourierChain, closed_form, scalar
 from networks import named
 from networks import spread as combinations
@@ -317,3 +318,157 @@ def test_outputs_can_be_chosen() -> None:
     some = lc.certify(network, method=lc.ClosedForm(), outputs=[1])
     assert [T.size for T in some.sweeps[0].multipliers] == [8, 8, 5, 4]
     assert lc.verify(network, some) <= some.bound < whole.bound
+
+
+# the search on symbols: its gradient, and that the first bound does not wait for time
+
+
+def block(head: bool, size: int = 6, channels: int = 3) -> lc.Network:
+    """A convolution with stride and a residual block, whose skip is carried by identity channels."""
+    rng = np.random.default_rng(4)
+    first, second = rng.standard_normal((2, channels, channels, 3, 3)) / 3.0
+    centre = np.zeros((channels, channels, 3, 3))
+    centre[np.arange(channels), np.arange(channels), 1, 1] = 1.0
+    start = rng.standard_normal((channels, 2, 3, 3)) / 3.0
+    kernels = [start, np.concatenate([first, centre]), np.concatenate([second, centre], axis=1)]
+    places = channels * size * size
+    rows = ["relu", ["relu"] * places + ["identity"] * places, *(["relu", "tanh"] if head else [])]
+    dense = [rng.standard_normal(shape) / 3.0 for shape in ((4, places), (3, 4))] if head else []
+    return lc.conv_stack(kernels, (2 * size, 2 * size), rows, stride=[2, 1, 1], padding=1, head=dense)
+
+
+def chain_of(network: lc.Network) -> FourierChain:
+    space = torus_of(network)
+    assert space is not None
+    rest = network.layers[len(space.slopes) : -1]
+    everywhere = [np.full((2, layer.size), [[-np.inf], [np.inf]]) for layer in rest]
+    dense = [layer.neurons.slope_range(*ends) for layer, ends in zip(rest, everywhere, strict=True) if layer.neurons]
+    return FourierChain(network, space, [*space.slopes, *dense])
+
+
+@pytest.mark.parametrize("head", [False, True])
+def test_the_gradient_is_that_of_the_value(head: bool) -> None:
+    chain, rng = chain_of(block(head)), np.random.default_rng(1)
+    assert [link.open.size for link in chain.links] == [3, 3, *([3, 4] if head else [])]
+    walk = chain.greedy(closed_form)
+    x = walk.x + 0.4
+    here = chain.value(x, 1e-2)
+    assert here is not None
+    assert chain.at(walk.x).log_bound == pytest.approx(walk.log_bound, rel=1e-9)
+    assert chain.at(x).log_bound == pytest.approx(here.log_bound, rel=1e-9)
+    for _ in range(4):
+        way = rng.standard_normal(x.size)
+        ahead, behind = chain.value(x + 1e-5 * way, 1e-2), chain.value(x - 1e-5 * way, 1e-2)
+        assert ahead is not None
+        assert behind is not None
+        assert here.gradient @ way == pytest.approx((ahead.f - behind.f) / 2e-5, rel=1e-5)
+
+
+@pytest.mark.parametrize("method", [lc.Joint(seconds=0), lc.Auto(seconds=0)])
+def test_the_first_bound_takes_what_it_takes(method: lc.Joint) -> None:
+    network = block(head=True, size=14)
+    first = lc.certify(network, method=lc.ClosedForm())
+    found = lc.certify(network, method=method)
+    assert found.found_by == "ClosedForm"
+    assert found.verified
+    assert found.bound == first.bound
+    assert lc.certify(network, method=lc.Joint()).bound < first.bound
+
+
+# a grid of frequencies in place of all: never below what any image size has with the same multipliers
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "one axis": {"axes": 1},
+    "strides": {"stride": [2, 1, 2], "padding": 1},
+    "even windows": {"window": 4, "padding": 1},
+    "dilated": {"dilation": 2, "axes": 1},
+    "groups": {"groups": 2, "channels": [2, 4, 4, 2]},
+    "circular": {"circular": True, "axes": 1},
+    "gelu": {"activation": "gelu"},
+    "leaky": {"activation": "leaky_relu", "axes": 1},
+    "one place": {"window": 1},
+}
+
+
+def shaped(name: str, image: int) -> lc.Network:
+    """Three convolutions of two channels or so; ``image`` is the size of the last one's result, about."""
+    asked: dict[str, Any] = {"axes": 2, "window": 3, "channels": [1, 2, 2, 2], "activation": "relu"} | SHAPES[name]
+    axes, window, channels = asked.pop("axes"), asked.pop("window"), asked.pop("channels")
+    rng, groups = np.random.default_rng(5), asked.get("groups", 1)
+    kernels = [
+        rng.standard_normal((outputs, inputs // groups, *[window] * axes)) for inputs, outputs in pairwise(channels)
+    ]
+    stretch = int(np.prod(asked.get("stride", [1])))
+    return lc.conv_stack(kernels, [image * stretch] * axes, **asked)
+
+
+def multipliers(network: lc.Network, torus: Torus) -> Hints:
+    """Those of the closed form at the frequencies of a torus."""
+    return FourierChain(network, torus, torus.slopes).greedy(closed_form).hints
+
+
+@pytest.fixture
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few frequencies, so that much depends on what is said of those between."""
+    monkeypatch.setattr(frequency_grid, "_LOSS", 1.5)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_no_size_is_above(name: str, coarse: None) -> None:
+    network = shaped(name, 8)
+    torus = torus_of(network)
+    assert torus is not None
+    hints = multipliers(network, grid := frequency_grid.on_grid(torus))
+    bound = stack_bound(grid, hints.multipliers, hints.exponents)
+    for image in (5, 6, 7, 9, 12, 17, 31):
+        torus = torus_of(shaped(name, image))
+        assert torus is not None
+        assert stack_bound(torus, hints.multipliers, hints.exponents) <= bound
+
+
+@pytest.mark.parametrize("mistake", ["none", "slopes", "gain", "degree"])
+def test_mistakes_would_be_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The symbol 2i·sin θ is largest in the middle between two of six points, where all that is added is needed."""
+    monkeypatch.setattr(frequency_grid, "_LOSS", 0.488)
+    network = lc.conv_stack([np.array([[[1.0, 0.0, -1.0]]])] * 2, (39,))
+    torus = torus_of(network)
+    assert torus is not None
+    assert torus.sizes == ((40,),) * 3
+    right = frequency_grid.on_grid(torus)
+    assert right.sizes == ((6,),) * 3
+    hints = multipliers(network, right)
+    wrong = {
+        "none": right,
+        "slopes": replace(right, slopes=torus.slopes),
+        "gain": replace(right, gain=1.0),
+        "degree": replace(right, gain=1.0 / np.cos(np.pi / 12), slopes=torus.slopes),
+    }[mistake]
+    truth, found = (stack_bound(one, hints.multipliers, hints.exponents) for one in (torus, wrong))
+    assert (found < truth) == (mistake != "none")
+    assert found < 1.001 * truth
+
+
+@pytest.mark.parametrize("way", [lc.ClosedForm(), lc.Joint()])
+def test_a_grid_is_enough_for_a_very_large_image(way: lc.Method, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = shaped("one axis", 700)
+    plain = lc.certify(network, None, way).bound
+    monkeypatch.setattr(frequency_grid, "_MUCH", 0.0)
+    spared = lc.certify(network, None, way)
+    assert plain < spared.bound <= 1.03 * plain
+    assert lc.verify(network, spared) == pytest.approx(spared.bound)
+
+
+@pytest.mark.parametrize("name", ["circular", "leaky", "one axis"])
+def test_it_is_not_where_little_is_spared_or_much_is_lost(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few frequencies; slopes that would have to be widened; work that is not much."""
+    monkeypatch.setattr(frequency_grid, "_MUCH", 0.0 if name != "one axis" else 1e11)
+    network = shaped("circular", 40) if name == "circular" else shaped("one axis", 700)
+    if name == "leaky":
+        rng = np.random.default_rng(5)
+        kernels = [rng.standard_normal((2, 2, 3)) for _ in range(3)]
+        network = lc.conv_stack(kernels, (700,), "leaky_relu", circular=True)
+    torus = torus_of(network)
+    assert torus is not None
+    assert frequency_grid.sparing(torus) is torus

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,15 +15,16 @@ from scipy import linalg, sparse
 import lipcert as lc
 from lipcert import published as pub
 from lipcert.model.arrays import Array
+from lipcert.model.regions import Region
 from lipcert.proof.hints import Lipschitz
-from lipcert.published import NotApplicable, Published, SolverFailed, eclipse, glipsdp, lipsdp, semidefinite
+from lipcert.published import NotApplicable, Published, SolverFailed, Trivial, eclipse, glipsdp, lipsdp, semidefinite
 from lipcert.published.eclipse import Handover, acc, closed_form, fast, positive
 from lipcert.published.glipsdp import ACCURACY
 from lipcert.published.semidefinite import Inequality, Solution, solve, symmetric_sum
 from lipcert.questions.names import METHODS
 from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.reproduce.printed import Printed, paper_table
-from lipcert.search.ellipsoid import Ellipsoid, activate
+from lipcert.runtime import costs
 from lipcert.search.problem import Problem
 from networks import NAMED_ROWS, pairs, random_network, sampled_norms, sampled_quotients, spread
 
@@ -342,23 +345,6 @@ def test_affine_layers_are_merged_and_variants_may_differ() -> None:
         pub.EclipseGenLocal(["CF", "Fast"]).value(network, ball)
 
 
-def test_narrower_slopes_keep_the_proof() -> None:
-    """P(S, α', β', T·r'/r) ≼ P(S, α, β, T) for [α', β'] inside [α, β]: what lets a sweep repeat a method's choice."""
-    rng = np.random.default_rng(0)
-    for _ in range(200):
-        root = rng.standard_normal((4, 4))
-        S = Ellipsoid(root @ root.T)
-        ends = np.sort(rng.uniform(-1, 1, (4, 4)), axis=0)
-        (alpha, inner_low, inner_high, beta), r = ends, 0.5 * (ends[3] - ends[0])
-        T = np.full(4, np.linalg.norm(r[:, None] * (root @ root.T) * r, 2) * rng.uniform(1.01, 3.0))
-        wide = activate(S, alpha, beta, T)
-        narrow = activate(S, inner_low, inner_high, T * 0.5 * (inner_high - inner_low) / r)
-        assert wide.matrix is not None
-        assert narrow.matrix is not None
-        gap = np.ldexp(wide.matrix, 2 * int(wide.exponent)) - np.ldexp(narrow.matrix, 2 * int(narrow.exponent))
-        assert np.linalg.eigvalsh(gap)[0] >= -1e-9 * np.linalg.norm(wide.matrix)
-
-
 @pytest.mark.parametrize(
     ("width", "layers"),
     [
@@ -454,3 +440,76 @@ def test_messenger_matrices_are_inverse_ellipsoids() -> None:
         run = method.run(problem(network))
         assert method.solve(problem(network)).bound == pytest.approx(run.value, rel=1e-6)
         assert linalg.norm([layer.T.min() > 0 for layer in run.layers or ()]) > 0
+
+
+# the product of norms: its value by hand, and above everything it should be above
+
+
+NARROW = (3, 6, 4, 2)
+
+
+def norms(network: lc.Network) -> list[float]:
+    return [float(np.linalg.svd(layer.weight, compute_uv=False)[0]) for layer in network.layers]
+
+
+@pytest.mark.parametrize(
+    ("activation", "slope"),
+    [
+        ("relu", 1.0),
+        ("sigmoid", 0.25),
+        ("leaky_relu", 1.0),
+        (lc.activation("leaky_relu", negative_slope=-3.0), 3.0),
+        ("selu", 1.0507009873554805 * 1.6732632423543772),
+        ("hardswish", 1.5),
+        (lc.activation("elu", alpha=2.5), 2.5),
+    ],
+)
+def test_norms_times_largest_slopes(activation: object, slope: float) -> None:
+    network = random_network(11, NARROW, activation)
+    assert lc.certify(network, method=Trivial()).bound == pytest.approx(np.prod(norms(network)) * slope**2, rel=1e-11)
+
+
+def test_the_steepest_neuron_counts() -> None:
+    network = random_network(11, NARROW, [["relu"] * 5 + ["hardswish"], ["sigmoid"] * 4])
+    assert lc.certify(network, method=Trivial()).bound == pytest.approx(np.prod(norms(network)) * 1.5 / 4, rel=1e-11)
+
+
+def test_the_region_does_not_matter_and_the_part_does() -> None:
+    network = random_network(11, NARROW, "tanh")
+    whole = lc.certify(network, method=Trivial()).bound
+    assert lc.certify(network, lc.Ball(np.zeros(3), 0.1), Trivial()).bound == whole
+    part = lc.certify(network, method=Trivial(), layers=(1, 2), inputs=[0, 2], outputs=[3])
+    assert part.bound == pytest.approx(np.linalg.norm(network.layers[1].weight[3, [0, 2]]), rel=1e-11)
+
+
+def test_it_is_proved_and_stored(tmp_path: Path) -> None:
+    network = random_network(11, NARROW, "tanh")
+    for region in (None, lc.Ball(np.zeros(3), 0.1)):
+        found = lc.certify(network, region, Trivial())
+        assert found.verified
+        assert not found.sweeps
+        found.save(tmp_path / "product.json")
+        assert lc.verify(network, lc.Certificate.load(tmp_path / "product.json")) <= found.bound
+        with pytest.raises(lc.ProofFailed, match="claims"):
+            lc.verify(network, replace(found, bound=found.bound * 0.999999))
+
+
+@pytest.mark.parametrize("norms_", [{"input_norm": "linf"}, {"output_norm": "l1"}, {"input_norm": lc.L2(scale=3.0)}])
+def test_other_norms(norms_: dict[str, Any]) -> None:
+    network = random_network(11, NARROW, "relu")
+    assert lc.certify(network, None, lc.Joint(), **norms_).bound <= lc.certify(network, None, Trivial(), **norms_).bound
+
+
+@pytest.mark.parametrize("region", [lc.Everywhere(), lc.Ball(np.zeros(3), 5.0)])
+@pytest.mark.parametrize("method", [lc.ClosedForm(), lc.Scalar(), lc.Joint(), lc.Auto(seconds=1.0), lc.Split()])
+def test_what_does_not_fit_into_memory_has_the_product(
+    region: Region, method: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = random_network(11, (3, 30, 20, 2), "relu")
+    product = lc.certify(network, method=Trivial()).bound
+    monkeypatch.setattr(costs, "_SMALL", 10)
+    monkeypatch.setattr(costs, "available_memory", lambda: 1000)
+    found = lc.certify(network, region, method)
+    assert (found.bound, found.verified, found.found_by) == (product, True, "Trivial")
+    assert found.note.startswith("the product of norms, for all inputs: layer")
+    assert lc.verify(network, found) <= found.bound

@@ -120,18 +120,6 @@ def test_balls_are_given_up_only_in_vain(tmp_path: Path, monkeypatch: pytest.Mon
     assert 0 < sum(row.basis == "second order" for row in usual.rows) <= tried[0] < tried[1]
 
 
-def test_large_networks_are_asked_about_by_name() -> None:
-    """Second order is the default for given radii in smaller networks than in a search, the same everywhere."""
-    small, middle = random_network(0, (784, 128, 128, 128, 10)), random_network(0, (784, 256, 256, 10))
-    assert radius_certifier.Rules().second_order(small)
-    assert not radius_certifier.Rules().second_order(middle)
-    assert radius_certifier.Rules().second_order(middle, searching=True)
-    assert radius_certifier.Rules(curvature=True).second_order(middle)
-    for rules in (radius_certifier.Rules(curvature=False), radius_certifier.Rules(pairwise=False, curvature=True)):
-        assert not rules.second_order(small)
-        assert not rules.second_order(small, searching=True)
-
-
 def test_without_labels_the_predicted_class_counts(problem: tuple[lc.Network, Any, Any], tmp_path: Path) -> None:
     network, x, _ = problem
     found = lc.campaign(network, x, radii=[0.1], out=tmp_path / "run.sqlite")

@@ -141,6 +141,8 @@ def test_wrong_use_is_named() -> None:
         lc.certify_many(network, [ball], layers=(0, 9))
     with pytest.raises(lc.InvalidInput, match="outputs must be indices"):
         lc.certify_many(network, [ball], outputs=[2])
+    with pytest.raises(lc.InvalidInput, match="regions must be a list such as"):
+        lc.certify_many(network, 3)  # type: ignore[arg-type]
 
 
 def test_a_region_without_a_proof_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,8 +179,3 @@ def test_certificates_of_a_stack_verify_however_far_out_its_regions_are(activati
     balls = [lc.Ball(scale * rng.normal(size=3), radius) for scale in (1.0, 1e4, 1e8) for radius in (0.0, 1e-9, 0.3)]
     for certificate in lc.certify_many(network, balls):
         assert lc.verify(network, certificate) <= certificate.bound
-
-
-def test_what_is_no_list_of_regions_is_named() -> None:
-    with pytest.raises(lc.InvalidInput, match="regions must be a list such as"):
-        lc.certify_many(random_network(3, (3, 4, 2)), 3)  # type: ignore[arg-type]

@@ -17,7 +17,6 @@ from scipy import sparse
 import lipcert as lc
 from lipcert.model.activations import Activation
 from lipcert.model.regions import Region
-from lipcert.proof.hints import Enclosure, Linear, Lipschitz
 from lipcert.search.method import Method
 from networks import (
     NAMED_ROWS,
@@ -47,15 +46,6 @@ def suits(method: Method, region: Region) -> bool:
     return region.bounded or not isinstance(method, lc.Split)
 
 
-ENCLOSURES: dict[str, tuple[Enclosure, ...]] = {
-    "lipschitz": (Lipschitz(),),
-    "linear": (Linear(),),
-    "linear-1-back": (Linear(depth=1),),
-    "linear-to-input": (Linear(depth=None),),
-    "both": (Lipschitz(), Linear()),
-}
-
-
 def hold(network: lc.Network, region: Region, bound: float, seed: int = 0, count: int = 60) -> None:
     """The law for one bound: every sampled Jacobian and every sampled difference quotient is at most the bound."""
     rng = np.random.default_rng(seed)
@@ -66,13 +56,13 @@ def hold(network: lc.Network, region: Region, bound: float, seed: int = 0, count
     assert (quotients - error <= bound).all(), f"quotient {quotients.max()} above the bound {bound}"
 
 
-def regions_for(network: lc.Network, seed: int = 0) -> dict[str, Region]:
+def regions_for(network: lc.Network, seed: int = 0, size: float = 1.0) -> dict[str, Region]:
     rng = np.random.default_rng(seed)
     center = rng.normal(0, 1, network.inputs)
-    reach = rng.random(network.inputs)
+    reach = size * rng.random(network.inputs)
     return {
-        "ball": lc.Ball(center, 0.7),
-        "clipped": lc.Ball(center, 0.7, clip=(center - 0.4 * reach, center + reach)),
+        "ball": lc.Ball(center, 0.7 * size),
+        "clipped": lc.Ball(center, 0.7 * size, clip=(center - 0.4 * reach, center + reach)),
         "box": lc.Box(center - reach, center + 0.5 * reach),
         "point": lc.Ball(center, 0.0),
         "tiny": lc.Ball(center, 1e-6),
@@ -129,26 +119,58 @@ def law(method: Method, network: lc.Network, kind: str) -> None:
 kinds = st.sampled_from(["ball", "clipped", "box", "point", "tiny", "everywhere"])
 
 
-@pytest.mark.parametrize("method", METHODS[:4], ids=lambda m: type(m).__name__)
-@settings(max_examples=20)
-@given(network=networks(), kind=kinds)
-def test_law(method: Method, network: lc.Network, kind: str) -> None:
-    law(method, network, kind)
-
-
-@pytest.mark.parametrize("method", METHODS[4:], ids=lambda m: type(m).__name__)
-@settings(max_examples=6)
-@given(network=networks(), kind=kinds)
-def test_law_of_pieces(method: Method, network: lc.Network, kind: str) -> None:
-    law(method, network, kind)
-
-
-@pytest.mark.slow
 @every_method
-@settings(max_examples=100)
-@given(network=networks(), kind=kinds)
-def test_law_at_length(method: Method, network: lc.Network, kind: str) -> None:
-    law(method, network, kind)
+@pytest.mark.parametrize("examples", [20, pytest.param(100, marks=pytest.mark.slow)])
+def test_law(method: Method, examples: int) -> None:
+    @settings(max_examples=6 if examples == 20 and method in METHODS[4:] else examples)
+    @given(networks(), kinds)
+    def holds(network: lc.Network, kind: str) -> None:
+        law(method, network, kind)
+
+    holds()
+
+
+@st.composite
+def ill_scaled_networks(draw: st.DrawFn) -> lc.Network:
+    """Weights from 1e-12 to 1e+12 within one network, repeated rows, rank one, zeros."""
+    sizes = draw(st.lists(st.integers(1, 6), min_size=3, max_size=5))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    weights, biases = [], []
+    for into, out in itertools.pairwise(sizes):
+        shapes: dict[str, Any] = {"plain": None, "scaled": (), "entries": (out, into), "rows": (out, 1)}
+        kind = draw(st.sampled_from([*shapes, "repeated", "rank one", "zero row"]))
+        weight = rng.standard_normal((out, into))
+        if shapes.get(kind) is not None:
+            weight *= 10.0 ** rng.uniform(-12, 12, shapes[kind])
+        elif kind == "repeated":
+            weight[:] = weight[:1]
+        elif kind == "rank one":
+            weight = np.outer(weight[:, 0], weight[0]) * 10.0 ** rng.uniform(-6, 6)
+        elif kind == "zero row":
+            weight[0] = 0.0
+        weights.append(weight)
+        biases.append(rng.standard_normal(out) * 10.0 ** rng.uniform(-12, 12) if draw(st.booleans()) else None)
+    return lc.Network.from_weights(weights, biases, [draw(st.sampled_from(ROWS)) for _ in sizes[1:-1]])
+
+
+@every_method
+@pytest.mark.parametrize("times", [1, pytest.param(60, marks=pytest.mark.slow)])
+def test_law_for_ill_scaled_networks(method: Method, times: int) -> None:
+    """What is attained, in real arithmetic, against the bound and its second proof, without slack."""
+
+    @settings(max_examples=6 * times)
+    @given(ill_scaled_networks(), kinds, st.sampled_from([1e-9, 1e-3, 0.3, 10.0]))
+    def law(network: lc.Network, kind: str, size: float) -> None:
+        region = regions_for(network, size=size)[kind]
+        assume(suits(method, region))
+        with np.errstate(all="ignore"):  # the search for multipliers may overflow on its way
+            certificate = lc.certify(network, region, method)
+        inside = region if region.bounded else lc.Ball(np.zeros(network.inputs), size)
+        lower = lc.lower_bound(network, inside, samples=40, steps=4, starts=4)
+        assert lower.value <= certificate.bound
+        assert lc.verify(network, certificate) <= certificate.bound
+
+    law()
 
 
 @pytest.mark.parametrize(("row", "turn"), spread(16, NAMED_ROWS, {f"turn {k}": k for k in range(8)}))
@@ -169,7 +191,7 @@ def test_radius_zero_is_the_jacobian_at_the_centre(row: Activation) -> None:
     network = random_network(7, (3, 5, 5, 2), row)
     center = np.array([0.3, -0.2, 0.9])
     expected = float(np.linalg.norm(network.jacobian(center), 2))
-    for method in METHODS[:3]:
+    for method in METHODS[:4]:
         assert lc.certify(network, lc.Ball(center, 0.0), method).bound == pytest.approx(expected, rel=1e-6)
 
 
@@ -190,19 +212,6 @@ def test_law_for_saturated_neurons(name: str, bias: float, method: Method) -> No
     region = lc.Ball([0.1, -0.2], 0.5)
     hold(network, region, lc.certify(network, region, method).bound)
     hold(network, lc.Everywhere(), lc.certify(network, None, method).bound)
-
-
-def test_both_enclosures_are_at_least_as_tight_as_either() -> None:
-    for seed in range(6):
-        network = random_network(seed, (4, 10, 10, 10, 3), "tanh", gain=2.5)
-        region = lc.Ball(np.full(4, 0.2), 0.5)
-        widths = {}
-        for name in ("lipschitz", "linear-to-input", "both"):
-            layers = lc.certify(network, region, lc.Scalar(), enclosures=ENCLOSURES[name], verify=False).layers
-            widths[name] = np.concatenate([layer.upper - layer.lower for layer in layers])
-        assert (widths["both"] <= widths["lipschitz"] * (1 + 1e-9)).all()
-        first = network.sizes[1] + network.sizes[2]  # from the third layer on, other lines may bend the comparison
-        assert (widths["both"][:first] <= widths["linear-to-input"][:first] * (1 + 1e-9)).all()
 
 
 @every_method
@@ -283,16 +292,6 @@ def test_lower_bound_finds_the_steep_corner() -> None:
     assert (found.point > 0.6).all()
     again = lc.lower_bound(network, lc.Ball([0.0, 0.0], 1.0))
     assert again.value == found.value
-
-
-def test_lower_bound_climbs_where_sampling_fails() -> None:
-    """In 12 dimensions the steepest place of a smooth network is off every sample."""
-    network = random_network(3, (12, 30, 30, 2), "sigmoid", gain=8.0)
-    region = lc.Ball(np.zeros(12), 2.0)
-    sampled = lc.lower_bound(network, region, samples=200, steps=0)
-    climbed = lc.lower_bound(network, region, samples=200, steps=40)
-    assert climbed.value > 1.03 * sampled.value
-    assert region.contains(climbed.point)
 
 
 def test_lower_bound_at_a_point() -> None:

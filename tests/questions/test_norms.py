@@ -156,18 +156,6 @@ def test_a_part_has_norms_too() -> None:
     assert lc.verify(network, found) <= found.bound
 
 
-def test_joint_chooses_the_ellipsoid_for_the_cube() -> None:
-    """For one output and no open slopes the bound is the ℓ1 norm of the gradient; joint axes find it from anywhere."""
-    network = lc.Network.from_weights(
-        [np.array([[5.0, 0.0, 1.0], [1.0, 2.0, 0.0]]), np.array([[1.0, 1.0]])], activation="relu"
-    )
-    everywhere = {
-        method: lc.certify(network, None, method, input_norm="linf").bound for method in (lc.Scalar(), lc.Joint())
-    }
-    assert everywhere[lc.Joint()] <= everywhere[lc.Scalar()]
-    assert everywhere[lc.Joint()] == pytest.approx(9.0, rel=1e-3)  # both neurons on
-
-
 def test_norms_are_kept_in_files(tmp_path: Path) -> None:
     network, ball = random_network(4, (3, 10, 2), "tanh"), lc.Ball([0.1, 0.2, 0.3], 0.5, norm=lc.LInf(scale=SCALE))
     found = lc.certify(network, ball, lc.Split(pieces=8), input_norm=lc.LInf(scale=SCALE), output_norm=lc.L1())

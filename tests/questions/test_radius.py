@@ -16,12 +16,15 @@ import lipcert as lc
 from digits import classifier
 from lipcert.errors import Interrupted
 from lipcert.model.arrays import Array, Weight
+from lipcert.model.norms import Norm
 from lipcert.proof import classes
-from lipcert.proof.classes import recheck_radius
+from lipcert.proof.broken import subject_of
+from lipcert.proof.classes import RadiusProof, recheck_radius
 from lipcert.proof.outputs import OutputBounds
 from lipcert.proof.second_order import Rise, SecondOrder
-from lipcert.questions import radius_certifier
+from lipcert.questions import radius_certifier, radius_search
 from lipcert.questions.prove_outputs import prove_outputs, prove_outputs_many
+from lipcert.questions.radius_certifier import RadiusCertifier, Rules
 from lipcert.suggest.pair_guide import PairGuide, PairHints
 from networks import random_network
 
@@ -174,16 +177,6 @@ def test_the_plain_rule_rests_on_the_bound_of_the_network() -> None:
     for found in (lc.certified_radius(network, x[0], radii=grid, pairwise=False) for grid in ([0.01], [0.7], None)):
         assert found.basis == "lipschitz"
         assert found.radius == pytest.approx(min(found.ball, found.margin / (np.sqrt(2.0) * found.bound)), rel=1e-14)
-
-
-def test_a_search_says_what_it_rests_on() -> None:
-    network, x, y = classifier("tanh")
-    right = np.flatnonzero(network(x[:2]).argmax(axis=1) == y[:2])
-    found = [lc.certified_radius(network, x[k], y[k]) for k in right]
-    assert {one.basis for one in found} == {"second order"}
-    assert all(one.radius == one.ball for one in found)
-    bare = [lc.certified_radius(network, x[k], y[k], curvature=False, relaxation=False) for k in right]
-    assert {one.basis for one in bare} == {"lipschitz"}
 
 
 class Garbage(PairGuide):
@@ -342,14 +335,6 @@ def test_an_interrupt_brings_the_best_so_far(monkeypatch: pytest.MonkeyPatch, ba
     recheck_radius(network, best)
 
 
-def test_a_search_looks_at_few_balls(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked = Looked(monkeypatch)
-    network, x, _ = classifier()
-    for point in x[:10]:
-        lc.certified_radius(network, point, curvature=False)
-    assert len(looked.radii) <= 100
-
-
 def test_a_single_logit_is_a_classifier_of_two_classes(tmp_path: Path) -> None:
     """Class 1 is where the logit is positive; the radius is that of the network with outputs (0, logit)."""
     network = random_network(4, (3, 8, 1), "tanh")
@@ -384,3 +369,59 @@ def test_a_single_probability_is_no_classifier() -> None:
     assert lc.certified_radius(other, [1.0, 1.0]).radius > 0.0
     with pytest.raises(lc.InvalidInput, match=r"got str; read it with lipcert\.load"):
         lc.attack("network", [1.0, 1.0], 1, 0.5)  # type: ignore[arg-type]
+
+
+# networks too wide for a proof in the time given: the product of norms certifies a radius
+
+
+POINT = np.array([0.3, -0.2, 0.5])
+
+
+@pytest.fixture
+def wide(monkeypatch: pytest.MonkeyPatch) -> lc.Network:
+    """A network that counts as wide, and whose intervals take too long."""
+    monkeypatch.setattr(radius_search, "_WIDE", 5)
+    monkeypatch.setattr(radius_search, "enclosing_seconds", lambda network: 1e6)
+    return random_network(4, (3, 8, 6, 4), "relu")
+
+
+@pytest.mark.parametrize("norm", [None, lc.LInf(), lc.L1(scale=2.0)])
+@pytest.mark.parametrize("pairwise", [True, False])
+def test_the_product_of_norms_certifies_a_radius(
+    wide: lc.Network, norm: Norm | None, pairwise: bool, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    found = lc.certified_radius(wide, POINT, norm=norm, pairwise=pairwise, seconds=1e3, progress=said.append)
+    assert not any("radius" in line for line in said)  # no ball was looked at
+    value = wide(POINT)
+    assert found.radius > 0.0
+    assert found.margin == pytest.approx(value[found.label] - value[found.rival], rel=1e-9)
+    assert found.radius < lc.certified_radius(wide, POINT, norm=norm, pairwise=pairwise).radius
+    found.save(tmp_path / "radius.json")
+    assert lc.verify(wide, lc.CertifiedRadius.load(tmp_path / "radius.json")) is not None
+    if not pairwise:  # then the rule of pairs proves more
+        return
+    larger = replace(found, radius=found.radius * 1.01, ball=found.radius * 1.01)
+    assert isinstance(found.proof, RadiusProof)
+    ball = replace(found.proof.ball, radius=np.asarray(larger.ball))
+    forged = replace(larger, proof=replace(found.proof, ball=ball), subject=subject_of(wide, ball))
+    with pytest.raises(lc.ProofFailed):
+        lc.verify(wide, forged)
+
+
+def test_nothing_certified_has_the_true_margin_and_rival() -> None:
+    network = random_network(4, (3, 8, 6, 4), "relu")
+    value = network(POINT)
+    order = np.argsort(-value)
+    found = RadiusCertifier(network, POINT, order[0], order[0], lc.ClosedForm(), Rules())
+    assert found.nothing.rival == order[1]
+    assert found.nothing.margin == pytest.approx(value[order[0]] - value[order[1]], rel=1e-9)
+
+
+def test_the_first_guess_is_the_distance_to_the_boundary_of_a_linear_network() -> None:
+    network = lc.Network.from_weights([[[1.0, 0.0], [0.0, 2.0]]], biases=[[0.5, 0.0]])
+    point = np.array([3.0, 0.25])
+    judge = RadiusCertifier(network, point, 0, 0, lc.ClosedForm(), Rules())
+    normal, margin = np.array([1.0, -2.0]), 3.5 - 0.5
+    assert radius_search.first_guess(judge) == pytest.approx(margin / np.linalg.norm(normal), rel=1e-9)
+    assert lc.certified_radius(network, point).radius == pytest.approx(margin / np.linalg.norm(normal), rel=1e-2)

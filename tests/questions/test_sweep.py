@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.cli import main
+from command import NETWORK, Command
 from lipcert.published import Trivial
 from lipcert.search.method import Method
 from lipcert.show import plots
@@ -78,31 +76,10 @@ def test_wrong_radii(radii: list[float], message: str) -> None:
         lc.sweep(random_network(0, (3, 4, 2)), CENTER, radii)
 
 
-@pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> lc.Network:
-    """A network in the current folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
-    network = random_network(5, (3, 9, 7, 2), "tanh")
-    arrays: dict[str, Any] = {"activation": "tanh"}
-    for number, layer in enumerate(network.layers, 1):
-        arrays |= {f"W{number}": layer.weight, f"b{number}": layer.bias}
-    np.savez("model.npz", **arrays)
-    return network
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(["sweep", "model.npz", *arguments])
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out, " ".join(err.replace("│", " ").split())
-
-
-def test_json(model: lc.Network, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, "--center", "zeros", "--radii", "0.5,0.1", "--method", "scalar", "--json")
-    assert (code, err) == (0, "")
-    record = json.loads(out)
-    rows = lc.sweep(model, np.zeros(3), [0.5, 0.1], lc.Scalar())
+def test_json(lipcert: Command) -> None:
+    options = ("--center", "zeros", "--radii", "0.5,0.1", "--method", "scalar")
+    record = lipcert.json("sweep", "model.npz", *options)
+    rows = lc.sweep(NETWORK, np.zeros(3), [0.5, 0.1], lc.Scalar())
     assert [row["radius"] for row in record["rows"]] == [0.5, 0.1]
     for found, row in zip(record["rows"], rows, strict=True):
         assert found["bound"] == pytest.approx(row.bound, rel=1e-9)
@@ -110,67 +87,43 @@ def test_json(model: lc.Network, capsys: pytest.CaptureFixture[str]) -> None:
         assert found["verified"] is True
     assert record["trivial"] == pytest.approx(rows[0].trivial)
     assert record["method"]["name"] == "Scalar"
-    assert record["network"]["digest"] == model.digest
+    assert record["network"]["digest"] == NETWORK.digest
 
 
-def test_the_table_and_even_spacing(model: lc.Network, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_and_even_spacing(lipcert: Command) -> None:
     options = ("--center", "0.2,-0.4,0.5", "--from", "0.01", "--to", "1", "--count", "3", "--method", "closed-form")
-    code, out, err = run(capsys, *options)
-    assert (code, err) == (0, "")
-    lines = [line.split("│") for line in out.split("\n") if line.startswith("│")]
+    outcome = lipcert("sweep", "model.npz", *options)
+    assert (outcome.code, outcome.err) == (0, "")
+    lines = [line.split("│") for line in outcome.out.split("\n") if line.startswith("│")]
     assert [float(line[1]) for line in lines] == [1.0, 0.1, 0.01]
-    for line, row in zip(lines, lc.sweep(model, CENTER, [1.0, 0.1, 0.01], lc.ClosedForm()), strict=True):
+    for line, row in zip(lines, lc.sweep(NETWORK, CENTER, [1.0, 0.1, 0.01], lc.ClosedForm()), strict=True):
         bound, lower, ratio = map(float, line[2:5])
         assert lower <= row.lower <= row.bound <= bound <= row.bound * 1.00002
         assert ratio == pytest.approx(bound / lower, rel=1e-3)
-    assert "trivial bound, for any radius" in out
+    assert "trivial bound, for any radius" in outcome.out
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
-def test_the_curve(model: lc.Network, capsys: pytest.CaptureFixture[str], ending: str) -> None:
+def test_the_curve(lipcert: Command, ending: str) -> None:
     options = ("--center", "zeros", "--radii", "1,0.1,0", "--method", "closed-form", "--plot", f"curve.{ending}")
-    assert run(capsys, *options)[0] == 0
+    assert lipcert("sweep", "model.npz", *options).code == 0
     start = Path(f"curve.{ending}").read_bytes()[:200]
     assert {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending] in start
 
 
-WRONG_USE = {
-    "no centre": ("--radii 1", "sweep needs --center"),
-    "no radii": ("--center zeros", "sweep needs --radii, as in 1,0.5,0.1, or --from and --to"),
-    "half a span": ("--center zeros --from 1", "or --from and --to"),
-    "list and span": ("--center zeros --radii 1 --count 3", "leave out --from, --to and --count"),
-    "words": ("--center zeros --radii one,two", "--radii must be numbers separated by commas"),
-    "negative": ("--center zeros --radii -1", "radius must be at least 0"),
-    "upside down": ("--center zeros --from 2 --to 1", "0 < from <= to, got 2.0 and 1.0"),
-    "none of them": ("--center zeros --from 1 --to 2 --count 0", "--count must be at least 1, got 0"),
-    "no limit": ("--center zeros --radii 1 --seconds 0", "--seconds must be above 0"),
-    "no time": ("--center zeros --radii 1 --seconds 0", "--seconds must be above 0"),
-    "no picture": ("--center zeros --radii 1 --plot curve.gif", "--plot must name a .png, .pdf or .svg file"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG_USE)
-def test_wrong_use(model: lc.Network, capsys: pytest.CaptureFixture[str], case: str) -> None:
-    line, message = WRONG_USE[case]
-    code, out, err = run(capsys, *line.split())
-    assert (code, out) == (2, "")
-    assert message in err
-
-
-def test_without_matplotlib_the_remedy_is_named(
-    model: lc.Network, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_matplotlib_the_remedy_is_named(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    code, out, err = run(capsys, "--center", "zeros", "--radii", "1", "--method", "closed-form", "--plot", "curve.png")
-    assert (code, out) == (2, "")
-    assert "pip install 'lipcert[plot]'" in err
+    options = ("--center", "zeros", "--radii", "1", "--method", "closed-form", "--plot", "curve.png")
+    outcome = lipcert("sweep", "model.npz", *options)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "pip install 'lipcert[plot]'" in outcome.words
 
 
-def test_seconds_are_handed_on(model: lc.Network, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("--center", "zeros", "--radii", "0.1", "--json", "--seconds", "2.5")
-    assert json.loads(run(capsys, *options)[1])["method"]["seconds"] == 2.5
-    assert json.loads(run(capsys, *options)[1])["method"]["name"] == "Joint"
-    assert json.loads(run(capsys, *options, "--method", "auto")[1])["method"]["name"] == "Auto"
+def test_seconds_are_handed_on(lipcert: Command) -> None:
+    options = ("sweep", "model.npz", "--center", "zeros", "--radii", "0.1", "--seconds", "2.5")
+    method = lipcert.json(*options)["method"]
+    assert (method["name"], method["seconds"]) == ("Joint", 2.5)
+    assert lipcert.json(*options, "--method", "auto")["method"]["name"] == "Auto"
 
 
 def test_figures_are_drawn_where_they_are_told() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import math
 import os
 import signal
 import subprocess
@@ -15,16 +16,18 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lipcert as lc
 from command import Command
+from lipcert.published import EclipseGenLocal, Trivial
 from lipcert.questions.compare import Row
-from lipcert.reproduce import tables
-from lipcert.reproduce.cells import AUTODIFF, LOWER, STUDIES, Cell
+from lipcert.reproduce import documents, tables
+from lipcert.reproduce.cells import AUTODIFF, LOWER, RADIUS_STUDY, STUDIES, Cell, paper_center, paper_network
 from lipcert.reproduce.printed import PAPER_RADII, agrees, paper_model, paper_table
 from lipcert.reproduce.store import Store
-from lipcert.reproduce.tables import Plan, lines, run
+from lipcert.reproduce.tables import Plan, Result, lines, run
 from lipcert.runtime.clock import silent
 
 PRINTED = {
@@ -235,3 +238,80 @@ def test_the_quick_run_of_everything(tmp_path: Path) -> None:
     rows = [row for row in read_csv(tmp_path / "table1.csv") if row["agrees"]]
     assert {row["method"] for row in rows if row["agrees"] == "no"} <= {"seqlip"}
     assert len(rows) > 30
+
+
+# the paper's networks and tables: what it printed, and what this engine reaches there
+
+
+PRINTED_RADIUS = math.sqrt(5)
+"""The radius behind the paper's tables: δ·√d₀ with δ = 1 and 5 inputs."""
+
+
+@pytest.mark.parametrize(("table", "activation"), [("table1", "relu"), ("table2", "elu")])
+def test_trivial_bounds_of_both_tables(table: str, activation: str) -> None:
+    printed = {key: cell for key, cell in paper_table(table).items() if key[0] == "trivial"}
+    assert len(printed) == 20
+    wrong = [
+        (width, layers, value)
+        for (_, width, layers, _), cell in printed.items()
+        if not agrees(value := Trivial().value(paper_network(width, layers, activation)), cell.bound)
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("layers", [5, 30, 60])
+def test_trivial_bounds_of_the_radius_study(layers: int) -> None:
+    printed = paper_table("radius")
+    network = paper_network(128, layers, "leaky_relu", RADIUS_STUDY)
+    assert agrees(Trivial().value(network), printed["trivial", 128, layers, None].bound)
+    at_center = float(np.linalg.norm(network.jacobian(paper_center()), 2))
+    assert at_center == pytest.approx(printed["autodiff", 128, layers, None].value, rel=2.5e-3)
+
+
+@pytest.mark.parametrize("width", [10, 20, 40, 60])
+def test_closed_form_column_of_table_1a_to_every_digit(width: int) -> None:
+    column = {
+        layers: cell.value
+        for (method, cell_width, layers, _), cell in paper_table("table1").items()
+        if (method, cell_width) == ("eclipse-gen-local-cf", width)
+    }
+    assert len(column) == 5
+    method, ball = EclipseGenLocal("CF"), lc.Ball(paper_center(), PRINTED_RADIUS)
+    ours = {n: method.value(paper_network(width, n, "relu"), ball) for n in column}
+    assert {n: round(value, 3) for n, value in ours.items()} == pytest.approx(column, abs=1.5e-9)
+
+
+@pytest.mark.parametrize(("activation", "width", "layers"), [("relu", 10, 5), ("relu", 40, 10), ("elu", 60, 30)])
+def test_below_every_method_of_the_paper(activation: str, width: int, layers: int) -> None:
+    table = paper_table("table1" if activation == "relu" else "table2")
+    printed = [cell.value for (_, *cell_of, _), cell in table.items() if cell_of == [width, layers]]
+    assert len(printed) >= 10
+    best = min(value for value in printed if value is not None)
+    network = paper_network(width, layers, activation)
+    assert lc.certify(network, lc.Ball(paper_center(), PRINTED_RADIUS), lc.Diagonal()).bound < best
+
+
+# the tables of a study as files
+
+
+def test_a_table_says_what_was_computed_and_what_took_too_long(tmp_path: Path) -> None:
+    cell = next(one for one in STUDIES["table2"].cells if (one.width, one.layers) == (60, 30))
+    plan = Plan("table2", (cell,), ("trivial", "closed-form", LOWER, "glipsdp"), 300.0)
+    results = {
+        (cell, "trivial"): Result("ok", 50682.053, 0.1),
+        (cell, "closed-form"): Result("ok", 1.0e-6, 0.1),
+        (cell, LOWER): Result("ok", 0.5e-6, 0.1),
+        (cell, "glipsdp"): Result("timeout", None, 300.0),
+    }
+    found = list(tables.lines(plan, results))
+    documents.write_table(tmp_path, plan, found)
+    text = (tmp_path / "table2.md").read_text(encoding="utf-8")
+    assert "longer than 300 s" in text
+    assert "| 60 × 30 | trivial | 50682.053 | 50682.1 |" in text
+    assert "| glipsdp | 1 | 0 | 0 |  | 1 |" in text  # printed once, not computed, over the limit
+    assert "below the smallest printed figure in 1 of 1 cells" in documents.table_summary(found)
+    assert "It is 2 times the lower bound" in documents.table_summary(found)
+    with (tmp_path / "table2.csv").open(newline="", encoding="utf-8") as stream:
+        rows = {row["method"]: row for row in csv.DictReader(stream)}
+    assert rows["trivial"]["agrees"] == "yes"
+    assert (rows["glipsdp"]["status"], rows["glipsdp"]["value"]) == ("timeout", "")

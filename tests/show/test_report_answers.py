@@ -127,11 +127,13 @@ def test_answers_that_are_not_provable_are_called_so_and_the_command_says_1(
     monkeypatch.chdir(tmp_path)
     save_model(tmp_path / "model.npz")
     reach, sensitivity, radius, rows = answers()
+    certificate = rows[0].certificate
     forged: dict[str, Answer] = {
+        "bound": replace(certificate, bound=0.9 * certificate.bound),
         "reach": replace(reach, upper=reach.upper - 1e-3),
         "sensitivity": replace(sensitivity, matrix=0.99 * sensitivity.matrix),
         "radius": replace(radius, radius=1.01 * radius.radius, ball=1.01 * radius.ball),
-        "sweep": (replace(rows[0], certificate=replace(rows[0].certificate, bound=0.9 * rows[0].bound)),),
+        "sweep": (replace(rows[0], certificate=replace(certificate, bound=0.9 * certificate.bound)),),
     }
     for name, claim in forged.items():
         lc.save_answer(claim, f"{name}.json")
