@@ -399,3 +399,8 @@ def test_external_numbers_that_are_missing(tmp_path: Path) -> None:
     (tmp_path / "data").unlink()
     with pytest.raises(lc.UnreadableModel):
         lc.load(tmp_path / "m.onnx")
+
+
+def test_a_nan_in_a_file_is_named() -> None:
+    weight = np.array([[1.0], [np.nan], [2.0]], dtype=np.float32)
+    refused(model_of([node("MatMul", "x fc.weight")], {"fc.weight": weight}), r"fc\.weight holds 1 NaN")

@@ -298,6 +298,27 @@ def test_any_graph_is_lowered_faithfully(seed: int, steps: int) -> None:
 # index arithmetic ----------------------------------------------------------------------------------------------
 
 
+def test_windows_against_loops() -> None:
+    """A convolution by its definition, one output at a time."""
+    rng = np.random.default_rng(0)
+    x, weight = rng.standard_normal((2, 4, 7, 6)), rng.standard_normal((6, 2, 3, 2))
+    stride, pads, dilation = (2, 1), [(1, 2), (0, 1)], (2, 3)
+    matrix, shape = win.convolution(x.shape, weight, stride, pads, dilation, groups=2)
+    wide = np.pad(x, [(0, 0), (0, 0), *pads])
+    wanted = np.zeros(shape)
+    for n, o, i, j in np.ndindex(*shape):
+        group = o // 3
+        for c, k, m in np.ndindex(2, 3, 2):
+            row, column = i * stride[0] + k * dilation[0], j * stride[1] + m * dilation[1]
+            wanted[n, o, i, j] += weight[o, c, k, m] * wide[n, 2 * group + c, row, column]
+    np.testing.assert_allclose((matrix.nearest @ x.ravel()).reshape(shape), wanted, atol=1e-12)
+
+
+def test_padding_and_cropping() -> None:
+    x = win.positions((2, 3))
+    assert win.padded(x, [(1, -1)]).tolist() == [[-1, 0, 1], [-1, 3, 4]]
+
+
 def test_shapes_that_do_not_fit_are_offenders() -> None:
     build: Any = Builder((2, 3))
     wrong: Callable[[], Any]

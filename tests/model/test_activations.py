@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
 from dataclasses import fields
@@ -16,7 +17,7 @@ from scipy.io import savemat
 
 import lipcert as lc
 from lipcert.errors import InvalidInput
-from lipcert.model.activation_row import Row
+from lipcert.model.activation_row import USUAL, Loss, Row
 from lipcert.model.activation_table import PRESETS
 from lipcert.model.activations import ALIASES, CONCAVE, CONVEX, TABLE, Activation
 from lipcert.model.arrays import Array
@@ -69,6 +70,38 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "quick_gelu": lambda v: v * _gate(mp.mpf(1.702) * v),
     "square": lambda v: v * v,
     "cube": lambda v: v**3,
+}
+
+TORCH = {
+    "identity": "torch.nn.Identity()(x)",
+    "relu": "F.relu(x)",
+    "leaky_relu": "F.leaky_relu(x, negative_slope=p[0])",
+    "relu6": "F.relu6(x)",
+    "hardtanh": "F.hardtanh(x, *p)",
+    "hardswish": "F.hardswish(x)",
+    "elu": "F.elu(x, *p)",
+    "celu": "F.celu(x, *p)",
+    "selu": "F.selu(x)",
+    "sigmoid": "torch.sigmoid(x)",
+    "tanh": "torch.tanh(x)",
+    "arctan": "torch.atan(x)",
+    "softsign": "F.softsign(x)",
+    "softplus": "F.softplus(x, beta=p[0], threshold=600)",
+    "silu": "F.silu(x)",
+    "gelu": "F.gelu(x)",
+    "gelu_tanh": "F.gelu(x, approximate='tanh')",
+    "mish": "F.mish(x)",
+    "sin": "torch.sin(x)",
+    "cos": "torch.cos(x)",
+    "snake": "x + torch.sin(x) ** 2",
+    "erf": "torch.erf(x)",
+    "gaussian": "torch.exp(-x * x)",
+    "logsigmoid": "F.logsigmoid(x)",
+    "tanhshrink": "F.tanhshrink(x)",
+    "softshrink": "F.softshrink(x, p[0])",
+    "threshold": "F.threshold(x, p[0], p[0])",
+    "squareplus": "torch.where(x > 0, x + (x * x + p[0]) ** 0.5, p[0] / ((x * x + p[0]) ** 0.5 - x)) / 2",
+    "quick_gelu": "x * torch.sigmoid(1.702 * x)",
 }
 
 
@@ -145,6 +178,18 @@ def test_the_bend_is_monotone_between_turns(row: Activation) -> None:
         assert (steps >= -1e-13).all() or (steps <= 1e-13).all()
     if not turns:
         assert not row.bend(np.linspace(-20.0, 20.0, 101)).any()
+
+
+@every_row
+def test_value_agrees_with_torch(row: Activation) -> None:
+    torch = pytest.importorskip("torch")
+    if row.name == "hardsigmoid" and row.parameters != (1 / 6, 0.5):
+        pytest.skip("torch has the default parameters only")
+    call = TORCH.get(row.name, "F.hardsigmoid(x)")
+    x = points_of(row)
+    scope = {"torch": torch, "F": torch.nn.functional, "p": row.parameters, "x": torch.from_numpy(x)}
+    expected = eval(call, scope).numpy()
+    np.testing.assert_allclose(row.value(x), expected, rtol=4e-12, atol=3e-16)
 
 
 @each_row
@@ -259,6 +304,45 @@ def intervals_of(row: Activation, count: int = 300) -> tuple[Array, Array]:
     return np.where(share == 0, middle, lower), np.where(share == 1, middle, upper)
 
 
+def samples_in(lower: Array, upper: Array, count: int = 401) -> Array:
+    """Points of each interval, (intervals, count), dense where the table's features are."""
+    share = np.linspace(0, 1, count)
+    even = lower[:, None] + share * (upper - lower)[:, None]
+    centred = np.clip(np.sinh(np.linspace(-8, 8, count)), lower[:, None], upper[:, None])
+    return np.clip(np.concatenate([even, centred], axis=1), lower[:, None], upper[:, None])
+
+
+def extreme_slopes(row: Activation, lower: Array, upper: Array, sign: int) -> Array:
+    """Min (sign 1) or max (sign -1) of the derivative on each interval, by zooming in on a grid."""
+    rows = np.arange(lower.size)
+    left, right = lower, upper
+    best = np.full(lower.shape, np.inf)
+    for level in range(12):
+        grid = np.sort(samples_in(left, right, 101 if level else 401), axis=1)
+        after = np.where(grid < upper[:, None], row.slope(grid, 1), np.nan)
+        before = np.where(grid > lower[:, None], row.slope(grid, -1), np.nan)
+        heights = sign * np.stack([after, before])
+        heights = np.nanmin(np.where(np.isnan(heights), np.inf, heights), axis=0)
+        place = np.argmin(heights, axis=1)
+        best = np.minimum(best, heights[rows, place])
+        left = grid[rows, np.maximum(place - 1, 0)]
+        right = grid[rows, np.minimum(place + 1, grid.shape[1] - 1)]
+    return sign * best
+
+
+@every_row
+def test_slope_range_is_exact(row: Activation) -> None:
+    lower, upper = intervals_of(row)
+    apart = lower < upper
+    if row.row.kinks and not row.row.exact:  # a rounded kink counts as inside when an end touches it
+        for knot in knots_of(row):
+            apart &= (np.abs(lower - knot) > 1e-12) & (np.abs(upper - knot) > 1e-12)
+    lower, upper = lower[apart], upper[apart]
+    least, most = row.slope_range(lower, upper)
+    np.testing.assert_allclose(least, extreme_slopes(row, lower, upper, 1), atol=1e-9)
+    np.testing.assert_allclose(most, extreme_slopes(row, lower, upper, -1), atol=1e-9)
+
+
 @each_row
 def test_slope_range_contains_every_difference_quotient(row: Activation) -> None:
     rng = np.random.default_rng(7)
@@ -286,6 +370,19 @@ def test_slope_range_of_a_point(row: Activation) -> None:
     sides = np.array([row.slope(at, -1), row.slope(at, 1)])
     np.testing.assert_allclose(least, sides.min(axis=0), rtol=1e-15)
     np.testing.assert_allclose(most, sides.max(axis=0), rtol=1e-15)
+
+
+@every_row
+def test_slope_range_of_infinite_intervals(row: Activation) -> None:
+    for cut in [-2.0, 0.0, 1.3, *knots_of(row, -4.0)]:
+        for low, high in ((-np.inf, cut), (cut, np.inf), (-np.inf, np.inf)):
+            least, most = row.slope_range(np.array([low]), np.array([high]))
+            far = np.array([max(low, -1e4)]), np.array([min(high, 1e4)])
+            if row.row.kinks and not row.row.exact and cut in knots_of(row):
+                continue
+            # softsign and arctan reach their limit slope slowest: 1e-8 at 1e4
+            np.testing.assert_allclose(least, extreme_slopes(row, *far, 1), atol=2e-8)
+            np.testing.assert_allclose(most, extreme_slopes(row, *far, -1), atol=2e-8)
 
 
 def test_slope_range_closes_in_on_a_kink_only_when_it_is_inside() -> None:
@@ -362,6 +459,11 @@ def test_bad_activations_are_named(name: Any, parameters: dict[str, Any], expect
         lc.activation(name, **parameters)
 
 
+def test_every_row_says_why() -> None:
+    assert all(row.why for row in TABLE.values())
+    assert inspect.getdoc(type(TABLE["relu"]))
+
+
 def test_an_infinite_neighbour_changes_no_value() -> None:
     v = np.array([-np.inf, -1.7e308, -1e301, 0.5, 1e301, 1.7e308, np.inf])
     for name in TABLE:
@@ -378,6 +480,13 @@ def test_a_row_says_what_its_formulas_lose(name: str) -> None:
     del stated["loss"]
     with pytest.raises(TypeError, match="loss"):
         Row(**stated)
+
+
+def test_a_loss_is_said_in_full() -> None:
+    stated = {field.name: getattr(USUAL, field.name) for field in fields(Loss)}
+    for name in stated:
+        with pytest.raises(TypeError, match=name):
+            Loss(**{other: value for other, value in stated.items() if other != name})
 
 
 # Names with parameters, as files and arguments of load() have them.

@@ -6,16 +6,12 @@ import itertools
 import re
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
 
 import lipcert as lc
 import modules
-from lipcert.model.activations import activation
-from lipcert.model.arrays import Array
-from lipcert.model.norms import Norms
 from lipcert.model.regions import Region
 from lipcert.questions.certify import _frank
 from lipcert.search.candidate import Candidate
@@ -101,6 +97,14 @@ def test_what_could_not_be_proved_is_told() -> None:
     assert _frank(proved, replace(found, bound=0.995 * proved.bound)) is proved
 
 
+@pytest.mark.parametrize("name", ["relu", "tanh", "convolutional", "loop"])
+def test_no_entry_of_a_sensitivity_is_above_the_whole(name: str) -> None:
+    network, method = network_of(name), lc.Auto(seconds=np.inf, pieces=6)
+    region = region_of(network, "clipped")
+    whole = lc.certify(network, region, method).bound
+    assert lc.sensitivity(network, region, method, inputs=[0, 1], outputs=[0]).matrix.max() <= whole * CLOSE
+
+
 def test_every_answer_says_who_found_it() -> None:
     network, ball = network_of("relu"), lc.Ball(np.random.default_rng(0).normal(0.0, 0.5, 4), 0.7)
     assert lc.certify(network, ball, lc.ClosedForm()).found_by in ("", "ClosedForm")
@@ -108,85 +112,3 @@ def test_every_answer_says_who_found_it() -> None:
     assert lc.certify(network, ball, lc.Joint()).found_by == "Joint"
     assert lc.certify(network, ball, lc.Split(lc.Joint(), seconds=np.inf, pieces=40)).found_by == "Split"
     assert lc.certify(network, ball, lc.Auto(seconds=0.0)).found_by == "ClosedForm"
-
-
-# parts of networks: chosen inputs, outputs and layers
-
-
-def test_a_bound_of_the_whole_network_stands_in_where_it_is_smaller() -> None:
-    network = random_network(5, (3, 6, 3), "relu", gain=2.0)
-    region = lc.Box(np.full(3, -0.5), np.full(3, 0.8))
-    ends: dict[str, Any] = {"inputs": [0, 1], "outputs": [0, 2]}
-    auto = lc.Auto(seconds=np.inf, pieces=8)
-    found = lc.certify(network, region, auto, **ends)
-    alone, whole = lc.certify(network, region, lc.Joint(), **ends), lc.certify(network, region, auto, outputs=[0, 2])
-    assert found.tree is not None
-    assert not found.part_sweeps
-    assert found.bound == whole.bound < 0.95 * alone.bound
-    assert lc.verify(network, found) <= found.bound
-    assert lc.verify(network, found, exact=True) <= found.bound
-    few = lc.certify(network, region, auto, inputs=[2], outputs=[0, 2])  # points show that the whole moves more
-    assert few.tree is None
-    assert few.bound < 0.8 * whole.bound
-    with pytest.raises(lc.ProofFailed):  # a bound of some outputs is none of the others
-        lc.verify(network, replace(found, part=replace(found.part, outputs=None)))
-
-
-def test_second_order_of_the_whole_network_bounds_some_inputs() -> None:
-    network = random_network(1, (30, 12, 12, 2), "tanh", gain=1.0)
-    found = lc.certify(network, lc.Ball(np.zeros(30), 0.1), lc.Auto(seconds=np.inf), inputs=range(28))
-    assert found.curved is not None
-    assert found.part.inputs == tuple(range(28))
-    assert lc.verify(network, found) <= found.bound
-    other = replace(found.part, norms=Norms(lc.LInf(), lc.L2()))
-    with pytest.raises(lc.ProofFailed, match="second order"):
-        lc.verify(network, replace(found, part=other))
-
-
-# smooth and kinked activations in one network
-
-
-A = np.array([[1.0, 0.05], [0.49, 0.975]])
-BOX = lc.Box([-0.5, -1.5], [0.5, 1.5])
-
-
-def closed_loop(hidden: Array, out: Array) -> lc.Network:
-    """x ↦ Ax + B·clamp(out·tanh(hidden·x), -1, 1)."""
-    n, eye, tanh, same = len(hidden), np.eye(2), activation("tanh"), activation("identity")
-    first = np.concatenate([hidden, eye])
-    second = np.block([[out, np.zeros((1, 2))], [np.zeros((2, n)), eye]])
-    third = np.concatenate([np.array([[0.0], [0.25]]), A], axis=1)
-    clamp = activation("hardtanh")
-    return lc.Network.from_weights([first, second, third], activation=[[tanh] * n + [same] * 2, [clamp, same, same]])
-
-
-def seen_norm(network: lc.Network, count: int) -> float:
-    points = BOX.sample(count, np.random.default_rng(1))
-    return float(np.linalg.norm(network.jacobian(points), 2, axis=(1, 2)).max())
-
-
-def networks() -> dict[str, lc.Network]:
-    rng = np.random.default_rng(4)
-    return {
-        "direct": closed_loop(np.eye(2), np.array([[-4.0, -1.2]])),
-        "controller": closed_loop(rng.standard_normal((12, 2)), rng.standard_normal((1, 12))),
-        "tanh, then relu": random_network(4, (2, 10, 10, 2), ["tanh", "relu"]),
-        "relu, then tanh": random_network(2, (2, 10, 10, 2), ["relu", "tanh"]),
-        "selu": random_network(5, (2, 10, 10, 2), "selu"),
-    }
-
-
-@pytest.mark.parametrize("name", list(networks()))
-def test_split_comes_close_to_sampling(name: str) -> None:
-    network = networks()[name]
-    seen = seen_norm(network, 20_000)
-    found = lc.certify(network, BOX, lc.Split(tolerance=0.01, seconds=np.inf, pieces=1500))
-    assert seen <= found.bound <= 1.015 * seen
-    assert lc.verify(network, found) <= found.bound
-
-
-def test_the_audit_proves_a_tree_across_kinks() -> None:
-    pytest.importorskip("flint")
-    network = networks()["direct"]
-    found = lc.certify(network, BOX, lc.Split(tolerance=0.01, seconds=np.inf, pieces=200))
-    assert lc.verify(network, found, exact=True) <= found.bound

@@ -61,6 +61,17 @@ def test_all_inputs_everywhere() -> None:
     assert (largest_entries(network, lc.Box([-9.0] * 3, [9.0] * 3), np.random.default_rng(0)) <= found.matrix).all()
 
 
+def test_close_to_the_bound_of_each_pair_by_itself() -> None:
+    network, ball = random_network(7, (6, 20, 20, 4), "elu", gain=2.0), lc.Ball(np.linspace(-1, 1, 6), 0.2)
+    found = lc.sensitivity(network, ball, lc.ClosedForm()).matrix
+    pairs = [
+        [lc.certify(network, ball, lc.ClosedForm(), inputs=[k], outputs=[j]).bound for k in range(6)] for j in range(4)
+    ]
+    ratio = found / np.array(pairs)
+    assert np.exp(np.log(ratio).mean()) < 1.1
+    assert ratio.max() < 2.0
+
+
 def test_a_linear_network_has_its_own_entries() -> None:
     rng = np.random.default_rng(0)
     weights = [rng.standard_normal((6, 3)), rng.standard_normal((5, 6)), rng.standard_normal((2, 5))]

@@ -66,11 +66,29 @@ def test_more_time_is_never_worse(clock: Clock, region: Region) -> None:
     assert bounds[-1] < 0.7 * bounds[0]
 
 
+def test_a_tiny_budget_returns_closed_form_s(clock: Clock) -> None:
+    case = problem()
+    assert lc.Auto(seconds=0.0).solve(case).bound == lc.ClosedForm().solve(case).bound
+
+
 def test_it_takes_about_the_time_it_may(clock: Clock) -> None:
     for seconds in (20.0, 40.0):
         before = clock.now
         lc.Auto(seconds=seconds).solve(problem())
         assert clock.now - before < 1.3 * seconds
+
+
+@pytest.mark.parametrize("region", [lc.Everywhere(), BALL], ids=["everywhere", "ball"])
+def test_with_time_it_is_at_least_as_good_as_every_rung(region: Region) -> None:
+    case = problem(region, (10, 5))
+    bound = lc.Auto(seconds=np.inf, pieces=30).solve(case).bound
+    assert all(bound <= method.solve(case).bound for method in (lc.ClosedForm(), lc.Scalar(), lc.Joint()))
+
+
+def test_a_network_without_hidden_layers() -> None:
+    weight = np.diag([1.0, 2.0, 3.0])
+    for region in (None, lc.Ball(np.zeros(3), 1.0)):
+        assert lc.certify(lc.Network.from_weights([weight]), region).bound == pytest.approx(3.0, rel=1e-9)
 
 
 def interrupted(region: Region, method: lc.Auto) -> lc.Certificate:
@@ -139,6 +157,14 @@ def test_it_ends_where_pieces_promise_nothing() -> None:
     assert found.found_by == "Joint"
     assert "more pieces promise nothing" in said
     assert found.bound <= lc.certify(network, box, lc.Joint()).bound
+
+
+def test_listeners_hear_of_every_rung() -> None:
+    said: list[str] = []
+    found = lc.certify(paper_network(10, 5, "relu"), BALL, lc.Auto(np.inf, pieces=50), progress=said.append)
+    assert found.found_by == "Split"
+    for word in ("ClosedForm, layer 1", "scalar, layer 4", "(joint)", "pieces"):
+        assert any(word in line for line in said), word
 
 
 def test_certify_takes_seconds(clock: Clock) -> None:

@@ -53,6 +53,42 @@ def test_step_is_the_formula(seed: int, n: int) -> None:
     np.testing.assert_allclose(P, by_formula(S, alpha, beta, T), rtol=1e-11, atol=1e-13)
 
 
+@pytest.mark.parametrize("n", [1, 2, 5, 20])
+@pytest.mark.parametrize("seed", range(5))
+def test_step_satisfies_the_lmi_with_nothing_to_spare(seed: int, n: int) -> None:
+    """P is the least matrix with [[P - T - DmSDm, DmSDr], [DrSDm, T - DrSDr]] ≽ 0."""
+    S, alpha, beta, T = stage(seed, n, affine=0.0)
+    P = absolute(activate(Ellipsoid(S), alpha, beta, T))
+    m, r = 0.5 * (alpha + beta), 0.5 * (beta - alpha)
+
+    def block(matrix: Array) -> Array:
+        cross = m[:, None] * S * r
+        return np.block([[matrix - np.diag(T) - m[:, None] * S * m, cross], [cross.T, np.diag(T) - r[:, None] * S * r]])
+
+    scale = float(np.linalg.norm(P, 2))
+    assert np.linalg.eigvalsh(block(P))[0] >= -1e-12 * scale
+    assert np.linalg.eigvalsh(block(P - 1e-6 * scale * np.eye(n)))[0] < 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_step_covers_every_slope_in_range(seed: int) -> None:
+    """The meaning: Δv Δvᵀ ≼ S and slopes D in [α, β] give (DΔv)(DΔv)ᵀ ≼ P."""
+    rng = np.random.default_rng(seed)
+    S, alpha, beta, T = stage(seed, 6)
+    P = absolute(activate(Ellipsoid(S), alpha, beta, T))
+    root = np.linalg.cholesky(S + 1e-13 * np.eye(6))
+    for _ in range(300):
+        slope = np.where(rng.random(6) < 0.5, rng.choice([0.0, 1.0], 6), rng.random(6)) * (beta - alpha) + alpha
+        moved = slope * (root @ (lambda u: u / np.linalg.norm(u))(rng.normal(0, 1, 6)))
+        assert moved @ np.linalg.solve(P, moved) <= 1 + 1e-9
+
+
+def test_affine_neurons_are_exact() -> None:
+    S, alpha, _, _ = stage(0, 7)
+    P = absolute(activate(Ellipsoid(S), alpha, alpha, np.zeros(7)))
+    np.testing.assert_allclose(P, alpha[:, None] * S * alpha, rtol=1e-14)
+
+
 def test_infeasible_multipliers_are_refused_and_then_repaired() -> None:
     S, alpha, beta, T = stage(1, 5, affine=0.0)
     ellipsoid = Ellipsoid(S)
@@ -63,6 +99,17 @@ def test_infeasible_multipliers_are_refused_and_then_repaired() -> None:
     P, enlarged = feasible_step(ellipsoid, alpha, beta, 0.5 * T)
     assert (enlarged > 0.5 * T).all()
     np.testing.assert_allclose(absolute(P), by_formula(S, alpha, beta, enlarged), rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_step_is_monotone_in_the_ellipsoid(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    S, alpha, beta, T = stage(seed, 6)
+    more = rng.normal(0, 0.1, (6, 2))
+    T = 3 * T
+    one = absolute(activate(Ellipsoid(S), alpha, beta, T))
+    two = absolute(activate(Ellipsoid(S + more @ more.T), alpha, beta, T))
+    assert np.linalg.eigvalsh(two - one)[0] >= -1e-12 * np.linalg.norm(two, 2)
 
 
 def test_weights_of_any_kind_push_the_ellipsoid_the_same_way() -> None:
@@ -91,7 +138,7 @@ def test_largest_eigenvalue(n: int) -> None:
 # bounds that are known
 
 
-@pytest.mark.parametrize("method", [*GREEDY, lc.Joint(), lc.Auto(), lc.Split()], ids=str)
+@every_greedy
 def test_one_layer_is_the_spectral_norm(method: Method) -> None:
     W = np.random.default_rng(0).normal(0, 1, (4, 6))
     net = lc.Network.from_weights([W])

@@ -14,11 +14,14 @@ from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
 from lipcert.proof.hints import BOTH
 from lipcert.reproduce.cells import paper_center, paper_network
+from lipcert.reproduce.printed import paper_table
+from lipcert.search import joint
 from lipcert.search.candidate import Candidate
 from lipcert.search.chain import Chain, Slopes, Value
+from lipcert.search.descent import follow
 from lipcert.search.joint import chosen, kept, log_multipliers, moving_slopes
 from lipcert.search.problem import Problem
-from networks import random_network
+from networks import named, random_network, spread
 
 
 def problem(network: lc.Network, region: Region | None = None) -> Problem:
@@ -80,6 +83,16 @@ def test_the_gradient_is_the_derivative(case: str, mu: float) -> None:
             assert gradient @ u == pytest.approx(found, rel=1e-9, abs=noise)
 
 
+def test_the_check_above_can_fail() -> None:
+    network, slopes = CHAINS["deep"]
+    chain = Chain(network, slopes)
+    x = np.full(chain.size, np.log(chain.size) + 1.0)
+    u = np.random.default_rng(0).standard_normal(chain.size)
+    found = derivative(lambda t: at(chain, x + t * u, 1e-2).f, 5e-3)
+    assert (at(chain, x, 1e-2).gradient * (1 + 1e-6)) @ u != pytest.approx(found, rel=1e-9, abs=1e-12)
+    assert at(chain, x, 1.001e-2).gradient @ u != pytest.approx(found, rel=1e-9, abs=1e-12)
+
+
 @pytest.mark.parametrize("powers", [(150.0, -150.0, 140.0, -120.0), (-140.0, -140.0, -150.0, 5.0)])
 def test_scale_appears_nowhere(powers: tuple[float, ...]) -> None:
     network, slopes = CHAINS["all, some, none"]
@@ -105,6 +118,15 @@ def test_the_value_is_the_bound_of_the_sweep(activation: str, region: Region) ->
     again = problem(network, region).knowing(proof).sweep(chosen(chain, x))
     assert np.exp(at(chain, x, 1e-3).log_bound) == pytest.approx(again.bound, rel=1e-9)
     np.testing.assert_allclose(chain.coordinates(log_multipliers(again)), x, atol=1e-8)
+
+
+def test_f_tends_to_the_logarithm_of_the_square() -> None:
+    chain = Chain(*CHAINS["deep"])
+    x = np.full(chain.size, np.log(chain.size) + 1.0)
+    gaps = [at(chain, x, mu).f - 2.0 * at(chain, x, mu).log_bound for mu in (1e-2, 1e-4, 1e-6)]
+    assert all(gap > 0 for gap in gaps)
+    assert gaps[1] < 0.05 * gaps[0]
+    assert gaps[2] < 0.05 * gaps[1]
 
 
 def test_outside_the_feasible_set_there_is_no_value() -> None:
@@ -140,10 +162,69 @@ def test_sparse_weights_give_the_same() -> None:
     assert thin == pytest.approx(full, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("seed", "activation", "region"),
+    spread(
+        3,
+        {str(seed): seed for seed in range(6)},
+        named("relu", "elu", "sin", "hardswish"),
+        {"everywhere": lc.Everywhere(), "ball": lc.Ball(np.zeros(3), 0.7), "box": lc.Box(-np.ones(3), np.ones(3))},
+    ),
+)
+def test_never_above_scalar(seed: int, activation: str, region: Region) -> None:
+    case = problem(random_network(seed, (3, 9, 8, 7, 2), activation, gain=2.0), region)
+    assert lc.Joint().solve(case).bound <= lc.Scalar().solve(case).bound
+
+
+@pytest.mark.parametrize("cell", [(10, 10), (10, 20), (40, 5)])
+def test_rounds_never_worsen(cell: tuple[int, int]) -> None:
+    network = paper_network(*cell, "relu")
+    case = problem(network, lc.Ball(paper_center(), 1.0))
+    proof = before = lc.Scalar().solve(case)
+    for rounds in (1, 2):
+        after = lc.Joint(rounds=rounds).narrow(case, proof)
+        assert after.bound <= before.bound
+        for (old_low, old_high), (low, high) in zip(before.intervals, after.intervals, strict=True):
+            assert (old_low <= low).all()
+            assert (high <= old_high).all()
+        before = after
+    assert before.bound < 0.99 * proof.bound
+    bounds = [lc.Joint(rounds=rounds).solve(case).bound for rounds in (0, 2)]
+    assert bounds[1] <= bounds[0] * 1.001
+
+
+@pytest.mark.parametrize("cell", [(10, 5), (10, 10), (20, 5), (20, 10), (40, 5), (60, 5)])
+def test_global_bounds_are_lipsdp_s(cell: tuple[int, int]) -> None:
+    width, layers = cell
+    table = paper_table("table1")["lipsdp-neuron", width, layers, 1.0].value
+    assert table is not None
+    bound = lc.certify(paper_network(width, layers, "relu"), method=lc.Joint()).bound
+    assert table - 0.0005 <= bound <= table * 1.005 + 0.0005
+
+
+def test_more_iterations_come_closer() -> None:
+    case = problem(paper_network(10, 10, "relu"))
+    few, many = (lc.Joint(iterations=n).solve(case).bound for n in (2, 40))
+    assert many < few
+
+
 def test_a_scalar_chain_is_exact() -> None:
     """One neuron a layer: the constant is the product of the weights, and the optimum of LipSDP is exact."""
     network = lc.Network.from_weights([[[3.0]], [[-0.5]], [[2.0]], [[1.5]]], activation="relu")
     assert lc.certify(network, method=lc.Joint()).bound == pytest.approx(4.5, rel=1e-3)
+
+
+def test_small_effects_are_left_to_the_closed_form() -> None:
+    """Layers that add next to nothing are taken off the chain, and the bound hardly changes."""
+    network, ball = paper_network(20, 25, "elu"), lc.Ball(paper_center(), 0.3)
+    case, proof = problem(network, ball), scalar(network, ball)
+    slim, *_ = joint._essential(case, proof, joint.WIDEST_MU)
+    whole = Chain(network, moving_slopes(proof))
+    assert len(slim.links) < len(whole.links)
+    start = whole.coordinates(log_multipliers(proof))
+    least = min(value.log_bound for _, value in follow(whole, start, joint._AWAY, 2e-2, 3e-5, 0.5, 16, joint._bends))
+    (found,) = lc.Joint().optimised(case, proof)
+    assert found.bound == pytest.approx(np.exp(least), rel=2e-3)
 
 
 @pytest.mark.parametrize("rows", [True, False], ids=["still", "unheard"])
@@ -166,6 +247,31 @@ def test_nothing_moves() -> None:
     assert lc.Joint().solve(problem(network)).bound == 0.0
     nothing = lc.Network.from_weights([np.zeros((4, 3)), np.ones((2, 4))])
     assert lc.Joint().solve(problem(nothing, lc.Ball(np.zeros(3), 1.0))).bound == 0.0
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
+def test_radius_zero_is_the_jacobian(activation: str) -> None:
+    network, point = random_network(6, (3, 8, 8, 2), activation), np.array([0.3, -0.2, 0.5])
+    norm = np.linalg.norm(network.jacobian(point), 2)
+    assert lc.certify(network, lc.Ball(point, 0.0), lc.Joint()).bound == pytest.approx(norm, rel=1e-9)
+
+
+def test_a_single_layer_is_its_norm() -> None:
+    weight = np.random.default_rng(0).standard_normal((4, 3))
+    network = lc.Network.from_weights([weight])
+    for region in (None, lc.Ball(np.zeros(3), 1.0)):
+        bound = lc.certify(network, region, lc.Joint()).bound
+        assert bound == pytest.approx(np.linalg.norm(weight, 2), rel=1e-9)
+
+
+def test_multipliers_on_the_edge_are_moved_inside() -> None:
+    network = random_network(2, (3, 6, 6, 2))
+    proof = scalar(network)
+    chain = Chain(network, moving_slopes(proof))
+    x = chain.coordinates([T - 0.05 for T in log_multipliers(proof)])
+    assert chain(x, 1e-3) is not None
+    with pytest.raises(np.linalg.LinAlgError, match="feasible"):
+        chain.coordinates([T - 10.0 for T in log_multipliers(proof)])
 
 
 def test_no_time_at_all_still_gives_closed_form_s_bound() -> None:

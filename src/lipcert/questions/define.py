@@ -192,8 +192,15 @@ def _recorded(value: Any) -> Formula:
     return int(number) if number.dtype.kind in "iu" else float(number)
 
 
-def piecewise_linear(knots: Sequence[float] | Array, slopes: Sequence[float] | Array, value: float = 0.0) -> Activation:
-    """The continuous piecewise linear activation with given kinks and slopes; exact, like a row of the table.
+def piecewise_linear(
+    knots: Sequence[float] | Array | None = None,
+    slopes: Sequence[float] | Array | None = None,
+    value: float = 0.0,
+    *,
+    x: Sequence[float] | Array | None = None,
+    y: Sequence[float] | Array | None = None,
+) -> Activation:
+    """The continuous piecewise linear activation with given kinks and slopes, or through points; exact.
 
     Parameters
     ----------
@@ -203,13 +210,25 @@ def piecewise_linear(knots: Sequence[float] | Array, slopes: Sequence[float] | A
         One more than there are knots: left of the first, between them, right of the last.
     value
         φ at the first knot.
+    x, y
+        In place of the others: at least two points (x, y), x ascending. The outer pieces go on beyond them.
 
     Examples
     --------
+    >>> piecewise_linear(x=[-1.0, 0.0, 2.0], y=[1.0, 0.0, 4.0]).value(np.array([-2.0, 1.0])).tolist()
+    [2.0, 2.0]
     >>> hat = piecewise_linear([-1.0, 0.0, 1.0], [0.0, 1.0, -1.0, 0.0])
     >>> hat.value(np.array([-2.0, 0.0, 0.25])).tolist()
     [0.0, 1.0, 0.75]
     """
+    if (x is None) != (y is None) or (x is None) == (knots is None):
+        raise InvalidInput("give knots and slopes, or x and y")
+    if x is not None:
+        across, up = numbers("x", x), numbers("y", y)
+        if across.ndim != 1 or across.shape != up.shape or across.size < 2 or (np.diff(across) <= 0.0).any():
+            raise InvalidInput(f"x must be two or more ascending numbers and y as many, got {x!r} and {y!r}")
+        rates = np.diff(up) / np.diff(across)
+        knots, slopes, value = across, np.array([rates[0], *rates, rates[-1]]), float(up[0])
     points, rates, start = numbers("knots", knots), numbers("slopes", slopes), _number("value", value)
     if points.ndim != 1 or not 1 <= points.size <= MOST_KINKS:
         raise InvalidInput(f"knots must be 1 to {MOST_KINKS} numbers, got shape {points.shape}")
