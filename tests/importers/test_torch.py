@@ -239,6 +239,8 @@ ACTIVATIONS: list[tuple[Any, str]] = [
     (lambda x: F.leaky_relu(x, negative_slope=0.05, inplace=True), "leaky_relu"),
     (lambda x: F.hardtanh(x, min_val=-2.0, max_val=0.1), "hardtanh"),
     (lambda x: F.elu(x, 0.8), "elu"),
+    (F.logsigmoid, "softplus"),
+    (lambda x: F.threshold(x, 0.2, 0.2), "threshold"),
     (lambda x: F.softplus(x, beta=0.7, threshold=40.0), "softplus"),
     (F.softsign, "softsign"),
     (lambda x: F.gelu(x, approximate="tanh"), "gelu_tanh"),

@@ -118,8 +118,10 @@ ACTIVATIONS: Final[Mapping[str, Handler]] = {
     "tanhshrink": _row("tanhshrink"),
     "softshrink": _row("softshrink", lambd=0.5),
     "hardshrink": _refused("it jumps at its limits, so it has no Lipschitz constant; softshrink does not"),
-    "threshold": _threshold,
-    "logsigmoid": lambda b, input: b.scale(b.activate(b.scale(input, -1.0), "softplus"), -1.0),
+    **dict.fromkeys(("threshold", "_threshold"), _threshold),  # the second is F.threshold's own name
+    **dict.fromkeys(
+        ("logsigmoid", "log_sigmoid"), lambda b, input: b.scale(b.activate(b.scale(input, -1.0), "softplus"), -1.0)
+    ),
     **dict.fromkeys(("abs", "absolute"), lambda b, input: b.activate(input, "leaky_relu", negative_slope=-1.0)),
     **dict.fromkeys(("clamp", "clip"), _clamp),
     "clamp_min": lambda b, input, min: _clamp(b, input, min=min),
