@@ -248,3 +248,13 @@ def test_a_point_at_which_the_network_overflows_is_a_problem_of_its_own_row(tmp_
     assert problems[0] is None
     assert problems[1] is not None
     assert "too large" in problems[1]
+
+
+def test_a_region_without_dimension_has_no_samples() -> None:
+    for region in (lc.Box(-1, 1), lc.Ball(0.0, 1.0)):
+        with pytest.raises(lc.InvalidInput, match="does not say how many inputs there are"):
+            region.sample(3, np.random.default_rng(0))
+
+
+def test_no_scale_is_the_default() -> None:
+    assert lc.LInf(scale=None) == lc.LInf()  # type: ignore[arg-type]

@@ -190,6 +190,7 @@ def broken(sweep: Hints) -> dict[str, Hints]:
         "lines too many": replace(sweep, lines=(*lines_, lines_[0])),
         "wrong sizes": replace(sweep, multipliers=(some[1], *some[1:])),
         "wrong sizes of lines": replace(sweep, lines=((lines_[0][0], lines_[0][1][:-1]), *lines_[1:])),
+        "lines that are no pairs": replace(sweep, lines=((lines_[0][0],), *lines_[1:])),  # type: ignore[arg-type]
         "exponents out of range": replace(sweep, exponents=(10**30, *sweep.exponents[1:])),
         "a negative depth": replace(sweep, enclosures=(Lipschitz(), Linear(depth=-3))),
         "matrices for vectors": replace(sweep, multipliers=(np.outer(some[0], some[0]), *some[1:])),

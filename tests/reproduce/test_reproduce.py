@@ -206,6 +206,7 @@ def test_a_killed_run_goes_on_and_everything_is_written(tmp_path: Path) -> None:
         assert row["origin"] == {"trivial": "published", "closed-form": "lipcert", LOWER: "reference"}[row["method"]]
         assert row["agrees"] == ("yes" if row["method"] == "trivial" else "")
         assert float(row["lower"]) <= float(row["ours"])
+        assert float(row["radius"]) == pytest.approx(math.sqrt(5.0), rel=1e-5)  # that of the ball, √5·δ
         assert float(row["ratio"]) == float(row["ours"]) / float(row["best_paper"])
 
 
