@@ -257,4 +257,4 @@ def test_a_region_without_dimension_has_no_samples() -> None:
 
 
 def test_no_scale_is_the_default() -> None:
-    assert lc.LInf(scale=None) == lc.LInf()  # type: ignore[arg-type]
+    assert lc.LInf(scale=None) == lc.LInf()
