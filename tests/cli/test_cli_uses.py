@@ -220,6 +220,9 @@ def test_a_theorem_has_the_whole_region_and_the_normalisation(lipcert: Command) 
     page = Path("r.html").read_text(encoding="utf-8")
     assert "0.8, 0.9]" in page
     assert "wide.npz behind (x - 0.5)/0.25" in page
+    box = ("--box", "-1", "1", "--method", "closed-form", "--certificate", "box.json")
+    assert lipcert("bound", "wide.npz", *box).code == 0
+    assert "[-1, -1, -1, -1, -1, -1, -1, -1, -1]" in lipcert("verify", "box.json", "wide.npz").out
 
 
 def test_a_figure_for_other_norms_says_so(lipcert: Command) -> None:

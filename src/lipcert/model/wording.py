@@ -43,14 +43,15 @@ def sizes_in_words(sizes: Sequence[int]) -> str:
 
 
 def point_in_words(values: Sequence[float], shown: int = _SHOWN) -> str:
-    """The coordinates of a point, the first few of many.
+    """The coordinates of a point, the first few of many. A brief text has equal coordinates once, a theorem has all.
 
     Examples
     --------
     >>> point_in_words([0.1, 0.25]), point_in_words([0.0] * 784)
     ('[0.1, 0.25]', '[0, …]')
     """
-    if len(values) > 1 and len(set(values)) == 1:
+    theorem = shown > _SHOWN and len(values) <= shown
+    if len(values) > 1 and len(set(values)) == 1 and not theorem:
         return f"[{values[0]:g}, …]"
     first = [f"{value:g}" for value in values[: shown if len(values) > shown else None]]
     return f"[{', '.join(first + ['…'] * (len(values) > shown))}]"
