@@ -16,7 +16,7 @@ def main() -> int:
     parser.add_argument("--kinds", nargs="*", choices=sorted(KINDS), default=None, help="default: all")
     parser.add_argument("--case", type=int, default=None, help="only this case of each kind")
     parser.add_argument(
-        "--stored", action="store_true", help="weights are the stored ones; default: any within 2^-52 of them"
+        "--stored", action="store_true", help="weights are the stored ones; default: any within 2^-50 of them"
     )
     parser.add_argument("--most", type=int, default=10, help="print at most so many violations of a kind")
     given = parser.parse_args()

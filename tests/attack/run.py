@@ -68,7 +68,7 @@ def run(
 
     The kind that has had the least of its share of the time is next. A case depends on the seed,
     its kind and its number only. ``cases`` ends every kind after so many. If ``perturbed``, bounds must hold for every
-    network whose weights and biases are within 2⁻⁵² of the given ones.
+    network whose weights and biases are within 2⁻⁵⁰ of the given ones.
     """
     logs = {name: Log(name, seed, perturbed=perturbed) for name in kinds}
     end = time.perf_counter() + seconds

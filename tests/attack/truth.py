@@ -137,7 +137,7 @@ class Model:
         return phi(name, parameters, v, (_sign(along) or 1) if at_kink else 1)
 
     def moved(self, x: Point, d: Point, toward: Sequence[arb]) -> Model:
-        """The network with every weight off by 2⁻⁵² relatively, so that toward·f'(x; d) grows."""
+        """The network with every weight off by 2⁻⁵⁰ relatively, so that toward·f'(x; d) grows."""
         forward = [[arb(c) for c in d]]
         values, _ = self.run(x)
         slopes = []
@@ -154,7 +154,7 @@ class Model:
             rows = self.weights[k]
             weights.append(
                 tuple(
-                    tuple((j, w * (1 + _lean(back[i] * forward[k][j] * w) * arb(2) ** -52)) for j, w in row)
+                    tuple((j, w * (1 + _lean(back[i] * forward[k][j] * w) * arb(2) ** -50)) for j, w in row)
                     for i, row in enumerate(rows)
                 )
             )

@@ -204,7 +204,7 @@ def test_entries_hold_for_slopes_and_weights_within_their_ranges(number: int) ->
         for (alpha, beta), layer in zip(ranges, network.layers[1:], strict=True):
             share = rng.random(len(alpha)) if trial % 2 else rng.integers(0, 2, len(alpha))
             low, high = (np.array([float(x) for x in side]) for side in (alpha, beta))
-            moved = np.array(layer.weight) * (1.0 + 2.0**-52 * rng.uniform(-1, 1, layer.weight.shape))
+            moved = np.array(layer.weight) * (1.0 + 2.0**-50 * rng.uniform(-1, 1, layer.weight.shape))
             product = moved @ ((low + share * (high - low))[:, None] * product)
         assert (np.abs(product) <= bounds + 1e-12).all()
         for i, row in enumerate(rows):

@@ -16,6 +16,7 @@ from lipcert.model.arrays import Array, Weight, dense
 from lipcert.proof import blocks, rounding
 from lipcert.proof.domain import Domain, check_region, radius_above
 from lipcert.proof.rounding import (
+    LOOSE,
     TINY,
     UP,
     U,
@@ -187,7 +188,7 @@ def test_products_of_stacks(kind: str, storage: str) -> None:
             if np.isfinite(S[k]).all() and storage != "stack":
                 size = form(matrix(np.abs(whole[k])), np.abs(P))
                 floor = 4 * rational(TINY) * (1 + sum((rational(abs(x)) for x in whole[k].ravel()), fmpq(0)))
-                most = fmpq(8 * (n + 4) * m, 2**53) * max(sum(row, fmpq(0)) for row in size.table()) + floor
+                most = fmpq(8 * (n + LOOSE) * m, 2**53) * max(sum(row, fmpq(0)) for row in size.table()) + floor
                 assert all(abs(entry) <= most for entry in (matrix(S[k]) - exact).entries())  # by some last places
             for i in range(m):
                 if not whole[k][i].any():

@@ -21,7 +21,7 @@ from lipcert.show.wording import WHOLE, describe_network, describe_region, downw
 
 _SHOWN = 40
 _BALLS = """
-Derived in ball arithmetic in {:.3g} seconds. It also holds for all weights and biases within 2⁻⁵² of these,
+Derived in ball arithmetic in {:.3g} seconds. It also holds for all weights and biases within 2⁻⁵⁰ of these,
 relative to their size."""
 
 

@@ -55,7 +55,7 @@ def verify(network: Network, certificate: Certificate) -> float:
     -------
     float
         The bound as proved now: ‖f(x) - f(y)‖₂ ≤ bound·‖x - y‖₂ for all x, y of the certificate's region, for every f
-        whose weights and biases each differ from the network's by at most 2⁻⁵² of their size.
+        whose weights and biases each differ from the network's by at most 2⁻⁵⁰ of their size.
 
     Raises
     ------

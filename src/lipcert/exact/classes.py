@@ -55,7 +55,7 @@ def verify_radius(
     how often the ball was made smaller (``stage``), multipliers of ellipsoids (``ellipsoids``) and those of the bound
     (``hints``). ``margins`` are hints for those that it takes value functions to settle, ``parabolas``
     those for parabolas of any slope. If this returns, the claim
-    holds for every network whose weights and biases each differ from the given ones by at most 2⁻⁵² of their size.
+    holds for every network whose weights and biases each differ from the given ones by at most 2⁻⁵⁰ of their size.
     """
     outputs = range(network.outputs)
     if claim.label not in outputs or claim.rival not in outputs or claim.label == claim.rival:

@@ -16,7 +16,7 @@ from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Box, Everywhere, Region
 
-SPREAD = 2.0**-52
+SPREAD = 2.0**-50
 """Weights and biases may differ from the stored numbers by this much, relative to their size; zeros stay zeros."""
 _HALVINGS = 40
 

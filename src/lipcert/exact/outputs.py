@@ -52,7 +52,7 @@ def verify_outputs(
 
     Each of the proofs is about the whole region. ``lines[k]`` are slopes for a linear relaxation on what proofs 0 to k
     tell together. ``cut`` says into which pieces the region was cut, if it was. If this returns, the claim holds for
-    every network whose weights and biases each differ from the given ones by at most 2⁻⁵² of their size.
+    every network whose weights and biases each differ from the given ones by at most 2⁻⁵⁰ of their size.
     """
     n = network.layers[claim.layer - 1].weight.shape[0]
     if not np.array_equal(claim.shape, np.transpose(claim.shape)) or np.shape(claim.shape) != (n, n):

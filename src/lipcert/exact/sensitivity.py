@@ -59,7 +59,7 @@ def verify_sensitivity(
     """Prove sensitivities again, every rounding error inside a ball; ProofFailed if that fails.
 
     If this returns, the claim holds for any two inputs of the region, and for every network whose weights and biases
-    each differ from the given ones by at most 2⁻⁵² of their size.
+    each differ from the given ones by at most 2⁻⁵⁰ of their size.
     """
     if np.shape(claim.matrix) != (len(claim.outputs), len(claim.inputs)) or not np.size(claim.matrix):
         raise ProofFailed("the matrix of sensitivities is not one for its groups")

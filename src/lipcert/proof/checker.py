@@ -21,7 +21,7 @@ from lipcert.proof.hints import Curved, Hints, Interval, Part
 from lipcert.proof.induced import start_gain
 from lipcert.proof.norm_bounds import norm_bounds
 from lipcert.proof.norm_product import norm_product
-from lipcert.proof.rounding import loosened, magnitude, norm_above, spread, stretched
+from lipcert.proof.rounding import magnitude, norm_above, spread, stretched
 from lipcert.proof.sweep import Centers, Sweep, proving, stacked
 from lipcert.proof.symbols import by_channel, prove_symbols
 from lipcert.proof.tree import Tree
@@ -35,11 +35,6 @@ _FAR, _FLAT = 1000.0, 1e-2
 
 def verify(network: Network, certificate: Certificate) -> float:
     """The bound of a certificate as its hints prove it now, or ProofFailed; nothing in it is believed."""
-    with loosened(certificate.part.looseness):
-        return _verify(network, certificate)
-
-
-def _verify(network: Network, certificate: Certificate) -> float:
     if certificate.network != network.digest:
         raise ProofFailed(
             f"the certificate is about another network: its digest is {certificate.network[:12]}…, "
@@ -124,15 +119,14 @@ def issue(
     curved: Curved | None = None,
 ) -> Certificate:
     """A verified certificate for what hints, perhaps to second order, and perhaps a cover of the region, prove."""
-    with loosened(part.looseness):
-        (target, inner), place = part.reduced(network), part.place(region)
-        bound = prove(target, place, sweeps, inner, part_sweeps)
-        if cover is not None:
-            check_region(place, target.inputs)
-            if part_sweeps:
-                raise ProofFailed("the pieces are about the whole network, not about a part of it")
-            bound = min(bound, cover.bound_of(target, place, inner.norms))
-        bound = min(bound, _second_order(target, place, inner, curved))
+    (target, inner), place = part.reduced(network), part.place(region)
+    bound = prove(target, place, sweeps, inner, part_sweeps)
+    if cover is not None:
+        check_region(place, target.inputs)
+        if part_sweeps:
+            raise ProofFailed("the pieces are about the whole network, not about a part of it")
+        bound = min(bound, cover.bound_of(target, place, inner.norms))
+    bound = min(bound, _second_order(target, place, inner, curved))
     tree = None if cover is None else cover.tree()
     found = _certificate(network, region, part, bound, tuple(sweeps), tuple(part_sweeps), layers, method, tree)
     return replace(found, curved=curved)
@@ -188,8 +182,7 @@ def issue_many(
             found.append(_certificate(network, region, part, bound, *ends, last.reports(which), method, None))
         return found
 
-    with loosened(part.looseness):
-        return stacked(target, places, sweep)
+    return stacked(target, places, sweep)
 
 
 def _suits(domain: Domain | None, norms: Norms) -> bool:

@@ -24,7 +24,7 @@ from lipcert.proof.domain import same_region
 from lipcert.proof.hints import Hints
 from lipcert.proof.piece_bounds import Bounding, PieceBounds
 from lipcert.proof.pieces import LEAF, Bounds, Pieces
-from lipcert.proof.rounding import loosened, looseness, up
+from lipcert.proof.rounding import up
 from lipcert.proof.tree import Tree, check_cuts, check_shape, confined
 
 _CHUNK = 128
@@ -82,8 +82,6 @@ class Cover:
 
     def bound_of(self, network: Network, region: Region, norms: Norms = PLAIN) -> float:
         """The Lipschitz bound, or an error if this is the cover of something else."""
-        if self.bounding.loose < looseness():
-            raise ProofFailed("the pieces were bounded for weights that are known to more digits")
         if self.bounding.norms != norms:
             raise ProofFailed("the values of the pieces are bounds in other norms")
         return float(self.check(network, region, PieceBounds).values.max())
@@ -133,9 +131,8 @@ class Cover:
 
     def drop(self, node: int, weights: Array) -> bool:
         """Whether weights of the neurons prove that a leaf has no input; then it counts no more."""
-        with loosened(self.bounding.loose):
-            if not np.isfinite(weights).all() or not self.bounding.is_void(self._leaves[node].piece, weights):
-                return False
+        if not np.isfinite(weights).all() or not self.bounding.is_void(self._leaves[node].piece, weights):
+            return False
         self._void[node] = np.array(weights)
         self._values[node] = np.full(self.bounding.rows, self.bounding.least)
         del self._leaves[node]

@@ -13,7 +13,6 @@ from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.model.regions import Region
-from lipcert.proof.rounding import CHANGED, PROMISED
 from lipcert.proof.units import in_units, region_in_units
 
 Interval: TypeAlias = tuple[Array, Array]
@@ -147,11 +146,6 @@ class Part:
         before = [unknown] if self.norms.input.matrix is not None else []
         after = [unknown] if self.norms.output.matrix is not None else []
         return [*before, *intervals[self.layers[0] : self.layers[1] - 1], *after]
-
-    @property
-    def looseness(self) -> int:
-        """Units u, relative, up to which weights are known in a proof: more than promised where they are multiplied."""
-        return CHANGED if self.norms.has_units or self.norms.input.name == "linf" else PROMISED
 
     def check(self, network: Network) -> None:
         """An error unless the norms are such of the coordinates at the two ends."""

@@ -18,7 +18,7 @@ maximum it is 1.
 
 A convolution has the norms of its symbols (:mod:`torus`), the largest over the frequencies.
 
-Weights are known to ``looseness`` units: that W differs from W'M by E with |E| ≤ ℓu|W| adds at most ‖E‖‖Δz‖.
+Weights are known to LOOSE units: that W differs from W'M by E with |E| ≤ LOOSE·u|W| adds at most ‖E‖‖Δz‖.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from lipcert.model.convolution import Convolution
 from lipcert.model.network import Layer, Network
 from lipcert.proof.neuron_bounds import all_slopes
 from lipcert.proof.rounding import (
+    LOOSE,
     TINY,
     UP,
     U,
     congruence,
     gamma,
     largest_eigenvalue_above,
-    looseness,
     norm_above,
     raise_diagonal,
     spectral_above,
@@ -74,16 +74,14 @@ class _Group:
     neurons: Array
 
 
-_known: WeakKeyDictionary[Network, dict[float, float]] = WeakKeyDictionary()
-"""Products that were proved, by the looseness of the weights."""
+_known: WeakKeyDictionary[Network, float] = WeakKeyDictionary()
 
 
 def norm_product(network: Network) -> float:
     """At least the Lipschitz constant of a network over all inputs, in ℓ2 norms; seconds and little memory."""
-    known = _known.setdefault(network, {})
-    if looseness() not in known:
-        known[looseness()] = _proved(network)
-    return known[looseness()]
+    if network not in _known:
+        _known[network] = _proved(network)
+    return _known[network]
 
 
 def _proved(network: Network) -> float:
@@ -176,9 +174,9 @@ def _carries(layer: Layer) -> Array:
 
 
 def _lost(linear: Linear, groups: Sequence[_Group], every: float) -> float:
-    """At least ‖E Δz‖ for ‖Δz‖ ≤ ``every``: ‖E‖ ≤ ℓu‖|W'|‖‖M‖."""
+    """At least ‖E Δz‖ for ‖Δz‖ ≤ ``every``: ‖E‖ ≤ LOOSE·u‖|W'|‖‖M‖."""
     slots = max(group.neurons.shape[1] for group in groups)
-    return _above(looseness() * U * UP * _schur(linear) * math.sqrt(slots) * every)
+    return _above(LOOSE * U * UP * _schur(linear) * math.sqrt(slots) * every)
 
 
 def _gain(linear: Linear, group: _Group, columns: Array | None, alpha: Array, beta: Array) -> float:

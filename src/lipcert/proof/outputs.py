@@ -34,7 +34,6 @@ from lipcert.proof.rounding import (
     down,
     gamma,
     largest_eigenvalue_above,
-    looseness,
     norm_above,
     stretched,
     up,
@@ -243,8 +242,7 @@ class _Product:
     traces: Sequence[BackSubstitution] = ()
 
 
-_products: WeakKeyDictionary[Network, dict[float, _Product]] = WeakKeyDictionary()
-"""By the looseness of the weights."""
+_products: WeakKeyDictionary[Network, _Product] = WeakKeyDictionary()
 
 
 def outputs_by_norms(network: Network, region: Region, before: OutputBounds | None = None) -> OutputBounds:
@@ -253,12 +251,11 @@ def outputs_by_norms(network: Network, region: Region, before: OutputBounds | No
     With what it told of a region with the same centre, outputs there are not computed again.
     """
     check_region(region, network.inputs)
-    products = _products.setdefault(network, {})
-    if looseness() not in products:
+    if network not in _products:
         S, exponent = norm_ellipsoid(network)
         bound = stretched(np.ldexp(np.sqrt(largest_eigenvalue_above(S)), exponent), 2)
-        products[looseness()] = _Product(network, float(ROOM * bound), S[None], np.array([exponent]))
-    found = products[looseness()]
+        _products[network] = _Product(network, float(ROOM * bound), S[None], np.array([exponent]))
+    found = _products[network]
     known = before is not None and before.network is network and np.array_equal(before.region.center, region.center)
     value = (before.value, before.error) if known and before is not None else _values(network, [region])[0]
     return OutputBounds(network, region, found.bound, *value, 1.0, region, found, 0)  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ from lipcert.proof.interval_arithmetic import activated, affine, derivatives
 from lipcert.proof.norm_bounds import interval_bounds
 from lipcert.proof.pieces import Bounds, Pieces
 from lipcert.proof.rays import along_rays, hints_along, only_at_infinity
-from lipcert.proof.rounding import TINY, UP, gamma, loosened, looseness, stretched
+from lipcert.proof.rounding import TINY, UP, gamma, stretched
 from lipcert.proof.sweep import Sweep, intervals, proving
 from lipcert.proof.taylor import Second, SecondOrder, curved, deep
 from lipcert.proof.tree import children
@@ -69,7 +69,7 @@ class Bounding(ABC):
 
     def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints], rows: int) -> None:
         self.network, self.region, self.sweeps, self.rows = network, region, tuple(sweeps), rows
-        self.asked, self.loose = (network.digest, region), looseness()
+        self.asked = network.digest, region
         sizes = network.sizes[1:-1]
         self.starts = frozen(np.cumsum([0, *sizes]))
         self.slices = [slice(start, stop) for start, stop in pairwise(self.starts)]
@@ -93,8 +93,13 @@ class Bounding(ABC):
 
         Intervals of a deep network would take much memory; to second order they are soon found again.
         """
-        with loosened(self.loose):  # in a worker process, too
-            return self._bound(pieces)
+        if self.curved is None:
+            return self.to_first_order(pieces)
+        found = self.passed(pieces, np.zeros((len(pieces), min(self.watched, pieces.hints.shape[-1]))))
+        inside = np.flatnonzero((found.values > self.least).any(axis=-1))
+        if inside.size:
+            _put(found, inside, self._curved(self.curved, pieces.take(inside)))
+        return found
 
     def passed(self, pieces: Pieces, shares: Array) -> Bounds:
         """What is known of pieces without a bound of their own: it was proved of those that they are part of."""
@@ -102,15 +107,6 @@ class Bounding(ABC):
         found = Bounds(*(np.array(column) for column in columns))
         with proving():
             found.values[self.domain(pieces).outside()] = self.least
-        return found
-
-    def _bound(self, pieces: Pieces) -> Bounds:
-        if self.curved is None:
-            return self.to_first_order(pieces)
-        found = self.passed(pieces, np.zeros((len(pieces), min(self.watched, pieces.hints.shape[-1]))))
-        inside = np.flatnonzero((found.values > self.least).any(axis=-1))
-        if inside.size:
-            _put(found, inside, self._curved(self.curved, pieces.take(inside)))
         return found
 
     def _curved(self, curved: SecondOrder, pieces: Pieces) -> Bounds:

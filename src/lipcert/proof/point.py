@@ -9,9 +9,7 @@ from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.norms import PLAIN, Norm, Norms
 from lipcert.proof.neuron_bounds import slope_bounds, value_error
 from lipcert.proof.rounding import (
-    CHANGED,
     LOOSE,
-    PROMISED,
     TINY,
     UP,
     U,
@@ -19,7 +17,6 @@ from lipcert.proof.rounding import (
     down,
     fan_in,
     gamma,
-    loosened,
     magnitude,
     norm_above,
     norm_below,
@@ -172,14 +169,13 @@ def stretch_below(network: Network, point: Array, direction: Array, norms: Norms
 
     The norms may have units, no shapes: the direction, multiplied by units, is rounded once.
     """
-    with loosened(PROMISED if norms.plain else CHANGED):
-        quickly = 0.0
-        if max(network.sizes) >= _WIDE:
-            quickly = _stretch_below(network, point, direction, norms, entrywise=True)
-            about = norms.output.of(network.jacobian(point) @ direction) / norms.input.of(direction)
-            if quickly > (1.0 - 2.0**-20) * float(about):
-                return quickly
-        return max(quickly, _stretch_below(network, point, direction, norms, entrywise=False))
+    quickly = 0.0
+    if max(network.sizes) >= _WIDE:
+        quickly = _stretch_below(network, point, direction, norms, entrywise=True)
+        about = norms.output.of(network.jacobian(point) @ direction) / norms.input.of(direction)
+        if quickly > (1.0 - 2.0**-20) * float(about):
+            return quickly
+    return max(quickly, _stretch_below(network, point, direction, norms, entrywise=False))
 
 
 def _stretch_below(network: Network, point: Array, direction: Array, norms: Norms, entrywise: bool) -> float:

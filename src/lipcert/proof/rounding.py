@@ -22,10 +22,7 @@ Weights and biases stand for every real number within LOOSE·u of them, relative
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from scipy import sparse
@@ -38,44 +35,10 @@ U: Final = 2.0**-53
 """The unit of roundoff of float64."""
 ETA: Final = 2.0**-1074
 """The smallest float: at least what one product loses when it underflows."""
-PROMISED: Final = 2
-"""Units u, relative, up to which the weights and biases of a network are known."""
-CHANGED: Final = 5
-"""The same where weights were multiplied on their way to a proof, with one rounding each: by the units of inputs, by
-those of outputs, by a start."""
-_looseness: ContextVar[int] = ContextVar("looseness", default=PROMISED)
-
-
-class _Loose:
-    """How many units u the weights of the proof at hand are known to; a number in sums and products."""
-
-    def __add__(self, other: float) -> float:
-        return _looseness.get() + other
-
-    def __mul__(self, other: float) -> float:
-        return _looseness.get() * other
-
-    __radd__, __rmul__ = __add__, __mul__
-
-
-LOOSE: Final[Any] = _Loose()
-
-
-def looseness() -> int:
-    """Units u, relative, up to which weights are known in the proof at hand."""
-    return _looseness.get()
-
-
-@contextmanager
-def loosened(units: int) -> Iterator[None]:
-    """Within the block weights are known to so many units u, or to fewer digits still where that was said before."""
-    token = _looseness.set(max(units, _looseness.get()))
-    try:
-        yield
-    finally:
-        _looseness.reset(token)
-
-
+LOOSE: Final = 11
+"""Units u, relative, up to which proofs take weights and biases to be known: 2⁻⁵⁰ is promised, and a weight may be
+multiplied three times on its way to a proof, with one rounding each: by the units of inputs, by those of outputs, by a
+start."""
 UP: Final = 1.0 + 2.0**-28
 """More than 1 + γ_n for every n below ten million."""
 TINY: Final = 2.0**-940

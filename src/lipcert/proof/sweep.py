@@ -40,7 +40,7 @@ from lipcert.proof.image import Image
 from lipcert.proof.induced import ellipsoid_above, start_gain
 from lipcert.proof.neuron_bounds import slope_bounds
 from lipcert.proof.point import trajectory
-from lipcert.proof.rounding import CHANGED, PROMISED, down, looseness, stretched, up
+from lipcert.proof.rounding import down, stretched, up
 from lipcert.proof.step import Step, activate, thin_step
 
 _ENTRIES = 270_000
@@ -174,8 +174,6 @@ class Sweep:
         if self.start is None:
             self.start = self.guide.start(self.network, self.domain, self.norms, self.moving, self.known)
         self.start = _usable_start(self.start, self.moving)
-        if self.start is not None and looseness() < CHANGED:
-            raise ProofFailed("a sweep with a start needs weights that are known to fewer digits")
         self.first = first if self.start is None else _columns(first, self.start)
         self.weight = Near(self.first)
         self.apart: Step | None = None
@@ -225,7 +223,7 @@ class Sweep:
 
     def _image(self, P: Array | None) -> Image:
         large = self.weight.middle.shape[0] > _LARGEST
-        own = self.inputs is not None or self.start is not None or looseness() != PROMISED
+        own = self.inputs is not None or self.start is not None
         if P is not None or self.weight.may_fold or own or large:
             return Image(P, self.exponent, self.weight, apart=self.apart)
         image = Image(None, self.exponent, self.weight, _first.get(self.network))

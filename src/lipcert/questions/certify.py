@@ -21,7 +21,6 @@ from lipcert.model.regions import Everywhere, Region
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.checker import issue, issue_many
 from lipcert.proof.hints import BOTH, Enclosure, Part
-from lipcert.proof.rounding import loosened
 from lipcert.published.base import Published
 from lipcert.published.norms import Trivial
 from lipcert.questions.names import method_of
@@ -266,7 +265,7 @@ def _proved(
     verify: bool,
 ) -> list[Certificate | ProofFailed]:
     """The certificate of a method for each region, or why there is none."""
-    with suited_to(max(network.sizes)), np.errstate(all="ignore"), loosened(part.looseness):
+    with suited_to(max(network.sizes)), np.errstate(all="ignore"):
         if verify and isinstance(method, Greedy) and (method.formula or max(network.sizes[1:]) >= _WIDE):
             return issue_many(network, regions, part, MethodGuide(method, enclosures), method)
         answers: list[Certificate | ProofFailed] = []
