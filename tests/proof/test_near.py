@@ -1,0 +1,202 @@
+"""Numbers with their errors: every operation against exact fractions, with cancellation, underflow and overflow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from lipcert.model.arrays import Array, dense
+from lipcert.proof import near
+from lipcert.proof.near import Approx, Near
+
+Maker = Callable[[np.random.Generator, tuple[int, ...]], Array]
+
+
+def plain(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return rng.standard_normal(shape)
+
+
+def cancelling(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return rng.choice([-1.0, 1.0], shape) * (1.0 + 2.0**-50 * rng.integers(0, 9, shape))
+
+
+def ill_scaled(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return rng.choice([-1.0, 1.0], shape) * 10.0 ** rng.uniform(-150, 150, shape)
+
+
+def subnormal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return np.where(rng.random(shape) < 0.5, rng.standard_normal(shape), 5e-324 * rng.integers(-99, 99, shape))
+
+
+def faint(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Numbers whose products underflow, some of them to numbers that are not zero."""
+    return rng.standard_normal(shape) * 10.0 ** rng.uniform(-200, -140, shape)
+
+
+MAKERS: list[Maker] = [plain, cancelling, ill_scaled, subnormal, faint]
+OPERATIONS = ["+", "-", "*", "/", "@", "sum", "root", "through"]
+
+
+def exactly(values: Array) -> Array:
+    """The same numbers as fractions."""
+    return np.array([Fraction(float(x)) for x in np.ravel(values)], dtype=object).reshape(np.shape(values))
+
+
+def somewhere(rng: np.random.Generator, number: Near) -> Array:
+    """Real numbers that a Near stands for, often at its ends."""
+    share = rng.choice([-1, 0, 1, Fraction(1, 3)], number.shape)
+    return exactly(number.value) + exactly(np.broadcast_to(number.error, number.shape)) * share
+
+
+def made(rng: np.random.Generator, maker: Maker, shape: tuple[int, ...]) -> Near:
+    """Numbers of a kind, exact or with errors of their own size or far smaller."""
+    value = maker(rng, shape)
+    size = rng.choice([0.0, 2.0**-53, 1e-3])
+    return Near(value, np.abs(maker(rng, shape)) * size) if rng.random() < 0.5 else Near.of(value)
+
+
+def misses(found: Near, truth: Array) -> bool:
+    """Whether a true number is out of reach; where the error is not finite nothing was said."""
+    value, error = (np.ravel(np.broadcast_to(part, found.shape)) for part in (found.value, found.error))
+    told = np.isfinite(value) & np.isfinite(error)
+    pairs = zip(exactly(value[told]), exactly(error[told]), np.ravel(truth)[told], strict=True)
+    return any(abs(t - v) > e for v, e, t in pairs)
+
+
+def wrong(operation: str, rng: np.random.Generator, maker: Maker) -> bool:
+    """Whether one operation on random numbers loses more than it says."""
+    a, b = made(rng, maker, (3, 4)), made(rng, maker, (4, 2) if operation == "@" else (3, 4))
+    x, y = somewhere(rng, a), somewhere(rng, b)
+    if operation == "/":
+        some = np.array([abs(t) > 0 for t in np.ravel(y)]).reshape(y.shape)
+        return misses((a / b).replace(~some, np.inf), np.where(some, x, 0) / np.where(some, y, 1))
+    if operation == "sum":
+        return misses(a.sum(-2), x.sum(axis=-2))
+    if operation == "root":
+        positive = Near(np.abs(a.value), a.error)
+        t = np.maximum(somewhere(rng, positive), 0)
+        root = positive.root()
+        ends = zip(np.ravel(root.value), np.ravel(root.error), np.ravel(t), strict=True)
+        return any(
+            not max(Fraction(v) - Fraction(e), 0) ** 2 <= t <= (Fraction(v) + Fraction(e)) ** 2
+            for v, e, t in ends
+            if np.isfinite(v) and np.isfinite(e)
+        )
+    if operation == "through":
+        weight = maker(rng, (5, 4))
+        true = exactly(weight) * (1 + exactly(rng.choice([-1.0, 1.0], weight.shape)) * Fraction(near.LOOSE, 2**53))
+        found = a.through(sparse.csr_array(weight) if rng.random() < 0.5 else weight)
+        return misses(found, x @ true.T)
+    results = {"+": lambda: (a + b, x + y), "-": lambda: (a - b, x - y), "*": lambda: (a * b, x * y)}
+    return misses(*results.get(operation, lambda: (a @ b, x @ y))())
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_no_operation_loses_more_than_it_says(operation: str, maker: Maker) -> None:
+    rng = np.random.default_rng(1)
+    with np.errstate(all="ignore"):
+        assert not any(wrong(operation, rng, maker) for _ in range(60))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "operation", "maker"),
+    [
+        ("U", 0.0, "+", plain),
+        ("U", 0.0, "*", plain),
+        ("U", 0.0, "/", plain),
+        ("U", 0.0, "root", plain),
+        ("gamma", lambda n: 0.0, "@", plain),
+        ("gamma", lambda n: 0.0, "sum", plain),
+        ("gamma", lambda n: 0.0, "through", plain),
+        ("ETA", 0.0, "*", faint),
+        ("ETA", 0.0, "@", faint),
+        ("ETA", 0.0, "/", subnormal),
+    ],
+)
+def test_a_loss_that_is_left_out_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: object, operation: str, maker: Maker
+) -> None:
+    monkeypatch.setattr(near, name, value)
+    rng = np.random.default_rng(1)
+    with np.errstate(all="ignore"):
+        assert any(wrong(operation, rng, maker) for _ in range(400))
+
+
+def approx(rng: np.random.Generator, maker: Maker, shape: tuple[int, int]) -> tuple[Approx, Array]:
+    """A matrix of some formula, and its exact value."""
+    one, two = maker(rng, (shape[0], 3)), maker(rng, (3, shape[1]))
+    kind = rng.integers(3)
+    if kind == 0:
+        return Approx(maker(rng, shape) + 0.0), np.zeros(0)
+    if kind == 1:
+        weight = maker(rng, shape)
+        signs = exactly(rng.choice([-1.0, 1.0], shape)) * Fraction(near.LOOSE, 2**53)
+        stored = sparse.csr_array(weight) if rng.random() < 0.5 else weight
+        return Approx.weight(stored), exactly(weight) * (1 + signs)
+    return Approx(one) @ Approx(two), exactly(one) @ exactly(two)
+
+
+def formula(rng: np.random.Generator, maker: Maker, which: str) -> tuple[Approx, Array]:
+    """A matrix by one of the operations on matrices that have errors themselves, and its exact value."""
+    left, right = approx(rng, maker, (4, 5)), approx(rng, maker, (5, 4) if which == "@" else (4, 5))
+    (A, a), (B, b) = ((one, exactly(dense(one.value)) if not truth.size else truth) for one, truth in (left, right))
+    if which == "@":
+        return A @ B, a @ b
+    if which == "scaled":
+        rows, columns = maker(rng, (4,)), maker(rng, (5,))
+        dense_A = A if not sparse.issparse(A.value) else Approx(dense(A.value), A._err, A._turned)
+        return dense_A.scaled(rows, columns), exactly(rows)[:, None] * a * exactly(columns)
+    C, D = (Approx(dense(one.value), one._err, one._turned) for one in (A, B))
+    return (C + D, a + b) if which == "+" else (C - D, a - b)
+
+
+def strays(rng: np.random.Generator, maker: Maker, which: str) -> bool:
+    """Whether a formula's error on some vector is larger than it says, in either direction."""
+    found, truth = formula(rng, maker, which)
+    if not np.isfinite(found.value).all():
+        return False
+    off = np.abs(truth - exactly(found.value))
+    for one, errors in ((found, off), (found.T, off.T)):
+        x = np.abs(maker(rng, (errors.shape[1],)))
+        said = np.broadcast_to(one.err(x), errors.shape[:1])
+        told = np.isfinite(said)
+        if any(t > s for t, s in zip((errors @ exactly(x))[told], exactly(said[told]), strict=True)):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize("which", ["@", "+", "-", "scaled"])
+def test_errors_of_matrices_act_on_vectors(which: str, maker: Maker) -> None:
+    rng = np.random.default_rng(2)
+    with np.errstate(all="ignore"):
+        assert not any(strays(rng, maker, which) for _ in range(40))
+
+
+@pytest.mark.parametrize(("name", "value"), [("gamma", lambda n: 0.0), ("LOOSE", 0)])
+def test_a_loss_of_a_matrix_that_is_left_out_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: object
+) -> None:
+    truth = near.LOOSE
+    rng = np.random.default_rng(2)
+    monkeypatch.setattr(near, name, value)
+    if name == "LOOSE":  # the tolerance of weights is told to the reference as before
+        weight = plain(rng, (4, 4))
+        off = exactly(np.abs(weight)) * Fraction(truth, 2**53)
+        x = np.ones(4)
+        assert any(t > Fraction(float(s)) for t, s in zip(off @ exactly(x), Approx.weight(weight).err(x), strict=True))
+        return
+    with np.errstate(all="ignore"):
+        assert any(strays(rng, plain, "@") for _ in range(200))
+
+
+def test_nothing_is_known_of_a_quotient_by_what_may_be_zero() -> None:
+    with np.errstate(divide="ignore"):
+        found = Near.of(np.ones(2)) / Near(np.array([1.0, 1.0]), np.array([1.0, 0.5]))
+    assert np.isinf(found.error[0])
+    assert found.error[1] < 2.1
