@@ -15,8 +15,7 @@ import lipcert as lc
 from exact import PRECISION, ball, diagonal, matrix, positive_semidefinite, precision, rational
 from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Region
-from lipcert.proof import rounding
-from lipcert.proof import step as step_module
+from lipcert.proof import near
 from lipcert.proof.domain import Domain
 from lipcert.proof.guide import given
 from lipcert.proof.hints import Enclosure, Hints, Interval, Linear, Lipschitz
@@ -228,11 +227,13 @@ def test_the_bound_of_given_slopes_is_above_that_of_every_slope(count: int) -> N
 def test_a_step_without_its_inflation_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[Array] = []
 
-    def bare(matrix: Array, amount: Array, fresh: bool = False) -> Array:
-        computed.append(matrix)
-        return rounding.raise_diagonal(matrix, amount)
+    honest = near.raised
 
-    monkeypatch.setattr(step_module, "raise_diagonal", bare)
+    def bare(matrix: Array, amount: Array) -> Array:
+        computed.append(matrix.copy())
+        return honest(matrix, amount)
+
+    monkeypatch.setattr(near, "raised", bare)
     rng = np.random.default_rng(2)
     caught = 0
     for _ in range(40):

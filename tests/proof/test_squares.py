@@ -1,4 +1,4 @@
-"""Squares underflow: the trusted code forms them in rounding.py only, where they are scaled or charged for."""
+"""Squares underflow: the trusted code forms them in rounding.py and near.py, where they are scaled or charged for."""
 
 from __future__ import annotations
 
@@ -26,13 +26,11 @@ SUGGESTIONS = {
     "margins._lines": "where a search begins",
     "outputs.ellipsoid": "the norm of a projection, which is near one",
     "reach.contains": "says itself that it is as good as floating point",
-    "step.activate": "g² is between 2⁻⁸⁰⁰ and 2⁸⁰⁰",
     "step.multipliers": "the multipliers that were used, as a hint",
     "symbols._portions": "how many frequencies go together",
     "symbols._step": "the square of a number of neurons",
     "sweep.stacked": "how many regions go together",
     "step._inverse": "of numbers between one half and one",
-    "step.thin_step": "g² is between 2⁻⁸⁰⁰ and 2⁸⁰⁰",
 }
 """Functions in which squares are no part of a proof, and what they are."""
 NORMS = {"norm", "square", "hypot", "vdot"}
@@ -68,8 +66,8 @@ def squares(tree: ast.AST) -> Iterator[tuple[str, int, str]]:
 @pytest.mark.parametrize("path", TRUSTED, ids=lambda path: path.stem)
 def test_squares_are_formed_in_one_place(path: Path) -> None:
     found = squares(ast.parse(path.read_text()))
-    if path.stem == "rounding":
-        assert len(list(found)) >= 4
+    if path.stem in ("rounding", "near"):
+        assert len(list(found)) >= 3
         return
     assert [one for one in found if f"{path.stem}.{one[0]}" not in SUGGESTIONS] == []
 

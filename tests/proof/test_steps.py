@@ -17,7 +17,7 @@ from lipcert.proof import step as module
 from lipcert.proof import sweep
 from lipcert.proof.folding import Near
 from lipcert.proof.image import Across, Image
-from lipcert.proof.rounding import congruence
+from lipcert.proof.near import congruence
 from lipcert.proof.step import Step, activate, thin_step
 from oracle import single
 

@@ -16,9 +16,9 @@ from lipcert.model.network import Neurons
 from lipcert.model.norms import L1, L2, LInf, Norms
 from lipcert.proof.domain import Domain, split_by_box
 from lipcert.proof.induced import ellipsoid_above, induced_above
+from lipcert.proof.near import largest_eigenvalue_above
 from lipcert.proof.neuron_bounds import relax
 from lipcert.proof.projection import projection
-from lipcert.proof.rounding import largest_eigenvalue_above
 from lipcert.proof.second_order import Cap
 from lipcert.proof.slope_fits import fit
 from lipcert.proof.step import activate

@@ -18,7 +18,7 @@ from lipcert.model.network import Network
 from lipcert.proof import frequency_grid, symbols, torus
 from lipcert.proof.checker import prove
 from lipcert.proof.hints import Hints
-from lipcert.proof.rounding import largest_eigenvalue_above
+from lipcert.proof.near import largest_eigenvalue_above
 from lipcert.proof.symbols import by_channel, prove_symbols, stack_bound
 from lipcert.proof.torus import Torus, torus_of
 from lipcert.search.fourier import FourierChain, closed_form, scalar

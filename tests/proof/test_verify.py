@@ -20,8 +20,8 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Region
+from lipcert.proof import near
 from lipcert.proof import neuron_bounds as relaxation
-from lipcert.proof import rounding
 from lipcert.proof import step as step_module
 from lipcert.proof import sweep as sweep_module
 from lipcert.proof.backsubstitution import BackSubstitution
@@ -373,12 +373,13 @@ def checker_support(patch: pytest.MonkeyPatch) -> None:
 def checker_congruence(patch: pytest.MonkeyPatch) -> None:
     """W P Wᵀ as it is computed, but for one part in a million."""
     image = importlib.import_module("lipcert.proof.image")
-    honest = rounding.congruence
+    honest = near.congruence
     patch.setattr(image, "congruence", lambda *given: honest(*given) * (1.0 - 1e-6))
 
 
 def checker_multipliers(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(step_module, "stretched", lambda x, n: 0.9 * rounding.stretched(x, n))
+    honest = step_module._placed
+    patch.setattr(step_module, "_placed", lambda *given: 0.9 * honest(*given))
 
 
 CHECKER_BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {

@@ -24,7 +24,7 @@ from lipcert.model.activations import activation
 from lipcert.model.arrays import dense
 from lipcert.model.regions import Region
 from lipcert.proof import cover as ledger
-from lipcert.proof import rounding, step
+from lipcert.proof import near, rounding
 from lipcert.proof.cover import prove_tree
 from lipcert.proof.domain import Domain
 from lipcert.proof.piece_bounds import PieceBounds
@@ -395,7 +395,7 @@ def test_an_unproved_void_does_not_count(signed: lc.Certificate) -> None:
 def test_errors_are_carried_through_many_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers in place of matrices, and a coarse unit of rounding: then all that errors become can be added up."""
     unit = 1e-7
-    for owner in (rounding, step):
+    for owner in (rounding, near):
         monkeypatch.setattr(owner, "gamma", lambda n: unit * n)
     rng = np.random.default_rng(3)
     depth = 30

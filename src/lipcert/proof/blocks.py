@@ -12,7 +12,7 @@ import numpy as np
 
 from lipcert.model.arrays import Array
 
-_BLOCK: Final = 2**17
+LARGE: Final = 2**17
 """Numbers of a block of rows."""
 _PANEL: Final = 256
 """Rows of a block of a triangle."""
@@ -20,9 +20,9 @@ _PANEL: Final = 256
 
 def row_blocks(matrix: Array) -> list[slice]:
     """The rows of a matrix, or of a stack, in blocks: what is made of one stays in the processor's caches."""
-    if matrix.size <= _BLOCK:
+    if matrix.size <= LARGE:
         return [slice(None)]
-    rows = max(1, _BLOCK * matrix.shape[-2] // matrix.size)
+    rows = max(1, LARGE * matrix.shape[-2] // matrix.size)
     return [slice(start, start + rows) for start in range(0, matrix.shape[-2], rows)]
 
 
@@ -39,6 +39,8 @@ def column_sizes(matrix: Array) -> Array:
 
 def apply_size(matrix: Array, vector: Array) -> Array:
     """|matrix|·vector, for a stack of matrices (..., k, n) and of vectors (..., n), rounded as it comes."""
+    if matrix.size <= LARGE:
+        return np.asarray((np.abs(matrix) @ vector[..., None])[..., 0])
     parts = [(np.abs(matrix[..., rows, :]) @ vector[..., None])[..., 0] for rows in row_blocks(matrix)]
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 

@@ -31,21 +31,9 @@ from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Ball
 from lipcert.proof.domain import form_over_ball, split_by_box
 from lipcert.proof.hints import Interval
+from lipcert.proof.near import largest_eigenvalue_above
 from lipcert.proof.neuron_bounds import kinked, relax, slope_bounds, value_error
-from lipcert.proof.rounding import (
-    LOOSE,
-    TINY,
-    UP,
-    U,
-    gamma,
-    largest_eigenvalue_above,
-    magnitude,
-    norm_above,
-    spread,
-    stretched,
-    twice_above,
-    up,
-)
+from lipcert.proof.rounding import LOOSE, TINY, UP, U, gamma, magnitude, norm_above, spread, stretched, twice_above, up
 from lipcert.suggest.algebra import solved
 from lipcert.suggest.lines import suggested_lines
 

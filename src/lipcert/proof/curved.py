@@ -45,10 +45,10 @@ from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Region
 from lipcert.proof.hints import Curved
-from lipcert.proof.image import image_above
+from lipcert.proof.near import congruence, largest_eigenvalue_above
 from lipcert.proof.point import trajectory
 from lipcert.proof.projection import projection
-from lipcert.proof.rounding import LOOSE, UP, gamma, largest_eigenvalue_above, raise_diagonal, size_above, stretched, up
+from lipcert.proof.rounding import LOOSE, UP, gamma, raise_diagonal, size_above, stretched, up
 from lipcert.proof.slope_fits import fit_error
 
 _FLOOR: Final = 2.0**-500
@@ -128,13 +128,14 @@ class _Curved:
             assert neurons is not None
             start, end = self.ends[k], self.ends[k + 1]
             B, blur = self.middle[:end, : self.d], self.radius[:end, : self.d]
-            S, S_Psi = image_above(None, B, blur), image_above(self.Psi, B, blur)
+            S, S_Psi = congruence(None, B, radius=blur), congruence(self.Psi, B, radius=blur)
             Y, Q = np.zeros((end, end)), np.zeros((end, end))
             if k:
-                K = self.middle[:end, self.d : self.d + start], self.radius[:end, self.d : self.d + start]
-                Y = image_above(F, *K)
+                K, edge = self.middle[:end, self.d : self.d + start], self.radius[:end, self.d : self.d + start]
+                Y = congruence(F, K, radius=edge)
                 mean = raise_diagonal(_raised(F / 3.0, np.abs(F)), up(2.0 / 3.0 * E))
-                Q = image_above(_raised(mean * (self.r * (self.r * mu)), np.abs(mean) * (self.r * (self.r * mu))), *K)
+                mean = _raised(mean * (self.r * (self.r * mu)), np.abs(mean) * (self.r * (self.r * mu)))
+                Q = congruence(mean, K, radius=edge)
             far = stretched(self.r * np.sqrt(np.diagonal(S)) + np.sqrt(np.diagonal(Q)), 4)[start:]
             fits = np.append(fits, fit_error(neurons, value[0], error[0], far, self.slopes[:, start:end]))
             if not (fits < _TALLEST).all():
@@ -171,7 +172,7 @@ class _Curved:
     def _budget(self, B: Array, blur: Array, fits: Array) -> Array:
         """Θ of the layers so far."""
         omega = np.diag(up(fits / self.t[: len(fits)]))
-        total = self.inverse + image_above(omega, np.ascontiguousarray(B.T), np.ascontiguousarray(blur.T))
+        total = self.inverse + congruence(omega, np.ascontiguousarray(B.T), radius=np.ascontiguousarray(blur.T))
         return _tame(_raised(total / self.rest, np.abs(total) / self.rest))
 
     def _norm(self, F: Array, Theta: Array, mu: float) -> float:
@@ -180,8 +181,8 @@ class _Curved:
         away = 8.0 * gamma(1) * (1.0 + np.abs(left)).sum(axis=-1) * UP
         left = left - np.diag(up(away))
         last, blur = self.middle[self.ends[-1] :], self.radius[self.ends[-1] :]
-        still = image_above(inverse_above(0.5 * (left + left.T)), last[:, : self.d], blur[:, : self.d])
-        moved = image_above(F, last[:, self.d :], blur[:, self.d :])
+        still = congruence(inverse_above(0.5 * (left + left.T)), last[:, : self.d], radius=blur[:, : self.d])
+        moved = congruence(F, last[:, self.d :], radius=blur[:, self.d :])
         total = _raised(still + moved / s, np.abs(still) + np.abs(moved) / s)
         return float(stretched(np.sqrt(largest_eigenvalue_above(total)), 4))
 

@@ -14,8 +14,8 @@ from lipcert.model.arrays import Array, Weight, frozen
 from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import Norms
 from lipcert.proof.domain import Domain
-from lipcert.proof.folding import Near
 from lipcert.proof.hints import Enclosure, Hints, Interval, Linear
+from lipcert.proof.image import Columns
 
 _MANY = 4096
 """Neurons of a large layer of which S is kept at most."""
@@ -43,7 +43,7 @@ class View:
     exponent: Array
     alpha: Array
     beta: Array
-    weight: Near
+    weight: Columns
     neurons: Array | None
     size: int
     part: tuple[Array, Array] | None = None

@@ -16,11 +16,11 @@ import numpy as np
 
 from lipcert.model.arrays import Array
 from lipcert.model.norms import NORMS, Norm, Norms
+from lipcert.proof.near import largest_eigenvalue_above
 from lipcert.proof.rounding import (
     TINY,
     UP,
     gamma,
-    largest_eigenvalue_above,
     norm_above,
     raise_diagonal,
     spectral_above,

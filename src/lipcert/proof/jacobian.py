@@ -33,13 +33,12 @@ from scipy import linalg
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.network import Network
+from lipcert.proof.near import congruence, largest_eigenvalue_above
 from lipcert.proof.rounding import (
     LOOSE,
     TINY,
     UP,
-    congruence,
     gamma,
-    largest_eigenvalue_above,
     magnitude,
     norm_above,
     raise_diagonal,

@@ -27,8 +27,9 @@ from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network, Neurons
 from lipcert.model.regions import Ball
 from lipcert.proof.hints import Interval
+from lipcert.proof.near import largest_eigenvalue_above
 from lipcert.proof.neuron_bounds import kinked, relax, slope_bounds, value_error
-from lipcert.proof.rounding import LOOSE, TINY, UP, U, down, fan_in, gamma, largest_eigenvalue_above, up
+from lipcert.proof.rounding import LOOSE, TINY, UP, U, down, fan_in, gamma, up
 from lipcert.suggest.algebra import lowest
 from lipcert.suggest.lines import suggested_lines
 

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
 
-from lipcert.model.arrays import Array, Weight, dense, times
-from lipcert.proof.blocks import apply_size, symmetrised
+from lipcert.errors import ProofFailed
+from lipcert.model.arrays import Array, Weight, dense, product, times
+from lipcert.proof.blocks import LARGE, apply_size, factor_sizes, row_blocks, row_sizes, symmetrised
 from lipcert.proof.rounding import ETA, LOOSE, TINY, UP, U, down, gamma, spread, turned, up
+
+_FEW = 0.02
+"""Share of the terms of a product up to which a sparse one takes less time than a dense one."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -156,95 +160,155 @@ class Near:
 
 
 Number: TypeAlias = "Near | Array | float"
-Operator: TypeAlias = Callable[[Array], Array]
+Operator: TypeAlias = "Callable[[Array | None], Array]"
+"""A bound on vectors that are not negative, (..., n); None stands for ones."""
 
 
 class Approx:
-    """A real matrix A, or a stack of them, near a float matrix: |A - value|x ≤ err(x), |A - value|ᵀy ≤ turned(y).
+    """A real matrix A, or a stack of them, near a float matrix: |A - value|x ≤ err(x) for vectors x ≥ 0, (..., n).
 
-    x, y ≥ 0 are vectors (..., n). An error costs products of matrices with vectors, however long a formula is:
+    The same is known of Aᵀ. An error costs products of matrices with vectors, however long a formula is:
 
         A B:      γ|A||B|x + |A| err_B(x) + err_A(|B|x + err_B(x))
         A ± B:    err_A(x) + err_B(x) + u|A ± B|x
         D A D':   3u|D A D'|x + |D| err_A(|D'|x)
+
+    ``units`` says how many units u of every entry are lost besides what ``inner`` and ``inner_turned`` tell; a matrix
+    that has lost nothing is exact. What is lost of a ``symmetric`` one is taken to be symmetric too: the floats of
+    entries that mirror each other may differ by what they lost, u of which is less than what UP adds to errors.
     """
 
-    __slots__ = ("_err", "_turned", "value")
+    __slots__ = ("_inner", "_inner_turned", "_size", "_sums", "_turned", "_units", "value")
 
-    def __init__(self, value: Weight, err: Operator | None = None, turned_err: Operator | None = None) -> None:
-        """Exact without errors."""
-        self.value, self._err, self._turned = value, err, turned_err
+    def __init__(
+        self,
+        value: Weight,
+        units: float = 0.0,
+        inner: Operator | None = None,
+        inner_turned: Operator | None = None,
+        symmetric: bool = False,
+    ) -> None:
+        self.value, self._units, self._inner, self._inner_turned = value, units, inner, inner_turned
+        self._turned: Approx | None = self if symmetric else None
+        self._size: Weight | None = None
+        self._sums: Array | None = None
 
     @staticmethod
     def weight(weight: Weight, radius: Weight | None = None) -> Approx:
         """A weight that is known to LOOSE·u, or also to a radius, entry by entry."""
         sides = (None, None) if radius is None else (Approx(radius).reach, Approx(turned(radius)).reach)
-        return Approx(weight)._lossy(LOOSE, *sides)
+        return Approx(weight, LOOSE, *sides)
 
     @staticmethod
     def diagonal(entries: Array) -> Approx:
         """The diagonal matrices with given entries (..., n)."""
-        return Approx(entries[..., None] * np.eye(entries.shape[-1]))
+        return Approx(entries[..., None] * np.eye(entries.shape[-1]), symmetric=True)
+
+    @property
+    def symmetric(self) -> bool:
+        return self._turned is self
 
     @property
     def T(self) -> Approx:
-        return Approx(turned(self.value), self._turned, self._err)
+        if self._turned is None:
+            self._turned = Approx(turned(self.value), self._units, self._inner_turned, self._inner)
+            self._turned._turned, self._turned._size = self, None if self._size is None else turned(self._size)
+        return self._turned
 
-    def reach(self, x: Array) -> Array:
-        """At least |value|x for x ≥ 0."""
-        size = spread(abs(self.value), x) if sparse.issparse(self.value) else apply_size(self.value, x)
-        return size * UP + TINY
+    def reach(self, x: Array | None = None) -> Array:
+        """At least |value|x for x ≥ 0; without x, the row sums of |value|."""
+        if x is None:
+            if self._sums is None:
+                self._sums = self._rounded(row_sizes(self.value) if self._large else self.size.sum(axis=-1))
+            return self._sums
+        if self._large:
+            return self._rounded(apply_size(self.value, x))
+        return self._rounded(spread(self.size, x) if self.size.ndim == 2 else (self.size @ x[..., None])[..., 0])
 
-    def err(self, x: Array) -> Array:
-        """At least |A - value|x for x ≥ 0."""
-        return np.zeros(()) if self._err is None else self._err(x)
+    @property
+    def _large(self) -> bool:
+        """Whether |value| is not to be formed: it would take longer than what is done with it."""
+        return isinstance(self.value, np.ndarray) and self.value.size > LARGE
+
+    @property
+    def size(self) -> Weight:
+        """|value|."""
+        if self._size is None:
+            self._size = abs(self.value)
+        return self._size
+
+    @staticmethod
+    def _rounded(sums: Array) -> Array:
+        return np.asarray(sums * UP + TINY)
+
+    def err(self, x: Array | None = None) -> Array:
+        """At least |A - value|x for x ≥ 0; without x, the row sums of |A - value|."""
+        if self._units == 0.0:
+            return np.zeros(())
+        found = gamma(1) * self._units * self.reach(x)
+        if self._inner is not None:
+            found = found + self._inner(x)
+        most = 1.0 if x is None else x.max(axis=-1, keepdims=True, initial=0.0)
+        return np.asarray(found * UP + TINY * (1.0 + most))
 
     def rows(self) -> Array:
         """At least the row sums of |A|."""
-        ones = np.ones(self.value.shape[-1])
-        return (self.reach(ones) + self.err(ones)) * UP
-
-    def _lossy(self, units: float, err: Operator | None, turned_err: Operator | None) -> Self:
-        """With errors, and some units u of every entry."""
-
-        def operator(matrix: Approx, inner: Operator | None) -> Operator:
-            def total(x: Array) -> Array:
-                own = gamma(1) * units * matrix.reach(x)
-                found = own if inner is None else inner(x) + own
-                return np.asarray(found * UP + TINY * (1.0 + x.max(axis=-1, keepdims=True, initial=0.0)))
-
-            return total
-
-        other = Approx(turned(self.value))
-        self._err, self._turned = operator(Approx(self.value), err), operator(other, turned_err)
-        return self
+        return (self.reach() + self.err()) * UP
 
     def __matmul__(self, other: Approx) -> Approx:
-        found = Approx(_product(self.value, other.value))
-        return found._lossy(1.0, _through(self, other), _through(other.T, self.T))
+        return self.times(other)
+
+    def times(self, other: Approx, value: Array | None = None) -> Approx:
+        """The product; ``value`` is its float matrix, where a BLAS has formed it already."""
+        value = _product(self.value, other.value) if value is None else value
+        return Approx(value, 1.0, _through(self, other), _through(other.T, self.T))
 
     def __add__(self, other: Approx) -> Approx:
-        return Approx(self.value + other.value)._lossy(1.0, _both(self, other), _both(self.T, other.T))
+        sides = _both(self, other), _both(self.T, other.T)
+        return Approx(self.value + other.value, 1.0, *sides, symmetric=self.symmetric and other.symmetric)
 
     def __sub__(self, other: Approx) -> Approx:
-        return Approx(self.value - other.value)._lossy(1.0, _both(self, other), _both(self.T, other.T))
+        sides = _both(self, other), _both(self.T, other.T)
+        return Approx(self.value - other.value, 1.0, *sides, symmetric=self.symmetric and other.symmetric)
 
     def scaled(self, rows: Array, columns: Array) -> Approx:
-        """D_rows A D_columns, for exact diagonals (..., n)."""
+        """D_rows A D_columns, for exact diagonals (..., n); what underflows in D_rows A is multiplied by a column."""
         left, right = np.abs(rows), np.abs(columns)
-        found = Approx(rows[..., :, None] * self.value * columns[..., None, :])
-        err = None if self._err is None else lambda x: left * self.err(right * x) * UP
-        other = None if self._turned is None else lambda y: right * self.T.err(left * y) * UP
-        return found._lossy(3.0, err, other)
+
+        def inner(x: Array | None) -> Array:
+            moved = right if x is None else right * x
+            return left * self.err(moved) + TINY * (1.0 + moved.sum(axis=-1, keepdims=True))
+
+        def inner_turned(y: Array | None) -> Array:
+            count = float(left.shape[-1]) if y is None else y.sum(axis=-1, keepdims=True)
+            return right * (self.T.err(left if y is None else left * y) + TINY * (1.0 + count))
+
+        symmetric = self.symmetric and rows is columns
+        return Approx(_scaled(self.value, rows, columns), 3.0, inner, inner_turned, symmetric)
 
     def above(self, extra: Array | float = 0.0) -> Array:
         """A symmetric float matrix Ŝ with A + D_extra ≼ Ŝ, for A symmetric.
 
-        A symmetric matrix is at most the diagonal matrix of its absolute row sums (Gershgorin).
+        A symmetric matrix is at most the diagonal matrix of its absolute row sums (Gershgorin). The value of a formula
+        is written over: it is used up.
         """
-        S, ones = symmetrised(np.array(dense(self.value))), np.ones(self.value.shape[-1])
-        lost = 0.5 * (self.err(ones) + self.T.err(ones)) + gamma(2) * Approx(S).reach(ones)
-        return raised(S, (lost + extra) * UP + TINY)
+        both = (self,) if self.symmetric else (self, self.T)
+        lost = total(*((one.err() + gamma(2) * one.reach()) / len(both) for one in both))
+        own = isinstance(self.value, np.ndarray) and self._units > 0.0 and self.value.flags.writeable
+        return raised(symmetrised(self.value if own else np.array(dense(self.value))), up(lost + extra))
+
+    def single(self) -> Approx:
+        """The matrix of a stack of one."""
+
+        def alone(side: Operator | None) -> Operator | None:
+            return None if side is None else lambda x: np.ravel(side(None if x is None else x[None]))
+
+        return Approx(self.value[0], self._units, alone(self._inner), alone(self._inner_turned))
+
+    def gram(self) -> Approx:
+        """A Aᵀ."""
+        side = _through(self, self.T)
+        return Approx(gram(self.value), 1.0, side, side, symmetric=True)
 
 
 def raised(S: Array, amount: Array) -> Array:
@@ -254,23 +318,147 @@ def raised(S: Array, amount: Array) -> Array:
     return S
 
 
-def _product(one: Weight, two: Weight) -> Weight:
-    """The product as computed, dense."""
-    if sparse.issparse(one):
-        return times(dense(two).T, one.T).T if not sparse.issparse(two) else dense(one @ two)
-    return times(one, two)
+def underflow(size: float) -> float:
+    """More than underflow can add up to in sums of numbers of a size."""
+    return TINY * size
+
+
+def total(*terms: Array) -> Array:
+    """At least the sum of numbers that are not negative."""
+    return np.asarray(sum(terms) * UP + TINY)
+
+
+def factor_rows(C: Approx, L: Array) -> Array:
+    """At least the row sums of |C - L Lᵀ| for a symmetric C and any lower triangle L of floats, (..., n).
+
+    The lemma behind every factorisation: B = F Fᵀ + Δ is at least -D with D the absolute row sums of Δ, whatever F is.
+    """
+    factor = Approx(L)
+    rounding = gamma(L.shape[-1] + 4) * (factor.reach(factor.T.reach()) + C.reach())
+    return total(factor_sizes(C.value, L), rounding, C.err())
+
+
+def cholesky(stack: Array) -> tuple[Array, Array]:
+    """Cholesky factors of a stack, and which of the matrices have one; whatever comes is checked."""
+    try:
+        return np.linalg.cholesky(stack), np.ones(len(stack), dtype=bool)
+    except np.linalg.LinAlgError:
+        if len(stack) == 1:
+            return np.zeros(stack.shape), np.zeros(1, dtype=bool)
+    factors, good = zip(*(cholesky(one[None]) for one in stack), strict=True)
+    return np.concatenate(factors), np.concatenate(good)
+
+
+def largest_eigenvalue_above(matrix: Array, guess: Array | None = None) -> Array:
+    """At least λmax of each symmetric matrix of a stack.
+
+    For t a little above the computed λmax, tI - A = L Lᵀ + Δ with any L, so A ≼ tI + ‖Δ‖I. A ``guess`` of λmax saves
+    its computation; one that is no number is not used.
+    """
+    if not np.isfinite(matrix).all():
+        raise ProofFailed("a matrix has entries too large for floating point; weights may be too large")
+    n = matrix.shape[-1]
+    scale = np.abs(matrix).sum(axis=-1).max(axis=-1)
+    if guess is None or not np.isfinite(guess).all():
+        top = np.linalg.eigvalsh(matrix)[..., -1]
+    else:
+        top = np.asarray(guess, dtype=float)
+    slack = 4e-15 * n  # about what eigvalsh is wrong by, relative to the norm; eight times more with every attempt
+    for _ in range(12):
+        t = top + slack * scale + TINY
+        shifted = Approx.diagonal(np.broadcast_to(t[..., None], matrix.shape[:-1])) - Approx(matrix, symmetric=True)
+        try:
+            return np.asarray(up(t + factor_rows(shifted, np.linalg.cholesky(shifted.value)).max(axis=-1)))
+        except np.linalg.LinAlgError:
+            slack *= 8.0
+    raise ProofFailed("the largest eigenvalue of a matrix could not be bounded")
+
+
+def congruence(P: Array | None, weight: Weight, half: Array | None = None, radius: Weight | None = None) -> Array:
+    """A symmetric float matrix Ŝ with W P Wᵀ ≼ Ŝ; P symmetric, (..., n, n), or None for the identity.
+
+    For every W that the weight stands for, also within a radius. ``half`` is W P as computed, if it is there already.
+    """
+    W = Approx.weight(weight, radius)
+    if P is None:
+        return W.gram().above()
+    return (W.times(Approx(P), half) @ W.T).above()
+
+
+def gram(weight: Weight) -> Array:
+    """fl(W Wᵀ), of a matrix or a stack; a sparse product where its columns are short, else a dense one."""
+    if isinstance(weight, np.ndarray):
+        return np.asarray(weight @ turned(weight))
+    weight = sparse.csr_array(weight)
+    counts = np.bincount(weight.indices, minlength=weight.shape[1]).astype(float)
+    few = float(counts @ counts) < _FEW * float(weight.shape[0]) * weight.nnz
+    return dense(weight @ weight.T) if few else times(dense(weight), weight.T)
+
+
+def half_image(P: Array, weight: Weight) -> Array:
+    """fl(W P), (..., m, n), for P symmetric, (..., n, n)."""
+    return _product(weight, P)
+
+
+def diagonal_above(P: Array | None, weight: Weight, half: Array | None = None) -> Array:
+    """At least the diagonal of W P Wᵀ, (..., m); zero for rows of zeros. P None is the identity.
+
+    With |P_ij| ≤ c·d_i d_j and H = fl(W P), the sum of the H_ij W_ij loses at most 3γ·c·(|W|d)_i² of the true diagonal.
+    """
+    size = abs(weight)
+    still = np.asarray(size.sum(axis=-1)) == 0.0
+    if P is None:
+        d, c = np.ones(weight.shape[-1]), np.ones(1)
+        sums = reach = np.asarray((weight * weight).sum(axis=-1))
+    else:
+        half = half_image(P, weight) if half is None else half
+        if sparse.issparse(weight):
+            sums = np.stack([np.asarray((weight * one).sum(axis=-1)) for one in np.reshape(half, (-1, *weight.shape))])
+            sums = np.reshape(sums, half.shape[:-1])
+        else:
+            sums = np.einsum("...ij,...ij->...i", half, weight)
+        d = np.sqrt(np.maximum(np.diagonal(P, axis1=-2, axis2=-1), TINY))
+        c = np.max([_share(P, d, some) for some in row_blocks(P)], axis=0)[..., None] * UP
+        along = spread(size, d) * UP
+        reach = c * (along * along)
+    error = 3.0 * gamma(weight.shape[-1] + 2 * LOOSE + 8) * reach
+    lost = TINY * (1.0 + c * (1.0 + d.sum(axis=-1, keepdims=True))) * (1.0 + float(size.max()))
+    return np.where(still, 0.0, up(np.maximum(sums, 0.0) + error * (UP * UP)) + lost)
+
+
+def _share(P: Array, d: Array, rows: slice) -> Array:
+    """The largest |P_ij| / (d_i d_j) of some rows, as computed; NaN if there is one."""
+    return np.asarray((np.abs(P[..., rows, :]) / d[..., rows, None] / d[..., None, :]).max(axis=(-2, -1)))
+
+
+def _product(one: Weight, two: Weight) -> Array:
+    """The product as computed, of matrices or stacks, dense; at most one of them is a stack where one is sparse."""
+    if not sparse.issparse(one):
+        return times(one, two)
+    if sparse.issparse(two) or two.ndim == 2:
+        return product(one, dense(two))
+    return np.stack([product(one, single) for single in two])
+
+
+def _scaled(matrix: Weight, rows: Array, columns: Array) -> Weight:
+    """(D_rows A) D_columns as computed."""
+    if sparse.issparse(matrix):
+        return sparse.csr_array(sparse.diags_array(rows) @ matrix @ sparse.diags_array(columns))
+    found = rows[..., :, None] * matrix
+    found *= columns[..., None, :]
+    return np.asarray(found)
 
 
 def _through(one: Approx, two: Approx) -> Operator:
     """What a product loses, on vectors; all but the last rounding of each entry."""
     g = gamma(one.value.shape[-1] + 2)
 
-    def err(x: Array) -> Array:
-        inner, missed = two.reach(x), two.err(x)
-        found = g * one.reach(inner) + one.err(inner + missed)
+    def inner(x: Array | None) -> Array:
+        across, missed = two.reach(x), two.err(x)
+        found = g * one.reach(across) + one.err(across + missed)
         return found + one.reach(missed) if missed.ndim else found
 
-    return err
+    return inner
 
 
 def _both(one: Approx, two: Approx) -> Operator:

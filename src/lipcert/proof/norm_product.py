@@ -37,15 +37,14 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight, same_columns
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Layer, Network
+from lipcert.proof.near import congruence, largest_eigenvalue_above
 from lipcert.proof.neuron_bounds import all_slopes
 from lipcert.proof.rounding import (
     LOOSE,
     TINY,
     UP,
     U,
-    congruence,
     gamma,
-    largest_eigenvalue_above,
     norm_above,
     raise_diagonal,
     spectral_above,

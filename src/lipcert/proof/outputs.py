@@ -24,20 +24,11 @@ from lipcert.proof.domain import Domain, check_region, radius_above
 from lipcert.proof.guide import Guide, given
 from lipcert.proof.hints import Hints, Interval
 from lipcert.proof.margins import Cut, Margins
+from lipcert.proof.near import congruence, largest_eigenvalue_above
 from lipcert.proof.norm_product import norm_ellipsoid
 from lipcert.proof.point import held, trajectory
 from lipcert.proof.projection import Projection, projection
-from lipcert.proof.rounding import (
-    TINY,
-    UP,
-    congruence,
-    down,
-    gamma,
-    largest_eigenvalue_above,
-    norm_above,
-    stretched,
-    up,
-)
+from lipcert.proof.rounding import TINY, UP, down, gamma, norm_above, stretched, up
 from lipcert.proof.second_order import Cap, Choice, FirstLayer, SecondOrder
 from lipcert.proof.sweep import Centers, Sweep, proving, stacked
 from lipcert.proof.tree import Tree

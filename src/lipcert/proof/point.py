@@ -7,13 +7,13 @@ import numpy as np
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.norms import PLAIN, Norm, Norms
+from lipcert.proof.near import congruence
 from lipcert.proof.neuron_bounds import slope_bounds, value_error
 from lipcert.proof.rounding import (
     LOOSE,
     TINY,
     UP,
     U,
-    congruence,
     down,
     fan_in,
     gamma,

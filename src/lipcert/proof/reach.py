@@ -14,19 +14,10 @@ from lipcert.model.regions import Region
 from lipcert.proof.cover import Cover, prove_leaves
 from lipcert.proof.domain import radius_above
 from lipcert.proof.hints import Interval
+from lipcert.proof.near import largest_eigenvalue_above
 from lipcert.proof.outputs import OutputBounds
 from lipcert.proof.piece_bounds import OutputRows
-from lipcert.proof.rounding import (
-    TINY,
-    UP,
-    down,
-    gamma,
-    largest_eigenvalue_above,
-    raise_diagonal,
-    square_above,
-    stretched,
-    up,
-)
+from lipcert.proof.rounding import TINY, UP, down, gamma, raise_diagonal, square_above, stretched, up
 from lipcert.proof.saved import Saved
 from lipcert.proof.sweep import proving
 from lipcert.proof.together import Proof, Together, base_of, derived

@@ -27,9 +27,7 @@ from typing import Final
 import numpy as np
 from scipy import sparse
 
-from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array, Weight, dense, product, times
-from lipcert.proof.blocks import apply_size, column_sizes, row_blocks, row_sizes, symmetrised
+from lipcert.model.arrays import Array, Weight
 
 U: Final = 2.0**-53
 """The unit of roundoff of float64."""
@@ -46,10 +44,6 @@ TINY: Final = 2.0**-940
 
 One underflow loses at most η, and a loss that is multiplied by a number later on is charged with that number.
 """
-
-
-_FEW: Final = 0.02
-"""Share of the terms of a product up to which a sparse one takes less time than a dense one."""
 
 
 def gamma(n: int) -> float:
@@ -195,11 +189,6 @@ def root_above(P: Array, lost: Array, squarings: int) -> Array:
     return np.asarray(np.sqrt(top + lost) * UP)
 
 
-def column_squares(matrix: Array) -> Array:
-    """At least Σ_i a_ij² for each column of a matrix (m, n), but for the sum's rounding γ_m; TINY is for underflow."""
-    return np.asarray(np.einsum("ij,ij->j", matrix, matrix) + TINY)
-
-
 def square_above(x: Array) -> Array:
     """At least x², and never less than TINY, which is more than the square of a number whose square underflows."""
     return np.asarray(up(x * x) + TINY)
@@ -224,87 +213,6 @@ def form_above(weights: Array, S: Array) -> Array:
     return stretched(np.ldexp(np.sqrt(squares), power + scale), 2 * n + 8)
 
 
-def half_image(P: Array | None, weight: Weight) -> Array:
-    """fl(W P), (..., m, n), for P symmetric, (..., n, n), or None for the identity."""
-    if P is None:
-        return dense(weight)
-    if not sparse.issparse(weight):
-        return np.asarray(weight @ P)
-    if P.ndim == 2 or len(P) == 1:
-        return product(weight, P.reshape(P.shape[-2:])).reshape(*P.shape[:-2], *weight.shape)
-    return np.stack([product(weight, one) for one in P])
-
-
-def gram(weight: Weight) -> Array:
-    """fl(W Wᵀ), of a matrix or a stack; a sparse product where its columns are short, else a dense one."""
-    if isinstance(weight, np.ndarray):
-        return np.asarray(weight @ turned(weight))
-    counts = np.bincount(weight.indices, minlength=weight.shape[1]).astype(float)
-    few = float(counts @ counts) < _FEW * float(weight.shape[0]) * weight.nnz
-    return dense(weight @ weight.T) if few else times(dense(weight), weight.T)
-
-
-def congruence(P: Array | None, weight: Weight, half: Array | None = None) -> Array:
-    """A symmetric float matrix Ŝ with W P Wᵀ ≼ Ŝ; P symmetric, (..., n, n), or None for the identity.
-
-    With H = fl(W P) and S = fl(H Wᵀ) the error matrix E satisfies |E| ≤ γ(|H| + |W||P|)|Wᵀ| entrywise. A symmetric
-    matrix is at most the diagonal matrix of its absolute row sums (Gershgorin), and the row sums of such products cost
-    matrix-vector products only. What underflows in H is multiplied by W. That W is known to LOOSE·u only adds at most
-    2·LOOSE·u|W||P||Wᵀ|. ``half`` is H, where it is there already.
-    """
-    size = magnitude(weight)
-    g = gamma(max(weight.shape[-1], 1) + 2 * LOOSE + 4)
-    across = np.asarray(size.sum(axis=-2))
-    if P is None:  # then H is W itself
-        S, rows = gram(weight), spread(size, across)
-        columns = rows
-    else:
-        half, inner = half_image(P, weight) if half is None else half, spread(size, apply_size(P, across))
-        S = times(half, turned(weight)) if sparse.issparse(weight) else np.asarray(half @ turned(weight))
-        rows = inner + apply_size(half, across)
-        columns = inner + spread(size, column_sizes(half))
-    S = symmetrised(S)
-    error = g * (0.5 * (rows + columns) + row_sizes(S)) * UP + TINY * (1.0 + across.sum())
-    return raise_diagonal(S, error, fresh=True)
-
-
-def diagonal_above(P: Array | None, weight: Weight, radius: Weight | None = None, half: Array | None = None) -> Array:
-    """At least the diagonal of W P Wᵀ, (..., m), for every W within the radius of ``weight``; zero for rows of zeros.
-
-    With |P_ij| ≤ c·d_i d_j and H = fl(W P), the sum of the H_ij W_ij loses at most 3γ·c·(|W|d)_i² of the true diagonal,
-    and the radius R adds at most c·(2|W|d·Rd + (Rd)²)_i.
-    """
-    size = magnitude(weight)
-    still = np.asarray(size.sum(axis=-1)) == 0.0
-    half = half_image(P, weight) if half is None and P is not None else half
-    if half is None:
-        total = np.asarray((weight * weight).sum(axis=-1))
-    elif sparse.issparse(weight):
-        total = np.stack([np.asarray((weight * one).sum(axis=-1)) for one in np.reshape(half, (-1, *weight.shape))])
-        total = np.reshape(total, half.shape[:-1])
-    else:
-        total = np.einsum("...ij,...ij->...i", half, weight)
-    if P is None:  # then H is W itself
-        d, c = np.ones(weight.shape[-1]), np.ones(1)
-        reach = total
-    else:
-        d = np.sqrt(np.maximum(np.diagonal(P, axis1=-2, axis2=-1), TINY))
-        c = np.max([_share(P, d, some) for some in row_blocks(P)], axis=0)[..., None] * UP
-        along = spread(size, d) * UP
-        reach = c * (along * along)
-    error = 3.0 * gamma(weight.shape[-1] + 2 * LOOSE + 8) * reach
-    if radius is not None:
-        edge, along = spread(radius, d) * UP, spread(size, d) * UP
-        error, still = error + c * (edge * (2.0 * along + edge)), still & (np.asarray(radius.sum(axis=-1)) == 0.0)
-    lost = TINY * (1.0 + c * (1.0 + d.sum(axis=-1, keepdims=True))) * (1.0 + float(size.max()))
-    return np.where(still, 0.0, up(np.maximum(total, 0.0) + error * (UP * UP)) + lost)
-
-
-def _share(P: Array, d: Array, rows: slice) -> Array:
-    """The largest |P_ij| / (d_i d_j) of some rows, as computed; NaN if there is one."""
-    return np.asarray((np.abs(P[..., rows, :]) / d[..., rows, None] / d[..., None, :]).max(axis=(-2, -1)))
-
-
 def raise_diagonal(matrix: Array, amount: Array, fresh: bool = False) -> Array:
     """A copy with at least ``amount`` added to the diagonal; a ``fresh`` matrix, which nobody else has, itself."""
     out = matrix if fresh else np.array(matrix)
@@ -312,35 +220,3 @@ def raise_diagonal(matrix: Array, amount: Array, fresh: bool = False) -> Array:
     diagonal = np.arange(n)
     out[..., diagonal, diagonal] = up(out[..., diagonal, diagonal] + amount)
     return out
-
-
-def largest_eigenvalue_above(matrix: Array, guess: Array | None = None) -> Array:
-    """At least λmax of each symmetric matrix of a stack.
-
-    For t a little above the computed λmax, tI - A = L Lᵀ + Δ with L a floating Cholesky factor, whose provenance does
-    not matter: the residual Δ is computed and bounded. So A ≼ tI + ‖Δ‖I. A ``guess`` of λmax saves its computation;
-    one that is no number is not used.
-    """
-    if not np.isfinite(matrix).all():
-        raise ProofFailed("a matrix has entries too large for floating point; weights may be too large")
-    n = matrix.shape[-1]
-    scale = np.abs(matrix).sum(axis=-1).max(axis=-1)
-    if guess is None or not np.isfinite(guess).all():
-        top = np.linalg.eigvalsh(matrix)[..., -1]
-    else:
-        top = np.asarray(guess, dtype=float)
-    eye = np.eye(n)
-    slack = 4e-15 * n  # about what eigvalsh is wrong by, relative to the norm; eight times more with every attempt
-    for _ in range(12):
-        t = top + slack * scale + TINY
-        shifted = t[..., None, None] * eye - matrix  # one rounding per entry, charged below
-        try:
-            L = np.linalg.cholesky(shifted)
-        except np.linalg.LinAlgError:
-            slack *= 8.0
-            continue
-        residual = np.abs(shifted - L @ np.swapaxes(L, -1, -2)).sum(axis=-1)
-        size = np.abs(L)
-        error = residual + gamma(n + 4) * (apply(size, size.sum(axis=-2)) + np.abs(shifted).sum(axis=-1))
-        return np.asarray(up(t + error.max(axis=-1) * UP + TINY))
-    raise ProofFailed("the largest eigenvalue of a matrix could not be bounded")

@@ -28,18 +28,16 @@ from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
 from lipcert.proof.domain import box_of, clipped_above, form_over_ball, split_by_box
-from lipcert.proof.folding import Near
-from lipcert.proof.image import Image
+from lipcert.proof.image import Columns, Image
+from lipcert.proof.near import congruence, largest_eigenvalue_above
 from lipcert.proof.rounding import (
     LOOSE,
     TINY,
     UP,
     U,
-    congruence,
     down,
     form_above,
     gamma,
-    largest_eigenvalue_above,
     magnitude,
     norm_above,
     raise_diagonal,
@@ -151,7 +149,7 @@ class SecondOrder:
             seen = parabolas(layer.neurons, lower, upper, value, error)
             self.parabolas.append(seen)
             if index + 2 < network.depth:
-                S, exponent = Image(P, exponent, Near(layer.weight)).block()
+                S, exponent = Image(P, exponent, Columns(layer.weight)).block()
                 ellipsoids.append((S[0], int(exponent[0])))
                 alpha, beta, ahead = seen.alpha[None], seen.beta[None], network.layers[index + 1].weight
                 P = activate(S, alpha, beta, choose(S, alpha, beta, ahead)).P

@@ -33,10 +33,9 @@ from lipcert.model.regions import Region
 from lipcert.proof.backsubstitution import BackSubstitution
 from lipcert.proof.certificate import LayerReport
 from lipcert.proof.domain import Domain, kind_of
-from lipcert.proof.folding import Near, folded
 from lipcert.proof.guide import Guide, View, given
 from lipcert.proof.hints import Hints, Interval, Linear, Lipschitz
-from lipcert.proof.image import Image
+from lipcert.proof.image import Columns, Image
 from lipcert.proof.induced import ellipsoid_above, start_gain
 from lipcert.proof.neuron_bounds import slope_bounds
 from lipcert.proof.point import trajectory
@@ -175,7 +174,7 @@ class Sweep:
             self.start = self.guide.start(self.network, self.domain, self.norms, self.moving, self.known)
         self.start = _usable_start(self.start, self.moving)
         self.first = first if self.start is None else _columns(first, self.start)
-        self.weight = Near(self.first)
+        self.weight = Columns(self.first)
         self.apart: Step | None = None
 
     def run(self, needs_bound: bool = True) -> Sweep:
@@ -222,9 +221,9 @@ class Sweep:
         return tuple(found)
 
     def _image(self, P: Array | None) -> Image:
-        large = self.weight.middle.shape[0] > _LARGEST
+        large = self.weight.weight.shape[0] > _LARGEST
         own = self.inputs is not None or self.start is not None
-        if P is not None or self.weight.may_fold or own or large:
+        if P is not None or own or large:
             return Image(P, self.exponent, self.weight, apart=self.apart)
         image = Image(None, self.exponent, self.weight, _first.get(self.network))
         _first[self.network] = image.whole
@@ -278,7 +277,7 @@ class Sweep:
             trace.settle(interval, slopes, (lower, upper))
 
     def _activate(self, index: int, image: Image, axes: Array | None, interval: Interval, slopes: Interval) -> Array:
-        """P after the neurons of a layer; what is left out, or folded into the next weight, is not part of it."""
+        """P after the neurons of a layer; what is left out is not part of it."""
         layer, ahead = self.network.layers[index], self.network.layers[index + 1].weight
         assert layer.neurons is not None
         rough = layer.neurons.slope_range(*interval) if self.guide.looks and not self.pieces else slopes
@@ -289,40 +288,30 @@ class Sweep:
             alpha, beta, *still = (np.where(moving, slope, 0.0) for slope in (*slopes, *rough))
             rough = (still[0], still[1])
         wide = int((alpha < beta).sum(axis=-1).max(initial=0))
-        alone = self.count == 1 and not self.pieces  # what is folded depends on the slopes of the region
-        fold = folded(self.weight, alpha[0], beta[0], ~moving[0], ahead) if alone and self.weight.may_fold else None
-        if fold is None:
-            kept = _kept(moving & ((alpha != 0.0) | (beta != 0.0)))
-            rows = layer.weight if index else self.first
-            rows = rows if kept is None else rows[kept[0]]
-            size = layer.size if kept is None else kept.shape[-1]
-            self.guide.room(index, size, wide, ahead.shape[0])
-            S, self.exponent = image.block(kept)
-            self.weight, neurons = Near.columns(ahead, kept), kept
-            if kept is not None:
-                alpha, beta, *rough_ = (np.take_along_axis(x, kept, -1) for x in (alpha, beta, *rough))
-                rough = (rough_[0], rough_[1])
-        else:
-            rows = fold.rows.middle
-            self.guide.room(index, len(fold.alpha), wide, ahead.shape[0])
-            S, self.exponent = Image(image.P, self.exponent, fold.rows).block()
-            ones = np.ones((1, len(fold.alpha) - fold.neurons.size))
-            rough = tuple(np.concatenate([x[:, fold.neurons], ones], axis=-1) for x in rough)  # type: ignore[assignment]
-            alpha, beta, self.weight, neurons = fold.alpha[None], fold.beta[None], fold.ahead, fold.neurons[None]
+        alone = self.count == 1 and not self.pieces
+        kept = _kept(moving & ((alpha != 0.0) | (beta != 0.0)))
+        rows = layer.weight if index else self.first
+        rows = rows if kept is None else rows[kept[0]]
+        self.guide.room(index, layer.size if kept is None else kept.shape[-1], wide, ahead.shape[0])
+        S, self.exponent = image.block(kept)
+        self.weight = Columns.of(ahead, kept)
+        if kept is not None:
+            alpha, beta, *rough_ = (np.take_along_axis(x, kept, -1) for x in (alpha, beta, *rough))
+            rough = (rough_[0], rough_[1])
         S, scale, low, high = (frozen(x) for x in (S, self.exponent, *rough))  # a guide may look, not write
-        view = View(index, S, scale, low, high, self.weight, None if neurons is None else frozen(neurons), layer.size)
+        view = View(index, S, scale, low, high, self.weight, None if kept is None else frozen(kept), layer.size)
         hint = np.array(np.broadcast_to(np.asarray(self.guide.multipliers(view), dtype=float), alpha.shape))
         hint[~np.isfinite(hint)] = 0.0  # no suggestion, which can be stored
         first = index == 0 and alone  # S is that of the unit ball, exponent 0
         step = thin_step(rows, -int(self.exponent[0]), alpha, beta, hint) if first else None
-        apart = step is None and alone and _APART <= S.shape[-1] > self.weight.middle.shape[0]
+        apart = step is None and alone and _APART <= S.shape[-1] > self.weight.weight.shape[0]
         step = activate(S, alpha, beta, hint, apart=apart) if step is None else step
         self.apart = step if apart and step.active.size else None
         self.hinted.append(view.widen(hint))
         large = S.shape[-1] > _LARGEST and not self.pieces  # then the matrices are not kept for later
         none = np.zeros((self.count, 0, 0))
         self.views.append(view.bare(alpha < beta) if large else view)
-        self.steps.append(replace(step, P=none, L=none, X=none) if large else step)
+        self.steps.append(replace(step, P=none, L=none, X=none, rest=None) if large else step)
         return step.P
 
 

@@ -31,19 +31,9 @@ from lipcert.model.network import Layer, Network
 from lipcert.proof.frequency_grid import sparing
 from lipcert.proof.guide import given
 from lipcert.proof.hints import Hints
-from lipcert.proof.image import image_above
+from lipcert.proof.near import congruence, largest_eigenvalue_above
 from lipcert.proof.neuron_bounds import WIDEN
-from lipcert.proof.rounding import (
-    LOOSE,
-    TINY,
-    UP,
-    apply,
-    gamma,
-    largest_eigenvalue_above,
-    raise_diagonal,
-    stretched,
-    up,
-)
+from lipcert.proof.rounding import LOOSE, TINY, UP, apply, gamma, raise_diagonal, stretched, up
 from lipcert.proof.step import LEAST, MOST, activate
 from lipcert.proof.sweep import Sweep, proving
 from lipcert.proof.torus import Torus, full_kernel, phases, torus_alone, torus_of, transformed
@@ -157,7 +147,7 @@ def _symbol_norm(torus: Torus) -> float:
             edge = np.tile(radius, (2, 2 * aliases))
             if weight.shape[-2] > weight.shape[-1]:
                 weight, edge = np.swapaxes(weight, -1, -2), edge.T
-            S = image_above(None, weight, edge)
+            S = congruence(None, weight, radius=edge)
             largest = float(np.maximum(largest, _eigenvalue_above(S, largest)))  # NaN stays NaN
     return float(stretched(stretched(np.sqrt(largest), 2) * torus.gain, 1))
 
@@ -189,7 +179,8 @@ def tail_of(network: Network, torus: Torus, multipliers: Sequence[Array], expone
         for some in _portions(torus, len(frequencies[0]), head.size):
             omega, count = frequencies[0][some], frequencies[1][some]
             P, _ = _hidden(torus, omega, T, exponents)
-            S = image_above(P, *_rows(torus, images, omega)) * count[:, None, None]  # 1 or 2: exact
+            weight, edge = _rows(torus, images, omega)
+            S = congruence(P, weight, radius=edge) * count[:, None, None]  # 1 or 2: exact
             part = S.sum(axis=0)
             lost = gamma(len(S) + 2) * (np.abs(S).sum(axis=0) + np.abs(found)).sum(axis=-1) * UP
             found = raise_diagonal(found + part, lost)
@@ -263,7 +254,7 @@ def _after(torus: Torus, index: int, levels: list[Array], P: Array | None, power
     frequencies, after = levels[index].reshape(-1, levels[index].shape[-1]), levels[index + 1]
     symbols, radius = torus.symbols(index, frequencies)
     weight, edge = np.ldexp(_embedded(symbols), power), np.ldexp(np.tile(radius, (2, 2)), power) + TINY
-    S = image_above(P, weight, edge)
+    S = congruence(P, weight, radius=edge)
     parts = S.reshape(math.prod(after.shape[:2]), -1, *S.shape[1:])
     if parts.shape[1] == 1:
         return parts[:, 0]
