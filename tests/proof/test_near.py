@@ -39,7 +39,7 @@ def faint(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 MAKERS: list[Maker] = [plain, cancelling, ill_scaled, subnormal, faint]
-OPERATIONS = ["+", "-", "*", "/", "@", "sum", "root", "through"]
+OPERATIONS = ["+", "-", "*", "/", "@", "sum", "root", "through", "shifted", "rounded"]
 
 
 def exactly(values: Array) -> Array:
@@ -87,6 +87,15 @@ def wrong(operation: str, rng: np.random.Generator, maker: Maker) -> bool:
             for v, e, t in ends
             if np.isfinite(v) and np.isfinite(e)
         )
+    if operation == "shifted":
+        power = int(rng.integers(-1000, 1000))
+        return misses(a.shifted(power), x * Fraction(2) ** power)
+    if operation == "rounded":
+        terms = a.value * b.value
+        return misses(
+            Near.rounded(terms.sum(axis=-1), np.abs(terms).sum(axis=-1), 5),
+            (exactly(a.value) * exactly(b.value)).sum(axis=-1),
+        )
     if operation == "through":
         weight = maker(rng, (5, 4))
         true = exactly(weight) * (1 + exactly(rng.choice([-1.0, 1.0], weight.shape)) * Fraction(LOOSE, 2**53))
@@ -117,6 +126,9 @@ def test_no_operation_loses_more_than_it_says(operation: str, maker: Maker) -> N
         ("ETA", 0.0, "*", faint),
         ("ETA", 0.0, "@", faint),
         ("ETA", 0.0, "/", subnormal),
+        ("up", lambda x: x, "shifted", ill_scaled),
+        ("gamma", lambda n: 0.0, "rounded", plain),
+        ("ETA", 0.0, "rounded", faint),
     ],
 )
 def test_a_loss_that_is_left_out_is_noticed(
@@ -201,3 +213,11 @@ def test_nothing_is_known_of_a_quotient_by_what_may_be_zero() -> None:
         found = Near.of(np.ones(2)) / Near(np.array([1.0, 1.0]), np.array([1.0, 0.5]))
     assert np.isinf(found.error[0])
     assert found.error[1] < 2.1
+
+
+def test_a_sum_that_overflows_on_its_way_is_unknown() -> None:
+    weight = np.array([[1.0, 1.0, -1.0, -1.0]])
+    with np.errstate(all="ignore"):
+        found = Near.of(np.full(4, 1e308)).through(weight)
+        assert not (found.below > 0.0).any()
+        assert not (found.above < 0.0).any()

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.proof.blocks import apply_size, symmetrised
-from lipcert.proof.rounding import ETA, LOOSE, TINY, UP, U, down, gamma, spread, turned, up
+from lipcert.proof.rounding import ETA, LOOSE, TINY, UP, U, down, fan_in, gamma, spread, turned, up
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -131,9 +131,10 @@ class Near:
 
     def through(self, weight: Weight) -> Near:
         """W x for rows x (..., n) and a weight that is known to LOOSE·u, dense or sparse."""
-        size, n = abs(weight), weight.shape[-1]
-        inner = gamma(n + LOOSE + 2) * np.abs(self.value) + self.error * UP + ETA
-        return Near(spread(weight, self.value), spread(size, np.broadcast_to(inner, self.shape)) * UP + 8.0 * n * ETA)
+        size, n = abs(weight), fan_in(weight)
+        inner = gamma(n + LOOSE + 2) * np.abs(self.value) + self.error + ETA
+        value, error = spread(weight, self.value), spread(size, np.broadcast_to(inner, self.shape)) * UP + 8.0 * n * ETA
+        return Near(value, np.where(np.isfinite(value), error, np.inf))  # a part of a sum may overflow alone
 
     def sum(self, axis: int | tuple[int, ...] = -1) -> Near:
         """Sums along some axes."""
@@ -153,6 +154,15 @@ class Near:
         """Other numbers where a mask is true."""
         other = Near.of(other)
         return Near(np.where(which, other.value, self.value), np.where(which, other.error, self.error))
+
+    @staticmethod
+    def rounded(value: Array, size: Array, n: int) -> Near:
+        """Sums as computed, of terms that are rounded up to n times; ``size``: the sums of their sizes as computed."""
+        return Near(value, (gamma(n) * size + 8.0 * n * ETA) * UP)
+
+    def shifted(self, power: int | Array) -> Near:
+        """x·2^power, exact but for underflow, half a unit of the value and half a unit of the error."""
+        return Near(np.ldexp(self.value, power), up(np.ldexp(self.error, power)))
 
 
 Number: TypeAlias = "Near | Array | float"
