@@ -208,6 +208,33 @@ def test_a_loss_of_a_matrix_that_is_left_out_is_noticed(
         assert any(strays(rng, plain, "@") for _ in range(200))
 
 
+def outside(rng: np.random.Generator, maker: Maker) -> bool:
+    """Whether the sum of a vector of an ellipsoid and one of a box is seen outside the ellipsoid of all such sums."""
+    M, delta = maker(rng, (4, 3)), np.abs(maker(rng, (4,)))
+    x = exactly(rng.uniform(-0.5, 0.5, 3))  # of length below one
+    total = exactly(M) @ x + exactly(delta) * exactly(rng.choice([-1.0, 1.0], 4))
+    found = (Approx(M) @ Approx(M.T)).sum_above(delta)
+    if not np.isfinite(found).all():
+        return False
+    S, rows = exactly(found), [*exactly(np.eye(4)), total, exactly(plain(rng, (4,)))]
+    return any((p @ total) ** 2 > p @ S @ p for p in rows)
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_sums_of_an_ellipsoid_and_a_box(maker: Maker) -> None:
+    rng = np.random.default_rng(3)
+    with np.errstate(all="ignore"):
+        assert not any(outside(rng, maker) for _ in range(40))
+
+
+@pytest.mark.parametrize(("name", "value"), [("raised", lambda S, amount: S), ("up", lambda x: 0.9 * x)])
+def test_a_sum_that_is_left_out_is_noticed(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
+    monkeypatch.setattr(near, name, value)
+    rng = np.random.default_rng(3)
+    with np.errstate(all="ignore"):
+        assert any(outside(rng, plain) for _ in range(200))
+
+
 def test_nothing_is_known_of_a_quotient_by_what_may_be_zero() -> None:
     with np.errstate(divide="ignore"):
         found = Near.of(np.ones(2)) / Near(np.array([1.0, 1.0]), np.array([1.0, 0.5]))

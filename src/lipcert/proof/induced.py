@@ -74,13 +74,13 @@ def induced_above(matrix: Near, norms: Norms) -> Array:
     if (q == "l1" and p == "l2") or (p == "linf" and q == "l1" and middle.shape[-2] < middle.shape[-1]):
         return induced_above(matrix.T, _turned(norms))
     if p == "l1":  # the largest column
-        return length_above(np.swapaxes(sizes, -1, -2), q).max(axis=-1)
+        return _lengths(np.swapaxes(sizes, -1, -2), q).max(axis=-1)
     if q == "linf":  # the largest row, in the dual norm
-        return length_above(sizes, norms.input.dual).max(axis=-1)
+        return _lengths(sizes, norms.input.dual).max(axis=-1)
     radius = np.broadcast_to(matrix.error, matrix.shape)
     if p == "l2":
         return np.fmin(stretched(spectral_above(middle) + spectral_above(radius), 1), spectral_above(sizes))
-    every, rest = (length_above(length_above(part, "l1"), q) for part in (sizes, radius))
+    every, rest = (_lengths(_lengths(part, "l1"), q) for part in (sizes, radius))
     return np.fmin(every, stretched(_corners(middle, q) + rest, 1))
 
 
@@ -91,7 +91,13 @@ def spectral_factor(norms: Norms, rows: int, columns: int) -> float:
     return float(stretched(np.sqrt(float(into * out)), 1))
 
 
-def length_above(vectors: Array, name: str) -> Array:
+def length_above(vectors: Array, norm: Norm) -> Array:
+    """At least the norm of each vector, (..., n)."""
+    units = norm.units(vectors.shape[-1])
+    return _lengths(np.abs(vectors) if units is None else up(np.abs(vectors) / units), norm.name)
+
+
+def _lengths(vectors: Array, name: str) -> Array:
     """At least the norm of each vector of numbers that are not negative, (..., n)."""
     if name == "l2":
         return norm_above(vectors)
@@ -110,7 +116,7 @@ def _corners(middle: Array, q: str) -> Array:
     m, n = middle.shape[-2:]
     if n <= FEW:
         values = Near.rounded(middle @ _signs(n).T, np.abs(middle).sum(axis=-1)[..., None], n)  # corners last
-        return length_above(np.swapaxes(values.size, -1, -2), q).max(axis=-1)
+        return _lengths(np.swapaxes(values.size, -1, -2), q).max(axis=-1)
     w, sides = np.ones((*middle.shape[:-2], m)), np.ones(middle.shape[:-2])
     h = _axes(middle)
     if q == "l1":  # the cube of signs of the outputs in an ellipsoid as well

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.proof.blocks import apply_size, symmetrised
-from lipcert.proof.rounding import ETA, LOOSE, TINY, UP, U, down, fan_in, gamma, spread, turned, up
+from lipcert.proof.rounding import ETA, LOOSE, TINY, UP, U, down, fan_in, gamma, spread, square_above, turned, up
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -255,6 +255,18 @@ class Approx:
         S, ones = symmetrised(np.array(dense(self.value))), np.ones(self.value.shape[-1])
         lost = 0.5 * (self.err(ones) + self.T.err(ones)) + gamma(2) * Approx(S).reach(ones)
         return raised(S, (lost + extra) * UP + TINY)
+
+    def sum_above(self, delta: Array) -> Array:
+        """A symmetric float matrix Ŝ with (e + d)(e + d)ᵀ ≼ Ŝ for all e with eeᵀ ≼ A and all |d| ≤ δ, (..., n).
+
+        d dᵀ ≼ n·D_δ², and (e + d)(e + d)ᵀ ≼ (1 + t)eeᵀ + (1 + 1/t)ddᵀ for any t > 0.
+        """
+        n = delta.shape[-1]
+        box = n * square_above(delta)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            t = np.sqrt(box.sum(axis=-1) / np.trace(self.value, axis1=-2, axis2=-1))[..., None]
+        t = np.clip(t, 2.0**-60, 2.0**60)
+        return self.scaled(up(1.0 + t), np.ones(1)).above((1.0 + 1.0 / t) * box * UP)
 
 
 def raised(S: Array, amount: Array) -> Array:

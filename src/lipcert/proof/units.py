@@ -47,15 +47,14 @@ def region_in_units(region: Region, units: Array | None) -> Region:
     if isinstance(region, Box):
         return _box(region, units)
     assert isinstance(region, Ball)
-    center, radius, norm = Near.of(region.center) / units, region.radius, region.norm.bare
+    center, radius = Near.of(region.center) / units, region.radius
     scale = np.where(_exact(region.units, units), region.units / units, up(region.units / units))
+    norm = NORMS[region.norm.name](scale)  # type: ignore[call-arg]
     if not _exact(region.center, units).all():
-        radius = up(radius + length_above(up(center.error / scale), norm.name))
+        radius = up(radius + length_above(center.error, norm))
     clip = None if region.clip is None else _box(region.clip, units)
     if (scale == scale[0]).all():
-        radius = radius if scale[0] == 1.0 else up(radius * scale[0])
-    else:
-        norm = NORMS[norm.name](scale)  # type: ignore[call-arg]
+        norm, radius = norm.bare, radius if scale[0] == 1.0 else up(radius * scale[0])
     if not np.isfinite(radius):
         raise ProofFailed("the region is too large in the units of the input norm")
     return Ball(center.value, radius, clip, norm)
