@@ -21,10 +21,11 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Ball
 from lipcert.proof.classes import ClassBounds
-from lipcert.proof.cover import Leaf, cover
+from lipcert.proof.cover import Leaf, covering
 from lipcert.proof.guide import View
 from lipcert.proof.hints import Part
 from lipcert.proof.outputs import output_at
+from lipcert.proof.piece_bounds import PieceBounds
 from lipcert.questions import radius_certifier
 from lipcert.questions.prove_outputs import prove_outputs
 from lipcert.search import enclosing, problem, split
@@ -210,7 +211,7 @@ def decoys(question: str) -> tuple[Any, ...]:
         outputs = prove_outputs(CALM, Ball(POINT, 0.3), lc.ClosedForm())
         return outputs, ClassBounds(outputs, LABEL, LABEL, True, True)
     certificate = lc.certify(NETWORK, SMALL, lc.ClosedForm())
-    with cover(NETWORK, SMALL, certificate.sweeps) as pieces:
+    with covering(PieceBounds(NETWORK, SMALL, certificate.sweeps)) as pieces:
         return certificate, pieces, prove_outputs(NETWORK, SMALL, lc.ClosedForm())
 
 

@@ -8,10 +8,7 @@ identity.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from scipy import sparse
 
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.arrays import Array, Weight
@@ -79,18 +76,16 @@ def _exact(numbers: Array, units: Array) -> Array:
 def _columns_times(weight: Weight, units: Array) -> Weight:
     if isinstance(weight, np.ndarray):
         return weight * units
-    return _with_data(weight, weight.data * units[weight.indices])
+    found = weight.copy()
+    found.data = weight.data * units[weight.indices]
+    return found
 
 
 def _rows_over(weight: Weight, units: Array) -> Weight:
     if isinstance(weight, np.ndarray):
         return weight / units[:, None]
-    return _with_data(weight, weight.data / np.repeat(units, np.diff(weight.indptr)))
-
-
-def _with_data(weight: Any, data: Array) -> Weight:
-    found = sparse.csr_array((data, np.array(weight.indices), np.array(weight.indptr)), shape=weight.shape)
-    found.has_canonical_format = weight.has_canonical_format
+    found = weight.copy()
+    found.data = weight.data / np.repeat(units, np.diff(weight.indptr))
     return found
 
 
