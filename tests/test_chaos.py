@@ -21,10 +21,11 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Ball
 from lipcert.proof.classes import ClassBounds
-from lipcert.proof.cover import Leaf, cover
+from lipcert.proof.cover import Leaf, covering
 from lipcert.proof.guide import View
 from lipcert.proof.hints import Part
 from lipcert.proof.outputs import output_at
+from lipcert.proof.piece_bounds import PieceBounds
 from lipcert.questions import radius_certifier
 from lipcert.questions.prove_outputs import prove_outputs
 from lipcert.search import enclosing, problem, split
@@ -151,10 +152,10 @@ def check_certificate(certificate: lc.Certificate) -> bool:
 def check_reach(found: lc.Reach) -> bool:
     (network,) = [network for network, region in REGIONS if region is found.region]
     assert found.bound >= least(id(network), id(found.region))
-    y, error = output_at(network, points()[id(found.region)])
-    assert ((found.lower <= y + error) & (y - error <= found.upper)).all()
+    output = output_at(network, points()[id(found.region)])
+    assert ((found.lower <= output.above) & (output.below <= found.upper)).all()
     assert np.linalg.eigvalsh(found.shape).min() > 0.0
-    away = (y - found.center) * (1.0 - 1e-9)
+    away = (output.value - found.center) * (1.0 - 1e-9)
     assert ((away @ np.linalg.inv(found.shape)) * away).sum(axis=-1).max() <= 1.0
     return True
 
@@ -175,8 +176,8 @@ def nearest() -> float:
     """An input of another class is at most so far from the point."""
     found = lc.attack(CLASSIFIER, POINT, LABEL, 5.0, steps=200)
     assert found.found
-    value, error = (part[0] for part in output_at(CLASSIFIER, found.points[None]))
-    assert (value - error).max() > (value + error)[LABEL]
+    output = output_at(CLASSIFIER, found.points[None])[0]
+    assert output.below.max() > output.above[LABEL]
     return float(found.distances) * (1.0 + 1e-12)
 
 
@@ -184,9 +185,9 @@ def check_radius(found: lc.CertifiedRadius) -> bool:
     assert 0.0 <= found.radius <= (nearest() if found.label == LABEL else 0.0)
     if found.broken is not None:
         assert found.broken.distance >= np.linalg.norm(found.broken.point - POINT)
-        value, error = (part[0] for part in output_at(CLASSIFIER, found.broken.point[None]))
+        output = output_at(CLASSIFIER, found.broken.point[None])[0]
         assert found.label == found.broken.label
-        assert (value - error)[found.broken.rival] > (value + error)[found.label]
+        assert output.below[found.broken.rival] > output.above[found.label]
     return found.radius > 0.0
 
 
@@ -210,7 +211,7 @@ def decoys(question: str) -> tuple[Any, ...]:
         outputs = prove_outputs(CALM, Ball(POINT, 0.3), lc.ClosedForm())
         return outputs, ClassBounds(outputs, LABEL, LABEL, True, True)
     certificate = lc.certify(NETWORK, SMALL, lc.ClosedForm())
-    with cover(NETWORK, SMALL, certificate.sweeps) as pieces:
+    with covering(PieceBounds(NETWORK, SMALL, certificate.sweeps)) as pieces:
         return certificate, pieces, prove_outputs(NETWORK, SMALL, lc.ClosedForm())
 
 

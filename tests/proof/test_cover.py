@@ -14,7 +14,8 @@ import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.model.norms import Norms
 from lipcert.proof.checker import issue
-from lipcert.proof.cover import Cover, cover
+from lipcert.proof.cover import Cover, covering
+from lipcert.proof.piece_bounds import PieceBounds
 from lipcert.proof.pieces import AXIS, LEAF
 from lipcert.search.candidate import Candidate
 from networks import random_network
@@ -76,7 +77,7 @@ def test_a_wrong_search_gets_a_true_bound(
 
 def made(**arguments: Any) -> Cover:
     sweeps = lc.certify(NETWORK, BALL, lc.ClosedForm()).sweeps
-    with cover(NETWORK, BALL, sweeps, **arguments) as found:
+    with covering(PieceBounds(NETWORK, BALL, sweeps, **arguments)) as found:
         return found
 
 

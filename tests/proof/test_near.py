@@ -39,7 +39,7 @@ def faint(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 MAKERS: list[Maker] = [plain, cancelling, ill_scaled, subnormal, faint]
-OPERATIONS = ["+", "-", "*", "/", "@", "sum", "root", "through"]
+OPERATIONS = ["+", "-", "*", "/", "@", "sum", "root", "through", "shifted", "rounded"]
 
 
 def exactly(values: Array) -> Array:
@@ -87,6 +87,15 @@ def wrong(operation: str, rng: np.random.Generator, maker: Maker) -> bool:
             for v, e, t in ends
             if np.isfinite(v) and np.isfinite(e)
         )
+    if operation == "shifted":
+        power = int(rng.integers(-1000, 1000))
+        return misses(a.shifted(power), x * Fraction(2) ** power)
+    if operation == "rounded":
+        terms = a.value * b.value
+        return misses(
+            Near.rounded(terms.sum(axis=-1), np.abs(terms).sum(axis=-1), 5),
+            (exactly(a.value) * exactly(b.value)).sum(axis=-1),
+        )
     if operation == "through":
         weight = maker(rng, (5, 4))
         true = exactly(weight) * (1 + exactly(rng.choice([-1.0, 1.0], weight.shape)) * Fraction(LOOSE, 2**53))
@@ -117,6 +126,9 @@ def test_no_operation_loses_more_than_it_says(operation: str, maker: Maker) -> N
         ("ETA", 0.0, "*", faint),
         ("ETA", 0.0, "@", faint),
         ("ETA", 0.0, "/", subnormal),
+        ("up", lambda x: x, "shifted", ill_scaled),
+        ("gamma", lambda n: 0.0, "rounded", plain),
+        ("ETA", 0.0, "rounded", faint),
     ],
 )
 def test_a_loss_that_is_left_out_is_noticed(
@@ -195,8 +207,43 @@ def test_a_loss_of_a_matrix_that_is_left_out_is_noticed(
         assert any(strays(rng, plain, "@") for _ in range(200))
 
 
+def outside(rng: np.random.Generator, maker: Maker) -> bool:
+    """Whether the sum of a vector of an ellipsoid and one of a box is seen outside the ellipsoid of all such sums."""
+    M, delta = maker(rng, (4, 3)), np.abs(maker(rng, (4,)))
+    x = exactly(rng.uniform(-0.5, 0.5, 3))  # of length below one
+    total = exactly(M) @ x + exactly(delta) * exactly(rng.choice([-1.0, 1.0], 4))
+    found = (Approx(M) @ Approx(M.T)).sum_above(delta)
+    if not np.isfinite(found).all():
+        return False
+    S, rows = exactly(found), [*exactly(np.eye(4)), total, exactly(plain(rng, (4,)))]
+    return any((p @ total) ** 2 > p @ S @ p for p in rows)
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_sums_of_an_ellipsoid_and_a_box(maker: Maker) -> None:
+    rng = np.random.default_rng(3)
+    with np.errstate(all="ignore"):
+        assert not any(outside(rng, maker) for _ in range(40))
+
+
+@pytest.mark.parametrize(("name", "value"), [("raised", lambda S, amount: S), ("up", lambda x: 0.4 * x)])
+def test_a_sum_that_is_left_out_is_noticed(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
+    monkeypatch.setattr(near, name, value)
+    rng = np.random.default_rng(3)
+    with np.errstate(all="ignore"):
+        assert any(outside(rng, plain) for _ in range(200))
+
+
 def test_nothing_is_known_of_a_quotient_by_what_may_be_zero() -> None:
     with np.errstate(divide="ignore"):
         found = Near.of(np.ones(2)) / Near(np.array([1.0, 1.0]), np.array([1.0, 0.5]))
     assert np.isinf(found.error[0])
     assert found.error[1] < 2.1
+
+
+def test_a_sum_that_overflows_on_its_way_is_unknown() -> None:
+    weight = np.array([[1.0, 1.0, -1.0, -1.0]])
+    with np.errstate(all="ignore"):
+        found = Near.of(np.full(4, 1e308)).through(weight)
+        assert not (found.below > 0.0).any()
+        assert not (found.above < 0.0).any()

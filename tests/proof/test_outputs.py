@@ -15,7 +15,7 @@ from exact import matrix, positive_semidefinite, rational
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network
 from lipcert.model.regions import Region
-from lipcert.proof.classes import pair_margins
+from lipcert.proof.classes import margins_of
 from lipcert.proof.outputs import OutputBounds
 from lipcert.proof.projection import projection
 from lipcert.proof.sweep import Sweep
@@ -129,9 +129,9 @@ def test_a_single_layer() -> None:
     network = lc.Network.from_weights([[[1.0, 2.0], [3.0, -4.0]]], [[0.5, -0.5]])
     found = prove_outputs(network, lc.Ball([1.0, 1.0], 0.1), lc.ClosedForm())
     assert found.bound == pytest.approx(np.linalg.norm([[1.0, 2.0], [3.0, -4.0]], 2), rel=1e-9)
-    np.testing.assert_allclose(found.value, [3.5, -1.5])
+    np.testing.assert_allclose(found.output.value, [3.5, -1.5])
     reach = 0.1 * np.linalg.norm([[1.0, 2.0], [3.0, -4.0]], axis=1)
-    np.testing.assert_allclose(found.box(), [found.value - reach, found.value + reach], rtol=1e-9)
+    np.testing.assert_allclose(found.box(), [found.output.value - reach, found.output.value + reach], rtol=1e-9)
 
 
 # bounds of outputs against exact arithmetic
@@ -209,7 +209,7 @@ def test_margins_and_radii_of_a_linear_network(seed: int) -> None:
     x = np.random.default_rng(seed).standard_normal(4)
     values = product.dot(exact(x)) + offset
     found = lc.certified_radius(network, x)
-    rivals, margins = pair_margins(prove_outputs(network, lc.Ball(x, 0.1), lc.ClosedForm()), found.label)
+    rivals, margins = margins_of(prove_outputs(network, lc.Ball(x, 0.1), lc.ClosedForm()).output, found.label)
     for rival, margin in zip(rivals, margins, strict=True):
         gap, row = values[found.label] - values[rival], product[found.label] - product[rival]
         assert Fraction(float(margin)) <= gap

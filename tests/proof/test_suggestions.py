@@ -16,7 +16,7 @@ from lipcert.model.network import Neurons
 from lipcert.model.norms import L1, L2, LInf, Norms
 from lipcert.proof.domain import Domain, split_by_box
 from lipcert.proof.induced import ellipsoid_above, induced_above
-from lipcert.proof.near import largest_eigenvalue_above
+from lipcert.proof.near import Near, largest_eigenvalue_above
 from lipcert.proof.neuron_bounds import relax
 from lipcert.proof.projection import projection
 from lipcert.proof.second_order import Cap
@@ -41,7 +41,7 @@ KERNEL = RNG.standard_normal((64, 64, 3))
 def cube() -> tuple[Array, Array]:
     """Norms of matrices and of an ellipsoid, over signs that are too many to be tried."""
     images = SIGNS @ MATRIX.T
-    found = [float(induced_above(MATRIX, 0.0 * MATRIX, Norms(LInf(), norm))) for norm in (L2(), L1())]
+    found = [float(induced_above(Near.of(MATRIX), Norms(LInf(), norm))) for norm in (L2(), L1())]
     least = [float(norm.of(images).max()) for norm in (L2(), L1())]
     S = MATRIX.T @ MATRIX
     found.append(float(ellipsoid_above(S, L1())))

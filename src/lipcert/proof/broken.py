@@ -9,10 +9,10 @@ import numpy as np
 
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
-from lipcert.model.norms import L1, LInf
 from lipcert.model.regions import Ball
+from lipcert.proof.induced import length_above
 from lipcert.proof.outputs import output_at
-from lipcert.proof.rounding import down, gamma, norm_above, stretched, up
+from lipcert.proof.rounding import up
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,8 @@ def subject_of(network: Network, ball: Ball) -> str:
 def nearest_broken(network: Network, ball: Ball, label: int, points: Array) -> Broken | None:
     """The nearest of some inputs (k, inputs) that are in the ball and proved not to be of a class; None if none is."""
     with np.errstate(all="ignore"):
-        away = np.where((points == ball.center).all(axis=-1), 0.0, _away(ball, points))
+        away = length_above(up(np.abs(points - ball.center)), ball.norm)
+        away = np.where((points == ball.center).all(axis=-1), 0.0, away)
         inside = away <= float(ball.radius)
         if ball.clip is not None:
             inside &= ((ball.clip.lower <= points) & (points <= ball.clip.upper)).all(axis=-1)
@@ -55,10 +56,8 @@ def nearest_broken(network: Network, ball: Ball, label: int, points: Array) -> B
             return None
         points, away = points[inside], away[inside]
         for quickly in (True, False):  # errors that are followed with care take matrices
-            value, error = output_at(network, points, quickly)
-            gap = value - value[:, [label]]
-            slack = stretched(error + error[:, [label]] + 2.0 * gamma(1) * np.abs(gap), 3)
-            larger = down(gap - slack)  # at most f_j - f_label; an overflow gives NaN, which says nothing
+            output = output_at(network, points, quickly)
+            larger = (output - output[:, [label]]).below  # f_j - f_label; an overflow gives NaN, which says nothing
             larger[:, label] = np.nan
             proved = np.flatnonzero((larger > 0.0).any(axis=-1))
             if proved.size:
@@ -68,11 +67,3 @@ def nearest_broken(network: Network, ball: Ball, label: int, points: Array) -> B
     first = proved[np.argmin(away[proved])]
     rival = int(np.nanargmax(larger[first]))
     return Broken(points[first].copy(), float(away[first]), int(label), rival, subject_of(network, ball))
-
-
-def _away(ball: Ball, points: Array) -> Array:
-    """At least the distance of each point from the centre, in the norm of the ball."""
-    scaled = up(up(np.abs(points - ball.center)) / ball.units)
-    if isinstance(ball.norm, LInf):
-        return np.asarray(scaled.max(axis=-1))
-    return stretched(scaled.sum(axis=-1), scaled.shape[-1]) if isinstance(ball.norm, L1) else norm_above(scaled)

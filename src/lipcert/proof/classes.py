@@ -21,11 +21,11 @@ from lipcert.model.regions import Ball
 from lipcert.proof.bowls import BowlHints, Bowls
 from lipcert.proof.broken import Broken, subject_of
 from lipcert.proof.checker import ROOM
-from lipcert.proof.cover import prove_tree
 from lipcert.proof.hints import Hints
 from lipcert.proof.margins import MarginHints, stays_negative
-from lipcert.proof.outputs import OutputBounds, outputs_by_norms, outputs_hinted, projected
-from lipcert.proof.rounding import down, gamma, norm_above, stretched, up
+from lipcert.proof.near import Near
+from lipcert.proof.outputs import OutputBounds, outputs_by_norms, outputs_hinted
+from lipcert.proof.rounding import down, norm_above, stretched, up
 from lipcert.proof.saved import Saved
 from lipcert.proof.second_order import Rise, SecondOrder
 from lipcert.proof.tree import Tree
@@ -162,7 +162,7 @@ class ClassBounds:
     @cached_property
     def margins(self) -> Array:
         """At most f_label - f_j at the point."""
-        margins = pair_margins(self.facts, self.label)[1]
+        margins = margins_of(self.facts.output, self.label)[1]
         return np.asarray(down(margins - self.room * np.abs(margins))) if self.room else margins
 
     @cached_property
@@ -267,7 +267,9 @@ class ClassBounds:
         ends = self.label, self.predicted, rival, self.size, basis
         if not isinstance(ball, Ball) or not radius > 0.0:
             return CertifiedRadius(radius, bound, margin, *ends)
-        proof = RadiusProof(ball, *self.facts.told(), tuple(stages), self.pairwise, tuple(margins), tuple(parabolas))
+        proof = RadiusProof(
+            ball, self.facts.sweeps, self.facts.tree, tuple(stages), self.pairwise, tuple(margins), tuple(parabolas)
+        )
         return CertifiedRadius(radius, bound, margin, *ends, subject_of(self.facts.network, ball), proof)
 
 
@@ -297,9 +299,10 @@ def recheck_radius(network: Network, found: CertifiedRadius) -> None:
         raise ProofFailed("the classes are not those of the network, or the point is not of the class")
     if not proof.sweeps and (proof.tree is not None or proof.pairs or proof.margins or proof.parabolas):
         raise ProofFailed("the product of norms says nothing of intervals, on which the other hints rest")
-    facts = outputs_hinted(network, proof.ball, proof.sweeps) if proof.sweeps else outputs_by_norms(network, proof.ball)
-    if proof.tree is not None:
-        facts = facts.at_most(prove_tree(*projected(network, proof.ball), proof.tree, proof.sweeps))
+    if proof.sweeps:
+        facts = outputs_hinted(network, proof.ball, proof.sweeps, tree=proof.tree)
+    else:
+        facts = outputs_by_norms(network, proof.ball)
     # where the rule is that of the whole network, that of pairs implies it
     proved = ClassBounds(facts, label, label, room=0.0)
     again = proved.second_order(Told(proof.pairs)) if proof.pairs else proved.first_order()
@@ -358,17 +361,10 @@ def pairs(outputs: int, label: int) -> Array:
     return np.delete(eye[label] - eye, label, axis=0)
 
 
-def pair_margins(facts: OutputBounds, label: int) -> tuple[Array, Array]:
-    """The other classes j, and at most f_label - f_j at the centre."""
-    return margins_of(facts.value, facts.error, label)
-
-
-def margins_of(value: Array, error: Array, label: int) -> tuple[Array, Array]:
-    """The other classes j, and at most f_label - f_j, for outputs as computed and their errors."""
-    rivals = np.flatnonzero(np.arange(len(value)) != label)
-    gap = value[label] - value[rivals]
-    slack = stretched(error[label] + error[rivals] + 2.0 * gamma(1) * np.abs(gap), 3)
-    return rivals, np.fmax(down(gap - slack), -np.inf)  # an overflow gives NaN, which says nothing
+def margins_of(output: Near, label: int) -> tuple[Array, Array]:
+    """The other classes j, and at most f_label - f_j."""
+    rivals = np.flatnonzero(np.arange(len(output.value)) != label)
+    return rivals, np.fmax((output[label] - output[rivals]).below, -np.inf)  # an overflow gives NaN, which says nothing
 
 
 def _ratios(margins: Array, bounds: Array) -> Array:

@@ -48,8 +48,21 @@ class Leaf:
         return float(self.values.max())
 
 
+_UNCUT = (LEAF, 0, 0.0, 0)
+
+
+@dataclass(eq=False)
+class _Node:
+    """One row of the tree: its proved values (rows,), how it was bounded, and layer, index, value, child of its cut."""
+
+    values: Array
+    second: bool
+    passed: bool
+    cut: tuple[int, int, float, int] = _UNCUT
+
+
 class Cover:
-    """A region and the pieces that it was cut into; make one with :func:`cover` or :func:`covering`.
+    """A region and the pieces that it was cut into; make one with :func:`covering`.
 
     Rows are written before they count: ``_whole`` says how many nodes belong to a finished tree, so an interrupt at any
     moment leaves a cover.
@@ -57,10 +70,7 @@ class Cover:
 
     def __init__(self, bounding: Bounding, pool: Executor | None, workers: int) -> None:
         self.bounding, self._pool, self._workers = bounding, pool, workers
-        self._rows: list[tuple[int, int, float, int]] = []
-        self._second: list[bool] = []
-        self._passed: list[bool] = []
-        self._values: list[Array] = []
+        self._nodes: list[_Node] = []
         self._leaves: dict[int, Leaf] = {}
         self._void: dict[int, Array] = {}
         self._whole = 0
@@ -134,29 +144,29 @@ class Cover:
         if not np.isfinite(weights).all() or not self.bounding.is_void(self._leaves[node].piece, weights):
             return False
         self._void[node] = np.array(weights)
-        self._values[node] = np.full(self.bounding.rows, self.bounding.least)
+        self._nodes[node].values = np.full(self.bounding.rows, self.bounding.least)
         del self._leaves[node]
         return True
 
     def tree(self) -> Tree:
         """The cuts as arrays, for a certificate."""
-        cut = self._cut()
-        rows = [row if is_cut else (LEAF, 0, 0.0, 0) for row, is_cut in zip(self._rows, cut, strict=False)]
+        nodes = self._nodes[: self._whole]
+        rows = [node.cut if self._is_cut(node) else _UNCUT for node in nodes]
         layer, index, value, child = (np.array(column) for column in zip(*rows, strict=True))
         void = {node: weights for node, weights in self._void.items() if node < self._whole}
         table = np.array(list(void.values())).reshape(len(void), sum(self.bounding.network.sizes[1:-1]))
         row, neuron = np.nonzero(table)
         columns = np.array(list(void), dtype=int)[row], neuron, table[row, neuron]
-        marks = (np.flatnonzero(marked[: self._whole]) for marked in (self._second, self._passed))
-        return Tree(layer, index, value, child, max(self.bound, 0.0), *columns, *marks)
+        second, passed = (np.flatnonzero([getattr(node, mark) for node in nodes]) for mark in ("second", "passed"))
+        return Tree(layer, index, value, child, max(self.bound, 0.0), *columns, second, passed)
 
-    def _cut(self) -> list[bool]:
-        """Of each node of the finished tree, whether it was cut."""
-        return [0 < row[3] < self._whole for row in self._rows[: self._whole]]
+    def _is_cut(self, node: _Node) -> bool:
+        """Whether the halves of a node belong to the finished tree."""
+        return 0 < node.cut[3] < self._whole
 
     def _uncut(self) -> list[Array]:
         """The values of the nodes that were not cut."""
-        return [values for values, is_cut in zip(self._values, self._cut(), strict=False) if not is_cut]
+        return [node.values for node in self._nodes[: self._whole] if not self._is_cut(node)]
 
     def _add(
         self,
@@ -169,20 +179,16 @@ class Cover:
         """New leaves, then the cuts that made them; all of it counts from the last line on."""
         check_values(self.bounding, found.values)
         proved, first = confined(pieces, found), self._whole
-        for column in (self._rows, self._values, self._second, self._passed):
-            del column[first:]  # what an interrupt left behind
-        self._second += pieces.second.tolist()
-        self._passed += [passing] * len(pieces)
+        del self._nodes[first:]  # what an interrupt left behind
         for number, values in enumerate(frozen(np.array(found.values))):
-            self._rows.append((LEAF, 0, 0.0, 0))
-            self._values.append(values)
+            self._nodes.append(_Node(values, bool(pieces.second[number]), passing))
             if (values > self.bounding.least).any():
                 piece = proved.take(slice(number, number + 1)).copy(self._first)
                 self._first = piece if self._first is None else self._first
                 self._leaves[first + number] = Leaf(first + number, values, piece, frozen(found.open[number].copy()))
         for number, (parent, cut) in enumerate(zip(parents, cuts, strict=True)):
-            self._rows[parent] = (*cut, first + 2 * number)
-        self._whole = len(self._rows)
+            self._nodes[parent].cut = (*cut, first + 2 * number)
+        self._whole = len(self._nodes)
         return len(found.values)
 
     def _bounded(self, pieces: Pieces) -> Bounds:
@@ -205,25 +211,8 @@ def roomy(values: Array, slack: Array) -> Array:
 
 
 @contextmanager
-def cover(
-    network: Network,
-    region: Region,
-    sweeps: Sequence[Hints],
-    workers: int = 1,
-    setup: Callable[[], None] | None = None,
-    norms: Norms = PLAIN,
-) -> Iterator[Cover]:
-    """The region as one piece, for Lipschitz bounds; what the hints prove of the whole serves its parts.
-
-    ``setup`` is called in each of the worker processes.
-    """
-    with covering(PieceBounds(network, region, sweeps, norms), workers, setup) as found:
-        yield found
-
-
-@contextmanager
 def covering(bounding: Bounding, workers: int = 1, setup: Callable[[], None] | None = None) -> Iterator[Cover]:
-    """The region as one piece, for whatever is to be bounded."""
+    """The region as one piece; ``setup`` is called in each of the worker processes."""
     if workers <= 1:
         yield Cover(bounding, None, 1)
         return

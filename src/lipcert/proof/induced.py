@@ -16,18 +16,8 @@ import numpy as np
 
 from lipcert.model.arrays import Array
 from lipcert.model.norms import NORMS, Norm, Norms
-from lipcert.proof.near import largest_eigenvalue_above
-from lipcert.proof.rounding import (
-    TINY,
-    UP,
-    gamma,
-    norm_above,
-    raise_diagonal,
-    spectral_above,
-    stretched,
-    twice_above,
-    up,
-)
+from lipcert.proof.near import Approx, Near, largest_eigenvalue_above
+from lipcert.proof.rounding import norm_above, spectral_above, stretched, twice_above, up
 from lipcert.suggest.ellipsoids import shares_around
 
 FEW: Final = 10
@@ -66,50 +56,48 @@ def _cube_above(S: Array) -> Array:
     if n <= FEW:
         signs = _signs(n)
         values = ((signs @ S) * signs).sum(axis=-1).max(axis=-1)
-        return np.fmin(total, up(values + (gamma(2 * n + 8) * total * UP + TINY)))
+        return np.fmin(total, Near.rounded(values, total, 2 * n).above)
     if not np.isfinite(S).all():
         return total
     h = _axes(S, gram=True)
-    scaled = h[..., :, None] * S * h[..., None, :]
-    charge = gamma(8) * np.abs(scaled).sum(axis=-1) * UP + TINY
-    scaled = raise_diagonal(0.5 * (scaled + np.swapaxes(scaled, -1, -2)), charge)
-    sides = norm_above(up(1.0 / h))
-    return np.fmin(total, twice_above(sides, np.maximum(largest_eigenvalue_above(scaled), 0.0)))
+    scaled = Approx(S).scaled(h, h).above()
+    return np.fmin(total, twice_above(norm_above(up(1.0 / h)), np.maximum(largest_eigenvalue_above(scaled), 0.0)))
 
 
-def induced_above(middle: Array, radius: Array, norms: Norms) -> Array:
-    """At least the norm of every matrix within the radius of the middle, entry by entry, for stacks (..., m, n).
+def induced_above(matrix: Near, norms: Norms) -> Array:
+    """At least the norm of each matrix of a stack (..., m, n) whose entries are known to an error.
 
     By the sizes of entries, and where signs matter by the middle itself; the smaller counts.
     """
-    sizes = up(np.abs(middle) + radius)
+    middle, sizes = matrix.value, matrix.size
     p, q = norms.pair
     if (q == "l1" and p == "l2") or (p == "linf" and q == "l1" and middle.shape[-2] < middle.shape[-1]):
-        return induced_above(np.swapaxes(middle, -1, -2), np.swapaxes(radius, -1, -2), _turned(norms))
+        return induced_above(matrix.T, _turned(norms))
     if p == "l1":  # the largest column
-        return _vectors(np.swapaxes(sizes, -1, -2), q).max(axis=-1)
+        return _lengths(np.swapaxes(sizes, -1, -2), q).max(axis=-1)
     if q == "linf":  # the largest row, in the dual norm
-        return _vectors(sizes, norms.input.dual).max(axis=-1)
+        return _lengths(sizes, norms.input.dual).max(axis=-1)
+    radius = np.broadcast_to(matrix.error, matrix.shape)
     if p == "l2":
         return np.fmin(stretched(spectral_above(middle) + spectral_above(radius), 1), spectral_above(sizes))
-    every = _vectors(_vectors(sizes, "l1"), q)
-    rest = _vectors(_vectors(radius, "l1"), q)
+    every, rest = (_lengths(_lengths(part, "l1"), q) for part in (sizes, radius))
     return np.fmin(every, stretched(_corners(middle, q) + rest, 1))
 
 
 def spectral_factor(norms: Norms, rows: int, columns: int) -> float:
     """At least the norm from p to q of a matrix (rows, columns) whose spectral norm is one."""
-    into = np.sqrt(float(columns)) if norms.pair[0] == "linf" else 1.0
-    out = np.sqrt(float(rows)) if norms.pair[1] == "l1" else 1.0
-    return float(into * out * UP)
+    into = columns if norms.pair[0] == "linf" else 1
+    out = rows if norms.pair[1] == "l1" else 1
+    return float(stretched(np.sqrt(float(into * out)), 1))
 
 
-def _turned(norms: Norms) -> Norms:
-    """The norms between which the transposed matrix has the same norm."""
-    return Norms(NORMS[norms.output.dual](), NORMS[norms.input.dual]())
+def length_above(vectors: Array, norm: Norm) -> Array:
+    """At least the norm of each vector, (..., n)."""
+    units = norm.units(vectors.shape[-1])
+    return _lengths(np.abs(vectors) if units is None else up(np.abs(vectors) / units), norm.name)
 
 
-def _vectors(vectors: Array, name: str) -> Array:
+def _lengths(vectors: Array, name: str) -> Array:
     """At least the norm of each vector of numbers that are not negative, (..., n)."""
     if name == "l2":
         return norm_above(vectors)
@@ -118,14 +106,17 @@ def _vectors(vectors: Array, name: str) -> Array:
     return stretched(vectors.sum(axis=-1), vectors.shape[-1])
 
 
+def _turned(norms: Norms) -> Norms:
+    """The norms between which the transposed matrix has the same norm."""
+    return Norms(NORMS[norms.output.dual](), NORMS[norms.input.dual]())
+
+
 def _corners(middle: Array, q: str) -> Array:
     """At least the norm of a matrix (..., m, n) from ℓ∞ to ℓ1 or ℓ2."""
     m, n = middle.shape[-2:]
     if n <= FEW:
-        values = np.abs(middle @ _signs(n).T)  # (..., m, corners)
-        lost = gamma(n + 2) * np.abs(middle).sum(axis=-1) * UP + TINY
-        values = np.swapaxes(values + lost[..., None], -1, -2)
-        return _vectors(up(values), q).max(axis=-1)
+        values = Near.rounded(middle @ _signs(n).T, np.abs(middle).sum(axis=-1)[..., None], n)  # corners last
+        return _lengths(np.swapaxes(values.size, -1, -2), q).max(axis=-1)
     w, sides = np.ones((*middle.shape[:-2], m)), np.ones(middle.shape[:-2])
     h = _axes(middle)
     if q == "l1":  # the cube of signs of the outputs in an ellipsoid as well

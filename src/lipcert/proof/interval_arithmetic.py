@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lipcert.model.arrays import Array, Weight, dense, times
+from lipcert.model.arrays import Array, Weight, dense
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.proof.hints import Interval
+from lipcert.proof.near import Near
 from lipcert.proof.neuron_bounds import relax
-from lipcert.proof.rounding import ETA, LOOSE, TINY, UP, down, fan_in, gamma, magnitude, spread, turned, up
+from lipcert.proof.rounding import down, turned, up
 
 _ENTRIES = 4_000_000
 """Entries of products up to which derivatives are formed from both ends."""
@@ -40,21 +41,9 @@ def values(network: Network, corners: Interval, known: Sequence[Interval] = ()) 
 
 
 def affine(layer: Layer, ends: Interval) -> Interval:
-    """Where W z + b lies for z between two ends (count, n); NaN where numbers overflow.
-
-    With z within r of a middle m, it is within |W|r of W m + b, of which the computed value misses at most
-    γ(|W||m| + |b|), what W and b are known to included. What underflows in the sum r + γ|m| is multiplied by |W|. Where
-    a part of the sum W m + b overflows, γ(|W||m| + |b|) may be finite, and no such bound holds.
-    """
-    low, high = ends
-    middle = 0.5 * low + 0.5 * high
-    radius = up(np.maximum(high - middle, middle - low))
-    g = gamma(fan_in(layer.weight) + LOOSE + 6)
-    inner = radius * (1.0 + g) + g * np.abs(middle) + 2.0 * ETA
-    reach = (spread(magnitude(layer.weight), inner) + g * np.abs(layer.bias)) * UP * UP + TINY
-    value = layer.affine(middle)
-    value = np.where(np.isfinite(value), value, np.nan)
-    return down(value - reach), up(value + reach)
+    """Where W z + b lies for z between two ends (count, n); NaN where numbers overflow."""
+    found = Near.between(*ends).through(layer.weight) + Near.weights(layer.bias)
+    return found.below, found.above
 
 
 def activated(neurons: Neurons, interval: Interval) -> Interval:
@@ -72,53 +61,43 @@ def derivatives(network: Network, slopes: Sequence[Interval]) -> Array:
     (count, outputs, inputs). The smaller size of the products from both ends counts. Overflow gives infinity, which
     proves nothing.
     """
-    found = [np.maximum(-low, high) for low, high in _products(network, slopes, _ENTRIES)]
-    least = np.fmin.reduce(found)
+    least = np.fmin.reduce([one.size for one in _products(network, slopes, _ENTRIES)])
     return np.where(np.isnan(least), np.inf, least)
 
 
-def jacobian(network: Network, slopes: Sequence[Interval], most: int = _ENTRIES) -> Interval:
-    """Where the entries of W_N D_{N-1} … D_1 W_1 lie for all slopes between ends (count, n) per layer.
+def jacobian(network: Network, slopes: Sequence[Interval], most: int = _ENTRIES) -> Near:
+    """The entries of W_N D_{N-1} … D_1 W_1 for all slopes between ends (count, n) per layer, (count, outputs, inputs).
 
-    (count, outputs, inputs); the intersection of the products from both ends counts.
+    The intersection of the products from both ends counts; what overflows may be anything.
     """
-    lows, highs = zip(*_products(network, slopes, most), strict=True)
-    low, high = np.fmax.reduce(lows), np.fmin.reduce(highs)
-    return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
+    products = _products(network, slopes, most)
+    found = Near.between(
+        np.fmax.reduce([one.below for one in products]), np.fmin.reduce([one.above for one in products])
+    )
+    return found.replace(~np.isfinite(found.error), Near(np.zeros(()), np.array(np.inf)))
 
 
-def _products(network: Network, slopes: Sequence[Interval], most: int) -> list[Interval]:
+def _products(network: Network, slopes: Sequence[Interval], most: int) -> list[Near]:
     """The product formed from its narrower end, and from the other too where that has at most so many entries."""
     weights, ends = [layer.weight for layer in network.layers], list(slopes)
     count, widest = max((len(alpha) for alpha, _ in ends), default=1), max(network.sizes)
     small = count * max(network.inputs, network.outputs) * widest <= most
     found = []
     if small or network.inputs < network.outputs:
-        low, high = _product([turned(weight) for weight in weights], ends)
-        found.append((np.swapaxes(low, -1, -2), np.swapaxes(high, -1, -2)))
+        found.append(_product([turned(weight) for weight in weights], ends).T)
     if small or network.inputs >= network.outputs:
         found.append(_product(weights[::-1], ends[::-1]))
     return found
 
 
-def _product(weights: Sequence[Weight], slopes: Sequence[Interval]) -> Interval:
-    """Where the entries of weights[0] D weights[1] D … lie; the first weight is taken row by row.
+def _product(weights: Sequence[Weight], slopes: Sequence[Interval]) -> Near:
+    """The entries of weights[0] D weights[1] D …; the first weight is taken row by row.
 
-    An entry times a slope is between the least and the largest of four products. The product with a weight is that
-    of the middles, give or take |W| times the radii, as in :func:`affine`.
+    An entry times a slope is between the least and the largest of four products.
     """
     first, *others = weights
-    start = dense(first)[None]
-    charge = gamma(LOOSE + 1) * np.abs(start)
-    low, high = down(start - charge), up(start + charge)
+    found = Near.weights(dense(first)[None])
     for weight, (alpha, beta) in zip(others, slopes, strict=True):
-        corners = [end * slope[:, None, :] for end in (low, high) for slope in (alpha, beta)]
-        low, high = down(np.minimum.reduce(corners)), up(np.maximum.reduce(corners))
-        middle = 0.5 * low + 0.5 * high
-        radius = up(np.maximum(high - middle, middle - low))
-        g = gamma(weight.shape[0] + LOOSE + 6)
-        reach = times(radius * (1.0 + g) + g * np.abs(middle) + 2.0 * ETA, magnitude(weight)) * UP * UP + TINY
-        value = times(middle, weight)
-        value = np.where(np.isfinite(value), value, np.nan)
-        low, high = down(value - reach), up(value + reach)
-    return low, high
+        corners = [end * slope[:, None, :] for end in (found.below, found.above) for slope in (alpha, beta)]
+        found = Near.between(down(np.minimum.reduce(corners)), up(np.maximum.reduce(corners))).through(turned(weight))
+    return found

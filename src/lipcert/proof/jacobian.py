@@ -31,21 +31,10 @@ import numpy as np
 from scipy import linalg
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array, Weight, dense, times
+from lipcert.model.arrays import Array, Weight, dense
 from lipcert.model.network import Network
-from lipcert.proof.near import congruence, largest_eigenvalue_above
-from lipcert.proof.rounding import (
-    LOOSE,
-    TINY,
-    UP,
-    gamma,
-    magnitude,
-    norm_above,
-    raise_diagonal,
-    square_above,
-    stretched,
-    up,
-)
+from lipcert.proof.near import Approx, Near, congruence, largest_eigenvalue_above, raised
+from lipcert.proof.rounding import norm_above, square_above, stretched, up
 from lipcert.proof.step import Step, activate
 
 _TAU = 2.0**-52
@@ -95,72 +84,51 @@ def entries(
 
 
 class _Walk:
-    """U, A, E on the way through the network; ``missed`` bounds the error of U, entry by entry."""
+    """U, A, E on the way through the network."""
 
     def __init__(self, inputs: int) -> None:
-        self.U, self.missed = np.eye(inputs), np.zeros((inputs, inputs))
-        self.A: Array | None = None
-        self.E = np.zeros((inputs, inputs))
-        self.exponent = 0
+        self.U, self.A, self.E = Near.of(np.eye(inputs)), np.zeros((0, 0)), np.zeros((inputs, inputs))
+        self.exponent: int | None = None
 
     def through(self, weight: Weight, exponent: int) -> None:
-        """An affine map, then a change of scale."""
-        n, k = weight.shape
-        if self.A is None:  # nothing is added up yet: U is the weight itself
-            U = dense(weight)
-            missed = gamma(LOOSE) * np.abs(U) * UP
-            A = np.zeros((n, n))
+        """An affine map, then a change of scale, exact but for underflow, which is less than what is added to A."""
+        if self.exponent is None:  # nothing is added up yet: U is the weight itself
+            U, A, shift = Near.weights(dense(weight)), np.zeros((weight.shape[0],) * 2), -exponent
         else:
-            U, size = _left(weight, self.U), magnitude(weight)
-            missed = (gamma(k + LOOSE + 3) * _left(size, np.abs(self.U)) + _left(size, self.missed)) * UP
-            A = congruence(self.A, weight)
-        shift = self.exponent - exponent
-        self.U, self.missed = np.ldexp(U, shift), np.ldexp(missed, shift) + TINY
-        self.A = raise_diagonal(np.ldexp(A, 2 * shift), np.full(n, n * TINY))
+            U, A = self.U.T.through(weight).T, congruence(self.A, weight)
+            shift = self.exponent - exponent
+        self.U, self.A = U.shifted(shift), Approx(np.ldexp(A, 2 * shift)).above()
         self.exponent = exponent
 
     def activate(self, alpha: Array, beta: Array, T: Array) -> None:
         """Neurons with slopes in [α, β]."""
-        assert self.A is not None
-        n = len(self.A)
-        reach = norm_above(self.U)
-        allowed = norm_above(self.missed) + 2.0 * gamma(n + 8) * (reach + TINY)
+        allowed = norm_above(self.U.error) + 2.0**-52 * (len(self.A) + 8) * norm_above(self.U.size)
         for _ in range(8):
-            A = raise_diagonal(self.A, stretched(n * square_above(allowed) / _TAU, 4))
+            A = _wider(self.A, allowed)
             step = activate(A[None], alpha[None], beta[None], T[None])
-            q, off = _solved(A, self.U, step)
-            actual = norm_above((off + self.missed) * UP)
+            q, off = _solved(A, self.U.value, step)
+            actual = norm_above(up(off + self.U.error))
             if (actual <= allowed).all():
                 break
             allowed = np.maximum(allowed, 2.0 * actual)
         else:
             raise ProofFailed("the rounding errors of a layer could not be bounded")
-        self._gain(step, q, off)
-        (active,) = step.active
-        moved = self.U + A[:, active] @ q
-        size = np.abs(self.U) + np.abs(A[:, active]) @ np.abs(q)
-        m = step.m[0][:, None]
-        self.U, self.missed = m * moved, np.abs(m) * (off + size * gamma(active.size + 6)) * UP + TINY
+        (active,), (m,) = step.active, step.m
+        # zᵀCz = qᵀ(u - f) for q = D_h z, where f is the change of u
+        gain = Approx(q.T) @ Approx.weight(self.U.value[active], off[active])
+        self.E = (Approx(self.E) + gain).above(_TAU)
+        self.U = (Near(self.U.value, off) + Near.of(A[:, active]) @ q) * m[:, None]
         self.A = step.P[0]
 
-    def _gain(self, step: Step, q: Array, off: Array) -> None:
-        """E + zᵀCz + τ, with zᵀCz = qᵀ(u - f) for q = D_h z; a symmetric error is at most its absolute row sums."""
-        (active,) = step.active
-        U, size = self.U[active], np.abs(q)
-        gain = q.T @ U
-        error = size.T @ off[active].sum(axis=1) + gamma(len(q) + 6) * (size.T @ np.abs(U).sum(axis=1))
-        other = off[active].T @ size.sum(axis=1) + gamma(len(q) + 6) * (np.abs(U).T @ size.sum(axis=1))
-        total = self.E + 0.5 * (gain + gain.T)
-        raised = (error + other + 4.0 * gamma(1) * np.abs(total).sum(axis=1)) * UP + _TAU
-        self.E = raise_diagonal(total, raised)
-
     def result(self) -> Entries:
-        assert self.A is not None
-        n = len(self.A)
-        lost = norm_above(self.missed)
-        spread = raise_diagonal(self.A, stretched(n * square_above(lost) / _TAU, 4))
-        energy = raise_diagonal(self.E, np.full(len(self.E), _TAU))
-        return Entries(self.U, spread, energy, self.exponent)
+        assert self.exponent is not None
+        spread = _wider(self.A, norm_above(self.U.error))
+        return Entries(self.U.value, spread, raised(self.E, np.full(len(self.E), _TAU)), self.exponent)
+
+
+def _wider(A: Array, lost: Array) -> Array:
+    """A with what rounding errors of rows of U, of at most these lengths, add to it."""
+    return raised(np.array(A), stretched(len(A) * square_above(lost) / _TAU, 4))
 
 
 def _solved(A: Array, U: Array, step: Step) -> tuple[Array, Array]:
@@ -175,14 +143,6 @@ def _solved(A: Array, U: Array, step: Step) -> tuple[Array, Array]:
     except linalg.LinAlgError:
         raise ProofFailed("the step of a layer leaves no room to bound single entries") from None
     q = h[:, None] * linalg.cho_solve(factor, h[:, None] * u, check_finite=False)
-    pushed = (lifted / h)[:, None] * (q / h[:, None])  # h·h might underflow
-    exact = u - pushed + part @ q  # zero in exact arithmetic: row l of C z = D_h u, over h_l
-    size = np.abs(u) + 4.0 * np.abs(pushed) + np.abs(part) @ np.abs(q)
-    lost = TINY * (1.0 + lifted / h)[:, None]  # what underflows in q/h is multiplied
-    off[active] = (np.abs(exact) + gamma(active.size + 6) * size) * UP + lost
+    pushed = (Near.of(lifted) / h)[:, None] * (Near.of(q) / h[:, None])  # h·h might underflow
+    off[active] = (u - pushed + Near.of(part) @ q).size  # zero in exact arithmetic: row l of C z = D_h u, over h_l
     return q, off
-
-
-def _left(weight: Weight, matrix: Array) -> Array:
-    """weight·matrix for a dense or sparse weight."""
-    return times(matrix.T, weight.T).T

@@ -16,7 +16,7 @@ from scipy import sparse
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight, dense, product, times
 from lipcert.proof.blocks import LARGE, apply_size, factor_sizes, row_blocks, row_sizes, symmetrised
-from lipcert.proof.rounding import ETA, LOOSE, TINY, UP, U, down, gamma, spread, turned, up
+from lipcert.proof.rounding import ETA, LOOSE, TINY, UP, U, down, fan_in, gamma, spread, square_above, turned, up
 
 _FEW = 0.02
 """Share of the terms of a product up to which a sparse one takes less time than a dense one."""
@@ -135,9 +135,10 @@ class Near:
 
     def through(self, weight: Weight) -> Near:
         """W x for rows x (..., n) and a weight that is known to LOOSE·u, dense or sparse."""
-        size, n = abs(weight), weight.shape[-1]
-        inner = gamma(n + LOOSE + 2) * np.abs(self.value) + self.error * UP + ETA
-        return Near(spread(weight, self.value), spread(size, np.broadcast_to(inner, self.shape)) * UP + 8.0 * n * ETA)
+        size, n = abs(weight), fan_in(weight)
+        inner = gamma(n + LOOSE + 2) * np.abs(self.value) + self.error + ETA
+        value, error = spread(weight, self.value), spread(size, np.broadcast_to(inner, self.shape)) * UP + 8.0 * n * ETA
+        return Near(value, np.where(np.isfinite(value), error, np.inf))  # a part of a sum may overflow alone
 
     def sum(self, axis: int | tuple[int, ...] = -1) -> Near:
         """Sums along some axes."""
@@ -157,6 +158,15 @@ class Near:
         """Other numbers where a mask is true."""
         other = Near.of(other)
         return Near(np.where(which, other.value, self.value), np.where(which, other.error, self.error))
+
+    @staticmethod
+    def rounded(value: Array, size: Array, n: int) -> Near:
+        """Sums as computed, of terms that are rounded up to n times; ``size``: the sums of their sizes as computed."""
+        return Near(value, (gamma(n) * size + 8.0 * n * ETA) * UP)
+
+    def shifted(self, power: int | Array) -> Near:
+        """x·2^power, exact but for underflow, half a unit of the value and half a unit of the error."""
+        return Near(np.ldexp(self.value, power), up(np.ldexp(self.error, power)))
 
 
 Number: TypeAlias = "Near | Array | float"
@@ -273,14 +283,15 @@ class Approx:
 
     def scaled(self, rows: Array, columns: Array) -> Approx:
         """D_rows A D_columns, for exact diagonals (..., n); what underflows in D_rows A is multiplied by a column."""
-        left, right = np.abs(rows), np.abs(columns)
+        m, n = self.value.shape[-2:]
+        left, right = (np.abs(np.broadcast_to(d, (*d.shape[:-1], k))) for d, k in ((rows, m), (columns, n)))
 
         def inner(x: Array | None) -> Array:
             moved = right if x is None else right * x
             return left * self.err(moved) + TINY * (1.0 + moved.sum(axis=-1, keepdims=True))
 
         def inner_turned(y: Array | None) -> Array:
-            count = float(left.shape[-1]) if y is None else y.sum(axis=-1, keepdims=True)
+            count = float(m) if y is None else y.sum(axis=-1, keepdims=True)
             return right * (self.T.err(left if y is None else left * y) + TINY * (1.0 + count))
 
         symmetric = self.symmetric and rows is columns
@@ -309,6 +320,18 @@ class Approx:
         """A Aᵀ."""
         side = _through(self, self.T)
         return Approx(gram(self.value), 1.0, side, side, symmetric=True)
+
+    def sum_above(self, delta: Array) -> Array:
+        """A symmetric float matrix Ŝ with (e + d)(e + d)ᵀ ≼ Ŝ for all e with eeᵀ ≼ A and all |d| ≤ δ, (..., n).
+
+        d dᵀ ≼ n·D_δ², and (e + d)(e + d)ᵀ ≼ (1 + t)eeᵀ + (1 + 1/t)ddᵀ for any t > 0.
+        """
+        n = delta.shape[-1]
+        box = n * square_above(delta)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            t = np.sqrt(box.sum(axis=-1) / np.trace(self.value, axis1=-2, axis2=-1))[..., None]
+        t = np.clip(t, 2.0**-60, 2.0**60)
+        return self.scaled(up(1.0 + t), np.ones(1)).above((1.0 + 1.0 / t) * box * UP)
 
 
 def raised(S: Array, amount: Array) -> Array:

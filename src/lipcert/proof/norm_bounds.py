@@ -14,7 +14,8 @@ from lipcert.model.norms import NORMS, Norms
 from lipcert.proof.induced import ellipsoid_above, induced_above
 from lipcert.proof.interval_arithmetic import jacobian
 from lipcert.proof.jacobian import Entries, entries
-from lipcert.proof.rounding import TINY, stretched, up
+from lipcert.proof.near import Near
+from lipcert.proof.rounding import stretched, up
 from lipcert.proof.sweep import Sweep
 
 _WIDEST, _MOST_INPUTS = 1100, 64
@@ -48,10 +49,7 @@ def interval_bounds(sweep: Sweep) -> Array:
 
 
 def _by_intervals(sweep: Sweep, most: int) -> Array:
-    low, high = (end[..., : sweep.moving] for end in jacobian(sweep.network, sweep.slopes, most))
-    middle = np.where(np.isfinite(low) & np.isfinite(high), 0.5 * low + 0.5 * high, 0.0)
-    radius = up(np.maximum(high - middle, middle - low))
-    found = induced_above(middle, radius, sweep.norms)
+    found = induced_above(jacobian(sweep.network, sweep.slopes, most)[..., : sweep.moving], sweep.norms)
     return np.broadcast_to(np.where(np.isnan(found), np.inf, found), (sweep.count,))
 
 
@@ -67,9 +65,6 @@ def _by_pairs(sweep: Sweep, which: int) -> float:
 
 def around_nominal(found: Entries, norms: Norms) -> float:
     """At least ‖U‖ + sqrt(max zᵀAz · max xᵀEx)."""
-    nominal = induced_above(found.nominal, np.zeros(found.nominal.shape), norms)
-    sides = [
-        ellipsoid_above(matrix, norm)
-        for matrix, norm in ((found.spread, norms.output), (found.energy, NORMS[norms.input.dual]()))
-    ]
-    return float(up(np.ldexp(stretched(nominal + stretched(sides[0] * sides[1], 2), 2), found.exponent)) + TINY)
+    nominal = induced_above(Near.of(found.nominal), norms)
+    out, into = ellipsoid_above(found.spread, norms.output), ellipsoid_above(found.energy, NORMS[norms.input.dual]())
+    return float(up(np.ldexp(stretched(nominal + stretched(out * into, 2), 2), found.exponent)))

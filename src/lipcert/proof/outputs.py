@@ -24,11 +24,11 @@ from lipcert.proof.domain import Domain, check_region, radius_above
 from lipcert.proof.guide import Guide, given
 from lipcert.proof.hints import Hints, Interval
 from lipcert.proof.margins import Cut, Margins
-from lipcert.proof.near import congruence, largest_eigenvalue_above
+from lipcert.proof.near import Approx, Near, congruence, largest_eigenvalue_above
 from lipcert.proof.norm_product import norm_ellipsoid
 from lipcert.proof.point import held, trajectory
 from lipcert.proof.projection import Projection, projection
-from lipcert.proof.rounding import TINY, UP, down, gamma, norm_above, stretched, up
+from lipcert.proof.rounding import norm_above, stretched, up
 from lipcert.proof.second_order import Cap, Choice, FirstLayer, SecondOrder
 from lipcert.proof.sweep import Centers, Sweep, proving, stacked
 from lipcert.proof.tree import Tree
@@ -42,14 +42,13 @@ class OutputBounds:
     ----------
     network, region : what is spoken of.
     bound : ‖Δv_N‖ ≤ bound·‖Δz_0‖ for any two inputs of the region.
-    value, error : the output at the centre as computed, and at least its rounding error; empty without a centre.
+    output : at the centre; empty without a centre.
     """
 
     network: Network
     region: Region
     bound: float
-    value: Array
-    error: Array
+    output: Near
     _stretch: float
     _inner: Region
     _sweep: Sweep = field(repr=False)
@@ -71,14 +70,6 @@ class OutputBounds:
         """The network and the region that the hints are about: :func:`projected`."""
         return self._sweep.network, self._inner
 
-    def told(self) -> tuple[tuple[Hints, ...], Tree | None]:
-        """The hints, and the pieces if there are any, from which all this can be derived again."""
-        return self.sweeps, self.tree
-
-    def at_most(self, bound: float) -> OutputBounds:
-        """The same with a bound of the network, on the inputs that proofs are made for, that is known otherwise."""
-        return replace(self, bound=min(self.bound, float(ROOM * stretched(np.asarray(self._stretch * bound), 2))))
-
     @property
     def intervals(self) -> tuple[Interval, ...]:
         """Where the pre-activations of each hidden layer lie."""
@@ -93,11 +84,9 @@ class OutputBounds:
     @property
     def ellipsoid(self) -> Array:
         """Ŝ with Δv_N Δv_Nᵀ ≼ ‖Δz_0‖² Ŝ, (outputs, outputs)."""
-        S = np.ldexp(self._S, 2 * self._exponent) * (self._stretch * self._stretch)
-        charge = 4.0 * gamma(1) * np.abs(S).sum(axis=1) * UP + len(S) * TINY
-        lifted = np.array(S)
-        np.fill_diagonal(lifted, up(np.diagonal(S) + charge))
-        return lifted
+        stretch = np.full(self.network.outputs, self._stretch)
+        # what underflows is far less than what is added to the diagonal
+        return Approx(np.ldexp(self._S, 2 * self._exponent)).scaled(stretch, stretch).above()
 
     @property
     def _S(self) -> Array:
@@ -126,18 +115,17 @@ class OutputBounds:
         if self.region.bounded or self.tree is not None:
             raise ProofFailed("only what is proved for all inputs can be said of a ball")
         check_region(ball, self.network.inputs)
-        ((value, error),) = _values(self.network, [ball])
+        (output,) = _values(self.network, [ball])
         told = tuple(replace(one, enclosures=(), lines=()) for one in self.sweeps)
-        return replace(self, region=ball, value=value, error=error, _inner=ball, _told=told)
+        return replace(self, region=ball, output=output, _inner=ball, _told=told)
 
     def box(self) -> Interval:
         """Where the outputs lie: centre ± δ·axes, cut by the linear relaxation."""
         eye = np.eye(self.network.outputs)
         with np.errstate(all="ignore"):
-            reach = stretched(radius_above(self.region) * self.lipschitz(eye) + self.error, 2)
-            lower, upper = down(self.value - reach), up(self.value + reach)
-        above = self.above(np.concatenate([eye, -eye]))
-        return np.fmax(lower, -above[len(eye) :]), np.fmin(upper, above[: len(eye)])
+            reach = stretched(radius_above(self.region) * self.lipschitz(eye) + self.output.error, 2)
+            around, above = Near(self.output.value, reach), self.above(np.concatenate([eye, -eye]))
+            return np.fmax(around.below, -above[len(eye) :]), np.fmin(around.above, above[: len(eye)])
 
     def second_order(self, choose: Choice, cap: Cap | None = None) -> SecondOrder:
         """What is known to second order over a ball, or part of it; hints for multipliers are asked for."""
@@ -147,9 +135,7 @@ class OutputBounds:
         first, projected = None, _ready(self.network).projection
         if network is self.network and projected is not None:
             first = FirstLayer(projected.network.layers[0].weight, projected.rows, projected.stretch)
-        with proving():
-            centers = trajectory(_ready(network).extended, ball.center[None])
-        return SecondOrder(network, ball, [(v[0], e[0]) for v, e in centers], self.intervals, choose, first, cap)
+        return SecondOrder(network, ball, _path(network, ball), self.intervals, choose, first, cap)
 
     def margins(self, cuts: Sequence[Cut] = ()) -> Margins:
         """What value functions know over a ball, or the part of it where some neurons are confined.
@@ -173,14 +159,19 @@ class OutputBounds:
             neurons, S = view.known(self._which)
             spreads.append(Spread(S, int(view.exponent[self._which]), neurons))
         with proving():
-            centers = trajectory(_ready(network).extended, ball.center[None])
-            return Bowls(network, ball, [(v[0], e[0]) for v, e in centers], self.intervals, spreads)
+            return Bowls(network, ball, _path(network, ball), self.intervals, spreads)
 
 
-def output_at(network: Network, points: Array, quickly: bool = False) -> Interval:
-    """The outputs at points (count, inputs) as computed, and at least their rounding errors, more of them quickly."""
+def output_at(network: Network, points: Array, quickly: bool = False) -> Near:
+    """The outputs at points (count, inputs), with larger errors quickly."""
     with proving():
-        return trajectory(_ready(network).extended, points, quickly)[-1]
+        return Near(*trajectory(_ready(network).extended, points, quickly)[-1])
+
+
+def _path(network: Network, ball: Ball) -> list[tuple[Array, Array]]:
+    """The pre-activations at the centre and their errors, those of the outputs last."""
+    with proving():
+        return [(v[0], error[0]) for v, error in trajectory(_ready(network).extended, ball.center[None])]
 
 
 def projected(network: Network, region: Region) -> tuple[Network, Region]:
@@ -248,8 +239,8 @@ def outputs_by_norms(network: Network, region: Region, before: OutputBounds | No
         _products[network] = _Product(network, float(ROOM * bound), S[None], np.array([exponent]))
     found = _products[network]
     known = before is not None and before.network is network and np.array_equal(before.region.center, region.center)
-    value = (before.value, before.error) if known and before is not None else _values(network, [region])[0]
-    return OutputBounds(network, region, found.bound, *value, 1.0, region, found, 0)  # type: ignore[arg-type]
+    output = before.output if known and before is not None else _values(network, [region])[0]
+    return OutputBounds(network, region, found.bound, output, 1.0, region, found, 0)  # type: ignore[arg-type]
 
 
 def outputs_hinted(
@@ -285,7 +276,7 @@ def _bounds(
     network: Network,
     region: Region,
     inner: Region,
-    value: Interval,
+    output: Near,
     sweep: Sweep,
     which: int,
     ceiling: float = np.inf,
@@ -295,25 +286,21 @@ def _bounds(
     bound = float(ROOM * stretched(stretch * np.minimum(sweep.bounds[which], ceiling), 2))
     if not np.isfinite(bound):
         raise ProofFailed("no finite bound was found; try a smaller region or another method")
-    return OutputBounds(network, region, bound, *value, stretch, inner, sweep, which)
+    return OutputBounds(network, region, bound, output, stretch, inner, sweep, which)
 
 
-def _values(network: Network, regions: Sequence[Region]) -> list[Interval]:
+def _values(network: Network, regions: Sequence[Region]) -> list[Near]:
     """The outputs at the centres, empty for regions that have none."""
     centers = {region.center.tobytes(): region.center for region in regions if region.bounded}
-    found: dict[bytes, Interval] = {}
-    for name, center in centers.items():
-        value, error = output_at(network, center[None])
-        found[name] = value[0], error[0]
-    return [found[region.center.tobytes()] if region.bounded else (np.zeros(0), np.zeros(0)) for region in regions]
+    found = {name: output_at(network, center[None])[0] for name, center in centers.items()}
+    return [found[region.center.tobytes()] if region.bounded else Near.of(np.zeros(0)) for region in regions]
 
 
 @dataclass(frozen=True, eq=False)
 class _Ready:
-    """What every question about one network shares."""
+    """What every question about one network shares; extended is :func:`held`."""
 
     extended: Network
-    """The same function, its output held by neurons of the identity."""
     projection: Projection | None
 
 

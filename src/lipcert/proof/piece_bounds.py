@@ -25,10 +25,11 @@ from lipcert.proof.guide import Guide, View
 from lipcert.proof.hints import Hints, Interval, Linear
 from lipcert.proof.induced import induced_above, spectral_factor
 from lipcert.proof.interval_arithmetic import activated, affine, derivatives
+from lipcert.proof.near import Near
 from lipcert.proof.norm_bounds import interval_bounds
 from lipcert.proof.pieces import Bounds, Pieces
 from lipcert.proof.rays import along_rays, hints_along, only_at_infinity
-from lipcert.proof.rounding import TINY, UP, gamma, stretched
+from lipcert.proof.rounding import stretched
 from lipcert.proof.sweep import Sweep, intervals, proving
 from lipcert.proof.taylor import Second, SecondOrder, curved, deep
 from lipcert.proof.tree import children
@@ -210,7 +211,7 @@ class PieceBounds(Bounding):
             return second.bounds[:, None]
         rows, columns = self.network.outputs, self.moving or self.network.inputs
         sizes = second.entries[..., :columns]
-        found = induced_above(np.zeros(sizes.shape), sizes, self.norms)
+        found = induced_above(Near(np.zeros(sizes.shape), sizes), self.norms)
         factor = spectral_factor(self.norms, rows, columns)
         return np.fmin(_usable(found), stretched(second.bounds * factor, 1))[:, None]
 
@@ -250,7 +251,7 @@ class PieceBounds(Bounding):
                 return True
             low, high = piece.low[0], piece.high[0]
             asked = np.where(weights > 0.0, weights * low, np.where(weights < 0.0, weights * high, 0.0))
-            least = asked.sum() - gamma(len(weights) + 2) * UP * np.abs(asked).sum() - TINY
+            least = Near.rounded(asked.sum(), np.abs(asked).sum(), len(asked) + 1).below
             extra = [weights[None, part] for part in self.slices]
             rows = np.zeros((1, self.network.sizes[-2]))
             above = sweep.traces[0].above(len(extra), np.zeros(1, dtype=int), rows, extra)

@@ -15,7 +15,8 @@ from scipy import sparse
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network
 from lipcert.model.regions import Ball
-from lipcert.proof.rounding import TINY, UP, apply, gamma, norm_above, stretched
+from lipcert.proof.near import Near
+from lipcert.proof.rounding import norm_above, stretched
 from lipcert.suggest.algebra import triangular_factor
 
 _WORTH = 1.5
@@ -38,10 +39,9 @@ class Projection:
 
     def image(self, ball: Ball) -> Ball:
         """A ball that contains Qx for every x of a ball."""
-        center, size = apply(self.rows, ball.center), np.abs(ball.center)
-        missed = norm_above(gamma(len(size) + 3) * apply(np.abs(self.rows), size) * UP + TINY)
-        missed = stretched(missed + self.rest * norm_above(ball.center), 3)
-        return Ball(center, stretched(self.stretch * ball.radius + missed, 3))
+        center = Near.of(self.rows) @ ball.center
+        missed = stretched(norm_above(center.error) + self.rest * norm_above(ball.center), 3)
+        return Ball(center.value, stretched(self.stretch * ball.radius + missed, 3))
 
 
 def projection(network: Network) -> Projection | None:
@@ -64,25 +64,19 @@ def _proved(weight: Array, R: Array, rows: Array, inverse: Array) -> tuple[float
     """At least ‖Q‖ and ‖Q - rows‖ for Q = R⁻¹W; infinite where nothing can be said.
 
     With F = W - R·rows: Q - rows = R⁻¹F, and ‖R⁻¹‖ ≤ ‖B‖/(1 - ‖I - B R‖) for any B. ‖rows‖² ≤ 1 + ‖rows rowsᵀ - I‖.
-    Norms of matrices are bounded by Frobenius norms, roundings of products by γ|A||B|.
+    Norms of matrices are bounded by Frobenius norms.
     """
     eye = np.eye(len(rows))
     with np.errstate(over="ignore", invalid="ignore"):
-        F = _distance(weight, R, rows)
-        E = _distance(eye, inverse, R)
-        G = _distance(eye, rows, rows.T)
+        F = _frobenius(Near.weights(weight) - Near.of(R) @ rows)
+        E = _frobenius(eye - Near.of(inverse) @ R)
+        G = _frobenius(eye - Near.of(rows) @ rows.T)
         if not E < 0.5:
             return np.inf, np.inf
-        rest = float(stretched(np.asarray(_frobenius(inverse) / (1.0 - E) * F), 6))
+        rest = float(stretched(_frobenius(Near.of(inverse)) / (1.0 - E) * F, 6))
         return float(stretched(np.sqrt(1.0 + G) + rest, 4)), rest
 
 
-def _distance(target: Array, one: Array, two: Array) -> float:
-    """At least ‖target - one·two‖ in the Frobenius norm."""
-    product = one @ two
-    error = gamma(one.shape[1] + 4) * (np.abs(one) @ np.abs(two) + np.abs(target)) * UP
-    return _frobenius(np.abs(target - product) + error + TINY)
-
-
-def _frobenius(matrix: Array) -> float:
-    return float(norm_above(matrix.ravel()))
+def _frobenius(matrix: Near) -> Array:
+    """At least the Frobenius norm."""
+    return norm_above(matrix.size.ravel())

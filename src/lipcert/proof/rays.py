@@ -22,7 +22,7 @@ from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Box
 from lipcert.proof.hints import Hints, Interval
-from lipcert.proof.rounding import LOOSE, TINY, UP, gamma
+from lipcert.proof.near import Near
 
 STRAIGHT_FROM_ZERO = ("identity", "leaky_relu", "relu")
 """Rows of the activation table with φ(s·v) = s·φ(v) for all s > 0, whatever their parameters."""
@@ -70,7 +70,7 @@ def only_at_infinity(network: Network, intervals: Sequence[Interval], weights: S
     is all that is left, and row_t < 0, then the sum is negative where t > 0: a contradiction. That asks for no bound
     of the inputs: near t = 0, however small v_j is, its sign is known.
     """
-    row, error = np.zeros(network.sizes[-2]), np.zeros(network.sizes[-2])
+    row = Near.of(np.zeros(network.sizes[-2]))
     for layer, (low, high), weight in zip(network.layers[-2::-1], intervals[::-1], weights[::-1], strict=True):
         assert layer.neurons is not None
         if (((weight > 0.0) & ~(low >= 0.0)) | ((weight < 0.0) & ~(high <= 0.0))).any():
@@ -79,22 +79,21 @@ def only_at_infinity(network: Network, intervals: Sequence[Interval], weights: S
         above, below = low >= 0.0, high <= 0.0
         positive = (below | (right >= 0.0)) & (above | (left <= 0.0))
         negative = (below | (right <= 0.0)) & (above | (left >= 0.0))
-        gone = (positive & (row + error <= 0.0)) | (negative & (row - error >= 0.0)) | (positive & negative)
+        gone = (positive & (row.value <= -row.error)) | (negative & (row.value >= row.error)) | (positive & negative)
         if not gone[:-1].all():  # what is not positive may outweigh something further back
             gone = positive & negative
         gone[-1] = False  # t itself
-        row, error = np.where(gone, 0.0, row), np.where(gone, 0.0, error)
-        used = (row != 0.0) | (error != 0.0)
-        slope = np.where(above, right, left)
+        row = row.replace(gone, 0.0)
+        used = _some(row)
         if (used & ~(above | below | (left == right))).any():
             return False
-        moved = slope * row
-        error = (np.abs(slope) * error + gamma(4) * (np.abs(moved) + np.abs(weight))) * UP + TINY * used
-        error = np.where(used, error, 0.0)
-        row = np.where(used, moved + weight, weight)
+        row = (row * np.where(above, right, left)).replace(~used, 0.0) + weight
         W = dense(layer.weight)
-        size = np.abs(W)
-        lost = TINY * ((np.abs(row) + error != 0.0) @ (W != 0.0))
-        g = gamma(len(W) + LOOSE + 4)
-        row, error = row @ W, ((error + g * np.abs(row)) @ size) * UP * UP + lost
-    return bool((row[:-1] == 0.0).all() and (error[:-1] == 0.0).all() and row[-1] + error[-1] < 0.0)
+        row = row.through(W.T).replace(~(_some(row) @ (W != 0.0)), 0.0)  # a sum of zeros is zero
+    last = row[-1]
+    return bool(not _some(row[:-1]).any() and last.value < -last.error)
+
+
+def _some(row: Near) -> Array:
+    """Which entries may be other than zero."""
+    return np.asarray((row.value != 0.0) | (row.error != 0.0))

@@ -14,10 +14,10 @@ from lipcert.model.regions import Region
 from lipcert.proof.cover import Cover, prove_leaves
 from lipcert.proof.domain import radius_above
 from lipcert.proof.hints import Interval
-from lipcert.proof.near import largest_eigenvalue_above
+from lipcert.proof.near import Approx, largest_eigenvalue_above, raised
 from lipcert.proof.outputs import OutputBounds
 from lipcert.proof.piece_bounds import OutputRows
-from lipcert.proof.rounding import TINY, UP, down, gamma, raise_diagonal, square_above, stretched, up
+from lipcert.proof.rounding import down, up
 from lipcert.proof.saved import Saved
 from lipcert.proof.sweep import proving
 from lipcert.proof.together import Proof, Together, base_of, derived
@@ -141,16 +141,16 @@ def _reach_set(
             hull = np.maximum(-leaves[:, n:], lower), np.minimum(leaves[:, :n], upper)
             lower, upper = hull[0].min(axis=0), hull[1].max(axis=0)
         if room:
-            wider = _ROOM * (upper - lower) + first.error + TINY
+            wider = _ROOM * (upper - lower) + first.output.error
             lower, upper = down(lower - wider), up(upper + wider)
             hull = down(hull[0] - wider), up(hull[1] + wider)
         shape = min((_shape(one) for one in together.proofs), key=_size)
-        shape = raise_diagonal(shape, _ROOM * np.abs(shape).sum(axis=-1)) if room else shape
+        shape = raised(shape, _ROOM * np.abs(shape).sum(axis=-1)) if room else shape
     if not (np.isfinite(shape).all() and np.isfinite(lower).all() and np.isfinite(upper).all()):
         raise ProofFailed("the outputs could not be enclosed by finite sets; try a smaller region")
     hints = (*together.hints, *more)
     facts = together.bound, layer, network.digest, together.region, 0.0, hints, hull
-    return Reach(lower, upper, first.value, shape, *facts)
+    return Reach(lower, upper, first.output.value, shape, *facts)
 
 
 def _single(facts: OutputBounds, told: Proof) -> Interval:
@@ -179,12 +179,10 @@ def _single(facts: OutputBounds, told: Proof) -> Interval:
 
 
 def _contains(large: Array, small: Array) -> bool:
-    """Whether small ≼ large is proved; brought to a unit diagonal first, a rounding is at most its absolute row sum."""
+    """Whether small ≼ large is proved; small is brought to a unit diagonal first."""
     with proving():
         scale = 1.0 / np.sqrt(np.diagonal(small))
-        gap, sizes = (matrix * scale[:, None] * scale for matrix in (small - large, np.abs(small) + np.abs(large)))
-        charge = (8.0 * gamma(1) * sizes.sum(axis=-1) + len(gap) * TINY) * UP
-        gap = raise_diagonal(0.5 * (gap + gap.T), charge)
+        gap = (Approx(small) - Approx(large)).scaled(scale, scale).above()
         return bool(np.isfinite(gap).all() and largest_eigenvalue_above(gap) <= 0.0)
 
 
@@ -197,16 +195,7 @@ def _size(shape: Array) -> float:
 def _shape(outputs: OutputBounds) -> Array:
     """Q with (y - value)(y - value)ᵀ ≼ Q for every output y.
 
-    y - value = (y - f(c)) + (f(c) - value): the first is in δ²Ŝ, the second in the box of the error e, and so in
-    n·diag(e²). For any a, b > 0 their sum is in (a + b)(δ²Ŝ/a + n·diag(e²)/b). The factor UP, and a share of the
-    diagonal, cover the rounding here and leave Q safely positive definite.
+    y - value = (y - f(c)) + (f(c) - value): the first is in δ²Ŝ, the second in the box of the error.
     """
-    radius = float(radius_above(outputs.region))
-    first = outputs.ellipsoid * radius
-    first = first * radius  # the square of the radius alone might underflow
-    n = len(first)
-    second = n * square_above(outputs.error) + TINY * (1.0 + radius)
-    a, b = np.sqrt(np.trace(first)), np.sqrt(second.sum())
-    total = first * ((1.0 + b / a) * UP if a > 0 else 1.0)
-    raised = (1.0 + a / b) * second * UP + 2.0**-40 * np.abs(total).sum(axis=1)
-    return raise_diagonal(total, stretched(raised, 4))
+    radius = np.full(outputs.network.outputs, radius_above(outputs.region))
+    return Approx(outputs.ellipsoid).scaled(radius, radius).sum_above(outputs.output.error)

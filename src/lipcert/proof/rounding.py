@@ -27,7 +27,7 @@ from typing import Final
 import numpy as np
 from scipy import sparse
 
-from lipcert.model.arrays import Array, Weight
+from lipcert.model.arrays import Array, Weight, times
 
 U: Final = 2.0**-53
 """The unit of roundoff of float64."""
@@ -83,8 +83,7 @@ def magnitude(weight: Weight) -> Weight:
 def spread(weight: Weight, vector: Array) -> Array:
     """weight·vector for vectors (..., n), rounded as it comes; the weight is (m, n), dense or sparse, or a stack."""
     if sparse.issparse(weight):
-        flat = np.reshape(vector, (-1, vector.shape[-1]))
-        return np.asarray((weight @ flat.T).T).reshape(*vector.shape[:-1], weight.shape[0])
+        return times(vector, weight.T)
     return apply(weight, vector) if weight.ndim > 2 else np.asarray(vector @ weight.T)
 
 
@@ -97,7 +96,7 @@ def fan_in(weight: Weight) -> int:
     """Most terms in a row of a product with this weight."""
     if sparse.issparse(weight):
         return int(np.diff(sparse.csr_array(weight).indptr).max(initial=0))
-    return int(weight.shape[1])
+    return int(weight.shape[-1])
 
 
 def tame(weight: Weight, limit: float) -> bool:

@@ -8,17 +8,16 @@ identity.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from scipy import sparse
 
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.norms import NORMS, Norms
 from lipcert.model.regions import Ball, Box, Region
-from lipcert.proof.rounding import TINY, UP, U, apply, down, gamma, norm_above, stretched, up
+from lipcert.proof.induced import length_above
+from lipcert.proof.near import Approx, Near
+from lipcert.proof.rounding import down, stretched, up
 
 _LEAST = 2.0**-900
 """Weights that are smaller after a change of units may have lost more than a rounding."""
@@ -45,21 +44,17 @@ def region_in_units(region: Region, units: Array | None) -> Region:
     if isinstance(region, Box):
         return _box(region, units)
     assert isinstance(region, Ball)
-    center = region.center / units
-    scale = _above(region.units, units)
-    moved = norm_above(U * UP * np.abs(center) / scale) if not _exact(region.center, units).all() else 0.0
-    if region.norm.name == "l1":  # the ℓ2 norm of what the centre moved may be less
-        moved = moved * np.sqrt(center.size) * UP
-    radius = region.radius if moved == 0.0 else stretched(region.radius + np.asarray(moved), 2)
+    center, radius = Near.of(region.center) / units, region.radius
+    scale = np.where(_exact(region.units, units), region.units / units, up(region.units / units))
+    norm = NORMS[region.norm.name](scale)  # type: ignore[call-arg]
+    if not _exact(region.center, units).all():
+        radius = up(radius + length_above(center.error, norm))
     clip = None if region.clip is None else _box(region.clip, units)
-    norm = region.norm.bare
     if (scale == scale[0]).all():
-        radius = radius if scale[0] == 1.0 else stretched(radius * scale[0], 1)
-    else:
-        norm = NORMS[norm.name](scale)  # type: ignore[call-arg]
+        norm, radius = norm.bare, radius if scale[0] == 1.0 else up(radius * scale[0])
     if not np.isfinite(radius):
         raise ProofFailed("the region is too large in the units of the input norm")
-    return Ball(center, radius, clip, norm)
+    return Ball(center.value, radius, clip, norm)
 
 
 def _box(box: Box, units: Array) -> Box:
@@ -69,12 +64,6 @@ def _box(box: Box, units: Array) -> Box:
     if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
         raise ProofFailed("the region is too large in the units of the input norm")
     return Box(lower, upper)
-
-
-def _above(numbers: Array, units: Array) -> Array:
-    """At least numbers/units; exact where that is known."""
-    quotient = numbers / units
-    return np.where(_exact(numbers, units), quotient, up(quotient))
 
 
 def _exact(numbers: Array, units: Array) -> Array:
@@ -87,18 +76,16 @@ def _exact(numbers: Array, units: Array) -> Array:
 def _columns_times(weight: Weight, units: Array) -> Weight:
     if isinstance(weight, np.ndarray):
         return weight * units
-    return _with_data(weight, weight.data * units[weight.indices])
+    found = weight.copy()
+    found.data = weight.data * units[weight.indices]
+    return found
 
 
 def _rows_over(weight: Weight, units: Array) -> Weight:
     if isinstance(weight, np.ndarray):
         return weight / units[:, None]
-    return _with_data(weight, weight.data / np.repeat(units, np.diff(weight.indptr)))
-
-
-def _with_data(weight: Any, data: Array) -> Weight:
-    found = sparse.csr_array((data, np.array(weight.indices), np.array(weight.indptr)), shape=weight.shape)
-    found.has_canonical_format = weight.has_canonical_format
+    found = weight.copy()
+    found.data = weight.data / np.repeat(units, np.diff(weight.indptr))
     return found
 
 
@@ -128,21 +115,15 @@ def _inverse(matrix: Array) -> Array:
     """B with ‖M⁻¹y‖₂ ≤ ‖By‖₂ for all y, near M⁻¹.
 
     For any float B with ‖BM - I‖ ≤ f < 1, M⁻¹ = (BM)⁻¹B, so ‖M⁻¹y‖ ≤ ‖By‖/(1 - f). The norm of the residual is at most
-    the root of its largest row sum times its largest column sum.
+    the root of its largest row sum times its largest column sum. Each entry of the result is rounded once.
     """
     with np.errstate(all="ignore"):
         try:
             B = np.linalg.inv(matrix)
         except np.linalg.LinAlgError:
             raise InvalidInput("the shape of output_norm cannot be inverted; give an ellipsoid with interior") from None
-        off = np.abs(B @ matrix - np.eye(len(B)))
-        size, other = np.abs(B), np.abs(matrix)
-        g = gamma(len(B) + 4)
-        rows = off.sum(axis=1) + g * (apply(size, other.sum(axis=1)) + 1.0)
-        columns = off.sum(axis=0) + g * (apply(other.T, size.sum(axis=0)) + 1.0)
-        f = float(np.sqrt(rows.max() * columns.max()) * UP + TINY)
+        off = Approx(B) @ Approx(matrix) - Approx(np.eye(len(B)))
+        f = stretched(np.sqrt(off.rows().max() * off.T.rows().max()), 2)
     if not f < 0.5 or not np.isfinite(B).all():
         raise InvalidInput("the shape of output_norm is too ill-conditioned to be inverted; give a rounder ellipsoid")
-    found = np.asarray(B * (1.0 / (1.0 - f)) * (1.0 + 2.0**-50))
-    _sound(B, found)
-    return found
+    return np.asarray(_sound(B, B * (1.0 / (1.0 - Near.of(f))).above))

@@ -13,6 +13,7 @@ from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.model.norms import Norms
 from lipcert.proof.induced import induced_above
+from lipcert.proof.near import Near
 from lipcert.proof.norm_product import norm_product
 from lipcert.published.base import NotApplicable, Published, Run, global_slopes
 from lipcert.search.problem import Problem
@@ -196,7 +197,7 @@ class JacobianBox(Published):
             weight = dense(layer.weight)
             center, spread = weight @ center, np.abs(weight) @ spread
         if not problem.norms.plain:
-            return Run(float(induced_above(center, spread, problem.norms)))
+            return Run(float(induced_above(Near(center, spread), problem.norms)))
         apart = float(np.linalg.norm(center, 2)) + float(np.linalg.norm(spread, 2))
         return Run(min(apart, float(np.linalg.norm(np.abs(center) + spread, 2))))
 

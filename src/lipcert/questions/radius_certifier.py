@@ -91,7 +91,7 @@ class RadiusCertifier:
     def _result(self, facts: OutputBounds | ProofFailed) -> BallResult | ProofFailed:
         if isinstance(facts, ProofFailed):
             return facts
-        if not (np.isfinite(facts.value) & np.isfinite(facts.error)).all():
+        if not np.isfinite(facts.output.size).all():
             return ProofFailed("the output at the point is too large for floating point")
         options = self.rules.pairwise, self.rules.relaxation
         return BallResult(self, ClassBounds(facts, self.label, self.predicted, *options))
@@ -127,8 +127,7 @@ class RadiusCertifier:
     @cached_property
     def nothing(self) -> CertifiedRadius:
         """The answer where nothing is proved: radius 0, and the margin to the nearest class or to the predicted one."""
-        value, error = output_at(self.network, self.point[None])
-        rivals, margins = margins_of(value[0], error[0], self.label)
+        rivals, margins = margins_of(output_at(self.network, self.point[None])[0], self.label)
         which = int(np.argmin(np.where(rivals == self.predicted, -np.inf, margins)))
         margin = float(margins[which])
         return CertifiedRadius(0.0, np.inf, margin, self.label, self.predicted, int(rivals[which]), 0.0, "")

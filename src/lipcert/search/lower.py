@@ -16,7 +16,8 @@ from lipcert.model.norms import PLAIN, Norm, Norms, norm_in
 from lipcert.model.regions import Ball, Region
 from lipcert.proof.certificate import Certificate
 from lipcert.proof.hints import Part
-from lipcert.proof.point import length_above, stretch_below
+from lipcert.proof.induced import length_above
+from lipcert.proof.point import stretch_below
 from lipcert.runtime.clock import Progress, clock, timed
 from lipcert.runtime.threads import suited_to
 from lipcert.search.directions import PLAINLY, Stretch

@@ -17,9 +17,10 @@ from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Layer, Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Region
-from lipcert.proof.cover import Cover, Leaf, cover
+from lipcert.proof.cover import Cover, Leaf, covering
 from lipcert.proof.domain import corners
 from lipcert.proof.hints import Interval
+from lipcert.proof.piece_bounds import PieceBounds
 from lipcert.proof.pieces import AXIS, Pieces
 from lipcert.proof.rays import along_rays, has_rays
 from lipcert.proof.taylor import MOST_INPUTS, curved, deep
@@ -141,8 +142,8 @@ class Split(Anytime):
             return
         search, kept, interrupt = _Search(problem.network, problem.region, problem.norms, impatient), None, None
         try:
-            whole = problem.network, problem.region, candidate.sweeps
-            with cover(*whole, self.workers, one_thread, problem.norms) as kept:
+            bounding = PieceBounds(problem.network, problem.region, candidate.sweeps, problem.norms)
+            with covering(bounding, self.workers, one_thread) as kept:
                 search.run(kept, self, candidate.bound)
         except KeyboardInterrupt as error:
             interrupt = error
