@@ -11,7 +11,7 @@ from scipy import sparse
 
 from lipcert.model.arrays import Array, dense
 from lipcert.proof import near
-from lipcert.proof.near import Approx, Near
+from lipcert.proof.near import Approx, Near, dot
 from lipcert.proof.rounding import LOOSE
 
 Maker = Callable[[np.random.Generator, tuple[int, ...]], Array]
@@ -39,7 +39,7 @@ def faint(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 MAKERS: list[Maker] = [plain, cancelling, ill_scaled, subnormal, faint]
-OPERATIONS = ["+", "-", "*", "/", "@", "sum", "root", "through"]
+OPERATIONS = ["+", "-", "*", "/", "@", "sum", "root", "through", "dot"]
 
 
 def exactly(values: Array) -> Array:
@@ -75,6 +75,10 @@ def wrong(operation: str, rng: np.random.Generator, maker: Maker) -> bool:
     if operation == "/":
         some = np.array([abs(t) > 0 for t in np.ravel(y)]).reshape(y.shape)
         return misses((a / b).replace(~some, np.inf), np.where(some, x, 0) / np.where(some, y, 1))
+    if operation == "dot":
+        which = rng.integers(0, 3, 3)
+        kinds = [(dot(a, b), x * y), (dot(a, b[0]), x * y[0]), (dot(a, b, which), x * y[which])]
+        return any(misses(found, true.sum(axis=-1)) for found, true in kinds)
     if operation == "sum":
         return misses(a.sum(-2), x.sum(axis=-2))
     if operation == "root":
@@ -114,6 +118,8 @@ def test_no_operation_loses_more_than_it_says(operation: str, maker: Maker) -> N
         ("gamma", lambda n: 0.0, "@", plain),
         ("gamma", lambda n: 0.0, "sum", plain),
         ("gamma", lambda n: 0.0, "through", plain),
+        ("gamma", lambda n: 0.0, "dot", plain),
+        ("ETA", 0.0, "dot", faint),
         ("ETA", 0.0, "*", faint),
         ("ETA", 0.0, "@", faint),
         ("ETA", 0.0, "/", subnormal),

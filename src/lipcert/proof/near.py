@@ -275,3 +275,21 @@ def _through(one: Approx, two: Approx) -> Operator:
 
 def _both(one: Approx, two: Approx) -> Operator:
     return lambda x: one.err(x) + two.err(x)
+
+
+def dot(rows: Number, vectors: Number, which: Array | None = None) -> Near:
+    """row·vector for rows (k, n), and one vector (n,) for all, one for each, or of vectors (count, n) those told.
+
+    Vectors may be intervals: no more than γ of an error is lost.
+    """
+    rows, vectors = Near.of(rows), Near.of(vectors)
+    n, size = rows.shape[-1], np.abs(vectors.value)
+
+    def product(left: Array, right: Array) -> Array:
+        right = right if which is None else right[which]
+        return np.asarray(left @ right if right.ndim == 1 else np.einsum("rn,rn->r", left, right))
+
+    error = product(np.abs(rows.value), gamma(n + 2) * size + vectors.error + ETA)
+    if rows.error.any():
+        error = error + product(np.broadcast_to(rows.error, rows.shape), size + vectors.error)
+    return Near(product(rows.value, vectors.value), up(error * (1.0 + gamma(n + 8))) + 8.0 * n * ETA)

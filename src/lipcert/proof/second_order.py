@@ -27,7 +27,7 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
-from lipcert.proof.domain import box_of, clipped_above, form_over_ball, split_by_box
+from lipcert.proof.domain import form_over_ball, split_by_box
 from lipcert.proof.folding import Near
 from lipcert.proof.image import Image
 from lipcert.proof.rounding import (
@@ -215,11 +215,12 @@ class SecondOrder:
         bend = np.zeros(len(rows))
         for D, (S, exponent) in zip(curvatures, ellipsoids, strict=True):
             bend = bend + up(np.ldexp(form_above(np.maximum(D, 0.0), S), 2 * exponent)) * UP
-        slope = stretched(self.radius * norm_above(gradient), 2)
+        rest, boxed = split_by_box(self.ball, gradient)
+        slope = np.fmin(
+            stretched(self.radius * norm_above(gradient), 2), up(up(self.radius * norm_above(rest)) + boxed)
+        )
         if self.cap is not None:
             slope = np.fmin(slope, self.cap.above(gradient, self.radius))
-        if self.ball.clip is not None:
-            slope = np.fmin(slope, clipped_above(self.ball.radius, *box_of(self.ball), gradient))
         rise = 0.5 * twice_above(np.asarray(self.radius), bend)
         total = slope + (rise + constant) * UP  # on a cap it may be negative
         return np.asarray(total + (UP - 1.0) * np.abs(total))
