@@ -318,7 +318,7 @@ def open_taken_for_closed(patch: pytest.MonkeyPatch) -> None:
 
 def low_heights(patch: pytest.MonkeyPatch) -> None:
     heights = parabolas._heights
-    patch.setattr(parabolas, "_heights", lambda *given: (heights(*given)[0] - 0.05, 0.0))
+    patch.setattr(parabolas, "_heights", lambda *given: heights(*given) - 0.05)
 
 
 def no_squares(patch: pytest.MonkeyPatch) -> None:
