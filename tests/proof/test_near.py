@@ -11,7 +11,7 @@ from scipy import sparse
 
 from lipcert.model.arrays import Array, dense
 from lipcert.proof import near
-from lipcert.proof.near import Approx, Near, dot
+from lipcert.proof.near import Approx, Near, dot, rounded_off
 from lipcert.proof.rounding import LOOSE
 
 Maker = Callable[[np.random.Generator, tuple[int, ...]], Array]
@@ -207,3 +207,19 @@ def test_nothing_is_known_of_a_quotient_by_what_may_be_zero() -> None:
         found = Near.of(np.ones(2)) / Near(np.array([1.0, 1.0]), np.array([1.0, 0.5]))
     assert np.isinf(found.error[0])
     assert found.error[1] < 2.1
+
+
+def worst_sum(rng: np.random.Generator) -> bool:
+    """Whether a sum of sixteen numbers and their squares is further off than thirty roundings may be."""
+    x = rng.standard_normal(16)
+    found, truth = 0.0, Fraction(0)
+    for one in x:
+        found, truth = found + one * one, truth + Fraction(one) ** 2
+    return abs(Fraction(found) - truth) > Fraction(float(rounded_off(np.asarray(found), 32)))
+
+
+def test_what_roundings_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    assert not any(worst_sum(rng) for _ in range(100))
+    monkeypatch.setattr(near, "gamma", lambda n: 0.0)
+    assert any(worst_sum(rng) for _ in range(100))

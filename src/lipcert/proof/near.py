@@ -293,3 +293,8 @@ def dot(rows: Number, vectors: Number, which: Array | None = None) -> Near:
     if rows.error.any():
         error = error + product(np.broadcast_to(rows.error, rows.shape), size + vectors.error)
     return Near(product(rows.value, vectors.value), up(error * (1.0 + gamma(n + 8))) + 8.0 * n * ETA)
+
+
+def rounded_off(size: Array, count: int) -> Array:
+    """At least what ``count`` roundings lose of numbers up to ``size``: for loops that cannot carry every error."""
+    return np.asarray(gamma(count) * size * UP + TINY)
