@@ -150,6 +150,9 @@ def approx(rng: np.random.Generator, maker: Maker, shape: tuple[int, int]) -> tu
 
 def formula(rng: np.random.Generator, maker: Maker, which: str) -> tuple[Approx, Array]:
     """A matrix by one of the operations on matrices that have errors themselves, and its exact value."""
+    if which == "entrywise":
+        one, two = maker(rng, (4, 5)), maker(rng, (4, 5))
+        return Approx.entrywise(one, two), exactly(one) * exactly(two)
     left, right = approx(rng, maker, (4, 5)), approx(rng, maker, (5, 4) if which == "@" else (4, 5))
     (A, a), (B, b) = ((one, exactly(dense(one.value)) if not truth.size else truth) for one, truth in (left, right))
     if which == "@":
@@ -159,6 +162,9 @@ def formula(rng: np.random.Generator, maker: Maker, which: str) -> tuple[Approx,
         dense_A = A if not sparse.issparse(A.value) else Approx(dense(A.value), A._err, A._turned)
         return dense_A.scaled(rows, columns), exactly(rows)[:, None] * a * exactly(columns)
     C, D = (Approx(dense(one.value), one._err, one._turned) for one in (A, B))
+    if which == "times":
+        factor = float(maker(rng, (1,))[0])
+        return C.times(factor), a * Fraction(factor)
     return (C + D, a + b) if which == "+" else (C - D, a - b)
 
 
@@ -178,7 +184,7 @@ def strays(rng: np.random.Generator, maker: Maker, which: str) -> bool:
 
 
 @pytest.mark.parametrize("maker", MAKERS)
-@pytest.mark.parametrize("which", ["@", "+", "-", "scaled"])
+@pytest.mark.parametrize("which", ["@", "+", "-", "scaled", "entrywise", "times"])
 def test_errors_of_matrices_act_on_vectors(which: str, maker: Maker) -> None:
     rng = np.random.default_rng(2)
     with np.errstate(all="ignore"):
@@ -199,7 +205,8 @@ def test_a_loss_of_a_matrix_that_is_left_out_is_noticed(
         assert any(t > Fraction(float(s)) for t, s in zip(off @ exactly(x), Approx.weight(weight).err(x), strict=True))
         return
     with np.errstate(all="ignore"):
-        assert any(strays(rng, plain, "@") for _ in range(200))
+        for which in ("@", "entrywise", "times"):
+            assert any(strays(rng, plain, which) for _ in range(200))
 
 
 def test_nothing_is_known_of_a_quotient_by_what_may_be_zero() -> None:

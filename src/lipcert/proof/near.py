@@ -246,6 +246,15 @@ class Approx:
         lost = 0.5 * (self.err(ones) + self.T.err(ones)) + gamma(2) * Approx(S).reach(ones)
         return raised(S, (lost + extra) * UP + TINY)
 
+    @staticmethod
+    def entrywise(A: Array, B: Array) -> Approx:
+        """A∘B, the products of the entries of exact matrices."""
+        return Approx(A * B)._lossy(1.0, None, None)
+
+    def times(self, factor: float) -> Approx:
+        """A multiple by an exact number."""
+        return self.scaled(np.array([factor]), np.ones(1))
+
 
 def raised(S: Array, amount: Array) -> Array:
     """The matrices S, written over, with at least ``amount`` (..., n) added to their diagonals."""

@@ -124,10 +124,12 @@ class _Cells:
         ends = self.slopes - poly
         roof = np.maximum(ends[1:], ends[:-1]) + self.above
         floor = np.minimum(ends[1:], ends[:-1]) - self.below
-        if self.jumps.any():
-            least, most = slope_bounds(self.neurons, self.v[:-1], self.v[1:])
-            roof = np.where(self.jumps, most - np.minimum(poly[1:], poly[:-1]) + np.abs(bulge), roof)
-            floor = np.where(self.jumps, least - np.maximum(poly[1:], poly[:-1]) - np.abs(bulge), floor)
+        some = self.jumps.reshape(len(self.jumps), -1).any(axis=1)
+        if some.any():  # there the range of φ' serves
+            left, right, jumps = poly[:-1][some], poly[1:][some], self.jumps[some]
+            least, most = slope_bounds(self.neurons, self.v[:-1][some], self.v[1:][some])
+            roof[some] = np.where(jumps, most - np.minimum(left, right) + np.abs(bulge), roof[some])
+            floor[some] = np.where(jumps, least - np.maximum(left, right) - np.abs(bulge), floor[some])
         top = roof.max(axis=0) + np.maximum(bulge, 0.0) + wide
         return floor.min(axis=0) + np.minimum(bulge, 0.0) - wide, top
 
