@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ import pytest
 import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.model.activations import Activation
-from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
 from lipcert.proof import curved
 from lipcert.proof.checker import issue
@@ -134,10 +132,7 @@ def dropped_remainder(patch: pytest.MonkeyPatch) -> None:
 def smaller_ball(patch: pytest.MonkeyPatch) -> None:
     honest = curved._Curved._slope_deviations
 
-    def deviations(run: Any, S: Array, Q: Array) -> tuple[Array, Array]:
-        return honest(run, 0.9 * S, Q)
-
-    patch.setattr(curved._Curved, "_slope_deviations", deviations)
+    patch.setattr(curved._Curved, "_slope_deviations", lambda run, S, Q: honest(run, 0.9 * S, Q))
 
 
 def free_budget(patch: pytest.MonkeyPatch) -> None:

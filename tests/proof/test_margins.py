@@ -21,7 +21,7 @@ from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Layer
 from lipcert.proof import bowls as parabolas
-from lipcert.proof import guide, sweep
+from lipcert.proof import guide, row_bounds, sweep
 from lipcert.proof import margins as values
 from lipcert.proof.bowls import BowlHints, Bowls
 from lipcert.proof.classes import CertifiedRadius, RadiusProof, recheck_radius
@@ -304,7 +304,7 @@ def test_mistakes_are_refused(way: str) -> None:
 
 def inner_chord(patch: pytest.MonkeyPatch) -> None:
     right = values._kink
-    patch.setattr(values, "_kink", lambda k, at, n, v, z, s: right(k, at, n, v, z, [s[0], 0.5 * s[1], *s[2:]]))
+    patch.setattr(values, "_kink", lambda k, at, one: right(k, at, replace(one, high=0.5 * one.high)))
 
 
 def small_ball(patch: pytest.MonkeyPatch) -> None:
@@ -313,12 +313,12 @@ def small_ball(patch: pytest.MonkeyPatch) -> None:
 
 
 def open_taken_for_closed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(values, "slope_bounds", lambda n, low, high: (n.slope(0.5 * low + 0.5 * high),) * 2)
+    patch.setattr(row_bounds, "slope_bounds", lambda n, low, high: (n.slope(0.5 * low + 0.5 * high),) * 2)
 
 
 def low_heights(patch: pytest.MonkeyPatch) -> None:
     heights = parabolas._heights
-    patch.setattr(parabolas, "_heights", lambda *given: (heights(*given)[0] - 0.05, 0.0))
+    patch.setattr(parabolas, "_heights", lambda *given: heights(*given) - 0.05)
 
 
 def no_squares(patch: pytest.MonkeyPatch) -> None:

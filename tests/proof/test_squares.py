@@ -17,8 +17,6 @@ TRUSTED = [
     *(SOURCE / "questions" / f"{name}.py" for name in ("reach", "radius", "sensitivity")),
 ]
 SUGGESTIONS = {
-    "curved._slope_deviations": "what underflows is less than the floor that is added, and no number is above 2¹⁰⁰",
-    "curved.bound": "what underflows is less than the floor that is added, and no number is above 2¹⁰⁰",
     "classes._stays_positive": "which caps are worth a try",
     "classes.stay_positive": "which pair is tried first",
     "margins._ends": "where a search begins",

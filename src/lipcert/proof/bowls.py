@@ -26,16 +26,16 @@ from typing import Final
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array, times
+from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Ball
 from lipcert.proof.domain import form_over_ball, split_by_box
 from lipcert.proof.hints import Interval
-from lipcert.proof.near import largest_eigenvalue_above
-from lipcert.proof.neuron_bounds import kinked, relax, slope_bounds, value_error
-from lipcert.proof.rounding import LOOSE, TINY, UP, U, gamma, magnitude, norm_above, spread, stretched, twice_above, up
+from lipcert.proof.near import Approx, Near, dot, largest_eigenvalue_above
+from lipcert.proof.neuron_bounds import kinked, relax
+from lipcert.proof.rounding import norm_above, twice_above, up
+from lipcert.proof.row_bounds import lines_around, pulled, radius_of, straight_parts
 from lipcert.suggest.algebra import solved
-from lipcert.suggest.lines import suggested_lines
 
 _CELLS: Final = 16
 """Cells that an interval is cut into where neurons are curved."""
@@ -85,28 +85,24 @@ class Cells:
 class Stage:
     """What is known of one hidden layer.
 
-    Neurons of a single slope are slope·v + offset up to ``slack``; the others are ``open``, and what follows about
-    them is in the order of these numbers: ``cells``, and slopes between ``alpha`` and ``beta``. At the middle of the
-    ball v is within ``error`` of ``center``. |z| ≤ size. What is rounded in a row multiplies ``passed`` ≥
-    |W||z before| + |b| + |v|; ``lost`` is what underflow loses.
+    Neurons of a single slope are slope·v + offset; the others are ``open``, and what follows about them is in the order
+    of these numbers: slopes between ``alpha`` and ``beta``, and ``cells``. |z| ≤ size. At the middle of the ball v is
+    within ``error`` of ``center``.
     """
 
     layer: Layer
     low: Array
     high: Array
-    center: Array
-    error: Array
     slope: Array
-    offset: Array
-    slack: Array
-    size: Array
-    passed: Array
-    lost: float
-    spread: Spread
+    offset: Near
     open: Array
     alpha: Array
     beta: Array
     cells: Cells
+    size: Array
+    spread: Spread
+    center: Array
+    error: Array
 
 
 class Bowls:
@@ -125,17 +121,12 @@ class Bowls:
         intervals: Sequence[Interval],
         spreads: Sequence[Spread],
     ) -> None:
-        if not ball.plain or ball.center.ndim != 1 or not 0.0 < float(ball.radius) < np.inf:
-            raise ProofFailed("parabolas of any slope are for single balls of the ℓ2 norm and of positive radius")
+        self.network, self.ball, self.radius = network, ball, radius_of(ball)
         if len(intervals) != network.depth - 1 or len(spreads) != network.depth - 1:
             raise ProofFailed("parabolas need to know of every hidden layer")
-        self.network, self.ball, self.radius = network, ball, float(ball.radius)
-        self.stages: list[Stage] = []
-        size = up(np.abs(ball.center) + self.radius)
-        for layer, interval, center, known in zip(network.layers[:-1], intervals, centers, spreads, strict=False):
-            self.stages.append(_stage(layer, interval, center, known, size))
-            size = self.stages[-1].size
-        self._last = size
+        known = zip(network.layers[:-1], intervals, centers, spreads, strict=False)
+        self.stages = [_stage(*one) for one in known]
+        self._sizes = [up(np.abs(ball.center) + self.radius), *(stage.size for stage in self.stages)]
 
     def above(self, hints: BowlHints) -> float:
         """At least max of row·v_N over the ball, for any hints."""
@@ -143,33 +134,26 @@ class Bowls:
             return self._above(hints)
 
     def _above(self, hints: BowlHints) -> float:
-        row, last = np.asarray(hints.row, dtype=float), self.network.layers[-1]
-        through = times(row[None], last.weight)[0]
-        passed = spread(magnitude(last.weight), self._last) + np.abs(last.bias)
-        total = float(row @ last.bias)
-        charge = gamma(len(row) + LOOSE + 4) * float(np.abs(row) @ passed) + TINY * (1.0 + self._last.sum())
-        form: Array | None = None
         if {len(hints.slopes), len(hints.bends), len(hints.tops)} != {len(self.stages)}:
             raise ProofFailed("the hints are for other layers")
-        for index in reversed(range(len(self.stages))):
-            stage, slopes, bends, top = self.stages[index], hints.slopes[index], hints.bends[index], hints.tops[index]
-            through, bend, rise, lost = _replaced(stage, through, slopes, bends)
-            most = _most(stage.spread, bend, top)
-            if index == 0:
-                form, ceiling = bend, most
-            else:
-                rise += 0.5 * float(twice_above(np.asarray(self.radius), np.asarray(most)))
-            total += rise
-            charge += lost + 2.0 * U * (abs(total) + abs(rise))
-            through = times(through[None], stage.layer.weight)[0]
-        assert form is not None
-        along = float(through @ self.ball.center)
-        size = float(np.abs(through) @ np.abs(self.ball.center))
-        (rest,), (boxed,) = split_by_box(self.ball, through[None])
-        across = self._over_ball(rest, form, ceiling, float(hints.mu)) + float(boxed)
-        total = total + along + across
-        charge += gamma(len(through) + 4) * size + 4.0 * U * (abs(total) + abs(along) + abs(across) + abs(boxed)) + TINY
-        return float(up(np.asarray(total + charge * UP * UP)))
+        row, total = self._through(len(self.stages), np.asarray(hints.row, dtype=float))
+        bend, most = np.zeros(0), 0.0
+        for index, stage in reversed(list(enumerate(self.stages))):
+            g, bend, height = _replaced(stage, row, hints.slopes[index], hints.bends[index])
+            most = _most(stage.spread, bend, hints.tops[index])
+            row, constant = self._through(index, g)
+            total = total + constant + Near.of(height).sum()
+            if index:
+                total = total + 0.5 * twice_above(np.asarray(self.radius), np.asarray(most))
+        (rest,), (boxed,) = split_by_box(self.ball, row[None])
+        total = total + dot(row, self.ball.center) + boxed
+        return float((total + self._over_ball(rest, bend, most, float(hints.mu))).above)
+
+    def _through(self, index: int, row: Array) -> tuple[Array, Near]:
+        """Floats r and a number with row·v ≤ r·z + number, v the pre-activations of a layer, z what enters it."""
+        layer = self.network.layers[index]
+        (rest,), (missed,) = pulled(Approx(row[None]), layer.weight, self._sizes[index])
+        return rest, dot(row, Near.weights(layer.bias)) + missed
 
     def show_negative(self, row: Array, told: Sequence[BowlHints]) -> bool:
         """Whether one of the hints proves that row·v_N is negative all over the ball."""
@@ -181,34 +165,20 @@ class Bowls:
     def _over_ball(self, row: Array, bend: Array, most: float, mu: float) -> float:
         """At least max of row·d + ½Σ bend·(Wd)² over ‖d‖ ≤ radius; ``most`` is at least λmax(WᵀBW)."""
         if not bend.any():
-            return float(stretched(self.radius * norm_above(row), 2))
-        if not most < mu * (1.0 - 2.0**-40) or not mu < np.inf:
-            raise ProofFailed("the multiplier of the ball is too small")
-        W, some = self.network.layers[0].weight, np.flatnonzero(bend)
-        y = solved(W[some], bend[some], row, mu)
-        return form_over_ball(row, W[some], bend[some], self.radius, most, mu, y)
+            return float(up(self.radius * norm_above(row)))
+        some = np.flatnonzero(bend)
+        weight, bend = self.network.layers[0].weight[some], bend[some]
+        return form_over_ball(row, weight, bend, self.radius, most, mu, solved(weight, bend, row, mu))
 
 
-def _stage(layer: Layer, interval: Interval, center: Interval, known: Spread, below: Array) -> Stage:
-    """What is known of a layer, given at least the size of the values that enter it."""
+def _stage(layer: Layer, interval: Interval, center: Interval, known: Spread) -> Stage:
     neurons, (low, high) = layer.neurons, interval
     assert neurons is not None
-    if not (np.isfinite(low) & np.isfinite(high) & (low <= high)).all():
-        raise ProofFailed("parabolas need intervals of all neurons")
-    alpha, beta = slope_bounds(neurons, low, high)
-    closed = alpha == beta
-    slope, end = np.where(closed, alpha, 0.0), neurons.value(low)
-    slack = value_error(neurons, end) + 8.0 * U * (np.abs(end) + np.abs(slope * low))
-    floor, roof = relax(neurons, low, high, 0.0 * low, 0.0 * high)[4:]
-    size = up(np.maximum(np.abs(floor), np.abs(roof)))
-    passed = spread(magnitude(layer.weight), below) + np.abs(layer.bias) + np.maximum(np.abs(low), np.abs(high))
-    passed = (passed + np.abs(end)) * UP + TINY
-    lost = float(TINY * (1.0 + passed.sum() + below.sum() + size.sum()))
-    lines = slope, np.where(closed, end - slope * low, 0.0), np.where(closed, slack, 0.0)
-    some = np.flatnonzero(~closed)
-    alpha, beta = alpha[some], beta[some]
+    slope, offset, some, alpha, beta = straight_parts(layer, interval)
     cells = _cells(neurons.take(some), low[some], high[some], alpha, beta)
-    return Stage(layer, low, high, *center, *lines, size, passed, lost, known, some, alpha, beta, cells)
+    floor, roof = relax(neurons, low, high, 0.0 * low, 0.0 * high)[4:]
+    size = np.maximum(-floor, roof)
+    return Stage(layer, low, high, slope, offset, some, alpha, beta, cells, size, known, *center)
 
 
 def _cells(neurons: Neurons, low: Array, high: Array, alpha: Array, beta: Array) -> Cells:
@@ -222,55 +192,40 @@ def _cells(neurons: Neurons, low: Array, high: Array, alpha: Array, beta: Array)
     marks = np.where((low < 0.0) & (high > 0.0), across, along)
     marks[0], marks[-1] = low, high
     start, stop = marks[:-1], marks[1:]
-    drawn = relax(neurons, start, stop, *suggested_lines(neurons, (start, stop)))
-    if not all(np.isfinite(part).all() for part in drawn):
-        raise ProofFailed("the lines around a neuron are not finite")
-    return Cells(start, stop, *drawn[:4])
+    return Cells(start, stop, *lines_around(neurons, start, stop)[:4])
 
 
-def _replaced(stage: Stage, row: Array, slopes: Array, bends: Array) -> tuple[Array, Array, float, float]:
-    """What row·z becomes: g and bends with row·z ≤ g·v + ½Σ bend·(v - center)² + heights.
-
-    Returns g, the bends, the sum of heights and g·bias, and what is lost. Whatever is rounded in g or in the product
-    with the weights that follows multiplies ``passed``.
-    """
+def _replaced(stage: Stage, row: Array, slopes: Array, bends: Array) -> tuple[Array, Array, Array]:
+    """g, bends and heights with row·z ≤ g·v + ½Σ bend·(v - center)² + Σ height."""
     if np.shape(slopes) != row.shape or np.shape(bends) != row.shape:
         raise ProofFailed("the hints are for other layers")
-    g, height = row * stage.slope, row * stage.offset + np.abs(row) * stage.slack * UP
-    bend, at = np.zeros(len(row)), stage.open
-    bend[at] = np.where(np.isfinite(bends[at]), np.maximum(bends[at], 0.0), 0.0)
+    g, bend, at = row * stage.slope, np.zeros(len(row)), stage.open
     g[at] = np.where(np.isfinite(slopes[at]), slopes[at], 0.0)
-    height[at], missed = _heights(stage, row[at], g[at], bend[at])
-    terms = np.abs(g) @ stage.passed + np.abs(row) @ (stage.size + np.abs(stage.offset)) + np.abs(height).sum()
-    rate = gamma(max(stage.layer.weight.shape) + LOOSE + 12)
-    lost = missed + (rate * float(terms) + stage.lost) * UP
-    return g, bend, float(height.sum() + g @ stage.layer.bias), lost
+    bend[at] = np.where(np.isfinite(bends[at]), np.maximum(bends[at], 0.0), 0.0)
+    tilt = Near.of(row) * stage.slope - g  # of neurons with a single slope, the rounding of g
+    height = (tilt * Near.between(stage.low, stage.high) + row * stage.offset).above
+    height[at] = _heights(stage, row[at], g[at], bend[at])
+    return g, bend, height
 
 
-def _heights(stage: Stage, row: Array, g: Array, bend: Array) -> tuple[Array, float]:
-    """At least max of row·φ(v) - g·v - ½bend·(v - c)² over the intervals of open neurons, for c = ``center``.
+def _heights(stage: Stage, row: Array, g: Array, bend: Array) -> Array:
+    """At least max of row·φ(v) - g·v - ½bend·(v - c)² over the intervals of open neurons, c the middle's v.
 
-    The true centre is within ``error`` of c; what that may add up to comes second. In a cell φ is replaced by the line
-    on the safe side. What is left is concave: below the peak of its parabola, and below its tangents at both ends.
+    In a cell φ is replaced by the line on the safe side. What is left is concave: below the peak of its parabola, and
+    below its tangents at both ends.
     """
     at, cells = stage.open, stage.cells
-    low, high, c, error = stage.low[at], stage.high[at], stage.center[at], stage.error[at]
-    reach = up(np.maximum(np.abs(low), np.abs(high)) + np.abs(c))
-    tilt = np.where(row > 0.0, cells.upper_slope, cells.lower_slope)
-    shift = row * np.where(row > 0.0, cells.upper_offset, cells.lower_offset)
-    a, width = row * tilt - g, up(cells.stop - cells.start)
-    peak = a * (a / np.where(bend > 0.0, bend, 1.0))
-    ways = [np.where(bend > 0.0, a * c + 0.5 * peak + gamma(8) * (np.abs(a * c) + peak), np.inf)]
+    c = Near(stage.center[at], stage.error[at])
+    a = Near.of(row) * np.where(row > 0.0, cells.upper_slope, cells.lower_slope) - g
+    ways = [a * c + 0.5 * (a * (a / bend))]
     for end, sign in ((cells.start, 1.0), (cells.stop, -1.0)):
-        pull = bend * (end - c)
-        over = np.maximum(sign * (a - pull), 0.0) * width
-        terms = np.abs(a * end) + np.abs(pull) * reach + (np.abs(a) + bend * reach) * width
-        ways.append(a * end - 0.5 * (pull * (end - c)) + over + gamma(12) * terms)
-    best = np.fmin.reduce(ways) + shift
-    rounded = (np.abs(row * tilt) + np.abs(g)) * reach + np.abs(shift) + np.abs(best)
-    best = best + (gamma(8) * rounded * UP + TINY * (1.0 + reach + np.abs(a) + np.abs(row)))
-    slack = float((bend * error) @ (reach + error))
-    return best.max(axis=0), float(slack * UP + TINY * (1.0 + reach.sum()))
+        away = Near.of(end) - c
+        pull = bend * away
+        over = np.maximum((sign * (a - pull)).above, 0.0)
+        ways.append(a * end - 0.5 * (pull * away) + Near.of(over) * up(cells.stop - cells.start))
+    best = np.fmin.reduce([way.above for way in ways])  # without a bend there is no peak
+    shift = Near.of(row) * np.where(row > 0.0, cells.upper_offset, cells.lower_offset)
+    return np.asarray((best + shift).above.max(axis=0))
 
 
 def _most(known: Spread, bend: Array, top: float) -> float:
@@ -282,9 +237,8 @@ def _most(known: Spread, bend: Array, top: float) -> float:
     place[known.neurons] = np.arange(len(known.neurons))
     if (place[some] < 0).any():
         raise ProofFailed("the hints bend neurons whose ellipsoid is not known")
-    root = np.sqrt(bend[some])
-    A = root[:, None] * known.S[np.ix_(place[some], place[some])] * root
-    lost = gamma(8) * np.abs(A).sum(axis=-1).max() * UP + TINY * (len(A) + float(root.max()))
+    root = up(np.sqrt(bend[some]))  # more bend is more
+    A = Approx(known.S[np.ix_(place[some], place[some])]).scaled(root, root).above()
     guess = np.ldexp(top, -2 * known.exponent) if np.isfinite(top) else None
-    most = max(float(largest_eigenvalue_above(A, guess)), 0.0)
-    return float(up(np.ldexp(up(np.asarray(most + lost * UP)), 2 * known.exponent)))
+    most = np.maximum(largest_eigenvalue_above(A, guess), 0.0)
+    return float(up(np.ldexp(most, 2 * known.exponent)))

@@ -45,16 +45,12 @@ from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Region
 from lipcert.proof.hints import Curved
-from lipcert.proof.near import congruence, largest_eigenvalue_above
+from lipcert.proof.near import Approx, Near, congruence, largest_eigenvalue_above
 from lipcert.proof.point import trajectory
 from lipcert.proof.projection import projection
-from lipcert.proof.rounding import LOOSE, UP, gamma, raise_diagonal, size_above, stretched, up
+from lipcert.proof.rounding import raise_diagonal, size_above, twice_above, up
 from lipcert.proof.slope_fits import fit_error
 
-_FLOOR: Final = 2.0**-500
-"""More than underflow can lose in what is computed here: no number is above _TALLEST."""
-_TALLEST: Final = 2.0**100
-"""Entries of matrices are refused beyond this, so that products of nine still do not overflow."""
 _SMALLEST_SHARE: Final = 2.0**-20
 """Shares of a sum are at least this: smaller ones would multiply rounding errors."""
 
@@ -86,39 +82,28 @@ class _Curved:
             raise ProofFailed(f"the hints to second order are not for this network: their shapes are {shapes}")
         if not all(np.isfinite(part).all() for part in (hints.slopes, hints.balance, hints.mix, hints.weights)):
             raise ProofFailed("the hints to second order are not finite")
-        self.slopes, mix = _tame(hints.slopes), _tame(hints.mix)
+        self.slopes = hints.slopes
         self.t = np.clip(hints.balance, 1.0 / 2.0**40, 2.0**40)
         self.c1, self.c2, self.a2, self.a3, self.a, share = np.clip(hints.weights, _SMALLEST_SHARE, 2.0**20).tolist()
         self.rest, self.a1 = 1.0 - self.c1 - self.c2 - 2.0**-50, 1.0 - self.a2 - self.a3 - 2.0**-50
         self.share = min(share, 1.0 - 2.0**-20)
         if not min(self.rest, self.a1) >= _SMALLEST_SHARE:
             raise ProofFailed("shares of the hints to second order do not leave anything for the other terms")
-        self._maps()
-        self.Psi, self.inverse = self._metric(mix)
-
-    def _maps(self) -> None:
-        """[B | K], and [J0 | G] as the last row block, with radii: what Bu + Kf and J0 u + Gf are made of."""
-        d = self.weights[0].shape[1]
-        middle = np.hstack([self.weights[0], np.zeros((int(self.ends[1]), int(self.ends[-1])))])
-        radius = gamma(LOOSE) * np.abs(middle)
-        middles, radii = [_tame(middle)], [radius]
-        for k, weight in enumerate(self.weights[1:]):
-            sigma, size = self.slopes[0, self.ends[k] : self.ends[k + 1], None], np.abs(weight)
-            blur = np.abs(sigma) * (gamma(weight.shape[1] + LOOSE + 4) * np.abs(middle) + radius)
-            middle, own = weight @ (sigma * middle), slice(d + self.ends[k], d + self.ends[k + 1])
-            radius = size @ blur * UP + _FLOOR
-            middle[:, own] += weight
-            radius[:, own] += gamma(LOOSE + 4) * (size + np.abs(middle[:, own]))
-            middles.append(_tame(middle))
-            radii.append(radius)
-        self.middle, self.radius, self.d = np.vstack(middles), np.vstack(radii), d
-
-    def _metric(self, mix: Array) -> tuple[Array, Array]:
-        """Ψ = I + NᵀN about, for N = mix·J0, and a matrix that is at least its inverse."""
-        N = mix @ self.middle[self.ends[-1] :, : self.d]
+        self.maps, self.d = self._maps(), network.inputs
+        N = hints.mix @ self.maps.value[self.ends[-1] :, : self.d]
         Psi = np.eye(self.d) + N.T @ N
-        Psi = _tame(0.5 * (Psi + Psi.T))
-        return Psi, inverse_above(Psi)
+        self.Psi = 0.5 * (Psi + Psi.T)
+        self.inverse = inverse_above(self.Psi)
+
+    def _maps(self) -> Near:
+        """[B | K], and [J0 | G] as the last row block: what Bu + Kf and J0 u + Gf are made of."""
+        first, d = self.weights[0], self.weights[0].shape[1]
+        blocks = [Near.weights(np.hstack([first, np.zeros((len(first), int(self.ends[-1])))]))]
+        for start, end, weight in zip(self.ends[:-1], self.ends[1:], self.weights[1:], strict=True):
+            inner, own = self.slopes[0, start:end, None] * blocks[-1], slice(d + start, d + end)
+            inner.value[:, own], inner.error[:, own] = np.eye(end - start), 0.0  # the layer's own f
+            blocks.append(inner.T.through(weight).T)
+        return Near(np.vstack([one.value for one in blocks]), np.vstack([one.error for one in blocks]))
 
     def bound(self) -> float:
         """At least the norm of the Jacobian anywhere in the ball."""
@@ -127,64 +112,56 @@ class _Curved:
         for k, (neurons, (value, error)) in enumerate(zip(self.neurons, self.values, strict=True)):
             assert neurons is not None
             start, end = self.ends[k], self.ends[k + 1]
-            B, blur = self.middle[:end, : self.d], self.radius[:end, : self.d]
-            S, S_Psi = congruence(None, B, radius=blur), congruence(self.Psi, B, radius=blur)
+            B = self.maps[:end, : self.d]
+            S, S_Psi = _image(None, B), _image(self.Psi, B)
             Y, Q = np.zeros((end, end)), np.zeros((end, end))
             if k:
-                K, edge = self.middle[:end, self.d : self.d + start], self.radius[:end, self.d : self.d + start]
-                Y = congruence(F, K, radius=edge)
-                mean = raise_diagonal(_raised(F / 3.0, np.abs(F)), up(2.0 / 3.0 * E))
-                mean = _raised(mean * (self.r * (self.r * mu)), np.abs(mean) * (self.r * (self.r * mu)))
-                Q = congruence(mean, K, radius=edge)
-            far = stretched(self.r * np.sqrt(np.diagonal(S)) + np.sqrt(np.diagonal(Q)), 4)[start:]
+                K, rate = self.maps[:end, self.d : self.d + start], twice_above(np.asarray(self.r), np.asarray(mu))
+                Y = _image(F, K)
+                Q = _image(Approx(F).times(float(up(rate / 3.0))).above(up(up(2.0 / 3.0 * rate) * E)), K)
+            far = up(up(self.r * _root(np.diagonal(S))) + _root(np.diagonal(Q)))[start:]
             fits = np.append(fits, fit_error(neurons, value[0], error[0], far, self.slopes[:, start:end]))
-            if not (fits < _TALLEST).all():
+            if not np.isfinite(fits).all():
                 raise ProofFailed(f"the slopes of layer {k + 1} have no finite bounds")
-            H, size = self._slope_deviations(S, Q)
-            across = _raised(S_Psi + Y / self.c1, np.abs(S_Psi) + np.abs(Y) / self.c1)
+            across = (Approx(S_Psi) + Approx(Y).times(_over(self.c1))).above()
             E = self._uncertain(fits, Y)
-            F = _tame(raise_diagonal(_raised(H * across, size * np.abs(across)), E))
-            Theta = self._budget(B, blur, fits)
+            F = Approx.entrywise(self._slope_deviations(S, Q), across).above(E)
+            Theta = self._budget(B, fits)
             mu = float(largest_eigenvalue_above(Theta))
         return self._norm(F, Theta, mu)
 
-    def _slope_deviations(self, S: Array, Q: Array) -> tuple[Array, Array]:
-        """H ≽ hhᵀ, and its entries' sizes."""
+    def _slope_deviations(self, S: Array, Q: Array) -> Array:
+        """H ≽ hhᵀ."""
         _, tau, psi = self.slopes[:, : len(S)]
-        rr = self.r * self.r
-        moved = (1.0 + self.a) * rr * S + (1.0 + 1.0 / self.a) * Q
-        moved = _raised(moved, (1.0 + self.a) * rr * np.abs(S) + (1.0 + 1.0 / self.a) * np.abs(Q))
-        first = tau[:, None] * (rr / self.a1 * S + Q / self.a2) * tau
-        size = np.abs(tau)[:, None] * (rr / self.a1 * np.abs(S) + np.abs(Q) / self.a2) * np.abs(tau)
-        second = (psi[:, None] * (moved * moved) * psi) / (4.0 * self.a3)
-        size = size + np.abs(second)
-        H = _raised(first + second, size)
-        return H, np.abs(H)
+        still, moved = Approx(S), Approx(Q)
+
+        def both(share: float, other: float) -> Approx:
+            """r²S·share + Q·other."""
+            return still.times(float(twice_above(np.asarray(self.r), np.asarray(share)))) + moved.times(other)
+
+        M = both(float(up(np.asarray(1.0 + self.a))), float(up(np.asarray(1.0 + _over(self.a))))).above()
+        first = both(_over(self.a1), _over(self.a2)).scaled(tau, tau)
+        second = Approx.entrywise(M, M).times(_over(4.0 * self.a3)).scaled(psi, psi)
+        return (first + second).above()
 
     def _uncertain(self, fits: Array, Y: Array) -> Array:
         """The diagonal matrix E."""
         t = self.t[: len(fits)]
-        g = np.sqrt(fits / t)
-        scaled = g[:, None] * Y * g
-        top = float(largest_eigenvalue_above(_raised(scaled, np.abs(scaled)))) if Y.any() else 0.0
-        return np.asarray(up((1.0 + top / self.c2) * (t * fits) * UP))
+        root = _root(up(fits / t))
+        top = largest_eigenvalue_above(Approx(Y).scaled(root, root).above()) if Y.any() else np.zeros(())
+        return up(up(1.0 + up(top * _over(self.c2))) * up(t * fits))
 
-    def _budget(self, B: Array, blur: Array, fits: Array) -> Array:
+    def _budget(self, B: Near, fits: Array) -> Array:
         """Θ of the layers so far."""
         omega = np.diag(up(fits / self.t[: len(fits)]))
-        total = self.inverse + congruence(omega, np.ascontiguousarray(B.T), radius=np.ascontiguousarray(blur.T))
-        return _tame(_raised(total / self.rest, np.abs(total) / self.rest))
+        return (Approx(self.inverse) + Approx(_image(omega, B.T))).times(_over(self.rest)).above()
 
     def _norm(self, F: Array, Theta: Array, mu: float) -> float:
         s = self.share / mu
-        left = np.eye(self.d) - s * Theta
-        away = 8.0 * gamma(1) * (1.0 + np.abs(left)).sum(axis=-1) * UP
-        left = left - np.diag(up(away))
-        last, blur = self.middle[self.ends[-1] :], self.radius[self.ends[-1] :]
-        still = congruence(inverse_above(0.5 * (left + left.T)), last[:, : self.d], radius=blur[:, : self.d])
-        moved = congruence(F, last[:, self.d :], radius=blur[:, self.d :])
-        total = _raised(still + moved / s, np.abs(still) + np.abs(moved) / s)
-        return float(stretched(np.sqrt(largest_eigenvalue_above(total)), 4))
+        left = -(Approx(Theta).times(s) - Approx(np.eye(self.d))).above()  # at most I - sΘ
+        last = self.maps[self.ends[-1] :]
+        still, moved = _image(inverse_above(left), last[:, : self.d]), _image(F, last[:, self.d :])
+        return float(_root(largest_eigenvalue_above((Approx(still) + Approx(moved).times(_over(s))).above())))
 
 
 def inverse_above(A: Array) -> Array:
@@ -197,20 +174,20 @@ def inverse_above(A: Array) -> Array:
         raise ProofFailed("a matrix of the bound to second order is not positive definite")
     inverse = np.linalg.inv(A)
     inverse = 0.5 * (inverse + inverse.T)
-    residual = np.abs(np.eye(len(A)) - A @ inverse)
-    residual += gamma(len(A) + 4) * (np.abs(A) @ np.abs(inverse) + 1.0)
-    off = (size_above(residual, (0, 1)) + _FLOOR) * UP / least
-    return raise_diagonal(inverse, np.asarray(off * UP))
+    residual = np.eye(len(A)) - Near.of(A) @ inverse
+    return raise_diagonal(inverse, up(size_above(residual.size, (0, 1)) / least))
 
 
-def _raised(matrix: Array, size: Array) -> Array:
-    """At least the real matrix of which ``matrix`` is the rounded value, after at most 30 roundings of ``size``."""
-    matrix = 0.5 * (matrix + matrix.T)
-    return raise_diagonal(matrix, gamma(32) * size.sum(axis=-1) * UP + _FLOOR)
+def _image(P: Array | None, maps: Near) -> Array:
+    """At least A P Aᵀ for every A of the maps."""
+    return congruence(P, np.ascontiguousarray(maps.value), radius=np.ascontiguousarray(maps.error))
 
 
-def _tame(matrix: Array) -> Array:
-    """The matrix, if no entry of it is too large."""
-    if not (np.abs(matrix) <= _TALLEST).all():
-        raise ProofFailed("a matrix of the bound to second order has entries that are too large")
-    return matrix
+def _root(x: Array) -> Array:
+    """At least √x."""
+    return up(np.sqrt(x))
+
+
+def _over(x: float) -> float:
+    """At least 1/x; a larger multiple of a matrix that is positive semidefinite is larger."""
+    return float(up(np.asarray(1.0 / x)))

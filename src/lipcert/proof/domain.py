@@ -11,23 +11,8 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.norms import LInf, Norm
 from lipcert.model.regions import Ball, Box, Everywhere, Region
-from lipcert.proof.rounding import (
-    LOOSE,
-    TINY,
-    UP,
-    U,
-    apply,
-    down,
-    fan_in,
-    gamma,
-    magnitude,
-    norm_above,
-    norm_below,
-    spread,
-    stretched,
-    twice_above,
-    up,
-)
+from lipcert.proof.near import Near, dot
+from lipcert.proof.rounding import down, norm_above, norm_below, turned, twice_above, up
 from lipcert.suggest.supports import split_rate
 
 _FEW_INPUTS = 16
@@ -166,7 +151,7 @@ class Domain:
                 return self.radius
             units = 1.0 if self.units is None else self.units
             longest = np.max(units / (1.0 if start is None else start) * np.ones(self.center.shape[-1]), axis=-1)
-            found = np.broadcast_to(stretched(self.radius * up(longest), 1), (len(self),))
+            found = np.broadcast_to(up(self.radius * up(longest)), (len(self),))
         if self.lower is None or self.upper is None:
             return found
         reach = _reach(self.center, self.lower, self.upper)
@@ -190,7 +175,7 @@ class Domain:
         if self.units is not None:
             gap = np.maximum(down(gap / self.units), 0.0)
         if self.ball == "l1":
-            return np.asarray(gap.sum(axis=-1) * (1.0 - gamma(gap.shape[-1] + 2)) > self.radius)
+            return np.asarray(Near.of(gap).sum().below > self.radius)
         return np.asarray(norm_below(gap) > self.radius)
 
     def inner_box(self) -> tuple[Array, Array]:
@@ -206,7 +191,7 @@ class Domain:
         gap = np.maximum(down(np.maximum(self.lower - self.center, self.center - self.upper)), 0.0)
         others = norm_below(gap[:, None, :] * (1.0 - np.eye(gap.shape[-1])))
         radius = self.radius[:, None]
-        reach = np.sqrt(np.maximum(radius - others, 0.0)) * np.sqrt(radius + others) * UP + TINY
+        reach = up(_root(np.maximum(radius - others, 0.0)) * _root(radius + others))
         lower = np.maximum(self.lower, down(self.center - reach))
         upper = np.minimum(self.upper, up(self.center + reach))
         meets = (lower <= upper).all(axis=-1, keepdims=True)
@@ -218,27 +203,24 @@ class Domain:
         ``where`` (k,) numbers the regions. By the ball, by both together, or by the box: the smallest counts.
         """
         pick = Pick(len(self), where)
-        size, n = np.abs(rows), rows.shape[-1]
-        g = gamma(n + 4)
-        value = pick.dots(rows, self.center)
-        lost = g * UP * pick.dots(size, np.abs(self.center))
-        error = np.full(len(rows), np.inf)
-        if self.radius is not None:
-            scaled = rows if self.units is None else up(size * pick(self.units))
-            dual = scaled.max(axis=-1) if self.ball == "l1" else norm_above(scaled)
-            error = stretched(lost * UP + stretched(pick(self.radius) * dual, 2), 2)
-        if self.lower is None or self.upper is None:
+        box = None
+        if self.lower is not None and self.upper is not None:
+            box = pick.near(rows, Near.between(self.lower, self.upper))
+            if self.radius is None:
+                return box.value, box.error
+        assert self.radius is not None
+        center, radius = pick.near(rows, Near.of(self.center)), pick(self.radius)
+        scaled = rows if self.units is None else up(np.abs(rows) * pick(self.units))
+        dual = scaled.max(axis=-1) if self.ball == "l1" else norm_above(scaled)
+        value, error = center.value, up(center.error + up(radius * dual))
+        if box is None:
             return value, error
-        if self.radius is not None and self.units is None:
+        if self.units is None:
             below, above = (pick(side - self.center) for side in (self.lower, self.upper))
-            both = clipped_above(pick(self.radius), below, above, rows, self.halvings)  # may be negative
-            error = np.fmin(error, up(both + lost))
-        middle = 0.5 * self.lower + 0.5 * self.upper
-        half = _reach(middle, self.lower, self.upper)
-        other = pick.dots(rows, middle)
-        room = stretched(pick.dots(size, half) + g * UP * pick.dots(size, np.abs(middle)), n + 3)
-        smaller = ~(value + error <= other + room)  # NaN gives way
-        return np.where(smaller, other, value), np.where(smaller, room, error)
+            both = clipped_above(radius, below, above, rows, self.halvings)  # may be negative
+            error = np.fmin(error, up(both + center.error))
+        smaller = ~(value + error <= box.value + box.error)  # NaN gives way
+        return np.where(smaller, box.value, value), np.where(smaller, box.error, error)
 
 
 class Pick:
@@ -251,6 +233,10 @@ class Pick:
         """Values (count, ...) of the region of each row."""
         return values if self.single else values[self.where]
 
+    def near(self, rows: Array, vectors: Near) -> Near:
+        """row·vector for vectors (count, n), one per region."""
+        return dot(rows, vectors[0]) if self.single else dot(rows, vectors, self.where)
+
     def dots(self, rows: Array, vectors: Array) -> Array:
         """row·vector for vectors (count, n), one per region, rounded as it comes."""
         if self.single:
@@ -258,69 +244,52 @@ class Pick:
         return np.einsum("rn,rn->r", rows, vectors[self.where])
 
 
+def _root(x: Array) -> Array:
+    """At least √y for every y that rounds to x."""
+    return up(np.sqrt(up(x)))
+
+
 def clipped_above(radius: Array, below: Array, above: Array, rows: Array, halvings: int = 24) -> Array:
-    """At least max rows·(z - center) over a ball clipped to a box, from ``below`` to ``above`` around its centre.
-
-    Split each row a into any two parts, a = q + (a - q): the ball bounds the first by δ‖q‖, the box the second by its
-    own support function, term by term. A search supplies q. Differences from the centre have one rounding, made good
-    here.
-    """
-    below, above = down(below), up(above)
-    rate = _rate(rows, radius, below, above, halvings)
-    y = np.where(rate > 0, np.clip(rows / np.where(rate > 0, rate, 1.0), below, above), 0.0)
-    pull = rate * y
-    rest = rows - pull
-    box = np.maximum(rest * below, rest * above)
-    error = gamma(rows.shape[-1] + 4) * (np.abs(rest) * np.maximum(np.abs(below), np.abs(above))).sum(axis=-1)
-    # the rounding of the difference, charged with the box's reach
-    total = stretched(radius * norm_above(pull), 2) + box.sum(axis=-1)
-    return np.asarray(up(total + (error + gamma(4) * np.abs(total)) * UP + TINY))
-
-
-def _rate(rows: Array, radius: Array, below: Array, above: Array, halvings: int = 24) -> Array:
-    """How rows are split between a ball and a box, (..., 1): any number will do, and 0 splits nothing."""
-    rate = split_rate(rows, radius, below, above, halvings)[..., None]
-    return np.where((rate > 0.0) & (rate < np.inf), rate, 0.0)
-
-
-def box_of(ball: Ball) -> tuple[Array, Array]:
-    """The box that a ball is clipped to, as seen from its centre; ends are rounded as they come."""
-    assert ball.clip is not None
-    return ball.clip.lower - ball.center, ball.clip.upper - ball.center
+    """At least max rows·(z - center) over a ball clipped to a box, from ``below`` to ``above`` around its centre."""
+    q, boxed = _split(radius, below, above, rows, halvings)
+    return up(up(radius * norm_above(q)) + boxed)
 
 
 def split_by_box(ball: Ball, rows: Array) -> tuple[Array, Array]:
     """Two parts q + p of each row, p·d bounded by the box that the ball is clipped to: q, and at least p·d."""
     if ball.clip is None:
         return rows, np.zeros(len(rows))
-    low, high = box_of(ball)
-    below, above = down(low), up(high)
-    rate = _rate(rows, ball.radius, low, high)
-    y = rows / np.where(rate > 0, rate, 1.0)
-    inside = (rate <= 0) | ((below <= y) & (y <= above))
-    q = np.where(inside, rows, rate * np.clip(y, below, above))
-    p = rows - q
-    most = np.maximum(p * below, p * above)
-    lost = gamma(rows.shape[-1] + 4) * (np.abs(most) + np.abs(p) * float(ball.radius)).sum(axis=-1) * UP
-    return q, np.asarray(up(most.sum(axis=-1) + lost) + TINY)
+    return _split(ball.radius, ball.clip.lower - ball.center, ball.clip.upper - ball.center, rows)
+
+
+def _split(radius: Array, below: Array, above: Array, rows: Array, halvings: int = 24) -> tuple[Array, Array]:
+    """The same for a box from ``below`` to ``above`` around the centre of the ball.
+
+    Any q will do; where the rate of a search is no positive number, nothing is left to the box. The ends are
+    differences with one rounding, made good here.
+    """
+    below, above = down(below), up(above)
+    rate = split_rate(rows, radius, below, above, halvings)[..., None]
+    told = (rate > 0.0) & (rate < np.inf)
+    rate = np.where(told, rate, 1.0)
+    y = rows / rate
+    q = np.where(told & ((y < below) | (y > above)), rate * np.clip(y, below, above), rows)
+    rest = Near.of(rows) - q  # its sign is the true one
+    return q, dot(rest, np.where(rest.value > 0.0, above, below)).above
 
 
 def form_over_ball(g: Array, weight: Weight, B: Array, radius: float, most: float, mu: float, y: Array) -> float:
-    """At least max of g·d + ½dᵀHd over ‖d‖ ≤ radius, H = WᵀBW, for μ > most ≥ λmax(H) and any y near (μ - H)⁻¹g.
+    """At least max of g·d + ½dᵀHd over ‖d‖ ≤ radius, H = WᵀBW, for most ≥ λmax(H) and any y near (μ - H)⁻¹g.
 
-    B is a matrix, or the diagonal of one. The maximum is at most ½(gᵀ(μ - H)⁻¹g + μ·radius²), and with the residual
-    ρ = g - (μ - H)y the first term is at most y·g + |y|·|ρ| + ‖ρ‖²/(μ - most).
+    B is a matrix, or the diagonal of one. For μ > most the maximum is at most ½(gᵀ(μ - H)⁻¹g + μ·radius²), and with the
+    residual ρ = g - (μ - H)y the first term is at most y·g + |y|·|ρ| + ‖ρ‖²/(μ - most). For other μ nothing is known.
     """
-    full, sizes, size = B.ndim == 2, np.abs(B), magnitude(weight)
-    through = apply if full else np.multiply
-    rest = np.abs(g - mu * y + spread(weight.T, through(B, spread(weight, y))))
-    terms = np.abs(g) + mu * np.abs(y) + spread(size.T, through(sizes, spread(size, np.abs(y))))
-    rest = rest + gamma(fan_in(weight) + fan_in(weight.T) + full * len(B) + 2 * LOOSE + 8) * terms * UP
-    # what underflows in Wy is multiplied by B and W, what underflows in B(Wy) by W
-    rest = rest + TINY * (1.0 + spread(size.T, 1.0 + (sizes.sum(axis=-1) if full else sizes)))
+    if not most < mu < np.inf:
+        return np.inf
+    inner = Near.of(y).through(weight)
+    image = (Near.of(B) @ inner if B.ndim == 2 else B * inner).through(turned(weight))
+    rest = (g - mu * Near.of(y) + image).size
     length = norm_above(rest)
-    square = float(stretched(length * (length / (mu - most)), 4) + TINY * (1.0 + length))
-    total = float(y @ g) + (float(np.abs(y) @ rest) + square) * UP
-    total += float(twice_above(np.asarray(radius), np.asarray(mu)))
-    lost = gamma(len(g) + 8) * float(np.abs(y) @ np.abs(g)) * UP + 8.0 * U * abs(total) + TINY
-    return 0.5 * float(up(np.asarray(total + lost * UP)))
+    square = length * (length / (Near.of(mu) - most))
+    total = dot(y, g) + dot(np.abs(y), rest) + square + twice_above(np.asarray(radius), np.asarray(mu))
+    return float((0.5 * total).above)

@@ -165,7 +165,7 @@ class Fused:
         right = step.rest.single() @ Approx.weight(weight).T
         Z = linalg.blas.dtrsm(1.0, L.T, right.value, lower=0, trans_a=1)
         again = linalg.blas.dtrmm(1.0, L.T, Z, lower=0, trans_a=1)
-        off = right - Approx(L).times(Approx(Z), again)
+        off = right - Approx(L).product(Approx(Z), again)
         rows, columns = off.rows(), off.T.rows()
         share = max(1.0, float(stretched(rows.max(initial=0.0) / SPARE, 2)))
         return Fused(Z, stretched(columns * share, 3))

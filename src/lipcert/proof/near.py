@@ -253,7 +253,7 @@ class Approx:
 
     def err(self, x: Array | None = None) -> Array:
         """At least |A - value|x for x ≥ 0; without x, the row sums of |A - value|."""
-        if self._units == 0.0:
+        if self._units == 0.0 and self._inner is None:
             return np.zeros(())
         found = gamma(1) * self._units * self.reach(x)
         if self._inner is not None:
@@ -266,9 +266,9 @@ class Approx:
         return (self.reach() + self.err()) * UP
 
     def __matmul__(self, other: Approx) -> Approx:
-        return self.times(other)
+        return self.product(other)
 
-    def times(self, other: Approx, value: Array | None = None) -> Approx:
+    def product(self, other: Approx, value: Array | None = None) -> Approx:
         """The product; ``value`` is its float matrix, where a BLAS has formed it already."""
         value = _product(self.value, other.value) if value is None else value
         return Approx(value, 1.0, _through(self, other), _through(other.T, self.T))
@@ -332,6 +332,15 @@ class Approx:
             t = np.sqrt(box.sum(axis=-1) / np.trace(self.value, axis1=-2, axis2=-1))[..., None]
         t = np.clip(t, 2.0**-60, 2.0**60)
         return self.scaled(up(1.0 + t), np.ones(1)).above((1.0 + 1.0 / t) * box * UP)
+
+    @staticmethod
+    def entrywise(A: Array, B: Array) -> Approx:
+        """A∘B, the products of the entries of exact matrices."""
+        return Approx(A * B, 1.0)
+
+    def times(self, factor: float) -> Approx:
+        """A multiple by an exact number."""
+        return self.scaled(np.array([factor]), np.ones(1))
 
 
 def raised(S: Array, amount: Array) -> Array:
@@ -405,7 +414,7 @@ def congruence(P: Array | None, weight: Weight, half: Array | None = None, radiu
     W = Approx.weight(weight, radius)
     if P is None:
         return W.gram().above()
-    return (W.times(Approx(P), half) @ W.T).above()
+    return (W.product(Approx(P), half) @ W.T).above()
 
 
 def gram(weight: Weight) -> Array:
@@ -486,3 +495,26 @@ def _through(one: Approx, two: Approx) -> Operator:
 
 def _both(one: Approx, two: Approx) -> Operator:
     return lambda x: one.err(x) + two.err(x)
+
+
+def dot(rows: Number, vectors: Number, which: Array | None = None) -> Near:
+    """row·vector for rows (k, n), and one vector (n,) for all, one for each, or of vectors (count, n) those told.
+
+    Vectors may be intervals: no more than γ of an error is lost.
+    """
+    rows, vectors = Near.of(rows), Near.of(vectors)
+    n, size = rows.shape[-1], np.abs(vectors.value)
+
+    def product(left: Array, right: Array) -> Array:
+        right = right if which is None else right[which]
+        return np.asarray(left @ right if right.ndim == 1 else np.einsum("rn,rn->r", left, right))
+
+    error = product(np.abs(rows.value), gamma(n + 2) * size + vectors.error + ETA)
+    if rows.error.any():
+        error = error + product(np.broadcast_to(rows.error, rows.shape), size + vectors.error)
+    return Near(product(rows.value, vectors.value), up(error * (1.0 + gamma(n + 8))) + 8.0 * n * ETA)
+
+
+def rounded_off(size: Array, count: int) -> Array:
+    """At least what ``count`` roundings lose of numbers up to ``size``: for loops that cannot carry every error."""
+    return np.asarray(gamma(count) * size * UP + TINY)

@@ -24,34 +24,20 @@ from typing import TypeAlias
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.model.arrays import Array, Weight, dense, times
+from lipcert.model.arrays import Array, Weight, dense
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
-from lipcert.proof.domain import box_of, clipped_above, form_over_ball, split_by_box
+from lipcert.proof.domain import form_over_ball, split_by_box
+from lipcert.proof.hints import Interval
 from lipcert.proof.image import Columns, Image
-from lipcert.proof.near import congruence, largest_eigenvalue_above
-from lipcert.proof.rounding import (
-    LOOSE,
-    TINY,
-    UP,
-    U,
-    down,
-    form_above,
-    gamma,
-    magnitude,
-    norm_above,
-    raise_diagonal,
-    spread,
-    stretched,
-    twice_above,
-    up,
-)
+from lipcert.proof.near import Approx, Near, congruence, dot, largest_eigenvalue_above
+from lipcert.proof.rounding import down, form_above, norm_above, raise_diagonal, twice_above, up
+from lipcert.proof.row_bounds import pulled
 from lipcert.proof.slope_fits import Parabolas, parabolas
 from lipcert.proof.step import activate
 from lipcert.suggest.algebra import solved_across
 from lipcert.suggest.multipliers import cap_weight
 
-Interval: TypeAlias = tuple[Array, Array]
 Choice: TypeAlias = Callable[[Array, Array, Array, Weight], Array]
 """Multipliers for S, alpha, beta, with a leading axis of length one, and the next weight."""
 
@@ -76,11 +62,8 @@ class Cap:
         """At least max rows·d over the cap: for every ν ≥ 0 it is at most radius·‖row + ν·gradient‖ - ν·level."""
         nu = cap_weight(self.gradient, self.level, rows, radius)
         nu = np.where(nu > 0.0, nu, 0.0)
-        moved = rows + nu[:, None] * self.gradient
-        size = norm_above(np.abs(rows) + nu[:, None] * np.abs(self.gradient))
-        ball = radius * norm_above(moved) + 4.0 * gamma(1) * radius * size
-        total = up(ball * UP - nu * self.level + 4.0 * gamma(1) * (ball + np.abs(nu * self.level)))
-        return np.asarray(total + TINY * (1.0 + radius))
+        moved = Near.of(rows) + nu[:, None] * Near.of(self.gradient)
+        return (up(radius * norm_above(moved.size)) - Near.of(nu) * self.level).above
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,8 +123,8 @@ class SecondOrder:
             if index or cap is not None:
                 weight = dense(layer.weight)
                 reach = self._coarsely(index, np.concatenate([weight, -weight]), ellipsoids)
-                loose = gamma(LOOSE) * spread(magnitude(weight), self._moved(index)) * UP + TINY
-                reach = stretched(np.maximum(reach, 0.0) + np.tile(error + loose, 2), 3)  # the centre counts anyway
+                loose = up(Approx.weight(weight).err(self._moved(index)) + error)
+                reach = up(np.maximum(reach, 0.0) + np.tile(loose, 2))  # the centre counts anyway
                 lower = np.fmax(lower, down(value - reach[layer.size :]))
                 upper = np.fmin(upper, up(value + reach[: layer.size]))
             if not (np.isfinite(lower) & np.isfinite(upper) & (lower <= upper)).all():
@@ -156,36 +139,31 @@ class SecondOrder:
 
     def least(self, rows: Array) -> Array:
         """At most rows·v_N at the centre, (k,)."""
-        value, error = self.output
-        lost = np.abs(rows) @ error + gamma(rows.shape[-1] + 2) * (np.abs(rows) @ np.abs(value))
-        return np.asarray(down(rows @ value - lost * UP - TINY))
+        return dot(rows, Near(*self.output)).below
 
     def rises(self, rows: Array) -> list[Rise]:
         """What rows·Δv_N can rise by, for rows (k, outputs)."""
-        last = self.network.layers[-1]
-        through = times(rows, last.weight)
-        moved = self._moved(self.network.depth - 1)
-        lost = gamma(rows.shape[-1] + LOOSE + 3) * (np.abs(rows) @ spread(magnitude(last.weight), moved))
-        gradient, curvatures, constant = self._traced(self.network.depth - 1, through)
+        last = self.network.depth - 1
+        through, missed = pulled(Approx(rows), self.network.layers[last].weight, self._moved(last))
+        gradient, curvatures, constant = self._traced(last, through)
         gradient, boxed = split_by_box(self.ball, gradient)
-        constant = up((constant + lost + TINY * (1.0 + moved.sum())) * UP + boxed)
+        constant = up(up(constant + missed) + boxed)
         return [Rise(gradient[k], tuple(D[k] for D in curvatures), float(constant[k])) for k in range(len(rows))]
 
     def where(self, rise: Rise, multipliers: Sequence[Array], limit: float) -> Cap:
         """The cap outside of which a row rises by less than a limit: g·d ≥ limit - ½λmax(H)δ² - constant inside."""
-        _, _, most = self._pulled(rise, multipliers)
-        bend = (0.5 * self._over_ball(most) + rise.constant) * UP
-        return Cap(rise.gradient, float(down(np.asarray(limit - bend - 4.0 * U * (abs(limit) + bend)))))
+        _, _, most = self._curvature(rise, multipliers)
+        return Cap(rise.gradient, float((limit - (0.5 * Near.of(self._over_ball(most)) + rise.constant)).below))
 
-    def _over_ball(self, rate: float) -> float:
+    def _over_ball(self, rate: Array | float) -> Array:
         """At least rate·δ² for a rate ≥ 0; δ² itself might underflow."""
-        return float(twice_above(np.asarray(self.radius), np.asarray(rate)))
+        return twice_above(np.asarray(self.radius), np.asarray(rate))
 
     def _moved(self, index: int) -> Array:
         """At least the size of each difference that enters a layer."""
         return self.parabolas[index - 1].moved if index else np.full(self.network.inputs, self.radius)
 
-    def _pulled(self, rise: Rise, multipliers: Sequence[Array]) -> tuple[Array, Array, float]:
+    def _curvature(self, rise: Rise, multipliers: Sequence[Array]) -> tuple[Array, Array, float]:
         """B of the first layer, H on fewer inputs, and at least λmax(H) and zero."""
         *others, top = range(self.network.depth - 1)
         B = np.diag(rise.curvatures[top])
@@ -199,42 +177,35 @@ class SecondOrder:
 
     def above(self, rise: Rise, multipliers: Sequence[Array], mu: float) -> float:
         """At least what a row rises by within the ball, proved with multipliers of all hidden layers but the last."""
-        B, H, most = self._pulled(rise, multipliers)
-        if not most < mu * (1.0 - 2.0**-40):
+        B, H, most = self._curvature(rise, multipliers)
+        if not most < mu:
             return np.inf
         y = solved_across(H, self.first.rows, rise.gradient, mu)
         weight = self.network.layers[0].weight
         total = form_over_ball(rise.gradient, weight, B, self.radius, most, mu, y)
-        return float(up(np.asarray(total + rise.constant + 8.0 * U * (abs(total) + abs(rise.constant)) + TINY)))
+        return float(up(np.asarray(total + rise.constant)))
 
     def _coarsely(self, index: int, rows: Array, ellipsoids: list[tuple[Array, int]]) -> Array:
         """At least rows·Δz of the activations before a layer, by the ellipsoids 4**exponent·S of the layers before."""
         gradient, curvatures, constant = self._traced(index, rows)
         bend = np.zeros(len(rows))
         for D, (S, exponent) in zip(curvatures, ellipsoids, strict=True):
-            bend = bend + up(np.ldexp(form_above(np.maximum(D, 0.0), S), 2 * exponent)) * UP
-        slope = stretched(self.radius * norm_above(gradient), 2)
+            bend = up(bend + up(np.ldexp(form_above(np.maximum(D, 0.0), S), 2 * exponent)))
+        rest, boxed = split_by_box(self.ball, gradient)
+        slope = np.fmin(up(self.radius * norm_above(gradient)), up(up(self.radius * norm_above(rest)) + boxed))
         if self.cap is not None:
-            slope = np.fmin(slope, self.cap.above(gradient, self.radius))
-        if self.ball.clip is not None:
-            slope = np.fmin(slope, clipped_above(self.ball.radius, *box_of(self.ball), gradient))
-        rise = 0.5 * twice_above(np.asarray(self.radius), bend)
-        total = slope + (rise + constant) * UP  # on a cap it may be negative
-        return np.asarray(total + (UP - 1.0) * np.abs(total))
+            slope = np.fmin(slope, self.cap.above(gradient, self.radius))  # it may be negative
+        return up(slope + up(0.5 * self._over_ball(bend) + constant))
 
     def _traced(self, index: int, rows: Array) -> tuple[Array, list[Array], Array]:
         """g, the D_k from the first layer on, and the constant, for rows·Δz of the activations before a layer."""
         constant = np.zeros(len(rows))
         curvatures = []
         for back in range(index - 1, -1, -1):
-            weight, seen = self.network.layers[back].weight, self.parabolas[back]
-            D = np.maximum(rows, 0.0) * seen.above + np.minimum(rows, 0.0) * seen.below
-            curvatures.append(up(D + 4.0 * U * np.abs(D)) + TINY)
-            constant = constant + np.abs(rows) @ seen.slack
-            rows = rows * seen.slope
-            before = self._moved(back)
-            passed = spread(magnitude(weight), before) + seen.reach
-            constant = constant + gamma(max(weight.shape) + LOOSE + 8) * (np.abs(rows) @ passed)
-            constant = constant + TINY * (1.0 + passed.sum() + before.sum())
-            rows = times(rows, weight)
-        return rows, curvatures[::-1], constant * UP
+            seen = self.parabolas[back]
+            curvatures.append(up(rows * np.where(rows > 0.0, seen.above, seen.below)))
+            constant = up(constant + dot(np.abs(rows), seen.slack).above)
+            sloped = Approx(rows).scaled(np.ones(1), seen.slope)
+            rows, missed = pulled(sloped, self.network.layers[back].weight, self._moved(back))
+            constant = up(constant + missed)
+        return rows, curvatures[::-1], constant

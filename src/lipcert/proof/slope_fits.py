@@ -22,22 +22,25 @@ from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
 from lipcert.proof.hints import Interval
+from lipcert.proof.near import Near, rounded_off
 from lipcert.proof.neuron_bounds import slope_bounds, slope_error, value_error
-from lipcert.proof.rounding import TINY, UP, U, down, twice_above, up
+from lipcert.proof.rounding import down, stretched, twice_above, up
 from lipcert.suggest.fits import slope_parabola
 
 _MARKS: Final = np.linspace(-1.0, 1.0, 11)
 """Ends of the ten cells that an interval is cut into."""
 _BEND: Final = 2.0**-40
 """Far more than the error of a second derivative, relative to the largest there is."""
-_FINE: Final = 1024
-"""Cells, on each of which φ' is only known to lie between its least and its largest value."""
+_FINE: Final = np.linspace(-1.0, 1.0, 1025)[:, None]
+"""Ends of the cells where a parabola is given."""
 _SHARES: Final = 0.95 ** np.arange(120.0)[::-1, None]
 """Ends of the cells, as shares of the way from c to the end of the interval; the first is 1/450."""
 _RELATIVE: Final = 2.0**-40
 """Far more than the roundings of a quotient, a square or a product, relative."""
 _RESOLVED: Final = 2.0**-30
 """Shorter ways than this, relative to c, are not cut into cells."""
+_SHORT: Final = 2.0**-900
+"""Nor are those that are shorter than this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,44 +65,73 @@ def fit(neurons: Neurons, center: Array, interval: Interval, cost: Array) -> Fit
 
     A parabola is taken where it is better than a line; ``cost`` is what half of |bow| costs beside the error.
     """
-    low, high = interval
-    middle, reach = 0.5 * low + 0.5 * high, (0.5 * high - 0.5 * low) * UP + TINY
-    marks = _MARKS.reshape(-1, *[1] * low.ndim)
-    v = middle + reach * marks  # ascending, as rounding is monotone
-    v[0], v[-1] = np.minimum(v[0], low), np.maximum(v[-1], high)
-    width, s = (v[1:] - v[:-1]).max(axis=0) * UP, v - center
-    far = np.maximum(np.abs(s[0]), np.abs(s[-1]))
-    slopes, values, start = neurons.slope(v), neurons.value(v), neurons.value(center)
-    above, below, bent, jumps = _between(neurons, v, width[None])
-    kinked = np.asarray(jumps.any(axis=0))
-    suggested = slope_parabola(slopes, s, middle - center, reach, kinked, cost)
+    whole = Near.between(*interval)
+    middle, reach = whole.value, np.maximum(whole.error, _SHORT)
+    v = middle + reach * _MARKS.reshape(-1, *[1] * middle.ndim)  # ascending, as rounding is monotone
+    v[0], v[-1] = np.minimum(v[0], interval[0]), np.maximum(v[-1], interval[1])
+    cells = _Cells.of(neurons, v, center)
+    kinked = np.asarray(cells.jumps.any(axis=0))
+    suggested = slope_parabola(cells.slopes, cells.s, middle - center, reach, kinked, cost)
     t, c = (np.where(np.isfinite(part), part, 0.0) for part in suggested)
-    poly = (0.5 * c * s + t) * s
-    swing = (np.abs(t) + np.abs(c) * far) * far
-    lost = slope_error(neurons, slopes, v).max(axis=0) + _BEND * bent * width
-    bulge = c * width
-    bulge = 0.125 * bulge * width
-    wide = lost + 16.0 * U * (np.abs(slopes).max(axis=0) + swing) + 4.0 * U * np.abs(bulge)
-    ends = slopes - poly
-    roof = np.maximum(ends[1:], ends[:-1]) + above
-    floor = np.minimum(ends[1:], ends[:-1]) - below
-    if kinked.any():
-        least, most = slope_bounds(neurons, v[:-1], v[1:])
-        roof = np.where(jumps, most - np.minimum(poly[1:], poly[:-1]) + np.abs(bulge), roof)
-        floor = np.where(jumps, least - np.maximum(poly[1:], poly[:-1]) - np.abs(bulge), floor)
-    top = roof.max(axis=0) + np.maximum(bulge, 0.0) + wide
-    bottom = floor.min(axis=0) + np.minimum(bulge, 0.0) - wide
-    slope = 0.5 * top + 0.5 * bottom
-    error = np.maximum(top - slope, slope - bottom) * UP + 4.0 * U * np.abs(slope) + TINY
+    found, far = Near.between(*cells.rest(t, c)), cells.far
+    slope, error = found.value, found.error
     alpha, beta = slope_bounds(neurons, v[0], v[-1])
     apart = up(np.maximum(beta - slope, slope - alpha))
-    gap = values - start - ((c / 6.0 * s + 0.5 * t) * s + slope) * s
+    values, start = neurons.value(v), neurons.value(center)
+    gap = values - start - ((c / 6.0 * cells.s + 0.5 * t) * cells.s + slope) * cells.s
     shift = 0.5 * gap.max(axis=0) + 0.5 * gap.min(axis=0)  # the error of a parabola is odd, its integral on one side
     start, gap = start + shift, np.abs(gap - shift)
-    size = np.abs(values).max(axis=0) + np.abs(start) + 2.0 * np.abs(shift) + (np.abs(slope) + swing) * far
-    room = value_error(neurons, values).max(axis=0) + 32.0 * U * size
-    rest = (0.5 * (gap[1:] + gap[:-1]).max(axis=0) + 0.5 * error * width + room) * UP + TINY
-    return Fit(start, slope, t, c, error, apart, rest)
+    size = np.abs(values).max(axis=0) + np.abs(start) + 2.0 * np.abs(shift)
+    size = size + (np.abs(slope) + (np.abs(t) + np.abs(c) * far) * far) * far
+    room = value_error(neurons, values).max(axis=0) + rounded_off(size, 32)
+    rest = 0.5 * (gap[1:] + gap[:-1]).max(axis=0) + 0.5 * error * cells.width + room
+    return Fit(start, slope, t, c, error, apart, stretched(rest, 8))
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """Points v, (points, ...), and what φ' does between them.
+
+    ``s`` is v - center as computed and ``far`` the largest; of each cell, how far φ' is ``above`` and ``below`` its
+    chord, and whether it may jump; the largest |φ''| and ``width``.
+    """
+
+    neurons: Neurons
+    v: Array
+    s: Array
+    far: Array
+    width: Array
+    slopes: Array
+    above: Array
+    below: Array
+    bent: Array
+    jumps: Array
+
+    @staticmethod
+    def of(neurons: Neurons, v: Array, center: Array) -> _Cells:
+        s, width = v - center, up((v[1:] - v[:-1]).max(axis=0))
+        far = np.maximum(np.abs(s[0]), np.abs(s[-1]))
+        return _Cells(neurons, v, s, far, width, neurons.slope(v), *_between(neurons, v, width[None]))
+
+    def rest(self, t: Array, c: Array) -> tuple[Array, Array]:
+        """At most and at least φ' - t·s - c·s²/2 between the points."""
+        poly = (0.5 * c * self.s + t) * self.s
+        bulge = c * self.width
+        bulge = 0.125 * bulge * self.width
+        size = np.abs(self.slopes).max(axis=0) + (np.abs(t) + np.abs(c) * self.far) * self.far + np.abs(bulge)
+        lost = slope_error(self.neurons, self.slopes, self.v).max(axis=0) + _BEND * self.bent * self.width
+        wide = lost + rounded_off(size, 16)
+        ends = self.slopes - poly
+        roof = np.maximum(ends[1:], ends[:-1]) + self.above
+        floor = np.minimum(ends[1:], ends[:-1]) - self.below
+        some = self.jumps.reshape(len(self.jumps), -1).any(axis=1)
+        if some.any():  # there the range of φ' serves
+            left, right, jumps = poly[:-1][some], poly[1:][some], self.jumps[some]
+            least, most = slope_bounds(self.neurons, self.v[:-1][some], self.v[1:][some])
+            roof[some] = np.where(jumps, most - np.minimum(left, right) + np.abs(bulge), roof[some])
+            floor[some] = np.where(jumps, least - np.maximum(left, right) - np.abs(bulge), floor[some])
+        top = roof.max(axis=0) + np.maximum(bulge, 0.0) + wide
+        return floor.min(axis=0) + np.minimum(bulge, 0.0) - wide, top
 
 
 def _between(neurons: Neurons, v: Array, width: Array) -> tuple[Array, ...]:
@@ -144,26 +176,16 @@ def _between(neurons: Neurons, v: Array, width: Array) -> tuple[Array, ...]:
 def fit_error(neurons: Neurons, center: Array, error: Array, reach: Array, slopes: Array) -> Array:
     """At least |φ'(c + Δ) - σ - τΔ - ½ψΔ²| for |Δ| ≤ reach and |c - center| ≤ error, (neurons,); σ, τ, ψ = slopes.
 
-    A cell [low, high] has the middle m over ``center``, and every Δ with c + Δ in it is within w of m. So the parabola
-    stays within |τ + ψm|w + ½|ψ|w² of its value at m, and φ' within its range on the cell.
+    With s = c + Δ - center the parabola at Δ is at most (|τ| + |ψ||s| + |ψ|error)·error from that at s.
     """
     sigma, tau, psi = slopes
     extent = up(reach + error)
-    points = center + np.linspace(-1.0, 1.0, _FINE + 1)[:, None] * extent
-    points[0], points[-1] = (
-        down(down(points[0] - 4.0 * U * np.abs(center))),
-        up(up(points[-1] + 4.0 * U * np.abs(center))),
-    )
-    low, high = points[:-1], points[1:]
-    alpha, beta = slope_bounds(neurons, low, high)
-    m = 0.5 * (low - center) + 0.5 * (high - center)
-    w = 0.5 * (high - low) + error + 8.0 * U * (np.abs(center) + extent)
-    bow, wide = psi * m, np.abs(psi) * w
-    value = sigma + tau * m + 0.5 * bow * m
-    size = np.abs(sigma) + np.abs(tau * m) + np.abs(bow * m) + np.maximum(np.abs(alpha), np.abs(beta))
-    away = np.maximum(beta - value, value - alpha)
-    bend = np.abs(tau + bow) * w + wide * w + 4.0 * U * (np.abs(tau) + np.abs(bow)) * w
-    return np.asarray((away + bend + 16.0 * U * size).max(axis=0) * UP + TINY)
+    v = center + _FINE * extent
+    v[0], v[-1] = down(center - extent), up(center + extent)
+    cells = _Cells.of(neurons, v, center)
+    bottom, top = cells.rest(tau, psi)
+    away = np.maximum(top - sigma, sigma - bottom)
+    return stretched(np.maximum(away, 0.0) + (np.abs(tau) + np.abs(psi) * (cells.far + error)) * error, 8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,10 +229,10 @@ def parabolas(neurons: Neurons, lower: Array, upper: Array, center: Array, error
     size = np.maximum(np.abs(above), np.abs(below))
     steep = np.maximum(most - slope, slope - least)
     slack = np.maximum(*(side.slack + twice_above(side.near, size) for side in sides))
-    slack = slack + steep * error + (size * error) * (2.0 * reach + error)
+    slack = slack + steep * error + size * error * (2.0 * reach + error)
     alpha = np.maximum(least, np.minimum(*(side.alpha for side in sides)))
     beta = np.minimum(most, np.maximum(*(side.beta for side in sides)))
-    return Parabolas(slope, below, above, slack * UP + TINY, alpha, beta, reach)
+    return Parabolas(slope, below, above, stretched(slack, 16), alpha, beta, reach)
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +250,7 @@ class _Side:
 def _side(neurons: Neurons, center: Array, end: Array, error: Array, slope: Array, sign: int) -> _Side:
     """From the centre up (sign 1) or down (-1) to the end; t is the distance from the centre."""
     whole = np.abs(end - center)
-    fine = whole > _RESOLVED * np.abs(center) + 2.0**20 * error + TINY
+    fine = whole > _RESOLVED * np.abs(center) + 2.0**20 * error + _SHORT
     points = np.where(fine, center + sign * _SHARES * whole, end)
     points[-1] = end
     t = np.abs(points - center)
@@ -238,7 +260,7 @@ def _side(neurons: Neurons, center: Array, end: Array, error: Array, slope: Arra
     value, start = neurons.value(points), neurons.value(center)
     rise = sign * (value - start)  # (φ(v) - φ(center))·sign, so that slopes are those of φ
     lost = value_error(neurons, value) + value_error(neurons, start)
-    lost = (lost + 8.0 * U * (np.abs(value) + np.abs(start) + np.abs(slope) * t)) * UP
+    lost = (lost + rounded_off(np.abs(value) + np.abs(start) + np.abs(slope) * t, 8)) * (1.0 + _RELATIVE)
     alpha, beta = slope_bounds(neurons, *_ordered(points[:-1], points[1:], sign))
     left, right = t[:-1], t[1:]
     secants, bends = [], []
@@ -248,7 +270,7 @@ def _side(neurons: Neurons, center: Array, end: Array, error: Array, slope: Arra
         # of c within error of the centre, a secant differs by at most 2·(its largest size)·error/(t - error)
         largest = np.maximum(np.abs(rate), np.abs(both))
         room = (lost[:-1] + 4.0 * (largest + np.maximum(np.abs(least), np.abs(most))) * error) / left
-        secants.append(both + sense * (room * UP + _RELATIVE * largest))
+        secants.append(both + sense * (room * (1.0 + _RELATIVE) + _RELATIVE * largest))
         # twice what is lost goes into the slack: so noise does not pass for a bend
         height = rise[:-1] - slope * left - sense * lost[:-1]
         bends.append(_extreme(height, rate - slope, left, right, pick, sense))

@@ -152,7 +152,7 @@ class _Layer:
             return None
         S = np.ldexp(known.S[np.ix_(place[at], place[at])], 2 * known.exponent)
         farthest = np.maximum(radius * np.sqrt(np.maximum(np.diagonal(S), 0.0)), 1e-200)
-        W, lines = stage.layer.weight, (stage.slope, stage.offset, stage.layer.bias)
+        W, lines = stage.layer.weight, (stage.slope, stage.offset.value, stage.layer.bias)
         return _Layer(W, W[at], *lines, at, stage.center[at], stage.alpha, stage.beta, stage.cells, S, farthest)
 
     def top(self, bend: Array) -> tuple[float, Array]:
