@@ -278,7 +278,7 @@ def _both(one: Approx, two: Approx) -> Operator:
 
 
 def sum_above(stack: Array) -> Array:
-    """A symmetric float matrix at least the sum of symmetric float matrices (count, ..., n, n), in the Loewner order."""
+    """A float matrix at least the sum of symmetric ones (count, ..., n, n) in the Loewner order."""
     total = Near.of(stack).sum(0)
     return raised(total.value, Size(total.error).sum(-1).above)
 
