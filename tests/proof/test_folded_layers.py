@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -103,11 +102,9 @@ def _wide(seed: int) -> lc.Network:
 def test_proofs_by_either_way_agree(seed: int, method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     network, ball = _wide(seed), lc.Ball(np.linspace(-1, 1, 4), 0.15)
     monkeypatch.setattr(module, "_WIDE", 1)
-    floating = lc.certify(network, ball, method, verify=False).bound
     few = lc.certify(network, ball, method)
     assert few.verified
     assert lc.verify(network, few) <= few.bound
-    assert floating * (1 - 1e-9) <= few.bound <= floating * (1 + 1e-7)
     monkeypatch.setattr(module, "_WORTH", 0.0)
     monkeypatch.setattr(path, "_BROAD", 10**9)
     assert lc.certify(network, ball, method).bound == pytest.approx(few.bound, rel=1e-8)
@@ -166,8 +163,7 @@ def test_what_is_said_of_a_point_does_not_hang_on_others(monkeypatch: pytest.Mon
 def test_rows_are_traced_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     network, ball = _wide(2), lc.Ball(np.zeros(4), 0.5)
     whole = lc.certify(network, ball, lc.Scalar())
-    for name in ("lipcert.proof.backsubstitution", "lipcert.search.enclosing"):
-        monkeypatch.setattr(import_module(name), "_ENTRIES", 200)
+    monkeypatch.setattr("lipcert.proof.backsubstitution._ENTRIES", 200)
     assert lc.certify(network, ball, lc.Scalar()).bound == pytest.approx(whole.bound, rel=1e-9)
 
 
@@ -210,11 +206,10 @@ def test_the_bound_is_the_same(method: Any, sparse_weights: bool, monkeypatch: p
         assert ((one.multiplier > 0) == (two.multiplier > 0)).all()
 
 
-@pytest.mark.parametrize("verify", [False, True])
-def test_neurons_that_do_not_move_get_no_multiplier(verify: bool) -> None:
-    found = lc.certify(_wide_first(1, False), lc.Ball(np.zeros(5), 0.2), lc.Scalar(), verify=verify).layers[1]
+def test_neurons_that_do_not_move_get_no_multiplier() -> None:
+    found = lc.certify(_wide_first(1, False), lc.Ball(np.zeros(5), 0.2), lc.Scalar()).layers[1]
     assert (found.multiplier[:6] == 0).all()
-    most = 1e-100 if verify else 0.0  # a proof charges for what underflow may lose
+    most = 1e-100  # a proof charges for what underflow may lose
     assert (-most <= found.lower[:6]).all()
     assert (found.lower[:6] <= 0).all()
     assert (found.upper[:6] >= 0).all()
@@ -229,6 +224,6 @@ def test_wide_sparse_layers_are_cheap() -> None:
     biases = [rng.standard_normal(20_000), rng.standard_normal(15_000), None]
     network = lc.Network.from_weights([first, second, rng.standard_normal((2, 15_000))], biases, "relu")
     ball = lc.Ball(rng.standard_normal(30), 1e-3)
-    found = lc.certify(network, ball, lc.Scalar(), verify=False)
+    found = lc.certify(network, ball, lc.Scalar())
     below = float(np.linalg.norm(network.jacobian(ball.center), 2))
     assert below <= found.bound <= 1.2 * below

@@ -244,9 +244,9 @@ def test_dead_neurons(rows: bool) -> None:
 
 def test_nothing_moves() -> None:
     network = lc.Network.from_weights([np.ones((4, 3)), np.zeros((5, 4)), np.ones((2, 5))])
-    assert lc.Joint().solve(problem(network)).bound == 0.0
+    assert lc.Joint().solve(problem(network)).bound < 1e-200
     nothing = lc.Network.from_weights([np.zeros((4, 3)), np.ones((2, 4))])
-    assert lc.Joint().solve(problem(nothing, lc.Ball(np.zeros(3), 1.0))).bound == 0.0
+    assert lc.Joint().solve(problem(nothing, lc.Ball(np.zeros(3), 1.0))).bound < 1e-200
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])

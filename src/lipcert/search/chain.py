@@ -24,7 +24,7 @@ from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.runtime.clock import clock
 from lipcert.runtime.costs import entries
-from lipcert.search.ellipsoid import inverse_of, symmetric
+from lipcert.search.eigenvalues import inverse_of, symmetric
 from lipcert.search.merged_maps import condensed
 
 Slopes = tuple[Array, Array]

@@ -18,7 +18,6 @@ from lipcert.search.candidate import Candidate
 from lipcert.search.chain import STILL, Chain, Slopes, Value
 from lipcert.search.closed_form import closed_form
 from lipcert.search.descent import follow
-from lipcert.search.method import hurried
 from lipcert.search.problem import Problem
 from lipcert.search.scalar import Scalar
 from lipcert.search.stage import Stage
@@ -78,9 +77,10 @@ class Joint(Anytime):
             yield from self.optimised(problem, start)
             return
         kept = [int(((layer.beta != 0.0) | (layer.alpha != 0.0)).sum()) for layer in start.layers]
-        if not clock().allows(scalar_share(open_, kept, problem.network.sizes[2:]) * clock().sweep):
+        share = 1.0 + scalar_share(open_, kept, problem.network.sizes[2:])
+        if not clock().allows(share * clock().sweep):
             return
-        first = replace(problem.sweep(hurried(Scalar().choose, "scalar")), found_by="Scalar")
+        first = replace(problem.sweep(Scalar().choose, "scalar", hurried=True), found_by="Scalar")
         yield first
         yield from self.improved(problem, first)
 
@@ -99,22 +99,21 @@ class Joint(Anytime):
             return candidate
         now = clock()
         for tilt in _TILTS[: self.rounds]:
-            if not now.allows(2.0 * now.sweep):
+            if not now.allows(now.sweep):
                 break
             try:
-                again = problem.knowing(candidate, Linear(tilt=tilt)).sweep(hurried(kept(candidate), "joint"))
+                again = problem.knowing(candidate, Linear(tilt=tilt)).sweep(kept(candidate), "joint", hurried=True)
             except (OutOfTime, ProofFailed):
                 break
             if again.bound <= candidate.bound and _ranges(again) < (1.0 - _WORTH) * _ranges(candidate):
                 candidate = replace(again, found_by="Joint")
-                now.held += now.sweep  # there is one more sweep to prove
         return candidate
 
     def optimised(self, problem: Problem, candidate: Candidate, mu: float = WIDEST_MU) -> Iterator[Candidate]:
         """The same intervals and slopes with joint multipliers, path started at mu, if that is better."""
         now, interrupt = clock(), None
         best, least, chain = np.zeros(0), np.inf, None
-        with now.keeping(0.5 * now.sweep):  # for the sweep that follows
+        with now.keeping(now.sweep):  # for the sweep that follows
             try:
                 chain, start, mu, away = _essential(problem, candidate, mu)
                 before = time.perf_counter()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import sparse
 
 from lipcert.model.arrays import Array, Weight, dense
 from lipcert.model.network import Layer
@@ -61,19 +61,6 @@ class Kept:
     def fewer(self) -> bool:
         """Whether some of the layer's neurons are left out."""
         return self.neurons.size < self.size
-
-
-def smaller(ahead: Weight) -> Weight:
-    """A matrix C with as few rows as possible and CᵀC = aheadᵀ·ahead, to rounding: λmax(C P Cᵀ) is the same."""
-    rows, columns = ahead.shape
-    if rows <= columns:
-        return ahead
-    gram = dense(ahead.T @ ahead)
-    gram.flat[:: columns + 1] += 1e-13 * np.trace(gram) / columns + np.finfo(float).tiny
-    try:
-        return np.asarray(linalg.cholesky(gram, lower=False, overwrite_a=True, check_finite=False))
-    except linalg.LinAlgError:
-        return ahead
 
 
 def condense(weight: Weight, alpha: Array, beta: Array, ahead: Weight) -> Kept:
