@@ -15,11 +15,11 @@ from lipcert.model.arrays import Array, Weight, dense
 from lipcert.proof import folding as module
 from lipcert.proof import point as path
 from lipcert.proof.folding import Near, folded
+from lipcert.proof.hints import BOTH
 from lipcert.proof.image import Image
 from lipcert.proof.point import stretch_below, trajectory
 from lipcert.proof.rounding import diagonal_above
-from lipcert.search import merged_maps
-from lipcert.search.merged_maps import condensed
+from lipcert.search.problem import Problem
 from networks import random_network, spread
 
 
@@ -167,7 +167,7 @@ def test_rows_are_traced_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lc.certify(network, ball, lc.Scalar()).bound == pytest.approx(whole.bound, rel=1e-9)
 
 
-# the same in the search: keeping only the neurons with open slopes changes the cost of a bound, not the bound
+# keeping only the neurons with open slopes changes the cost of a bound, not the bound
 
 
 def _wide_first(seed: int, sparse_weights: bool) -> lc.Network:
@@ -194,11 +194,10 @@ def _wide_first(seed: int, sparse_weights: bool) -> lc.Network:
 def test_the_bound_is_the_same(method: Any, sparse_weights: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     network = _wide_first(1, sparse_weights)
     ball = lc.Ball(np.linspace(-1, 1, 5), 0.2)
-    short = lc.certify(network, ball, method)
-    widths = [part.weight.shape[0] for part in condensed(network.layers, [(p.alpha, p.beta) for p in short.layers])]
-    assert widths[0] < 60
-    monkeypatch.setattr(merged_maps, "_WORTH", 0.0)
     long = lc.certify(network, ball, method)
+    monkeypatch.setattr(module, "_WIDE", 1)
+    short = lc.certify(network, ball, method)
+    assert method.solve(Problem(network, ball, BOTH)).kept[0].alpha.size < 60
     assert short.bound == pytest.approx(long.bound, rel=1e-2 if isinstance(method, lc.Joint) else 1e-6)
     assert lc.lower_bound(network, ball, samples=300).value <= min(short.bound, long.bound)
     for one, two in zip(short.layers, long.layers, strict=True):

@@ -15,7 +15,7 @@ from lipcert.runtime.clock import OutOfTime, clock
 from lipcert.runtime.costs import scalar_share
 from lipcert.search.anytime import Anytime
 from lipcert.search.candidate import Candidate
-from lipcert.search.chain import STILL, Chain, Slopes, Value
+from lipcert.search.chain import STILL, Chain, Value
 from lipcert.search.closed_form import closed_form
 from lipcert.search.descent import follow
 from lipcert.search.problem import Problem
@@ -102,7 +102,7 @@ class Joint(Anytime):
             if not now.allows(now.sweep):
                 break
             try:
-                again = problem.knowing(candidate, Linear(tilt=tilt)).sweep(kept(candidate), "joint", hurried=True)
+                again = problem.knowing(candidate, Linear(tilt=tilt)).sweep(repeated(candidate), "joint", hurried=True)
             except (OutOfTime, ProofFailed):
                 break
             if again.bound <= candidate.bound and _ranges(again) < (1.0 - _WORTH) * _ranges(candidate):
@@ -145,9 +145,9 @@ def _bends(value: Value) -> Array:
 
 def _essential(problem: Problem, candidate: Candidate, mu: float) -> tuple[Chain, Array, float, tuple[float, ...]]:
     """The layers whose multipliers matter as a chain, where on it the candidate is, and where the path starts."""
-    given, slopes, before = log_multipliers(candidate), moving_slopes(candidate), time.perf_counter()
-    ends = problem.norms, candidate.sweeps[-1].start
-    chain = Chain(problem.network, slopes, *ends)
+    given, kept, before = log_multipliers(candidate), list(candidate.kept), time.perf_counter()
+    first, ends = problem.network.layers[0].weight, (problem.norms, candidate.sweeps[-1].start)
+    chain = Chain(first, kept, *ends)
     x = chain.coordinates(given)
     away: tuple[float, ...] = _AWAY
     if not clock().allows(_FEW * (time.perf_counter() - before)):
@@ -160,9 +160,9 @@ def _essential(problem: Problem, candidate: Candidate, mu: float) -> tuple[Chain
     if not value.effect[small].any():
         return chain, x, mu, away
     for layer in small:
-        middle = 0.5 * (slopes[layer][0] + slopes[layer][1])
-        slopes[layer] = middle, middle
-    chain = Chain(problem.network, slopes, *ends)
+        middle = 0.5 * (kept[layer].alpha + kept[layer].beta)
+        kept[layer] = replace(kept[layer], alpha=middle, beta=middle)
+    chain = Chain(first, kept, *ends)
     return chain, chain.coordinates(given), mu, away
 
 
@@ -182,15 +182,6 @@ def log_multipliers(candidate: Candidate) -> list[Array]:
     return [np.log(np.maximum(layer.multiplier, tiny)) + layer.exponent * LOG4 for layer in candidate.layers]
 
 
-def moving_slopes(candidate: Candidate) -> list[Slopes]:
-    """The slope ranges of a candidate, one slope for neurons without a multiplier: those are affine or do not move."""
-    slopes = []
-    for layer in candidate.layers:
-        middle, still = 0.5 * (layer.alpha + layer.beta), layer.multiplier <= 0
-        slopes.append((np.where(still, middle, layer.alpha), np.where(still, middle, layer.beta)))
-    return slopes
-
-
 def chosen(chain: Chain, x: Array) -> Callable[[Stage], Array]:
     """The choice of multipliers that x stands for; the closed form in layers that are not links of the chain."""
     parts = {link.layer: part for link, part in zip(chain.links, chain.split(x), strict=True)}
@@ -208,7 +199,7 @@ def chosen(chain: Chain, x: Array) -> Callable[[Stage], Array]:
     return choose
 
 
-def kept(candidate: Candidate) -> Callable[[Stage], Array]:
+def repeated(candidate: Candidate) -> Callable[[Stage], Array]:
     """The multipliers of a candidate again, for slopes inside the ones it had."""
 
     def choose(stage: Stage) -> Array:

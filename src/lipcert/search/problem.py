@@ -16,7 +16,7 @@ from lipcert.proof.guide import View
 from lipcert.proof.hints import Enclosure, Hints, Interval, Part
 from lipcert.proof.passes import ask
 from lipcert.proof.sweep import Sweep, proving
-from lipcert.search.candidate import Candidate
+from lipcert.search.candidate import Candidate, Kept
 from lipcert.search.guide import MethodGuide, one_by_one, settled
 from lipcert.search.stage import Stage
 
@@ -73,7 +73,9 @@ class Problem:
             with proving():
                 sweep = Sweep(self.network, None, guide, self.known, norms=self.norms).run()
             hints = sweep.hints(0)
-        return Candidate(float(sweep.bounds[0]), sweep.reports(0), (*self.history, hints), notes=repairs(sweep))
+        kept = tuple(Kept.of(view, hint) for view, hint in zip(sweep.views, sweep.hinted, strict=True))
+        sweeps = (*self.history, hints)
+        return Candidate(float(sweep.bounds[0]), sweep.reports(0), sweeps, kept=kept, notes=repairs(sweep))
 
     def knowing(self, candidate: Candidate, *enclosures: Enclosure) -> Problem:
         """The same problem with the intervals of a candidate known, to be tightened by the given enclosures."""
