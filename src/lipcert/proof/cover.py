@@ -220,7 +220,7 @@ def cover(
 
     ``setup`` is called in each of the worker processes.
     """
-    with covering(PieceBounds(network, region, sweeps, norms), workers, setup) as found:
+    with covering(PieceBounds(network, region, sweeps, norms, remembered=True), workers, setup) as found:
         yield found
 
 

@@ -57,7 +57,7 @@ def ask(
     """
     check_region(region, network.inputs)
     domain = Domain.of([region]) if region.bounded else None
-    known = _intervals(network, region, before)
+    known = intervals(network, region, before, remembered=True)
     with proving():
         if part is None:
             sweep = Sweep(network, domain, guide, known, norms=norms).run()
@@ -86,15 +86,21 @@ def recall(
     return fact if same and (fact.region is region or same_region(fact.region, region)) else None
 
 
-def _intervals(network: Network, region: Region, sweeps: tuple[Hints, ...]) -> Sequence[Interval]:
-    """The intervals that passes prove one after the other, remembered or proved now."""
-    if not sweeps:
-        return ()
-    *before, hints = sweeps
-    fact = recall(network, region, hints, before)
-    if fact is not None:
-        return fact.intervals
+def intervals(
+    network: Network, region: Region, sweeps: Sequence[Hints], remembered: bool = False
+) -> Sequence[Interval]:
+    """What the passes prove, one after the other, of the pre-activations of every hidden layer, (1, neurons) each.
+
+    With ``remembered``, passes that were asked for here are not repeated.
+    """
     domain = Domain.of([region]) if region.bounded else None
-    known = _intervals(network, region, tuple(before))
+    known: Sequence[Interval] = ()
     with proving():
-        return Sweep(network, domain, given(hints, network, region.bounded), known).run(needs_bound=False).intervals
+        for position, hints in enumerate(sweeps):
+            fact = recall(network, region, hints, sweeps[:position]) if remembered else None
+            if fact is None:
+                guide = given(hints, network, region.bounded)
+                known = Sweep(network, domain, guide, known).run(needs_bound=False).intervals
+            else:
+                known = fact.intervals
+    return known

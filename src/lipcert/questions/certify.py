@@ -343,7 +343,8 @@ def _improved(
             start = first = replace(ClosedForm().solve(problem), found_by="ClosedForm")
             if not inner.is_whole(problem.network):
                 first = replace(ClosedForm().solve(problem.restrict(inner, start)), found_by="ClosedForm")
-            best = _issued(network, region, part, start, first, method)
+            with suppress(ProofFailed):  # a better method may have a finite bound
+                best = _issued(network, region, part, start, first, method)
             now.sweep = time.perf_counter() - started
             with now.keeping(0.0 if inner.norms.plain else now.sweep):
                 for whole, found in candidates(problem, inner, method, start):
@@ -393,23 +394,15 @@ def _explained(method: Method) -> Iterator[None]:
 
 
 def _issued(
-    network: Network,
-    region: Region,
-    part: Part,
-    whole: Candidate,
-    candidate: Candidate,
-    method: Method,
+    network: Network, region: Region, part: Part, whole: Candidate, candidate: Candidate, method: Method
 ) -> Certificate:
     """The certificate of a candidate; ``whole`` gives the intervals of the whole network if it is about a part."""
     rest = () if candidate is whole else candidate.sweeps
     if whole.sweeps:
         cover, curved = candidate.cover, candidate.curved
         found = issue(network, region, part, whole.sweeps, rest, cover, candidate.layers, method, curved)
-    elif np.isfinite(candidate.bound):
-        ends = (candidate.layers, whole.sweeps, rest, 0.0)
-        tree = None if candidate.cover is None else candidate.cover.tree()
-        origin = method, region, network.digest, part
-        found = Certificate(candidate.bound, *origin, *ends, verified=False, tree=tree, curved=candidate.curved)
+    elif np.isfinite(candidate.bound):  # a method of the literature without multipliers
+        found = Certificate(candidate.bound, method, region, network.digest, part, (), (), (), 0.0, verified=False)
     else:
         raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
     origin_name, note = candidate.found_by or type(method).__name__, "; ".join(candidate.notes)

@@ -29,6 +29,8 @@ from lipcert.search.eigenvalues import inverse_of, symmetric
 _REINS = 1e-6
 """Weight of Σ exp(x) beside the barrier. Nothing else holds down the multipliers of neurons that reach no output, and
 ellipsoids whose axes differ by 1e8 lose to rounding what the search found."""
+_TALL = 100
+"""Columns of a map from which, if it has more rows, the ellipsoid before it takes less work."""
 STILL = 1e-14
 """Variances are taken to be at least this share of their layer's mean."""
 
@@ -66,7 +68,7 @@ class _Map:
 class _Link:
     """One hidden layer, what is kept of it, and the map from there to the next link or to the output.
 
-    The map is outer·W, where W has no more rows than columns; it is the identity where the map itself has more.
+    The map is outer·W. W is the map itself, or the identity where the map has many columns and more rows.
     """
 
     layer: int
@@ -78,9 +80,10 @@ class _Link:
 
     @cached_property
     def inner(self) -> Weight:
-        """W, (k, n) with k ≤ n."""
+        """W, (k, n)."""
         rows, columns = self.ahead.weight.shape
-        return self.ahead.weight if rows <= columns else sparse.csr_array(sparse.eye_array(columns))
+        tall = rows > columns >= _TALL
+        return sparse.csr_array(sparse.eye_array(columns)) if tall else self.ahead.weight
 
     @property
     def outer(self) -> Weight | None:
