@@ -20,6 +20,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import lipcert as lc
+from lipcert.search.candidate import Kept
 from lipcert.search.chain import Chain
 
 DEPTHS = (20, 40, 80)
@@ -63,7 +64,8 @@ def main() -> None:
     for depth in DEPTHS:
         network = square(width, depth)
         ones = np.ones(width)
-        chain = Chain(network, [(0.0 * ones, ones)] * (depth - 1))
+        hidden = [Kept(0.0 * ones, ones, layer.weight, np.arange(width)) for layer in network.layers[1:]]
+        chain = Chain(network.layers[0].weight, hidden)
         x = np.full(chain.size, np.log(width) + 1.0)
         seconds, bare = median(partial(chain, x, 1e-3)), median(products(network))
         tracemalloc.start()

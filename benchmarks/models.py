@@ -1,6 +1,6 @@
 """Real ONNX models: import, agreement with onnxruntime, local bounds, lower bounds, times.
 
-    python benchmarks/models.py FOLDER [--radius 0.01] [--points 100] [--json FILE] [--no-verify]
+    python benchmarks/models.py FOLDER [--radius 0.01] [--points 100] [--json FILE]
 
 At a random input of each model in the folder. One line a model and method; ratios are bound / lower bound.
 """
@@ -43,7 +43,7 @@ def centre(network: lc.Network) -> Array:
     return np.random.default_rng(0).random(network.inputs)
 
 
-def measure(path: Path, radius: float, points: int, verify: bool) -> dict[str, Any]:
+def measure(path: Path, radius: float, points: int) -> dict[str, Any]:
     """Everything about one model."""
     clock = time.perf_counter()
     network = lc.load(path)
@@ -59,7 +59,7 @@ def measure(path: Path, radius: float, points: int, verify: bool) -> dict[str, A
     record["lower"] = lc.lower_bound(network, ball).value
     record["lower_seconds"] = time.perf_counter() - clock
     for method in METHODS:
-        found = lc.certify(network, ball, method, verify=verify)
+        found = lc.certify(network, ball, method)
         record["bounds"][repr(method)] = {
             "bound": found.bound,
             "seconds": found.seconds,
@@ -77,13 +77,12 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=100)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--only", help="part of the name")
-    parser.add_argument("--no-verify", action="store_true", help="floating-point bounds only")
     options = parser.parse_args()
     records = []
     for path in sorted(options.folder.glob("*.onnx"), key=lambda p: p.stat().st_size):
         if options.only and options.only not in path.stem:
             continue
-        record = measure(path, options.radius, options.points, not options.no_verify)
+        record = measure(path, options.radius, options.points)
         records.append(record)
         apart = "-" if record["agreement"] is None else f"{record['agreement']:.1e}"
         print(f"{record['model']}: {' → '.join(map(str, record['sizes']))}")

@@ -85,7 +85,7 @@ PLANTED: dict[str, tuple[Rule, str, str, str]] = {
     "all of scipy": (foreign, "proof/step.py", "import scipy", "imports scipy"),
     "solvers of sparse systems": (foreign, "proof/step.py", "from scipy.sparse import linalg", "scipy.sparse.linalg"),
     "the same, by its name": (foreign, "model/network.py", "import scipy.sparse.linalg", "scipy.sparse.linalg"),
-    "a search": (foreign, "proof/rounding.py", "from lipcert.search import ellipsoid", "lipcert.search.ellipsoid"),
+    "a search": (foreign, "proof/rounding.py", "from lipcert.search import eigenvalues", "lipcert.search.eigenvalues"),
     "a search, for types": (foreign, "proof/rounding.py", CHECKING + "from lipcert.search.stage import Stage", "stage"),
     "a search, later": (foreign, "proof/rounding.py", LATER + "from lipcert.search.stage import Stage", "stage"),
     "a search, from here": (foreign, "proof/rounding.py", "from ..search.stage import Stage", "lipcert.search.stage"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -28,8 +29,9 @@ from lipcert.proof.outputs import output_at
 from lipcert.proof.piece_bounds import PieceBounds
 from lipcert.questions import radius_certifier
 from lipcert.questions.prove_outputs import prove_outputs
-from lipcert.search import enclosing, problem, split
-from lipcert.search import method as asking
+from lipcert.search import guide as asking
+from lipcert.search import problem, split
+from lipcert.search.candidate import Candidate
 from lipcert.search.directions import Stretch
 from networks import random_network
 
@@ -247,8 +249,8 @@ class Outcomes:
 def test_the_questions_reach_what_can_be_reached() -> None:
     labels = {target.label for question in QUESTIONS for target in asked(question)}
     expected = {"search.witness.witness", "search.split._Search.cuts", "search.lower.jacobian_norms"}
-    expected |= {"search.joint.Joint.optimised", "search.auto.Auto.candidates", "search.method.MethodGuide.lines"}
-    expected |= {"search.problem.Problem.sweep", "search.enclosing.Enclosing.interval", "runtime.threads.suited_to"}
+    expected |= {"search.joint.Joint.optimised", "search.auto.Auto.candidates", "search.guide.MethodGuide.lines"}
+    expected |= {"search.problem.Problem.sweep", "runtime.threads.suited_to"}
     expected |= {f"search.second_order_jacobian.{name}" for name in ("improved", "_Search.hints", "_parabola")}
     expected |= {"search.quadratic.suggest", "search.dual.DualSearch.find"}
     expected |= {"search.second_order.PairSearch.hints", "search.split.RowSearch.cuts"}
@@ -334,14 +336,15 @@ def test_all_suggestions_are_garbage(question: str, kind: str) -> None:
 
 
 def narrow_intervals(patch: pytest.MonkeyPatch) -> None:
-    honest = enclosing.Enclosing.interval
+    """A pass is told to have proved more than it did."""
+    honest = problem.Problem.guided
 
-    def interval(run: Any, *arguments: Any) -> tuple[Array, Array]:
-        lower, upper = honest(run, *arguments)
-        middle = 0.5 * lower + 0.5 * upper
-        return middle, middle
+    def guided(one: problem.Problem, *arguments: Any) -> Candidate:
+        found = honest(one, *arguments)
+        layers = [replace(layer, upper=0.5 * layer.lower + 0.5 * layer.upper) for layer in found.layers]
+        return replace(found, bound=0.1 * found.bound, layers=tuple(layers))
 
-    patch.setattr(enclosing.Enclosing, "interval", interval)
+    patch.setattr(problem.Problem, "guided", guided)
 
 
 def small_multipliers(patch: pytest.MonkeyPatch) -> None:
@@ -362,18 +365,44 @@ def steep_lines(patch: pytest.MonkeyPatch) -> None:
     def turned(pair: tuple[Array, Array]) -> tuple[Array, Array]:
         return -3.0 * pair[0], 0.1 - 2.0 * pair[1]
 
-    asked_for, drawn = asking.MethodGuide.lines, enclosing.Enclosing.lines
+    asked_for = asking.MethodGuide.lines
     patch.setattr(asking.MethodGuide, "lines", lambda *arguments: turned(asked_for(*arguments)))
-    patch.setattr(enclosing.Enclosing, "lines", lambda run: tuple(turned(pair) for pair in drawn(run)))
 
 
 def another_candidate(patch: pytest.MonkeyPatch) -> None:
     """Hints and bound of a small ball are taken for those of the large one."""
-    honest = problem.Problem.sweep
-    patch.setattr(problem.Problem, "sweep", lambda one, choose: honest(replace(one, region=SMALL), choose))
+    honest = problem.Problem.guided
+    patch.setattr(problem.Problem, "guided", lambda one, *asked: honest(replace(one, region=SMALL), *asked))
+
+
+def intervals_of_another(patch: pytest.MonkeyPatch) -> None:
+    """A pass over the large ball is asked to start from the intervals of a pass over a small one."""
+    honest = problem.Problem.guided
+
+    def guided(one: problem.Problem, *asked: Any) -> Candidate:
+        before = honest(replace(one, region=SMALL, known=None, history=()), *asked)
+        return honest(one.knowing(before), *asked)
+
+    patch.setattr(problem.Problem, "guided", guided)
+
+
+def intervals_that_are_written_to(patch: pytest.MonkeyPatch) -> None:
+    """What a search is shown of a pass is what later passes start from."""
+    honest = problem.Problem.guided
+
+    def guided(one: problem.Problem, *asked: Any) -> Candidate:
+        found = honest(one, *asked)
+        for layer in found.layers:
+            for end in (layer.lower, layer.upper):
+                with suppress(ValueError):
+                    end[...] = 1e-3
+        return found
+
+    patch.setattr(problem.Problem, "guided", guided)
 
 
 MISTAKES = [narrow_intervals, small_multipliers, negative_multipliers, steep_lines, another_candidate]
+MISTAKES += [intervals_of_another, intervals_that_are_written_to]
 
 
 @pytest.mark.parametrize("question", ["closed form", "scalar", "joint", "split", "many"])

@@ -155,7 +155,7 @@ def test_an_engine_that_narrows_slopes_is_refused(monkeypatch: pytest.MonkeyPatc
     network = Network.from_weights([[[2.0]], [[1.5]]], activation="tanh")
     region = lc.Ball([0.1], 1.0)
     monkeypatch.setattr(Activation, "slope_range", narrower)
-    certificate = lc.certify(network, region, lc.ClosedForm(), verify=False)
+    certificate = lc.certify(network, region, lc.ClosedForm())
     monkeypatch.undo()
     assert certificate.bound < 3.0
     assert refused(network, certificate)
@@ -237,7 +237,7 @@ def test_finding_1_the_certificate_that_was_once_verified_is_refused() -> None:
     bound, tree = stored_tree()
     assert bound == 0.009233622935345825
     assert slope(network, [np.array(layer.weight) for layer in network.layers]) > 3
-    certificate = lc.certify(network, lc.Ball([0.0], 1.0), lc.ClosedForm(), verify=False)
+    certificate = lc.certify(network, lc.Ball([0.0], 1.0), lc.ClosedForm())
     with pytest.raises(ProofFailed, match=r"claims 0\.009233622935345825"):
         lc.verify(network, replace(certificate, bound=bound, tree=tree), exact=True)
     assert lc.verify(network, replace(certificate, bound=1000.0, tree=tree), exact=True) > 3
@@ -247,7 +247,7 @@ def test_the_bound_covers_weights_that_are_off_by_a_last_bit(monkeypatch: pytest
     network, _ = cancelling(3, 1e17)
     weights = [np.array(layer.weight) for layer in network.layers]
     _, tree = stored_tree()
-    certificate = lc.certify(network, lc.Ball([0.0], 1.0), lc.ClosedForm(), verify=False)
+    certificate = lc.certify(network, lc.Ball([0.0], 1.0), lc.ClosedForm())
     certificate = replace(certificate, bound=1e4, tree=tree)
     bound = lc.verify(network, certificate, exact=True)
     rng = np.random.default_rng(0)

@@ -21,7 +21,7 @@ from lipcert.proof.domain import Domain
 from lipcert.proof.hints import BOTH, Linear
 from lipcert.proof.rounding import norm_above
 from lipcert.proof.sweep import Sweep, proving
-from lipcert.search.method import MethodGuide
+from lipcert.search.guide import MethodGuide
 from networks import NAMED_ROWS, named, random_network, spread
 
 Rational = list[Fraction]
@@ -223,7 +223,9 @@ def test_some_regions_of_a_stack() -> None:
 
 def traced(network: Network, regions: list[Region], depth: int | None) -> BackSubstitution:
     with proving():
-        sweep = Sweep(network, Domain.of(regions), MethodGuide(lc.ClosedForm(), (*BOTH[:1], Linear(depth=depth)))).run()
+        sweep = Sweep(
+            network, Domain.of(regions), MethodGuide(lc.ClosedForm().choose_all, (*BOTH[:1], Linear(depth=depth)))
+        ).run()
     return sweep.traces[0]
 
 
@@ -268,7 +270,9 @@ def test_a_region_whose_numbers_overflow_leaves_the_others_alone() -> None:
     with np.errstate(all="ignore"):
         alone = traced(network, plain, None).above(2, np.array([0, 0, 1, 1]), rows)
         domain = Domain.of(wild)
-        sweep = Sweep(network, domain, MethodGuide(lc.ClosedForm(), (Linear(depth=None),))).run(needs_bound=False)
+        sweep = Sweep(network, domain, MethodGuide(lc.ClosedForm().choose_all, (Linear(depth=None),))).run(
+            needs_bound=False
+        )
         above = sweep.traces[0].above(2, np.array([0, 0, 2, 2]), rows)
         other = sweep.traces[0].above(2, np.full(4, 1), rows)
     np.testing.assert_allclose(above, alone, rtol=1e-6)

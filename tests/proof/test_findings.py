@@ -399,8 +399,8 @@ def test_a_row_that_underflows_beside_a_huge_one_still_moves(activation: str, re
     """1e30·φ(1e-30·x) has the slope 1, whatever else its layers do."""
     weights = [[[1e300], [1e-30]], [[1e-305, 1e30]]]
     network = Network.from_weights(weights, activation=activation)
-    assert lc.certify(network, region, lc.Scalar()).bound >= 0.999
-    try:
-        assert lc.certify(network, region, lc.ClosedForm()).bound >= 0.999
-    except ProofFailed:  # one multiplier for both rows is more than a float can hold
-        assert isinstance(region, lc.Everywhere)
+    for method in (lc.ClosedForm(), lc.Scalar()):
+        try:
+            assert lc.certify(network, region, method).bound >= 0.999
+        except ProofFailed:  # one multiplier for both rows is more than a float can hold
+            assert isinstance(region, lc.Everywhere)

@@ -22,7 +22,7 @@ from lipcert.proof.hints import Enclosure, Hints, Interval, Linear, Lipschitz
 from lipcert.proof.point import stretch_below, trajectory
 from lipcert.proof.step import Step, activate
 from lipcert.proof.sweep import Sweep, proving
-from lipcert.search.method import MethodGuide
+from lipcert.search.guide import MethodGuide
 from networks import ROWS
 from oracle import Oracle, below, check_inside, exact_layers, norm, rules_of, single, value_over
 
@@ -212,7 +212,7 @@ def test_the_bound_of_given_slopes_is_above_that_of_every_slope(count: int) -> N
         slopes = [(m - width, m + width) for m, width in zip(middle, widths, strict=True)]
         domain = Domain.of([lc.Ball(np.zeros(network.inputs), 1.0)] * count)
         with proving():
-            bounds = Sweep(network, domain, MethodGuide(lc.ClosedForm(), ()), limits=slopes).run().bounds
+            bounds = Sweep(network, domain, MethodGuide(lc.ClosedForm().choose_all, ()), limits=slopes).run().bounds
         for which, bound in enumerate(bounds.tolist()):
             ends = np.concatenate([np.stack([low[which], high[which]]) for low, high in slopes], axis=1)
             square = diagonal([bound] * network.outputs) * diagonal([bound] * network.outputs)

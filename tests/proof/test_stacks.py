@@ -23,7 +23,8 @@ from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.proof.image import Image
 from lipcert.proof.neuron_bounds import slope_bounds
 from lipcert.proof.sweep import Centers, Sweep, proving, stacked
-from lipcert.search.method import Greedy, MethodGuide
+from lipcert.search.guide import MethodGuide
+from lipcert.search.method import Greedy
 from networks import ROWS, named, random_network, spread
 from oracle import Oracle, below, check_inside, rules_of
 
@@ -55,7 +56,7 @@ def swept(
     enclosures: Sequence[Enclosure] = BOTH,
 ) -> Sweep:
     with proving():
-        return Sweep(network, Domain.of(regions), MethodGuide(method, tuple(enclosures))).run()
+        return Sweep(network, Domain.of(regions), MethodGuide(method.choose_all, tuple(enclosures))).run()
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_mixed_regions_come_back_in_their_order() -> None:
     def ask(domain: Domain | None, some: Sequence[Region]) -> list[float]:
         asked.append(len(some))
         assert domain is None or len(domain) == len(some)
-        return [float(bound) for bound in Sweep(network, domain, MethodGuide(METHODS[0], BOTH)).run().bounds]
+        return [float(bound) for bound in Sweep(network, domain, MethodGuide(METHODS[0].choose_all, BOTH)).run().bounds]
 
     found = stacked(network, regions, ask)
     assert sorted(asked) == [1, 5, 5, 5]

@@ -15,8 +15,7 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight
 from lipcert.proof import step as module
 from lipcert.proof import sweep
-from lipcert.proof.folding import Near
-from lipcert.proof.image import Across, Image
+from lipcert.proof.image import Columns, Fused, Image
 from lipcert.proof.near import congruence
 from lipcert.proof.step import Step, activate, thin_step
 from oracle import single
@@ -290,7 +289,7 @@ def cases(count: int) -> list[tuple[Array, Step, Array]]:
 
 def test_the_inequality_holds_exactly() -> None:
     for S, step, weight in cases(60):
-        image = Image(step.P, NONE, Near(weight), apart=step)
+        image = Image(step.P, NONE, Columns(weight), apart=step)
         assert fused(S, step, weight, unscaled(image))
         kept = np.array([[0, 2]])
         assert fused(S, step, weight[kept[0]], unscaled(image, kept))
@@ -298,7 +297,7 @@ def test_the_inequality_holds_exactly() -> None:
 
 def test_axes_are_above_the_diagonal() -> None:
     for _, step, weight in cases(30):
-        image = Image(step.P, NONE, Near(weight), apart=step)
+        image = Image(step.P, NONE, Columns(weight), apart=step)
         whole = image._rest
         assert whole is not None
         exact = matrix(whole.Z).transpose() * matrix(whole.Z)
@@ -312,19 +311,9 @@ def test_whatever_the_solver_returns_the_inequality_holds(monkeypatch: pytest.Mo
     honest = linalg.blas.dtrsm
     monkeypatch.setattr(linalg.blas, "dtrsm", lambda *a, **k: honest(*a, **k) * (1.0 - 1e-6))
     some = cases(20)
-    assert all(fused(S, s, W, unscaled(Image(s.P, NONE, Near(W), apart=s))) for S, s, W in some)
-    monkeypatch.setattr("lipcert.proof.image.raise_diagonal", lambda matrix, amount, fresh=False: matrix)
-    assert not all(fused(S, s, W, unscaled(Image(s.P, NONE, Near(W), apart=s))) for S, s, W in some)
-
-
-def test_a_radius_of_the_weight_is_charged() -> None:
-    rng = np.random.default_rng(0)
-    for S, step, weight in cases(20):
-        radius = 1e-3 * np.abs(weight)
-        found = unscaled(Image(step.P, NONE, Near(weight, radius), apart=step))
-        for _ in range(4):
-            inside = weight + radius * np.sign(rng.standard_normal(weight.shape)) * (1.0 - 1e-9)
-            assert fused(S, step, inside, found)
+    assert all(fused(S, s, W, unscaled(Image(s.P, NONE, Columns(W), apart=s))) for S, s, W in some)
+    monkeypatch.setattr("lipcert.proof.near.raised", lambda matrix, amount: matrix)
+    assert not all(fused(S, s, W, unscaled(Image(s.P, NONE, Columns(W), apart=s))) for S, s, W in some)
 
 
 @pytest.mark.parametrize("thin", [False, True])
@@ -337,14 +326,14 @@ def test_bounds_are_those_of_the_usual_way(thin: bool, method: object, monkeypat
     network = lc.Network.from_weights(given, [0.1 * rng.standard_normal(b) for b in sizes[1:]])
     region = lc.Ball(rng.standard_normal(20), 0.3)
     usual = lc.certify(network, region, method).bound  # type: ignore[arg-type]
-    used: list[Near] = []
-    honest = Across.of
+    used: list[Weight] = []
+    honest = Fused.of
 
-    def watched(step: Step, weight: Near) -> Across:
+    def watched(step: Step, weight: Weight) -> Fused:
         used.append(weight)
         return honest(step, weight)
 
-    monkeypatch.setattr(Across, "of", staticmethod(watched))
+    monkeypatch.setattr(Fused, "of", staticmethod(watched))
     monkeypatch.setattr(sweep, "_APART", 1)
     found = lc.certify(network, region, method).bound  # type: ignore[arg-type]
     assert used

@@ -276,9 +276,9 @@ def test_published_methods_say_for_which_norms_they_are() -> None:
     network = random_network(4, (3, 6, 2), "relu")
     with pytest.raises(ProofFailed, match="is a method for ℓ2 norms"):
         lc.certify(network, None, lc.published.LipSDP(), input_norm="linf")
-    scaled = lc.certify(network, None, lc.published.Trivial(), input_norm=lc.L2(scale=2.0), verify=False).bound
-    assert scaled == pytest.approx(2.0 * lc.certify(network, None, lc.published.Trivial(), verify=False).bound)
-    box = lc.certify(network, None, lc.published.GeoLIP(), input_norm="linf", output_norm="linf", verify=False).bound
+    scaled = lc.certify(network, None, lc.published.Trivial(), input_norm=lc.L2(scale=2.0)).bound
+    assert scaled == pytest.approx(2.0 * lc.certify(network, None, lc.published.Trivial()).bound)
+    box = lc.certify(network, None, lc.published.GeoLIP(), input_norm="linf", output_norm="linf").bound
     assert box >= lc.lower_bound(network, lc.Everywhere(), input_norm="linf", output_norm="linf").value
 
 

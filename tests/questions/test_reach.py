@@ -14,10 +14,12 @@ import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Region
+from lipcert.proof.domain import Domain
 from lipcert.proof.hints import Linear
 from lipcert.proof.point import held
 from lipcert.proof.reach import recheck_reach
-from lipcert.search.enclosing import Enclosing
+from lipcert.proof.sweep import Sweep
+from lipcert.search.guide import MethodGuide
 from lipcert.search.method import Method
 from networks import ROWS, named, random_network, spread
 
@@ -234,9 +236,10 @@ def interval_arithmetic(network: lc.Network, region: Region) -> tuple[Array, Arr
 
 
 def linear_relaxation(network: lc.Network, region: Region) -> tuple[Array, Array]:
-    """In floating point, and nothing else."""
-    run = Enclosing(held(network), region, (Linear(),))
-    return [run.interval(index, np.zeros(layer.size)) for index, layer in enumerate(network.layers)][-1]
+    """And nothing else."""
+    guide = MethodGuide(lc.ClosedForm().choose_all, (Linear(),))
+    lower, upper = Sweep(held(network), Domain.of([region]), guide).run(needs_bound=False).intervals[-1]
+    return lower[0], upper[0]
 
 
 def inside(found: lc.Reach, low: Array, high: Array) -> None:

@@ -33,7 +33,7 @@ from lipcert.proof.rays import along_rays, has_rays, only_at_infinity
 from lipcert.proof.sweep import Sweep, proving
 from lipcert.proof.tree import Tree, children, confined
 from lipcert.search import split as module
-from lipcert.search.method import MethodGuide
+from lipcert.search.guide import MethodGuide
 from networks import named, random_network, sampled_norms, spread
 from patterns import true_constant
 
@@ -406,7 +406,7 @@ def test_errors_are_carried_through_many_layers(monkeypatch: pytest.MonkeyPatch)
     ranges = [(np.full((2, 1), s), np.full((2, 1), s)) for s in slopes]
     domain = Domain.of([lc.Ball([0.0], 1.0)] * 2)
     with proving():
-        bounds = Sweep(network, domain, MethodGuide(lc.ClosedForm(), ()), limits=ranges).run().bounds
+        bounds = Sweep(network, domain, MethodGuide(lc.ClosedForm().choose_all, ()), limits=ranges).run().bounds
     value = float(np.prod(weights) * np.prod(slopes))
     # per layer two products with a weight that is known to LOOSE units, and two with a slope
     least, most = (2 * rounding.LOOSE + 2) * unit * depth + 2 * unit * (depth - 1), 100 * unit * depth

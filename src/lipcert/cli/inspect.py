@@ -15,9 +15,12 @@ from lipcert.importers import examine
 from lipcert.importers.faithful import Imported
 from lipcert.model.network import Layer, Network
 from lipcert.model.regions import Region
-from lipcert.questions.certify import certify
+from lipcert.proof.hints import BOTH
+from lipcert.questions.certify import question
 from lipcert.runtime.costs import available_memory, entries
+from lipcert.runtime.threads import suited_to
 from lipcert.search.closed_form import ClosedForm
+from lipcert.search.problem import Problem
 
 
 def inspect(
@@ -87,7 +90,9 @@ def describe(network: Network, imported: Imported | None, region: Region | None 
 
 def _open_slopes(network: Network, region: Region) -> list[int]:
     """Number of neurons of each hidden layer with more than one slope over the region, by one ClosedForm pass."""
-    layers = certify(network, region, ClosedForm(), verify=False).layers
+    region, method = question(network, region, ClosedForm())
+    with suited_to(max(network.sizes)):
+        layers = method.solve(Problem(network, region, BOTH)).layers
     return [int((layer.beta > layer.alpha).sum()) for layer in layers]
 
 

@@ -21,6 +21,7 @@ from lipcert.proof.hints import Curved, Hints, Interval, Part
 from lipcert.proof.induced import start_gain
 from lipcert.proof.norm_bounds import norm_bounds
 from lipcert.proof.norm_product import norm_product
+from lipcert.proof.passes import recall
 from lipcert.proof.rounding import magnitude, norm_above, spread, stretched
 from lipcert.proof.sweep import Centers, Sweep, proving, stacked
 from lipcert.proof.symbols import by_channel, prove_symbols
@@ -61,8 +62,9 @@ def prove(
     sweeps: Sequence[Hints],
     part: Part | None = None,
     part_sweeps: Sequence[Hints] = (),
+    remembered: bool = False,
 ) -> float:
-    """The bound that hints prove, rounded up.
+    """The bound that hints prove, rounded up. With ``remembered``, what passes with these hints proved is not repeated.
 
     Without any, it is the product of norms. Hints with one multiplier per channel prove the global bound of a stack of
     convolutions. Both hold over every region. Otherwise each of ``sweeps`` is about the whole network and starts from
@@ -88,11 +90,19 @@ def prove(
     with proving():
         for position, hints in enumerate(sweeps):
             last = position == len(sweeps) - 1 and not part_sweeps
+            fact = recall(network, region, hints, sweeps[:position]) if remembered else None
+            if fact is not None and (not last or (norms.plain and fact.norms.plain)):
+                bound, known = fact.bound if last else bound, fact.intervals
+                continue
             guide = given(hints, network, region.bounded)
             sweep = Sweep(network, domain, guide, known, norms=norms if last else PLAIN).run(needs_bound=last)
             bound = min(bound, float(norm_bounds(sweep)[0])) if last else bound
             known = sweep.intervals
         for hints in part_sweeps:
+            fact = recall(network, region, hints, sweeps, part) if remembered else None
+            if fact is not None and fact.norms.plain:
+                bound = min(bound, fact.bound)
+                continue
             inner = Sweep(piece, domain, given(hints, piece, region.bounded), part.known(known), norms=norms).run()
             bound = min(bound, float(norm_bounds(inner)[0]))
     return bound
@@ -120,7 +130,7 @@ def issue(
 ) -> Certificate:
     """A verified certificate for what hints, perhaps to second order, and perhaps a cover of the region, prove."""
     (target, inner), place = part.reduced(network), part.place(region)
-    bound = prove(target, place, sweeps, inner, part_sweeps)
+    bound = prove(target, place, sweeps, inner, part_sweeps, remembered=True)
     if cover is not None:
         check_region(place, target.inputs)
         if part_sweeps:
@@ -156,6 +166,7 @@ def issue_many(
     origin = {id(place): region for region, place in zip(regions, places, strict=True)}
     norms = inner.norms.bare
     piece = None if inner.is_whole(target) else _piece(target, inner, True)
+    covers = piece is not None and inner.layers == (0, target.depth) and inner.norms.plain  # of some inputs
 
     centers = Centers(target)
 
@@ -178,6 +189,8 @@ def issue_many(
                 continue
             hints = tuple(one.hints(which) for one in (*sweeps, last))
             ends = (hints, ()) if piece is None else (hints[:-1], hints[-1:])
+            if covers and sweeps[0].bounds[which] < bound:
+                bound, ends = float(sweeps[0].bounds[which]), (hints[:-1], ())
             region = origin[id(place)]
             found.append(_certificate(network, region, part, bound, *ends, last.reports(which), method, None))
         return found

@@ -27,10 +27,11 @@ from lipcert.proof.induced import induced_above, spectral_factor
 from lipcert.proof.interval_arithmetic import activated, affine, derivatives
 from lipcert.proof.near import Near
 from lipcert.proof.norm_bounds import interval_bounds
+from lipcert.proof.passes import intervals
 from lipcert.proof.pieces import Bounds, Pieces
 from lipcert.proof.rays import along_rays, hints_along, only_at_infinity
 from lipcert.proof.rounding import stretched
-from lipcert.proof.sweep import Sweep, intervals, proving
+from lipcert.proof.sweep import Sweep, proving
 from lipcert.proof.taylor import Second, SecondOrder, curved, deep
 from lipcert.proof.tree import children
 from lipcert.suggest.lines import suggested_lines
@@ -51,7 +52,7 @@ _HALVINGS = 12
 class Bounding(ABC):
     """Proves values of pieces of one region, for one network: each is at least what it bounds, all over the piece.
 
-    What ``sweeps`` prove of the whole region serves its parts.
+    What ``sweeps`` prove of the whole region serves its parts; it is not proved again if it is ``remembered``.
 
     Attributes
     ----------
@@ -68,7 +69,9 @@ class Bounding(ABC):
     norms: Norms = PLAIN
     start: Array | None = None
 
-    def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints], rows: int) -> None:
+    def __init__(
+        self, network: Network, region: Region, sweeps: Sequence[Hints], rows: int, remembered: bool = False
+    ) -> None:
         self.network, self.region, self.sweeps, self.rows = network, region, tuple(sweeps), rows
         self.asked = network.digest, region
         sizes = network.sizes[1:-1]
@@ -76,7 +79,7 @@ class Bounding(ABC):
         self.slices = [slice(start, stop) for start, stop in pairwise(self.starts)]
         self.slopes: list[Interval] = []
         self.slack = np.zeros(rows)
-        known = intervals(network, region, sweeps)
+        known = intervals(network, region, sweeps, remembered)
         unknown = np.full((1, sum(sizes)), np.inf)
         low, high = -unknown, unknown
         if known:
@@ -188,13 +191,20 @@ class PieceBounds(Bounding):
     Pieces of all of space are pieces of a box of rays: see :mod:`lipcert.proof.rays`.
     """
 
-    def __init__(self, network: Network, region: Region, sweeps: Sequence[Hints] = (), norms: Norms = PLAIN) -> None:
+    def __init__(
+        self,
+        network: Network,
+        region: Region,
+        sweeps: Sequence[Hints] = (),
+        norms: Norms = PLAIN,
+        remembered: bool = False,
+    ) -> None:
         self.norms = norms
         if norms.input.name == "linf":
             start = sweeps[-1].start if sweeps else None
             self.start = np.ones(network.inputs) if start is None else start
         if region.bounded:
-            super().__init__(network, region, sweeps, 1)
+            super().__init__(network, region, sweeps, 1, remembered)
         else:
             self.moving = network.inputs
             super().__init__(*along_rays(network), (), 1)

@@ -33,7 +33,7 @@ from lipcert.model.regions import Region
 from lipcert.proof.backsubstitution import BackSubstitution
 from lipcert.proof.certificate import LayerReport
 from lipcert.proof.domain import Domain, kind_of
-from lipcert.proof.guide import Guide, View, given
+from lipcert.proof.guide import Guide, View
 from lipcert.proof.hints import Hints, Interval, Linear, Lipschitz
 from lipcert.proof.image import Columns, Image
 from lipcert.proof.induced import ellipsoid_above, start_gain
@@ -67,17 +67,6 @@ def proving() -> Iterator[None]:
             yield
         except np.linalg.LinAlgError as error:
             raise ProofFailed(f"a matrix of the proof could not be factored: {error}") from error
-
-
-def intervals(network: Network, region: Region, sweeps: Sequence[Hints]) -> Sequence[Interval]:
-    """What the sweeps prove of the pre-activations of every hidden layer, (1, neurons) each."""
-    domain = Domain.of([region]) if region.bounded else None
-    known: Sequence[Interval] = ()
-    with proving():
-        for hints in sweeps:
-            sweep = Sweep(network, domain, given(hints, network, region.bounded), known).run(needs_bound=False)
-            known = sweep.intervals
-    return known
 
 
 Answer = TypeVar("Answer")

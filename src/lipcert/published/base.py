@@ -19,7 +19,7 @@ from lipcert.proof.hints import Lipschitz
 from lipcert.runtime.costs import available_memory
 from lipcert.runtime.threads import suited_to
 from lipcert.search.candidate import Candidate
-from lipcert.search.ellipsoid import largest
+from lipcert.search.eigenvalues import largest
 from lipcert.search.method import Method
 from lipcert.search.problem import Problem
 from lipcert.search.stage import Stage
@@ -120,7 +120,8 @@ def global_slopes(layer: Layer) -> tuple[Array, Array]:
 
 def worldwide(problem: Problem) -> Problem:
     """The same problem without its region: every neuron may see anything."""
-    return replace(problem, enclosures=(), known=None, history=())
+    region = problem.region if problem.whole is None else Everywhere()  # that of the whole network's inputs
+    return replace(problem, region=region, enclosures=(), known=None, history=(), whole=None)
 
 
 def again(layers: tuple[Multipliers, ...]) -> Callable[[Stage], Array]:

@@ -14,10 +14,11 @@ from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.model.norms import Norms
+from lipcert.model.regions import Everywhere
 from lipcert.proof.certificate import LayerReport
 from lipcert.published.base import Multipliers, Published, Run, global_slopes, require, worldwide
 from lipcert.published.semidefinite import Inequality, solve
-from lipcert.search.ellipsoid import largest
+from lipcert.search.eigenvalues import largest
 from lipcert.search.problem import Problem
 from lipcert.search.stage import Stage
 
@@ -158,7 +159,7 @@ class LipSDP(Published):
             return whole(problem, self.kind)
         depth = problem.network.depth
         ends = ((start, min(start + self.split, depth)) for start in range(0, depth, self.split))
-        parts = [replace(problem, network=problem.network.slice(*pair)) for pair in ends]
+        parts = [replace(problem, network=problem.network.slice(*pair), region=Everywhere()) for pair in ends]
         return _joined(problem, self.split, [whole(part, self.kind) for part in parts])
 
 

@@ -33,11 +33,10 @@ from lipcert.search.auto import Auto
 from lipcert.search.candidate import Candidate
 from lipcert.search.closed_form import ClosedForm
 from lipcert.search.fourier import FourierSearch
-from lipcert.search.method import Greedy, Method, MethodGuide
+from lipcert.search.guide import MethodGuide
+from lipcert.search.method import Greedy, Method
 from lipcert.search.problem import Problem
 
-_WIDE = 1000
-"""From this layer width on, greedy methods choose multipliers during the proof, not in a sweep before it."""
 _LOST = 1e-2
 """A note is made if the proved bound exceeds the bound of the search by more than this share."""
 _WORTH = 1.0 + 1e-7
@@ -58,7 +57,6 @@ def certify(
     input_norm: Norm | str | None = None,
     output_norm: Norm | str | None = None,
     enclosures: Sequence[Enclosure] = BOTH,
-    verify: bool = True,
     seconds: float | None = None,
     progress: Progress | None = None,
 ) -> Certificate:
@@ -82,8 +80,6 @@ def certify(
         two ends are measured. Default: ℓ2 without units.
     enclosures
         How pre-activations are bounded; the intersection counts.
-    verify
-        Prove the bound with outward rounding before returning it. Without, it is only as good as floating point.
     seconds
         Time limit; default: that of the method. ``Auto()``, ``Joint()`` and ``Split()`` keep to it, but always finish
         their first bound, that of ClosedForm.
@@ -119,7 +115,7 @@ def certify(
     part = _part(network, inputs, outputs, layers, input_norm, output_norm)
     with timed(seconds, progress):
         try:
-            (found,) = _answers(network, [region], method, part, tuple(enclosures), verify)
+            (found,) = _answers(network, [region], method, part, tuple(enclosures))
         except Interrupted as interrupt:
             if isinstance(interrupt.best, Certificate):
                 interrupt.best = replace(interrupt.best, seconds=time.perf_counter() - started)
@@ -174,7 +170,7 @@ def certify_many(
     listed = [regions] if isinstance(regions, Region) else list(regions)
     several = [question(network, region, chosen, enclosures)[0] for region in listed]
     part = _part(network, inputs, outputs, layers, input_norm, output_norm)
-    found = _answers(network, several, chosen, part, tuple(enclosures), True) if several else []
+    found = _answers(network, several, chosen, part, tuple(enclosures)) if several else []
     for number, answer in enumerate(found):
         if isinstance(answer, ProofFailed):
             raise ProofFailed(f"region {number}: {answer}")
@@ -188,7 +184,6 @@ def _answers(
     method: Method,
     part: Part,
     enclosures: tuple[Enclosure, ...],
-    verify: bool,
 ) -> list[Certificate | ProofFailed]:
     """A certificate for each region, or why there is none."""
     if isinstance(method, Trivial):
@@ -198,13 +193,13 @@ def _answers(
     spectral = FourierSearch.of(target, method) if whole else None
     found: list[Certificate | ProofFailed]
     if spectral is not None:
-        found = [_spectral(network, region, method, part, spectral, verify) for region in regions]
+        found = [_spectral(network, region, method, part, spectral) for region in regions]
     else:
         try:
             if not all(region.bounded for region in regions):  # slopes will be open; else that is known layer by layer
                 for number, (layer, ahead) in enumerate(pairwise(network.layers), 1):
                     require_memory(layer.size, number, layer.size, ahead.size)
-            found = _proved(network, regions, method, part, enclosures, verify)
+            found = _proved(network, regions, method, part, enclosures)
         except NoRoom as error:
             found = [error] * len(regions)
     if isinstance(method, Published):
@@ -262,23 +257,22 @@ def _proved(
     method: Method,
     part: Part,
     enclosures: tuple[Enclosure, ...],
-    verify: bool,
 ) -> list[Certificate | ProofFailed]:
     """The certificate of a method for each region, or why there is none."""
     with suited_to(max(network.sizes)), np.errstate(all="ignore"):
-        if verify and isinstance(method, Greedy) and (method.formula or max(network.sizes[1:]) >= _WIDE):
-            return issue_many(network, regions, part, MethodGuide(method, enclosures), method)
+        if isinstance(method, Greedy) and len(regions) > 1:
+            return issue_many(network, regions, part, MethodGuide(method.choose_all, enclosures), method)
         answers: list[Certificate | ProofFailed] = []
         for region in regions:
             try:
-                answers.append(_searched(network, region, method, part, enclosures, verify))
+                answers.append(_searched(network, region, method, part, enclosures))
             except ProofFailed as error:
                 answers.append(error)
         return answers
 
 
 def _spectral(
-    network: Network, region: Region, method: Method, part: Part, spectral: FourierSearch, verify: bool
+    network: Network, region: Region, method: Method, part: Part, spectral: FourierSearch
 ) -> Certificate | ProofFailed:
     """The certificate of a network that begins with convolutions, over all inputs: closed form, then the method."""
     interrupt: KeyboardInterrupt | None = None
@@ -289,13 +283,13 @@ def _spectral(
         try:
             with _explained(method):
                 first = spectral.start()
-                best = _issued(network, region, part, first, first, method, verify)  # to fall back on
+                best = _issued(network, region, part, first, first, method)  # to fall back on
                 with now.keeping(time.perf_counter() - started):
                     several = sorted([first, *spectral.candidates(method)], key=lambda one: one.bound)
                 for found in several:
                     if found.bound < best.bound:
                         with suppress(ProofFailed):
-                            better = _issued(network, region, part, found, found, method, verify)
+                            better = _issued(network, region, part, found, found, method)
                             best = better if better.bound < best.bound else best
                 best = _frank(best, several[0])
         except OutOfTime:
@@ -310,7 +304,7 @@ def _spectral(
 
 
 def _searched(
-    network: Network, region: Region, method: Method, part: Part, enclosures: tuple[Enclosure, ...], verify: bool
+    network: Network, region: Region, method: Method, part: Part, enclosures: tuple[Enclosure, ...]
 ) -> Certificate:
     """The certificate of a method that optimises all layers together."""
     target, inner = part.reduced(network)
@@ -326,17 +320,17 @@ def _searched(
                 candidate = method.solve(problem.restrict(inner, whole))
                 if whole.bound < candidate.bound and is_bounded_by_whole(inner, problem):
                     candidate = whole
-        return _issued(network, region, part, whole, candidate, method, verify)
+        return _issued(network, region, part, whole, candidate, method)
     with timed(method.seconds):
-        return _improved(network, region, problem, method, part, inner, verify)
+        return _improved(network, region, problem, method, part, inner)
 
 
 def _improved(
-    network: Network, region: Region, problem: Problem, method: Anytime, part: Part, inner: Part, verify: bool
+    network: Network, region: Region, problem: Problem, method: Anytime, part: Part, inner: Part
 ) -> Certificate:
     """The best certificate of an anytime method, at least that of ClosedForm.
 
-    The time of the ClosedForm bound and its proof is reserved for the proof at the end.
+    What is found is proved already, but for bounds in other norms, where a pass at the end may prove more.
     """
     now, started = clock(), time.perf_counter()
     best: Certificate | None = None
@@ -344,16 +338,14 @@ def _improved(
     failure = ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
     kept: dict[tuple[bool, str], tuple[Candidate, Candidate]] = {}  # the best of each method, of the whole and the part
     try:
-        if verify:
-            (first,) = issue_many(network, [region], part, MethodGuide(ClosedForm(), problem.enclosures), method)
-            best = None if isinstance(first, ProofFailed) else replace(first, found_by="ClosedForm")
         with _explained(method):
-            if best is None or not inner.is_whole(problem.network):
-                start = replace(problem.sweep(ClosedForm().choose), found_by="ClosedForm")
-            else:
-                start = Candidate(best.bound, best.layers, best.sweeps, found_by="ClosedForm")
+            start = first = replace(ClosedForm().solve(problem), found_by="ClosedForm")
+            if not inner.is_whole(problem.network):
+                first = replace(ClosedForm().solve(problem.restrict(inner, start)), found_by="ClosedForm")
+            with suppress(ProofFailed):  # a better method may have a finite bound
+                best = _issued(network, region, part, start, first, method)
             now.sweep = time.perf_counter() - started
-            with now.keeping(now.sweep if verify else 0.0):
+            with now.keeping(0.0 if inner.norms.plain else now.sweep):
                 for whole, found in candidates(problem, inner, method, start):
                     key = found is whole, found.found_by
                     if key not in kept or found.bound <= kept[key][1].bound:
@@ -369,7 +361,7 @@ def _improved(
         if best is not None and not candidate.bound < best.bound:
             continue
         try:
-            proved = _issued(network, region, part, whole, candidate, method, verify)
+            proved = _issued(network, region, part, whole, candidate, method)
             best = proved if best is None or proved.bound < best.bound else best
         except ProofFailed as error:
             failure = error
@@ -401,24 +393,15 @@ def _explained(method: Method) -> Iterator[None]:
 
 
 def _issued(
-    network: Network,
-    region: Region,
-    part: Part,
-    whole: Candidate,
-    candidate: Candidate,
-    method: Method,
-    verify: bool,
+    network: Network, region: Region, part: Part, whole: Candidate, candidate: Candidate, method: Method
 ) -> Certificate:
     """The certificate of a candidate; ``whole`` gives the intervals of the whole network if it is about a part."""
     rest = () if candidate is whole else candidate.sweeps
-    if verify and whole.sweeps:
+    if whole.sweeps:
         cover, curved = candidate.cover, candidate.curved
         found = issue(network, region, part, whole.sweeps, rest, cover, candidate.layers, method, curved)
-    elif np.isfinite(candidate.bound):
-        ends = (candidate.layers, whole.sweeps, rest, 0.0)
-        tree = None if candidate.cover is None else candidate.cover.tree()
-        origin = method, region, network.digest, part
-        found = Certificate(candidate.bound, *origin, *ends, verified=False, tree=tree, curved=candidate.curved)
+    elif np.isfinite(candidate.bound):  # a method of the literature without multipliers
+        found = Certificate(candidate.bound, method, region, network.digest, part, (), (), (), 0.0, verified=False)
     else:
         raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
     origin_name, note = candidate.found_by or type(method).__name__, "; ".join(candidate.notes)

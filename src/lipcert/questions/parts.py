@@ -48,7 +48,7 @@ def candidates(
     for found in islice(Joint().candidates(problem, start), 2):
         whole = found
     piece = problem.restrict(part, whole)
-    first = replace(piece.sweep(ClosedForm().choose), found_by="ClosedForm")
+    first = replace(ClosedForm().solve(piece), found_by="ClosedForm")
     yield whole, first
     least = first.bound
     cuts = is_bounded_by_whole(part, problem) and _cuts(method, problem)

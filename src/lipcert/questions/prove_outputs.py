@@ -19,8 +19,9 @@ from lipcert.runtime.clock import OutOfTime, clock
 from lipcert.runtime.threads import suited_to
 from lipcert.search.auto import Auto
 from lipcert.search.closed_form import ClosedForm
+from lipcert.search.guide import MethodGuide
 from lipcert.search.joint import Joint
-from lipcert.search.method import Greedy, Method, MethodGuide
+from lipcert.search.method import Greedy, Method
 from lipcert.search.problem import Problem
 from lipcert.search.split import Split
 
@@ -84,7 +85,7 @@ def prove_outputs_many(
     regions = [question(network, region, method, enclosures)[0] for region in regions]
     with suited_to(max(network.sizes)), np.errstate(all="ignore"):
         if isinstance(method, Greedy):
-            return outputs_asked(network, regions, MethodGuide(method, tuple(enclosures)))
+            return outputs_asked(network, regions, MethodGuide(method.choose_all, tuple(enclosures)))
         found: list[OutputBounds | ProofFailed] = []
         for region in regions:
             try:

@@ -22,9 +22,9 @@ from lipcert.runtime.clock import Progress, clock, timed
 from lipcert.search.anytime import Anytime
 from lipcert.search.auto import Auto
 from lipcert.search.candidate import Candidate
-from lipcert.search.joint import WARM_MU, Joint, kept
+from lipcert.search.joint import WARM_MU, Joint, repeated
 from lipcert.search.lower import lower_bound
-from lipcert.search.method import Method, hurried
+from lipcert.search.method import Method
 from lipcert.search.problem import Problem
 from lipcert.search.split import Split
 
@@ -170,7 +170,7 @@ class _Warm(Anytime):
         if self.larger is None or not self.larger.layers or not isinstance(self.method, (Joint, Auto)):
             yield from self.method.candidates(problem, start)
             return
-        warm = problem.sweep(hurried(kept(self.larger), "warm"))
+        warm = problem.sweep(repeated(self.larger), "warm", hurried=True)
         for candidate in Joint().improved(problem, warm, WARM_MU):
             yield candidate
             warm = candidate

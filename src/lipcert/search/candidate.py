@@ -1,18 +1,43 @@
-"""What a search found, before anything is proved."""
+"""What a search found, before a certificate is issued."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lipcert.model.arrays import Array
+import numpy as np
+
+from lipcert.model.arrays import Array, Weight
 from lipcert.proof.certificate import LayerReport
 from lipcert.proof.cover import Cover
+from lipcert.proof.guide import View
 from lipcert.proof.hints import Curved, Hints
 
 
 @dataclass(frozen=True, eq=False)
+class Kept:
+    """What a pass kept of a hidden layer: some neurons, then perhaps the values before the layer, with slope one.
+
+    ``alpha`` and ``beta`` are their slopes, ``ahead`` is the next weight over them, ``neurons`` says which ones of the
+    layer they are.
+    """
+
+    alpha: Array
+    beta: Array
+    ahead: Weight
+    neurons: Array
+
+    @staticmethod
+    def of(view: View, hint: Array) -> Kept:
+        """The same for a single region; neurons without a multiplier are affine or do not move: they get one slope."""
+        neurons = np.arange(view.size) if view.neurons is None else view.neurons[0]
+        alpha, beta = view.alpha[0], view.beta[0]
+        middle, still = 0.5 * (alpha + beta), view.narrow(hint)[0] <= 0.0
+        return Kept(np.where(still, middle, alpha), np.where(still, middle, beta), view.ahead, neurons)
+
+
+@dataclass(frozen=True, eq=False)
 class Candidate:
-    """A bound, the layers it was carried through, and the sweeps that led there.
+    """A bound, the layers it was carried through, what was kept of them, and the sweeps that led there.
 
     Each sweep starts from the intervals of the ones before; the last gives the bound. ``found_by`` names the method if
     one calls others; ``curved`` are second-order hints, used if their bound is smaller; ``notes`` say which of a
@@ -24,6 +49,7 @@ class Candidate:
     sweeps: tuple[Hints, ...] = ()
     cover: Cover | None = None
     witness: Array | None = None
+    kept: tuple[Kept, ...] = ()
     found_by: str = ""
     curved: Curved | None = None
     notes: tuple[str, ...] = ()

@@ -20,18 +20,17 @@ import numpy as np
 from scipy import linalg, sparse
 
 from lipcert.model.arrays import Array, Weight, dense, times
-from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.runtime.clock import clock
 from lipcert.runtime.costs import entries
-from lipcert.search.ellipsoid import inverse_of, symmetric
-from lipcert.search.merged_maps import condensed
-
-Slopes = tuple[Array, Array]
+from lipcert.search.candidate import Kept
+from lipcert.search.eigenvalues import inverse_of, symmetric
 
 _REINS = 1e-6
 """Weight of Σ exp(x) beside the barrier. Nothing else holds down the multipliers of neurons that reach no output, and
 ellipsoids whose axes differ by 1e8 lose to rounding what the search found."""
+_TALL = 100
+"""Columns of a map from which, if it has more rows, the ellipsoid before it takes less work."""
 STILL = 1e-14
 """Variances are taken to be at least this share of their layer's mean."""
 
@@ -69,7 +68,7 @@ class _Map:
 class _Link:
     """One hidden layer, what is kept of it, and the map from there to the next link or to the output.
 
-    The map is outer·W, where W has no more rows than columns; it is the identity where the map itself has more.
+    The map is outer·W. W is the map itself, or the identity where the map has many columns and more rows.
     """
 
     layer: int
@@ -81,9 +80,10 @@ class _Link:
 
     @cached_property
     def inner(self) -> Weight:
-        """W, (k, n) with k ≤ n."""
+        """W, (k, n)."""
         rows, columns = self.ahead.weight.shape
-        return self.ahead.weight if rows <= columns else sparse.csr_array(sparse.eye_array(columns))
+        tall = rows > columns >= _TALL
+        return sparse.csr_array(sparse.eye_array(columns)) if tall else self.ahead.weight
 
     @property
     def outer(self) -> Weight | None:
@@ -122,10 +122,10 @@ class Chain:
 
     Parameters
     ----------
-    network
-        Its weights count.
-    slopes
-        The range (α, β) of each hidden layer. Layers where all slopes are single numbers merge with their neighbours.
+    first
+        The first weight.
+    kept
+        What a pass kept of each hidden layer. Layers where all slopes are single numbers merge with their neighbours.
     norms
         Of the bound. For ℓ∞ outputs the largest entry on the diagonal of S_N takes the place of λmax.
     start
@@ -133,16 +133,14 @@ class Chain:
         and log Σ 1/P_0 joins the objective, since the cube of ℓ∞ inputs lies in that many times the ellipsoid.
     """
 
-    def __init__(
-        self, network: Network, slopes: Sequence[Slopes], norms: Norms = PLAIN, start: Array | None = None
-    ) -> None:
-        self.layers = len(slopes)
+    def __init__(self, first: Weight, kept: Sequence[Kept], norms: Norms = PLAIN, start: Array | None = None) -> None:
+        self.layers = len(kept)
         self.axes, self.single = start, norms.output.name == "linf"
         self.free = 0 if start is None else len(start)
         self._last: tuple[Array, float, Value | None] | None = None
         self.links: list[_Link] = []
-        kept = condensed(network.layers, list(slopes))
-        weights = [*(part.weight for part in kept), kept[-1].ahead if kept else network.layers[0].weight]
+        weights = [first, *(part.ahead for part in kept)]
+        weights[:-1] = [_rows(weight, part) for weight, part in zip(weights, kept, strict=False)]
         self.first = pending = _Map.of(weights[0])
         for index, (part, ahead) in enumerate(zip(kept, weights[1:], strict=True)):
             m, r = 0.5 * (part.alpha + part.beta), 0.5 * (part.beta - part.alpha)
@@ -345,6 +343,15 @@ def _inverse_diagonal(factor: Array) -> Array:
     """The diagonal of (L Lᵀ)⁻¹: its entries are the sums of squares of the columns of L⁻¹."""
     inverse = linalg.lapack.dtrtri(factor, lower=1)[0]
     return np.einsum("ij,ij->j", inverse, inverse)
+
+
+def _rows(weight: Weight, part: Kept) -> Weight:
+    """The rows of a weight that lead to what is kept, and those of the identity for values that are carried along."""
+    rows = weight if part.neurons.size == weight.shape[0] else weight[part.neurons]
+    if part.alpha.size == part.neurons.size:
+        return rows
+    eye = sparse.eye_array(weight.shape[1], format="csr")
+    return sparse.vstack([rows, eye], format="csr") if sparse.issparse(rows) else np.vstack([rows, eye.toarray()])
 
 
 def _mergeable(after: Weight, before: Weight) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.proof.guide import View
-from lipcert.search.ellipsoid import ITERATIVE, largest, largest_of, symmetric
+from lipcert.search.eigenvalues import ITERATIVE, largest, largest_of, symmetric
 from lipcert.search.method import Greedy
 from lipcert.search.stage import Stage
 
@@ -29,8 +29,6 @@ class ClosedForm(Greedy):
 
     The middle term holds because S^½ D_r (t - R)⁻¹ D_r S^½ ≼ s/(t - s)·I.
     """
-
-    formula = True
 
     def choose(self, stage: Stage) -> Array:
         return closed_form(stage)

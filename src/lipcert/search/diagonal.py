@@ -8,7 +8,7 @@ import numpy as np
 from scipy import linalg
 
 from lipcert.model.arrays import Array
-from lipcert.search.ellipsoid import inverse_of, symmetric, top
+from lipcert.search.eigenvalues import inverse_of, symmetric, top
 from lipcert.search.method import Greedy
 from lipcert.search.scalar import best_scalar
 from lipcert.search.stage import Stage

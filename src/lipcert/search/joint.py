@@ -15,10 +15,9 @@ from lipcert.runtime.clock import OutOfTime, clock
 from lipcert.runtime.costs import scalar_share
 from lipcert.search.anytime import Anytime
 from lipcert.search.candidate import Candidate
-from lipcert.search.chain import STILL, Chain, Slopes, Value
+from lipcert.search.chain import STILL, Chain, Value
 from lipcert.search.closed_form import closed_form
 from lipcert.search.descent import follow
-from lipcert.search.method import hurried
 from lipcert.search.problem import Problem
 from lipcert.search.scalar import Scalar
 from lipcert.search.stage import Stage
@@ -78,9 +77,10 @@ class Joint(Anytime):
             yield from self.optimised(problem, start)
             return
         kept = [int(((layer.beta != 0.0) | (layer.alpha != 0.0)).sum()) for layer in start.layers]
-        if not clock().allows(scalar_share(open_, kept, problem.network.sizes[2:]) * clock().sweep):
+        share = 1.0 + scalar_share(open_, kept, problem.network.sizes[2:])
+        if not clock().allows(share * clock().sweep):
             return
-        first = replace(problem.sweep(hurried(Scalar().choose, "scalar")), found_by="Scalar")
+        first = replace(problem.sweep(Scalar().choose, "scalar", hurried=True), found_by="Scalar")
         yield first
         yield from self.improved(problem, first)
 
@@ -99,22 +99,21 @@ class Joint(Anytime):
             return candidate
         now = clock()
         for tilt in _TILTS[: self.rounds]:
-            if not now.allows(2.0 * now.sweep):
+            if not now.allows(now.sweep):
                 break
             try:
-                again = problem.knowing(candidate, Linear(tilt=tilt)).sweep(hurried(kept(candidate), "joint"))
+                again = problem.knowing(candidate, Linear(tilt=tilt)).sweep(repeated(candidate), "joint", hurried=True)
             except (OutOfTime, ProofFailed):
                 break
             if again.bound <= candidate.bound and _ranges(again) < (1.0 - _WORTH) * _ranges(candidate):
                 candidate = replace(again, found_by="Joint")
-                now.held += now.sweep  # there is one more sweep to prove
         return candidate
 
     def optimised(self, problem: Problem, candidate: Candidate, mu: float = WIDEST_MU) -> Iterator[Candidate]:
         """The same intervals and slopes with joint multipliers, path started at mu, if that is better."""
         now, interrupt = clock(), None
         best, least, chain = np.zeros(0), np.inf, None
-        with now.keeping(0.5 * now.sweep):  # for the sweep that follows
+        with now.keeping(now.sweep):  # for the sweep that follows
             try:
                 chain, start, mu, away = _essential(problem, candidate, mu)
                 before = time.perf_counter()
@@ -146,9 +145,9 @@ def _bends(value: Value) -> Array:
 
 def _essential(problem: Problem, candidate: Candidate, mu: float) -> tuple[Chain, Array, float, tuple[float, ...]]:
     """The layers whose multipliers matter as a chain, where on it the candidate is, and where the path starts."""
-    given, slopes, before = log_multipliers(candidate), moving_slopes(candidate), time.perf_counter()
-    ends = problem.norms, candidate.sweeps[-1].start
-    chain = Chain(problem.network, slopes, *ends)
+    given, kept, before = log_multipliers(candidate), list(candidate.kept), time.perf_counter()
+    first, ends = problem.network.layers[0].weight, (problem.norms, candidate.sweeps[-1].start)
+    chain = Chain(first, kept, *ends)
     x = chain.coordinates(given)
     away: tuple[float, ...] = _AWAY
     if not clock().allows(_FEW * (time.perf_counter() - before)):
@@ -161,9 +160,9 @@ def _essential(problem: Problem, candidate: Candidate, mu: float) -> tuple[Chain
     if not value.effect[small].any():
         return chain, x, mu, away
     for layer in small:
-        middle = 0.5 * (slopes[layer][0] + slopes[layer][1])
-        slopes[layer] = middle, middle
-    chain = Chain(problem.network, slopes, *ends)
+        middle = 0.5 * (kept[layer].alpha + kept[layer].beta)
+        kept[layer] = replace(kept[layer], alpha=middle, beta=middle)
+    chain = Chain(first, kept, *ends)
     return chain, chain.coordinates(given), mu, away
 
 
@@ -183,15 +182,6 @@ def log_multipliers(candidate: Candidate) -> list[Array]:
     return [np.log(np.maximum(layer.multiplier, tiny)) + layer.exponent * LOG4 for layer in candidate.layers]
 
 
-def moving_slopes(candidate: Candidate) -> list[Slopes]:
-    """The slope ranges of a candidate, one slope for neurons without a multiplier: those are affine or do not move."""
-    slopes = []
-    for layer in candidate.layers:
-        middle, still = 0.5 * (layer.alpha + layer.beta), layer.multiplier <= 0
-        slopes.append((np.where(still, middle, layer.alpha), np.where(still, middle, layer.beta)))
-    return slopes
-
-
 def chosen(chain: Chain, x: Array) -> Callable[[Stage], Array]:
     """The choice of multipliers that x stands for; the closed form in layers that are not links of the chain."""
     parts = {link.layer: part for link, part in zip(chain.links, chain.split(x), strict=True)}
@@ -209,7 +199,7 @@ def chosen(chain: Chain, x: Array) -> Callable[[Stage], Array]:
     return choose
 
 
-def kept(candidate: Candidate) -> Callable[[Stage], Array]:
+def repeated(candidate: Candidate) -> Callable[[Stage], Array]:
     """The multipliers of a candidate again, for slopes inside the ones it had."""
 
     def choose(stage: Stage) -> Array:

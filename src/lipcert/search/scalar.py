@@ -8,7 +8,7 @@ import numpy as np
 from scipy import linalg
 
 from lipcert.model.arrays import Array, dense
-from lipcert.search.ellipsoid import largest, symmetric, top
+from lipcert.search.eigenvalues import largest, symmetric, top
 from lipcert.search.method import Greedy
 from lipcert.search.stage import Stage
 

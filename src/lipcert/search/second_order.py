@@ -14,7 +14,7 @@ from lipcert.proof.second_order import Rise, SecondOrder
 from lipcert.runtime.clock import clock
 from lipcert.search.closed_form import closed_form
 from lipcert.search.descent import descend
-from lipcert.search.ellipsoid import symmetric, top
+from lipcert.search.eigenvalues import symmetric, top
 from lipcert.search.stage import Stage
 from lipcert.suggest.pair_guide import PairGuide, PairHints
 

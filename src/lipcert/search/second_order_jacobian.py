@@ -25,7 +25,7 @@ from lipcert.proof.sweep import proving
 from lipcert.runtime.clock import clock
 from lipcert.search.candidate import Candidate
 from lipcert.search.descent import descend, no_moves
-from lipcert.search.ellipsoid import symmetric, top
+from lipcert.search.eigenvalues import symmetric, top
 from lipcert.search.problem import Problem
 
 _LARGEST: Final = 1e9

@@ -142,7 +142,7 @@ class Split(Anytime):
             return
         search, kept, interrupt = _Search(problem.network, problem.region, problem.norms, impatient), None, None
         try:
-            bounding = PieceBounds(problem.network, problem.region, candidate.sweeps, problem.norms)
+            bounding = PieceBounds(problem.network, problem.region, candidate.sweeps, problem.norms, remembered=True)
             with covering(bounding, self.workers, one_thread) as kept:
                 search.run(kept, self, candidate.bound)
         except KeyboardInterrupt as error:

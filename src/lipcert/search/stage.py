@@ -6,19 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy import linalg
 
 from lipcert.model.arrays import Array, Weight, dense, times
 from lipcert.proof.guide import View
-from lipcert.search.ellipsoid import Ellipsoid, symmetric
-from lipcert.search.merged_maps import Kept, smaller
+from lipcert.search.eigenvalues import symmetric
 
-LEAST = 1e-60
+_LEAST = 1e-60
 """Slope ranges of saturated neurons are widened to this, so that their squares and inverses stay floats."""
-
-
-def widened(alpha: Array, beta: Array) -> Array:
-    """The upper ends of slope ranges, those that are apart by LEAST at least."""
-    return np.where(beta > alpha, np.maximum(beta, alpha + LEAST), beta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,38 +30,30 @@ class Stage:
     alpha: Array
     beta: Array
     ahead: Weight
-    kept: Kept | None = None
-    """Which neurons of the layer these are, where not all; the others are affine functions of what is kept."""
-    fewer: bool = False
-    """Whether some of the layer's neurons are left out, so that ``ahead`` may have rows that are not needed."""
+    neurons: Array | None = None
+    """Which neurons of the layer the first of these are, where not all; any others are carried along with slope one."""
 
     @staticmethod
-    def of(index: int, S: Ellipsoid, kept: Kept) -> Stage:
-        """The stage of a layer of which some neurons are kept."""
-        assert S.matrix is not None
-        return Stage(index, S.matrix, int(S.exponent), kept.alpha, kept.beta, kept.ahead, kept, kept.fewer)
-
-    @staticmethod
-    def single(view: View, which: int) -> Stage:
+    def of(view: View, which: int) -> Stage:
         """The stage of one region of a stack."""
         ahead = view.ahead if view.ahead.ndim == 2 else view.ahead[which]
         alpha, beta = view.alpha[which], view.beta[which]
-        stage = view.index, view.S[which], int(view.exponent[which]), alpha, widened(alpha, beta)
-        return Stage(*stage, ahead, fewer=view.neurons is not None)
+        beta = np.where(beta > alpha, np.maximum(beta, alpha + _LEAST), beta)
+        neurons = None if view.neurons is None else view.neurons[which]
+        return Stage(view.index, view.S[which], int(view.exponent[which]), alpha, beta, ahead, neurons)
 
     @cached_property
     def target(self) -> Weight:
         """The next weight, or a dense one with fewer rows that serves as well."""
-        return smaller(self.ahead) if self.fewer else self.ahead
+        return self.ahead if self.neurons is None else _smaller(self.ahead)
 
-    @property
-    def size(self) -> int:
-        """Neurons of the layer."""
-        return len(self.alpha) if self.kept is None else self.kept.size
-
-    def narrow(self, multipliers: Array) -> Array:
-        """Multipliers of the layer's neurons, as multipliers of what is kept."""
-        return multipliers if self.kept is None else self.kept.narrow(multipliers)
+    def narrow(self, values: Array) -> Array:
+        """Values of the layer's neurons, as values of what is kept; zero for what is carried along."""
+        if self.neurons is None:
+            return values
+        kept = np.zeros(self.alpha.shape)
+        kept[: self.neurons.size] = values[self.neurons]
+        return kept
 
     @property
     def m(self) -> Array:
@@ -91,3 +78,16 @@ class Stage:
     def active(self) -> Array:
         """The neurons whose slope is not a single number."""
         return np.flatnonzero(self.beta > self.alpha)
+
+
+def _smaller(ahead: Weight) -> Weight:
+    """A matrix C with as few rows as possible and CᵀC = aheadᵀ·ahead, to rounding: λmax(C P Cᵀ) is the same."""
+    rows, columns = ahead.shape
+    if rows <= columns:
+        return ahead
+    gram = dense(ahead.T @ ahead)
+    gram.flat[:: columns + 1] += 1e-13 * np.trace(gram) / columns + np.finfo(float).tiny
+    try:
+        return np.asarray(linalg.cholesky(gram, lower=False, overwrite_a=True, check_finite=False))
+    except linalg.LinAlgError:
+        return ahead

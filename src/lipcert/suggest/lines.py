@@ -1,11 +1,9 @@
-"""Two straight lines around an activation on an interval.
+"""Slopes of two straight lines around an activation on an interval.
 
 The upper line is the one of least area: it supports the concave envelope of φ at the interval's midpoint,
 because the area under a line is its value there times the length. For a convex φ that is the chord, for a
 concave one the tangent at the midpoint, for ReLU from below the slope of the longer side; one rule for all.
-The intercept is then computed piece by piece: where φ is convex the ends decide, where it is concave any
-tangent lies above it. A poor slope therefore costs tightness, never validity. Last, the intercept moves out by
-the rounding it may have suffered.
+A proof finds the intercepts, so a poor slope costs tightness, never validity.
 """
 
 from __future__ import annotations
@@ -28,32 +26,15 @@ _ZOOMS = 4
 """Each makes the grid around the touching points four times finer."""
 _HALVINGS = 45
 """Of the bisection for a point of given slope: then it is known to half the digits of a float and more."""
-_ROUNDING = 32.0 * np.finfo(float).eps
-"""Far more than the roundings of a line's offset, relative to its terms."""
-
-
-@dataclass(frozen=True, eq=False)
-class Lines:
-    """lower_slope·v + lower_offset ≤ φ(v) ≤ upper_slope·v + upper_offset on each neuron's interval."""
-
-    lower_slope: Array
-    lower_offset: Array
-    upper_slope: Array
-    upper_offset: Array
-
-
-def bounding_lines(neurons: Neurons, lower: Array, upper: Array, tilt: float = 0.5) -> Lines:
-    """The two lines of every neuron of a layer; where an interval is infinite they are level, or at infinity.
-
-    The lines touch φ, or its envelope, at the share ``tilt`` of the interval.
-    """
-    return Lines(*neurons.gather(lambda row, low, high: _both(row, low, high, tilt), lower, upper))
 
 
 def suggested_lines(neurons: Neurons, interval: tuple[Array, Array], tilt: float = 0.5) -> tuple[Array, Array]:
-    """Slopes of the lower and the upper line of every neuron."""
-    lines = bounding_lines(neurons, *interval, tilt)
-    return lines.lower_slope, lines.upper_slope
+    """Slopes of the lower and the upper line of every neuron; where an interval is infinite they are level.
+
+    The lines touch φ, or its envelope, at the share ``tilt`` of the interval.
+    """
+    lower, upper = neurons.gather(lambda row, low, high: _both(row, low, high, tilt), *interval)
+    return lower, upper
 
 
 def touching(row: Activation, sign: int, start: Array, stop: Array, slope: Array) -> Array:
@@ -72,23 +53,21 @@ def touching(row: Activation, sign: int, start: Array, stop: Array, slope: Array
     return np.where(stop - high > low - start, high, low)
 
 
-def _both(row: Activation, lower: Array, upper: Array, tilt: float) -> tuple[Array, Array, Array, Array]:
+def _both(row: Activation, lower: Array, upper: Array, tilt: float) -> tuple[Array, Array]:
     shape = lower.shape
     lower, upper = np.ravel(lower), np.ravel(upper)
     if shape[:-1]:
         row = row.take(np.tile(np.arange(shape[-1]), int(np.prod(shape[:-1]))))
     finite = np.isfinite(lower) & np.isfinite(upper)
-    least, most = (np.broadcast_to(np.asarray(e, dtype=float), lower.shape) for e in row.row.extent(*row.parameters))
     results = []
-    for sign, extreme in ((-1, least), (1, most)):
-        slope, offset = np.full(lower.shape, row.row.drift), np.array(extreme)
+    for sign in (-1, 1):
+        slope = np.full(lower.shape, row.row.drift)
         inside = np.flatnonzero(finite)
         if inside.size:
             part = row if inside.size == lower.size else row.take(inside)
-            a, c = _upper(_Signed(part, sign), lower[inside], upper[inside], tilt)
-            slope[inside], offset[inside] = sign * a, sign * c
-        results += [slope.reshape(shape), offset.reshape(shape)]
-    return results[0], results[1], results[2], results[3]
+            slope[inside] = sign * _upper(_Signed(part, sign), lower[inside], upper[inside], tilt)
+        results.append(slope.reshape(shape))
+    return results[0], results[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,11 +85,6 @@ class _Signed:
 
     def take(self, neurons: Array) -> _Signed:
         return _Signed(self.row.take(neurons), self.sign)
-
-    def ceiling(self) -> Array:
-        """Supremum on the whole line."""
-        least, most = self.row.row.extent(*self.row.parameters)
-        return np.asarray(-np.asarray(least) if self.sign < 0 else most, dtype=float)
 
     def pieces(self, lower: Array, upper: Array) -> list[tuple[Array, Array, Array]]:
         """Start, end and curvature of the pieces of [lower, upper]; empty ones have start = end."""
@@ -137,26 +111,20 @@ class _Signed:
         return convex, concave
 
 
-def _upper(phi: _Signed, lower: Array, upper: Array, tilt: float) -> tuple[Array, Array]:
-    """Slope and offset of the upper line."""
+def _upper(phi: _Signed, lower: Array, upper: Array, tilt: float) -> Array:
+    """Slope of the upper line."""
     middle = np.clip((1.0 - tilt) * lower + tilt * upper, lower, upper)
     half = 0.5 * upper - 0.5 * lower
     convex, concave = phi.bends(lower, upper)
     tangent = np.where(middle < upper, phi.slope(middle, 1), phi.slope(middle, -1))  # from inside the interval
-    ends = phi.value(lower), phi.value(upper)
-    chord = np.divide(0.5 * ends[1] - 0.5 * ends[0], half, out=np.array(tangent, dtype=float), where=half > 0)
+    rise = 0.5 * phi.value(upper) - 0.5 * phi.value(lower)
+    chord = np.divide(rise, half, out=np.array(tangent, dtype=float), where=half > 0)
     slope = np.where(concave, tangent, chord)
-    at_middle = phi.value(middle)
-    offset = np.where(concave, at_middle - slope * middle, np.maximum(ends[0] - slope * lower, ends[1] - slope * upper))
     whole = phi.row.whole_period(lower, upper)
     mixed = np.flatnonzero(~convex & ~concave & ~whole)
     if mixed.size:
-        part = phi.take(mixed)
-        slope[mixed] = _envelope_slope(part, lower[mixed], upper[mixed], middle[mixed])
-        offset[mixed] = _offset(part, lower[mixed], upper[mixed], slope[mixed])
-    slope, offset = np.where(whole, phi.sign * phi.row.row.drift, slope), np.where(whole, phi.ceiling(), offset)
-    size = np.maximum(np.abs(ends[0]), np.abs(ends[1])) + np.abs(slope) * np.maximum(np.abs(lower), np.abs(upper))
-    return slope, offset + _ROUNDING * np.where(whole, 0.0, np.maximum(size, np.abs(at_middle)))
+        slope[mixed] = _envelope_slope(phi.take(mixed), lower[mixed], upper[mixed], middle[mixed])
+    return np.where(whole, phi.sign * phi.row.row.drift, slope)
 
 
 def _envelope_slope(phi: _Signed, lower: Array, upper: Array, middle: Array) -> Array:
@@ -226,26 +194,3 @@ def _zoom(grid: Array, index: Array, ends: Array) -> Array:
 def _at(grid: Array, index: Array) -> Array:
     """One entry per row."""
     return np.asarray(grid[np.arange(index.size), index])
-
-
-def _offset(phi: _Signed, lower: Array, upper: Array, slope: Array) -> Array:
-    """At least max of φ(v) - slope·v on [lower, upper]."""
-    best = np.full(lower.shape, -np.inf)
-    for start, stop, shape in phi.pieces(lower, upper):
-        highest = np.maximum(phi.value(start) - slope * start, phi.value(stop) - slope * stop)
-        round_ = np.flatnonzero((shape == CONCAVE) & (start < stop))
-        if round_.size:
-            part = phi.take(round_)
-            highest[round_] = np.maximum(
-                highest[round_], _concave_offset(part, start[round_], stop[round_], slope[round_])
-            )
-        best = np.where(start < stop, np.maximum(best, highest), best)
-    return best
-
-
-def _concave_offset(phi: _Signed, start: Array, stop: Array, slope: Array) -> Array:
-    """At least max of φ(v) - slope·v on a concave piece: by the tangent at the point that has about that slope."""
-    touch = touching(phi.row, phi.sign, start, stop, slope)
-    tangent = np.where(touch >= stop, phi.slope(stop, -1), phi.slope(touch, 1))
-    drift = tangent - slope
-    return np.asarray(phi.value(touch) - slope * touch + np.maximum(drift * (start - touch), drift * (stop - touch)))
