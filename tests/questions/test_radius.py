@@ -135,9 +135,9 @@ def test_a_network_that_never_changes_its_mind() -> None:
 
 def test_a_narrowed_margin_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """If margins were a little too large, an attack would find an input inside a certified radius."""
-    margins = classes.pair_margins
+    margins = classes.margins_of
     monkeypatch.setattr(
-        classes, "pair_margins", lambda facts, label: (margins(facts, label)[0], 1.05 * margins(facts, label)[1])
+        classes, "margins_of", lambda output, label: (margins(output, label)[0], 1.05 * margins(output, label)[1])
     )
     network = lc.Network.from_weights([[[2.0, 0.0], [0.0, 1.0]]])
     found = lc.certified_radius(network, [1.0, 1.0], relaxation=False)
