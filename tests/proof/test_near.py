@@ -11,7 +11,7 @@ from scipy import sparse
 
 from lipcert.model.arrays import Array, dense
 from lipcert.proof import near
-from lipcert.proof.near import Approx, Near, dot, rounded_off
+from lipcert.proof.near import Approx, Near, Size, dot, rounded_off, sum_above
 from lipcert.proof.rounding import LOOSE
 
 Maker = Callable[[np.random.Generator, tuple[int, ...]], Array]
@@ -252,6 +252,85 @@ def test_nothing_is_known_of_a_quotient_by_what_may_be_zero() -> None:
         found = Near.of(np.ones(2)) / Near(np.array([1.0, 1.0]), np.array([1.0, 0.5]))
     assert np.isinf(found.error[0])
     assert found.error[1] < 2.1
+
+
+SIZES = ["+", "*", "/", "@", "sum", "max", "least", "norm", "lost"]
+
+
+def too_small(operation: str, rng: np.random.Generator, maker: Maker) -> bool:
+    """Whether an upper bound, made by one operation on bounds of random numbers, is below its number."""
+    shapes = (3, 4), (4, 2) if operation == "@" else (3, 4)
+    values = [np.abs(maker(rng, shape)) for shape in shapes]
+    units = [int(n) for n in rng.integers(0, 99, 2)]
+    a, b = (Size(*pair) for pair in zip(values, units, strict=True))
+    x, y = (exactly(value) * (1 + Fraction(n, 2**53)) for value, n in zip(values, units, strict=True))
+    if operation == "lost":  # of a product of matrices of any signs, and another factor
+        one, two, three = maker(rng, (3, 4)), maker(rng, (4, 2)), maker(rng, (3, 2))
+        said, computed = (np.abs(one) @ Size.of(two) * three).lost(4 + 1).above, one @ two * three
+        said = np.where(np.isfinite(computed), said, np.inf)
+        computed = np.where(np.isfinite(computed), computed, 0.0)
+        away = np.abs(exactly(one) @ exactly(two) * exactly(three) - exactly(computed))
+    elif operation == "norm":
+        said, away = a.norm(-1).above, (x * x).sum(axis=-1)
+        return any(t > Fraction(s) ** 2 for s, t in zip(said, away, strict=True) if np.isfinite(s))
+    elif operation == "/":
+        some = values[1] > 0.0
+        said, away = (a / np.where(some, values[1], 1.0)).above, x / np.where(some, exactly(values[1]), 1)
+    else:
+        results = {
+            "+": lambda: (a + b, x + y),
+            "*": lambda: (a * b, x * y),
+            "@": lambda: (a @ b, x @ y),
+            "sum": lambda: (a.sum(0), x.sum(axis=0)),
+            "max": lambda: (a.max(0), x.max(axis=0)),
+            "least": lambda: (a.least(b), np.minimum(x, y)),
+        }
+        found, away = results[operation]()
+        said = found.above
+    return any(t > Fraction(s) for s, t in zip(np.ravel(said), np.ravel(away), strict=True) if np.isfinite(s))
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize("operation", SIZES)
+def test_no_size_is_too_small(operation: str, maker: Maker) -> None:
+    rng = np.random.default_rng(3)
+    with np.errstate(all="ignore"):
+        assert not any(too_small(operation, rng, maker) for _ in range(60))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "operation", "maker"),
+    [
+        ("gamma", lambda n: 0.0, "+", plain),
+        ("gamma", lambda n: 0.0, "@", plain),
+        ("gamma", lambda n: 0.0, "norm", plain),
+        ("gamma", lambda n: 0.0, "lost", plain),
+        ("TINY", 0.0, "*", faint),
+        ("TINY", 0.0, "@", faint),
+        ("TINY", 0.0, "norm", faint),
+        ("TINY", 0.0, "lost", faint),
+    ],
+)
+def test_a_size_without_its_charge_is_too_small(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: object, operation: str, maker: Maker
+) -> None:
+    monkeypatch.setattr(near, name, value)
+    rng = np.random.default_rng(3)
+    with np.errstate(all="ignore"):
+        assert any(too_small(operation, rng, maker) for _ in range(400))
+
+
+def test_a_size_of_too_many_roundings_says_nothing() -> None:
+    assert np.isinf(Size(np.ones(1), 2**24).above).all()
+
+
+def test_a_sum_of_symmetric_matrices_is_below_its_bound() -> None:
+    rng = np.random.default_rng(4)
+    stack = rng.standard_normal((50, 1, 3, 3)) * 10.0 ** rng.uniform(-9, 9, (50, 1, 1, 1))
+    stack = stack + np.swapaxes(stack, -1, -2)
+    gap = exactly(sum_above(stack))[0] - exactly(stack).sum(axis=0)[0]
+    beside = np.abs(gap).sum(axis=1) - np.abs(np.diagonal(gap))
+    assert all(d >= rest for d, rest in zip(np.diagonal(gap), beside, strict=True))
 
 
 def worst_sum(rng: np.random.Generator) -> bool:

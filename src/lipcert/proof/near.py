@@ -520,3 +520,106 @@ def dot(rows: Number, vectors: Number, which: Array | None = None) -> Near:
 def rounded_off(size: Array, count: int) -> Array:
     """At least what ``count`` roundings lose of numbers up to ``size``: for loops that cannot carry every error."""
     return np.asarray(gamma(count) * size * UP + TINY)
+
+
+def sum_above(stack: Array) -> Array:
+    """A float matrix at least the sum of symmetric ones (count, ..., n, n) in the Loewner order."""
+    total = Near.of(stack).sum(0)
+    return raised(total.value, Size(total.error).sum(-1).above)
+
+
+class Size:
+    """Real numbers x ≥ 0 with x ≤ (1 + γ_units)·value, entry by entry: upper bounds that count their roundings.
+
+    A rule that only needs sizes is written with them as with numbers; floats stand for their absolute values. Charges
+    are made once, by :attr:`above`. Every product adds TINY for what underflows in it.
+    """
+
+    __array_ufunc__ = None  # so that float·Size is this class's business
+    __slots__ = ("units", "value")
+
+    def __init__(self, value: Array, units: int = 0) -> None:
+        """At least ``value`` ≥ 0 itself; :meth:`of` takes absolute values."""
+        self.value, self.units = value, units
+
+    @staticmethod
+    def of(x: Sized) -> Size:
+        """The sizes |x|."""
+        return x if isinstance(x, Size) else Size(np.abs(x))
+
+    @property
+    def above(self) -> Array:
+        """Floats at least x; infinite, or no numbers, after more roundings than γ holds for."""
+        factor = 1.0 + gamma(self.units + 4) if self.units < 2**23 else np.inf
+        return np.asarray(self.value * factor + TINY)
+
+    def lost(self, roundings: int) -> Size:
+        """At least what floats lose of a formula, if x is its value for the sizes of all terms.
+
+        Each term has one weight at most, which is known to LOOSE·u, and at most so many ``roundings``. Whatever
+        underflows in the formula meets the same factors as TINY does here, and u·TINY is far more than it.
+        """
+        return self * gamma(roundings + LOOSE)
+
+    @property
+    def T(self) -> Size:
+        """The last two axes exchanged."""
+        return Size(np.swapaxes(self.value, -1, -2), self.units)
+
+    def __getitem__(self, which: Any) -> Size:
+        return Size(self.value[which], self.units)
+
+    def __add__(self, other: Sized) -> Size:
+        other = Size.of(other)
+        return Size(self.value + other.value, max(self.units, other.units) + 1)
+
+    def __mul__(self, other: Sized) -> Size:
+        other = Size.of(other)
+        value = self.value * other.value
+        value += TINY
+        return Size(value, self.units + other.units + 2)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __truediv__(self, floats: Array) -> Size:
+        """Over the sizes of floats."""
+        return Size(self.value / np.abs(floats) + TINY, self.units + 2)
+
+    def __matmul__(self, other: Sized) -> Size:
+        """Products of matrices, or of stacks of them."""
+        other = Size.of(other)
+        value = self.value @ other.value
+        value += TINY
+        return Size(value, self.units + other.units + self.value.shape[-1] + 2)
+
+    def __rmatmul__(self, other: Array) -> Size:
+        return Size.of(other) @ self
+
+    def sum(self, axis: int | tuple[int, ...]) -> Size:
+        """Sums along some axes."""
+        value = self.value.sum(axis=axis)
+        return Size(value, self.units + self.value.size // max(value.size, 1))
+
+    def max(self, axis: int | tuple[int, ...]) -> Size:
+        """The largest along some axes."""
+        return Size(self.value.max(axis=axis), self.units)
+
+    def least(self, *others: Size) -> Size:
+        """The smaller of bounds for the same numbers; one that is NaN says nothing."""
+        units = max(self.units, *(one.units for one in others))
+        return Size(np.fmin.reduce([self.value, *(one.value for one in others)]), units)
+
+    def squared(self) -> Size:
+        """x²."""
+        return self * self
+
+    def root(self) -> Size:
+        """√x."""
+        return Size(np.sqrt(self.value), self.units + 1)
+
+    def norm(self, axis: int | tuple[int, ...]) -> Size:
+        """The root of the sum of squares along some axes."""
+        return self.squared().sum(axis).root()
+
+
+Sized: TypeAlias = "Size | Array | float"

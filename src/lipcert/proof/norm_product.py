@@ -8,9 +8,9 @@ and max pools do. Two things are looked at for that.
 residual block x + C(B x) counts 1 + ‖C‖‖B‖.
 
 *Sums.* max(a, b) = b + relu(a - b) is a neuron that carries b, and one more; what follows sees their sum only, so its
-weight has the same column for both. Then W = W'M with M adding them up, and u = Mz is what is bounded. A row of u is
-Σ s_i r_i·Δu over the neurons of the sum, whose norm is largest where all slopes are at an end of their range: for a
-maximum it is 1.
+weight has the same column for both. Then W = W'M with M adding them up, W' some columns of W, and u = Mz is what is
+bounded. A row of u is Σ s_i r_i·Δu over the neurons of the sum, whose norm is largest where all slopes are at an end of
+their range: for a maximum it is 1.
 
 *Norms* of matrices. For any rows B of W, with ``seen`` columns where they are not zero, ‖Wx‖² = Σ_B ‖W_B x_seen‖², so
 
@@ -18,14 +18,15 @@ maximum it is 1.
 
 A convolution has the norms of its symbols (:mod:`torus`), the largest over the frequencies.
 
-Weights are known to LOOSE units: that W differs from W'M by E with |E| ≤ LOOSE·u|W| adds at most ‖E‖‖Δz‖.
+Weights are known to some units only: that W is off by E adds at most ‖E‖‖Δz‖, which is ``lost``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from hashlib import blake2b
 from itertools import pairwise, product
 from typing import TypeAlias
 from weakref import WeakKeyDictionary
@@ -37,21 +38,9 @@ from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight, same_columns
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Layer, Network
-from lipcert.proof.near import congruence, largest_eigenvalue_above
+from lipcert.proof.near import Approx, Size, congruence, largest_eigenvalue_above
 from lipcert.proof.neuron_bounds import all_slopes
-from lipcert.proof.rounding import (
-    LOOSE,
-    TINY,
-    UP,
-    U,
-    gamma,
-    norm_above,
-    raise_diagonal,
-    spectral_above,
-    square_above,
-    stretched,
-    up,
-)
+from lipcert.proof.rounding import norm_above, spectral_above
 from lipcert.proof.symbols import convolution_norm
 from lipcert.proof.torus import full_kernel
 
@@ -63,15 +52,8 @@ _SLOTS = 4
 """Neurons of a sum, at most."""
 
 Linear: TypeAlias = "Weight | Convolution"
-
-
-@dataclass(frozen=True, eq=False)
-class _Group:
-    """Some entries of u: their columns in W', and the neurons that each is the sum of, (count, slots); -1 is none."""
-
-    columns: Array
-    neurons: Array
-
+Group: TypeAlias = Array
+"""Some entries of u: the neurons that each is the sum of, (count, slots), -1 is none. The first has its column."""
 
 _known: WeakKeyDictionary[Network, float] = WeakKeyDictionary()
 
@@ -84,16 +66,16 @@ def norm_product(network: Network) -> float:
 
 
 def _proved(network: Network) -> float:
-    if any(_is_zero(layer.linear) for layer in network.layers):
+    if not all(np.any(_stored(layer.linear)) for layer in network.layers):
         return 0.0
     with np.errstate(all="ignore"):
-        end = _walked(network)
-        total = sum(
-            _norm(_block(end.linear, None, one.columns)) * part for one, part in zip(end.groups, end.parts, strict=True)
-        )
-        if len(end.groups) > 1 and _is_quick(end.linear):
-            total = min(total, _norm(end.linear) * end.whole)
-        return _finite(_above(total + end.lost))
+        (groups, parts, whole, lost), linear = _walked(network), network.layers[-1].linear
+        norms = [_norm(_block(linear, None, group[:, 0])) for group in groups]
+        total = _total(norm * part for norm, part in zip(norms, parts, strict=True))
+        rest = _block(linear, None, _seen(groups))
+        if len(groups) > 1 and _is_quick(rest):
+            total = total.least(_norm(rest) * whole)
+        return _finite((total + lost).above)
 
 
 def norm_ellipsoid(network: Network) -> tuple[Array, int]:
@@ -102,65 +84,56 @@ def norm_ellipsoid(network: Network) -> tuple[Array, int]:
     (a + b)(a + b)ᵀ ≼ (1 + ε)aaᵀ + (1 + 1/ε)bbᵀ.
     """
     with np.errstate(all="ignore"):
-        end = _walked(network)
-        whole = _finite(end.whole)
-        power = int(np.frexp(whole)[1])
-        share, lost = float(np.ldexp(whole, -power)), float(np.ldexp(end.lost, -power))
-        S = congruence(None, _matrix(end.linear)) * (float(square_above(np.asarray(share))) * (1.0 + 2.0**-24))
-        rest = (1.0 + 2.0**25) * square_above(np.asarray(lost)) * UP
-        S = raise_diagonal(S, gamma(4) * np.abs(S).sum(axis=-1) * UP + rest + TINY)
-        _finite(float(np.abs(S).max()))
+        groups, _, whole, lost = _walked(network)
+        power = int(np.frexp(_finite(whole.above))[1])
+        share, rest = (Size(np.ldexp(one.above, -power)).squared() for one in (whole, lost))
+        S = congruence(None, _matrix(_block(network.layers[-1].linear, None, _seen(groups))))
+        ones = np.ones(len(S))
+        S = Approx(S).scaled((share * (1.0 + 2.0**-24)).above * ones, ones).above((rest * (1.0 + 2.0**25)).above)
+        _finite(np.abs(S).max())
         return S, power
 
 
-@dataclass(frozen=True, eq=False)
-class _End:
+def _walked(network: Network) -> tuple[list[Group], list[Size], Size, Size]:
     """Before the last layer: Δv_N = W'Δu + b with ‖Δu‖ of each group at most a part, ‖Δu‖ ≤ whole and ‖b‖ ≤ lost."""
-
-    linear: Linear
-    groups: Sequence[_Group]
-    parts: Sequence[float]
-    whole: float
-    lost: float
-
-
-def _walked(network: Network) -> _End:
-    """All layers but the last."""
-    linear, groups = network.layers[0].linear, [_Group(np.arange(network.inputs), np.zeros((0, 1)))]
-    parts, whole, every = [1.0], 1.0, 1.0  # at least ‖Δu‖ of each group and of all, and ‖Δz‖ of all neurons
+    groups, whole = [np.arange(network.inputs)[:, None]], Size(np.ones(()))
+    parts, every = [whole], whole  # of all neurons, ‖Δz‖ is at most ``every``
     for layer, ahead in pairwise(network.layers):
         assert layer.neurons is not None
         alpha, beta = all_slopes(layer.neurons)
-        steepest = float(np.maximum(np.abs(alpha), np.abs(beta)).max())
-        lost, before = _lost(linear, groups, every), groups
-        every = _above(steepest * (_schur(linear) * whole + lost))
-        following, groups = _sums(ahead.linear, _carries(layer))
+        steepest = np.maximum(np.abs(alpha), np.abs(beta)).max()
+        linear, size, before = layer.linear, _schur(layer.linear), groups
+        rest = _block(linear, None, _seen(before))
+        lost = (size * every).lost(0)
+        every = (size * whole + lost) * steepest
+        groups = _groups(ahead.linear, _carries(layer))
         found = []
         for group in groups:
-            norms = [_gain(linear, group, one.columns, alpha, beta) for one in before]
-            total = sum(norm * part for norm, part in zip(norms, parts, strict=True))
-            if len(before) > 1 and _is_small(linear):
-                total = min(total, _gain(linear, group, None, alpha, beta) * whole)
-            found.append(_above(total + math.sqrt(group.neurons.shape[1]) * steepest * lost))
-        single = all(group.neurons.shape[1] == 1 for group in groups)
-        chained = _above(steepest * (_norm(linear) * whole + lost)) if single and _is_quick(linear) else np.inf
-        linear, parts, whole = following, found, min(_length(found), chained)
-    return _End(linear, groups, parts, whole, _lost(linear, groups, every))
+            gains = [_gain(_block(linear, None, one[:, 0]), group, alpha, beta) for one in before]
+            total = _total(gain * part for gain, part in zip(gains, parts, strict=True))
+            if len(before) > 1 and _is_small(rest):
+                total = total.least(_gain(rest, group, alpha, beta) * whole)
+            found.append(total + lost * steepest * Size(np.asarray(float(group.shape[1]))).root())
+        length = Size(norm_above(np.array([part.above for part in found])))
+        if all(group.shape[1] == 1 for group in groups) and _is_quick(rest):
+            length = length.least((_norm(rest) * whole + lost) * steepest)
+        parts, whole = found, length
+    return groups, parts, whole, (_schur(network.layers[-1].linear) * every).lost(0)
 
 
-def _finite(x: float) -> float:
+def _finite(x: Array) -> float:
     if not np.isfinite(x):
         raise ProofFailed("the product of norms is too large for floating point; slopes may grow without end")
-    return x
+    return float(x)
 
 
-def _above(x: float) -> float:
-    """More than a sum of some products of non-negative numbers, as computed."""
-    return float(stretched(np.asarray(x), 64))
+def _total(sizes: Iterable[Size]) -> Size:
+    return sum(sizes, start=Size(np.zeros(())))
 
 
-def _length(parts: Sequence[float]) -> float:
-    return float(norm_above(np.array([parts]))[0])
+def _seen(groups: Sequence[Group]) -> Array:
+    """The columns of W'."""
+    return np.sort(np.concatenate([group[:, 0] for group in groups]))
 
 
 def _carries(layer: Layer) -> Array:
@@ -172,93 +145,68 @@ def _carries(layer: Layer) -> Array:
     return found
 
 
-def _lost(linear: Linear, groups: Sequence[_Group], every: float) -> float:
-    """At least ‖E Δz‖ for ‖Δz‖ ≤ ``every``: ‖E‖ ≤ LOOSE·u‖|W'|‖‖M‖."""
-    slots = max(group.neurons.shape[1] for group in groups)
-    return _above(LOOSE * U * UP * _schur(linear) * math.sqrt(slots) * every)
-
-
-def _gain(linear: Linear, group: _Group, columns: Array | None, alpha: Array, beta: Array) -> float:
-    """At least the norm of M D W over some columns, for the sums of a group and every D in the slope ranges."""
+def _gain(linear: Linear, group: Group, alpha: Array, beta: Array) -> Size:
+    """At least the norm of M D W for the sums of a group and every D in the slope ranges."""
     steep = np.maximum(np.abs(alpha), np.abs(beta))
-    slots = [rows[rows >= 0].astype(int) for rows in group.neurons.T]
-    each = sum(float(steep[rows].max(initial=0.0)) * _norm(_block(linear, rows, columns)) for rows in slots)
+    slots = [rows[rows >= 0] for rows in group.T]
+    each = _total(_norm(_block(linear, rows, None)) * steep[rows].max(initial=0.0) for rows in slots)
     if len(slots) == 1 or _entries(linear) > _MOST:
-        return _above(each)
-    matrix = sparse.csr_array(_matrix(_block(linear, None, columns)))
+        return each
+    matrix = sparse.csr_array(_matrix(linear))
     matrix = sparse.vstack([matrix, sparse.csr_array((1, matrix.shape[1]))], format="csr")  # row -1 is zero
-    ends = [(np.append(alpha, 0.0)[rows], np.append(beta, 0.0)[rows]) for rows in group.neurons.T.astype(int)]
-    terms = [matrix[rows] for rows in group.neurons.T.astype(int)]
-    worst = np.zeros(len(group.neurons))
-    for chosen in product(*([0] if (low == high).all() else [0, 1] for low, high in ends)):
-        scaled = [sparse.diags_array(end[which]) @ term for end, which, term in zip(ends, chosen, terms, strict=True)]
-        total = sum(scaled[1:], start=scaled[0])
-        size = sum((abs(one) for one in scaled[1:]), start=abs(scaled[0]))  # |Σ| is wrong by few u of it
-        rounded = abs(total) + 2.0**-50 * size
-        worst = np.maximum(worst, _row_squares(rounded))
+    terms = [matrix[rows] for rows in group.T]
+    ends = [(np.append(alpha, 0.0)[rows], np.append(beta, 0.0)[rows]) for rows in group.T]
+    worst = Size(np.zeros(len(group)))
+    for chosen in product(*([low] if (low == high).all() else [low, high] for low, high in ends)):
+        scaled = [sparse.diags_array(slopes) @ term for slopes, term in zip(chosen, terms, strict=True)]
+        rounded = _total(_row_norms(one) for one in scaled).lost(2 * len(scaled))
+        row = _row_norms(sum(scaled[1:], start=scaled[0])) + rounded
+        worst = Size(np.maximum(worst.value, row.value), max(worst.units, row.units))
     seen = sum((abs(term) for term in terms[1:]), start=abs(terms[0])) != 0.0
-    return min(_above(each), _overlapping(worst, sparse.csr_array(seen)))
+    return each.least(_overlapping(worst, seen))
 
 
-def _sums(linear: Linear, carries: Array) -> tuple[Linear, list[_Group]]:
-    """W' and the groups of u with W = W'M: a sum holds neurons that carry and others, and is all that W sees of them.
-
-    Neurons that W does not see are left out.
-    """
+def _groups(linear: Linear, carries: Array) -> list[Group]:
+    """The groups of u with W = W'M: a sum holds neurons that carry and others, and is all that W sees of them."""
     sums = _equal_columns(linear, carries) if carries.any() and not carries.all() else np.zeros((0, 1), dtype=int)
-    inside = np.zeros(len(carries), dtype=bool)
-    inside[sums[sums >= 0]] = True
-    singles = [np.flatnonzero(kind & ~inside) for kind in (~carries, carries)]
-    neurons = [one[:, None] for one in singles if one.size] + ([sums] if len(sums) else [])
-    kept = np.concatenate([one[:, 0] for one in neurons])
-    starts = np.cumsum([0, *map(len, neurons)])
-    if _entries(linear) > _MOST and isinstance(linear, Convolution) and _channel_block(linear, None, kept) is None:
-        every = np.arange(len(carries))
-        return linear, [_Group(every, every[:, None])]  # too large for a matrix, in which columns can change places
-    groups = [_Group(np.arange(*ends), one) for ends, one in zip(pairwise(starts), neurons, strict=True)]
-    return _block(linear, None, kept), groups
+    alone = np.ones(len(carries), dtype=bool)
+    alone[sums[sums >= 0]] = False
+    singles = [np.flatnonzero(kind & alone)[:, None] for kind in (~carries, carries)]
+    return [group for group in (*singles, sums) if len(group)]
 
 
-def _equal_columns(linear: Linear, carries: Array) -> Array:
-    """Neurons with the same column of W, (sums, slots), where some of them carry their value and others do not."""
-    if isinstance(linear, Convolution):
-        places = math.prod(linear.image)
-        flags = carries.reshape(-1, places)
-        if (flags != flags[:, :1]).any():
-            return np.zeros((0, 1), dtype=int)
-        kernel = full_kernel(linear)
-        columns = sparse.csr_array(np.swapaxes(kernel, 0, 1).reshape(kernel.shape[1], -1))
-        found = _equal_rows(columns, flags[:, 0])
-        spots = found[:, None, :] * places + np.arange(places)[None, :, None]
-        return np.where(found[:, None, :] >= 0, spots, -1).reshape(-1, found.shape[1])
-    return _equal_rows(sparse.csr_array(linear.T), carries)
+def _equal_columns(linear: Linear, carries: Array) -> Group:
+    """Neurons with the same column of W, where some of them carry their value and others do not.
+
+    Of a convolution these are whole channels with the same kernel.
+    """
+    if not isinstance(linear, Convolution):
+        return _equal_rows(sparse.csr_array(linear.T), carries)
+    flags, places = carries.reshape(linear.channels, -1), math.prod(linear.image)
+    if (flags != flags[:, :1]).any():
+        return np.zeros((0, 1), dtype=int)
+    columns = np.swapaxes(full_kernel(linear), 0, 1).reshape(linear.channels, -1)
+    found = _equal_rows(sparse.csr_array(columns), flags[:, 0])[:, None, :]
+    spots = np.where(found >= 0, found * places + np.arange(places)[:, None], -1)
+    return spots.reshape(-1, spots.shape[-1])
 
 
-def _equal_rows(matrix: sparse.csr_array, carries: Array) -> Array:
-    """Sets of equal rows, (sets, slots); those that carry come first."""
-    matrix.sum_duplicates()
+def _equal_rows(matrix: sparse.csr_array, carries: Array) -> Group:
+    """Sets of equal rows that are not zero, (sets, slots); those that carry come first."""
     matrix.eliminate_zeros()
-    marks = matrix @ np.random.default_rng(0).standard_normal(matrix.shape[1])
-    order = np.lexsort((~carries, marks))
-    order = order[np.diff(matrix.indptr)[order] > 0]
-    starts = np.flatnonzero(np.diff(marks[order], prepend=np.nan) != 0.0)
-    counts = np.diff(starts, append=len(order))
-    mixed = (counts > 1) & (counts <= _SLOTS) & carries[order[starts]]
-    mixed &= ~carries[order[starts + counts - 1]]
-    starts, counts = starts[mixed], counts[mixed]
-    slots = int(counts.max(initial=1))
-    found = np.full((len(starts), slots), -1)
-    for slot in range(slots):
-        has = counts > slot
-        found[has, slot] = order[starts[has] + slot]
-        one, two = (matrix[rows[has]] for rows in (found[:, 0], found[:, slot]))
-        if not all(np.array_equal(getattr(one, a), getattr(two, a)) for a in ("indptr", "indices", "data")):
-            return np.zeros((0, 1), dtype=int)  # two marks that are equal by chance
-    return found
+    sets: dict[bytes, list[int]] = {}
+    for row in np.argsort(~carries, kind="stable"):
+        part = slice(matrix.indptr[row], matrix.indptr[row + 1])
+        if part.start < part.stop:
+            mark = blake2b(matrix.indices[part].tobytes() + matrix.data[part].tobytes()).digest()
+            sets.setdefault(mark, []).append(row)
+    mixed = [one for one in sets.values() if len(one) <= _SLOTS and carries[one[0]] and not carries[one[-1]]]
+    slots = max(map(len, mixed), default=1)
+    return np.array([one + [-1] * (slots - len(one)) for one in mixed], dtype=int).reshape(-1, slots)
 
 
 def _block(linear: Linear, rows: Array | None, columns: Array | None) -> Linear:
-    """Rows and columns of W; None is all of them."""
+    """Rows and columns of W, or more of them; None is all."""
     if isinstance(linear, Convolution):
         found = _channel_block(linear, rows, columns)
         if found is not None:
@@ -267,7 +215,7 @@ def _block(linear: Linear, rows: Array | None, columns: Array | None) -> Linear:
             return linear  # a part is not larger in norm
         linear = linear.sparse()
     linear = linear if rows is None else linear[rows]
-    return linear if columns is None else linear[:, columns]
+    return linear if columns is None or len(columns) == linear.shape[1] else linear[:, columns]
 
 
 def _channel_block(linear: Convolution, rows: Array | None, columns: Array | None) -> Linear | None:
@@ -291,17 +239,15 @@ def _channels(index: Array | None, count: int, places: int) -> Array | None:
     return found if np.array_equal(spots, found[:, None] * places + np.arange(places)) else None
 
 
-def _entries(linear: Linear) -> int:
+def _stored(linear: Linear) -> Array:
+    """The numbers that a map is stored as."""
     if isinstance(linear, Convolution):
-        return linear.entries
-    return int(linear.size if isinstance(linear, np.ndarray) else linear.nnz)
+        return linear.kernel
+    return np.asarray(linear.data) if sparse.issparse(linear) else linear
 
 
-def _is_zero(linear: Linear) -> bool:
-    entries = (
-        linear.kernel if isinstance(linear, Convolution) else linear if isinstance(linear, np.ndarray) else linear.data
-    )
-    return not np.any(entries)
+def _entries(linear: Linear) -> int:
+    return linear.entries if isinstance(linear, Convolution) else _stored(linear).size
 
 
 def _is_small(linear: Linear) -> bool:
@@ -317,43 +263,32 @@ def _matrix(linear: Linear) -> Weight:
     return linear.matrix() if isinstance(linear, Convolution) else linear
 
 
-def _norm(linear: Linear) -> float:
+def _norm(linear: Linear) -> Size:
     """At least ‖W‖ of the weight as it is stored."""
     if 0 in linear.shape or not _entries(linear):
-        return 0.0
+        return Size(np.zeros(()))
     bound = _schur(linear)
     if _is_small(linear):
-        matrix = _matrix(linear)
-        power = int(np.frexp(bound)[1])  # near one, so that squares do not underflow
-        matrix = _scaled(matrix, -power)
+        power = int(np.clip(np.frexp(bound.value)[1], -1000, 1000))
+        matrix = _matrix(linear) * 2.0**-power  # near one, so that squares do not underflow
         gram = congruence(None, matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T)
-        root = float(stretched(np.sqrt(largest_eigenvalue_above(gram)), 2))
-        return min(bound, _above(float(np.ldexp(root, power))))
+        return bound.least(Size(np.ldexp(Size(largest_eigenvalue_above(gram)).root().above, power)))
     if isinstance(linear, Convolution):
         found = convolution_norm(linear)
-        if found is not None:
-            return min(bound, found)
-        if linear.entries > _MOST:
-            return bound
+        if found is not None or linear.entries > _MOST:
+            return bound if found is None else bound.least(Size(np.asarray(found)))
     matrix = sparse.csr_array(_matrix(linear))
-    return min(bound, *(_by_blocks(sparse.csr_array(one)) for one in (matrix, matrix.T)))
+    return bound.least(*(_by_blocks(sparse.csr_array(one)) for one in (matrix, matrix.T)))
 
 
-def _scaled(matrix: Weight, power: int) -> Weight:
-    """Times a power of two."""
-    if isinstance(matrix, np.ndarray):
-        return np.asarray(np.ldexp(matrix, power))
-    return sparse.csr_array((np.ldexp(matrix.data, power), matrix.indices, matrix.indptr), shape=matrix.shape)
-
-
-def _schur(linear: Linear) -> float:
+def _schur(linear: Linear) -> Size:
     """At least the norm of |W|: the root of its largest row sum times its largest column sum."""
     if isinstance(linear, Convolution):
-        size = np.abs(full_kernel(linear)).reshape(linear.outputs, linear.channels, -1)
-        sums = size.sum(axis=(1, 2)).max(), size.sum(axis=(0, 2)).max() * _turns(linear)
+        size = Size.of(full_kernel(linear).reshape(linear.outputs, linear.channels, -1))
+        rows, columns = size.sum((1, 2)), size.sum((0, 2)) * float(_turns(linear))
     else:
-        sums = abs(linear).sum(axis=1).max(), abs(linear).sum(axis=0).max()
-    return _above(math.sqrt(float(sums[0])) * UP * math.sqrt(float(sums[1])) * UP)
+        rows, columns = (Size(np.asarray(abs(linear).sum(axis=axis)), linear.shape[axis]) for axis in (1, 0))
+    return rows.max(0).root() * columns.max(0).root()
 
 
 def _turns(linear: Convolution) -> int:
@@ -362,32 +297,28 @@ def _turns(linear: Convolution) -> int:
     return math.prod(-(-span // n) for span, n in zip(spans, linear.image, strict=True)) if linear.circular else 1
 
 
-def _by_blocks(matrix: sparse.csr_array) -> float:
-    """At least ‖W‖ by its blocks of rows that see the same columns."""
-    power = int(np.frexp(np.abs(matrix.data).max(initial=0.0))[1])
-    matrix = _scaled(matrix, -power)
-    matrix.sum_duplicates()
-    squares, first = _row_squares(matrix), np.ones(matrix.shape[0], dtype=bool)
-    known: dict[tuple[tuple[int, ...], bytes], float] = {}
+def _by_blocks(matrix: sparse.csr_array) -> Size:
+    """At least ‖W‖ by its blocks of rows that see the same columns; each stands where its first row was."""
+    norms, first = _row_norms(matrix).above, np.ones(matrix.shape[0], dtype=bool)
+    known: dict[tuple[tuple[int, ...], bytes], Array] = {}
     for rows, _, block in same_columns(matrix):
         key = block.shape, block.tobytes()
-        if key not in known:
-            known[key] = float(square_above(spectral_above(block)))
-        first[rows[1:]] = False
-        squares[rows[0]] = min(known[key], float(up(squares[rows].sum() * UP)))
+        known[key] = known[key] if key in known else spectral_above(block)
+        norms[rows[0]], first[rows[1:]] = known[key], False
     kept = np.flatnonzero(first)
     # where entries are stored, since that makes the blocks: a zero of their first row may hide others
     seen = sparse.csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
-    return _above(float(np.ldexp(_overlapping(squares[kept], seen[kept]), power)))
+    return _overlapping(Size(norms[kept]), seen[kept])
 
 
-def _row_squares(matrix: sparse.csr_array) -> Array:
-    """At least the squared norm of each row; entries are near one, or less."""
-    squares = sparse.csr_array((square_above(matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape)
-    return np.asarray(squares.sum(axis=1) * UP)
+def _row_norms(matrix: sparse.csr_array) -> Size:
+    """At least the norm of each row."""
+    squares = Size.of(matrix.data).squared()
+    rows = sparse.csr_array((squares.value, matrix.indices, matrix.indptr), shape=matrix.shape)
+    return Size(np.asarray(rows.sum(axis=1)), squares.units + matrix.shape[1]).root()
 
 
-def _overlapping(squares: Array, seen: sparse.csr_array) -> float:
-    """At least the root of max_j Σ squares of the blocks that see column j."""
-    total = np.asarray(abs(seen.T.astype(float)) @ squares).max(initial=0.0)
-    return float(stretched(np.sqrt(total * UP + TINY), 2))
+def _overlapping(norms: Size, seen: sparse.csr_array) -> Size:
+    """At least the root of max_j Σ ‖W_B‖² over the blocks B that see column j."""
+    squares = norms.squared()
+    return Size(abs(seen.T.astype(float)) @ squares.value, squares.units + len(squares.value)).max(0).root()

@@ -18,7 +18,6 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import copy_context
 from dataclasses import replace
 from typing import TypeVar
 
@@ -31,12 +30,10 @@ from lipcert.model.network import Layer, Network
 from lipcert.proof.frequency_grid import sparing
 from lipcert.proof.guide import given
 from lipcert.proof.hints import Hints
-from lipcert.proof.near import congruence, largest_eigenvalue_above
-from lipcert.proof.neuron_bounds import WIDEN
-from lipcert.proof.rounding import LOOSE, TINY, UP, apply, gamma, raise_diagonal, stretched, up
+from lipcert.proof.near import Approx, Near, Size, congruence, largest_eigenvalue_above, raised, sum_above
 from lipcert.proof.step import LEAST, MOST, activate
 from lipcert.proof.sweep import Sweep, proving
-from lipcert.proof.torus import Torus, full_kernel, phases, torus_alone, torus_of, transformed
+from lipcert.proof.torus import Torus, full_kernel, torus_alone, torus_of
 from lipcert.suggest.algebra import largest_eigenvalue
 
 _NUMBERS = 2**16
@@ -85,20 +82,18 @@ def stack_bound(torus: Torus, multipliers: Sequence[Array], exponents: Sequence[
     frequencies, _ = torus.frequencies()
     portions = _portions(torus, len(frequencies), 0)
 
-    def largest(T: Sequence[Array]) -> float:
-        def at(some: slice) -> float:
-            return float(largest_eigenvalue_above(_last(torus, frequencies[some], T, exponents)).max())
+    def largest(T: Sequence[Array]) -> Array:
+        def at(some: slice) -> Array:
+            with proving():
+                P, levels = _hidden(torus, frequencies[some], T, exponents)
+                S = _after(torus, len(torus.convolutions) - 1, levels, P, 0)
+                return np.asarray(largest_eigenvalue_above(S).max())
 
         with ThreadPoolExecutor(min(len(portions), os.cpu_count() or 1)) as threads:
-            found = [threads.submit(copy_context().run, at, some) for some in portions]
-            try:
-                worst = np.max([one.result() for one in found])  # NaN stays NaN, and proves nothing
-            finally:
-                threads.shutdown(cancel_futures=True)
-        exponent = int(exponents[-1])
-        return float(up(stretched(np.ldexp(stretched(np.sqrt(worst), 2), exponent) * torus.gain, 1)))
+            return np.asarray(np.max(list(threads.map(at, portions))))  # NaN stays NaN, and proves nothing
 
-    return float(_attempted(multipliers, exponents, largest))
+    root = Size(_attempted(multipliers, exponents, largest)).root().above
+    return float((Size(np.ldexp(root, int(exponents[-1]))) * torus.gain).above)
 
 
 def convolution_norm(convolution: Convolution) -> float | None:
@@ -106,50 +101,41 @@ def convolution_norm(convolution: Convolution) -> float | None:
 
     Channels that see nothing of each other are taken apart. None if there is no torus.
     """
-    torus = torus_alone(convolution)
-    if torus is None:
+    if torus_alone(convolution) is None:
         return None
     kernel, found = full_kernel(convolution), 0.0
-    sums = np.abs(kernel).sum(axis=tuple(range(2, kernel.ndim)))
-    channels, outputs = np.arange(convolution.channels), np.arange(0)
-    before = outputs
+    sums = Size.of(kernel).sum(tuple(range(2, kernel.ndim)))
+    sees, last = sums.value > 0.0, convolution.channels  # the last part is that of outputs that see nothing
+    channels, outputs, before = np.arange(last), np.arange(0), np.arange(0)
     while not np.array_equal(before, channels):  # until each has the lowest channel that it is connected with
-        before, outputs = channels, np.where(sums > 0.0, channels, len(channels)).min(axis=1)
-        channels = np.minimum(channels, np.where(sums > 0.0, outputs[:, None], len(channels)).min(axis=0))
-    count = len(channels) + 1  # the last one is for outputs that see nothing
-    rows, columns = np.zeros(count), np.zeros(count)  # the largest sums of each part
-    np.maximum.at(rows, outputs, sums.sum(axis=1))
-    np.maximum.at(columns, channels, sums.sum(axis=0))
-    limits = stretched(np.sqrt(rows * UP) * np.sqrt(columns * UP), 4)
+        before, outputs = channels, np.where(sees, channels, last).min(axis=1)
+        channels = np.minimum(channels, np.where(sees, outputs[:, None], last).min(axis=0))
+    rows, columns = np.zeros(last + 1), np.zeros(last + 1)  # the largest sums of each part
+    np.maximum.at(rows, outputs, sums.sum(1).above)
+    np.maximum.at(columns, channels, sums.sum(0).above)
+    limits = (Size(rows).root() * Size(columns).root()).above
     for part in np.argsort(-limits):
         if limits[part] <= found:
             break
-        if not (outputs == part).any() or not (channels == part).any():  # a channel that nothing sees
-            found = float(limits[part])
-            break
-        some = kernel[outputs == part][:, channels == part]
-        alone = torus_alone(replace(convolution, kernel=some, groups=1))
-        assert alone is not None
-        found = max(found, min(float(limits[part]), _symbol_norm(sparing(alone))))
+        if (outputs == part).any() and (channels == part).any():
+            some = replace(convolution, kernel=kernel[outputs == part][:, channels == part], groups=1)
+            found = float(np.maximum(found, np.fmin(limits[part], _symbol_norm(some))))  # NaN stays NaN
     return found
 
 
-def _symbol_norm(torus: Torus) -> float:
-    (one,), frequencies = torus.convolutions, torus.frequencies()[0]
-    largest = 0.0
+def _symbol_norm(convolution: Convolution) -> float:
+    """At least the norm of a convolution on its torus; K(ω)ᵀ, which is as large, if that makes smaller matrices."""
+    if convolution.outputs > convolution.channels and max(convolution.stride) == 1:
+        convolution = replace(convolution, kernel=np.swapaxes(convolution.kernel, 0, 1))
+    alone = torus_alone(convolution)
+    assert alone is not None
+    torus, largest = sparing(alone), 0.0
+    frequencies, _ = torus.frequencies()
     with proving():
         for some in _portions(torus, len(frequencies), 0):
-            here = torus.levels(frequencies[some])[0]
-            symbols, radius = torus.symbols(0, here.reshape(-1, here.shape[-1]))
-            aliases = here.shape[1]
-            wide = np.swapaxes(symbols.reshape(-1, aliases, one.outputs, one.channels), 1, 2)
-            weight = _embedded(wide.reshape(len(wide), one.outputs, -1))
-            edge = np.tile(radius, (2, 2 * aliases))
-            if weight.shape[-2] > weight.shape[-1]:
-                weight, edge = np.swapaxes(weight, -1, -2), edge.T
-            S = congruence(None, weight, radius=edge)
+            S = _after(torus, 0, torus.levels(frequencies[some]), None, 0)
             largest = float(np.maximum(largest, _eigenvalue_above(S, largest)))  # NaN stays NaN
-    return float(stretched(stretched(np.sqrt(largest), 2) * torus.gain, 1))
+    return float((Size(np.asarray(largest)).root() * torus.gain).above)
 
 
 def _eigenvalue_above(S: Array, known: float) -> float:
@@ -171,35 +157,27 @@ def tail_of(network: Network, torus: Torus, multipliers: Sequence[Array], expone
     W P Wᵀ = Σ_ω Ŵ(ω) P(ω) Ŵ(ω)*, where the rows of Ŵ are those of W, transformed; the sum is real. F is [L D] with L
     about a Cholesky factor of the sum, and D² the diagonal matrix of absolute row sums of what it misses.
     """
-    head, frequencies = network.layers[len(torus.convolutions)], torus.frequencies()
-    images = dense(head.weight).reshape(head.size, torus.convolutions[-1].outputs, -1)
+    head, (frequencies, counts) = network.layers[len(torus.convolutions)], torus.frequencies()
+    weight, exponent = dense(head.weight), int(exponents[-1])
 
     def total(T: Sequence[Array]) -> Array:
-        found = np.zeros((head.size, head.size))
-        for some in _portions(torus, len(frequencies[0]), head.size):
-            omega, count = frequencies[0][some], frequencies[1][some]
-            P, _ = _hidden(torus, omega, T, exponents)
-            weight, edge = _rows(torus, images, omega)
-            S = congruence(P, weight, radius=edge) * count[:, None, None]  # 1 or 2: exact
-            part = S.sum(axis=0)
-            lost = gamma(len(S) + 2) * (np.abs(S).sum(axis=0) + np.abs(found)).sum(axis=-1) * UP
-            found = raise_diagonal(found + part, lost)
-        return found
+        found = np.zeros((1, head.size, head.size))
+        for some in _portions(torus, len(frequencies), head.size):
+            P, _ = _hidden(torus, frequencies[some], T, exponents)
+            rows, radius = torus.rows(weight, frequencies[some])
+            S = congruence(P, np.concatenate([rows.real, -rows.imag], axis=-1), radius=np.tile(radius, (1, 2)))
+            S *= counts[some, None, None]  # 1 or 2: exact
+            found = sum_above(np.concatenate([found, S]))[None]
+        return found[0]
 
     S = _attempted(multipliers, exponents, total)
-    exponent = int(exponents[-1])
     if not np.isfinite(S).all():
         raise ProofFailed("the ellipsoid after the convolutions is not finite; weights may be too large")
-    S = 0.5 * (S + S.T)  # of a symmetric matrix
-    slack = 2.0**-46 * float(np.trace(S)) + TINY
-    L = np.linalg.cholesky(S + slack * np.eye(len(S)))
-    size = np.abs(L)
-    missed = np.abs(S - L @ L.T).sum(axis=-1) + gamma(len(S) + 4) * (
-        apply(size, size.sum(axis=-2)) + np.abs(S).sum(axis=-1)
-    )
-    missed = missed + 2.0**-140 * (1.0 + float(np.trace(S)))  # more than F loses where the power makes it underflow
-    rest = stretched(np.sqrt(missed * UP), 2)
-    factor = np.ldexp(np.concatenate([L, np.diag(rest)], axis=1), exponent)
+    trace = float(np.trace(S))
+    L = np.linalg.cholesky(S + (2.0**-46 * trace + np.finfo(float).tiny) * np.eye(len(S)))
+    missed = (Approx(S) - Approx(L) @ Approx(L).T).rows()
+    missed = missed + 2.0**-140 * (1.0 + trace)  # more than F loses where the power makes it underflow
+    factor = np.ldexp(np.concatenate([L, np.diag(Size(missed, 2).root().above)], axis=1), exponent)
     if not np.isfinite(factor).all() or abs(exponent) > _FAR:
         raise ProofFailed("the ellipsoid after the convolutions is too large, or too small, for floating point")
     return Network((Layer(factor, head.bias, head.neurons), *network.layers[len(torus.convolutions) + 1 :]))
@@ -243,23 +221,13 @@ def _hidden(
     return P, levels
 
 
-def _last(torus: Torus, frequencies: Array, multipliers: Sequence[Array], exponents: Sequence[int]) -> Array:
-    """Ŝ with E(S(ω)) ≼ 4**exponents[-1]·Ŝ after the last convolution."""
-    P, levels = _hidden(torus, frequencies, multipliers, exponents)
-    return _after(torus, len(torus.convolutions) - 1, levels, P, 0)
-
-
 def _after(torus: Torus, index: int, levels: list[Array], P: Array | None, power: int) -> Array:
     """Ŝ with E(S(ω)) ≼ Ŝ for S = 4**power·Σ K P K* over the aliases."""
-    frequencies, after = levels[index].reshape(-1, levels[index].shape[-1]), levels[index + 1]
-    symbols, radius = torus.symbols(index, frequencies)
-    weight, edge = np.ldexp(_embedded(symbols), power), np.ldexp(np.tile(radius, (2, 2)), power) + TINY
-    S = congruence(P, weight, radius=edge)
-    parts = S.reshape(math.prod(after.shape[:2]), -1, *S.shape[1:])
-    if parts.shape[1] == 1:
-        return parts[:, 0]
-    lost = gamma(parts.shape[1]) * np.abs(parts).sum(axis=(1, -1)) * UP
-    return raise_diagonal(parts.sum(axis=1), lost)
+    here, after = levels[index], math.prod(levels[index + 1].shape[:2])
+    symbols, radius = torus.symbols(index, here.reshape(-1, here.shape[-1]))
+    edge = Size(np.ldexp(np.tile(radius, (2, 2)), power)).above  # also of what the power makes underflow
+    S = congruence(P, np.ldexp(_embedded(symbols), power), radius=edge)
+    return S if len(S) == after else sum_above(np.swapaxes(S.reshape(after, -1, *S.shape[1:]), 0, 1))
 
 
 def _step(S: Array, slopes: tuple[Array, Array], T: Array) -> Array:
@@ -268,22 +236,10 @@ def _step(S: Array, slopes: tuple[Array, Array], T: Array) -> Array:
     if not np.isfinite(S).all():
         raise ProofFailed("the ellipsoid of a layer is not finite; weights may be too large")
     step = activate(S, alpha, beta, wanted * (1.0 - min(_MARGIN * alpha.shape[-1] ** 2, 2.0**-20)))
-    used = step.multipliers
-    if not (stretched(used, 4) <= wanted).all():
+    used = Near.weights(step.multipliers, 8)  # of a quotient and a square
+    if not (used.above <= wanted).all():
         raise ProofFailed("the multipliers of a layer are too small for one of its frequencies")
-    return raise_diagonal(step.P, np.where(alpha < beta, up(wanted - used * (1.0 - gamma(8))), 0.0))
-
-
-def _rows(torus: Torus, images: Array, frequencies: Array) -> tuple[Array, Array]:
-    """The first rows of E(Ŵ(ω)), (count, rows, 2·channels), for W given as images, and their radius."""
-    size, places = torus.sizes[-1], torus.convolutions[-1].places
-    where = np.array(list(np.ndindex(*places)))
-    scale = 1.0 / math.sqrt(math.prod(size))
-    turns = phases(frequencies, where, size)
-    rows = transformed(turns, images, scale)
-    lost = (WIDEN + gamma(len(where) + LOOSE + 8)) * UP
-    radius = lost * np.abs(images).sum(axis=-1) * (scale * UP) + TINY
-    return np.concatenate([rows.real, -rows.imag], axis=-1), np.tile(radius, (1, 2))
+    return raised(step.P, np.where(alpha < beta, (wanted - used).above, 0.0))
 
 
 def _embedded(matrices: Array) -> Array:

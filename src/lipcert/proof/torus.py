@@ -37,8 +37,8 @@ import numpy as np
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Layer, Network
+from lipcert.proof.near import Size
 from lipcert.proof.neuron_bounds import WIDEN, all_slopes
-from lipcert.proof.rounding import LOOSE, TINY, UP, gamma
 
 _LARGEST = 2**20
 """Least common multiple of the sizes of a torus; more would need many turns of the circle to be told apart."""
@@ -81,19 +81,17 @@ class Torus:
         return found[::-1]
 
     def symbols(self, index: int, frequencies: Array) -> tuple[Array, Array]:
-        """K(ω) s^{-axes/2} of one convolution as computed, (..., outputs, channels), and a bound of its error.
-
-        Real and imaginary parts are wrong by at most the bound, (outputs, channels), whatever ω is: the phases are
-        known to WIDEN, and a sum of n products with a weight loses γ_(n + LOOSE).
-        """
+        """K(ω) s^{-axes/2} of one convolution as :func:`transformed`, (..., outputs, channels), and its error."""
         convolution = self.convolutions[index]
         taps = full_kernel(convolution).reshape(convolution.outputs, convolution.channels, -1)
         steps = np.array(list(np.ndindex(*convolution.window))) * np.array(convolution.dilation)
-        turns = phases(frequencies, steps, self.sizes[index])
-        scale = 1.0 / math.sqrt(math.prod(convolution.stride))
-        found = transformed(turns, taps, scale)
-        lost = (WIDEN + gamma(taps.shape[-1] + LOOSE + 8)) * UP
-        return found, lost * np.abs(taps).sum(axis=-1) * (scale * UP) + TINY
+        return transformed(taps, frequencies, steps, self.sizes[index], math.prod(convolution.stride))
+
+    def rows(self, weight: Array, frequencies: Array) -> tuple[Array, Array]:
+        """The rows of a layer that sees the last image flat, :func:`transformed`: (count, rows, channels), error."""
+        last, size = self.convolutions[-1], self.sizes[-1]
+        where = np.array(list(np.ndindex(*last.places)))
+        return transformed(weight.reshape(len(weight), last.outputs, -1), frequencies, where, size, math.prod(size))
 
 
 def torus_of(network: Network) -> Torus | None:
@@ -134,23 +132,22 @@ def full_kernel(convolution: Convolution) -> Array:
     return kernel
 
 
-def phases(frequencies: Array, places: Array, size: tuple[int, ...]) -> Array:
-    """exp(2πi Σ_a ω_a x_a/n_a) for frequencies (..., axes) and places (count, axes), to WIDEN in each part.
+def transformed(
+    values: Array, frequencies: Array, places: Array, size: tuple[int, ...], share: int
+) -> tuple[Array, Array]:
+    """share^{-½} Σ_t values[:, :, t] exp(2πi Σ_a ω_a x_ta/n_a), (..., rows, columns), for frequencies ω (..., axes).
 
-    The angle is reduced to half a turn in whole numbers, so that it is wrong by less than 4πu.
+    And a bound of its error, (rows, columns): real and imaginary parts are wrong by at most that, whatever ω is. The
+    angle is reduced to half a turn in whole numbers, so it is wrong by less than 4πu and its cosine by less than WIDEN.
     """
     common = math.lcm(*size)
     units = np.array([common // n for n in size])
     turn = (frequencies @ (places * units).T) % common
-    turn = np.where(2 * turn > common, turn - common, turn)
-    angle = math.pi * (2.0 * turn / common)
-    return np.asarray(np.cos(angle) + 1j * np.sin(angle))
-
-
-def transformed(turns: Array, values: Array, scale: float) -> Array:
-    """Σ_t turns[..., t]·values[:, :, t]·scale, from real products: (..., *values.shape[:2])."""
-    real, imaginary = (np.tensordot(part, values, axes=([-1], [-1])) * scale for part in (turns.real, turns.imag))
-    return np.asarray(real + 1j * imaginary)
+    angle = math.pi * (2.0 * np.where(2 * turn > common, turn - common, turn) / common)
+    scale = 1.0 / math.sqrt(share)
+    real, imaginary = (np.tensordot(part, values, axes=([-1], [-1])) * scale for part in (np.cos(angle), np.sin(angle)))
+    sizes = Size.of(values).sum(-1) * scale
+    return real + 1j * imaginary, (sizes * WIDEN + sizes.lost(len(places) + 8)).above
 
 
 def _fits(convolutions: list[Convolution]) -> bool:

@@ -21,7 +21,7 @@ from lipcert.proof.certificate import LayerReport
 from lipcert.proof.frequency_grid import sparing
 from lipcert.proof.hints import Hints, Interval
 from lipcert.proof.neuron_bounds import slope_bounds
-from lipcert.proof.torus import Torus, phases, torus_of, transformed
+from lipcert.proof.torus import Torus, torus_of
 from lipcert.runtime.clock import OutOfTime, clock
 from lipcert.search.auto import Auto
 from lipcert.search.candidate import Candidate
@@ -159,10 +159,7 @@ class FourierChain:
         maps = [_convolution(torus, index, levels) for index in range(len(torus.convolutions))]
         if not torus.ends:
             head, *rest = network.layers[len(maps) :]
-            images = dense(head.weight).reshape(head.size, torus.convolutions[-1].outputs, -1)
-            where = np.array(list(np.ndindex(*torus.convolutions[-1].places)))
-            scale = float(np.prod(torus.sizes[-1])) ** -0.5
-            rows = transformed(phases(frequencies[chosen], where, torus.sizes[-1]), images, scale)
+            rows, _ = torus.rows(dense(head.weight), frequencies[chosen])
             maps.append(Map(rows[:, None], weights))
             maps += [Map(dense(layer.weight)[None, None]) for layer in rest]
         self.first = maps[0]
