@@ -97,7 +97,7 @@ class _Walk:
         else:
             U, A = self.U.T.through(weight).T, congruence(self.A, weight)
             shift = self.exponent - exponent
-        self.U, self.A = U.shifted(shift), Approx(np.ldexp(A, 2 * shift)).above()
+        self.U, self.A = U.shifted(shift), Approx(np.ldexp(A, 2 * shift), symmetric=True).above()
         self.exponent = exponent
 
     def activate(self, alpha: Array, beta: Array, T: Array) -> None:

@@ -331,7 +331,8 @@ class Approx:
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             t = np.sqrt(box.sum(axis=-1) / np.trace(self.value, axis1=-2, axis2=-1))[..., None]
         t = np.clip(t, 2.0**-60, 2.0**60)
-        return self.scaled(up(1.0 + t), np.ones(1)).above((1.0 + 1.0 / t) * box * UP)
+        root = up(np.sqrt(up(1.0 + t)))
+        return self.scaled(root, root).above((1.0 + 1.0 / t) * box * UP)
 
     @staticmethod
     def entrywise(A: Array, B: Array) -> Approx:
@@ -512,7 +513,8 @@ def dot(rows: Number, vectors: Number, which: Array | None = None) -> Near:
     error = product(np.abs(rows.value), gamma(n + 2) * size + vectors.error + ETA)
     if rows.error.any():
         error = error + product(np.broadcast_to(rows.error, rows.shape), size + vectors.error)
-    return Near(product(rows.value, vectors.value), up(error * (1.0 + gamma(n + 8))) + 8.0 * n * ETA)
+    value, error = product(rows.value, vectors.value), up(error * (1.0 + gamma(n + 8))) + 8.0 * n * ETA
+    return Near(value, np.where(np.isfinite(value), error, np.inf))  # a part of a sum may overflow alone
 
 
 def rounded_off(size: Array, count: int) -> Array:

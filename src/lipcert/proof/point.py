@@ -45,7 +45,7 @@ class _Vectors:
             Q = self.Q.sum_above(self.delta)
         Q, computed = congruence(Q, weight), Near.of(self.near.value).through(weight) + bias
         error = up(up(np.sqrt(np.diagonal(Q, axis1=-2, axis2=-1))) + computed.error)
-        return _Vectors(Near(computed.value, error), False, Approx(Q), computed.error)
+        return _Vectors(Near(computed.value, error), False, Approx(Q, symmetric=True), computed.error)
 
     def scaled(self, slopes: Near, computed: Near) -> _Vectors:
         """Vectors that are away from computed ones by slopes·(e + d), and by what those lost."""
