@@ -271,7 +271,7 @@ def too_small(operation: str, rng: np.random.Generator, maker: Maker) -> bool:
         computed = np.where(np.isfinite(computed), computed, 0.0)
         away = np.abs(exactly(one) @ exactly(two) * exactly(three) - exactly(computed))
     elif operation == "norm":
-        said, away = a.norm(-1).above, (x * x).sum(axis=-1)
+        said, away = a.length(-1).above, (x * x).sum(axis=-1)
         return any(t > Fraction(s) ** 2 for s, t in zip(said, away, strict=True) if np.isfinite(s))
     elif operation == "/":
         some = values[1] > 0.0

@@ -75,6 +75,14 @@ def test_never_below_the_truth_of_deep_networks(row: str, half: float) -> None:
     never_below_the_truth(DEEP, row, min(half, 1.0), 1.5, far=True)
 
 
+@pytest.mark.parametrize("sizes", DEEP)
+def test_a_small_box_of_a_deep_network_is_near_the_truth(sizes: tuple[int, ...]) -> None:
+    rng, network = np.random.default_rng(3), random_network(3, sizes, "tanh", gain=1.5)
+    center = rng.uniform(-1.0, 1.0, (4, sizes[0]))
+    found = bounded(network, center - 1e-4, center + 1e-4)
+    assert (found.bounds <= 1.01 * largest(network, center - 1e-4, center + 1e-4, rng)).all()
+
+
 @pytest.mark.parametrize("mix", [("tanh", "relu"), ("elu", "leaky_relu", "silu"), ("hardswish", "sigmoid", "relu6")])
 def test_kinks_among_smooth_neurons_are_handled(mix: tuple[str, ...]) -> None:
     rng = np.random.default_rng(5)
@@ -268,7 +276,7 @@ def test_gradients_at_corners_are_no_smaller_than_inside(d: int) -> None:
         if degree == 3:  # squares in the gradient are the matter of ``curls``
             part[:, (poly.curls > 0.0).any(axis=0)] = 0.0
         size = poly.touched[degree - 2] @ np.abs(part)
-        found = poly.gradient_above(degree, part, size, scale)
+        found = poly.gradient_above(degree, part, size, scale).above
         source, times = poly.gradients[degree - 1]
         for point in points:
             before = point if degree == 2 else (point[poly.first] * point[poly.second])

@@ -15,7 +15,8 @@ from itertools import combinations_with_replacement, pairwise, product
 import numpy as np
 
 from lipcert.model.arrays import Array
-from lipcert.proof.rounding import TINY, UP, gamma, root_above, size_above, square_above, up
+from lipcert.proof.near import Size, Sized
+from lipcert.proof.rounding import root_above
 
 _POWERS = {1: (1.0, True, 0.0), 2: (0.5, False, 0.5), 3: (0.75, True, 0.25)}
 """What stands for a power of δ_i: a factor, whether δ_i is kept, and how far off that is at most."""
@@ -87,21 +88,26 @@ class Monomials:
         for i, where in enumerate(self.third):
             out[:, where] += B[:, i : i + 1] * s
 
-    def gradient_above(self, degree: int, part: Array, size: Array, scale: Array) -> Array:
-        """At least max ‖∇p(δ)·diag(scale)‖ over δ for p of degree 2 or 3 without squares in its gradient, scale ≤ 1.
+    def split(self, Z: Array) -> tuple[Array, Array, Array]:
+        """The parts of degree 1, 2 and 3 of coefficients (count, monomials, n)."""
+        _, d, pairs, *_ = self.count
+        return Z[:, :d], Z[:, d : d + pairs], Z[:, d + pairs :]
+
+    def gradient_above(self, degree: int, part: Array, size: Sized, scale: Array) -> Size:
+        """The largest ‖∇p(δ)·diag(scale)‖ over δ for p of degree 2 or 3 without squares in its gradient, scale ≤ 1.
 
         Coefficients are ``part`` (count, monomials, n), and ``size`` (count, d, n) is at least |∂p/∂δ_j|. The norm is
         convex in each δ_i, so largest at a corner, and its square is that of T(ppᵀ)Tᵀ there, T small numbers. In ppᵀ
         floats lose at most γ|p||p|ᵀ, which T makes γ·size·sizeᵀ of.
         """
-        count, monomials, n = part.shape
-        _, power = np.frexp(size.max(axis=(1, 2), initial=0.0))
-        part, size = (np.ldexp(some, -power[:, None, None]) for some in (part, size))
+        (count, monomials, n), size = part.shape, Size.of(size)
+        _, power = np.frexp(size.value.max(axis=(1, 2), initial=0.0))
+        part, near_one = (np.ldexp(some, -power[:, None, None]) for some in (part, size.value))
         T = (self.turns[degree - 2] * scale[:, None, :, None]).reshape(count, -1, monomials)
         half = (T @ (part @ np.swapaxes(part, 1, 2))).reshape(-1, self.d, monomials)
         P = (half @ np.swapaxes(T.reshape(half.shape), 1, 2)).reshape(count, -1, self.d, self.d)
-        lost = gamma(n + 4 * monomials + 16) * square_above(size_above(size, (1, 2))) * UP + TINY
-        return np.asarray(up(np.ldexp(root_above(P, lost[:, None], 2).max(axis=1), power)) + TINY)
+        lost = Size(near_one, size.units).length((1, 2)).squared().lost(n + 4 * monomials + 16).above
+        return 1.0 * Size(np.ldexp(root_above(P, lost[:, None], 2).max(axis=1), power), 1)
 
     def gradient(self, parts: list[Array]) -> Array:
         """The gradient of polynomials, given by degree (..., monomials); (..., d, monomials of degree ≤ 3)."""

@@ -606,8 +606,10 @@ class Size:
 
     def least(self, *others: Size) -> Size:
         """The smaller of bounds for the same numbers; one that is NaN says nothing."""
-        units = max(self.units, *(one.units for one in others))
-        return Size(np.fmin.reduce([self.value, *(one.value for one in others)]), units)
+        found = self
+        for one in others:
+            found = Size(np.fmin(found.value, one.value), max(found.units, one.units))
+        return found
 
     def squared(self) -> Size:
         """x²."""
@@ -617,7 +619,7 @@ class Size:
         """√x."""
         return Size(np.sqrt(self.value), self.units + 1)
 
-    def norm(self, axis: int | tuple[int, ...]) -> Size:
+    def length(self, axis: int | tuple[int, ...]) -> Size:
         """The root of the sum of squares along some axes."""
         return self.squared().sum(axis).root()
 

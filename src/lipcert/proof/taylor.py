@@ -22,13 +22,14 @@ is often far less than sizes make of it; whatever is smaller counts.
 
 Sizes of layer after layer grow where the network itself contracts: :class:`Unfolding`.
 
-Polynomials are those of the floats that were computed: what is lost in computing them joins R, and the Jacobian.
+Polynomials are those of the floats that were computed: what is lost in computing them joins R, and the Jacobian. It is
+charged by the sizes of all terms, which are multiplied in the order of the terms themselves (:meth:`Size.lost`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -38,22 +39,9 @@ from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.proof.hints import Interval
 from lipcert.proof.monomials import Monomials, collect
+from lipcert.proof.near import Near, Size
 from lipcert.proof.pieces import Rows
-from lipcert.proof.rounding import (
-    LOOSE,
-    TINY,
-    UP,
-    apply,
-    down,
-    gamma,
-    largest_norm_above,
-    norm_above,
-    size_above,
-    spectral_above,
-    spread,
-    square_above,
-    up,
-)
+from lipcert.proof.rounding import down, largest_norm_above, spectral_above, up
 from lipcert.proof.slope_fits import Fit, fit
 
 MOST_INPUTS: Final = 8
@@ -120,46 +108,76 @@ class Polynomial:
     Attributes
     ----------
     Z : the coefficients of L, q and w, (count, monomials, n).
-    linear, square, cube, rest : at least |L|, |q|, |w| and |R|, (count, n).
-    sizes : at least the sum of the sizes of all coefficients, those of q and those of w, (3, count, n).
-    bent, twisted : at least |∂q/∂δ_j| and |∂w/∂δ_j|, (count, d, n).
-    fuzz : at least what floats lose of ∂p/∂δ_j, (count, n).
+    below, above : -below ≤ L + q + w ≤ above, (count, n).
+    linear, square, cube, rest : |L|, |q|, |w| and |R|, (count, n); the first is the sum of its coefficients' sizes.
+    squares, cubes : the sums of the sizes of the coefficients of q and of w.
+    bent, twisted : |∂q/∂δ_j| and |∂w/∂δ_j|, (count, d, n).
+    fuzz : what floats lose of ∂p/∂δ_j, (count, n).
     """
 
     Z: Array
-    linear: Array
-    square: Array
-    cube: Array
-    rest: Array
-    sizes: Array
-    bent: Array
-    twisted: Array
-    fuzz: Array
+    below: Array
+    above: Array
+    linear: Size
+    square: Size
+    cube: Size
+    squares: Size
+    cubes: Size
+    bent: Size
+    twisted: Size
+    rest: Size
+    fuzz: Size
+
+    @staticmethod
+    def of(poly: Monomials, Z: Array, rest: Size, fuzz: Size) -> Polynomial:
+        """Without squares, L and w are odd and q is even, so half of the corners serve."""
+        parts, sizes = poly.split(Z), poly.split(np.abs(Z))
+        linear, squares, cubes = (Size(size).sum(1) for size in sizes)
+        L, q, w = (side @ part for side, part in zip(poly.sides, parts, strict=True))
+        spare, more = (
+            slack @ Size(size) + total.lost(256)
+            for slack, size, total in zip(poly.slacks[1:], sizes[1:], (squares, cubes), strict=True)
+        )
+        square, cube = Size(np.abs(q).max(axis=1)) + spare, Size(np.abs(w).max(axis=1)) + more
+        L += w
+        room = (spare + more + linear.lost(256)).above
+        above = up(np.maximum((q + L).max(axis=1), (q - L).max(axis=1)) + room)
+        below = up(room - np.minimum((q + L).min(axis=1), (q - L).min(axis=1)))
+        bent, twisted = (touched @ Size(size) for touched, size in zip(poly.touched, sizes[1:], strict=True))
+        return Polynomial(Z, below, above, linear, square, cube, squares, cubes, bent, twisted, rest, fuzz)
+
+    @staticmethod
+    def first(poly: Monomials, B: Array, rest: Size, fuzz: Size) -> Polynomial:
+        """L = Bδ alone."""
+        Z = np.zeros((len(B), sum(poly.count[1:4]), B.shape[-1]))
+        Z[:, : poly.d] = B
+        linear, none, flat = Size.of(B).sum(1), Size(np.zeros((len(B), B.shape[-1]))), Size(np.zeros(B.shape))
+        return Polynomial(Z, linear.above, linear.above, linear, none, none, none, none, flat, flat, rest, fuzz)
 
     @cached_property
-    def beyond(self) -> Array:
-        """At least |w + R|."""
+    def beyond(self) -> Size:
+        """|w + R|."""
         return self.cube + self.rest
 
     @cached_property
-    def more(self) -> Array:
-        """At least |a|, a = q + w + R."""
+    def more(self) -> Size:
+        """|a|, a = q + w + R."""
         return self.square + self.beyond
 
     @cached_property
-    def crossed(self) -> Array:
-        """At least |(L + a)² - L² - 2Lq|."""
-        return np.asarray((2.0 * self.linear * self.beyond + square_above(self.more)) * UP)
+    def crossed(self) -> Size:
+        """|(L + a)² - L² - 2Lq|."""
+        return 2.0 * self.linear * self.beyond + self.more.squared()
 
     @cached_property
     def cost(self) -> Array:
         """What half of |c| costs beside the error of a fit, about."""
-        return np.asarray(2.0 * self.linear * self.rest + square_above(self.more))
+        return (2.0 * self.linear * self.rest + self.more.squared()).value
 
 
 @dataclass(frozen=True, eq=False)
 class Slopes:
-    """The slopes σ + τ₁ + τ₂ + ε of a layer, and at least the sizes of what there is of them, (count, n).
+    """The slopes σ + τ₁ + τ₂ + ε of a layer, and the sizes of what there is of them, (count, n).
 
     Attributes
     ----------
@@ -171,39 +189,37 @@ class Slopes:
     """
 
     fit: Fit
-    slope: Array
-    rate: Array
-    bow: Array
-    swing: Array
-    sway: Array
-    off: Array
-    error: Array
-    other: Array
-    most: Array
-    open: Array
-    whole: Array
+    slope: Size
+    rate: Size
+    bow: Size
+    swing: Size
+    sway: Size
+    off: Size
+    error: Size
+    other: Size
+    most: Size
+    open: Size
+    whole: Size
 
     @staticmethod
     def of(layer: Polynomial, fit: Fit) -> Slopes:
         """By ε = t(w + R) + c/2·((L + a)² - L²) + e, and by what is known of φ'(v) - σ alone."""
-        slope, rate, bow = np.abs(fit.slope), np.abs(fit.rate), np.abs(fit.bow)
-        linear, more, still = layer.linear, layer.more, rate * layer.rest + fit.error
-        # what underflows here is multiplied later on
-        swing, bowed = rate * linear * UP + TINY, bow * linear + TINY
-        sway = (rate * layer.square + 0.5 * bowed * linear) * UP + TINY
-        bent = 0.5 * bow * more + TINY
-        apart = (bent * (2.0 * linear + more) + still) * UP
-        off = np.fmin((apart + rate * layer.cube) * UP, (fit.apart + swing + sway) * UP)
-        error = (bowed * layer.rest + bent * more + still) * UP
-        open_ = np.fmin(sway + off, fit.apart + swing) * UP
-        whole = np.fmin(fit.apart, (swing + open_) * UP)
-        other = np.fmin(apart, (off + rate * layer.cube) * UP)
-        return Slopes(fit, slope, rate, bow, swing, sway, off, error, other, (slope + fit.apart) * UP, open_, whole)
+        slope, rate, bow = Size.of(fit.slope), Size.of(fit.rate), Size.of(fit.bow)
+        linear, more, known = layer.linear, layer.more, Size(fit.apart)
+        still, cubed = rate * layer.rest + Size(fit.error), rate * layer.cube
+        swing, bowed, bent = rate * linear, bow * linear, 0.5 * bow * more
+        sway = rate * layer.square + 0.5 * bowed * linear
+        apart = bent * (linear + linear + more) + still
+        off = (apart + cubed).least(known + swing + sway)
+        error = bowed * layer.rest + bent * more + still
+        open_ = (sway + off).least(known + swing)
+        whole, other = known.least(swing + open_), apart.least(off + cubed)
+        return Slopes(fit, slope, rate, bow, swing, sway, off, error, other, slope + known, open_, whole)
 
-    def added(self, layer: Polynomial) -> Array:
-        """At least |φ(v) - φ(v̂) - σ(s - R) - t/2·L² - tLq - c/6·L³ - σR|, with s = L + a."""
-        third = layer.more * (3.0 * layer.linear * (layer.linear + layer.more) + square_above(layer.more)) + TINY
-        return np.asarray((0.5 * self.rate * layer.crossed + self.bow * third / 6.0 + self.fit.rest) * UP)
+    def added(self, layer: Polynomial) -> Size:
+        """|φ(v) - φ(v̂) - σ(s - R) - t/2·L² - tLq - c/6·L³ - σR|, with s = L + a."""
+        third = layer.more * (3.0 * layer.linear * (layer.linear + layer.more) + layer.more.squared())
+        return 0.5 * self.rate * layer.crossed + self.bow * third / 6.0 + Size(self.fit.rest)
 
 
 class Unfolding:
@@ -229,36 +245,28 @@ class Unfolding:
         self.weights, self.slopes = weights, slopes
         self.products = [self._products(k, band) for k in range(1, len(weights))]
 
-    def _products(self, k: int, band: int) -> list[Array]:
-        """At least |Φ_kj| for j = k - 1, k - 2, …, as many as are used.
-
-        Φ_(k,j-1) = Φ_kj Σ'W_j; its error is that of Φ_kj times |Σ'||W_j|, and γ|Φ_kj||Σ'||W_j|.
-        """
-        weight = self.weights[k]
-        exact, error = weight, gamma(LOOSE + 1) * np.abs(weight) + TINY
-        found = [(np.abs(exact) + error) * UP]
+    def _products(self, k: int, band: int) -> list[Size]:
+        """|Φ_kj| for j = k - 1, k - 2, …, as many as are used: Φ_(k,j-1) = Φ_kj Σ'W_j."""
+        product = Near.weights(self.weights[k])
+        found = [Size(product.size)]
         for j in range(k - 1, max(k - band, 0), -1):
-            weight, slope = self.weights[j], self.slopes[j]
-            size = np.abs(weight)
-            error = (error + gamma(len(weight) + LOOSE + 4) * np.abs(exact)) * UP * np.abs(slope)
-            error = (error + TINY) @ size * UP + TINY
-            exact = (exact * slope) @ weight
-            found.append((np.abs(exact) + error) * UP)
+            product = (product * self.slopes[j]).through(self.weights[j].T)
+            found.append(Size(product.size))
         return found
 
-    def forwards(self, k: int, parts: list[Array], wholes: list[Array]) -> Array:
-        """At least what layers up to k make of |R| of the layer after it."""
+    def forwards(self, k: int, parts: list[Size], wholes: list[Size]) -> Size:
+        """What layers up to k make of |R| of the layer after it."""
         reach = self.products[k]
-        rest = spread(reach[0], wholes[k])
+        rest = wholes[k] @ reach[0].T
         if len(reach) == 1:
             return rest
-        other = spread(reach[-1], wholes[k + 1 - len(reach)])
+        other = wholes[k + 1 - len(reach)] @ reach[-1].T
         for back, size in enumerate(reach[:-1]):
-            other = other + spread(size, parts[k - back])
-        return np.fmin(rest, other)
+            other = other + parts[k - back] @ size.T
+        return rest.least(other)
 
-    def backwards(self, k: int, count: int, parts: dict[int, Array], wholes: dict[int, Array]) -> Array:
-        """At least what layers after k make of |E_(k-1)|."""
+    def backwards(self, k: int, count: int, parts: dict[int, Size], wholes: dict[int, Size]) -> Size:
+        """What layers after k make of |E_(k-1)|."""
         E = wholes[k] @ self.products[k - 1][0]
         end = min(k + len(self.products[count - 1]) - 1, count - 1)
         while end - k >= len(self.products[end - 1]):
@@ -268,7 +276,7 @@ class Unfolding:
         other = wholes[end] @ self.products[end - 1][end - k]
         for j in range(k, end):
             other = other + parts[j] @ self.products[j - 1][j - k]
-        return np.fmin(E, other)
+        return E.least(other)
 
 
 class SecondOrder:
@@ -276,10 +284,10 @@ class SecondOrder:
 
     def __init__(self, network: Network, point: Array) -> None:
         self.layers = [(dense(layer.weight), layer.bias, layer.neurons) for layer in network.layers]
-        self.sizes = [np.abs(weight) for weight, *_ in self.layers]
+        self.sizes = [Size.of(weight) for weight, *_ in self.layers]
         self.norms = [
-            float(spectral_above(weight)) + gamma(LOOSE) * float(size_above(weight, (0, 1)))
-            for weight, *_ in self.layers
+            Size(spectral_above(weight)) + size.length((0, 1)).lost(0)
+            for (weight, *_), size in zip(self.layers, self.sizes, strict=True)
         ]
         self.poly = Monomials(network.inputs)
         values = network.preactivations(point)
@@ -306,8 +314,9 @@ class SecondOrder:
         half = np.maximum(half, _FLAT * half.max(axis=-1, keepdims=True))
         hidden, value, last, intervals, empty = self._forward(center, half, known)
         bounds, entries, near, shares = self._backward(half, hidden, last)
-        outputs = self._outputs(value, last)
-        flat = ~(half > TINY).all(axis=-1)
+        rest = last.rest.above
+        outputs = np.concatenate([up(value + up(last.above + rest)), up(up(last.below + rest) - value)], axis=-1)
+        flat = ~(half > np.finfo(float).tiny).all(axis=-1)
         bounds, entries, outputs = (
             np.where(np.isnan(part) | flat.reshape(-1, *[1] * (part.ndim - 1)), np.inf, part)
             for part in (bounds, entries, outputs)
@@ -315,66 +324,53 @@ class SecondOrder:
         floor, roof = (np.concatenate(side, axis=-1) for side in zip(*intervals, strict=True))
         return Second(bounds, near, entries, outputs, floor, roof, empty, np.concatenate(shares, axis=-1))
 
-    def _split(self, Z: Array) -> tuple[Array, Array, Array]:
-        """L, q and w of coefficients (count, monomials, n)."""
-        _, d, pairs, *_ = self.poly.count
-        return Z[:, :d], Z[:, d : d + pairs], Z[:, d + pairs :]
-
     def _forward(
         self, center: Array, half: Array, known: list[Interval]
     ) -> tuple[list[tuple[Polynomial, Slopes]], Array, Polynomial, list[Interval], Array]:
         """The hidden layers, values and polynomials of the last one, intervals, and which pieces are without inputs."""
-        count, d = center.shape
         hidden: list[tuple[Polynomial, Slopes]] = []
         intervals: list[Interval] = []
-        empty = np.zeros(count, dtype=bool)
+        parts: list[Size] = []
+        wholes: list[Size] = []
+        empty = np.zeros(len(center), dtype=bool)
         weight, bias, _ = self.layers[0]
-        value = center @ weight.T + bias
-        Z = np.zeros((count, sum(self.poly.count[1:4]), len(weight)))
-        Z[:, :d] = half[:, :, None] * weight.T
-        linear = np.abs(Z[:, :d]).sum(axis=1) * UP
-        size = np.abs(center) @ self.sizes[0].T + np.abs(bias) + linear
-        rest = noise = gamma(d + LOOSE + 8) * size * UP + TINY
-        fuzz = gamma(LOOSE + 8) * linear * UP + TINY
-        parts: list[Array] = []
-        wholes: list[Array] = []
+        value, B = Near.of(center).through(weight) + Near.weights(bias), half[:, :, None] * weight.T
+        fuzz = Size.of(B).sum(1).lost(1)
+        noise = fuzz + Size(value.error)
+        layer = Polynomial.first(self.poly, B, noise, fuzz)
         for k, (low, high) in enumerate(known):
             neurons, (weight, bias, _) = self.layers[k][2], self.layers[k + 1]
             assert neurons is not None
-            (below, above), (linear, square, cube), sizes, bent, twisted = self._extents(Z, k)
-            low = np.fmax(low, down(value - (below + rest) * UP))
-            high = np.fmin(high, up(value + (above + rest) * UP))
+            middle, room = value.value, layer.rest.above
+            low = np.fmax(low, down(middle - up(layer.below + room)))
+            high = np.fmin(high, up(middle + up(layer.above + room)))
             hollow = (low > high).any(axis=-1)
             empty |= hollow
-            low[hollow] = high[hollow] = value[hollow]
+            low[hollow] = high[hollow] = middle[hollow]
             intervals.append((low, high))
-            rest = np.fmin(rest, (up(np.maximum(high - value, value - low)) + linear + square + cube) * UP)
-            layer = Polynomial(Z, linear, square, cube, rest, sizes, bent, twisted, fuzz)
-            seen = Slopes.of(layer, fit(neurons, value, (low, high), layer.cost))
+            away = Size(up(np.maximum(high - middle, middle - low)))
+            layer = replace(layer, rest=layer.rest.least(away + layer.linear + layer.square + layer.cube))
+            seen = Slopes.of(layer, fit(neurons, middle, (low, high), layer.cost))
             hidden.append((layer, seen))
-            source, own = seen.added(layer), np.abs(self.slopes[k])
-            turned = np.abs(seen.fit.slope - self.slopes[k]) * UP
-            parts.append((turned * rest + source + own * noise) * UP)
-            wholes.append((seen.slope * rest + source) * UP)
-            g, size = gamma(weight.shape[1] + LOOSE + 32), self.sizes[k + 1]
-            swung = (seen.rate + seen.bow * linear) * linear
-            moved = spread(size, seen.slope * sizes[0] + swung * (linear + sizes[1]))
-            # what underflows in a coefficient is multiplied by weights, that of L² by t, that of others by L
-            under = TINY * (1.0 + spread(size, 1.0 + seen.rate + (1.0 + seen.bow) * linear))
-            noise = g * (moved + spread(size, np.abs(seen.fit.value)) + np.abs(bias)) * UP + under
-            fuzz = 3.0 * g * moved * UP + under
-            rest = (self.unfolding.forwards(k, parts, wholes) + noise) * UP
-            Z = self._next(Z, seen, k)
-            value = seen.fit.value @ weight.T + bias
-        _, (linear, square, cube), sizes, bent, twisted = self._extents(Z, len(known))
-        last = Polynomial(Z, linear, square, cube, rest, sizes, bent, twisted, fuzz)
-        return hidden, value, last, intervals, empty
+            source, turned = seen.added(layer), Size(np.abs(seen.fit.slope - self.slopes[k]), 1)
+            parts.append(turned * layer.rest + source + self.slopes[k] * noise)
+            wholes.append(seen.slope * layer.rest + source)
+            doubled = layer.linear.squared()
+            moved = seen.slope * (layer.linear + layer.squares + layer.cubes) + seen.rate * doubled
+            moved = moved + (seen.bow * doubled + seen.rate * layer.squares) * layer.linear
+            lost = (moved @ self.sizes[k + 1].T).lost(weight.shape[1] + 32)
+            value = Near.of(seen.fit.value).through(weight) + Near.weights(bias)
+            noise = lost + Size(value.error)
+            # squares double the roundings that are counted, layer by layer: so they are charged here
+            rest = Size((self.unfolding.forwards(k, parts, wholes) + noise).above)
+            layer = Polynomial.of(self.poly, self._next(layer.Z, seen, k), rest, 3.0 * lost)
+        return hidden, value.value, layer, intervals, empty
 
     def _next(self, Z: Array, seen: Slopes, k: int) -> Array:
         """The coefficients of W(σ(L + q + w) + t/2·L² + tLq + c/6·L³), with the weights after layer k."""
-        B, q, _ = self._split(Z)
+        B, q, _ = self.poly.split(Z)
         found, products = Z * seen.fit.slope[:, None, :], self.poly.doubled(B)
-        _, square, cube = self._split(found)
+        _, square, cube = self.poly.split(found)
         square += (0.5 * seen.fit.rate)[:, None, :] * products
         factor = (seen.fit.bow / 6.0)[:, None, :] * products
         if k:
@@ -382,179 +378,139 @@ class SecondOrder:
         self.poly.add_product(cube, B, factor)
         return (found.reshape(-1, Z.shape[-1]) @ self.layers[k + 1][0].T).reshape(*Z.shape[:2], -1)
 
-    def _extents(self, Z: Array, k: int) -> tuple[tuple[Array, ...], tuple[Array, ...], Array, Array, Array]:
-        """At least -p and p; |L|, |q|, |w|; the sizes of coefficients; and |∂q/∂δ_j|, |∂w/∂δ_j|.
-
-        Without squares, L and w are odd and q is even, so half of the corners serve. The first layer has L only.
-        """
-        count, n = len(Z), Z.shape[-1]
-        parts, sizes = self._split(Z), self._split(np.abs(Z))
-        linear = sizes[0].sum(axis=1) * UP
-        if not k:
-            nothing, flat = np.zeros((count, n)), np.zeros(parts[0].shape)
-            return (linear, linear), (linear, nothing, nothing), np.stack([linear, nothing, nothing]), flat, flat
-        squares, cubes = (part.sum(axis=1) * UP for part in sizes[1:])
-        L, q, w = (side @ part for side, part in zip(self.poly.sides, parts, strict=True))
-        room = [
-            slack @ part + gamma(256) * whole
-            for slack, part, whole in zip(self.poly.slacks[1:], sizes[1:], (squares, cubes), strict=True)
-        ]
-        square = (np.abs(q).max(axis=1) + room[0]) * UP + TINY
-        cube = (np.abs(w).max(axis=1) + room[1]) * UP + TINY
-        L += w
-        both = room[0] + room[1] + gamma(256) * linear + TINY
-        above = (np.maximum((q + L).max(axis=1), (q - L).max(axis=1)) + both) * UP
-        below = (both - np.minimum((q + L).min(axis=1), (q - L).min(axis=1))) * UP
-        bent, twisted = (touched @ part * UP for touched, part in zip(self.poly.touched, sizes[1:], strict=True))
-        whole = np.stack([(linear + squares + cubes) * UP, squares, cubes])
-        return (below, above), (linear, square, cube), whole, bent, twisted
-
     def _backward(
         self, half: Array, hidden: list[tuple[Polynomial, Slopes]], last: Polynomial
     ) -> tuple[Array, Array, Array, list[Array]]:
         """Bounds of the norm and of the entries, about the largest norm, and shares of the neurons of each layer.
 
-        Γ⁰ is G, Γ¹ is H, and K is at least |Γ¹|.
+        Γ⁰ is G, Γ¹ is H, and K is |Γ¹|; sizes of Jacobians are by δ_j, their norms by x_j = h_j δ_j.
         """
         count, d = half.shape
-        weight, inverse = self.layers[-1][0], (1.0 / half)[:, :, None]
-        outputs = len(weight)
+        weight, columns, rows = self.layers[-1][0], half[:, :, None], half[:, None, :]
         G = np.broadcast_to(weight, (count, *weight.shape))
-        H, K = np.zeros((count, d, *weight.shape)), np.zeros(G.shape)
-        E = lost = gamma(2 * LOOSE) * np.abs(G) + TINY
-        quartic = np.zeros((count, outputs, self.poly.count[4]))
-        entries = np.broadcast_to(last.fuzz[..., None], (count, outputs, d))
-        rest, stray = _frobenius(entries, half), _frobenius(E)
-        under = np.zeros(count)
-        worth = _WORTH * size_above(last.Z[:, :d] * inverse, (1, 2))
+        H, K = np.zeros((count, d, *weight.shape)), Size(np.zeros(G.shape))
+        E = lost = Size.of(G).lost(0)
+        quartic = np.zeros((count, len(weight), self.poly.count[4]))
+        entries = Size(np.broadcast_to(last.fuzz.value[..., None], (count, len(weight), d)), last.fuzz.units)
+        rest, stray = (entries / rows).length((1, 2)), E.length((1, 2))
+        worth = _WORTH * (Size.of(last.Z[:, :d]) / columns).length((1, 2)).value
         factors: list[tuple[Array, Array]] = []
-        shares: list[Array] = []
-        parts: dict[int, Array] = {}
-        wholes: dict[int, Array] = {}
+        shares: list[Size] = []
+        parts: dict[int, Size] = {}
+        wholes: dict[int, Size] = {}
         for k, (layer, seen) in reversed(list(enumerate(hidden))):
-            n, size, B = layer.Z.shape[-1], np.abs(G), layer.Z[:, :d]
+            n, size, B = layer.Z.shape[-1], Size.of(G), layer.Z[:, :d]
             # Γ⁰ diag(ε') B by factors
-            along, across = size_above(G, 1), size_above(B * inverse, 1)
-            g = np.clip(np.sqrt(seen.error * (across / along)), 1e-100, 1e100)
-            factors.append((G * g[:, None, :], B * inverse * (seen.error / g)[:, None, :]))
-            # what underflows in B/h is multiplied by ε'/g and then by g, what underflows in ε'/g by B/h
-            under = under + ((along * (seen.error + g * across) + 1.0) * TINY).sum(axis=-1)
-            shares.append(along * across * seen.error + TINY)
+            along, across = size.length(1), (Size.of(B) / columns).length(1)
+            g = _between(seen.error.value * (across.value / along.value))
+            over = (seen.error / g).above
+            factors.append((G * g[:, None, :], B * (1.0 / columns) * over[:, None, :]))
+            shares.append(along * g * (across * over))
             # all else by sizes
             off, sway, loose = seen.off[:, None, :], seen.sway[:, None, :], (seen.most * layer.fuzz)[:, None, :]
-            near = seen.other[:, None, :] * layer.bent + off * layer.twisted + loose + TINY
-            far = (seen.swing[:, None, :] + sway + off) * layer.twisted + (sway + off) * layer.bent
-            far = far + off * np.abs(B) + loose + TINY
-            by_size = [part @ np.swapaxes(other, 1, 2) * UP for part, other in ((size, near), (K, far), (E, far))]
+            near = seen.other[:, None, :] * layer.bent + off * layer.twisted + loose
+            far = (seen.swing[:, None, :] + sway + off) * layer.twisted + (sway + off) * layer.bent + off * B + loose
+            by_size = size @ near.T, K @ far.T, E @ far.T
             entries = entries + (by_size[0] + by_size[1] + by_size[2])
-            here, sways, strays = (_frobenius(part, half) for part in by_size)
-            which = np.flatnonzero((here > worth) & (k > 0))
+            here, sways, strays = ((part / rows).length((1, 2)) for part in by_size)
+            which = np.flatnonzero((here.value > worth) & (k > 0))
             if which.size:
-                here[which] = np.fmin(here[which], self._turned(G, layer, seen, half, which))
-            rest = rest + here + sways + np.fmin(strays, stray * size_above(far * inverse, (1, 2)) * UP)
+                turned = np.full(count, np.inf)
+                turned[which] = self._turned(G, layer, seen, half, which).above
+                here = here.least(Size(turned))
+            rest = rest + here + sways + strays.least(stray * (far / columns).length((1, 2)))
             if not k:
                 break
             GB = G[:, :, None, :] * (seen.fit.rate[:, None, :] * B)[:, None]
             four, five = self._signed(G, GB, layer, seen)
-            quartic, entries, rest = quartic + four, entries + five * UP, rest + _frobenius(five * UP, half)
+            quartic, entries, rest = quartic + four, entries + five, rest + (five / rows).length((1, 2))
             # Γ of the layer before
-            open_ = size * seen.open[:, None, :] + K * seen.whole[:, None, :] + TINY
-            turned = (np.abs(seen.fit.slope - self.slopes[k]) + seen.fit.apart) * UP
-            parts[k] = (E * turned[:, None, :] + open_ + lost * np.abs(self.slopes[k])) * UP
-            wholes[k] = (E * seen.most[:, None, :] + open_) * UP
+            whole = K * seen.whole[:, None, :]
+            open_ = size * seen.open[:, None, :] + whole
+            turn = Size(np.abs(seen.fit.slope - self.slopes[k]), 1) + Size(seen.fit.apart)
+            parts[k] = E * turn[:, None, :] + open_ + lost * self.slopes[k]
+            wholes[k] = E * seen.most[:, None, :] + open_
             moved = (size + K) * seen.slope[:, None, :] + size * seen.swing[:, None, :]
-            stray = stray * seen.most.max(axis=-1) + spectral_above(G * (seen.open[:, None, :] + TINY))
-            stray = (stray + _frobenius(K * seen.whole[:, None, :] + TINY)) * self.norms[k]
-            lost = (gamma(n + LOOSE + 16) * moved + TINY * (1.0 + size)) @ self.sizes[k] * UP + TINY
-            E = (self.unfolding.backwards(k, len(hidden), parts, wholes) + lost) * UP
-            stray = (stray + _frobenius(lost)) * UP
+            lost = (moved @ self.sizes[k]).lost(n + 16)
+            E = self.unfolding.backwards(k, len(hidden), parts, wholes) + lost
+            stray = stray * seen.most.max(-1) + _scaled_norm(G, seen.open.above) + whole.length((1, 2))
+            stray = stray * self.norms[k] + lost.length((1, 2))
             weight, slope = self.layers[k][0], seen.fit.slope[:, None, :]
             H = H * slope[:, None] + np.swapaxes(GB, 1, 2)
-            H = (H.reshape(-1, n) @ weight).reshape(count, d, outputs, -1)
-            K, G = np.abs(H).sum(axis=1) * UP, (G * slope) @ weight
-        left, right = (spectral_above(np.concatenate(side, axis=-1)) for side in zip(*factors, strict=True))
-        return *self._total(half, last, quartic, entries * UP, rest * UP, (left * right + under) * UP), shares[::-1]
+            H = (H.reshape(-1, n) @ weight).reshape(*H.shape[:3], -1)
+            K, G = Size.of(H).sum(1), (G * slope) @ weight
+        left, right = (Size(spectral_above(np.concatenate(side, axis=-1))) for side in zip(*factors, strict=True))
+        third = left * right
+        for share in shares:
+            third = third + share.sum(-1).lost(8)
+        return *self._total(half, last, quartic, entries, rest, third), [share.value for share in shares[::-1]]
 
-    def _turned(self, G: Array, layer: Polynomial, seen: Slopes, half: Array, which: Array) -> Array:
-        """At least ‖Γ⁰((ε - tw)∇q + ε∇w + what floats lose)‖ of some pieces.
+    def _turned(self, G: Array, layer: Polynomial, seen: Slopes, half: Array, which: Array) -> Size:
+        """‖Γ⁰((ε - tw)∇q + ε∇w + what floats lose)‖ of some pieces.
 
         By ‖Γ⁰ diag(g)‖ and norms of what is left over g.
         """
-        G, inverse, (_, q, w) = G[which], 1.0 / half[which], self._split(layer.Z[which])
-        bent, twisted, other, off = layer.bent[which], layer.twisted[which], seen.other[which], seen.off[which]
-        most = inverse.max(axis=-1)
-        scale = inverse / most[:, None] * UP
-        along, across = size_above(G, 1), size_above((bent + twisted) * scale[:, :, None], 1)
-        g = np.clip(np.sqrt(other * (across / along)), 1e-100, 1e100)[:, None, :]
-        other, off, loose = (size[:, None, :] / g for size in (other, off, (seen.most * layer.fuzz)[which]))
-        found = self.poly.gradient_above(2, q * other, bent * other * UP, scale)
-        found = found + self.poly.gradient_above(3, w * off, twisted * off * UP, scale)
-        more = (self.poly.curls @ np.abs(w)) * off + loose + TINY * (1.0 + bent + twisted)
-        found = found + size_above(more * scale[:, :, None], (1, 2))
-        return np.asarray(found * spectral_above(G * g) * most * UP)
+        G, half, bent, twisted = G[which], half[which], layer.bent[which], layer.twisted[which]
+        _, q, w = self.poly.split(layer.Z[which])
+        least = half.min(axis=-1)
+        scale = np.minimum(up(least[:, None] / half), 1.0)
+        across = ((bent + twisted) * scale[:, :, None]).length(1)
+        g = _between(seen.other.value[which] * (across.value / Size.of(G).length(1).value))
+        sizes = seen.other, seen.off, seen.most * layer.fuzz
+        other, off, loose = ((size[which] / g)[:, None, :] for size in sizes)
+        found = self.poly.gradient_above(2, q * other.above, bent * other, scale)
+        found = found + self.poly.gradient_above(3, w * off.above, twisted * off, scale)
+        found = found + ((self.poly.curls @ Size.of(w) * off + loose) * scale[:, :, None]).length((1, 2))
+        return found * _scaled_norm(G, g) / least
 
-    def _signed(self, G: Array, GB: Array, layer: Polynomial, seen: Slopes) -> tuple[Array, Array]:
-        """Γ⁰(tLw + t/2·q² + c/2·L²q), (count, outputs, monomials), and at least |∇(Γ⁰(tq + c/2·L²)w)| by δ_j.
+    def _signed(self, G: Array, GB: Array, layer: Polynomial, seen: Slopes) -> tuple[Array, Size]:
+        """Γ⁰(tLw + t/2·q² + c/2·L²q), (count, outputs, monomials), and |∇(Γ⁰(tq + c/2·L²)w)| by δ_j.
 
         Both are sums over n neurons of products of a monomial's coefficient with another's. What floats lose of them,
         and of the sums over layers, joins the second; a monomial of degree five has a derivative of at most five times
         its size.
         """
         count, outputs, d, n = GB.shape
-        B, q, w = self._split(layer.Z)
-        turned, bows = np.swapaxes(q, 1, 2), (0.5 * seen.fit.bow)[:, None, :] * self.poly.doubled(B)
+        B, q, w = self.poly.split(layer.Z)
+        bows = (0.5 * seen.fit.bow)[:, None, :] * self.poly.doubled(B)
         lines = GB.reshape(count, outputs * d, n) @ np.swapaxes(w, 1, 2)
         half, whole = ((size * seen.fit.rate)[:, None, :] * q + bows for size in (0.5, 1.0))
-        squares = (G[:, :, None, :] * half[:, None]).reshape(count, -1, n) @ turned
+        squares = (G[:, :, None, :] * half[:, None]).reshape(count, -1, n) @ np.swapaxes(q, 1, 2)
         fifth = (G[:, :, None, :] * whole[:, None]).reshape(count, -1, n) @ np.swapaxes(w, 1, 2)
         four = collect(lines.reshape(count, outputs, -1), self.poly.by_line)
         four = four + collect(squares.reshape(count, outputs, -1), self.poly.by_square)
-        fifth = np.abs(fifth).reshape(count, outputs, *self.poly.count[2:4])
-        pairs, triples = self.poly.touched
-        five = fifth.sum(axis=3) @ pairs.T + fifth.sum(axis=2) @ triples.T
-        _, square, cube = layer.sizes
-        more, bowed = square + cube, seen.bow * layer.linear
-        crossed = seen.rate * (layer.linear * cube + square * more) + layer.linear * bowed * more
-        rough = gamma(n + len(self.layers) + 64) * apply(np.abs(G), crossed)
-        rough = rough + TINY * apply(1.0 + np.abs(G), (1.0 + seen.bow) * (1.0 + more))  # what underflows
-        return four, five + 5.0 * rough[..., None]
-
-    def _outputs(self, value: Array, last: Polynomial) -> Array:
-        """At least v and -v of the last layer."""
-        Z = np.swapaxes(last.Z, 1, 2)
-        table, slack = self.poly.values[1:], self.poly.slack[1:]
-        corners = Z @ table
-        room = np.abs(Z) @ slack + last.rest + gamma(2 * len(table) + 16) * last.sizes[0]
-        room = (room + gamma(4) * np.abs(value)) * UP
-        above, below = corners.max(axis=-1) + room, room - corners.min(axis=-1)
-        return np.asarray(up(np.concatenate([value + above, below - value], axis=-1)))
+        five, (pairs, triples) = Size.of(fifth.reshape(count, outputs, *self.poly.count[2:4])), self.poly.touched
+        wide = seen.rate * layer.squares + seen.bow * layer.linear.squared()
+        rough = Size.of(G) * (seen.rate * layer.linear)[:, None, :] @ layer.cubes[..., None]
+        rough = rough + Size.of(G) * wide[:, None, :] @ (layer.squares + layer.cubes)[..., None]
+        return four, five.sum(3) @ pairs.T + five.sum(2) @ triples.T + 5.0 * rough.lost(n + len(self.layers) + 64)
 
     def _total(
-        self, half: Array, last: Polynomial, quartic: Array, entries: Array, rest: Array, third: Array
+        self, half: Array, last: Polynomial, quartic: Array, entries: Size, rest: Size, third: Size
     ) -> tuple[Array, Array, Array]:
         """The largest norm and entries at a corner with all that is added to them, and the norm without."""
-        parts = self._split(last.Z)
+        rows, parts = half[:, None, :], self.poly.split(last.Z)
         C = self.poly.gradient([*(np.swapaxes(part, 1, 2) for part in parts), quartic])
-        sizes = np.abs(C)
-        own = sizes @ self.poly.slack + gamma(C.shape[-1] + 64) * sizes.sum(axis=-1) + TINY
-        entries, rest = entries + own, (rest + _frobenius(own, half)) * UP
-        inverse = 1.0 / half[:, None, :]
-        entries = (entries * inverse + TINY) * UP
-        corners = np.moveaxis((C * inverse[..., None]) @ self.poly.values, -1, 1)
-        count, outputs = len(half), C.shape[1]
-        if outputs == 1 or half.shape[-1] == 1:
-            near = size_above(corners, (-2, -1)).max(axis=-1)
-            norms = norm_above((np.abs(corners) + entries[:, None]).reshape(*corners.shape[:2], -1)).max(axis=-1)
+        sizes = Size.of(C)
+        own = sizes @ self.poly.slack + sizes.sum(-1).lost(C.shape[-1] + 64)
+        entries, rest = (entries + own) / rows, rest + (own / rows).length((1, 2))
+        corners = np.moveaxis((C * (1.0 / rows)[..., None]) @ self.poly.values, -1, 1)
+        if C.shape[1] == 1 or half.shape[-1] == 1:
+            near = Size.of(corners).length((-2, -1)).max(1)
+            norms = (Size.of(corners) + entries[:, None]).length((-2, -1)).max(1)
         else:
-            near = largest_norm_above(corners, 7)
-            norms = near + norm_above(entries.reshape(count, -1))
-        norms = np.fmin(norms, near + rest)
-        largest = np.abs(corners).max(axis=1) + entries + third[:, None, None]
-        return np.asarray((norms + third) * UP), np.asarray(largest * UP), near
+            near = Size(largest_norm_above(corners, 7))
+            norms = near + entries.length((1, 2))
+        largest = Size.of(corners).max(1) + entries + third[:, None, None]
+        return (norms.least(near + rest) + third).above, largest.above, near.value
 
 
-def _frobenius(entries: Array, half: Array | None = None) -> Array:
-    """At least the root of the sum of squares of each matrix (count, m, n), whose columns are divided by ``half``."""
-    if half is not None:
-        entries = entries / half[:, None, :] * UP + TINY
-    return norm_above(entries.reshape(len(entries), -1))
+def _between(square: Array) -> Array:
+    """The root, or a float near it that can be divided by."""
+    return np.clip(np.sqrt(square), 1e-100, 1e100)
+
+
+def _scaled_norm(G: Array, g: Array) -> Size:
+    """‖G diag(g)‖ of matrices (count, m, n) and g ≥ 0 (count, n)."""
+    scaled = g[:, None, :]
+    return Size(spectral_above(G * scaled)) + (Size.of(G) * scaled).length((1, 2)).lost(1)
