@@ -11,7 +11,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ from lipcert.runtime.clock import clock
 try:
     import torch
     from torch import fx
-    from torch.utils._pytree import tree_map
 except ImportError:  # pragma: no cover - depends on the installation
     raise LipcertError('reading PyTorch models needs PyTorch: pip install "lipcert[torch]"') from None
 
@@ -68,14 +67,15 @@ def read_module(
     before = checks.state(module)
     try:
         exported = _found(given, input_shape)
-        read = _without_softmax(exported) if drop_softmax else exported
-        graph = _Reader(read, given).read()
+        own = _without_softmax(exported) if drop_softmax else exported
+        wide = _in_double(own)
+        graph = _Reader(wide, given).read()
         checks.same_operations(given, exported.program, exported.example())
     finally:
         checks.unchanged(before, checks.state(module))  # what changes a module is the cause of all else
     lowered = lower(graph)
-    for original in _originals(given, read, drop_softmax):
-        confirm(lowered.network, original, points, sizes=_large_constants(read))
+    for original in _originals(given, own, wide, drop_softmax):
+        confirm(lowered.network, original, points, sizes=_large_constants(own))
     return Imported(lowered, exported.shape[1:], sum(parameter.numel() for parameter in module.parameters()))
 
 
@@ -198,6 +198,11 @@ class _Exported:
         numbers = torch.randn(self.shape, generator=torch.Generator().manual_seed(0), dtype=self.dtype)
         return numbers.to(self.place)
 
+    def run(self, x: torch.Tensor) -> torch.Tensor:
+        """What the graph makes of an input."""
+        result: torch.Tensor = self.graph(*self.state.values(), x)[-1]
+        return result
+
     @property
     def calls(self) -> list[fx.Node]:
         """The operations, in order."""
@@ -212,22 +217,19 @@ class _Exported:
 def _found(module: _Given, input_shape: Sequence[int] | None) -> _Exported:
     """The export for an input of the given shape, else of one that a linear layer tells."""
     if input_shape is not None:
-        return _exported(module, tuple(input_shape))
-    parts = module.modules()
-    sizes = dict.fromkeys(int(part.in_features) for part in parts if isinstance(part, torch.nn.Linear))
-    sizes |= dict.fromkeys(int(value.shape[1]) for value in module.parameters() if value.ndim == 2)
-    failed: LipcertError | None = None
-    for size in sizes:
-        try:
-            exported = _exported(module, (size,))
-        except UnreadableModel as error:
-            failed = failed or error
-            continue
-        if _tells(exported, size):
+        return _exported(module, (1, *input_shape))
+    layers = [part.weight for part in module.modules() if isinstance(part, torch.nn.Linear)]
+    matrices = [value for value in module.parameters() if value.ndim == 2]
+    failed = ""
+    for size in dict.fromkeys(int(weight.shape[1]) for weight in (*layers, *matrices)):
+        dtype, why = _type(module, (1, size))
+        failed = failed or why
+        if dtype is not None and _tells(exported := _exported(module, (1, size)), size):
             return exported
-    if failed is not None:
-        raise failed
-    raise InvalidInput("the module does not tell the shape of its input; give input_shape, such as (3, 32, 32)")
+    raise InvalidInput(
+        f"the module does not tell the shape of its input{failed and f' (with one number it fails{failed})'};"
+        " give input_shape, such as (3, 32, 32)"
+    )
 
 
 def _tells(exported: _Exported, size: int) -> bool:
@@ -243,19 +245,12 @@ def _tells(exported: _Exported, size: int) -> bool:
     return False
 
 
-def _exported(module: _Given, sizes: tuple[int, ...]) -> _Exported:
-    """The export for inputs of the type that the module takes, which need not be that of all its numbers."""
-    shape = (1, *sizes)
-    place = next((value.device for value in (*module.parameters(), *module.buffers())), torch.device("cpu"))
-    first, *others = _precisions(module)
-    try:
-        _run(module, torch.zeros(shape, dtype=first, device=place))
-        dtype = first
-    except UnreadableModel:
-        if not others:
-            raise
-        dtype = others[0]
-        _run(module, torch.zeros(shape, dtype=dtype, device=place))
+def _exported(module: _Given, shape: tuple[int, ...]) -> _Exported:
+    """The export for an input of the given shape, with batch."""
+    place = _device(module)
+    dtype, why = _type(module, shape)
+    if dtype is None:
+        raise UnreadableModel(f"the module fails on an input of shape {shape}{why}; {_advice(module)}")
     clock().say("exporting the module with torch.export (the first time in a process this loads its tracer)")
     try:
         with _silent(), torch.no_grad():
@@ -284,18 +279,25 @@ def _exported(module: _Given, sizes: tuple[int, ...]) -> _Exported:
     )
 
 
-def _run(module: _Given, x: torch.Tensor) -> None:
-    """Run the module once, to hear from itself what is wrong with the input."""
-    try:
-        with checks.quiet(), torch.no_grad():
-            module(x)
-    except LipcertError:  # there is no output of that name
-        raise
-    except Exception as error:  # the module's own code
-        raise UnreadableModel(
-            f"the module fails on an input of shape {tuple(x.shape)}{_frame(error)}: {_first_line(error)};"
-            f" {_advice(module)}"
-        ) from error
+def _type(module: _Given, shape: tuple[int, ...]) -> tuple[torch.dtype | None, str]:
+    """The type of numbers that the module takes, or None and why it fails with any; buffers may have other types."""
+    why = ""
+    for dtype in _precisions(module):
+        try:
+            with checks.quiet(), torch.no_grad():
+                module(torch.zeros(shape, dtype=dtype, device=_device(module)))
+        except LipcertError:  # there is no output of that name
+            raise
+        except Exception as error:  # the module's own code
+            why = why or f"{_frame(error)}: {_first_line(error)}"
+        else:
+            return dtype, ""
+    return None, why
+
+
+def _device(module: torch.nn.Module) -> torch.device:
+    """Where the module keeps its numbers."""
+    return next((value.device for value in (*module.parameters(), *module.buffers())), torch.device("cpu"))
 
 
 def _advice(module: torch.nn.Module) -> str:
@@ -323,9 +325,12 @@ _APART = ("rnn_tanh", "rnn_relu", "rnn_tanh_cell", "rnn_relu_cell", "einsum", "o
 """Operations that PyTorch writes with simpler ones."""
 
 
+_MUTATIONS = ("BUFFER_MUTATION", "PARAMETER_MUTATION")
+
+
 def _no_mutation(program: Any) -> None:
     specs = program.graph_signature.output_specs
-    changed = [spec.target.removeprefix("model.") for spec in specs if "BUFFER" in spec.kind.name and spec.target]
+    changed = [spec.target.removeprefix("model.") for spec in specs if spec.kind.name in _MUTATIONS]
     if changed:
         raise UnreadableModel(
             f"a run changes what the module holds ({few(changed)}): its next run may compute something else;"
@@ -356,7 +361,7 @@ def _without_softmax(exported: _Exported) -> _Exported:
     output.args = ((output.args[0][-1].args[0],),)
     graph.graph.eliminate_dead_code()
     graph.recompile()
-    return _Exported(exported.program, graph, exported.state, exported.shape, exported.dtype, exported.place)
+    return replace(exported, graph=graph)
 
 
 @contextmanager
@@ -381,50 +386,44 @@ def _widened(leaf: Any) -> Any:
     return torch.float64 if leaf is torch.float32 else leaf
 
 
-def _computed(target: Any, args: Any, kwargs: Any) -> Any:
-    """The result of an operation, in double precision."""
-    return tree_map(_widened, target(*tree_map(_widened, args), **tree_map(_widened, kwargs)))
+def _in_double(exported: _Exported) -> _Exported:
+    """The same graph with all numbers in double precision; those that it makes itself are rounded as they were."""
+    if exported.dtype == torch.float64:
+        return exported
+    module = copy.deepcopy(exported.graph)
+    for node in list(module.graph.nodes):
+        if node.op != "call_function":
+            continue
+        if node.all_input_nodes:
+            node.args, node.kwargs = fx.node.map_aggregate((node.args, node.kwargs), _widened)
+        elif getattr(node.meta.get("val"), "dtype", None) == torch.float32:
+            with module.graph.inserting_after(node):
+                wide = module.graph.call_function(torch.ops.aten._to_copy.default, (node,), {"dtype": torch.float64})
+            wide.meta = dict(node.meta)
+            node.replace_all_uses_with(wide, delete_user_cb=lambda user, wide=wide: user is not wide)
+    module.recompile()
+    state = {name: _widened(value) for name, value in exported.state.items()}
+    return replace(exported, graph=module, state=state, dtype=torch.float64)
 
 
-class _Wide(fx.Interpreter):
-    """Runs an exported graph in double precision."""
-
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return _computed(target, args, kwargs)
-
-
-def _originals(module: _Given, exported: _Exported, graphs: bool) -> Iterator[Original]:
+def _originals(module: _Given, own: _Exported, wide: _Exported, graphs: bool) -> Iterator[Original]:
     """The module as it is, and its graph in double precision.
 
     Where a softmax was dropped the graph stands for the module, whose operations are known to be the same.
     """
-    held = list(exported.state.values())
-
-    def graph(x: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = fx.Interpreter(exported.graph).run(*held, x)[-1]
-        return result
-
-    call = graph if graphs else module
-    yield Original(_runner(call, exported), SINGLE if exported.dtype == torch.float32 else DOUBLE, "PyTorch")
-    if exported.dtype == torch.float32:
-        wide = [_widened(value) for value in held]
-
-        def doubled(x: torch.Tensor) -> torch.Tensor:
-            result: torch.Tensor = _Wide(exported.graph).run(*wide, x.double())[-1]
-            return result
-
+    precision = SINGLE if own.dtype == torch.float32 else DOUBLE
+    yield Original(_runner(own.run if graphs else module, own), precision, "PyTorch")
+    if wide is not own:
         # PyTorch's softplus switches to x where single precision cannot tell, but double precision can
-        coarse = 2.0**-21 if any(name_of(node.target) == "softplus" for node in exported.calls) else 0.0
-        yield Original(_runner(doubled, exported, torch.float64), DOUBLE, "PyTorch in double precision", coarse)
+        coarse = 2.0**-21 if any(name_of(node.target) == "softplus" for node in own.calls) else 0.0
+        yield Original(_runner(wide.run, wide), DOUBLE, "PyTorch in double precision", coarse)
 
 
-def _runner(
-    call: Callable[[torch.Tensor], torch.Tensor], exported: _Exported, dtype: torch.dtype | None = None
-) -> Callable[[Array], Array]:
+def _runner(call: Callable[[torch.Tensor], torch.Tensor], exported: _Exported) -> Callable[[Array], Array]:
     """A function of one flat input."""
 
     def run(x: Array) -> Array:
-        given = torch.from_numpy(x.copy()).to(dtype or exported.dtype).reshape(exported.shape)
+        given = torch.from_numpy(x.copy()).to(exported.dtype).reshape(exported.shape)
         try:
             with torch.no_grad(), checks.quiet():
                 return np.asarray(call(given.to(exported.place)).cpu().numpy().ravel(), dtype=float)
@@ -462,9 +461,11 @@ class _Reader:
     """Walks the exported graph and writes ours."""
 
     def __init__(self, exported: _Exported, module: _Given) -> None:
-        self.exported, self.module = exported, module
+        self.exported = exported
         self.build = TorchBuilder(exported.shape)
         self.values: dict[fx.Node, Any] = {}
+        parts = module.named_modules(remove_duplicate=False)
+        self.rows = {path: row for path, part in parts if (row := of_module(part)) is not None}
         self.registered: dict[str, list[fx.Node]] = {}
         for node in exported.calls:
             if (call := self._of_registered(node)) is not None:
@@ -475,7 +476,7 @@ class _Reader:
         for node in self.exported.graph.graph.nodes:
             if node.op == "placeholder":
                 held = self.exported.state.get(node.name)
-                self.values[node] = self.build.input if held is None else _widened(held)
+                self.values[node] = self.build.input if held is None else held
             elif node.op == "get_attr":
                 self.values[node] = getattr(self.exported.graph, str(node.target))
             elif node.op == "call_function" and node.users:
@@ -521,16 +522,15 @@ class _Reader:
             )
         try:
             with torch.no_grad(), checks.quiet():
-                return _computed(target, args, kwargs)
+                return target(*args, **kwargs)
         except Exception as error:  # it ran when the module did, but not on what was made of its operands here
             raise Unsupported(f"it is called in an unknown way: {_first_line(error)}") from None
 
     def _of_registered(self, node: fx.Node) -> tuple[str, Any] | None:
         """The call of a registered class that a node belongs to, and the activation that the class stands for."""
         for key, (path, _) in (node.meta.get("nn_module_stack") or {}).items():
-            row = of_module(self.module.get_submodule(path)) if path.startswith("model") else None
-            if row is not None:
-                return key, row
+            if path in self.rows:
+                return key, self.rows[path]
         return None
 
     def _activation(self, node: fx.Node, key: str, row: Any) -> Any:

@@ -511,7 +511,7 @@ LAYERS: Final[Mapping[str, Handler]] = {
         _refused(SELF_NORMALISING),
     ),
     **dict.fromkeys(
-        ("to", "_to_copy", "type_as", "clone", "contiguous", "lift_fresh_copy", "detach", "alias"),
+        ("to", "_to_copy", "type_as", "clone", "contiguous", "lift_fresh_copy", "detach", "detach_", "alias"),
         lambda b, x, **_: x,
     ),
 }
