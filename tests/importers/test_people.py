@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -653,6 +654,41 @@ def test_idioms_are_read(name: str) -> None:
     make, shape = IDIOMS[name]
     module = make().eval()
     same(lc.load(module, input_shape=shape), module, shape)
+
+
+def test_saved_programs_are_read_and_run_nothing(tmp_path: Path) -> None:
+    module, path = (
+        dense(nn.GELU(), fn(lambda x: torch.cat([x[:, :2].relu_(), x[:, 2:] * torch.tensor([0.5, 2.0])], 1))),
+        tmp_path / "m.pt2",
+    )
+    torch.export.save(torch.export.export(module, (torch.zeros(1, 3),)), path)
+    same(lc.load(path), module, (3,))
+    members = zipfile.ZipFile(path)
+    content = {name: members.read(name) for name in members.namelist()}
+    graph = next(name for name in content if name.endswith("model.json"))
+    config = next(name for name in content if name.endswith("weights_config.json"))
+
+    def swapped(name: str, old: bytes, new: bytes) -> dict[str, bytes]:
+        assert old in content[name]
+        return {**content, name: content[name].replace(old, new)}
+
+    for odd, reason in (
+        (
+            swapped(graph, b"aten.gelu.default", b"aten.from_file.default"),
+            "unknown operations: torch.ops.aten.from_file",
+        ),
+        (swapped(graph, b"torch.ops.aten.gelu.default", b"torch.load"), "unknown operations: torch.load"),
+        (swapped(graph, b'{"as_int": 3}', b'{"as_expr": {"expr_str": "print(1)"}}'), "its sizes vary"),
+        (swapped(graph, b"builtins.dict", b"collections.defaultdict"), "more than tuples, lists and dictionaries"),
+        (swapped(config, b'"use_pickle": false', b'"use_pickle": true'), "pickled objects"),
+        ({**content, "m/data/constants/opaque_obj_0": b""}, "unknown member"),
+        ({**content, graph: b"{"}, "is no exported program"),
+    ):
+        with zipfile.ZipFile(path, "w") as file:
+            for name, data in odd.items():
+                file.writestr(name, data)
+        with pytest.raises(UnreadableModel, match=reason):
+            lc.load(path)
 
 
 def test_exported_programs_are_read() -> None:

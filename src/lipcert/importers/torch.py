@@ -58,7 +58,8 @@ def read_module(
     if isinstance(module, torch.export.ExportedProgram):
         entry = next((node for node in module.graph.nodes if node.name in module.graph_signature.user_inputs), None)
         input_shape = _shape(entry, first=1) if input_shape is None and entry is not None else input_shape
-        module = module.module()
+        with silent():
+            module = _functional(module, harmless=()).module(check_guards=False)
     module = checks.unwrapped(module)
     given = _given(module, fixed, output)
     checks.inspect(module)
@@ -253,7 +254,7 @@ def _exported(module: _Given, shape: tuple[int, ...]) -> _Exported:
         raise UnreadableModel(f"the module fails on an input of shape {shape}{why}; {_advice(module)}")
     clock().say("exporting the module with torch.export (the first time in a process this loads its tracer)")
     try:
-        with _silent(), torch.no_grad():
+        with silent(), torch.no_grad():
             program = torch.export.export(module, (torch.zeros(shape, dtype=dtype, device=place),), strict=False)
             functional = _functional(program)
     except LipcertError:
@@ -310,18 +311,18 @@ def _advice(module: torch.nn.Module) -> str:
     )
 
 
-def _functional(program: Any) -> Any:
+def _functional(program: Any, harmless: Sequence[str] = ("detach_",)) -> Any:
     """The program without operations in place, and with some taken apart; all else stays whole."""
     targets = [node.target for node in program.graph.nodes if node.op == "call_function"]
-    apart = [target for target in targets if name_of(target) in _APART]
+    apart = [target for target in targets if name_of(target) in APART]
     written = [t for t in targets if getattr(getattr(t, "_schema", None), "is_mutable", False)]
-    if not apart and all(name_of(target) == "detach_" for target in written):
+    if not apart and all(name_of(target) in harmless for target in written):
         return program
     table = torch.export.default_decompositions() if apart else {}
     return program.run_decompositions({target: table[target] for target in apart})
 
 
-_APART = ("rnn_tanh", "rnn_relu", "rnn_tanh_cell", "rnn_relu_cell", "einsum", "outer", "bilinear")
+APART = ("rnn_tanh", "rnn_relu", "rnn_tanh_cell", "rnn_relu_cell", "einsum", "outer", "bilinear")
 """Operations that PyTorch writes with simpler ones."""
 
 
@@ -347,8 +348,9 @@ def _stored(program: Any, spec: Any) -> torch.Tensor:
 def _shape(node: fx.Node, first: int = 0) -> tuple[int, ...] | None:
     """The shape of a node's value, from some axis on; None where it is no tensor, or its sizes may vary."""
     value = node.meta.get("val")
-    sizes = tuple(value.shape)[first:] if isinstance(value, torch.Tensor) else (None,)
-    return sizes if all(isinstance(size, int) for size in sizes) else None
+    if not isinstance(value, torch.Tensor) or not all(isinstance(size, int) for size in value.shape[first:]):
+        return None
+    return tuple(value.shape[first:])
 
 
 def _without_softmax(exported: _Exported) -> _Exported:
@@ -365,7 +367,7 @@ def _without_softmax(exported: _Exported) -> _Exported:
 
 
 @contextmanager
-def _silent() -> Iterator[None]:
+def silent() -> Iterator[None]:
     """Within the block nothing is logged; an export that fails prints its graph."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
@@ -487,7 +489,8 @@ class _Reader:
     def _call(self, node: fx.Node) -> Any:
         if (call := self._of_registered(node)) is not None:
             return self._activation(node, *call)
-        args, kwargs = (fx.node.map_arg(part, lambda n: self.values[n]) for part in (node.args, node.kwargs))
+        args: Any = fx.node.map_arg(node.args, lambda n: self.values[n])
+        kwargs: Any = fx.node.map_arg(node.kwargs, lambda n: self.values[n])
         if node.target is operator.getitem:
             return args[0][args[1]] if isinstance(args[0], (tuple, list)) else self._stand_in(node, [])
         leaves: list[Any] = []

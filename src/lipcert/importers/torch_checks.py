@@ -65,7 +65,7 @@ def inspect(module: nn.Module) -> None:
             " pass the module as it was before it was quantised"
         )
     training = [name or "the module itself" for name, part in module.named_modules() if part.training]
-    if training and not hasattr(module, "_guards_fn"):  # a program of torch.export has no modes
+    if training and "eval" not in vars(module):  # a program of torch.export has no modes, and says so
         raise UnreadableModel(f"the module is in training mode ({few(training)}); call module.eval() first")
     if any(getattr(modules, f"_global_forward{kind}", None) for kind in ("_hooks", "_pre_hooks")):
         raise UnreadableModel("a forward hook is registered for every module of this process; remove it")

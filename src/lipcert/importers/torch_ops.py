@@ -63,7 +63,7 @@ def translate(b: TorchBuilder, target: Any, args: Sequence[Any], kwargs: Mapping
             return target(*tree_map(_zeros, list(args)), **kwargs)
         handler = HANDLERS.get(name)
         if handler is None:
-            raise Unsupported(_MISSING.get(name, _UNKNOWN))
+            raise Unsupported(MISSING.get(name, _UNKNOWN))
         (_, first), *others = bound(target, args, kwargs)
         return handler(b, _plain(first), **{key: _plain(value) for key, value in others if value is not None})
     except (Unsupported, LipcertError):  # says itself what is wrong
@@ -516,7 +516,7 @@ LAYERS: Final[Mapping[str, Handler]] = {
     ),
 }
 
-_MISSING: Final[Mapping[str, str]] = {
+MISSING: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("lstm", "gru", "lstm_cell", "gru_cell"), f"gates multiply signals, which is not bounded yet; {_PART}"
     ),
