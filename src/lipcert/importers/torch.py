@@ -506,9 +506,19 @@ class _Reader:
             if not tensors:
                 return self._constant(node, args, kwargs)
             result = translate(self.build, node.target, args, kwargs)
-            _no_rounding(node)
+            self._check(node, result)
             return result
         return self._stand_in(node, tensors)
+
+    def _check(self, node: fx.Node, result: Any) -> None:
+        """Refuse a result of less precision than the operands that depend on the input, or of another shape."""
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            operands = [n.meta["val"].dtype for n in node.all_input_nodes if isinstance(self.values[n], Tensor)]
+            if _BITS.get(value.dtype, 0) < max((_BITS.get(dtype, 0) for dtype in operands), default=0):
+                raise Unsupported(f"it rounds to numbers of type {value.dtype}; keep to one type")
+        if isinstance(result, Tensor) and result.shape != _shape(node):
+            raise Unsupported(f"it was read with a result of shape {result.shape}; please report this model")
 
     def _stand_in(self, node: fx.Node, operands: Sequence[Tensor]) -> Any:
         """What is used in the place of a result without translation, so that the others are found."""
@@ -558,16 +568,6 @@ class _Reader:
         name = path.removeprefix("model.") if str(kind).startswith("torch.nn.modules") else node.name
         frames = re.findall(r'File "(.+)", line (\d+), in', node.meta.get("stack_trace") or "")
         return name + _place([(file, int(number)) for file, number in frames])
-
-
-def _no_rounding(node: fx.Node) -> None:
-    """Refuse an operation whose result has less precision than its operands."""
-    value = node.meta.get("val")
-    if isinstance(value, torch.Tensor):
-        operands = [n.meta.get("val") for n in node.all_input_nodes]
-        bits = max(_BITS.get(each.dtype, 0) for each in operands if isinstance(each, torch.Tensor))
-        if _BITS.get(value.dtype, 0) < bits:
-            raise Unsupported(f"it rounds to numbers of type {value.dtype}; keep to one type")
 
 
 def _place(frames: Sequence[tuple[str, int]]) -> str:

@@ -187,7 +187,7 @@ def _described(leaf: Any) -> Any:
 
 def same_operations(module: Callable[[Any], Any], program: Callable[[Any], Any], x: torch.Tensor) -> None:
     """Refuse a module that does something else with real tensors, in any mode, than its exported program does."""
-    for mode, given in (*((mode, x) for mode in _MODES), ("no_grad", 1e3 * x.flip(0))):
+    for mode, given in (*((mode, x) for mode in _MODES), ("no_grad", -1e3 * x)):
         with quiet():
             try:
                 real = _listed(module, given, mode)

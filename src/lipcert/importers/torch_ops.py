@@ -33,12 +33,12 @@ Handler = Callable[..., Any]
 LARGEST_MATRIX = 2**25
 """Entries of a matrix that is found by applying an operation to one basis vector after the other."""
 
-_INDICES = ("index", "indices", "condition", "mask", "repeats")
+_INDICES = ("index", "indices", "repeats")
 """Arguments that say which elements are taken; all other tensors hold elements."""
 
-_UNKNOWN = "unknown operation; load the part of the model behind it, or the part before it"
 _JUMPS = "it jumps where its operand crosses a limit; write choices with relu, clamp, abs, maximum or leaky_relu"
 _PART = "load the part of the model behind it, or the part before it"
+_UNKNOWN = f"unknown operation; {_PART}"
 
 
 class TorchBuilder(Builder):
@@ -48,7 +48,7 @@ class TorchBuilder(Builder):
 
 
 def name_of(target: Any) -> str:
-    """The name of an operation, without its overload; an operation in place has the name of its functional twin."""
+    """The name of an operation of ATen, without its overload."""
     schema = getattr(target, "_schema", None)
     return str(target) if schema is None else str(schema.name).removeprefix("aten::")
 
@@ -152,15 +152,14 @@ def linear_map(b: Builder, x: Tensor, call: Callable[[torch.Tensor], torch.Tenso
 
 
 def _matmul(b: Builder, x: Any, other: Any) -> Tensor:
-    """A product with a constant: a matrix, or an array of as many axes as PyTorch allows."""
-    left, right = (v if isinstance(v, Tensor) or v.ndim != 3 or len(v) > 1 else v[0] for v in (x, other))
-    constant = right if isinstance(x, Tensor) else left
+    """A product with a constant of any number of axes."""
+    tensor, constant = (x, other) if isinstance(x, Tensor) else (other, x)
     if isinstance(constant, Tensor) or constant.ndim == 2:
-        return b.matmul(left, right)
+        return b.matmul(x, other)
+    if constant.ndim == 3 and len(constant) == 1 and len(tensor.shape) >= 3:
+        return b.matmul(x, other[0]) if tensor is x else b.matmul(x[0], other)
     fixed = torch.from_numpy(constant.astype(float))
-    if isinstance(x, Tensor):
-        return linear_map(b, x, lambda z: torch.matmul(z, fixed))
-    return linear_map(b, other, lambda z: torch.matmul(fixed, z))
+    return linear_map(b, tensor, lambda z: torch.matmul(z, fixed) if tensor is x else torch.matmul(fixed, z))
 
 
 def _addmm(b: Builder, x: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Tensor:
@@ -184,15 +183,9 @@ def _with_positions(handler: Handler) -> Handler:
     return lambda b, x, **given: (handler(b, x, **given), Positions())
 
 
-def _row(name: str, *parameters: str) -> Handler:
+def _row(name: str) -> Handler:
     """Handler of an activation whose parameters have the names of the table."""
-
-    def handler(b: Builder, x: Tensor, **given: Any) -> Tensor:
-        if given.keys() != set(parameters):
-            raise Unsupported(f"it is called in an unknown way: with {', '.join(given)}")
-        return b.activate(x, name, **given)
-
-    return handler
+    return lambda b, x, **given: b.activate(x, name, **given)
 
 
 def _elu(b: Builder, x: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
@@ -255,13 +248,13 @@ def _dropout(b: Builder, x: Tensor, p: float, train: bool = True) -> Tensor:
 
 ACTIVATIONS: Final[Mapping[str, Handler]] = {
     "relu": _row("relu"),
-    "leaky_relu": _row("leaky_relu", "negative_slope"),
+    "leaky_relu": _row("leaky_relu"),
     **dict.fromkeys(("prelu", "_prelu_kernel"), _prelu),
     "rrelu": _rrelu,
     "relu6": _row("relu6"),
     "hardtanh": _hardtanh,
     "elu": _elu,
-    "celu": _row("celu", "alpha"),
+    "celu": _row("celu"),
     "selu": _row("selu"),
     **dict.fromkeys(("sigmoid", "special_expit"), _row("sigmoid")),
     "tanh": _row("tanh"),
@@ -276,7 +269,7 @@ ACTIVATIONS: Final[Mapping[str, Handler]] = {
     "cos": _row("cos"),
     **dict.fromkeys(("erf", "special_erf"), lambda b, x: b.special(x, "erf")),
     "square": lambda b, x: b.power(x, 2),
-    "softshrink": _row("softshrink", "lambd"),
+    "softshrink": _row("softshrink"),
     "hardshrink": _refused("it jumps at its limits, so it has no Lipschitz constant; softshrink does not"),
     "threshold": _threshold,
     "log_sigmoid": lambda b, x: b.scale(b.activate(b.scale(x, -1.0), "softplus"), -1.0),
