@@ -17,15 +17,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 from lipcert.errors import LipcertError
 from lipcert.importers import graph as ops
 from lipcert.importers import windows as win
-from lipcert.importers.builder import (
-    SELF_NORMALISING,
-    SOFTMAX,
-    Builder,
-    Positions,
-    Tensor,
-    Unsupported,
-    common_shape,
-)
+from lipcert.importers.builder import SELF_NORMALISING, SOFTMAX, Builder, Positions, Tensor, Unsupported, common_shape
 from lipcert.model.arrays import Array
 
 Handler = Callable[..., Any]
@@ -348,20 +340,21 @@ ARITHMETIC: Final[Mapping[str, Handler]] = {
 # layers ----------------------------------------------------------------------------------------------------------
 
 
-def _linear(b: Builder, x: Any, weight: Any, bias: Any = None) -> Any:
-    if isinstance(weight, Tensor):
+def _fixed(*weights: Any) -> None:
+    if any(isinstance(weight, Tensor) for weight in weights):
         raise Unsupported("its weight depends on the input")
+
+
+def _linear(b: Builder, x: Any, weight: Any, bias: Any = None) -> Any:
+    _fixed(weight)
     result = b.matmul(x, np.asarray(weight).T)
     return result if bias is None else b.add(result, bias)
 
 
-def _conv(
-    b: Builder, x: Tensor, weight: Any, stride: Any, padding: Any, dilation: Any, groups: int, bias: Any = None
-) -> Tensor:
-    if isinstance(weight, Tensor) or isinstance(bias, Tensor):
-        raise Unsupported("its weight depends on the input")
+def _conv(b: Builder, x: Tensor, weight: Any, padding: Any, groups: int, bias: Any = None, **given: Any) -> Tensor:
+    _fixed(weight, bias)
     rank = weight.ndim - 2
-    stride, dilation = _each(stride, rank), _each(dilation, rank)
+    stride, dilation = (_each(given[key], rank) for key in ("stride", "dilation"))
     if padding == "same":
         spare = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
         pads: win.Pads = [(s // 2, s - s // 2) for s in spare]
@@ -370,22 +363,11 @@ def _conv(
     return b.conv(x, weight, bias, stride, pads, dilation, groups)
 
 
-def _conv_transpose(
-    b: Builder,
-    x: Tensor,
-    weight: Any,
-    stride: Any,
-    padding: Any,
-    output_padding: Any,
-    groups: int,
-    dilation: Any,
-    bias: Any = None,
-) -> Tensor:
-    if isinstance(weight, Tensor) or isinstance(bias, Tensor):
-        raise Unsupported("its weight depends on the input")
-    rank = weight.ndim - 2
-    stride, dilation, spare, pads = (_each(part, rank) for part in (stride, dilation, output_padding, padding))
-    axes = range(rank)
+def _conv_transpose(b: Builder, x: Tensor, weight: Any, groups: int, bias: Any = None, **given: Any) -> Tensor:
+    _fixed(weight, bias)
+    axes = range(weight.ndim - 2)
+    names = ("stride", "dilation", "output_padding", "padding")
+    stride, dilation, spare, pads = (_each(given[name], len(axes)) for name in names)
     reach = [dilation[a] * (weight.shape[2 + a] - 1) + 1 for a in axes]
     sizes = [(x.shape[2 + a] - 1) * stride[a] - 2 * pads[a] + reach[a] + spare[a] for a in axes]
     around = [(pads[a], pads[a] - spare[a]) for a in axes]
@@ -398,18 +380,11 @@ def _enlarge(b: Builder, x: Tensor, align_corners: bool, output_size: Any = None
     return b.upsample(x, (1, 1, *factors), True, align_corners)
 
 
-def _batch_norm(
-    b: Builder,
-    x: Tensor,
-    eps: float,
-    running_mean: Any = None,
-    running_var: Any = None,
-    training: bool = False,
-    **given: Any,
-) -> Tensor:
-    if training or running_mean is None or running_var is None:
+def _batch_norm(b: Builder, x: Tensor, eps: float, training: bool = False, **given: Any) -> Tensor:
+    if training or "running_mean" not in given or "running_var" not in given:
         raise Unsupported("it normalises by the batch at hand; call eval(), and keep running statistics")
-    return b.batch_norm(x, running_mean, running_var, given.get("weight", 1.0), given.get("bias", 0.0), eps)
+    gain, offset = given.get("weight", 1.0), given.get("bias", 0.0)
+    return b.batch_norm(x, given["running_mean"], given["running_var"], gain, offset, eps)
 
 
 def _frame(rank: int, kernel_size: Any, stride: Any, padding: Any) -> tuple[tuple[int, ...], tuple[int, ...], win.Pads]:
@@ -418,25 +393,12 @@ def _frame(rank: int, kernel_size: Any, stride: Any, padding: Any) -> tuple[tupl
     return kernel, _each(stride, rank) if stride else kernel, _both(padding, rank)
 
 
-def _average_pool(
-    rank: int,
-    b: Builder,
-    x: Tensor,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    ceil_mode: bool,
-    count_include_pad: bool,
-) -> Tensor:
-    frame = (*_frame(rank, kernel_size, stride, padding), (1,) * rank, ceil_mode)
-    return b.average_pool(x, *frame, count_include_pad)
+def _average_pool(rank: int, b: Builder, x: Tensor, ceil_mode: bool, count_include_pad: bool, **frame: Any) -> Tensor:
+    return b.average_pool(x, *_frame(rank, **frame), (1,) * rank, ceil_mode, count_include_pad)
 
 
-def _max_pool(
-    rank: int, b: Builder, x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> Tensor:
-    frame = _frame(rank, kernel_size, stride, padding)
-    return b.maximum(x, *win.pool_windows(x.shape, *frame, _each(dilation, rank), ceil_mode))
+def _max_pool(rank: int, b: Builder, x: Tensor, dilation: Any, ceil_mode: bool, **frame: Any) -> Tensor:
+    return b.maximum(x, *win.pool_windows(x.shape, *_frame(rank, **frame), _each(dilation, rank), ceil_mode))
 
 
 def _adaptive(rank: int, maximum: bool, b: Builder, x: Tensor, output_size: Any) -> Any:
@@ -490,19 +452,8 @@ LAYERS: Final[Mapping[str, Handler]] = {
     ),
     **dict.fromkeys(("pad", "constant_pad_nd"), _pad),
     **dict.fromkeys(("softmax", "_softmax", "log_softmax", "_log_softmax"), _refused(SOFTMAX)),
-    **dict.fromkeys(
-        (
-            "layer_norm",
-            "native_layer_norm",
-            "instance_norm",
-            "group_norm",
-            "native_group_norm",
-            "rms_norm",
-            "std",
-            "var",
-        ),
-        _refused(SELF_NORMALISING),
-    ),
+    **dict.fromkeys(("layer_norm", "native_layer_norm", "instance_norm", "std", "var"), _refused(SELF_NORMALISING)),
+    **dict.fromkeys(("group_norm", "native_group_norm", "rms_norm"), _refused(SELF_NORMALISING)),
     **dict.fromkeys(
         ("to", "_to_copy", "type_as", "clone", "contiguous", "lift_fresh_copy", "detach", "detach_", "alias"),
         lambda b, x, **_: x,
@@ -527,28 +478,11 @@ ARRANGING: Final = frozenset(
         *("view", "reshape", "_unsafe_view", "flatten", "unflatten", "ravel", "view_as", "reshape_as"),
         *("squeeze", "unsqueeze", "permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis"),
         *("t", "numpy_T", "mT", "flip", "fliplr", "flipud", "roll", "rot90", "expand", "expand_as", "broadcast_to"),
-        *(
-            "repeat",
-            "tile",
-            "repeat_interleave",
-            "slice",
-            "narrow",
-            "select",
-            "index_select",
-            "index",
-            "take",
-            "gather",
-        ),
-        *("split", "split_with_sizes", "tensor_split", "chunk", "unbind", "diagonal", "unfold", "unsafe_split"),
-        *("cat", "concat", "concatenate", "stack", "hstack", "vstack", "select_scatter", "slice_scatter", "copy"),
-        *(
-            "index_put",
-            "unsafe_chunk",
-            "unsafe_split_with_sizes",
-            "pixel_shuffle",
-            "pixel_unshuffle",
-            "channel_shuffle",
-        ),
+        *("repeat", "tile", "repeat_interleave", "slice", "narrow", "select", "index_select", "index", "take"),
+        *("split", "split_with_sizes", "tensor_split", "chunk", "unbind", "diagonal", "unfold", "gather"),
+        *("unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "index_put", "copy", "channel_shuffle"),
+        *("cat", "concat", "concatenate", "stack", "hstack", "vstack", "select_scatter", "slice_scatter"),
+        *("pixel_shuffle", "pixel_unshuffle"),
         *(f"{kind}_pad{d}d" for kind in ("reflection", "replication") for d in _RANKS),
         *(f"{kind}{d}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for d in _RANKS),
     }
