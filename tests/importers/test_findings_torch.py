@@ -42,18 +42,28 @@ def _refused(module: Any, reason: str = ".") -> str:
     return str(caught.value)
 
 
+FAR = 1e200
+"""A limit that no sample comes near when the importer is not told of it."""
+
+
+def _right(module: Any, far: float = FAR) -> None:
+    """What is read agrees with the module at inputs around a limit beyond every sample; importing compared others."""
+    network = lc.load(module, input_shape=(3,))
+    with torch.no_grad():
+        for x in far * 10.0 ** np.arange(-2, 3)[:, None] * np.random.default_rng(0).standard_normal((5, 3)):
+            wanted = module(torch.from_numpy(x)[None]).numpy().ravel()
+            np.testing.assert_allclose(network(x), wanted, rtol=0, atol=1e-9 * (far + np.abs(wanted).max()))
+
+
 # finding 2: the import was compared with its own trace ---------------------------------------------------------
 
 
-def test_finding_2_hooks_anywhere_are_refused_and_listed() -> None:
+def test_finding_2_hooks_anywhere_are_carried_out() -> None:
     module = _made(_plain)
     module.register_forward_hook(lambda *parts: 2 * parts[2])
-    module.register_forward_pre_hook(lambda _, inputs: (10 * inputs[0],))
+    module.register_forward_pre_hook(lambda _, inputs: (10 * inputs[0].clamp(max=FAR),))
     module.a.register_forward_hook(lambda *parts: -parts[2])
-    text = _refused(module, "forward hook")
-    assert "forward pre-hook" in text
-    assert "the module itself" in text
-    assert "\n  a: " in text
+    _right(module)
 
 
 @pytest.fixture
@@ -68,15 +78,15 @@ def test_finding_2_global_hooks_are_refused() -> None:
     _refused(_made(_plain), "every module of this process")
 
 
-def test_finding_2_a_forward_on_the_instance_and_an_overridden_call_are_refused() -> None:
+def test_finding_2_a_forward_on_the_instance_and_an_overridden_call_are_carried_out() -> None:
     class Loud(Wrapped):
         def __call__(self, *parts: Any) -> Any:
-            return 5 * super().__call__(*parts)
+            return 5 * super().__call__(*parts).clamp(max=FAR)
 
-    _refused(Loud(_plain, **_parts()).double().eval(), "__call__")
+    _right(Loud(_plain, **_parts()).double().eval())
     module = _made(_plain)
-    module.a.forward = lambda x: torch.relu(x)
-    _refused(module, "a: forward is set on the instance")
+    module.a.forward = lambda x: torch.relu(x).clamp(max=FAR)
+    _right(module)
 
 
 def test_finding_2_an_attribute_named_orig_mod_is_no_compiled_module() -> None:
@@ -106,7 +116,7 @@ def test_finding_2_randomness_is_refused(noise: Callable[..., Any]) -> None:
 
 
 def test_finding_2_randomness_of_python_is_refused() -> None:
-    _refused(_made(lambda s, x: _plain(s, x) + random.random()), "trace")
+    _refused(_made(lambda s, x: _plain(s, x) + random.random()), "not what the module does")
 
 
 TYPES: dict[str, Callable[[Any], bool]] = {
@@ -123,10 +133,18 @@ TYPES: dict[str, Callable[[Any], bool]] = {
 }
 
 
+SEEN_THROUGH = ("isinstance", "is_tensor", "proxy", "hasattr")
+"""What an export's stand-ins answer as tensors do."""
+
+
 @pytest.mark.parametrize("test", TYPES)
 def test_finding_2_branches_whose_outputs_agree_at_every_sample(test: str) -> None:
-    """The two ways differ beyond 1e200 only: no sample shows that, the record of operations does."""
-    _refused(_made(lambda s, x: _plain(s, x.clamp(max=1e200)) if TYPES[test](x) else _plain(s, x)), "trace")
+    """The two ways differ beyond 1e200 only: no sample shows that, the list of operations does."""
+    module = _made(lambda s, x: _plain(s, x.clamp(max=FAR)) if TYPES[test](x) else _plain(s, x))
+    if test in SEEN_THROUGH:
+        _right(module)
+    else:
+        _refused(module, "not what the module does")
 
 
 READS: dict[str, Callable[[Any], Any]] = {
@@ -136,6 +154,7 @@ READS: dict[str, Callable[[Any], Any]] = {
     "float": lambda x: float(x[0, 0]),
     "pointer": lambda x: float(np.asarray(x.detach()).max()),
     "repr": lambda x: float(len(repr(x))),
+    "format": lambda x: float(len(f"{x.sum():g}")),
 }
 
 
@@ -145,7 +164,7 @@ def test_finding_2_looking_at_values_is_refused(read: str) -> None:
         large = isinstance(x, torch.Tensor) and READS[read](x) > 1e200
         return _plain(s, x.sign() if large else x)
 
-    _refused(_made(forward), "looks at")
+    _refused(_made(forward), "looks at|hand them to Python")
 
 
 def test_finding_2_an_error_that_is_swallowed_while_tracing() -> None:
@@ -156,7 +175,7 @@ def test_finding_2_an_error_that_is_swallowed_while_tracing() -> None:
             x = x * 1.0
         return _plain(s, x)
 
-    _refused(_made(forward), "trace|looks at")
+    _refused(_made(forward), "looks at")
 
 
 def test_finding_2_state_that_a_run_changes_is_refused() -> None:
@@ -195,7 +214,7 @@ def _added_to(s: Any, x: Any) -> Any:
 
 
 def _data_replaced(h: Any) -> None:
-    h.data = h.data.clamp(max=1e200)
+    h.data = h.data.clamp(max=FAR)
 
 
 IN_PLACE: dict[str, Callable[..., Any]] = {
@@ -203,7 +222,7 @@ IN_PLACE: dict[str, Callable[..., Any]] = {
     "data replaced": _steps(_data_replaced),
     "a constant": lambda s, x: (w := s.a.bias.clone(), w.add_(F.relu(x[0] - 1e200)), s.b(w[None]))[-1],
     "a view of a constant": lambda s, x: (
-        (w := s.a.bias.clone()).view(3).add_(F.relu(x[0] - 1e200)),
+        (w := s.a.bias.clone()).view(3).add_(F.relu(x[0] - FAR)),
         s.b(w[None]) + x,
     )[-1],
     "a clone": lambda s, x: (g := s.a(x).clone(), g.clamp_(max=1e6), s.b(g))[-1],
@@ -220,14 +239,17 @@ IN_PLACE: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
-def test_finding_4_in_place_changes_that_a_trace_does_not_carry(name: str) -> None:
-    _refused(_made(IN_PLACE[name]))
+def test_finding_4_in_place_changes_are_carried_out(name: str) -> None:
+    if "data" in name:
+        _refused(_made(IN_PLACE[name]), r"behind PyTorch's back, as \.data does; use detach")
+    else:
+        _right(_made(IN_PLACE[name]), 1e6 if name == "a clone" else FAR)
 
 
 def test_finding_4_in_place_modules_whose_result_is_not_used() -> None:
     module = _made(lambda s, x: (h := s.a(x), s.clip(h), s.b(h))[2])
-    module.clip = nn.Hardtanh(-1e200, 1e200, inplace=True).eval()
-    _refused(module, "in place")
+    module.clip = nn.Hardtanh(-FAR, FAR, inplace=True).eval()
+    _right(module)
 
 
 def test_finding_4_harmless_in_place_operations_are_read() -> None:
@@ -243,9 +265,6 @@ def test_finding_4_harmless_in_place_operations_are_read() -> None:
     x = np.array([0.3, -2.0, 1.1])
     np.testing.assert_allclose(network(x), module(torch.from_numpy(x)[None]).detach().numpy().ravel())
 
-
-FAR = 1e150
-"""A limit that no sample comes near when the importer is not told of it."""
 
 STEPS: tuple[Callable[..., Any], ...] = (
     lambda s, h, g: s.a(h),
@@ -264,8 +283,8 @@ STEPS: tuple[Callable[..., Any], ...] = (
 )
 
 
-def _program(seed: int) -> tuple[Callable[..., Any], bool]:
-    """A random forward that changes values in place and keeps others, and whether it does so at all."""
+def _program(seed: int) -> Callable[..., Any]:
+    """A random forward that changes values in place and keeps others."""
     draw = random.Random(seed)
     plan = [(draw.randrange(len(STEPS)), draw.random() ** 0.2, draw.random(), draw.random() < 0.8) for _ in range(5)]
 
@@ -278,28 +297,14 @@ def _program(seed: int) -> tuple[Callable[..., Any], bool]:
                 values.append(result)
         return s.b(values[-1])
 
-    return forward, any(step in (2, 4, 5, 6, 7, 9) for step, *_ in plan)
+    return forward
 
 
 def test_finding_4_random_programs_that_work_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is accepted agrees with the module far beyond every sample; only the record of operations knows."""
-    monkeypatch.setattr(reader, "_large_constants", lambda graph: ())
-    accepted, refused = 0, 0
-    for seed in range(60):
-        forward, in_place = _program(seed)
-        module = _made(forward)
-        try:
-            network = lc.load(module, input_shape=(3,))
-        except lc.UnreadableModel:
-            assert in_place
-            refused += 1
-            continue
-        accepted += in_place
-        for x in FAR * 10.0 ** np.arange(-2, 3)[:, None] * np.random.default_rng(seed).standard_normal((5, 3)):
-            wanted = module(torch.from_numpy(x)[None]).detach().numpy().ravel()
-            np.testing.assert_allclose(network(x), wanted, rtol=0, atol=1e-9 * (FAR + np.abs(wanted).max()))
-    assert accepted > 7
-    assert refused > 10
+    """They are read, and agree with the module far beyond every sample."""
+    monkeypatch.setattr(reader, "_large_constants", lambda exported: ())
+    for seed in range(40):
+        _right(_made(_program(seed)))
 
 
 @pytest.mark.parametrize(
@@ -346,11 +351,10 @@ def test_finding_4_types_that_a_module_mixes() -> None:
 
 def test_finding_2_a_layer_that_only_bears_the_name_of_one() -> None:
     def forward(self: Any, x: Any) -> Any:
-        return x.clamp(0.0, 1e200)
+        return x.clamp(0.0, FAR)
 
     forged = type("ReLU", (nn.Module,), {"forward": forward, "__module__": "torch.nn.modules.activation"})
-    module = nn.Sequential(nn.Linear(3, 3), forged()).double().eval()
-    _refused(module, "unknown module")
+    _right(nn.Sequential(nn.Linear(3, 3), forged()).double().eval())
 
 
 # findings 9 and 11: errors of others, and few sample points ------------------------------------------------------
@@ -387,21 +391,21 @@ def test_finding_9_strange_parameters_are_refused_and_listed() -> None:
         lc.load(broken)
 
 
-def test_finding_9_a_module_that_cannot_be_copied() -> None:
+def test_finding_9_a_module_that_cannot_be_copied_is_read() -> None:
     module = _made(_plain)
     module.generator = (n for n in range(3))
-    _refused(module, "copied")
+    _right(module)
 
 
 ODD: dict[str, tuple[Callable[..., Any], str | None]] = {
     "size": (lambda s, x: s.a(x) * x.shape.numel(), None),
     "index": (lambda s, x: s.a(x)[:, s.order], None),
     "layer of a constant": (lambda s, x: s.a(x) + s.b(s.offset), None),
-    "mask": (lambda s, x: s.a(x)[x > 0], "looks at values"),
+    "mask": (lambda s, x: s.a(x)[x > 0], "which elements it takes depends on their values"),
     "no rate of dropout": (lambda s, x: F.dropout(s.a(x), 0.0), None),
     "overflow": (lambda s, x: s.a(x).clamp(max=1e308), "overflow"),
     "attribute": (lambda s, x: s.a(x) * x.shape.index(3), None),
-    "unknown": (lambda s, x: s.a(x) * x.stride(1), "unknown module or operation"),
+    "stride": (lambda s, x: s.a(x) * x.stride(1), None),
 }
 
 
@@ -532,17 +536,13 @@ def test_counters_in_objects_that_the_module_holds_are_seen() -> None:
     _refused(module, "changes what the module holds")
 
 
-def test_outputs_that_depend_on_the_number_of_threads_are_refused() -> None:
+def test_the_number_of_threads_is_the_one_at_hand() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        _refused(_made(lambda s, x: _plain(s, x) * (5.0 if torch.get_num_threads() > 1 else 1.0)), "number of threads")
+        _right(_made(lambda s, x: _plain(s, x) * (5.0 if torch.get_num_threads() > 1 else 1.0)))
     finally:
         torch.set_num_threads(before)
-
-
-def test_layers_that_are_made_while_running_are_named() -> None:
-    _refused(_made(lambda s, x: nn.ReLU()(s.a(x))), "layers must be made in __init__")
 
 
 def test_masks_of_bool_named_inputs_and_lists_of_parameters_are_read() -> None:

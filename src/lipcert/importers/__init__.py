@@ -29,7 +29,10 @@ ARRAYS: Final[Mapping[str, str]] = {
 }
 """Suffix of a file of bare arrays → its reader, a function of (path, activation) to a network."""
 
-MODELS: Final[Mapping[str, str]] = {".onnx": "lipcert.importers.onnx:read_onnx"}
+MODELS: Final[Mapping[str, str]] = {
+    ".onnx": "lipcert.importers.onnx:read_onnx",
+    ".pt2": "lipcert.importers.pt2:read_program",
+}
 """Suffix of a file with a whole model → its reader, to a network and where it comes from."""
 
 OBJECTS: Final[Mapping[str, str]] = {
@@ -58,7 +61,8 @@ def load(
     Parameters
     ----------
     source
-        A ``torch.nn.Module`` in evaluation mode, or the path of a file: ``.onnx``; ``.npz`` with arrays
+        A ``torch.nn.Module`` in evaluation mode, a ``torch.export.ExportedProgram``, or the path of a file: ``.onnx``;
+        ``.pt2``, a program that ``torch.export.save`` wrote; ``.npz`` with arrays
         ``W1, b1, W2, b2, …`` (biases optional) and optionally a string ``activation``; ``.mat`` with the same, or
         with cell arrays ``weights`` and ``biases``; ``.pt`` with the state dict of a stack of linear layers, also in a
         training checkpoint. Nothing in a file is ever executed. Or a fitted ``MLPClassifier`` or ``MLPRegressor`` of

@@ -1,12 +1,18 @@
-"""PyTorch modules, by symbolic tracing; parameters are read from a copy in double precision."""
+"""PyTorch modules, by the graph of ATen operations that ``torch.export`` makes of them."""
 
 from __future__ import annotations
 
 import copy
 import inspect
+import io
+import logging
 import operator
+import re
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass, is_dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +20,12 @@ import numpy as np
 from lipcert.errors import InvalidInput, LipcertError, UnreadableModel
 from lipcert.importers.builder import Opaque, Positions, Tensor, Unsupported
 from lipcert.importers.faithful import DOUBLE, SINGLE, Imported, Original, confirm
+from lipcert.importers.graph import Graph
 from lipcert.importers.lowering.lower import lower
 from lipcert.importers.registry import of_module
-from lipcert.importers.untrusted import few
+from lipcert.importers.untrusted import few, line
 from lipcert.model.arrays import Array
+from lipcert.runtime.clock import clock
 
 try:
     import torch
@@ -25,15 +33,17 @@ try:
 except ImportError:  # pragma: no cover - depends on the installation
     raise LipcertError('reading PyTorch models needs PyTorch: pip install "lipcert[torch]"') from None
 
-from lipcert.importers import torch_guard as guard
-from lipcert.importers import torch_modules as modules
-from lipcert.importers.torch_ops import TorchBuilder
+from lipcert.importers import torch_checks as checks
+from lipcert.importers.torch_ops import ACTIVATIONS, TorchBuilder, array, bound, name_of, translate
 
 _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_SOFTMAX = ("softmax", "_softmax", "log_softmax", "_log_softmax")
+_BITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
+_TORCH, _HERE = Path(torch.__file__).parent, Path(__file__).parent
 
 
 def read_module(
-    module: torch.nn.Module,
+    module: Any,
     *,
     input_shape: Sequence[int] | None,
     drop_softmax: bool,
@@ -43,27 +53,34 @@ def read_module(
 ) -> Imported:
     """The network of a module in evaluation mode, which is not changed; the options are those of ``lipcert.load``.
 
-    The shape of the input may be left out where the first layer tells it.
+    The shape of the input may be left out where the first layer tells it. An ``ExportedProgram`` is read as well.
     """
-    module = _given(guard.unwrapped(module), fixed, output)
-    guard.inspect(module)
+    if isinstance(module, torch.export.ExportedProgram):
+        entry = next((node for node in module.graph.nodes if node.name in module.graph_signature.user_inputs), None)
+        input_shape = _shape(entry, first=1) if input_shape is None and entry is not None else input_shape
+        with silent():
+            module = _functional(module, harmless=()).module(check_guards=False)
+    module = checks.unwrapped(module)
+    given = _given(module, fixed, output)
+    checks.inspect(module)
     if isinstance(points, torch.Tensor):
         points = points.detach().cpu().numpy()
-    with guard.one_thread():
-        own = _own(module, input_shape)
-        single = _watch(module, own)
-        read = own if own.dtype == torch.float64 else _doubled(module, own, input_shape)
-        if drop_softmax:
-            for traced in {id(own): own, id(read): read}.values():
-                _drop_softmax(traced.graph)
-        lowered = lower(_Reader(read, single).read())
-        for original in _originals(module, own, read, drop_softmax):
-            confirm(lowered.network, original, points, sizes=_large_constants(read.graph))
-        run, probes = next(_originals(module, own, own, False)).run, [x.numpy().ravel() for x in own.inputs()]
-        alone = [run(x) for x in probes]
-    if not all(_close(one, run(x)) for one, x in zip(alone, probes, strict=True)):
-        raise UnreadableModel("the module's outputs depend on the number of threads; its forward must not look at that")
-    return Imported(lowered, own.shape[1:], sum(parameter.numel() for parameter in module.parameters()))
+    before = checks.state(module)
+    try:
+        exported = _found(given, input_shape)
+        own = _without_softmax(exported) if drop_softmax else exported
+        wide = _in_double(own)
+        graph = _Reader(wide, given).read()
+        checks.same_operations(given, exported.program, exported.example())
+    finally:
+        checks.unchanged(before, checks.state(module))  # what changes a module is the cause of all else
+    lowered = lower(graph)
+    for original in _originals(given, own, wide, drop_softmax):
+        confirm(lowered.network, original, points, sizes=_large_constants(own))
+    return Imported(lowered, exported.shape[1:], sum(parameter.numel() for parameter in module.parameters()))
+
+
+# the module as a function of one tensor --------------------------------------------------------------------------
 
 
 class _Given(torch.nn.Module):
@@ -72,7 +89,9 @@ class _Given(torch.nn.Module):
     Whatever has a default and is not given keeps it: the module's own code sees the default, not a stand-in.
     """
 
-    def __init__(self, module: torch.nn.Module, entry: str, fixed: Mapping[str, Any], chosen: str | int | None) -> None:
+    def __init__(
+        self, module: torch.nn.Module, entry: str | None, fixed: Mapping[str, Any], chosen: str | int | None
+    ) -> None:
         super().__init__()
         self.model = module
         self.entry, self.chosen, self.numbers = entry, chosen, {}
@@ -85,11 +104,15 @@ class _Given(torch.nn.Module):
         self.training = False  # not eval(), which would change the module
 
     def forward(self, x: Any) -> Any:
-        arguments = {self.entry: x, **self.numbers}
-        for name in self.tensors:
-            arguments[name] = getattr(self, f"fixed_{name}")
-        result = self.model(**arguments)
-        return result if self.chosen is None else _chosen(result, self.chosen)
+        arguments = {**self.numbers, **{name: getattr(self, f"fixed_{name}") for name in self.tensors}}
+        result = self.model(x, **arguments) if self.entry is None else self.model(**{self.entry: x}, **arguments)
+        result = result if self.chosen is None else _chosen(result, self.chosen)
+        if not isinstance(result, torch.Tensor):
+            raise UnreadableModel(
+                f"the module returns {_described(result)}; a network has one tensor as output: choose one with"
+                " output=…, its name or number"
+            )
+        return result
 
 
 def _chosen(result: Any, name: str | int) -> Any:
@@ -112,35 +135,29 @@ def _described(result: Any) -> str:
     return f"a {kind} of {len(result)}" if isinstance(result, (tuple, list)) else f"a {kind}"
 
 
-def _given(module: torch.nn.Module, fixed: Mapping[str, Any] | None, output: str | int | None) -> torch.nn.Module:
-    """The module as a function of one tensor: itself, where it is one already."""
+def _given(module: torch.nn.Module, fixed: Mapping[str, Any] | None, output: str | int | None) -> _Given:
+    """The module as a function of one tensor."""
     if fixed is not None and not (isinstance(fixed, Mapping) and all(isinstance(name, str) for name in fixed)):
         raise InvalidInput(f"fixed must be a dictionary of arguments by name, got {fixed!r}")
     if output is not None and (not isinstance(output, (str, int)) or isinstance(output, bool)):
         raise InvalidInput(f"output must be the name or the number of an output, got {output!r}")
-    if isinstance(module, torch.jit.ScriptModule):
-        return module
-    parameters = list(inspect.signature(type(module).forward).parameters.values())[1:]
+    parameters = list(inspect.signature(module.forward).parameters.values())
     names = [p.name for p in parameters if p.kind not in _MANY]
     strange = [name for name in fixed or () if name not in names]
     if strange:
         raise InvalidInput(f"fixed names {few(strange)}; forward takes {few(names)}")
     free = [p for p in parameters if p.kind not in _MANY and p.name not in (fixed or {})]
-    if len(parameters) == 1 and not fixed and output is None:
-        return module
-    if not free:
-        raise UnreadableModel(f"the module takes 0 inputs that are not fixed ({few(names)}); a network has one")
-    entry, *others = free
-    needed = [p.name for p in others if p.default is inspect.Parameter.empty]
+    needed = [p.name for p in free[1:] if p.default is inspect.Parameter.empty]
     if needed:
         raise UnreadableModel(
-            f"the module takes {1 + len(needed)} inputs ({entry.name}, {few(needed)}); a network has one: give the"
+            f"the module takes {1 + len(needed)} inputs ({free[0].name}, {few(needed)}); a network has one: give the"
             f" others as fixed={{{needed[0]!r}: …}}"
         )
-    if entry.kind is inspect.Parameter.POSITIONAL_ONLY:
-        return module
-    values = {name: _plain(name, value, guard.precisions(module)[0]) for name, value in (fixed or {}).items()}
-    return _Given(module, entry.name, values, output)
+    if not free and not any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
+        raise UnreadableModel(f"the module takes 0 inputs that are not fixed ({few(names)}); a network has one")
+    values = {name: _plain(name, value, _precisions(module)[0]) for name, value in (fixed or {}).items()}
+    entry = free[0].name if free and free[0] is not parameters[0] else None
+    return _Given(module, entry, values, output)
 
 
 def _plain(name: str, value: Any, dtype: torch.dtype) -> Any:
@@ -157,77 +174,131 @@ def _plain(name: str, value: Any, dtype: torch.dtype) -> Any:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Traced:
-    """A copy of a module, and its trace as a graph of calls; the shape is that of the input, with batch."""
+def _precisions(module: torch.nn.Module) -> tuple[torch.dtype, ...]:
+    """The types of numbers among parameters and buffers, the widest first; double where there are none."""
+    kinds = {v.dtype for v in (*module.parameters(), *module.buffers()) if v.is_floating_point()}
+    return tuple(kind for kind in (torch.float64, torch.float32) if kind in kinds) or (torch.float64,)
 
-    copy: torch.nn.Module
+
+# the export ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Exported:
+    """A module's program, and its graph without operations in place; the shape is that of the input, with batch."""
+
+    program: Callable[[Any], Any]
     graph: fx.GraphModule
+    state: Mapping[str, torch.Tensor]
     shape: tuple[int, ...]
     dtype: torch.dtype
+    place: torch.device
 
-    def inputs(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Two inputs."""
-        draw = torch.Generator().manual_seed(0)
-        one, two = (torch.randn(self.shape, generator=draw, dtype=self.dtype) for _ in range(2))
-        return one, 1e3 * two
+    def example(self) -> torch.Tensor:
+        """An input."""
+        numbers = torch.randn(self.shape, generator=torch.Generator().manual_seed(0), dtype=self.dtype)
+        return numbers.to(self.place)
+
+    def run(self, x: torch.Tensor) -> torch.Tensor:
+        """What the graph makes of an input."""
+        result: torch.Tensor = self.graph(*self.state.values(), x)[-1]
+        return result
+
+    @property
+    def calls(self) -> list[fx.Node]:
+        """The operations, in order."""
+        return [node for node in self.graph.graph.nodes if node.op == "call_function"]
+
+    @property
+    def result(self) -> fx.Node:
+        """The node whose value is the output."""
+        return next(node.args[0][-1] for node in self.graph.graph.nodes if node.op == "output")
 
 
-def _close(one: Array, two: Array) -> bool:
-    """Whether two outputs are the same but for rounding."""
-    size = np.abs(one[np.isfinite(one)]).max(initial=0.0)
-    return bool(np.isclose(one, two, rtol=0.0, atol=1e-3 * size, equal_nan=True).all())
+def _found(module: _Given, input_shape: Sequence[int] | None) -> _Exported:
+    """The export for an input of the given shape, else of one that a linear layer tells."""
+    if input_shape is not None:
+        return _exported(module, (1, *input_shape))
+    layers = [part.weight for part in module.modules() if isinstance(part, torch.nn.Linear)]
+    matrices = [value for value in module.parameters() if value.ndim == 2]
+    failed = ""
+    for size in dict.fromkeys(int(weight.shape[1]) for weight in (*layers, *matrices)):
+        dtype, why = _type(module, (1, size))
+        failed = failed or why
+        if dtype is not None and _tells(exported := _exported(module, (1, size)), size):
+            return exported
+    raise InvalidInput(
+        f"the module does not tell the shape of its input{failed and f' (with one number it fails{failed})'};"
+        " give input_shape, such as (3, 32, 32)"
+    )
 
 
-def _copied(module: torch.nn.Module) -> torch.nn.Module:
+def _tells(exported: _Exported, size: int) -> bool:
+    """Whether the input goes to a linear layer of that size, by operations that keep the number of its elements."""
+    node = next(n for n in exported.graph.graph.nodes if n.op == "placeholder" and n.name not in exported.state)
+    while node.users:
+        for user in node.users:
+            if name_of(user.target) == "linear" and user.args[1].meta["val"].shape[-1] == size:
+                return True
+        node = next(iter(node.users))
+        if name_of(node.target) not in {*ACTIVATIONS, "view", "reshape", "flatten", "clone", "contiguous"}:
+            return False
+    return False
+
+
+def _exported(module: _Given, shape: tuple[int, ...]) -> _Exported:
+    """The export for an input of the given shape, with batch."""
+    place = _device(module)
+    dtype, why = _type(module, shape)
+    if dtype is None:
+        raise UnreadableModel(f"the module fails on an input of shape {shape}{why}; {_advice(module)}")
+    clock().say("exporting the module with torch.export (the first time in a process this loads its tracer)")
     try:
-        return copy.deepcopy(module, guard.prepared(module)).cpu()
-    except Exception as error:  # copying runs code of the module's own parts
-        raise UnreadableModel(
-            f"the module cannot be copied ({guard.first_line(error)}); keep open files, generators and results that"
-            " hold gradients outside of it, and use torch.nn.utils.parametrizations for norms of weights"
-        ) from error
-
-
-def _own(module: torch.nn.Module, input_shape: Sequence[int] | None) -> _Traced:
-    """The trace of a copy with inputs of the type that the module takes, which need not be that of all its numbers."""
-    first, *others = guard.precisions(module)
-    try:
-        return _trace(_copied(module), first, input_shape)
-    except UnreadableModel:
-        if not others:
-            raise
-    return _trace(_copied(module), others[0], input_shape)
-
-
-def _trace(module: torch.nn.Module, dtype: torch.dtype, input_shape: Sequence[int] | None) -> _Traced:
-    """The trace of a module, which is changed by it if its code changes it."""
-    try:
-        # a bare layer is read as a whole
-        alone = type(module).__module__.startswith("torch.nn") or of_module(module) is not None
-        whole = torch.nn.Sequential(module).eval() if alone else module
-        with guard.quiet():
-            traced = fx.GraphModule(whole, _Tracer(input_shape).trace(whole))
-    except LipcertError:  # there is no output of that name
+        with silent(), torch.no_grad():
+            program = torch.export.export(module, (torch.zeros(shape, dtype=dtype, device=place),), strict=False)
+            functional = _functional(program)
+    except LipcertError:
         raise
-    except Exception as error:  # tracing runs the module's own code, which may fail in any way
+    except Exception as error:  # an export runs the module's own code, which may fail in any way
         raise UnreadableModel(
-            f"torch.fx cannot trace the module ({guard.first_line(error)}); its forward must not decide by the values"
-            " or types of tensors, and its layers must be made in __init__; where it looks at the sizes of its input,"
-            " give input_shape. Or export it, if torch can, and load that file:"
-            " torch.onnx.export(module, x, 'model.onnx', dynamo=True)"
+            f"torch.export cannot follow the module{_frame(error)}: {_why(error)}; forward must not decide by the"
+            " values of tensors, nor hand them to Python or numpy: write choices with relu, clamp, abs or maximum, or"
+            " load the part of the module that does not decide"
         ) from error
-    _one_in_one_out(traced)
-    shape = (1, *_input_shape(traced, input_shape))
-    try:
-        with guard.quiet(), torch.no_grad():
-            _Shapes(traced).run(torch.zeros(shape, dtype=dtype))
-    except Exception as error:  # the module's own code again
-        raise UnreadableModel(
-            f"the module fails on an input of shape {shape}: {guard.first_line(error.__cause__ or error)};"
-            f" {_advice(module)}"
-        ) from error
-    return _Traced(module, traced, shape, dtype)
+    _no_mutation(functional)
+    return _Exported(
+        program.module(check_guards=False),
+        functional.graph_module,
+        {
+            spec.arg.name: _stored(functional, spec)
+            for spec in functional.graph_signature.input_specs
+            if spec.kind.name != "USER_INPUT"
+        },
+        shape,
+        dtype,
+        place,
+    )
+
+
+def _type(module: _Given, shape: tuple[int, ...]) -> tuple[torch.dtype | None, str]:
+    """The type of numbers that the module takes, or None and why it fails with any; buffers may have other types."""
+    why = ""
+    for dtype in _precisions(module):
+        try:
+            with checks.quiet(), torch.no_grad():
+                module(torch.zeros(shape, dtype=dtype, device=_device(module)))
+        except LipcertError:  # there is no output of that name
+            raise
+        except Exception as error:  # the module's own code
+            why = why or f"{_frame(error)}: {_first_line(error)}"
+        else:
+            return dtype, ""
+    return None, why
+
+
+def _device(module: torch.nn.Module) -> torch.device:
+    """Where the module keeps its numbers."""
+    return next((value.device for value in (*module.parameters(), *module.buffers())), torch.device("cpu"))
 
 
 def _advice(module: torch.nn.Module) -> str:
@@ -240,248 +311,135 @@ def _advice(module: torch.nn.Module) -> str:
     )
 
 
-def _watch(module: torch.nn.Module, own: _Traced) -> bool:
-    """Refuse a module that changes itself, or does anything that its trace does not show.
-
-    The result tells whether it computes in single precision throughout.
-
-    A copy runs first, so that a module that is refused for changing itself is left as it was. Records of two kinds
-    of devices cannot be compared, so that on others than the CPU the copy stands for the module.
-    """
-    for part in (_copied(module), module) if guard.device(module).type == "cpu" else (_copied(module),):
-        before = guard.state(part)
-        try:
-            single = guard.compare(part, own.graph, own.inputs())
-        except LipcertError:
-            guard.unchanged(before, guard.state(part))  # what changes a module is the cause of what follows
-            raise
-        except Exception as error:  # the module's own code
-            raise UnreadableModel(
-                f"the module fails on an input of shape {own.shape}, though its trace does not"
-                f" ({guard.first_line(error)})"
-            ) from error
-        guard.unchanged(before, guard.state(part))
-    return single
+def _functional(program: Any, harmless: Sequence[str] = ("detach_",)) -> Any:
+    """The program without operations in place, and with some taken apart; all else stays whole."""
+    targets = [node.target for node in program.graph.nodes if node.op == "call_function"]
+    apart = [target for target in targets if name_of(target) in APART]
+    written = [t for t in targets if getattr(getattr(t, "_schema", None), "is_mutable", False)]
+    if not apart and all(name_of(target) in harmless for target in written):
+        return program
+    table = torch.export.default_decompositions() if apart else {}
+    return program.run_decompositions({target: table[target] for target in apart})
 
 
-def _doubled(module: torch.nn.Module, own: _Traced, input_shape: Sequence[int] | None) -> _Traced:
-    """The trace of a copy in double precision, or the one in single where the module insists on it."""
-    twin = _copied(module).double()
+APART = ("rnn_tanh", "rnn_relu", "rnn_tanh_cell", "rnn_relu_cell", "einsum", "outer", "bilinear")
+"""Operations that PyTorch writes with simpler ones."""
+
+
+_MUTATIONS = ("BUFFER_MUTATION", "PARAMETER_MUTATION")
+
+
+def _no_mutation(program: Any) -> None:
+    specs = program.graph_signature.output_specs
+    changed = [spec.target.removeprefix("model.") for spec in specs if spec.kind.name in _MUTATIONS]
+    if changed:
+        raise UnreadableModel(
+            f"a run changes what the module holds ({few(changed)}): its next run may compute something else;"
+            " keep counters, caches and statistics outside of the module"
+        )
+
+
+def _stored(program: Any, spec: Any) -> torch.Tensor:
+    """The numbers of a parameter, buffer or constant."""
+    held = program.state_dict if spec.target in program.state_dict else program.constants
+    return held[spec.target].detach()
+
+
+def _shape(node: fx.Node, first: int = 0) -> tuple[int, ...] | None:
+    """The shape of a node's value, from some axis on; None where it is no tensor, or its sizes may vary."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or not all(isinstance(size, int) for size in value.shape[first:]):
+        return None
+    return tuple(value.shape[first:])
+
+
+def _without_softmax(exported: _Exported) -> _Exported:
+    """The export whose output is what the final softmax receives."""
+    last = exported.result
+    if name_of(last.target) not in _SOFTMAX:
+        raise InvalidInput(f"drop_softmax=True, but the last operation is {name_of(last.target)}, not a softmax")
+    graph = copy.deepcopy(exported.graph)
+    output = next(node for node in graph.graph.nodes if node.op == "output")
+    output.args = ((output.args[0][-1].args[0],),)
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+    return replace(exported, graph=graph)
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Within the block nothing is logged; an export that fails prints its graph."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
     try:
-        traced = _trace(twin, torch.float64, input_shape)
-        with guard.quiet():
-            insists = guard.rounds(twin, traced.inputs()[0])
-    except Exception:  # layers that get numbers of another type than their own fail in many ways
-        return own
-    pairs = zip(own.copy.state_dict().values(), twin.state_dict().values(), strict=True)
-    equal = all(torch.equal(a.double(), b.double()) for a, b in pairs)
-    return traced if equal and not insists and _alike(own.graph, traced.graph) else own
+        with checks.quiet(), redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logging.disable(before)
 
 
-def _alike(one: fx.GraphModule, two: fx.GraphModule) -> bool:
-    """Whether two traces are the same but for the precision of their numbers."""
-    nodes = [*one.graph.nodes], [*two.graph.nodes]
-    calls = ([(n.op, str(n.target), repr(n.args), repr(n.kwargs)) for n in each] for each in nodes)
-    if next(calls) != next(calls):
-        return False
-    names = [str(node.target) for node in nodes[0] if node.op == "get_attr"]
-    pairs = ((modules.attribute(one, name), modules.attribute(two, name)) for name in names)
-    return all(torch.equal(a.double(), b.double()) for a, b in pairs if isinstance(a, torch.Tensor))
+# what is compared with the network -------------------------------------------------------------------------------
 
 
-def _originals(module: torch.nn.Module, own: _Traced, read: _Traced, traces: bool) -> Iterator[Original]:
-    """The module as it is, and its copy in double precision if that was read.
+def _widened(leaf: Any) -> Any:
+    """Single precision as double."""
+    if isinstance(leaf, torch.Tensor):
+        return leaf.double() if leaf.dtype == torch.float32 else leaf
+    return torch.float64 if leaf is torch.float32 else leaf
 
-    Where a softmax was dropped their traces stand for them, which are known to do the same.
+
+def _in_double(exported: _Exported) -> _Exported:
+    """The same graph with all numbers in double precision; those that it makes itself are rounded as they were."""
+    if exported.dtype == torch.float64:
+        return exported
+    module = copy.deepcopy(exported.graph)
+    for node in list(module.graph.nodes):
+        if node.op != "call_function":
+            continue
+        if node.all_input_nodes:
+            node.args, node.kwargs = fx.node.map_aggregate((node.args, node.kwargs), _widened)
+        elif getattr(node.meta.get("val"), "dtype", None) == torch.float32:
+            with module.graph.inserting_after(node):
+                wide = module.graph.call_function(torch.ops.aten._to_copy.default, (node,), {"dtype": torch.float64})
+            wide.meta = dict(node.meta)
+            node.replace_all_uses_with(wide, delete_user_cb=lambda user, wide=wide: user is not wide)
+    module.recompile()
+    state = {name: _widened(value) for name, value in exported.state.items()}
+    return replace(exported, graph=module, state=state, dtype=torch.float64)
+
+
+def _originals(module: _Given, own: _Exported, wide: _Exported, graphs: bool) -> Iterator[Original]:
+    """The module as it is, and its graph in double precision.
+
+    Where a softmax was dropped the graph stands for the module, whose operations are known to be the same.
     """
-    place, precision = guard.device(module), SINGLE if own.dtype == torch.float32 else DOUBLE
-    call = own.graph if traces else lambda x: module(x.to(place))
-    yield Original(_runner(call, own), precision, "PyTorch")
-    if read is not own:
-        # PyTorch's softplus switches to x where single precision cannot tell; a copy in double precision can
-        coarse = 2.0**-21 if modules.holds(read.graph, "softplus") else 0.0
-        call = read.graph if traces else read.copy
-        yield Original(_runner(call, read), DOUBLE, "PyTorch in double precision", coarse)
+    precision = SINGLE if own.dtype == torch.float32 else DOUBLE
+    yield Original(_runner(own.run if graphs else module, own), precision, "PyTorch")
+    if wide is not own:
+        # PyTorch's softplus switches to x where single precision cannot tell, but double precision can
+        coarse = 2.0**-21 if any(name_of(node.target) == "softplus" for node in own.calls) else 0.0
+        yield Original(_runner(wide.run, wide), DOUBLE, "PyTorch in double precision", coarse)
 
 
-def _runner(call: Callable[[Any], Any], traced: _Traced) -> Callable[[Array], Array]:
-    """A function of one flat input; whether gradients are recorded must not matter."""
+def _runner(call: Callable[[torch.Tensor], torch.Tensor], exported: _Exported) -> Callable[[Array], Array]:
+    """A function of one flat input."""
 
     def run(x: Array) -> Array:
-        results = []
-        for mode in (torch.no_grad, torch.enable_grad):
-            with mode(), guard.quiet():
-                given = torch.from_numpy(x.copy()).to(traced.dtype).reshape(traced.shape)
-                try:
-                    results.append(call(given).detach().cpu().numpy().ravel())
-                except Exception as error:  # the module's own code
-                    raise UnreadableModel(
-                        f"the module fails at an input with entries up to {np.abs(x).max():.3g}"
-                        f" ({guard.first_line(error)}); a network has a value everywhere"
-                    ) from error
-        one, two = results
-        if not _close(one, two):
+        given = torch.from_numpy(x.copy()).to(exported.dtype).reshape(exported.shape)
+        try:
+            with torch.no_grad(), checks.quiet():
+                return np.asarray(call(given.to(exported.place)).cpu().numpy().ravel(), dtype=float)
+        except Exception as error:  # the module's own code
             raise UnreadableModel(
-                f"the module returns {one} without and {two} with gradients recorded;"
-                " its forward must not depend on that"
-            )
-        return np.asarray(one, dtype=float)
+                f"the module fails at an input with entries up to {np.abs(x).max():.3g} ({_first_line(error)});"
+                " a network has a value everywhere"
+            ) from error
 
     return run
 
 
-def _one_in_one_out(traced: fx.GraphModule) -> None:
-    inputs = [n for n in traced.graph.nodes if n.op == "placeholder"]
-    needed = [n for n in inputs if not n.args]
-    counted = inputs if any(n.args and n.users for n in inputs) else needed  # defaults that nothing uses do not count
-    if len(needed) != 1 or counted != needed:
-        names = ", ".join(str(n.target) for n in counted) or "none"
-        raise UnreadableModel(f"the module takes {len(counted)} inputs ({names}); a network has one")
-    (result,) = (n.args[0] for n in traced.graph.nodes if n.op == "output")
-    if not isinstance(result, fx.Node):
-        raise UnreadableModel(
-            f"the module returns {_described(result)}; a network has one tensor as output: choose one with output=…,"
-            " its name or number"
-        )
-
-
-def _drop_softmax(traced: fx.GraphModule) -> None:
-    """Let the output be what the final softmax receives."""
-    (output,) = (n for n in traced.graph.nodes if n.op == "output")
-    last = output.args[0]
-    if not modules.is_softmax(traced, last):
-        kind = modules.kind_of(traced, last)
-        raise InvalidInput(f"drop_softmax=True, but the last operation is {kind}, not a softmax")
-    output.args = (last.args[0] if last.args else last.kwargs["input"],)
-    traced.graph.eliminate_dead_code()
-    traced.recompile()
-
-
-def _input_shape(traced: fx.GraphModule, given: Sequence[int] | None) -> tuple[int, ...]:
-    if given is not None:
-        return tuple(given)
-    node = next(n for n in traced.graph.nodes if n.op == "placeholder" and not n.args)
-    while node.users:
-        for user in node.users:
-            size = modules.input_size(traced, user)
-            if size is not None:
-                return (size,)
-        node = next(iter(node.users))
-        if not modules.keeps_size(traced, node):
-            break
-    raise InvalidInput("the module does not tell the shape of its input; give input_shape, such as (3, 32, 32)")
-
-
-class _Tracer(fx.Tracer):
-    """Traces into all modules but those of PyTorch, and those that are registered as an activation.
-
-    Where the shape of the input is known, the module sees it.
-    """
-
-    def __init__(self, shape: Sequence[int] | None) -> None:
-        super().__init__()
-        self.shape = None if shape is None else torch.Size((1, *shape))
-
-    def proxy(self, node: fx.Node) -> fx.Proxy:
-        if node.op == "placeholder" and not node.args and self.shape is not None:
-            return _Entry(node, self)
-        return super().proxy(node)
-
-    def is_leaf_module(self, m: torch.nn.Module, module_qualified_name: str) -> bool:
-        return of_module(m) is not None or super().is_leaf_module(m, module_qualified_name)
-
-
-class _Entry(fx.Proxy):
-    """Stands for the input, whose shape is known."""
-
-    @property
-    def shape(self) -> torch.Size:
-        assert isinstance(self.tracer, _Tracer)
-        assert self.tracer.shape is not None
-        return self.tracer.shape
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    def size(self, dim: int | None = None) -> Any:
-        return self.shape if dim is None else self.shape[dim]
-
-    def dim(self) -> int:
-        return len(self.shape)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-
-class _Shapes(fx.Interpreter):
-    """Runs a traced module and notes the shape of every value."""
-
-    def run_node(self, n: fx.Node) -> Any:
-        result = super().run_node(n)
-        n.meta["lipcert_shape"] = tuple(result.shape) if isinstance(result, torch.Tensor) else None
-        return result
-
-
-class _Reader:
-    """Walks the traced graph and writes ours."""
-
-    def __init__(self, traced: _Traced, single: bool) -> None:
-        self.traced = traced
-        self.build = TorchBuilder(traced.shape, single)
-        self.values: dict[fx.Node, Any] = {}
-
-    def read(self) -> Any:
-        """The finished graph, or an error with every offender."""
-        module = self.traced.graph
-        for node in module.graph.nodes:
-            if node.op == "placeholder":
-                self.values[node] = self.build.input if not node.args else node.args[0]
-            elif node.op == "get_attr":
-                self.values[node] = modules.attribute(module, str(node.target))
-            elif node.op == "output":
-                output = self._value(node.args[0])
-            else:
-                self.values[node] = self._call(node)
-        return self.build.finish(output.detach().numpy() if isinstance(output, torch.Tensor) else output)
-
-    def _call(self, node: fx.Node) -> Any:
-        args, kwargs = self._value(node.args), self._value(node.kwargs)
-        leaves: list[Any] = []
-        fx.node.map_aggregate((args, kwargs), leaves.append)
-        shape = node.meta.get("lipcert_shape")
-        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        picks = node.target in (operator.getitem, getattr) and isinstance(args[0], (tuple, list))
-        if not picks and any(type(leaf) is Opaque for leaf in leaves):
-            return Opaque() if shape is None else self.build.unknown(shape, tensors)
-        name = str(node.target) if node.op == "call_module" else node.name
-        with self.build.reading(name, modules.kind_of(self.traced.graph, node), shape):
-            if not picks and any(isinstance(leaf, Positions) for leaf in leaves):
-                raise Unsupported(Positions.reason)
-            if picks or not tensors:
-                return self._constant(node, args, kwargs)
-            return modules.translate(self.build, self.traced.graph, node, args, kwargs)
-        return Opaque() if shape is None else self.build.unknown(shape, tensors)
-
-    def _constant(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
-        """What does not depend on the input is left to PyTorch."""
-        try:
-            with torch.no_grad(), guard.quiet():
-                if node.op == "call_method":
-                    return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-                function: Any = node.target
-                if node.op == "call_module":
-                    function = self.traced.graph.get_submodule(str(node.target))
-                return function(*args, **kwargs)
-        except Exception as error:  # it ran when the module did, but not on what was made of its operands here
-            raise Unsupported(f"it is called in an unknown way: {guard.first_line(error)}") from None
-
-    def _value(self, argument: Any) -> Any:
-        return fx.node.map_arg(argument, lambda n: self.values[n])
-
-
-def _large_constants(module: fx.GraphModule, above: float = 1e25, most: int = 8) -> tuple[float, ...]:
-    """Large numbers that stand in the calls of a traced module and in its layers' settings, the smallest first."""
+def _large_constants(exported: _Exported, above: float = 1e25, most: int = 8) -> tuple[float, ...]:
+    """Large numbers among the arguments of the operations and among what the module holds, the smallest first."""
     found: set[float] = set()
 
     def note(value: Any) -> Any:
@@ -489,13 +447,151 @@ def _large_constants(module: fx.GraphModule, above: float = 1e25, most: int = 8)
             found.add(abs(float(value)))
         return value
 
-    for node in module.graph.nodes:
+    for node in exported.calls:
         fx.node.map_aggregate((node.args, node.kwargs), note)
-        if node.op == "get_attr" and isinstance(value := modules.attribute(module, str(node.target)), torch.Tensor):
-            sizes = value.detach().abs() if value.is_floating_point() and value.numel() else torch.zeros(1)
-            for size in (sizes.min(), sizes.max()):
+    for value in exported.state.values():
+        if value.is_floating_point() and value.numel():
+            for size in (value.abs().min(), value.abs().max()):
                 note(float(size))
-        if node.op == "call_module":
-            for value in vars(module.get_submodule(str(node.target))).values():
-                note(value)
     return tuple(sorted(found)[:most])
+
+
+# the graph, as the builder writes it -----------------------------------------------------------------------------
+
+
+class _Reader:
+    """Walks the exported graph and writes ours."""
+
+    def __init__(self, exported: _Exported, module: _Given) -> None:
+        self.exported = exported
+        self.build = TorchBuilder(exported.shape)
+        self.values: dict[fx.Node, Any] = {}
+        parts = module.named_modules(remove_duplicate=False)
+        self.rows = {path: row for path, part in parts if (row := of_module(part)) is not None}
+        self.registered: dict[str, list[fx.Node]] = {}
+        for node in exported.calls:
+            if (call := self._of_registered(node)) is not None:
+                self.registered.setdefault(call[0], []).append(node)
+
+    def read(self) -> Graph:
+        """The finished graph, or an error with every offender."""
+        for node in self.exported.graph.graph.nodes:
+            if node.op == "placeholder":
+                held = self.exported.state.get(node.name)
+                self.values[node] = self.build.input if held is None else held
+            elif node.op == "get_attr":
+                self.values[node] = getattr(self.exported.graph, str(node.target))
+            elif node.op == "call_function" and node.users:
+                self.values[node] = self._call(node)
+        output = self.values[self.exported.result]
+        return self.build.finish(array(output) if isinstance(output, torch.Tensor) else output)
+
+    def _call(self, node: fx.Node) -> Any:
+        if (call := self._of_registered(node)) is not None:
+            return self._activation(node, *call)
+        args: Any = fx.node.map_arg(node.args, lambda n: self.values[n])
+        kwargs: Any = fx.node.map_arg(node.kwargs, lambda n: self.values[n])
+        if node.target is operator.getitem:
+            return args[0][args[1]] if isinstance(args[0], (tuple, list)) else self._stand_in(node, [])
+        leaves: list[Any] = []
+        fx.node.map_aggregate((args, kwargs), leaves.append)
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        if any(type(leaf) is Opaque for leaf in leaves):
+            return self._stand_in(node, tensors)
+        single = getattr(node.meta.get("val"), "dtype", None) == torch.float32
+        self.build.unit = 2.0**-24 if single else 2.0**-53
+        with self.build.reading(self._source(node), name_of(node.target), _shape(node)):
+            if any(isinstance(leaf, Positions) for leaf in leaves):
+                raise Unsupported(Positions.reason)
+            if not tensors:
+                return self._constant(node, args, kwargs)
+            result = translate(self.build, node.target, args, kwargs)
+            self._check(node, result)
+            return result
+        return self._stand_in(node, tensors)
+
+    def _check(self, node: fx.Node, result: Any) -> None:
+        """Refuse a result of less precision than the operands that depend on the input, or of another shape."""
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            operands = [n.meta["val"].dtype for n in node.all_input_nodes if isinstance(self.values[n], Tensor)]
+            if _BITS.get(value.dtype, 0) < max((_BITS.get(dtype, 0) for dtype in operands), default=0):
+                raise Unsupported(f"it rounds to numbers of type {value.dtype}; keep to one type")
+        if isinstance(result, Tensor) and result.shape != _shape(node):
+            raise Unsupported(f"it was read with a result of shape {result.shape}; please report this model")
+
+    def _stand_in(self, node: fx.Node, operands: Sequence[Tensor]) -> Any:
+        """What is used in the place of a result without translation, so that the others are found."""
+        shape = _shape(node)
+        return Opaque() if shape is None else self.build.unknown(shape, operands)
+
+    def _constant(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
+        """What does not depend on the input is left to PyTorch."""
+        target: Any = node.target
+        tags = getattr(target, "tags", ())
+        if torch.Tag.nondeterministic_seeded in tags and dict(bound(target, args, kwargs)).get("train") is not False:
+            raise Unsupported(
+                "it is random; keep random numbers in a buffer, or pass training=self.training to dropout"
+            )
+        try:
+            with torch.no_grad(), checks.quiet():
+                return target(*args, **kwargs)
+        except Exception as error:  # it ran when the module did, but not on what was made of its operands here
+            raise Unsupported(f"it is called in an unknown way: {_first_line(error)}") from None
+
+    def _of_registered(self, node: fx.Node) -> tuple[str, Any] | None:
+        """The call of a registered class that a node belongs to, and the activation that the class stands for."""
+        for key, (path, _) in (node.meta.get("nn_module_stack") or {}).items():
+            if path in self.rows:
+                return key, self.rows[path]
+        return None
+
+    def _activation(self, node: fx.Node, key: str, row: Any) -> Any:
+        """The value of a node in the call of a registered class: that of the activation, where the call returns it."""
+        members = self.registered[key]
+        ends = [member for member in members if any(user not in members for user in member.users)]
+        if node not in ends:
+            return None  # nothing outside of the call uses it
+        operands = dict.fromkeys(n for member in members for n in member.all_input_nodes if n not in members)
+        tensors = [self.values[n] for n in operands if isinstance(self.values[n], Tensor)]
+        shape = _shape(node)
+        with self.build.reading(self._source(node), row.name, shape):
+            if len(tensors) != 1 or len(ends) != 1 or tensors[0].shape != shape:
+                raise Unsupported("a registered class takes one tensor and returns one of the same shape")
+            return self.build.apply(tensors[0], row)
+        return self._stand_in(node, tensors)
+
+    def _source(self, node: fx.Node) -> str:
+        """The layer of PyTorch's that an operation belongs to, or its own name, and the line of the user's file."""
+        stack = list((node.meta.get("nn_module_stack") or {}).values())
+        path, kind = stack[-1] if stack else ("", "")
+        name = path.removeprefix("model.") if str(kind).startswith("torch.nn.modules") else node.name
+        frames = re.findall(r'File "(.+)", line (\d+), in', node.meta.get("stack_trace") or "")
+        return name + _place([(file, int(number)) for file, number in frames])
+
+
+def _place(frames: Sequence[tuple[str, int]]) -> str:
+    """The innermost line that is neither PyTorch's nor ours."""
+    for file, number in reversed(frames):
+        if not any(Path(file).is_relative_to(home) for home in (_TORCH, _HERE)):
+            return f" ({Path(file).name}:{number})"
+    return ""
+
+
+def _frame(error: BaseException) -> str:
+    """Where in the user's file an error arose."""
+    return _place([(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)])
+
+
+def _why(error: BaseException) -> str:
+    """What an export could not follow, in plain words."""
+    looks = "DataDependent" in type(error).__name__ or "data-dependent" in str(error) or ".numpy()" in str(error)
+    if "fake tensor in the exported program" in str(error):
+        return "it changes a tensor behind PyTorch's back, as .data does; use detach()"
+    return "it looks at values that depend on the input" if looks else _first_line(error)
+
+
+def _first_line(error: BaseException) -> str:
+    """An error in one line, for messages."""
+    kind = type(error).__name__
+    return f"{kind}: {line(error)}" if str(error).strip() else kind

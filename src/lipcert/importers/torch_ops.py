@@ -1,57 +1,198 @@
-"""What PyTorch's functions and tensor methods mean, as verbs of the builder.
+"""What the operations of an exported PyTorch graph (ATen) mean, as verbs of the builder.
 
-Handlers carry the parameter names and defaults of the function they stand for, so that arguments bind as they do
-in PyTorch.
+A handler gets the first operand of an operation, then its other arguments by the names that ATen gives them. Operands
+that depend on the input are tensors of the builder, all others numbers or arrays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_flatten, tree_map
 
+from lipcert.errors import LipcertError
+from lipcert.importers import graph as ops
 from lipcert.importers import windows as win
-from lipcert.importers.builder import SELF_NORMALISING, SOFTMAX, Builder, Positions, Tensor, Unsupported
+from lipcert.importers.builder import SELF_NORMALISING, SOFTMAX, Builder, Positions, Tensor, Unsupported, common_shape
 from lipcert.model.arrays import Array
 
 Handler = Callable[..., Any]
 
+LARGEST_MATRIX = 2**25
+"""Entries of a matrix that is found by applying an operation to one basis vector after the other."""
+
+_INDICES = ("index", "indices", "repeats")
+"""Arguments that say which elements are taken; all other tensors hold elements."""
+
+_JUMPS = "it jumps where its operand crosses a limit; write choices with relu, clamp, abs, maximum or leaky_relu"
+_PART = "load the part of the model behind it, or the part before it"
+_UNKNOWN = f"unknown operation; {_PART}"
+
 
 class TorchBuilder(Builder):
-    """A graph under construction from a module that computes in single precision or in double."""
+    """A graph under construction; ``unit`` is the unit roundoff of the operation that is being read."""
 
-    def __init__(self, shape: Sequence[int], single: bool) -> None:
-        super().__init__(shape)
-        self.unit = 2.0**-24 if single else 2.0**-53
+    unit = 2.0**-53
+
+
+def name_of(target: Any) -> str:
+    """The name of an operation of ATen, without its overload."""
+    schema = getattr(target, "_schema", None)
+    return str(target) if schema is None else str(schema.name).removeprefix("aten::")
+
+
+def translate(b: TorchBuilder, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The result of one operation, some operand of which depends on the input."""
+    name = name_of(target)
+    try:
+        if name in ARRANGING:
+            return arranged(b, target, args, kwargs)
+        if name in SHAPES:
+            return target(*tree_map(_zeros, list(args)), **kwargs)
+        handler = HANDLERS.get(name)
+        if handler is None:
+            raise Unsupported(MISSING.get(name, _UNKNOWN))
+        (_, first), *others = bound(target, args, kwargs)
+        return handler(b, _plain(first), **{key: _plain(value) for key, value in others if value is not None})
+    except (Unsupported, LipcertError):  # says itself what is wrong
+        raise
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError) as error:
+        raise Unsupported(f"it is called in an unknown way: {error}") from None
+
+
+def bound(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The arguments of an operation by name, with defaults."""
+    arguments = enumerate(target._schema.arguments)
+    return [(a.name, args[k] if k < len(args) else kwargs.get(a.name, a.default_value)) for k, a in arguments]
+
+
+def array(value: torch.Tensor) -> Array:
+    """A tensor's numbers, in double precision (whole numbers and truth values stay what they are)."""
+    numbers = value.detach().cpu()
+    return numbers.to(torch.float64).numpy().copy() if numbers.is_floating_point() else numbers.numpy().copy()
+
+
+def _plain(value: Any) -> Any:
+    return tree_map(lambda leaf: array(leaf) if isinstance(leaf, torch.Tensor) else leaf, value)
+
+
+def _zeros(leaf: Any) -> Any:
+    return torch.zeros(leaf.shape, dtype=torch.float64) if isinstance(leaf, Tensor) else leaf
+
+
+# operations that move elements, and maps that are linear ---------------------------------------------------------
+
+
+def arranged(b: Builder, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What an operation that only moves elements makes of its operands: PyTorch carries it out on their positions."""
+    operands: list[Tensor] = []
+
+    def place(leaf: Any) -> Any:
+        if not isinstance(leaf, (Tensor, torch.Tensor)):
+            return leaf
+        operand = leaf if isinstance(leaf, Tensor) else b.constant(array(leaf))
+        start = sum(each.size for each in operands)
+        operands.append(operand)
+        return torch.arange(start, start + operand.size, dtype=torch.float64).reshape(operand.shape)
+
+    values = {}
+    for name, value in bound(target, args, kwargs):
+        leaves = tree_flatten(value)[0]
+        if name in _INDICES and any(isinstance(leaf, Tensor) for leaf in leaves):
+            raise Unsupported("which elements it takes depends on their values; a network takes the same ones always")
+        if any(isinstance(leaf, torch.dtype) for leaf in leaves):
+            raise Unsupported("it reinterprets the bits of numbers")
+        values[name] = value if name in _INDICES else tree_map(place, value)
+    if values.get("accumulate"):
+        raise Unsupported("it adds up elements; use index_add or a linear layer")
+    found = target(**values)
+    return tree_map(lambda part: _taken(b, operands, part.numpy().astype(int)), found)
+
+
+def _taken(b: Builder, operands: Sequence[Tensor], index: Array) -> Tensor:
+    """The elements at some positions of the operands, counted through."""
+    starts = np.cumsum([0, *(operand.size for operand in operands)])
+    for start, end, operand in zip(starts, starts[1:], operands):
+        if ((start <= index) & (index < end)).all():
+            return b.pick(operand, index - start)
+    joined = b.concat([b.reshape(operand, (operand.size,)) for operand in operands], 0)
+    return b.pick(joined, index)
+
+
+def _chosen(b: Builder, condition: Any, x: Any, other: Any) -> Tensor:
+    """X where a constant condition holds, else the other."""
+    if isinstance(condition, Tensor):
+        raise Unsupported(_JUMPS)
+    left, right = (v if isinstance(v, Tensor) else b.constant(v) for v in (x, other))
+    shape = common_shape(np.shape(condition), left.shape, right.shape)
+    one, two = (np.broadcast_to(win.positions(side.shape), shape) for side in (left, right))
+    return _taken(b, [left, right], np.where(condition, one, two + left.size))
+
+
+def linear_map(b: Builder, x: Tensor, call: Callable[[torch.Tensor], torch.Tensor]) -> Tensor:
+    """What a linear operation makes of x: its matrix is found by applying it to one basis vector after the other."""
+    shape = tuple(call(torch.zeros(x.shape, dtype=torch.float64)).shape)
+    if x.size * int(np.prod(shape)) > LARGEST_MATRIX:
+        raise Unsupported(f"its matrix has more than {LARGEST_MATRIX} entries; write it with linear or conv layers")
+    basis = torch.eye(x.size, dtype=torch.float64).reshape(x.size, *x.shape)
+    columns = torch.stack([call(one).reshape(-1) for one in basis], dim=1)
+    return b.affine(x, columns.numpy(), 0.0, shape)
+
+
+def _matmul(b: Builder, x: Any, other: Any) -> Tensor:
+    """A product with a constant of any number of axes."""
+    tensor, constant = (x, other) if isinstance(x, Tensor) else (other, x)
+    if isinstance(constant, Tensor) or constant.ndim == 2:
+        return b.matmul(x, other)
+    if constant.ndim == 3 and len(constant) == 1 and len(tensor.shape) >= 3:
+        return b.matmul(x, other[0]) if tensor is x else b.matmul(x[0], other)
+    fixed = torch.from_numpy(constant.astype(float))
+    return linear_map(b, tensor, lambda z: torch.matmul(z, fixed) if tensor is x else torch.matmul(fixed, z))
+
+
+def _addmm(b: Builder, x: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Tensor:
+    return b.add(b.multiply(b.tensor(x), np.asarray(beta)), b.scale(_matmul(b, mat1, mat2), alpha))
+
+
+# functions of one number -----------------------------------------------------------------------------------------
 
 
 def _refused(reason: str) -> Handler:
     """Handler of what has no translation."""
 
-    def handler(b: Builder, input: Tensor, *_: Any, **__: Any) -> Tensor:
+    def handler(*_: Any, **__: Any) -> Tensor:
         raise Unsupported(reason)
 
     return handler
 
 
-def _row(name: str, **parameters: Any) -> Handler:
-    """Handler of an activation: parameters in the order of PyTorch's function, each with its default."""
-    order = [key for key in parameters if key != "inplace"]
-
-    def handler(b: Builder, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        strange = sorted(kwargs.keys() - parameters.keys())
-        if strange:
-            raise Unsupported(f"it is called in an unknown way: with {', '.join(strange)}")
-        values = {**parameters, **dict(zip(order, args)), **kwargs}
-        return b.activate(input, name, **{key: values[key] for key in order})
-
-    return handler
+def _with_positions(handler: Handler) -> Handler:
+    """Handler of an operation that also returns which elements were chosen, or statistics; nothing may use them."""
+    return lambda b, x, **given: (handler(b, x, **given), Positions())
 
 
-def _softplus(b: Builder, input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+def _row(name: str) -> Handler:
+    """Handler of an activation whose parameters have the names of the table."""
+    return lambda b, x, **given: b.activate(x, name, **given)
+
+
+def _elu(b: Builder, x: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
+    if (scale, input_scale) != (1, 1):
+        raise Unsupported("only an ELU without scales is known")
+    return b.activate(x, "elu", alpha=alpha)
+
+
+def _hardtanh(b: Builder, x: Tensor, min_val: float, max_val: float) -> Tensor:
+    if (min_val, max_val) == (0, 6):
+        return b.activate(x, "relu6")
+    return b.activate(x, "hardtanh", min_val=min_val, max_val=max_val)
+
+
+def _softplus(b: Builder, x: Tensor, beta: float, threshold: float) -> Tensor:
     # beyond βx = t PyTorch returns x: less than softplus by log(1 + exp(-t))/β, which must be lost in rounding t/β
     assert isinstance(b, TorchBuilder)
     half = b.unit * 2.0 ** np.floor(np.log2(threshold / beta)) if threshold > 0 and beta > 0 else 0.0
@@ -60,279 +201,209 @@ def _softplus(b: Builder, input: Tensor, beta: float = 1.0, threshold: float = 2
             f"beyond its threshold of {threshold} it jumps away from softplus by {np.exp(-threshold):.2g}, which"
             " shows in the precision of the module; give threshold=40 (20 does in single precision)"
         )
-    return b.activate(input, "softplus", beta=beta)
+    return b.activate(x, "softplus", beta=beta)
 
 
-def _clamp(b: Builder, input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+def _clamp(b: Builder, x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     for limit in (min, max):
         if isinstance(limit, Tensor) or np.ndim(limit):
             raise Unsupported("its limits must be numbers")
-    return b.clamp(input, min, max)
+    return b.clamp(x, min, max)
 
 
-def _threshold(b: Builder, input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+def _threshold(b: Builder, x: Tensor, threshold: float, value: float) -> Tensor:
     if threshold != value:
         raise Unsupported(f"it jumps from {value} to {threshold} at {threshold}, so it has no Lipschitz constant")
-    return b.activate(input, "threshold", threshold=float(threshold))
+    return b.activate(x, "threshold", threshold=float(threshold))
 
 
-def _rrelu(
-    b: Builder, input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
-) -> Tensor:
+def _rrelu(b: Builder, x: Tensor, lower: float, upper: float, training: bool) -> Tensor:
     if training:
-        raise Unsupported("it is random in training mode")
-    return b.activate(input, "leaky_relu", negative_slope=(lower + upper) / 2)
+        raise Unsupported("it is random in training mode; pass training=self.training, and call eval()")
+    return b.activate(x, "leaky_relu", negative_slope=(lower + upper) / 2)
 
 
-def _prelu(b: Builder, input: Tensor, weight: Array) -> Tensor:
+def _prelu(b: Builder, x: Tensor, weight: Array) -> Tensor:
+    if isinstance(weight, Tensor):
+        raise Unsupported("its slope depends on the input")
     if weight.size == 1:
-        return b.activate(input, "leaky_relu", negative_slope=float(weight.reshape(-1)[0]))
-    along = (-1, *(1 for _ in input.shape[2:]))
-    return b.activate(input, "leaky_relu", negative_slope=np.reshape(weight, along))
+        return b.activate(x, "leaky_relu", negative_slope=float(weight.reshape(-1)[0]))
+    along = weight.shape if weight.ndim > 1 else (-1, *(1 for _ in x.shape[2:]))
+    return b.activate(x, "leaky_relu", negative_slope=np.reshape(weight, along))
+
+
+def _dropout(b: Builder, x: Tensor, p: float, train: bool = True) -> Tensor:
+    if train and p > 0:
+        raise Unsupported("it is random: pass training=self.training, and call eval()")
+    return x
 
 
 ACTIVATIONS: Final[Mapping[str, Handler]] = {
-    "relu": _row("relu", inplace=False),
-    "leaky_relu": _row("leaky_relu", negative_slope=0.01, inplace=False),
-    "prelu": _prelu,
+    "relu": _row("relu"),
+    "leaky_relu": _row("leaky_relu"),
+    **dict.fromkeys(("prelu", "_prelu_kernel"), _prelu),
     "rrelu": _rrelu,
-    "relu6": _row("relu6", inplace=False),
-    "hardtanh": _row("hardtanh", min_val=-1.0, max_val=1.0, inplace=False),
-    "elu": _row("elu", alpha=1.0, inplace=False),
-    "celu": _row("celu", alpha=1.0, inplace=False),
-    "selu": _row("selu", inplace=False),
-    **dict.fromkeys(("sigmoid", "expit"), _row("sigmoid")),
+    "relu6": _row("relu6"),
+    "hardtanh": _hardtanh,
+    "elu": _elu,
+    "celu": _row("celu"),
+    "selu": _row("selu"),
+    **dict.fromkeys(("sigmoid", "special_expit"), _row("sigmoid")),
     "tanh": _row("tanh"),
     "softplus": _softplus,
-    "softsign": _row("softsign"),
-    "silu": _row("silu", inplace=False),
-    "gelu": lambda b, input, approximate="none": b.activate(input, "gelu_tanh" if approximate == "tanh" else "gelu"),
-    "mish": _row("mish", inplace=False),
-    "hardswish": _row("hardswish", inplace=False),
-    "hardsigmoid": lambda b, input, inplace=False: b.hard_sigmoid(input),
+    "silu": _row("silu"),
+    "gelu": lambda b, x, approximate: b.activate(x, "gelu_tanh" if approximate == "tanh" else "gelu"),
+    "mish": _row("mish"),
+    "hardswish": _row("hardswish"),
+    "hardsigmoid": lambda b, x: b.hard_sigmoid(x),
     **dict.fromkeys(("arctan", "atan"), _row("arctan")),
     "sin": _row("sin"),
     "cos": _row("cos"),
-    "erf": lambda b, input: b.special(input, "erf"),
-    "square": lambda b, input: b.power(input, 2),
-    "tanhshrink": _row("tanhshrink"),
-    "softshrink": _row("softshrink", lambd=0.5),
+    **dict.fromkeys(("erf", "special_erf"), lambda b, x: b.special(x, "erf")),
+    "square": lambda b, x: b.power(x, 2),
+    "softshrink": _row("softshrink"),
     "hardshrink": _refused("it jumps at its limits, so it has no Lipschitz constant; softshrink does not"),
-    **dict.fromkeys(("threshold", "_threshold"), _threshold),  # the second is F.threshold's own name
-    **dict.fromkeys(
-        ("logsigmoid", "log_sigmoid"), lambda b, input: b.scale(b.activate(b.scale(input, -1.0), "softplus"), -1.0)
-    ),
-    **dict.fromkeys(("abs", "absolute"), lambda b, input: b.activate(input, "leaky_relu", negative_slope=-1.0)),
+    "threshold": _threshold,
+    "log_sigmoid": lambda b, x: b.scale(b.activate(b.scale(x, -1.0), "softplus"), -1.0),
+    **dict.fromkeys(("abs", "absolute"), lambda b, x: b.activate(x, "leaky_relu", negative_slope=-1.0)),
     **dict.fromkeys(("clamp", "clip"), _clamp),
-    "clamp_min": lambda b, input, min: _clamp(b, input, min=min),
-    "clamp_max": lambda b, input, max: _clamp(b, input, max=max),
+    "clamp_min": lambda b, x, min: _clamp(b, x, min=min),
+    "clamp_max": lambda b, x, max: _clamp(b, x, max=max),
+    **dict.fromkeys(("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"), _dropout),
 }
+"""Functions of each element by itself."""
 
 
-def _div(b: Builder, input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+# arithmetic ------------------------------------------------------------------------------------------------------
+
+
+def _sub(b: Builder, x: Any, other: Any, alpha: Any) -> Tensor:
+    if alpha == 1 and isinstance(x, Tensor) and isinstance(other, Tensor):
+        made = b.nodes[other.node]
+        bend = made.op.neurons.describe() if isinstance(made.op, ops.Apply) else ""
+        if bend == "tanh" and made.inputs == (x.node,) and other.shape == x.shape:
+            return b.activate(x, "tanhshrink")
+    return b.add(x, other, -float(alpha))
+
+
+def _div(b: Builder, x: Any, other: Any, rounding_mode: str | None = None) -> Any:
     if rounding_mode is not None:
         raise Unsupported("division with rounding is a step function")
-    return b.divide(input, other)
+    return b.divide(x, other)
 
 
-def _extreme(sign: float, b: Builder, input: Any, other: Any = None, **kwargs: Any) -> Tensor:
-    if kwargs or other is None or isinstance(other, int):
-        raise Unsupported("only the maximum of two tensors is known; for one over an axis use amax or a pool")
-    return b.larger(input, other, sign)
+def _extreme(sign: float, b: Builder, x: Any, other: Any = None, dim: Any = None, keepdim: bool = False) -> Any:
+    """Max and min: of two tensors, over an axis (with the positions, which nothing may use), or of all elements."""
+    if other is not None:
+        return b.larger(x, other, sign)
+    if dim is None:
+        return _over_axes(sign, b, x)
+    return _over_axes(sign, b, x, dim, keepdim), Positions()
 
 
-def _over_axes(sign: float, b: Builder, input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
-    axes = np.atleast_1d(np.asarray(dim, dtype=int)).tolist() or range(len(input.shape))
-    seen, shape = win.over_axes(input.shape, axes, keepdim)
-    return b.maximum(input, seen, shape, sign)
+def _over_axes(sign: float, b: Builder, x: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+    axes = np.atleast_1d(np.asarray(dim, dtype=int)).tolist() or range(len(x.shape))
+    seen, shape = win.over_axes(x.shape, axes, keepdim)
+    return b.maximum(x, seen, shape, sign)
 
 
-class Sorted(NamedTuple):
-    """What torch.sort returns; the indices have no translation."""
-
-    values: Tensor
-    indices: Positions
-
-
-def _sort(b: Builder, input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Sorted:
-    return Sorted(b.sort(input, dim, descending), Positions())
+def _mean(total: bool, b: Builder, x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+    axes = None if dim is None or np.size(dim) == 0 else [int(a) for a in np.atleast_1d(dim)]
+    return b.mean(x, axes, keepdim, total)
 
 
 ARITHMETIC: Final[Mapping[str, Handler]] = {
-    "sort": _sort,
-    "pow": lambda b, input, exponent: b.power(input, exponent),
-    "reciprocal": lambda b, input: b.special(input, "reciprocal"),
-    **dict.fromkeys(("add", "iadd"), lambda b, input, other, *, alpha=1.0: b.add(input, other, float(alpha))),
-    **dict.fromkeys(
-        ("sub", "subtract", "isub"), lambda b, input, other, *, alpha=1.0: b.add(input, other, -float(alpha))
-    ),
-    "rsub": lambda b, input, other, alpha=1.0: b.add(other, b.multiply(input, np.asarray(alpha)), -1.0),
-    **dict.fromkeys(("mul", "multiply", "imul"), lambda b, input, other: b.multiply(input, other)),
-    **dict.fromkeys(("div", "divide", "true_divide", "truediv", "itruediv"), _div),
-    **dict.fromkeys(("neg", "negative"), lambda b, input: b.scale(input, -1.0)),
-    **dict.fromkeys(("matmul", "mm", "mv"), lambda b, input, other: b.matmul(input, other)),
-    "addmm": lambda b, input, mat1, mat2: b.add(input, b.matmul(mat1, mat2)),
+    "sort": _with_positions(lambda b, x, dim, descending, stable=False: b.sort(x, dim, descending)),
+    "pow": lambda b, x, exponent: b.power(x, exponent),
+    "reciprocal": lambda b, x: b.special(x, "reciprocal"),
+    "add": lambda b, x, other, alpha: b.add(x, other, float(alpha)),
+    **dict.fromkeys(("sub", "subtract"), _sub),
+    "rsub": lambda b, x, other, alpha: b.add(other, b.multiply(x, np.asarray(alpha)), -1.0),
+    **dict.fromkeys(("mul", "multiply"), lambda b, x, other: b.multiply(x, other)),
+    **dict.fromkeys(("div", "divide", "true_divide"), _div),
+    **dict.fromkeys(("neg", "negative"), lambda b, x: b.scale(x, -1.0)),
+    "lerp": lambda b, x, end, weight: b.add(x, b.multiply(b.add(end, x, -1.0), np.asarray(weight))),
     **dict.fromkeys(("maximum", "max"), partial(_extreme, 1.0)),
     **dict.fromkeys(("minimum", "min"), partial(_extreme, -1.0)),
-    "zeros_like": lambda b, input: b.constant(np.zeros(input.shape)),
-    "ones_like": lambda b, input: b.constant(np.ones(input.shape)),
-    "full_like": lambda b, input, fill_value: b.constant(np.full(input.shape, float(fill_value))),
     "amax": partial(_over_axes, 1.0),
     "amin": partial(_over_axes, -1.0),
+    "mean": partial(_mean, False),
+    "sum": partial(_mean, True),
+    "cumsum": lambda b, x, dim, dtype=None: linear_map(b, x, lambda z: torch.cumsum(z, dim)),
+    "where": lambda b, condition, self, other: _chosen(b, condition, self, other),
+    "masked_fill": lambda b, x, mask, value: _chosen(b, mask, value, x),
+    "fill": lambda b, x, value: b.spread(b.tensor(value if isinstance(value, Tensor) else np.asarray(value)), x.shape),
+    **dict.fromkeys(("gt", "ge", "lt", "le", "eq", "ne", "sign", "round", "floor", "ceil"), _refused(_JUMPS)),
 }
 
 
-def linear(b: Builder, input: Tensor, weight: Any, bias: Any = None) -> Any:
-    if isinstance(weight, Tensor):
+# layers ----------------------------------------------------------------------------------------------------------
+
+
+def _fixed(*weights: Any) -> None:
+    if any(isinstance(weight, Tensor) for weight in weights):
         raise Unsupported("its weight depends on the input")
-    result = b.matmul(input, np.asarray(weight).T)
+
+
+def _linear(b: Builder, x: Any, weight: Any, bias: Any = None) -> Any:
+    _fixed(weight)
+    result = b.matmul(x, np.asarray(weight).T)
     return result if bias is None else b.add(result, bias)
 
 
-def conv(
-    b: Builder,
-    input: Tensor,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-    mode: str = "zeros",
-) -> Tensor:
-    if isinstance(weight, Tensor) or isinstance(bias, Tensor):
-        raise Unsupported("its weight depends on the input")
+def _conv(b: Builder, x: Tensor, weight: Any, padding: Any, groups: int, bias: Any = None, **given: Any) -> Tensor:
+    _fixed(weight, bias)
     rank = weight.ndim - 2
-    stride, dilation = _each(stride, rank), _each(dilation, rank)
-    pads: win.Pads
-    if padding == "valid":
-        pads = [(0, 0)] * rank
-    elif padding == "same":
+    stride, dilation = (_each(given[key], rank) for key in ("stride", "dilation"))
+    if padding == "same":
         spare = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
-        pads = [(s // 2, s - s // 2) for s in spare]
+        pads: win.Pads = [(s // 2, s - s // 2) for s in spare]
     else:
-        pads = _both(padding, rank)
-    if mode != "zeros":
-        input = _pad(b, input, [side for pair in pads[::-1] for side in pair], mode)
-        pads = [(0, 0)] * rank
-    return b.conv(input, weight, bias, stride, pads, dilation, int(groups))
+        pads = _both(0 if padding == "valid" else padding, rank)
+    return b.conv(x, weight, bias, stride, pads, dilation, groups)
 
 
-def conv_transpose(
-    b: Builder,
-    input: Tensor,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Tensor:
-    if isinstance(weight, Tensor) or isinstance(bias, Tensor):
-        raise Unsupported("its weight depends on the input")
-    rank = weight.ndim - 2
-    stride, dilation, spare, pads = (_each(part, rank) for part in (stride, dilation, output_padding, padding))
-    axes = range(rank)
+def _conv_transpose(b: Builder, x: Tensor, weight: Any, groups: int, bias: Any = None, **given: Any) -> Tensor:
+    _fixed(weight, bias)
+    axes = range(weight.ndim - 2)
+    names = ("stride", "dilation", "output_padding", "padding")
+    stride, dilation, spare, pads = (_each(given[name], len(axes)) for name in names)
     reach = [dilation[a] * (weight.shape[2 + a] - 1) + 1 for a in axes]
-    sizes = [(input.shape[2 + a] - 1) * stride[a] - 2 * pads[a] + reach[a] + spare[a] for a in axes]
+    sizes = [(x.shape[2 + a] - 1) * stride[a] - 2 * pads[a] + reach[a] + spare[a] for a in axes]
     around = [(pads[a], pads[a] - spare[a]) for a in axes]
-    return b.conv_transpose(input, weight, bias, stride, around, dilation, sizes, int(groups))
+    return b.conv_transpose(x, weight, bias, stride, around, dilation, sizes, groups)
 
 
-def _interpolate(
-    b: Builder,
-    input: Tensor,
-    size: Any = None,
-    scale_factor: Any = None,
-    mode: str = "nearest",
-    align_corners: bool | None = None,
-    recompute_scale_factor: bool | None = None,
-    antialias: bool = False,
-) -> Tensor:
-    linear = mode in ("linear", "bilinear", "trilinear")
-    if antialias or not (linear or mode in ("nearest", "nearest-exact")):
-        raise Unsupported("of interpolations only nearest and linear are known, without antialias")
-    before = input.shape[2:]
-    if size is None:
-        factors = tuple(scale_factor) if np.ndim(scale_factor) else (scale_factor,) * len(before)
-    else:
-        factors = tuple(after / n for after, n in zip(_each(size, len(before)), before, strict=True))
-    return b.upsample(input, (1, 1, *factors), linear, bool(align_corners))
+def _enlarge(b: Builder, x: Tensor, align_corners: bool, output_size: Any = None, scale_factors: Any = None) -> Tensor:
+    """Linear interpolation."""
+    factors = scale_factors or [after / n for after, n in zip(output_size, x.shape[2:], strict=True)]
+    return b.upsample(x, (1, 1, *factors), True, align_corners)
 
 
-def batch_norm(
-    b: Builder,
-    input: Tensor,
-    running_mean: Array | None,
-    running_var: Array | None,
-    weight: Array | None = None,
-    bias: Array | None = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Tensor:
-    if training or running_mean is None or running_var is None:
+def _batch_norm(b: Builder, x: Tensor, eps: float, training: bool = False, **given: Any) -> Tensor:
+    if training or "running_mean" not in given or "running_var" not in given:
         raise Unsupported("it normalises by the batch at hand; call eval(), and keep running statistics")
-    gain, offset = 1.0 if weight is None else weight, 0.0 if bias is None else bias
-    return b.batch_norm(input, running_mean, running_var, gain, offset, eps)
-
-
-def _dropout(b: Builder, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    if training and p > 0:
-        raise Unsupported("it is random: pass training=self.training, and call eval()")
-    return input
+    gain, offset = given.get("weight", 1.0), given.get("bias", 0.0)
+    return b.batch_norm(x, given["running_mean"], given["running_var"], gain, offset, eps)
 
 
 def _frame(rank: int, kernel_size: Any, stride: Any, padding: Any) -> tuple[tuple[int, ...], tuple[int, ...], win.Pads]:
     """Kernel, stride and padding of a pool; without a stride the windows lie side by side."""
     kernel = _each(kernel_size, rank)
-    return kernel, kernel if stride is None or stride == () else _each(stride, rank), _both(padding, rank)
+    return kernel, _each(stride, rank) if stride else kernel, _both(padding, rank)
 
 
-def _average_pool(
-    rank: int,
-    b: Builder,
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
-    if divisor_override is not None:
-        raise Unsupported("divisor_override is not known")
-    frame = (*_frame(rank, kernel_size, stride, padding), (1,) * rank, ceil_mode)
-    return b.average_pool(input, *frame, count_include_pad)
+def _average_pool(rank: int, b: Builder, x: Tensor, ceil_mode: bool, count_include_pad: bool, **frame: Any) -> Tensor:
+    return b.average_pool(x, *_frame(rank, **frame), (1,) * rank, ceil_mode, count_include_pad)
 
 
-def _max_pool(
-    rank: int,
-    b: Builder,
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Tensor:
-    if return_indices:
-        raise Unsupported("it also returns indices")
-    frame = _frame(rank, kernel_size, stride, padding)
-    return b.maximum(input, *win.pool_windows(input.shape, *frame, _each(dilation, rank), ceil_mode))
+def _max_pool(rank: int, b: Builder, x: Tensor, dilation: Any, ceil_mode: bool, **frame: Any) -> Tensor:
+    return b.maximum(x, *win.pool_windows(x.shape, *_frame(rank, **frame), _each(dilation, rank), ceil_mode))
 
 
-def _adaptive(
-    rank: int, maximum: bool, b: Builder, input: Tensor, output_size: Any, return_indices: bool = False
-) -> Tensor:
-    if return_indices:
-        raise Unsupported("it also returns indices")
-    sizes = (output_size,) * rank if output_size is None or isinstance(output_size, int) else output_size
-    result = [s if size is None else int(size) for size, s in zip(sizes, input.shape[-rank:], strict=True)]
-    seen, shape = win.adaptive_windows(input.shape, result)
-    return b.maximum(input, seen, shape) if maximum else b.average_windows(input, seen, None, shape)
+def _adaptive(rank: int, maximum: bool, b: Builder, x: Tensor, output_size: Any) -> Any:
+    seen, shape = win.adaptive_windows(x.shape, _each(output_size, rank))
+    return (b.maximum(x, seen, shape), Positions()) if maximum else b.average_windows(x, seen, None, shape)
 
 
 def _each(value: Any, rank: int) -> tuple[int, ...]:
@@ -350,105 +421,76 @@ def _both(padding: Any, rank: int) -> win.Pads:
     return [(p, p) for p in _each(padding, rank)]
 
 
-LAYERS: Final[Mapping[str, Callable[..., Any]]] = {
-    "linear": linear,
-    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), conv),
-    **{f"avg_pool{d}d": partial(_average_pool, d) for d in (1, 2, 3)},
-    **{f"max_pool{d}d": partial(_max_pool, d) for d in (1, 2, 3)},
-    **{f"adaptive_avg_pool{d}d": partial(_adaptive, d, False) for d in (1, 2, 3)},
-    **{f"adaptive_max_pool{d}d": partial(_adaptive, d, True) for d in (1, 2, 3)},
-    "batch_norm": batch_norm,
-    **dict.fromkeys(("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout"), _dropout),
-    **dict.fromkeys(("softmax", "log_softmax"), _refused(SOFTMAX)),
-    **{f"conv_transpose{d}d": conv_transpose for d in (1, 2, 3)},
-    **dict.fromkeys(("interpolate", "upsample"), _interpolate),
+def _pad(b: Builder, x: Tensor, pad: Any, mode: str = "constant", value: float = 0.0) -> Tensor:
+    if mode != "constant":
+        place = torch.arange(x.size, dtype=torch.float64).reshape(x.shape)
+        return b.pick(x, torch.nn.functional.pad(place, list(pad), mode).numpy().astype(int))
+    pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
+    return b.pad(x, pairs[::-1], float(value))
+
+
+_RANKS = (1, 2, 3)
+
+LAYERS: Final[Mapping[str, Handler]] = {
+    "linear": _linear,
+    **dict.fromkeys(("matmul", "mm", "mv", "bmm", "dot", "vdot"), lambda b, x, **other: _matmul(b, x, *other.values())),
+    **dict.fromkeys(("addmm", "addmv", "baddbmm"), lambda b, x, **others: _addmm(b, x, *others.values())),
+    **{f"conv{d}d": _conv for d in _RANKS},
+    **{f"conv_transpose{d}d": _conv_transpose for d in _RANKS},
+    **{f"avg_pool{d}d": partial(_average_pool, d) for d in _RANKS},
+    **{f"max_pool{d}d": partial(_max_pool, d) for d in _RANKS},
+    **{f"max_pool{d}d_with_indices": _with_positions(partial(_max_pool, d)) for d in _RANKS},
+    **{f"adaptive_avg_pool{d}d": partial(_adaptive, d, False) for d in _RANKS},
+    **{f"adaptive_max_pool{d}d": partial(_adaptive, d, True) for d in _RANKS},
+    "batch_norm": _batch_norm,
+    "_native_batch_norm_legit_no_training": _with_positions(_batch_norm),
+    "native_dropout": _with_positions(_dropout),
+    **dict.fromkeys(("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"), _enlarge),
     **dict.fromkeys(
-        ("layer_norm", "instance_norm", "group_norm", "rms_norm", "local_response_norm", "normalize"),
-        _refused(SELF_NORMALISING),
+        ("upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"),
+        _refused("of interpolations only nearest and linear are known, without antialias"),
+    ),
+    **dict.fromkeys(("pad", "constant_pad_nd"), _pad),
+    **dict.fromkeys(("softmax", "_softmax", "log_softmax", "_log_softmax"), _refused(SOFTMAX)),
+    **dict.fromkeys(("layer_norm", "native_layer_norm", "instance_norm", "std", "var"), _refused(SELF_NORMALISING)),
+    **dict.fromkeys(("group_norm", "native_group_norm", "rms_norm"), _refused(SELF_NORMALISING)),
+    **dict.fromkeys(
+        ("to", "_to_copy", "type_as", "clone", "contiguous", "lift_fresh_copy", "detach", "detach_", "alias"),
+        lambda b, x, **_: x,
     ),
 }
 
-
-def arranged(b: Builder, x: Tensor, call: Callable[[torch.Tensor], Any]) -> Any:
-    """What a call of PyTorch that only moves elements makes of x: it is carried out on the elements' positions."""
-    found = call(torch.arange(x.size, dtype=torch.float64).reshape(x.shape))
-    if isinstance(found, torch.Tensor):
-        return b.pick(x, found.numpy().astype(int))
-    if isinstance(found, (tuple, list)) and all(isinstance(part, torch.Tensor) for part in found):
-        return tuple(b.pick(x, part.numpy().astype(int)) for part in found)
-    return found
-
+MISSING: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("lstm", "gru", "lstm_cell", "gru_cell"), f"gates multiply signals, which is not bounded yet; {_PART}"
+    ),
+    **dict.fromkeys(
+        ("scaled_dot_product_attention", "_native_multi_head_attention"),
+        f"attention multiplies signals, which is not bounded yet; {_PART}",
+    ),
+    "glu": f"it multiplies two signals, which is not bounded yet; {_PART}",
+    "embedding": f"it takes whole numbers, and a Lipschitz constant is about real ones; {_PART}",
+}
+"""What people bring most often of what is not read, and what they can do."""
 
 ARRANGING: Final = frozenset(
     {
-        *("contiguous", "clone", "detach", "reshape", "view", "flatten", "unflatten", "ravel", "squeeze", "unsqueeze"),
-        *("permute", "transpose", "swapaxes", "swapdims", "movedim", "t", "flip", "expand"),
-        *(
-            "getitem",
-            "narrow",
-            "select",
-            "index_select",
-            "split",
-            "chunk",
-            "unbind",
-            "pixel_shuffle",
-            "pixel_unshuffle",
-        ),
-        *("size", "dim", "ndimension", "numel", "nelement"),
+        *("view", "reshape", "_unsafe_view", "flatten", "unflatten", "ravel", "view_as", "reshape_as"),
+        *("squeeze", "unsqueeze", "permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis"),
+        *("t", "numpy_T", "mT", "flip", "fliplr", "flipud", "roll", "rot90", "expand", "expand_as", "broadcast_to"),
+        *("repeat", "tile", "repeat_interleave", "slice", "narrow", "select", "index_select", "index", "take"),
+        *("split", "split_with_sizes", "tensor_split", "chunk", "unbind", "diagonal", "unfold", "gather"),
+        *("unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "index_put", "copy", "channel_shuffle"),
+        *("cat", "concat", "concatenate", "stack", "hstack", "vstack", "select_scatter", "slice_scatter"),
+        *("pixel_shuffle", "pixel_unshuffle"),
+        *(f"{kind}_pad{d}d" for kind in ("reflection", "replication") for d in _RANKS),
+        *(f"{kind}{d}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for d in _RANKS),
     }
 )
-"""Functions and methods that only move elements, or tell their number."""
+"""Operations that only move elements."""
 
-ATTRIBUTES: Final = ("shape", "ndim", "T", "mT", "dtype", "device")
-"""Attributes of a tensor that a forward may read."""
+SHAPES: Final = frozenset({"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"})
+"""Operations whose result depends on the shape of the operand alone."""
 
-
-def _cast(b: Builder, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """A change of device or of type; that a run loses no precision by it is seen when the module runs."""
-    for kind in (*args, *kwargs.values()):
-        if isinstance(kind, torch.dtype) and kind not in (torch.float32, torch.float64):
-            raise Unsupported(f"it rounds to numbers of type {kind}")
-    return input
-
-
-def _cat(b: Builder, tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Tensor:
-    return b.concat(tensors, dim if axis is None else axis)
-
-
-def _stack(b: Builder, tensors: Sequence[Any], dim: int = 0) -> Tensor:
-    rank = len(tensors[0].shape) + 1
-    axis = dim % rank
-    return b.concat([b.view(b.tensor(t), lambda index: np.expand_dims(index, axis)) for t in tensors], axis)
-
-
-def _mean(
-    sum: bool, b: Builder, input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = None, dtype: Any = None
-) -> Tensor:
-    _cast(b, input, dtype)
-    chosen = dim if axis is None else axis
-    axes = None if chosen is None or np.size(chosen) == 0 else [int(a) for a in np.atleast_1d(chosen)]
-    return b.mean(input, axes, keepdim, sum)
-
-
-def _pad(b: Builder, input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
-    flat = [int(p) for p in np.atleast_1d(pad)]
-    if mode != "constant":
-        padded: Tensor = arranged(b, input, lambda x: torch.nn.functional.pad(x, flat, mode))
-        return padded
-    pairs = [(flat[i], flat[i + 1]) for i in range(0, len(flat), 2)]
-    return b.pad(input, pairs[::-1], 0.0 if value is None else float(value))
-
-
-ARRANGE: Final[Mapping[str, Handler]] = {
-    **dict.fromkeys(("type_as", "cpu", "float", "double", "to"), _cast),
-    **dict.fromkeys(("view_as", "reshape_as"), lambda b, input, other: b.reshape(input, other.shape)),
-    "expand_as": lambda b, input, other: b.spread(input, other.shape),
-    **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
-    "stack": _stack,
-    "mean": partial(_mean, False),
-    "sum": partial(_mean, True),
-    "pad": _pad,
-}
-
-HANDLERS: Final[Mapping[str, Handler]] = {**ACTIVATIONS, **ARITHMETIC, **LAYERS, **ARRANGE}
-"""By the name of the function or method; a trailing underscore (in place) does not matter."""
+HANDLERS: Final[Mapping[str, Handler]] = {**ACTIVATIONS, **ARITHMETIC, **LAYERS}
+"""What each other operation means, by its name in ATen."""
