@@ -40,24 +40,22 @@ def normalised(network: Network, mean: Any = None, std: Any = None, apart: bool 
     if apart:
         return replace(network, layers=(_apart(rate, m), *network.layers))
     first = network.layers[0]
-    scale = PreciseMatrix.of_entries((len(s), len(s)), np.arange(len(s)), np.arange(len(s)), rate)
-    weight = PreciseMatrix.of(first.weight) @ scale
+    weight = PreciseMatrix.of(first.weight) @ PreciseMatrix.diagonal(rate)
     shift = weight @ PreciseMatrix.column(Precise.of(-m))
     bias = PreciseMatrix.total([shift, PreciseMatrix.column(Precise.of(first.bias))])
-    folded, offset = weight.rounded(), bias.rounded()
-    if folded is not None and offset is not None:
-        matrix = folded if sparse.issparse(first.weight) else np.asarray(folded.toarray())
-        layer = Layer(matrix, np.asarray(offset.toarray())[:, 0], first.neurons)
+    if weight.values.good.all() and bias.values.good.all():
+        matrix = weight.nearest if sparse.issparse(first.weight) else np.asarray(weight.nearest.toarray())
+        layer = Layer(matrix, np.asarray(bias.nearest.toarray())[:, 0], first.neurons)
         return replace(network, layers=(layer, *network.layers[1:]))
     return replace(network, layers=(_apart(rate, m), *network.layers))
 
 
 def _apart(rate: Precise, mean: Array) -> Layer:
     size = len(mean)
-    (factor, good), (shift, fine) = rate.rounded(), (rate * Precise.of(-mean)).rounded()
-    if not (good.all() and fine.all()):
+    shift = rate * Precise.of(-mean)
+    if not (rate.good.all() and shift.good.all()):
         raise InvalidInput("mean and std are out of the range of floats; choose other units")
-    return Layer(sparse.csr_array(sparse.diags_array(factor)), shift + 0.0, Neurons.of("identity", size))
+    return Layer(sparse.csr_array(sparse.diags_array(rate.high)), shift.high + 0.0, Neurons.of("identity", size))
 
 
 def _each(name: str, value: Any, network: Network) -> Array:

@@ -1,4 +1,4 @@
-"""Affine maps of known values, composed without rounding."""
+"""Affine maps of known values, composed far beyond double precision."""
 
 from __future__ import annotations
 
@@ -24,23 +24,18 @@ class Form:
     @staticmethod
     def known(position: int, size: int) -> Form:
         """A known value itself."""
-        return Form({position: PreciseMatrix.eye(size)}, size)
+        return Form({position: PreciseMatrix.diagonal(Precise.of(np.ones(size)))}, size)
 
     @property
     def offset(self) -> Precise:
         """The constant term, for a form that depends on no known value."""
         column = self.matrices.get(ONE)
-        values = np.zeros((1, self.size)), np.zeros(self.size)
-        if column is None:
-            return Precise(*values)
-        parts, error = np.zeros((len(column.values.parts), self.size)), values[1]
-        parts[:, column.rows], error[column.rows] = column.values.parts, column.values.error
-        return Precise(parts, error)
+        return Precise.of(np.zeros(self.size)) if column is None else column.values.spread(column.rows, self.size)
 
     @property
     def fits(self) -> bool:
-        """Whether every coefficient can be rounded once, as a certificate's theorem allows."""
-        return all(matrix.rounded() is not None for matrix in self.matrices.values())
+        """Whether each coefficient has a float within 2⁻⁵⁰ of it, as a certificate's theorem allows."""
+        return all(bool(matrix.values.good.all()) for matrix in self.matrices.values())
 
 
 def compose(op: Op, operands: Sequence[Form]) -> Form:

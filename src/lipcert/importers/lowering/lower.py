@@ -184,10 +184,7 @@ def _rounded(form: Form, value: int, size: int) -> sparse.csr_array:
     """The matrix by which a form multiplies a known value, each entry rounded once."""
     if value not in form.matrices:
         return sparse.csr_array((form.size, size))
-    rounded = form.matrices[value].rounded()
-    if rounded is None:
-        raise AssertionError("a coefficient that cannot be rounded is left over")
-    return rounded
+    return form.matrices[value].nearest
 
 
 def _stored(matrix: Weight) -> Weight:
