@@ -85,6 +85,8 @@ class Reader:
                 nodes.append(node)
         for node in reversed(nodes):
             self._node(node)
+        if last not in self.values:
+            raise UnreadableModel(f"nothing in the model gives its output {shown(last)}")
         return self.build.finish(self.values[last])
 
     def _node(self, node: onnx.NodeProto) -> None:
