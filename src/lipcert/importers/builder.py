@@ -159,7 +159,7 @@ class Builder:
     def scale(self, x: Tensor, factor: Any, shift: Any = 0.0) -> Tensor:
         """factor·x + shift, element by element, all three broadcast; arrays or :class:`Precise` numbers.
 
-        A factor that has to be computed must be Precise: it is rounded once, after it was folded into a weight.
+        A factor that has to be computed must be Precise: it is rounded after it was folded into a weight.
         """
         factor, shift = Precise.of(factor), Precise.of(shift)
         x = self.spread(x, common_shape(x.shape, factor.shape, shift.shape))

@@ -18,8 +18,8 @@ from lipcert.model.network import Layer, Network, Neurons
 def normalised(network: Network, mean: Any = None, std: Any = None, apart: bool = False) -> Network:
     """The network that takes x and computes what the given one computes of (x - mean)/std.
 
-    Each weight is the quotient, and each bias the whole sum, rounded once. Where rounding once cannot be shown, or
-    ``apart`` asks for it, the normalisation is a layer of its own, with neurons of the identity.
+    Each weight is within 2⁻⁵⁰ of the quotient, and each bias of the whole sum, relatively. Where that cannot be shown,
+    or ``apart`` asks for it, the normalisation is a layer of its own, with neurons of the identity.
 
     Parameters
     ----------

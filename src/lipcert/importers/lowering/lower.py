@@ -32,7 +32,7 @@ KERNELS_FROM = 512
 
 _REASON = (
     "one of its coefficients is not finite, or no double is near enough to it; scale the layers around it so that"
-    " all coefficients that are not zero lie between 1e-290 and 1e290"
+    " all coefficients that are not zero lie between 1e-120 and 1e120"
 )
 
 
@@ -69,8 +69,8 @@ REWRITES = (fold_constants, recognise_gates, sort_pairs, expand_maxima)
 def lower(graph: Graph) -> Lowered:
     """The network that computes what the graph does.
 
-    Each weight and bias is a coefficient of a composition of the graph's affine maps, rounded once. Where a
-    composition cannot be rounded so, its maps stay apart, with identity neurons between them.
+    Each weight and bias is within 2⁻⁵⁰ of a coefficient of a composition of the graph's affine maps, relatively. Where
+    that cannot be shown, the maps stay apart, with identity neurons between them.
     """
     graph = reduce(lambda g, rewrite: rewrite(g), REWRITES, graph.live())
     plan = fold(graph)
@@ -171,7 +171,7 @@ def _stuck(graph: Graph, known: Sequence[int], targets: Sequence[int], forms: Ma
 
 
 def _stack(forms: Sequence[Form], known: Mapping[int, int]) -> tuple[Weight, Array]:
-    """Forms one above the other, over the known values (position → size) side by side, each number rounded once."""
+    """Forms one above the other, over the known values (position → size) side by side."""
     strips, offsets = [], []
     for form in forms:
         blocks = [_rounded(form, k, size) for k, size in known.items()]
@@ -181,7 +181,7 @@ def _stack(forms: Sequence[Form], known: Mapping[int, int]) -> tuple[Weight, Arr
 
 
 def _rounded(form: Form, value: int, size: int) -> sparse.csr_array:
-    """The matrix by which a form multiplies a known value, each entry rounded once."""
+    """The matrix by which a form multiplies a known value."""
     if value not in form.matrices:
         return sparse.csr_array((form.size, size))
     return form.matrices[value].nearest
