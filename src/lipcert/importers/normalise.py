@@ -41,11 +41,10 @@ def normalised(network: Network, mean: Any = None, std: Any = None, apart: bool 
         return replace(network, layers=(_apart(rate, m), *network.layers))
     first = network.layers[0]
     weight = PreciseMatrix.of(first.weight) @ PreciseMatrix.diagonal(rate)
-    shift = weight @ PreciseMatrix.column(Precise.of(-m))
-    bias = PreciseMatrix.total([shift, PreciseMatrix.column(Precise.of(first.bias))])
-    if weight.values.good.all() and bias.values.good.all():
+    bias = weight.times(Precise.of(-m)) + first.bias
+    if weight.values.good.all() and bias.good.all():
         matrix = weight.nearest if sparse.issparse(first.weight) else np.asarray(weight.nearest.toarray())
-        layer = Layer(matrix, np.asarray(bias.nearest.toarray())[:, 0], first.neurons)
+        layer = Layer(matrix, bias.high + 0.0, first.neurons)
         return replace(network, layers=(layer, *network.layers[1:]))
     return replace(network, layers=(_apart(rate, m), *network.layers))
 

@@ -51,6 +51,11 @@ class Precise:
         nothing = np.broadcast_to(0.0, floats.shape)
         return Precise(floats, nothing, nothing)
 
+    @staticmethod
+    def joined(numbers: Sequence[Precise]) -> Precise:
+        """Vectors one after the other."""
+        return Precise(*map(np.concatenate, zip(*(one.parts for one in numbers), strict=True)))
+
     @property
     def shape(self) -> tuple[int, ...]:
         return self.high.shape
@@ -225,19 +230,14 @@ class PreciseMatrix:
         return PreciseMatrix.of_entries((size, size), np.arange(size), np.arange(size), values)
 
     @staticmethod
-    def column(values: Precise) -> PreciseMatrix:
-        """A vector as a matrix of one column."""
-        size = values.shape[0]
-        return PreciseMatrix.of_entries((size, 1), np.arange(size), np.zeros(size, dtype=int), values)
-
-    @staticmethod
     def total(matrices: Sequence[PreciseMatrix]) -> PreciseMatrix:
         """The sum of matrices of one shape."""
         if len(matrices) == 1:
             return matrices[0]
         rows, columns = (np.concatenate([getattr(m, name) for m in matrices]) for name in ("rows", "columns"))
-        values = Precise(*map(np.concatenate, zip(*(m.values.parts for m in matrices), strict=True)))
-        return PreciseMatrix.of_entries(matrices[0].shape, rows, columns, values)
+        return PreciseMatrix.of_entries(
+            matrices[0].shape, rows, columns, Precise.joined([m.values for m in matrices])
+        )
 
     @property
     def nearest(self) -> sparse.csr_array:
@@ -265,6 +265,13 @@ class PreciseMatrix:
             return self
         return PreciseMatrix.of_entries(self.shape, self.rows, self.columns, self.values * factor.take(self.rows))
 
+    def times(self, vector: Precise) -> Precise:
+        """The product with a vector."""
+        size = vector.shape[0]
+        column = PreciseMatrix.of_entries((size, 1), np.arange(size), np.zeros(size, dtype=int), vector)
+        product = self @ column
+        return product.values.spread(product.rows, self.shape[0])
+
     def __matmul__(self, other: PreciseMatrix) -> PreciseMatrix:
         """self·other, from products of slices (Ozaki, Ogita, Oishi, Rump, Error-free transformations, 2012).
 
@@ -272,8 +279,10 @@ class PreciseMatrix:
         sum of the n terms of an entry of the product of two slices is a whole number of at most 2^53 times a power of
         two. So the product is exact in whatever order it is summed, by dense and sparse routines alike.
         """
-        if np.array_equal(other.rows, other.columns) and other.rows.size == max(other.shape) and other.values.ones:
-            return self  # times the identity
+        shape = (self.shape[0], other.shape[1])
+        if np.array_equal(other.rows, np.arange(other.shape[0])):  # one entry in each row: columns get other names
+            values = self.values if other.values.ones else self.values * other.values.take(self.columns)
+            return PreciseMatrix.of_entries(shape, self.rows, other.columns[self.columns], values)
         terms = int(np.bincount(self.rows, minlength=1).max())
         bits = (53 - max(terms - 1, 0).bit_length()) // 2
         with np.errstate(all="ignore"):
@@ -291,7 +300,7 @@ class PreciseMatrix:
                 first = self._fast(part)
                 for slice in second:
                     total = total + _at(first @ slice, rows, columns)
-        return PreciseMatrix.of_entries((self.shape[0], other.shape[1]), rows, columns, total)
+        return PreciseMatrix.of_entries(shape, rows, columns, total)
 
     def _fast(self, data: Array) -> Any:
         """Other numbers in the places of the entries, dense where that is faster."""

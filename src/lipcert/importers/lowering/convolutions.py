@@ -8,12 +8,12 @@ looked up entry by entry, beyond double precision, so nothing is assumed of the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from lipcert.importers.lowering.forms import Form
+from lipcert.importers.precise import PreciseMatrix
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 
@@ -40,18 +40,18 @@ class _Window:
 
 
 def recognised(
-    forms: Sequence[Form], shapes: Sequence[tuple[int, ...]], known: Mapping[int, tuple[int, ...]]
+    matrix: PreciseMatrix, shapes: Sequence[tuple[int, ...]], known: Sequence[tuple[int, ...]]
 ) -> Convolution | None:
-    """The convolution that forms of these shapes, one above the other, make of the known values; None if there is none.
+    """The convolution that a matrix is, from tensors of the known shapes to others, one after the other; None if none.
 
     Periodic padding can be written as a kernel as wide as the image, too; the smaller kernel is taken.
     """
-    before, after = _images(list(known.values())), _images(shapes)
-    if before is None or after is None or len(before[1]) != len(after[1]):
+    before, after = _images(known), _images(shapes)
+    if before is None or after is None or len(before[1]) != len(after[1]) or not matrix.rows.size:
         return None
-    entries = _entries(forms, known, before[1], after[1])
-    if entries is None:
-        return None
+    here, there = np.divmod(matrix.rows, math.prod(after[1])), np.divmod(matrix.columns, math.prod(before[1]))
+    places, seen = (np.unravel_index(p, s) for p, s in ((here[1], after[1]), (there[1], before[1])))
+    entries = _Entries(here[0], there[0], places, seen, np.stack(matrix.values.parts))
     plain = _convolution(entries, before, after, False)
     if plain is not None and _narrow(plain):
         return plain
@@ -74,28 +74,6 @@ def _images(shapes: Sequence[tuple[int, ...]]) -> tuple[int, tuple[int, ...]] | 
     if len(sizes) != 1 or any(len(shape) < 3 or shape[0] != 1 for shape in shapes):
         return None
     return sum(shape[1] for shape in shapes), sizes.pop()
-
-
-def _entries(
-    forms: Sequence[Form], known: Mapping[int, tuple[int, ...]], before: tuple[int, ...], after: tuple[int, ...]
-) -> _Entries | None:
-    starts = dict(zip(known, np.cumsum([0, *(math.prod(shape) for shape in known.values())]).tolist(), strict=False))
-    rows, columns, facts, top = [], [], [], 0
-    for form in forms:
-        for value, start in starts.items():
-            matrix = form.matrices.get(value)
-            if matrix is None:
-                continue
-            rows.append(matrix.rows + top)
-            columns.append(matrix.columns + start)
-            facts.append(np.stack(matrix.values.parts))
-        top += form.size
-    if not rows:
-        return None
-    row, column = np.concatenate(rows), np.concatenate(columns)
-    here, there = np.divmod(row, math.prod(after)), np.divmod(column, math.prod(before))
-    places, seen = (np.unravel_index(p, s) for p, s in ((here[1], after), (there[1], before)))
-    return _Entries(here[0], there[0], places, seen, np.concatenate(facts, axis=1))
 
 
 def _convolution(
