@@ -40,8 +40,14 @@ def test_finding_9_undefined_names_are_refused() -> None:
 
 
 def test_names_that_mean_two_things_are_refused() -> None:
-    refused(model_of([node("Relu", "x", "z"), node("Neg", "x", "z"), node("Relu", "z")]), "'z' has been used as output names multiple times")
-    refused(model_of([node("Relu", "x", "c"), node("Relu", "c")], {"c": np.float32(1)}), "'c' has been used as output names multiple times")
+    refused(
+        model_of([node("Relu", "x", "z"), node("Neg", "x", "z"), node("Relu", "z")]),
+        "'z' has been used as output names multiple times",
+    )
+    refused(
+        model_of([node("Relu", "x", "c"), node("Relu", "c")], {"c": np.float32(1)}),
+        "'c' has been used as output names multiple times",
+    )
     refused(model_of([node("Relu", "x", "x"), node("Relu", "x")]), "'x' has been used as output names multiple times")
 
 

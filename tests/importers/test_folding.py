@@ -474,7 +474,9 @@ def test_reciprocals_and_roots_hold(size: float, rest: float, negative: bool) ->
     root = number.inverse_root()
     assert root.good.all()
     assert float(root.error) <= 2.0**-95 * abs(float(root.high))
-    low, high = (Fraction(float(root.high)) + Fraction(float(root.low)) + s * Fraction(float(root.error)) for s in (-1, 1))
+    low, high = (
+        Fraction(float(root.high)) + Fraction(float(root.low)) + s * Fraction(float(root.error)) for s in (-1, 1)
+    )
     assert low * low * truth <= 1 <= high * high * truth
 
 
@@ -508,7 +510,8 @@ def test_matrix_products_hold_at_any_scale(seed: int) -> None:
         one[rng.random(one.size) < 0.3] = two[rng.random(two.size) < 0.3] = 0.0
         values = Precise.of(one) + two
         values = replace(values, error=values.error + rng.choice([0.0, 1e-40], one.size))
-        return PreciseMatrix.of_entries((rows, columns), *np.indices((rows, columns)).reshape(2, -1), values)
+        row, column = np.indices((rows, columns)).reshape(2, -1)
+        return PreciseMatrix.of_entries((rows, columns), row, column, values)
 
     def shifted(matrix: PreciseMatrix, sign: int) -> list[list[Fraction]]:
         full = [[Fraction(0)] * matrix.shape[1] for _ in range(matrix.shape[0])]

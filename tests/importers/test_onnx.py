@@ -272,7 +272,9 @@ def test_known_operators_used_in_unknown_ways(nodes: list[Any], constants: dict[
 
 def older(axis: dict[str, int]) -> Any:
     """Before operator set 7 operands were only broadcast on demand, at the end or along an axis."""
-    model = model_of([node("Add", "x c", "a", broadcast=1, **axis), node("Relu", "a")], (1, 2, 2), {"c": V[:2]}, opset=6)
+    model = model_of(
+        [node("Add", "x c", "a", broadcast=1, **axis), node("Relu", "a")], (1, 2, 2), {"c": V[:2]}, opset=6
+    )
     model.graph.input.append(helper.make_tensor_value_info("c", TensorProto.FLOAT, [2]))
     model.ir_version = 3
     return model

@@ -22,7 +22,9 @@ LAYOUT = "W1, b1, W2, b2, … (each W outputs × inputs, biases optional) and op
 _NUMBERED = r"([Wb])([1-9][0-9]{0,8})"
 _LONGEST = 200
 """Characters of an activation's name with its parameters."""
-CELLS = "W1, b1, W2, b2, …, or cell arrays 'weights' or 'W' and, optionally, 'biases' or 'b', and the names of activations"
+CELLS = (
+    "W1, b1, W2, b2, …, or cell arrays 'weights' or 'W' and, optionally, 'biases' or 'b', and the names of activations"
+)
 _CALLED = {"weights": ("weights", "W"), "biases": ("biases", "b"), "activation": ("activation", "act_fcns", "act")}
 """What cell arrays are called, also by NNV and in the ARCH competition."""
 _MATLAB = {"poslin": "relu", "logsig": "sigmoid", "tansig": "tanh", "purelin": "identity"}

@@ -163,7 +163,7 @@ def _draw(network: Network, sizes: Sequence[float], seed: int) -> Array:
     more = [factor * size for size in sizes for factor in (2.0, 1e3, 1e6)]
     state = hashlib.blake2b(digest_size=7)
     for layer in network.layers:
-        stored = layer.convolution.kernel if layer.convolution else layer.linear  # so that no matrix is made
+        stored: Any = layer.convolution.kernel if layer.convolution else layer.linear  # so that no matrix is made
         for array in (stored if isinstance(stored, np.ndarray) else stored.data, layer.bias):
             state.update(np.ascontiguousarray(array).tobytes())
     drawn = int.from_bytes(state.digest())

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -133,11 +132,9 @@ def _choose_output(graph: onnx.GraphProto, chosen: str | int | None) -> None:
         chosen = names[int(chosen)]
     if chosen not in names:
         raise InvalidInput(f"output must be one of {few(names)}, or its number, got {chosen!r}")
-    kept = graph.output[names.index(chosen)]
-    entry = onnx.ValueInfoProto()
-    entry.CopyFrom(kept)
+    kept = copy.deepcopy(graph.output[names.index(chosen)])
     del graph.output[:]
-    graph.output.append(entry)
+    graph.output.append(kept)
 
 
 def _opset_of(model: onnx.ModelProto) -> int:
@@ -257,16 +254,20 @@ def _shape(name: str, sizes: list[int | None] | None, given: Sequence[int] | Non
 
 def _original(model: onnx.ModelProto, source: Source) -> Original:
     """The model as the file has it, run by onnxruntime, or by onnx itself where that is not installed or refuses."""
-    run, library = _runtime(model), "onnxruntime"
-    if run is not None and not _runs(run, source):  # it refuses some operators only when it meets them
-        run = None
-    if run is None:
-        run, library = _reference(model), "onnx.reference"
+    for library, open_model in (("onnxruntime", _runtime), ("onnx.reference", ReferenceEvaluator)):
+        try:
+            judge = open_model(model)
+            judge.run(None, source.feed(np.zeros(math.prod(source.shape))))  # some refuse operators when they meet them
+            break
+        except Exception as error:  # of classes of their own
+            reason = f"{library}: {type(error).__name__}: {line(error)}"
+    else:
+        raise UnreadableModel(f"nobody can run the model ({reason})")
 
     def evaluate(x: Array) -> Array:
         try:
             with np.errstate(all="ignore"):  # large inputs may overflow
-                found = np.asarray(run(source.feed(x)), dtype=float)
+                found = np.asarray(judge.run(None, source.feed(x))[0], dtype=float)
         except Exception as error:  # the libraries' own classes
             raise UnreadableModel(f"{library} cannot run the model ({type(error).__name__}: {line(error)})") from error
         return found if source.batch == 1 else found.reshape(source.batch, -1)[0]
@@ -275,32 +276,10 @@ def _original(model: onnx.ModelProto, source: Source) -> Original:
     return Original(evaluate, precisions.get(source.kind, faithful.SINGLE), library)
 
 
-def _runs(run: Callable[[Mapping[str, Array]], Array], source: Source) -> bool:
-    try:
-        run(source.feed(np.zeros(math.prod(source.shape))))
-    except Exception:  # its own classes
-        return False
-    return True
+def _runtime(model: onnx.ModelProto) -> Any:
+    import onnxruntime
 
-
-def _reference(model: onnx.ModelProto) -> Callable[[Mapping[str, Array]], Array]:
-    try:
-        evaluator = ReferenceEvaluator(model)
-    except Exception as error:  # of any class
-        raise UnreadableModel(f"onnx itself cannot run the model ({type(error).__name__})") from error
-    return lambda feeds: next(iter(evaluator.run(None, dict(feeds))))
-
-
-def _runtime(model: onnx.ModelProto) -> Callable[[Mapping[str, Array]], Array] | None:
-    try:
-        import onnxruntime
-    except ImportError:
-        return None
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    try:
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    except Exception:  # its error classes have no common name; onnx's own evaluator is the judge then
-        return None
-    return lambda feeds: np.asarray(session.run(None, dict(feeds))[0])
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -32,7 +32,9 @@ class Room:
         count = math.prod(int(size) for size in sizes)
         self.left -= count
         if self.left < 0:
-            raise Unsupported(f"it needs {count} numbers, far more than the model stores; it may have {self.most} in all")
+            raise Unsupported(
+                f"it needs {count} numbers, far more than the model stores; it may have {self.most} in all"
+            )
 
 
 @dataclass(frozen=True, eq=False)

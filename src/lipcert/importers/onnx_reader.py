@@ -197,7 +197,9 @@ class Reader:
             return results[0]
         return tuple(None if index is None else b.pick(call.x, index) for index in results)
 
-    def _evaluated(self, node: onnx.NodeProto, operands: Sequence[Array | None], shapes: Sequence[Any]) -> Sequence[Any]:
+    def _evaluated(
+        self, node: onnx.NodeProto, operands: Sequence[Array | None], shapes: Sequence[Any]
+    ) -> Sequence[Any]:
         """The results of an operator on constants, None where it leaves one out."""
         if node.op_type not in EVALUATED:
             raise Unsupported("it is not evaluated on constants, because it may be random, slow or unknown")

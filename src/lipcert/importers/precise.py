@@ -10,8 +10,8 @@ Numerical Algorithms, 2002, sections 2.6 and 4.3; rounding to nearest):
 Each operation adds everything that does not fit into two floats to ``error``; error 0 means that the number is exact.
 Errors are sums and products of a few non-negative floats, which lose less than 2⁻⁴⁰ of themselves; ``_UP`` makes up for
 it. Underflow loses less than 2⁻¹⁰⁰⁰ in an operation, which is added wherever it can occur. Overflow leaves an infinity
-or NaN behind. :meth:`Precise.good` compares ``error`` with the number itself, so it also refuses numbers that lost their
-digits in cancellation, and infinities.
+or NaN behind. :attr:`Precise.good` compares ``error`` with the number itself, so it also refuses numbers that lost
+their digits in cancellation, and infinities.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UP: Final = 1.0 + 2.0**-20
 _SLACK: Final = 2.0**-1000
 _TINY: Final = 2.0**-450
 TOLERANCE: Final = 7.5
-"""A coefficient may be off by so many units of 2⁻⁵³ of itself; the theorem allows 8, the rest is for this comparison."""
+"""Units of 2⁻⁵³ by which a coefficient may be off, relatively; the theorem allows 8, the rest is for the comparison."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,9 +235,7 @@ class PreciseMatrix:
         if len(matrices) == 1:
             return matrices[0]
         rows, columns = (np.concatenate([getattr(m, name) for m in matrices]) for name in ("rows", "columns"))
-        return PreciseMatrix.of_entries(
-            matrices[0].shape, rows, columns, Precise.joined([m.values for m in matrices])
-        )
+        return PreciseMatrix.of_entries(matrices[0].shape, rows, columns, Precise.joined([m.values for m in matrices]))
 
     @property
     def nearest(self) -> sparse.csr_array:

@@ -43,8 +43,7 @@ def compose(op: Op, operands: Sequence[Form], width: int) -> Form:
         case Scale(factor=factor, shift=shift):
             return Form(matrices[0].scaled(factor), factor * offsets[0] + shift)
         case Pick(index=index):
-            there = np.where(index < 0, 0.0, 1.0)
-            return Form(matrices[0].picked(index), offsets[0].take(index) * there)
+            return Form(matrices[0].picked(index), offsets[0].each(lambda part: np.where(index < 0, 0.0, part[index])))
         case Sum():
             return Form(PreciseMatrix.total(matrices), sum(offsets[1:], offsets[0]))
         case Join():
