@@ -208,7 +208,7 @@ def test_the_activation_must_be_said_and_only_once(tmp_path: Path) -> None:
         lc.load(clear, "tanh")
 
 
-# a normalisation in front of a model: the same function, each number rounded once
+# a normalisation in front of a model: the same function, within the weight tolerance
 
 
 ONCE = Fraction(1, 2**53) * (1 + Fraction(1, 2**19))

@@ -256,7 +256,7 @@ def _original(model: onnx.ModelProto, source: Source) -> Original:
     """The model as the file has it, run by onnxruntime, or by onnx itself where that is not installed or refuses."""
     for library, open_model in (("onnxruntime", _runtime), ("onnx.reference", ReferenceEvaluator)):
         try:
-            judge = open_model(model)
+            judge: Any = open_model(model)
             judge.run(None, source.feed(np.zeros(math.prod(source.shape))))  # some refuse operators when they meet them
             break
         except Exception as error:  # of classes of their own
