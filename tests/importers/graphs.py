@@ -47,9 +47,9 @@ def _value(op: ops.Op, operands: Sequence[Array]) -> Any:
             return op.number
         case ops.Affine():
             flat = np.reshape(operands[0], (-1, operands[0].shape[-1]))
-            return np.reshape((op.weight.nearest @ flat.T).T, (*operands[0].shape[:-1], -1)) + op.bias.nearest
+            return np.reshape((op.weight.nearest @ flat.T).T, (*operands[0].shape[:-1], -1)) + op.bias.high
         case ops.Scale():
-            return op.factor.nearest * operands[0] + op.shift.nearest
+            return op.factor.high * operands[0] + op.shift.high
         case ops.Pick():
             return np.where(op.index >= 0, operands[0][..., op.index], 0.0)
         case ops.Sum():

@@ -21,6 +21,7 @@ from networks import random_network
 
 W = [np.array([[1.0, -2.0, 0.5], [0.25, 1.0, -1.0]]), np.array([[2.0, 1.0], [0.0, -1.0], [1.0, 1.0], [3.0, 0.5]])]
 B = [np.array([0.5, -1.5]), np.array([1.0, 0.0, -2.0, 0.25])]
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 X = np.array([[0.3, -0.7, 1.1], [2.0, 1.0, -1.0]])
 
 
@@ -114,7 +115,7 @@ BAD_NPZ: dict[str, tuple[dict[str, Any], str]] = {
 
 
 BAD_MAT: dict[str, tuple[dict[str, Any], str]] = {
-    "no weights": ({"W": W[0]}, "has no 'weights'; it holds W; expected W1, b1, W2, b2, …, or cell arrays"),
+    "no weights": ({"W": W[0]}, "'weights' must be a cell array with one matrix a layer, got ndarray of shape"),
     "a matrix, not cells": ({"weights": W[0]}, "'weights' must be a cell array with one matrix a layer, got ndarray"),
     "no cells": ({"weights": np.empty((0, 0), dtype=object)}, "'weights' must be a cell array"),
     "a table of cells": (
@@ -207,7 +208,7 @@ def test_the_activation_must_be_said_and_only_once(tmp_path: Path) -> None:
         lc.load(clear, "tanh")
 
 
-# a normalisation in front of a model: the same function, each number rounded once
+# a normalisation in front of a model: the same function, within the weight tolerance
 
 
 ONCE = Fraction(1, 2**53) * (1 + Fraction(1, 2**19))
@@ -264,3 +265,28 @@ def test_images_stay_images_and_have_as_many_means_as_channels(apart: bool) -> N
     assert normalised(network, [0.1, 0.2, 0.3], 2.0, apart=apart).input_shape == (3, 4, 4)
     with pytest.raises(lc.InvalidInput, match=r"mean must be .* got 2 for 48 inputs of shape \(3, 4, 4\)"):
         normalised(network, [0.1, 0.2], apart=apart)
+
+
+# files of the control community
+
+
+@pytest.mark.parametrize("path", sorted((SHARED / "control").glob("*.mat")), ids=lambda path: path.name[:30])
+def test_controllers_are_the_same_from_both_kinds_of_files(path: Path) -> None:
+    pytest.importorskip("onnx")
+    name = path.name.replace("nnv_networks", "onnx_networks").replace("_nnv.mat", ".mat")
+    one, two = lc.load(path), lc.load(path.with_name(name).with_suffix(".onnx"))
+    x = np.random.default_rng(0).standard_normal((50, one.inputs))
+    np.testing.assert_allclose(one(x), two(x), atol=1e-4 * np.abs(two(x)).max())  # some are stored with few digits
+
+
+def test_names_of_matlab(tmp_path: Path) -> None:
+    W, b = np.empty((2, 4), dtype=object)
+    W[:], b[:] = [np.eye(2)] * 4, [np.ones((2, 1))] * 4
+    savemat(tmp_path / "model.mat", {"W": W, "b": b, "act": ["poslin", "logsig", "tansig", "purelin"]})
+    network = lc.load(tmp_path / "model.mat")
+    assert [layer.neurons and layer.neurons.describe() for layer in network.layers] == [
+        *("relu", "sigmoid", "tanh", None)
+    ]
+    savemat(tmp_path / "model.mat", {"W": W, "weights": W, "b": b})
+    with pytest.raises(lc.UnreadableModel, match="each once"):
+        lc.load(tmp_path / "model.mat")

@@ -10,7 +10,6 @@ import pytest
 
 import lipcert as lc
 from lipcert.importers.lowering.convolutions import recognised
-from lipcert.importers.lowering.forms import Form
 from lipcert.importers.precise import PreciseMatrix
 from lipcert.model.convolution import Convolution
 from lipcert.proof.torus import torus_of
@@ -120,10 +119,6 @@ def test_what_is_no_convolution_stays_a_matrix(layer: Any) -> None:
     assert kernels(network)[1] is None
 
 
-def form_of(matrix: Any) -> Form:
-    return Form({0: PreciseMatrix.of(matrix)}, matrix.shape[0])
-
-
 @pytest.mark.parametrize("circular", [False, True])
 @pytest.mark.parametrize("change", ["none", "one entry", "one bit", "one entry lost", "one entry more", "two rows"])
 def test_one_number_out_of_place_is_seen(change: str, circular: bool) -> None:
@@ -141,7 +136,7 @@ def test_one_number_out_of_place_is_seen(change: str, circular: bool) -> None:
         matrix[row, (set(range(42)) - set(matrix.rows[row])).pop()] = 1.0
     elif change == "two rows":
         matrix[[50, 51]] = matrix[[51, 50]]
-    found = recognised([form_of(matrix.tocsr())], [(1, 3, 7, 6)], {0: (1, 2, 7, 6)})
+    found = recognised(PreciseMatrix.of(matrix.tocsr()), [(1, 3, 7, 6)], [(1, 2, 7, 6)])
     if change != "none":
         assert found is None
         return
@@ -151,10 +146,10 @@ def test_one_number_out_of_place_is_seen(change: str, circular: bool) -> None:
 
 
 def test_shapes_that_are_no_images_are_left_alone() -> None:
-    matrix = Convolution.of(np.ones((1, 1, 3)), (8,)).sparse()
-    assert recognised([form_of(matrix)], [(1, 8)], {0: (1, 8)}) is None
-    assert recognised([form_of(matrix)], [(1, 1, 8)], {0: (1, 1, 8)}) is not None
-    assert recognised([form_of(matrix)], [(2, 1, 4)], {0: (1, 1, 8)}) is None
+    matrix = PreciseMatrix.of(Convolution.of(np.ones((1, 1, 3)), (8,)).sparse())
+    assert recognised(matrix, [(1, 8)], [(1, 8)]) is None
+    assert recognised(matrix, [(1, 1, 8)], [(1, 1, 8)]) is not None
+    assert recognised(matrix, [(2, 1, 4)], [(1, 1, 8)]) is None
 
 
 @pytest.mark.parametrize("pool", [nn.MaxPool2d(2), nn.MaxPool2d(3), nn.MaxPool2d(3, 2, 1), nn.MaxPool2d(2, 1)])

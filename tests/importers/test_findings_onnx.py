@@ -14,7 +14,6 @@ from onnx_graphs import DOUBLE, FLOAT, model_of, node
 
 onnx = pytest.importorskip("onnx", reason="onnx is an extra")
 helper = onnx.helper
-inliner = pytest.importorskip("onnx.inliner")
 INT64 = onnx.TensorProto.INT64
 
 
@@ -31,19 +30,25 @@ def test_finding_4_onnx_operators_out_of_order_are_refused() -> None:
     constant = helper.make_node("Constant", [], ["c"], value_float=1e6)
     clip = helper.make_node("Clip", ["x", "", "c"], ["y"], name="clip")
     assert lc.load(model_of([constant, clip]))([1e7, 0.0, 0.0])[0] == 1e6
-    refused(model_of([clip, constant]), r"clip \(Clip\) uses c: a later operator gives it")
+    refused(model_of([clip, constant]), "not proper ONNX: .*topologically sorted.* 'c' of node: name: clip")
 
 
 def test_finding_9_undefined_names_are_refused() -> None:
-    refused(model_of([node("Clip", "x nowhere also")]), r"uses nowhere: nothing .*; y \(Clip\) uses also: nothing")
-    refused(model_of([node("Relu", "x", "z")]), "the output is y: nothing in the model gives it")
-    refused(model_of([node("Relu", "x", "z"), node("Relu", "z y")]), "uses y: a later operator gives it")
+    refused(model_of([node("Clip", "x nowhere also")]), "'nowhere' of node: .* Clip is not output of any previous")
+    refused(model_of([node("Relu", "x", "z")]), "output 'y' is not an output of any node")
+    refused(model_of([node("Relu", "x", "z"), node("Relu", "z y")]), "'y' of node: .* is not output of any previous")
 
 
 def test_names_that_mean_two_things_are_refused() -> None:
-    refused(model_of([node("Relu", "x", "z"), node("Neg", "x", "z"), node("Relu", "z")]), "several values the name z")
-    refused(model_of([node("Relu", "x", "c"), node("Relu", "c")], {"c": np.float32(1)}), "several values the name c")
-    refused(model_of([node("Relu", "x", "x"), node("Relu", "x")]), "several values the name x")
+    refused(
+        model_of([node("Relu", "x", "z"), node("Neg", "x", "z"), node("Relu", "z")]),
+        "'z' has been used as output names multiple times",
+    )
+    refused(
+        model_of([node("Relu", "x", "c"), node("Relu", "c")], {"c": np.float32(1)}),
+        "'c' has been used as output names multiple times",
+    )
+    refused(model_of([node("Relu", "x", "x"), node("Relu", "x")]), "'x' has been used as output names multiple times")
 
 
 def test_results_and_operands_that_may_not_be_left_out() -> None:
@@ -172,7 +177,7 @@ def test_batch_normalization_that_makes_no_sense() -> None:
     for name, value, reason in (
         ("v", -np.ones(3, np.float32), "variance . epsilon must be positive"),
         ("v", np.full(3, np.nan, np.float32), "v holds 3 NaN"),
-        ("s", np.ones(1, np.float32), "do not fit 3 channels"),
+        ("s", np.ones(1, np.float32), "operands do not fit .*between 1 and 3"),
         ("s", np.full(3, np.inf, np.float32), "must be finite|not finite"),
     ):
         refused(model_of([node("BatchNormalization", "x s b m v")], constants | {name: value}), reason)
@@ -197,9 +202,9 @@ def test_casts_that_change_nothing_are_read() -> None:
 
 
 def test_operands_of_different_types_are_refused() -> None:
-    refused(model_of([node("Add", "x c")], {"c": np.ones(3)}), "different types of numbers")
+    refused(model_of([node("Add", "x c")], {"c": np.ones(3)}), "inconsistent type tensor")
     mixed = [node("Cast", "x", "d", to=DOUBLE), node("Add", "d x")]
-    refused(model_of(mixed), "different types of numbers")
+    refused(model_of(mixed), "inconsistent type tensor")
 
 
 # 9: bombs and damage
@@ -219,11 +224,11 @@ def bomb(depth: int, width: int = 2) -> Any:
 
 
 @pytest.mark.parametrize("depth", [1, 17, 150])
-def test_finding_9_functions_are_refused_before_anything_is_written_out(depth: int) -> None:
-    model = bomb(depth)
-    refused(model, "defines functions of its own .*onnx.inliner.inline_local_functions")
+def test_finding_9_functions_are_written_out_unless_they_are_too_many(depth: int) -> None:
     if depth == 1:
-        assert lc.load(inliner.inline_local_functions(model)).inputs == 3
+        assert lc.load(bomb(depth)).sizes == (3, 3, 3, 3, 3, 3)
+    else:
+        refused(bomb(depth), "written out, are 10000 operators or more|depth exceeds limit")
 
 
 def huge(*nodes: Any, constants: dict[str, Any] | None = None, shape: tuple[Any, ...] = (1, 3)) -> Any:
@@ -320,21 +325,21 @@ def test_sparse_values_are_refused() -> None:
         constant = helper.make_node("Constant", [], ["c"], sparse_value=sparse)
         refused(
             model_of([constant, node("Add", "x c")]),
-            "sparse value; store it dense|not a proper operator: Sparse tensor",
+            "sparse value; store it dense|not proper ONNX: Sparse tensor",
         )
         model = model_of([node("Add", "x v")])
         model.graph.sparse_initializer.append(sparse)
-        refused(model, "uses v: nothing|sparse initializers")
+        refused(model, "sparse initializers")
 
 
 def test_operators_that_are_not_what_the_standard_says() -> None:
-    refused(model_of([helper.make_node("Relu", ["x"], ["y"], alpha=3.0)]), "not a proper operator")
-    refused(model_of([node("Relu", "x x")]), "not a proper operator")
+    refused(model_of([helper.make_node("Relu", ["x"], ["y"], alpha=3.0)]), "not proper ONNX")
+    refused(model_of([node("Relu", "x x")]), "not proper ONNX")
     refused(model_of([node("Relu", "x")], opset=999), "operator set 999, which this onnx does not know")
     for version in (0, -1, 99, 2**40):
         odd = model_of([node("Relu", "x")])
         odd.ir_version = version
-        refused(odd, "version .* of the ONNX format")
+        refused(odd, "not proper ONNX")
     both = model_of([node("Relu", "x")])
     both.opset_import.append(helper.make_opsetid("ai.onnx", 9))
     refused(both, "several operator sets")

@@ -257,7 +257,7 @@ def test_softmax_is_refused_or_dropped() -> None:
     ("nodes", "constants", "reason"),
     [
         ([node("Div", "c x")], {"c": V}, "divides by a value"),
-        ([node("MatMul", "x x")], {}, "multiplies two values"),
+        ([node("Transpose", "x", "t"), node("MatMul", "x t")], {}, "multiplies two values"),
         ([node("Round", "x")], {}, "Round of shape .*: unknown operator"),
         ([node("Sign", "x")], {}, "Sign of shape .*: unknown operator"),
         ([node("Cast", "x", to=TensorProto.INT64)], {}, "rounds"),
@@ -270,9 +270,28 @@ def test_known_operators_used_in_unknown_ways(nodes: list[Any], constants: dict[
         lc.load(model_of(nodes, (1, 6), constants))
 
 
+def older(axis: dict[str, int]) -> Any:
+    """Before operator set 7 operands were only broadcast on demand, at the end or along an axis."""
+    model = model_of(
+        [node("Add", "x c", "a", broadcast=1, **axis), node("Relu", "a")], (1, 2, 2), {"c": V[:2]}, opset=6
+    )
+    model.graph.input.append(helper.make_tensor_value_info("c", TensorProto.FLOAT, [2]))
+    model.ir_version = 3
+    return model
+
+
+def test_older_operator_sets_are_converted() -> None:
+    found = lc.load(older({}))(np.zeros(4))
+    np.testing.assert_array_equal(found, np.tile(np.maximum(V[:2].astype(np.float32), 0.0), 2))
+
+
+def test_a_wrong_conversion_is_refused() -> None:
+    """onnx.version_converter of 1.23 broadcasts along another axis than the one that is named."""
+    with pytest.raises(lc.UnreadableModel):
+        lc.load(older({"axis": 1}))
+
+
 def test_models_that_are_no_networks() -> None:
-    with pytest.raises(lc.UnreadableModel, match="operator set 6"):
-        lc.load(model_of([node("Relu", "x")], (1, 6), opset=6))
     with pytest.raises(lc.InvalidInput, match="the model says which activations"):
         lc.load(model_of([node("Relu", "x")], (1, 6)), "relu")
 

@@ -64,9 +64,9 @@ def load(
         A ``torch.nn.Module`` in evaluation mode, a ``torch.export.ExportedProgram``, or the path of a file: ``.onnx``;
         ``.pt2``, a program that ``torch.export.save`` wrote; ``.npz`` with arrays
         ``W1, b1, W2, b2, …`` (biases optional) and optionally a string ``activation``; ``.mat`` with the same, or
-        with cell arrays ``weights`` and ``biases``; ``.pt`` with the state dict of a stack of linear layers, also in a
-        training checkpoint. Nothing in a file is ever executed. Or a fitted ``MLPClassifier`` or ``MLPRegressor`` of
-        scikit-learn.
+        with cell arrays ``weights`` and ``biases``, or ``W``, ``b`` and ``act_fcns`` of NNV; ``.pt`` with the state
+        dict of a stack of linear layers, also in a training checkpoint. Nothing in a file is ever executed. Or a
+        fitted ``MLPClassifier`` or ``MLPRegressor`` of scikit-learn.
     activation
         As in :meth:`Network.from_weights`, where the file does not say. Names may carry parameters, as in
         ``"leaky_relu(0.2)"``.

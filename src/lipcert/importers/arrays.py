@@ -22,7 +22,12 @@ LAYOUT = "W1, b1, W2, b2, … (each W outputs × inputs, biases optional) and op
 _NUMBERED = r"([Wb])([1-9][0-9]{0,8})"
 _LONGEST = 200
 """Characters of an activation's name with its parameters."""
-CELLS = "W1, b1, W2, b2, …, or cell arrays 'weights' and, optionally, 'biases', and optionally a string 'activation'"
+CELLS = (
+    "W1, b1, W2, b2, …, or cell arrays 'weights' or 'W' and, optionally, 'biases' or 'b', and the names of activations"
+)
+_CALLED = {"weights": ("weights", "W"), "biases": ("biases", "b"), "activation": ("activation", "act_fcns", "act")}
+"""What cell arrays are called, also by NNV and in the ARCH competition."""
+_MATLAB = {"poslin": "relu", "logsig": "sigmoid", "tansig": "tanh", "purelin": "identity"}
 
 
 def read_npz(path: Path, activation: Any = None) -> Network:
@@ -70,11 +75,11 @@ def write_npz(path: Path, network: Network, activation: str) -> None:
 
 
 def read_mat(path: Path, activation: Any = None) -> Network:
-    """The network stored as W1, b1, W2, … or as cell arrays ``weights`` and ``biases`` in a .mat file."""
+    """The network stored as W1, b1, W2, … or as cell arrays of weights and biases in a .mat file."""
     try:
         data = path.read_bytes()
-        arrays = variables(data, ("weights", "biases", "activation"))
-        if "weights" not in arrays and any(re.fullmatch(_NUMBERED, name) for name in arrays):
+        arrays = variables(data, [name for names in _CALLED.values() for name in names])
+        if not {"weights", "W"} & set(arrays) and any(re.fullmatch(_NUMBERED, name) for name in arrays):
             arrays = {name: value for name, value in variables(data, tuple(arrays)).items() if name[:2] != "__"}
             vectors = {name: _bias(value) for name, value in arrays.items() if re.fullmatch("b[0-9]+", name)}
             return _numbered(path, {**arrays, **vectors}, activation)
@@ -82,19 +87,20 @@ def read_mat(path: Path, activation: Any = None) -> Network:
         raise UnreadableModel(f"{path} is a MATLAB 7.3 file; save it again with save(…, '-v7')") from None
     except (OSError, ValueError) as error:
         raise _damaged(path, "a MATLAB file", error) from None
-    if "weights" not in arrays:
-        raise UnreadableModel(f"{path} has no 'weights'; it holds {few(arrays, 40)}; expected {CELLS}")
-    weights = _cells(path, "weights", arrays["weights"])
+    found = {what: [name for name in names if name in arrays] for what, names in _CALLED.items()}
+    if not found["weights"] or max(map(len, found.values())) > 1:
+        raise UnreadableModel(f"{path} holds {few(arrays, 40)}; expected {CELLS}, each once")
+    weights = _cells(path, "weights", arrays[found["weights"][0]])
     biases: list[Any] = [None] * len(weights)
-    if "biases" in arrays:
-        biases = [_bias(b) for b in _cells(path, "biases", arrays["biases"])]
+    if found["biases"]:
+        biases = [_bias(b) for b in _cells(path, "biases", arrays[found["biases"][0]])]
     if len(biases) != len(weights):
         raise UnreadableModel(f"{path} has {len(weights)} weights and {len(biases)} biases; each layer needs both")
     return _assemble(
         path,
         {f"weights{{{i}}}": w for i, w in enumerate(weights, 1)},
         {f"biases{{{i}}}": b for i, b in enumerate(biases, 1)},
-        _names(path, arrays.get("activation")),
+        _names(path, arrays[found["activation"][0]] if found["activation"] else None),
         activation,
     )
 
@@ -156,6 +162,8 @@ def _spec(path: Path, said: list[str] | None, wanted: Any, hidden: int) -> Any:
                 f" or another of {few(TABLE, 40)}"
             )
         return "identity" if asked is None else asked
+    if len(said) == hidden + 1 and hidden and said[-1] in ("identity", "linear"):  # the last layer is listed too
+        said = said[:-1]
     try:
         written = parsed(said if len(said) > 1 else said[0])
     except InvalidInput as error:
@@ -197,9 +205,8 @@ def _names(path: Path, value: Any) -> list[str] | None:
         raise UnreadableModel(f"{path}: activation must be a name, got a text of more than {_LONGEST} characters")
     if array.dtype.kind == "U" and not _ascii(array):  # numpy does not check that characters exist
         raise UnreadableModel(f"{path}: activation must be a name in plain letters")
-    return [
-        item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in array.ravel().tolist()
-    ]
+    texts = [item.decode("utf-8", "replace") if isinstance(item, bytes) else item for item in array.ravel().tolist()]
+    return [_MATLAB.get(text.strip(), text.strip()) for text in texts]  # rows of a matrix of letters end in spaces
 
 
 def _ascii(array: Array) -> bool:

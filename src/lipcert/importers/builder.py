@@ -159,7 +159,7 @@ class Builder:
     def scale(self, x: Tensor, factor: Any, shift: Any = 0.0) -> Tensor:
         """factor·x + shift, element by element, all three broadcast; arrays or :class:`Precise` numbers.
 
-        A factor that has to be computed must be Precise: it is rounded once, after it was folded into a weight.
+        A factor that has to be computed must be Precise: it is rounded after it was folded into a weight.
         """
         factor, shift = Precise.of(factor), Precise.of(shift)
         x = self.spread(x, common_shape(x.shape, factor.shape, shift.shape))
@@ -172,8 +172,8 @@ class Builder:
         The factor gain/√(variance + epsilon) is not rounded before it is folded.
         """
         spread = Precise.of(variance) + epsilon
-        if not (spread.nearest > 0.0).all():
-            raise Unsupported(f"variance + epsilon must be positive, the least is {spread.nearest.min():.3g}")
+        if not (spread.high > 0.0).all():
+            raise Unsupported(f"variance + epsilon must be positive, the least is {spread.high.min():.3g}")
         factor = spread.inverse_root() * Precise.of(gain)
         along = (-1, *(1 for _ in x.shape[2:]))
         centred = self.scale(x, 1.0, -Precise.of(mean).reshape(*along))
@@ -277,7 +277,7 @@ class Builder:
         matrix, back = win.convolution(shape, weight, stride, pads, dilation, groups)
         if back != x.shape:
             raise Unsupported(f"its padding does not fit: images of sizes {tuple(sizes)} become {back[2:]}")
-        turned = PreciseMatrix.of_entries(matrix.shape[::-1], matrix.indices, matrix.rows, matrix.values)
+        turned = PreciseMatrix.of_entries(matrix.shape[::-1], matrix.columns, matrix.rows, matrix.values)
         offset = 0.0 if bias is None else np.reshape(bias, (-1, *(1 for _ in sizes)))
         return self.affine(x, turned, offset, shape)
 

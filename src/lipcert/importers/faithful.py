@@ -15,7 +15,6 @@ from lipcert.errors import UnreadableModel
 from lipcert.importers.lowering.lower import Lowered
 from lipcert.model.activation_row import STRAIGHT
 from lipcert.model.arrays import Array
-from lipcert.model.convolution import Convolution
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.weights import entries
 from lipcert.runtime.clock import clock
@@ -55,23 +54,19 @@ class Precision:
         network cannot show.
     within : up to this size of every sum in the network the model has no reason to overflow.
     tiny : what underflow may change.
-    rounded : numbers as the model can represent them.
+    dtype : its type of numbers.
     """
 
     unit: float
     floor: float
     within: float
     tiny: float
-    rounded: Callable[[Array], Array]
+    dtype: type[np.floating[Any]]
 
 
-def _as(dtype: Any) -> Callable[[Array], Array]:
-    return lambda x: x.astype(dtype).astype(float)
-
-
-DOUBLE: Final = Precision(2.0**-53, 2.0**-36, 1e100, 0.0, np.asarray)
-SINGLE: Final = Precision(2.0**-24, 2.0**-20, 1e30, 1e-37, _as(np.float32))
-HALF: Final = Precision(2.0**-11, 2.0**-8, 1e3, 2.0**-14, _as(np.float16))
+DOUBLE: Final = Precision(2.0**-53, 2.0**-36, 1e100, 0.0, np.float64)
+SINGLE: Final = Precision(2.0**-24, 2.0**-20, 1e30, 1e-37, np.float32)
+HALF: Final = Precision(2.0**-11, 2.0**-8, 1e3, 2.0**-14, np.float16)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +149,7 @@ def _tests(network: Network, precision: Precision, points: Any, sizes: Sequence[
         given = network.point("points", points)
         tests = np.concatenate([np.reshape(given, (-1, network.inputs)), tests])
     with np.errstate(over="ignore"):
-        tests = precision.rounded(tests)  # so that both sides see the same input
+        tests = tests.astype(precision.dtype).astype(float)  # so that both sides see the same input
     return tests[np.isfinite(tests).all(axis=1)]
 
 
@@ -163,23 +158,17 @@ _drawn: WeakKeyDictionary[Network, dict[tuple[float, ...], Array]] = WeakKeyDict
 
 
 def _draw(network: Network, sizes: Sequence[float], seed: int) -> Array:
-    """Random points, and points at kinks."""
+    """Random points, and points at kinks; the second draw depends on every weight and bias."""
     # a size s of the model's own constants may be reached only after weights that make it smaller
     more = [factor * size for size in sizes for factor in (2.0, 1e3, 1e6)]
-    drawn = _seed(network)
-    random = np.concatenate([sample(network.inputs, s, more) for s in (seed, drawn)])
-    return np.concatenate([random, at_kinks(network, random, np.random.default_rng(drawn))])
-
-
-def _seed(network: Network) -> int:
-    """A number that depends on every weight and bias; a convolution counts with its kernel, so no matrix is made."""
     state = hashlib.blake2b(digest_size=7)
     for layer in network.layers:
-        linear = layer.linear
-        stored = linear.kernel if isinstance(linear, Convolution) else linear
+        stored: Any = layer.convolution.kernel if layer.convolution else layer.linear  # so that no matrix is made
         for array in (stored if isinstance(stored, np.ndarray) else stored.data, layer.bias):
             state.update(np.ascontiguousarray(array).tobytes())
-    return int.from_bytes(state.digest())
+    drawn = int.from_bytes(state.digest())
+    random = np.concatenate([sample(network.inputs, s, more) for s in (seed, drawn)])
+    return np.concatenate([random, at_kinks(network, random, np.random.default_rng(drawn))])
 
 
 def _compare(network: Network, original: Original, tests: Array, theirs: Array) -> None:
@@ -238,43 +227,38 @@ def sample(inputs: int, seed: int, sizes: Sequence[float] = ()) -> Array:
 def at_kinks(network: Network, tests: Array, rng: np.random.Generator) -> Array:
     """Pairs of points on the two sides of kinks, as near as bisection in floating point comes.
 
-    For neurons drawn at random, all of them where they are few, two of the given points are sought between which
-    the pre-activation crosses a kink, and the crossing is bisected.
+    For neurons drawn at random, all of them where they are few, the smallest two of the given points are sought between
+    which the pre-activation crosses a kink, and the crossing is bisected.
     """
     tests = tests[:: -(-len(tests) // _rows(network))]
+    size = np.abs(tests).max(axis=1)
+    tests = tests[np.argsort(np.where(size == 0.0, np.inf, size), kind="stable")]
+    kinks = list(_kinks(network))
+    limit = int(np.clip(_KINK_WORK / (120.0 * sum(cost(layer) for layer in network.layers)), 2, 64))
+    chosen = [kinks[k] for k in rng.permutation(len(kinks))] if len(kinks) > limit else kinks
     with np.errstate(all="ignore"):
-        seen = network.preactivations(tests)
-        work = 60.0 * 2.0 * sum(cost(layer) for layer in network.layers)
-        limit = int(np.clip(_KINK_WORK / work, 2, 64))
-        kinks = list(_kinks(network))
-        chosen = [kinks[k] for k in rng.permutation(len(kinks))] if len(kinks) > limit else kinks
-        ends, where = [], []
-        size = np.abs(tests).max(axis=1)
+        seen, found = network.preactivations(tests), []
         for layer, neuron, knot in chosen:
             value = seen[layer][:, neuron] - knot
-            below, above = (_first(side & np.isfinite(value), size) for side in (value < 0.0, value >= 0.0))
-            if below is None or above is None:
-                continue
-            ends.append((tests[below], tests[above]))
-            where.append((layer, neuron, knot))
-            if len(where) == limit:
+            below, above = (np.flatnonzero(side & np.isfinite(value)) for side in (value < 0.0, value >= 0.0))
+            if below.size and above.size:
+                found.append((layer, neuron, knot, tests[below[0]], tests[above[0]]))
+            if len(found) == limit:
                 break
-        if not where:
+        if not found:
             return np.zeros((0, network.inputs))
-        low, high = np.array([a for a, _ in ends]), np.array([b for _, b in ends])
-        return _bisected(network, low, high, where)
+        return _bisected(network, *(np.array(part) for part in zip(*found, strict=True)))
 
 
-def _bisected(network: Network, low: Array, high: Array, where: Sequence[tuple[int, int, float]]) -> Array:
+def _bisected(network: Network, layer: Array, neuron: Array, knot: Array, low: Array, high: Array) -> Array:
     """Both ends after the crossings have been bisected; at ``low`` the value is under the knot, at ``high`` not."""
-    layer, neuron, knot = (np.array(part) for part in zip(*where, strict=True))
-    rows, before = np.arange(len(where)), network.slice(0, int(layer.max()) + 1)
+    before = network.slice(0, int(layer.max()) + 1)
     for _ in range(70):
         middle = 0.5 * low + 0.5 * high
         if ((middle == low) | (middle == high)).all():
             break
         values = before.preactivations(middle)
-        value = np.array([values[i][k, j] for k, i, j in zip(rows, layer, neuron, strict=True)])
+        value = np.array([values[i][k, j] for k, (i, j) in enumerate(zip(layer, neuron, strict=True))])
         under = (value < knot)[:, None]
         low, high = np.where(under, middle, low), np.where(under, high, middle)
     return np.concatenate([low, high])
@@ -284,17 +268,9 @@ def _kinks(network: Network) -> Iterator[tuple[int, int, float]]:
     """Every (layer, neuron, knot) at which an activation may have a kink."""
     for place, layer in enumerate(network.layers):
         for row, index in layer.neurons.groups if layer.neurons else ():
-            if row.row.kinks:
-                for knot in row.row.knots(np.zeros(index.size), *row.parameters):
-                    for neuron, value in zip(index, np.broadcast_to(knot, index.shape), strict=True):
-                        yield place, int(neuron), float(value)
-
-
-def _first(candidates: Array, size: Array) -> int | None:
-    """The candidate of the smallest size that is not the origin, if there is any."""
-    if not candidates.any():
-        return None
-    return int(np.argmin(np.where(candidates, np.where(size == 0.0, 1e300, size), np.inf)))
+            for knot in row.row.knots(np.zeros(index.size), *row.parameters) if row.row.kinks else ():
+                for neuron, value in zip(index, np.broadcast_to(knot, index.shape), strict=True):
+                    yield place, int(neuron), float(value)
 
 
 def cost(layer: Layer) -> int:

@@ -18,8 +18,8 @@ from lipcert.model.network import Layer, Network, Neurons
 def normalised(network: Network, mean: Any = None, std: Any = None, apart: bool = False) -> Network:
     """The network that takes x and computes what the given one computes of (x - mean)/std.
 
-    Each weight is the quotient, and each bias the whole sum, rounded once. Where rounding once cannot be shown, or
-    ``apart`` asks for it, the normalisation is a layer of its own, with neurons of the identity.
+    Each weight is within 2⁻⁵⁰ of the quotient, and each bias of the whole sum, relatively. Where that cannot be shown,
+    or ``apart`` asks for it, the normalisation is a layer of its own, with neurons of the identity.
 
     Parameters
     ----------
@@ -40,24 +40,21 @@ def normalised(network: Network, mean: Any = None, std: Any = None, apart: bool 
     if apart:
         return replace(network, layers=(_apart(rate, m), *network.layers))
     first = network.layers[0]
-    scale = PreciseMatrix.of_entries((len(s), len(s)), np.arange(len(s)), np.arange(len(s)), rate)
-    weight = PreciseMatrix.of(first.weight) @ scale
-    shift = weight @ PreciseMatrix.column(Precise.of(-m))
-    bias = PreciseMatrix.total([shift, PreciseMatrix.column(Precise.of(first.bias))])
-    folded, offset = weight.rounded(), bias.rounded()
-    if folded is not None and offset is not None:
-        matrix = folded if sparse.issparse(first.weight) else np.asarray(folded.toarray())
-        layer = Layer(matrix, np.asarray(offset.toarray())[:, 0], first.neurons)
+    weight = PreciseMatrix.of(first.weight) @ PreciseMatrix.diagonal(rate)
+    bias = weight.times(Precise.of(-m)) + first.bias
+    if weight.values.good.all() and bias.good.all():
+        matrix = weight.nearest if sparse.issparse(first.weight) else np.asarray(weight.nearest.toarray())
+        layer = Layer(matrix, bias.high + 0.0, first.neurons)
         return replace(network, layers=(layer, *network.layers[1:]))
     return replace(network, layers=(_apart(rate, m), *network.layers))
 
 
 def _apart(rate: Precise, mean: Array) -> Layer:
     size = len(mean)
-    (factor, good), (shift, fine) = rate.rounded(), (rate * Precise.of(-mean)).rounded()
-    if not (good.all() and fine.all()):
+    shift = rate * Precise.of(-mean)
+    if not (rate.good.all() and shift.good.all()):
         raise InvalidInput("mean and std are out of the range of floats; choose other units")
-    return Layer(sparse.csr_array(sparse.diags_array(factor)), shift + 0.0, Neurons.of("identity", size))
+    return Layer(sparse.csr_array(sparse.diags_array(rate.high)), shift.high + 0.0, Neurons.of("identity", size))
 
 
 def _each(name: str, value: Any, network: Network) -> Array:

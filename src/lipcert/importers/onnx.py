@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +15,23 @@ from lipcert.importers import faithful
 from lipcert.importers.faithful import Imported, Original, confirm
 from lipcert.importers.lowering.lower import lower
 from lipcert.importers.registry import of_function
-from lipcert.importers.untrusted import LARGEST_INPUT, few, line
+from lipcert.importers.untrusted import LARGEST_INPUT, few, line, shown
 from lipcert.model.arrays import Array
 
 try:
     import onnx
-    from onnx import numpy_helper
+    from onnx import inliner, numpy_helper, version_converter
     from onnx.reference import ReferenceEvaluator
 except ImportError:  # pragma: no cover - depends on the installation
     raise LipcertError('reading ONNX models needs onnx: pip install "lipcert[onnx]"') from None
 
-from lipcert.importers.onnx_reader import DOUBLE, FLOAT, REAL, Reader, Source
+from lipcert.importers.onnx_reader import DOUBLE, FLOAT, REAL, Reader, Source, stored_arrays
 
 OLDEST_OPSET = 7
-"""Before it, broadcasting followed other rules."""
+"""Before it, broadcasting followed other rules; older models are converted."""
+
+MOST_OPERATORS = 10_000
+"""Operators of a model whose functions are written out."""
 
 
 def read_onnx(
@@ -48,16 +50,13 @@ def read_onnx(
     judge = _open(path)
     _fix_inputs(judge.graph, fixed or {})
     _choose_output(judge.graph, output)
-    _check_functions(judge)
-    opset = _opset_of(judge)
-    _check_names(judge.graph)
     _one_in_one_out(judge.graph)
-    model = copy.deepcopy(judge)
     if drop_softmax:
-        _drop_softmax(model.graph)
-        _output_before_softmax(judge.graph)
-    source = _fix_shape(model, input_shape)
-    graph = Reader(model, source, opset).read()
+        _drop_softmax(judge.graph)
+    source, opset = _source(judge.graph, input_shape), _opset_of(judge)
+    stored_arrays(judge.graph)  # can all be read, before onnx looks at them
+    model = _prepared(judge, opset)
+    graph = Reader(model, source, stored_arrays(model.graph), max(opset, OLDEST_OPSET)).read()
     try:
         network = lower(graph)
     except InvalidInput as error:  # numbers that are not finite
@@ -133,67 +132,62 @@ def _choose_output(graph: onnx.GraphProto, chosen: str | int | None) -> None:
         chosen = names[int(chosen)]
     if chosen not in names:
         raise InvalidInput(f"output must be one of {few(names)}, or its number, got {chosen!r}")
-    kept = graph.output[names.index(chosen)]
-    entry = onnx.ValueInfoProto()
-    entry.CopyFrom(kept)
+    kept = copy.deepcopy(graph.output[names.index(chosen)])
     del graph.output[:]
-    graph.output.append(entry)
-
-
-def _check_functions(model: onnx.ModelProto) -> None:
-    """Refuse functions of the model's own, but for those that are registered as activations."""
-    names = [f"{f.domain}:{f.name}" for f in model.functions if of_function(f.domain, f.name) is None]
-    if names:
-        raise UnreadableModel(
-            f"the model defines functions of its own ({few(names)}); write them out and load the result:"
-            " onnx.inliner.inline_local_functions(onnx.load(path))"
-        )
+    graph.output.append(kept)
 
 
 def _opset_of(model: onnx.ModelProto) -> int:
     """The operator set that the model's operators mean."""
-    if not 1 <= model.ir_version <= onnx.IR_VERSION:
-        raise UnreadableModel(
-            f"the model is of version {model.ir_version} of the ONNX format; this onnx knows 1 to {onnx.IR_VERSION}"
-        )
-    versions = {o.version for o in model.opset_import if o.domain in ("", "ai.onnx")}
+    versions = {o.version for o in model.opset_import if o.domain in ("", "ai.onnx")} or {1}
     if len(versions) > 1:
         raise UnreadableModel(f"the model names several operator sets ({', '.join(map(str, sorted(versions)))})")
-    version = next(iter(versions), 1)
-    if version < OLDEST_OPSET:
+    if not 1 <= max(versions) <= onnx.defs.onnx_opset_version():
         raise UnreadableModel(
-            f"the model uses operator set {version}, the oldest that is read is {OLDEST_OPSET};"
-            " convert it with onnx.version_converter"
+            f"the model uses operator set {max(versions)}, which this onnx does not know; install a newer one"
         )
-    if version > onnx.defs.onnx_opset_version():
-        raise UnreadableModel(
-            f"the model uses operator set {version}, which this onnx does not know; install a newer one"
-        )
-    return int(version)
+    return int(max(versions))
 
 
-def _check_names(graph: onnx.GraphProto) -> None:
-    """Raise unless each name is given once, and before it is used."""
-    stored = [t.name for t in graph.initializer]
-    entries = [i.name for i in graph.input if i.name not in set(stored)]
-    made = [name for node in graph.node for name in node.output if name]
-    twice = [name for name, count in Counter([*stored, *entries, *made]).items() if count > 1]
-    if twice:
-        raise UnreadableModel(f"the model gives several values the name {few(twice)}; names must differ")
-    known, all_names, wrong = {*stored, *entries}, {*stored, *entries, *made}, []
-    for node in graph.node:
-        called = node.name or next((name for name in node.output if name), "without a name")
-        for name in node.input:
-            if name and name not in known:
-                why = "a later operator gives it" if name in all_names else "nothing in the model gives it"
-                wrong.append(f"{called} ({node.op_type}) uses {name}: {why}")
-        known.update(name for name in node.output if name)
-    wrong += [f"the output is {o.name}: nothing in the model gives it" for o in graph.output if o.name not in known]
-    if wrong:
-        raise UnreadableModel(
-            f"the model uses names before they are given: {few(wrong, between='; ')}. Operators must stand in the"
-            " order of their use; onnx.checker.check_model finds such faults"
-        )
+def _prepared(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
+    """The same model, proper by onnx's own rules, with its functions written out, in an operator set that is read.
+
+    Functions that are registered as activations stay. Inputs and outputs without a shape are let pass.
+    """
+    model = copy.deepcopy(model)
+    for entry in (*model.graph.input, *model.graph.output):
+        entry.type.tensor_type.shape.SetInParent()
+    functions = [(f.domain, f.name) for f in model.functions]
+    kept = [name for name in functions if of_function(*name) is not None]
+    try:
+        onnx.checker.check_model(model)
+        if len(kept) < len(functions):
+            _check_functions(model)
+            model = inliner.inline_selected_functions(model, kept, exclude=True)
+        return model if opset >= OLDEST_OPSET else version_converter.convert_version(model, OLDEST_OPSET)
+    except LipcertError:
+        raise
+    except Exception as error:  # of classes of onnx's own, or of its C++ part
+        reason = shown(" ".join(str(error).split()), 300)
+        raise UnreadableModel(f"onnx finds that the model is not proper ONNX: {reason}") from None
+
+
+def _check_functions(model: onnx.ModelProto) -> None:
+    """Refuse functions that would become too many operators when they are written out."""
+    bodies = {(f.domain, f.name): [(n.domain, n.op_type) for n in f.node] for f in model.functions}
+    sizes: dict[tuple[str, str], int] = {}
+
+    def count(name: tuple[str, str]) -> int:
+        """Operators in a function written out."""
+        if name not in bodies:
+            return 1
+        if name not in sizes:
+            sizes[name] = MOST_OPERATORS  # if it calls itself
+            sizes[name] = sum(map(count, bodies[name]))
+        return sizes[name]
+
+    if sum(count((node.domain, node.op_type)) for node in model.graph.node) >= MOST_OPERATORS:
+        raise UnreadableModel(f"the model's functions, written out, are {MOST_OPERATORS} operators or more")
 
 
 def _one_in_one_out(graph: onnx.GraphProto) -> None:
@@ -209,46 +203,30 @@ def _one_in_one_out(graph: onnx.GraphProto) -> None:
             raise UnreadableModel(f"the model has {len(names)} {what} ({', '.join(names)}); a network has one{advice}")
 
 
-def _output_before_softmax(graph: onnx.GraphProto) -> bool:
-    """Let the output be what the final softmax receives, and leave everything else; False if there is none."""
+def _drop_softmax(graph: onnx.GraphProto) -> None:
+    """Let the output be what the final softmax receives, and leave everything else."""
     output = graph.output[0]
     last = next((node for node in graph.node if output.name in node.output), None)
     if last is None or last.op_type not in ("Softmax", "LogSoftmax") or not last.input:
-        return False
-    output.CopyFrom(onnx.helper.make_tensor_value_info(last.input[0], output.type.tensor_type.elem_type, None))
-    return True
-
-
-def _drop_softmax(graph: onnx.GraphProto) -> None:
-    """Remove the final softmax; the output is what it receives."""
-    last = next((node for node in graph.node if graph.output[0].name in node.output), None)
-    if not _output_before_softmax(graph):
         kind = "none" if last is None else last.op_type
         raise InvalidInput(f"drop_softmax=True, but the last operation is {kind}, not a softmax")
-    graph.node.remove(last)
+    output.CopyFrom(onnx.helper.make_tensor_value_info(last.input[0], output.type.tensor_type.elem_type, None))
 
 
-def _fix_shape(model: onnx.ModelProto, given: Sequence[int] | None) -> Source:
-    """Write the input's shape, with batch one, into the model."""
-    weights = {i.name for i in model.graph.initializer}
-    entry = next(i for i in model.graph.input if i.name not in weights)
+def _source(graph: onnx.GraphProto, given: Sequence[int] | None) -> Source:
+    """The model's one input, with batch one."""
+    stored = {tensor.name for tensor in graph.initializer}
+    entry = next(i for i in graph.input if i.name not in stored)
     kind = entry.type.tensor_type
-    names = {value: name.lower() for name, value in onnx.TensorProto.DataType.items()}
     if kind.elem_type not in REAL:
+        names = {value: name.lower() for name, value in onnx.TensorProto.DataType.items()}
         came = names.get(kind.elem_type, "unknown").replace("undefined", "no tensor")
         raise UnreadableModel(f"the input {entry.name} has numbers of type {came}; a network takes real numbers")
     sizes = [d.dim_value if d.dim_value > 0 else None for d in kind.shape.dim] if kind.HasField("shape") else None
     shape, batched = _shape(entry.name, sizes, given)
     if math.prod(shape) > LARGEST_INPUT:
         raise UnreadableModel(f"the input {entry.name} has shape {shape}, more than {LARGEST_INPUT} numbers")
-    del kind.shape.dim[:]
-    for size in shape:
-        kind.shape.dim.add().dim_value = size
-    del model.graph.value_info[:]  # shapes inside are inferred again
-    output = model.graph.output[0]
-    output.CopyFrom(onnx.helper.make_tensor_value_info(output.name, output.type.tensor_type.elem_type, None))
-    first = (sizes or [None])[0]
-    return Source(entry.name, shape, kind.elem_type, batched, first or 1 if batched else 1)
+    return Source(entry.name, shape, kind.elem_type, batched, (sizes or [None])[0] or 1 if batched else 1)
 
 
 def _shape(name: str, sizes: list[int | None] | None, given: Sequence[int] | None) -> tuple[tuple[int, ...], bool]:
@@ -276,16 +254,20 @@ def _shape(name: str, sizes: list[int | None] | None, given: Sequence[int] | Non
 
 def _original(model: onnx.ModelProto, source: Source) -> Original:
     """The model as the file has it, run by onnxruntime, or by onnx itself where that is not installed or refuses."""
-    run, library = _runtime(model), "onnxruntime"
-    if run is not None and not _runs(run, source):  # it refuses some operators only when it meets them
-        run = None
-    if run is None:
-        run, library = _reference(model), "onnx.reference"
+    for library, open_model in (("onnxruntime", _runtime), ("onnx.reference", ReferenceEvaluator)):
+        try:
+            judge: Any = open_model(model)
+            judge.run(None, source.feed(np.zeros(math.prod(source.shape))))  # some refuse operators when they meet them
+            break
+        except Exception as error:  # of classes of their own
+            reason = f"{library}: {type(error).__name__}: {line(error)}"
+    else:
+        raise UnreadableModel(f"nobody can run the model ({reason})")
 
     def evaluate(x: Array) -> Array:
         try:
             with np.errstate(all="ignore"):  # large inputs may overflow
-                found = np.asarray(run(source.feed(x)), dtype=float)
+                found = np.asarray(judge.run(None, source.feed(x))[0], dtype=float)
         except Exception as error:  # the libraries' own classes
             raise UnreadableModel(f"{library} cannot run the model ({type(error).__name__}: {line(error)})") from error
         return found if source.batch == 1 else found.reshape(source.batch, -1)[0]
@@ -294,32 +276,10 @@ def _original(model: onnx.ModelProto, source: Source) -> Original:
     return Original(evaluate, precisions.get(source.kind, faithful.SINGLE), library)
 
 
-def _runs(run: Callable[[Mapping[str, Array]], Array], source: Source) -> bool:
-    try:
-        run(source.feed(np.zeros(math.prod(source.shape))))
-    except Exception:  # its own classes
-        return False
-    return True
+def _runtime(model: onnx.ModelProto) -> Any:
+    import onnxruntime
 
-
-def _reference(model: onnx.ModelProto) -> Callable[[Mapping[str, Array]], Array]:
-    try:
-        evaluator = ReferenceEvaluator(model)
-    except Exception as error:  # of any class
-        raise UnreadableModel(f"onnx itself cannot run the model ({type(error).__name__})") from error
-    return lambda feeds: next(iter(evaluator.run(None, dict(feeds))))
-
-
-def _runtime(model: onnx.ModelProto) -> Callable[[Mapping[str, Array]], Array] | None:
-    try:
-        import onnxruntime
-    except ImportError:
-        return None
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    try:
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    except Exception:  # its error classes have no common name; onnx's own evaluator is the judge then
-        return None
-    return lambda feeds: np.asarray(session.run(None, dict(feeds))[0])
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -17,47 +17,42 @@ from lipcert.importers.builder import SELF_NORMALISING, SOFTMAX, Builder, Positi
 _FAR = 2.0**20
 """Limits beyond it are not reached by a shift, which would cost digits."""
 
-ALWAYS: Final = 2**25
-"""Numbers that the tensors and matrices of any model may have together."""
-
-TIMES: Final = 4096
-"""Beyond that, so many times the numbers that the model stores; kernels of convolutions are used at many places."""
-
-_TENSOR = 8
-
 
 class Room:
-    """How many numbers a model that stores so many may still ask for."""
+    """How many numbers a model may ask for: some in any case, and so many times those that it stores.
 
-    def __init__(self, stored: int = 0) -> None:
-        self.most = self.left = ALWAYS + TIMES * stored
+    Kernels of convolutions are used at many places.
+    """
 
-    def tensor(self, *sizes: int) -> None:
-        """A tensor of this shape; its elements count several times, because many arrays are made for them."""
-        self.take(_TENSOR, *sizes)
+    def __init__(self, stored: int = 0, always: int = 2**25, times: int = 4096) -> None:
+        self.most = self.left = always + times * stored
 
     def take(self, *sizes: int) -> None:
         """Use up the product of the sizes; refuse, before anything is made, where there is not as much left."""
         count = math.prod(int(size) for size in sizes)
         self.left -= count
         if self.left < 0:
-            raise Unsupported(f"it needs {count} numbers, and this model may have {self.most} in all")
+            raise Unsupported(
+                f"it needs {count} numbers, far more than the model stores; it may have {self.most} in all"
+            )
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
     """One use of an operator: operands (None where left out), attributes, operator set, number of outputs.
 
-    ``dtype`` is the type of the numbers, ``single`` whether they all are numbers of single precision.
+    ``shape`` is that of its first result, ``dtype`` the type of the numbers, ``single`` whether they all are numbers of
+    single precision.
     """
 
     operands: Sequence[Any]
     attributes: Mapping[str, Any]
     opset: int
-    outputs: int = 1
-    dtype: Any = np.float64
-    single: bool = False
-    room: Room = field(default_factory=Room)
+    outputs: int
+    shape: tuple[int, ...]
+    dtype: Any
+    single: bool
+    room: Room
 
     @property
     def x(self) -> Tensor:
@@ -154,7 +149,6 @@ def _fold(verb: Callable[[Builder, Any, Any], Value]) -> Operator:
     def operator(b: Builder, call: Call) -> Value:
         result = call.operands[0]
         for operand in call.operands[1:]:
-            call.room.tensor(*np.broadcast_shapes(result.shape, operand.shape))
             result = verb(b, result, operand)
         return result
 
@@ -162,16 +156,13 @@ def _fold(verb: Callable[[Builder, Any, Any], Value]) -> Operator:
 
 
 def _matmul(b: Builder, call: Call) -> Value:
-    _room_for_product(call, call.operands)
-    return b.matmul(*call.operands)
+    return _product(b, call, *call.operands)
 
 
-def _room_for_product(call: Call, operands: Sequence[Any]) -> None:
+def _product(b: Builder, call: Call, left: Value, right: Value) -> Value:
     """A matrix that acts on each row of a tensor of several axes is repeated."""
-    left, right = operands[:2]
-    if isinstance(left, Tensor) != isinstance(right, Tensor):
-        tensor, matrix = (left, right) if isinstance(left, Tensor) else (right, left)
-        call.room.take(max(tensor.size // max(min(matrix.shape, default=1), 1), 1), matrix.size)
+    call.room.take(*call.shape, *(max(side.shape, default=1) for side in (left, right) if not isinstance(side, Tensor)))
+    return b.matmul(left, right)
 
 
 def _gemm(b: Builder, call: Call) -> Value:
@@ -182,8 +173,7 @@ def _gemm(b: Builder, call: Call) -> Value:
             sides.append(b.view(operand, lambda index: index.T) if turned else operand)
         else:
             sides.append(np.asarray(operand).T if turned else np.asarray(operand))
-    _room_for_product(call, sides)
-    product = b.matmul(*sides)
+    product = _product(b, call, *sides)
     alpha, beta = (float(call.attributes[name]) for name in ("alpha", "beta"))
     product = product if alpha == 1.0 else b.multiply(product, np.asarray(alpha))
     offset = call.operand(2)
@@ -213,8 +203,9 @@ def _frame(call: Call, kernel: Sequence[int]) -> tuple[list[int], win.Pads, list
         raise Unsupported(f"its window of {rank} axes does not fit an operand of shape {call.x.shape}")
     if min([*kernel, *stride, *dilation], default=1) < 1 or min(flat, default=0) < 0:
         raise Unsupported("its window, stride, dilation or padding is not positive")
-    call.room.tensor(*call.x.shape[:2], *(n + flat[a] + flat[a + rank] for a, n in enumerate(call.x.shape[2:])))
-    call.room.tensor(*call.x.shape[:2], *(d * (k - 1) + 1 for k, d in zip(kernel, dilation)))
+    spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
+    wide = [max(n + flat[a] + flat[a + rank], spans[a]) for a, n in enumerate(call.x.shape[2:])]
+    call.room.take(8, *call.x.shape[:2], *wide)
     if auto == "VALID":
         return stride, [(0, 0)] * rank, dilation
     if auto == "NOTSET":
@@ -228,19 +219,12 @@ def _frame(call: Call, kernel: Sequence[int]) -> tuple[list[int], win.Pads, list
     return stride, pads, dilation
 
 
-def _places(call: Call, kernel: Sequence[int], stride: Any, pads: win.Pads, dilation: Any, ceil: bool = False) -> int:
-    """How many places the window takes."""
-    sizes = call.x.shape[2:]
-    counts = [win.outputs(n, k, s, p, d, ceil) for n, k, s, p, d in zip(sizes, kernel, stride, pads, dilation)]
-    return math.prod(counts)
-
-
 def _conv(b: Builder, call: Call) -> Tensor:
     weight, bias = call.constant(1, "weight"), call.constant(2, "bias")
     stride, pads, dilation = _frame(call, weight.shape[2:])
     if list(call.attribute("kernel_shape", weight.shape[2:])) != list(weight.shape[2:]):
         raise Unsupported("its kernel_shape is not that of its kernel")
-    call.room.take(_places(call, weight.shape[2:], stride, pads, dilation), call.x.shape[0], weight.size)
+    call.room.take(*call.shape, *weight.shape[1:])
     return b.conv(call.x, weight, bias, stride, pads, dilation, int(call.attribute("group", 1)))
 
 
@@ -258,8 +242,7 @@ def _conv_transpose(b: Builder, call: Call) -> Tensor:
     for n, k, s, (low, high), d, more in zip(call.x.shape[2:], kernel, stride, pads, dilation, spare, strict=True):
         sizes.append((n - 1) * s - low - high + d * (k - 1) + 1 + more)
         around.append((low, high - more))
-    call.room.tensor(call.x.shape[0], weight.shape[1], int(call.attribute("group", 1)), *(max(m, 1) for m in sizes))
-    call.room.take(math.prod(call.x.shape[2:]), call.x.shape[0], weight.size)
+    call.room.take(*call.x.shape, *weight.shape[1:])
     return b.conv_transpose(call.x, weight, bias, stride, around, dilation, sizes, int(call.attribute("group", 1)))
 
 
@@ -277,8 +260,6 @@ def _resize(b: Builder, call: Call) -> Tensor:
     if (mode, rule, near if mode == "nearest" else "") not in _RESIZED:
         raise Unsupported(f"the mode {mode!r} with coordinates {rule!r} and {near!r} is not known")
     factors = [m / n for m, n in zip(sizes, shape, strict=True)] if sizes else [float(f) for f in np.ravel(scales)]
-    after = [math.ceil(n * max(f, 1.0)) for n, f in zip(shape, factors, strict=True)]
-    call.room.take(16, *after)
     return b.upsample(call.x, factors, mode == "linear", rule == "align_corners")
 
 
@@ -308,7 +289,7 @@ def _pool(call: Call) -> tuple[list[int], list[int], win.Pads, list[int], bool]:
     """Kernel, stride, padding and dilation of a pool, and whether the last window may be incomplete."""
     kernel, ceil = list(call.attribute("kernel_shape")), bool(call.attribute("ceil_mode", 0))
     stride, pads, dilation = _frame(call, kernel)
-    call.room.take(*call.x.shape[:2], _places(call, kernel, stride, pads, dilation, ceil), *kernel)
+    call.room.take(*call.shape, *kernel)
     return kernel, stride, pads, dilation, ceil
 
 
@@ -371,13 +352,8 @@ def _pad(b: Builder, call: Call) -> Tensor:
     pads = [(0, 0)] * rank
     for axis, low, high in zip(axes, flat[: len(axes)], flat[len(axes) :], strict=True):
         pads[axis] = (low, high)
-    call.room.tensor(*(max(n + max(low, 0) + max(high, 0), 1) for n, (low, high) in zip(call.x.shape, pads)))
+    call.room.take(8, *(n + max(low, 0) + max(high, 0) for n, (low, high) in zip(call.x.shape, pads, strict=True)))
     return b.pad(call.x, pads, float(np.ravel(fill)[0]))
-
-
-def _concat(b: Builder, call: Call) -> Tensor:
-    call.room.tensor(sum(math.prod(operand.shape) for operand in call.operands))
-    return b.concat(call.operands, int(call.attribute("axis")))
 
 
 ARRANGING: Final = frozenset(
@@ -397,7 +373,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Cast": _cast,
     "Celu": _row("celu", alpha="alpha"),
     "Clip": _clip,
-    "Concat": _concat,
+    "Concat": lambda b, call: b.concat(call.operands, int(call.attribute("axis"))),
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "Cos": _row("cos"),

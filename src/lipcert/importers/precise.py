@@ -1,29 +1,23 @@
-"""Numbers known beyond double precision: sums of a few floats that nobody has rounded, and a bound of what is missing.
+"""Numbers kept as the sum of two floats with a bound of what is missing, and sparse matrices of them.
 
-The coefficients of a composed affine map are sums of products, and the theorem of a certificate allows each of them to
-be rounded once. So they are kept as :class:`Precise` numbers until the last moment. Two facts carry the arithmetic
-(Higham, Accuracy and Stability of Numerical Algorithms, 2002, sections 2.6 and 4.3; rounding to nearest):
+A composed affine map has sums of products as coefficients. A certificate allows each stored coefficient to be off by
+2⁻⁵⁰ of itself. Two facts let us compute the coefficients far better than that (Higham, Accuracy and Stability of
+Numerical Algorithms, 2002, sections 2.6 and 4.3; rounding to nearest):
 
-* a + b = s + e with floats s = fl(a + b) and e, both found by six additions, unless s overflows;
-* a·b = p + e with floats p = fl(a·b) and e, both found by seventeen operations, unless something over- or underflows.
+* a + b = s + e with floats s = fl(a + b) and e, unless s overflows (:func:`two_sum`);
+* a·b = p + e with floats p = fl(a·b) and e, unless something overflows or |p| < 2⁻⁹⁰⁰ (:func:`two_product`).
 
-So sums and products of floats lose nothing. What does not fit into ``DEPTH`` floats is added to the error, as is
-underflow. Errors are rounded upwards, and an error of zero says that the number is exact. Overflow leaves an infinity
-or NaN behind, which :meth:`Precise.rounded` refuses.
-
-Matrices of such numbers are sparse, and their products lose nothing or say what they lose. A product is cut into
-products of slices (Ozaki, Ogita, Oishi, Rump, Error-free transformations of matrix multiplication, 2012). In a slice of
-the left matrix each row has a unit, a power of two, and its entries are at most 2^b units in size; in a slice of the
-right matrix each column has one. If n·2^(2b) ≤ 2^53, every partial sum of the n terms of an entry is a whole number of
-at most 2^53 times a power of two. So the product of two slices is exact in whatever order it is summed, by dense and
-sparse routines alike.
+Each operation adds everything that does not fit into two floats to ``error``; error 0 means that the number is exact.
+Errors are sums and products of a few non-negative floats, which lose less than 2⁻⁴⁰ of themselves; ``_UP`` makes up for
+it. Underflow loses less than 2⁻¹⁰⁰⁰ in an operation, which is added wherever it can occur. Overflow leaves an infinity
+or NaN behind. :attr:`Precise.good` compares ``error`` with the number itself, so it also refuses numbers that lost
+their digits in cancellation, and infinities.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -31,158 +25,142 @@ from scipy import sparse
 
 from lipcert.model.arrays import Array, Weight
 
-DEPTH: Final = 3
-"""How many floats a number is kept in: 159 bits, more where bits between them are zero."""
-
-U: Final = 2.0**-53
-
-SLACK: Final = 2.0**-20
-"""A rounded number is within u·(1 + SLACK) of the exact one, relative to the rounded one."""
-
-_SMALL: Final = 2.0**-960
-"""A product of this size or more has an error term that does not underflow."""
-
-_LOST: Final = 2.0**-1073
-"""At least what two roundings in the range of subnormal numbers lose."""
+_U: Final = 2.0**-53
+_UP: Final = 1.0 + 2.0**-20
+_SLACK: Final = 2.0**-1000
+_TINY: Final = 2.0**-450
+TOLERANCE: Final = 7.5
+"""Units of 2⁻⁵³ by which a coefficient may be off, relatively; the theorem allows 8, the rest is for the comparison."""
 
 
 @dataclass(frozen=True, eq=False)
 class Precise:
-    """An array of real numbers, each within ``error`` of the sum of its parts.
+    """An array of real numbers, each within ``error`` ≥ 0 of ``high + low``; high is that sum rounded to nearest."""
 
-    Attributes
-    ----------
-    parts : floats (k, …), the largest first, 1 ≤ k ≤ DEPTH.
-    error : floats (…), not negative.
-    """
-
-    parts: Array
+    high: Array
+    low: Array
     error: Array
     __array_ufunc__ = None  # array * Precise is for Precise to answer
 
     @staticmethod
     def of(value: Any) -> Precise:
-        """Floats, which are what they are; Precise numbers as they come."""
+        """Floats, which are exact; Precise numbers as they come."""
         if isinstance(value, Precise):
             return value
         floats = np.asarray(value, dtype=float)
-        return Precise(floats[None], np.broadcast_to(0.0, floats.shape))
+        nothing = np.broadcast_to(0.0, floats.shape)
+        return Precise(floats, nothing, nothing)
+
+    @staticmethod
+    def joined(numbers: Sequence[Precise]) -> Precise:
+        """Vectors one after the other."""
+        return Precise(*map(np.concatenate, zip(*(one.parts for one in numbers), strict=True)))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.error.shape
+        return self.high.shape
 
     @property
-    def nearest(self) -> Array:
-        """The first part: a float near the number, with no promise."""
-        return np.asarray(self.parts[0])
-
-    @property
-    def above(self) -> Array:
+    def size(self) -> Array:
         """At least the absolute value of the number."""
-        return plus(_sizes(self.parts), self.error)
+        return np.asarray((np.abs(self.high) + np.abs(self.low) + self.error) * _UP)
 
     @property
     def nothing(self) -> Array:
         """Where the number is certainly 0."""
-        return np.asarray(~self.parts.any(axis=0) & (self.error == 0.0))
+        return np.asarray((self.high == 0.0) & (self.error == 0.0))
 
-    def rounded(self) -> tuple[Array, Array]:
-        """Floats, and where they are good: |float - number| ≤ u·(1 + SLACK)·|float|; 0 only for 0.
-
-        The comparison is made in units of u times the float, so that nothing underflows; its own rounding makes the
-        factor at most 1 + 2·SLACK. Infinities and NaN are never good.
-        """
-        first = self.nearest
+    @property
+    def good(self) -> Array:
+        """Where ``high`` may stand for the number: |high - number| ≤ 2⁻⁵⁰·|high|, so 0 only for 0."""
         with np.errstate(over="ignore", invalid="ignore"):
-            off = plus(_sizes(self.parts[1:], self.shape), self.error) / U
-            good = np.isfinite(first) & (off <= np.abs(first) * (1.0 + SLACK))
-        return first, good
+            off = (np.abs(self.low) + self.error) / _U  # divided, so that nothing underflows
+            return np.asarray(np.isfinite(self.high) & (off <= TOLERANCE * np.abs(self.high)))
+
+    @property
+    def ones(self) -> bool:
+        """Whether every number is 1."""
+        return bool((self.high == 1.0).all() and not self.low.any() and not self.error.any())
+
+    @property
+    def parts(self) -> tuple[Array, Array, Array]:
+        return self.high, self.low, self.error
+
+    def each(self, change: Callable[[Array], Array]) -> Precise:
+        """The numbers after a change of their arrangement only."""
+        return Precise(*map(change, self.parts))
 
     def take(self, index: Any) -> Precise:
         """Some of the numbers, chosen as numpy does."""
-        return Precise(self.parts[(slice(None), *(index if isinstance(index, tuple) else (index,)))], self.error[index])
+        return self.each(lambda part: np.asarray(part[index]))
 
     def reshape(self, *shape: int) -> Precise:
         """The same numbers in another shape."""
-        return Precise(self.parts.reshape(len(self.parts), *shape), self.error.reshape(shape))
+        return self.each(lambda part: part.reshape(shape))
 
     def broadcast(self, shape: tuple[int, ...]) -> Precise:
         """The numbers repeated to fill a shape."""
-        missing = (1,) * (len(shape) - len(self.shape))
-        parts = self.parts.reshape(len(self.parts), *missing, *self.shape)
-        return Precise(np.broadcast_to(parts, (len(parts), *shape)), np.broadcast_to(self.error, shape))
+        return self.each(lambda part: np.broadcast_to(part, shape))
+
+    def spread(self, index: Array, count: int) -> Precise:
+        """The numbers at the given places of a vector of zeros."""
+        return self.each(lambda part: np.bincount(index, part, count))
 
     def __neg__(self) -> Precise:
-        return Precise(-self.parts, self.error)
+        return Precise(-self.high, -self.low, self.error)
 
     def __add__(self, other: Any) -> Precise:
         two = Precise.of(other)
-        return distilled([*self.parts, *two.parts], plus(self.error, two.error))
+        with np.errstate(over="ignore", invalid="ignore"):
+            s, e = two_sum(self.high, two.high)
+            t, lost = two_sum(self.low, two.low)
+            t, more = two_sum(e, t)
+            error = (self.error + two.error + np.abs(lost) + np.abs(more)) * _UP
+            return Precise(*two_sum(s, t), error)
 
     def __sub__(self, other: Any) -> Precise:
         return self + (-Precise.of(other))
 
     def __mul__(self, other: Any) -> Precise:
-        """|xy - x̃ỹ| ≤ |x̃|·δy + δx·(|ỹ| + δy), besides underflow."""
+        """(x + x')(y + y') = xy + (xy' + x'y) + x'y'; the middle is rounded, the last is part of the error."""
         two = Precise.of(other)
-        error = plus(product_above(_sizes(self.parts), two.error), product_above(self.error, two.above))
-        terms: list[Array] = []
-        for one in self.parts:
-            for factor in two.parts:
-                high, low, lost = two_product(one, factor)
-                terms += [high, low]
-                error = plus(error, lost)
-        return distilled(terms, error)
+        with np.errstate(all="ignore"):
+            p, e, lost = two_product(self.high, two.high)
+            one, other_one = self.high * two.low, self.low * two.high
+            t, missed = two_sum(one, other_one)
+            t, more = two_sum(e, t)
+            rounded = 2.0 * _U * (np.abs(one) + np.abs(other_one)) + np.abs(self.low * two.low)
+            carried = self.error * two.size + two.error * self.size
+            exact = (self.low == 0.0) & (two.low == 0.0) & (self.error == 0.0) & (two.error == 0.0)
+            exact = exact | self.nothing | two.nothing
+            error = np.where(exact, lost, (np.abs(missed) + np.abs(more) + rounded + carried) * _UP + lost + _SLACK)
+            return Precise(*two_sum(p, t), error)
 
     def reciprocal(self) -> Precise:
-        """1/y. Whatever q is, |1/y - q| = |1 - qy|/|y|; two corrections make it small."""
+        """1/y. Whatever q is, |1/y - q| = |1 - qy|/|y|; one correction makes it small."""
         with np.errstate(all="ignore"):
-            near = self.nearest
-            inverse = Precise.of(1.0 / near)
-            for _ in range(DEPTH - 1):
-                inverse = (inverse + (1.0 - inverse * self).nearest / near)._bare()
-            least = np.abs(near) * (1.0 - 2.0**-50) - plus(_sizes(self.parts[1:], self.shape), self.error)
-            return Precise(inverse.parts, quotient_above((1.0 - inverse * self).above, least))
+            near = self.high
+            guess = Precise.of(1.0 / near)
+            guess = Precise(*two_sum(guess.high, (1.0 - guess * self).high / near), guess.error)
+            off, least = (1.0 - guess * self).size, np.abs(near) * (1.0 - 2.0**-50) - self.error * _UP
+            error = np.where(off == 0.0, 0.0, off / least * _UP + _SLACK)
+            return Precise(guess.high, guess.low, np.where(least > 0.0, error, np.inf))
 
     def inverse_root(self) -> Precise:
         """1/√v for v > 0. Whatever z > 0 is, with ρ = 1 - z²v: 1/√v = z/√(1 - ρ), off by at most |ρ|z if |ρ| ≤ 1/2."""
         with np.errstate(all="ignore"):
-            root = Precise.of(1.0 / np.sqrt(self.nearest))
-            for _ in range(DEPTH - 1):
-                rest = 1.0 - root * root * self
-                root = (root + root * (0.5 * rest.nearest))._bare()
-            off = (1.0 - root * root * self).above
-            return Precise(root.parts, np.where(off <= 0.5, product_above(root.above, off), np.inf))
-
-    def _bare(self) -> Precise:
-        """The sum of the parts itself, for a guess whose error is found afterwards."""
-        return Precise(self.parts, np.broadcast_to(0.0, self.shape))
+            near = 1.0 / np.sqrt(self.high)
+            rest = (1.0 - Precise.of(near) * near * self).high
+            guess = Precise(*two_sum(near, 0.5 * rest * near), np.zeros_like(near))
+            off = (1.0 - guess * guess * self).size
+            error = np.where(off == 0.0, 0.0, guess.size * off * _UP + _SLACK)
+            return Precise(guess.high, guess.low, np.where(off <= 0.5, error, np.inf))
 
     __radd__ = __add__
     __rmul__ = __mul__
 
     def __rsub__(self, other: Any) -> Precise:
         return Precise.of(other) - self
-
-
-def distilled(terms: Iterable[Array], error: Array) -> Precise:
-    """The sum of arrays of floats of one shape, given an error to add to."""
-    held: list[Array] = [np.zeros(())] * DEPTH
-    with np.errstate(over="ignore", invalid="ignore"):
-        for term in terms:
-            left = term
-            for j in range(DEPTH):
-                held[j], left = two_sum(held[j], left)
-                if not left.any():
-                    break
-            error = plus(error, np.abs(left))
-        for _ in range(2):
-            for j in range(DEPTH - 2, -1, -1):
-                held[j], held[j + 1] = two_sum(held[j], held[j + 1])
-    used = max((j for j in range(DEPTH) if held[j].any()), default=0) + 1
-    shape = np.broadcast_shapes(np.shape(error), *(part.shape for part in held))
-    return Precise(np.stack([np.broadcast_to(part, shape) for part in held[:used]]), np.broadcast_to(error, shape))
 
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
@@ -193,376 +171,162 @@ def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def two_product(a: Array, b: Array) -> tuple[Array, Array, Array]:
-    """Floats p, e and a bound of |a·b - p - e|, which is 0 unless something underflows.
-
-    Mantissas are multiplied, so that splitting them cannot overflow, and powers of two are put back in the end.
-    """
-    (m, i), (n, j) = np.frexp(a), np.frexp(b)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        p = m * n
-        m_high, n_high = _half(m), _half(n)
-        m_low, n_low = m - m_high, n - n_high
-        e = m_low * n_low - (((p - m_high * n_high) - m_low * n_high) - m_high * n_low)
-        high, low = np.ldexp(p, i + j), np.ldexp(e, i + j)
-    return high, low, np.where((p != 0.0) & (np.abs(high) < _SMALL), _LOST, 0.0)
+    """Floats p, e and a bound of |a·b - p - e|, which is 0 unless something underflows. Beyond 2⁹⁹⁰ e is NaN."""
+    p = a * b
+    a_high, b_high = _half(a), _half(b)
+    a_low, b_low = a - a_high, b - b_high
+    e = a_low * b_low - (((p - a_high * b_high) - a_low * b_high) - a_high * b_low)
+    plain = (a == 0.0) | (b == 0.0) | (np.abs(a) == 1.0) | (np.abs(b) == 1.0)
+    lost = np.where(~plain & (np.abs(p) < 2.0**-900), _SLACK, 0.0)
+    return p, np.where(plain, 0.0, e), lost
 
 
-def _half(m: Array) -> Array:
-    """The upper 26 bits of numbers of size at most one."""
-    wide = m * (2.0**27 + 1.0)
-    return np.asarray(wide - (wide - m))
-
-
-def plus(a: Array, b: Array) -> Array:
-    """At least a + b for a, b ≥ 0; 0 if both are."""
-    with np.errstate(over="ignore"):
-        return _raised(a + b, (a > 0.0) | (b > 0.0) | np.isnan(a) | np.isnan(b))
-
-
-def product_above(a: Array, b: Array) -> Array:
-    """At least a·b for a, b ≥ 0; 0 if either is."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return _raised(a * b, (a != 0.0) & (b != 0.0))
-
-
-def quotient_above(a: Array, b: Array) -> Array:
-    """At least a/b for a ≥ 0; infinite unless b > 0."""
-    with np.errstate(all="ignore"):
-        return np.where(b > 0.0, _raised(a / b, a != 0.0), np.inf)
-
-
-def _raised(value: Array, where: Array) -> Array:
-    return np.where(where, np.nextafter(value, np.inf), 0.0)
-
-
-def _sizes(parts: Array | Sequence[Array], shape: tuple[int, ...] = ()) -> Array:
-    """At least the sum of the absolute values of the parts."""
-    total: Array = np.zeros(shape)
-    for part in parts:
-        total = plus(total, np.abs(part))
-    return total
-
-
-# matrices --------------------------------------------------------------------------------------------------------
-
-SLICES: Final = 8
-"""Most slices of one part; what is left over is charged to the error."""
-
-_DENSE: Final = 0.1
-"""Density from which products are formed by dense routines."""
-
-_TINIEST: Final = 2.0**-480
-"""Entries this much smaller than the largest of their row or column count as errors, so that units do not underflow."""
-
-_FLOOR: Final = 2.0**-300
-"""Errors, relative to the largest entry, are rounded up to this, so that their products do not underflow."""
-
-_UP: Final = 1.0 + 2.0**-20
-"""More than sums of non-negative products with fewer than 2^30 terms lose, twice."""
+def _half(a: Array) -> Array:
+    """The upper 26 bits."""
+    wide = a * (2.0**27 + 1.0)
+    return np.asarray(wide - (wide - a))
 
 
 @dataclass(frozen=True, eq=False)
 class PreciseMatrix:
-    """A sparse matrix by rows: entries indptr[i] … indptr[i + 1] - 1 are those of row i; columns ascend and differ.
-
-    Entry k is number which[k] of the table, or number k without ``which``. A convolution has few numbers in many
-    places, and arithmetic is done once for each number.
-    """
+    """A sparse matrix: number k of ``values`` stands at (rows[k], columns[k]); places ascend, row after row."""
 
     shape: tuple[int, int]
-    indptr: Array
-    indices: Array
-    table: Precise
-    which: Array | None = None
-
-    @cached_property
-    def values(self) -> Precise:
-        """All entries."""
-        return self.table if self.which is None else self.table.take(self.which)
+    rows: Array
+    columns: Array
+    values: Precise
 
     @staticmethod
     def of(matrix: Weight | PreciseMatrix) -> PreciseMatrix:
-        """The entries of a matrix of floats, dense or sparse; duplicates are added without loss."""
+        """The entries of a matrix of floats, dense or sparse."""
         if isinstance(matrix, PreciseMatrix):
             return matrix
-        if sparse.issparse(matrix):
-            entries = sparse.coo_array(matrix)
-            return PreciseMatrix.of_entries(matrix.shape, entries.row, entries.col, Precise.of(entries.data))
-        floats = np.asarray(matrix, dtype=float)
-        rows, columns = np.nonzero(floats)
-        return PreciseMatrix.of_entries(floats.shape, rows, columns, Precise.of(floats[rows, columns]))
+        found = sparse.coo_array(matrix if sparse.issparse(matrix) else np.asarray(matrix, dtype=float))
+        return PreciseMatrix.of_entries(matrix.shape, found.row, found.col, Precise.of(found.data))
 
     @staticmethod
-    def of_entries(
-        shape: Sequence[int], rows: Array, columns: Array, table: Precise, which: Array | None = None
-    ) -> PreciseMatrix:
+    def of_entries(shape: Sequence[int], rows: Array, columns: Array, values: Precise) -> PreciseMatrix:
         """Entries in any order; those of one place are added, and those that are 0 left out."""
-        if which is not None and table.shape[0] >= which.size:  # most numbers stand nowhere, or once
-            table, which = table.take(which), None
-        nothing = table.nothing if which is None else table.nothing[which]
-        if nothing.any():
-            kept = np.flatnonzero(~nothing)
-            rows, columns, table, which = rows[kept], columns[kept], *_chosen(table, which, kept)
-        key = rows.astype(np.int64) * shape[1] + columns
-        if (key[1:] <= key[:-1]).any():
+        height, width = int(shape[0]), max(int(shape[1]), 1)
+        key = rows.astype(np.int64) * width + columns
+        if (key[1:] < key[:-1]).any():
             order = np.argsort(key, kind="stable")
-            key, (table, which) = key[order], _chosen(table, which, order)
-            if (key[1:] == key[:-1]).any():
-                (key, table), which = _added(key, table if which is None else table.take(which)), None
-        indptr = np.searchsorted(key, np.arange(shape[0] + 1) * shape[1])
-        return PreciseMatrix((int(shape[0]), int(shape[1])), indptr, key % max(shape[1], 1), table, which)
+            key, values = key[order], values.take(order)
+        again = np.flatnonzero(key[1:] == key[:-1]) + 1
+        if again.size:
+            rest = PreciseMatrix.of_entries(shape, key[again] // width, key[again] % width, values.take(again))
+            first = np.delete(np.arange(key.size), again)
+            key, values = key[first], values.take(first)
+            values = values + rest.values.spread(np.searchsorted(key, rest.rows * width + rest.columns), key.size)
+        if values.nothing.any():
+            kept = np.flatnonzero(~values.nothing)
+            key, values = key[kept], values.take(kept)
+        return PreciseMatrix((height, int(shape[1])), key // width, key % width, values)
 
     @staticmethod
-    def eye(size: int) -> PreciseMatrix:
-        """The identity."""
-        return PreciseMatrix((size, size), np.arange(size + 1), np.arange(size), Precise.of(np.ones(size)))
-
-    @staticmethod
-    def column(values: Precise) -> PreciseMatrix:
-        """A vector as a matrix of one column."""
+    def diagonal(values: Precise) -> PreciseMatrix:
+        """A diagonal matrix."""
         size = values.shape[0]
-        return PreciseMatrix.of_entries((size, 1), np.arange(size), np.zeros(size, dtype=int), values)
+        return PreciseMatrix.of_entries((size, size), np.arange(size), np.arange(size), values)
 
     @staticmethod
     def total(matrices: Sequence[PreciseMatrix]) -> PreciseMatrix:
         """The sum of matrices of one shape."""
         if len(matrices) == 1:
             return matrices[0]
-        depth = max(len(m.values.parts) for m in matrices)
-        parts = [np.pad(m.values.parts, ((0, depth - len(m.values.parts)), (0, 0))) for m in matrices]
-        values = Precise(np.concatenate(parts, axis=1), np.concatenate([m.values.error for m in matrices]))
-        rows, columns = (np.concatenate(list(part)) for part in zip(*((m.rows, m.indices) for m in matrices)))
-        return PreciseMatrix.of_entries(matrices[0].shape, rows, columns, values)
+        rows, columns = (np.concatenate([getattr(m, name) for m in matrices]) for name in ("rows", "columns"))
+        return PreciseMatrix.of_entries(matrices[0].shape, rows, columns, Precise.joined([m.values for m in matrices]))
 
-    @cached_property
-    def rows(self) -> Array:
-        """The row of each entry."""
-        return np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
-
-    @cached_property
+    @property
     def nearest(self) -> sparse.csr_array:
-        """Floats near the entries, with no promise."""
-        return self._csr(self.values.nearest)
+        """The entries as floats; :attr:`Precise.good` says whether they may stand for the numbers."""
+        return self.filled(self.values.high, self.shape[0])
 
-    def rounded(self) -> sparse.csr_array | None:
-        """Each entry rounded once, as :meth:`Precise.rounded` promises; None where that cannot be shown for all."""
-        floats, good = self.table.rounded()
-        if self.which is not None:
-            floats, good = floats[self.which], good[self.which]
-        return self._csr(floats) if good.all() else None
+    def filled(self, data: Array, height: int) -> sparse.csr_array:
+        """Other numbers in the places of the entries, in a matrix of at least as many rows."""
+        indptr = np.searchsorted(self.rows, np.arange(height + 1))
+        return sparse.csr_array((data, self.columns, indptr), shape=(height, self.shape[1]))
 
     def moved(self, rows: int, start: int) -> PreciseMatrix:
         """The matrix as rows ``start`` … of a taller one that is 0 elsewhere."""
-        before, after = np.zeros(start, dtype=int), np.full(rows - start - self.shape[0], self.indptr[-1])
-        indptr = np.concatenate([before, self.indptr, after])
-        return PreciseMatrix((rows, self.shape[1]), indptr, self.indices, self.table, self.which)
+        return PreciseMatrix((rows, self.shape[1]), self.rows + start, self.columns, self.values)
 
     def picked(self, index: Array) -> PreciseMatrix:
-        """Rows in a new order; -1 stands for a row of zeros."""
-        lengths = np.where(index >= 0, np.diff(self.indptr)[index], 0)
-        entries = _ranges(self.indptr[:-1][index], lengths)
-        indptr = np.concatenate([[0], np.cumsum(lengths)])
-        chosen = _chosen(self.table, self.which, entries)
-        return PreciseMatrix((len(index), self.shape[1]), indptr, self.indices[entries], *chosen)
+        """Rows in a new order; -1 stands for a row of zeros, which is added as the last one."""
+        chosen = self.filled(np.arange(self.rows.size) + 1, self.shape[0] + 1)[index]
+        rows = np.repeat(np.arange(len(index)), np.diff(chosen.indptr))
+        return PreciseMatrix((len(index), self.shape[1]), rows, chosen.indices, self.values.take(chosen.data - 1))
 
     def scaled(self, factor: Precise) -> PreciseMatrix:
         """Row i times factor i."""
-        if _ones(factor):
+        if factor.ones:
             return self
-        table, which, row = self.values, None, self.rows
-        if self.which is not None:
-            of_number = np.zeros(self.table.shape[0], dtype=int)  # a row that each number stands in
-            of_number[self.which] = self.rows
-            alike = np.unique(np.concatenate([factor.parts, factor.error[None]]), axis=1, return_inverse=True)[1]
-            if np.array_equal(alike[of_number[self.which]], alike[self.rows]):
-                table, which, row = self.table, self.which, of_number
-        table = factor.take(row) * table
-        if table.nothing.any():
-            return PreciseMatrix.of_entries(self.shape, self.rows, self.indices, table, which)
-        return PreciseMatrix(self.shape, self.indptr, self.indices, table, which)
+        return PreciseMatrix.of_entries(self.shape, self.rows, self.columns, self.values * factor.take(self.rows))
+
+    def times(self, vector: Precise) -> Precise:
+        """The product with a vector."""
+        size = vector.shape[0]
+        column = PreciseMatrix.of_entries((size, 1), np.arange(size), np.zeros(size, dtype=int), vector)
+        product = self @ column
+        return product.values.spread(product.rows, self.shape[0])
 
     def __matmul__(self, other: PreciseMatrix) -> PreciseMatrix:
-        if other._is_identity:
-            return self
-        count = np.diff(self.indptr)
-        if (count <= 1).all():  # a scaled choice of rows
-            index, factor = np.full(self.shape[0], -1), np.zeros(self.shape[0], dtype=int)
-            index[count == 1], factor[count == 1] = self.indices, np.arange(self.indices.size)
-            chosen = other.picked(index)
-            return chosen if self._all_ones else chosen.scaled(self.values.take(factor))
-        if (np.diff(other.indptr) <= 1).all() and np.unique(other.indices).size == other.indices.size:
-            return self._renamed(other)
-        return _product(self, other)
+        """self·other, from products of slices (Ozaki, Ogita, Oishi, Rump, Error-free transformations, 2012).
 
-    def _renamed(self, other: PreciseMatrix) -> PreciseMatrix:
-        """self·other if other has at most one entry in each row and in each column: columns change place and size."""
-        kept = np.flatnonzero(np.diff(other.indptr)[self.indices])
-        entry = other.indptr[self.indices[kept]]
-        values = self.values.take(kept)
-        values = values if other._all_ones else values * other.values.take(entry)
+        The entries of a slice are whole numbers of at most 2^b times a power of two. If n·2^(2b) ≤ 2^53, every partial
+        sum of the n terms of an entry of the product of two slices is a whole number of at most 2^53 times a power of
+        two. So the product is exact in whatever order it is summed, by dense and sparse routines alike.
+        """
         shape = (self.shape[0], other.shape[1])
-        return PreciseMatrix.of_entries(shape, self.rows[kept], other.indices[entry], values)
+        if np.array_equal(other.rows, np.arange(other.shape[0])):  # one entry in each row: columns get other names
+            values = self.values if other.values.ones else self.values * other.values.take(self.columns)
+            return PreciseMatrix.of_entries(shape, self.rows, other.columns[self.columns], values)
+        terms = int(np.bincount(self.rows, minlength=1).max())
+        bits = (53 - max(terms - 1, 0).bit_length()) // 2
+        with np.errstate(all="ignore"):
+            (one, off), (two, aside) = _slices(self.values, bits), _slices(other.values, bits)
+            reached = sparse.csr_array(self._fast(np.ones(self.rows.size)) @ other._fast(np.ones(other.rows.size)))
+            reached.sort_indices()
+            rows, columns = np.repeat(np.arange(self.shape[0]), np.diff(reached.indptr)), reached.indices
+            error = np.zeros(rows.size)
+            if off.any() or aside.any():  # of tiny numbers, so that no product of a size and an error underflows
+                size, width = (np.maximum(m.values.size, _TINY) for m in (self, other))
+                error = _at(self._fast(size) @ other._fast(aside) + self._fast(off) @ other._fast(width), rows, columns)
+            total = Precise(np.zeros(rows.size), np.zeros(rows.size), error * _UP)
+            second = [other._fast(part) for part in two]
+            for part in one:
+                first = self._fast(part)
+                for slice in second:
+                    total = total + _at(first @ slice, rows, columns)
+        return PreciseMatrix.of_entries(shape, rows, columns, total)
 
-    @property
-    def _all_ones(self) -> bool:
-        """Whether every entry is 1."""
-        return self.which is None and _ones(self.table)
-
-    @property
-    def _is_identity(self) -> bool:
-        size = self.shape[0]
-        diagonal = (self.indptr == np.arange(size + 1)).all() and np.array_equal(self.indices, np.arange(size))
-        return bool(self.shape[1] == size and diagonal and self._all_ones)
-
-    def _csr(self, data: Array) -> sparse.csr_array:
-        return sparse.csr_array((data, self.indices, self.indptr), shape=self.shape)
-
-
-def _chosen(table: Precise, which: Array | None, entries: Array) -> tuple[Precise, Array | None]:
-    """Table and ``which`` of some entries."""
-    return (table.take(entries), None) if which is None else (table, which[entries])
-
-
-def _ones(values: Precise) -> bool:
-    """Whether every number is 1."""
-    return bool((values.nearest == 1.0).all() and not values.parts[1:].any() and not values.error.any())
-
-
-def _ranges(starts: Array, lengths: Array) -> Array:
-    """The ranges starts[i] … starts[i] + lengths[i] - 1, one after the other."""
-    ends = np.cumsum(lengths)
-    return np.arange(ends[-1] if ends.size else 0) + np.repeat(starts - ends + lengths, lengths)
+    def _fast(self, data: Array) -> Any:
+        """Other numbers in the places of the entries, dense where that is faster."""
+        matrix = self.filled(data, self.shape[0])
+        return matrix.toarray() if data.size >= 0.1 * self.shape[0] * self.shape[1] else matrix
 
 
-def _added(key: Array, values: Precise) -> tuple[Array, Precise]:
-    """Entries in the order of their places, those of one place added."""
-    places, first, group = np.unique(key, return_index=True, return_inverse=True)
-    turn = np.arange(key.size) - first[group]
-    total = values.take(first)
-    for t in range(1, int(turn.max()) + 1):
-        here = np.flatnonzero(turn == t)
-        into = group[here]
-        sums = total.take(into) + values.take(here)
-        depth = max(len(total.parts), len(sums.parts))
-        parts = np.pad(total.parts, ((0, depth - len(total.parts)), (0, 0)))
-        parts[:, into] = np.pad(sums.parts, ((0, depth - len(sums.parts)), (0, 0)))
-        error = np.array(total.error)
-        error[into] = sums.error
-        total = Precise(parts, error)
-    kept = np.flatnonzero(~total.nothing)
-    return places[kept], total.take(kept)
-
-
-# products ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _Sliced:
-    """A matrix as 2^power times a sum of slices, up to ``error``; the powers belong to its rows or its columns.
-
-    Every entry of ``size`` is at least that of the scaled matrix, error included.
-    """
-
-    slices: tuple[Any, ...]
-    size: Any
-    error: Any
-    pattern: Any
-    power: Array
-    exact: bool
-
-
-def _sliced(matrix: PreciseMatrix, axis: int, bits: int) -> _Sliced:
-    """Slices of at most ``bits`` bits along the rows (axis 0) or columns (axis 1)."""
-    groups, count = (matrix.rows, matrix.indices)[axis], matrix.shape[axis]
-    values = matrix.values
-    top = np.zeros(count)
-    np.maximum.at(top, groups, values.above)
-    power = np.frexp(top)[1]
-    shift = -power[groups]
-    error = np.ldexp(values.error, shift)
-    error = np.where(values.error > 0.0, np.maximum(error * _UP, _FLOOR), 0.0)
-    slices = []
-    for part in values.parts:
-        rest = np.ldexp(part, shift)
-        small = (part != 0.0) & (np.abs(rest) < _TINIEST)
-        error = np.where(small, plus(error, np.full_like(error, _FLOOR)), error)
-        rest = np.where(small, 0.0, rest)
-        for _ in range(SLICES):
-            if not rest.any():
+def _slices(values: Precise, bits: int) -> tuple[list[Array], Array]:
+    """Arrays of whole numbers of at most 2^bits times a power of two, and how far their sum is from the numbers."""
+    slices, error = [], values.error
+    for rest in (values.high, values.low):
+        for _ in range(12):
+            top = np.abs(rest).max(initial=0.0)
+            if not _TINY <= top < np.inf:
                 break
-            largest = np.zeros(count)
-            np.maximum.at(largest, groups, np.abs(rest))
-            unit = np.ldexp(1.0, np.frexp(largest)[1] - bits)[groups]  # |rest| ≤ 2^bits · unit
-            head = (rest + 1.5 * 2.0**52 * unit) - 1.5 * 2.0**52 * unit
+            large = 1.5 * 2.0**52 * np.ldexp(1.0, int(np.frexp(top)[1]) - bits)
+            head = (rest + large) - large
             slices.append(head)
             rest = rest - head
-        error = np.where(rest != 0.0, plus(error, np.maximum(np.abs(rest), _FLOOR)), error)
-    size = np.where(values.above > 0.0, np.maximum(np.ldexp(values.above, shift) * _UP, _FLOOR), 0.0)
-    heavy = matrix.indices.size >= _DENSE * matrix.shape[0] * matrix.shape[1]
-
-    def stored(data: Array) -> Any:
-        entries = matrix._csr(data)
-        return entries.toarray() if heavy else entries
-
-    return _Sliced(
-        tuple(stored(data) for data in slices),
-        stored(plus(size, error)),
-        stored(error),
-        stored(np.ones(matrix.indices.size)),
-        power,
-        not error.any(),
-    )
+        error = error + np.abs(rest)
+    return slices, np.where(error == 0.0, 0.0, np.maximum(error * _UP, _TINY))
 
 
-def _product(left: PreciseMatrix, right: PreciseMatrix) -> PreciseMatrix:
-    """left·right, from products of slices that are exact."""
-    if not (np.isfinite(left.values.above).all() and np.isfinite(right.values.above).all()):
-        return _hopeless(left, right)
-    terms = int(np.diff(left.indptr).max(initial=1))
-    bits = (53 - (terms - 1).bit_length()) // 2  # terms · 2^(2·bits) ≤ 2^53
-    one, two = _sliced(left, 0, bits), _sliced(right, 1, bits)
-    shape = (left.shape[0], right.shape[1])
-    reached = sparse.csr_array(one.pattern @ two.pattern)
-    reached.sort_indices()
-    rows, columns = np.repeat(np.arange(shape[0]), np.diff(reached.indptr)), reached.indices
-    key = rows.astype(np.int64) * shape[1] + columns
-
-    def read(product: Any) -> Array:
-        """A product's entries where the two patterns lead."""
-        if not sparse.issparse(product):
-            return np.asarray(product[rows, columns])
-        entries = sparse.csr_array(product)
-        entries.sort_indices()
-        if entries.nnz == key.size:
-            return entries.data
-        where = np.repeat(np.arange(shape[0]), np.diff(entries.indptr)).astype(np.int64) * shape[1] + entries.indices
-        data = np.zeros(key.size)
-        data[np.searchsorted(key, where)] = entries.data
-        return data
-
-    error: Array = np.zeros(key.size)
-    if not (one.exact and two.exact):
-        error = read(one.size @ two.error + one.error @ two.size) * _UP
-    pairs = sorted(((i, j) for i in range(len(one.slices)) for j in range(len(two.slices))), key=sum)
-    sums = distilled((read(one.slices[i] @ two.slices[j]) for i, j in pairs), error)
-    power = one.power[rows] + two.power[columns]
-    return PreciseMatrix.of_entries(shape, rows, columns, _lifted(sums, power))
-
-
-def _hopeless(left: PreciseMatrix, right: PreciseMatrix) -> PreciseMatrix:
-    """A product with factors that overflowed: every entry is NaN, which no rounding accepts."""
-    rows, columns = np.indices((left.shape[0], right.shape[1])).reshape(2, -1)
-    return PreciseMatrix.of_entries(
-        (left.shape[0], right.shape[1]), rows, columns, Precise.of(np.full(rows.size, np.nan))
-    )
-
-
-def _lifted(values: Precise, power: Array) -> Precise:
-    """The numbers times 2^power; what is rounded on the way is charged."""
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        parts = np.ldexp(values.parts, power)
-        error = np.where(values.error > 0.0, np.nextafter(np.ldexp(values.error, power), np.inf), 0.0)
-        for part, before in zip(parts, values.parts, strict=True):
-            moved = np.ldexp(part, -power) != before
-            error = plus(error, np.where(moved, 2.0**-1074, 0.0))
-    return Precise(parts, error)
+def _at(product: Any, rows: Array, columns: Array) -> Array:
+    """The entries of a product in some places, in order, outside of which it is 0."""
+    if not sparse.issparse(product):
+        return np.asarray(product[rows, columns])
+    entries, found = sparse.coo_array(product), np.zeros(rows.size)
+    width = max(product.shape[1], 1)
+    found[np.searchsorted(rows * width + columns, entries.row * np.int64(width) + entries.col)] = entries.data
+    return found

@@ -76,10 +76,10 @@ def convolution(
     result = (batch, weight.shape[0], *places)
     rows = np.broadcast_to(positions(full[:-1])[..., None], full)
     columns = np.broadcast_to(seen[:, :, None], full)
-    which = np.broadcast_to(positions(taps.shape)[None, :, :, None, :], full)
+    values = np.broadcast_to(taps[None, :, :, None, :], full)
     kept = columns >= 0
     size = int(np.prod(result, dtype=int)), int(np.prod(shape, dtype=int))
-    return PreciseMatrix.of_entries(size, rows[kept], columns[kept], Precise.of(taps.ravel()), which[kept]), result
+    return PreciseMatrix.of_entries(size, rows[kept], columns[kept], Precise.of(values[kept])), result
 
 
 def pool_windows(

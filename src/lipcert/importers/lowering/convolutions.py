@@ -8,13 +8,12 @@ looked up entry by entry, beyond double precision, so nothing is assumed of the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from lipcert.importers.lowering.forms import Form
-from lipcert.importers.precise import Precise
+from lipcert.importers.precise import PreciseMatrix
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 
@@ -27,8 +26,7 @@ class _Entries:
     channels: Array
     places: tuple[Array, ...]  # an array an axis
     seen: tuple[Array, ...]
-    facts: Array  # (parts and error, numbers)
-    which: Array  # the number of each entry
+    facts: Array  # (3, entries): all that is known of each number
 
 
 @dataclass(frozen=True)
@@ -42,18 +40,18 @@ class _Window:
 
 
 def recognised(
-    forms: Sequence[Form], shapes: Sequence[tuple[int, ...]], known: Mapping[int, tuple[int, ...]]
+    matrix: PreciseMatrix, shapes: Sequence[tuple[int, ...]], known: Sequence[tuple[int, ...]]
 ) -> Convolution | None:
-    """The convolution that forms of these shapes, one above the other, make of the known values; None if there is none.
+    """The convolution that a matrix is, from tensors of the known shapes to others, one after the other; None if none.
 
     Periodic padding can be written as a kernel as wide as the image, too; the smaller kernel is taken.
     """
-    before, after = _images(list(known.values())), _images(shapes)
-    if before is None or after is None or len(before[1]) != len(after[1]):
+    before, after = _images(known), _images(shapes)
+    if before is None or after is None or len(before[1]) != len(after[1]) or not matrix.rows.size:
         return None
-    entries = _entries(forms, known, before[1], after[1])
-    if entries is None:
-        return None
+    here, there = np.divmod(matrix.rows, math.prod(after[1])), np.divmod(matrix.columns, math.prod(before[1]))
+    places, seen = (np.unravel_index(p, s) for p, s in ((here[1], after[1]), (there[1], before[1])))
+    entries = _Entries(here[0], there[0], places, seen, np.stack(matrix.values.parts))
     plain = _convolution(entries, before, after, False)
     if plain is not None and _narrow(plain):
         return plain
@@ -78,33 +76,6 @@ def _images(shapes: Sequence[tuple[int, ...]]) -> tuple[int, tuple[int, ...]] | 
     return sum(shape[1] for shape in shapes), sizes.pop()
 
 
-def _entries(
-    forms: Sequence[Form], known: Mapping[int, tuple[int, ...]], before: tuple[int, ...], after: tuple[int, ...]
-) -> _Entries | None:
-    starts = dict(zip(known, np.cumsum([0, *(math.prod(shape) for shape in known.values())]).tolist(), strict=False))
-    rows, columns, facts, which, count = [], [], [], [], 0
-    deepest = max((len(matrix.table.parts) for form in forms for matrix in form.matrices.values()), default=1)
-    top = 0
-    for form in forms:
-        for value, start in starts.items():
-            matrix = form.matrices.get(value)
-            if matrix is None:
-                continue
-            parts = np.pad(matrix.table.parts, ((0, deepest - len(matrix.table.parts)), (0, 0)))
-            rows.append(matrix.rows + top)
-            columns.append(matrix.indices + start)
-            facts.append(np.concatenate([parts, matrix.table.error[None]]))
-            which.append(count + (np.arange(len(matrix.indices)) if matrix.which is None else matrix.which))
-            count += matrix.table.shape[0]
-        top += form.size
-    if not rows:
-        return None
-    row, column = np.concatenate(rows), np.concatenate(columns)
-    here, there = np.divmod(row, math.prod(after)), np.divmod(column, math.prod(before))
-    places, seen = (np.unravel_index(p, s) for p, s in ((here[1], after), (there[1], before)))
-    return _Entries(here[0], there[0], places, seen, np.concatenate(facts, axis=1), np.concatenate(which))
-
-
 def _convolution(
     entries: _Entries, before: tuple[int, tuple[int, ...]], after: tuple[int, tuple[int, ...]], circular: bool
 ) -> Convolution | None:
@@ -122,20 +93,14 @@ def _convolution(
         windows.append(_Window(stride, first, dilation, (int(offset.max()) - first) // dilation + 1))
         taps.append((offset - first) // dilation)
     window = tuple(one.count for one in windows)
-    if math.prod(window) * after[0] * before[0] > 16 * entries.which.size:  # far from filled: no kernel
+    if math.prod(window) * after[0] * before[0] > 16 * entries.facts.shape[1]:  # far from filled: no kernel
         return None
     where = np.ravel_multi_index((entries.outputs, entries.channels, *taps), (after[0], before[0], *window))
-    number = np.full(after[0] * before[0] * math.prod(window), -1)  # of each entry of the kernel
-    number[where] = entries.which
-    chosen, used = number[where], number >= 0
-    apart = np.flatnonzero(chosen != entries.which)
-    if not np.array_equal(entries.facts[:, chosen[apart]], entries.facts[:, entries.which[apart]]):
+    kernel_facts = np.zeros((3, after[0] * before[0] * math.prod(window)))
+    kernel_facts[:, where] = entries.facts
+    if not np.array_equal(kernel_facts[:, where], entries.facts):
         return None
-    facts = np.where(used, entries.facts[:, number], 0.0)
-    kernel = Precise(facts[:-1], facts[-1]).rounded()[0]
-    if (kernel[used] == 0.0).any():
-        return None
-    kernel = kernel.reshape(after[0], before[0], *window)
+    kernel = kernel_facts[0].reshape(after[0], before[0], *window)
     ends = [
         (w.count - 1) * w.dilation + w.stride * (m - 1) + w.first + 1 for w, m in zip(windows, after[1], strict=True)
     ]
@@ -144,7 +109,7 @@ def _convolution(
     if circular and any(w.dilation * (w.count - 1) >= n for w, n in zip(windows, before[1], strict=True)):
         return None
     found = Convolution.of(kernel, before[1], strides, pads, dilations, circular=circular)
-    if found.places != after[1] or _count(found) != entries.which.size:
+    if found.places != after[1] or _count(found) != entries.facts.shape[1]:
         return None
     groups = _groups((kernel != 0.0).any(axis=tuple(range(2, kernel.ndim))))
     if groups == 1:

@@ -1,8 +1,8 @@
-"""Affine maps of known values, composed without rounding."""
+"""Affine maps of known values, composed far beyond double precision."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,74 +10,47 @@ import numpy as np
 from lipcert.importers.graph import Affine, Constant, Graph, Join, Op, Pick, Product, Rewriting, Scale, Sum
 from lipcert.importers.precise import Precise, PreciseMatrix
 
-ONE = -1
-"""Stands for the number 1 among the known values: its matrix is the offset."""
-
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """Σ matrices[k]·(known value k) + matrices[ONE]; ``size`` numbers."""
+    """matrix·(all known values, one after the other) + offset."""
 
-    matrices: Mapping[int, PreciseMatrix]
-    size: int
+    matrix: PreciseMatrix
+    offset: Precise
 
     @staticmethod
-    def known(position: int, size: int) -> Form:
-        """A known value itself."""
-        return Form({position: PreciseMatrix.eye(size)}, size)
-
-    @property
-    def offset(self) -> Precise:
-        """The constant term, for a form that depends on no known value."""
-        column = self.matrices.get(ONE)
-        values = np.zeros((1, self.size)), np.zeros(self.size)
-        if column is None:
-            return Precise(*values)
-        parts, error = np.zeros((len(column.values.parts), self.size)), values[1]
-        parts[:, column.rows], error[column.rows] = column.values.parts, column.values.error
-        return Precise(parts, error)
+    def known(size: int, start: int, width: int) -> Form:
+        """Known values themselves: ``size`` of them from ``start`` on, of ``width`` in all."""
+        place, ones = np.arange(size), Precise.of(np.ones(size))
+        return Form(PreciseMatrix((size, width), place, place + start, ones), Precise.of(np.zeros(size)))
 
     @property
     def fits(self) -> bool:
-        """Whether every coefficient can be rounded once, as a certificate's theorem allows."""
-        return all(matrix.rounded() is not None for matrix in self.matrices.values())
+        """Whether each coefficient has a float within 2⁻⁵⁰ of it, as a certificate's theorem allows."""
+        return bool(self.matrix.values.good.all() and self.offset.good.all())
 
 
-def compose(op: Op, operands: Sequence[Form]) -> Form:
-    """The form of a linear operation's result, given those of its operands."""
+def compose(op: Op, operands: Sequence[Form], width: int) -> Form:
+    """The form of a linear operation's result, given those of its operands and the number of known values."""
+    matrices, offsets = [form.matrix for form in operands], [form.offset for form in operands]
     match op:
         case Constant(number=number):
-            return Form({ONE: PreciseMatrix.column(Precise.of(number))}, number.size)
+            nothing = np.zeros(0, dtype=int)
+            empty = PreciseMatrix((number.size, width), nothing, nothing, Precise.of(np.zeros(0)))
+            return Form(empty, Precise.of(number))
         case Affine(weight=weight, bias=bias):
-            return _shifted({k: weight @ matrix for k, matrix in operands[0].matrices.items()}, bias)
+            return Form(weight @ matrices[0], weight.times(offsets[0]) + bias)
         case Scale(factor=factor, shift=shift):
-            scaled = {k: matrix.scaled(factor) for k, matrix in operands[0].matrices.items()}
-            return _shifted(scaled, shift)
+            return Form(matrices[0].scaled(factor), factor * offsets[0] + shift)
         case Pick(index=index):
-            return Form({k: matrix.picked(index) for k, matrix in operands[0].matrices.items()}, index.size)
+            return Form(matrices[0].picked(index), offsets[0].each(lambda part: np.where(index < 0, 0.0, part[index])))
         case Sum():
-            return _sum(operands)
+            return Form(PreciseMatrix.total(matrices), sum(offsets[1:], offsets[0]))
         case Join():
-            total = sum(form.size for form in operands)
-            placed, start = [], 0
-            for form in operands:
-                placed.append(Form({k: matrix.moved(total, start) for k, matrix in form.matrices.items()}, total))
-                start += form.size
-            return _sum(placed)
+            starts = np.cumsum([0, *(matrix.shape[0] for matrix in matrices)]).tolist()
+            moved = [matrix.moved(starts[-1], start) for matrix, start in zip(matrices, starts, strict=False)]
+            return Form(PreciseMatrix.total(moved), Precise.joined(offsets))
     raise AssertionError(f"{type(op).__name__} is left over")
-
-
-def _shifted(matrices: Mapping[int, PreciseMatrix], bias: Precise) -> Form:
-    size = bias.shape[0]
-    return _sum([Form(matrices, size), Form({ONE: PreciseMatrix.column(bias)}, size)])
-
-
-def _sum(forms: Sequence[Form]) -> Form:
-    found: dict[int, list[PreciseMatrix]] = {}
-    for form in forms:
-        for k, matrix in form.matrices.items():
-            found.setdefault(k, []).append(matrix)
-    return Form({k: PreciseMatrix.total(matrices) for k, matrices in found.items()}, forms[0].size)
 
 
 def fold_constants(graph: Graph) -> Graph:
@@ -93,6 +66,6 @@ def fold_constants(graph: Graph) -> Graph:
             factor, other = sorted(inputs, key=lambda i: i not in known)
             op, inputs = Scale(known[factor].offset, Precise.of(np.zeros(node.size))), (other,)
         if op.linear and all(i in known for i in inputs):
-            known[position] = compose(op, [known[i] for i in inputs])
+            known[position] = compose(op, [known[i] for i in inputs], 0)
         new.place[position] = new.add(op, (new.place[i] for i in inputs), node)
     return new.graph(graph.output)

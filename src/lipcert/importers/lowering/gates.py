@@ -96,7 +96,7 @@ def _line(graph: Graph, position: int, until: Collection[int] = ()) -> _Line:
 
 def _uniform(numbers: Precise) -> bool:
     """Whether all numbers are the same."""
-    return bool((numbers.parts == numbers.parts[:, :1]).all() and (numbers.error == numbers.error[0]).all())
+    return all(bool((part == part[0]).all()) for part in numbers.parts)
 
 
 def _common(graph: Graph, one: int, two: int) -> tuple[_Line, _Line] | None:
@@ -189,12 +189,12 @@ def _softsign(graph: Graph, plain: int, below: int, c: Precise) -> _Gate | None:
     """a·x·c/(e + k·|dx|) is ac/(et)·softsign(tx) with t = k·|d|/e."""
     bottom = _line(graph, below)
     size = graph.nodes[bottom.root]
-    if _name(size) != "|x|" or not bottom.shift.nearest > 0.0 or not bottom.factor.nearest > 0.0:
+    if _name(size) != "|x|" or not bottom.shift.high > 0.0 or not bottom.factor.high > 0.0:
         return None
     lines = _common(graph, plain, size.inputs[0])
     if lines is None or not all(line.shift.nothing for line in lines):
         return None
-    d = lines[1].factor if lines[1].factor.nearest > 0.0 else -lines[1].factor
+    d = lines[1].factor if lines[1].factor.high > 0.0 else -lines[1].factor
     turn = bottom.factor * d * bottom.shift.reciprocal()
     return _Gate("softsign", lines[1].root, turn, lines[0].factor * c * (bottom.shift * turn).reciprocal())
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
 from scipy import sparse
 
-from lipcert.importers.graph import Apply, Constant, Graph, Input, Offender, Rewriting, refuse
+from lipcert.importers.graph import Apply, Constant, Graph, Input, Join, Offender, Rewriting, refuse
 from lipcert.importers.lowering.convolutions import recognised
 from lipcert.importers.lowering.extremes import expand_maxima, sort_pairs
-from lipcert.importers.lowering.forms import ONE, Form, compose, fold_constants
+from lipcert.importers.lowering.forms import Form, compose, fold_constants
 from lipcert.importers.lowering.gates import recognise_gates
 from lipcert.importers.lowering.schedule import Level, levels
 from lipcert.model.activations import Activation, activation
@@ -32,7 +32,7 @@ KERNELS_FROM = 512
 
 _REASON = (
     "one of its coefficients is not finite, or no double is near enough to it; scale the layers around it so that"
-    " all coefficients that are not zero lie between 1e-290 and 1e290"
+    " all coefficients that are not zero lie between 1e-120 and 1e120"
 )
 
 
@@ -69,82 +69,77 @@ REWRITES = (fold_constants, recognise_gates, sort_pairs, expand_maxima)
 def lower(graph: Graph) -> Lowered:
     """The network that computes what the graph does.
 
-    Each weight and bias is a coefficient of a composition of the graph's affine maps, rounded once. Where a
-    composition cannot be rounded so, its maps stay apart, with identity neurons between them.
+    Each weight and bias is within 2⁻⁵⁰ of a coefficient of a composition of the graph's affine maps, relatively. Where
+    that cannot be shown, the maps stay apart, with identity neurons between them.
     """
     graph = reduce(lambda g, rewrite: rewrite(g), REWRITES, graph.live())
-    plan = fold(graph)
-    while plan.apart:
-        graph = separate(graph, plan.apart)
-        plan = fold(graph)
-    network = _with_kernels(prune(Network.from_weights(plan.weights, plan.biases, plan.neurons)), plan.convolutions)
-    pruned = [
-        replace(origin, carried=min(origin.carried, _identities(layer.neurons)), dropped=len(bias) - layer.size)
-        for origin, bias, layer in zip(plan.origins, plan.biases, network.layers, strict=True)
-    ]
-    return Lowered(network, tuple(pruned))
-
-
-def _with_kernels(network: Network, convolutions: Sequence[Convolution | None]) -> Network:
-    """The same network, with convolutions in the place of matrices that are such and were not pruned."""
-    layers = [
-        layer if one is None or one.shape != layer.linear.shape else replace(layer, linear=one)
-        for layer, one in zip(network.layers, convolutions, strict=True)
-    ]
-    return Network(tuple(layers))
+    merged, apart = fold(graph)
+    while apart:
+        graph = separate(graph, apart)
+        merged, apart = fold(graph)
+    rows = [one.neurons for one in merged if one.neurons is not None]
+    network = prune(Network.from_weights([one.weight for one in merged], [one.bias for one in merged], rows))
+    layers, origins = [], []
+    for one, layer in zip(merged, network.layers, strict=True):
+        kept = one.convolution is not None and one.convolution.shape == layer.linear.shape  # not pruned
+        layers.append(replace(layer, linear=one.convolution) if kept else layer)
+        carried = min(one.origin.carried, _identities(layer.neurons))
+        origins.append(replace(one.origin, carried=carried, dropped=len(one.bias) - layer.size))
+    return Lowered(Network(tuple(layers)), tuple(origins))
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """The layers as far as they could be folded, and the nodes whose operands must be values of their own."""
+class Merged:
+    """A layer before pruning: affine maps in one, the activations after them, the convolution that the weight is."""
 
-    weights: list[Weight] = field(default_factory=list)
-    biases: list[Array] = field(default_factory=list)
-    neurons: list[Neurons] = field(default_factory=list)
-    origins: list[Origin] = field(default_factory=list)
-    convolutions: list[Convolution | None] = field(default_factory=list)
-    apart: set[int] = field(default_factory=set)
+    weight: Weight
+    bias: Array
+    neurons: Neurons | None
+    convolution: Convolution | None
+    origin: Origin
 
 
-def fold(graph: Graph) -> Plan:
-    """Weights, biases and activations layer by layer; complete if nothing has to stay apart."""
-    plan = Plan()
+def fold(graph: Graph) -> tuple[list[Merged], set[int]]:
+    """The layers as far as maps could be merged, and the nodes whose operands must be values of their own."""
+    merged, apart = [], set()
     for number, level in enumerate(levels(graph), 1):
         clock().say(f"reading the model: layer {number}")
-        last = not level.applied
-        targets = [graph.output] if last else [graph.nodes[i].inputs[0] for i in level.applied] + list(level.carried)
-        forms, folded = _forms(graph, level.known, targets)
+        targets = [graph.nodes[i].inputs[0] for i in level.applied] + list(level.carried)
+        targets = targets if level.applied else [graph.output]
+        forms = _forms(graph, level.known, targets)
         stuck = _stuck(graph, level.known, targets, forms)
-        plan.apart.update(stuck)
+        apart.update(stuck)
         if stuck:
             continue
-        weight, bias = _stack([forms[t] for t in targets], {i: graph.nodes[i].size for i in level.known})
-        shapes, known = [graph.nodes[t].shape for t in targets], {i: graph.nodes[i].shape for i in level.known}
+        whole = compose(Join(), [forms[t] for t in targets], 0)
+        weight = _stored(whole.matrix.nearest)
+        shapes, known = ([graph.nodes[i].shape for i in nodes] for nodes in (targets, level.known))
         wide = sparse.issparse(weight) or max(weight.shape) >= KERNELS_FROM
-        kernel = recognised([forms[t] for t in targets], shapes, known) if wide else None
-        plan.convolutions.append(kernel)
-        plan.weights.append(weight)
-        plan.biases.append(bias)
-        if not last:
-            plan.neurons.append(_neurons(graph, level))
-        applied = dict.fromkeys(graph.nodes[i].label() for i in level.applied)
-        carried = sum(graph.nodes[i].size for i in level.carried)
-        plan.origins.append(Origin(folded, tuple(applied), carried, 0))
-    return plan
+        kernel = recognised(whole.matrix, shapes, known) if wide else None
+        passed = [graph.nodes[i] for i in forms if i not in level.known]
+        origin = Origin(
+            tuple(dict.fromkeys(node.label() for node in passed if not isinstance(node.op, Constant))),
+            tuple(dict.fromkeys(graph.nodes[i].label() for i in level.applied)),
+            sum(graph.nodes[i].size for i in level.carried),
+            0,
+        )
+        neurons = _neurons(graph, level) if level.applied else None
+        merged.append(Merged(weight, whole.offset.high + 0.0, neurons, kernel, origin))
+    return merged, apart
 
 
-def _forms(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> tuple[dict[int, Form], tuple[str, ...]]:
+def _forms(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> dict[int, Form]:
     """The targets, and what lies on the way to them, as affine forms of the known values."""
-    needed = _ancestors(graph, known, targets)
+    sizes = [graph.nodes[i].size for i in known]
+    starts = dict(zip(known, np.cumsum([0, *sizes]).tolist(), strict=False))
     forms: dict[int, Form] = {}
-    for position in sorted(needed):
+    for position in sorted(_ancestors(graph, known, targets)):
         node = graph.nodes[position]
-        if position in known:
-            forms[position] = Form.known(position, node.size)
+        if position in starts:
+            forms[position] = Form.known(node.size, starts[position], sum(sizes))
         else:
-            forms[position] = compose(node.op, [forms[i] for i in node.inputs])
-    passed = (graph.nodes[i] for i in sorted(needed - set(known)))
-    return forms, tuple(dict.fromkeys(node.label() for node in passed if not isinstance(node.op, Constant)))
+            forms[position] = compose(node.op, [forms[i] for i in node.inputs], sum(sizes))
+    return forms
 
 
 def _ancestors(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> set[int]:
@@ -170,35 +165,10 @@ def _stuck(graph: Graph, known: Sequence[int], targets: Sequence[int], forms: Ma
     return found
 
 
-def _stack(forms: Sequence[Form], known: Mapping[int, int]) -> tuple[Weight, Array]:
-    """Forms one above the other, over the known values (position → size) side by side, each number rounded once."""
-    strips, offsets = [], []
-    for form in forms:
-        blocks = [_rounded(form, k, size) for k, size in known.items()]
-        strips.append(sparse.hstack(blocks, format="csr"))
-        offsets.append(_rounded(form, ONE, 1).toarray()[:, 0])
-    return _stored(sparse.vstack(strips, format="csr")), np.concatenate(offsets)
-
-
-def _rounded(form: Form, value: int, size: int) -> sparse.csr_array:
-    """The matrix by which a form multiplies a known value, each entry rounded once."""
-    if value not in form.matrices:
-        return sparse.csr_array((form.size, size))
-    rounded = form.matrices[value].rounded()
-    if rounded is None:
-        raise AssertionError("a coefficient that cannot be rounded is left over")
-    return rounded
-
-
-def _stored(matrix: Weight) -> Weight:
+def _stored(entries: sparse.csr_array) -> Weight:
     """Sparse where that is worth it, else dense."""
-    entries = sparse.csr_array(matrix)
-    entries.eliminate_zeros()
     area = entries.shape[0] * entries.shape[1]
-    if area >= SPARSE_FROM and entries.nnz < SPARSE_BELOW * area:
-        entries.sort_indices()
-        return entries
-    return np.asarray(entries.toarray())
+    return entries if area >= SPARSE_FROM and entries.nnz < SPARSE_BELOW * area else np.asarray(entries.toarray())
 
 
 def _neurons(graph: Graph, level: Level) -> Neurons:
