@@ -139,7 +139,7 @@ class _Curved:
             """r²S·share + Q·other."""
             return still.times(float(twice_above(np.asarray(self.r), np.asarray(share)))) + moved.times(other)
 
-        M = both(float(up(np.asarray(1.0 + self.a))), float(up(np.asarray(1.0 + _over(self.a))))).above()
+        M = both(*(float(up(np.asarray(1.0 + one))) for one in (self.a, _over(self.a)))).above()
         first = both(_over(self.a1), _over(self.a2)).scaled(tau, tau)
         second = Approx.entrywise(M, M).times(_over(4.0 * self.a3)).scaled(psi, psi)
         return (first + second).above()

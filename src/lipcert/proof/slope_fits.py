@@ -128,8 +128,9 @@ class _Cells:
         if some.any():  # there the range of φ' serves
             left, right, jumps = poly[:-1][some], poly[1:][some], self.jumps[some]
             least, most = slope_bounds(self.neurons, self.v[:-1][some], self.v[1:][some])
-            roof[some] = np.where(jumps, most - np.minimum(left, right) + np.abs(bulge), roof[some])
-            floor[some] = np.where(jumps, least - np.maximum(left, right) - np.abs(bulge), floor[some])
+            more = np.abs(bulge) + rounded_off(np.maximum(np.abs(least), np.abs(most)), 8)
+            roof[some] = np.where(jumps, most - np.minimum(left, right) + more, roof[some])
+            floor[some] = np.where(jumps, least - np.maximum(left, right) - more, floor[some])
         top = roof.max(axis=0) + np.maximum(bulge, 0.0) + wide
         return floor.min(axis=0) + np.minimum(bulge, 0.0) - wide, top
 
