@@ -2,7 +2,7 @@
 
 With Δx = D_s u and Δy = D_t w, ‖Δy/t‖ ≤ L‖Δx/s‖ says ‖w‖ ≤ L‖u‖, for the network with first weight W_1 D_s and last
 weight D_t⁻¹ W_N over the region of all x/s. Each of those weights is rounded once, which is part of what weights are
-known to (LOOSE). The region is rounded outwards. A shape M, Δx = M u, is a layer of its own, with neurons of the
+known to. The region is rounded outwards. A shape M, Δx = M u, is a layer of its own, with neurons of the
 identity.
 """
 
