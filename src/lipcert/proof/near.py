@@ -336,7 +336,7 @@ class Size:
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def __truediv__(self, floats: Array) -> Size:
+    def __truediv__(self, floats: Array | float) -> Size:
         """Over the sizes of floats."""
         return Size(self.value / np.abs(floats) + TINY, self.units + 2)
 
