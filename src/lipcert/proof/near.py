@@ -15,7 +15,7 @@ from scipy import sparse
 
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array, Weight, dense, product, times
-from lipcert.proof.blocks import LARGE, apply_size, factor_sizes, row_blocks, row_sizes, symmetrised
+from lipcert.proof.blocks import LARGE, apply_size, column_sizes, factor_sizes, row_blocks, row_sizes, symmetrised
 from lipcert.proof.rounding import ETA, LOOSE, TINY, UP, U, down, fan_in, gamma, spread, square_above, turned, up
 
 _FEW = 0.02
@@ -188,7 +188,7 @@ class Approx:
     entries that mirror each other may differ by what they lost, u of which is less than what UP adds to errors.
     """
 
-    __slots__ = ("_inner", "_inner_turned", "_size", "_sums", "_turned", "_units", "value")
+    __slots__ = ("_floor", "_inner", "_inner_turned", "_size", "_sums", "_turned", "_units", "value")
 
     def __init__(
         self,
@@ -202,6 +202,7 @@ class Approx:
         self._turned: Approx | None = self if symmetric else None
         self._size: Weight | None = None
         self._sums: Array | None = None
+        self._floor: Any = 1.0
 
     @staticmethod
     def weight(weight: Weight, radius: Weight | None = None) -> Approx:
@@ -223,6 +224,7 @@ class Approx:
         if self._turned is None:
             self._turned = Approx(turned(self.value), self._units, self._inner_turned, self._inner)
             self._turned._turned, self._turned._size = self, None if self._size is None else turned(self._size)
+            self._turned._floor = self._floor
         return self._turned
 
     def reach(self, x: Array | None = None) -> Array:
@@ -259,7 +261,7 @@ class Approx:
         if self._inner is not None:
             found = found + self._inner(x)
         most = 1.0 if x is None else x.max(axis=-1, keepdims=True, initial=0.0)
-        return np.asarray(found * UP + TINY * (1.0 + most))
+        return np.asarray(found * UP + TINY * self._floor * (1.0 + most))
 
     def rows(self) -> Array:
         """At least the row sums of |A|."""
@@ -285,17 +287,15 @@ class Approx:
         """D_rows A D_columns, for exact diagonals (..., n); what underflows in D_rows A is multiplied by a column."""
         m, n = self.value.shape[-2:]
         left, right = (np.abs(np.broadcast_to(d, (*d.shape[:-1], k))) for d, k in ((rows, m), (columns, n)))
-
-        def inner(x: Array | None) -> Array:
-            moved = right if x is None else right * x
-            return left * self.err(moved) + TINY * (1.0 + moved.sum(axis=-1, keepdims=True))
-
-        def inner_turned(y: Array | None) -> Array:
-            count = float(m) if y is None else y.sum(axis=-1, keepdims=True)
-            return right * (self.T.err(left if y is None else left * y) + TINY * (1.0 + count))
-
+        inner: Operator | None = None
+        inner_turned: Operator | None = None
+        if self._units or self._inner is not None:
+            inner = lambda x: left * self.err(right if x is None else right * x)  # noqa: E731
+            inner_turned = lambda y: right * self.T.err(left if y is None else left * y)  # noqa: E731
         symmetric = self.symmetric and rows is columns
-        return Approx(_scaled(self.value, rows, columns), 3.0, inner, inner_turned, symmetric)
+        found = Approx(_scaled(self.value, rows, columns), 3.0, inner, inner_turned, symmetric)
+        found._floor = 1.0 + max(m, n) * right.max(axis=-1, keepdims=True, initial=0.0)
+        return found
 
     def above(self, extra: Array | float = 0.0) -> Array:
         """A symmetric float matrix Ŝ with A + D_extra ≼ Ŝ, for A symmetric.
@@ -314,7 +314,9 @@ class Approx:
         def alone(side: Operator | None) -> Operator | None:
             return None if side is None else lambda x: np.ravel(side(None if x is None else x[None]))
 
-        return Approx(self.value[0], self._units, alone(self._inner), alone(self._inner_turned))
+        found = Approx(self.value[0], self._units, alone(self._inner), alone(self._inner_turned))
+        found._floor = np.max(self._floor)
+        return found
 
     def gram(self) -> Approx:
         """A Aᵀ."""
@@ -411,11 +413,26 @@ def congruence(P: Array | None, weight: Weight, half: Array | None = None, radiu
     """A symmetric float matrix Ŝ with W P Wᵀ ≼ Ŝ; P symmetric, (..., n, n), or None for the identity.
 
     For every W that the weight stands for, also within a radius. ``half`` is W P as computed, if it is there already.
+    What :class:`Approx` would say of W P Wᵀ in a dozen calls: with H = fl(W P) the product loses at most
+    γ(|H| + |W||P|)|Wᵀ|, the tolerance of weights included; what underflows in H is multiplied by W.
     """
-    W = Approx.weight(weight, radius)
-    if P is None:
-        return W.gram().above()
-    return (W.product(Approx(P), half) @ W.T).above()
+    if radius is not None:
+        W = Approx.weight(weight, radius)
+        return (W.gram() if P is None else W.product(Approx(P), half) @ W.T).above()
+    size = abs(weight)
+    across = np.asarray(size.sum(axis=-2))
+    if P is None:  # then H is W itself
+        S, rows = gram(weight), spread(size, across)
+        columns = rows
+    else:
+        half, inner = half_image(P, weight) if half is None else half, spread(size, apply_size(P, across))
+        S = _product(half, turned(weight))
+        rows = inner + apply_size(half, across)
+        columns = inner + spread(size, column_sizes(half))
+    S = symmetrised(S)
+    g = gamma(max(weight.shape[-1], 1) + 2 * LOOSE + 4)
+    error = g * (0.5 * (rows + columns) + row_sizes(S)) * UP + TINY * (1.0 + across.sum())
+    return raised(S, error)
 
 
 def gram(weight: Weight) -> Array:
