@@ -97,7 +97,7 @@ def exact_layers(network: Network) -> tuple[Layer, ...]:
     return read(network, spread=0.0)
 
 
-def norm(entries: Sequence[arb]) -> arb:
+def norm(entries: Balls) -> arb:
     """The Euclidean norm."""
     return sum((x * x for x in entries), arb(0)).sqrt()
 

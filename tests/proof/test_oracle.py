@@ -287,7 +287,7 @@ def test_stretches_are_attained() -> None:
             for layer, v in zip(layers, exact_values(network, point)):
                 slopes = [f.on(x.lower(), x.upper()).slopes()[0] for f, x in zip(layer.functions, v, strict=True)]
                 y = np.array(slopes, dtype=object) * dot(layer.weight, y)
-            true = norm(dot(layers[-1].weight, y)) / norm([ball(d) for d in direction])
+            true = norm(dot(layers[-1].weight, y)) / norm(balls(direction))
             found = stretch_below(network, point, direction)
             assert ball(found) <= true.upper()
             tight += bool(ball(found) >= true * (1 - ball(1e-9)))

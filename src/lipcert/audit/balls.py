@@ -92,7 +92,7 @@ def around(middle: Balls, reach: Balls) -> Interval:
     return lower(middle - reach), upper(middle + reach)
 
 
-def positive(x: Balls) -> Balls:
+def positive(x: Any) -> Any:
     """max(x, 0) of numbers."""
     return larger(x, arb(0))
 
@@ -198,7 +198,7 @@ def spectral(A: Balls) -> arb:
     return largest_eigenvalue(image(A if len(A) <= A.shape[1] else A.T, None)).sqrt().upper()
 
 
-def norm(vectors: Balls) -> Balls:
+def norm(vectors: Balls) -> Any:
     """At least the Euclidean norm along the last axis."""
     return upper(root(upper((vectors * vectors).sum(axis=-1))))
 

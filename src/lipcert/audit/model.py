@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from flint import arb
@@ -140,7 +141,7 @@ class Inputs:
     center: Balls
     lower: Balls
     upper: Balls
-    radius: arb | None = None
+    radius: Any = None
     units: Balls | None = None
     diamond: bool = False
 
@@ -250,7 +251,8 @@ def inputs_of(region: Region, count: int, units: Array | None = None) -> Inputs 
     center, low, high = balls(region.center) / unit, *(balls(end) / unit for end in (arrays[1:] or [arrays[0]] * 2))
     if isinstance(region, Box):
         return Inputs(center, lower(low), upper(high))
-    radius, scale = ball(float(region.radius)), balls(np.broadcast_to(region.units, (count,))) / unit
+    radius: Any = ball(float(region.radius))
+    scale = balls(np.broadcast_to(region.units, (count,))) / unit
     if not (radius.is_finite() and radius >= 0):
         raise ProofFailed(f"the radius of a ball must be finite and at least 0, got {region.radius}")
     ends = lower(center - radius * scale), upper(center + radius * scale)

@@ -76,7 +76,7 @@ class Place:
     known: Sequence[Interval]
 
     @property
-    def radius(self) -> arb:
+    def radius(self) -> Any:
         if not self.inputs.plain:
             raise ProofFailed("bounds of rows to second order are about ℓ2 balls only")
         return self.inputs.radius
@@ -149,7 +149,10 @@ class Curvature:
 
     def __init__(self, place: Place, hints: Sequence[Array], cap: Cap | None = None) -> None:
         self.place, self.cap, self.radius = place, cap, place.radius
-        self.slope, self.below, self.above_, self.slack = ([] for _ in range(4))  # type: list[Balls]
+        self.slope: list[Balls] = []
+        self.below: list[Balls] = []
+        self.over: list[Balls] = []
+        self.slack: list[Balls] = []
         self.secants: list[Interval] = []
         self.moved = [place.inputs.sides]
         """At least the size of each difference that enters a layer."""
@@ -167,7 +170,7 @@ class Curvature:
             columns = np.empty((7, layer.size), dtype=object)
             for k, one in enumerate(seen):
                 columns[:, k] = one.slope, one.below, one.above, one.slack, one.alpha, one.beta, one.moved
-            for found, column in zip((self.slope, self.below, self.above_, self.slack), columns, strict=False):
+            for found, column in zip((self.slope, self.below, self.over, self.slack), columns, strict=False):
                 found.append(column)
             self.secants.append((columns[4], columns[5]))
             self.moved.append(columns[6])
@@ -229,7 +232,7 @@ class Curvature:
         curvatures, constants = [], dot(rad(rows), self.moved[index])
         rows = mid(rows)
         for back in range(index - 1, -1, -1):
-            curvatures.append(upper(rows * np.where(rows > 0, self.above_[back], self.below[back])))
+            curvatures.append(upper(rows * np.where(rows > 0, self.over[back], self.below[back])))
             constants = constants + dot(size(rows), self.slack[back])
             rows = dot(rows * self.slope[back], self.place.model[back].weight)
             constants = upper(constants + dot(rad(rows), self.moved[back]))

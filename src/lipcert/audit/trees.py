@@ -348,7 +348,7 @@ class LipschitzTree:
             gone = (plus & (row <= 0)) | (minus & (row >= 0)) | (plus & minus)
             gone = gone if gone[:-1].all() else plus & minus
             gone[-1] = False
-            row = np.where(gone, arb(0), row)
+            row = np.where(gone, zeros(len(row)), row)
             if (~(row == 0) & ~(above | below | (left == right))).any():
                 return False
             row = _times(np.where(above, right, left) * row + weight, layer.weight)
