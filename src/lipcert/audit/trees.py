@@ -43,7 +43,7 @@ _NEAR = 1.05
 """A leaf whose bound is not within this factor of the claim after a look is not worth a stare."""
 _EXTRA = 12
 """So many cuts beyond those of the tree, and one more for every eight leaves."""
-_CURVED = 8
+_CURVED = 24
 """So many more for every leaf, and as many again, where activations are curved: Taylor models here are of lower degree
 than those that the tree may rest on."""
 _FEW, _FEW_INPUTS = 4, 16
@@ -237,6 +237,7 @@ class LipschitzTree:
         self.products = Products((replace(model[0], weight=first), *model[1:]))
         self.curved = any(any(f.bends) for layer in model for f in layer.functions)
         self.cuts = Cuts(tree, _CURVED if self.curved else 0)
+        self.kinked = any(len(set(f.formulas)) > 1 for layer in model for f in layer.functions)
         self.multipliers: list[Array] | None = None
         self.hopeless = False
         self.axis: int | None = None
@@ -265,7 +266,7 @@ class LipschitzTree:
             return True
         bound = found.bound(self.norms, ball(self.claim), self.moving)
         self.axis = found.axis()
-        self.hopeless = not bound <= _HOPEFUL * ball(self.claim)
+        self.hopeless = self.kinked or not bound <= _HOPEFUL * ball(self.claim)
         return self._noted(bound)
 
     def _noted(self, bound: arb) -> bool:
@@ -313,7 +314,7 @@ class LipschitzTree:
         """Two parts of a leaf: at the kink of the open neuron with the largest share, or across its longest side."""
         shares = [(float(x), index, k) for index, row in enumerate(self.shares) for k, x in enumerate(row) if x > 0]
         few = len(piece.inputs.lower) > _FEW_INPUTS or len(shares) <= _FEW
-        if shares and not self.smooth and few:
+        if shares and (self.kinked or not self.smooth) and few:
             _, index, k = max(shares)
             low, high = (side[k] for side in piece.intervals[index])
             inner = [mark for mark in self.model[index].functions[k].on(low, high).marks if low < mark < high]
