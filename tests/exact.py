@@ -1,4 +1,4 @@
-"""References without rounding: activations by the definitions of lipcert.exact, and matrices of fractions.
+"""References without rounding: activations by lipcert.definitions, and matrices of fractions.
 
 Nothing here comes from the table under test. A ball is a midpoint and a radius that holds every rounding error, so each
 number below is exact to within a radius that can be read off.
@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from flint import arb, ctx, fmpq, fmpq_mat
 
-from lipcert.exact.check import precision
-from lipcert.exact.definitions import function
-from lipcert.exact.functions import Function, ball, jet, rational
+from lipcert.definitions.functions import Function, ball, jet, precision, rational
+from lipcert.definitions.rows import function
 from lipcert.model.activations import Activation
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The sweeps of lipcert.exact as an oracle for the checker: for the stored weights, with the checker's multipliers."""
+"""The passes of lipcert.audit as an oracle for the checker: for the stored weights, with the checker's multipliers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from flint import arb, arb_mat
+from flint import arb
 
 from exact import ball, rational
-from lipcert.exact.enclose import Interval
-from lipcert.exact.functions import Function, most
-from lipcert.exact.linear import plus_diagonal, positive_definite
-from lipcert.exact.model import Layer, inputs_of, read
-from lipcert.exact.sweep import Swept
+from lipcert.audit.balls import Balls, Interval, plus_diagonal, positive_definite
+from lipcert.audit.engine import Pass
+from lipcert.audit.model import Layer, inputs_of, read
+from lipcert.definitions.functions import Function, most
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
 from lipcert.proof.guide import View
@@ -23,7 +22,7 @@ from lipcert.proof.step import Step
 from lipcert.proof.sweep import Sweep
 
 
-class Oracle(Swept):
+class Oracle(Pass):
     """One sweep for multipliers that are functions of (neuron, r); ``S`` is the ellipsoid at the output."""
 
     def __init__(
@@ -32,11 +31,11 @@ class Oracle(Swept):
         self.rules = rules
         super().__init__(read(network, spread=0.0), inputs_of(region, network.inputs), hints, known)
 
-    def multipliers(self, index: int) -> list[arb]:
-        assert self.S is not None
+    def multipliers(self, index: int) -> Balls:
         alpha, beta = self.slopes[index]
         radii = [((b - a) / 2).upper() for a, b in zip(alpha, beta, strict=True)]
-        return [self.rules[index](k, r) if r > 0 and self.S[k, k] > 0 else arb(0) for k, r in enumerate(radii)]
+        found = [self.rules[index](k, r) if r > 0 and self.S[k, k] > 0 else arb(0) for k, r in enumerate(radii)]
+        return np.array([*found, None], dtype=object)[:-1]
 
 
 def single(step: Step, which: int) -> Step:
@@ -98,11 +97,11 @@ def exact_layers(network: Network) -> tuple[Layer, ...]:
     return read(network, spread=0.0)
 
 
-def norm(entries: Sequence[arb]) -> arb:
+def norm(entries: Balls) -> arb:
     """The Euclidean norm."""
     return sum((x * x for x in entries), arb(0)).sqrt()
 
 
-def below(S: arb_mat, bound: float) -> bool:
+def below(S: Balls, bound: float) -> bool:
     """Whether sqrt(λmax(S)) is proved to be less than a bound."""
-    return positive_definite(plus_diagonal(-S, [ball(bound) ** 2] * S.nrows()))
+    return positive_definite(plus_diagonal(-S, ball(bound) ** 2))

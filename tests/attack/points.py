@@ -10,7 +10,7 @@ from flint import arb, fmpq
 
 from attack.truth import Model, Point, Witness, decided, jacobian, rough, stretch
 from exact import precision, rational
-from lipcert.exact.definitions import function
+from lipcert.definitions.rows import function
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Box, Region

@@ -16,8 +16,8 @@ import numpy as np
 from flint import arb, fmpq
 
 from exact import precision, rational
-from lipcert.exact.definitions import function
-from lipcert.exact.functions import jet
+from lipcert.definitions.functions import jet
+from lipcert.definitions.rows import function
 from lipcert.model.arrays import dense
 from lipcert.model.network import Network
 

@@ -15,8 +15,8 @@ import pytest
 from scipy import sparse
 
 import lipcert as lc
+from lipcert.audit import verify_radius
 from lipcert.errors import ProofFailed
-from lipcert.exact import ClaimedRadius, Evidence, verify_radius
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Layer
@@ -252,10 +252,9 @@ def test_saved_and_verified(way: str, tmp_path: Path) -> None:
 def test_ball_arithmetic_refuses_parabolas_by_itself() -> None:
     network, claim, told = settled("parabolas")
     flat = tuple(replace(one, bends=tuple(0.1 * part for part in one.bends)) for one in told.parabolas)
-    ends = claim.radius, claim.bound, claim.margin, claim.label, claim.rival, True
     for hints in (flat, told.parabolas[:-1]):
         with pytest.raises(ProofFailed):
-            verify_radius(network, told.ball, ClaimedRadius(*ends), Evidence(told.sweeps), (), (), hints)
+            verify_radius(network, replace(claim, proof=replace(told, margins=(), parabolas=hints)))
 
 
 CHANGES: dict[str, list[Callable[[Any], Any]]] = {

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flint import arb, arb_mat, fmpq, fmpq_mat
+from flint import arb, fmpq, fmpq_mat
 
 import lipcert as lc
 from exact import PRECISION, ball, diagonal, matrix, positive_semidefinite, precision, rational
+from lipcert.audit.balls import Balls, balls, dot
 from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Region
 from lipcert.proof import near
@@ -81,7 +82,7 @@ def random_case(number: int) -> tuple[lc.Network, Region, Any, tuple[Enclosure, 
     return network, random_region(rng, network.inputs), METHODS[number % 4], ENCLOSURES[int(rng.integers(0, 5))]
 
 
-def compare(network: lc.Network, region: Region, sweeps: tuple[Hints, ...]) -> tuple[float, arb_mat]:
+def compare(network: lc.Network, region: Region, sweeps: tuple[Hints, ...]) -> tuple[float, Balls]:
     """Prove the sweeps in both ways; every interval and slope range of the oracle must lie inside the proof's."""
     proved, S = np.inf, None
     known: Sequence[Interval] = ()
@@ -248,11 +249,11 @@ def test_a_step_without_its_inflation_is_caught(monkeypatch: pytest.MonkeyPatch)
 
 def exact_values(network: lc.Network, point: Array) -> list[list[arb]]:
     """The pre-activations of the hidden layers at a point."""
-    z, found = arb_mat([[ball(x)] for x in point]), []
+    z, found = balls(point), []
     for layer in exact_layers(network)[:-1]:
-        v = (layer.weight * z + layer.bias).entries()
-        z = arb_mat([[value_over(f, x)] for f, x in zip(layer.functions, v, strict=True)])
-        found.append(v)
+        v = dot(layer.weight, z) + layer.bias
+        z = np.array([value_over(f, x) for f, x in zip(layer.functions, v, strict=True)], dtype=object)
+        found.append(list(v))
     return found
 
 
@@ -282,13 +283,12 @@ def test_stretches_are_attained() -> None:
         where = region if region.bounded else lc.Ball(np.zeros(network.inputs), 1.0)
         point, direction = where.sample(2, rng)[1], rng.standard_normal(network.inputs)
         with precision(PRECISION):
-            y = arb_mat([[ball(d)] for d in direction])
+            y = balls(direction)
             layers = exact_layers(network)
             for layer, v in zip(layers, exact_values(network, point)):
                 slopes = [f.on(x.lower(), x.upper()).slopes()[0] for f, x in zip(layer.functions, v, strict=True)]
-                moved = (layer.weight * y).entries()
-                y = arb_mat([[s * x] for s, x in zip(slopes, moved, strict=True)])
-            true = norm((layers[-1].weight * y).entries()) / norm([ball(d) for d in direction])
+                y = np.array(slopes, dtype=object) * dot(layer.weight, y)
+            true = norm(dot(layers[-1].weight, y)) / norm(balls(direction))
             found = stretch_below(network, point, direction)
             assert ball(found) <= true.upper()
             tight += bool(ball(found) >= true * (1 - ball(1e-9)))

@@ -145,8 +145,7 @@ def test_single_outputs_by_value_functions(tmp_path: Path) -> None:
     found.save(tmp_path / "reach.json")
     claim = lc.Reach.load(tmp_path / "reach.json")
     lc.verify(network, claim)
-    with pytest.raises(ProofFailed, match="ball arithmetic"):
-        lc.verify(network, claim, exact=True)
+    assert lc.verify(network, claim, exact=True) is claim
     *others, told = claim.proofs
     assert told.kind == "values"
     wrong = (

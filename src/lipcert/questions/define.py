@@ -80,7 +80,7 @@ def define_activation(
     >>> lc.certify(lc.Network.from_weights([[[2.0]], [[1.0]]], activation=wave), method=lc.ClosedForm()).declared
     True
     """
-    from lipcert.exact.declarations import checked
+    from lipcert.definitions.declarations import checked
 
     known = {*TABLE, *PRESETS, *ALIASES}
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,59}", name) or name.lower() in known:

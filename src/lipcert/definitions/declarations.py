@@ -13,10 +13,9 @@ from typing import Any, Final
 import numpy as np
 from flint import arb, arb_series
 
+from lipcert.definitions.functions import ball, jet, precision
+from lipcert.definitions.rows import gate
 from lipcert.errors import InvalidInput
-from lipcert.exact.check import precision
-from lipcert.exact.definitions import gate
-from lipcert.exact.functions import ball, jet
 from lipcert.model.declared import Definition, Formula, evaluated
 
 _BITS: Final = 400

@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flint import arb
 
 import lipcert as lc
+from lipcert import audit
+from lipcert.audit import model
+from lipcert.audit.balls import balls, size
+from lipcert.audit.engine import Entries, Products
+from lipcert.definitions.functions import precision
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
@@ -18,10 +22,6 @@ from lipcert.model.regions import Region
 from lipcert.proof.sensitivity import Sensitivity
 from lipcert.questions import verify as questions
 from networks import named, random_network, spread
-
-exact = pytest.importorskip("lipcert.exact")
-from lipcert.exact import check, model  # noqa: E402
-from lipcert.exact.jacobian import Entries, Products  # noqa: E402
 
 CENTER = np.array([0.3, -0.2, 0.9])
 REGIONS: dict[str, Region] = {
@@ -53,17 +53,10 @@ def test_it_agrees(case: tuple[str, str], region: str) -> None:
     for method in (
         lc.ClosedForm(),
         lc.Joint(iterations=4),
-        *([SPLIT] if (activation, REGIONS[region].bounded) == ("relu", True) else []),
+        *([SPLIT] if activation in ("relu", "gelu") and REGIONS[region].bounded else []),
     ):
         found = lc.sensitivity(network, REGIONS[region], method, inputs=GROUPS[groups], outputs=GROUPS[groups])
         assert lc.verify(network, found, exact=True) is found
-
-
-def test_it_agrees_on_pieces_of_a_curved_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lipcert.proof.piece_bounds.curved", lambda network: False)  # it has none to second order
-    network = random_network(5, (3, 7, 6, 3), "gelu", gain=1.5)
-    found = lc.sensitivity(network, REGIONS["ball"], SPLIT)
-    assert lc.verify(network, found, exact=True) is found
 
 
 def largest(network: Network, region: Region, found: Sensitivity) -> Array:
@@ -107,10 +100,6 @@ def test_an_entry_below_the_truth_is_refused_by_the_second_opinion_alone(
             lc.verify(network, replace(found, **changes), exact=True)
 
 
-def told(found: Sensitivity) -> list[Any]:
-    return [exact.Evidence(one.sweeps, one.tree) for one in found.proofs if one.kind == "whole"]
-
-
 def tightest(attempt: Any, above: float, below: float) -> float:
     """About the least number that an attempt proves."""
     for _ in range(12):
@@ -123,22 +112,21 @@ def tightest(attempt: Any, above: float, below: float) -> float:
     return above
 
 
-def pairs_of(found: Sensitivity) -> list[Any]:
-    parts = [(one, one.part) for one in found.proofs if one.part is not None]
-    return [exact.Pair(part.outputs, part.inputs, one.base, one.sweeps) for one, part in parts]
+def of_kinds(found: Sensitivity, *kinds: str, **changes: Any) -> Sensitivity:
+    """The same claim with some of its proofs, those that are not about the whole changed."""
+    told = [one if one.kind == "whole" else replace(one, **changes) for one in found.proofs if one.kind in kinds]
+    return replace(found, proofs=tuple(told))
 
 
 @pytest.mark.parametrize("groups", GROUPS)
 def test_pairs_are_needed(groups: str) -> None:
     network, region = random_network(0, (3, 9, 8, 8, 3), "relu", gain=1.5), lc.Everywhere()
     found = lc.sensitivity(network, region, lc.ClosedForm(), inputs=GROUPS[groups], outputs=GROUPS[groups])
-    claim = exact.ClaimedPairs(found.matrix, found.outputs, found.inputs, found.bound)
-    pairs = pairs_of(found)
-    exact.verify_sensitivity(network, region, claim, told(found), pairs)
+    audit.verify_sensitivity(network, found)
     with pytest.raises(ProofFailed, match="is smaller than what its hints prove"):
-        exact.verify_sensitivity(network, region, claim, told(found))
+        audit.verify_sensitivity(network, of_kinds(found, "whole"))
     with pytest.raises(ProofFailed, match="rest on a proof that is not there"):
-        exact.verify_sensitivity(network, region, claim, told(found), [replace(pair, base=5) for pair in pairs])
+        audit.verify_sensitivity(network, of_kinds(found, "whole", "pair", base=5))
 
 
 @cache
@@ -148,42 +136,30 @@ def by_pieces() -> tuple[Network, Sensitivity]:
 
 
 def test_pieces_are_needed_and_do_not_go_below_the_truth() -> None:
-    (network, found), region = by_pieces(), REGIONS["box"]
-    truth = largest(network, region, found)
-    last = found.proofs[-1]
-    cut = exact.Cut(last.tree, last.base, partial(questions._lines, network))
+    network, found = by_pieces()
+    truth = largest(network, found.region, found)
     place = np.unravel_index(np.argmax(truth), truth.shape)
 
-    def attempt(cut: Any, value: float) -> None:
+    def attempt(kinds: tuple[str, ...], value: float) -> None:
         matrix = np.full(truth.shape, 100.0)
         matrix[place] = value
-        claim = exact.ClaimedPairs(matrix, found.outputs, found.inputs, 100.0)
-        exact.verify_sensitivity(network, region, claim, told(found), (), cut)
+        audit.verify_sensitivity(network, replace(of_kinds(found, *kinds), matrix=matrix, bound=100.0))
 
-    whole, apart = tightest(partial(attempt, None), 1.0, 0.0), tightest(partial(attempt, cut), 1.0, 0.0)
-    assert truth[place] <= apart < 0.95 * whole
+    whole = tightest(partial(attempt, ("whole",)), 1.0, 0.0)
+    attempt(("whole", "entries"), float(found.matrix[place]))
+    assert found.matrix[place] < 0.97 * whole
+    with pytest.raises(ProofFailed):
+        attempt(("whole", "entries"), truth[place] * (1.0 - 1e-9))
 
 
 def test_a_tree_that_lacks_a_leaf_is_refused() -> None:
-    (network, found), region = by_pieces(), REGIONS["box"]
-    last = found.proofs[-1]
-    assert last.tree is not None
+    network, found = by_pieces()
+    tree = found.proofs[-1].tree
+    assert tree is not None
     columns = ("layer", "index", "value", "child")
-    shorter = replace(last.tree, **{name: getattr(last.tree, name)[:-1] for name in columns})
-    claim = exact.ClaimedPairs(found.matrix, found.outputs, found.inputs, found.bound)
-    cut = exact.Cut(shorter, last.base, partial(questions._lines, network))
+    shorter = replace(tree, **{name: getattr(tree, name)[:-1] for name in columns})
     with pytest.raises(ProofFailed, match="do not cover the region"):
-        exact.verify_sensitivity(network, region, claim, told(found), (), cut)
-
-
-def slopes(rng: np.random.Generator, sizes: tuple[int, ...]) -> list[tuple[list[arb], list[arb]]]:
-    """Ranges of either sign, some of them single numbers."""
-    found = []
-    for size in sizes:
-        ends = np.sort(rng.normal(0.5, 0.6, (2, size)), axis=0)
-        ends[1, 0] = ends[0, 0]
-        found.append(([arb(x) for x in ends[0]], [arb(x) for x in ends[1]]))
-    return found
+        audit.verify_sensitivity(network, of_kinds(found, "whole", "entries", tree=shorter))
 
 
 @pytest.mark.parametrize("number", range(8))
@@ -192,18 +168,18 @@ def test_entries_hold_for_slopes_and_weights_within_their_ranges(number: int) ->
     rng = np.random.default_rng(number)
     network = random_network(number, (4, 6, 5, 3), "relu")
     groups, rows = [(0,), (1, 2), (3,), (0, 1, 2, 3)], [(0,), (1, 2), (0, 1, 2)]
-    with check.precision(128):
-        layers, ranges = model.read(network), slopes(rng, (6, 5))
-        sizes = Products(layers).sizes(ranges)
-        hints = [[arb(x) for x in rng.uniform(0.0 if number % 2 else 0.1, 3.0, n)] for n in (6, 5)]
-        found = Entries(layers, ranges, hints, groups)
-        blocks = np.array([[float(found.block(row, k)) for k in range(len(groups))] for row in rows])
-        bounds = np.array([[float(x) for x in row] for row in sizes])
+    ranges = [np.sort(rng.normal(0.5, 0.6, (2, count)), axis=0) for count in (6, 5)]
+    for ends in ranges:
+        ends[1, 0] = ends[0, 0]
+    with precision(128):
+        layers, slopes = model.read(network), [(balls(alpha), balls(beta)) for alpha, beta in ranges]
+        bounds = np.array([[float(x) for x in row] for row in size(Products(layers).entries(slopes))])
+        found = Entries(layers, slopes, [balls(rng.uniform(0.0 if number % 2 else 0.1, 3.0, n)) for n in (6, 5)])
+        blocks = np.array([[float(found.block(row, group)) for group in groups] for row in rows])
     for trial in range(300):
         product: Any = np.array(network.layers[0].weight)
-        for (alpha, beta), layer in zip(ranges, network.layers[1:], strict=True):
-            share = rng.random(len(alpha)) if trial % 2 else rng.integers(0, 2, len(alpha))
-            low, high = (np.array([float(x) for x in side]) for side in (alpha, beta))
+        for (low, high), layer in zip(ranges, network.layers[1:], strict=True):
+            share = rng.random(len(low)) if trial % 2 else rng.integers(0, 2, len(low))
             moved = np.array(layer.weight) * (1.0 + 2.0**-50 * rng.uniform(-1, 1, layer.weight.shape))
             product = moved @ ((low + share * (high - low))[:, None] * product)
         assert (np.abs(product) <= bounds + 1e-12).all()

@@ -10,17 +10,16 @@ import numpy as np
 import pytest
 
 import lipcert as lc
+from lipcert.audit.balls import balls
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.proof.pieces import LEAF
 from lipcert.proof.reach import Reach
-from lipcert.proof.together import Proof, derived
+from lipcert.proof.together import Proof
 from lipcert.proof.tree import Tree
 from lipcert.questions import verify as questions
 from networks import named, random_network, spread
-
-exact = pytest.importorskip("lipcert.exact")
 
 CENTER = np.array([0.3, -0.2, 0.9])
 REGIONS = {
@@ -78,50 +77,30 @@ def test_less_is_refused_by_the_second_opinion_alone(which: str, monkeypatch: py
         lc.verify(network, sides(found, 1e-7)[which], exact=True)
 
 
-def evidence(found: Reach) -> list[Any]:
-    return [exact.Evidence(one.sweeps, one.tree) for one in found.proofs if one.kind == "whole"]
+def lines_drawn(monkeypatch: pytest.MonkeyPatch, draw: Any) -> None:
+    """Let the second opinion draw lines of any slopes."""
+    for place in ("lipcert.audit.answers", "lipcert.audit.trees"):
+        monkeypatch.setattr(f"{place}.suggested_lines", lambda layer, *_, **__: draw(layer.size))
 
 
-def claimed(found: Reach, box: tuple[Array, Array]) -> Any:
-    return exact.Claimed(3, *box, found.center, found.shape, found.bound, (box[0][None], box[1][None]))
-
-
-def test_no_lines_prove_what_is_false() -> None:
-    """Boxes that miss an output are refused whatever slopes are suggested, and so are lines of the wrong sizes."""
+def test_no_lines_prove_what_is_false(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Boxes that miss an output are refused whatever slopes are suggested."""
+    monkeypatch.setattr(questions, "recheck_reach", lambda network, claim: claim)
     rng = np.random.default_rng(1)
-    network, region = random_network(5, (3, 7, 6, 3), "tanh", gain=1.5), REGIONS["ball"]
-    found = lc.reach(network, region, lc.ClosedForm())
-    values = network(region.sample(20_000, rng))
+    network, found = honest()
+    values = network(found.region.sample(20_000, rng))
     lower, upper = values.min(axis=0), values.max(axis=0)
-    told = evidence(found)
-
-    def attempt(box: tuple[Array, Array], lines: Any) -> None:
-        exact.verify_outputs(network, region, claimed(found, box), told, lines)
-
-    def drawn() -> list[tuple[Array, Array]]:
-        return [(rng.normal(size=n), rng.normal(size=n)) for n in (7, 6)]
-
-    for number in range(20):
+    lines_drawn(monkeypatch, lambda n: (balls(rng.normal(size=n)), balls(rng.normal(size=n))))
+    for number in range(6):
         false = lower.copy(), upper.copy()
         false[number % 2][number % 3] += 1e-3 if number % 2 == 0 else -1e-3
         with pytest.raises(ProofFailed, match="the box of the outputs is smaller"):
-            attempt(false, [drawn() for _ in told])
-    loose = found.lower - 100.0, found.upper + 100.0
-    attempt(loose, [drawn() for _ in told])
-    with pytest.raises(ProofFailed, match="not those of the network's neurons"):
-        attempt(loose, [drawn()[::-1]])
+            lc.verify(network, boxed(found, *false), exact=True)
+    assert not refused(network, boxed(found, found.lower - 100.0, found.upper + 100.0))
 
 
-def test_the_lines_are_needed() -> None:
-    """What several proofs tell together is proved by their lines; without them less is."""
-    network = random_network(5, (3, 7, 6, 3), "relu", gain=1.5)
-    found = lc.reach(network, REGIONS["box"], lc.Joint(iterations=4))
-    together, _ = derived(network, found.region, found.proofs)
-    lines = [together.lines(count + 1) for count in range(len(found.proofs))]
-    sets, told = claimed(found, (found.lower, found.upper)), evidence(found)
-    exact.verify_outputs(network, found.region, sets, told, lines)
-    with pytest.raises(ProofFailed, match="the box of the outputs is smaller"):
-        exact.verify_outputs(network, found.region, sets, told[:1], lines[:0])
+def boxed(found: Reach, lower: Array, upper: Array) -> Reach:
+    return replace(found, lower=lower, upper=upper, hull=(lower[None], upper[None]))
 
 
 def refused(network: Network, claim: Reach) -> bool:
@@ -132,18 +111,11 @@ def refused(network: Network, claim: Reach) -> bool:
     return False
 
 
-@pytest.fixture
-def first_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces of curved networks as those of the others: ball arithmetic has none to second order."""
-    monkeypatch.setattr("lipcert.proof.piece_bounds.curved", lambda network: False)
-
-
 def by_pieces(activation: str, region: str = "ball") -> tuple[Network, Reach]:
     network = random_network(5, (3, 7, 6, 3), activation, gain=1.5)
     return network, lc.reach(network, REGIONS[region], lc.Split(lc.ClosedForm(), np.inf, 1e-3, pieces=24))
 
 
-@pytest.mark.usefixtures("first_order")
 @pytest.mark.parametrize(
     ("activation", "region"),
     spread(3, named("relu", "tanh", "gelu", "elu", "sin", "hardswish"), named("ball", "clip", "box")),
@@ -171,13 +143,6 @@ def with_tree(found: Reach, **changes: Any) -> Reach:
     return replace(found, proofs=(*others, replace(last, tree=replace(last.tree, **changes))))
 
 
-def test_pieces_to_second_order_are_not_repeated() -> None:
-    network, found = by_pieces("tanh")
-    with pytest.raises(ProofFailed, match="exact cannot prove for a leaf"):
-        lc.verify(network, found, exact=True)
-
-
-@pytest.mark.usefixtures("first_order")
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_false_pieces_are_refused_by_the_second_opinion_alone(activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(questions, "recheck_reach", lambda network, claim: claim)
@@ -199,8 +164,6 @@ def test_false_pieces_are_refused_by_the_second_opinion_alone(activation: str, m
         "base": replace(found, proofs=(*found.proofs[:-1], replace(found.proofs[-1], base=7))),
     }
     assert lc.verify(network, found, exact=True) is found
-    together, _ = derived(network, found.region, found.proofs)
-    monkeypatch.setattr(questions, "derived", lambda _, region, proofs: (together, list(proofs[-1:])))
     assert {name for name, claim in false.items() if not refused(network, claim)} == set()
 
 
@@ -223,17 +186,14 @@ def test_an_output_outside_all_boxes_of_the_hull_is_seen(monkeypatch: pytest.Mon
 
 
 def test_any_lines_prove_only_what_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slopes that make no sense, or are none, may cost the proof; they never prove a box that misses an output."""
-    network, found = by_pieces("tanh")
+    """Slopes that make no sense may cost the proof by pieces; they never prove a box that misses an output."""
+    network, found = by_pieces("relu")
     rng = np.random.default_rng(3)
     values = network(found.region.sample(20_000, rng))
     below, above = values.min(axis=0), values.max(axis=0)
-    drawn = [lambda n: (np.full(n, np.nan),) * 2, lambda n: (rng.normal(size=n), rng.normal(size=n))]
     monkeypatch.setattr(questions, "recheck_reach", lambda network, claim: claim)
-    for draw in drawn:
-        monkeypatch.setattr(questions, "_lines", lambda network, index, lower, upper, draw=draw: draw(len(lower)))
-        loose = found.lower - 9.0, found.upper + 9.0
-        hull = found.hull[0] - 9.0, found.hull[1] + 9.0
-        lc.verify(network, replace(found, lower=loose[0], upper=loose[1], hull=hull), exact=True)
-        with pytest.raises(ProofFailed):
-            lc.verify(network, replace(found, lower=below + 1e-3, upper=above, hull=hull), exact=True)
+    lines_drawn(monkeypatch, lambda n: (balls(rng.normal(size=n)), balls(rng.normal(size=n))))
+    hull = found.hull[0] - 9.0, found.hull[1] + 9.0
+    lc.verify(network, replace(found, lower=found.lower - 9.0, upper=found.upper + 9.0, hull=hull), exact=True)
+    with pytest.raises(ProofFailed):
+        lc.verify(network, replace(found, lower=below + 1e-3, upper=above, hull=hull), exact=True)

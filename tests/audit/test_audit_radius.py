@@ -8,9 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flint import arb, arb_mat
+from flint import arb
 
 import lipcert as lc
+from lipcert.audit import model, rise
+from lipcert.audit.balls import balls, largest_eigenvalue
+from lipcert.audit.certificates import Whole
+from lipcert.audit.engine import centre_values
+from lipcert.audit.parabolas import parabola
+from lipcert.definitions.functions import precision
+from lipcert.definitions.rows import function
 from lipcert.errors import ProofFailed
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array
@@ -19,14 +26,6 @@ from lipcert.model.regions import Ball
 from lipcert.proof.classes import CertifiedRadius, RadiusProof
 from lipcert.questions import verify as questions
 from networks import NAMED_ROWS, named, random_network, spread
-
-exact = pytest.importorskip("lipcert.exact")
-from lipcert.exact import check, curvature, model  # noqa: E402
-from lipcert.exact.definitions import function  # noqa: E402
-from lipcert.exact.enclose import Centre  # noqa: E402
-from lipcert.exact.linear import column, largest_eigenvalue  # noqa: E402
-from lipcert.exact.parabolas import parabola  # noqa: E402
-from lipcert.exact.whole import Evidence, Whole  # noqa: E402
 
 POINT = np.array([0.3, -0.2, 0.9])
 SPLIT = lc.Split(lc.ClosedForm(), np.inf, 1e-3, pieces=8)
@@ -52,8 +51,6 @@ CASES = {
 @pytest.mark.parametrize(("case", "way"), spread(10, CASES, named(*WAYS)))
 def test_it_agrees(case: tuple[str, int], way: str) -> None:
     activation, inputs = case
-    if way == "pieces" and activation in ("tanh", "sin"):
-        pytest.skip("pieces are bounded to second order; the second opinion has none for them, and takes long")
     network = network_of(activation, inputs)
     found = lc.certified_radius(network, np.resize(POINT, inputs), **WAYS[way])
     assert lc.verify(network, found, exact=True) == found.radius
@@ -183,7 +180,7 @@ def test_a_leaf_that_is_lost_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_parabolas_hold_and_are_close(row: Activation) -> None:
     """Every activation lies between its parabolas, and its secants within their range, at points that are sampled."""
     rng = np.random.default_rng(1)
-    with check.precision(128):
+    with precision(128):
         f = function(row.name, tuple(float(np.ravel(p)[0]) for p in row.parameters))
         for trial in range(12):
             ends = np.sort(rng.normal(0.0, 2.0, 2))
@@ -215,31 +212,30 @@ def test_what_rises_to_second_order_is_above_what_is_sampled(clip: Any) -> None:
     points = ball.sample(4000, rng)
     row = np.array([1.0, -1.0, 0.0])
     rises = (network(points) - network(POINT)) @ row
-    with check.precision(128):
+    with precision(128):
         layers, inputs = model.read(network), model.inputs_of(ball, 3)
         assert inputs is not None
-        whole = Whole(layers, inputs, Evidence(found.sweeps))
-        centre = Centre(layers, column(inputs.center))
-        centers = [centre.step(index) for index in range(len(layers))]
-        place = curvature.Place(layers, inputs, clip is not None, centers, whole.known)
+        whole = Whole(layers, inputs, found.sweeps)
+        centers = centre_values(layers, inputs.center)
+        place = rise.Place(layers, inputs, clip is not None, centers, whole.known)
         for trial in range(4):
             hints = [rng.uniform(0.1, 2.0, n) for n in (9, 8)]
-            facts = curvature.Curvature(place, hints)
-            rise = facts.rise([arb(x) for x in row])
-            least = float(facts.where(rise, hints, arb(0)).level)
-            above = float(facts.above(rise, hints, 50.0 * (trial + 1)))
+            facts = rise.Curvature(place, hints)
+            fall = facts.rise(row)
+            least = float(facts.where(fall, hints, arb(0)).level)
+            above = float(facts.above(fall, hints, 50.0 * (trial + 1)))
             assert rises.max() <= above < 9.0
-            gradient = np.array([float(x) for x in rise.gradient])
+            gradient = np.array([float(x) for x in fall.gradient])
             # where(0) says: a rise of at least 0 needs g·d ≥ level; so g·d - level bounds any rise
             assert (rises <= (points - POINT) @ gradient - least + 1e-12).all()
 
 
 def test_the_largest_eigenvalue_of_a_signed_matrix() -> None:
     rng = np.random.default_rng(0)
-    with check.precision(128):
+    with precision(128):
         for trial in range(12):
             half: Array = rng.standard_normal((5, 5))
             matrix = half + half.T - (20.0 * np.eye(5) if trial % 3 == 0 else 0.0)
             top = max(float(np.linalg.eigvalsh(matrix)[-1]), 0.0)
-            found = float(largest_eigenvalue(arb_mat(matrix.tolist())))
+            found = float(largest_eigenvalue(balls(matrix)))
             assert top * (1.0 - 1e-14) <= found <= top + 1e-8

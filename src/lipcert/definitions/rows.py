@@ -8,8 +8,8 @@ from typing import Any
 
 from flint import arb, arb_series, ctx, fmpq
 
+from lipcert.definitions.functions import Formula, Function, Wave, ball, jet, rational
 from lipcert.errors import ProofFailed
-from lipcert.exact.functions import Formula, Function, Wave, ball, jet, rational
 
 
 def zeros(h: Formula, low: int, high: int) -> list[arb]:

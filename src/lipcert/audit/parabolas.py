@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from flint import arb
 
-from lipcert.exact.functions import Function, least, most
+from lipcert.definitions.functions import Function, least, most
 
 _CELLS, _SHRINK = 120, 0.95
 """Cells on each side of the point, and how the distances of their ends shrink towards it."""

@@ -8,7 +8,8 @@ there is that of the piece's ends.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,17 @@ Formula = Callable[[Any], Any]
 """Takes a power series (or a ball) to another."""
 _WAVES = 40
 """An interval with more half periods than this counts as the whole line."""
+
+
+@contextmanager
+def precision(bits: int, terms: int = 2) -> Iterator[None]:
+    """Work with that many bits, and power series of that many terms."""
+    before = ctx.prec, ctx.cap
+    ctx.prec, ctx.cap = bits, terms
+    try:
+        yield
+    finally:
+        ctx.prec, ctx.cap = before
 
 
 def rational(x: float) -> fmpq:

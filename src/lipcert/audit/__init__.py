@@ -1,0 +1,15 @@
+"""A second opinion: answers derived again in ball arithmetic, sharing no arithmetic with the rest of the package.
+
+What is shared: the network's numbers, the answers as data, and suggestions of lines, axes and factors, which nothing
+rests on. Everything else is here or in :mod:`lipcert.definitions` (activations): arrays of balls and their norms
+(balls.py), the network and the region (model.py), the pass through the layers (engine.py), trees (trees.py) and Taylor
+models on their leaves (taylor.py), bounds to second order (curved.py, rise.py, parabolas.py); and what each kind of
+answer claims (certificates.py, answers.py). search.py only makes suggestions: nobody need read it. Any multipliers,
+lines and cuts prove a bound if they prove one at all, so taking those of the answer costs no independence.
+"""
+
+import lipcert.definitions  # noqa: F401  (it says what to install if python-flint is missing)
+from lipcert.audit.answers import verify_radius, verify_reach, verify_sensitivity
+from lipcert.audit.certificates import verify
+
+__all__ = ["verify", "verify_radius", "verify_reach", "verify_sensitivity"]

@@ -1,0 +1,438 @@
+"""Reach sets, sensitivities and certified radii, proved again in ball arithmetic.
+
+Every claim is for all networks whose weights and biases each differ from the given ones by at most 2⁻⁵⁰ of their size.
+The answers themselves are only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from flint import arb
+
+from lipcert.audit.balls import (
+    Balls,
+    Interval,
+    around,
+    at_least,
+    balls,
+    both,
+    floats,
+    image,
+    known_smaller,
+    larger,
+    largest,
+    lower,
+    norm,
+    positive_definite,
+    root,
+    size,
+    unbounded,
+    upper,
+    upward,
+    with_enough_bits,
+)
+from lipcert.audit.certificates import Whole, common, least_bound, wholes_of
+from lipcert.audit.engine import (
+    Lines,
+    Pass,
+    Products,
+    Trace,
+    added,
+    centre_values,
+    norm_product,
+    slope_ranges,
+    slopes_on,
+    suggested_lines,
+    views_on,
+)
+from lipcert.audit.model import Inputs, Model, fewer, inputs_of, on_fewer, part_of, read
+from lipcert.audit.rise import Cap, Curvature, Margins, Place, by_parabolas, stays_negative
+from lipcert.audit.taylor import MOST_INPUTS, Expansion
+from lipcert.audit.trees import Cuts, Piece, prove_leaves
+from lipcert.definitions.functions import ball
+from lipcert.errors import ProofFailed
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
+
+Say = Callable[[str], None]
+Group = Sequence[int]
+_CURVED = 8
+"""Cuts beyond those of a tree, a leaf, where activations are curved."""
+
+
+def number(x: float) -> arb:
+    """A claimed number; no number proves nothing."""
+    found = ball(x)
+    if found.is_nan():
+        raise ProofFailed("a number of the claim is none")
+    return found
+
+
+def verify_reach(network: Network, claim: Any, say: Say | None = None) -> None:
+    """Prove a reach set again; ProofFailed if that fails.
+
+    For every pre-activation y of its layer: lower ≤ y ≤ upper, (y - center)ᵀ shape⁻¹ (y - center) ≤ 1, y is in a box of
+    the hull, and the bound is at least the Lipschitz constant of y.
+    """
+    n = network.layers[claim.layer - 1].size
+    if not np.array_equal(claim.shape, np.transpose(claim.shape)) or np.shape(claim.shape) != (n, n):
+        raise ProofFailed("the matrix of the ellipsoid is not a symmetric one for the outputs")
+    if any(np.shape(side) != (n,) for side in (claim.lower, claim.upper, claim.center)):
+        raise ProofFailed("the box or its centre is for another number of outputs")
+    below, above = (np.asarray(side) for side in claim.hull)
+    if below.shape != above.shape or below.shape[1:] != (n,):
+        raise ProofFailed("the boxes of the hull are for another number of outputs")
+    with_enough_bits(lambda: _reach(network, claim, say))
+
+
+def _reach(network: Network, claim: Any, say: Say | None) -> None:
+    model = part_of(read(network), 0, claim.layer)
+    inputs, n = inputs_of(claim.region, network.inputs), model[-1].size
+    if inputs is None:
+        raise ProofFailed("the outputs of an unbounded region cannot be enclosed")
+    centers = centre_values(model, inputs.center)
+    value, error = centers[-1]
+    gap = upper(np.abs(value - balls(claim.center)) + error)
+    box, held, shape = unbounded(n), False, balls(claim.shape)
+    wholes, trees = wholes_of(model, inputs, claim.proofs)
+    for count, one in enumerate(wholes, 1):
+        for trace in one.traces:
+            box = trace.interval(len(model) - 1, box)
+        box = both(box, around(value, inputs.extent() * root(np.diagonal(one.last.S)) + error))
+        box = _relaxed(model, inputs, common(wholes[:count]), box)
+        # y - center is within δ²S, moved by at most the gap
+        Q = added(at_least(one.last.S * (inputs.extent() * inputs.extent())), gap)
+        held = held or (Q is not None and positive_definite(shape - Q))
+    if not held:
+        raise ProofFailed("the ellipsoid of the outputs is smaller than what its hints prove")
+    if not least_bound(wholes, trees, claim.region, number(claim.bound)) <= number(claim.bound):
+        raise ProofFailed("the Lipschitz bound of the outputs is smaller than what its hints prove")
+    others = [one for one in claim.proofs if one.kind != "whole"]
+    if any(one.kind not in ("values", "outputs") or not 0 <= one.base < len(wholes) for one in others):
+        raise ProofFailed("a proof of the reach set is not about outputs, or rests on one that is not there")
+    for one in others:
+        if one.kind == "values":
+            clipped = getattr(claim.region, "clip", None) is not None
+            place = Place(model, inputs, clipped, centers, wholes[one.base].known)
+            box = _single(place, wholes[one.base], one, claim, box)
+    cuts = [one for one in others if one.kind == "outputs"]
+    if not cuts and not _inside(box, claim):
+        raise ProofFailed("the box of the outputs is smaller than what its hints prove")
+    for one in cuts:
+        target, place_, _ = fewer(model, inputs, claim.region)
+
+        def holds(piece: Piece, trace: Trace, _: object) -> bool:
+            found = both(trace.interval(len(target) - 1, box), trace.boxed(len(target) - 1))  # noqa: B023
+            if _inside(found, claim) or not _smooth(target, piece.inputs):  # noqa: B023
+                return _inside(found, claim)
+            taylor = Expansion(target, piece.inputs, piece.intervals)  # noqa: B023
+            return taylor.empty or _inside(both(found, taylor.v.ends()), claim)
+
+        root_ = Piece(place_, list(wholes[one.base].known))
+        what = "the reach set claims a box"
+        prove_leaves(target, root_, Cuts(one.tree, _CURVED if _smooth(target, place_) else 0), holds, what, say=say)
+
+
+def _smooth(model: Model, inputs: Inputs) -> bool:
+    """Whether Taylor models say something."""
+    curved = any(any(f.bends) for layer in model for f in layer.functions)
+    return curved and len(inputs.center) <= MOST_INPUTS
+
+
+def _single(place: Place, whole: Whole, told: Any, claim: Any, box: Interval) -> Interval:
+    """The box, made smaller by hints for rows that are ±1 at one output."""
+    low, high = box[0].copy(), box[1].copy()
+    for one in (*told.margins, *told.parabolas):
+        (places,) = np.nonzero(one.row)
+        if np.shape(one.row) != low.shape or places.size != 1 or abs(one.row[places[0]]) != 1.0:
+            raise ProofFailed("a hint is not about a single output")
+        k, upwards = places[0], one.row[places[0]] > 0.0
+        if hasattr(one, "multipliers"):
+            limit = ball(claim.upper[k]) if upwards else -ball(claim.lower[k])
+            if one.cuts or not _margins(place).below(one.row, one.multipliers, one.ball, limit):
+                continue
+        else:
+            limit = by_parabolas(place, whole.last.spreads, one)
+        if upwards:
+            high[k] = known_smaller(high[k], limit)
+        else:
+            low[k] = -known_smaller(-low[k], limit)
+    return low, high
+
+
+def _margins(place: Place) -> Margins:
+    return Margins(*on_few(place), place.known)
+
+
+def on_few(place: Place) -> tuple[Model, Inputs]:
+    """The model and its ball on fewer inputs, where the first layer is narrower."""
+    weight = place.model[0].weight
+    if weight.shape[1] <= len(weight):
+        return place.model, place.inputs
+    return on_fewer(place.model, place.inputs, np.linalg.qr(floats(weight).T)[1].T)[:2]
+
+
+def _inside(found: Interval, claim: Any) -> bool:
+    """Whether a box is in the box that is claimed, and in one of the hull."""
+    low, high = (np.array([-upward(-x) for x in found[0]]), np.array([upward(x) for x in found[1]]))
+    below, above = claim.hull
+    inside = (claim.lower <= low).all() and (high <= claim.upper).all()
+    return bool(inside and ((below <= low) & (high <= above)).all(axis=1).any())
+
+
+def _relaxed(model: Model, inputs: Inputs, known: Sequence[Interval], box: Interval) -> Interval:
+    """The box, made smaller by interval arithmetic and by lines on intervals that are known."""
+    trace = Trace(model, inputs)
+    for index, layer in enumerate(model[:-1]):
+        interval = both(known[index], trace.boxed(index))
+        if (interval[0] > interval[1]).any():
+            raise ProofFailed("the intervals of a layer are empty: the hints contradict themselves")
+        views = views_on(layer.functions, interval)
+        slopes = slopes_on(views)
+        trace.lines.append(Lines(views, slopes, *suggested_lines(layer, interval, slopes)))
+    return trace.interval(len(model) - 1, both(box, trace.boxed(len(model) - 1)))
+
+
+def verify_sensitivity(network: Network, claim: Any, say: Say | None = None) -> None:
+    """Prove sensitivities again, for any two inputs of the region; ProofFailed if that fails.
+
+    matrix[i, k] bounds ‖change of output group i‖ / ‖change of input group k‖, the other inputs held equal; the bound
+    is at least the Lipschitz constant of all outputs.
+    """
+    if np.shape(claim.matrix) != (len(claim.outputs), len(claim.inputs)) or not np.size(claim.matrix):
+        raise ProofFailed("the matrix of sensitivities is not one for its groups")
+    for groups, count in ((claim.outputs, network.outputs), (claim.inputs, network.inputs)):
+        for group in groups:
+            if not group or len(set(group)) < len(group) or min(group) < 0 or max(group) >= count:
+                raise ProofFailed(f"the group {group[:5]} does not name distinct coordinates of {count}")
+    with_enough_bits(lambda: _Sensitivity(network, claim).run(say))
+
+
+class _Sensitivity:
+    """Each pair is bounded in one way after the other, the cheapest first, until its bound is below the claim."""
+
+    def __init__(self, network: Network, claim: Any) -> None:
+        self.model, self.claim = read(network), claim
+        self.inputs = inputs_of(claim.region, network.inputs)
+        self.wholes, self.trees = wholes_of(self.model, self.inputs, claim.proofs)
+        self.claimed = [[number(x) for x in row] for row in np.asarray(claim.matrix).tolist()]
+        self.open = [(i, k) for i in range(len(claim.outputs)) for k in range(len(claim.inputs))]
+
+    def run(self, say: Say | None) -> None:
+        claim = self.claim
+        cuts = [
+            (Cuts(one.tree), one) for one in claim.proofs if one.kind == "entries"
+        ]  # an error if leaves are missing
+        bound = least_bound(self.wholes, self.trees, claim.region, number(claim.bound))
+        if not bound <= number(claim.bound):
+            raise ProofFailed("the bound of all inputs and outputs is smaller than what its hints prove")
+        self._note(dict.fromkeys(self.open, bound))
+        for one in self.wholes:
+            axes = upper(root(np.diagonal(one.last.S)))
+            self._note({(i, k): norm(axes[list(claim.outputs[i])]) for i, k in self.open})
+        for proof in claim.proofs:
+            if proof.kind == "pair":
+                self._pair(proof)
+        if not self.open:
+            return
+        products = Products(self.model)
+        sizes = size(products.entries(slope_ranges(self.model, common(self.wholes))))
+        self._note({place: self._block(sizes, place) for place in self.open})
+        for one in self.wholes:
+            self._entries(one)
+        for cut, proof in cuts:
+            if self.open:
+                self._pieces(products, sizes, cut, proof, say)
+        if self.open:
+            i, k = self.open[0]
+            raise ProofFailed(
+                f"the sensitivity of outputs {claim.outputs[i]} to inputs {claim.inputs[k]} is smaller than what its"
+                " hints prove"
+            )
+
+    def _note(self, found: dict[tuple[int, int], arb]) -> None:
+        """Close what is proved."""
+        self.open = [(i, k) for i, k in self.open if not ((i, k) in found and found[i, k] <= self.claimed[i][k])]
+
+    def _block(self, sizes: Balls, place: tuple[int, int]) -> arb:
+        """At least the norm of a block, by the sizes of its entries."""
+        return norm(sizes[np.ix_(self.claim.outputs[place[0]], self.claim.inputs[place[1]])].ravel())
+
+    def _pair(self, proof: Any) -> None:
+        """Bound one pair by hints of its own, if it is open."""
+        out, into = proof.part.outputs, proof.part.inputs
+        places = [(i, k) for i, k in self.open if (self.claim.outputs[i], self.claim.inputs[k]) == (out, into)]
+        if not places:
+            return
+        if not 0 <= proof.base < len(self.wholes) or any(hints.enclosures for hints in proof.sweeps):
+            raise ProofFailed("the hints of a pair rest on a proof that is not there, or enclose neurons themselves")
+        part = part_of(self.model, 0, len(self.model), into, out)
+        for hints in proof.sweeps:
+            bound = Pass(part, None, hints, self.wholes[proof.base].known).by_ellipsoid()
+            self._note(dict.fromkeys(places, bound))
+
+    def _entries(self, one: Whole) -> None:
+        """The blocks that are open, by an ellipsoid around the Jacobian."""
+        if not self.open:
+            return
+        try:
+            found = one.last.around_nominal()
+        except ProofFailed:  # then another way counts, or none
+            return
+        self._note({(i, k): found.block(self.claim.outputs[i], self.claim.inputs[k]) for i, k in self.open})
+
+    def _pieces(self, products: Products, whole: Balls, cuts: Cuts, proof: Any, say: Say | None) -> None:
+        """What is open, on every leaf of the tree."""
+        if self.inputs is None or not 0 <= proof.base < len(self.wholes):
+            raise ProofFailed("the pieces rest on a proof that is not there, or are those of an unbounded region")
+        if smooth := _smooth(self.model, self.inputs):
+            cuts.extra += _CURVED * (len(cuts.nodes) + 2)
+
+        def small(sizes: Balls) -> bool:
+            return all(self._block(sizes, (i, k)) <= self.claimed[i][k] for i, k in self.open)
+
+        def holds(piece: Piece, _: Trace, slopes: list[Interval]) -> bool:
+            sizes = known_smaller(size(products.entries(slopes)), whole)
+            if small(sizes) or not smooth:
+                return small(sizes)
+            taylor = Expansion(self.model, piece.inputs, piece.intervals)
+            return taylor.empty or small(known_smaller(sizes, taylor.entries()))
+
+        root_ = Piece(self.inputs, list(self.wholes[proof.base].known))
+        prove_leaves(self.model, root_, cuts, holds, "the sensitivities claim a bound", say=say)
+        self.open = []
+
+
+def verify_radius(network: Network, claim: Any) -> None:
+    """Prove a certified radius again; ProofFailed if that fails.
+
+    f_label(z) > f_j(z) for all other classes j and all z of the ball closer to its centre than ``radius``. The margin
+    is at most f_label - f_rival at the centre, the bound at least the Lipschitz constant of this difference over the
+    ball, or of all outputs without ``pairwise``.
+    """
+    outputs = range(network.outputs)
+    if claim.label not in outputs or claim.rival not in outputs or claim.label == claim.rival:
+        raise ProofFailed("the classes are not those of the network")
+    with_enough_bits(lambda: _Radius(network, claim).run())
+
+
+class _Radius:
+    """Each class is kept away in one way after the other, the cheapest first."""
+
+    def __init__(self, network: Network, claim: Any) -> None:
+        self.claim, self.proof, self.model = claim, claim.proof, read(network)
+        region = self.proof.ball
+        inputs = inputs_of(region, network.inputs)
+        self.radius, self.bound = number(claim.radius), number(claim.bound)
+        if inputs is None or not 0 < self.radius <= number(float(region.radius)):
+            raise ProofFailed("the radius is not one of the ball that it was proved for")
+        # ‖z‖₂ ≤ unit·‖z‖ in the norm of the ball
+        units = balls(np.broadcast_to(region.units, (network.inputs,)))
+        self.unit = norm(units) if region.norm.name == "linf" else largest(units)
+        centers = centre_values(self.model, inputs.center)
+        self.whole, known = None, []
+        if self.proof.sweeps:
+            self.whole = Whole(self.model, inputs, self.proof.sweeps)
+            S, bound, known = self.whole.last.S, self.whole.bound, self.whole.known
+        else:
+            before = norm_product(self.model[:-1])
+            S, bound = image(self.model[-1].weight * before, None), norm_product(self.model)
+        self.all = (bound * self.unit).upper()
+        self.place = Place(self.model, inputs, region.clip is not None, centers, known)
+        self.plain = region.plain and self.whole is not None
+        self.known: dict[bytes, Curvature] = {}
+        self.others = [j for j in range(network.outputs) if j != claim.label]
+        value, error = centers[-1]
+        label, diag = claim.label, np.diagonal(S)
+        # at most f_label - f_j at the centre, and at least the constant of this difference
+        self.margins = lower(value[label] - value - error[label] - error)
+        rates = root(larger(upper(diag[label] + diag - 2 * S[label]), arb(0))) * self.unit
+        self.rates = known_smaller(upper(rates), (arb(2).sqrt() * self.all).upper())
+
+    def run(self) -> None:
+        claim, proof = self.claim, self.proof
+        if not number(claim.margin) <= self.margins[claim.rival]:
+            raise ProofFailed("the margin is larger than what is proved at the point")
+        near = [j for j in self.others if not self._far(j) and not self._falls(j) < 0]
+        settled = {np.asarray(one.row, dtype=float).tobytes() for one in proof.pairs}
+        curved = [j for j in near if self._row(j).tobytes() in settled]
+        near = [j for j in near if j not in curved and not self._negative(j) and not self._bent(j)]
+        self._pieces(near)
+        if not (self.rates[claim.rival] if proof.pairwise else self.all) <= self.bound:
+            raise ProofFailed("the Lipschitz bound is smaller than what its hints prove")
+        if any(not self._far(j) for j in near) or not all(self._stays(j) for j in curved):
+            raise ProofFailed("the radius is larger than what its hints prove")
+
+    def _far(self, j: int) -> bool:
+        """Whether a Lipschitz bound keeps class j away: f_label - f_j ≥ margin - rate·‖z - centre‖ > 0."""
+        return bool(self.margins[j] > 0) and bool(self.rates[j] * self.radius <= self.margins[j])
+
+    def _row(self, j: int) -> Array:
+        """What takes f_label - f_j from the outputs."""
+        eye = np.eye(len(self.others) + 1)
+        return np.asarray(eye[self.claim.label] - eye[j])
+
+    def _falls(self, j: int) -> arb:
+        """At least max of f_j - f_label over the ball, by linear relaxation."""
+        found = arb.pos_inf()
+        for trace in self.whole.traces if self.whole is not None else ():
+            found = known_smaller(found, trace.outputs(balls(-self._row(j))[None])[0])
+        return found
+
+    def _negative(self, j: int) -> bool:
+        """Whether f_j - f_label is negative all over the ball by value functions."""
+        row = -self._row(j)
+        leaves = [one for one in self.proof.margins if np.array_equal(one.row, row)]
+        return self.plain and bool(leaves) and stays_negative(*on_few(self.place), self.place.known, row, leaves)
+
+    def _bent(self, j: int) -> bool:
+        """Whether f_j - f_label is negative all over the ball by parabolas of any slope."""
+        told = [one for one in self.proof.parabolas if np.array_equal(one.row, -self._row(j))]
+        if not told or not self.plain or self.whole is None:
+            return False
+        spreads = self.whole.last.spreads
+        return any(bool(by_parabolas(self.place, spreads, one) < 0) for one in told)
+
+    def _pieces(self, near: Sequence[int]) -> None:
+        """A bound L of all outputs by pieces, where it is needed: √2·L bounds every difference of two of them."""
+        double, pairwise = arb(2).sqrt() * self.unit, self.proof.pairwise
+        targets = [(self.margins[j] / (double * self.radius)).lower() for j in near]
+        if pairwise and not self.rates[self.claim.rival] <= self.bound:
+            targets.append((self.bound / double).lower())
+        if not pairwise and not self.all <= self.bound:
+            targets.append((self.bound / self.unit).lower())
+        if not targets or self.proof.tree is None or self.whole is None:
+            return
+        found = self.whole.by_pieces(self.proof.tree, self.proof.ball, min(targets, key=float))
+        self.all = known_smaller(self.all, (found * self.unit).upper())
+        self.rates = known_smaller(self.rates, (double * found).upper())
+
+    def _curvature(self, hints: Sequence[Array], cap: Cap | None) -> Curvature:
+        """Of the ball it is found once: the same hints serve all classes."""
+        if cap is not None:
+            return Curvature(self.place, hints, cap)
+        name = b"|".join(np.asarray(T, dtype=float).tobytes() for T in hints)
+        if name not in self.known:
+            self.known[name] = Curvature(self.place, hints)
+        return self.known[name]
+
+    def _stays(self, j: int) -> bool:
+        """Whether f_label - f_j is positive all over the ball, or on caps that hold all inputs where it may not be."""
+        row, limit = self._row(j), self.margins[j]
+        mine = {int(one.stage): one for one in self.proof.pairs if np.array_equal(one.row, row)}
+        cap: Cap | None = None
+        if not limit > 0 or not self.plain:
+            return False
+        for stage in range(len(mine)):
+            if stage not in mine:
+                return False
+            hints = mine[stage].hints
+            curvature = self._curvature(mine[stage].ellipsoids, cap)
+            fall = curvature.rise(-row)
+            if hints.hopeful:
+                return bool(curvature.above(fall, hints.multipliers, hints.mu) < limit)
+            cap = curvature.where(fall, hints.multipliers, limit)
+        return False

@@ -1,0 +1,489 @@
+"""One pass through the layers: intervals, slopes, lines, ellipsoids; and what it tells of the Jacobian.
+
+Differences: Δz Δzᵀ ≼ ‖Δz_0‖² P, and P goes from layer to layer (:func:`advance`). Values: each neuron lies in an
+interval, by the trajectory of the centre and the ellipsoid, or by back-substitution (:class:`Trace`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from flint import arb
+
+from lipcert.audit.balls import (
+    Balls,
+    Interval,
+    around,
+    at_least,
+    balls,
+    both,
+    diagonal,
+    dot,
+    ellipsoid_norm,
+    floats,
+    hull,
+    image,
+    induced_norm,
+    is_finite,
+    known_smaller,
+    larger,
+    largest,
+    largest_eigenvalue,
+    lower,
+    mid,
+    norm,
+    plus_diagonal,
+    positive,
+    positive_definite,
+    rad,
+    root,
+    size,
+    smaller,
+    solve,
+    spectral,
+    unbounded,
+    upper,
+    zeros,
+)
+from lipcert.audit.model import Inputs, Layer, Model
+from lipcert.definitions.functions import Function, View
+from lipcert.errors import ProofFailed
+from lipcert.model.arrays import Array
+from lipcert.model.norms import NORMS, PLAIN, Norms
+from lipcert.proof.hints import Hints
+from lipcert.suggest.lines import suggested_lines as suggested
+
+_TRIES = 24
+_TAU = 2.0**-52
+"""Weight of rounding errors in E, whose size is about one."""
+
+
+def views_on(functions: Sequence[Function], interval: Interval) -> list[View]:
+    """Each neuron's function on its interval."""
+    return [f.on(low, high) for f, low, high in zip(functions, *interval, strict=True)]
+
+
+def slopes_on(views: Sequence[View]) -> Interval:
+    """The slope range of each neuron."""
+    found = np.empty((2, len(views)), dtype=object)
+    for k, view in enumerate(views):
+        found[:, k] = view.slopes()
+    return found[0], found[1]
+
+
+def slope_ranges(model: Model, known: Sequence[Interval]) -> list[Interval]:
+    """The slopes of the hidden layers on their intervals."""
+    return [slopes_on(views_on(layer.functions, ends)) for layer, ends in zip(model[:-1], known, strict=True)]
+
+
+def halved(slopes: Interval) -> tuple[Balls, Balls]:
+    """The middle of each range of slopes, and at least how far its ends are."""
+    m = mid((slopes[0] + slopes[1]) / 2)
+    r = larger(upper(slopes[1] - m), upper(m - slopes[0]))
+    if not is_finite(r).all():
+        raise ProofFailed("a slope has no bound")
+    return m, r
+
+
+def advance(S: Balls, slopes: Interval, hint: Balls | None = None, signed: bool = False) -> Balls:
+    """P = D_m S D_m + D_m S D_r (T - D_r S D_r)⁻¹ D_r S D_m + T for multipliers T near the hint, or safer ones.
+
+    It is at least D Δv Δvᵀ D for every D with entries in the slope ranges and every Δv Δvᵀ ≼ S, because
+    T - D_r S D_r is proved positive definite. A neuron with S_ll = 0 does not move.
+
+    A ``signed`` S need not be positive semidefinite. Then (Dx)ᵀ S (Dx) ≤ xᵀPx for every x and every such D: Dx is
+    D_m x + D_r y with |y_l| ≤ |x_l|, and the form is at most its maximum less yᵀTy over all y, plus xᵀTx.
+    """
+    m, r = halved(slopes)
+    on = np.flatnonzero((r > 0) & (signed | (np.diagonal(S) > 0)))
+    P = m[:, None] * S * m
+    if not on.size:
+        return at_least(P)
+    inner = r[on, None] * S[np.ix_(on, on)] * r[on]
+    if signed:
+        floor = largest(size(S)) * arb(2) ** -30 + arb(2) ** -300
+        safe = mid(2 * np.abs(inner).sum(axis=1) + r[on] * r[on] * floor)
+    else:  # |S_ij| ≤ a_i a_j, a = sqrt(diag S), so T_j > r_j a_j Σ r_i a_i suffices
+        axes = root(np.diagonal(S))
+        safe = mid(r[on] * axes[on] * (2 * (r[on] * axes[on]).sum() + norm(np.abs(m) * axes)))
+    T = feasible(inner, safe, None if hint is None else hint[on])
+    side = r[on, None] * S[on] * m
+    P = P + dot(side.T, solve(diagonal(T) - inner, side))
+    P[on, on] += T
+    return at_least(P)
+
+
+def feasible(inner: Balls, safe: Balls, hint: Balls | None) -> Balls:
+    """Multipliers T with T - inner positive definite: the hint, a little more, a lot more, or the safe ones."""
+    if hint is not None:
+        start = np.where(hint > 0, hint, safe)
+        for attempt in range(_TRIES):
+            T = start if not attempt else start * (1 + arb(2) ** (2 * attempt - 44))
+            if positive_definite(diagonal(T) - inner):
+                return T
+    if positive_definite(diagonal(safe) - inner):
+        return safe
+    raise ProofFailed("no multipliers make the step of a layer valid")
+
+
+class Lines:
+    """A layer between lines: down·v + low ≤ φ(v) ≤ up·v + high on each neuron's interval, and floor ≤ φ ≤ roof."""
+
+    def __init__(self, views: Sequence[View], slopes: Interval, down: Balls, up: Balls) -> None:
+        if not all(view.low.is_finite() and view.high.is_finite() for view in views):
+            raise ProofFailed("a line needs a bounded interval: a layer before has none")
+        self.down, self.up = down, up
+        found = np.empty((4, len(views)), dtype=object)
+        for k, (view, alpha, beta) in enumerate(zip(views, *slopes, strict=True)):
+            if alpha == beta:  # a straight line
+                ends = view.arcs[0].first[0], view.arcs[-1].last[0]
+                self.down[k] = self.up[k] = alpha
+                offset = ends[0] - alpha * view.low
+                found[:, k] = offset, offset, smaller(*map(lower, ends)), larger(*map(upper, ends))
+            else:
+                found[:, k] = (-view.top(-1, -down[k]), view.top(1, up[k]), -view.top(-1, arb(0)), view.top(1, arb(0)))
+        self.low, self.high, self.floor, self.roof = found
+
+    @property
+    def balls(self) -> Balls:
+        return hull(self.floor, self.roof)
+
+
+def suggested_lines(layer: Layer, interval: Interval, slopes: Interval, least_area: bool = True) -> Interval:
+    """Slopes for the lower and the upper lines of a layer, for neurons with an open slope; any would do.
+
+    Those of least area take long to find for smooth neurons, for which chords are hardly worse.
+    """
+    assert layer.neurons is not None
+    some = np.flatnonzero(slopes[0] < slopes[1])
+    if not some.size:
+        return slopes[0].copy(), slopes[0].copy()
+    low, high = (floats(end[some]) for end in interval)
+    neurons = layer.neurons.take(some)
+    with np.errstate(all="ignore"):
+        if least_area or any(row.row.kinks or np.isfinite(row.row.period) for row, _ in neurons.groups):
+            told = suggested(neurons, (low, high))
+        else:
+            told = ((neurons.value(high) - neurons.value(low)) / (high - low),) * 2
+    found = slopes[0].copy(), slopes[0].copy()
+    for line, slope in zip(found, told, strict=True):
+        line[some] = balls(np.where(np.isfinite(slope), slope, 0.0))
+    return found
+
+
+@dataclass(eq=False)
+class Trace:
+    """Back-substitution: each activation, last first, is replaced by the line on the safe side.
+
+    ``depth`` says how many layers to go back at most; None is all the way.
+    """
+
+    model: Model
+    inputs: Inputs
+    depth: int | None = None
+    lines: list[Lines] = field(default_factory=list)
+
+    def interval(self, index: int, known: Interval, rows: Array | None = None) -> Interval:
+        """The known interval of a layer, made smaller for all neurons or some."""
+        layer = self.model[index]
+        some = np.arange(layer.size) if rows is None else rows
+        if not some.size:
+            return known
+        weight, bias = layer.weight[some], layer.bias[some]
+        found = self.above(index, np.vstack([weight, -weight]))
+        low, high = known[0].copy(), known[1].copy()
+        new = lower(bias - found[len(some) :]), upper(bias + found[: len(some)])
+        low[some], high[some] = both((low[some], high[some]), new)
+        return low, high
+
+    def boxed(self, index: int) -> Interval:
+        """Where a layer's pre-activations lie by interval arithmetic on what enters it."""
+        low, high = self._ends(index)
+        W, lost = mid(self.model[index].weight), rad(self.model[index].weight)
+        bias, rest = self.model[index].bias, dot(lost, larger(size(low), size(high)))
+        up, down = (np.where(W > 0, W * a, W * b).sum(axis=1) for a, b in ((high, low), (low, high)))
+        return lower(down + bias - rest), upper(up + bias + rest)
+
+    def _ends(self, index: int) -> Interval:
+        if not index:
+            return self.inputs.lower, self.inputs.upper
+        return self.lines[index - 1].floor, self.lines[index - 1].roof
+
+    def seen(self, index: int) -> Balls:
+        """At least the size of what enters a layer."""
+        low, high = self._ends(index)
+        return larger(size(low), size(high))
+
+    def above(self, index: int, rows: Balls, extra: Sequence[Balls] = ()) -> Balls:
+        """At least max of rows·z, z what enters the layer ``index``; ``extra`` adds multiples of earlier v.
+
+        Rows are cut to their midpoints at every layer; the rest, a multiple of what enters there, goes to the offset.
+        """
+        stop = 0 if self.depth is None else max(0, index - self.depth)
+        offset = dot(rad(rows), self.seen(index))
+        rows = mid(rows)
+        for back in range(index - 1, stop - 1, -1):
+            layer, lines = self.model[back], self.lines[back]
+            up = rows > 0
+            offset = offset + (rows * np.where(up, lines.high, lines.low)).sum(axis=1)
+            rows = rows * np.where(up, lines.up, lines.down)
+            if extra:
+                rows = rows + extra[back]
+            offset = offset + dot(rows, layer.bias)
+            rows = dot(rows, layer.weight)
+            offset = offset + dot(rad(rows), self.seen(back))
+            rows = mid(rows)
+        if not stop:
+            return upper(offset + self.inputs.support(rows))
+        last = self.lines[stop - 1]
+        return upper(offset + np.where(rows > 0, rows * last.roof, rows * last.floor).sum(axis=1))
+
+    def outputs(self, rows: Balls) -> Balls:
+        """At least max of rows·v_N."""
+        last = self.model[-1]
+        return upper(self.above(len(self.model) - 1, dot(rows, last.weight)) + dot(rows, last.bias))
+
+
+def centre_values(model: Model, point: Balls) -> list[tuple[Balls, Balls]]:
+    """The pre-activations of each layer at a point: numbers v̂ near them, and at least |v - v̂|.
+
+    An ellipsoid holds the difference: a ball a neuron would grow with every layer, by the norm of |W|.
+    """
+    found: list[tuple[Balls, Balls]] = []
+    z, error = point, None
+    for layer in model:
+        v = dot(layer.weight, z) + layer.bias
+        fresh, middle = rad(v), mid(v)
+        S = None if error is None else image(layer.weight, error)
+        total = fresh if S is None else upper(root(np.diagonal(S)) + fresh)
+        found.append((middle, total))
+        if layer.functions:
+            values = np.array([f.value(x) for f, x in zip(layer.functions, middle, strict=True)], dtype=object)
+            S = added(S, fresh)
+            slopes = slopes_on(views_on(layer.functions, around(middle, total)))
+            P = None if S is None else advance(S, slopes)
+            z, error = mid(values), added(P, rad(values))
+    return found
+
+
+def added(S: Balls | None, sizes: Balls) -> Balls | None:
+    """At least (x + y)(x + y)ᵀ for x xᵀ ≼ S and |y_j| ≤ sizes_j, as y yᵀ ≼ diag(sizes)·Σ sizes; None is zero.
+
+    (x + y)(x + y)ᵀ ≼ (1 + c) x xᵀ + (1 + 1/c) y yᵀ for every c > 0.
+    """
+    total = sizes.sum()
+    if total.is_zero():
+        return S
+    box = upper(sizes * total)
+    if S is None or np.trace(S).is_zero():
+        return at_least(diagonal(box) if S is None else plus_diagonal(S, box))
+    c = (box.sum() / np.trace(S)).sqrt().mid()
+    return at_least(plus_diagonal(S * (1 + c), (1 + 1 / c) * box))
+
+
+class Pass:
+    """One sweep: ``intervals``, ``slopes`` and ``traces`` of the hidden layers, and the ellipsoid ``S`` of the outputs.
+
+    ``spreads`` are the ellipsoids of the hidden layers. The ellipsoid begins with P_0 = D_h², h the start of the hints.
+    """
+
+    def __init__(
+        self, model: Model, inputs: Inputs | None, hints: Hints, known: Sequence[Interval] = (), carry: bool = True
+    ) -> None:
+        self.model, self.inputs, self.hints = model, inputs, hints
+        self.intervals: list[Interval] = []
+        self.slopes: list[Interval] = []
+        self.spreads: list[Balls] = []
+        depths, local = self._enclosures()
+        self.traces = [] if inputs is None else [Trace(model, inputs, depth) for depth in depths]
+        self.start = self._start()
+        local = local and inputs is not None
+        centers = centre_values(model[:-1], inputs.center) if local and inputs else []
+        first = model[0].weight if self.start is None else model[0].weight * self.start
+        P: Balls | None = None
+        self.S = zeros(0, 0)
+        for index, layer in enumerate(model[:-1]):
+            interval = known[index] if known else unbounded(layer.size)
+            if local or carry:
+                self.S = image(layer.weight if index else first, P)
+                self.spreads.append(self.S)
+            if local and inputs:
+                value, error = centers[index]
+                reach = inputs.extent(self.start) * root(np.diagonal(self.S)) + error
+                interval = both(interval, around(value, reach))
+            for trace in self.traces:
+                interval = trace.interval(index, interval)
+            if (interval[0] > interval[1]).any():
+                raise ProofFailed(f"the intervals of layer {index + 1} are empty: the hints contradict themselves")
+            views = views_on(layer.functions, interval)
+            self.intervals.append(interval)
+            self.slopes.append(slopes_on(views))
+            for number, trace in enumerate(self.traces):
+                down, up = hints.lines[number * (len(model) - 1) + index]
+                trace.lines.append(Lines(views, self.slopes[-1], balls(down), balls(up)))
+            if local or carry:
+                P = advance(self.S, self.slopes[-1], self.multipliers(index))
+        if carry:
+            self.S = image(model[-1].weight if len(model) > 1 else first, P)
+
+    def multipliers(self, index: int) -> Balls:
+        """Those of the hints; any would do."""
+        return balls(self.hints.multipliers[index]) * arb(4) ** int(self.hints.exponents[index])
+
+    def _start(self) -> Balls | None:
+        start, count = self.hints.start, self.model[0].weight.shape[1]
+        if start is None:
+            return None
+        if np.shape(start) != (count,) or not ((start > 0.0) & (start < np.inf)).all():
+            raise ProofFailed(f"the start of a sweep must be {count} positive numbers")
+        return balls(start)
+
+    def _enclosures(self) -> tuple[list[int | None], bool]:
+        """The depths of the linear relaxations, and whether the Lipschitz enclosure takes part; shapes are checked."""
+        hints, sizes = self.hints, [layer.size for layer in self.model[:-1]]
+        names = [type(enclosure).__name__ for enclosure in hints.enclosures]
+        if set(names) - {"Linear", "Lipschitz"}:
+            raise ProofFailed(f"there is no rule for the enclosures {', '.join(names)}")
+        depths = [getattr(e, "depth", None) for e, name in zip(hints.enclosures, names) if name == "Linear"]
+        if any(depth is not None and depth < 0 for depth in depths):
+            raise ProofFailed("the depth of a linear enclosure must be at least 0")
+        told = [np.shape(multiplier) for multiplier in hints.multipliers]
+        if told != [(size_,) for size_ in sizes] or len(hints.exponents) != len(sizes):
+            raise ProofFailed(f"the hints have multipliers of shapes {told}, the network has hidden layers of {sizes}")
+        wanted = [((size_,), (size_,)) for size_ in sizes] * len(depths)
+        if self.inputs is not None and [tuple(map(np.shape, pair)) for pair in hints.lines] != wanted:
+            raise ProofFailed("the hints lack slopes of bounding lines, or have too many")
+        return depths, "Lipschitz" in names
+
+    def bounds(self, norms: Norms = PLAIN) -> Sequence[Callable[[], arb]]:
+        """Ways to bound the Lipschitz constant between norms without units, the cheapest first.
+
+        By the ellipsoid; by an interval for each entry of the Jacobian; by an ellipsoid around it.
+        """
+        ways: list[Callable[[], arb]] = [lambda: self.by_ellipsoid(norms)]
+        if not norms.plain:
+            ways += [
+                lambda: induced_norm(Products(self.model).entries(self.slopes), norms),
+                lambda: self.around_nominal().induced(norms),
+            ]
+        return ways
+
+    def around_nominal(self) -> Entries:
+        """An ellipsoid around the Jacobian, with the multipliers of the hints."""
+        return Entries(self.model, self.slopes, [self.multipliers(index) for index in range(len(self.slopes))])
+
+    def by_ellipsoid(self, norms: Norms = PLAIN) -> arb:
+        """√max zᵀSz, times what the start has to be enlarged by to hold the unit ball of the inputs."""
+        found = ellipsoid_norm(self.S, norms.output)
+        return (found * gain(norms, self.start, self.model[0].weight.shape[1])).upper()
+
+
+def gain(norms: Norms, start: Balls | None, count: int) -> arb:
+    """At least the largest ‖x/h‖₂ for ‖x‖ ≤ 1; no start is h = 1."""
+    h = balls(np.ones(count)) if start is None else start
+    return norm(1 / h) if norms.input.name == "linf" else largest(upper(1 / h))
+
+
+class Products:
+    """Interval arithmetic on the Jacobian W_N D_{N-1} … D_1 W_1, from both ends."""
+
+    def __init__(self, model: Model) -> None:
+        weights = [layer.weight for layer in model]
+        self._ways = weights, [weight.T for weight in weights[::-1]]
+
+    def entries(self, slopes: Sequence[Interval]) -> Balls:
+        """Balls around every entry, a row per output."""
+        forth, back = self._entries(self._ways[0], slopes), self._entries(self._ways[1], slopes[::-1])
+        return hull(*both(forth, (back[0].T, back[1].T)))
+
+    @staticmethod
+    def _entries(weights: Sequence[Balls], slopes: Sequence[Interval]) -> Interval:
+        """Each entry is within [low, high]; a slope multiplies a row, a weight adds up rows by its signs."""
+        low, high = lower(weights[0]), upper(weights[0])
+        for weight, (alpha, beta) in zip(weights[1:], slopes, strict=True):
+            ends = [x * s[:, None] for x in (low, high) for s in (alpha, beta)]
+            low = smaller(smaller(*map(lower, ends[:2])), smaller(*map(lower, ends[2:])))
+            high = larger(larger(*map(upper, ends[:2])), larger(*map(upper, ends[2:])))
+            middle = mid(weight)
+            up, down, lost = positive(middle), -positive(-middle), dot(rad(weight), larger(size(low), size(high)))
+            low, high = (
+                lower(dot(up, low) + dot(down, high) - lost),
+                upper(dot(up, high) + dot(down, low) + lost),
+            )
+        return low, high
+
+
+class Entries:
+    """The Jacobian as U + Δ with |pᵀ Δ x|² ≤ (pᵀ A p)(xᵀ E x) for all p and x.
+
+    Say that Δv is near u if |pᵀΔv| ≤ |pᵀu| + sqrt(ε pᵀAp) for all p. With C = T - D_r A D_r positive definite,
+    C z = D_r u and d = D_m (u + A D_r z), the step leaves D Δv near d, for P in the place of A and ε + zᵀCz in that of
+    ε: u is U x, and zᵀCz = xᵀ(D_r U)ᵀC⁻¹(D_r U)x adds to E. If U is known up to F with rows of norm φ, nearness stays
+    true with A + n·diag(φ²)/τ and E + τ.
+    """
+
+    def __init__(self, model: Model, slopes: Sequence[Interval], hints: Sequence[Balls]) -> None:
+        n, count = model[0].size, model[0].weight.shape[1]
+        self.U, self.A, self.E = model[0].weight, zeros(n, n), zeros(count, count)
+        self._settle()
+        for layer, ranges, hint in zip(model[1:], slopes, hints, strict=True):
+            self._activate(ranges, hint)
+            self.U, self.A = dot(layer.weight, self.U), image(layer.weight, self.A)
+            self._settle()
+
+    def block(self, rows: Sequence[int], columns: Sequence[int]) -> arb:
+        """At least the norm of a block: ‖U‖ + sqrt(λmax(A) λmax(E)) there."""
+        tops = [largest_eigenvalue(at_least(M[np.ix_(k, k)])) for M, k in ((self.A, rows), (self.E, columns))]
+        return (spectral(self.U[np.ix_(rows, columns)]) + (tops[0] * tops[1]).sqrt()).upper()
+
+    def induced(self, norms: Norms) -> arb:
+        """The same of all of it, between other norms."""
+        sides = ellipsoid_norm(self.A, norms.output), ellipsoid_norm(at_least(self.E), NORMS[norms.input.dual]())
+        return (induced_norm(self.U, norms) + sides[0] * sides[1]).upper()
+
+    def _settle(self) -> None:
+        """U without radii; they go to A and E."""
+        lost = norm(rad(self.U))
+        self.U = mid(self.U)
+        if (lost > 0).any():
+            self.A = at_least(plus_diagonal(self.A, len(lost) * lost * lost / _TAU))
+            self.E = plus_diagonal(self.E, arb(_TAU))
+
+    def _activate(self, slopes: Interval, hint: Balls) -> None:
+        m, r = halved(slopes)
+        sizes = norm(self.U) + upper(root(np.diagonal(self.A)))
+        on = np.flatnonzero((r > 0) & (sizes > 0))
+        P = m[:, None] * self.A * m
+        if on.size:
+            inner = r[on, None] * self.A[np.ix_(on, on)] * r[on]
+            T = feasible(inner, mid(2 * r[on] * sizes[on] * (r[on] * sizes[on]).sum()), hint[on])
+            side, turned = r[on, None] * self.A[on], r[on, None] * self.U[on]
+            solved = solve(diagonal(T) - inner, np.hstack([side, turned]))
+            across, z = solved[:, : len(m)], solved[:, len(m) :]
+            P = P + m[:, None] * dot(side.T, across) * m
+            P[on, on] += T
+            self.E = at_least(self.E + dot(z.T, turned))
+            self.U = self.U + dot(side.T, z)
+        self.U, self.A = m[:, None] * self.U, at_least(P)
+
+
+def norm_product(model: Model) -> arb:
+    """The norms of all layers, times their steepest slopes: layer by layer, skips and max pools not seen as such."""
+    bound = arb(1)
+    for layer in model:
+        bound = bound * spectral(layer.weight)
+        if layer.functions:
+            bound = bound * largest(size(np.concatenate(slopes_on(views_on(layer.functions, unbounded(layer.size))))))
+    return bound.upper()
+
+
+def least_of(ways: Sequence[Callable[[], arb]], claim: arb) -> arb:
+    """The first of several bounds that is at most a claim, or else the least of them."""
+    found = arb.pos_inf()
+    for way in ways:
+        found = known_smaller(found, way())
+        if found <= claim:
+            break
+    return found

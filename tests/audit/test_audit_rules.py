@@ -1,0 +1,169 @@
+"""The second opinion agrees in every norm and unit, and planted mistakes are refused."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import arb
+
+import lipcert as lc
+from lipcert.audit.balls import balls, dot, ellipsoid_norm, induced_norm, spectral
+from lipcert.audit.engine import advance
+from lipcert.audit.model import inputs_of, read
+from lipcert.audit.taylor import Expansion
+from lipcert.definitions.functions import Function, View, precision
+from lipcert.errors import ProofFailed
+from lipcert.model.norms import NORMS, PLAIN, Norms
+from lipcert.model.regions import Region
+from networks import random_network
+
+SCALE = (0.5, 2.0, 1.0, 3.0)
+INTO = (lc.L1(), lc.LInf(), lc.L2(scale=SCALE), lc.LInf(scale=SCALE), lc.L1(scale=0.3))
+OUT = (lc.L1(), lc.L2(), lc.LInf(), lc.L2(scale=(0.1, 10.0, 1.0)))
+REGIONS: tuple[Region, ...] = (
+    lc.Ball(np.zeros(4), 0.5),
+    lc.Ball(np.full(4, 0.2), 0.5, norm=lc.LInf(scale=SCALE)),
+    lc.Ball(np.full(4, 0.2), 0.5, norm=lc.L1(scale=SCALE)),
+    lc.Box(-np.ones(4), np.ones(4)),
+    lc.Everywhere(),
+    lc.Ball(np.zeros(4), 0.5, clip=(-0.3, 0.3)),
+)
+SHAPES = [np.random.default_rng(n).standard_normal((n, n)) + 2.0 * np.eye(n) for n in (3, 4)]
+
+
+def refused(network: lc.Network, claim: Any) -> bool:
+    try:
+        lc.verify(network, claim, exact=True)
+    except ProofFailed:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_norms_and_units(activation: str) -> None:
+    network = random_network(3, (4, 8, 7, 3), activation, gain=2.0)
+    methods = [lc.Scalar(), lc.ClosedForm(), lc.Joint(iterations=8, rounds=1)]
+    for number, (into, out) in enumerate(itertools.product(INTO, OUT)):
+        ends: Any = {"input_norm": into, "output_norm": out}
+        found = lc.certify(network, REGIONS[number % len(REGIONS)], methods[number % 3], **ends)
+        assert lc.verify(network, found, exact=True) <= found.bound, (into, out)
+        if found.region.bounded:
+            lower = lc.lower_bound(network, found.region, samples=40, steps=4, starts=3, **ends)
+            assert refused(network, replace(found, bound=lower.value * (1.0 - 1e-6)))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"input_norm": lc.L2(shape=SHAPES[1])},
+        {"output_norm": lc.L2(shape=SHAPES[0])},
+        {"input_norm": lc.L2(shape=SHAPES[1]), "output_norm": lc.L2(shape=SHAPES[0])},
+        {"inputs": [0, 2], "outputs": [1], "input_norm": lc.LInf(scale=(1.0, 2.0))},
+        {"layers": (1, 3), "input_norm": lc.LInf(), "output_norm": lc.L1()},
+    ],
+)
+def test_shapes_and_parts(part: dict[str, Any]) -> None:
+    network = random_network(3, (4, 8, 7, 3), "tanh", gain=2.0)
+    found = lc.certify(network, REGIONS[0], lc.Scalar(), **part)
+    assert lc.verify(network, found, exact=True) <= found.bound
+    assert refused(network, replace(found, bound=0.99 * found.bound))
+
+
+def test_trees_in_other_norms_and_over_all_of_space() -> None:
+    network = random_network(1, (2, 6, 5, 2), "relu", gain=2.0)
+    split = lc.Split(lc.ClosedForm(), np.inf, 0.02)
+    units: Any = {"input_norm": lc.LInf(scale=(0.5, 2.0)), "output_norm": lc.L1()}
+    for region, norms in ((lc.Everywhere(), {}), (lc.Box([-1.0] * 2, [1.0] * 2), units)):
+        found = lc.certify(network, region, split, **norms)
+        assert found.tree is not None
+        assert lc.verify(network, found, exact=True) <= found.bound
+        assert refused(network, replace(found, bound=0.9 * found.bound))
+
+
+def test_planted_mistakes_are_refused() -> None:
+    network = random_network(5, (3, 8, 7, 3), "tanh", gain=1.5)
+    found = lc.certify(network, lc.Ball([0.3, -0.2, 0.9], 0.4), lc.Joint(), enclosures=(lc.Lipschitz(),))
+    true = lc.verify(network, found, exact=True)
+    smaller = [replace(sweep, multipliers=tuple(0.9 * T for T in sweep.multipliers)) for sweep in found.sweeps]
+    assert true > found.bound * (1.0 - 1e-9)
+    assert refused(network, replace(found, bound=found.bound * (1.0 - 1e-9)))
+    assert refused(network, replace(found, sweeps=tuple(smaller)))
+    assert refused(network, replace(found, region=lc.Ball([0.3, -0.2, 0.9], 0.4 * (1.0 + 1e-6))))
+
+
+def test_a_slope_that_is_narrowed_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The audit's own slopes matter: narrowed by 1e-6, it proves less than what is attained."""
+    network = lc.Network.from_weights([[[2.0]], [[1.5]]], activation="tanh")
+    found = lc.certify(network, lc.Ball([0.0], 1.0), lc.ClosedForm())
+    assert lc.verify(network, found, exact=True) >= 3.0
+    honest = View.slopes
+    monkeypatch.setattr(View, "slopes", lambda view: (honest(view)[0], honest(view)[1] - 1e-6))
+    assert lc.verify(network, found, exact=True) < 3.0
+
+
+def test_a_step_holds_for_every_slope() -> None:
+    """D S D ≼ P for slopes at the corners, any multipliers; and a P that is 0.9 times as large does not."""
+    rng = np.random.default_rng(0)
+    with precision(128):
+        for _ in range(10):
+            factor = rng.standard_normal((4, 4))
+            S = balls(factor @ factor.T + 1e-9 * np.eye(4))
+            ends = np.sort(rng.normal(0.5, 0.6, (2, 4)), axis=0)
+            P = advance((S + S.T) / 2, (balls(ends[0]), balls(ends[1])), balls(rng.uniform(0.1, 9.0, 4)))
+            for corner in itertools.product(*ends.T):
+                D = balls(corner)
+                gap = np.array((P - D[:, None] * S * D).tolist(), dtype=float)
+                assert np.linalg.eigvalsh(gap)[0] > -1e-12
+
+
+def test_norms_of_matrices_are_those_at_corners() -> None:
+    rng = np.random.default_rng(1)
+    matrix = rng.standard_normal((3, 4))
+    cube = np.array(list(itertools.product((-1.0, 1.0), repeat=4)))
+    with precision(128):
+        for name, order in (("l1", 1), ("l2", 2), ("linf", np.inf)):
+            found = float(induced_norm(balls(matrix), Norms(lc.LInf(), NORMS[name]())))
+            assert found == pytest.approx(np.linalg.norm(cube @ matrix.T, order, axis=1).max(), rel=1e-12)
+            S = matrix @ matrix.T
+            ellipsoid = float(ellipsoid_norm(balls(0.5 * (S + S.T)), NORMS[name]()))
+            points = rng.standard_normal((2000, 4))
+            points /= np.linalg.norm(points, axis=1, keepdims=True)
+            assert np.linalg.norm(points @ matrix.T, order, axis=1).max() <= ellipsoid
+        assert float(spectral(balls(matrix))) == pytest.approx(np.linalg.norm(matrix, 2), rel=1e-12)
+
+
+def test_balls_hold_exact_products() -> None:
+    rng = np.random.default_rng(2)
+    A, B = rng.standard_normal((3, 5)) * 1e8, rng.standard_normal((5, 2))
+    with precision(64):
+        product: Any = dot(balls(A), balls(B))
+        for i, k in np.ndindex(3, 2):
+            true = sum((Fraction(a) * Fraction(b) for a, b in zip(A[i].tolist(), B[:, k].tolist())), Fraction(0))
+            assert product[i, k].contains(arb(true.numerator) / arb(true.denominator))
+
+
+@pytest.mark.parametrize("activation", ["tanh", "gelu", "elu", "relu"])
+def test_taylor_models_hold_values_and_jacobians(activation: str) -> None:
+    network, rng = random_network(2, (3, 6, 5, 2), activation, gain=1.5), np.random.default_rng(0)
+    box = lc.Box([-0.2, 0.1, 0.3], [0.1, 0.3, 0.6])
+    found = lc.certify(network, box, lc.ClosedForm())
+    points = box.sample(500, rng)
+    with precision(128):
+        inputs = inputs_of(box, 3)
+        assert inputs is not None
+        known = [(balls(layer.lower), balls(layer.upper)) for layer in found.layers]
+        model = Expansion(read(network), inputs, known)
+        low, high = (np.array(end.tolist(), dtype=float) for end in model.v.ends())
+        bound, entries = float(model.bound(PLAIN, arb(100))), np.array(model.entries().tolist(), dtype=float)
+    assert ((low <= network(points)) & (network(points) <= high)).all()
+    jacobians = network.jacobian(points)
+    assert (np.abs(jacobians) <= entries).all()
+    worst = np.linalg.norm(jacobians, 2, axis=(1, 2)).max()
+    assert worst <= bound
+    assert activation == "relu" or bound < 1.2 * worst
+    assert isinstance(read(network)[0].functions[0], Function)
