@@ -269,14 +269,13 @@ def centre_values(model: Model, point: Balls) -> list[tuple[Balls, Balls]]:
 
 
 def added(S: Balls | None, sizes: Balls) -> Balls | None:
-    """At least (x + y)(x + y)ᵀ for x xᵀ ≼ S and |y_j| ≤ sizes_j, as y yᵀ ≼ diag(sizes)·Σ sizes; None is zero.
+    """At least (x + y)(x + y)ᵀ for x xᵀ ≼ S and |y_j| ≤ sizes_j, as y yᵀ ≼ n·diag(sizes²); None is zero.
 
     (x + y)(x + y)ᵀ ≼ (1 + c) x xᵀ + (1 + 1/c) y yᵀ for every c > 0.
     """
-    total = sizes.sum()
-    if total.is_zero():
+    if sizes.sum().is_zero():
         return S
-    box = upper(sizes * total)
+    box = upper(len(sizes) * sizes * sizes)
     if S is None or np.trace(S).is_zero():
         return at_least(diagonal(box) if S is None else plus_diagonal(S, box))
     c = (box.sum() / np.trace(S)).sqrt().mid()
