@@ -57,14 +57,15 @@ def everywhere(patch: pytest.MonkeyPatch, name: str, value: Any) -> None:
 def no_rounding(patch: pytest.MonkeyPatch) -> None:
     """Rounding errors cost nothing."""
     everywhere(patch, "gamma", lambda n: 0.0)
-    everywhere(patch, "TINY", 0.0)
+    for charge in ("TINY", "ETA", "U"):
+        everywhere(patch, charge, 0.0)
 
 
 def no_charges(patch: pytest.MonkeyPatch) -> None:
     """What rounding may have lost is charged nowhere in ellipsoids either."""
     no_rounding(patch)
     everywhere(patch, "UP", 1.0)
-    everywhere(patch, "raise_diagonal", lambda matrix, amount, fresh=False: matrix)
+    everywhere(patch, "raised", lambda matrix, amount: matrix)
 
 
 def narrow_slopes(patch: pytest.MonkeyPatch) -> None:

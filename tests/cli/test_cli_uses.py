@@ -153,7 +153,7 @@ def test_the_table_of_layers_comes_before_the_pass_over_the_region(
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["lipcert.cli.inspect"], "certify", stop)
+    monkeypatch.setattr(sys.modules["lipcert.cli.inspect"], "Problem", stop)
     outcome = lipcert("inspect", "model.npz", "--center", "zeros", "--radius", "0.1")
     assert outcome.code == 130
     assert "made from" in outcome.out

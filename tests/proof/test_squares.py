@@ -23,7 +23,6 @@ SUGGESTIONS = {
     "margins._kink": "where a search begins",
     "margins._lines": "where a search begins",
     "near.squared": "a product of sizes adds more than what underflows",
-    "outputs.ellipsoid": "the norm of a projection, which is near one",
     "reach.contains": "says itself that it is as good as floating point",
     "step.multipliers": "the multipliers that were used, as a hint",
     "symbols._portions": "how many frequencies go together",

@@ -334,11 +334,11 @@ def disagreements(count: int, enough: int) -> int:
 def test_what_a_flawed_pass_claims_is_refused(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """verify() repeats the pass and believes nothing that is remembered of it."""
     network, region = random_network(5, (3, 6, 5, 4, 2), "elu", gain=2.0), lc.Ball(CENTER, 0.7)
-    honest = lc.certify(network, region, lc.Scalar())
+    honest = lc.certify(network, region, lc.ClosedForm())
     lc.verify(network, honest)
     with monkeypatch.context() as patch:
         CHECKER_BUGS[bug](patch)
-        flawed = lc.certify(network, region, lc.Scalar())
+        flawed = lc.certify(network, region, lc.ClosedForm())
     assert flawed.bound < honest.bound
     refused(network, flawed, "hints prove no better than")
 
