@@ -219,7 +219,9 @@ def _or_product(
     if isinstance(found, ProofFailed) or not found.verified or found.bound < _NEAR * _rows_product(network, part):
         return found
     product = _product(network, region, method, part)
-    return product if isinstance(product, Certificate) and product.bound < found.bound / _WORTH else found
+    if isinstance(product, Certificate) and product.bound < found.bound / _WORTH:
+        return replace(product, note=found.note)
+    return found
 
 
 def _product(network: Network, region: Region, method: Method, part: Part) -> Certificate | ProofFailed:
