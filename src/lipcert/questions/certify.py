@@ -262,7 +262,8 @@ def _proved(
 ) -> list[Certificate | ProofFailed]:
     """The certificate of a method for each region, or why there is none."""
     with suited_to(max(network.sizes)), np.errstate(all="ignore"):
-        if isinstance(method, Greedy) and len(regions) > 1:
+        stacked = len(regions) > 1 or isinstance(method, ClosedForm)
+        if isinstance(method, Greedy) and stacked:
             return issue_many(network, regions, part, MethodGuide(method.choose_all, enclosures), method)
         answers: list[Certificate | ProofFailed] = []
         for region in regions:
