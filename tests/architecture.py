@@ -142,6 +142,15 @@ def _cycles(uses: Mapping[str, set[str]]) -> Iterator[str]:
         yield " → ".join(error.args[1])
 
 
+def rounding_units(sources: Architecture) -> Iterator[str]:
+    """Rules of a proof that name the unit of rounding: numbers carry what they lose."""
+    for module in sources.modules.values():
+        if module.package == "proof" and module.path.stem not in ("near", "rounding", "neuron_bounds"):
+            for line, target, _ in module.imports:
+                if target.removeprefix("lipcert.proof.rounding.") in ("gamma", "U", "UP", "TINY", "ETA", "LOOSE"):
+                    yield f"{module.name}:{line} imports {target}"
+
+
 def private_names(sources: Architecture) -> Iterator[str]:
     """Names that begin with an underscore and are used by another module than their own."""
     for name, module in sources.modules.items():
@@ -179,7 +188,7 @@ def claims(sources: Architecture) -> Iterator[str]:
 
 
 Rule = Callable[[Architecture], Iterator[str]]
-RULES: list[Rule] = [foreign, module_cycles, package_cycles, private_names, claims]
+RULES: list[Rule] = [foreign, module_cycles, package_cycles, private_names, rounding_units, claims]
 
 
 def drawing(sources: Architecture) -> str:

@@ -24,6 +24,7 @@ from architecture import (
     package_cycles,
     private_names,
     renewed,
+    rounding_units,
 )
 
 HERE = Architecture()
@@ -109,6 +110,7 @@ PLANTED: dict[str, tuple[Rule, str, str, str]] = {
     "a private name": (private_names, "search/stage.py", "from lipcert.proof.cover import _shape", "_shape"),
     "a private name, dotted": (private_names, "cli/demo.py", "import lipcert.proof.cover as c\nc._shape", "_shape"),
     "a private name, in full": (private_names, "cli/demo.py", "import lipcert.errors\nlipcert.errors._x", "_x"),
+    "a charge by hand": (rounding_units, "proof/step.py", "from lipcert.proof.rounding import UP", "UP"),
     "a claim": (claims, "search/stage.py", "Certificate(1.0, verified=True)", "verified=True"),
     "a claim that depends": (claims, "search/stage.py", "Certificate(1.0, verified=good)", "verified=good"),
     "a claim by place": (

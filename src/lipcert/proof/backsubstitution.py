@@ -16,8 +16,9 @@ from lipcert.model.arrays import Array, dense, times
 from lipcert.model.network import Network, Neurons
 from lipcert.proof.domain import Domain, Pick
 from lipcert.proof.hints import Interval
+from lipcert.proof.near import rounded_off, total, underflow, weighed_off
 from lipcert.proof.neuron_bounds import relax, value_error
-from lipcert.proof.rounding import LOOSE, TINY, UP, U, gamma, magnitude, spread, up
+from lipcert.proof.rounding import magnitude, spread, up
 
 _ENTRIES = 2_000_000
 """Entries of the rows that are traced together; more would take memory that is fresh each time."""
@@ -36,7 +37,7 @@ class _Sizes:
         region = sizes.max(axis=-1, initial=0.0)
         usable = np.isfinite(region) & (region > 0.0)
         share = np.where(usable[:, None], sizes / np.where(usable, region, 1.0)[:, None], 0.0)
-        return _Sizes(region, share.max(axis=0) * UP)
+        return _Sizes(region, up(share.max(axis=0)))
 
     def times(self, pick: Pick, rows: Array) -> Array:
         """At least Σ rows·size of each row's region, for rows ≥ 0, up to the rounding of sums and products."""
@@ -107,7 +108,7 @@ class BackSubstitution:
         above = self.above(index, np.tile(where, 2), np.concatenate([weight, -weight]))
         # what the weights and biases themselves are known to
         sizes = Pick(len(self.domain), where).dots(np.abs(weight), self._below(index))
-        loose = gamma(LOOSE) * (sizes + np.abs(bias)) * UP * UP + TINY
+        loose = weighed_off(sizes + np.abs(bias), 0)
         # an overflow gives NaN, which fmin and fmax ignore
         upper[where, neuron] = np.fmin(upper[where, neuron], up(up(above[: where.size] + loose) + bias))
         lower[where, neuron] = np.fmax(lower[where, neuron], -up(up(above[where.size :] + loose) - bias))
@@ -132,7 +133,7 @@ class BackSubstitution:
         assert layer.neurons is not None
         ends = [layer.neurons.value(end) for end in interval]
         errors = [value_error(layer.neurons, end) for end in ends]
-        slack = errors[0] + 8.0 * U * (np.abs(ends[0]) + np.abs(alpha * low))
+        slack = up(errors[0] + rounded_off(np.abs(ends[0]) + np.abs(alpha * low), 8))
         offset = ends[0] - alpha * low
         floor = np.minimum(ends[0] - errors[0], ends[1] - errors[1])
         roof = np.maximum(ends[0] + errors[0], ends[1] + errors[1])
@@ -147,7 +148,7 @@ class BackSubstitution:
         passed = spread(magnitude(layer.weight), below) + np.abs(layer.bias) + np.maximum(np.abs(low), np.abs(high))
         sizes = np.maximum(np.abs(columns[1]), np.abs(columns[3]))
         # what underflows in a row multiplies values below and above the affine map, whatever the slopes are
-        lost = TINY * (1.0 + passed.sum(axis=-1) + below.sum(axis=-1) + sizes.sum(axis=-1))
+        lost = underflow(1.0 + passed.sum(axis=-1) + below.sum(axis=-1) + sizes.sum(axis=-1))
         self.drawn.append(_Lines(*columns, z_size, _Sizes.of(sizes), _Sizes.of(passed), lost))
 
     def above(self, index: int, where: Array, rows: Array, extra: Sequence[Array] | None = None) -> Array:
@@ -171,21 +172,20 @@ class BackSubstitution:
             if extra is not None:
                 rows = rows + extra[back]
             offset = offset + rows @ layer.bias
-            g = gamma(max(layer.weight.shape) + LOOSE + 12)
             passed = lines.passed.times(pick, np.abs(rows))
             if extra is not None:  # the sum above is rounded too, also where it cancels
                 passed = passed + lines.passed.times(pick, np.abs(extra[back]))
-            charge = charge + g * (sizes + passed + np.abs(offset)) + pick(lines.lost)
+            lost = weighed_off(sizes + passed + np.abs(offset), max(layer.weight.shape) + 12)
+            charge = charge + lost + pick(lines.lost)
             rows = times(rows, layer.weight)
-        charge = charge * UP * (1.0 + gamma(2 * index + 2)) + TINY
         if stop == 0:
             value, error = self.domain.support(where, rows)
         else:
             lines = self.lines(stop - 1)
             value = pick.dots(np.maximum(rows, 0.0), lines.roof) + pick.dots(np.minimum(rows, 0.0), lines.floor)
-            error = gamma(rows.shape[-1] + 3) * pick.dots(np.abs(rows), lines.z_size) * UP
-        charge = charge + 4.0 * gamma(1) * (np.abs(offset) + np.abs(value) + np.abs(error))
-        return np.asarray(up(offset + value + (error + charge * UP)))
+            error = rounded_off(pick.dots(np.abs(rows), lines.z_size), rows.shape[-1] + 3)
+        charge = total(charge, rounded_off(np.abs(offset) + np.abs(value) + np.abs(error), 4))
+        return np.asarray(up(offset + value + (error + charge)))
 
     def above_output(self, where: int, rows: Array) -> Array:
         """At least max of rows·v_N over one region, for rows (k, outputs); NaN, from an overflow, proves nothing."""
@@ -203,8 +203,8 @@ class BackSubstitution:
         missed = (spread(magnitude(layer.weight), below) + np.abs(layer.bias)) @ np.abs(rows).T
         value = self.above(last, np.repeat(regions, len(rows)), np.tile(through, (len(regions), 1)))
         value = value.reshape(missed.shape)
-        charge = gamma(rows.shape[-1] + LOOSE + 4) * missed * UP + TINY * (1.0 + below.sum(axis=-1, keepdims=True))
-        charge = charge + 4.0 * gamma(1) * (np.abs(value) + np.abs(shift) + charge)
+        charge = weighed_off(missed, rows.shape[-1] + 4) + underflow(1.0 + below.sum(axis=-1, keepdims=True))
+        charge = total(charge, rounded_off(np.abs(value) + np.abs(shift) + charge, 4))
         return np.asarray(up(value + (shift + charge)))
 
     def _below(self, index: int) -> Array:

@@ -353,7 +353,7 @@ def raised(S: Array, amount: Array) -> Array:
     return S
 
 
-def underflow(size: float) -> float:
+def underflow(size: Any) -> Any:
     """More than underflow can add up to in sums of numbers of a size."""
     return TINY * size
 
@@ -537,6 +537,11 @@ def dot(rows: Number, vectors: Number, which: Array | None = None) -> Near:
 def rounded_off(size: Array, count: int) -> Array:
     """At least what ``count`` roundings lose of numbers up to ``size``: for loops that cannot carry every error."""
     return np.asarray(gamma(count) * size * UP + TINY)
+
+
+def weighed_off(size: Array, count: int) -> Array:
+    """The same for products with weights: what they lose, and what the weights are known to."""
+    return rounded_off(size, count + LOOSE)
 
 
 def sum_above(stack: Array) -> Array:
