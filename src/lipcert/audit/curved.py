@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from flint import arb
+from flint import arb, arb_series, ctx
 
 from lipcert.audit.balls import (
     at_least,
@@ -22,13 +22,14 @@ from lipcert.audit.balls import (
     largest_eigenvalue,
     plus_diagonal,
     root,
+    smaller,
     solve,
     upper,
     zeros,
 )
 from lipcert.audit.engine import centre_values
 from lipcert.audit.model import Inputs, Model, on_fewer
-from lipcert.definitions.functions import Function, ball
+from lipcert.definitions.functions import Formula, Function, ball, jet
 from lipcert.errors import ProofFailed
 from lipcert.proof.hints import Curved
 
@@ -111,15 +112,34 @@ def _fit_error(f: Function, center: arb, error: arb, far: arb, sigma: arb, tau: 
     """At least |φ'(c + Δ) - σ - τΔ - ½ψΔ²| for |Δ| ≤ far and |c - center| ≤ error.
 
     On a cell every Δ is within w of its middle m, so the parabola stays within |τ + ψm|w + ½|ψ|w² of its value there.
+    Where one formula holds, what is left is at most what it is at the ends of the cell, and ½w²|φ''' - ψ| more.
     """
     extent = (far + error).upper()
     marks = [(center + extent * ball(x)).mid() for x in np.linspace(-1.0, 1.0, _CELLS + 1)]
     marks[0], marks[-1] = (center - extent).lower(), (center + extent).upper()
+    moved = (abs(tau) + abs(psi) * (extent + error)) * error
     worst = arb(0)
     for low, high in pairwise(marks):
-        alpha, beta = f.on(low, high).slopes()
-        m, w = (low + high) / 2 - center, (high - low) / 2 + error
-        value = sigma + tau * m + psi * m * m / 2
+        view = f.on(low, high)
+        alpha, beta = view.slopes()
+        m, half = (low + high) / 2 - center, (high - low) / 2
+        value, w = sigma + tau * m + psi * m * m / 2, half + error
         wide = abs(tau + psi * m) * w + abs(psi) * w * w / 2
-        worst = larger(worst, larger(upper(beta - value), upper(value - alpha)) + wide)
+        found = larger(upper(beta - value), upper(value - alpha)) + wide
+        if len({arc.formula for arc in view.arcs}) == 1:
+            formula, steps = view.arcs[0].formula, [v - center for v in (low, high)]
+            ends = [jet(formula, center + x)[1] - sigma - tau * x - psi * x * x / 2 for x in steps]
+            turn = abs(_third(formula, low.union(high)) - psi)
+            fine = larger(abs(ends[0]), abs(ends[1])) + half * half / 2 * turn + moved
+            found = smaller(found, fine) if fine.is_finite() else found
+        worst = larger(worst, found)
     return worst.upper()
+
+
+def _third(formula: Formula, v: arb) -> arb:
+    """φ''' anywhere in the ball v."""
+    cap, ctx.cap = ctx.cap, 4
+    try:
+        return 6 * formula(arb_series([v, 1]))[3]
+    finally:
+        ctx.cap = cap
