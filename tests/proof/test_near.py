@@ -355,3 +355,15 @@ def test_a_sum_that_overflows_on_its_way_is_unknown() -> None:
         for found in (Near.of(large).through(weight), dot(weight, large)):
             assert not (found.below > 0.0).any()
             assert not (found.above < 0.0).any()
+
+
+def test_what_underflows_in_a_scaled_vector_is_charged() -> None:
+    """1e-300 · 1e-50 is zero in floats; times an error of 1e185 and a factor of 1e100 it is not."""
+    said = Approx.weight(np.array([[1e200]])).scaled(np.array([1e100]), np.array([1e-300])).err(np.array([1e-50]))
+    true = Fraction(LOOSE, 2**53) * Fraction(1e200) * Fraction(1e100) * Fraction(1e-300) * Fraction(1e-50)
+    assert Fraction(float(said[0])) >= true
+
+
+def test_a_shift_that_overflows_says_nothing() -> None:
+    with np.errstate(all="ignore"):
+        assert np.isinf(Near(np.array(1e308), np.array(5e307)).shifted(1).error)

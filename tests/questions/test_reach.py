@@ -16,9 +16,11 @@ from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Region
 from lipcert.proof.domain import Domain
 from lipcert.proof.hints import Linear
+from lipcert.proof.margins import MarginHints
 from lipcert.proof.point import held
 from lipcert.proof.reach import recheck_reach
 from lipcert.proof.sweep import Sweep
+from lipcert.proof.together import Proof
 from lipcert.search.guide import MethodGuide
 from lipcert.search.method import Method
 from networks import ROWS, named, random_network, spread
@@ -293,3 +295,12 @@ def test_a_smaller_region_has_no_larger_answer(name: str, way: str, kind: str) -
     if way in ("closed form", "joint") and kind == "clip":
         matrices = [lc.sensitivity(network, where, method).matrix for where in (small, large)]
         assert (matrices[0] <= 1.02 * matrices[1]).all()
+
+
+@pytest.mark.parametrize("row", [np.ones(3), np.zeros(2), np.array([0.5, 0.0]), np.array([np.nan, 0.0])])
+def test_forged_hints_for_other_outputs_are_refused(row: Array) -> None:
+    network = lc.Network.from_weights([np.eye(2)] * 2, [np.zeros(2)] * 2, "relu")
+    found = lc.reach(network, lc.Ball(np.zeros(2), 0.5), lc.ClosedForm())
+    forged = Proof("values", margins=(MarginHints(row, (), np.zeros(6), 1.0),))
+    with pytest.raises(ProofFailed, match="not about a single output"):
+        lc.verify(network, replace(found, proofs=(*found.proofs, forged)))

@@ -319,3 +319,13 @@ def test_kept_multipliers_are_feasible_for_narrower_slopes() -> None:
     for wide, narrow in zip(large.layers, small.layers, strict=True):
         true = narrow.multiplier * 4.0**narrow.exponent
         np.testing.assert_allclose(true, wide.multiplier * 4.0**wide.exponent, rtol=1e-12)
+
+
+def test_a_method_that_cannot_factor_gets_safe_multipliers() -> None:
+    class Unable(lc.Greedy):
+        def choose(self, stage: lc.Stage) -> Array:
+            raise np.linalg.LinAlgError("Eigenvalues did not converge")
+
+    network, ball = random_network(1, (3, 6, 5, 2)), lc.Ball(np.zeros(3), 0.5)
+    found = lc.certify(network, ball, Unable())
+    assert lc.lower_bound(network, ball).value <= lc.verify(network, found) <= found.bound

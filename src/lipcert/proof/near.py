@@ -166,7 +166,8 @@ class Near:
 
     def shifted(self, power: int | Array) -> Near:
         """x·2^power, exact but for underflow, half a unit of the value and half a unit of the error."""
-        return Near(np.ldexp(self.value, power), up(np.ldexp(self.error, power)))
+        value = np.ldexp(self.value, power)
+        return Near(value, np.where(np.isfinite(value), up(np.ldexp(self.error, power)), np.inf))
 
 
 Number: TypeAlias = "Near | Array | float"
@@ -290,8 +291,8 @@ class Approx:
         inner: Operator | None = None
         inner_turned: Operator | None = None
         if self._units or self._inner is not None:
-            inner = lambda x: left * self.err(right if x is None else right * x)  # noqa: E731
-            inner_turned = lambda y: right * self.T.err(left if y is None else left * y)  # noqa: E731
+            inner = lambda x: left * self.err(right if x is None else right * x + ETA)  # noqa: E731
+            inner_turned = lambda y: right * self.T.err(left if y is None else left * y + ETA)  # noqa: E731
         symmetric = self.symmetric and rows is columns
         found = Approx(_scaled(self.value, rows, columns), 3.0, inner, inner_turned, symmetric)
         found._floor = 1.0 + max(m, n) * right.max(axis=-1, keepdims=True, initial=0.0)

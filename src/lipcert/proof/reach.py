@@ -158,6 +158,9 @@ def _single(facts: OutputBounds, told: Proof) -> Interval:
     n = facts.network.outputs
     ends = np.full(n, -np.inf), np.full(n, np.inf)
     found: list[tuple[Array, float]] = []
+    for row in [*(one.row for one in told.margins), *(one.row for one in told.parabolas)]:
+        if np.shape(row) != (n,) or np.count_nonzero(row) != 1 or np.abs(row).max() != 1.0:
+            raise ProofFailed("a hint is not about a single output")
     if told.margins:
         margins = facts.margins()
         if any(one.cuts for one in told.margins):
@@ -167,10 +170,7 @@ def _single(facts: OutputBounds, told: Proof) -> Interval:
         bowls = facts.bowls()
         found += [(one.row, bowls.above(one)) for one in told.parabolas]
     for row, above in found:
-        places = np.flatnonzero(row)
-        if np.shape(row) != (n,) or places.size != 1 or abs(row[places[0]]) != 1.0:
-            raise ProofFailed("a hint is not about a single output")
-        k = places[0]
+        k = np.flatnonzero(row)[0]
         if row[k] > 0:
             ends[1][k] = np.fmin(ends[1][k], above)
         else:

@@ -50,7 +50,10 @@ class MethodGuide(Guide):
         return start_near(network, points, norms, [(_first(low), _first(high)) for low, high in known], moving)
 
     def multipliers(self, view: View) -> Array:
-        return self.choose(settled(view))
+        try:
+            return self.choose(settled(view))
+        except np.linalg.LinAlgError:  # too ill-scaled for the method: the proof takes safe multipliers
+            return np.zeros(view.alpha.shape)
 
     def lines(self, which: int, index: int, neurons: Neurons, numbers: Array, interval: Interval) -> Interval:
         tilts = [enclosure.tilt for enclosure in self.enclosures if isinstance(enclosure, Linear)]
