@@ -32,8 +32,7 @@ class View:
     exponent : (count,).
     alpha, beta : (count, k), slopes as computed, not rounded outwards.
     weight : the next weight over what is kept.
-    neurons : (count, k'), which neurons of the layer the first k' are; the others, if any, are carried along with
-        slope one. None is all, in order.
+    neurons : (count, k), which neurons of the layer these are. None is all, in order.
     size : neurons of the layer.
     part : of a large layer whose step is done some neurons, and what S, which is not kept, says of these.
     """
@@ -59,24 +58,20 @@ class View:
         return np.diagonal(self.S, axis1=-2, axis2=-1)
 
     def narrow(self, values: Array) -> Array:
-        """Values (count, size) of the layer's neurons, as values of what is kept; zero for carried ones."""
-        if self.neurons is None:
-            return values
-        kept = np.zeros(self.alpha.shape)
-        kept[:, : self.neurons.shape[-1]] = np.take_along_axis(values, self.neurons, -1)
-        return kept
+        """Values (count, size) of the layer's neurons, as values of what is kept."""
+        return values if self.neurons is None else np.take_along_axis(values, self.neurons, -1)
 
     def widen(self, values: Array) -> Array:
         """Values of what is kept, as values (count, size) of the layer's neurons; zero for the others."""
         if self.neurons is None:
             return values
         full = np.zeros((len(values), self.size))
-        np.put_along_axis(full, self.neurons, values[:, : self.neurons.shape[-1]], -1)
+        np.put_along_axis(full, self.neurons, values, -1)
         return full
 
     def bare(self, some: Array) -> View:
         """The same without S, but for what it says of some neurons of a single region, if they are not all too many."""
-        own = np.flatnonzero(some[0, : None if self.neurons is None else self.neurons.shape[-1]])
+        own = np.flatnonzero(some[0])
         names = own if self.neurons is None else self.neurons[0, own]
         part = (names, frozen(self.S[0][np.ix_(own, own)])) if len(self.S) == 1 and own.size <= _MANY else None
         return replace(self, S=np.zeros((len(self.S), 0, 0)), part=part)

@@ -15,7 +15,7 @@ from lipcert.proof.hints import Curved, Hints
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """What a pass kept of a hidden layer: some neurons, then perhaps the values before the layer, with slope one.
+    """The neurons of a hidden layer that a pass kept.
 
     ``alpha`` and ``beta`` are their slopes, ``ahead`` is the next weight over them, ``neurons`` says which ones of the
     layer they are.
