@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 import lipcert as lc
+from lipcert.methods.method import Method
 from lipcert.model.regions import Region
 from lipcert.reproduce.cells import paper_center, paper_network
-from lipcert.search.method import Method
 
 DATA = Path(__file__).parents[2] / "shared/data"
 METHODS: dict[str, Callable[[float], Method]] = {

@@ -20,8 +20,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import lipcert as lc
-from lipcert.search.candidate import Kept
-from lipcert.search.chain import Chain
+from lipcert.methods.candidate import Kept
+from lipcert.methods.chain import Chain
 
 DEPTHS = (20, 40, 80)
 

@@ -26,8 +26,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import lipcert as lc
+from lipcert.methods.method import Method
 from lipcert.reproduce.cells import paper_center, paper_network
-from lipcert.search.method import Method
 
 RADIUS = 1.0
 PAIRS: tuple[tuple[str, Method, float], ...] = (

@@ -34,8 +34,8 @@ import numpy as np
 
 import lipcert as lc
 from lipcert.errors import LipcertError
+from lipcert.kernel.hints import Lipschitz
 from lipcert.model.arrays import Array
-from lipcert.proof.hints import Lipschitz
 from lipcert.published import eclipse, semidefinite
 from lipcert.published.glipsdp import ACCURACY
 from lipcert.published.semidefinite import Inequality, Solution, SolverFailed

@@ -16,9 +16,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import lipcert as lc
-from lipcert.proof.hints import Enclosure, Linear, Lipschitz
+from lipcert.kernel.hints import Enclosure, Linear, Lipschitz
+from lipcert.methods.method import Method
 from lipcert.reproduce.cells import paper_center, paper_network
-from lipcert.search.method import Method
 
 ENCLOSURES: dict[str, tuple[Enclosure, ...]] = {
     "Lipschitz": (Lipschitz(),),

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 import lipcert as lc
+from lipcert.methods.method import Method
 from lipcert.model.arrays import Array
-from lipcert.search.method import Method
 
 METHODS: tuple[Method, ...] = (lc.ClosedForm(), lc.Scalar(), lc.Joint())
 PAIRS = (("linf", "linf"), ("linf", "l2"), ("linf", "l1"))

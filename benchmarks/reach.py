@@ -12,10 +12,10 @@ import time
 import numpy as np
 
 import lipcert as lc
+from lipcert.kernel.hints import Linear
+from lipcert.methods.closed_form import ClosedForm
 from lipcert.model.arrays import Array
-from lipcert.proof.hints import Linear
 from lipcert.questions.prove_outputs import prove_outputs_many
-from lipcert.search.closed_form import ClosedForm
 
 
 def controller(sizes: tuple[int, ...], seed: int) -> lc.Network:

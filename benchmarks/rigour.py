@@ -13,7 +13,7 @@ import statistics
 import time
 
 import lipcert as lc
-from lipcert.proof.checker import prove
+from lipcert.kernel.checker import prove
 from lipcert.reproduce.cells import RADIUS_STUDY, paper_center, paper_network
 
 

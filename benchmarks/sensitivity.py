@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 import lipcert as lc
-from lipcert.search.method import Method
+from lipcert.methods.method import Method
 
 SIZES = ((20, 50, 50, 50, 10), (20, 100, 100, 10), (20, 40, 40, 40, 40, 40, 10), (20, 128, 128, 128, 10))
 METHODS: tuple[Method, ...] = (lc.ClosedForm(), lc.Scalar())

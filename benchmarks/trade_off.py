@@ -19,9 +19,9 @@ import numpy as np
 
 import lipcert as lc
 from lipcert import published
+from lipcert.methods.method import Method
 from lipcert.model.regions import Ball
 from lipcert.reproduce.cells import paper_center, paper_network
-from lipcert.search.method import Method
 
 WIDTHS, LAYERS, ACTIVATIONS, RADII = (20, 40), (5, 10), ("relu", "elu", "tanh"), (0.1, 1.0)
 OWN: dict[str, Method] = {

@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "src" / "lipcert"
 
-TRUSTED = ("proof", "model")
+TRUSTED = ("kernel", "model")
 """The packages that a proof rests on, besides the errors."""
 SUGGEST = "suggest"
 """The package that proofs may ask for suggestions. It is not trusted, and knows the model only."""
@@ -110,7 +110,7 @@ class Architecture:
 def foreign(sources: Architecture) -> Iterator[str]:
     """What the trusted packages, and suggestions, import that they must not."""
     for module in (one for one in sources.modules.values() if one.package in (*TRUSTED, "errors", SUGGEST)):
-        mine = (*TRUSTED, SUGGEST) if module.package == "proof" else ("model", module.package)
+        mine = (*TRUSTED, SUGGEST) if module.package == "kernel" else ("model", module.package)
         allowed = (*ALLOWED, *(f"lipcert.{name}" for name in mine))
         for line, target, _ in module.imports:
             standard = target.partition(".")[0] in sys.stdlib_module_names
@@ -145,9 +145,9 @@ def _cycles(uses: Mapping[str, set[str]]) -> Iterator[str]:
 def rounding_units(sources: Architecture) -> Iterator[str]:
     """Rules of a proof that name the unit of rounding: numbers carry what they lose."""
     for module in sources.modules.values():
-        if module.package == "proof" and module.path.stem not in ("near", "rounding", "neuron_bounds"):
+        if module.package == "kernel" and module.path.stem not in ("near", "rounding", "neuron_bounds"):
             for line, target, _ in module.imports:
-                if target.removeprefix("lipcert.proof.rounding.") in ("gamma", "U", "UP", "TINY", "ETA", "LOOSE"):
+                if target.removeprefix("lipcert.kernel.rounding.") in ("gamma", "U", "UP", "TINY", "ETA", "LOOSE"):
                     yield f"{module.name}:{line} imports {target}"
 
 
@@ -169,7 +169,7 @@ def private_names(sources: Architecture) -> Iterator[str]:
 def claims(sources: Architecture) -> Iterator[str]:
     """Where a module outside the proofs says that something is verified, or makes a certificate that may say so."""
     for name, module in sources.modules.items():
-        for node in module.nodes if module.package != "proof" else ():
+        for node in module.nodes if module.package != "kernel" else ():
             if isinstance(node, ast.Attribute) and node.attr == "verified" and isinstance(node.ctx, ast.Store):
                 yield f"{name}:{node.lineno} sets verified"
             if isinstance(node, ast.Call):

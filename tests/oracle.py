@@ -14,12 +14,12 @@ from lipcert.audit.balls import Balls, Interval, plus_diagonal, positive_definit
 from lipcert.audit.engine import Pass
 from lipcert.audit.model import Layer, inputs_of, read
 from lipcert.definitions.functions import Function, most
+from lipcert.kernel.guide import View
+from lipcert.kernel.hints import Hints
+from lipcert.kernel.step import Step
+from lipcert.kernel.sweep import Sweep
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
-from lipcert.proof.guide import View
-from lipcert.proof.hints import Hints
-from lipcert.proof.step import Step
-from lipcert.proof.sweep import Sweep
 
 
 class Oracle(Pass):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lipcert.proof.image import Image
+from lipcert.kernel.image import Image
 
 
 def other_powers(patch: pytest.MonkeyPatch) -> None:

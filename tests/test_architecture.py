@@ -37,8 +37,8 @@ def test_no_rule_is_broken(rule: Rule) -> None:
 
 def test_all_sources_are_seen() -> None:
     assert {module.path for module in HERE.modules.values()} == set(SOURCES.rglob("*.py"))
-    assert "lipcert.proof.rounding" in HERE.uses["lipcert.proof.step"]
-    assert {"proof", "search"} <= HERE.package_uses["questions"]
+    assert "lipcert.kernel.rounding" in HERE.uses["lipcert.kernel.step"]
+    assert {"kernel", "methods"} <= HERE.package_uses["questions"]
     assert "lipcert.importers.onnx" in HERE.uses["lipcert.importers"]  # named in a table of strings
 
 
@@ -47,7 +47,7 @@ import importlib, pkgutil, sys, types
 bare = types.ModuleType("lipcert")
 bare.__path__ = [sys.argv[1]]
 sys.modules["lipcert"] = bare
-for name in ("proof", "model"):
+for name in ("kernel", "model"):
     package = importlib.import_module("lipcert." + name)
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         importlib.import_module(module.name)
@@ -68,13 +68,13 @@ def test_the_trusted_packages_load_no_optimiser() -> None:
     unwanted = {"scipy.optimize", "threadpoolctl", "rich", "typer", "torch", "onnx", "cvxpy", "flint"}
     assert names & unwanted == set()
     ours = {".".join(name.split(".")[:2]) for name in names if name.startswith("lipcert.")}
-    assert ours == {"lipcert.proof", "lipcert.model", "lipcert.errors", "lipcert.suggest"}
+    assert ours == {"lipcert.kernel", "lipcert.model", "lipcert.errors", "lipcert.suggest"}
 
 
 def test_an_optimiser_that_is_loaded_is_seen(tmp_path: Path) -> None:
     copied = tmp_path / "lipcert"
     shutil.copytree(SOURCES, copied, ignore=shutil.ignore_patterns("__pycache__"))
-    path = copied / "proof" / "rounding.py"
+    path = copied / "kernel" / "rounding.py"
     path.write_text(path.read_text(encoding="utf-8") + "\nimport scipy.optimize\n", encoding="utf-8")
     assert "scipy.optimize" in loaded(copied)
 
@@ -82,40 +82,55 @@ def test_an_optimiser_that_is_loaded_is_seen(tmp_path: Path) -> None:
 CHECKING = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    "
 LATER = "\ndef late():\n    "
 PLANTED: dict[str, tuple[Rule, str, str, str]] = {
-    "an optimiser": (foreign, "proof/step.py", "from scipy import optimize", "scipy.optimize"),
-    "all of scipy": (foreign, "proof/step.py", "import scipy", "imports scipy"),
-    "solvers of sparse systems": (foreign, "proof/step.py", "from scipy.sparse import linalg", "scipy.sparse.linalg"),
+    "an optimiser": (foreign, "kernel/step.py", "from scipy import optimize", "scipy.optimize"),
+    "all of scipy": (foreign, "kernel/step.py", "import scipy", "imports scipy"),
+    "solvers of sparse systems": (foreign, "kernel/step.py", "from scipy.sparse import linalg", "scipy.sparse.linalg"),
     "the same, by its name": (foreign, "model/network.py", "import scipy.sparse.linalg", "scipy.sparse.linalg"),
-    "a search": (foreign, "proof/rounding.py", "from lipcert.search import eigenvalues", "lipcert.search.eigenvalues"),
-    "a search, for types": (foreign, "proof/rounding.py", CHECKING + "from lipcert.search.stage import Stage", "stage"),
-    "a search, later": (foreign, "proof/rounding.py", LATER + "from lipcert.search.stage import Stage", "stage"),
-    "a search, from here": (foreign, "proof/rounding.py", "from ..search.stage import Stage", "lipcert.search.stage"),
-    "a suggestion that proves": (foreign, "suggest/fits.py", "from lipcert.proof import step", "lipcert.proof.step"),
-    "a suggestion that searches": (foreign, "suggest/fits.py", "import lipcert.search.auto", "lipcert.search.auto"),
+    "a search": (
+        foreign,
+        "kernel/rounding.py",
+        "from lipcert.methods import eigenvalues",
+        "lipcert.methods.eigenvalues",
+    ),
+    "a search, for types": (
+        foreign,
+        "kernel/rounding.py",
+        CHECKING + "from lipcert.methods.stage import Stage",
+        "stage",
+    ),
+    "a search, later": (foreign, "kernel/rounding.py", LATER + "from lipcert.methods.stage import Stage", "stage"),
+    "a search, from here": (
+        foreign,
+        "kernel/rounding.py",
+        "from ..methods.stage import Stage",
+        "lipcert.methods.stage",
+    ),
+    "a suggestion that proves": (foreign, "suggest/fits.py", "from lipcert.kernel import step", "lipcert.kernel.step"),
+    "a suggestion that searches": (foreign, "suggest/fits.py", "import lipcert.methods.auto", "lipcert.methods.auto"),
     "a suggestion for the model": (foreign, "model/arrays.py", "import lipcert.suggest.lines", "lipcert.suggest.lines"),
     "a search, in the errors": (foreign, "errors.py", "from lipcert.runtime.limits import within", "runtime.limits"),
-    "a search, by a string": (foreign, "proof/hints.py", "WHERE = 'lipcert.search.stage'", "lipcert.search.stage"),
-    "whatever is asked for": (foreign, "proof/hints.py", "import importlib", "imports importlib"),
-    "whatever is asked for, built in": (foreign, "proof/hints.py", "odd = __import__('rich')", "uses __import__"),
-    "a cycle": (module_cycles, "proof/rounding.py", "from lipcert.proof.step import Step", "proof.step"),
+    "a search, by a string": (foreign, "kernel/hints.py", "WHERE = 'lipcert.methods.stage'", "lipcert.methods.stage"),
+    "whatever is asked for": (foreign, "kernel/hints.py", "import importlib", "imports importlib"),
+    "whatever is asked for, built in": (foreign, "kernel/hints.py", "odd = __import__('rich')", "uses __import__"),
+    "a cycle": (module_cycles, "kernel/rounding.py", "from lipcert.kernel.step import Step", "kernel.step"),
     "a cycle, for types": (
         module_cycles,
         "model/arrays.py",
         CHECKING + "import lipcert.model.network",
         "model.network",
     ),
-    "a cycle, later": (module_cycles, "search/stage.py", LATER + "from lipcert.search import auto", "search.auto"),
+    "a cycle, later": (module_cycles, "methods/stage.py", LATER + "from lipcert.methods import auto", "methods.auto"),
     "a cycle, by a string": (module_cycles, "model/arrays.py", "A = 'lipcert.model.network:Network'", "model.network"),
-    "a cycle of packages": (package_cycles, "runtime/threads.py", "import lipcert.search.auto", "runtime"),
-    "a private name": (private_names, "search/stage.py", "from lipcert.proof.cover import _shape", "_shape"),
-    "a private name, dotted": (private_names, "cli/demo.py", "import lipcert.proof.cover as c\nc._shape", "_shape"),
+    "a cycle of packages": (package_cycles, "runtime/threads.py", "import lipcert.methods.auto", "runtime"),
+    "a private name": (private_names, "methods/stage.py", "from lipcert.kernel.cover import _shape", "_shape"),
+    "a private name, dotted": (private_names, "cli/demo.py", "import lipcert.kernel.cover as c\nc._shape", "_shape"),
     "a private name, in full": (private_names, "cli/demo.py", "import lipcert.errors\nlipcert.errors._x", "_x"),
-    "a charge by hand": (rounding_units, "proof/step.py", "from lipcert.proof.rounding import UP", "UP"),
-    "a claim": (claims, "search/stage.py", "Certificate(1.0, verified=True)", "verified=True"),
-    "a claim that depends": (claims, "search/stage.py", "Certificate(1.0, verified=good)", "verified=good"),
+    "a charge by hand": (rounding_units, "kernel/step.py", "from lipcert.kernel.rounding import UP", "UP"),
+    "a claim": (claims, "methods/stage.py", "Certificate(1.0, verified=True)", "verified=True"),
+    "a claim that depends": (claims, "methods/stage.py", "Certificate(1.0, verified=good)", "verified=good"),
     "a claim by place": (
         claims,
-        "search/stage.py",
+        "methods/stage.py",
         "c.Certificate(1.0, '', None, '', None, (), (), (), 0.0, True)",
         "makes",
     ),

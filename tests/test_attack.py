@@ -70,7 +70,7 @@ def no_charges(patch: pytest.MonkeyPatch) -> None:
 
 def narrow_slopes(patch: pytest.MonkeyPatch) -> None:
     """Slopes are rounded inwards."""
-    old = sys.modules["lipcert.proof.neuron_bounds"].slope_bounds
+    old = sys.modules["lipcert.kernel.neuron_bounds"].slope_bounds
 
     def narrower(*given: Any) -> tuple[Any, Any]:
         alpha, beta = old(*given)
@@ -81,19 +81,19 @@ def narrow_slopes(patch: pytest.MonkeyPatch) -> None:
 
 def small_radius(patch: pytest.MonkeyPatch) -> None:
     """The region is taken for a little smaller."""
-    old = sys.modules["lipcert.proof.domain"].radius_above
+    old = sys.modules["lipcert.kernel.domain"].radius_above
     everywhere(patch, "radius_above", lambda region: old(region) * (1.0 - 1e-6))
 
 
 def generous_stretch(patch: pytest.MonkeyPatch) -> None:
     """Lower bounds are rounded up."""
-    old = sys.modules["lipcert.proof.point"].stretch_below
+    old = sys.modules["lipcert.kernel.point"].stretch_below
     everywhere(patch, "stretch_below", lambda *given: old(*given) * (1.0 + 1e-9))
 
 
 def scaled_twice(patch: pytest.MonkeyPatch) -> None:
     """The units of the inputs are taken into the weights once too often."""
-    old = sys.modules["lipcert.proof.units"]._columns_times
+    old = sys.modules["lipcert.kernel.units"]._columns_times
     everywhere(patch, "_columns_times", lambda weight, units: old(old(weight, units), units))
 
 

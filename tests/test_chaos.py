@@ -19,20 +19,20 @@ import pytest
 import lipcert as lc
 from chaos import DECOY, KINDS, Garbage, Target, chaos, reached, targets
 from lipcert.errors import ProofFailed
+from lipcert.kernel.classes import ClassBounds
+from lipcert.kernel.cover import Leaf, covering
+from lipcert.kernel.guide import View
+from lipcert.kernel.hints import Part
+from lipcert.kernel.outputs import output_at
+from lipcert.kernel.piece_bounds import PieceBounds
+from lipcert.methods import guide as asking
+from lipcert.methods import problem, split
+from lipcert.methods.candidate import Candidate
+from lipcert.methods.directions import Stretch
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Ball
-from lipcert.proof.classes import ClassBounds
-from lipcert.proof.cover import Leaf, covering
-from lipcert.proof.guide import View
-from lipcert.proof.hints import Part
-from lipcert.proof.outputs import output_at
-from lipcert.proof.piece_bounds import PieceBounds
 from lipcert.questions import radius_certifier
 from lipcert.questions.prove_outputs import prove_outputs
-from lipcert.search import guide as asking
-from lipcert.search import problem, split
-from lipcert.search.candidate import Candidate
-from lipcert.search.directions import Stretch
 from networks import random_network
 
 NETWORK = random_network(5, (3, 5, 4, 2), "relu", gain=2.5)
@@ -248,12 +248,12 @@ class Outcomes:
 
 def test_the_questions_reach_what_can_be_reached() -> None:
     labels = {target.label for question in QUESTIONS for target in asked(question)}
-    expected = {"search.witness.witness", "search.split._Search.cuts", "search.lower.jacobian_norms"}
-    expected |= {"search.joint.Joint.optimised", "search.auto.Auto.candidates", "search.guide.MethodGuide.lines"}
-    expected |= {"search.problem.Problem.sweep", "runtime.threads.suited_to"}
-    expected |= {f"search.second_order_jacobian.{name}" for name in ("improved", "_Search.hints", "_parabola")}
-    expected |= {"search.quadratic.suggest", "search.dual.DualSearch.find"}
-    expected |= {"search.second_order.PairSearch.hints", "search.split.RowSearch.cuts"}
+    expected = {"methods.witness.witness", "methods.split._Search.cuts", "methods.lower.jacobian_norms"}
+    expected |= {"methods.joint.Joint.optimised", "methods.auto.Auto.candidates", "methods.guide.MethodGuide.lines"}
+    expected |= {"methods.problem.Problem.sweep", "runtime.threads.suited_to"}
+    expected |= {f"methods.second_order_jacobian.{name}" for name in ("improved", "_Search.hints", "_parabola")}
+    expected |= {"methods.quadratic.suggest", "methods.dual.DualSearch.find"}
+    expected |= {"methods.second_order.PairSearch.hints", "methods.split.RowSearch.cuts"}
     expected |= {"suggest.lines.suggested_lines", "suggest.lines.touching", "suggest.multipliers.advised"}
     expected |= {"suggest.algebra.lowest", "suggest.ellipsoids.start_near", "suggest.fits.slope_parabola"}
     assert labels >= expected, expected - labels
@@ -267,9 +267,9 @@ def test_honest_answers_pass(question: str) -> None:
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_mistake_in_the_trusted_base_is_seen(question: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """So the checks of this file can fail."""
-    monkeypatch.setattr("lipcert.proof.checker.ROOM", 0.2)
-    monkeypatch.setattr("lipcert.proof.outputs.ROOM", 0.2)
-    monkeypatch.setattr("lipcert.proof.outputs.OutputBounds.above", lambda facts, rows: np.full(len(rows), -1.0))
+    monkeypatch.setattr("lipcert.kernel.checker.ROOM", 0.2)
+    monkeypatch.setattr("lipcert.kernel.outputs.ROOM", 0.2)
+    monkeypatch.setattr("lipcert.kernel.outputs.OutputBounds.above", lambda facts, rows: np.full(len(rows), -1.0))
     with pytest.raises(AssertionError):
         check(QUESTIONS[question]())
 

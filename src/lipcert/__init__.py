@@ -14,16 +14,25 @@ from lipcert.errors import (
 from lipcert.importers import load
 from lipcert.importers.kernels import conv_stack
 from lipcert.importers.registry import register as register_activation
+from lipcert.kernel.certificate import Certificate
+from lipcert.kernel.classes import CertifiedRadius
+from lipcert.kernel.hints import Linear, Lipschitz
+from lipcert.kernel.reach import Reach
+from lipcert.kernel.sensitivity import Sensitivity
+from lipcert.methods.auto import Auto
+from lipcert.methods.closed_form import ClosedForm
+from lipcert.methods.diagonal import Diagonal
+from lipcert.methods.joint import Joint
+from lipcert.methods.lower import LowerBound, lower_bound
+from lipcert.methods.method import Greedy, Method
+from lipcert.methods.scalar import Scalar
+from lipcert.methods.split import Split
+from lipcert.methods.stage import Stage
 from lipcert.model.activations import Activation, activation
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
 from lipcert.model.norms import L1, L2, LInf
 from lipcert.model.regions import Ball, Box, Everywhere
-from lipcert.proof.certificate import Certificate
-from lipcert.proof.classes import CertifiedRadius
-from lipcert.proof.hints import Linear, Lipschitz
-from lipcert.proof.reach import Reach
-from lipcert.proof.sensitivity import Sensitivity
 from lipcert.questions.answers import load_answer, save_answer
 from lipcert.questions.attacks import Attack, attack
 from lipcert.questions.campaign import Results, campaign
@@ -34,15 +43,6 @@ from lipcert.questions.reach import reach
 from lipcert.questions.sensitivity import sensitivity
 from lipcert.questions.sweep import SweepRow, sweep
 from lipcert.questions.verify import verify
-from lipcert.search.auto import Auto
-from lipcert.search.closed_form import ClosedForm
-from lipcert.search.diagonal import Diagonal
-from lipcert.search.joint import Joint
-from lipcert.search.lower import LowerBound, lower_bound
-from lipcert.search.method import Greedy, Method
-from lipcert.search.scalar import Scalar
-from lipcert.search.split import Split
-from lipcert.search.stage import Stage
 
 __version__ = "0.2.0"
 

@@ -13,8 +13,8 @@ from attack.draw import leaky, plain, region, some
 from attack.log import Log
 from attack.points import steepest
 from fuzz_documents import mutated, rewritten, signed
-from lipcert.proof.certificate import Certificate
-from lipcert.proof.hints import Part
+from lipcert.kernel.certificate import Certificate
+from lipcert.kernel.hints import Part
 
 
 def files(rng: np.random.Generator, log: Log) -> None:

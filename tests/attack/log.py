@@ -17,8 +17,8 @@ from flint import arb, fmpq
 import lipcert as lc
 from attack.truth import Point, Witness
 from lipcert.errors import LipcertError
-from lipcert.proof.certificate import Certificate
-from lipcert.proof.hints import Linear, Lipschitz
+from lipcert.kernel.certificate import Certificate
+from lipcert.kernel.hints import Linear, Lipschitz
 
 
 @dataclass(frozen=True)

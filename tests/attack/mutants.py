@@ -11,10 +11,10 @@ import lipcert as lc
 from attack.draw import extreme, leaky, plain, region, rescaled, some
 from attack.log import Log
 from attack.points import steepest
+from lipcert.kernel.certificate import Certificate
+from lipcert.kernel.hints import Hints, Linear, Lipschitz, Part
+from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array
-from lipcert.proof.certificate import Certificate
-from lipcert.proof.hints import Hints, Linear, Lipschitz, Part
-from lipcert.proof.tree import Tree
 
 _HOW = (
     "lc.ClosedForm()",

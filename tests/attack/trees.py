@@ -11,13 +11,13 @@ import lipcert as lc
 from attack.draw import extreme, leaky, plain, region, rescaled, some, tilted
 from attack.log import Log
 from attack.points import steepest
+from lipcert.kernel.certificate import Certificate
+from lipcert.kernel.hints import Hints, Part
+from lipcert.kernel.pieces import AXIS, LEAF
+from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Box, Region
-from lipcert.proof.certificate import Certificate
-from lipcert.proof.hints import Hints, Part
-from lipcert.proof.pieces import AXIS, LEAF
-from lipcert.proof.tree import Tree
 
 Case = tuple[Network, Region, Tree]
 _MOST = 1.7e308

@@ -19,11 +19,11 @@ from lipcert.audit.parabolas import parabola
 from lipcert.definitions.functions import precision
 from lipcert.definitions.rows import function
 from lipcert.errors import ProofFailed
+from lipcert.kernel.classes import CertifiedRadius, RadiusProof
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
-from lipcert.proof.classes import CertifiedRadius, RadiusProof
 from lipcert.questions import verify as questions
 from networks import NAMED_ROWS, named, random_network, spread
 

@@ -12,12 +12,12 @@ import pytest
 import lipcert as lc
 from lipcert.audit.balls import balls
 from lipcert.errors import ProofFailed
+from lipcert.kernel.pieces import LEAF
+from lipcert.kernel.reach import Reach
+from lipcert.kernel.together import Proof
+from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
-from lipcert.proof.pieces import LEAF
-from lipcert.proof.reach import Reach
-from lipcert.proof.together import Proof
-from lipcert.proof.tree import Tree
 from lipcert.questions import verify as questions
 from networks import named, random_network, spread
 

@@ -16,10 +16,10 @@ from lipcert.audit.balls import balls, size
 from lipcert.audit.engine import Entries, Products
 from lipcert.definitions.functions import precision
 from lipcert.errors import ProofFailed
+from lipcert.kernel.sensitivity import Sensitivity
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
-from lipcert.proof.sensitivity import Sensitivity
 from lipcert.questions import verify as questions
 from networks import named, random_network, spread
 

@@ -13,10 +13,10 @@ import lipcert as lc
 from command import NETWORK, Command, Outcome, silent
 from lipcert.cli import main
 from lipcert.cli.demo import LADDER
+from lipcert.methods.candidate import Candidate
+from lipcert.methods.method import Method
+from lipcert.methods.problem import Problem
 from lipcert.questions.names import OWN
-from lipcert.search.candidate import Candidate
-from lipcert.search.method import Method
-from lipcert.search.problem import Problem
 from lipcert.show.wording import describe_network, describe_region, downward, upward
 
 

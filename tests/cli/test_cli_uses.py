@@ -14,8 +14,8 @@ import pytest
 import lipcert as lc
 from command import BALL, NETWORK, Command
 from lipcert.importers.arrays import write_npz
+from lipcert.methods.lower import LowerBound
 from lipcert.questions.compare import Comparison, Row
-from lipcert.search.lower import LowerBound
 from lipcert.show import plots
 from networks import random_network
 

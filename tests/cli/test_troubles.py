@@ -17,7 +17,7 @@ import pytest
 import lipcert as lc
 from command import BALL, NETWORK, Command
 from lipcert.errors import Interrupted
-from lipcert.proof.certificate import Certificate
+from lipcert.kernel.certificate import Certificate
 from networks import named, spread
 
 

@@ -18,8 +18,8 @@ import lipcert as lc
 from fuzz_documents import mutated, rewritten, signed
 from lipcert.errors import InvalidInput, ProofFailed, UnreadableCertificate
 from lipcert.files import documents
-from lipcert.proof.classes import CertifiedRadius
-from lipcert.proof.reach import Reach
+from lipcert.kernel.classes import CertifiedRadius
+from lipcert.kernel.reach import Reach
 from lipcert.questions.answers import Answer
 from networks import random_network
 

@@ -19,11 +19,11 @@ import lipcert as lc
 from fuzz_documents import mutated, rewritten, signed
 from lipcert.errors import InvalidInput, ProofFailed, UnreadableCertificate
 from lipcert.files.codec import FIELDS, LEFT_OUT, encode
+from lipcert.kernel.certificate import Certificate
+from lipcert.kernel.hints import Hints, Linear, Lipschitz
+from lipcert.methods.method import Method
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
-from lipcert.proof.certificate import Certificate
-from lipcert.proof.hints import Hints, Linear, Lipschitz
-from lipcert.search.method import Method
 from networks import random_network
 
 CENTER = np.array([0.3, -0.2, 0.9])

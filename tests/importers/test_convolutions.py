@@ -11,8 +11,8 @@ import pytest
 import lipcert as lc
 from lipcert.importers.lowering.convolutions import recognised
 from lipcert.importers.precise import PreciseMatrix
+from lipcert.kernel.torus import torus_of
 from lipcert.model.convolution import Convolution
-from lipcert.proof.torus import torus_of
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra")
 from modules import Block  # noqa: E402 - needs PyTorch

@@ -14,9 +14,10 @@ from scipy import linalg, sparse
 
 import lipcert as lc
 from lipcert import published as pub
+from lipcert.kernel.hints import Lipschitz
+from lipcert.methods.problem import Problem
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
-from lipcert.proof.hints import Lipschitz
 from lipcert.published import NotApplicable, Published, SolverFailed, Trivial, eclipse, glipsdp, lipsdp, semidefinite
 from lipcert.published.eclipse import Handover, acc, closed_form, fast, positive
 from lipcert.published.glipsdp import ACCURACY
@@ -25,7 +26,6 @@ from lipcert.questions.names import METHODS
 from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.reproduce.printed import Printed, paper_table
 from lipcert.runtime import costs
-from lipcert.search.problem import Problem
 from networks import NAMED_ROWS, pairs, random_network, sampled_norms, sampled_quotients, spread
 
 GLOBAL: list[Published] = [pub.Trivial(), pub.SeqLip(), pub.AAO(), pub.LipDiff(steps=60), pub.GeoLIP(), pub.Eclipse()]

@@ -23,14 +23,14 @@ import pytest
 
 import lipcert as lc
 from digits import classifier
+from lipcert.methods.method import Method
+from lipcert.methods.second_order import PairSearch
 from lipcert.questions import radius_certifier
 from lipcert.questions.campaign import Points, Row, read_points, summarise
 from lipcert.questions.campaign.results import export
 from lipcert.questions.campaign.store import Store
 from lipcert.questions.campaign.work import prepare, work
 from lipcert.questions.prove_outputs import prove_outputs_many
-from lipcert.search.method import Method
-from lipcert.search.second_order import PairSearch
 from networks import random_network, spread
 
 RADII = (0.05, 0.2, 0.8)

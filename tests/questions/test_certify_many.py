@@ -11,10 +11,10 @@ from scipy import sparse
 from test_stacks import regions_of
 
 import lipcert as lc
+from lipcert.kernel.sweep import Sweep
+from lipcert.methods.method import Method
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
-from lipcert.proof.sweep import Sweep
-from lipcert.search.method import Method
 from networks import NAMED_ROWS, random_network, spread
 
 SAME = 1e-11

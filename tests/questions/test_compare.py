@@ -14,12 +14,12 @@ import pytest
 
 import lipcert as lc
 from command import Command
+from lipcert.methods.lower import LowerBound
 from lipcert.published import EclipseGenLocal, Published
 from lipcert.questions import compare as comparing
 from lipcert.questions.compare import Comparison, Row, compare, run
 from lipcert.questions.names import METHODS, OWN, PUBLISHED
 from lipcert.runtime.limits import within
-from lipcert.search.lower import LowerBound
 from networks import random_network
 
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import lipcert as lc
+from lipcert.methods.method import Method
 from lipcert.model.activations import Activation
 from lipcert.model.regions import Region
-from lipcert.search.method import Method
 from networks import (
     NAMED_ROWS,
     ROW_LABELS,

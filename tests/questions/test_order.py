@@ -12,10 +12,10 @@ import pytest
 
 import lipcert as lc
 import modules
+from lipcert.methods.candidate import Candidate
+from lipcert.methods.method import Method
 from lipcert.model.regions import Region
 from lipcert.questions.certify import _frank
-from lipcert.search.candidate import Candidate
-from lipcert.search.method import Method
 from networks import named, random_network, spread
 
 ROUNDING = 1.0 + 2e-7

@@ -15,13 +15,13 @@ import pytest
 import lipcert as lc
 from digits import classifier
 from lipcert.errors import Interrupted
+from lipcert.kernel import classes
+from lipcert.kernel.broken import subject_of
+from lipcert.kernel.classes import RadiusProof, recheck_radius
+from lipcert.kernel.outputs import OutputBounds
+from lipcert.kernel.second_order import Rise, SecondOrder
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.norms import Norm
-from lipcert.proof import classes
-from lipcert.proof.broken import subject_of
-from lipcert.proof.classes import RadiusProof, recheck_radius
-from lipcert.proof.outputs import OutputBounds
-from lipcert.proof.second_order import Rise, SecondOrder
 from lipcert.questions import radius_certifier, radius_search
 from lipcert.questions.prove_outputs import prove_outputs, prove_outputs_many
 from lipcert.questions.radius_certifier import RadiusCertifier, Rules

@@ -12,17 +12,17 @@ from scipy import sparse
 
 import lipcert as lc
 from lipcert.errors import ProofFailed
+from lipcert.kernel.domain import Domain
+from lipcert.kernel.hints import Linear
+from lipcert.kernel.margins import MarginHints
+from lipcert.kernel.point import held
+from lipcert.kernel.reach import recheck_reach
+from lipcert.kernel.sweep import Sweep
+from lipcert.kernel.together import Proof
+from lipcert.methods.guide import MethodGuide
+from lipcert.methods.method import Method
 from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Region
-from lipcert.proof.domain import Domain
-from lipcert.proof.hints import Linear
-from lipcert.proof.margins import MarginHints
-from lipcert.proof.point import held
-from lipcert.proof.reach import recheck_reach
-from lipcert.proof.sweep import Sweep
-from lipcert.proof.together import Proof
-from lipcert.search.guide import MethodGuide
-from lipcert.search.method import Method
 from networks import ROWS, named, random_network, spread
 
 METHODS: list[Method] = [lc.ClosedForm(), lc.Scalar(), lc.Joint(iterations=4)]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import lipcert as lc
+from lipcert.kernel import jacobian as module
+from lipcert.kernel.jacobian import Entries, entries
+from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.model.regions import Region
-from lipcert.proof import jacobian as module
-from lipcert.proof.jacobian import Entries, entries
-from lipcert.proof.neuron_bounds import slope_bounds
 from lipcert.questions.prove_outputs import prove_outputs
 from networks import NAMED_ROWS, random_network, spread
 

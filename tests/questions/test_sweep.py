@@ -11,8 +11,8 @@ import pytest
 
 import lipcert as lc
 from command import NETWORK, Command
+from lipcert.methods.method import Method
 from lipcert.published import Trivial
-from lipcert.search.method import Method
 from lipcert.show import plots
 from networks import random_network
 

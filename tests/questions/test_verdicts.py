@@ -11,11 +11,11 @@ import pytest
 import lipcert as lc
 from command import Command
 from lipcert.importers.arrays import write_npz
+from lipcert.methods import dual
 from lipcert.model.arrays import Array
 from lipcert.questions.campaign import summarise
 from lipcert.questions.prove_outputs import prove_outputs
 from lipcert.questions.radius_certifier import BallResult
-from lipcert.search import dual
 from networks import random_network
 
 NETWORK = random_network(0, (4, 8, 7, 3), gain=2.5)

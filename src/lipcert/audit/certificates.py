@@ -16,11 +16,11 @@ from lipcert.audit.model import Inputs, Model, fewer, in_units, inputs_of, part_
 from lipcert.audit.trees import LipschitzTree
 from lipcert.definitions.functions import ball
 from lipcert.errors import ProofFailed
+from lipcert.kernel.certificate import Certificate
+from lipcert.kernel.hints import Hints, Part
 from lipcert.model.network import Network
 from lipcert.model.norms import L2
 from lipcert.model.regions import Region
-from lipcert.proof.certificate import Certificate
-from lipcert.proof.hints import Hints, Part
 
 
 def verify(network: Network, certificate: Certificate) -> float:

@@ -1,4 +1,4 @@
-"""How large the Jacobian can be over a ball, to second order, by the equations of :mod:`lipcert.proof.curved`.
+"""How large the Jacobian can be over a ball, to second order, by the equations of :mod:`lipcert.kernel.curved`.
 
 The symbols are those of that module; here every one of them is an array of balls, or a matrix of numbers that is at
 least the real one.
@@ -31,7 +31,7 @@ from lipcert.audit.engine import centre_values
 from lipcert.audit.model import Inputs, Model, on_fewer
 from lipcert.definitions.functions import Formula, Function, ball, jet
 from lipcert.errors import ProofFailed
-from lipcert.proof.hints import Curved
+from lipcert.kernel.hints import Curved
 
 _CELLS = 1024
 _LEAST_SHARE = 2.0**-20

@@ -50,9 +50,9 @@ from lipcert.audit.balls import (
 from lipcert.audit.model import Inputs, Layer, Model
 from lipcert.definitions.functions import Function, View
 from lipcert.errors import ProofFailed
+from lipcert.kernel.hints import Hints
 from lipcert.model.arrays import Array
 from lipcert.model.norms import NORMS, PLAIN, Norms
-from lipcert.proof.hints import Hints
 from lipcert.suggest.lines import suggested_lines as suggested
 
 _TRIES = 24

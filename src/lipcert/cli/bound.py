@@ -11,12 +11,12 @@ from rich.table import Table
 from lipcert.cli import options, parsing
 from lipcert.cli.output import Later, certificate_record, ratio, show
 from lipcert.errors import InvalidInput
+from lipcert.kernel.certificate import Certificate
+from lipcert.methods.lower import LowerBound, lower_bound_of
+from lipcert.methods.method import Method
+from lipcert.methods.split import Split
 from lipcert.model.network import Network
-from lipcert.proof.certificate import Certificate
 from lipcert.questions.certify import certify
-from lipcert.search.lower import LowerBound, lower_bound_of
-from lipcert.search.method import Method
-from lipcert.search.split import Split
 from lipcert.show.wording import describe_network, describe_region, downward, measured, upward
 
 _EXACT = 1e-3

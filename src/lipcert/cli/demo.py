@@ -10,17 +10,17 @@ import typer
 from lipcert.cli.output import aligned, console
 from lipcert.errors import InvalidInput
 from lipcert.importers.arrays import write_npz
+from lipcert.methods.closed_form import ClosedForm
+from lipcert.methods.diagonal import Diagonal
+from lipcert.methods.joint import Joint
+from lipcert.methods.lower import lower_bound
+from lipcert.methods.method import Method
+from lipcert.methods.scalar import Scalar
+from lipcert.methods.split import Split
 from lipcert.model.regions import Ball, Everywhere
 from lipcert.published import Trivial
 from lipcert.questions.certify import certify
 from lipcert.reproduce.cells import paper_center, paper_network
-from lipcert.search.closed_form import ClosedForm
-from lipcert.search.diagonal import Diagonal
-from lipcert.search.joint import Joint
-from lipcert.search.lower import lower_bound
-from lipcert.search.method import Method
-from lipcert.search.scalar import Scalar
-from lipcert.search.split import Split
 from lipcert.show.wording import describe_network, describe_region, downward, upward
 
 LADDER: dict[str, Method] = {

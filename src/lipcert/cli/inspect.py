@@ -13,14 +13,14 @@ from lipcert.cli.output import console, region_record, show
 from lipcert.errors import InvalidInput
 from lipcert.importers import examine
 from lipcert.importers.faithful import Imported
+from lipcert.kernel.hints import BOTH
+from lipcert.methods.closed_form import ClosedForm
+from lipcert.methods.problem import Problem
 from lipcert.model.network import Layer, Network
 from lipcert.model.regions import Region
-from lipcert.proof.hints import BOTH
 from lipcert.questions.certify import question
 from lipcert.runtime.costs import available_memory, entries
 from lipcert.runtime.threads import suited_to
-from lipcert.search.closed_form import ClosedForm
-from lipcert.search.problem import Problem
 
 
 def inspect(

@@ -21,12 +21,12 @@ from lipcert.cli import parsing
 from lipcert.errors import InvalidInput
 from lipcert.files.whole import require_writable
 from lipcert.importers import load
+from lipcert.methods.method import Method
 from lipcert.model.network import Network
 from lipcert.model.norms import L2, Norm
 from lipcert.model.regions import Ball, Box, Everywhere, Region
 from lipcert.questions.names import OWN
 from lipcert.runtime.clock import Clock, timed
-from lipcert.search.method import Method
 from lipcert.show import plots
 
 _MODEL = {"rich_help_panel": "How the model is read"}

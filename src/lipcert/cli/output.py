@@ -14,12 +14,12 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from lipcert.errors import LipcertError
+from lipcert.kernel.certificate import Certificate
+from lipcert.kernel.hints import Part
+from lipcert.methods.lower import LowerBound
 from lipcert.model.network import Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Ball, Box, Region
-from lipcert.proof.certificate import Certificate
-from lipcert.proof.hints import Part
-from lipcert.search.lower import LowerBound
 from lipcert.show.wording import activations
 
 Answer = TypeVar("Answer")

@@ -11,8 +11,8 @@ from rich.console import Console
 from lipcert.cli import options, parsing
 from lipcert.cli.output import Later, aligned, region_record, show
 from lipcert.errors import InvalidInput
+from lipcert.kernel.reach import Reach
 from lipcert.model.network import Network
-from lipcert.proof.reach import Reach
 from lipcert.questions.reach import reach as enclose
 from lipcert.show import plots
 from lipcert.show.wording import describe_network, describe_region, downward, upward

@@ -12,9 +12,9 @@ from rich.table import Table
 
 from lipcert.cli import options, parsing
 from lipcert.cli.output import Later, region_record, show
+from lipcert.kernel.sensitivity import Sensitivity
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
-from lipcert.proof.sensitivity import Sensitivity
 from lipcert.questions.sensitivity import sensitivity as matrix_of
 from lipcert.show import plots
 from lipcert.show.wording import describe_network, describe_region, upward

@@ -13,13 +13,13 @@ from rich.console import Console
 from lipcert.cli import options, parsing
 from lipcert.cli.output import Later, aligned, method_record, network_record, norms_record, region_record, show
 from lipcert.errors import InvalidInput
+from lipcert.methods.joint import Joint
+from lipcert.methods.method import Method
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
 from lipcert.questions.answers import save_answer
 from lipcert.questions.sweep import SweepRow
 from lipcert.questions.sweep import sweep as bounds
-from lipcert.search.joint import Joint
-from lipcert.search.method import Method
 from lipcert.show import plots
 from lipcert.show.wording import describe_network, describe_region, downward, measured, upward
 

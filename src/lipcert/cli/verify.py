@@ -10,11 +10,11 @@ import typer
 from lipcert.cli import options
 from lipcert.cli.output import as_json, console, part_record, region_record
 from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.kernel.certificate import Certificate
+from lipcert.kernel.classes import CertifiedRadius
+from lipcert.kernel.reach import Reach
+from lipcert.kernel.sensitivity import Sensitivity
 from lipcert.model.network import Network
-from lipcert.proof.certificate import Certificate
-from lipcert.proof.classes import CertifiedRadius
-from lipcert.proof.reach import Reach
-from lipcert.proof.sensitivity import Sensitivity
 from lipcert.questions.answers import Answer, load_answer
 from lipcert.questions.verify import verify as prove_again
 from lipcert.show.wording import WHOLE, describe_network, describe_region, downward, restrictions, upward, whom

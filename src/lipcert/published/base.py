@@ -11,18 +11,18 @@ from typing import ClassVar
 import numpy as np
 
 from lipcert.errors import ProofFailed
+from lipcert.kernel.hints import Lipschitz
+from lipcert.methods.candidate import Candidate
+from lipcert.methods.eigenvalues import largest
+from lipcert.methods.method import Method
+from lipcert.methods.problem import Problem
+from lipcert.methods.stage import Stage
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Everywhere, Region
-from lipcert.proof.hints import Lipschitz
 from lipcert.runtime.costs import available_memory
 from lipcert.runtime.threads import suited_to
-from lipcert.search.candidate import Candidate
-from lipcert.search.eigenvalues import largest
-from lipcert.search.method import Method
-from lipcert.search.problem import Problem
-from lipcert.search.stage import Stage
 
 _SMALL = 4_000_000
 """Matrices with fewer entries are not checked: 32 MB."""

@@ -12,11 +12,11 @@ import numpy as np
 from scipy import linalg, sparse
 
 from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.kernel.hints import Lipschitz
+from lipcert.methods.problem import Problem
 from lipcert.model.arrays import Array, dense
-from lipcert.proof.hints import Lipschitz
 from lipcert.published.base import Multipliers, NotApplicable, Published, Run, worldwide
 from lipcert.published.semidefinite import Inequality, Solution, SolverFailed, solve
-from lipcert.search.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)

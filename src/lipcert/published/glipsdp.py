@@ -11,12 +11,12 @@ from typing import Any, Final
 import numpy as np
 
 from lipcert.errors import InvalidInput
+from lipcert.kernel.certificate import LayerReport
+from lipcert.methods.problem import Problem
 from lipcert.model.arrays import Array, dense
-from lipcert.proof.certificate import LayerReport
 from lipcert.published.base import Multipliers, Published, Run, worldwide
 from lipcert.published.lipsdp import moves, safe
 from lipcert.published.semidefinite import SolverFailed
-from lipcert.search.problem import Problem
 
 ACCURACY: Final[dict[str, float]] = {"tol_gap_abs": 1e-9, "tol_gap_rel": 1e-9, "tol_feas": 1e-9}
 """Tight enough that a bound read from the answer holds to six digits."""

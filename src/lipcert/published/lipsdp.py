@@ -11,16 +11,16 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import eigsh
 
 from lipcert.errors import InvalidInput
+from lipcert.kernel.certificate import LayerReport
+from lipcert.methods.eigenvalues import largest
+from lipcert.methods.problem import Problem
+from lipcert.methods.stage import Stage
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Everywhere
-from lipcert.proof.certificate import LayerReport
 from lipcert.published.base import Multipliers, Published, Run, global_slopes, require, worldwide
 from lipcert.published.semidefinite import Inequality, solve
-from lipcert.search.eigenvalues import largest
-from lipcert.search.problem import Problem
-from lipcert.search.stage import Stage
 
 _MATRICES = 20
 """Dense matrices in all coordinates that a semidefinite program needs at once."""

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from lipcert.errors import InvalidInput
+from lipcert.kernel.induced import induced_above
+from lipcert.kernel.near import Near
+from lipcert.kernel.norm_product import norm_product
+from lipcert.methods.problem import Problem
+from lipcert.methods.scalar import Scalar
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.model.norms import Norms
-from lipcert.proof.induced import induced_above
-from lipcert.proof.near import Near
-from lipcert.proof.norm_product import norm_product
 from lipcert.published.base import NotApplicable, Published, Run, global_slopes
-from lipcert.search.problem import Problem
-from lipcert.search.scalar import Scalar
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Trivial(Published):
     region is ignored.
 
     Every network of finite slopes has one, in seconds: convolutions have the norms of their symbols, a max pool counts
-    as such, a skip x + F(x) counts 1 + ‖F‖. Rounded up and proved: :mod:`lipcert.proof.norm_product`.
+    as such, a skip x + F(x) counts 1 + ‖F‖. Rounded up and proved: :mod:`lipcert.kernel.norm_product`.
 
     Limits: each layer is bounded by itself, as if the worst directions of all layers met.
 

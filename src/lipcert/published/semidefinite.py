@@ -22,8 +22,8 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from lipcert.errors import ProofFailed
+from lipcert.methods.eigenvalues import inverse_of
 from lipcert.model.arrays import Array, dense
-from lipcert.search.eigenvalues import inverse_of
 
 _ROOMY = 1e-4
 """Distance at which x is kept as the roomy one: nearer the optimum the matrix nears the edge of its cone."""

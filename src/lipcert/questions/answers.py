@@ -11,11 +11,11 @@ import numpy as np
 from lipcert.errors import InvalidInput
 from lipcert.files import documents
 from lipcert.files.codec import Kind
-from lipcert.proof.certificate import Certificate
-from lipcert.proof.classes import CertifiedRadius
-from lipcert.proof.reach import Reach
-from lipcert.proof.saved import Saved
-from lipcert.proof.sensitivity import Sensitivity
+from lipcert.kernel.certificate import Certificate
+from lipcert.kernel.classes import CertifiedRadius
+from lipcert.kernel.reach import Reach
+from lipcert.kernel.saved import Saved
+from lipcert.kernel.sensitivity import Sensitivity
 from lipcert.questions.sweep import SweepRow
 
 Answer: TypeAlias = Certificate | Reach | Sensitivity | CertifiedRadius | tuple[SweepRow, ...]

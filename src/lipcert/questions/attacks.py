@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput
+from lipcert.kernel.broken import nearest_broken
+from lipcert.methods.counterexample import bisected
 from lipcert.model.arguments import numbers, scaled
 from lipcert.model.arrays import Array, times
 from lipcert.model.network import Network, network_in
 from lipcert.model.norms import LInf, Norm, norm_in
 from lipcert.model.regions import Ball
 from lipcert.model.wording import upward
-from lipcert.proof.broken import nearest_broken
 from lipcert.questions.radius import class_of
 from lipcert.runtime.threads import suited_to
-from lipcert.search.counterexample import bisected
 
 
 @dataclass(frozen=True, eq=False)

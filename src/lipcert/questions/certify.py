@@ -12,15 +12,23 @@ from itertools import pairwise
 import numpy as np
 
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
+from lipcert.kernel.certificate import Certificate
+from lipcert.kernel.checker import issue, issue_many
+from lipcert.kernel.hints import BOTH, Enclosure, Part
+from lipcert.methods.anytime import Anytime
+from lipcert.methods.auto import Auto
+from lipcert.methods.candidate import Candidate
+from lipcert.methods.closed_form import ClosedForm
+from lipcert.methods.fourier import FourierSearch
+from lipcert.methods.guide import MethodGuide
+from lipcert.methods.method import Greedy, Method
+from lipcert.methods.problem import Problem
 from lipcert.model.arguments import indices
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network, network_in
 from lipcert.model.norms import Norm, Norms, norm_in
 from lipcert.model.regions import Everywhere, Region
-from lipcert.proof.certificate import Certificate
-from lipcert.proof.checker import issue, issue_many
-from lipcert.proof.hints import BOTH, Enclosure, Part
 from lipcert.published.base import Published
 from lipcert.published.norms import Trivial
 from lipcert.questions.names import method_of
@@ -28,14 +36,6 @@ from lipcert.questions.parts import candidates, is_bounded_by_whole
 from lipcert.runtime.clock import OutOfTime, Progress, checked_seconds, clock, timed
 from lipcert.runtime.costs import NoRoom, require_memory
 from lipcert.runtime.threads import suited_to
-from lipcert.search.anytime import Anytime
-from lipcert.search.auto import Auto
-from lipcert.search.candidate import Candidate
-from lipcert.search.closed_form import ClosedForm
-from lipcert.search.fourier import FourierSearch
-from lipcert.search.guide import MethodGuide
-from lipcert.search.method import Greedy, Method
-from lipcert.search.problem import Problem
 
 _LOST = 1e-2
 """A note is made if the proved bound exceeds the bound of the search by more than this share."""

@@ -11,10 +11,15 @@ from typing import Any, Literal
 import numpy as np
 
 from lipcert.errors import Interrupted, InvalidInput, LipcertError, ProofFailed
+from lipcert.kernel.hints import BOTH
+from lipcert.methods.anytime import Anytime
+from lipcert.methods.candidate import Candidate
+from lipcert.methods.lower import LowerBound, lower_bound
+from lipcert.methods.method import Method
+from lipcert.methods.problem import Problem
 from lipcert.model.network import Network
 from lipcert.model.regions import Everywhere, Region
 from lipcert.model.wording import downward, upward
-from lipcert.proof.hints import BOTH
 from lipcert.published import NotApplicable, Trivial
 from lipcert.published.base import Published
 from lipcert.questions.certify import certify, question
@@ -23,11 +28,6 @@ from lipcert.questions.names import METHODS, method_of
 from lipcert.runtime.clock import Progress, timed
 from lipcert.runtime.limits import Unguarded, within
 from lipcert.runtime.threads import suited_to
-from lipcert.search.anytime import Anytime
-from lipcert.search.candidate import Candidate
-from lipcert.search.lower import LowerBound, lower_bound
-from lipcert.search.method import Method
-from lipcert.search.problem import Problem
 
 _SHARE = 0.7
 """Share of the limit that anytime methods plan with; their first bound may exceed it."""

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from lipcert import published
 from lipcert.errors import InvalidInput
-from lipcert.search.auto import Auto
-from lipcert.search.closed_form import ClosedForm
-from lipcert.search.diagonal import Diagonal
-from lipcert.search.joint import Joint
-from lipcert.search.method import Method
-from lipcert.search.scalar import Scalar
-from lipcert.search.split import Split
+from lipcert.methods.auto import Auto
+from lipcert.methods.closed_form import ClosedForm
+from lipcert.methods.diagonal import Diagonal
+from lipcert.methods.joint import Joint
+from lipcert.methods.method import Method
+from lipcert.methods.scalar import Scalar
+from lipcert.methods.split import Split
 
 PUBLISHED: Final[Mapping[str, Callable[[], Method]]] = {
     "trivial": published.Trivial,

@@ -8,18 +8,18 @@ from itertools import islice
 
 import numpy as np
 
+from lipcert.kernel.hints import Part
+from lipcert.methods.anytime import Anytime
+from lipcert.methods.auto import Auto
+from lipcert.methods.candidate import Candidate
+from lipcert.methods.closed_form import ClosedForm
+from lipcert.methods.joint import Joint
+from lipcert.methods.lower import jacobian_norms
+from lipcert.methods.method import Method
+from lipcert.methods.problem import Problem
+from lipcert.methods.split import Split, affordable, can_cut
 from lipcert.model.regions import Ball
-from lipcert.proof.hints import Part
 from lipcert.runtime.clock import clock
-from lipcert.search.anytime import Anytime
-from lipcert.search.auto import Auto
-from lipcert.search.candidate import Candidate
-from lipcert.search.closed_form import ClosedForm
-from lipcert.search.joint import Joint
-from lipcert.search.lower import jacobian_norms
-from lipcert.search.method import Method
-from lipcert.search.problem import Problem
-from lipcert.search.split import Split, affordable, can_cut
 
 _POINTS = 32
 """Points at which the Jacobian of the whole network is computed before its bound is tried for a part."""

@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.kernel.hints import BOTH, Enclosure, Linear
+from lipcert.kernel.outputs import OutputBounds, outputs_asked, outputs_hinted, projected
+from lipcert.methods.auto import Auto
+from lipcert.methods.closed_form import ClosedForm
+from lipcert.methods.guide import MethodGuide
+from lipcert.methods.joint import Joint
+from lipcert.methods.method import Greedy, Method
+from lipcert.methods.problem import Problem
+from lipcert.methods.split import Split
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
-from lipcert.proof.hints import BOTH, Enclosure, Linear
-from lipcert.proof.outputs import OutputBounds, outputs_asked, outputs_hinted, projected
 from lipcert.questions.certify import question
 from lipcert.runtime.clock import OutOfTime, clock
 from lipcert.runtime.threads import suited_to
-from lipcert.search.auto import Auto
-from lipcert.search.closed_form import ClosedForm
-from lipcert.search.guide import MethodGuide
-from lipcert.search.joint import Joint
-from lipcert.search.method import Greedy, Method
-from lipcert.search.problem import Problem
-from lipcert.search.split import Split
 
 
 def stages(network: Network, region: Region, method: Method, enclosures: Sequence[Enclosure]) -> Iterator[OutputBounds]:

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import Interrupted, InvalidInput
+from lipcert.kernel.classes import CertifiedRadius
+from lipcert.kernel.hints import BOTH, Enclosure
+from lipcert.methods.closed_form import ClosedForm
+from lipcert.methods.method import Method
 from lipcert.model.arguments import numbers
 from lipcert.model.network import Network, network_in
 from lipcert.model.norms import Norm, norm_in
-from lipcert.proof.classes import CertifiedRadius
-from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.questions.names import method_of
 from lipcert.questions.radius_certifier import RadiusCertifier, Rules
 from lipcert.questions.radius_search import TOLERANCE, RadiusSearch
 from lipcert.runtime.clock import Progress, timed
 from lipcert.runtime.threads import suited_to
-from lipcert.search.closed_form import ClosedForm
-from lipcert.search.method import Method
 
 
 def certified_radius(

@@ -12,23 +12,23 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from lipcert.errors import ProofFailed
+from lipcert.kernel.broken import nearest_broken
+from lipcert.kernel.classes import CertifiedRadius, ClassBounds, margins_of
+from lipcert.kernel.hints import BOTH, Enclosure
+from lipcert.kernel.outputs import OutputBounds, output_at, outputs_by_norms
+from lipcert.methods import quadratic
+from lipcert.methods.closed_form import ClosedForm
+from lipcert.methods.counterexample import bisected
+from lipcert.methods.dual import DualSearch, affordable
+from lipcert.methods.method import Method
+from lipcert.methods.second_order import PairSearch, suits
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norm
 from lipcert.model.regions import Ball, Everywhere
-from lipcert.proof.broken import nearest_broken
-from lipcert.proof.classes import CertifiedRadius, ClassBounds, margins_of
-from lipcert.proof.hints import BOTH, Enclosure
-from lipcert.proof.outputs import OutputBounds, output_at, outputs_by_norms
 from lipcert.questions.prove_outputs import prove_outputs_many
 from lipcert.runtime.clock import OutOfTime
 from lipcert.runtime.threads import suited_to
-from lipcert.search import quadratic
-from lipcert.search.closed_form import ClosedForm
-from lipcert.search.counterexample import bisected
-from lipcert.search.dual import DualSearch, affordable
-from lipcert.search.method import Method
-from lipcert.search.second_order import PairSearch, suits
 
 _STEPS: Final = 3
 """Gradient steps towards a counterexample before a bound to second order is tried."""

@@ -10,13 +10,13 @@ from dataclasses import replace
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.proof.broken import Broken
-from lipcert.proof.classes import CertifiedRadius, ClassBounds, pairs
+from lipcert.kernel.broken import Broken
+from lipcert.kernel.classes import CertifiedRadius, ClassBounds, pairs
+from lipcert.methods.dual import DualSearch
+from lipcert.methods.second_order import PairSearch
 from lipcert.questions.radius_certifier import BallResult, RadiusCertifier
 from lipcert.runtime.clock import OutOfTime, clock
 from lipcert.runtime.costs import enclosing_seconds
-from lipcert.search.dual import DualSearch
-from lipcert.search.second_order import PairSearch
 
 TOLERANCE = 1e-3
 """Default relative tolerance of a search."""

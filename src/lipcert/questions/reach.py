@@ -10,24 +10,24 @@ from functools import partial
 import numpy as np
 
 from lipcert.errors import Interrupted, InvalidInput
+from lipcert.kernel.cover import Cover, covering
+from lipcert.kernel.hints import BOTH, Enclosure
+from lipcert.kernel.margins import MarginHints
+from lipcert.kernel.outputs import OutputBounds
+from lipcert.kernel.piece_bounds import OutputRows
+from lipcert.kernel.reach import Reach, reach_set
+from lipcert.kernel.together import Proof
+from lipcert.methods.auto import Auto
+from lipcert.methods.dual import DualSearch, affordable
+from lipcert.methods.method import Method
+from lipcert.methods.quadratic import lowest
+from lipcert.methods.split import FEW_INPUTS, VANISHING, RowSearch, attained, output_values
 from lipcert.model.network import Network, network_in
 from lipcert.model.regions import Ball, Region
-from lipcert.proof.cover import Cover, covering
-from lipcert.proof.hints import BOTH, Enclosure
-from lipcert.proof.margins import MarginHints
-from lipcert.proof.outputs import OutputBounds
-from lipcert.proof.piece_bounds import OutputRows
-from lipcert.proof.reach import Reach, reach_set
-from lipcert.proof.together import Proof
 from lipcert.questions.certify import question
 from lipcert.questions.prove_outputs import limited, shorter_limit, splitting, stages
 from lipcert.runtime.clock import OutOfTime, Progress, clock, timed
 from lipcert.runtime.threads import one_thread, suited_to
-from lipcert.search.auto import Auto
-from lipcert.search.dual import DualSearch, affordable
-from lipcert.search.method import Method
-from lipcert.search.quadratic import lowest
-from lipcert.search.split import FEW_INPUTS, VANISHING, RowSearch, attained, output_values
 
 _SIDE = 0.2
 """Share of the tolerance for each side of an output."""

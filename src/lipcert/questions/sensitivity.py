@@ -10,25 +10,25 @@ from functools import partial
 import numpy as np
 
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
+from lipcert.kernel.cover import Cover, covering
+from lipcert.kernel.hints import BOTH, Enclosure
+from lipcert.kernel.outputs import OutputBounds
+from lipcert.kernel.piece_bounds import JacobianEntries
+from lipcert.kernel.sensitivity import Group, PairBound, Sensitivity, prove_pair, sensitivities
+from lipcert.kernel.taylor import curved
+from lipcert.methods.auto import Auto
+from lipcert.methods.closed_form import ClosedForm
+from lipcert.methods.method import Method
+from lipcert.methods.problem import Problem
+from lipcert.methods.split import FEW_INPUTS, VANISHING, RowSearch, attained, entry_sizes
 from lipcert.model.arguments import indices
 from lipcert.model.network import Network, network_in
 from lipcert.model.regions import Everywhere, Region
-from lipcert.proof.cover import Cover, covering
-from lipcert.proof.hints import BOTH, Enclosure
-from lipcert.proof.outputs import OutputBounds
-from lipcert.proof.piece_bounds import JacobianEntries
-from lipcert.proof.sensitivity import Group, PairBound, Sensitivity, prove_pair, sensitivities
-from lipcert.proof.taylor import curved
 from lipcert.questions.certify import question
 from lipcert.questions.prove_outputs import limited, shorter_limit, splitting, stages
 from lipcert.runtime.clock import Progress, clock, timed
 from lipcert.runtime.costs import pairs_seconds
 from lipcert.runtime.threads import one_thread, suited_to
-from lipcert.search.auto import Auto
-from lipcert.search.closed_form import ClosedForm
-from lipcert.search.method import Method
-from lipcert.search.problem import Problem
-from lipcert.search.split import FEW_INPUTS, VANISHING, RowSearch, attained, entry_sizes
 
 _WHOLE = 0.5
 """Share of the time for the bound of all inputs and outputs together."""

@@ -10,23 +10,23 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import Interrupted, InvalidInput
+from lipcert.kernel.certificate import Certificate
+from lipcert.methods.anytime import Anytime
+from lipcert.methods.auto import Auto
+from lipcert.methods.candidate import Candidate
+from lipcert.methods.joint import WARM_MU, Joint, repeated
+from lipcert.methods.lower import lower_bound
+from lipcert.methods.method import Method
+from lipcert.methods.problem import Problem
+from lipcert.methods.split import Split
 from lipcert.model.arguments import numbers
 from lipcert.model.network import Network
 from lipcert.model.norms import Norm, norm_in
 from lipcert.model.regions import Ball
-from lipcert.proof.certificate import Certificate
 from lipcert.published import Trivial
 from lipcert.questions.certify import certify
 from lipcert.questions.names import method_of
 from lipcert.runtime.clock import Progress, clock, timed
-from lipcert.search.anytime import Anytime
-from lipcert.search.auto import Auto
-from lipcert.search.candidate import Candidate
-from lipcert.search.joint import WARM_MU, Joint, repeated
-from lipcert.search.lower import lower_bound
-from lipcert.search.method import Method
-from lipcert.search.problem import Problem
-from lipcert.search.split import Split
 
 _LEAST = 1e-3
 """Least time limit of a radius; its first bound may take longer."""

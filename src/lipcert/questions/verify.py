@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.kernel import checker
+from lipcert.kernel.certificate import Certificate
+from lipcert.kernel.classes import CertifiedRadius, recheck_radius
+from lipcert.kernel.hints import Part
+from lipcert.kernel.reach import Reach, recheck_reach
+from lipcert.kernel.saved import Saved
+from lipcert.kernel.sensitivity import Sensitivity, recheck_sensitivity
+from lipcert.kernel.symbols import by_channel
 from lipcert.model.network import Network
-from lipcert.proof import checker
-from lipcert.proof.certificate import Certificate
-from lipcert.proof.classes import CertifiedRadius, recheck_radius
-from lipcert.proof.hints import Part
-from lipcert.proof.reach import Reach, recheck_reach
-from lipcert.proof.saved import Saved
-from lipcert.proof.sensitivity import Sensitivity, recheck_sensitivity
-from lipcert.proof.symbols import by_channel
 from lipcert.questions.answers import are_rows, load_answer
 from lipcert.questions.sweep import SweepRow
 from lipcert.runtime.clock import clock, timed

@@ -11,10 +11,10 @@ from typing import Any, Final
 import numpy as np
 
 from lipcert import __version__
+from lipcert.kernel.projection import projection
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
-from lipcert.proof.projection import projection
 from lipcert.published import Published, Trivial
 from lipcert.questions.attacks import attack
 from lipcert.questions.certify import certify

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from lipcert import __version__
+from lipcert.methods.auto import Auto
 from lipcert.questions.compare import supervised
 from lipcert.questions.names import OWN
 from lipcert.reproduce.cells import AUTODIFF, LOWER, REFERENCES, STUDIES, Cell, measure
 from lipcert.reproduce.printed import Printed, agrees, number, paper_table
 from lipcert.reproduce.store import Key, Store
 from lipcert.runtime.clock import Progress
-from lipcert.search.auto import Auto
 
 Status = Literal["ok", "timeout", "does not apply", "failed", "not started", "not run"]
 _AUTO_SHARE: Final = 0.1

@@ -21,7 +21,7 @@ _SMALL: Final = 2000
 _FLOOR: Final = 0.7
 """The least that :func:`scalar_share` tells, measured on narrow networks, where matrices take little of the time."""
 _FACTORED: Final = 1000
-"""Open neurons from which Scalar works with Cholesky factors; as in :mod:`lipcert.search.scalar`."""
+"""Open neurons from which Scalar works with Cholesky factors; as in :mod:`lipcert.methods.scalar`."""
 _PAIRS: Final = 8.0
 """Operations of a layer's entries of the Jacobian, over its size squared times its size and the inputs."""
 _DEPTH: Final = 24

@@ -13,10 +13,10 @@ import numpy as np
 
 from lipcert.errors import InvalidInput
 from lipcert.files.whole import write_whole
+from lipcert.kernel.reach import Reach
+from lipcert.kernel.sensitivity import Sensitivity
 from lipcert.model.network import Network
 from lipcert.model.wording import upward
-from lipcert.proof.reach import Reach
-from lipcert.proof.sensitivity import Sensitivity
 from lipcert.questions import compare
 from lipcert.questions.campaign import Row
 from lipcert.questions.compare import Comparison

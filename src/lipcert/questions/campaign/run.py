@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import CampaignStopped, InvalidInput, UnreadableResults
+from lipcert.kernel.hints import BOTH, Enclosure
+from lipcert.methods.closed_form import ClosedForm
+from lipcert.methods.method import Method
 from lipcert.model.arguments import numbers
 from lipcert.model.network import Network
 from lipcert.model.norms import L2, Norm, norm_in
-from lipcert.proof.hints import BOTH, Enclosure
 from lipcert.questions.campaign.data import Points
 from lipcert.questions.campaign.results import Results
 from lipcert.questions.campaign.store import Store
@@ -27,8 +29,6 @@ from lipcert.questions.campaign.work import Answer, Question, Task, prepare, wor
 from lipcert.questions.names import method_of
 from lipcert.questions.radius_certifier import Rules
 from lipcert.runtime.clock import Progress, checked_seconds, clock, silent, timed
-from lipcert.search.closed_form import ClosedForm
-from lipcert.search.method import Method
 
 _SECONDS = 2.0
 """Target time of a batch: a crash loses little, and transactions stay rare."""

@@ -14,9 +14,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from lipcert.errors import ProofFailed
+from lipcert.kernel.classes import CertifiedRadius, ClassBounds
+from lipcert.methods.method import Method
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
-from lipcert.proof.classes import CertifiedRadius, ClassBounds
 from lipcert.questions.attacks import attack
 from lipcert.questions.campaign.store import Row
 from lipcert.questions.radius_certifier import BallResult, RadiusCertifier, Rules
@@ -24,7 +25,6 @@ from lipcert.questions.radius_search import TOLERANCE, RadiusSearch, first_guess
 from lipcert.runtime.clock import timed
 from lipcert.runtime.limits import end_with_parent
 from lipcert.runtime.threads import suited_to
-from lipcert.search.method import Method
 
 
 @dataclass(frozen=True, eq=False)

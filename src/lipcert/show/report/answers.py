@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from lipcert.kernel.certificate import Certificate
+from lipcert.kernel.classes import CertifiedRadius
+from lipcert.kernel.reach import Reach
+from lipcert.kernel.sensitivity import Sensitivity
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Ball
-from lipcert.proof.certificate import Certificate
-from lipcert.proof.classes import CertifiedRadius
-from lipcert.proof.reach import Reach
-from lipcert.proof.sensitivity import Sensitivity
 from lipcert.questions.sweep import SweepRow
 from lipcert.show import plots
 from lipcert.show.report.examined import Examined, in_words, region_of, standing, verdict

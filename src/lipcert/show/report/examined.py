@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from lipcert.errors import ProofFailed
+from lipcert.kernel.broken import subject_of
+from lipcert.kernel.certificate import Certificate
+from lipcert.kernel.classes import CertifiedRadius
+from lipcert.methods.lower import LowerBound, lower_bound, lower_bound_of
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Region
-from lipcert.proof.broken import subject_of
-from lipcert.proof.certificate import Certificate
-from lipcert.proof.classes import CertifiedRadius
 from lipcert.questions.answers import Answer, load_answer
 from lipcert.questions.sweep import SweepRow
 from lipcert.questions.verify import verify
 from lipcert.runtime.clock import Progress, silent
-from lipcert.search.lower import LowerBound, lower_bound, lower_bound_of
 from lipcert.show.report.page import Verdict
 from lipcert.show.wording import describe_network
 

@@ -1,0 +1,244 @@
+"""How large a row of the outputs can get over a ball, by parabolas of any slope; proved.
+
+A row·z of the values after a layer is replaced neuron by neuron, the last layer first, by a line and a square,
+
+    row·φ(v) ≤ slope·v + ½·bend·(v - center)² + height,      bend ≥ 0, for v in the neuron's interval,
+
+where ``center`` is v at the middle of the ball. Slopes and bends are hints; the height is the least that makes it true.
+The squares of all neurons of a layer stay behind; in a ball they cannot all be large. With Δv Δvᵀ ≼ ‖Δx‖² S,
+
+    Σ bend·Δv² ≤ ‖Δx‖² λmax(B^½ S B^½),      B = diag(bend).
+
+In the first layer Δv = W Δx, so they are a form H = WᵀBW of Δx. With what is left of the row, for every μ > λmax(H),
+
+    row·Δx + ½ΔxᵀHΔx ≤ ½(rowᵀ(μ - H)⁻¹row + μ·radius²).
+
+Where the ball is clipped to a box, a part of what is left of the row is bounded by the box.
+Without bends this is linear relaxation, with slopes chosen for each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from lipcert.errors import ProofFailed
+from lipcert.kernel.domain import form_over_ball, split_by_box
+from lipcert.kernel.hints import Interval
+from lipcert.kernel.near import Approx, Near, dot, largest_eigenvalue_above
+from lipcert.kernel.neuron_bounds import kinked, relax
+from lipcert.kernel.rounding import norm_above, twice_above, up
+from lipcert.kernel.row_bounds import lines_around, pulled, radius_of, straight_parts
+from lipcert.model.arrays import Array
+from lipcert.model.network import Layer, Network, Neurons
+from lipcert.model.regions import Ball
+from lipcert.suggest.algebra import solved
+
+_CELLS: Final = 16
+"""Cells that an interval is cut into where neurons are curved."""
+
+
+@dataclass(frozen=True, eq=False)
+class BowlHints:
+    """What shows that a row of the outputs stays below zero; nothing in it is believed.
+
+    Attributes
+    ----------
+    row : of the outputs.
+    slopes, bends : of all neurons of each hidden layer, in order; those of neurons with a single slope are ignored.
+    tops : about the largest eigenvalue of each layer's form.
+    mu : multiplier of the ball.
+    """
+
+    row: Array
+    slopes: tuple[Array, ...]
+    bends: tuple[Array, ...]
+    tops: tuple[float, ...]
+    mu: float
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """Δv Δvᵀ ≼ ‖Δx‖²·4**exponent·S for some neurons of a layer."""
+
+    S: Array
+    exponent: int
+    neurons: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Intervals of neurons cut into cells, (cells, neurons), and lines around φ on each."""
+
+    start: Array
+    stop: Array
+    lower_slope: Array
+    lower_offset: Array
+    upper_slope: Array
+    upper_offset: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """What is known of one hidden layer.
+
+    Neurons of a single slope are slope·v + offset; the others are ``open``, and what follows about them is in the order
+    of these numbers: slopes between ``alpha`` and ``beta``, and ``cells``. |z| ≤ size. At the middle of the ball v is
+    within ``error`` of ``center``.
+    """
+
+    layer: Layer
+    low: Array
+    high: Array
+    slope: Array
+    offset: Near
+    open: Array
+    alpha: Array
+    beta: Array
+    cells: Cells
+    size: Array
+    spread: Spread
+    center: Array
+    error: Array
+
+
+class Bowls:
+    """One network over one ball, from intervals and ellipsoids of its pre-activations that are known.
+
+    Attributes
+    ----------
+    stages : what is known of the hidden layers.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        ball: Ball,
+        centers: Sequence[Interval],
+        intervals: Sequence[Interval],
+        spreads: Sequence[Spread],
+    ) -> None:
+        self.network, self.ball, self.radius = network, ball, radius_of(ball)
+        if len(intervals) != network.depth - 1 or len(spreads) != network.depth - 1:
+            raise ProofFailed("parabolas need to know of every hidden layer")
+        known = zip(network.layers[:-1], intervals, centers, spreads, strict=False)
+        self.stages = [_stage(*one) for one in known]
+        self._sizes = [up(np.abs(ball.center) + self.radius), *(stage.size for stage in self.stages)]
+
+    def above(self, hints: BowlHints) -> float:
+        """At least max of row·v_N over the ball, for any hints."""
+        with np.errstate(all="ignore"):  # overflows give infinity or NaN, which prove nothing
+            return self._above(hints)
+
+    def _above(self, hints: BowlHints) -> float:
+        if {len(hints.slopes), len(hints.bends), len(hints.tops)} != {len(self.stages)}:
+            raise ProofFailed("the hints are for other layers")
+        row, total = self._through(len(self.stages), np.asarray(hints.row, dtype=float))
+        bend, most = np.zeros(0), 0.0
+        for index, stage in reversed(list(enumerate(self.stages))):
+            g, bend, height = _replaced(stage, row, hints.slopes[index], hints.bends[index])
+            most = _most(stage.spread, bend, hints.tops[index])
+            row, constant = self._through(index, g)
+            total = total + constant + Near.of(height).sum()
+            if index:
+                total = total + 0.5 * twice_above(np.asarray(self.radius), np.asarray(most))
+        (rest,), (boxed,) = split_by_box(self.ball, row[None])
+        total = total + dot(row, self.ball.center) + boxed
+        return float((total + self._over_ball(rest, bend, most, float(hints.mu))).above)
+
+    def _through(self, index: int, row: Array) -> tuple[Array, Near]:
+        """Floats r and a number with row·v ≤ r·z + number, v the pre-activations of a layer, z what enters it."""
+        layer = self.network.layers[index]
+        (rest,), (missed,) = pulled(Approx(row[None]), layer.weight, self._sizes[index])
+        return rest, dot(row, Near.weights(layer.bias)) + missed
+
+    def show_negative(self, row: Array, told: Sequence[BowlHints]) -> bool:
+        """Whether one of the hints proves that row·v_N is negative all over the ball."""
+        try:
+            return any(self.above(hints) < 0.0 for hints in told if np.array_equal(hints.row, row))
+        except (ProofFailed, np.linalg.LinAlgError):
+            return False
+
+    def _over_ball(self, row: Array, bend: Array, most: float, mu: float) -> float:
+        """At least max of row·d + ½Σ bend·(Wd)² over ‖d‖ ≤ radius; ``most`` is at least λmax(WᵀBW)."""
+        if not bend.any():
+            return float(up(self.radius * norm_above(row)))
+        some = np.flatnonzero(bend)
+        weight, bend = self.network.layers[0].weight[some], bend[some]
+        return form_over_ball(row, weight, bend, self.radius, most, mu, solved(weight, bend, row, mu))
+
+
+def _stage(layer: Layer, interval: Interval, center: Interval, known: Spread) -> Stage:
+    neurons, (low, high) = layer.neurons, interval
+    assert neurons is not None
+    slope, offset, some, alpha, beta = straight_parts(layer, interval)
+    cells = _cells(neurons.take(some), low[some], high[some], alpha, beta)
+    floor, roof = relax(neurons, low, high, 0.0 * low, 0.0 * high)[4:]
+    size = np.maximum(-floor, roof)
+    return Stage(layer, low, high, slope, offset, some, alpha, beta, cells, size, known, *center)
+
+
+def _cells(neurons: Neurons, low: Array, high: Array, alpha: Array, beta: Array) -> Cells:
+    """Two cells on both sides of 0 where all neurons are straight there, else more; 0 is a mark where it is inside."""
+    if not low.size:
+        return Cells(*np.zeros((6, 1, 0)))
+    count = 2 if kinked(neurons, low, high, alpha, beta).all() else _CELLS
+    share = np.arange(count + 1.0)[:, None] / count
+    across = np.where(share <= 0.5, low * (1.0 - 2.0 * share), high * (2.0 * share - 1.0))
+    along = np.clip(low + share * (high - low), low, high)
+    marks = np.where((low < 0.0) & (high > 0.0), across, along)
+    marks[0], marks[-1] = low, high
+    start, stop = marks[:-1], marks[1:]
+    return Cells(start, stop, *lines_around(neurons, start, stop)[:4])
+
+
+def _replaced(stage: Stage, row: Array, slopes: Array, bends: Array) -> tuple[Array, Array, Array]:
+    """g, bends and heights with row·z ≤ g·v + ½Σ bend·(v - center)² + Σ height."""
+    if np.shape(slopes) != row.shape or np.shape(bends) != row.shape:
+        raise ProofFailed("the hints are for other layers")
+    g, bend, at = row * stage.slope, np.zeros(len(row)), stage.open
+    g[at] = np.where(np.isfinite(slopes[at]), slopes[at], 0.0)
+    bend[at] = np.where(np.isfinite(bends[at]), np.maximum(bends[at], 0.0), 0.0)
+    tilt = Near.of(row) * stage.slope - g  # of neurons with a single slope, the rounding of g
+    height = (tilt * Near.between(stage.low, stage.high) + row * stage.offset).above
+    height[at] = _heights(stage, row[at], g[at], bend[at])
+    return g, bend, height
+
+
+def _heights(stage: Stage, row: Array, g: Array, bend: Array) -> Array:
+    """At least max of row·φ(v) - g·v - ½bend·(v - c)² over the intervals of open neurons, c the middle's v.
+
+    In a cell φ is replaced by the line on the safe side. What is left is concave: below the peak of its parabola, and
+    below its tangents at both ends.
+    """
+    at, cells = stage.open, stage.cells
+    c = Near(stage.center[at], stage.error[at])
+    a = Near.of(row) * np.where(row > 0.0, cells.upper_slope, cells.lower_slope) - g
+    ways = [a * c + 0.5 * (a * (a / bend))]
+    for end, sign in ((cells.start, 1.0), (cells.stop, -1.0)):
+        away = Near.of(end) - c
+        pull = bend * away
+        over = np.maximum((sign * (a - pull)).above, 0.0)
+        ways.append(a * end - 0.5 * (pull * away) + Near.of(over) * up(cells.stop - cells.start))
+    best = np.fmin.reduce([way.above for way in ways])  # without a bend there is no peak
+    shift = Near.of(row) * np.where(row > 0.0, cells.upper_offset, cells.lower_offset)
+    return np.asarray((best + shift).above.max(axis=0))
+
+
+def _most(known: Spread, bend: Array, top: float) -> float:
+    """At least λmax(B^½ S B^½) and 0; ``top`` is a guess of it."""
+    some = np.flatnonzero(bend)
+    if not some.size:
+        return 0.0
+    place = np.full(len(bend), -1)
+    place[known.neurons] = np.arange(len(known.neurons))
+    if (place[some] < 0).any():
+        raise ProofFailed("the hints bend neurons whose ellipsoid is not known")
+    root = up(np.sqrt(bend[some]))  # more bend is more
+    A = Approx(known.S[np.ix_(place[some], place[some])]).scaled(root, root).above()
+    guess = np.ldexp(top, -2 * known.exponent) if np.isfinite(top) else None
+    most = np.maximum(largest_eigenvalue_above(A, guess), 0.0)
+    return float(up(np.ldexp(most, 2 * known.exponent)))

@@ -1,0 +1,82 @@
+"""What was proved, of what, with which hints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lipcert.kernel.hints import Curved, Hints, Part
+from lipcert.kernel.saved import Saved
+from lipcert.kernel.tree import Tree
+from lipcert.model.arrays import Array
+from lipcert.model.regions import Region
+from lipcert.model.wording import upward
+
+
+@dataclass(frozen=True, eq=False)
+class LayerReport:
+    """One hidden layer: where its pre-activations lie, the slopes there, and the multipliers T.
+
+    ``multiplier`` is relative: the true T is 4**exponent times it.
+    """
+
+    lower: Array
+    upper: Array
+    alpha: Array
+    beta: Array
+    multiplier: Array
+    exponent: int
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate(Saved):
+    """A certified upper bound on a Lipschitz constant.
+
+    Attributes
+    ----------
+    bound : ‖f(x) - f(y)‖ ≤ bound · ‖x - y‖ for all x, y of the region, in the norms of ``part``; ℓ2 by default.
+    method : the method that found it, a value such as ``Scalar()``; read from a file, its printed form.
+    region : the inputs it holds for.
+    network : digest of the network.
+    part : the part of the network it is about, and the norms at its ends.
+    layers : per hidden layer of that part: intervals, slopes, multipliers.
+    sweeps : the hints from which the whole network's bound can be derived again.
+    part_sweeps : the same for the part, where the certificate is about less than the whole network.
+    seconds : wall-clock time.
+    tree : the pieces, where the region was cut; the largest of their bounds counts.
+    witness : an input at which the Jacobian's norm comes near the bound, where the search met one; no proof needs it.
+    verified : whether the bound was proved in floating point with outward rounding.
+    found_by : the method that found the bound, by name, where ``method`` tries several; no proof needs it.
+    curved : hints to second order, where there are any; the smaller of their bound and that of the sweeps counts.
+    note : what had to be repaired of the method's choices, if anything; no proof needs it, and files do not keep it.
+    """
+
+    bound: float
+    method: object
+    region: Region
+    network: str
+    part: Part
+    layers: tuple[LayerReport, ...]
+    sweeps: tuple[Hints, ...]
+    part_sweeps: tuple[Hints, ...]
+    seconds: float
+    verified: bool = False
+    tree: Tree | None = None
+    witness: Array | None = None
+    found_by: str = ""
+    curved: Curved | None = None
+    note: str = ""
+
+    @property
+    def declared(self) -> bool:
+        """Whether the bound rests on facts about an activation that were declared, not proved."""
+        return self.network.startswith("declared:")
+
+    def __repr__(self) -> str:
+        claim = f"bound={upward(self.bound)}{self._norms}, region={self.region!r}, method={self.method!s}"
+        declared = ", declared=True" if self.declared else ""
+        return f"Certificate({claim}, seconds={self.seconds:.3g}, verified={self.verified}{declared})"
+
+    @property
+    def _norms(self) -> str:
+        """In which norms the bound is, unless both are plain ℓ2."""
+        return "" if self.part.norms.plain else f" from {self.part.norms}"

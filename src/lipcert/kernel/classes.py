@@ -1,0 +1,373 @@
+"""How far other classes are kept away from a point: certified radii.
+
+All of this follows from what is proved of the outputs over a ball around the point. Multipliers for bounds to second
+order are suggested by a guide; any answer of the right shape is safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from lipcert.errors import ProofFailed
+from lipcert.kernel.bowls import BowlHints, Bowls
+from lipcert.kernel.broken import Broken, subject_of
+from lipcert.kernel.checker import ROOM
+from lipcert.kernel.hints import Hints
+from lipcert.kernel.margins import MarginHints, stays_negative
+from lipcert.kernel.near import Near
+from lipcert.kernel.outputs import OutputBounds, outputs_by_norms, outputs_hinted
+from lipcert.kernel.rounding import down, norm_above, stretched, up
+from lipcert.kernel.saved import Saved
+from lipcert.kernel.second_order import Rise, SecondOrder
+from lipcert.kernel.tree import Tree
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network
+from lipcert.model.norms import LInf
+from lipcert.model.regions import Ball
+from lipcert.suggest.pair_guide import Noting, PairGuide, PairStage, Told
+
+Basis: TypeAlias = Literal["", "lipschitz", "relaxation", "second order", "value functions", "parabolas"]
+_BASES: Final[tuple[Basis, ...]] = ("lipschitz", "relaxation", "second order", "value functions", "parabolas")
+Slopes: TypeAlias = Callable[[Bowls, Array], BowlHints | None]
+"""Hints for parabolas that show a row of the outputs to be negative; none where there is no hope."""
+Leaves: TypeAlias = Callable[[OutputBounds, Array], Sequence[MarginHints]]
+"""Hints for value functions that show a row of the outputs to be negative; none where there is no hope."""
+_CAPS: Final = 2
+"""How often the part of the ball that is in question is made smaller."""
+_SHALLOW: Final = 0.1
+"""Caps whose level is less than this, relative to their height, are no gain."""
+
+
+@dataclass(frozen=True, eq=False)
+class RadiusProof:
+    """What a certified radius can be derived from again; nothing in it is believed.
+
+    Attributes
+    ----------
+    ball : where it was proved, with its clip.
+    sweeps : hints of the sweeps over the ball, each with the intervals of those before.
+    tree : the pieces, where the ball was cut for a bound.
+    pairs : hints for the pairs of classes that it takes second order to settle.
+    pairwise : whether ``bound`` is of f_label - f_rival, not of the whole network.
+    margins : hints for the pairs of classes that it takes value functions to settle.
+    parabolas : hints for the pairs of classes that it takes parabolas of any slope to settle.
+    """
+
+    ball: Ball
+    sweeps: tuple[Hints, ...]
+    tree: Tree | None = None
+    pairs: tuple[PairStage, ...] = ()
+    pairwise: bool = True
+    margins: tuple[MarginHints, ...] = ()
+    parabolas: tuple[BowlHints, ...] = ()
+
+
+@dataclass(frozen=True)
+class CertifiedRadius(Saved):
+    """No input closer than ``radius`` is classified differently; true in real arithmetic.
+
+    What proves it is named by ``basis``:
+
+    * ``"lipschitz"``: the bound of f_label - f_rival over the ball. Then radius = min(ball, margin/bound), rounded
+      down; without ``pairwise``, min(ball, margin/(√2·bound)). Classes that this rule would let come closer are kept
+      out of the whole ball by linear relaxation.
+    * ``"relaxation"``: f_label - f_j is positive all over the ball for every j, and for ``rival`` at least it takes
+      linear relaxation to show this. Then radius = ball, and margin/bound is less.
+    * ``"second order"``: the same, and for ``rival`` it takes a bound to second order.
+    * ``"value functions"``: the same, and for ``rival`` it takes value functions.
+    * ``"parabolas"``: the same, and for ``rival`` it takes parabolas of slopes that were chosen for it.
+    * ``""``: nothing is certified, and the radius is 0.
+
+    Attributes
+    ----------
+    radius : in the norm of the ball, ℓ2 by default; 0 where the point is not classified as it should be.
+    bound : a Lipschitz bound over the ball, in that norm: of f_label - f_rival, or of the whole network without
+        ``pairwise``. Infinite where none was proved.
+    margin : at most f_label - f_rival at the point, rounded down.
+    label, predicted, rival : the class asked for, the class computed, and the class that limits the radius. Of several
+        classes that need what ``basis`` names, it is the one whose margin/bound is smallest.
+    ball : radius of the ball over which all this was proved.
+    basis : what the radius rests on.
+    subject : digest of the network, the point, the clip and the norm that it is about.
+    proof : what :func:`lipcert.kernel.classes.recheck_radius` derives it from again; None where the radius is 0.
+    broken : the nearest input of another class that was met on the way and proved to be one; None where none was. It is
+        not saved.
+    """
+
+    radius: float
+    bound: float
+    margin: float
+    label: int
+    predicted: int
+    rival: int
+    ball: float
+    basis: Basis
+    subject: str = field(default="", repr=False, compare=False)
+    proof: RadiusProof | None = field(default=None, repr=False, compare=False)
+    broken: Broken | None = field(default=None, repr=False, compare=False)
+
+    def about(self, network: Network, ball: Ball) -> CertifiedRadius:
+        """The radius itself, or an error if it is that of another network or point; so for the input that breaks it."""
+        mine, broken = subject_of(network, ball), self.broken
+        if self.radius > 0.0 and self.subject != mine:
+            raise ProofFailed("what was proved is about another network or point")
+        if broken is not None and (broken.subject, broken.label) != (mine, self.label):
+            raise ProofFailed("the input of another class is about another network or point")
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class ClassBounds:
+    """What is proved of the class of a point over a ball around it. Arrays are over the other classes, in order.
+
+    Parameters
+    ----------
+    facts
+        What is proved of the outputs.
+    label
+        The class that should be kept.
+    predicted
+        The class computed at the point; passed on.
+    pairwise
+        Use the bounds of f_label - f_j, not that of the whole network.
+    relaxation
+        Use linear relaxation too; it needs ``pairwise``.
+    room
+        Margins and bounds are this much worse, relatively, than what was proved: a machine that rounds differently
+        proves them as well.
+    """
+
+    facts: OutputBounds
+    label: int
+    predicted: int
+    pairwise: bool = True
+    relaxation: bool = True
+    room: float = ROOM - 1.0
+
+    @property
+    def size(self) -> float:
+        """ε, of the ball."""
+        return float(self.facts.region.radius)
+
+    @cached_property
+    def rows(self) -> Array:
+        """What takes f_label - f_j from the outputs."""
+        return pairs(self.facts.network.outputs, self.label)
+
+    @cached_property
+    def margins(self) -> Array:
+        """At most f_label - f_j at the point."""
+        margins = margins_of(self.facts.output, self.label)[1]
+        return np.asarray(down(margins - self.room * np.abs(margins))) if self.room else margins
+
+    @cached_property
+    def bounds(self) -> Array:
+        """At least the Lipschitz constant of f_label - f_j over the ball; of the network if not ``pairwise``."""
+        if not self.pairwise:
+            return np.full(len(self.rows), self.whole)
+        bounds = self._measured(self.facts.lipschitz(self.rows))
+        return np.asarray(up(bounds * (1.0 + self.room))) if self.room else bounds
+
+    @cached_property
+    def distances(self) -> Array:
+        """No input of the ball that is closer than this is of class j: margin/bound, rounded down."""
+        return _ratios(self.margins, self.bounds) if self.pairwise else self.plain
+
+    @cached_property
+    def plain(self) -> Array:
+        """The same by the bound L of the whole network: margin/(√2·L), rounded down."""
+        return _ratios(self.margins, stretched(np.sqrt(2.0) * np.full(len(self.rows), self.whole), 3))
+
+    @property
+    def whole(self) -> float:
+        """At least the Lipschitz constant of all outputs, from the norm of the ball to ℓ2."""
+        return float(self._measured(np.asarray(self.facts.bound)))
+
+    def _measured(self, bounds: Array) -> Array:
+        """Bounds by ℓ2 norms, as bounds by the norm of the ball: ‖z‖₂ ≤ (largest ‖z‖₂ of its unit ball)·‖z‖."""
+        ball = self.facts.region
+        if not isinstance(ball, Ball) or ball.plain:
+            return bounds
+        unit = norm_above(ball.units) if isinstance(ball.norm, LInf) else ball.units.max()
+        return stretched(bounds * unit, 2)
+
+    @cached_property
+    def falls(self) -> Array:
+        """At least max of f_j - f_label over the ball, by linear relaxation."""
+        return self.facts.above(-self.rows)
+
+    @cached_property
+    def _how(self) -> Array:
+        """What keeps each class away, as a position in _BASES: 1 where only relaxation does so all over the ball."""
+        near = self.distances < self.size
+        if not (self.pairwise and self.relaxation and self.label == self.predicted and near.any()):
+            return np.zeros(len(near), dtype=int)
+        return np.where(near & (self.falls < 0.0), 1, 0)
+
+    @cached_property
+    def open(self) -> Array:
+        """The classes that first-order bounds do not keep out of the whole ball."""
+        return np.asarray((self._how == 0) & (self.distances < self.size))
+
+    def first_order(self) -> CertifiedRadius:
+        """What Lipschitz bounds and linear relaxation certify."""
+        return self._certified(self._how)
+
+    def second_order(self, guide: PairGuide) -> CertifiedRadius:
+        """The same where bounds to second order keep out all classes that are open; else as before."""
+        noting = Noting(guide)
+        if not self.open.any() or not stay_positive(self.facts, self.rows[self.open], noting):
+            return self.first_order()
+        return self._certified(np.where(self.open, 2, self._how), noting.stages)
+
+    def value_functions(self, leaves: Leaves) -> CertifiedRadius:
+        """The same where value functions keep out all classes that are open; else as before."""
+        told: list[MarginHints] = []
+        rows = -self.rows[self.open]
+        for row in rows[np.argsort(-self.falls[self.open])]:
+            told += leaves(self.facts, row)
+            if not stays_negative(self.facts.margins, row, told):
+                return self.first_order()
+        return self._certified(np.where(self.open, 3, self._how), margins=told)
+
+    def parabolas(self, slopes: Slopes) -> CertifiedRadius:
+        """The same where parabolas of any slope keep out all classes that are open; else as before."""
+        told: list[BowlHints] = []
+        rows = -self.rows[self.open]
+        try:
+            bowls = self.facts.bowls()
+        except ProofFailed:
+            return self.first_order()
+        for row in rows[np.argsort(-self.falls[self.open])]:
+            found = slopes(bowls, row)
+            if found is None or not bowls.show_negative(row, [found]):
+                return self.first_order()
+            told.append(found)
+        return self._certified(np.where(self.open, 4, self._how), parabolas=told)
+
+    def _certified(
+        self,
+        how: Array,
+        stages: Sequence[PairStage] = (),
+        margins: Sequence[MarginHints] = (),
+        parabolas: Sequence[BowlHints] = (),
+    ) -> CertifiedRadius:
+        radii = np.where(how > 0, self.size, np.minimum(self.distances, self.size))
+        radius = max(float(radii.min()), 0.0) if self.label == self.predicted else 0.0
+        needed = int(how.max()) if radius >= self.size else 0
+        worst = int(np.argmin(np.where(how == needed, self.distances, np.inf)))
+        margin, bound, rival = float(self.margins[worst]), float(self.bounds[worst]), worst + (worst >= self.label)
+        basis = _BASES[needed] if radius > 0.0 else ""
+        ball = self.facts.region
+        ends = self.label, self.predicted, rival, self.size, basis
+        if not isinstance(ball, Ball) or not radius > 0.0:
+            return CertifiedRadius(radius, bound, margin, *ends)
+        proof = RadiusProof(
+            ball, self.facts.sweeps, self.facts.tree, tuple(stages), self.pairwise, tuple(margins), tuple(parabolas)
+        )
+        return CertifiedRadius(radius, bound, margin, *ends, subject_of(self.facts.network, ball), proof)
+
+
+def recheck_radius(network: Network, found: CertifiedRadius) -> None:
+    """Derive a certified radius again from the hints that it keeps, and from nothing else.
+
+    If this returns, then in real arithmetic no z of the ball's clip with ‖z - centre‖ < radius has f_j(z) ≥ f_label(z)
+    for a j other than the label, ``margin`` is at most f_label - f_rival at the centre, and ``bound`` is at least the
+    Lipschitz constant that it is said to be. A radius of 0 says nothing.
+
+    Raises
+    ------
+    ProofFailed
+        If the hints do not prove it.
+    """
+    if found.radius == 0.0:
+        return
+    proof = found.proof
+    if proof is None:
+        raise ProofFailed("the radius keeps no proof")
+    if found.subject != subject_of(network, proof.ball):
+        raise ProofFailed("the radius is about another network or point")
+    if not 0.0 < found.radius <= float(proof.ball.radius) or found.ball != float(proof.ball.radius):
+        raise ProofFailed("the radius is not one of the ball that it was proved for")
+    label, rival, outputs = found.label, found.rival, network.outputs
+    if not (label in range(outputs) and rival in range(outputs) and label != rival and found.predicted == label):
+        raise ProofFailed("the classes are not those of the network, or the point is not of the class")
+    if not proof.sweeps and (proof.tree is not None or proof.pairs or proof.margins or proof.parabolas):
+        raise ProofFailed("the product of norms says nothing of intervals, on which the other hints rest")
+    if proof.sweeps:
+        facts = outputs_hinted(network, proof.ball, proof.sweeps, tree=proof.tree)
+    else:
+        facts = outputs_by_norms(network, proof.ball)
+    # where the rule is that of the whole network, that of pairs implies it
+    proved = ClassBounds(facts, label, label, room=0.0)
+    again = proved.second_order(Told(proof.pairs)) if proof.pairs else proved.first_order()
+    if proof.margins:
+        again = proved.value_functions(lambda _, row: [one for one in proof.margins if np.array_equal(one.row, row)])
+    if proof.parabolas:
+        again = proved.parabolas(lambda _, row: next((h for h in proof.parabolas if np.array_equal(h.row, row)), None))
+    place = rival - (rival > label)
+    if not found.margin <= proved.margins[place]:
+        raise ProofFailed(f"the hints prove a margin of {proved.margins[place]:.17g}, not {found.margin:.17g}")
+    bound = proved.bounds[place] if proof.pairwise else float(up(up(np.asarray(proved.whole / ROOM))))
+    if not (again.radius >= found.radius and found.bound >= bound):
+        raise ProofFailed(
+            f"the hints prove a radius of {again.radius:.17g} and a bound of {bound:.17g}, not {found.radius:.17g} and"
+            f" {found.bound:.17g}"
+        )
+
+
+def stay_positive(facts: OutputBounds, rows: Array, guide: PairGuide) -> bool:
+    """Whether rows·v_N are proved to be positive all over a ball by bounds to second order, for rows (k, outputs)."""
+    try:
+        with np.errstate(all="ignore"):
+            curvature = facts.second_order(guide.ellipsoids)
+            limits, falls = curvature.least(rows), curvature.rises(-rows)
+            steep = np.array([np.linalg.norm(fall.gradient) for fall in falls])
+            worst_first = np.argsort(limits / np.maximum(steep, 1e-300))
+            return all(_stays_positive(facts, curvature, rows[k], falls[k], limits[k], guide) for k in worst_first)
+    except (ProofFailed, np.linalg.LinAlgError):
+        return False
+
+
+def _stays_positive(
+    facts: OutputBounds, curvature: SecondOrder, row: Array, fall: Rise, limit: float, guide: PairGuide
+) -> bool:
+    """Whether a row stays positive on the ball, or else on the cap that holds all inputs for which it does not."""
+    limit = float(limit)
+    if not limit > 0.0:
+        return False
+    for stage in range(_CAPS + 1):
+        hints = guide.hints(curvature, (stage, row.tobytes()), fall, limit)
+        if hints is None:
+            return False
+        if hints.hopeful:
+            return curvature.above(fall, hints.multipliers, hints.mu) < limit
+        cap = curvature.where(fall, hints.multipliers, limit)
+        if not cap.level > _SHALLOW * curvature.radius * float(np.linalg.norm(cap.gradient)):
+            return False
+        curvature = facts.second_order(guide.ellipsoids, cap)
+        (fall,) = curvature.rises(-row[None])
+    return False
+
+
+def pairs(outputs: int, label: int) -> Array:
+    """Rows that take f_label - f_j from the outputs, for all other classes j."""
+    eye = np.eye(outputs)
+    return np.delete(eye[label] - eye, label, axis=0)
+
+
+def margins_of(output: Near, label: int) -> tuple[Array, Array]:
+    """The other classes j, and at most f_label - f_j."""
+    rivals = np.flatnonzero(np.arange(len(output.value)) != label)
+    return rivals, np.fmax((output[label] - output[rivals]).below, -np.inf)  # an overflow gives NaN, which says nothing
+
+
+def _ratios(margins: Array, bounds: Array) -> Array:
+    """margin/bound, rounded down; 0 where the margin is not positive."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.where(margins > 0, down(down(margins / bounds)), 0.0)

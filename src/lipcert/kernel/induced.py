@@ -1,0 +1,138 @@
+"""Norms of matrices between ℓ1, ℓ2 and ℓ∞, and sizes of ellipsoids in them, rounded up.
+
+The norm of M from p to q is the largest zᵀMx with ‖x‖_p ≤ 1 and ‖z‖_q* ≤ 1, q* the dual of q. Of ℓ1 balls the corners
+are ± unit vectors, so columns (p = 1) or rows (q = ∞) tell the norm. Those of ℓ∞ balls are sign vectors: all are tried
+where they are few; otherwise an ellipsoid around the cube helps, since for every h > 0
+
+    |x_i| ≤ 1 for all i   implies   ‖x/h‖₂² ≤ Σ 1/h_i².
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Final
+
+import numpy as np
+
+from lipcert.kernel.near import Approx, Near, largest_eigenvalue_above
+from lipcert.kernel.rounding import norm_above, spectral_above, stretched, twice_above, up
+from lipcert.model.arrays import Array
+from lipcert.model.norms import NORMS, Norm, Norms
+from lipcert.suggest.ellipsoids import shares_around
+
+FEW: Final = 10
+"""Coordinates of a cube up to which all of its corners are tried: 512, half of 2¹⁰, for as many products."""
+_SHARES: Final = 2.0**-100
+"""Shares of an ellipsoid's axes lie between this and its inverse: far wider than what is ever suggested, and narrow
+enough that nothing over- or underflows."""
+
+
+def start_gain(norm: Norm, start: Array | None, size: int) -> float:
+    """At least the largest ‖x/h‖₂ for ‖x‖ ≤ 1: what P_0 = D_h² multiplies a bound with; no start is h = 1."""
+    h = np.ones(size) if start is None else start
+    if norm.name == "linf":
+        return float(norm_above(up(1.0 / h)))
+    return float(up(np.asarray(1.0 / h.min()))) if start is not None else 1.0
+
+
+def ellipsoid_above(S: Array, norm: Norm) -> Array:
+    """At least the largest ‖y‖ with y yᵀ ≼ S, for each matrix of a stack (..., n, n) that is about semidefinite.
+
+    That is the root of the largest zᵀSz over the ball of the dual norm.
+    """
+    if norm.name == "l2":
+        square = largest_eigenvalue_above(S)
+    elif norm.name == "linf":
+        square = np.diagonal(S, axis1=-2, axis2=-1).max(axis=-1)
+    else:
+        square = _cube_above(S)
+    return stretched(np.sqrt(np.maximum(square, 0.0)), 2)
+
+
+def _cube_above(S: Array) -> Array:
+    """At least the largest σᵀSσ over sign vectors σ: ‖y‖₁ is σᵀy for one of them."""
+    n = S.shape[-1]
+    total = stretched(np.abs(S).sum(axis=-1).sum(axis=-1), 2 * n + 2)
+    if n <= FEW:
+        signs = _signs(n)
+        values = ((signs @ S) * signs).sum(axis=-1).max(axis=-1)
+        return np.fmin(total, Near.rounded(values, total, 2 * n).above)
+    if not np.isfinite(S).all():
+        return total
+    h = _axes(S, gram=True)
+    scaled = Approx(S).scaled(h, h).above()
+    return np.fmin(total, twice_above(norm_above(up(1.0 / h)), np.maximum(largest_eigenvalue_above(scaled), 0.0)))
+
+
+def induced_above(matrix: Near, norms: Norms) -> Array:
+    """At least the norm of each matrix of a stack (..., m, n) whose entries are known to an error.
+
+    By the sizes of entries, and where signs matter by the middle itself; the smaller counts.
+    """
+    middle, sizes = matrix.value, matrix.size
+    p, q = norms.pair
+    if (q == "l1" and p == "l2") or (p == "linf" and q == "l1" and middle.shape[-2] < middle.shape[-1]):
+        return induced_above(matrix.T, _turned(norms))
+    if p == "l1":  # the largest column
+        return _lengths(np.swapaxes(sizes, -1, -2), q).max(axis=-1)
+    if q == "linf":  # the largest row, in the dual norm
+        return _lengths(sizes, norms.input.dual).max(axis=-1)
+    radius = np.broadcast_to(matrix.error, matrix.shape)
+    if p == "l2":
+        return np.fmin(stretched(spectral_above(middle) + spectral_above(radius), 1), spectral_above(sizes))
+    every, rest = (_lengths(_lengths(part, "l1"), q) for part in (sizes, radius))
+    return np.fmin(every, stretched(_corners(middle, q) + rest, 1))
+
+
+def spectral_factor(norms: Norms, rows: int, columns: int) -> float:
+    """At least the norm from p to q of a matrix (rows, columns) whose spectral norm is one."""
+    into = columns if norms.pair[0] == "linf" else 1
+    out = rows if norms.pair[1] == "l1" else 1
+    return float(stretched(np.sqrt(float(into * out)), 1))
+
+
+def length_above(vectors: Array, norm: Norm) -> Array:
+    """At least the norm of each vector, (..., n)."""
+    units = norm.units(vectors.shape[-1])
+    return _lengths(np.abs(vectors) if units is None else up(np.abs(vectors) / units), norm.name)
+
+
+def _lengths(vectors: Array, name: str) -> Array:
+    """At least the norm of each vector of numbers that are not negative, (..., n)."""
+    if name == "l2":
+        return norm_above(vectors)
+    if name == "linf":
+        return np.asarray(vectors.max(axis=-1))
+    return stretched(vectors.sum(axis=-1), vectors.shape[-1])
+
+
+def _turned(norms: Norms) -> Norms:
+    """The norms between which the transposed matrix has the same norm."""
+    return Norms(NORMS[norms.output.dual](), NORMS[norms.input.dual]())
+
+
+def _corners(middle: Array, q: str) -> Array:
+    """At least the norm of a matrix (..., m, n) from ℓ∞ to ℓ1 or ℓ2."""
+    m, n = middle.shape[-2:]
+    if n <= FEW:
+        values = Near.rounded(middle @ _signs(n).T, np.abs(middle).sum(axis=-1)[..., None], n)  # corners last
+        return _lengths(np.swapaxes(values.size, -1, -2), q).max(axis=-1)
+    w, sides = np.ones((*middle.shape[:-2], m)), np.ones(middle.shape[:-2])
+    h = _axes(middle)
+    if q == "l1":  # the cube of signs of the outputs in an ellipsoid as well
+        w = _axes(np.swapaxes(middle * h[..., None, :], -1, -2))
+        h = _axes(w[..., None] * middle)
+        sides = norm_above(up(1.0 / w))
+    norm = stretched(spectral_above(w[..., None] * middle * h[..., None, :]), 3) * norm_above(up(1.0 / h))
+    return stretched(norm * sides, 4)
+
+
+def _signs(n: int) -> Array:
+    """The corners of a cube, one of each and its negative, (corners, n)."""
+    return np.array([(1.0, *rest) for rest in product((1.0, -1.0), repeat=n - 1)]).reshape(-1, n)
+
+
+def _axes(matrix: Array, gram: bool = False) -> Array:
+    """Positive axes h of an ellipsoid around the cube; any will do."""
+    q = shares_around(matrix, gram)
+    return np.asarray(1.0 / np.sqrt(np.where((q > _SHARES) & (q < 1.0 / _SHARES), q, 1.0)))

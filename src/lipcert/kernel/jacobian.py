@@ -1,0 +1,148 @@
+"""Entries of the Jacobian, proved: a nominal matrix and how far each entry can be from it.
+
+For every choice of slopes within their ranges, W_N D_{N-1} … D_1 W_1 = U + Δ with
+
+    |pᵀ Δ x|² ≤ (pᵀ A p)(xᵀ E x)      for all p and x,
+
+so a single entry is at most |U_lj| + sqrt(A_ll E_jj). A is carried through the layers like the ellipsoid of the whole
+network, but from zero; U follows it as a matrix; E adds up what each layer contributes.
+
+Why: call "Δv is near u" that Δv Δvᵀ ≼ tA + uuᵀ/(1 - ε/t) for all t > ε, or what is the same, that
+|pᵀΔv| ≤ |pᵀu| + sqrt(ε pᵀAp) for all p. Let the step from A to P be proved, that is
+
+    N = [ C    M                    ]  ≽ 0,    C = D_lifted - D_h A D_h,  M = D_h A D_m,  T = lifted/g².
+        [ Mᵀ   P - T - D_m A D_m    ]
+
+Condition N is linear. For tA + uuᵀ in the place of A, tT in the place of T and tP + kkᵀ in the place of P it asks for
+tN + [0; k][0; k]ᵀ - [D_h u; -D_m u][D_h u; -D_m u]ᵀ ≽ 0. With C z = D_h u and d = D_m u + Mᵀz the last vector is
+N[z; 0] - [0; d], and by Cauchy and Schwarz k = d/sqrt(1 - zᵀCz/t) will do. So after the step Δz is near d, with
+ε + zᵀCz in the place of ε. With u = U x, all of this is linear in x: zᵀCz is a quadratic form, and adds to E.
+
+Rounding: if u is known up to f with |f_l| ≤ φ_l‖x‖, then nearness stays true with A + diag(nφ²)/τ and E + τI, for any
+τ > 0. So every rounding error is handed over to A before the step that comes next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from lipcert.errors import ProofFailed
+from lipcert.kernel.near import Approx, Near, congruence, largest_eigenvalue_above, raised
+from lipcert.kernel.rounding import norm_above, square_above, stretched, up
+from lipcert.kernel.step import Step, activate
+from lipcert.model.arrays import Array, Weight, dense
+from lipcert.model.network import Network
+
+_TAU = 2.0**-52
+"""Weight of rounding errors in E, whose size is about one; their weight in A is its inverse."""
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """U (outputs, inputs) and A (outputs, outputs), E (inputs, inputs), all times 2**exponent, 4**exponent and 1."""
+
+    nominal: Array
+    spread: Array
+    energy: Array
+    exponent: int
+
+    def bounds(self) -> Array:
+        """At least the size of every entry, (outputs, inputs)."""
+        reach = np.sqrt(np.outer(np.diagonal(self.spread), np.diagonal(self.energy)))
+        return up(np.ldexp(stretched(np.abs(self.nominal) + stretched(reach, 3), 2), self.exponent))
+
+    def block(self, rows: Sequence[int], columns: Sequence[int]) -> float:
+        """At least the norm of a block: ‖U‖ + sqrt(λmax(A) λmax(E)) there."""
+        part = self.nominal[np.ix_(rows, columns)]
+        part = part.T if part.shape[0] > part.shape[1] else part
+        norm = np.sqrt(largest_eigenvalue_above(congruence(None, part)))
+        sides = [
+            largest_eigenvalue_above(matrix[np.ix_(which, which)])
+            for matrix, which in ((self.spread, rows), (self.energy, columns))
+        ]
+        return float(up(np.ldexp(stretched(norm + np.sqrt(sides[0] * sides[1]), 6), self.exponent)))
+
+
+def entries(
+    network: Network, slopes: Sequence[tuple[Array, Array]], multipliers: Sequence[tuple[Array, int]]
+) -> Entries:
+    """Prove the entries of the Jacobian for proved slope ranges.
+
+    ``multipliers`` are hints: the T of each hidden layer, positive where slopes are apart, relative to 4**exponent, and
+    the exponent.
+    """
+    walk = _Walk(network.inputs)
+    for layer, slope, (T, exponent) in zip(network.layers[:-1], slopes, multipliers, strict=True):
+        walk.through(layer.weight, exponent)
+        walk.activate(*slope, T)
+    walk.through(network.layers[-1].weight, multipliers[-1][1] if len(multipliers) else 0)
+    return walk.result()
+
+
+class _Walk:
+    """U, A, E on the way through the network."""
+
+    def __init__(self, inputs: int) -> None:
+        self.U, self.A, self.E = Near.of(np.eye(inputs)), np.zeros((0, 0)), np.zeros((inputs, inputs))
+        self.exponent: int | None = None
+
+    def through(self, weight: Weight, exponent: int) -> None:
+        """An affine map, then a change of scale, exact but for underflow, which is less than what is added to A."""
+        if self.exponent is None:  # nothing is added up yet: U is the weight itself
+            U, A, shift = Near.weights(dense(weight)), np.zeros((weight.shape[0],) * 2), -exponent
+        else:
+            U, A = self.U.T.through(weight).T, congruence(self.A, weight)
+            shift = self.exponent - exponent
+        self.U, self.A = U.shifted(shift), Approx(np.ldexp(A, 2 * shift), symmetric=True).above()
+        self.exponent = exponent
+
+    def activate(self, alpha: Array, beta: Array, T: Array) -> None:
+        """Neurons with slopes in [α, β]."""
+        allowed = norm_above(self.U.error) + 2.0**-52 * (len(self.A) + 8) * norm_above(self.U.size)
+        for _ in range(8):
+            A = _wider(self.A, allowed)
+            step = activate(A[None], alpha[None], beta[None], T[None])
+            q, off = _solved(A, self.U.value, step)
+            actual = norm_above(up(off + self.U.error))
+            if (actual <= allowed).all():
+                break
+            allowed = np.maximum(allowed, 2.0 * actual)
+        else:
+            raise ProofFailed("the rounding errors of a layer could not be bounded")
+        (active,), (m,) = step.active, step.m
+        # zᵀCz = qᵀ(u - f) for q = D_h z, where f is the change of u
+        gain = Approx(q.T) @ Approx.weight(self.U.value[active], off[active])
+        self.E = (Approx(self.E) + gain).above(_TAU)
+        self.U = (Near(self.U.value, off) + Near.of(A[:, active]) @ q) * m[:, None]
+        self.A = step.P[0]
+
+    def result(self) -> Entries:
+        assert self.exponent is not None
+        spread = _wider(self.A, norm_above(self.U.error))
+        return Entries(self.U.value, spread, raised(self.E, np.full(len(self.E), _TAU)), self.exponent)
+
+
+def _wider(A: Array, lost: Array) -> Array:
+    """A with what rounding errors of rows of U, of at most these lengths, add to it."""
+    return raised(np.array(A), stretched(len(A) * square_above(lost) / _TAU, 4))
+
+
+def _solved(A: Array, U: Array, step: Step) -> tuple[Array, Array]:
+    """D_h z for nearly C z = D_h u, and at least the change of u (n, inputs) that makes it exact."""
+    (active,), (h,), (lifted,), off = step.active, step.h, step.lifted, np.zeros(U.shape)
+    if not active.size:
+        return np.zeros((0, U.shape[1])), off
+    part, u = A[np.ix_(active, active)], U[active]
+    C = np.diag(lifted) - h[:, None] * part * h
+    try:
+        factor = linalg.cho_factor(C, lower=True, overwrite_a=True, check_finite=False)
+    except linalg.LinAlgError:
+        raise ProofFailed("the step of a layer leaves no room to bound single entries") from None
+    q = h[:, None] * linalg.cho_solve(factor, h[:, None] * u, check_finite=False)
+    pushed = (Near.of(lifted) / h)[:, None] * (Near.of(q) / h[:, None])  # h·h might underflow
+    off[active] = (u - pushed + Near.of(part) @ q).size  # zero in exact arithmetic: row l of C z = D_h u, over h_l
+    return q, off

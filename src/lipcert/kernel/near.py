@@ -1,0 +1,650 @@
+"""Numbers that know what they have lost: floats with a bound of their error, entry by entry or as an operator.
+
+:class:`Near` holds arrays, :class:`Approx` matrices. A rule written with them needs no word about rounding: every sum
+and product carries what it loses along. Overflow gives infinite or NaN errors, which prove nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy import sparse
+
+from lipcert.errors import ProofFailed
+from lipcert.kernel.blocks import LARGE, apply_size, column_sizes, factor_sizes, row_blocks, row_sizes, symmetrised
+from lipcert.kernel.rounding import ETA, LOOSE, TINY, UP, U, down, fan_in, gamma, spread, square_above, turned, up
+from lipcert.model.arrays import Array, Weight, dense, product, times
+
+_FEW = 0.02
+"""Share of the terms of a product up to which a sparse one takes less time than a dense one."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Near:
+    """Real numbers x with |x - value| ≤ error, entry by entry; the error is an array that fits the value.
+
+    One operation on floats loses at most u of its result, or η where that underflows; a sum of n products in any order
+    γ_n of their sizes and nη. Errors are sums of products that are not negative: UP makes up for their own rounding,
+    and a few η for their own underflow.
+    """
+
+    __array_ufunc__ = None  # so that float·Near is this class's business
+
+    value: Array
+    error: Array
+
+    @staticmethod
+    def of(x: Number) -> Near:
+        """The number itself; a float is exact."""
+        return x if isinstance(x, Near) else Near(np.asarray(x, dtype=float), np.zeros(()))
+
+    @staticmethod
+    def weights(weight: Array, units: int = LOOSE) -> Near:
+        """Weights, biases or others that are known to some units u, relatively."""
+        return Near(weight, units * U * UP * np.abs(weight) + ETA)
+
+    @staticmethod
+    def between(low: Array, high: Array) -> Near:
+        """All numbers from low to high."""
+        middle = 0.5 * low + 0.5 * high
+        return Near(middle, up(np.maximum(high - middle, middle - low)))
+
+    @property
+    def above(self) -> Array:
+        """At least x."""
+        return up(self.value + self.error)
+
+    @property
+    def below(self) -> Array:
+        """At most x."""
+        return down(self.value - self.error)
+
+    @property
+    def size(self) -> Array:
+        """At least |x|."""
+        return up(np.abs(self.value) + self.error)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.shape
+
+    @property
+    def T(self) -> Near:
+        """The last two axes exchanged."""
+        error = self.error if self.error.ndim == 0 else np.swapaxes(np.broadcast_to(self.error, self.shape), -1, -2)
+        return Near(np.swapaxes(self.value, -1, -2), error)
+
+    def __getitem__(self, which: Any) -> Near:
+        error = self.error if self.error.ndim == 0 else np.broadcast_to(self.error, self.shape)[which]
+        return Near(self.value[which], error)
+
+    def __neg__(self) -> Near:
+        return Near(-self.value, self.error)
+
+    def __add__(self, other: Number) -> Near:
+        other = Near.of(other)
+        value = self.value + other.value
+        return Near(value, (self.error + other.error + U * np.abs(value)) * UP)
+
+    def __sub__(self, other: Number) -> Near:
+        return self + -Near.of(other)
+
+    def __mul__(self, other: Number) -> Near:
+        other = Near.of(other)
+        value = self.value * other.value
+        size = np.abs(other.value)
+        error = np.abs(self.value) * other.error + self.error * (size + other.error)
+        return Near(value, (error + U * np.abs(value)) * UP + 8.0 * ETA)
+
+    def __truediv__(self, other: Number) -> Near:
+        """The quotient; of a divisor that may be zero nothing is known.
+
+        x/y - a/b = ((x - a) - (a/b)(y - b))/y, and |y| ≥ |b| - its error.
+        """
+        other = Near.of(other)
+        value = self.value / other.value
+        least = np.maximum(down(np.abs(other.value) - other.error), 0.0)
+        error = (self.error + (np.abs(value) * UP + ETA) * other.error + 4.0 * ETA) / least * UP
+        error = np.where(least > 0.0, error + U * np.abs(value) * UP + 4.0 * ETA, np.inf)
+        return Near(value, error)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __rsub__(self, other: Number) -> Near:
+        return Near.of(other) - self
+
+    def __rtruediv__(self, other: Number) -> Near:
+        return Near.of(other) / self
+
+    def __matmul__(self, other: Number) -> Near:
+        """Products of matrices, or of stacks of them."""
+        other, n = Near.of(other), self.shape[-1]
+        size, beside = np.abs(self.value), np.abs(other.value)
+        error = gamma(n + 2) * (size @ beside)
+        if other.error.any():
+            error = error + size @ np.broadcast_to(other.error, other.shape)
+        if self.error.any():
+            error = error + np.broadcast_to(self.error, self.shape) @ (beside + other.error)
+        return Near(self.value @ other.value, error * UP + 8.0 * n * ETA)
+
+    def __rmatmul__(self, other: Array) -> Near:
+        return Near.of(other) @ self
+
+    def through(self, weight: Weight) -> Near:
+        """W x for rows x (..., n) and a weight that is known to LOOSE·u, dense or sparse."""
+        size, n = abs(weight), fan_in(weight)
+        inner = gamma(n + LOOSE + 2) * np.abs(self.value) + self.error + ETA
+        value, error = spread(weight, self.value), spread(size, np.broadcast_to(inner, self.shape)) * UP + 8.0 * n * ETA
+        return Near(value, np.where(np.isfinite(value), error, np.inf))  # a part of a sum may overflow alone
+
+    def sum(self, axis: int | tuple[int, ...] = -1) -> Near:
+        """Sums along some axes."""
+        n = int(np.prod([self.shape[one] for one in ((axis,) if isinstance(axis, int) else axis)]))
+        lost = gamma(n) * np.abs(self.value).sum(axis=axis) + np.broadcast_to(self.error, self.shape).sum(axis=axis)
+        return Near(self.value.sum(axis=axis), lost * UP)
+
+    def root(self) -> Near:
+        """√x for x ≥ 0: |√x - √a| ≤ |x - a|/√a, and at most √|x - a|."""
+        value = np.sqrt(np.maximum(self.value, 0.0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            near = np.where(value > 0.0, (self.error + ETA) / value, np.inf)
+        far = np.sqrt(self.error + np.maximum(-self.value, 0.0) + ETA)
+        return Near(value, np.fmin(near, far) * UP + 2.0 * U * value)
+
+    def replace(self, which: Array, other: Number) -> Near:
+        """Other numbers where a mask is true."""
+        other = Near.of(other)
+        return Near(np.where(which, other.value, self.value), np.where(which, other.error, self.error))
+
+    @staticmethod
+    def rounded(value: Array, size: Array, n: int) -> Near:
+        """Sums as computed, of terms that are rounded up to n times; ``size``: the sums of their sizes as computed."""
+        return Near(value, (gamma(n) * size + 8.0 * n * ETA) * UP)
+
+    def shifted(self, power: int | Array) -> Near:
+        """x·2^power, exact but for underflow, half a unit of the value and half a unit of the error."""
+        value = np.ldexp(self.value, power)
+        return Near(value, np.where(np.isfinite(value), up(np.ldexp(self.error, power)), np.inf))
+
+
+Number: TypeAlias = "Near | Array | float"
+Operator: TypeAlias = "Callable[[Array | None], Array]"
+"""A bound on vectors that are not negative, (..., n); None stands for ones."""
+
+
+class Approx:
+    """A real matrix A, or a stack of them, near a float matrix: |A - value|x ≤ err(x) for vectors x ≥ 0, (..., n).
+
+    The same is known of Aᵀ. An error costs products of matrices with vectors, however long a formula is:
+
+        A B:      γ|A||B|x + |A| err_B(x) + err_A(|B|x + err_B(x))
+        A ± B:    err_A(x) + err_B(x) + u|A ± B|x
+        D A D':   3u|D A D'|x + |D| err_A(|D'|x)
+
+    ``units`` says how many units u of every entry are lost besides what ``inner`` and ``inner_turned`` tell; a matrix
+    that has lost nothing is exact. What is lost of a ``symmetric`` one is taken to be symmetric too: the floats of
+    entries that mirror each other may differ by what they lost, u of which is less than what UP adds to errors.
+    """
+
+    __slots__ = ("_floor", "_inner", "_inner_turned", "_size", "_sums", "_turned", "_units", "value")
+
+    def __init__(
+        self,
+        value: Weight,
+        units: float = 0.0,
+        inner: Operator | None = None,
+        inner_turned: Operator | None = None,
+        symmetric: bool = False,
+    ) -> None:
+        self.value, self._units, self._inner, self._inner_turned = value, units, inner, inner_turned
+        self._turned: Approx | None = self if symmetric else None
+        self._size: Weight | None = None
+        self._sums: Array | None = None
+        self._floor: Any = 1.0
+
+    @staticmethod
+    def weight(weight: Weight, radius: Weight | None = None) -> Approx:
+        """A weight that is known to LOOSE·u, or also to a radius, entry by entry."""
+        sides = (None, None) if radius is None else (Approx(radius).reach, Approx(turned(radius)).reach)
+        return Approx(weight, LOOSE, *sides)
+
+    @staticmethod
+    def diagonal(entries: Array) -> Approx:
+        """The diagonal matrices with given entries (..., n)."""
+        return Approx(entries[..., None] * np.eye(entries.shape[-1]), symmetric=True)
+
+    @property
+    def symmetric(self) -> bool:
+        return self._turned is self
+
+    @property
+    def T(self) -> Approx:
+        if self._turned is None:
+            self._turned = Approx(turned(self.value), self._units, self._inner_turned, self._inner)
+            self._turned._turned, self._turned._size = self, None if self._size is None else turned(self._size)
+            self._turned._floor = self._floor
+        return self._turned
+
+    def reach(self, x: Array | None = None) -> Array:
+        """At least |value|x for x ≥ 0; without x, the row sums of |value|."""
+        if x is None:
+            if self._sums is None:
+                self._sums = self._rounded(row_sizes(self.value) if self._large else self.size.sum(axis=-1))
+            return self._sums
+        if self._large:
+            return self._rounded(apply_size(self.value, x))
+        return self._rounded(spread(self.size, x) if self.size.ndim == 2 else (self.size @ x[..., None])[..., 0])
+
+    @property
+    def _large(self) -> bool:
+        """Whether |value| is not to be formed: it would take longer than what is done with it."""
+        return isinstance(self.value, np.ndarray) and self.value.size > LARGE
+
+    @property
+    def size(self) -> Weight:
+        """|value|."""
+        if self._size is None:
+            self._size = abs(self.value)
+        return self._size
+
+    @staticmethod
+    def _rounded(sums: Array) -> Array:
+        return np.asarray(sums * UP + TINY)
+
+    def err(self, x: Array | None = None) -> Array:
+        """At least |A - value|x for x ≥ 0; without x, the row sums of |A - value|."""
+        if self._units == 0.0 and self._inner is None:
+            return np.zeros(())
+        found = gamma(1) * self._units * self.reach(x)
+        if self._inner is not None:
+            found = found + self._inner(x)
+        most = 1.0 if x is None else x.max(axis=-1, keepdims=True, initial=0.0)
+        return np.asarray(found * UP + TINY * self._floor * (1.0 + most))
+
+    def rows(self) -> Array:
+        """At least the row sums of |A|."""
+        return (self.reach() + self.err()) * UP
+
+    def __matmul__(self, other: Approx) -> Approx:
+        return self.product(other)
+
+    def product(self, other: Approx, value: Array | None = None) -> Approx:
+        """The product; ``value`` is its float matrix, where a BLAS has formed it already."""
+        value = _product(self.value, other.value) if value is None else value
+        return Approx(value, 1.0, _through(self, other), _through(other.T, self.T))
+
+    def __add__(self, other: Approx) -> Approx:
+        sides = _both(self, other), _both(self.T, other.T)
+        return Approx(self.value + other.value, 1.0, *sides, symmetric=self.symmetric and other.symmetric)
+
+    def __sub__(self, other: Approx) -> Approx:
+        sides = _both(self, other), _both(self.T, other.T)
+        return Approx(self.value - other.value, 1.0, *sides, symmetric=self.symmetric and other.symmetric)
+
+    def scaled(self, rows: Array, columns: Array) -> Approx:
+        """D_rows A D_columns, for exact diagonals (..., n); what underflows in D_rows A is multiplied by a column."""
+        m, n = self.value.shape[-2:]
+        left, right = (np.abs(np.broadcast_to(d, (*d.shape[:-1], k))) for d, k in ((rows, m), (columns, n)))
+        inner: Operator | None = None
+        inner_turned: Operator | None = None
+        if self._units or self._inner is not None:
+            inner = lambda x: left * self.err(right if x is None else right * x + ETA)  # noqa: E731
+            inner_turned = lambda y: right * self.T.err(left if y is None else left * y + ETA)  # noqa: E731
+        symmetric = self.symmetric and rows is columns
+        found = Approx(_scaled(self.value, rows, columns), 3.0, inner, inner_turned, symmetric)
+        found._floor = 1.0 + max(m, n) * right.max(axis=-1, keepdims=True, initial=0.0)
+        return found
+
+    def above(self, extra: Array | float = 0.0) -> Array:
+        """A symmetric float matrix Ŝ with A + D_extra ≼ Ŝ, for A symmetric.
+
+        A symmetric matrix is at most the diagonal matrix of its absolute row sums (Gershgorin). The value of a formula
+        is written over: it is used up.
+        """
+        both = (self,) if self.symmetric else (self, self.T)
+        lost = total(*((one.err() + gamma(2) * one.reach()) / len(both) for one in both))
+        own = isinstance(self.value, np.ndarray) and self._units > 0.0 and self.value.flags.writeable
+        return raised(symmetrised(self.value if own else np.array(dense(self.value))), up(lost + extra))
+
+    def single(self) -> Approx:
+        """The matrix of a stack of one."""
+
+        def alone(side: Operator | None) -> Operator | None:
+            return None if side is None else lambda x: np.ravel(side(None if x is None else x[None]))
+
+        found = Approx(self.value[0], self._units, alone(self._inner), alone(self._inner_turned))
+        found._floor = np.max(self._floor)
+        return found
+
+    def gram(self) -> Approx:
+        """A Aᵀ."""
+        side = _through(self, self.T)
+        return Approx(gram(self.value), 1.0, side, side, symmetric=True)
+
+    def sum_above(self, delta: Array) -> Array:
+        """A symmetric float matrix Ŝ with (e + d)(e + d)ᵀ ≼ Ŝ for all e with eeᵀ ≼ A and all |d| ≤ δ, (..., n).
+
+        d dᵀ ≼ n·D_δ², and (e + d)(e + d)ᵀ ≼ (1 + t)eeᵀ + (1 + 1/t)ddᵀ for any t > 0.
+        """
+        n = delta.shape[-1]
+        box = n * square_above(delta)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            t = np.sqrt(box.sum(axis=-1) / np.trace(self.value, axis1=-2, axis2=-1))[..., None]
+        t = np.clip(t, 2.0**-60, 2.0**60)
+        root = up(np.sqrt(up(1.0 + t)))
+        return self.scaled(root, root).above((1.0 + 1.0 / t) * box * UP)
+
+    @staticmethod
+    def entrywise(A: Array, B: Array) -> Approx:
+        """A∘B, the products of the entries of exact matrices."""
+        return Approx(A * B, 1.0)
+
+    def times(self, factor: float) -> Approx:
+        """A multiple by an exact number."""
+        return self.scaled(np.array([factor]), np.ones(1))
+
+
+def raised(S: Array, amount: Array) -> Array:
+    """The matrices S, written over, with at least ``amount`` (..., n) added to their diagonals."""
+    at = np.arange(S.shape[-1])
+    S[..., at, at] = up(S[..., at, at] + amount)
+    return S
+
+
+def underflow(size: Any) -> Any:
+    """More than underflow can add up to in sums of numbers of a size."""
+    return TINY * size
+
+
+def total(*terms: Array) -> Array:
+    """At least the sum of numbers that are not negative."""
+    return np.asarray(sum(terms) * UP + TINY)
+
+
+def factor_rows(C: Approx, L: Array) -> Array:
+    """At least the row sums of |C - L Lᵀ| for a symmetric C and any lower triangle L of floats, (..., n).
+
+    The lemma behind every factorisation: B = F Fᵀ + Δ is at least -D with D the absolute row sums of Δ, whatever F is.
+    """
+    factor = Approx(L)
+    rounding = gamma(L.shape[-1] + 4) * (factor.reach(factor.T.reach()) + C.reach())
+    return total(factor_sizes(C.value, L), rounding, C.err())
+
+
+def cholesky(stack: Array) -> tuple[Array, Array]:
+    """Cholesky factors of a stack, and which of the matrices have one; whatever comes is checked."""
+    try:
+        return np.linalg.cholesky(stack), np.ones(len(stack), dtype=bool)
+    except np.linalg.LinAlgError:
+        if len(stack) == 1:
+            return np.zeros(stack.shape), np.zeros(1, dtype=bool)
+    factors, good = zip(*(cholesky(one[None]) for one in stack), strict=True)
+    return np.concatenate(factors), np.concatenate(good)
+
+
+def largest_eigenvalue_above(matrix: Array, guess: Array | None = None) -> Array:
+    """At least λmax of each symmetric matrix of a stack.
+
+    For t a little above the computed λmax, tI - A = L Lᵀ + Δ with any L, so A ≼ tI + ‖Δ‖I. A ``guess`` of λmax saves
+    its computation; one that is no number is not used.
+    """
+    if not np.isfinite(matrix).all():
+        raise ProofFailed("a matrix has entries too large for floating point; weights may be too large")
+    n = matrix.shape[-1]
+    scale = np.abs(matrix).sum(axis=-1).max(axis=-1)
+    if guess is None or not np.isfinite(guess).all():
+        top = np.linalg.eigvalsh(matrix)[..., -1]
+    else:
+        top = np.asarray(guess, dtype=float)
+    slack = 4e-15 * n  # about what eigvalsh is wrong by, relative to the norm; eight times more with every attempt
+    for _ in range(12):
+        t = top + slack * scale + TINY
+        shifted = Approx.diagonal(np.broadcast_to(t[..., None], matrix.shape[:-1])) - Approx(matrix, symmetric=True)
+        try:
+            return np.asarray(up(t + factor_rows(shifted, np.linalg.cholesky(shifted.value)).max(axis=-1)))
+        except np.linalg.LinAlgError:
+            slack *= 8.0
+    raise ProofFailed("the largest eigenvalue of a matrix could not be bounded")
+
+
+def congruence(P: Array | None, weight: Weight, half: Array | None = None, radius: Weight | None = None) -> Array:
+    """A symmetric float matrix Ŝ with W P Wᵀ ≼ Ŝ; P symmetric, (..., n, n), or None for the identity.
+
+    For every W that the weight stands for, also within a radius. ``half`` is W P as computed, if it is there already.
+    :class:`Approx` would do without this formula, in twice the time on small matrices: with H = fl(W P) the product
+    loses at most γ(|H| + |W||P|)|Wᵀ|, the tolerance of weights included; what underflows in H is multiplied by W.
+    """
+    if radius is not None:
+        W = Approx.weight(weight, radius)
+        return (W.gram() if P is None else W.product(Approx(P), half) @ W.T).above()
+    size = abs(weight)
+    across = np.asarray(size.sum(axis=-2))
+    if P is None:  # then H is W itself
+        S, rows = gram(weight), spread(size, across)
+        columns = rows
+    else:
+        half, inner = half_image(P, weight) if half is None else half, spread(size, apply_size(P, across))
+        S = _product(half, turned(weight))
+        rows = inner + apply_size(half, across)
+        columns = inner + spread(size, column_sizes(half))
+    S = symmetrised(S)
+    g = gamma(max(weight.shape[-1], 1) + 2 * LOOSE + 4)
+    error = g * (0.5 * (rows + columns) + row_sizes(S)) * UP + TINY * (1.0 + across.sum())
+    return raised(S, error)
+
+
+def gram(weight: Weight) -> Array:
+    """fl(W Wᵀ), of a matrix or a stack; a sparse product where its columns are short, else a dense one."""
+    if isinstance(weight, np.ndarray):
+        return np.asarray(weight @ turned(weight))
+    weight = sparse.csr_array(weight)
+    counts = np.bincount(weight.indices, minlength=weight.shape[1]).astype(float)
+    few = float(counts @ counts) < _FEW * float(weight.shape[0]) * weight.nnz
+    return dense(weight @ weight.T) if few else times(dense(weight), weight.T)
+
+
+def half_image(P: Array, weight: Weight) -> Array:
+    """fl(W P), (..., m, n), for P symmetric, (..., n, n)."""
+    return _product(weight, P)
+
+
+def diagonal_above(P: Array | None, weight: Weight, half: Array | None = None) -> Array:
+    """At least the diagonal of W P Wᵀ, (..., m); zero for rows of zeros. P None is the identity.
+
+    With |P_ij| ≤ c·d_i d_j and H = fl(W P), the sum of the H_ij W_ij loses at most 3γ·c·(|W|d)_i² of the true diagonal.
+    """
+    size = abs(weight)
+    still = np.asarray(size.sum(axis=-1)) == 0.0
+    if P is None:
+        d, c = np.ones(weight.shape[-1]), np.ones(1)
+        sums = reach = np.asarray((weight * weight).sum(axis=-1))
+    else:
+        half = half_image(P, weight) if half is None else half
+        if sparse.issparse(weight):
+            sums = np.stack([np.asarray((weight * one).sum(axis=-1)) for one in np.reshape(half, (-1, *weight.shape))])
+            sums = np.reshape(sums, half.shape[:-1])
+        else:
+            sums = np.einsum("...ij,...ij->...i", half, weight)
+        d = np.sqrt(np.maximum(np.diagonal(P, axis1=-2, axis2=-1), TINY))
+        c = np.max([_share(P, d, some) for some in row_blocks(P)], axis=0)[..., None] * UP
+        along = spread(size, d) * UP
+        reach = c * (along * along)
+    error = 3.0 * gamma(weight.shape[-1] + 2 * LOOSE + 8) * reach
+    lost = TINY * (1.0 + c * (1.0 + d.sum(axis=-1, keepdims=True))) * (1.0 + float(size.max()))
+    return np.where(still, 0.0, up(np.maximum(sums, 0.0) + error * (UP * UP)) + lost)
+
+
+def _share(P: Array, d: Array, rows: slice) -> Array:
+    """The largest |P_ij| / (d_i d_j) of some rows, as computed; NaN if there is one."""
+    return np.asarray((np.abs(P[..., rows, :]) / d[..., rows, None] / d[..., None, :]).max(axis=(-2, -1)))
+
+
+def _product(one: Weight, two: Weight) -> Array:
+    """The product as computed, of matrices or stacks, dense; at most one of them is a stack where one is sparse."""
+    if not sparse.issparse(one):
+        return times(one, two)
+    if sparse.issparse(two) or two.ndim == 2:
+        return product(one, dense(two))
+    return np.stack([product(one, single) for single in two])
+
+
+def _scaled(matrix: Weight, rows: Array, columns: Array) -> Weight:
+    """(D_rows A) D_columns as computed."""
+    if sparse.issparse(matrix):
+        return sparse.csr_array(sparse.diags_array(rows) @ matrix @ sparse.diags_array(columns))
+    found = rows[..., :, None] * matrix
+    found *= columns[..., None, :]
+    return np.asarray(found)
+
+
+def _through(one: Approx, two: Approx) -> Operator:
+    """What a product loses, on vectors; all but the last rounding of each entry."""
+    g = gamma(one.value.shape[-1] + 2)
+
+    def inner(x: Array | None) -> Array:
+        across, missed = two.reach(x), two.err(x)
+        found = g * one.reach(across) + one.err(across + missed)
+        return found + one.reach(missed) if missed.ndim else found
+
+    return inner
+
+
+def _both(one: Approx, two: Approx) -> Operator:
+    return lambda x: one.err(x) + two.err(x)
+
+
+def dot(rows: Number, vectors: Number, which: Array | None = None) -> Near:
+    """row·vector for rows (k, n), and one vector (n,) for all, one for each, or of vectors (count, n) those told.
+
+    Vectors may be intervals: no more than γ of an error is lost.
+    """
+    rows, vectors = Near.of(rows), Near.of(vectors)
+    n, size = rows.shape[-1], np.abs(vectors.value)
+
+    def product(left: Array, right: Array) -> Array:
+        right = right if which is None else right[which]
+        return np.asarray(left @ right if right.ndim == 1 else np.einsum("rn,rn->r", left, right))
+
+    error = product(np.abs(rows.value), gamma(n + 2) * size + vectors.error + ETA)
+    if rows.error.any():
+        error = error + product(np.broadcast_to(rows.error, rows.shape), size + vectors.error)
+    value, error = product(rows.value, vectors.value), up(error * (1.0 + gamma(n + 8))) + 8.0 * n * ETA
+    return Near(value, np.where(np.isfinite(value), error, np.inf))  # a part of a sum may overflow alone
+
+
+def rounded_off(size: Array, count: int) -> Array:
+    """At least what ``count`` roundings lose of numbers up to ``size``: for loops that cannot carry every error."""
+    return np.asarray(gamma(count) * size * UP + TINY)
+
+
+def weighed_off(size: Array, count: int) -> Array:
+    """The same for products with weights: what they lose, and what the weights are known to."""
+    return rounded_off(size, count + LOOSE)
+
+
+def sum_above(stack: Array) -> Array:
+    """A float matrix at least the sum of symmetric ones (count, ..., n, n) in the Loewner order."""
+    total = Near.of(stack).sum(0)
+    return raised(total.value, Size(total.error).sum(-1).above)
+
+
+class Size:
+    """Real numbers x ≥ 0 with x ≤ (1 + γ_units)·value, entry by entry: upper bounds that count their roundings.
+
+    A rule that only needs sizes is written with them as with numbers; floats stand for their absolute values. Charges
+    are made once, by :attr:`above`. Every product adds TINY for what underflows in it.
+    """
+
+    __array_ufunc__ = None  # so that float·Size is this class's business
+    __slots__ = ("units", "value")
+
+    def __init__(self, value: Array, units: int = 0) -> None:
+        """At least ``value`` ≥ 0 itself; :meth:`of` takes absolute values."""
+        self.value, self.units = value, units
+
+    @staticmethod
+    def of(x: Sized) -> Size:
+        """The sizes |x|."""
+        return x if isinstance(x, Size) else Size(np.abs(x))
+
+    @property
+    def above(self) -> Array:
+        """Floats at least x; infinite, or no numbers, after more roundings than γ holds for."""
+        factor = 1.0 + gamma(self.units + 4) if self.units < 2**23 else np.inf
+        return np.asarray(self.value * factor + TINY)
+
+    def lost(self, roundings: int) -> Size:
+        """At least what floats lose of a formula, if x is its value for the sizes of all terms.
+
+        Each term has one weight at most, which is known to LOOSE·u, and at most so many ``roundings``. Whatever
+        underflows in the formula meets the same factors as TINY does here, and u·TINY is far more than it.
+        """
+        return self * gamma(roundings + LOOSE)
+
+    @property
+    def T(self) -> Size:
+        """The last two axes exchanged."""
+        return Size(np.swapaxes(self.value, -1, -2), self.units)
+
+    def __getitem__(self, which: Any) -> Size:
+        return Size(self.value[which], self.units)
+
+    def __add__(self, other: Sized) -> Size:
+        other = Size.of(other)
+        return Size(self.value + other.value, max(self.units, other.units) + 1)
+
+    def __mul__(self, other: Sized) -> Size:
+        other = Size.of(other)
+        value = self.value * other.value
+        value += TINY
+        return Size(value, self.units + other.units + 2)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __truediv__(self, floats: Array | float) -> Size:
+        """Over the sizes of floats."""
+        return Size(self.value / np.abs(floats) + TINY, self.units + 2)
+
+    def __matmul__(self, other: Sized) -> Size:
+        """Products of matrices, or of stacks of them."""
+        other = Size.of(other)
+        value = self.value @ other.value
+        value += TINY
+        return Size(value, self.units + other.units + self.value.shape[-1] + 2)
+
+    def __rmatmul__(self, other: Array) -> Size:
+        return Size.of(other) @ self
+
+    def sum(self, axis: int | tuple[int, ...]) -> Size:
+        """Sums along some axes."""
+        value = self.value.sum(axis=axis)
+        return Size(value, self.units + self.value.size // max(value.size, 1))
+
+    def max(self, axis: int | tuple[int, ...]) -> Size:
+        """The largest along some axes."""
+        return Size(self.value.max(axis=axis), self.units)
+
+    def least(self, *others: Size) -> Size:
+        """The smaller of bounds for the same numbers; one that is NaN says nothing."""
+        found = self
+        for one in others:
+            found = Size(np.fmin(found.value, one.value), max(found.units, one.units))
+        return found
+
+    def squared(self) -> Size:
+        """x²."""
+        return self * self
+
+    def root(self) -> Size:
+        """√x."""
+        return Size(np.sqrt(self.value), self.units + 1)
+
+    def length(self, axis: int | tuple[int, ...]) -> Size:
+        """The root of the sum of squares along some axes."""
+        return self.squared().sum(axis).root()
+
+
+Sized: TypeAlias = "Size | Array | float"

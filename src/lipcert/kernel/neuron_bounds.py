@@ -1,0 +1,183 @@
+"""Slopes, values and bounding lines of activations, outward-rounded.
+
+Elementary functions are trusted to WIDEN, 32 units u = 2⁻⁵³; measured against ball arithmetic the rows of the table
+lose at most 4 of them (tests/kernel/test_neuron_bounds.py), apart from three kinds of exception that are charged for
+what they are: rows whose formula cancels lose that much of the size of its terms; where an exponent is itself rounded,
+a value in the tail loses that much for each power of e that it is below one; and hardsigmoid cancels against its shift.
+The ``loss`` of a row says which of them it is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from scipy import special
+
+from lipcert.kernel.rounding import TINY, UP, U
+from lipcert.model.activations import CONCAVE, STRAIGHT, Activation
+from lipcert.model.arrays import Array
+from lipcert.model.network import Neurons
+from lipcert.suggest.lines import touching
+
+WIDEN: Final = 2.0**-48
+"""32 units u, relative: what elementary functions are trusted to; see above."""
+_DEEP: Final = -4.0
+"""Left of this no terms of a slope cancel, unless it is periodic: one of them is more than twice the other."""
+
+
+def slope_bounds(neurons: Neurons, lower: Array, upper: Array) -> tuple[Array, Array]:
+    """α ≤ every slope of φ on [lower, upper] ≤ β, in real arithmetic."""
+
+    def rule(row: Activation, low: Array, high: Array) -> tuple[Array, Array]:
+        low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)  # nothing is known
+        alpha, beta = row.slope_range(low, high)
+        return alpha - _slope_error(row, alpha, low, high), beta + _slope_error(row, beta, low, high)
+
+    alpha, beta = neurons.gather(rule, lower, upper)
+    return alpha, beta
+
+
+def all_slopes(neurons: Neurons) -> tuple[Array, Array]:
+    """α ≤ every slope of φ ≤ β, wherever it is, (neurons,)."""
+    infinite = np.full(neurons.size, np.inf)
+    return slope_bounds(neurons, -infinite, infinite)
+
+
+def _slope_error(row: Activation, slope: Array, low: Array, high: Array) -> Array:
+    """At least the error of a slope computed somewhere in [low, high], and of adding that error."""
+    error = _formula_error(row, slope, high)
+    if row.row.loss.slope_terms is None or not row.row.exact:
+        return error
+    return np.where(_straight(row, low, high), 0.0, error)
+
+
+def _formula_error(row: Activation, slope: Array, high: Array) -> Array:
+    """At least the error of a slope computed at or below ``high``, and of adding that error."""
+    loss = row.row.loss
+    if loss.slope_terms is None:
+        return np.zeros(np.shape(slope))
+    size = np.abs(slope)
+    if loss.slope_terms:
+        size = size + loss.slope_terms * ((high > _DEEP) | np.isfinite(row.row.period))
+    if loss.slope_tail:
+        size = size + _tail(slope)
+    return WIDEN * size + TINY
+
+
+def slope_error(neurons: Neurons, slopes: Array, v: Array) -> Array:
+    """At least the error of slopes computed at points v."""
+    return neurons.gather(lambda row, slope, at: (_formula_error(row, slope, at),), slopes, v)[0]
+
+
+def _straight(row: Activation, low: Array, high: Array) -> Array:
+    """Whether [low, high] lies in a piece of one slope, which is then a number of the table."""
+    marks = [-np.inf, *row.row.knots(low, *row.parameters), np.inf]
+    inside = np.zeros(np.shape(low), dtype=bool)
+    for start, stop, shape in zip(marks[:-1], marks[1:], row.row.shape(low, *row.parameters), strict=True):
+        within = (low < high) & (start <= low) & (high <= stop) | (start < low) & (high < stop)
+        inside |= (np.asarray(shape) == STRAIGHT) & within
+    return inside
+
+
+def _value_error(row: Activation, value: Array) -> Array:
+    """At least the error of a computed value."""
+    loss = row.row.loss
+    size = np.abs(value) + loss.value_terms(*row.parameters)
+    if loss.value_tail:
+        size = size + _tail(value)
+    return WIDEN * size + TINY
+
+
+def _tail(x: Array) -> Array:
+    """|x|·log(1/|x|) for |x| < 1: what an error of one unit relative to the exponent makes of x."""
+    size = np.minimum(np.abs(x), 1.0)
+    return np.asarray(-special.xlogy(size, size))
+
+
+def value_error(neurons: Neurons, values: Array) -> Array:
+    """At least the error of computed values φ(v)."""
+    return neurons.gather(lambda row, part: (_value_error(row, part),), values)[0]
+
+
+def relax(neurons: Neurons, lower: Array, upper: Array, lower_slope: Array, upper_slope: Array) -> tuple[Array, ...]:
+    """Lines around φ on [lower, upper], and bounds of its values, for any slopes.
+
+    In the order lower_slope, lower_offset, upper_slope, upper_offset, floor, roof:
+    lower_slope·v + lower_offset ≤ φ(v) ≤ upper_slope·v + upper_offset and floor ≤ φ(v) ≤ roof.
+    """
+
+    def rule(row: Activation, low: Array, high: Array, below: Array, above: Array) -> tuple[Array, ...]:
+        low, high = np.stack([low, low]), np.stack([high, high])
+        least = _highest(row, -1, low, high, np.stack([-below, 0.0 * below]))
+        most = _highest(row, 1, low, high, np.stack([above, 0.0 * above]))
+        return -least[0], most[0], -least[1], most[1]
+
+    lower_offset, upper_offset, floor, roof = neurons.gather(rule, lower, upper, lower_slope, upper_slope)
+    return lower_slope, lower_offset, upper_slope, upper_offset, floor, roof
+
+
+def kinked(neurons: Neurons, low: Array, high: Array, alpha: Array, beta: Array) -> Array:
+    """Neurons that are alpha·v on [low, 0] and beta·v on [0, high] with exact alpha < beta."""
+    zero = np.zeros(len(low))
+    left = slope_bounds(neurons, np.minimum(low, 0.0), zero)
+    right = slope_bounds(neurons, zero, np.maximum(high, 0.0))
+    straight = (left[0] == alpha) & (left[1] == alpha) & (right[0] == beta) & (right[1] == beta)
+    at_zero = np.abs(neurons.value(zero)) + value_error(neurons, zero)
+    return np.asarray((low < 0.0) & (high > 0.0) & straight & (alpha < beta) & (at_zero <= 4.0 * TINY))
+
+
+def _highest(row: Activation, sign: int, lower: Array, upper: Array, slope: Array) -> Array:
+    """At least max of sign·φ(v) - slope·v over [lower, upper], for finite intervals.
+
+    On a piece where sign·φ is convex the maximum is at an end. Where it is concave every tangent lies above it, and the
+    largest value of tangent minus line is at an end again; the tangent of the line's own slope makes that sharp.
+    """
+    best = np.full(lower.shape, -np.inf)
+    parameters = row.parameters
+    inner = [np.clip(knot, lower, upper) for knot in row.row.knots(lower, *parameters)]
+    marks = [lower, *inner, upper]
+    # a rounded knot may lie a little off the true one: the piece then borrows what the slopes allow there
+    borrowed = 0.0 if row.row.exact else 8.0 * (_steepest(row, lower) + np.abs(slope))
+    for start, stop, shape in zip(marks[:-1], marks[1:], row.row.shape(lower, *parameters), strict=True):
+        concave = np.broadcast_to(sign * np.asarray(shape) == CONCAVE, lower.shape)
+        highest = np.maximum(*(_at_end(row, sign, end, slope) for end in (start, stop)))
+        if concave.any():
+            highest = np.where(concave, np.maximum(highest, _tangent(row, sign, start, stop, slope)), highest)
+        highest = highest + borrowed * np.spacing(row.row.unit(np.maximum(np.abs(start), np.abs(stop))))
+        best = np.where((start < stop) | (lower == upper), np.maximum(best, highest), best)
+    if np.isfinite(row.row.period):
+        # sign·φ - slope·v = (sign·drift - slope)·v + sign·(φ - drift·v), and the last term is within the extent
+        most = np.maximum(*(np.abs(np.asarray(end, dtype=float)) for end in row.row.extent(*parameters)))
+        tilt = np.abs(sign * row.row.drift - slope)
+        flat = tilt * np.maximum(np.abs(lower), np.abs(upper)) * UP + most * (1.0 + WIDEN)
+        best = np.where(upper - lower >= row.row.period, flat, best)
+    return np.where(np.isnan(lower) | np.isnan(upper), np.inf, best)
+
+
+def _at_end(row: Activation, sign: int, end: Array, slope: Array) -> Array:
+    """At least sign·φ - slope·v at a point: three roundings of these sizes, and the sums with the error and more."""
+    value, line = row.value(end), slope * end
+    return sign * value - line + (_value_error(row, value) + 8.0 * U * (np.abs(value) + np.abs(line)))
+
+
+def _tangent(row: Activation, sign: int, start: Array, stop: Array, slope: Array) -> Array:
+    """At least sign·φ - slope·v on a piece where it is concave, by a tangent.
+
+    The drift over the piece loses 3u of at most (|tangent| + |slope|)·2·reach, the rest of the sum 5u of its own parts.
+    """
+    touch = touching(row, sign, start, stop, slope)
+    touch = np.where(touch >= start, np.minimum(touch, stop), start)  # any point of the piece will do
+    value = sign * row.value(touch)
+    tangent = sign * np.where(touch >= stop, row.slope(touch, -1), row.slope(touch, 1))
+    worst = np.maximum((tangent - slope) * (start - touch), (tangent - slope) * (stop - touch))
+    above = value - slope * touch + worst
+    reach = np.maximum(np.abs(start), np.abs(stop))
+    error = _value_error(row, value) + _slope_error(row, tangent, start, stop) * (stop - start)
+    return above + (error + 16.0 * U * ((np.abs(tangent) + np.abs(slope)) * reach + np.abs(above)))
+
+
+def _steepest(row: Activation, like: Array) -> Array:
+    """At least |φ'| anywhere."""
+    ends = row.slope_range(np.full(like.shape, -np.inf), np.full(like.shape, np.inf))
+    return np.maximum(np.abs(ends[0]), np.abs(ends[1])) * UP

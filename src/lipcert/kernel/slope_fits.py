@@ -1,0 +1,303 @@
+"""Parabolas near the slope of an activation on an interval, and how far the two are apart; proved.
+
+The interval is cut into cells. On a cell φ' is at most (b - a)·width/4 from its chord where a ≤ φ'' ≤ b, and on one
+side of it where φ'' is monotone; a polynomial is a known distance from its own chord. Where φ' jumps, or nothing is
+known of φ'', the range of φ' on the cell serves.
+
+Two parabolas around φ itself, and its secants, are seen from one point c of the interval. Between c and another point
+v a smooth φ leaves its tangent at c with the square of Δ = v - c. How fast is found on cells that grow with their
+distance from c: on each, φ lies between two lines through one end whose slopes are those of φ there, and a line over Δ²
+or over Δ has its extremes at the ends of the cell or at one point that is known. Close to c nothing is asked of the
+second derivative: what φ can do there, by its slopes, goes into a constant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from lipcert.kernel.hints import Interval
+from lipcert.kernel.near import Near, rounded_off
+from lipcert.kernel.neuron_bounds import slope_bounds, slope_error, value_error
+from lipcert.kernel.rounding import down, stretched, twice_above, up
+from lipcert.model.activations import Activation
+from lipcert.model.arrays import Array
+from lipcert.model.network import Neurons
+from lipcert.suggest.fits import slope_parabola
+
+_MARKS: Final = np.linspace(-1.0, 1.0, 11)
+"""Ends of the ten cells that an interval is cut into."""
+_BEND: Final = 2.0**-40
+"""Far more than the error of a second derivative, relative to the largest there is."""
+_FINE: Final = np.linspace(-1.0, 1.0, 1025)[:, None]
+"""Ends of the cells where a parabola is given."""
+_SHARES: Final = 0.95 ** np.arange(120.0)[::-1, None]
+"""Ends of the cells, as shares of the way from c to the end of the interval; the first is 1/450."""
+_RELATIVE: Final = 2.0**-40
+"""Far more than the roundings of a quotient, a square or a product, relative."""
+_RESOLVED: Final = 2.0**-30
+"""Shorter ways than this, relative to c, are not cut into cells."""
+_SHORT: Final = 2.0**-900
+"""Nor are those that are shorter than this."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """For all s with v = center + s in the interval, (count, neurons) each:
+
+    |φ'(v) - slope - rate·s - bow·s²/2| ≤ error,   |φ'(v) - slope| ≤ apart,
+    |φ(v) - value - slope·s - rate·s²/2 - bow·s³/6| ≤ rest.
+    """
+
+    value: Array
+    slope: Array
+    rate: Array
+    bow: Array
+    error: Array
+    apart: Array
+    rest: Array
+
+
+def fit(neurons: Neurons, center: Array, interval: Interval, cost: Array) -> Fit:
+    """Fits on finite intervals, for a given point that need not lie inside.
+
+    A parabola is taken where it is better than a line; ``cost`` is what half of |bow| costs beside the error.
+    """
+    whole = Near.between(*interval)
+    middle, reach = whole.value, np.maximum(whole.error, _SHORT)
+    v = middle + reach * _MARKS.reshape(-1, *[1] * middle.ndim)  # ascending, as rounding is monotone
+    v[0], v[-1] = np.minimum(v[0], interval[0]), np.maximum(v[-1], interval[1])
+    cells = _Cells.of(neurons, v, center)
+    kinked = np.asarray(cells.jumps.any(axis=0))
+    suggested = slope_parabola(cells.slopes, cells.s, middle - center, reach, kinked, cost)
+    t, c = (np.where(np.isfinite(part), part, 0.0) for part in suggested)
+    found, far = Near.between(*cells.rest(t, c)), cells.far
+    slope, error = found.value, found.error
+    alpha, beta = slope_bounds(neurons, v[0], v[-1])
+    apart = up(np.maximum(beta - slope, slope - alpha))
+    values, start = neurons.value(v), neurons.value(center)
+    gap = values - start - ((c / 6.0 * cells.s + 0.5 * t) * cells.s + slope) * cells.s
+    shift = 0.5 * gap.max(axis=0) + 0.5 * gap.min(axis=0)  # the error of a parabola is odd, its integral on one side
+    start, gap = start + shift, np.abs(gap - shift)
+    size = np.abs(values).max(axis=0) + np.abs(start) + 2.0 * np.abs(shift)
+    size = size + (np.abs(slope) + (np.abs(t) + np.abs(c) * far) * far) * far
+    room = value_error(neurons, values).max(axis=0) + rounded_off(size, 32)
+    rest = 0.5 * (gap[1:] + gap[:-1]).max(axis=0) + 0.5 * error * cells.width + room
+    return Fit(start, slope, t, c, error, apart, stretched(rest, 8))
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """Points v, (points, ...), and what φ' does between them.
+
+    ``s`` is v - center as computed and ``far`` the largest; of each cell, how far φ' is ``above`` and ``below`` its
+    chord, and whether it may jump; the largest |φ''| and ``width``.
+    """
+
+    neurons: Neurons
+    v: Array
+    s: Array
+    far: Array
+    width: Array
+    slopes: Array
+    above: Array
+    below: Array
+    bent: Array
+    jumps: Array
+
+    @staticmethod
+    def of(neurons: Neurons, v: Array, center: Array) -> _Cells:
+        s, width = v - center, up((v[1:] - v[:-1]).max(axis=0))
+        far = np.maximum(np.abs(s[0]), np.abs(s[-1]))
+        return _Cells(neurons, v, s, far, width, neurons.slope(v), *_between(neurons, v, width[None]))
+
+    def rest(self, t: Array, c: Array) -> tuple[Array, Array]:
+        """At most and at least φ' - t·s - c·s²/2 between the points."""
+        poly = (0.5 * c * self.s + t) * self.s
+        bulge = c * self.width
+        bulge = 0.125 * bulge * self.width
+        size = np.abs(self.slopes).max(axis=0) + (np.abs(t) + np.abs(c) * self.far) * self.far + np.abs(bulge)
+        lost = slope_error(self.neurons, self.slopes, self.v).max(axis=0) + _BEND * self.bent * self.width
+        wide = lost + rounded_off(size, 16)
+        ends = self.slopes - poly
+        roof = np.maximum(ends[1:], ends[:-1]) + self.above
+        floor = np.minimum(ends[1:], ends[:-1]) - self.below
+        some = self.jumps.reshape(len(self.jumps), -1).any(axis=1)
+        if some.any():  # there the range of φ' serves
+            left, right, jumps = poly[:-1][some], poly[1:][some], self.jumps[some]
+            least, most = slope_bounds(self.neurons, self.v[:-1][some], self.v[1:][some])
+            more = np.abs(bulge) + rounded_off(np.maximum(np.abs(least), np.abs(most)), 8)
+            roof[some] = np.where(jumps, most - np.minimum(left, right) + more, roof[some])
+            floor[some] = np.where(jumps, least - np.maximum(left, right) - more, floor[some])
+        top = roof.max(axis=0) + np.maximum(bulge, 0.0) + wide
+        return floor.min(axis=0) + np.minimum(bulge, 0.0) - wide, top
+
+
+def _between(neurons: Neurons, v: Array, width: Array) -> tuple[Array, ...]:
+    """Of each cell, how far φ' is above and below its chord; the largest |φ''| anywhere; whether φ' may jump."""
+
+    def rule(row: Activation, points: Array, cells: Array) -> tuple[Array, ...]:
+        left, right = points[:-1], points[1:]
+        bends = row.bend(points)
+        first, last = bends[:-1], bends[1:]
+        least, most = np.minimum(first, last), np.maximum(first, last)
+        turned, largest = np.zeros(left.shape, dtype=bool), np.abs(bends).max(axis=0)
+        for turn, inside in row.turns_inside(left, right):  # it jumps at some of them
+            some = turn[tuple(slice(None if step else 1) for step in turn.strides)]  # one of equal ones
+            before, after = row.bend(some, -1), row.bend(some, 1)
+            for bend in (after,) if np.array_equal(before, after) else (before, after):
+                # also of turns outside: errors are relative to the largest
+                largest = np.maximum(largest, np.abs(bend).max(axis=0))
+                np.minimum(least, bend, out=least, where=inside)
+                np.maximum(most, bend, out=most, where=inside)
+            turned |= inside
+        lens = 0.25 * (most - least) * cells
+        above, below = np.where(turned | (last < first), lens, 0.0), np.where(turned | (last > first), lens, 0.0)
+        jumps = np.zeros(left.shape, dtype=bool)
+        if np.isfinite(row.row.period):
+            jumps |= (right - left >= 0.5 * row.row.period) | row.whole_period(points[:1], points[-1:])
+        if row.row.kinks:
+            for _, inside in row.knots_inside(down(left), up(right)):
+                jumps |= inside
+        jumps |= not row.row.smooth
+        return above, below, largest, jumps
+
+    if len(neurons.groups) == 1:
+        return rule(neurons.groups[0][0], v, width)
+    shape = v[1:].shape
+    found = [np.zeros(shape), np.zeros(shape), np.zeros(shape[1:]), np.zeros(shape, dtype=bool)]
+    for row, index in neurons.groups:
+        for out, part in zip(found, rule(row, v[..., index], width[..., index]), strict=True):
+            out[..., index] = part
+    return tuple(found)
+
+
+def fit_error(neurons: Neurons, center: Array, error: Array, reach: Array, slopes: Array) -> Array:
+    """At least |φ'(c + Δ) - σ - τΔ - ½ψΔ²| for |Δ| ≤ reach and |c - center| ≤ error, (neurons,); σ, τ, ψ = slopes.
+
+    With s = c + Δ - center the parabola at Δ is at most (|τ| + |ψ||s| + |ψ|error)·error from that at s.
+    """
+    sigma, tau, psi = slopes
+    extent = up(reach + error)
+    v = center + _FINE * extent
+    v[0], v[-1] = down(center - extent), up(center + extent)
+    cells = _Cells.of(neurons, v, center)
+    bottom, top = cells.rest(tau, psi)
+    away = np.maximum(top - sigma, sigma - bottom)
+    return stretched(np.maximum(away, 0.0) + (np.abs(tau) + np.abs(psi) * (cells.far + error)) * error, 8)
+
+
+@dataclass(frozen=True, eq=False)
+class Parabolas:
+    """What holds for every v in a neuron's interval and Δ = v - c, c the point that the neuron is seen from.
+
+    below·Δ²/2 - slack ≤ φ(v) - φ(c) - slope·Δ ≤ above·Δ²/2 + slack, alpha ≤ (φ(v) - φ(c))/Δ ≤ beta, |Δ| ≤ reach.
+    """
+
+    slope: Array
+    below: Array
+    above: Array
+    slack: Array
+    alpha: Array
+    beta: Array
+    reach: Array
+
+    @property
+    def moved(self) -> Array:
+        """At least |φ(v) - φ(c)|."""
+        return up(np.maximum(np.abs(self.alpha), np.abs(self.beta)) * self.reach)
+
+
+def parabolas(neurons: Neurons, lower: Array, upper: Array, center: Array, error: Array) -> Parabolas:
+    """The parabolas of each neuron on [lower, upper], for every c with |c - center| ≤ error; slopes are the centre's.
+
+    With E(v) = φ(v) - φ(center) - slope·(v - center), and D at least |φ' - slope| between any two points that count,
+
+        φ(v) - φ(c) - slope·Δ = E(v) - E(c),  |E(c)| ≤ D·error,  (v - center)² ≤ Δ² + 2·reach·error + error².
+    """
+    lower, upper = np.minimum(lower, center), np.maximum(upper, center)
+    least, most = slope_bounds(neurons, np.minimum(lower, down(center - error)), np.maximum(upper, up(center + error)))
+    slope = np.clip(neurons.slope(center), least, most)
+    reach = up(up(np.maximum(upper - center, center - lower)) + error)
+    with np.errstate(all="ignore"):  # a way of no length has no cells
+        sides = [_side(neurons, center, end, error, slope, sign) for end, sign in ((upper, 1), (lower, -1))]
+    above = np.maximum(*(side.above for side in sides))
+    below = np.minimum(*(side.below for side in sides))
+    # where both ways are too short for cells, the slack is all there is; NaN stays, and proves nothing
+    above, below = np.where(above == -np.inf, 0.0, above), np.where(below == np.inf, 0.0, below)
+    size = np.maximum(np.abs(above), np.abs(below))
+    steep = np.maximum(most - slope, slope - least)
+    slack = np.maximum(*(side.slack + twice_above(side.near, size) for side in sides))
+    slack = slack + steep * error + size * error * (2.0 * reach + error)
+    alpha = np.maximum(least, np.minimum(*(side.alpha for side in sides)))
+    beta = np.minimum(most, np.maximum(*(side.beta for side in sides)))
+    return Parabolas(slope, below, above, stretched(slack, 16), alpha, beta, reach)
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """What holds on one side of the centre: bends beyond the distance ``near``, the slack up to there; secants."""
+
+    below: Array
+    above: Array
+    slack: Array
+    near: Array
+    alpha: Array
+    beta: Array
+
+
+def _side(neurons: Neurons, center: Array, end: Array, error: Array, slope: Array, sign: int) -> _Side:
+    """From the centre up (sign 1) or down (-1) to the end; t is the distance from the centre."""
+    whole = np.abs(end - center)
+    fine = whole > _RESOLVED * np.abs(center) + 2.0**20 * error + _SHORT
+    points = np.where(fine, center + sign * _SHARES * whole, end)
+    points[-1] = end
+    t = np.abs(points - center)
+    near = up(t[0])
+    least, most = slope_bounds(neurons, *_ordered(center - sign * error, points[0], sign))
+    steep = np.maximum(most - slope, slope - least)
+    value, start = neurons.value(points), neurons.value(center)
+    rise = sign * (value - start)  # (φ(v) - φ(center))·sign, so that slopes are those of φ
+    lost = value_error(neurons, value) + value_error(neurons, start)
+    lost = (lost + rounded_off(np.abs(value) + np.abs(start) + np.abs(slope) * t, 8)) * (1.0 + _RELATIVE)
+    alpha, beta = slope_bounds(neurons, *_ordered(points[:-1], points[1:], sign))
+    left, right = t[:-1], t[1:]
+    secants, bends = [], []
+    for rate, pick, sense in ((alpha, np.minimum, -1), (beta, np.maximum, 1)):
+        far = rise[:-1] + rate * (right - left)
+        both = pick(rise[:-1] / left, far / right)
+        # of c within error of the centre, a secant differs by at most 2·(its largest size)·error/(t - error)
+        largest = np.maximum(np.abs(rate), np.abs(both))
+        room = (lost[:-1] + 4.0 * (largest + np.maximum(np.abs(least), np.abs(most))) * error) / left
+        secants.append(both + sense * (room * (1.0 + _RELATIVE) + _RELATIVE * largest))
+        # twice what is lost goes into the slack: so noise does not pass for a bend
+        height = rise[:-1] - slope * left - sense * lost[:-1]
+        bends.append(_extreme(height, rate - slope, left, right, pick, sense))
+    alpha = np.minimum(least, np.where(fine, secants[0].min(axis=0), np.inf))
+    beta = np.maximum(most, np.where(fine, secants[1].max(axis=0), -np.inf))
+    lower, upper = (bends[0], bends[1]) if sign > 0 else (-bends[1], -bends[0])
+    slack = steep * near + np.where(fine, 2.0 * lost.max(axis=0), 0.0)
+    below, above = np.where(fine, lower.min(axis=0), np.inf), np.where(fine, upper.max(axis=0), -np.inf)
+    return _Side(below, above, slack, near, alpha, beta)
+
+
+def _ordered(inner: Array, outer: Array, sign: int) -> tuple[Array, Array]:
+    """An interval whose ends are given from the centre outwards, rounded outwards."""
+    return (down(inner), up(outer)) if sign > 0 else (down(outer), up(inner))
+
+
+def _extreme(height: Array, rate: Array, left: Array, right: Array, pick: np.ufunc, sense: int) -> Array:
+    """The extreme of 2·(height + rate·(t - left))/t² for left ≤ t ≤ right, widened for its roundings.
+
+    It is a quadratic in 1/t with its vertex at -rate/(2·base). A vertex that is a little off costs the square of that.
+    """
+    base = height - rate * left
+    vertex = np.where(base != 0.0, -0.5 * rate / base, 0.0)
+    found = []
+    for w in (1.0 / right, 1.0 / left, np.clip(vertex, 1.0 / right, 1.0 / left)):
+        value = 2.0 * (base * w + rate) * w
+        size = 2.0 * ((np.abs(height) + 2.0 * np.abs(rate) * left) * w + np.abs(rate)) * w
+        found.append(value + sense * _RELATIVE * size)
+    return np.asarray(pick.reduce(found))

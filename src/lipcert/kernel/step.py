@@ -1,0 +1,235 @@
+"""One activation step, proved: an ellipsoid that contains what neurons with given slopes make of another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from lipcert.errors import ProofFailed
+from lipcert.kernel.near import Approx, Near, cholesky, factor_rows, total
+from lipcert.kernel.rounding import magnitude, tame, up
+from lipcert.model.arrays import Array, Weight
+from lipcert.suggest.multipliers import dominating
+
+LEAST, MOST = 2.0**-800, 2.0**800
+"""Multipliers beyond these are not used: their squares' roundings would not be relative."""
+SPARE = 2.0**-42
+"""What a step that is proved apart adds to ``lifted``, for rounding errors of the map after it."""
+_WIDENED, _MARGIN = 2.0**-43, 2.0**37
+"""The slopes here are wider than those that the hints were made for, by about the first. (D_r + D_e) S (D_r + D_e) is
+at most (1 + θ) D_r S D_r + (1 + 1/θ) D_e S D_e: hints with a margin θ above the inverse of the second stay feasible."""
+_WIDE = 512
+"""Open neurons from which a step of the size of the inputs is tried."""
+_TAME = 2.0**200
+"""Entries of weights between this and its inverse: products of several neither over- nor underflow."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """P̂ with P ≼ P̂ after neurons with slopes in [α, β], and the floats for which it was proved; all for a stack.
+
+    With D_x the diagonal matrix of x, and blocks over the active neurons and over all neurons,
+
+        [ D_lifted - D_h S D_h      D_h S D_m                          ]
+        [ D_m S D_h                 P̂ - D_(lifted/g²) - D_m S D_m      ]  ≽ 0,     m - h/g ≤ α ≤ β ≤ m + h/g,
+
+    (h = 0 on neurons that are not active), which is the condition for P̂ with multipliers T = lifted/g².
+
+    Attributes
+    ----------
+    P : (count, n, n).
+    active : neurons with an open slope, (count, a); where a region has fewer, others follow, with h = 0.
+    m : middles of the slopes, (count, n).
+    h, g, lifted : of the active neurons, (count, a).
+    L, X : about the Cholesky factor of C = I - D_h S D_h, and L⁻¹ D_h S D_m.
+
+    A step ``apart`` has the condition left to the map that comes after. Its P̂ ≽ D_m S D_m + D_(lifted/g²), its
+    ``rest`` is D_h S D_m, and C + D_(lifted - 1 - SPARE) ≽ L Lᵀ.
+    """
+
+    P: Array
+    active: Array
+    m: Array
+    h: Array
+    g: Array
+    lifted: Array
+    L: Array
+    X: Array
+    rest: Approx | None = None
+
+    @property
+    def multipliers(self) -> Array:
+        """About the T that the step was proved with, (count, n); zero where none is needed."""
+        return _placed(self.m, self.active, np.where(self.h > 0.0, self.lifted / (self.g * self.g), 0.0))
+
+
+def activate(S: Array, alpha: Array, beta: Array, hint: Array, signed: bool = False, apart: bool = False) -> Step:
+    """The step for multipliers near the hint, or safer ones; S (count, n, n) is symmetric and at least the true one.
+
+    Only the choice of active neurons needs S to be positive semidefinite; ``signed`` says that it may not be.
+
+    Let C = I - D_h S D_h and M = D_h S D_m, and let L and X be any floats with L Lᵀ ≈ C and L X ≈ M. Then the matrix
+    [C M; Mᵀ XᵀX] is [L Xᵀ][L Xᵀ]ᵀ + Δ, and raising its diagonal by the absolute row sums of Δ makes it positive
+    semidefinite. On the rows of C that raises T, so P too. Δ consists of residuals that are computed, and of rounding
+    errors of products that are bounded. Rows with h = 0 are rows of the identity, and have no part in it.
+    """
+    m, r = middles(alpha, beta)
+    moving = (r > 0) & (signed | (np.diagonal(S, axis1=-2, axis2=-1) > 0))  # a neuron with S_ll = 0 does not move
+    active = np.argsort(~moving, axis=-1, kind="stable")[:, : int(moving.sum(axis=-1).max(initial=0))]
+    on = _picked(moving, active)
+    P = Approx(S, symmetric=True).scaled(m, m)
+    if not active.shape[-1]:
+        none = np.zeros(active.shape)
+        return Step(P.above(), active, m, none, none, none, S[:, :0, :0], S[:, :0])
+    rows, part = _open_block(S, active, moving)
+    L, C, h, g = _factor(S, part, m, r, active, on, hint)
+    M = Approx(rows).scaled(h, m)
+    if apart:
+        X, across, along = M.value, np.asarray(SPARE), np.zeros(())
+    else:
+        X = _solved(L, M.value)
+        off = M - Approx(L) @ Approx(X)
+        across, along = off.rows(), off.T.rows()
+        P = P + Approx(X).T.gram()
+    lifted = up(1.0 + total(factor_rows(C, L), across))
+    raised = _placed(m, active, np.where(on, (Near.of(lifted) / g / g).above, 0.0))
+    return Step(P.above(up(raised + along)), active, m, h, g, lifted, L, X, M if apart else None)
+
+
+def middles(alpha: Array, beta: Array) -> tuple[Array, Array]:
+    """Middles m and radii r of slopes, m - r ≤ α ≤ β ≤ m + r."""
+    m = 0.5 * (alpha + beta)
+    return m, np.where(alpha < beta, up(np.maximum(beta - m, m - alpha)), 0.0)
+
+
+def _open_block(S: Array, active: Array, moving: Array) -> tuple[Array, Array]:
+    """The rows of the active neurons, and their columns of those."""
+    if moving.all():
+        return S, S
+    if len(active) == 1:
+        rows = np.take(S, active[0], axis=1)
+        return rows, rows[:, :, active[0]]
+    rows = np.take_along_axis(S, active[:, :, None], -2)
+    return rows, np.take_along_axis(rows, active[:, None, :], -1)
+
+
+def _picked(values: Array, which: Array) -> Array:
+    """Some of the values (count, n) of each region, (count, k)."""
+    return values[:, which[0]] if len(which) == 1 else np.take_along_axis(values, which, -1)
+
+
+def _placed(like: Array, which: Array, values: Array) -> Array:
+    """Values at their places in an array of zeros."""
+    full = np.zeros(like.shape)
+    if len(which) == 1:
+        full[:, which[0]] = values
+    else:
+        np.put_along_axis(full, which, values, -1)
+    return full
+
+
+def _solved(L: Array, M: Array) -> Array:
+    """About L⁻¹M, for stacks; whatever comes is checked."""
+    return np.stack([linalg.lapack.dtrtrs(one.T, two, lower=0, trans=1)[0] for one, two in zip(L, M, strict=True)])
+
+
+def _factor(
+    S: Array, part: Array, m: Array, r: Array, active: Array, on: Array, hint: Array
+) -> tuple[Array, Approx, Array, Array]:
+    """L, C, h, g of the step; of regions where C is not positive definite, the multipliers are enlarged until it is.
+
+    What happens to a region does not depend on the others of its stack.
+    """
+    width, given = _picked(r, active), _picked(hint, active)
+    width = np.where(on, width, 0.0)
+    safe = _picked(dominating(S, r, m), active)
+    T = np.where((given > 0) & (given < np.inf), given, safe)
+    L, h, g = np.zeros(part.shape), np.zeros(T.shape), np.ones(T.shape)
+    eye = Approx.diagonal(np.ones(part.shape[-1]))
+    growth, left = 2.0**-40, np.arange(len(T))
+    for attempt in range(84):
+        if attempt == 1:
+            edge = dominating(S[left], np.minimum(r[left], _WIDENED * (1.0 + np.abs(m[left]) + r[left])))
+            T[left] += _MARGIN * _picked(edge, active[left])
+        elif attempt == 82:  # not near the hints, then; of two tries the second is for rounding
+            T[left] = safe[left]
+        elif attempt > 1:
+            T[left], growth = (1.0 + growth) * T[left], min(4.0 * growth, 0.5)
+        T[left] = np.clip(T[left], LEAST, MOST)
+        g[left] = 1.0 / np.sqrt(T[left])
+        h[left] = np.where(on[left], up(g[left] * width[left]), 0.0)
+        some = h[left]
+        core = eye - Approx(part[left], symmetric=True).scaled(some, some)
+        L[left], good = cholesky(core.value)
+        left = left[~good]
+        if not left.size:
+            C = core if len(core.value) == len(part) else eye - Approx(part, symmetric=True).scaled(h, h)
+            return L, C, h, g
+    raise ProofFailed("no multipliers near the hints make the step of a layer valid")
+
+
+def thin_step(weight: Weight, power: int, alpha: Array, beta: Array, hint: Array) -> Step | None:
+    """The step from ΔvΔvᵀ ≼ ‖d‖² W Wᵀ with multipliers as hinted, slopes (1, n); None where the usual way is as good.
+
+    With many neurons that see few inputs, W (n, d), n > d, and N = Wᵀ D_h² W the matrices have the size of the inputs:
+
+        D_m S D_m + D_m S D_h (I - D_h S D_h)⁻¹ D_h S D_m + T = D_m W (I - N)⁻¹ Wᵀ D_m + T,    h = r T^-½,
+
+    since Bᵀ(I - BBᵀ)⁻¹B = (I - BᵀB)⁻¹ - I for B = D_h W.
+
+    W is the weight times 2**power, without underflow where entries are tame. The condition of :class:`Step` is proved
+    with ``lifted`` = 1, T = 1/g² and real S = W Wᵀ, and (I - N)⁻¹ ≼ κ YᵀY by :func:`_inverse`.
+    """
+    m, r = middles(alpha, beta)
+    on = (r[0] > 0.0) & (np.asarray(magnitude(weight).sum(axis=1)).ravel() > 0.0)  # others do not move
+    given = hint[0][on]
+    if given.size < max(_WIDE, weight.shape[1]) or not tame(weight, _TAME) or abs(power) > 400:
+        return None
+    if not (np.isfinite(given) & (given > 0.0)).all():
+        return None
+    weight, T = weight * 2.0**power, np.clip(hint[0], LEAST, MOST)
+    g = np.where(on, 1.0 / np.sqrt(T), 1.0)
+    h = np.where(on, up(g * r[0]), 0.0)
+    W = Approx.weight(weight)
+    B = W.scaled(h, np.ones(weight.shape[1]))
+    found = _inverse(B.T.gram().above())
+    if found is None:
+        return None
+    Y, kappa = found
+    ones = np.ones(len(g))
+    P = (W @ Y.T.gram() @ W.T).scaled(m[0], m[0]).scaled(kappa * ones, ones)
+    raised = np.where(on, (Near.of(1.0) / g / g).above, 0.0)
+    active = np.flatnonzero(on)[None]
+    ends = h[active], g[active], np.ones(active.shape), np.zeros((1, 0, 0)), np.zeros((1, 0, 0))
+    return Step(P.above(raised)[None], active, m, *ends)
+
+
+def _inverse(N: Array) -> tuple[Approx, float] | None:
+    """Y and κ with I - N ≻ 0 and (I - N)⁻¹ ≼ κ YᵀY for a symmetric float matrix N; None where that is not shown.
+
+    Let L and Y be any floats with L Lᵀ ≈ I - N and Y L ≈ I, F = Y L - I and R = I - N - L Lᵀ. If ‖F‖ ≤ f < 1 then
+    L⁻¹ = (I + F)⁻¹Y, so ‖L⁻¹‖ ≤ ‖Y‖/(1 - f) = λ. If τ = λ²‖R‖ < 1 then I - N = L(I + L⁻¹RL⁻ᵀ)Lᵀ ≽ (1 - τ)LLᵀ ≻ 0,
+    and its inverse is at most L⁻ᵀL⁻¹/(1 - τ) ≼ YᵀY/((1 - τ)(1 - f)²). A norm is at most the root of the product of the
+    largest absolute row sum and column sum; these have the rounding errors of the products added.
+    """
+    eye = Approx.diagonal(np.ones(len(N)))
+    C = eye - Approx(N, symmetric=True)
+    (L,), good = cholesky(C.value[None])
+    if not good.all():
+        return None
+    Y = Approx(np.tril(linalg.solve_triangular(L, eye.value, lower=True, check_finite=False)))
+    off = Y @ Approx(L) - eye
+    f = _norm(off)
+    if not f < 0.5:
+        return None
+    rest, length = 1.0 - Near.of(f), _norm(Y)
+    tau = Near.of(length) * length * factor_rows(C, L).max() / rest / rest
+    kappa = 1.0 / ((1.0 - tau) * rest * rest)
+    return (Y, float(kappa.above)) if tau.above < 0.5 else None
+
+
+def _norm(matrix: Approx) -> float:
+    """At least the spectral norm: the root of the product of the largest absolute row sum and column sum."""
+    return float((Near.of(matrix.rows().max()) * matrix.T.rows().max()).root().above)

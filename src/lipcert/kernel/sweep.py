@@ -1,0 +1,369 @@
+"""The sweep, proved: intervals, slopes, ellipsoids and the bound, in real arithmetic, for a stack of regions at once.
+
+P_0 = I, or D_h² for a start h
+for each layer:
+    S = W P Wᵀ                          what differences become under the affine map
+    interval ← every enclosure          where each neuron's pre-activation lies over the region
+    [α, β]  ← slopes on the interval
+    T       ← the guide                 the multipliers; whatever they are, the step is proved
+    P = D_m S D_m + D_m S D_r (T - D_r S D_r)⁻¹ D_r S D_m + T
+L² = λmax(S) at the output, or what S tells in another norm
+
+A matrix inequality P ≼ P̂ between the real P and a float matrix P̂ is kept true from layer to layer. Neurons whose slope
+is zero, or that do not move, are left out of P: what they contribute is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from scipy import sparse
+
+from lipcert.errors import ProofFailed
+from lipcert.kernel.backsubstitution import BackSubstitution
+from lipcert.kernel.certificate import LayerReport
+from lipcert.kernel.domain import Domain, kind_of
+from lipcert.kernel.guide import Guide, View
+from lipcert.kernel.hints import Hints, Interval, Linear, Lipschitz
+from lipcert.kernel.image import Columns, Image
+from lipcert.kernel.induced import ellipsoid_above, start_gain
+from lipcert.kernel.neuron_bounds import slope_bounds
+from lipcert.kernel.point import trajectory
+from lipcert.kernel.rounding import down, stretched, up
+from lipcert.kernel.step import Step, activate, thin_step
+from lipcert.model.arrays import Array, Weight, frozen
+from lipcert.model.network import Network, Neurons
+from lipcert.model.norms import PLAIN, Norms
+from lipcert.model.regions import Region
+
+_ENTRIES = 270_000
+"""Numbers in a stack of matrices; more would leave the processor's caches."""
+_MOST = 110
+"""Regions in a stack, however narrow the network is."""
+_LARGEST = 1024
+"""Neurons up to which the matrices of a layer are kept after its step, and the ellipsoid of a first layer for further
+sweeps."""
+_APART = 400
+"""Neurons from which a step is proved together with a map to fewer."""
+_NEARLY_ALL = 0.9
+"""Share of the neurons from which none is left out."""
+_UNDERFLOWN = 2.0**-800
+"""First weights that are smaller after they are multiplied by a start may have lost more than a rounding."""
+_LEAST = 2.0**-100
+"""The axes of a start lie between this and its inverse."""
+
+
+@contextmanager
+def proving() -> Iterator[None]:
+    """Overflows give infinity or NaN, which prove nothing; a factorisation that does not exist is a failed proof."""
+    with np.errstate(all="ignore"):
+        try:
+            yield
+        except np.linalg.LinAlgError as error:
+            raise ProofFailed(f"a matrix of the proof could not be factored: {error}") from error
+
+
+Answer = TypeVar("Answer")
+
+
+def stacked(
+    network: Network, regions: Sequence[Region], ask: Callable[[Domain | None, Sequence[Region]], list[Answer]]
+) -> list[Answer | ProofFailed]:
+    """An answer for each region, or why there is none; regions of one kind are asked about together.
+
+    Where the proof of a stack fails, each of its regions is asked about by itself.
+    """
+    kinds: dict[object, list[int]] = {}
+    for number, region in enumerate(regions):
+        kinds.setdefault(kind_of(region) if region.bounded else number, []).append(number)
+    for members in kinds.values():  # of similar size, as many neurons are open
+        members.sort(key=lambda number: float(regions[number].extent))
+    most = int(np.clip(_ENTRIES // max(network.sizes[1:]) ** 2, 1, _MOST))
+    found: list[Answer | ProofFailed] = [ProofFailed("")] * len(regions)
+    todo = [members[k : k + most] for members in kinds.values() for k in range(0, len(members), most)]
+    while todo:
+        members = todo.pop()
+        some = [regions[number] for number in members]
+        try:
+            with proving():
+                answers = ask(Domain.of(some) if some[0].bounded else None, some)
+        except ProofFailed as error:
+            if len(members) > 1:
+                todo += [[number] for number in members]
+            else:
+                found[members[0]] = error
+            continue
+        for number, answer in zip(members, answers, strict=True):
+            found[number] = answer
+    return found
+
+
+@dataclass(eq=False)
+class Sweep:
+    """One sweep; afterwards the lists hold what was proved of each hidden layer, with one row per region.
+
+    Attributes
+    ----------
+    network, domain : what is spoken of; no domain is all of space.
+    guide : asked layer by layer.
+    known : intervals of the hidden layers that were proved before.
+    limits : slopes that were proved before.
+    pieces : whether regions may turn out to be ``empty``; otherwise that is an error.
+    enclose : whether the guide's enclosures are used.
+    centers : what other sweeps know of the centres.
+    inputs : how many inputs move, the first ones; None is all. The others are equal for any two points compared.
+    norms : in which the bounds are, without units.
+    start : h, (inputs,), for P_0 = D_h²; None is what the guide says, if it does.
+    intervals, slopes, steps : per hidden layer, what was proved.
+    rough : the slopes as computed, not rounded outwards.
+    views, hinted, drawn : what the guide saw, and what it said of all neurons; of large layers with a part of S.
+    S, exponent : the ellipsoid of the outputs, (count, outputs, outputs), relative to 4**exponent.
+    """
+
+    network: Network
+    domain: Domain | None
+    guide: Guide
+    known: Sequence[Interval] = ()
+    limits: Sequence[Interval] = ()
+    pieces: bool = False
+    enclose: bool = True
+    centers: Centers | None = None
+    inputs: int | None = None
+    norms: Norms = PLAIN
+    start: Array | None = None
+    intervals: list[Interval] = field(default_factory=list)
+    slopes: list[Interval] = field(default_factory=list)
+    rough: list[Interval] = field(default_factory=list)
+    views: list[View] = field(default_factory=list)
+    hinted: list[Array] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        _check_weights(self.network)
+        if self.norms.has_units:
+            raise ProofFailed("a sweep is about norms without units: they belong into the weights")
+        self.count = 1 if self.domain is None else len(self.domain)
+        self.enclosures = self.guide.enclosures if self.enclose else ()
+        enclosures = () if self.domain is None else self.enclosures
+        self.local = any(isinstance(enclosure, Lipschitz) for enclosure in enclosures)
+        self.linear = [enclosure for enclosure in enclosures if isinstance(enclosure, Linear)]
+        self.drawn: list[list[Interval]] = [[] for _ in self.linear]
+        self.traces: list[BackSubstitution] = []
+        self.empty = np.zeros(self.count, dtype=bool)
+        self.S, self.exponent = np.zeros((self.count, 0, 0)), np.zeros(self.count, dtype=int)
+        first = self.network.layers[0].weight[:, : self.inputs]
+        self.moving = first.shape[1]
+        if self.start is None:
+            self.start = self.guide.start(self.network, self.domain, self.norms, self.moving, self.known)
+        self.start = _usable_start(self.start, self.moving)
+        self.first = first if self.start is None else _columns(first, self.start)
+        self.weight = Columns(self.first)
+        self.apart: Step | None = None
+
+    def run(self, needs_bound: bool = True) -> Sweep:
+        """All layers; without a need for the bound only what the intervals take."""
+        domain, hidden = self.domain, self.network.layers[:-1]
+        if domain is not None:
+            self.traces = [BackSubstitution(self.network, domain, e.depth, self.pieces) for e in self.linear]
+            self.empty = domain.outside() if self.pieces else self.empty
+        self.values = (self.centers or Centers(self.network)).of(domain) if self.local and domain is not None else []
+        carry, P = self.local or needs_bound, None
+        for index, layer in enumerate(hidden):
+            assert layer.neurons is not None
+            image = self._image(P) if carry else None
+            axes = None if image is None or (self.pieces and not self.local) else image.axes()
+            interval = self._interval(index, layer.size, axes)
+            slopes = self._slopes(index, layer.neurons, interval)
+            self._draw(index, layer.neurons, interval, slopes)
+            if image is not None:
+                P = self._activate(index, image, axes, interval, slopes)
+        if needs_bound:
+            self.S, self.exponent = self._image(P).block()
+        return self
+
+    @cached_property
+    def bounds(self) -> Array:
+        """At least the Lipschitz constant over each region, (count,); zero where the region is empty."""
+        norm = up(np.ldexp(ellipsoid_above(self.S, self.norms.output), self.exponent))
+        gain = start_gain(self.norms.input, self.start, self.moving)
+        return np.where(self.empty, 0.0, norm if gain == 1.0 else stretched(norm * gain, 1))
+
+    def hints(self, which: int) -> Hints:
+        """What repeats the sweep of one region."""
+        lines = [(lower[which], upper[which]) for drawn in self.drawn for lower, upper in drawn]
+        multipliers = [T[which] for T in self.hinted]
+        exponents = [int(view.exponent[which]) for view in self.views]
+        return Hints(self.enclosures, tuple(multipliers), tuple(exponents), tuple(lines), self.start)
+
+    def reports(self, which: int) -> tuple[LayerReport, ...]:
+        """What is known of each hidden layer for one region."""
+        found = []
+        for view, T, interval, slopes in zip(self.views, self.hinted, self.intervals, self.rough, strict=True):
+            lower, upper, alpha, beta = (end[which] for end in (*interval, *slopes))
+            found.append(LayerReport(lower, upper, alpha, beta, T[which], int(view.exponent[which])))
+        return tuple(found)
+
+    def _image(self, P: Array | None) -> Image:
+        large = self.weight.weight.shape[0] > _LARGEST
+        own = self.inputs is not None or self.start is not None
+        if P is not None or own or large:
+            return Image(P, self.exponent, self.weight, apart=self.apart)
+        image = Image(None, self.exponent, self.weight, _first.get(self.network))
+        _first[self.network] = image.whole
+        return image
+
+    def _interval(self, index: int, size: int, axes: Array | None) -> Interval:
+        """Where the pre-activations of a layer lie, (count, neurons)."""
+        shape = self.count, size
+        if self.known:
+            lower, upper = (np.array(np.broadcast_to(end, shape)) for end in self.known[index])
+        else:
+            lower, upper = np.full(shape, -np.inf), np.full(shape, np.inf)
+        if self.local and self.domain is not None and axes is not None:
+            value, error = self.values[index]
+            reach = stretched(self.domain.extent(self.start)[:, None] * axes + error, 2)
+            lower, upper = np.fmax(lower, down(value - reach)), np.fmin(upper, up(value + reach))
+        still = None if axes is None else axes == 0.0
+        # of the first layer over a ball, linear relaxation tells what its Lipschitz constants tell
+        told = index == 0 and self.local and self.domain is not None and self.domain.lower is None
+        told = told and self.start is None and self.domain is not None and self.domain.units is None
+        for trace in () if told else self.traces:
+            lower, upper = trace.tightened(index, lower, upper, still)
+        hollow = np.asarray((lower > upper).any(axis=-1))  # no input of the region obeys
+        if np.isnan(lower).any() or np.isnan(upper).any() or (hollow.any() and not self.pieces):
+            raise ProofFailed(f"the intervals of layer {index + 1} are empty: the hints contradict themselves")
+        self.empty = self.empty | hollow
+        lower[hollow] = upper[hollow] = 0.0
+        self.intervals.append((lower, upper))
+        return lower, upper
+
+    def _slopes(self, index: int, neurons: Neurons, interval: Interval) -> Interval:
+        alpha, beta = slope_bounds(neurons, *interval)
+        if self.limits:  # at a kink a point has more slopes than an interval that ends there
+            alpha, beta = np.maximum(alpha, self.limits[index][0]), np.minimum(beta, self.limits[index][1])
+        if self.empty.any():  # no slopes at all: nothing to carry
+            alpha, beta = (np.where(self.empty[:, None], 0.0, slope) for slope in (alpha, beta))
+        self.slopes.append((alpha, beta))
+        return alpha, beta
+
+    def _draw(self, index: int, neurons: Neurons, interval: Interval, slopes: Interval) -> None:
+        """Lines around the activations, for every back-substitution."""
+        if not self.traces:
+            return
+        places = np.nonzero(slopes[0] < slopes[1])
+        some, ends = neurons.take(places[1]), (interval[0][places], interval[1][places])
+        for which, trace in enumerate(self.traces):
+            told = self.guide.lines(which, index, some, places[1], ends) if places[0].size else ends
+            lower, upper = np.array(slopes[0]), np.array(slopes[0])
+            lower[places], upper[places] = (np.where(np.isfinite(slope), slope, 0.0) for slope in told)
+            self.drawn[which].append((lower, upper))
+            trace.settle(interval, slopes, (lower, upper))
+
+    def _activate(self, index: int, image: Image, axes: Array | None, interval: Interval, slopes: Interval) -> Array:
+        """P after the neurons of a layer; what is left out is not part of it."""
+        layer, ahead = self.network.layers[index], self.network.layers[index + 1].weight
+        assert layer.neurons is not None
+        rough = layer.neurons.slope_range(*interval) if self.guide.looks and not self.pieces else slopes
+        self.rough.append(rough)
+        alpha, beta = slopes
+        moving = np.ones(alpha.shape, dtype=bool) if axes is None else axes != 0.0
+        if not moving.all():  # differences of zero have any slope
+            alpha, beta, *still = (np.where(moving, slope, 0.0) for slope in (*slopes, *rough))
+            rough = (still[0], still[1])
+        wide = int((alpha < beta).sum(axis=-1).max(initial=0))
+        alone = self.count == 1 and not self.pieces
+        kept = _kept(moving & ((alpha != 0.0) | (beta != 0.0)))
+        rows = layer.weight if index else self.first
+        rows = rows if kept is None else rows[kept[0]]
+        self.guide.room(index, layer.size if kept is None else kept.shape[-1], wide, ahead.shape[0])
+        S, self.exponent = image.block(kept)
+        self.weight = Columns.of(ahead, kept)
+        if kept is not None:
+            alpha, beta, *rough_ = (np.take_along_axis(x, kept, -1) for x in (alpha, beta, *rough))
+            rough = (rough_[0], rough_[1])
+        S, scale, low, high = (frozen(x) for x in (S, self.exponent, *rough))  # a guide may look, not write
+        view = View(index, S, scale, low, high, self.weight, None if kept is None else frozen(kept), layer.size)
+        hint = np.array(np.broadcast_to(np.asarray(self.guide.multipliers(view), dtype=float), alpha.shape))
+        hint[~np.isfinite(hint)] = 0.0  # no suggestion, which can be stored
+        first = index == 0 and alone  # S is that of the unit ball, exponent 0
+        step = thin_step(rows, -int(self.exponent[0]), alpha, beta, hint) if first else None
+        apart = step is None and alone and _APART <= S.shape[-1] > self.weight.weight.shape[0]
+        step = activate(S, alpha, beta, hint, apart=apart) if step is None else step
+        self.apart = step if apart and step.active.size else None
+        self.hinted.append(view.widen(hint))
+        large = S.shape[-1] > _LARGEST and not self.pieces  # then the matrices are not kept for later
+        none = np.zeros((self.count, 0, 0))
+        self.views.append(view.bare(alpha < beta) if large else view)
+        self.steps.append(replace(step, P=none, L=none, X=none, rest=None) if large else step)
+        return step.P
+
+
+def _usable_start(start: Array | None, size: int) -> Array | None:
+    """A start that products neither over- nor underflow with; none is made of what is not."""
+    if start is None:
+        return None
+    start = np.asarray(start, dtype=float)
+    if start.shape != (size,) or not ((start > _LEAST) & (start < 1.0 / _LEAST)).all():
+        raise ProofFailed(f"the start of a sweep must be {size} positive numbers of moderate size")
+    return frozen(start)
+
+
+def _columns(weight: Weight, factors: Array) -> Weight:
+    """W D_h, each entry rounded once; what underflows is refused."""
+    scaled = (
+        weight * factors if isinstance(weight, np.ndarray) else sparse.csr_array(weight @ sparse.diags_array(factors))
+    )
+    entries = np.abs(scaled if isinstance(scaled, np.ndarray) else scaled.data)
+    before = np.abs(weight if isinstance(weight, np.ndarray) else weight.data)
+    if not (entries[before > 0.0] > _UNDERFLOWN).all():
+        raise ProofFailed("the first weights are too small for the start of a sweep")
+    return scaled
+
+
+_first: WeakKeyDictionary[Network, Array] = WeakKeyDictionary()
+"""W_1 W_1ᵀ of networks, rounded up: the same for every region."""
+
+
+def _kept(wanted: Array) -> Array | None:
+    """The neurons that are wanted, (count, k), padded with others where a region wants fewer; None is all."""
+    most = int(wanted.sum(axis=-1).max(initial=0))
+    if most > _NEARLY_ALL * wanted.shape[-1]:
+        return None
+    return np.sort(np.argsort(~wanted, axis=-1, kind="stable")[:, : max(most, 1)], axis=-1)
+
+
+class Centers:
+    """What a network does at the centres of regions; regions around one centre share the work."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.known: dict[bytes, list[Interval]] = {}
+
+    def of(self, domain: Domain) -> list[Interval]:
+        """Pre-activations of the hidden layers at the centres as computed, and bounds of their errors, (count, n)."""
+        names = [center.tobytes() for center in domain.center]
+        new = {name: place for place, name in enumerate(names) if name not in self.known}
+        if new:
+            found = trajectory(self.network, domain.center[list(new.values())])
+            for place, name in enumerate(new):
+                self.known[name] = [(value[place], error[place]) for value, error in found]
+        layers = zip(*(self.known[name] for name in names), strict=True)
+        return [tuple(np.stack(part) for part in zip(*layer, strict=True)) for layer in layers]  # type: ignore[misc]
+
+
+def _check_weights(network: Network) -> None:
+    """The error bounds of products hold for float64, and for sparse weights that name each entry once."""
+    for number, layer in enumerate(network.layers, 1):
+        weight = layer.weight
+        canonical = isinstance(weight, np.ndarray) or weight.has_canonical_format
+        if weight.dtype != np.float64 or layer.bias.dtype != np.float64 or not canonical:
+            raise ProofFailed(
+                f"layer {number} must have weights and biases of float64, sparse ones without repeated entries;"
+                " build the network with Network.from_weights"
+            )

@@ -1,0 +1,516 @@
+"""Taylor models of a network over pieces of a region: slopes that move together with the input.
+
+Over a box c ± h write x = c + h∘δ, so |δ_i| ≤ 1, and give every pre-activation a polynomial of degree three,
+
+    v = v̂ + L + q + w + R,     L = Bδ,     q quadratic, w cubic,     |R| ≤ rest,
+    φ'(v) = σ + τ₁ + τ₂ + ε,     τ₁ = tL,     τ₂ = tq + c/2·L²,     D = diag φ'(v),     Σ = diag σ.
+
+With p = L + q + w and ∇p_(k+1) = W(Σ∇p + τ₁∇(L + q) + τ₂∇L), what is left of the Jacobian beyond ∇p_N telescopes: it is
+the sum over the layers, with Γ_k the product of all that follows layer k, of
+
+    Γ[τ₁∇w + τ₂∇(q + w) + ε∇p] = ∇(Γ⁰(tLw + t/2·q² + c/2·L²q)) + Γ⁰[ε'∇L + ε∇q + (ε + τ₂)∇w] + (Γ - Γ⁰)[…]
+
+with ε = t(w + R) + c/2·((L + a)² - L²) + e and ε' = tR + c/2·(2L(w + R) + a²) + e, where a = q + w + R and e is the
+error of the fit. The first term is a polynomial of known signs, and its sum with ∇p_N is largest at a corner of the box
+(:mod:`lipcert.kernel.monomials`). Of the rest, Γ⁰ diag(ε') B is at most ‖Γ⁰ diag(g)‖·‖diag(ε'/g) B‖ for any g > 0, and
+so are Γ⁰ diag(ε)∇q and Γ⁰ diag(ε)∇w, whose right factors are largest at a corner. All else is bounded by sizes. For
+that Γ = Γ⁰ + Γ¹ + E, Γ¹ linear in δ, where with Γ⁺, E⁺ those of the layer after
+
+    ‖E‖ ≤ (‖E⁺‖ max|φ'| + ‖Γ⁰⁺ diag(φ' - σ - τ₁)‖ + ‖Γ¹⁺ diag(φ' - σ)‖)‖W‖
+
+is often far less than sizes make of it; whatever is smaller counts.
+
+Sizes of layer after layer grow where the network itself contracts: :class:`Unfolding`.
+
+Polynomials are those of the floats that were computed: what is lost in computing them joins R, and the Jacobian. It is
+charged by the sizes of all terms, which are multiplied in the order of the terms themselves (:meth:`Size.lost`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from lipcert.kernel.hints import Interval
+from lipcert.kernel.monomials import Monomials, collect
+from lipcert.kernel.near import Near, Size
+from lipcert.kernel.pieces import Rows
+from lipcert.kernel.rounding import down, largest_norm_above, spectral_above, up
+from lipcert.kernel.slope_fits import Fit, fit
+from lipcert.model.arrays import Array, dense
+from lipcert.model.network import Network
+
+MOST_INPUTS: Final = 8
+"""With more inputs a box has too many corners."""
+_FEW_LAYERS: Final = 6
+"""Hidden layers up to which a network is not deep."""
+_BAND: Final = 12
+"""Layers that a product Φ spans at most."""
+_ENTRIES: Final = 20_000_000
+"""Numbers in all products together at most."""
+_FLAT: Final = 2.0**-40
+"""A side of a box is taken to be at least so much of its longest; a larger box is no mistake."""
+_WORTH: Final = 0.005
+"""Of the Jacobian's size, what a remainder must come to by sizes before its norm is looked at."""
+_AT_ONCE: Final = 300_000
+"""Numbers in the polynomials of a layer over the pieces that are bounded together; more would not stay in a cache."""
+
+
+def curved(network: Network) -> bool:
+    """Whether pieces to second order say anything about a network: few inputs, and slopes that change."""
+    rows = {id(row.row): row.row for layer in network.layers[:-1] if layer.neurons for row, _ in layer.neurons.groups}
+    bends = any(len(row.turns(np.zeros(1), *row.parameters.values())) for row in rows.values())
+    dense_ = all(isinstance(layer.weight, np.ndarray) for layer in network.layers)
+    few = not _is_deep(network) or _BAND * _inner(network) <= _ENTRIES
+    return network.inputs <= MOST_INPUTS and network.depth > 1 and dense_ and bends and few
+
+
+def deep(network: Network) -> bool:
+    """Whether a network is of that kind, and has many layers."""
+    return _is_deep(network) and curved(network)
+
+
+def _is_deep(network: Network) -> bool:
+    return network.depth > _FEW_LAYERS + 1
+
+
+def _inner(network: Network) -> int:
+    return sum(int(np.prod(layer.weight.shape)) for layer in network.layers[1:])
+
+
+@dataclass(frozen=True, eq=False)
+class Second(Rows):
+    """What was proved of each piece: the Jacobian's norm is at most ``bounds``, its entries at most ``entries``.
+
+    Outputs and their negatives are at most ``outputs``, pre-activations between ``low`` and ``high``; an ``empty``
+    piece has no input. A bound that is not finite proves nothing. ``shares`` estimates what each
+    neuron adds to the bound, ``near`` the largest norm.
+    """
+
+    bounds: Array
+    near: Array
+    entries: Array
+    outputs: Array
+    low: Array
+    high: Array
+    empty: Array
+    shares: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Polynomial:
+    """The pre-activations v̂ + L + q + w + R of a layer over all pieces.
+
+    Attributes
+    ----------
+    Z : the coefficients of L, q and w, (count, monomials, n).
+    below, above : -below ≤ L + q + w ≤ above, (count, n).
+    linear, square, cube, rest : |L|, |q|, |w| and |R|, (count, n); the first is the sum of its coefficients' sizes.
+    squares, cubes : the sums of the sizes of the coefficients of q and of w.
+    bent, twisted : |∂q/∂δ_j| and |∂w/∂δ_j|, (count, d, n).
+    fuzz : what floats lose of ∂p/∂δ_j, (count, n).
+    """
+
+    Z: Array
+    below: Array
+    above: Array
+    linear: Size
+    square: Size
+    cube: Size
+    squares: Size
+    cubes: Size
+    bent: Size
+    twisted: Size
+    rest: Size
+    fuzz: Size
+
+    @staticmethod
+    def of(poly: Monomials, Z: Array, rest: Size, fuzz: Size) -> Polynomial:
+        """Without squares, L and w are odd and q is even, so half of the corners serve."""
+        parts, sizes = poly.split(Z), poly.split(np.abs(Z))
+        linear, squares, cubes = (Size(size).sum(1) for size in sizes)
+        L, q, w = (side @ part for side, part in zip(poly.sides, parts, strict=True))
+        spare, more = (
+            slack @ Size(size) + total.lost(256)
+            for slack, size, total in zip(poly.slacks[1:], sizes[1:], (squares, cubes), strict=True)
+        )
+        square, cube = Size(np.abs(q).max(axis=1)) + spare, Size(np.abs(w).max(axis=1)) + more
+        L += w
+        room = (spare + more + linear.lost(256)).above
+        above = up(np.maximum((q + L).max(axis=1), (q - L).max(axis=1)) + room)
+        below = up(room - np.minimum((q + L).min(axis=1), (q - L).min(axis=1)))
+        bent, twisted = (touched @ Size(size) for touched, size in zip(poly.touched, sizes[1:], strict=True))
+        return Polynomial(Z, below, above, linear, square, cube, squares, cubes, bent, twisted, rest, fuzz)
+
+    @staticmethod
+    def first(poly: Monomials, B: Array, rest: Size, fuzz: Size) -> Polynomial:
+        """L = Bδ alone."""
+        Z = np.zeros((len(B), sum(poly.count[1:4]), B.shape[-1]))
+        Z[:, : poly.d] = B
+        linear, none, flat = Size.of(B).sum(1), Size(np.zeros((len(B), B.shape[-1]))), Size(np.zeros(B.shape))
+        return Polynomial(Z, linear.above, linear.above, linear, none, none, none, none, flat, flat, rest, fuzz)
+
+    @cached_property
+    def beyond(self) -> Size:
+        """|w + R|."""
+        return self.cube + self.rest
+
+    @cached_property
+    def more(self) -> Size:
+        """|a|, a = q + w + R."""
+        return self.square + self.beyond
+
+    @cached_property
+    def crossed(self) -> Size:
+        """|(L + a)² - L² - 2Lq|."""
+        return 2.0 * self.linear * self.beyond + self.more.squared()
+
+    @cached_property
+    def cost(self) -> Array:
+        """What half of |c| costs beside the error of a fit, about."""
+        return (2.0 * self.linear * self.rest + self.more.squared()).value
+
+
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """The slopes σ + τ₁ + τ₂ + ε of a layer, and the sizes of what there is of them, (count, n).
+
+    Attributes
+    ----------
+    fit : σ, t, c and the error e of the fit.
+    slope, rate, bow : |σ|, |t| and |c|.
+    swing, sway, off : |τ₁|, |τ₂| and |ε|.
+    error, other : |ε - tw - cLq - cLw| and |ε - tw|.
+    most, open, whole : |σ| + |φ'(v) - σ|, |φ'(v) - σ - τ₁| and |φ'(v) - σ|.
+    """
+
+    fit: Fit
+    slope: Size
+    rate: Size
+    bow: Size
+    swing: Size
+    sway: Size
+    off: Size
+    error: Size
+    other: Size
+    most: Size
+    open: Size
+    whole: Size
+
+    @staticmethod
+    def of(layer: Polynomial, fit: Fit) -> Slopes:
+        """By ε = t(w + R) + c/2·((L + a)² - L²) + e, and by what is known of φ'(v) - σ alone."""
+        slope, rate, bow = Size.of(fit.slope), Size.of(fit.rate), Size.of(fit.bow)
+        linear, more, known = layer.linear, layer.more, Size(fit.apart)
+        still, cubed = rate * layer.rest + Size(fit.error), rate * layer.cube
+        swing, bowed, bent = rate * linear, bow * linear, 0.5 * bow * more
+        sway = rate * layer.square + 0.5 * bowed * linear
+        apart = bent * (linear + linear + more) + still
+        off = (apart + cubed).least(known + swing + sway)
+        error = bowed * layer.rest + bent * more + still
+        open_ = (sway + off).least(known + swing)
+        whole, other = known.least(swing + open_), apart.least(off + cubed)
+        return Slopes(fit, slope, rate, bow, swing, sway, off, error, other, slope + known, open_, whole)
+
+    def added(self, layer: Polynomial) -> Size:
+        """|φ(v) - φ(v̂) - σ(s - R) - t/2·L² - tLq - c/6·L³ - σR|, with s = L + a."""
+        third = layer.more * (3.0 * layer.linear * (layer.linear + layer.more) + layer.more.squared())
+        return 0.5 * self.rate * layer.crossed + self.bow * third / 6.0 + Size(self.fit.rest)
+
+
+class Unfolding:
+    """Remainders of values and of Jacobians over many layers, by products of layers at fixed slopes.
+
+    Sizes of layer after layer, |W||W|…|R|, grow where the network itself contracts. So one slope σ' per neuron is fixed
+    for all pieces, those at a point of the region, and with Φ_kj = W_k Σ' W_(k-1) Σ' … W_(j+1) the remainders of values
+    and of Γ unfold. R_k = N_k + W_k(ΣR_(k-1) + s_(k-1)), s what the activation adds and N what floats lose, is for
+    every m < k
+
+        R_k = N_k + Σ_(m<j<k) Φ_kj [(σ - σ')R_j + s_j + σ'N_j] + Φ_km [σR_m + s_m],
+
+    and E is, with F = Γ⁰(D - Σ - τ₁) + Γ¹(D - Σ) and N what floats lose of Γ⁰ + Γ¹, for every m > k
+
+        E_k = N_k + Σ_(k<j<m) [E_j(D - Σ') + F_j + N_j Σ'] Φ_jk + [E_m D + F_m] Φ_mk.
+
+    Nothing is believed of σ': any numbers will do, and those near the slopes of a piece do best.
+
+    Kept are the products |Φ| of a network's weights for slopes σ', each over ``band`` layers at most.
+    """
+
+    def __init__(self, weights: Sequence[Array], slopes: Sequence[Array], band: int) -> None:
+        self.weights, self.slopes = weights, slopes
+        self.products = [self._products(k, band) for k in range(1, len(weights))]
+
+    def _products(self, k: int, band: int) -> list[Size]:
+        """|Φ_kj| for j = k - 1, k - 2, …, as many as are used: Φ_(k,j-1) = Φ_kj Σ'W_j."""
+        product = Near.weights(self.weights[k])
+        found = [Size(product.size)]
+        for j in range(k - 1, max(k - band, 0), -1):
+            product = (product * self.slopes[j]).through(self.weights[j].T)
+            found.append(Size(product.size))
+        return found
+
+    def forwards(self, k: int, parts: list[Size], wholes: list[Size]) -> Size:
+        """What layers up to k make of |R| of the layer after it."""
+        reach = self.products[k]
+        rest = wholes[k] @ reach[0].T
+        if len(reach) == 1:
+            return rest
+        other = wholes[k + 1 - len(reach)] @ reach[-1].T
+        for back, size in enumerate(reach[:-1]):
+            other = other + parts[k - back] @ size.T
+        return rest.least(other)
+
+    def backwards(self, k: int, count: int, parts: dict[int, Size], wholes: dict[int, Size]) -> Size:
+        """What layers after k make of |E_(k-1)|."""
+        E = wholes[k] @ self.products[k - 1][0]
+        end = min(k + len(self.products[count - 1]) - 1, count - 1)
+        while end - k >= len(self.products[end - 1]):
+            end -= 1
+        if end == k:
+            return E
+        other = wholes[end] @ self.products[end - 1][end - k]
+        for j in range(k, end):
+            other = other + parts[j] @ self.products[j - 1][j - k]
+        return E.least(other)
+
+
+class SecondOrder:
+    """Bounds of many pieces of one network at once; σ' are the slopes at a ``point``."""
+
+    def __init__(self, network: Network, point: Array) -> None:
+        self.layers = [(dense(layer.weight), layer.bias, layer.neurons) for layer in network.layers]
+        self.sizes = [Size.of(weight) for weight, *_ in self.layers]
+        self.norms = [
+            Size(spectral_above(weight)) + size.length((0, 1)).lost(0)
+            for (weight, *_), size in zip(self.layers, self.sizes, strict=True)
+        ]
+        self.poly = Monomials(network.inputs)
+        values = network.preactivations(point)
+        slopes = [layer.neurons.slope(v) for layer, v in zip(network.layers, values, strict=True) if layer.neurons]
+        self.slopes = [np.where(np.isfinite(slope), slope, 0.0) for slope in slopes]
+        band = int(np.clip(_ENTRIES // max(_inner(network), 1), 1, _BAND))
+        self.unfolding = Unfolding([weight for weight, *_ in self.layers], self.slopes, band)
+        widest = max(network.sizes[1:])
+        self.at_once = max(1, _AT_ONCE // (widest * sum(self.poly.count[1:4])))
+
+    def bound(self, lower: Array, upper: Array, low: list[Array], high: list[Array]) -> Second:
+        """At least the norm of the Jacobian on each box (count, d), where pre-activations lie between low and high."""
+        parts = np.array_split(np.arange(len(lower)), -(-len(lower) // self.at_once))
+        with np.errstate(all="ignore"):
+            found = [
+                self._some(lower[part], upper[part], [(a[part], b[part]) for a, b in zip(low, high, strict=True)])
+                for part in parts
+            ]
+        return found[0] if len(found) == 1 else Second.stack(found)
+
+    def _some(self, lower: Array, upper: Array, known: list[Interval]) -> Second:
+        center = 0.5 * lower + 0.5 * upper
+        half = up(np.maximum(upper - center, center - lower))
+        half = np.maximum(half, _FLAT * half.max(axis=-1, keepdims=True))
+        hidden, value, last, intervals, empty = self._forward(center, half, known)
+        bounds, entries, near, shares = self._backward(half, hidden, last)
+        rest = last.rest.above
+        outputs = np.concatenate([up(value + up(last.above + rest)), up(up(last.below + rest) - value)], axis=-1)
+        flat = ~(half > np.finfo(float).tiny).all(axis=-1)
+        bounds, entries, outputs = (
+            np.where(np.isnan(part) | flat.reshape(-1, *[1] * (part.ndim - 1)), np.inf, part)
+            for part in (bounds, entries, outputs)
+        )
+        floor, roof = (np.concatenate(side, axis=-1) for side in zip(*intervals, strict=True))
+        return Second(bounds, near, entries, outputs, floor, roof, empty, np.concatenate(shares, axis=-1))
+
+    def _forward(
+        self, center: Array, half: Array, known: list[Interval]
+    ) -> tuple[list[tuple[Polynomial, Slopes]], Array, Polynomial, list[Interval], Array]:
+        """The hidden layers, values and polynomials of the last one, intervals, and which pieces are without inputs."""
+        hidden: list[tuple[Polynomial, Slopes]] = []
+        intervals: list[Interval] = []
+        parts: list[Size] = []
+        wholes: list[Size] = []
+        empty = np.zeros(len(center), dtype=bool)
+        weight, bias, _ = self.layers[0]
+        value, B = Near.of(center).through(weight) + Near.weights(bias), half[:, :, None] * weight.T
+        fuzz = Size.of(B).sum(1).lost(1)
+        noise = fuzz + Size(value.error)
+        layer = Polynomial.first(self.poly, B, noise, fuzz)
+        for k, (low, high) in enumerate(known):
+            neurons, (weight, bias, _) = self.layers[k][2], self.layers[k + 1]
+            assert neurons is not None
+            middle, room = value.value, layer.rest.above
+            low = np.fmax(low, down(middle - up(layer.below + room)))
+            high = np.fmin(high, up(middle + up(layer.above + room)))
+            hollow = (low > high).any(axis=-1)
+            empty |= hollow
+            low[hollow] = high[hollow] = middle[hollow]
+            intervals.append((low, high))
+            away = Size(up(np.maximum(high - middle, middle - low)))
+            layer = replace(layer, rest=layer.rest.least(away + layer.linear + layer.square + layer.cube))
+            seen = Slopes.of(layer, fit(neurons, middle, (low, high), layer.cost))
+            hidden.append((layer, seen))
+            source, turned = seen.added(layer), Size(np.abs(seen.fit.slope - self.slopes[k]), 1)
+            parts.append(turned * layer.rest + source + self.slopes[k] * noise)
+            wholes.append(seen.slope * layer.rest + source)
+            doubled = layer.linear.squared()
+            moved = seen.slope * (layer.linear + layer.squares + layer.cubes) + seen.rate * doubled
+            moved = moved + (seen.bow * doubled + seen.rate * layer.squares) * layer.linear
+            lost = (moved @ self.sizes[k + 1].T).lost(weight.shape[1] + 32)
+            value = Near.of(seen.fit.value).through(weight) + Near.weights(bias)
+            noise = lost + Size(value.error)
+            # squares double the roundings that are counted, layer by layer: so they are charged here
+            rest = Size((self.unfolding.forwards(k, parts, wholes) + noise).above)
+            layer = Polynomial.of(self.poly, self._next(layer.Z, seen, k), rest, 3.0 * lost)
+        return hidden, value.value, layer, intervals, empty
+
+    def _next(self, Z: Array, seen: Slopes, k: int) -> Array:
+        """The coefficients of W(σ(L + q + w) + t/2·L² + tLq + c/6·L³), with the weights after layer k."""
+        B, q, _ = self.poly.split(Z)
+        found, products = Z * seen.fit.slope[:, None, :], self.poly.doubled(B)
+        _, square, cube = self.poly.split(found)
+        square += (0.5 * seen.fit.rate)[:, None, :] * products
+        factor = (seen.fit.bow / 6.0)[:, None, :] * products
+        if k:
+            factor += seen.fit.rate[:, None, :] * q
+        self.poly.add_product(cube, B, factor)
+        return (found.reshape(-1, Z.shape[-1]) @ self.layers[k + 1][0].T).reshape(*Z.shape[:2], -1)
+
+    def _backward(
+        self, half: Array, hidden: list[tuple[Polynomial, Slopes]], last: Polynomial
+    ) -> tuple[Array, Array, Array, list[Array]]:
+        """Bounds of the norm and of the entries, about the largest norm, and shares of the neurons of each layer.
+
+        Γ⁰ is G, Γ¹ is H, and K is |Γ¹|; sizes of Jacobians are by δ_j, their norms by x_j = h_j δ_j.
+        """
+        count, d = half.shape
+        weight, columns, rows = self.layers[-1][0], half[:, :, None], half[:, None, :]
+        G = np.broadcast_to(weight, (count, *weight.shape))
+        H, K = np.zeros((count, d, *weight.shape)), Size(np.zeros(G.shape))
+        E = lost = Size.of(G).lost(0)
+        quartic = np.zeros((count, len(weight), self.poly.count[4]))
+        entries = Size(np.broadcast_to(last.fuzz.value[..., None], (count, len(weight), d)), last.fuzz.units)
+        rest, stray = (entries / rows).length((1, 2)), E.length((1, 2))
+        worth = _WORTH * (Size.of(last.Z[:, :d]) / columns).length((1, 2)).value
+        factors: list[tuple[Array, Array]] = []
+        shares: list[Size] = []
+        parts: dict[int, Size] = {}
+        wholes: dict[int, Size] = {}
+        for k, (layer, seen) in reversed(list(enumerate(hidden))):
+            n, size, B = layer.Z.shape[-1], Size.of(G), layer.Z[:, :d]
+            # Γ⁰ diag(ε') B by factors
+            along, across = size.length(1), (Size.of(B) / columns).length(1)
+            g = _between(seen.error.value * (across.value / along.value))
+            over = (seen.error / g).above
+            factors.append((G * g[:, None, :], B * (1.0 / columns) * over[:, None, :]))
+            shares.append(along * g * (across * over))
+            # all else by sizes
+            off, sway, loose = seen.off[:, None, :], seen.sway[:, None, :], (seen.most * layer.fuzz)[:, None, :]
+            near = seen.other[:, None, :] * layer.bent + off * layer.twisted + loose
+            far = (seen.swing[:, None, :] + sway + off) * layer.twisted + (sway + off) * layer.bent + off * B + loose
+            by_size = size @ near.T, K @ far.T, E @ far.T
+            entries = entries + (by_size[0] + by_size[1] + by_size[2])
+            here, sways, strays = ((part / rows).length((1, 2)) for part in by_size)
+            which = np.flatnonzero((here.value > worth) & (k > 0))
+            if which.size:
+                turned = np.full(count, np.inf)
+                turned[which] = self._turned(G, layer, seen, half, which).above
+                here = here.least(Size(turned))
+            rest = rest + here + sways + strays.least(stray * (far / columns).length((1, 2)))
+            if not k:
+                break
+            GB = G[:, :, None, :] * (seen.fit.rate[:, None, :] * B)[:, None]
+            four, five = self._signed(G, GB, layer, seen)
+            quartic, entries, rest = quartic + four, entries + five, rest + (five / rows).length((1, 2))
+            # Γ of the layer before
+            whole = K * seen.whole[:, None, :]
+            open_ = size * seen.open[:, None, :] + whole
+            turn = Size(np.abs(seen.fit.slope - self.slopes[k]), 1) + Size(seen.fit.apart)
+            parts[k] = E * turn[:, None, :] + open_ + lost * self.slopes[k]
+            wholes[k] = E * seen.most[:, None, :] + open_
+            moved = (size + K) * seen.slope[:, None, :] + size * seen.swing[:, None, :]
+            lost = (moved @ self.sizes[k]).lost(n + 16)
+            E = self.unfolding.backwards(k, len(hidden), parts, wholes) + lost
+            stray = stray * seen.most.max(-1) + _scaled_norm(G, seen.open.above) + whole.length((1, 2))
+            stray = stray * self.norms[k] + lost.length((1, 2))
+            weight, slope = self.layers[k][0], seen.fit.slope[:, None, :]
+            H = H * slope[:, None] + np.swapaxes(GB, 1, 2)
+            H = (H.reshape(-1, n) @ weight).reshape(*H.shape[:3], -1)
+            K, G = Size.of(H).sum(1), (G * slope) @ weight
+        left, right = (Size(spectral_above(np.concatenate(side, axis=-1))) for side in zip(*factors, strict=True))
+        third = left * right
+        for share in shares:
+            third = third + share.sum(-1).lost(8)
+        return *self._total(half, last, quartic, entries, rest, third), [share.value for share in shares[::-1]]
+
+    def _turned(self, G: Array, layer: Polynomial, seen: Slopes, half: Array, which: Array) -> Size:
+        """‖Γ⁰((ε - tw)∇q + ε∇w + what floats lose)‖ of some pieces.
+
+        By ‖Γ⁰ diag(g)‖ and norms of what is left over g.
+        """
+        G, half, bent, twisted = G[which], half[which], layer.bent[which], layer.twisted[which]
+        _, q, w = self.poly.split(layer.Z[which])
+        least = half.min(axis=-1)
+        scale = np.minimum(up(least[:, None] / half), 1.0)
+        across = ((bent + twisted) * scale[:, :, None]).length(1)
+        g = _between(seen.other.value[which] * (across.value / Size.of(G).length(1).value))
+        sizes = seen.other, seen.off, seen.most * layer.fuzz
+        other, off, loose = ((size[which] / g)[:, None, :] for size in sizes)
+        found = self.poly.gradient_above(2, q * other.above, bent * other, scale)
+        found = found + self.poly.gradient_above(3, w * off.above, twisted * off, scale)
+        found = found + ((self.poly.curls @ Size.of(w) * off + loose) * scale[:, :, None]).length((1, 2))
+        return found * _scaled_norm(G, g) / least
+
+    def _signed(self, G: Array, GB: Array, layer: Polynomial, seen: Slopes) -> tuple[Array, Size]:
+        """Γ⁰(tLw + t/2·q² + c/2·L²q), (count, outputs, monomials), and |∇(Γ⁰(tq + c/2·L²)w)| by δ_j.
+
+        Both are sums over n neurons of products of a monomial's coefficient with another's. What floats lose of them,
+        and of the sums over layers, joins the second; a monomial of degree five has a derivative of at most five times
+        its size.
+        """
+        count, outputs, d, n = GB.shape
+        B, q, w = self.poly.split(layer.Z)
+        bows = (0.5 * seen.fit.bow)[:, None, :] * self.poly.doubled(B)
+        lines = GB.reshape(count, outputs * d, n) @ np.swapaxes(w, 1, 2)
+        half, whole = ((size * seen.fit.rate)[:, None, :] * q + bows for size in (0.5, 1.0))
+        squares = (G[:, :, None, :] * half[:, None]).reshape(count, -1, n) @ np.swapaxes(q, 1, 2)
+        fifth = (G[:, :, None, :] * whole[:, None]).reshape(count, -1, n) @ np.swapaxes(w, 1, 2)
+        four = collect(lines.reshape(count, outputs, -1), self.poly.by_line)
+        four = four + collect(squares.reshape(count, outputs, -1), self.poly.by_square)
+        five, (pairs, triples) = Size.of(fifth.reshape(count, outputs, *self.poly.count[2:4])), self.poly.touched
+        wide = seen.rate * layer.squares + seen.bow * layer.linear.squared()
+        rough = Size.of(G) * (seen.rate * layer.linear)[:, None, :] @ layer.cubes[..., None]
+        rough = rough + Size.of(G) * wide[:, None, :] @ (layer.squares + layer.cubes)[..., None]
+        return four, five.sum(3) @ pairs.T + five.sum(2) @ triples.T + 5.0 * rough.lost(n + len(self.layers) + 64)
+
+    def _total(
+        self, half: Array, last: Polynomial, quartic: Array, entries: Size, rest: Size, third: Size
+    ) -> tuple[Array, Array, Array]:
+        """The largest norm and entries at a corner with all that is added to them, and the norm without."""
+        rows, parts = half[:, None, :], self.poly.split(last.Z)
+        C = self.poly.gradient([*(np.swapaxes(part, 1, 2) for part in parts), quartic])
+        sizes = Size.of(C)
+        own = sizes @ self.poly.slack + sizes.sum(-1).lost(C.shape[-1] + 64)
+        entries, rest = (entries + own) / rows, rest + (own / rows).length((1, 2))
+        corners = np.moveaxis((C * (1.0 / rows)[..., None]) @ self.poly.values, -1, 1)
+        if C.shape[1] == 1 or half.shape[-1] == 1:
+            near = Size.of(corners).length((-2, -1)).max(1)
+            norms = (Size.of(corners) + entries[:, None]).length((-2, -1)).max(1)
+        else:
+            near = Size(largest_norm_above(corners, 7))
+            norms = near + entries.length((1, 2))
+        largest = Size.of(corners).max(1) + entries + third[:, None, None]
+        return (norms.least(near + rest) + third).above, largest.above, near.value
+
+
+def _between(square: Array) -> Array:
+    """The root, or a float near it that can be divided by."""
+    return np.clip(np.sqrt(square), 1e-100, 1e100)
+
+
+def _scaled_norm(G: Array, g: Array) -> Size:
+    """‖G diag(g)‖ of matrices (count, m, n) and g ≥ 0 (count, n)."""
+    scaled = g[:, None, :]
+    return Size(spectral_above(G * scaled)) + (Size.of(G) * scaled).length((1, 2)).lost(1)

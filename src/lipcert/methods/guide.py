@@ -1,0 +1,96 @@
+"""A choice of multipliers as the guide of a proved pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lipcert.errors import InvalidInput
+from lipcert.kernel.domain import Domain
+from lipcert.kernel.guide import Guide, View
+from lipcert.kernel.hints import Enclosure, Interval, Linear
+from lipcert.methods.stage import Stage
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network, Neurons
+from lipcert.model.norms import Norms
+from lipcert.runtime.clock import clock
+from lipcert.runtime.costs import require_memory
+from lipcert.suggest.ellipsoids import start_near
+from lipcert.suggest.lines import suggested_lines
+
+_CENTERS = 16
+"""Regions of a stack whose Jacobians decide the first ellipsoid; all would take too long."""
+
+_ROUNDING = 2.0**-46
+"""Ranges of slopes that are narrower, relative to the slopes."""
+
+
+@dataclass(frozen=True, eq=False)
+class MethodGuide(Guide):
+    """Asks a method for multipliers layer by layer.
+
+    ``axes`` are those of the ellipsoid to begin with, if known; ``name`` is what the listener is told. A pass that is
+    ``hurried`` stops when time is up.
+    """
+
+    choose: Callable[[View], Array]
+    enclosures: tuple[Enclosure, ...]
+    axes: Array | None = None
+    name: str = "pass"
+    hurried: bool = False
+
+    def start(
+        self, network: Network, domain: Domain | None, norms: Norms, moving: int, known: Sequence[Interval]
+    ) -> Array | None:
+        if self.axes is not None:
+            return self.axes
+        points = [] if domain is None or known else list(domain.center[:_CENTERS])
+        return start_near(network, points, norms, [(_first(low), _first(high)) for low, high in known], moving)
+
+    def multipliers(self, view: View) -> Array:
+        try:
+            return self.choose(settled(view))
+        except np.linalg.LinAlgError:  # too ill-scaled for the method: the proof takes safe multipliers
+            return np.zeros(view.alpha.shape)
+
+    def lines(self, which: int, index: int, neurons: Neurons, numbers: Array, interval: Interval) -> Interval:
+        tilts = [enclosure.tilt for enclosure in self.enclosures if isinstance(enclosure, Linear)]
+        return suggested_lines(neurons, interval, tilts[which])
+
+    def room(self, index: int, size: int, open_: int, ahead: int) -> None:
+        now = clock()
+        if self.hurried:
+            now.check()
+        now.say(f"{self.name}, layer {index + 1}: {size} neurons to carry, {open_} open slopes")
+        require_memory(size, index + 1, open_, ahead)
+
+
+def settled(view: View) -> View:
+    """The view with one slope where a range is but rounding: there a search has no digits to choose by."""
+    return replace(view, beta=np.where(view.beta - view.alpha > _ROUNDING * np.abs(view.alpha), view.beta, view.alpha))
+
+
+def _first(ends: Array) -> Array:
+    """The ends of intervals of the first region."""
+    return ends[0] if ends.ndim > 1 else ends
+
+
+def one_by_one(choose: Callable[[Stage], Array]) -> Callable[[View], Array]:
+    """A choice for a single region, made for each region of a stack."""
+
+    def inner(view: View) -> Array:
+        return np.stack([_checked(choose, Stage.of(view, which)) for which in range(len(view.S))])
+
+    return inner
+
+
+def _checked(choose: Callable[[Stage], Array], stage: Stage) -> Array:
+    T = np.asarray(choose(stage), dtype=float)
+    if T.shape not in ((), stage.alpha.shape):
+        raise InvalidInput(
+            f"layer {stage.index + 1}: a method must choose {len(stage.alpha)} multipliers, one for each row of S, or"
+            f" one number; got shape {T.shape}"
+        )
+    return np.broadcast_to(T, stage.alpha.shape)

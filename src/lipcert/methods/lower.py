@@ -1,0 +1,419 @@
+"""Lower bounds: the largest Jacobian norm that a search finds, proved at the point where it was found."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lipcert.errors import InvalidInput
+from lipcert.kernel.certificate import Certificate
+from lipcert.kernel.hints import Part
+from lipcert.kernel.induced import length_above
+from lipcert.kernel.point import stretch_below
+from lipcert.methods.directions import PLAINLY, Stretch
+from lipcert.model.activations import Activation
+from lipcert.model.arrays import Array, dense, times
+from lipcert.model.network import Network, network_in
+from lipcert.model.norms import PLAIN, Norm, Norms, norm_in
+from lipcert.model.regions import Ball, Region
+from lipcert.runtime.clock import Progress, clock, timed
+from lipcert.runtime.threads import suited_to
+
+_MOST = 10_000_000
+"""Most points that a caller may ask for."""
+_STEP, _STEPS = 8, 8
+"""Points that one step of one climb evaluates, about, and steps for which there should be time."""
+_FEW_INPUTS = 16
+"""With more inputs random steps lead nowhere."""
+_NEARBY, _NARROWER = 32, 0.75
+"""Random points tried at once around the best one, and the factor by which they draw closer if none is better."""
+_KINKS, _POOL = 40, 16
+"""Kinks crossed from one point, and points that are kept for each that climbs."""
+_BEYOND = 1e-3
+"""How far beyond a kink to go, relative to the distance to it."""
+_LEAST = 1e-9
+"""The distance to a kink is at least this, relative to the pre-activation: nearer points may be on either side."""
+_ENTRIES = 4_000_000
+"""Numbers in the derivatives of all pre-activations that are held at once: 32 MB."""
+
+
+@dataclass(frozen=True, eq=False)
+class LowerBound:
+    """``value`` is at most the norm of the Jacobian at ``point``, in real arithmetic, between these norms.
+
+    The point belongs to the region, so the Lipschitz constant there is at least ``value``. If the region is a point or
+    a flat box, the constant is that of every neighbourhood of it.
+    """
+
+    value: float
+    point: Array
+    norms: Norms = PLAIN
+
+
+def lower_bound(
+    network: Network,
+    region: Region,
+    *,
+    input_norm: Norm | str | None = None,
+    output_norm: Norm | str | None = None,
+    points: Any = None,
+    samples: int = 1000,
+    steps: int = 40,
+    starts: int = 16,
+    seed: int = 0,
+    seconds: float | None = 5.0,
+    progress: Progress | None = None,
+) -> LowerBound:
+    """The largest norm of the Jacobian found in a region: the spectral norm, or that between other norms.
+
+    The centre and random points come first; the best of them then climb. The gradient of σmax(J) is taken with
+    φ'' replaced by the difference quotient of φ' over a shrinking window, so that the search sees kinks. Networks with
+    kinks are then searched from the best points by crossing the kinks around them.
+
+    Parameters
+    ----------
+    network, region
+        In all of space random points lie at distances of all sizes, around that of the kinks of the first layer.
+    input_norm, output_norm
+        As for :func:`certify`.
+    points
+        Inputs of the region to try as well, (count, inputs): such as the ``witness`` of a certificate.
+    samples, starts, steps
+        How many points to try, how many of them climb, and for how long.
+    seed
+        Of the random points; the result is reproducible where time does not run out.
+    seconds
+        How long it may take; half of it for random points. None is no limit.
+    progress
+        Told, in short lines, how far the search is.
+    """
+    network_in(network)
+    if not isinstance(region, Region):
+        raise InvalidInput(f"region must be a Ball, Box or Everywhere, got {type(region).__name__}")
+    region = region.fitted(network)
+    region.check(network.inputs)
+    for name, count in (("samples", samples), ("starts", starts), ("steps", steps), ("seed", seed)):
+        if not isinstance(count, (int, np.integer)) or not 0 <= count <= _MOST:
+            raise InvalidInput(f"{name} must be a whole number from 0 to {_MOST}, got {str(count)[:20]}")
+    part = Part((0, network.depth), norms=Norms(norm_in("input_norm", input_norm), norm_in("output_norm", output_norm)))
+    part.check(network)
+    if part.norms.shaped:
+        raise InvalidInput("lower bounds are not made for norms with a shape; give a scale, or a certificate's bound")
+    rng, stretch = np.random.default_rng(seed), Stretch(part.norms)
+    with timed(seconds, progress) as now, suited_to(max(network.sizes)), np.errstate(over="ignore", invalid="ignore"):
+        given = np.zeros((0, network.inputs)) if points is None else network.point("points", points)
+        given = given.reshape(-1, network.inputs)
+        tried = np.concatenate([region.project(given), _scattered(network, region, samples, rng)])
+        tried = tried[np.isfinite(tried).all(axis=1)]  # samples of a huge region may overflow
+        began = time.perf_counter()
+        with now.keeping(0.5 * now.left if np.isfinite(now.left) else 0.0):
+            norms = jacobian_norms(network, tried, stretch, hurry=True)
+        each = (time.perf_counter() - began) / max(len(norms), 1)  # seconds that one point takes
+        order = np.argsort(norms)[::-1]
+        trail = [(norms[k], tried[k]) for k in order[:3]]
+        few = now.left / (_STEPS * _STEP * max(each, 1e-9))
+        z = tried[order[: starts if few >= starts else max(int(few), min(starts, 1))]]
+        window = 0.5
+        for step in range(steps if len(z) else 0):
+            if not now.allows(_STEP * len(z) * each):
+                break
+            now.say(f"lower bound {trail[-1][0]:.4g}, step {step + 1} of {steps}")
+            z = _climb(network, region, z, window, rng, stretch)
+            found = jacobian_norms(network, z, stretch)
+            leader = int(np.argmax(found))
+            if found[leader] > trail[-1][0]:
+                trail.append((found[leader], z[leader]))
+            window *= 0.85
+        if len(z) and has_kinks(network) and now.allows(2 * _POOL * len(z) * each):
+            more = _cross(network, region, tried[order[: _POOL * len(z)]], steps, stretch)
+            trail += _hop(network, region, np.concatenate([z, more]), starts, steps, stretch)
+        if len(z) and region.bounded and has_kinks(network) and network.inputs <= _FEW_INPUTS:
+            best = max(trail, key=lambda found: found[0])
+            trail.append(_settle(network, region, *best, steps, each, rng, stretch))
+        return _attained(network, region, trail, stretch)
+
+
+def uphill(
+    network: Network,
+    region: Region,
+    point: Array,
+    window: float = 0.1,
+    steps: int = 12,
+    stretch: Stretch = PLAINLY,
+) -> Array:
+    """A point of the region near another, whose Jacobian norm is at least as large.
+
+    The window is relative to the region; it shrinks from step to step.
+    """
+    z, rng = np.repeat(point[None], 4, axis=0), np.random.default_rng(0)
+    for step in range(steps):
+        z = _climb(network, region, z, window * 0.8**step, rng, stretch)
+    return np.asarray(z[np.argmax(jacobian_norms(network, z, stretch))])
+
+
+def lower_bound_of(network: Network, certificate: Certificate, seconds: float | None = 5.0) -> LowerBound | None:
+    """A lower bound of the constant that a certificate bounds; None for parts that do not begin at all the inputs.
+
+    The certificate's witness is tried too, so the answer is not below what the search for the bound has met.
+    """
+    part = certificate.part
+    if part.layers[0] or part.inputs is not None or part.norms.shaped:
+        return None
+    target, witness = network.slice(*part.layers).select(outputs=part.outputs), certificate.witness
+    known = witness if witness is not None and witness.shape == (network.inputs,) else None  # a file may say anything
+    ends = {"input_norm": part.norms.input, "output_norm": part.norms.output}
+    return lower_bound(target, certificate.region, points=known, seconds=seconds, **ends)  # type: ignore[arg-type]
+
+
+def _attained(network: Network, region: Region, trail: list[tuple[float, Array]], stretch: Stretch) -> LowerBound:
+    """The best of the points met, by the norm proved there; near a kink the proof may give less than the search."""
+    best = LowerBound(0.0, _middle(network, region), stretch.norms)
+    for norm, point in sorted(trail, key=lambda found: -found[0])[:6]:
+        if norm <= best.value:
+            break
+        x = _inside(region, point)
+        *_, direction = stretch.most(np.nan_to_num(network.jacobian(x[None]), posinf=0.0, neginf=0.0))
+        value = stretch_below(network, x, direction[0], stretch.norms)
+        best = max(best, LowerBound(value, x, stretch.norms), key=lambda found: found.value)
+        if best.value > 0.999 * norm:
+            break
+    return best
+
+
+def _middle(network: Network, region: Region) -> Array:
+    """The centre; in all of space the origin."""
+    return region.center if region.bounded else np.zeros(network.inputs)
+
+
+def _scattered(network: Network, region: Region, count: int, rng: np.random.Generator) -> Array:
+    """The middle of the region and random points of it, (1 + count, inputs)."""
+    middle = _middle(network, region)
+    if region.bounded:
+        return np.concatenate([middle[None], region.sample(count, rng)])
+    first = network.layers[0]
+    with np.errstate(divide="ignore"):
+        distances = np.abs(first.bias) / np.linalg.norm(dense(first.weight), axis=1)
+    usable = distances[np.isfinite(distances) & (distances > 0.0)]
+    size = (float(np.median(usable)) if usable.size else 1.0) * 10.0 ** rng.uniform(-1.5, 1.5, (count, 1))
+    return np.concatenate([middle[None], size * rng.standard_normal((count, network.inputs))])
+
+
+def _inside(region: Region, point: Array) -> Array:
+    """The point, moved towards the centre until it provably belongs to the region in spite of rounding."""
+    if not isinstance(region, Ball):
+        return region.project(point)
+    offset = point - region.center
+    for shortfall in (0.0, 2.0**-48, 2.0**-44, 2.0**-36, 2.0**-20):
+        x = region.project(region.center + (1.0 - shortfall) * offset) if shortfall else point
+        if length_above(x - region.center, region.norm) * (1.0 + 2.0**-49) <= region.radius and (
+            region.clip is None or region.clip.contains(x)  # the difference loses a unit u
+        ):
+            return x
+    return region.center
+
+
+def jacobian_norms(network: Network, points: Array, stretch: Stretch = PLAINLY, hurry: bool = False) -> Array:
+    """The norm of the Jacobian at each point, or a little less; zero at a kink, or where it is too large for floats.
+
+    hurry=True: only as many of the first points as there is time for, but at least one chunk.
+    """
+    values: list[Array] = [np.zeros(0)]
+    for part in np.array_split(points, max(1, len(points) * max(network.sizes) // 30_000)):
+        if not len(part) or (hurry and len(values) > 1 and clock().left < 0.0):
+            break
+        right, left = network.jacobian(part), network.jacobian(part, side=-1)
+        clear = ((right == left) & np.isfinite(right)).reshape(len(part), -1).all(axis=1)
+        right = np.where(clear[:, None, None], right, 0.0)
+        plain = stretch.norms.plain
+        values.append(np.linalg.norm(right, ord=2, axis=(-2, -1)) if plain else stretch.most(right)[0])
+    return np.concatenate(values)
+
+
+def _climb(
+    network: Network, region: Region, z: Array, window: float, rng: np.random.Generator, stretch: Stretch
+) -> Array:
+    """One step from each point: the best of several lengths along the smoothed gradient and of a random move."""
+    size = np.full((len(z), 1), float(region.extent)) if region.bounded else 1.0 + np.abs(z).max(axis=1, keepdims=True)
+    reach = window * size
+    gradient = _ascent(network, z, reach, stretch)
+    length = np.linalg.norm(gradient, axis=-1, keepdims=True)
+    direction = np.divide(gradient, length, out=np.zeros_like(gradient), where=length > 0)
+    noise = rng.standard_normal(z.shape)
+    noise /= np.linalg.norm(noise, axis=-1, keepdims=True)
+    moves = [z] + [region.project(z + reach * scale * direction) for scale in (1.0, 0.3, 0.1)]
+    moves.append(region.project(z + reach * 0.3 * noise))
+    trials = np.stack(moves)  # (moves, starts, inputs)
+    trials = np.where(np.isfinite(trials), trials, z)  # from the edge of what floats can hold
+    norms = jacobian_norms(network, trials.reshape(-1, z.shape[-1]), stretch).reshape(len(moves), len(z))
+    return trials[np.argmax(norms, axis=0), np.arange(len(z))]
+
+
+def _settle(
+    network: Network,
+    region: Region,
+    norm: float,
+    z: Array,
+    rounds: int,
+    each: float,
+    rng: np.random.Generator,
+    stretch: Stretch,
+) -> tuple[float, Array]:
+    """The best point around another, by random steps: at the edge of a linear piece the gradient leads out of it."""
+    distance = 0.1
+    for _ in range(2 * rounds):
+        if not clock().allows(_NEARBY * each):
+            break
+        step = rng.standard_normal((_NEARBY, z.size))
+        step *= distance * float(region.extent) / np.linalg.norm(step, axis=-1, keepdims=True)
+        near = region.project(z + step)
+        near = near[np.isfinite(near).all(axis=1)]  # steps in a huge region may overflow
+        norms = jacobian_norms(network, near, stretch)
+        if norms.max(initial=0.0) > norm:
+            norm, z = float(norms.max()), near[int(np.argmax(norms))]
+        else:
+            distance *= _NARROWER
+    return norm, z
+
+
+def _hop(
+    network: Network, region: Region, z: Array, count: int, rounds: int, stretch: Stretch
+) -> list[tuple[float, Array]]:
+    """The best points found by crossing kinks repeatedly, each time from the best points not yet crossed from."""
+    now = clock()
+    points, norms = z, jacobian_norms(network, z, stretch)
+    order = np.argsort(-norms)
+    points, norms, crossed = points[order], norms[order], np.zeros(len(z), dtype=bool)
+    for number in range(rounds):
+        begin = np.flatnonzero(~crossed)[:count]
+        if not begin.size or now.left < 0.0:
+            break
+        now.say(f"lower bound {norms.max():.4g}, kinks, round {number + 1} of {rounds}")
+        crossed[begin] = True
+        new, _ = cross_kinks(network, region, points[begin], _KINKS, stretch)
+        found = jacobian_norms(network, new, stretch, hurry=True) if len(new) else np.zeros(0)
+        points, norms = np.concatenate([points, new[: len(found)]]), np.concatenate([norms, found])
+        crossed = np.concatenate([crossed, np.zeros(len(found), dtype=bool)])
+        level = np.round(-norms / max(float(norms.max()), 1e-300), 9)
+        _, first = np.unique(level, return_index=True)  # one point a linear piece will do
+        best = first[: _POOL * count]
+        points, norms, crossed = points[best], norms[best], crossed[best]
+    return [(norms[k], points[k]) for k in np.argsort(-norms)[:3]]
+
+
+def _cross(network: Network, region: Region, z: Array, rounds: int, stretch: Stretch) -> Array:
+    """Each point moved across the kink around it that raises the norm most, until none does."""
+    norms, moving, z = jacobian_norms(network, z, stretch), np.arange(len(z)), np.array(z)
+    for _ in range(rounds):
+        if not moving.size or clock().left < 0.0:
+            break
+        new, origin = cross_kinks(network, region, z[moving], _KINKS, stretch)
+        found = jacobian_norms(network, new, stretch, hurry=True)
+        order = np.argsort(found, kind="stable")
+        best = np.full(len(moving), -1)
+        best[origin[order]] = order  # the largest is written last
+        rise = np.append(found, 0.0)[best]  # nothing, without a neighbour
+        better = rise > norms[moving] * (1.0 + 1e-9)
+        moving, best = moving[better], best[better]
+        z[moving], norms[moving] = new[best], found[best]
+    return z
+
+
+def _ascent(network: Network, z: Array, reach: Array, stretch: Stretch) -> Array:
+    """Gradient of uᵀJ(z)v with u, v the top singular pair of J, and φ'' smoothed over what z can reach."""
+    preactivations = network.preactivations(z)
+    hidden = network.layers[:-1]
+    slopes = [layer.neurons.slope(v) for layer, v in zip(hidden, preactivations) if layer.neurons]
+    jacobian = np.nan_to_num(network.jacobian_of(slopes, z.shape[:-1]), posinf=0.0, neginf=0.0)
+    _, left, right = stretch.most(jacobian)
+    forward, state = [], right
+    for layer, slope in zip(hidden, slopes, strict=True):
+        moved = layer.affine(state) - layer.bias
+        forward.append(moved)
+        state = slope * moved
+    back = left @ network.layers[-1].weight
+    spill = np.zeros_like(back)
+    for k in range(len(hidden) - 1, -1, -1):
+        layer, slope, v = hidden[k], slopes[k], preactivations[k]
+        assert layer.neurons is not None
+        width = reach * np.abs(forward[k]) + 1e-9
+        bend = (layer.neurons.slope(v + width) - layer.neurons.slope(v - width)) / (2.0 * width)
+        spill = spill * slope + back * forward[k] * bend
+        back = back * slope
+        spill, back = spill @ layer.weight, back @ layer.weight
+    return np.asarray(spill)
+
+
+def has_kinks(network: Network) -> bool:
+    """Whether a slope jumps anywhere."""
+    return any(row.row.kinks for layer in network.layers if layer.neurons for row, _ in layer.neurons.groups)
+
+
+def cross_kinks(
+    network: Network, region: Region, z: Array, count: int, stretch: Stretch = PLAINLY
+) -> tuple[Array, Array]:
+    """Points beyond kinks, (m, inputs), up to ``count`` for each of the points z; and their origins in z, (m,).
+
+    To first order v_j moves with A_j·dx, so the shortest step to a kink is (kink - v_j)·A_j/‖A_j‖². Crossing it adds
+    jump·b_j A_jᵀ to the Jacobian J, b_j the derivative of the outputs by the neuron. That raises uᵀJv, with u, v the
+    top singular pair of J, by jump·(u·b_j)(A_j·v). Half of the kinks are those with the largest rise, half the nearest.
+    """
+    each = network.inputs * sum(network.sizes[1:-1])
+    some = np.array_split(np.arange(len(z)), max(1, len(z) * each // _ENTRIES))
+    parts = [_cross_kinks(network, float(region.extent), z[part], count, stretch) for part in some]
+    found = region.project(np.concatenate([points for points, _ in parts]))
+    origin = np.concatenate([part[own] for part, (_, own) in zip(some, parts, strict=True)])
+    finite = np.isfinite(found).all(axis=-1)
+    return found[finite], origin[finite]
+
+
+def _cross_kinks(network: Network, radius: float, z: Array, count: int, stretch: Stretch) -> tuple[Array, Array]:
+    """The same for few points, not yet projected to the region."""
+    values, hidden = network.preactivations(z), network.layers[:-1]
+    slopes = [layer.neurons.slope(v) for layer, v in zip(hidden, values) if layer.neurons]
+    _, left, right = stretch.most(network.jacobian_of(slopes, z.shape[:-1]))
+    back = [left @ network.layers[-1].weight]
+    for layer, slope in zip(hidden[:0:-1], slopes[:0:-1], strict=True):
+        back.append((back[-1] * slope) @ layer.weight)
+    moves = np.broadcast_to(np.eye(network.inputs), (len(z), network.inputs, network.inputs))  # rows: inputs
+    steps, rises, ways = [], [], []
+    for layer, v, slope, b in zip(hidden, values, slopes, back[::-1]):
+        assert layer.neurons is not None
+        moves = times(moves, layer.weight.T)  # (k, inputs, neurons): Aᵀ
+        size = np.einsum("kin,kin->kn", moves, moves)
+        gap, jump = layer.neurons.gather(_nearest, v)
+        with np.errstate(all="ignore"):
+            share = np.where(size > 0.0, gap / size, np.inf)
+        length = np.abs(share) * np.sqrt(size)
+        rises.append(jump * b * np.einsum("kin,ki->kn", moves, right))
+        ways.append(np.where(np.isfinite(length), length, np.inf))
+        steps.append(np.swapaxes(moves * np.where(np.isfinite(share), share, 0.0)[:, None, :], -1, -2))
+        moves = moves * slope[:, None, :]
+    way, rise = (np.concatenate(part, axis=-1) for part in (ways, rises))
+    step = np.concatenate(steps, axis=-2)
+    way = np.where(way <= 2.0 * radius, way, np.inf)
+    near = np.argsort(way, axis=-1, kind="stable")[:, : count - count // 2]
+    steep = np.argsort(np.where(np.isfinite(way), -rise, np.inf), axis=-1, kind="stable")[:, : count // 2]
+    chosen = np.concatenate([steep, near], axis=-1)
+    point, neuron = np.nonzero(np.isfinite(np.take_along_axis(way, chosen, -1)))
+    neuron = chosen[point, neuron]
+    return z[point] + (1.0 + _BEYOND) * step[point, neuron], point
+
+
+def _nearest(row: Activation, v: Array) -> tuple[Array, Array]:
+    """The distance from v to the nearest kink, infinite without one, and the jump of the slope there."""
+    gap, jump = np.full(v.shape, np.inf), np.zeros(v.shape)
+    if not row.row.kinks:
+        return gap, jump
+    for knot in row.row.knots(v, *row.parameters):
+        at = np.broadcast_to(np.asarray(knot, dtype=float), v.shape)
+        to = at - v
+        to = np.where(
+            np.abs(to) > _LEAST * (1.0 + np.abs(v)), to, np.where(to < 0.0, -_LEAST, _LEAST) * (1.0 + np.abs(v))
+        )
+        change = np.sign(to) * (row.slope(at, 1) - row.slope(at, -1))
+        nearer = np.abs(to) < np.abs(gap)
+        gap, jump = np.where(nearer, to, gap), np.where(nearer, change, jump)
+    return gap, jump

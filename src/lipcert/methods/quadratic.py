@@ -1,0 +1,329 @@
+"""Slopes and bends of the quadratic relaxation, by descent; for networks too large for the semidefinite dual bound.
+
+For one row of the outputs every open neuron has a slope and a bend. The bound of :mod:`lipcert.kernel.bowls` is convex
+in them but not a smooth one: the side of a kink where a neuron's height is attained may change, and so may the
+top eigenvector of a layer. Subgradients are averaged over those that are nearly active, and steps are Adam's. A trial
+takes a few products with the weights and some tens with the layers' ellipsoids; 20 to 30 trials come close to the best.
+
+Coordinates do not depend on the size of the row: a neuron's slope as a share of its slope range, and the logarithm of
+its bend, both relative to the row's entry.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from scipy.sparse import linalg as iterative
+
+from lipcert.kernel.bowls import BowlHints, Bowls, Cells, Stage
+from lipcert.kernel.domain import split_by_box
+from lipcert.model.activation_row import STRAIGHT
+from lipcert.model.arrays import Array, Weight, times
+from lipcert.model.network import Network
+from lipcert.runtime.clock import clock
+from lipcert.suggest.algebra import solved
+
+_TRIALS, _BEST = 120, 40
+"""Most trials to reach a negative bound, and trials for the least bound; 20 to 30 come close to the best."""
+_PATIENCE, _SHARE = 12, 0.25
+"""The search is given up when so many trials close less than this share of the gap to zero."""
+_RATE, _TILT = 0.1, 0.3
+"""The first step of bends, and that of slopes relative to it; steps get shorter with the number of trials."""
+_USUAL: Final = 0.4
+"""The start takes every neuron to move by this share of the farthest it can."""
+_EVEN: Final = 0.02
+"""Heights on both sides of a kink, and eigenvalues, within this relative difference are averaged."""
+_SEEN, _FEW = 6, 60
+"""Top eigenvectors that are averaged, and the size up to which a full decomposition is faster than Lanczos."""
+_DIRECTIONS: Final = 24
+"""Dimension of the Krylov space for the maximum over the ball; its error falls geometrically with it."""
+_ROOM: Final = 1e-6
+"""How far below zero a bound must be, relative to the margin, so that rounding does not spoil the proof."""
+
+
+def straight(network: Network) -> bool:
+    """Whether hidden neurons are piecewise linear; for smooth ones second-order bounds are better."""
+    hidden = [layer.neurons for layer in network.layers[:-1]]
+    rows = [row for neurons in hidden if neurons is not None for row, _ in neurons.groups]
+    shapes = [shape for row in rows for shape in row.row.shape(np.zeros(1), *row.parameters)]
+    return all((np.asarray(shape) == STRAIGHT).all() for shape in shapes)
+
+
+def suggest(relaxation: Bowls, row: Array) -> BowlHints | None:
+    """Slopes and bends that seem to show that row·v_N < 0; None if there seem to be none."""
+    return _descended(relaxation, row, _TRIALS, best=False)
+
+
+def lowest(relaxation: Bowls, row: Array) -> BowlHints | None:
+    """Slopes and bends for about the least bound of row·v_N; None if an ellipsoid is not known, or ill-scaled."""
+    return _descended(relaxation, row, _BEST, best=True)
+
+
+def _descended(relaxation: Bowls, row: Array, trials: int, best: bool) -> BowlHints | None:
+    with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):  # far too ill-scaled
+        layers = [layer for stage in relaxation.stages if (layer := _Layer.of(stage, relaxation.radius)) is not None]
+        if len(layers) < len(relaxation.stages):
+            return None
+        descent = _Descent(_Objective(relaxation, row, layers))
+        for _ in range(trials):
+            clock().check()
+            descent.step()
+            if not best and descent.settled:
+                return descent.hints()
+            if not best and descent.hopeless:
+                return None
+        return descent.hints() if best else None
+    return None
+
+
+class _Descent:
+    """Adam on averaged subgradients; ``best`` is the least value so far, ``bounds`` the least after each step."""
+
+    def __init__(self, objective: _Objective) -> None:
+        self.objective, self.x = objective, objective.start()
+        self.mean, self.square = np.zeros((2, self.x.size))
+        self.best: _Value | None = None
+        self.last: _Value | None = None
+        self.bounds: list[float] = []
+
+    def step(self) -> None:
+        self.last = value = self.objective(self.x)
+        if self.best is None or value.bound < self.best.bound:
+            self.best = value
+        self.bounds.append(self.best.bound)
+        trial = len(self.bounds)
+        self.mean = 0.9 * self.mean + 0.1 * value.gradient
+        self.square = 0.99 * self.square + 0.01 * value.gradient**2
+        size = np.sqrt(self.square / (1.0 - 0.99**trial))
+        usual = 1e-3 * np.sqrt(float(size @ size) / max(size.size, 1)) + 1e-300
+        pace = _RATE / (1.0 + trial / 40.0) * self.objective.pace
+        self.x = self.x - pace * self.mean / (1.0 - 0.9**trial) / (size + usual)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last bound is negative, also with a multiplier of the ball that a proof can use."""
+        goal = -_ROOM * self.objective.scale
+        if self.best is None or self.best is not self.last or not self.best.bound < goal:
+            return False
+        return self.objective.corrected(self.best) < goal
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether the bound falls too slowly to get below zero, or is no number."""
+        if not np.isfinite(self.bounds[-1]) or not np.isfinite(self.x).all():
+            return True
+        falls = len(self.bounds) <= _PATIENCE
+        return not falls and self.bounds[-1 - _PATIENCE] - self.bounds[-1] < _SHARE * self.bounds[-1]
+
+    def hints(self) -> BowlHints:
+        """Of the best."""
+        assert self.best is not None
+        return self.objective.hints(self.best)
+
+
+@dataclass(eq=False)
+class _Layer:
+    """One layer; arrays are over its open neurons, except ``slope``, ``offset`` and ``bias``."""
+
+    weight: Weight
+    own: Weight
+    slope: Array
+    offset: Array
+    bias: Array
+    open: Array
+    center: Array
+    alpha: Array
+    beta: Array
+    cells: Cells
+    S: Array
+    farthest: Array
+    near: Array | None = None
+
+    @staticmethod
+    def of(stage: Stage, radius: float) -> _Layer | None:
+        """None where the ellipsoid of an open neuron is not known."""
+        at, known = stage.open, stage.spread
+        place = np.full(stage.low.size, -1)
+        place[known.neurons] = np.arange(len(known.neurons))
+        if (place[at] < 0).any():
+            return None
+        S = np.ldexp(known.S[np.ix_(place[at], place[at])], 2 * known.exponent)
+        farthest = np.maximum(radius * np.sqrt(np.maximum(np.diagonal(S), 0.0)), 1e-200)
+        W, lines = stage.layer.weight, (stage.slope, stage.offset.value, stage.layer.bias)
+        return _Layer(W, W[at], *lines, at, stage.center[at], stage.alpha, stage.beta, stage.cells, S, farthest)
+
+    def top(self, bend: Array) -> tuple[float, Array]:
+        """λmax(B^½ S B^½), and about its derivatives by the bends."""
+        if not bend.size:
+            return 0.0, bend
+        root = np.sqrt(bend)
+        A = root[:, None] * self.S * root
+        if not np.isfinite(A).all():  # LAPACK may never return from infinities
+            raise np.linalg.LinAlgError("the squares of a layer are too large for floating point")
+        if bend.size <= _FEW:
+            values, vectors = np.linalg.eigh(A)
+        else:
+            start = np.ones(bend.size) if self.near is None else self.near
+            try:
+                values, vectors = iterative.eigsh(A, k=_SEEN, which="LA", v0=start, tol=1e-3, ncv=20)
+            except iterative.ArpackError:
+                return np.inf, np.full(bend.size, np.nan)
+            self.near = vectors @ np.linspace(0.1, 1.0, _SEEN)
+        share = np.exp((values - values[-1]) / max(_EVEN * values[-1], 1e-300))
+        return float(values[-1]), (vectors * vectors) @ (share / share.sum() * values) / bend
+
+
+@dataclass(eq=False)
+class _Value:
+    """The bound, its gradient, and the hints for a proof: slopes, bends, eigenvalues and μ.
+
+    ``row`` is the row at the inputs, ``over`` the part of the bound that comes from it and the first bends.
+    """
+
+    bound: float
+    over: float
+    row: Array
+    gradient: Array
+    slopes: list[Array]
+    bends: list[Array]
+    tops: list[float]
+    mu: float
+
+
+class _Objective:
+    """The bound of a row over a ball, as a function of the coordinates: of all layers the slopes, then all bends."""
+
+    def __init__(self, relaxation: Bowls, row: Array, layers: list[_Layer]) -> None:
+        self.row, self.layers, self.ball = row, layers, relaxation.ball
+        self.radius, self.center = relaxation.radius, relaxation.ball.center
+        last = relaxation.network.layers[-1]
+        self.through, self.constant = times(row[None], last.weight)[0], float(row @ last.bias)
+        self.sizes = [layer.open.size for layer in layers]
+        count = sum(self.sizes)
+        self.pace = np.repeat([_TILT, 1.0], count)
+        self.scale = float(np.linalg.norm(self.through)) or 1.0
+
+    def start(self) -> Array:
+        """As if every neuron moved by the same share of what it can."""
+        ways = [_USUAL * layer.farthest for layer in self.layers]
+        slopes = [
+            np.clip(0.5 + 0.5 * layer.center / way, 0.02, 0.98) for layer, way in zip(self.layers, ways, strict=True)
+        ]
+        bends = [np.log((layer.beta - layer.alpha) / (2.0 * way)) for layer, way in zip(self.layers, ways, strict=True)]
+        return np.concatenate([*slopes, *bends])
+
+    def hints(self, value: _Value) -> BowlHints:
+        slopes, bends = [], []
+        for layer, g, bend in zip(self.layers, value.slopes, value.bends, strict=True):
+            slopes.append(np.zeros(layer.slope.size))
+            bends.append(np.zeros(layer.slope.size))
+            slopes[-1][layer.open], bends[-1][layer.open] = g, bend
+        self.corrected(value)
+        return BowlHints(self.row, tuple(slopes), tuple(bends), tuple(value.tops), float(value.mu))
+
+    def corrected(self, value: _Value) -> float:
+        """The bound with μ raised to at least the first layer's largest eigenvalue, as a proof needs it."""
+        first, bend = self.layers[0], value.bends[0]
+        if not bend.size:
+            return value.bound
+        value.tops[0] = first.top(bend)[0]
+        least = value.tops[0] * (1.0 + 1e-6)
+        if value.mu < least:
+            y = solved(first.own, bend, value.row, least)
+            over = 0.5 * (float(value.row @ y) + least * self.radius**2)
+            value.bound, value.over, value.mu = value.bound + over - value.over, over, least
+        return value.bound
+
+    def __call__(self, x: Array) -> _Value:
+        parts = np.split(x, np.cumsum([*self.sizes, *self.sizes])[:-1])
+        count = len(self.layers)
+        row, bound, steps, tops = self.through, self.constant, [], []
+        for k in reversed(range(count)):
+            layer = self.layers[k]
+            step = _Step(layer, row, parts[k], parts[count + k])
+            top, rise = layer.top(step.bend) if k else (0.0, None)
+            bound += float(step.height.sum() + step.g @ layer.bias + row @ layer.offset) + 0.5 * self.radius**2 * top
+            row = times(step.g[None], layer.weight)[0]
+            steps.append((step, rise))
+            tops.append(top)
+        (rest,), (boxed,) = split_by_box(self.ball, row[None])
+        over, y, mu = _over_ball(self.layers[0].own, steps[-1][0].bend, rest, self.radius)
+        bound += float(row @ self.center) + over + float(boxed)
+        z, gradient = self.center + y, [np.zeros(0)] * (2 * count)
+        for k, (layer, (step, rise)) in enumerate(zip(self.layers, reversed(steps), strict=True)):
+            v = layer.weight @ z + layer.bias
+            square = (layer.own @ y) ** 2 if rise is None else self.radius**2 * rise
+            z = layer.slope * v + layer.offset
+            z[layer.open], gradient[k], gradient[count + k] = step.derivatives(v[layer.open], square)
+        slopes, bends = ([getattr(step, name) for step, _ in reversed(steps)] for name in ("own", "bend"))
+        return _Value(bound, over, rest, np.concatenate(gradient), slopes, bends, tops[::-1], mu)
+
+
+class _Step:
+    """One layer: a row after it becomes a row before it, with heights and bends of its open neurons."""
+
+    def __init__(self, layer: _Layer, row: Array, share: Array, log_bend: Array) -> None:
+        self.layer, self.row, self.share = layer, row[layer.open], share
+        self.rate = np.exp(log_bend)
+        self.bend = np.abs(self.row) * self.rate + 1e-100
+        self.tilt = layer.alpha + share * (layer.beta - layer.alpha)
+        self.own = self.tilt * self.row
+        self.g = row * layer.slope
+        self.g[layer.open] = self.own
+        cells, bend, rising = layer.cells, self.bend, self.row > 0.0
+        slope = np.where(rising, cells.upper_slope, cells.lower_slope)
+        offset = np.where(rising, cells.upper_offset, cells.lower_offset)
+        a = slope * self.row - self.own
+        places = np.clip(layer.center + a / bend, cells.start, cells.stop)
+        squares = (places - layer.center) ** 2
+        values = a * places + self.row * offset - 0.5 * bend * squares
+        self.height = values.max(axis=0)
+        even = _EVEN * np.abs(self.row) * layer.farthest + 1e-300
+        share_of = np.exp(np.maximum((values - self.height) / even, -50.0))
+        share_of /= share_of.sum(axis=0)
+        self.v = (share_of * places).sum(axis=0)  # where the height is attained, on average
+        self.z = (share_of * (slope * places + offset)).sum(axis=0)
+        self.square = (share_of * squares).sum(axis=0)
+
+    def derivatives(self, v: Array, square: Array) -> tuple[Array, Array, Array]:
+        """By the row, the shares and the log bends, from the derivatives of the rest by slopes and half bends."""
+        by_slope, by_bend = v - self.v, 0.5 * (square - self.square)
+        by_row = self.z + self.tilt * by_slope + np.sign(self.row) * self.rate * by_bend
+        return by_row, self.row * (self.layer.beta - self.layer.alpha) * by_slope, self.bend * by_bend
+
+
+def _over_ball(weight: Weight, bend: Array, row: Array, radius: float) -> tuple[float, Array, float]:
+    """About max of row·d + ½Σ bend·(Wd)² over ‖d‖ ≤ radius, its maximiser, and the multiplier of the ball.
+
+    Lanczos: in the Krylov space of row, H·row, H²·row, … the matrix H = WᵀBW is tridiagonal.
+    """
+    length = float(np.linalg.norm(row))
+    if not length > 0.0 or not np.isfinite(length):
+        return 0.0 * length, 0.0 * row, 1.0
+    back = weight.T
+    basis, diagonal, beside = [row / length], [], []
+    for _ in range(min(_DIRECTIONS, row.size)):
+        w = back @ (bend * (weight @ basis[-1]))
+        diagonal.append(float(w @ basis[-1]))
+        known = np.array(basis)
+        for _ in range(2):
+            w = w - known.T @ (known @ w)
+        beside.append(float(np.linalg.norm(w)))
+        if not beside[-1] > 1e-12 * (abs(diagonal[0]) + 1e-300):
+            break
+        basis.append(w / beside[-1])
+    size = len(diagonal)
+    values, vectors = np.linalg.eigh(
+        np.diag(diagonal) + np.diag(beside[: size - 1], 1) + np.diag(beside[: size - 1], -1)
+    )
+    part = length * vectors[0]
+    low, high = values[-1] * (1.0 + 1e-9), max(values[-1], 0.0) + length / radius
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        far = float(((part / (middle - values)) ** 2).sum()) > radius * radius
+        low, high = (middle, high) if far else (low, middle)
+    y = (vectors @ (part / (high - values))) @ np.array(basis[:size])
+    return 0.5 * (float((part * part / (high - values)).sum()) + high * radius * radius), y, high

@@ -1,0 +1,549 @@
+"""Branch and bound: cut the region, bound the boxes, take the maximum; of the Lipschitz constant or of several values.
+
+The cover keeps the tree; a search decides what to cut and where.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.kernel.cover import Cover, Leaf, covering
+from lipcert.kernel.domain import corners
+from lipcert.kernel.hints import Interval
+from lipcert.kernel.piece_bounds import PieceBounds
+from lipcert.kernel.pieces import AXIS, Pieces
+from lipcert.kernel.rays import along_rays, has_rays
+from lipcert.kernel.taylor import MOST_INPUTS, curved, deep
+from lipcert.methods.anytime import Anytime
+from lipcert.methods.candidate import Candidate
+from lipcert.methods.directions import Stretch
+from lipcert.methods.joint import Joint
+from lipcert.methods.lower import jacobian_norms, lower_bound, uphill
+from lipcert.methods.method import Method
+from lipcert.methods.problem import Problem
+from lipcert.methods.second_order_jacobian import improved, suits
+from lipcert.methods.witness import weights_at_infinity, witness
+from lipcert.model.arrays import Array, dense
+from lipcert.model.network import Layer, Network
+from lipcert.model.norms import Norms
+from lipcert.model.regions import Region
+from lipcert.runtime.clock import clock
+from lipcert.runtime.threads import one_thread
+
+_BATCH = 256
+"""Boxes that are cut at once at most; more would not be faster."""
+_ENTRIES, _CURVED = 80_000, 600_000
+"""Numbers in one stack of matrices; more would not be faster, and would cut boxes that are not the worst. The second is
+for second-order bounds, which have no such matrices."""
+_TRACED = 1_000_000
+"""Entries of the rows that are traced for one stack of boxes; more would leave the processor's caches."""
+_WIDEST = 1200
+"""Layers wider than this leave time for too few boxes."""
+_FEW = 4
+"""A box with so few open neurons is cut by their sign: then its bound becomes exact."""
+FEW_INPUTS = 16
+"""Halving axes is of use with at most so many inputs."""
+VANISHING = 1e-200
+"""Bounds and widths below this are rounding; no region is cut for them."""
+_SMALL = 0.125
+"""Longest side of a box of the homogenised problem that counts as small, if the box reaches infinity."""
+_WHOLE, _FIRST = 0.4, 0.1
+"""Share of the time for a bound of the whole region; the second if boxes have second-order bounds, which are soon
+better."""
+_STARTING = 8.0
+"""Time that boxes need to be of use, in sweeps with their proof."""
+_GAIN, _LEAST_PIECES, _EARLY, _OPTIMISM = 0.98, 200, 9.0, 2.0
+"""Auto stops cutting if the mean bound of the boxes, extrapolated, does not reach the first, relative to that of the
+whole region. Not before so many boxes, not with more than 9 times the time used left, and not unless bounds would miss
+it even if they fell twice as fast."""
+_FAR = (2.5, 1.6)
+"""A second-order bound that exceeds the lower bound by these factors: its halves are cut again at once."""
+_NOTHING, _PARTS = 1e3, 1024
+"""A bound that exceeds the lower bound by the first says nothing: the region is cut until parts say more, into at most
+the second."""
+_ATTAINED = 1.0 - 1e-6
+"""A box is done when a point of it attains this share of its bound."""
+_SAMPLES, _STARTS, _STEPS = 2000, 8, 12
+"""Of several values at once: sampled points, the best of them for each row that climb, and their steps."""
+Reached = Callable[[Array], Array]
+"""The values that are attained at points (count, inputs), (count, rows)."""
+
+
+@dataclass(frozen=True)
+class Split(Anytime):
+    """Branch and bound: the largest bound over boxes of the region, always cutting the box with the largest.
+
+    On a convex region the Lipschitz constant is the largest Jacobian norm, so any cover will do. Boxes are cut by
+    halving an input axis or by confining a neuron to one side of its kink; when no neuron of a box is open its
+    bound is the norm itself. All of space is cut too, where activations are relu, leaky_relu or identity and inputs are
+    few. The bound is valid whenever the search stops: at the tolerance, at the end of its time,
+    on an interrupt, or where the bound of a piece cannot be proved.
+
+    Parameters
+    ----------
+    method
+        Bounds the whole region first, in at most 40 % of the time.
+    seconds
+        How long the whole may take, proof included.
+    tolerance
+        Stop when upper/lower ≤ 1 + tolerance.
+    workers
+        Processes that bound pieces; 1 works in this one.
+    pieces
+        Stop after so many pieces, or a few more; None is no limit. Unlike time, it does not depend on the machine.
+        ``sensitivity`` takes so many for each entry.
+    """
+
+    method: Method = field(default_factory=lambda: Joint(seconds=5.0))
+    seconds: float = 60.0
+    tolerance: float = 0.05
+    workers: int = 1
+    pieces: int | None = None
+
+    def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
+        """What the method for the whole region finds, then the pieces."""
+        if not can_cut(problem):
+            raise InvalidInput(
+                "Split cuts all of space only where activations are relu, leaky_relu (prelu, abs) or identity;"
+                " for others it needs a bounded region, such as Ball(center, radius)"
+            )
+        now, method, best = clock(), self.method, start
+        now.check()
+        if isinstance(method, Anytime):
+            limit = np.inf if method.seconds is None else method.seconds
+            share = _FIRST if curved(problem.network) or deep(problem.network) else _WHOLE
+            with now.sharing(min(share * now.left, limit) if affordable(problem, 1.0 - share) else np.inf):
+                for candidate in method.candidates(problem, start):
+                    yield candidate
+                    best = min(best, candidate, key=lambda found: found.bound)
+        else:
+            found = method.solve(problem)
+            yield found
+            best = min(best, found, key=lambda found: found.bound)
+        if problem.network.inputs > MOST_INPUTS and suits(problem, best):
+            for candidate in improved(problem, best):
+                yield candidate
+                best = min(best, candidate, key=lambda found: found.bound)
+        yield from self.refined(problem, best)
+
+    def refined(self, problem: Problem, candidate: Candidate, impatient: bool = False) -> Iterator[Candidate]:
+        """A candidate with a tree of boxes, if that is better than the candidate itself.
+
+        impatient=True: stop if more boxes are not expected to help in the time that is left.
+        """
+        now = clock()
+        if not affordable(problem):
+            return
+        search, kept, interrupt = _Search(problem.network, problem.region, problem.norms, impatient), None, None
+        try:
+            bounding = PieceBounds(problem.network, problem.region, candidate.sweeps, problem.norms, remembered=True)
+            with covering(bounding, self.workers, one_thread) as kept:
+                search.run(kept, self, candidate.bound)
+        except KeyboardInterrupt as error:
+            interrupt = error
+        except (ProofFailed, np.linalg.LinAlgError) as failure:
+            now.say(f"stopped, the best bound so far is kept: {failure}")
+        found = replace(candidate, witness=search.witness)
+        if kept is not None and kept.bound < candidate.bound:
+            found = replace(found, bound=kept.bound, cover=kept, found_by="Split")
+        yield found
+        if interrupt is not None:
+            raise interrupt
+
+
+def can_cut(problem: Problem) -> bool:
+    """Whether the region can be cut; all of space can if the network is homogeneous up to biases."""
+    return problem.region.bounded or has_rays(problem.network)
+
+
+def affordable(problem: Problem, share: float = 1.0) -> bool:
+    """Whether a share of the time that is left is enough for boxes; they begin with a proof of the whole region."""
+    widest = max(problem.network.sizes[1:-1], default=0)
+    few = problem.region.bounded or problem.network.inputs <= FEW_INPUTS  # a box of rays has two faces an input
+    now = clock()
+    return few and 0 < widest <= _WIDEST and problem.known is None and share * now.left >= _STARTING * now.sweep
+
+
+@dataclass(eq=False)
+class _Search:
+    """Which boxes are still open, worst first, and the largest norm that was met."""
+
+    network: Network
+    region: Region
+    norms: Norms
+    impatient: bool = False
+    open: list[tuple[float, int]] = field(default_factory=list)
+    """Minus the bound, and the node."""
+    done: float = 0.0
+    lower: float = 0.0
+    whole: float = np.inf
+    """The bound of the whole region."""
+    witness: Array | None = None
+    past: list[tuple[float, float]] = field(default_factory=list)
+    """Numbers of pieces and the mean logarithm of their bounds, relative to that of the whole region."""
+
+    def __post_init__(self) -> None:
+        self.rays = not self.region.bounded
+        self.cut = along_rays(self.network)[0] if self.rays else self.network  # what pieces and cuts speak of
+        self.curved, self.deep = curved(self.network), deep(self.network)
+        self.stretch = Stretch(self.norms)
+
+    def run(self, cover: Cover, limits: Split, ceiling: float) -> None:
+        """Cut until upper and lower meet, time is up, there are enough boxes, or more are not expected to help."""
+        most = np.inf if limits.pieces is None else limits.pieces
+        few, now = self.network.inputs <= FEW_INPUTS, clock()
+        samples, starts = (1000, 16) if few else (100, 4)
+        ends = {"input_norm": self.norms.input, "output_norm": self.norms.output, "seconds": max(0.1 * now.left, 0.0)}
+        start = lower_bound(self.network, self.region, samples=samples, starts=starts, **ends)  # type: ignore[arg-type]
+        self.lower, self.witness = start.value, start.point
+        if cover.bound > VANISHING:
+            self.whole = cover.leaf(0).bound
+            self.add(self.parts(cover, self.faces(cover)))
+        began = before = time.perf_counter()
+        pace = 0.0
+        while self.open and now.allows(pace) and cover.pieces < most:
+            enough = max(self.lower * (1.0 + limits.tolerance), VANISHING)
+            if self.upper <= enough:
+                return
+            batch = [cover.leaf(node) for node in self.worst()]
+            self.done = max(self.done, *(leaf.bound for leaf in batch if leaf.bound <= enough), 0.0)
+            kept = [leaf for leaf in batch if leaf.bound > enough and not self.settle(cover, leaf)]
+            if not kept:
+                continue
+            self.add(self.halved(cover, kept))
+            share = min(self.upper, ceiling)
+            now.say(
+                f"{cover.pieces} pieces, {len(self.open)} open, upper {share:.4g}, lower {self.lower:.4g},"
+                f" ratio {share / max(self.lower, 1e-300):.4g}"
+            )
+            after = time.perf_counter()
+            pace, before = after - before, after
+            more = min(now.left / max(after - began, 1e-9), most / cover.pieces - 1.0)
+            if self.impatient and self.hopeless(cover.pieces, ceiling, more):
+                now.say("more pieces promise nothing")
+                return
+
+    def hopeless(self, pieces: int, ceiling: float, more: float) -> bool:
+        """Whether bounds of pieces, falling as they did, hardly gain anything from ``more`` times as many again.
+
+        The mean of their logarithms falls about in proportion to the logarithm of their number; the largest of them
+        follows later.
+        """
+        if more > _EARLY or pieces < _LEAST_PIECES or not (self.open and 0.0 < ceiling < np.inf):
+            return False
+        if not self.past or pieces >= 1.4 * self.past[-1][0]:
+            self.past.append((float(pieces), float(np.mean(np.log([-bound / ceiling for bound, _ in self.open])))))
+        if len(self.past) < 2 or self.past[-1][0] < pieces:
+            return False
+        (before, high), (now, low) = self.past[-2:]
+        return low - _OPTIMISM * (high - low) / np.log(now / before) * np.log1p(more) > np.log(_GAIN)
+
+    @property
+    def upper(self) -> float:
+        """The largest bound of a leaf, as far as the search knows."""
+        return max(self.done, -self.open[0][0] if self.open else 0.0)
+
+    @property
+    def most(self) -> int:
+        """How many pieces are cut at once at most."""
+        entries = _CURVED if self.curved else _ENTRIES
+        return min(_BATCH, max(2, entries // max(self.network.sizes[1:-1]) ** 2))
+
+    @property
+    def batch(self) -> int:
+        return int(np.clip(len(self.open) // 3, 1, self.most))
+
+    def worst(self) -> list[int]:
+        """The boxes to cut next, no longer open: some of the worst, and all that have the same bound as the worst.
+
+        If the first cuts gain nothing, all boxes have the bound of the whole region, and are cut breadth first.
+        """
+        count, top = self.batch, self.open[0][0]
+        found: list[int] = []
+        while self.open and (len(found) < count or (self.open[0][0] == top and len(found) < self.most)):
+            found.append(heapq.heappop(self.open)[1])
+        return found
+
+    def faces(self, cover: Cover) -> list[Leaf]:
+        """The first leaves: the region itself, or the faces of the homogenised box, as thin as floats allow."""
+        rest = [cover.leaf(0)]
+        if not self.rays:
+            return rest
+        found, count, edge = [], self.network.inputs, float(np.nextafter(1.0, 0.0))
+        for axis, value in [(k, side) for k in range(count) for side in (-edge, edge)] + [(count, edge)]:
+            if rest:
+                halves = cover.cut([rest[0].node], np.array([AXIS]), np.array([axis]), np.array([value]))
+                inner = [abs(leaf.piece.lower[0, axis] + leaf.piece.upper[0, axis]) < 1.5 for leaf in halves]
+                rest = [leaf for leaf, is_inner in zip(halves, inner, strict=True) if is_inner]
+                found += [leaf for leaf, is_inner in zip(halves, inner, strict=True) if not is_inner]
+        return found
+
+    def add(self, leaves: list[Leaf]) -> None:
+        """New leaves, open until they are settled."""
+        if leaves and self.network.inputs <= FEW_INPUTS:
+            middles = [0.5 * leaf.piece.lower[0] + 0.5 * leaf.piece.upper[0] for leaf in leaves]
+            self.meet(np.array(middles))
+        for leaf in leaves:
+            heapq.heappush(self.open, (-leaf.bound, leaf.node))
+
+    def parts(self, cover: Cover, leaves: list[Leaf]) -> list[Leaf]:
+        """The leaves to start with; if slopes are smooth and their bounds say nothing, parts without bounds.
+
+        They are cut until trial halves of one part have bounds that say something.
+        """
+        bounding, now, level = cover.bounding, clock(), 1
+        while self.curved and leaves and max(leaf.bound for leaf in leaves) > _NOTHING * self.lower > 0.0:
+            if level % self.network.inputs == 0:
+                probe = leaves[len(leaves) // 2]
+                bounds = bounding.bound(bounding.halves(probe.piece, *self.cuts([probe], bounding.starts))).values
+                now.say(f"{len(leaves)} parts, halves of one have bounds to {bounds.max():.4g}, lower {self.lower:.4g}")
+                if bounds.max() <= _NOTHING * self.lower or len(leaves) > _PARTS or not now.allows(0.0):
+                    break
+            leaves = cover.cut([leaf.node for leaf in leaves], *self.cuts(leaves, bounding.starts), passing=True)
+            level += 1
+        return leaves
+
+    def halved(self, cover: Cover, leaves: list[Leaf]) -> list[Leaf]:
+        """The leaves cut in halves; where second-order bounds are far too large, the halves are cut again at once.
+
+        Halves that are cut again inherit their parent's bound.
+        """
+        starts = cover.bounding.starts
+        for limit in _FAR[self.deep :] if self.lower > 0.0 else ():
+            far = [leaf for leaf in leaves if leaf.piece.second[0] and limit * self.lower < leaf.bound < self.whole]
+            if far and len(leaves) + len(far) <= 4 * self.most:
+                nodes = {leaf.node for leaf in far}
+                leaves = [leaf for leaf in leaves if leaf.node not in nodes]
+                leaves += cover.cut([leaf.node for leaf in far], *self.cuts(far, starts), passing=True)
+        return cover.cut([leaf.node for leaf in leaves], *self.cuts(leaves, starts))
+
+    def settle(self, cover: Cover, leaf: Leaf) -> bool:
+        """Whether a box is done because none of its neurons is open.
+
+        Its bound is then attained if it has an input, which raises the lower bound; or it has none, and weights prove
+        that. If neither can be shown, the box must be cut.
+        """
+        if self.far(leaf.piece):
+            apart = weights_at_infinity(cover.bounding, leaf.piece)
+            if apart is not None and cover.drop(leaf.node, apart):
+                return True
+        if (leaf.shares > 0).any():
+            return False
+        point, weights = witness(cover.bounding, leaf.piece)
+        if point is not None:
+            self.meet(point[None])
+            if self.lower >= leaf.bound * _ATTAINED:
+                self.done = max(self.done, leaf.bound)
+                return True
+        return cover.drop(leaf.node, weights)
+
+    def meet(self, points: Array) -> None:
+        """Keep the best of the points if it is better than all before; homogenised points (x, t) stand for x/t."""
+        if self.rays:
+            points = points[points[:, -1] > 0.0]
+            points = points[:, :-1] / points[:, -1:]
+        points = self.region.project(points)
+        points = points[np.isfinite(points).all(axis=1)]  # the middle of a huge piece may overflow
+        if not len(points):
+            return
+        norms = jacobian_norms(self.network, points, self.stretch)
+        best = int(np.argmax(norms))
+        if norms[best] > self.lower:
+            self.lower, self.witness = float(norms[best]), points[best]
+            if self.network.inputs <= FEW_INPUTS:
+                self.witness = uphill(self.network, self.region, points[best], stretch=self.stretch)
+                self.lower = float(jacobian_norms(self.network, self.witness[None], self.stretch)[0])
+
+    def cuts(self, leaves: list[Leaf], starts: Array) -> tuple[Array, Array, Array]:
+        """Where to cut each of the boxes; ``starts`` says where the neurons of each hidden layer begin."""
+        where, what, at = [], [], []
+        few = self.network.inputs <= FEW_INPUTS
+        axes = to_halve(self.cut, leaves, self.rays) if few else np.zeros(0, dtype=int)
+        for number, leaf in enumerate(leaves):
+            piece, shares = leaf.piece, leaf.shares
+            open_neurons = int((shares > 0).sum())
+            if open_neurons and (not few or open_neurons <= _FEW or self.far(piece)):
+                neuron = int(np.argmax(shares))
+                layer = int(np.searchsorted(starts, neuron, side="right")) - 1
+                where.append(layer)
+                what.append(neuron - int(starts[layer]))
+                at.append(kink(self.cut.layers[layer], what[-1], piece.low[:, neuron], piece.high[:, neuron]))
+            else:
+                known = few and not self.whole == leaf.bound > _NOTHING * self.lower  # what to blame
+                axis = int(axes[number] if known else np.argmax((piece.upper - piece.lower)[0]))
+                where.append(AXIS)
+                what.append(axis)
+                at.append(float(0.5 * piece.lower[0, axis] + 0.5 * piece.upper[0, axis]))
+        return np.array(where), np.array(what), np.array(at)
+
+    def far(self, piece: Pieces) -> bool:
+        """Whether a homogenised box is small and reaches infinity: there axes do not settle signs of later layers."""
+        return self.rays and bool(piece.lower[0, -1] == 0.0 and (piece.upper - piece.lower).max() <= _SMALL)
+
+
+def to_halve(network: Network, leaves: list[Leaf], rays: bool) -> Array:
+    """The axis to halve for each box: the one that contributes most to what its open neurons add to the bound.
+
+    A neuron's pre-activation moves by |∂v_j/∂x_i|·width_i along axis i, to first order at the centre. Relative to its
+    interval, that says how much narrower halving the axis makes it; the root of the neuron's share weighs the gain.
+    With ``rays``, where t moves too, middle slopes are used: a neuron that is off at the centre still counts.
+    """
+    pieces = Pieces.stack([leaf.piece for leaf in leaves])
+    shares, width = np.sqrt(np.stack([leaf.shares for leaf in leaves])), pieces.upper - pieces.lower
+    values = network.preactivations(0.5 * pieces.lower + 0.5 * pieces.upper)
+    blame, begin = np.zeros(width.shape), 0
+    moves = dense(network.layers[0].weight) * width[:, None, :]
+    for index, layer in enumerate(network.layers[:-1]):
+        assert layer.neurons is not None
+        if begin >= shares.shape[-1]:  # there are no shares of the layers that follow
+            break
+        mine = slice(begin, begin + layer.size)
+        reach = np.maximum(pieces.high[:, mine] - pieces.low[:, mine], np.abs(moves).max(axis=-1))[:, :, None]
+        part = np.divide(np.abs(moves), reach, out=np.zeros(moves.shape), where=reach > 0)
+        blame += np.einsum("kn,kni->ki", shares[:, mine], part)
+        begin += layer.size
+        if index + 2 < len(network.layers):
+            slope = layer.neurons.slope(values[index])
+            if rays:
+                slope = 0.5 * np.add(*layer.neurons.slope_range(pieces.low[:, mine], pieces.high[:, mine]))
+            moves = dense(network.layers[index + 1].weight) @ (slope[:, :, None] * moves)
+    return np.argmax(blame + 1e-9 * width / width.max(axis=-1, keepdims=True), axis=-1)
+
+
+def kink(layer: Layer, neuron: int, low: Array, high: Array) -> float:
+    """The kink of a neuron inside its interval, or else the middle."""
+    assert layer.neurons is not None
+    row = layer.neurons.take(np.array([neuron])).groups[0][0]
+    if row.row.kinks:
+        for knot, inside in row.knots_inside(low, high):
+            if inside[0]:
+                return float(knot[0])
+    return float(0.5 * low[0] + 0.5 * high[0])
+
+
+def output_values(network: Network, points: Array) -> Array:
+    """Outputs from both sides."""
+    values = network(points)
+    return np.concatenate([values, -values], axis=-1)
+
+
+def entry_sizes(network: Network, points: Array) -> Array:
+    """Sizes of the entries of the Jacobian."""
+    return np.abs(network.jacobian(points)).reshape(len(points), -1)
+
+
+def attained(network: Network, region: Region, reached: Reached, climbs: bool) -> Array:
+    """The largest values met at sampled points, (rows,); ``climbs`` adds a few steps uphill, for outputs."""
+    points = region.sample(_SAMPLES, np.random.default_rng(0))
+    values = reached(points)
+    best = values.max(axis=0)
+    if not climbs:
+        return best
+    rows, size = values.shape[1], float(region.extent)
+    here = points[np.argsort(-values, axis=0)[:_STARTS].T.ravel()]
+    row = np.repeat(np.arange(rows), _STARTS)
+    sign, output = np.where(row < network.outputs, 1.0, -1.0), row % network.outputs
+    for step in range(_STEPS):
+        uphill = sign[:, None] * network.jacobian(here)[np.arange(len(here)), output]
+        length = np.maximum(np.linalg.norm(uphill, axis=1, keepdims=True), 1e-300)
+        here = region.project(here + 0.5**step * size * uphill / length)
+        best = np.maximum(best, reached(here).max(axis=0))
+    return best
+
+
+@dataclass(eq=False)
+class RowSearch:
+    """Branch and bound on several values at once: outputs from both sides, or entries of the Jacobian.
+
+    The box whose values exceed the attained ones most is cut first. ``lower`` (rows,) is attained somewhere; a value
+    counts as found when it is within ``tolerance`` times ``scale``.
+    """
+
+    network: Network
+    region: Region
+    reached: Reached
+    lower: Array
+    scale: Array
+    tolerance: float
+    open: list[tuple[float, int]] = field(default_factory=list)
+
+    def run(self, cover: Cover, most: float) -> None:
+        """Cut until all values are found, or time is up, or there are enough boxes."""
+        took = 0.0
+        self.add([cover.leaf(0)])
+        try:
+            while self.open and cover.pieces < most and clock().allows(took):
+                started = time.perf_counter()
+                batch = [cover.leaf(heapq.heappop(self.open)[1]) for _ in range(min(len(self.open), self.batch))]
+                batch = [leaf for leaf in batch if self.excess(leaf) > self.tolerance]
+                if not batch:
+                    return
+                self.add(cover.cut([leaf.node for leaf in batch], *self.cuts(batch)))
+                took = time.perf_counter() - started
+                worst = -self.open[0][0] if self.open else 0.0
+                clock().say(f"{cover.pieces} pieces, {len(self.open)} open, at most {worst:.3g} widths too large")
+        except (ProofFailed, np.linalg.LinAlgError) as failure:
+            clock().say(f"stopped, the best values so far are kept: {failure}")
+
+    @property
+    def batch(self) -> int:
+        room = max(1, _TRACED // max(self.network.sizes[1:-1], default=1) ** 2)
+        return int(np.clip(len(self.open) // 2, 1, min(_BATCH, room)))
+
+    def excess(self, leaf: Leaf) -> float:
+        """How far the values of a box are above what is attained, at most, relative to the scale."""
+        return float(((leaf.values - self.lower) / self.scale).max())
+
+    def add(self, leaves: list[Leaf]) -> None:
+        """New leaves, open until they are settled."""
+        if not leaves:
+            return
+        middles = np.array([0.5 * leaf.piece.lower[0] + 0.5 * leaf.piece.upper[0] for leaf in leaves])
+        middles = self.region.project(middles)
+        self.lower = np.fmax(self.lower, self.reached(middles[np.isfinite(middles).all(axis=1)]).max(axis=0))
+        for leaf in leaves:
+            heapq.heappush(self.open, (-self.excess(leaf), leaf.node))
+
+    def cuts(self, leaves: list[Leaf]) -> tuple[Array, Array, Array]:
+        """The axis to halve of each box: the one along which open slopes, of all layers, change outputs most.
+
+        Halving axis i takes from neuron j of a layer about (β_j - α_j)·|∂v_j/∂x_i|·width_i times ‖∂f/∂φ_j‖, all
+        derivatives by middle slopes. Where nothing is open, the widest axis in units of the region is halved.
+        """
+        pieces = Pieces.stack([leaf.piece for leaf in leaves])
+        width = pieces.upper - pieces.lower
+        whole = np.subtract(*corners(self.region)[::-1])
+        score = np.divide(width, whole, out=np.zeros(width.shape), where=whole > 0.0)
+        weights = [dense(layer.weight) for layer in self.network.layers]
+        slopes = slopes_of(self.network, pieces)
+        ahead = [weights[-1]]
+        for weight, (alpha, beta) in zip(weights[-2:0:-1], slopes[:0:-1], strict=True):
+            ahead.append((ahead[-1] * (0.5 * alpha + 0.5 * beta)[:, None, :]) @ weight)
+        moves, open_ = weights[0] * width[:, None, :], np.zeros(width.shape)
+        for number, (alpha, beta) in enumerate(slopes):
+            weight = (beta - alpha) * np.linalg.norm(ahead[-1 - number], axis=-2)
+            open_ += np.einsum("kn,kni->ki", weight, np.abs(moves))
+            if number + 1 < len(slopes):
+                moves = weights[number + 1] @ ((0.5 * alpha + 0.5 * beta)[:, :, None] * moves)
+        most = open_.max(axis=-1, keepdims=True)
+        axis = np.argmax(1e-9 * score + np.divide(open_, most, out=np.zeros(width.shape), where=most > 0.0), axis=1)
+        rows = np.arange(len(leaves))
+        at = 0.5 * pieces.lower[rows, axis] + 0.5 * pieces.upper[rows, axis]
+        return np.full(len(leaves), AXIS), axis, at
+
+
+def slopes_of(network: Network, pieces: Pieces) -> list[Interval]:
+    """The slopes that the intervals of pieces allow, for each hidden layer."""
+    found, begin = [], 0
+    for layer in network.layers[:-1]:
+        assert layer.neurons is not None
+        mine = slice(begin, begin + layer.size)
+        found.append(layer.neurons.slope_range(pieces.low[:, mine], pieces.high[:, mine]))
+        begin += layer.size
+    return found

@@ -1,0 +1,93 @@
+"""What is known when multipliers are chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import linalg
+
+from lipcert.kernel.guide import View
+from lipcert.methods.eigenvalues import symmetric
+from lipcert.model.arrays import Array, Weight, dense, times
+
+_LEAST = 1e-60
+"""Slope ranges of saturated neurons are widened to this, so that their squares and inverses stay floats."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One layer, before its multipliers T are chosen.
+
+    S (n, n) is the ellipsoid of Δv divided by 4**exponent; the slopes lie in [α, β]; ``ahead`` is the next
+    weight W⁺, so that the objective is λmax(W⁺ P(T) W⁺ᵀ). T is relative to the same scale as S.
+    """
+
+    index: int
+    S: Array
+    exponent: int
+    alpha: Array
+    beta: Array
+    ahead: Weight
+    neurons: Array | None = None
+    """Which neurons of the layer the first of these are, where not all; any others are carried along with slope one."""
+
+    @staticmethod
+    def of(view: View, which: int) -> Stage:
+        """The stage of one region of a stack."""
+        ahead = view.ahead if view.ahead.ndim == 2 else view.ahead[which]
+        alpha, beta = view.alpha[which], view.beta[which]
+        beta = np.where(beta > alpha, np.maximum(beta, alpha + _LEAST), beta)
+        neurons = None if view.neurons is None else view.neurons[which]
+        return Stage(view.index, view.S[which], int(view.exponent[which]), alpha, beta, ahead, neurons)
+
+    @cached_property
+    def target(self) -> Weight:
+        """The next weight, or a dense one with fewer rows that serves as well."""
+        return self.ahead if self.neurons is None else _smaller(self.ahead)
+
+    def narrow(self, values: Array) -> Array:
+        """Values of the layer's neurons, as values of what is kept; zero for what is carried along."""
+        if self.neurons is None:
+            return values
+        kept = np.zeros(self.alpha.shape)
+        kept[: self.neurons.size] = values[self.neurons]
+        return kept
+
+    @property
+    def m(self) -> Array:
+        return 0.5 * (self.alpha + self.beta)
+
+    @property
+    def r(self) -> Array:
+        return 0.5 * (self.beta - self.alpha)
+
+    def blocks(self) -> tuple[Array, Array, Array, Array]:
+        """B = W⁺ D_m S D_m W⁺ᵀ, G = W⁺ D_m S D_r, H = W⁺_A and R = D_r S D_r, on the active neurons A.
+
+        With them λmax(W⁺ P(T) W⁺ᵀ) = λmax(B + G (T - R)⁻¹ Gᵀ + H T Hᵀ).
+        """
+        active = self.active
+        r, m = self.r[active], self.m
+        scaled = times((m[:, None] * self.S).T, self.target.T).T  # W⁺ D_m S
+        R = symmetric(r[:, None] * self.S[np.ix_(active, active)] * r)
+        return symmetric(times(scaled * m, self.target.T)), scaled[:, active] * r, dense(self.target[:, active]), R
+
+    @property
+    def active(self) -> Array:
+        """The neurons whose slope is not a single number."""
+        return np.flatnonzero(self.beta > self.alpha)
+
+
+def _smaller(ahead: Weight) -> Weight:
+    """A matrix C with as few rows as possible and CᵀC = aheadᵀ·ahead, to rounding: λmax(C P Cᵀ) is the same."""
+    rows, columns = ahead.shape
+    if rows <= columns:
+        return ahead
+    gram = dense(ahead.T @ ahead)
+    gram.flat[:: columns + 1] += 1e-13 * np.trace(gram) / columns + np.finfo(float).tiny
+    try:
+        return np.asarray(linalg.cholesky(gram, lower=False, overwrite_a=True, check_finite=False))
+    except linalg.LinAlgError:
+        return ahead

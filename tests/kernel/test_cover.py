@@ -1,0 +1,153 @@
+"""The ledger of pieces: its bound is true whatever the search suggests."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.errors import ProofFailed
+from lipcert.kernel.checker import issue
+from lipcert.kernel.cover import Cover, covering
+from lipcert.kernel.piece_bounds import PieceBounds
+from lipcert.kernel.pieces import AXIS, LEAF
+from lipcert.methods.candidate import Candidate
+from lipcert.model.norms import Norms
+from networks import random_network
+
+SEARCH = importlib.import_module("lipcert.methods.split")
+NETWORK = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
+BALL = lc.Ball(np.zeros(3), 1.0)
+SPLIT = lc.Split(method=lc.ClosedForm(), seconds=np.inf, tolerance=1e-3, pieces=400)
+LOWER = lc.lower_bound(NETWORK, BALL).value
+
+
+def halved_bound(patch: pytest.MonkeyPatch) -> None:
+    honest = lc.Split.refined
+
+    def refined(split: lc.Split, *arguments: Any) -> Iterator[Candidate]:
+        for proof in honest(split, *arguments):
+            yield replace(proof, bound=0.5 * proof.bound)
+
+    patch.setattr(lc.Split, "refined", refined)
+
+
+def lost_leaves(patch: pytest.MonkeyPatch) -> None:
+    """The search forgets half of the pieces."""
+    honest = SEARCH._Search.add
+    patch.setattr(SEARCH._Search, "add", lambda search, leaves: honest(search, leaves[::2]))
+
+
+def garbage_cuts(patch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+
+    def cuts(search: Any, leaves: list[Any], starts: Any) -> tuple[Any, ...]:
+        count = len(leaves)
+        return rng.integers(AXIS, 2, count), rng.integers(0, 3, count), rng.standard_normal(count)
+
+    patch.setattr(SEARCH._Search, "cuts", cuts)
+
+
+def garbage_weights(patch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    patch.setattr(SEARCH, "witness", lambda stack, piece: (None, rng.standard_normal(20)))
+
+
+def garbage_witness(patch: pytest.MonkeyPatch) -> None:
+    """Norms that nothing has: the search stops at once, or believes that it is done."""
+    patch.setattr(SEARCH, "jacobian_norms", lambda network, points, *rest: np.full(len(points), 1e9))
+
+
+@pytest.mark.parametrize("mistake", [halved_bound, lost_leaves, garbage_cuts, garbage_weights, garbage_witness])
+def test_a_wrong_search_gets_a_true_bound(
+    mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistake(monkeypatch)
+    certificate = lc.certify(NETWORK, BALL, SPLIT)
+    assert certificate.verified
+    assert certificate.bound >= LOWER
+    assert lc.verify(NETWORK, certificate) <= certificate.bound
+    assert lc.reach(NETWORK, BALL, SPLIT).bound >= LOWER
+
+
+def made(**arguments: Any) -> Cover:
+    sweeps = lc.certify(NETWORK, BALL, lc.ClosedForm()).sweeps
+    with covering(PieceBounds(NETWORK, BALL, sweeps, **arguments)) as found:
+        return found
+
+
+def test_a_cover_belongs_to_its_network_and_region() -> None:
+    found = made()
+    assert found.bound_of(NETWORK, BALL) == found.bound >= LOWER
+    other = random_network(6, (3, 10, 10, 2), "relu", gain=0.1)
+    for network, region in ((other, BALL), (NETWORK, lc.Ball(np.zeros(3), 2.0))):
+        with pytest.raises(ProofFailed, match="another network or region"):
+            found.bound_of(network, region)
+
+
+def test_pieces_of_the_whole_network_tell_nothing_of_a_part() -> None:
+    part = lc.certify(NETWORK, BALL, lc.ClosedForm(), layers=(1, 3))
+    with pytest.raises(ProofFailed, match="about the whole network"):
+        issue(NETWORK, BALL, part.part, part.sweeps, part.part_sweeps, made())
+
+
+def test_pieces_are_not_bounded_in_units() -> None:
+    with pytest.raises(ProofFailed, match="norms without units"):
+        made(norms=Norms(lc.L2(scale=100.0), lc.L2()))
+
+
+@pytest.mark.parametrize(
+    ("layer", "index", "value", "message"),
+    [
+        (LEAF, 0, 0.0, "does not have"),
+        (2, 0, 0.0, "does not have"),
+        (0, 10, 0.0, "does not have"),
+        (AXIS, 3, 0.0, "does not have"),
+        (AXIS, 0, np.nan, "does not have"),
+        (AXIS, 0, 5.0, "outside its sides"),
+    ],
+)
+def test_cuts_that_are_none(layer: int, index: int, value: float, message: str) -> None:
+    found = made()
+    before = found.bound
+    with pytest.raises(ProofFailed, match=message):
+        found.cut([0], np.array([layer]), np.array([index]), np.array([value]))
+    assert found.bound == before
+    assert found.tree().leaves == 1
+
+
+def test_bounds_fall_and_trees_prove_them_again() -> None:
+    found = made()
+    whole = found.bound
+    leaves = found.cut([0], np.array([AXIS]), np.array([0]), np.array([0.0]))
+    with pytest.raises(ProofFailed, match="cut twice"):
+        found.cut([1, 1], np.array([AXIS] * 2), np.zeros(2, dtype=int), np.zeros(2))
+    for leaf in leaves:
+        found.cut([leaf.node], np.array([AXIS]), np.array([1]), np.array([0.0]))
+    assert LOWER <= found.bound <= whole
+    assert not found.drop(3, np.full(20, np.nan))
+    claim = replace(lc.certify(NETWORK, BALL, lc.ClosedForm()), tree=found.tree(), bound=found.bound)
+    assert lc.verify(NETWORK, claim) <= found.bound
+    assert found.tree().leaves == 4
+
+
+def test_halves_that_are_passed_over_have_the_bound_of_the_whole() -> None:
+    found = made()
+    whole = float(found.leaf(0).bound)
+    halves = found.cut([0], np.array([AXIS]), np.array([0]), np.array([0.0]), passing=True)
+    assert [leaf.bound for leaf in halves] == [whole, whole]
+    nodes = [leaf.node for leaf in halves]
+    found.cut(nodes, np.array([AXIS, AXIS]), np.array([1, 2]), np.zeros(2))
+    tree = found.tree()
+    assert tree.passed.tolist() == nodes
+    assert LOWER <= found.bound <= whole * (1.0 + 1e-6)
+    claim = replace(lc.certify(NETWORK, BALL, lc.ClosedForm()), tree=tree, bound=found.bound)
+    assert lc.verify(NETWORK, claim) <= found.bound
+    every = replace(tree, passed=np.arange(1, len(tree.layer)))
+    with pytest.raises(ProofFailed):
+        lc.verify(NETWORK, replace(claim, tree=every, bound=LOWER))

@@ -1,0 +1,260 @@
+"""Bounds to second order over a ball: true whatever the hints are, sharp where signs agree, stored and repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.errors import ProofFailed
+from lipcert.kernel import curved
+from lipcert.kernel.checker import issue
+from lipcert.kernel.curved import inverse_above, prove_curved
+from lipcert.kernel.hints import Curved, Part
+from lipcert.kernel.slope_fits import fit_error
+from lipcert.kernel.sweep import proving
+from lipcert.methods.second_order_jacobian import _Search as Search
+from lipcert.model.activations import Activation
+from lipcert.model.network import Neurons
+from networks import NAMED_ROWS, ROW_LABELS, ROWS, random_network, spread
+
+CHAIN = lc.Network.from_weights([[[1.0]], [[1.5]], [[1.0]]], [[0.5], [0.3], None], "hardswish")
+CHAIN_BALL = lc.Ball([0.0], 0.4)
+"""Two neurons on the parabola of hardswish: slopes are linear and all signs agree; so the bound is near the truth."""
+SMOOTH = random_network(3, (20, 16, 16, 3), "tanh", gain=2.5)
+SMOOTH_BALL = lc.Ball(np.full(20, 0.1), 0.05)
+
+
+def found(network: lc.Network, ball: lc.Ball, steps: int = 30) -> Curved:
+    """The hints that the search ends with."""
+    search = Search.of(network, ball)
+    best, hints = np.inf, None
+    for number, (x, value) in enumerate(search.descent(np.inf)):
+        if value.bound < best:
+            best, hints = value.bound, search.hints(x, value.share)
+        if number >= steps:
+            break
+    assert hints is not None
+    return hints
+
+
+@cache
+def chain_hints() -> Curved:
+    return found(CHAIN, CHAIN_BALL, 100)
+
+
+def proved(network: lc.Network, ball: lc.Ball, hints: Curved) -> float:
+    with proving():
+        return prove_curved(network, ball, hints)
+
+
+def largest_slope(network: lc.Network, ball: lc.Ball) -> float:
+    """The largest Jacobian norm at many points, nearly the constant where there is one input."""
+    if network.inputs == 1:
+        reach = float(ball.radius)
+        points = ball.center + np.linspace(-reach, reach, 20001)[:, None]
+    else:
+        points = ball.sample(2000, np.random.default_rng(0))
+    return float(np.linalg.norm(network.jacobian(points), ord=2, axis=(-2, -1)).max()) * (1.0 - 1e-12)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=ROW_LABELS)
+def test_a_parabola_is_no_further_from_a_slope_than_proved(row: Activation) -> None:
+    rng = np.random.default_rng(1)
+    neurons = Neurons.of(row, 40)
+    center, error = 2.0 * rng.standard_normal(40), np.where(np.arange(40) % 2, 1e-3, 0.0)
+    reach = np.abs(rng.standard_normal(40)) * 10.0 ** rng.uniform(-6, 0.3, 40)
+    slopes = rng.standard_normal((3, 40))
+    proved_error = fit_error(neurons, center, error, reach, slopes)
+    for true in (center - error, center, center + error):
+        for delta in np.linspace(-1.0, 1.0, 301)[:, None] * reach:
+            fit = slopes[0] + slopes[1] * delta + 0.5 * slopes[2] * delta * delta
+            for side in (-1, 1):
+                assert (np.abs(neurons.slope(true + delta, side) - fit) <= proved_error * (1.0 + 1e-12)).all()
+
+
+def test_an_inverse_is_at_least_the_inverse() -> None:
+    rng = np.random.default_rng(0)
+    for size in (1, 5, 30):
+        half = rng.standard_normal((size, size))
+        matrix = half @ half.T + 1e-6 * np.eye(size)
+        matrix = 0.5 * (matrix + matrix.T)
+        least = np.linalg.eigvalsh(inverse_above(matrix) - np.linalg.inv(matrix))[0]
+        assert least >= 0.0
+    with pytest.raises(ProofFailed, match="not positive definite"):
+        inverse_above(np.diag([1.0, -1e-9]))
+
+
+@pytest.mark.parametrize(("row", "radius"), spread(4, NAMED_ROWS, {"0.02": 0.02, "0.5": 0.5}))
+def test_no_bound_is_below_the_truth(row: Activation, radius: float) -> None:
+    rng = np.random.default_rng(7)
+    network, ball = random_network(2, (18, 5, 4, 3), row, gain=2.0), lc.Ball(rng.standard_normal(18), radius)
+    truth, hints = largest_slope(network, ball), found(network, ball, 10)
+    assert proved(network, ball, hints) >= truth
+    for scale in (0.1, 1.0, 3.0):  # and whatever the hints are
+        wild = Curved(
+            hints.slopes + scale * rng.standard_normal(hints.slopes.shape),
+            hints.balance * np.exp(3.0 * scale * rng.standard_normal(hints.balance.shape)),
+            hints.mix + scale * rng.standard_normal(hints.mix.shape),
+            hints.weights * np.exp(scale * rng.standard_normal(6)),
+        )
+        try:
+            assert proved(network, ball, wild) >= truth
+        except ProofFailed:
+            continue
+
+
+def test_mixed_activations_and_few_inputs() -> None:
+    network = random_network(4, (3, 6, 5, 2), ["relu", "tanh"], gain=2.0)
+    for radius in (1e-6, 0.05, 0.3):
+        ball = lc.Ball([0.3, -0.2, 0.1], radius)
+        assert proved(network, ball, found(network, ball)) >= largest_slope(network, ball)
+
+
+# Mistakes in the trusted code; each makes the bound of the chain false.
+
+
+def halved_fits(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(curved, "fit_error", lambda *arguments: 0.5 * fit_error(*arguments))
+
+
+def dropped_remainder(patch: pytest.MonkeyPatch) -> None:
+    """Pre-activations as if they were linear."""
+    honest = curved._Curved._slope_deviations
+    patch.setattr(curved._Curved, "_slope_deviations", lambda run, S, Q: honest(run, S, 0.0 * Q))
+
+
+def smaller_ball(patch: pytest.MonkeyPatch) -> None:
+    honest = curved._Curved._slope_deviations
+
+    patch.setattr(curved._Curved, "_slope_deviations", lambda run, S, Q: honest(run, 0.9 * S, Q))
+
+
+def free_budget(patch: pytest.MonkeyPatch) -> None:
+    """A direction that is used twice: Θ without its denominator."""
+    honest = curved._Curved._budget
+    patch.setattr(curved._Curved, "_budget", lambda run, *rest: run.rest * honest(run, *rest))
+
+
+@pytest.mark.parametrize("mistake", [dropped_remainder, smaller_ball, free_budget])
+def test_a_planted_mistake_is_seen(
+    mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hints = chain_hints()
+    mistake(monkeypatch)
+    assert proved(CHAIN, CHAIN_BALL, hints) < largest_slope(CHAIN, CHAIN_BALL)
+
+
+def test_a_fit_error_that_is_halved_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With constant slopes the error of the fit is all there is."""
+    network, ball = lc.Network.from_weights([[[1.0]], [[1.0]]], activation="tanh"), lc.Ball([0.5], 0.5)
+    least = 1.0 - np.tanh(1.0) ** 2
+    hints = Curved(
+        np.array([[0.5 * (1.0 + least)], [0.0], [0.0]]),
+        np.full(1, 1e-7),
+        np.zeros((1, 1)),
+        np.array([1e-6] * 4 + [1.0, 0.29]),
+    )
+    assert 1.0 <= proved(network, ball, hints) < 1.01
+    halved_fits(monkeypatch)
+    assert proved(network, ball, hints) < 1.0
+
+
+# Certificates.
+
+
+@cache
+def certificate() -> lc.Certificate:
+    return lc.certify(SMOOTH, SMOOTH_BALL, lc.Auto(seconds=np.inf, pieces=1))
+
+
+def test_a_certificate_is_stored_and_repeated(tmp_path: Path) -> None:
+    first = certificate()
+    assert first.curved is not None
+    assert first.found_by == "SecondOrder"
+    assert first.bound < lc.certify(SMOOTH, SMOOTH_BALL, lc.Joint()).bound
+    first.save(tmp_path / "bound.json")
+    again = lc.Certificate.load(tmp_path / "bound.json")
+    assert lc.verify(SMOOTH, again) <= first.bound
+    with pytest.raises(ProofFailed, match="prove no better"):
+        lc.verify(SMOOTH, replace(again, bound=0.999 * again.bound))
+    with pytest.raises(ProofFailed, match="prove no better"):
+        lc.verify(SMOOTH, replace(again, curved=None))
+    with pytest.raises(ProofFailed, match="prove no better"):
+        lc.verify(SMOOTH, replace(again, region=lc.Ball(SMOOTH_BALL.center, 0.1)))
+
+
+def test_hints_for_something_else_are_refused() -> None:
+    first = certificate()
+    assert first.curved is not None
+    with pytest.raises(ProofFailed, match="not for this network"):
+        prove_curved(CHAIN, CHAIN_BALL, first.curved)
+    with pytest.raises(ProofFailed, match="about ℓ2 balls"):
+        prove_curved(SMOOTH, lc.Box(np.zeros(20), np.ones(20)), first.curved)
+    with pytest.raises(ProofFailed, match="not finite"):
+        prove_curved(SMOOTH, SMOOTH_BALL, replace(first.curved, balance=np.nan * first.curved.balance))
+    with pytest.raises(ProofFailed, match="do not leave anything"):
+        prove_curved(SMOOTH, SMOOTH_BALL, replace(first.curved, weights=np.ones(6)))
+    part = Part((1, SMOOTH.depth))
+    rest = lc.certify(SMOOTH, SMOOTH_BALL, lc.ClosedForm(), layers=part.layers).part_sweeps
+    with pytest.raises(ProofFailed, match="about a whole network"):
+        issue(SMOOTH, SMOOTH_BALL, part, first.sweeps, rest, curved=first.curved)
+
+
+def test_the_second_opinion_agrees_and_refuses_less() -> None:
+    found = certificate()
+    assert found.curved is not None
+    assert lc.verify(SMOOTH, found, exact=True) <= found.bound
+    narrower = found.curved.slopes.copy()
+    narrower[0] *= 1.0 - 1e-6
+    for false in (
+        replace(found, bound=found.bound * (1.0 - 1e-7)),
+        replace(found, curved=None),
+        replace(found, curved=replace(found.curved, balance=0.9 * found.curved.balance)),
+        replace(found, curved=replace(found.curved, slopes=narrower)),
+    ):
+        with pytest.raises(ProofFailed, match="claims"):
+            lc.verify(SMOOTH, false, exact=True)
+
+
+# the search for multipliers to second order
+
+
+BALL = lc.Ball(np.full(20, 0.1), 0.1)
+
+
+@pytest.mark.parametrize("name", ["tanh", "elu", "gelu"])
+def test_the_gradient_is_that_of_the_bound(name: str) -> None:
+    search = Search.of(random_network(3, (20, 7, 6, 5, 3), name, gain=2.5), BALL)
+    x, _ = next(search.descent(np.inf))
+    rng = np.random.default_rng(0)
+    for blocks in (slice(0, 6), slice(6, 9), slice(9, None)):
+        way = np.zeros(len(x))
+        way[blocks] = rng.standard_normal(len(way[blocks]))
+        here, ahead, behind = search(x), search(x + 1e-5 * way), search(x - 1e-5 * way)
+        assert here is not None
+        assert ahead is not None
+        assert behind is not None
+        assert here.gradient @ way == pytest.approx((ahead.f - behind.f) / 2e-5, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["tanh", "elu", "gelu", "softplus", "silu"])
+def test_auto_takes_it_up(name: str) -> None:
+    network = random_network(3, (20, 24, 24, 3), name, gain=2.5)
+    found, joint = lc.certify(network, BALL, lc.Auto(seconds=np.inf, pieces=1)), lc.certify(network, BALL, lc.Joint())
+    truth = lc.lower_bound(network, BALL).value
+    assert found.found_by == "SecondOrder"
+    assert truth <= found.bound < joint.bound - 0.3 * (joint.bound - truth)
+    assert lc.verify(network, found) <= found.bound
+
+
+def test_a_part_of_a_network_is_left_to_the_others() -> None:
+    network = random_network(3, (20, 24, 24, 3), "tanh", gain=2.5)
+    found = lc.certify(network, BALL, lc.Auto(seconds=np.inf, pieces=1), layers=(1, 3))
+    assert found.curved is None
+    assert lc.verify(network, found) <= found.bound

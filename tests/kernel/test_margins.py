@@ -1,0 +1,486 @@
+"""A row of outputs over a ball, by value functions and by parabolas: never below what is attained, mistakes refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import lipcert as lc
+from lipcert.audit import verify_radius
+from lipcert.errors import ProofFailed
+from lipcert.kernel import bowls as parabolas
+from lipcert.kernel import guide, row_bounds, sweep
+from lipcert.kernel import margins as values
+from lipcert.kernel.bowls import BowlHints, Bowls
+from lipcert.kernel.classes import CertifiedRadius, RadiusProof, recheck_radius
+from lipcert.kernel.margins import MarginHints, Margins, stays_negative
+from lipcert.kernel.outputs import OutputBounds
+from lipcert.methods import quadratic as search
+from lipcert.methods.dual import DualSearch
+from lipcert.model.activations import Activation
+from lipcert.model.arrays import Array, dense
+from lipcert.model.network import Layer
+from lipcert.questions.prove_outputs import prove_outputs
+from networks import NAMED_ROWS, ROWS, random_network, spread
+
+ROW = np.array([1.0, -1.0])
+
+
+def points_in(ball: lc.Ball, count: int, seed: int) -> Array:
+    """Random points of a ball, half of them on its surface."""
+    rng = np.random.default_rng(seed)
+    way = rng.standard_normal((count, ball.center.size))
+    length = np.where(np.arange(count) % 2, 1.0, rng.random(count) ** (1.0 / ball.center.size))
+    return ball.project(
+        ball.center + float(ball.radius) * (way / np.linalg.norm(way, axis=1)[:, None]) * length[:, None]
+    )
+
+
+def case(seed: int, activation: Any = "relu", radius: float = 0.6) -> tuple[lc.Network, lc.Ball, OutputBounds]:
+    network = random_network(seed, (3, 6, 5, 2), activation, gain=2.5)
+    ball = lc.Ball(np.random.default_rng(seed).standard_normal(3), radius)
+    return network, ball, prove_outputs(network, ball, lc.ClosedForm())
+
+
+def best(facts: OutputBounds, row: Array = ROW) -> tuple[float, MarginHints]:
+    """The bound that the end of a search proves."""
+    margins = facts.margins()
+    found = DualSearch().find(margins, row, best=True)
+    assert found is not None
+    return margins.above(row, found.multipliers, found.ball), MarginHints(row, (), found.multipliers, found.ball)
+
+
+def attained(network: lc.Network, ball: lc.Ball, row: Array = ROW, seed: int = 0) -> float:
+    return float((network(points_in(ball, 4000, seed)) @ row).max())
+
+
+def found(bowls: Bowls, trials: int = 60) -> BowlHints:
+    """What a search ends with, whether the bound is negative or not."""
+    layers = [layer for stage in bowls.stages if (layer := search._Layer.of(stage, bowls.radius)) is not None]
+    assert len(layers) == len(bowls.stages)
+    descent = search._Descent(search._Objective(bowls, ROW, layers))
+    for _ in range(trials):
+        descent.step()
+    return descent.hints()
+
+
+def wild(bowls: Bowls, rng: np.random.Generator) -> BowlHints:
+    """Hints of any kind."""
+    size = 10.0 ** rng.uniform(-3.0, 2.0)
+    slopes = tuple(size * rng.standard_normal(stage.low.size) for stage in bowls.stages)
+    bends = tuple(10.0 ** rng.uniform(-4.0, 1.0) * rng.standard_normal(stage.low.size) for stage in bowls.stages)
+    return BowlHints(ROW, slopes, bends, tuple(rng.standard_normal(len(slopes))), float(10.0 ** rng.uniform(-2.0, 4.0)))
+
+
+def by_values(facts: OutputBounds) -> float:
+    return best(facts)[0]
+
+
+def by_parabolas(facts: OutputBounds) -> float:
+    return facts.bowls().above(found(facts.bowls()))
+
+
+WAYS: dict[str, Callable[[OutputBounds], float]] = {"values": by_values, "parabolas": by_parabolas}
+
+
+def check_wild(bowls: Bowls, rng: np.random.Generator, truth: float, count: int) -> None:
+    """Whatever the hints are, the bound holds or there is none."""
+    for _ in range(count):
+        with suppress(ProofFailed):
+            assert truth <= bowls.above(wild(bowls, rng))
+
+
+@pytest.mark.parametrize("row", spread(2, NAMED_ROWS))
+def test_every_activation(row: Activation) -> None:
+    network, ball, facts = case(1, row, 0.4)
+    (bound, _), truth = best(facts), attained(network, ball)
+    assert truth <= bound
+    linear = float(facts.above(ROW[None])[0])
+    assert bound < linear + 0.01 * (1.0 + abs(linear))
+    check_wild(facts.bowls(), np.random.default_rng(0), truth, 8)
+
+
+@pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 1040), marks=pytest.mark.slow)], ids=len)
+def test_random_networks(seeds: range) -> None:
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        sizes = (int(rng.integers(1, 5)), *rng.integers(1, 8, size=rng.integers(1, 4)).tolist(), 2)
+        network = random_network(seed, sizes, ROWS[seed % len(ROWS)] if seed % 2 else "relu", gain=3.0)
+        ball = lc.Ball(rng.standard_normal(sizes[0]), float(10.0 ** rng.uniform(-2.0, 0.5)))
+        facts = prove_outputs(network, ball, lc.ClosedForm())
+        margins = facts.margins()
+        told = DualSearch().find(margins, ROW)
+        truth = attained(network, ball, seed=seed)
+        if told is not None:
+            assert truth <= margins.above(ROW, told.multipliers, told.ball), seed
+        # and whatever else comes as multipliers
+        some = rng.standard_normal(margins.free.size) * 10.0 ** rng.uniform(-3.0, 3.0)
+        with suppress(ProofFailed):
+            assert truth <= margins.above(ROW, some + margins.weights, float(rng.uniform(-1.0, 5.0))), seed
+        if seed % 2 == 0:
+            assert truth <= facts.bowls().above(found(facts.bowls(), 12)), seed
+        check_wild(facts.bowls(), rng, truth, 3)
+
+
+def test_the_semidefinite_relaxation_is_reached() -> None:
+    cp = pytest.importorskip("cvxpy")
+    _, _, facts = case(5)
+    margins = facts.margins()
+    c, _ = margins.objective(ROW)
+    Y = cp.Variable((margins.size, margins.size), PSD=True)
+    rules = [Y[0, 0] == 1, cp.trace(Y[1 : 1 + margins.inputs, 1 : 1 + margins.inputs]) <= 1]
+    for one, two, zero in zip(margins.left, margins.right, margins.free, strict=True):
+        product = cp.sum(cp.multiply(np.outer(one, two), Y))
+        rules.append(product == 0 if zero else product >= 0)
+    problem = cp.Problem(cp.Maximize(Y[0] @ c), rules)
+    relaxation = float(problem.solve(solver=cp.CLARABEL))
+    bound, _ = best(facts)
+    assert relaxation - 1e-5 <= bound <= relaxation + 0.01
+
+
+def exact_form(network: lc.Network, ball: lc.Ball, facts: OutputBounds, told: MarginHints) -> list[list[Fraction]]:
+    """M of a ReLU network in fractions, from its weights and the intervals alone; z is not scaled."""
+    opens = [np.flatnonzero((low < 0) & (high > 0)) for low, high in facts.intervals]
+    count = network.inputs
+    size = 1 + count + sum(map(len, opens))
+    unit = [[Fraction(int(j == k)) for j in range(size)] for k in range(size)]
+    radius = Fraction(float(ball.radius))
+    z = [[Fraction(float(x)), *(radius * e for e in unit[1 + k][1:])] for k, x in enumerate(ball.center)]
+    M = [[Fraction(0)] * size for _ in range(size)]
+    weights = iter(told.multipliers.tolist())
+    at = 1 + count
+
+    def add(scale: Fraction, one: list[Fraction], two: list[Fraction]) -> None:
+        for i in range(size):
+            for j in range(size):
+                M[i][j] -= scale * (one[i] * two[j] + one[j] * two[i]) / 2
+
+    def through(layer: Layer) -> list[list[Fraction]]:
+        rows = []
+        for weight, bias in zip(dense(layer.weight).tolist(), layer.bias.tolist(), strict=True):
+            form = [sum((Fraction(w) * f[j] for w, f in zip(weight, z, strict=True)), Fraction(0)) for j in range(size)]
+            form[0] += Fraction(bias)
+            rows.append(form)
+        return rows
+
+    for layer, (low, high), some in zip(network.layers[:-1], facts.intervals, opens, strict=True):
+        v = through(layer)
+        z = [v[k] if low[k] >= 0 else [Fraction(0)] * size for k in range(len(v))]
+        for k in some:
+            z[k] = unit[at]
+            at += 1
+        lambdas = [[max(Fraction(next(weights)), Fraction(0)) for _ in some] for _ in range(2)]
+        free = [Fraction(next(weights)) for _ in some]
+        for place, k in enumerate(some):
+            p, m = z[k], [a - b for a, b in zip(v[k], z[k], strict=True)]
+            top, bottom = Fraction(float(max(high[k], -1e-3 * low[k]))), Fraction(float(min(low[k], -1e-3 * high[k])))
+            add(lambdas[0][place], p, [top * e - a for e, a in zip(unit[0], p, strict=True)])
+            add(lambdas[1][place], m, [bottom * e - a for e, a in zip(unit[0], m, strict=True)])
+            add(free[place], p, m)
+    outputs = through(network.layers[-1])
+    c = [
+        sum((Fraction(r) * f[j] for r, f in zip(told.row.tolist(), outputs, strict=True)), Fraction(0))
+        for j in range(size)
+    ]
+    add(Fraction(1), c, unit[0])
+    outer = Fraction(told.ball)
+    M[0][0] -= outer
+    for diagonal in range(1, 1 + count):
+        M[diagonal][diagonal] += outer
+    return M
+
+
+def semidefinite(M: list[list[Fraction]]) -> bool:
+    """By elimination, the pivots of the last rows first: the value functions themselves."""
+    M = [list(row) for row in M]
+    for k in range(len(M) - 1, -1, -1):
+        if M[k][k] <= 0:
+            return False
+        for i in range(k):
+            factor = M[i][k] / M[k][k]
+            for j in range(k):
+                M[i][j] -= factor * M[k][j]
+    return True
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_elimination_in_fractions(seed: int) -> None:
+    network, ball, facts = case(seed)
+    bound, told = best(facts)
+    M = exact_form(network, ball, facts, told)
+    just = [list(row) for row in M]
+    just[0][0] += Fraction(bound + 1e-7 * (1.0 + abs(bound)))
+    assert semidefinite(just)
+    less = [list(row) for row in M]
+    less[0][0] += Fraction(bound - 1e-6 * (1.0 + abs(bound)))
+    assert not semidefinite(less)
+
+
+@cache
+def settled(way: str) -> tuple[lc.Network, CertifiedRadius, RadiusProof]:
+    """A radius that takes value functions, or parabolas."""
+    sizes, gain, share = {"values": ((4, 8, 7, 3), 2.5, 1.3), "parabolas": ((20, 40, 30, 3), 1.5, 1.1)}[way]
+    network = random_network(0, sizes, gain=gain)
+    x = np.random.default_rng(0).standard_normal(sizes[0])
+    first = lc.certified_radius(network, x, curvature=False)
+    radius = lc.certified_radius(network, x, radii=[share * first.radius], curvature=False, values=True)
+    assert radius.basis == {"values": "value functions", "parabolas": "parabolas"}[way]
+    assert radius.radius == share * first.radius
+    assert radius.proof is not None
+    return network, radius, radius.proof
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_saved_and_verified(way: str, tmp_path: Path) -> None:
+    network, radius, _ = settled(way)
+    radius.save(tmp_path / "radius.json")
+    claim = CertifiedRadius.load(tmp_path / "radius.json")
+    assert claim == radius
+    assert lc.verify(network, claim) == radius.radius
+    assert lc.verify(network, claim, exact=True) == radius.radius
+
+
+def test_ball_arithmetic_refuses_parabolas_by_itself() -> None:
+    network, claim, told = settled("parabolas")
+    flat = tuple(replace(one, bends=tuple(0.1 * part for part in one.bends)) for one in told.parabolas)
+    for hints in (flat, told.parabolas[:-1]):
+        with pytest.raises(ProofFailed):
+            verify_radius(network, replace(claim, proof=replace(told, margins=(), parabolas=hints)))
+
+
+CHANGES: dict[str, list[Callable[[Any], Any]]] = {
+    "values": [
+        lambda one: replace(one, multipliers=-one.multipliers),
+        lambda one: replace(one, multipliers=0.5 * one.multipliers),
+        lambda one: replace(one, multipliers=one.multipliers[:-1]),
+        lambda one: replace(one, ball=-one.ball),
+        lambda one: replace(one, ball=np.nan),
+        lambda one: replace(one, row=-one.row),
+        lambda one: replace(one, cuts=((0, 0, 1),)),
+        lambda one: replace(one, cuts=((7, 0, 1),)),
+    ],
+    "parabolas": [
+        lambda one: replace(one, slopes=tuple(-x for x in one.slopes)),
+        lambda one: replace(one, slopes=tuple(0.5 * x for x in one.slopes)),
+        lambda one: replace(one, slopes=one.slopes[:-1]),
+        lambda one: replace(one, slopes=tuple(x[:-1] for x in one.slopes)),
+        lambda one: replace(one, bends=tuple(0.1 * x for x in one.bends)),
+        lambda one: replace(one, bends=tuple(np.full_like(x, np.nan) for x in one.bends)),
+        lambda one: replace(one, mu=0.5 * one.mu),
+        lambda one: replace(one, mu=np.nan),
+        lambda one: replace(one, row=-one.row),
+    ],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_mistakes_are_refused(way: str) -> None:
+    network, radius, told = settled(way)
+    recheck_radius(network, radius)
+    name = {"values": "margins", "parabolas": "parabolas"}[way]
+    hints = getattr(told, name)
+    wrong: list[dict[str, Any]] = [{name: tuple(change(one) for one in hints)} for change in CHANGES[way]]
+    wrong += [{name: hints[:-1]}, {"ball": lc.Ball(told.ball.center, 0.9 * radius.radius)}]  # the radius understated
+    larger = 1.5 * radius.radius
+    wide = replace(told, ball=lc.Ball(told.ball.center, larger))
+    claims = [replace(radius, proof=replace(told, **change)) for change in wrong]
+    for claim in (*claims, replace(radius, radius=larger, ball=larger, proof=wide)):
+        with pytest.raises(ProofFailed):
+            recheck_radius(network, claim)
+    if way == "parabolas":  # these save time, no more
+        guesses = tuple(replace(one, tops=tuple(np.nan for _ in one.tops)) for one in told.parabolas)
+        recheck_radius(network, replace(radius, proof=replace(told, parabolas=guesses)))
+
+
+def inner_chord(patch: pytest.MonkeyPatch) -> None:
+    right = values._kink
+    patch.setattr(values, "_kink", lambda k, at, one: right(k, at, replace(one, high=0.5 * one.high)))
+
+
+def small_ball(patch: pytest.MonkeyPatch) -> None:
+    right = Margins._input
+    patch.setattr(Margins, "_input", lambda m, b: right(m, lc.Ball(b.center, 0.8 * float(b.radius))))
+
+
+def open_taken_for_closed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(row_bounds, "slope_bounds", lambda n, low, high: (n.slope(0.5 * low + 0.5 * high),) * 2)
+
+
+def low_heights(patch: pytest.MonkeyPatch) -> None:
+    heights = parabolas._heights
+    patch.setattr(parabolas, "_heights", lambda *given: heights(*given) - 0.05)
+
+
+def no_squares(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(parabolas, "_most", lambda *_: 0.0)
+
+
+def part_of_the_ball(patch: pytest.MonkeyPatch) -> None:
+    over = Bowls._over_ball
+    patch.setattr(Bowls, "_over_ball", lambda *given: 0.8 * over(*given))
+
+
+def no_bends(patch: pytest.MonkeyPatch) -> None:
+    replaced = parabolas._replaced
+    patch.setattr(parabolas, "_replaced", lambda *given: (p := replaced(*given), (p[0], 0.0 * p[1], *p[2:]))[1])
+
+
+PLANTED: list[tuple[str, Callable[[pytest.MonkeyPatch], None]]] = [
+    *(("values", mistake) for mistake in (inner_chord, small_ball, open_taken_for_closed)),
+    *(("parabolas", mistake) for mistake in (low_heights, no_squares, part_of_the_ball, no_bends)),
+]
+
+
+@pytest.mark.parametrize(("way", "mistake"), PLANTED)
+def test_planted_mistakes_are_seen(
+    way: str, mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something understated inside the proof gives bounds below what is attained."""
+    mistake(monkeypatch)
+    seen = 0
+    for seed in range(12):
+        try:
+            network, ball, facts = case(seed, radius=0.6 if way == "values" else 1.0)
+            seen += WAYS[way](facts) < attained(network, ball)
+        except (ProofFailed, AssertionError):
+            continue
+    assert seen > 0
+
+
+def test_cuts_cover() -> None:
+    """Both sides of a neuron are needed, and each is at most the whole."""
+    for seed in range(6):
+        network, ball, facts = case(seed)
+        whole, told = best(facts)
+        layer, neuron = int(facts.margins().layer[0]), int(facts.margins().neuron[0])
+        truth = points_in(ball, 4000, seed)
+        v, values = network.preactivations(truth)[layer][:, neuron], network(truth) @ ROW
+        leaves = []
+        for side in (-1, 1):
+            margins = facts.margins([(layer, neuron, side)])
+            found = DualSearch().find(margins, ROW)
+            assert found is not None
+            bound = margins.above(ROW, found.multipliers, found.ball)
+            leaves.append(MarginHints(ROW, ((layer, neuron, side),), found.multipliers, found.ball))
+            if (v * side >= 0).any():
+                assert values[v * side >= 0].max() <= bound
+        assert stays_negative(facts.margins, ROW, leaves) == (
+            max(facts.margins(one.cuts).above(ROW, one.multipliers, one.ball) for one in leaves) < 0.0
+        )
+        assert not stays_negative(facts.margins, ROW, leaves[:1])
+        assert stays_negative(facts.margins, ROW, [told]) == (whole < 0.0)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("scale", [1e-100, 1e-30, 1e30, 1e60])
+def test_scales(way: str, scale: float) -> None:
+    network, ball, _ = case(3)
+    weights = [dense(layer.weight) for layer in network.layers]
+    biases = [np.array(layer.bias) for layer in network.layers]
+    weights[0], weights[-1] = weights[0] * scale, weights[-1] * (1.0 / scale)
+    biases[0], biases[1] = biases[0] * scale, biases[1] * scale
+    same = lc.Network.from_weights(weights, biases, "relu")
+    try:
+        bound = WAYS[way](prove_outputs(same, ball, lc.ClosedForm()))
+    except (ProofFailed, AssertionError):
+        assert way == "values"
+        return
+    assert attained(same, ball) <= bound
+
+
+def test_what_is_refused() -> None:
+    network, ball, facts = case(2)
+    with pytest.raises(ProofFailed):
+        Margins(network, lc.Ball(ball.center, 0.0), facts.intervals)
+    nothing = [(np.full(len(low), -np.inf), high) for low, high in facts.intervals]
+    with pytest.raises(ProofFailed):
+        Margins(network, ball, nothing)
+    margins = facts.margins()
+    for bad in (np.full(margins.free.size, np.nan), np.full(margins.free.size, 1e308), np.zeros(3)):
+        with pytest.raises(ProofFailed):
+            margins.above(ROW, bad, 1.0)
+    for norm in ("linf", "l1"):
+        other = prove_outputs(network, lc.Ball(ball.center, 0.1, norm=norm), lc.ClosedForm())
+        with pytest.raises(ProofFailed, match="ℓ2"):
+            other.margins()
+        assert DualSearch().leaves(other, ROW) == []
+    with pytest.raises(ProofFailed):
+        prove_outputs(network, lc.Box(ball.center - 0.1, ball.center + 0.1), lc.ClosedForm()).margins()
+    bowls = facts.bowls()
+    spreads = [stage.spread for stage in bowls.stages]
+    centers = [(stage.center, stage.error) for stage in bowls.stages]
+    for where, intervals in ((lc.Ball(ball.center, 0.0), facts.intervals), (ball, nothing)):
+        with pytest.raises(ProofFailed):
+            Bowls(network, where, centers, intervals, spreads)
+
+
+def test_clipped_balls() -> None:
+    """Only inputs of the clip count, and it helps."""
+    less = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        network, center = random_network(seed, (8, 12, 10, 2), gain=2.0), rng.uniform(0.0, 1.0, 8).round()
+        whole, part = (lc.Ball(center, 0.7, clip) for clip in (None, (0, 1)))
+        bounds = []
+        for ball in (whole, part):
+            bowls = prove_outputs(network, ball, lc.ClosedForm()).bowls()
+            bounds.append(bowls.above(found(bowls, 25)))
+            assert float((network(ball.project(points_in(whole, 4000, seed))) @ ROW).max()) <= bounds[-1]
+        less += bounds[1] < bounds[0] - 0.05 * (bounds[0] - float(network(center) @ ROW))
+    assert less > 3
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_large_layers_keep_what_parabolas_need(folded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The matrices of a large layer are not kept after its step, but for those of its open neurons."""
+    network = random_network(0, (20, 40, 30, 2), gain=1.5)
+    if folded:
+        layers = [replace(one, linear=sparse.csr_array(dense(one.weight))) for one in network.layers]
+        network = lc.Network(tuple(layers))
+    ball = lc.Ball(np.random.default_rng(0).standard_normal(20), 0.3)
+    facts = prove_outputs(network, ball, lc.ClosedForm())
+    monkeypatch.setattr(sweep, "_LARGEST", 3)
+    large = prove_outputs(network, ball, lc.ClosedForm())
+    for one, two in zip(facts.bowls().stages, large.bowls().stages, strict=True):
+        assert set(two.open) <= set(two.spread.neurons) < set(range(two.low.size))
+        place = np.searchsorted(one.spread.neurons, two.spread.neurons)
+        np.testing.assert_allclose(two.spread.S, one.spread.S[np.ix_(place, place)], rtol=1e-12)
+    hints = found(facts.bowls(), 20)
+    assert large.bowls().above(hints) == pytest.approx(facts.bowls().above(hints), rel=1e-12)
+    monkeypatch.setattr(guide, "_MANY", 3)
+    bare = prove_outputs(network, ball, lc.ClosedForm()).bowls()  # too many open neurons: no bends, then
+    assert not any(stage.spread.neurons.size for stage in bare.stages)
+    assert search.suggest(bare, ROW) is None
+    with pytest.raises(ProofFailed, match="not known"):
+        bare.above(hints)
+
+
+# the search for parabolas: what it does not find, the proof does without
+
+
+def test_ill_scaled_networks_get_an_answer() -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(60):
+        scales = rng.choice([1e-120, 1e-60, 1.0, 1e60, 1e120], 3)
+        sizes = (2, 4, 4, 2)
+        weights = [rng.standard_normal((sizes[k + 1], sizes[k])) * scales[k] for k in range(3)]
+        network, point = lc.Network.from_weights(weights, activation="relu"), rng.standard_normal(2)
+        with np.errstate(all="ignore"):
+            values = network(point)
+        if not np.isfinite(values).all():
+            continue
+        label, radius = int(values.argmax()), 0.5 * float(np.linalg.norm(point))
+        try:
+            found = lc.certified_radius(network, point, label, radii=[radius], values=True)
+        except lc.LipcertError:
+            continue
+        assert 0.0 <= found.radius <= radius

@@ -1,0 +1,163 @@
+"""The product of norms, proved: above every Jacobian, and as tight with pools and skips as without them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import lipcert as lc
+from lipcert.kernel import norm_product as module
+from lipcert.kernel.neuron_bounds import all_slopes
+from lipcert.kernel.norm_product import norm_product
+from lipcert.model.arrays import Array
+from networks import random_network
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def spectral(matrix: Array) -> float:
+    return float(np.linalg.norm(matrix, 2))
+
+
+def pooled(rng: np.random.Generator, pairs: int = 6, outputs: int = 3) -> tuple[lc.Network, Array, Array]:
+    """W₂·max(a, b) over pairs of the entries of W₁x, as relu and carried values; and the two weights."""
+    first, last = rng.standard_normal((2 * pairs, 4)), rng.standard_normal((outputs, pairs))
+    gap = np.kron(np.eye(pairs), [[1.0, -1.0]])
+    base = np.kron(np.eye(pairs), [[0.0, 1.0]])
+    kinds = ["relu"] * pairs + ["identity"] * pairs
+    weights = [first, np.vstack([gap, base]), np.hstack([last, last])]
+    return lc.Network.from_weights(weights, activation=["identity", kinds]), first, last
+
+
+def residual(rng: np.random.Generator, size: int = 5) -> tuple[lc.Network, Array, Array]:
+    """x + C relu(B x), and B, C."""
+    B, C = rng.standard_normal((2, size, size))
+    kinds = ["relu"] * size + ["identity"] * size
+    return lc.Network.from_weights([np.vstack([B, np.eye(size)]), np.hstack([C, np.eye(size)])], None, [kinds]), B, C
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "leaky_relu", "gelu"])
+def test_it_is_the_product_of_a_plain_network(activation: str) -> None:
+    network = random_network(3, (4, 7, 5, 2), activation)
+    neurons = network.layers[0].neurons
+    assert neurons is not None
+    steep = max(np.abs(ends).max() for ends in all_slopes(neurons))
+    plain = np.prod([spectral(np.asarray(layer.weight)) for layer in network.layers]) * steep**2
+    assert plain <= norm_product(network) <= plain * (1 + 1e-11)
+
+
+def test_a_maximum_does_not_count(rng: np.random.Generator) -> None:
+    network, first, last = pooled(rng)
+    assert norm_product(network) == pytest.approx(spectral(first) * spectral(last), rel=1e-7)
+
+
+def test_a_skip_counts_one(rng: np.random.Generator) -> None:
+    network, B, C = residual(rng)
+    assert norm_product(network) <= (1.0 + spectral(B) * spectral(C)) * (1 + 1e-11)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("build", [pooled, residual])
+def test_it_is_above_every_jacobian(seed: int, build: object) -> None:
+    rng = np.random.default_rng(seed)
+    network = build(rng)[0]  # type: ignore[operator]
+    jacobians = network.jacobian(rng.standard_normal((200, network.inputs)))
+    assert np.linalg.norm(jacobians, 2, axis=(-2, -1)).max() <= norm_product(network)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("small", [0, 1024])
+def test_norms_of_sparse_matrices_are_above(seed: int, small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SMALL", small)
+    matrix = sparse.random_array((30, 40), density=0.1, rng=np.random.default_rng(seed), format="csr")
+    assert spectral(matrix.toarray()) <= module._norm(matrix).above <= 3.0 * spectral(matrix.toarray())
+
+
+@pytest.mark.parametrize("circular", [False, True])
+@pytest.mark.parametrize(("stride", "groups", "dilation"), [(1, 1, 1), (2, 1, 1), (1, 2, 1), (2, 4, 1), (1, 1, 2)])
+@pytest.mark.parametrize("small", [0, 1024])
+def test_norms_of_convolutions_are_above(
+    rng: np.random.Generator,
+    circular: bool,
+    stride: int,
+    groups: int,
+    dilation: int,
+    small: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_SMALL", small)
+    kernel = rng.standard_normal((8, 4 // groups, 3, 3))
+    one = lc.Convolution.of(kernel, (8, 6), stride, None, dilation, groups, circular)
+    exact = spectral(one.sparse().toarray())
+    assert exact <= module._norm(one).above <= 1.5 * exact
+
+
+def test_slopes_without_end_have_no_product() -> None:
+    network = lc.Network.from_weights([[[1.0]], [[1.0]]], activation="softplus")
+    assert norm_product(network) >= 1.0
+    with pytest.raises(lc.LipcertError, match="slopes may grow"):
+        norm_product(lc.Network.from_weights([[[1.0]], [[1.0]]], activation="square"))
+
+
+def test_a_circular_image_that_is_seen_several_times() -> None:
+    """Padding beyond the image: each output repeats, and the norm is √3."""
+    over = lc.Convolution.of(np.ones((1, 1, 1)), (3,), padding=3, circular=True)
+    assert module._schur(over).above >= spectral(over.sparse().toarray())
+    assert lc.certify(lc.Network.from_weights([over])).bound >= np.sqrt(3.0)
+
+
+def test_blocks_of_other_shapes_with_the_same_bytes() -> None:
+    entries = np.full(32, 1e-9)
+    entries[[0, 1, 10, 11, 20, 21, 30, 31]] = 1.0
+    for seed in range(9):
+        rng, weight = np.random.default_rng(seed), np.zeros((1100, 1100))
+        rows, columns = rng.permutation(1100), rng.permutation(1100)
+        weight[np.ix_(np.sort(rows[:4]), np.sort(columns[:8]))] = entries.reshape(4, 8)
+        weight[np.ix_(np.sort(rows[4:12]), np.sort(columns[8:12]))] = entries.reshape(8, 4)
+        assert module._norm(sparse.csr_array(weight)).above >= 2.0
+
+
+@pytest.mark.parametrize(("large", "small"), [(1.0, 0.0), (1e150, 1e-300), (1e300, 1e-300)])
+def test_a_zero_in_the_first_row_of_a_block_hides_nothing(large: float, small: float) -> None:
+    rows, columns, values = [], [], []
+    for block in range(8):
+        for row in range(4):
+            rows += [4 * block + row] * 2
+            columns += [0, 1 + block]
+            values += [small, 1e-3 * large] if row == 0 else [large, small]
+    matrix = sparse.csr_array((values, (rows, columns)), shape=(1100, 1100))
+    with np.errstate(over="ignore"):
+        assert module._norm(matrix).above >= np.sqrt(24.0) * large * (1 - 1e-12)
+
+
+def test_columns_of_a_large_convolution_do_not_change_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Identities in half of each channel; the norm is that of the other half."""
+    monkeypatch.setattr(module, "_MOST", 10)
+    size = 16
+    kernel = np.zeros((9, 2, 3))
+    kernel[:, 0], kernel[0, 1, 1] = 1e-6, 1.0
+    kernel[:, 1] += 1e-6
+    weight = np.full((2 * size, 1), 1e-9)
+    weight[size + size // 2 + 5] = 1.0
+    carried = np.zeros((2, size), dtype=bool)
+    carried[:, : size // 2] = True
+    kinds = ["identity" if one else "relu" for one in carried.ravel()]
+    network = lc.Network.from_weights([weight, lc.Convolution.of(kernel, (size,))], activation=[kinds])
+    change = np.linalg.norm(network(np.array([2.0])) - network(np.array([1.0])))
+    assert change <= norm_product(network)
+
+
+def test_a_product_that_overflows_is_refused() -> None:
+    weight = sparse.csr_array(sparse.eye_array(1100) * 1.2e308 + sparse.eye_array(1100, k=1) * 1.2e308)
+    with pytest.raises(lc.ProofFailed):
+        norm_product(lc.Network.from_weights([weight]))
+
+
+def test_inputs_of_a_sparse_layer_in_any_order() -> None:
+    network = lc.Network.from_weights([sparse.csr_array(np.ones((2, 3))), np.ones((1, 2))])
+    for method in (lc.published.Trivial(), lc.ClosedForm(), lc.Auto()):
+        assert lc.certify(network, inputs=[2, 0], method=method).bound >= 2.0 * np.sqrt(2.0)

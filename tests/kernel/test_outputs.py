@@ -1,0 +1,237 @@
+"""What is proved beyond a bound: ellipsoids, boxes, several balls at once, fewer inputs."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import fmpq, fmpq_mat
+
+import lipcert as lc
+from exact import matrix, positive_semidefinite, rational
+from lipcert.kernel.classes import margins_of
+from lipcert.kernel.outputs import OutputBounds
+from lipcert.kernel.projection import projection
+from lipcert.kernel.sweep import Sweep
+from lipcert.methods.method import Method
+from lipcert.model.arrays import Array
+from lipcert.model.network import Layer, Network
+from lipcert.model.regions import Region
+from lipcert.questions.prove_outputs import prove_outputs, prove_outputs_many
+from networks import random_network, spread
+
+METHODS: list[Method] = [lc.ClosedForm(), lc.Scalar(), lc.Diagonal(), lc.Joint(iterations=4), lc.Auto(np.inf, 20)]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+@pytest.mark.parametrize("region", [lc.Ball([0.2, -0.3, 0.1], 0.4), lc.Box([-1.0] * 3, [0.5] * 3), lc.Everywhere()])
+def test_the_bound_is_the_one_that_certify_proves(method: Method, region: Region) -> None:
+    network = random_network(1, (3, 8, 7, 2), "tanh", gain=2.0)
+    found = prove_outputs(network, region, method)
+    if isinstance(method, (lc.Joint, lc.Auto)):  # how far these get in their time differs from run to run
+        assert found.bound <= lc.certify(network, region, lc.ClosedForm()).bound * (1.0 + 1e-9)
+    else:
+        assert found.bound == pytest.approx(lc.certify(network, region, method).bound, rel=1e-9)
+    if region.bounded:
+        assert found.bound >= lc.lower_bound(network, region).value
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_combinations_of_outputs(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    network = random_network(seed, (3, 9, 8, 4), ("relu", "elu", "silu")[seed % 3], gain=2.0)
+    ball = lc.Ball(rng.standard_normal(3), 0.5)
+    found = prove_outputs(network, ball, lc.ClosedForm())
+    rows = rng.standard_normal((5, 4))
+    points = ball.sample(2000, rng)
+    values = network(points) @ rows.T
+    assert (values <= found.above(rows) + 1e-13).all()
+    center = network(ball.center) @ rows.T
+    away = np.linalg.norm(points - ball.center, axis=1, keepdims=True)
+    assert (np.abs(values - center) <= found.lipschitz(rows) * away + 1e-12).all()
+    norms = np.linalg.norm(rows, axis=1)
+    assert (found.lipschitz(rows) <= found.bound * norms * (1.0 + 1e-10)).all()
+
+
+def test_one_ball_that_fails_does_not_take_the_others_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = random_network(1, (2, 5, 2), "relu")
+    balls = [lc.Ball([0.0, 0.0], size) for size in (0.1, 0.2, 0.3)]
+    run = Sweep.run
+
+    def brittle(sweep: Sweep, needs_bound: bool = True) -> Sweep:
+        assert sweep.domain is not None
+        if (sweep.domain.extent() == 0.2).any():
+            raise lc.ProofFailed("not this one")
+        return run(sweep, needs_bound)
+
+    monkeypatch.setattr(Sweep, "run", brittle)
+    found = prove_outputs_many(network, balls, lc.ClosedForm())
+    assert [type(one) for one in found] == [OutputBounds, lc.ProofFailed, OutputBounds]
+
+
+def wide(seed: int, activation: str = "elu") -> Network:
+    return random_network(seed, (40, 9, 8, 3), activation, gain=2.0)
+
+
+def test_fewer_inputs_say_the_same() -> None:
+    network = wide(0)
+    reduced = projection(network)
+    assert reduced is not None
+    assert reduced.network.inputs == 9
+    assert 1.0 <= reduced.stretch < 1.0 + 1e-11
+    x = np.random.default_rng(1).standard_normal((50, 40))
+    np.testing.assert_allclose(reduced.network(x @ reduced.rows.T), network(x), rtol=1e-12)
+    ball = lc.Ball(x[0], 0.5)
+    assert prove_outputs(network, ball, lc.ClosedForm()).bound == pytest.approx(
+        lc.certify(network, ball, lc.ClosedForm()).bound, rel=1e-8
+    )
+    image = reduced.image(ball)
+    assert image.contains(ball.sample(500, np.random.default_rng(2)) @ reduced.rows.T).all()
+    assert float(image.radius) < 0.5 * (1.0 + 1e-11) + 1e-12
+
+
+def test_inputs_are_not_reduced_where_that_cannot_be_proved() -> None:
+    network = wide(0)
+    first = np.array(network.layers[0].weight)
+
+    def with_row(row: Array) -> Network:
+        weight = first.copy()
+        weight[3] = row
+        return Network((Layer(weight, network.layers[0].bias, network.layers[0].neurons), *network.layers[1:]))
+
+    dead, twins = with_row(np.zeros(40)), with_row(first[2] * (1.0 + 1e-14))  # R is singular, or nearly
+    assert projection(dead) is None
+    assert projection(twins) is None
+    ball = lc.Ball(np.zeros(40), 0.3)
+    for one in (dead, twins):
+        bound = lc.certify(one, ball, lc.ClosedForm()).bound
+        assert prove_outputs(one, ball, lc.ClosedForm()).bound == pytest.approx(bound, rel=1e-9)
+    assert projection(random_network(0, (4, 9, 3))) is None  # nothing to gain
+
+
+def test_a_clipped_ball_is_not_reduced() -> None:
+    network, center = wide(3), np.full(40, 0.2)
+    clipped = lc.Ball(center, 1.5, clip=(0, 1))
+    bound = lc.certify(network, clipped, lc.ClosedForm()).bound
+    assert prove_outputs(network, clipped, lc.ClosedForm()).bound == pytest.approx(bound, rel=1e-9)
+    assert bound < prove_outputs(network, lc.Ball(center, 1.5), lc.ClosedForm()).bound
+
+
+def test_a_method_without_multipliers_is_refused() -> None:
+    with pytest.raises(lc.InvalidInput, match="keeps no multipliers"):
+        prove_outputs(random_network(0, (2, 3, 2)), lc.Ball([0.0, 0.0], 1.0), lc.published.Trivial())
+
+
+def test_a_single_layer() -> None:
+    network = lc.Network.from_weights([[[1.0, 2.0], [3.0, -4.0]]], [[0.5, -0.5]])
+    found = prove_outputs(network, lc.Ball([1.0, 1.0], 0.1), lc.ClosedForm())
+    assert found.bound == pytest.approx(np.linalg.norm([[1.0, 2.0], [3.0, -4.0]], 2), rel=1e-9)
+    np.testing.assert_allclose(found.output.value, [3.5, -1.5])
+    reach = 0.1 * np.linalg.norm([[1.0, 2.0], [3.0, -4.0]], axis=1)
+    np.testing.assert_allclose(found.box(), [found.output.value - reach, found.output.value + reach], rtol=1e-9)
+
+
+# bounds of outputs against exact arithmetic
+
+
+SEEDS = range(12)
+
+
+def exact(array: Array) -> Any:
+    """A matrix or vector of rational numbers."""
+    return np.vectorize(Fraction, otypes=[object])(np.asarray(array, dtype=float))
+
+
+def chain(seed: int, cancel: bool = False) -> tuple[lc.Network, Any, Any]:
+    """A linear network, its matrix and its offset; ``cancel`` makes entries far smaller than the products they sum."""
+    rng = np.random.default_rng(seed)
+    sizes = (4, 7, 6, 3)
+    weights = [rng.standard_normal((out, into)) for into, out in itertools.pairwise(sizes)]
+    biases = [rng.standard_normal(size) for size in sizes[1:]]
+    if cancel:
+        weights[0][4:] = -weights[0][1:4]
+        weights[1][:, 4:] = weights[1][:, 1:4] * (1.0 + 1e-13)
+    network = lc.Network.from_weights(weights, biases, "identity")
+    product, offset = exact(weights[0]), exact(biases[0])
+    for weight, bias in zip(weights[1:], biases[1:], strict=True):
+        product, offset = exact(weight).dot(product), exact(weight).dot(offset) + exact(bias)
+    return network, product, offset
+
+
+@pytest.mark.parametrize(
+    ("seed", "cancel"), spread(4, {str(seed): seed for seed in SEEDS}, {"plain": False, "cancelling": True})
+)
+def test_entries_of_a_linear_network(seed: int, cancel: bool) -> None:
+    network, product, _ = chain(seed, cancel)
+    found = exact(lc.sensitivity(network).matrix)
+    assert (found >= abs(product)).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_box_of_a_linear_network(seed: int) -> None:
+    network, product, offset = chain(seed)
+    rng = np.random.default_rng(seed)
+    low = rng.standard_normal(4)
+    high = low + 10.0 ** rng.uniform(-17.0, 0.0, 4)
+    found = lc.reach(network, lc.Box(low, high), lc.ClosedForm())
+    corners = [product * exact(low), product * exact(high)]
+    assert (exact(found.upper) >= np.maximum(*corners).sum(axis=1) + offset).all()
+    assert (exact(found.lower) <= np.minimum(*corners).sum(axis=1) + offset).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_ellipsoid_of_a_linear_network(seed: int) -> None:
+    """shape - (y - center)(y - center)ᵀ is positive semidefinite for outputs y at the edge of the region."""
+    network, product, offset = chain(seed)
+    rng = np.random.default_rng(seed)
+    center, radius = rng.standard_normal(4), float(10.0 ** rng.uniform(-9.0, 1.0))
+    found = lc.reach(network, lc.Ball(center, radius), lc.ClosedForm())
+    for _ in range(5):
+        away = rng.integers(-9, 10, 4)
+        if not away.any():
+            continue
+        # a rational point of the ball, as far out as a float factor allows
+        factor = Fraction(float(np.nextafter(radius / np.linalg.norm(away), 0.0)))
+        moved = np.array([factor * int(k) for k in away], dtype=object)
+        while sum(moved**2) > Fraction(radius) ** 2:
+            moved = moved * Fraction(2**52 - 1, 2**52)
+        gap = product.dot(exact(center) + moved) + offset - exact(found.center)
+        rest = exact(found.shape) - np.outer(gap, gap)
+        assert positive_semidefinite(fmpq_mat([[fmpq(x.numerator, x.denominator) for x in row] for row in rest]))
+
+
+@pytest.mark.parametrize("seed", [pytest.param(k, marks=pytest.mark.slow if k % 2 else ()) for k in SEEDS])
+def test_margins_and_radii_of_a_linear_network(seed: int) -> None:
+    network, product, offset = chain(seed)
+    x = np.random.default_rng(seed).standard_normal(4)
+    values = product.dot(exact(x)) + offset
+    found = lc.certified_radius(network, x)
+    rivals, margins = margins_of(prove_outputs(network, lc.Ball(x, 0.1), lc.ClosedForm()).output, found.label)
+    for rival, margin in zip(rivals, margins, strict=True):
+        gap, row = values[found.label] - values[rival], product[found.label] - product[rival]
+        assert Fraction(float(margin)) <= gap
+        assert Fraction(found.radius) ** 2 * sum(row**2) <= gap**2  # the plane is at least that far away
+    assert found.radius > 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_fewer_inputs(seed: int) -> None:
+    """W Wᵀ ≼ stretch²·R Rᵀ, exactly: then ‖R⁻¹W‖ ≤ stretch."""
+    network = random_network(seed, (24, 6 + seed, 3), "tanh", gain=2.0)
+    reduced = projection(network)
+    assert reduced is not None
+    W, R = (matrix(net.layers[0].weight) for net in (network, reduced.network))
+    stretch = rational(reduced.stretch)
+    assert positive_semidefinite(stretch * stretch * (R * R.transpose()) - W * W.transpose())
+    Q = R.inv() * W
+    rows = matrix(reduced.rows)
+    squares = sum(((Q - rows)[i, j] ** 2 for i in range(rows.nrows()) for j in range(rows.ncols())), rational(0.0))
+    assert squares <= rational(reduced.rest) ** 2
+    x = np.random.default_rng(seed).standard_normal(24)
+    image = reduced.image(lc.Ball(x, 1e-12))
+    gap = Q * matrix(x[:, None]) - matrix(image.center[:, None])
+    missed = sum((gap[i, 0] ** 2 for i in range(gap.nrows())), rational(0.0))
+    assert missed <= (rational(float(image.radius)) - stretch * rational(1e-12)) ** 2

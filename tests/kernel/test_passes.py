@@ -1,0 +1,85 @@
+"""Passes that methods ask for: proved once, remembered for the certificate, repeated by verify."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.kernel.hints import BOTH, Linear, Part
+from lipcert.kernel.passes import ask, intervals, recall
+from lipcert.kernel.sweep import Sweep
+from lipcert.methods.guide import MethodGuide
+from networks import random_network
+
+NETWORK = random_network(5, (3, 6, 5, 4, 2), "elu", gain=2.0)
+BALL = lc.Ball([0.3, -0.2, 0.9], 0.7)
+GUIDE = MethodGuide(lc.ClosedForm().choose_all, BOTH)
+AGAIN = MethodGuide(lc.ClosedForm().choose_all, (Linear(tilt=0.25),))
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[Sweep]:
+    """All passes from now on."""
+    found: list[Sweep] = []
+    honest = Sweep.run
+
+    def run(sweep: Sweep, *arguments: Any, **options: Any) -> Sweep:
+        found.append(sweep)
+        return honest(sweep, *arguments, **options)
+
+    monkeypatch.setattr(Sweep, "run", run)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("method", "most"), [(lc.ClosedForm(), 1), (lc.Scalar(), 1), (lc.Joint(rounds=0), 3), (lc.Joint(), 5)], ids=str
+)
+def test_nothing_is_proved_twice(method: Any, most: int, runs: list[Sweep]) -> None:
+    certificate = lc.certify(NETWORK, BALL, method)
+    assert len(runs) <= most
+    runs.clear()
+    assert lc.verify(NETWORK, certificate) <= certificate.bound
+    assert len(runs) == len(certificate.sweeps)
+
+
+@pytest.mark.parametrize("part", [{"outputs": [1]}, {"inputs": [0, 2]}, {"layers": (1, 3)}], ids=str)
+def test_nor_is_a_part(part: dict[str, Any], runs: list[Sweep]) -> None:
+    certificate = lc.certify(NETWORK, BALL, lc.Scalar(), **part)
+    assert len(runs) <= 2
+    assert lc.verify(NETWORK, certificate) <= certificate.bound
+
+
+def test_what_is_remembered_is_what_a_pass_proves() -> None:
+    _, first = ask(NETWORK, BALL, GUIDE)
+    sweep, second = ask(NETWORK, BALL, AGAIN, (first,))
+    fact = recall(NETWORK, BALL, second, (first,))
+    assert fact is not None
+    assert fact.bound == sweep.bounds[0]
+    for one, two in zip(fact.intervals, intervals(NETWORK, BALL, (first, second)), strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert recall(lc.Network(NETWORK.layers), lc.Ball(BALL.center, 0.7), second, (first,)) is fact
+
+
+def test_other_questions_find_nothing() -> None:
+    _, first = ask(NETWORK, BALL, GUIDE)
+    _, second = ask(NETWORK, BALL, AGAIN, (first,))
+    _, inner = ask(NETWORK, BALL, GUIDE, (first,), Part((1, 4)))
+    assert recall(NETWORK, lc.Ball(BALL.center, 0.8), first, ()) is None
+    assert recall(random_network(6, (3, 6, 5, 4, 2), "elu"), BALL, first, ()) is None
+    assert recall(NETWORK, BALL, replace(first), ()) is None
+    assert recall(NETWORK, BALL, second, ()) is None
+    assert recall(NETWORK, BALL, second, (replace(first),)) is None
+    assert recall(NETWORK, BALL, inner, (first,)) is None
+    assert recall(NETWORK, BALL, inner, (first,), Part((1, 3))) is None
+
+
+def test_what_is_remembered_cannot_be_written_to() -> None:
+    sweep, hints = ask(NETWORK, BALL, GUIDE)
+    report = sweep.reports(0)[0]
+    for array in (report.lower, report.upper, hints.multipliers[0]):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0.0

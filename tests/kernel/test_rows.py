@@ -1,0 +1,171 @@
+"""Reach sets and sensitivities by pieces: true whatever the search does, and derived again from their proofs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.errors import ProofFailed
+from lipcert.kernel import interval_arithmetic, piece_bounds
+from lipcert.kernel.cover import Cover, covering
+from lipcert.kernel.piece_bounds import JacobianEntries, OutputRows
+from lipcert.kernel.pieces import AXIS
+from lipcert.kernel.reach import recheck_reach
+from lipcert.kernel.sensitivity import recheck_sensitivity
+from lipcert.methods import split
+from lipcert.model.regions import Region
+from networks import named, random_network, spread
+
+SPLIT = lc.Split(lc.ClosedForm(), seconds=np.inf, tolerance=1e-3, pieces=40)
+NETWORK = random_network(4, (3, 8, 7, 2), "tanh", gain=3.0)
+BALL = lc.Ball([0.1, -0.2, 0.3], 0.8)
+REGIONS: dict[str, Region] = {
+    "ball": BALL,
+    "box": lc.Box([-1.0] * 3, [0.5] * 3),
+    "clip": lc.Ball([0.1, -0.2, 0.3], 1.0, clip=(-0.6, 0.5)),
+}
+
+
+def holds(network: lc.Network, region: Region) -> None:
+    points = region.sample(3000, np.random.default_rng(1))
+    assert lc.reach(network, region, SPLIT).contains(network(points)).all()
+    sizes = np.abs(network.jacobian(points)).max(axis=0)
+    assert (lc.sensitivity(network, region, SPLIT).matrix * (1.0 + 1e-12) >= sizes).all()
+
+
+def lost_leaves(patch: pytest.MonkeyPatch) -> None:
+    honest = split.RowSearch.add
+    patch.setattr(split.RowSearch, "add", lambda search, leaves: honest(search, leaves[::2]))
+
+
+def wrong_axes(patch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+
+    def cuts(search: Any, leaves: list[Any]) -> tuple[Any, ...]:
+        count = len(leaves)
+        return rng.integers(AXIS, 2, count), rng.integers(0, 3, count), 0.3 * rng.standard_normal(count)
+
+    patch.setattr(split.RowSearch, "cuts", cuts)
+
+
+def high_values(patch: pytest.MonkeyPatch) -> None:
+    """Values that nothing attains: the search believes that it is done."""
+    patch.setattr(split, "output_values", lambda network, points: np.full((len(points), 4), 1e9))
+    patch.setattr(split.RowSearch, "excess", lambda search, leaf: 0.5 * float(leaf.values.min()))
+
+
+@pytest.mark.parametrize("mistake", [lost_leaves, wrong_axes, high_values])
+def test_a_wrong_search_gets_a_true_answer(
+    mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistake(monkeypatch)
+    holds(NETWORK, BALL)
+
+
+@pytest.mark.parametrize(("activation", "region"), spread(3, named("tanh", "relu", "softplus", "sin", "silu"), REGIONS))
+def test_pieces_hold_everything(activation: str, region: Region) -> None:
+    holds(random_network(5, (3, 7, 6, 2), activation, gain=2.5), region)
+
+
+def test_a_mistake_in_the_proof_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the checks of this file can fail."""
+    honest = piece_bounds.OutputRows.found
+    monkeypatch.setattr(piece_bounds.OutputRows, "found", lambda rows, sweep: honest(rows, sweep) - 0.2)
+    with pytest.raises(AssertionError):
+        holds(NETWORK, BALL)
+    monkeypatch.undo()
+    sizes = interval_arithmetic.derivatives
+    monkeypatch.setattr(piece_bounds, "derivatives", lambda network, slopes: 0.3 * sizes(network, slopes))
+    with pytest.raises(AssertionError):
+        holds(NETWORK, BALL)
+
+
+def test_covers_are_not_taken_for_each_other() -> None:
+    with covering(OutputRows(NETWORK, BALL)) as outputs, covering(JacobianEntries(NETWORK, BALL)) as entries:
+        for found in (outputs, entries):
+            with pytest.raises(ProofFailed, match="something else"):
+                found.bound_of(NETWORK, BALL)
+        with pytest.raises(ProofFailed, match="something else"):
+            entries.check(NETWORK, BALL, OutputRows)
+        with pytest.raises(ProofFailed, match="another network or region"):
+            outputs.check(NETWORK, REGIONS["box"], OutputRows)
+
+
+@pytest.mark.parametrize(
+    ("method", "told"),
+    spread(
+        3,
+        {
+            type(one).__name__: one
+            for one in (lc.ClosedForm(), lc.Joint(iterations=3), replace(SPLIT, pieces=12), lc.Auto(np.inf, 4))
+        },
+        {f"lies {k}": slice(k, None, 3) for k in range(3)},
+    ),
+)
+def test_answers_are_derived_again(method: Any, told: slice) -> None:
+    for region in REGIONS.values() if isinstance(method, lc.ClosedForm) else [BALL]:
+        found = lc.reach(NETWORK, region, method)
+        recheck_reach(NETWORK, found)
+        width = found.upper - found.lower
+        lies: list[dict[str, Any]] = [
+            {"lower": found.lower + 1e-6 * width},
+            {"upper": found.upper - 1e-6 * width},
+            {"shape": 0.999 * found.shape},
+            {"bound": 0.999 * found.bound},
+            {"center": found.center + 1e-3},
+            {"hull": (found.hull[0] + 1e-6 * width, found.hull[1])},
+            {"region": lc.Ball([0.1, -0.2, 0.3], 1.2)},
+            {"proofs": ()},
+            {"lower": found.lower[:1]},
+            {"shape": found.shape + np.triu(found.shape, 1)},
+            {"region": lc.Everywhere()},
+        ]
+        for lie in lies[told]:
+            with pytest.raises(ProofFailed):
+                recheck_reach(NETWORK, replace(found, **lie))
+    rates = lc.sensitivity(NETWORK, BALL, method)
+    recheck_sensitivity(NETWORK, rates)
+    lies = [
+        {"matrix": 0.9999 * rates.matrix},
+        {"bound": 0.999 * rates.bound},
+        {"network": "0" * 64},
+        {"inputs": ((0,), (1,), (-1,))},
+    ]
+    for lie in lies:
+        with pytest.raises(ProofFailed):
+            recheck_sensitivity(NETWORK, replace(rates, **lie))
+
+
+def test_an_interrupt_brings_the_best_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Cover.cut
+
+    def cut(cover: Cover, *arguments: Any) -> Any:
+        if cover.pieces > 20:
+            raise KeyboardInterrupt
+        return honest(cover, *arguments)
+
+    monkeypatch.setattr(Cover, "cut", cut)
+    for question in (lc.reach, lc.sensitivity):
+        with pytest.raises(KeyboardInterrupt) as caught:
+            question(NETWORK, BALL, lc.Split(lc.ClosedForm(), seconds=np.inf, tolerance=1e-3, pieces=120))
+        best: Any = getattr(caught.value, "best", None)
+        if question is lc.reach:
+            assert recheck_reach(NETWORK, best).hull[0].shape[0] > 5
+        else:
+            recheck_sensitivity(NETWORK, best)
+
+
+def test_sums_that_overflow_tell_nothing() -> None:
+    """A part of W m + b may overflow where W m + b itself and all the errors are finite."""
+    weight, bias = [[-1.6e148, -1.2e148]], [1.25e308]
+    layer = lc.Network.from_weights([weight], [bias]).layers[0]
+    low, high = np.array([[0.0, 1e160]]), np.array([[1e160, 1e160]])
+    with np.errstate(all="ignore"):
+        lower, upper = interval_arithmetic.affine(layer, (low, high))
+    assert not lower[0, 0] > 5e306  # the value at the lower end
+    assert not upper[0, 0] < 5e306

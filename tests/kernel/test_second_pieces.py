@@ -1,0 +1,331 @@
+"""Pieces to second order: never below the truth, near it when small, and caught when something is left out."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.errors import ProofFailed
+from lipcert.kernel import slope_fits, taylor
+from lipcert.kernel.monomials import Monomials
+from lipcert.kernel.piece_bounds import PieceBounds
+from lipcert.kernel.rounding import largest_norm_above
+from lipcert.kernel.taylor import Second, SecondOrder, Unfolding, curved, deep
+from lipcert.model.arrays import Array
+from lipcert.model.regions import Region
+from networks import named, random_network, spread
+
+SIZES = [(1, 5, 1), (2, 7, 6, 3), (3, 9, 2), (4, 8, 8, 1), (6, 10, 9, 3), (3, 6, 6, 6, 2), (2, 5, 5, 5, 5, 4)]
+DEEP = [(1, 1, 1), (1, 2, 1, 1), (2, 4, 4, 2), (3, *[8] * 9, 2), (5, *[12] * 16, 2), (2, *[3] * 30, 1)]
+ROWS = ["tanh", "sigmoid", "softplus", "silu", "gelu", "elu", "celu", "selu", "mish", "arctan", "softsign", "sin"]
+
+
+def bounded(network: lc.Network, lower: Array, upper: Array, point: Array | None = None) -> Second:
+    ends = [np.full((len(lower), n), np.inf) for n in network.sizes[1:-1]]
+    where = lower[0] if point is None else point
+    return SecondOrder(network, where).bound(lower, upper, [-end for end in ends], ends)
+
+
+def largest(network: lc.Network, lower: Array, upper: Array, rng: np.random.Generator, many: int = 300) -> Array:
+    """The largest Jacobian norm that is met in each box, its corners among the points."""
+    shares = rng.uniform(size=(many, 1, lower.shape[-1]))
+    shares[: many // 2] = np.round(shares[: many // 2])
+    points = np.clip(lower + shares * (upper - lower), lower, upper)
+    norms = np.linalg.norm(network.jacobian(points.reshape(-1, lower.shape[-1])), 2, axis=(-2, -1))
+    return norms.reshape(many, -1).max(axis=0)
+
+
+def never_below_the_truth(sizes: list[tuple[int, ...]], row: str, half: float, gain: float, far: bool) -> None:
+    """Norms, outputs, entries and pre-activations; ``far``: from a point that has nothing to do with the boxes."""
+    rng = np.random.default_rng(len(row))
+    for seed, one in enumerate(sizes):
+        network = random_network(seed, one, row, gain=gain)
+        center = rng.uniform(-1.0, 1.0, (6, one[0]))
+        sides = half * rng.uniform(0.2, 1.0, center.shape)
+        lower, upper = center - sides, center + sides
+        found = bounded(network, lower, upper, np.full(one[0], 100.0) if far and seed % 2 == 0 else None)
+        assert (found.bounds * (1.0 + 1e-12) >= largest(network, lower, upper, rng)).all()
+        assert not found.empty.any()
+        for points in (lower, upper, center, lower + rng.uniform(size=center.shape) * (upper - lower)):
+            values, outputs = np.concatenate(network.preactivations(points)[:-1], axis=-1), network(points)
+            room = 1e-12 * (1.0 + np.abs(outputs))
+            assert (np.concatenate([outputs - room, -outputs - room], axis=-1) <= found.outputs).all()
+            assert (np.abs(network.jacobian(points)) <= found.entries * (1.0 + 1e-12)).all()
+            assert ((found.low - 1e-12 <= values) & (values <= found.high + 1e-12)).all()
+
+
+HALVES = {str(half): half for half in (1e-12, 1e-4, 0.03, 0.2, 1.0, 4.0)}
+
+
+@pytest.mark.parametrize(("row", "half"), spread(6, named(*ROWS), HALVES))
+def test_never_below_the_truth(row: str, half: float) -> None:
+    never_below_the_truth(SIZES, row, half, 2.0, far=False)
+
+
+@pytest.mark.parametrize(("row", "half"), spread(5, named("tanh", "softplus", "silu", "elu", "sin"), HALVES))
+def test_never_below_the_truth_of_deep_networks(row: str, half: float) -> None:
+    never_below_the_truth(DEEP, row, min(half, 1.0), 1.5, far=True)
+
+
+@pytest.mark.parametrize("sizes", DEEP)
+def test_a_small_box_of_a_deep_network_is_near_the_truth(sizes: tuple[int, ...]) -> None:
+    rng, network = np.random.default_rng(3), random_network(3, sizes, "tanh", gain=1.5)
+    center = rng.uniform(-1.0, 1.0, (4, sizes[0]))
+    found = bounded(network, center - 1e-4, center + 1e-4)
+    assert (found.bounds <= 1.01 * largest(network, center - 1e-4, center + 1e-4, rng)).all()
+
+
+@pytest.mark.parametrize("mix", [("tanh", "relu"), ("elu", "leaky_relu", "silu"), ("hardswish", "sigmoid", "relu6")])
+def test_kinks_among_smooth_neurons_are_handled(mix: tuple[str, ...]) -> None:
+    rng = np.random.default_rng(5)
+    for seed, sizes in enumerate(SIZES):
+        plain = random_network(seed, sizes, "tanh", gain=2.0)
+        rows = [[mix[k % len(mix)] for k in range(n)] for n in sizes[1:-1]]
+        network = lc.Network.from_weights(
+            [layer.weight for layer in plain.layers], [layer.bias for layer in plain.layers], rows
+        )
+        center = rng.uniform(-1.0, 1.0, (16, sizes[0]))
+        for half in (0.01, 0.3, 2.0):
+            found = bounded(network, center - half, center + half)
+            assert (found.bounds * (1.0 + 1e-13) >= largest(network, center - half, center + half, rng)).all()
+
+
+def test_a_flat_box_and_a_long_one() -> None:
+    rng = np.random.default_rng(6)
+    network = random_network(2, (3, 9, 9, 2), "tanh", gain=2.0)
+    center = rng.uniform(-1.0, 1.0, (8, 3))
+    for sides in ([0.0, 0.1, 0.1], [1e-9, 0.3, 1e-3], [0.0, 0.0, 1e-6]):
+        lower, upper = center - sides, center + np.array(sides)
+        found = bounded(network, lower, upper)
+        truth = largest(network, lower, upper, rng)
+        assert (found.bounds * (1.0 + 1e-13) >= truth).all()
+        assert (found.bounds <= 1.6 * truth).all()
+    assert np.isinf(bounded(network, center, center).bounds).all()
+
+
+@pytest.mark.parametrize(("bias", "radius", "gain"), [(5.9e-108, 8e-123, 3.7e78), (4.9e-109, 7.6e-121, 1e20)])
+def test_what_underflows_is_charged_with_the_weights_it_meets(bias: float, radius: float, gain: float) -> None:
+    network = lc.Network.from_weights([[[1.0]], [[gain]]], [[bias], [0.0]], activation="cube")
+    truth = 3 * Fraction(gain) * (Fraction(bias) + Fraction(radius)) ** 2
+    assert Fraction(float(bounded(network, np.array([[-radius]]), np.array([[radius]])).bounds[0])) >= truth
+    assert Fraction(lc.certify(network, lc.Ball([0.0], radius), lc.Auto(np.inf, 12)).bound) >= truth
+
+
+@pytest.mark.parametrize(("row", "name"), [("elu", "alpha"), ("celu", "alpha"), ("softplus", "beta")])
+def test_parameters_may_differ_from_neuron_to_neuron(row: str, name: str) -> None:
+    rng = np.random.default_rng(5)
+    weights = [rng.standard_normal((3, 2)), rng.standard_normal((1, 3))]
+    network = lc.Network.from_weights(weights, activation=lc.activation(row, **{name: [0.5, 1.0, 2.0]}))
+    lower, upper = np.full((1, 2), -0.3), np.full((1, 2), 0.4)
+    assert largest(network, lower, upper, rng) <= bounded(network, lower, upper).bounds < np.inf
+
+
+def test_intervals_that_contradict_each_other_say_that_there_is_no_input() -> None:
+    network = random_network(5, (2, 6, 6, 1), "tanh", gain=1.0)
+    ends = [np.full((1, n), 50.0) for n in (6, 6)]
+    found = SecondOrder(network, np.zeros(2)).bound(
+        np.zeros((1, 2)), np.ones((1, 2)), ends, [2.0 * end for end in ends]
+    )
+    assert found.empty.all()
+
+
+def test_which_networks_are_curved_and_deep() -> None:
+    assert curved(random_network(1, (3, 5, 5, 2), "tanh"))
+    assert not deep(random_network(1, (3, 5, 5, 2), "tanh"))
+    assert deep(random_network(1, (3, *[5] * 9, 2), "tanh"))
+    assert not curved(random_network(1, (3, 5, 5, 2), "relu"))
+    assert not deep(random_network(1, (3, *[5] * 9, 2), "relu"))
+    assert not curved(random_network(1, (30, 5, 5, 2), "tanh"))
+    assert not deep(random_network(1, (30, *[5] * 9, 2), "tanh"))
+
+
+def no_rest(patch: pytest.MonkeyPatch) -> None:
+    honest = slope_fits.fit
+    patch.setattr(taylor, "fit", lambda *a: replace(found := honest(*a), rest=0.0 * found.rest))
+
+
+def half_an_error(patch: pytest.MonkeyPatch) -> None:
+    honest = slope_fits.fit
+    patch.setattr(taylor, "fit", lambda *a: replace(found := honest(*a), error=0.5 * found.error))
+
+
+def of_the_tables(change: Callable[[Monomials], dict[str, Any]]) -> Callable[[pytest.MonkeyPatch], None]:
+    """Polynomials whose tables are changed."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        honest = SecondOrder.__init__
+
+        def init(order: SecondOrder, network: lc.Network, point: Array) -> None:
+            honest(order, network, point)
+            vars(order.poly).update(change(order.poly))
+
+        patch.setattr(SecondOrder, "__init__", init)
+
+    return plant
+
+
+def no_gradients(patch: pytest.MonkeyPatch) -> None:
+    honest: Any = SecondOrder._turned
+    patch.setattr(SecondOrder, "_turned", lambda *a: 0.0 * honest(*a))
+
+
+def no_third_order(patch: pytest.MonkeyPatch) -> None:
+    honest: Any = SecondOrder._total
+    patch.setattr(SecondOrder, "_total", lambda order, *a: honest(order, *a[:-1], 0.0 * a[-1]))
+
+
+def no_quartic(patch: pytest.MonkeyPatch) -> None:
+    honest: Any = SecondOrder._total
+    patch.setattr(SecondOrder, "_total", lambda order, half, last, four, *a: honest(order, half, last, 0 * four, *a))
+
+
+def no_remainders_of_layers_before(patch: pytest.MonkeyPatch) -> None:
+    honest = Unfolding._products
+    patch.setattr(Unfolding, "_products", lambda *a: [0.0 * size for size in honest(*a)])
+
+
+def intervals_of_another_piece(patch: pytest.MonkeyPatch) -> None:
+    """What is known of a piece serves its parts, and nothing else."""
+    honest = SecondOrder.bound
+
+    def bound(order: SecondOrder, lower: Array, upper: Array, low: list[Array], high: list[Array]) -> Second:
+        found = honest(order, lower, upper, low, high)
+        starts = np.cumsum([end.shape[-1] for end in low])[:-1]
+        floor, roof = (np.split(np.roll(side, 1, axis=0), starts, axis=-1) for side in (found.low, found.high))
+        return honest(order, lower, upper, floor, roof)
+
+    patch.setattr(SecondOrder, "bound", bound)
+
+
+PLANTED = [
+    no_rest,
+    half_an_error,
+    of_the_tables(lambda poly: {"values": poly.values[:, : poly.values.shape[1] // 2]}),  # half of the corners
+    of_the_tables(
+        lambda poly: {
+            "slack": 0.0 * poly.slack,
+            "curls": 0.0 * poly.curls,
+            "slacks": [0.0 * part for part in poly.slacks],
+        }
+    ),
+    of_the_tables(lambda poly: {"touched": [0.0 * part for part in poly.touched]}),  # no fifth degree
+    of_the_tables(lambda poly: {"sides": [0.5 * side for side in poly.sides]}),  # half of an interval
+    no_gradients,
+    no_third_order,
+    no_quartic,
+    no_remainders_of_layers_before,
+    intervals_of_another_piece,
+]
+
+
+@functools.cache
+def met() -> list[tuple[lc.Network, Array, float, Array, Array]]:
+    """Networks with boxes, the largest Jacobian norms there, and the largest outputs and negatives."""
+    rng, found = np.random.default_rng(9), []
+    for seed in range(16):
+        sizes = [(1, 1, 1), (1, 2, 1), (1, 1, 1, 1), (2, 2, 2, 1)][seed % 4]
+        network = random_network(seed, sizes, "tanh" if seed % 8 < 4 else "sin", gain=3.0)
+        for half in (0.05, 0.2, 0.6):
+            center = rng.uniform(-1.0, 1.0, (40, sizes[0]))
+            truth = largest(network, center - half, center + half, rng, 300)
+            points = center + half * np.round(rng.uniform(-1.0, 1.0, (60, 1, sizes[0])), 1)
+            outputs = network(points.reshape(-1, sizes[0])).reshape(60, 40, -1)
+            found.append((network, center, half, truth, np.concatenate([outputs, -outputs], axis=-1).max(axis=0)))
+    return found
+
+
+def too_low() -> int:
+    """How many bounds are below what is met."""
+    count = 0
+    for network, center, half, truth, outputs in met():
+        found = bounded(network, center - half, center + half)
+        count += int((found.bounds * (1.0 + 1e-13) < truth).sum())
+        count += int((found.outputs < outputs - 1e-12 * (1.0 + np.abs(outputs))).sum())
+    return count
+
+
+def test_no_bound_is_too_low() -> None:
+    assert too_low() == 0
+
+
+@pytest.mark.parametrize("plant", PLANTED)
+def test_a_planted_mistake_is_caught(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some bound in many is below the truth; without the mistake none is."""
+    plant(monkeypatch)
+    assert too_low() > 0
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_gradients_at_corners_are_no_smaller_than_inside(d: int) -> None:
+    rng, poly = np.random.default_rng(d), Monomials(d)
+    points = rng.uniform(-1.0, 1.0, (200, d))
+    points[::2] = np.sign(points[::2])
+    scale = rng.uniform(0.1, 1.0, (4, d))
+    for degree in (2, 3):
+        part = rng.standard_normal((4, poly.count[degree], 5)) * 10.0 ** rng.uniform(-160, 100, (4, 1, 1))
+        if degree == 3:  # squares in the gradient are the matter of ``curls``
+            part[:, (poly.curls > 0.0).any(axis=0)] = 0.0
+        size = poly.touched[degree - 2] @ np.abs(part)
+        found = poly.gradient_above(degree, part, size, scale).above
+        source, times = poly.gradients[degree - 1]
+        for point in points:
+            before = point if degree == 2 else (point[poly.first] * point[poly.second])
+            gradient = np.einsum("cjin,ji,i->cjn", part[:, source], times, before) * scale[:, :, None]
+            norms = np.linalg.norm(gradient / np.abs(part).max(initial=1e-300), ord=2, axis=(1, 2))
+            assert (norms * (1.0 - 1e-12) * np.abs(part).max(initial=1e-300) <= found).all()
+
+
+def test_the_largest_of_many_norms() -> None:
+    rng = np.random.default_rng(0)
+    matrices = rng.standard_normal((6, 40, 3, 5)) * np.exp(rng.standard_normal((6, 40, 1, 1)))
+    truth = np.linalg.norm(matrices, ord=2, axis=(-2, -1)).max(axis=1)
+    found = largest_norm_above(matrices, 7)
+    assert (found >= truth * (1.0 - 1e-14)).all()
+    np.testing.assert_allclose(found, truth, rtol=3e-3)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "row", "region", "tolerance"),
+    [
+        ((3, 16, 16, 2), "tanh", lc.Box([-1.0] * 3, [1.0] * 3), 0.02),
+        ((3, *[8] * 10, 2), "elu", lc.Ball([0.1, -0.2, 0.3], 0.3), 0.1),
+    ],
+    ids=["wide", "deep"],
+)
+def test_split_ends_near_the_truth_and_its_tree_is_derived_again(
+    sizes: tuple[int, ...], row: str, region: Region, tolerance: float, tmp_path: Path
+) -> None:
+    network = random_network(4, sizes, row, gain=1.5)
+    found = lc.certify(network, region, lc.Split(lc.ClosedForm(), seconds=np.inf, tolerance=tolerance, pieces=4000))
+    lower = lc.lower_bound(network, region, points=found.witness).value
+    assert found.bound <= (1.01 + tolerance) * lower
+    assert found.tree is not None
+    assert len(found.tree.second) > 0
+    found.save(tmp_path / "bound.json")
+    again = lc.Certificate.load(tmp_path / "bound.json")
+    assert again.tree is not None
+    np.testing.assert_array_equal(again.tree.second, found.tree.second)
+    assert lc.verify(network, again)
+    for tree in (again.tree, replace(again.tree, second=again.tree.second[:0])):
+        with pytest.raises(ProofFailed, match="no better than"):
+            lc.verify(network, replace(again, tree=tree, bound=0.99 * lower))
+
+
+def test_intervals_of_the_whole_region_are_those_of_its_pieces() -> None:
+    """A piece keeps what is known of the root alone; then leaves share its memory."""
+    network = random_network(4, (3, *[8] * 10, 2), "elu", gain=1.5)
+    bounding = PieceBounds(network, lc.Ball([0.1, -0.2, 0.3], 0.8))
+    first = bounding.bound(bounding.root)
+    second = bounding.bound(replace(bounding.root, second=np.ones(1, dtype=bool)))
+    np.testing.assert_array_equal(second.low, bounding.root.low)
+    assert first.open.shape == second.open.shape == (1, 64)

@@ -1,0 +1,268 @@
+"""Stacks of regions: each is proved as if it were alone, the oracle agrees, and mistakes in the stack are seen."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+from test_oracle import ENCLOSURES, random_weight
+
+import lipcert as lc
+from exact import PRECISION, precision
+from lipcert.kernel import sweep as sweep_module
+from lipcert.kernel.domain import Domain, Pick
+from lipcert.kernel.hints import BOTH, Enclosure
+from lipcert.kernel.image import Image
+from lipcert.kernel.neuron_bounds import slope_bounds
+from lipcert.kernel.sweep import Centers, Sweep, proving, stacked
+from lipcert.methods.guide import MethodGuide
+from lipcert.methods.method import Greedy
+from lipcert.model.arrays import Array
+from lipcert.model.network import Network, Neurons
+from lipcert.model.regions import Region
+from networks import ROWS, named, random_network, spread
+from oracle import Oracle, below, check_inside, rules_of
+
+SAME = 1e-11
+KINDS = named("ball", "clipped", "box")
+METHODS: list[Greedy] = [lc.ClosedForm(), lc.Scalar(), lc.Diagonal()]
+
+
+def regions_of(kind: str, inputs: int, count: int, rng: np.random.Generator) -> list[Region]:
+    """Regions of one kind with centres and sizes of their own, points and flat ones among them."""
+    found: list[Region] = []
+    for number in range(count):
+        center = rng.standard_normal(inputs)
+        size = 0.0 if number == 2 else float(10.0 ** rng.uniform(-4, 0.5))
+        corners = center - size * rng.random(inputs), center + size * rng.random(inputs)
+        if kind == "ball":
+            found.append(lc.Ball(center, size))
+        elif kind == "clipped":
+            found.append(lc.Ball(center, size, clip=corners))
+        else:
+            found.append(lc.Box(*corners))
+    return found
+
+
+def swept(
+    network: Network,
+    regions: Sequence[Region],
+    method: Greedy = METHODS[0],
+    enclosures: Sequence[Enclosure] = BOTH,
+) -> Sweep:
+    with proving():
+        return Sweep(network, Domain.of(regions), MethodGuide(method.choose_all, tuple(enclosures))).run()
+
+
+@pytest.mark.parametrize(
+    ("method", "enclosures", "kind"),
+    spread(3, {str(one): one for one in METHODS}, {str(one): one for one in ENCLOSURES}, KINDS),
+)
+def test_the_same_for_every_method_and_enclosure(method: Greedy, enclosures: tuple[Enclosure, ...], kind: str) -> None:
+    network = random_network(3, (4, 9, 8, 7, 2), ["relu", "tanh", "hardswish"], gain=2.0)
+    regions = regions_of(kind, 4, 4, np.random.default_rng(1))
+    stack = swept(network, regions, method, enclosures)
+    for which, region in enumerate(regions):
+        alone = swept(network, [region], method, enclosures)
+        assert stack.bounds[which] == pytest.approx(alone.bounds[0], rel=SAME if method == METHODS[0] else 1e-6)
+
+
+def test_mixed_regions_come_back_in_their_order() -> None:
+    network = random_network(5, (3, 8, 7, 2), "elu", gain=2.0)
+    rng = np.random.default_rng(3)
+    regions: list[Region] = [r for kind in ("ball", "clipped", "box") for r in regions_of(kind, 3, 5, rng)]
+    regions.append(lc.Everywhere())
+    regions = [regions[k] for k in rng.permutation(len(regions))]
+    asked: list[int] = []
+
+    def ask(domain: Domain | None, some: Sequence[Region]) -> list[float]:
+        asked.append(len(some))
+        assert domain is None or len(domain) == len(some)
+        return [float(bound) for bound in Sweep(network, domain, MethodGuide(METHODS[0].choose_all, BOTH)).run().bounds]
+
+    found = stacked(network, regions, ask)
+    assert sorted(asked) == [1, 5, 5, 5]
+    for region, bound in zip(regions, found, strict=True):
+        assert isinstance(bound, float)
+        assert bound == pytest.approx(lc.certify(network, region, METHODS[0]).bound, rel=SAME)
+
+
+def test_a_stack_that_fails_is_asked_one_by_one() -> None:
+    network = random_network(5, (3, 8, 2), "elu")
+    regions = [lc.Ball(np.zeros(3), size) for size in (0.5, 0.1, 0.3)]
+    asked: list[list[float]] = []
+
+    def ask(domain: Domain | None, some: Sequence[Region]) -> list[float]:
+        sizes = [float(region.radius) for region in some]
+        asked.append(sizes)
+        if 0.3 in sizes:
+            raise np.linalg.LinAlgError("not this one")
+        return sizes
+
+    found = stacked(network, regions, ask)
+    assert found[:2] == [0.5, 0.1]
+    assert isinstance(found[2], lc.ProofFailed)
+    assert "not this one" in str(found[2])
+    assert sorted(map(len, asked)) == [1, 1, 1, 3]
+
+
+def test_stacks_stay_small_where_layers_are_wide() -> None:
+    network = random_network(5, (3, 200, 2), "relu")
+    sizes: list[int] = []
+
+    def ask(domain: Domain | None, some: Sequence[Region]) -> list[int]:
+        sizes.append(len(some))
+        return [0] * len(some)
+
+    assert stacked(network, [lc.Ball(np.zeros(3), 0.1)] * 10, ask) == [0] * 10
+    assert sum(sizes) == 10
+    assert max(sizes) * 200**2 <= 300_000
+
+
+@pytest.mark.parametrize("sizes", [(2, 700, 2), pytest.param((2, 640, 30, 2), marks=pytest.mark.slow)])
+def test_wide_layers_in_a_stack_and_in_pieces(sizes: tuple[int, ...]) -> None:
+    """Neurons with one slope are folded for a single region; in a stack their slopes differ."""
+    network = random_network(0, sizes, "relu", gain=2.0)
+    balls = [lc.Ball([0.3, 0.2], 1e-6), lc.Ball([-0.3, 0.5], 0.02)]
+    stack = swept(network, balls)
+    for bound, ball in zip(stack.bounds, balls, strict=True):
+        assert lc.lower_bound(network, ball, samples=50).value <= bound
+        assert bound == pytest.approx(lc.certify(network, ball, METHODS[0]).bound, rel=1e-7)
+    region = lc.Ball([0.3, 0.2], 0.1)
+    certificate = lc.certify(network, region, lc.Split(METHODS[0], seconds=np.inf, tolerance=0.02))
+    assert lc.lower_bound(network, region).value <= certificate.bound
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+# The oracle, which shares no code with the proofs, for every region of a stack.
+
+
+def random_stack(number: int) -> tuple[Network, list[Region], Greedy, tuple[Enclosure, ...]]:
+    rng = np.random.default_rng(1000 + number)
+    sizes = rng.integers(1, 6, int(rng.integers(3, 6))).tolist()
+    weights = [random_weight(rng, out, into) for into, out in itertools.pairwise(sizes)]
+    biases = [rng.standard_normal(len(w)) * np.abs(w).max() for w in weights]
+    network = Network.from_weights(weights, biases, [ROWS[number % len(ROWS)] for _ in weights[1:]])
+    kind = ("ball", "clipped", "box")[number % 3]
+    return network, regions_of(kind, network.inputs, 3, rng), METHODS[number % 3], ENCLOSURES[number % len(ENCLOSURES)]
+
+
+def agrees_with_the_oracle(number: int) -> None:
+    network, regions, method, enclosures = random_stack(number)
+    with np.errstate(all="ignore"):
+        stack = swept(network, regions, method, enclosures)
+    with precision(PRECISION):
+        for which, region in enumerate(regions):
+            oracle = Oracle(network, region, stack.hints(which), [], rules_of(stack, which))
+            check_inside(stack, which, oracle)
+            assert oracle.S is not None
+            assert below(oracle.S, float(stack.bounds[which])), which
+
+
+@pytest.mark.parametrize("batch", [0, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 2))])
+def test_the_oracle_is_never_above_what_a_stack_proves(batch: int) -> None:
+    """In each batch every activation, kind of region, method and enclosure."""
+    for number in range(48 * batch, 48 * batch + 48):
+        agrees_with_the_oracle(number)
+
+
+# Mistakes that only a stack can have, planted: what is one region's is taken for another's.
+
+
+def first_region_everywhere(patch: pytest.MonkeyPatch) -> None:
+    def init(pick: Pick, count: int, where: Array) -> None:
+        pick.where, pick.single = np.zeros_like(where), count == 1
+
+    patch.setattr(Pick, "__init__", init)
+
+
+def first_exponent(patch: pytest.MonkeyPatch) -> None:
+    honest = Image.block
+
+    def block(image: Image, kept: Array | None = None) -> tuple[Array, Array]:
+        S, exponent = honest(image, kept)
+        return S, np.full_like(exponent, exponent[0])
+
+    patch.setattr(Image, "block", block)
+
+
+def first_slopes(patch: pytest.MonkeyPatch) -> None:
+    def slopes(neurons: Neurons, lower: Array, upper: Array) -> tuple[Array, ...]:
+        return tuple(np.broadcast_to(end[:1], end.shape) for end in slope_bounds(neurons, lower, upper))
+
+    patch.setattr(sweep_module, "slope_bounds", slopes)
+
+
+def turned_centres(patch: pytest.MonkeyPatch) -> None:
+    honest = Centers.of
+    patch.setattr(Centers, "of", lambda self, domain: [(v[::-1], e[::-1]) for v, e in honest(self, domain)])
+
+
+def first_extent(patch: pytest.MonkeyPatch) -> None:
+    honest = Domain.extent
+    patch.setattr(Domain, "extent", lambda domain, *start: np.full(len(domain), honest(domain, *start).min()))
+
+
+def a_neuron_left_out(patch: pytest.MonkeyPatch) -> None:
+    """Neurons of the first region are kept, whatever the others need."""
+    honest = sweep_module._kept
+
+    def kept(wanted: Array) -> Array | None:
+        return honest(np.broadcast_to(wanted[:1], wanted.shape))
+
+    patch.setattr(sweep_module, "_kept", kept)
+
+
+def rows_of_another(patch: pytest.MonkeyPatch) -> None:
+    """The step of each region from the ellipsoid of the next."""
+    honest = import_module("lipcert.kernel.step").activate
+
+    def activate(S: Array, *rest: Any, **named: Any) -> Any:
+        return honest(np.roll(S, 1, axis=0), *rest, **named)
+
+    patch.setattr(sweep_module, "activate", activate)
+
+
+MISTAKES: list[Callable[[pytest.MonkeyPatch], None]] = [
+    first_region_everywhere,
+    first_exponent,
+    first_slopes,
+    turned_centres,
+    first_extent,
+    a_neuron_left_out,
+    rows_of_another,
+]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
+def test_regions_that_are_mixed_up_are_seen(
+    mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistake(monkeypatch)
+    seen = 0
+    for number in range(400):
+        try:
+            agrees_with_the_oracle(number)
+        except (AssertionError, KeyError, lc.ProofFailed):
+            seen += 1
+        if seen == 3:
+            return
+    raise AssertionError(f"only {seen} times")
+
+
+def test_sparse_weights_of_which_some_rows_are_kept() -> None:
+    """All neurons of the first layer are kept, of the second only some, which differ from ball to ball."""
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal(shape) for shape in ((12, 3), (12, 12), (2, 12))]
+    biases = [np.zeros(12), np.where(np.arange(12) % 2, -50.0, 0.5), np.zeros(2)]
+    stored = [weights[0], sparse.csr_array(np.where(rng.random((12, 12)) < 0.5, weights[1], 0.0)), weights[2]]
+    network = Network.from_weights(stored, biases, ["tanh", "relu"])
+    balls: list[Region] = [lc.Ball(rng.standard_normal(3), 0.1) for _ in range(3)]
+    stack = swept(network, balls)
+    for bound, ball in zip(stack.bounds, balls, strict=True):
+        assert bound == pytest.approx(swept(network, [ball]).bounds[0], rel=SAME)

@@ -1,0 +1,362 @@
+"""Activation steps of a stack: each satisfies its matrix inequality exactly, and none disturbs another."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import linalg, sparse
+from test_oracle import random_step, step_is_valid
+
+import lipcert as lc
+from exact import diagonal, matrix, positive_semidefinite, rational
+from lipcert.errors import ProofFailed
+from lipcert.kernel import step as module
+from lipcert.kernel import sweep
+from lipcert.kernel.image import Columns, Fused, Image
+from lipcert.kernel.near import congruence
+from lipcert.kernel.step import Step, activate, thin_step
+from lipcert.model.arrays import Array, Weight
+from oracle import single
+
+Case = tuple[Array, Array, Array, Array]
+
+
+def of_size(rng: np.random.Generator, n: int) -> Case:
+    """A random step of n neurons."""
+    while True:
+        case = random_step(rng)
+        if len(case[0]) == n:
+            return case
+
+
+def together(cases: list[Case], signed: bool = False) -> Step:
+    S, alpha, beta, T = (np.stack(column) for column in zip(*cases, strict=True))
+    return activate(S, alpha, beta, T, signed)
+
+
+def alike(one: Step, two: Step, tolerance: float = 1e-9) -> None:
+    np.testing.assert_array_equal(one.active, two.active)
+    np.testing.assert_allclose(one.P, two.P, rtol=tolerance, atol=tolerance * np.abs(two.P).max())
+    np.testing.assert_allclose(one.lifted / one.g**2, two.lifted / two.g**2, rtol=tolerance)
+
+
+@pytest.mark.parametrize("n", range(1, 7))
+def test_every_step_of_a_stack_is_valid(n: int) -> None:
+    rng = np.random.default_rng(n)
+    for _ in range(6):
+        cases = [of_size(rng, n) for _ in range(5)]
+        step = together(cases)
+        for which, (S, alpha, beta, _) in enumerate(cases):
+            assert step_is_valid(S, alpha, beta, single(step, which))
+
+
+def tame(rng: np.random.Generator, n: int, open_: int, scale: float = 1.0) -> Case:
+    """A well-conditioned step in which some neurons have an open slope, the multipliers well inside."""
+    factor = rng.standard_normal((n, n))
+    S = scale * (factor @ factor.T + np.eye(n))
+    S = 0.5 * (S + S.T)
+    alpha = rng.uniform(0.0, 0.5, n)
+    beta = np.where(rng.permutation(n) < open_, alpha + rng.uniform(0.1, 0.5, n), alpha)
+    r = 0.5 * (beta - alpha)
+    return S, alpha, beta, np.where(beta > alpha, 2.0 * np.linalg.eigvalsh(r[:, None] * S * r)[-1], 0.0)
+
+
+def test_a_stack_is_its_steps_one_by_one() -> None:
+    """Also where the regions have different numbers of open neurons, so that rows fill up the stack."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        cases = [tame(rng, 6, open_, 4.0 ** rng.integers(-2, 3)) for open_ in (0, 1, 3, 6, 2)]
+        step = together(cases)
+        assert step.active.shape == (5, 6)
+        for which, case in enumerate(cases):
+            alike(single(step, which), single(together([case]), 0), 1e-12)
+
+
+@pytest.mark.parametrize("slopes", [(0.0, 0.0), (0.3, 0.3), (0.0, 1.0)])
+def test_rows_that_do_not_move_do_not_matter(slopes: tuple[float, float]) -> None:
+    """Neurons with S = 0 that only fill up a stack, whatever their slopes and multipliers are."""
+    rng = np.random.default_rng(1)
+    for open_ in (0, 2, 4):
+        S, alpha, beta, T = tame(rng, 4, open_)
+        padded = np.zeros((6, 6))
+        padded[:4, :4] = S
+        wide = [np.concatenate([x, np.full(2, fill)]) for x, fill in ((alpha, slopes[0]), (beta, slopes[1]), (T, 7.0))]
+        longer, plain = together([(padded, wide[0], wide[1], wide[2])]), together([(S, alpha, beta, T)])
+        np.testing.assert_allclose(longer.P[0, :4, :4], plain.P[0], rtol=1e-12)
+        np.testing.assert_array_equal(single(longer, 0).active, single(plain, 0).active)
+        assert np.abs(longer.P[0, 4:]).max() < 1e-200
+
+
+def test_multipliers_that_must_grow_leave_other_regions_alone() -> None:
+    rng = np.random.default_rng(2)
+    for shrink in (0.99, 0.5, 1e-3, 1e-12, 0.0):
+        first, middle, last = (tame(rng, 5, open_) for open_ in (4, 5, 2))
+        infeasible = (*middle[:3], 0.4 * shrink * middle[3])
+        step = together([first, infeasible, last])
+        for which, case in ((0, first), (2, last)):
+            alike(single(step, which), single(together([case]), 0), 1e-12)
+            np.testing.assert_allclose(step.multipliers[which], case[3], rtol=1e-9)
+        grown = single(step, 1)
+        assert step_is_valid(*middle[:3], grown)
+        alike(grown, single(together([infeasible]), 0), 1e-12)
+
+
+GARBAGE = [np.nan, np.inf, -np.inf, -1.0, 0.0, -0.0, 1e300, 1e-300, 5e-324, -5e-324]
+
+
+@pytest.mark.parametrize("value", GARBAGE)
+def test_garbage_for_multipliers_is_safe(value: float) -> None:
+    """All of a region's multipliers, or one of them; the step stays valid, and so do the others' steps."""
+    rng = np.random.default_rng(3)
+    for _ in range(4):
+        cases = [tame(rng, 4, open_) for open_ in (4, 3, 2)]
+        one, every = (case[3].copy() for case in cases[:2])
+        one[int(np.argmax(one))], every[:] = value, value
+        with np.errstate(all="ignore"):
+            step = together([(*cases[0][:3], one), (*cases[1][:3], every), cases[2]])
+        for which, (S, alpha, beta, _) in enumerate(cases):
+            assert step_is_valid(S, alpha, beta, single(step, which))
+        alike(single(step, 2), single(together([cases[2]]), 0), 1e-12)
+
+
+def test_steps_of_matrices_that_are_not_semidefinite() -> None:
+    """Where ``signed`` says so the inequality holds for any symmetric matrix, zeros and minus signs on its diagonal."""
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        cases = []
+        for _ in range(3):
+            S, alpha, beta, T = tame(rng, 4, 3)
+            S = S - rng.uniform(0.0, 8.0) * np.eye(4)
+            S[1, 1] = rng.choice([0.0, S[1, 1]])
+            cases.append((S, alpha, beta, T))
+        step = together(cases, signed=True)
+        for which, (S, alpha, beta, _) in enumerate(cases):
+            assert step_is_valid(S, alpha, beta, single(step, which))
+
+
+@pytest.mark.parametrize("scale", [1e-280, 1e-150, 1e150, 1e280])
+def test_steps_at_the_ends_of_the_range(scale: float) -> None:
+    """S is near one in a sweep; elsewhere a step is valid, or there is none."""
+    rng = np.random.default_rng(5)
+    for _ in range(5):
+        cases = [tame(rng, 3, 2, scale) for _ in range(2)]
+        with np.errstate(all="ignore"):
+            try:
+                step = together(cases)
+            except ProofFailed:
+                continue
+        for which, (S, alpha, beta, _) in enumerate(cases):
+            if np.isfinite(step.P[which]).all():
+                assert step_is_valid(S, alpha, beta, single(step, which))
+
+
+def test_planted_a_residual_that_is_not_charged_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """X from the solver of another region: its residual is computed, so the step stays valid; uncharged it is not."""
+    rng = np.random.default_rng(6)
+    cases = [tame(rng, 4, 4) for _ in range(3)]
+    honest = module._solved
+    monkeypatch.setattr(module, "_solved", lambda L, M: np.roll(honest(L, M), 1, axis=0))
+    step = together(cases)
+    assert all(step_is_valid(*case[:3], single(step, which)) for which, case in enumerate(cases))
+    monkeypatch.setattr("lipcert.kernel.near.raised", lambda matrix, amount: matrix)
+    step = together(cases)
+    assert not any(step_is_valid(*case[:3], single(step, which)) for which, case in enumerate(cases))
+
+
+# the step of a wide first layer: as the usual one, but for rounding, and true for every slope
+
+
+def layer(seed: int, thin: bool) -> tuple[Weight, np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    weight = rng.standard_normal((700, 30)) / 30.0
+    weight[::50] = 0.0
+    alpha = np.where(rng.random(700) < 0.1, 1.0, rng.uniform(0.0, 0.4, 700))
+    beta = np.where(alpha == 1.0, 1.0, rng.uniform(0.5, 1.0, 700))
+    hint = np.where(alpha < beta, rng.uniform(0.5, 1.5, 700), 0.0)
+    return (sparse.csr_array(weight * (rng.random(weight.shape) < 0.3)) if thin else weight), alpha, beta, hint
+
+
+@pytest.mark.parametrize("thin", [False, True])
+@pytest.mark.parametrize("power", [-3, 0, 2])
+def test_it_is_the_usual_step(thin: bool, power: int) -> None:
+    weight, alpha, beta, hint = layer(0, thin)
+    hint = hint * 4.0**power
+    found = thin_step(weight, power, alpha[None], beta[None], hint[None])
+    assert found is not None
+    S = congruence(None, weight * 2.0**power)
+    usual = activate(S[None], alpha[None], beta[None], hint[None])
+    moving = np.flatnonzero(np.asarray(abs(weight).sum(axis=1)).ravel())  # a row of zeros adds nothing here
+    assert 0 < 700 - moving.size < 20
+    block = np.ix_(moving, moving)
+    np.testing.assert_allclose(found.P[0][block], usual.P[0][block], rtol=0, atol=1e-11 * float(np.abs(usual.P).max()))
+    np.testing.assert_array_equal(found.P, np.swapaxes(found.P, -1, -2))
+    np.testing.assert_allclose(found.multipliers[:, moving], usual.multipliers[:, moving], rtol=1e-12)
+
+
+def test_no_slopes_leave_the_ellipsoid() -> None:
+    """z Δz ≤ ‖d‖² zᵀPz for the worst directions; a matrix that were a thousandth smaller would not hold it."""
+    weight, alpha, beta, hint = layer(1, False)
+    found = thin_step(weight, 0, alpha[None], beta[None], hint[None])
+    assert found is not None
+    rng, tightest = np.random.default_rng(2), 0.0
+    P = found.P[0] + 1e-9 * np.eye(700)
+    for _ in range(20):
+        slopes = np.where(rng.random(700) < 0.5, alpha, beta)
+        moved = slopes[:, None] * np.asarray(weight)
+        # max over d of Δzᵀ P⁻¹ Δz, which must not exceed ‖d‖²
+        tightest = max(tightest, float(np.linalg.eigvalsh(moved.T @ np.linalg.solve(P, moved))[-1]))
+    assert 0.2 < tightest <= 1.0
+
+
+def test_what_it_cannot_do_is_left_to_the_usual_step() -> None:
+    weight, alpha, beta, hint = layer(0, False)
+    slopes = alpha[None], beta[None]
+    assert thin_step(weight, 0, *slopes, hint[None] * 1e-6) is None  # I - N is not positive definite
+    assert thin_step(weight, 0, *slopes, hint[None] * np.nan) is None
+    assert thin_step(np.asarray(weight) * 1e-100, 0, *slopes, hint[None]) is None
+    assert thin_step(np.asarray(weight)[:400], 0, alpha[None, :400], beta[None, :400], hint[None, :400]) is None
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_bounds_are_the_same(monkeypatch: pytest.MonkeyPatch, activation: str) -> None:
+    rng, used = np.random.default_rng(0), [0]
+    shapes = [(700, 20), (30, 700), (3, 30)]
+    network = lc.Network.from_weights([rng.standard_normal(s) / np.sqrt(s[1]) for s in shapes], activation=activation)
+    ball = lc.Ball(0.1 * rng.standard_normal(20), 0.5)
+
+    def noting(*arguments: object) -> object:
+        found = thin_step(*arguments)  # type: ignore[arg-type]
+        used[0] += found is not None
+        return found
+
+    monkeypatch.setattr(sweep, "thin_step", noting)
+    found = lc.certify(network, ball, lc.ClosedForm())
+    lc.verify(network, found)
+    assert used[0] >= 2
+    monkeypatch.setattr(sweep, "thin_step", lambda *arguments: None)
+    usual = lc.certify(network, ball, lc.ClosedForm())
+    assert found.bound == pytest.approx(usual.bound, rel=1e-10)
+    assert found.bound >= lc.lower_bound(network, ball, samples=50, steps=5, starts=4).value
+
+
+# a step and the map after it, proved together: the matrix inequality of both holds exactly, and is the usual one
+
+
+NONE = np.zeros(1, dtype=int)
+
+
+def fused(S: Array, step: Step, weight: Array, found: Array) -> bool:
+    """Whether the condition of the step, seen through the weight, holds exactly for the matrix that was found."""
+    n, a = len(S), step.active.shape[-1]
+    spread = np.zeros((n, a))
+    spread[step.active[0], np.arange(a)] = step.h[0]
+    h, m, W = matrix(spread), diagonal(step.m[0]), matrix(weight)
+    T = [rational(0.0)] * n
+    for place, neuron in enumerate(step.active[0]):
+        T[neuron] = rational(step.lifted[0, place]) / rational(step.g[0, place]) ** 2
+    corner = diagonal(step.lifted[0]) - h.transpose() * matrix(S) * h
+    side = h.transpose() * matrix(S) * m * W.transpose()
+    rest = matrix(found) - W * (m * matrix(S) * m + diagonal(T)) * W.transpose()
+    whole = matrix(np.zeros((a + len(weight), a + len(weight))))
+    for i in range(a + len(weight)):
+        for j in range(a + len(weight)):
+            if i < a:
+                whole[i, j] = corner[i, j] if j < a else side[i, j - a]
+            else:
+                whole[i, j] = side[j, i - a] if j < a else rest[i - a, j - a]
+    return positive_semidefinite(whole)
+
+
+def unscaled(image: Image, kept: Array | None = None) -> Array:
+    S, exponent = image.block(kept)
+    return np.ldexp(S[0], 2 * int(exponent[0]))
+
+
+def cases(count: int) -> list[tuple[Array, Step, Array]]:
+    """An ellipsoid, a step that was proved apart, and a weight; some of them awkward."""
+    rng = np.random.default_rng(3)
+    found: list[tuple[Array, Step, Array]] = []
+    while len(found) < count:
+        S, alpha, beta, T = random_step(rng)
+        step = activate(S[None], alpha[None], beta[None], T[None], apart=True)
+        if step.active.size:
+            weight = rng.standard_normal((3, len(S))) * 10.0 ** rng.uniform(-6, 6, (3, 1))
+            found.append((S, step, weight))
+    return found
+
+
+def test_the_inequality_holds_exactly() -> None:
+    for S, step, weight in cases(60):
+        image = Image(step.P, NONE, Columns(weight), apart=step)
+        assert fused(S, step, weight, unscaled(image))
+        kept = np.array([[0, 2]])
+        assert fused(S, step, weight[kept[0]], unscaled(image, kept))
+
+
+def test_axes_are_above_the_diagonal() -> None:
+    for _, step, weight in cases(30):
+        image = Image(step.P, NONE, Columns(weight), apart=step)
+        whole = image._rest
+        assert whole is not None
+        exact = matrix(whole.Z).transpose() * matrix(whole.Z)
+        base = matrix(weight) * matrix(step.P[0]) * matrix(weight).transpose()
+        for row, size in enumerate(image.axes()[0]):
+            assert rational(size) ** 2 >= exact[row, row] + base[row, row]
+
+
+def test_whatever_the_solver_returns_the_inequality_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A solution that is wrong by a millionth costs sharpness; one that is wrong and not charged is seen."""
+    honest = linalg.blas.dtrsm
+    monkeypatch.setattr(linalg.blas, "dtrsm", lambda *a, **k: honest(*a, **k) * (1.0 - 1e-6))
+    some = cases(20)
+    assert all(fused(S, s, W, unscaled(Image(s.P, NONE, Columns(W), apart=s))) for S, s, W in some)
+    monkeypatch.setattr("lipcert.kernel.near.raised", lambda matrix, amount: matrix)
+    assert not all(fused(S, s, W, unscaled(Image(s.P, NONE, Columns(W), apart=s))) for S, s, W in some)
+
+
+@pytest.mark.parametrize("thin", [False, True])
+@pytest.mark.parametrize("method", [lc.ClosedForm(), lc.Scalar()])
+def test_bounds_are_those_of_the_usual_way(thin: bool, method: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    sizes = (20, 40, 25, 12, 3)
+    weights = [rng.standard_normal((b, a)) / np.sqrt(a) for a, b in pairwise(sizes)]
+    given = [sparse.csr_array(w * (rng.random(w.shape) < 0.5)) for w in weights] if thin else weights
+    network = lc.Network.from_weights(given, [0.1 * rng.standard_normal(b) for b in sizes[1:]])
+    region = lc.Ball(rng.standard_normal(20), 0.3)
+    usual = lc.certify(network, region, method).bound  # type: ignore[arg-type]
+    used: list[Weight] = []
+    honest = Fused.of
+
+    def watched(step: Step, weight: Weight) -> Fused:
+        used.append(weight)
+        return honest(step, weight)
+
+    monkeypatch.setattr(Fused, "of", staticmethod(watched))
+    monkeypatch.setattr(sweep, "_APART", 1)
+    found = lc.certify(network, region, method).bound  # type: ignore[arg-type]
+    assert used
+    assert found == pytest.approx(usual, rel=1e-11)
+
+
+@pytest.mark.parametrize("apart", [4, 10**6])
+def test_neurons_that_do_not_move_have_no_multipliers(apart: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pairs of a pool that sees only dead neurons: their slopes are open, but their differences are zero."""
+    monkeypatch.setattr(sweep, "_APART", apart)
+    rng = np.random.default_rng(0)
+    first, second = rng.standard_normal((12, 3)), np.zeros((12, 12))
+    second[:6, :6], second[6:, 6:] = rng.standard_normal((2, 6, 6))
+    third = np.zeros((4, 12))
+    third[:2, :6], third[2:, 6:] = rng.standard_normal((2, 2, 6))
+    biases = [np.repeat([0.0, -50.0], 6), None, None, None]
+    network = lc.Network.from_weights([first, second, third, rng.standard_normal((2, 4))], biases)
+    certificate = lc.certify(network, lc.Ball(np.zeros(3), 1.0), lc.ClosedForm())
+    for layer, half in zip(certificate.layers[1:], (6, 2), strict=True):
+        assert (layer.beta > layer.alpha).all()
+        assert (layer.multiplier[:half] > 0.0).all()
+        np.testing.assert_array_equal(layer.multiplier[half:], 0.0)
+    alive = lc.Network.from_weights(
+        [first[:6], second[:6, :6], third[:2, :6], network.layers[-1].weight[:, :2]], activation="relu"
+    )
+    assert certificate.bound == pytest.approx(lc.certify(alive, lc.Ball(np.zeros(3), 1.0), lc.ClosedForm()).bound)

@@ -1,0 +1,474 @@
+"""Bounds of convolution stacks in Fourier space, against the dense engine and against Jacobians."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert import ProofFailed
+from lipcert.kernel import frequency_grid, symbols, torus
+from lipcert.kernel.checker import prove
+from lipcert.kernel.hints import Hints
+from lipcert.kernel.near import largest_eigenvalue_above
+from lipcert.kernel.symbols import by_channel, prove_symbols, stack_bound
+from lipcert.kernel.torus import Torus, torus_of
+from lipcert.methods.fourier import FourierChain, closed_form, scalar
+from lipcert.model.arrays import Array
+from lipcert.model.convolution import Convolution
+from lipcert.model.network import Network
+from networks import named
+from networks import spread as combinations
+
+STACKS: dict[str, dict[str, Any]] = {
+    "same": {"shapes": [(3, 2, 3, 3), (2, 3, 3, 3), (2, 2, 3, 3)]},
+    "valid": {"shapes": [(3, 2, 3, 3), (2, 3, 2, 2)], "padding": 0, "image": (6, 5)},
+    "uneven": {"shapes": [(3, 1, 2, 4), (2, 3, 4, 1)], "padding": ((0, 1), (2, 1)), "image": (5, 6)},
+    "wide padding": {"shapes": [(2, 1, 3, 3), (2, 2, 3, 3)], "padding": 3, "image": (3, 4)},
+    "stride": {
+        "shapes": [(3, 1, 3, 3), (3, 3, 3, 3), (2, 3, 3, 3)],
+        "stride": [1, 2, 1],
+        "padding": 1,
+        "image": (7, 6),
+    },
+    "strides": {"shapes": [(2, 1, 4, 4), (3, 2, 3, 3)], "stride": [2, 3], "padding": 1, "image": (9, 8)},
+    "stride at the end": {"shapes": [(2, 2, 3, 3), (2, 2, 2, 2)], "stride": [1, 2], "padding": 0, "image": (6, 6)},
+    "dilation": {"shapes": [(2, 2, 3, 3), (2, 2, 3, 2)], "dilation": [2, (1, 3)], "image": (6, 7)},
+    "groups": {"shapes": [(4, 1, 3, 3), (4, 2, 3, 3), (2, 4, 1, 1)], "groups": [2, 2, 1]},
+    "one axis": {"shapes": [(3, 1, 5), (2, 3, 3)], "image": (11,), "stride": [2, 1], "padding": 2},
+    "three axes": {"shapes": [(2, 1, 2, 2, 2), (1, 2, 3, 3, 3)], "image": (3, 3, 2)},
+}
+ROUND: dict[str, dict[str, Any]] = {
+    "circular": {"shapes": [(3, 2, 3, 3), (2, 3, 3, 3), (2, 2, 3, 3)], "image": (5, 4)},
+    "circular strides": {"shapes": [(3, 1, 3, 3), (2, 3, 2, 4)], "image": (8, 10), "stride": [2, 1]},
+    "circular stride 3": {"shapes": [(2, 1, 3, 3), (2, 2, 3, 3)], "image": (9, 6), "stride": [1, 3]},
+    "circular groups": {"shapes": [(4, 1, 3, 3), (2, 2, 3, 3)], "image": (4, 6), "groups": 2, "dilation": [1, 1]},
+}
+LEAKY = lc.activation("leaky_relu", negative_slope=0.6)
+ACTIVATIONS = ["relu", LEAKY, "silu"]
+
+
+def stack(options: dict[str, Any], activation: Any = "relu", head: bool = False, **more: Any) -> Network:
+    """A stack with random kernels; with a head, dense layers follow."""
+    options = {"image": (5, 4)} | options | more
+    shapes, random = options.pop("shapes"), np.random.default_rng(len(options))
+    kernels = [random.standard_normal(shape) / np.sqrt(np.prod(shape[1:])) for shape in shapes]
+    plain = lc.conv_stack(kernels, activation=activation, **options)
+    if not head:
+        return plain
+    dense = [random.standard_normal(size) / 4.0 for size in ((5, plain.outputs), (4, 5), (3, 4))]
+    return lc.conv_stack(kernels, activation=activation, head=dense, **options)
+
+
+def hints_of(network: Network, choose: Any = closed_form) -> Hints:
+    """Multipliers by the closed form, a little different for each channel."""
+    space = torus_of(network)
+    assert space is not None
+    rest = [layer.neurons.slope_range(*np.full((2, layer.size), [[-np.inf], [np.inf]])) for layer in _dense(network)]
+    waves = FourierChain(network, space, [*space.slopes, *rest])
+    x = waves.greedy(choose).x
+    return waves.at(x + np.random.default_rng(0).uniform(0.0, 0.3, x.size)).hints
+
+
+def _dense(network: Network) -> list[Any]:
+    return [layer for layer in network.layers[:-1] if layer.convolution is None]
+
+
+def spread(network: Network, hints: Hints) -> Hints:
+    """The same multipliers neuron by neuron."""
+    found = [np.repeat(T, layer.size // T.size) for T, layer in zip(hints.multipliers, network.layers, strict=False)]
+    return replace(hints, multipliers=tuple(found))
+
+
+def lowest_slopes(network: Network) -> float:
+    """The largest lower end of a slope range of the convolutions."""
+    space = torus_of(network)
+    assert space is not None
+    return float(max(alpha.max() for alpha, _ in space.slopes))
+
+
+def largest_jacobian(network: Network) -> float:
+    """The largest norm of a Jacobian at random points, and with random slopes that the activations have."""
+    random = np.random.default_rng(3)
+    points = random.standard_normal((60, network.inputs)) * random.choice([0.1, 1.0, 10.0], (60, 1))
+    norms = [np.linalg.norm(network.jacobian(points), 2, axis=(-2, -1)).max()]
+    for share in (0.5, 0.9, 1.0):
+        slopes = []
+        for layer in network.layers[:-1]:
+            assert layer.neurons is not None
+            low, high = layer.neurons.slope_range(*np.full((2, layer.size), [[-np.inf], [np.inf]]))
+            slopes.append(np.where(random.random((40, layer.size)) < share, high, low))
+        norms.append(np.linalg.norm(network.jacobian_of(slopes, (40,)), 2, axis=(-2, -1)).max())
+    return float(max(norms))
+
+
+@pytest.mark.parametrize("choose", [closed_form, scalar])
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=["relu", "leaky", "silu"])
+@pytest.mark.parametrize("name", ROUND)
+def test_a_circular_stack_has_the_bound_of_the_dense_engine(name: str, activation: Any, choose: Any) -> None:
+    network = stack(ROUND[name], activation, circular=True)
+    hints = hints_of(network, choose)
+    dense = prove(network, lc.Everywhere(), [spread(network, hints)])
+    assert prove_symbols(network, hints) == pytest.approx(dense, rel=1e-9)
+    assert prove_symbols(network, hints) >= largest_jacobian(network)
+
+
+@pytest.mark.parametrize(
+    ("name", "activation", "head"),
+    combinations(
+        3,
+        named(*STACKS, *ROUND),
+        dict(zip(("relu", "leaky", "silu"), ACTIVATIONS, strict=True)),
+        {"plain": False, "head": True},
+    ),
+)
+def test_no_bound_is_below_the_dense_one_or_a_jacobian(name: str, activation: Any, head: bool) -> None:
+    network = stack(STACKS.get(name) or ROUND[name], activation, head, circular=name in ROUND)
+    hints = hints_of(network)
+    found = prove_symbols(network, hints)
+    assert found >= largest_jacobian(network)
+    if activation is LEAKY:  # its range was widened, and the same multipliers mean another thing for another range
+        if head or lowest_slopes(network) > 0.0:
+            return
+        network = stack(STACKS[name], "relu", head, circular=False)
+    assert found >= prove(network, lc.Everywhere(), [spread(network, hints)]) * (1.0 - 1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in STACKS if name != "valid"])
+def test_zero_padding_is_the_torus_with_slopes_that_hold_zero(name: str) -> None:
+    network = stack(STACKS[name])
+    space = torus_of(network)
+    assert space is not None
+    around = Network.from_weights(
+        [_around(one, size, after) for one, size, after in zip(space.convolutions, space.sizes, space.sizes[1:])]
+    )
+    hints = hints_of(network)
+    dense = prove(around, lc.Everywhere(), [spread(around, hints)])
+    assert prove_symbols(network, hints) == pytest.approx(dense, rel=1e-9)
+    assert prove_symbols(around, hints) == pytest.approx(dense, rel=1e-9)
+
+
+def _around(one: Convolution, size: tuple[int, ...], after: tuple[int, ...]) -> Convolution:
+    """The same kernel on a torus; where it begins does not matter."""
+    spans = [d * (k - 1) for d, k in zip(one.dilation, one.window, strict=True)]
+    pads = [((n - 1) * s + span + 1 - m) for n, s, span, m in zip(after, one.stride, spans, size, strict=True)]
+    pairs = [(max(pad, 0), 0) for pad in pads]
+    return Convolution.of(one.kernel, size, one.stride, pairs, one.dilation, one.groups, circular=True)
+
+
+@pytest.mark.parametrize("name", ["same", "valid", "uneven", "stride", "strides", "dilation", "groups"])
+def test_a_bound_holds_for_every_smaller_image(name: str) -> None:
+    """A smaller image is the larger one with slopes of 0 outside of it."""
+    options = {"image": (5, 4)} | STACKS[name]
+    network = stack(options)
+    hints = hints_of(network)
+    found = prove_symbols(network, hints)
+    for less in ((1, 0), (0, 1), (2, 1)):
+        small = stack(options | {"image": tuple(n - k for n, k in zip(options["image"], less, strict=True))})
+        assert found >= largest_jacobian(small)
+        assert found >= prove(small, lc.Everywhere(), [spread(small, hints)]) * (1.0 - 1e-12)
+
+
+def _mutant(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    if what == "small torus":
+        monkeypatch.setattr(torus, "_sizes", lambda found: [*(one.image for one in found), found[-1].places])
+    elif what == "no widening":
+        monkeypatch.setattr(torus, "_vanishing", lambda one, before, after: np.ones(one.outputs, dtype=bool))
+    elif what == "aliases":
+        plain = torus.Torus.symbols
+        monkeypatch.setattr(
+            torus.Torus, "symbols", lambda self, k, w: (plain(self, k, w)[0] * 0.9, plain(self, k, w)[1])
+        )
+    else:
+        plain_step = symbols._step
+        monkeypatch.setattr(symbols, "_step", lambda S, slopes, T: plain_step(S, (slopes[0] + 0.3, slopes[1] - 0.3), T))
+
+
+@pytest.mark.parametrize("what", ["small torus", "no widening", "aliases", "narrow slopes"])
+def test_planted_errors_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for planted in (False, True):
+        with monkeypatch.context() as patch:
+            if planted:
+                _mutant(patch, what)
+            tight = [(network, hints_of(network)) for network in _tight()]
+            found.append(sum(prove_symbols(*pair) < largest_jacobian(pair[0]) for pair in tight))
+    assert found[0] == 0 < found[1]
+
+
+def _tight() -> list[Network]:
+    """Stacks whose bounds are near the truth: of few neurons, with identities, or with kernels that do not cancel."""
+    positive = lc.conv_stack([np.ones((1, 1, 3)), np.ones((1, 1, 3))], (8,), circular=True)
+    flipping = lc.conv_stack([[[[1.0, -1.0]]], [[[1.0, -1.0]]]], (1,), padding=((1, 0),))
+    sums = lc.conv_stack([np.ones((1, 1, 8)), [[[1.0, -1.0]]]], (8,), "identity", padding=[0, 1])
+    return [positive, flipping, sums]
+
+
+@pytest.mark.parametrize("head", [False, True])
+def test_whatever_the_multipliers_are_the_bound_holds(head: bool) -> None:
+    network = stack(STACKS["stride"], "relu", head)
+    hints, random = hints_of(network), np.random.default_rng(5)
+    truth, proved = largest_jacobian(network), 0
+    for number, scale in enumerate((1e-300, 1e-3, 0.5, 0.9, 1.1, 1e3, 1e300)):
+        for exponent in (0, (-300, 300, 2**20)[number % 3]):
+            garbage = tuple(T * scale * random.uniform(0.5, 2.0, T.size) for T in hints.multipliers)
+            try:
+                moved = tuple(e + exponent for e in hints.exponents)
+                found = prove(network, lc.Everywhere(), [Hints((), garbage, moved)])
+            except ProofFailed:
+                continue
+            proved += np.isfinite(found)
+            assert not found < truth
+    assert proved
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0])
+def test_multipliers_that_are_none_prove_nothing_false(value: float) -> None:
+    network = stack(STACKS["same"])
+    hints = hints_of(network)
+    with pytest.raises(ProofFailed, match="too small"):
+        prove_symbols(network, replace(hints, multipliers=tuple(np.full(T.shape, value) for T in hints.multipliers)))
+
+
+def test_a_frequency_that_is_no_number_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = stack(STACKS["same"])
+    hints, calls = hints_of(network), [0]
+
+    def garbled(matrix: Array) -> Array:
+        calls[0] += 1
+        return np.full(len(matrix), np.nan) if calls[0] == 2 else largest_eigenvalue_above(matrix)
+
+    monkeypatch.setattr(symbols, "_portions", lambda *_: [slice(0, 5), slice(5, 9), slice(9, None)])
+    monkeypatch.setattr(symbols, "largest_eigenvalue_above", garbled)
+    assert np.isnan(prove_symbols(network, hints))
+    assert calls[0] == 3
+
+
+def test_a_residual_block_carries_its_channels_exactly() -> None:
+    """Identity channels with a kernel of one tap are zero outside of the image and keep slope one."""
+    random = np.random.default_rng(0)
+    first, second = random.standard_normal((2, 3, 3, 3, 3)) / 6.0
+    centre = np.zeros((3, 3, 3, 3))
+    centre[np.arange(3), np.arange(3), 1, 1] = 1.0
+    both = np.concatenate([first, centre]), np.concatenate([second, centre], axis=1)
+    rows = ["relu"] * (3 * 36) + ["identity"] * (3 * 36)
+    network = lc.conv_stack(both, (6, 6), [rows])
+    space = torus_of(network)
+    assert space is not None
+    alpha, beta = space.slopes[0]
+    np.testing.assert_array_equal([alpha, beta], [[0, 0, 0, 1, 1, 1], [1] * 6])
+    hints = hints_of(network)
+    found = prove_symbols(network, hints)
+    assert max(largest_jacobian(network), prove(network, lc.Everywhere(), [spread(network, hints)])) <= found
+    product = np.linalg.norm(dense_of(second), 2) * np.linalg.norm(dense_of(first), 2)
+    assert found < 1.0 + product
+
+
+def dense_of(kernel: Array) -> Array:
+    return Convolution.of(kernel, (6, 6)).sparse().toarray()
+
+
+def test_networks_that_have_no_torus() -> None:
+    one = Convolution.of(np.ones((2, 1, 3, 3)), (4, 4))
+    circular = Convolution.of(np.ones((2, 2, 3, 3)), (4, 4), circular=True)
+    open_end = Convolution.of(np.ones((2, 2, 3, 3)), (4, 4), circular=True, padding=0)
+    flat = np.ones((1, 32))
+    assert torus_of(Network.from_weights([one.sparse(), flat])) is None
+    assert torus_of(Network.from_weights([one])) is None
+    assert torus_of(Network.from_weights([open_end, np.ones((1, 8))])) is None
+    mixed = torus_of(Network.from_weights([one, circular, flat]))
+    assert mixed is not None
+    assert len(mixed.convolutions) == 1
+    assert not mixed.ends
+
+
+def test_certificates_store_one_multiplier_per_channel(tmp_path: Path) -> None:
+    network = stack({"shapes": [(8, 2, 3, 3), (8, 8, 3, 3), (4, 8, 3, 3)], "image": (10, 10)})
+    dense = Network.from_weights([layer.weight for layer in network.layers], activation="relu")
+    certificate = lc.certify(network, method=lc.Joint())
+    assert [T.shape for T in certificate.sweeps[0].multipliers] == [(8,), (8,)]
+    assert certificate.verified
+    certificate.save(tmp_path / "c.json")
+    read = lc.Certificate.load(tmp_path / "c.json")
+    assert lc.verify(network, read) <= read.bound
+    tampered = replace(read, bound=0.999 * read.bound)
+    with pytest.raises(ProofFailed, match="claims"):
+        lc.verify(network, tampered)
+    with pytest.raises(lc.InvalidInput, match="per channel"):
+        lc.verify(network, read, exact=True)
+    assert by_channel(network, read.sweeps[0])
+    assert dense.digest == network.digest
+    with pytest.raises(ProofFailed, match="neurons"):
+        lc.verify(dense, read)  # the same function, but nobody says that it is a convolution
+    assert (
+        certificate.bound
+        <= lc.certify(network, method=lc.Scalar()).bound
+        <= lc.certify(network, method=lc.ClosedForm()).bound
+    )
+
+
+def test_outputs_can_be_chosen() -> None:
+    network = stack({"shapes": [(8, 2, 3, 3), (8, 8, 3, 3)], "image": (10, 10)}, head=True)
+    whole = lc.certify(network, method=lc.ClosedForm())
+    some = lc.certify(network, method=lc.ClosedForm(), outputs=[1])
+    assert [T.size for T in some.sweeps[0].multipliers] == [8, 8, 5, 4]
+    assert lc.verify(network, some) <= some.bound < whole.bound
+
+
+# the search on symbols: its gradient, and that the first bound does not wait for time
+
+
+def block(head: bool, size: int = 6, channels: int = 3) -> lc.Network:
+    """A convolution with stride and a residual block, whose skip is carried by identity channels."""
+    rng = np.random.default_rng(4)
+    first, second = rng.standard_normal((2, channels, channels, 3, 3)) / 3.0
+    centre = np.zeros((channels, channels, 3, 3))
+    centre[np.arange(channels), np.arange(channels), 1, 1] = 1.0
+    start = rng.standard_normal((channels, 2, 3, 3)) / 3.0
+    kernels = [start, np.concatenate([first, centre]), np.concatenate([second, centre], axis=1)]
+    places = channels * size * size
+    rows = ["relu", ["relu"] * places + ["identity"] * places, *(["relu", "tanh"] if head else [])]
+    dense = [rng.standard_normal(shape) / 3.0 for shape in ((4, places), (3, 4))] if head else []
+    return lc.conv_stack(kernels, (2 * size, 2 * size), rows, stride=[2, 1, 1], padding=1, head=dense)
+
+
+def chain_of(network: lc.Network) -> FourierChain:
+    space = torus_of(network)
+    assert space is not None
+    rest = network.layers[len(space.slopes) : -1]
+    everywhere = [np.full((2, layer.size), [[-np.inf], [np.inf]]) for layer in rest]
+    dense = [layer.neurons.slope_range(*ends) for layer, ends in zip(rest, everywhere, strict=True) if layer.neurons]
+    return FourierChain(network, space, [*space.slopes, *dense])
+
+
+@pytest.mark.parametrize("head", [False, True])
+def test_the_gradient_is_that_of_the_value(head: bool) -> None:
+    chain, rng = chain_of(block(head)), np.random.default_rng(1)
+    assert [link.open.size for link in chain.links] == [3, 3, *([3, 4] if head else [])]
+    walk = chain.greedy(closed_form)
+    x = walk.x + 0.4
+    here = chain.value(x, 1e-2)
+    assert here is not None
+    assert chain.at(walk.x).log_bound == pytest.approx(walk.log_bound, rel=1e-9)
+    assert chain.at(x).log_bound == pytest.approx(here.log_bound, rel=1e-9)
+    for _ in range(4):
+        way = rng.standard_normal(x.size)
+        ahead, behind = chain.value(x + 1e-5 * way, 1e-2), chain.value(x - 1e-5 * way, 1e-2)
+        assert ahead is not None
+        assert behind is not None
+        assert here.gradient @ way == pytest.approx((ahead.f - behind.f) / 2e-5, rel=1e-5)
+
+
+@pytest.mark.parametrize("method", [lc.Joint(seconds=0), lc.Auto(seconds=0)])
+def test_the_first_bound_takes_what_it_takes(method: lc.Joint) -> None:
+    network = block(head=True, size=14)
+    first = lc.certify(network, method=lc.ClosedForm())
+    found = lc.certify(network, method=method)
+    assert found.found_by == "ClosedForm"
+    assert found.verified
+    assert found.bound == first.bound
+    assert lc.certify(network, method=lc.Joint()).bound < first.bound
+
+
+# a grid of frequencies in place of all: never below what any image size has with the same multipliers
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "one axis": {"axes": 1},
+    "strides": {"stride": [2, 1, 2], "padding": 1},
+    "even windows": {"window": 4, "padding": 1},
+    "dilated": {"dilation": 2, "axes": 1},
+    "groups": {"groups": 2, "channels": [2, 4, 4, 2]},
+    "circular": {"circular": True, "axes": 1},
+    "gelu": {"activation": "gelu"},
+    "leaky": {"activation": "leaky_relu", "axes": 1},
+    "one place": {"window": 1},
+}
+
+
+def shaped(name: str, image: int) -> lc.Network:
+    """Three convolutions of two channels or so; ``image`` is the size of the last one's result, about."""
+    asked: dict[str, Any] = {"axes": 2, "window": 3, "channels": [1, 2, 2, 2], "activation": "relu"} | SHAPES[name]
+    axes, window, channels = asked.pop("axes"), asked.pop("window"), asked.pop("channels")
+    rng, groups = np.random.default_rng(5), asked.get("groups", 1)
+    kernels = [
+        rng.standard_normal((outputs, inputs // groups, *[window] * axes)) for inputs, outputs in pairwise(channels)
+    ]
+    stretch = int(np.prod(asked.get("stride", [1])))
+    return lc.conv_stack(kernels, [image * stretch] * axes, **asked)
+
+
+def multipliers(network: lc.Network, torus: Torus) -> Hints:
+    """Those of the closed form at the frequencies of a torus."""
+    return FourierChain(network, torus, torus.slopes).greedy(closed_form).hints
+
+
+@pytest.fixture
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few frequencies, so that much depends on what is said of those between."""
+    monkeypatch.setattr(frequency_grid, "_LOSS", 1.5)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_no_size_is_above(name: str, coarse: None) -> None:
+    network = shaped(name, 8)
+    torus = torus_of(network)
+    assert torus is not None
+    hints = multipliers(network, grid := frequency_grid.on_grid(torus))
+    bound = stack_bound(grid, hints.multipliers, hints.exponents)
+    for image in (5, 6, 7, 9, 12, 17, 31):
+        torus = torus_of(shaped(name, image))
+        assert torus is not None
+        assert stack_bound(torus, hints.multipliers, hints.exponents) <= bound
+
+
+@pytest.mark.parametrize("mistake", ["none", "slopes", "gain", "degree"])
+def test_mistakes_would_be_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The symbol 2i·sin θ is largest in the middle between two of six points, where all that is added is needed."""
+    monkeypatch.setattr(frequency_grid, "_LOSS", 0.488)
+    network = lc.conv_stack([np.array([[[1.0, 0.0, -1.0]]])] * 2, (39,))
+    torus = torus_of(network)
+    assert torus is not None
+    assert torus.sizes == ((40,),) * 3
+    right = frequency_grid.on_grid(torus)
+    assert right.sizes == ((6,),) * 3
+    hints = multipliers(network, right)
+    wrong = {
+        "none": right,
+        "slopes": replace(right, slopes=torus.slopes),
+        "gain": replace(right, gain=1.0),
+        "degree": replace(right, gain=1.0 / np.cos(np.pi / 12), slopes=torus.slopes),
+    }[mistake]
+    truth, found = (stack_bound(one, hints.multipliers, hints.exponents) for one in (torus, wrong))
+    assert (found < truth) == (mistake != "none")
+    assert found < 1.001 * truth
+
+
+@pytest.mark.parametrize("way", [lc.ClosedForm(), lc.Joint()])
+def test_a_grid_is_enough_for_a_very_large_image(way: lc.Method, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = shaped("one axis", 700)
+    plain = lc.certify(network, None, way).bound
+    monkeypatch.setattr(frequency_grid, "_MUCH", 0.0)
+    spared = lc.certify(network, None, way)
+    assert plain < spared.bound <= 1.03 * plain
+    assert lc.verify(network, spared) == pytest.approx(spared.bound)
+
+
+@pytest.mark.parametrize("name", ["circular", "leaky", "one axis"])
+def test_it_is_not_where_little_is_spared_or_much_is_lost(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few frequencies; slopes that would have to be widened; work that is not much."""
+    monkeypatch.setattr(frequency_grid, "_MUCH", 0.0 if name != "one axis" else 1e11)
+    network = shaped("circular", 40) if name == "circular" else shaped("one axis", 700)
+    if name == "leaky":
+        rng = np.random.default_rng(5)
+        kernels = [rng.standard_normal((2, 2, 3)) for _ in range(3)]
+        network = lc.conv_stack(kernels, (700,), "leaky_relu", circular=True)
+    torus = torus_of(network)
+    assert torus is not None
+    assert frequency_grid.sparing(torus) is torus

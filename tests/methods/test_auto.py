@@ -1,0 +1,271 @@
+"""Any-time: never worse with more time, never without a bound, and quiet unless somebody watches."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lipcert as lc
+from lipcert.kernel.guide import View
+from lipcert.kernel.hints import BOTH
+from lipcert.kernel.piece_bounds import PieceBounds
+from lipcert.kernel.pieces import Bounds, Pieces
+from lipcert.methods import descent
+from lipcert.methods.chain import Value
+from lipcert.methods.problem import Problem
+from lipcert.methods.stage import Stage
+from lipcert.model.arrays import Array
+from lipcert.model.regions import Region
+from lipcert.reproduce.cells import paper_center, paper_network
+from lipcert.runtime.clock import timed
+from networks import random_network
+
+BALL = lc.Ball(paper_center(), 1.0)
+
+
+class Clock:
+    """Stands for the module ``time``: each look at it takes a quarter of a second."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        self.now += 0.25
+        return self.now
+
+    monotonic = perf_counter
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    for module in ("methods.anytime", "methods.split", "methods.joint", "runtime.clock"):
+        monkeypatch.setattr(sys.modules[f"lipcert.{module}"], "time", clock)
+    return clock
+
+
+def problem(region: Region = BALL, cell: tuple[int, int] = (10, 20)) -> Problem:
+    return Problem(paper_network(*cell, "relu"), region, BOTH)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("region", [lc.Everywhere(), BALL], ids=["everywhere", "ball"])
+def test_more_time_is_never_worse(clock: Clock, region: Region) -> None:
+    case = problem(region)
+    bounds = [lc.Auto(seconds=seconds).solve(case).bound for seconds in (0.0, 20.0, 80.0, 160.0)]
+    assert all(later <= earlier * 1.0001 for earlier, later in itertools.pairwise(bounds))
+    assert bounds[-1] < 0.7 * bounds[0]
+
+
+def test_a_tiny_budget_returns_closed_form_s(clock: Clock) -> None:
+    case = problem()
+    assert lc.Auto(seconds=0.0).solve(case).bound == lc.ClosedForm().solve(case).bound
+
+
+def test_it_takes_about_the_time_it_may(clock: Clock) -> None:
+    for seconds in (20.0, 40.0):
+        before = clock.now
+        lc.Auto(seconds=seconds).solve(problem())
+        assert clock.now - before < 1.3 * seconds
+
+
+@pytest.mark.parametrize("region", [lc.Everywhere(), BALL], ids=["everywhere", "ball"])
+def test_with_time_it_is_at_least_as_good_as_every_rung(region: Region) -> None:
+    case = problem(region, (10, 5))
+    bound = lc.Auto(seconds=np.inf, pieces=30).solve(case).bound
+    assert all(bound <= method.solve(case).bound for method in (lc.ClosedForm(), lc.Scalar(), lc.Joint()))
+
+
+def test_a_network_without_hidden_layers() -> None:
+    weight = np.diag([1.0, 2.0, 3.0])
+    for region in (None, lc.Ball(np.zeros(3), 1.0)):
+        assert lc.certify(lc.Network.from_weights([weight]), region).bound == pytest.approx(3.0, rel=1e-9)
+
+
+def interrupted(region: Region, method: lc.Auto) -> lc.Certificate:
+    """The best answer so far, of a question that is interrupted."""
+    with pytest.raises(lc.Interrupted) as caught:
+        lc.certify(paper_network(10, 20, "relu"), region, method)
+    best = caught.value.best
+    assert isinstance(best, lc.Certificate)
+    assert best.verified
+    assert lc.verify(paper_network(10, 20, "relu"), best) <= best.bound
+    return best
+
+
+def test_an_interrupt_in_scalar_brings_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    def choose(self: lc.Scalar, stage: Stage) -> Array:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lc.Scalar, "choose", choose)
+    best = interrupted(BALL, lc.Auto())
+    assert best.found_by == "ClosedForm"
+    assert best.bound == lc.certify(paper_network(10, 20, "relu"), BALL, lc.ClosedForm()).bound
+
+
+def test_an_interrupt_in_joint_brings_what_joint_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    case, path = problem(lc.Everywhere()), descent.follow
+
+    def stopped(*arguments: Any) -> Iterator[tuple[Array, Value]]:
+        yield from itertools.islice(path(*arguments), 60)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lipcert.methods.joint.follow", stopped)
+    bound = interrupted(lc.Everywhere(), lc.Auto()).bound
+    monkeypatch.undo()
+    assert lc.Joint().solve(case).bound < bound < 0.9 * lc.Scalar().solve(case).bound
+
+
+def test_an_interrupt_in_split_brings_the_pieces_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, calls = PieceBounds.bound, itertools.count()
+
+    def bound(self: PieceBounds, pieces: Pieces) -> Bounds:
+        if next(calls) == 12:
+            raise KeyboardInterrupt
+        return plain(self, pieces)
+
+    monkeypatch.setattr(PieceBounds, "bound", bound)
+    best = interrupted(BALL, lc.Auto(seconds=np.inf))
+    assert best.found_by in ("Joint", "Split")
+    assert best.bound <= lc.certify(paper_network(10, 20, "relu"), BALL, lc.Joint()).bound * 1.001
+
+
+def test_a_loop_of_questions_ends_at_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    def choose(self: lc.Scalar, stage: Stage) -> Array:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lc.Scalar, "choose", choose)
+    network, balls = paper_network(10, 5, "relu"), [lc.Ball(paper_center(), radius) for radius in (0.1, 0.2, 0.3)]
+    with pytest.raises(KeyboardInterrupt):
+        [lc.certify(network, ball) for ball in balls]
+
+
+def test_it_ends_where_pieces_promise_nothing() -> None:
+    """With sixteen inputs, halving axes gets nowhere: the bound is Joint's, and Auto says so long before its limit."""
+    network = random_network(0, (16, 8, 8, 3), "tanh", gain=1.5)
+    box, said = lc.Box(-np.ones(16), np.ones(16)), list[str]()
+    found = lc.certify(network, box, lc.Auto(seconds=np.inf, pieces=3000), progress=said.append)
+    assert found.found_by == "Joint"
+    assert "more pieces promise nothing" in said
+    assert found.bound <= lc.certify(network, box, lc.Joint()).bound
+
+
+def test_listeners_hear_of_every_rung() -> None:
+    said: list[str] = []
+    found = lc.certify(paper_network(10, 5, "relu"), BALL, lc.Auto(np.inf, pieces=50), progress=said.append)
+    assert found.found_by == "Split"
+    for word in ("ClosedForm, layer 1", "scalar, layer 4", "(joint)", "pieces"):
+        assert any(word in line for line in said), word
+
+
+def test_certify_takes_seconds(clock: Clock) -> None:
+    network = paper_network(10, 10, "relu")
+    short, long = (lc.certify(network, BALL, seconds=seconds) for seconds in (0.0, 60.0))
+    assert short.found_by == "ClosedForm"
+    assert long.bound < short.bound
+    assert long.method == lc.Auto(60.0)
+
+
+def test_many_regions_keep_to_the_time_of_each(clock: Clock) -> None:
+    network, before = paper_network(10, 10, "relu"), clock.now
+    found = lc.certify_many(network, [BALL, BALL], lc.Auto(seconds=20.0))
+    assert clock.now - before < 2 * 1.3 * 20.0
+    assert [one.bound for one in found] == [found[0].bound] * 2
+
+
+@pytest.mark.parametrize("seconds", [-1.0, "3", float("nan"), True])
+def test_seconds_are_a_number(seconds: Any) -> None:
+    with pytest.raises(lc.InvalidInput, match="seconds must be a number"):
+        lc.certify(paper_network(10, 5, "relu"), BALL, seconds=seconds)
+
+
+def test_a_failing_split_does_not_lose_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = problem()
+
+    def bound(self: PieceBounds, pieces: Pieces) -> None:
+        raise lc.ProofFailed("on purpose")
+
+    monkeypatch.setattr(PieceBounds, "bound", bound)
+    assert lc.Auto().solve(case).bound <= lc.Scalar().solve(case).bound
+
+
+def test_an_interrupt_before_the_first_bound_is_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    def choose(self: lc.ClosedForm, view: View) -> Array:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lc.ClosedForm, "choose_all", choose)
+    with pytest.raises(lc.Interrupted) as caught:
+        lc.certify(paper_network(10, 5, "relu"))
+    assert caught.value.best is None
+
+
+WATCHED = """
+import time
+import lipcert as lc, lipcert.runtime.clock
+from lipcert.reproduce.cells import paper_center, paper_network
+
+class Clock:
+    now = time.monotonic()
+    perf_counter = staticmethod(time.perf_counter)
+    def monotonic(self):
+        Clock.now += 1.5
+        return Clock.now
+
+lipcert.runtime.clock.time = Clock()
+print(lc.certify(paper_network(10, 5, "relu"), lc.Ball(paper_center(), 1.0), lc.Auto(seconds=1)).bound)
+"""
+"""Time flies, so that the progress line appears at once."""
+
+
+def test_in_a_pipe_it_is_silent() -> None:
+    done = subprocess.run([sys.executable, "-c", WATCHED], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stderr == ""
+    assert float(done.stdout) > 0
+
+
+def test_a_person_sees_a_line_that_goes_away() -> None:
+    reader, writer = pty.openpty()
+    command = [sys.executable, "-c", WATCHED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writer, text=True) as process:
+        os.close(writer)
+        seen = drained(reader)
+        printed = process.communicate(timeout=120)[0]
+    assert process.returncode == 0, seen
+    for rung in ("ClosedForm, layer", "scalar, layer", "(joint)"):
+        assert rung in seen
+    assert all(part.startswith("\x1b[2K") for part in seen.split("\r")[1:])
+    assert seen.endswith("\r\x1b[2K"), "the line is wiped at the end"
+    assert float(printed) > 0
+
+
+def drained(reader: int) -> str:
+    """Everything that is written to a pseudo-terminal until its other end is closed."""
+    parts = []
+    with open(reader, "rb", buffering=0) as terminal:
+        try:
+            while part := terminal.read(4096):
+                parts.append(part)
+        except OSError:  # how Linux says that the other end is gone
+            pass
+    return b"".join(parts).decode()
+
+
+def test_nothing_is_shown_in_the_first_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with timed() as clock:
+        clock.say("too early")
+    assert terminal.getvalue() == ""

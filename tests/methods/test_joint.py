@@ -1,0 +1,331 @@
+"""All multipliers together: gradients, values, the optimum of LipSDP, and everything that can be degenerate."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import lipcert as lc
+from lipcert.kernel.hints import BOTH
+from lipcert.methods import joint
+from lipcert.methods.candidate import Candidate, Kept
+from lipcert.methods.chain import Chain, Value
+from lipcert.methods.descent import follow
+from lipcert.methods.joint import chosen, log_multipliers, repeated
+from lipcert.methods.problem import Problem
+from lipcert.model.arrays import Array
+from lipcert.model.regions import Region
+from lipcert.reproduce.cells import paper_center, paper_network
+from lipcert.reproduce.printed import paper_table
+from networks import named, random_network, spread
+
+Slopes = tuple[Array, Array]
+
+
+def problem(network: lc.Network, region: Region | None = None) -> Problem:
+    return Problem(network, region or lc.Everywhere(), BOTH)
+
+
+def scalar(network: lc.Network, region: Region | None = None) -> Candidate:
+    return lc.Scalar().solve(problem(network, region))
+
+
+def chain_of(network: lc.Network, slopes: list[Slopes]) -> Chain:
+    """The chain of all neurons with the given slopes."""
+    parts = zip(slopes, network.layers[1:], strict=True)
+    kept = [Kept(alpha, beta, ahead.weight, np.arange(alpha.size)) for (alpha, beta), ahead in parts]
+    return Chain(network.layers[0].weight, kept)
+
+
+def at(chain: Chain, x: Array, mu: float) -> Value:
+    value = chain(x, mu)
+    assert value is not None
+    return value
+
+
+def mixed(seed: int, sizes: tuple[int, ...]) -> tuple[lc.Network, list[Slopes]]:
+    """A random network and random slope ranges: layers with all neurons active, some, and none."""
+    rng = np.random.default_rng(seed)
+    network = random_network(seed, sizes)
+    slopes = []
+    for number, size in enumerate(sizes[1:-1]):
+        alpha = rng.uniform(-0.5, 0.8, size)
+        width = rng.uniform(0.05, 0.8, size) * 10.0 ** rng.uniform(-4, 0, size)
+        active = rng.random(size) < (1.0, 0.5, 0.0)[number % 3]
+        slopes.append((alpha, alpha + np.where(active, width, 0.0)))
+    return network, slopes
+
+
+def derivative(function: Any, h: float) -> float:
+    """The derivative at 0 by the central difference of order 8."""
+    weights = (4 / 5, -1 / 5, 4 / 105, -1 / 280)
+    return float(sum(w * (function(k * h) - function(-k * h)) for k, w in enumerate(weights, 1)) / h)
+
+
+CHAINS = {
+    "one layer": mixed(0, (3, 6, 2)),
+    "all, some, none": mixed(1, (4, 7, 6, 5, 3)),
+    "deep": mixed(2, (3, 8, 8, 8, 8, 8, 8, 8, 2)),
+    "wide output": mixed(3, (2, 5, 4, 9)),
+    "narrow middle": mixed(4, (5, 9, 1, 9, 3)),
+}
+CHAINS["none first"] = CHAINS["deep"][0], CHAINS["deep"][1][2:] + CHAINS["deep"][1][:2]
+
+
+@pytest.mark.parametrize("case", CHAINS)
+@pytest.mark.parametrize("mu", [1e-2, 1e-4])
+def test_the_gradient_is_the_derivative(case: str, mu: float) -> None:
+    chain, rng = chain_of(*CHAINS[case]), np.random.default_rng(7)
+    assert chain.size
+    for distance in (1.5, 4.0):
+        x = np.log(chain.size) + distance + 0.3 * rng.standard_normal(chain.size)  # above log n: feasible
+        gradient = at(chain, x, mu).gradient
+        directions = [*np.eye(chain.size)[rng.permutation(chain.size)[:4]], *rng.standard_normal((4, chain.size))]
+        for u in directions:
+            found = derivative(lambda t, x=x, u=u: at(chain, x + t * u, mu).f, 5e-3)
+            # the value carries a rounding error of about 1e-15·|f|, which the difference divides by its step
+            noise = 1e-12 * max(1.0, abs(at(chain, x, mu).f))
+            assert gradient @ u == pytest.approx(found, rel=1e-9, abs=noise)
+
+
+def test_the_check_above_can_fail() -> None:
+    network, slopes = CHAINS["deep"]
+    chain = chain_of(network, slopes)
+    x = np.full(chain.size, np.log(chain.size) + 1.0)
+    u = np.random.default_rng(0).standard_normal(chain.size)
+    found = derivative(lambda t: at(chain, x + t * u, 1e-2).f, 5e-3)
+    assert (at(chain, x, 1e-2).gradient * (1 + 1e-6)) @ u != pytest.approx(found, rel=1e-9, abs=1e-12)
+    assert at(chain, x, 1.001e-2).gradient @ u != pytest.approx(found, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("powers", [(150.0, -150.0, 140.0, -120.0), (-140.0, -140.0, -150.0, 5.0)])
+def test_scale_appears_nowhere(powers: tuple[float, ...]) -> None:
+    network, slopes = CHAINS["all, some, none"]
+    weights = [layer.weight * 10.0**p for layer, p in zip(network.layers, powers, strict=True)]
+    one, two = chain_of(network, slopes), chain_of(lc.Network.from_weights(weights), slopes)
+    x = np.full(one.size, np.log(one.size) + 1.0)
+    here, there = at(one, x, 1e-3), at(two, x, 1e-3)
+    shift = sum(powers) * np.log(10.0)
+    assert there.log_bound - here.log_bound == pytest.approx(shift, rel=1e-12)
+    assert there.f - here.f == pytest.approx(2.0 * shift, rel=1e-12)
+    np.testing.assert_allclose(there.gradient, here.gradient, rtol=1e-7, atol=1e-13)
+
+
+@pytest.mark.parametrize("region", [lc.Everywhere(), lc.Ball([0.2, -0.1, 0.3], 0.4)], ids=["everywhere", "ball"])
+@pytest.mark.parametrize("activation", ["relu", "tanh", "silu"])
+def test_the_value_is_the_bound_of_the_sweep(activation: str, region: Region) -> None:
+    network = random_network(5, (3, 12, 10, 11, 2), activation)
+    proof = scalar(network, region)
+    chain = Chain(network.layers[0].weight, proof.kept)
+    x = chain.coordinates(log_multipliers(proof))
+    assert np.exp(at(chain, x, 1e-3).log_bound) == pytest.approx(proof.bound, rel=1e-9)
+    x = x + 0.4 + 0.2 * np.random.default_rng(1).random(x.size)
+    again = problem(network, region).knowing(proof).sweep(chosen(chain, x))
+    assert np.exp(at(chain, x, 1e-3).log_bound) == pytest.approx(again.bound, rel=1e-9)
+    np.testing.assert_allclose(chain.coordinates(log_multipliers(again)), x, atol=1e-8)
+
+
+def test_f_tends_to_the_logarithm_of_the_square() -> None:
+    chain = chain_of(*CHAINS["deep"])
+    x = np.full(chain.size, np.log(chain.size) + 1.0)
+    gaps = [at(chain, x, mu).f - 2.0 * at(chain, x, mu).log_bound for mu in (1e-2, 1e-4, 1e-6)]
+    assert all(gap > 0 for gap in gaps)
+    assert gaps[1] < 0.05 * gaps[0]
+    assert gaps[2] < 0.05 * gaps[1]
+
+
+def test_outside_the_feasible_set_there_is_no_value() -> None:
+    chain = chain_of(*CHAINS["one layer"])
+    assert chain(np.full(chain.size, -0.01), 1e-3) is None  # e^x must exceed 1, the diagonal of a correlation matrix
+    assert chain(np.full(chain.size, np.log(chain.size) + 1e-6), 1e-3) is not None
+
+
+def test_affine_layers_are_merged_and_change_nothing() -> None:
+    network, slopes = mixed(8, (3, 5, 5, 5, 5, 5, 5, 2))
+    chain = chain_of(network, slopes)
+    assert {link.layer for link in chain.links} == {0, 1, 3, 4}
+    weights = [layer.weight for layer in network.layers]
+    short = [weights[0], weights[1], weights[3] * slopes[2][0] @ weights[2]]
+    short += [weights[4], weights[6] * slopes[5][0] @ weights[5]]
+    merged = chain_of(lc.Network.from_weights(short), [slopes[k] for k in (0, 1, 3, 4)])
+    x = np.full(chain.size, np.log(chain.size) + 0.5)
+    assert at(chain, x, 1e-3).f == pytest.approx(at(merged, x, 1e-3).f, rel=1e-12)
+    np.testing.assert_allclose(at(chain, x, 1e-3).gradient, at(merged, x, 1e-3).gradient, rtol=1e-9, atol=1e-13)
+    effect = at(chain, x, 1e-3).effect
+    assert (effect[[0, 1, 3, 4]] > 0).all()
+    assert (effect[[2, 5]] == 0).all()
+
+
+def test_sparse_weights_give_the_same() -> None:
+    network = random_network(9, (4, 14, 12, 3), "relu")
+    cut = [np.where(np.abs(layer.weight) > 0.1, layer.weight, 0.0) for layer in network.layers]
+    biases = [layer.bias for layer in network.layers]
+    full, thin = (
+        lc.Joint().solve(problem(lc.Network.from_weights(weights, biases, "relu"), lc.Ball(np.zeros(4), 0.5))).bound
+        for weights in (cut, [sparse.csr_array(w) for w in cut])
+    )
+    assert thin == pytest.approx(full, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("seed", "activation", "region"),
+    spread(
+        3,
+        {str(seed): seed for seed in range(6)},
+        named("relu", "elu", "sin", "hardswish"),
+        {"everywhere": lc.Everywhere(), "ball": lc.Ball(np.zeros(3), 0.7), "box": lc.Box(-np.ones(3), np.ones(3))},
+    ),
+)
+def test_never_above_scalar(seed: int, activation: str, region: Region) -> None:
+    case = problem(random_network(seed, (3, 9, 8, 7, 2), activation, gain=2.0), region)
+    assert lc.Joint().solve(case).bound <= lc.Scalar().solve(case).bound
+
+
+@pytest.mark.parametrize("cell", [(10, 10), (10, 20), (40, 5)])
+def test_rounds_never_worsen(cell: tuple[int, int]) -> None:
+    network = paper_network(*cell, "relu")
+    case = problem(network, lc.Ball(paper_center(), 1.0))
+    proof = before = lc.Scalar().solve(case)
+    for rounds in (1, 2):
+        after = lc.Joint(rounds=rounds).narrow(case, proof)
+        assert after.bound <= before.bound
+        for (old_low, old_high), (low, high) in zip(before.intervals, after.intervals, strict=True):
+            assert (old_low <= low).all()
+            assert (high <= old_high).all()
+        before = after
+    assert before.bound < 0.99 * proof.bound
+    bounds = [lc.Joint(rounds=rounds).solve(case).bound for rounds in (0, 2)]
+    assert bounds[1] <= bounds[0] * 1.001
+
+
+@pytest.mark.parametrize("cell", [(10, 5), (10, 10), (20, 5), (20, 10), (40, 5), (60, 5)])
+def test_global_bounds_are_lipsdp_s(cell: tuple[int, int]) -> None:
+    width, layers = cell
+    table = paper_table("table1")["lipsdp-neuron", width, layers, 1.0].value
+    assert table is not None
+    bound = lc.certify(paper_network(width, layers, "relu"), method=lc.Joint()).bound
+    assert table - 0.0005 <= bound <= table * 1.005 + 0.0005
+
+
+def test_more_iterations_come_closer() -> None:
+    case = problem(paper_network(10, 10, "relu"))
+    few, many = (lc.Joint(iterations=n).solve(case).bound for n in (2, 40))
+    assert many < few
+
+
+def test_a_scalar_chain_is_exact() -> None:
+    """One neuron a layer: the constant is the product of the weights, and the optimum of LipSDP is exact."""
+    network = lc.Network.from_weights([[[3.0]], [[-0.5]], [[2.0]], [[1.5]]], activation="relu")
+    assert lc.certify(network, method=lc.Joint()).bound == pytest.approx(4.5, rel=1e-3)
+
+
+def test_small_effects_are_left_to_the_closed_form() -> None:
+    """Layers that add next to nothing are taken off the chain, and the bound hardly changes."""
+    network, ball = paper_network(20, 25, "elu"), lc.Ball(paper_center(), 0.3)
+    case, proof = problem(network, ball), scalar(network, ball)
+    slim, *_ = joint._essential(case, proof, joint.WIDEST_MU)
+    whole = Chain(network.layers[0].weight, proof.kept)
+    assert len(slim.links) < len(whole.links)
+    start = whole.coordinates(log_multipliers(proof))
+    least = min(value.log_bound for _, value in follow(whole, start, joint._AWAY, 2e-2, 3e-5, 0.5, 16, joint._bends))
+    (found,) = lc.Joint().optimised(case, proof)
+    assert found.bound == pytest.approx(np.exp(least), rel=2e-3)
+
+
+@pytest.mark.parametrize("rows", [True, False], ids=["still", "unheard"])
+def test_dead_neurons(rows: bool) -> None:
+    """Neurons that never move, or that nobody listens to: the bound is that of the network without them."""
+    weights = [layer.weight.copy() for layer in random_network(3, (4, 9, 9, 9, 2)).layers]
+    for before, after in itertools.pairwise(weights):
+        (before if rows else after.T)[::3] = 0.0
+    alive = np.flatnonzero(np.arange(9) % 3)
+    fewer = [weights[0][alive], *(w[np.ix_(alive, alive)] for w in weights[1:-1]), weights[-1][:, alive]]
+    with_them, without = (lc.Joint().solve(problem(lc.Network.from_weights(part))).bound for part in (weights, fewer))
+    assert with_them == pytest.approx(without, rel=1e-3)
+    ball = lc.Ball(np.zeros(4), 0.5)
+    network = lc.Network.from_weights(weights, activation="silu")
+    assert lc.lower_bound(network, ball).value <= lc.certify(network, ball, lc.Joint()).bound
+
+
+def test_nothing_moves() -> None:
+    network = lc.Network.from_weights([np.ones((4, 3)), np.zeros((5, 4)), np.ones((2, 5))])
+    assert lc.Joint().solve(problem(network)).bound < 1e-200
+    nothing = lc.Network.from_weights([np.zeros((4, 3)), np.ones((2, 4))])
+    assert lc.Joint().solve(problem(nothing, lc.Ball(np.zeros(3), 1.0))).bound < 1e-200
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
+def test_radius_zero_is_the_jacobian(activation: str) -> None:
+    network, point = random_network(6, (3, 8, 8, 2), activation), np.array([0.3, -0.2, 0.5])
+    norm = np.linalg.norm(network.jacobian(point), 2)
+    assert lc.certify(network, lc.Ball(point, 0.0), lc.Joint()).bound == pytest.approx(norm, rel=1e-9)
+
+
+def test_a_single_layer_is_its_norm() -> None:
+    weight = np.random.default_rng(0).standard_normal((4, 3))
+    network = lc.Network.from_weights([weight])
+    for region in (None, lc.Ball(np.zeros(3), 1.0)):
+        bound = lc.certify(network, region, lc.Joint()).bound
+        assert bound == pytest.approx(np.linalg.norm(weight, 2), rel=1e-9)
+
+
+def test_multipliers_on_the_edge_are_moved_inside() -> None:
+    network = random_network(2, (3, 6, 6, 2))
+    proof = scalar(network)
+    chain = Chain(network.layers[0].weight, proof.kept)
+    x = chain.coordinates([T - 0.05 for T in log_multipliers(proof)])
+    assert chain(x, 1e-3) is not None
+    with pytest.raises(np.linalg.LinAlgError, match="feasible"):
+        chain.coordinates([T - 10.0 for T in log_multipliers(proof)])
+
+
+def test_no_time_at_all_still_gives_closed_form_s_bound() -> None:
+    case = problem(paper_network(20, 10, "relu"), lc.Ball(paper_center(), 1.0))
+    hurried = lc.Joint(seconds=0.0).solve(case).bound
+    assert lc.Joint().solve(case).bound < hurried == lc.ClosedForm().solve(case).bound
+
+
+def test_an_interrupt_brings_along_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = problem(paper_network(20, 10, "relu"))
+    plain, calls = Chain.__call__, itertools.count()
+
+    def call(self: Chain, x: Array, mu: float) -> Value | None:
+        if next(calls) == 60:
+            raise KeyboardInterrupt
+        return plain(self, x, mu)
+
+    monkeypatch.setattr(Chain, "__call__", call)
+    with pytest.raises(lc.Interrupted) as caught:
+        lc.certify(case.network, case.region, lc.Joint())
+    monkeypatch.undo()
+    best = caught.value.best
+    assert isinstance(best, lc.Certificate)
+    assert best.verified
+    assert best.found_by == "Joint"
+    joint, scalar = (lc.certify(case.network, case.region, method).bound for method in (lc.Joint(), lc.Scalar()))
+    assert joint < best.bound < scalar
+
+
+def test_kept_multipliers_are_feasible_for_narrower_slopes() -> None:
+    network = random_network(4, (3, 10, 10, 2), "tanh")
+    center = np.array([0.1, 0.4, -0.3])
+    large = lc.Joint().solve(problem(network, lc.Ball(center, 1.0)))
+    small = problem(network, lc.Ball(center, 0.5)).sweep(repeated(large))
+    assert small.bound <= large.bound
+    for wide, narrow in zip(large.layers, small.layers, strict=True):
+        true = narrow.multiplier * 4.0**narrow.exponent
+        np.testing.assert_allclose(true, wide.multiplier * 4.0**wide.exponent, rtol=1e-12)
+
+
+def test_a_method_that_cannot_factor_gets_safe_multipliers() -> None:
+    class Unable(lc.Greedy):
+        def choose(self, stage: lc.Stage) -> Array:
+            raise np.linalg.LinAlgError("Eigenvalues did not converge")
+
+    network, ball = random_network(1, (3, 6, 5, 2)), lc.Ball(np.zeros(3), 0.5)
+    found = lc.certify(network, ball, Unable())
+    assert lc.lower_bound(network, ball).value <= lc.verify(network, found) <= found.bound

@@ -1,0 +1,217 @@
+"""Multipliers: each method against its own definition, against the rung below and against an SDP solver."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+import lipcert as lc
+from lipcert.methods.method import Greedy
+from lipcert.methods.scalar import _by_factors, best_scalar
+from lipcert.methods.stage import Stage
+from lipcert.model.arrays import Array, dense
+from lipcert.questions.compare import compare
+from networks import random_network
+
+LADDER: list[Greedy] = [lc.ClosedForm(), lc.Scalar(), lc.Diagonal()]
+
+
+def objective(stage: Stage, T: Array) -> float:
+    """λmax(W⁺ P(T) W⁺ᵀ) from its formula; infinite where T is not feasible."""
+    S, m, r, W = stage.S, stage.m, stage.r, dense(stage.ahead)
+    active = np.flatnonzero((r > 0) & (T > 0))
+    core = np.diag(T[active]) - (r[:, None] * S * r)[np.ix_(active, active)]
+    if active.size and np.linalg.eigvalsh(core)[0] <= 0:
+        return math.inf
+    half = (m[:, None] * S * r)[:, active]
+    P = m[:, None] * S * m + half @ np.linalg.solve(core, half.T) + np.diag(T)
+    return float(np.linalg.eigvalsh(W @ P @ W.T)[-1])
+
+
+def stage(seed: int, n: int, out: int, affine: float = 0.2, signed: bool = False) -> Stage:
+    rng = np.random.default_rng(seed)
+    root = rng.normal(0, 1, (n, n))
+    alpha = rng.uniform(-0.5 if signed else 0.0, 0.5, n)
+    beta = np.where(rng.random(n) < affine, alpha, alpha + rng.random(n))
+    return Stage(0, root @ root.T / n, 0, alpha, beta, rng.normal(0, 1, (out, n)))
+
+
+SHAPES = [(1, 1), (2, 3), (5, 2), (8, 8), (20, 5)]
+STAGES = [stage(k, *shape, affine=0.2 if k else 0.0, signed=k % 2 == 0) for k, shape in enumerate(SHAPES)]
+
+
+@pytest.mark.parametrize("here", STAGES, ids=[f"{s.S.shape[0]}x{s.ahead.shape[0]}" for s in STAGES])
+def test_each_rung_is_at_least_as_good_as_the_one_below(here: Stage) -> None:
+    values = [objective(here, method.choose(here)) for method in LADDER]
+    assert values[1] <= values[0] * (1 + 1e-9)
+    assert values[2] <= values[1] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("here", STAGES, ids=[f"{s.S.shape[0]}x{s.ahead.shape[0]}" for s in STAGES])
+def test_scalar_finds_the_minimum_on_its_line(here: Stage) -> None:
+    T = lc.Scalar().choose(here)
+    where = T > 0
+    r = here.r
+    s = float(np.linalg.eigvalsh(r[:, None] * here.S * r)[-1])
+    found = optimize.minimize_scalar(
+        lambda x: objective(here, np.where(where, s + s * math.exp(x), 0.0)),
+        bounds=(-20, 12),
+        method="bounded",
+        options={"xatol": 1e-10},
+    )
+    assert objective(here, T) <= found.fun * (1 + 3e-6)
+    assert len(set(T[where].tolist())) == 1
+
+
+@pytest.mark.parametrize("here", STAGES, ids=[f"{s.S.shape[0]}x{s.ahead.shape[0]}" for s in STAGES])
+def test_closed_form_minimises_the_bound_it_states(here: Stage) -> None:
+    """σ + σs/(t - s) + te, an upper bound of the objective, is least at its t."""
+    T = lc.ClosedForm().choose(here)
+    active, m, r, W = here.active, here.m, here.r, dense(here.ahead)
+    s = float(np.linalg.eigvalsh((r[:, None] * here.S * r)[np.ix_(active, active)])[-1])
+    sigma = float(np.linalg.norm(W @ (m[:, None] * here.S * m) @ W.T, 2))
+    e = float(np.linalg.norm(W[:, active], 2)) ** 2
+
+    def stated(t: float) -> float:
+        return sigma + sigma * s / (t - s) + t * e
+
+    t = float(T[active[0]])
+    found = optimize.minimize_scalar(
+        stated, bounds=(s * (1 + 1e-9), 1e3 * s), method="bounded", options={"xatol": 1e-12}
+    )
+    assert stated(t) == pytest.approx(found.fun, rel=1e-9)
+    assert objective(here, T) <= stated(t) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("here", STAGES[1:], ids=[f"{s.S.shape[0]}x{s.ahead.shape[0]}" for s in STAGES[1:]])
+def test_diagonal_reaches_the_optimum_of_the_sdp(here: Stage) -> None:
+    cvxpy = pytest.importorskip("cvxpy")
+    pytest.importorskip("clarabel")
+    active, m, r, W = here.active, here.m, here.r, dense(here.ahead)
+    B = W @ (m[:, None] * here.S * m) @ W.T
+    G = (W @ (m[:, None] * here.S))[:, active] * r[active]
+    R = (r[:, None] * here.S * r)[np.ix_(active, active)]
+    H = W[:, active]
+    tau, T = cvxpy.Variable(), cvxpy.Variable(active.size, nonneg=True)
+    block = cvxpy.bmat([[tau * np.eye(len(B)) - B - H @ cvxpy.diag(T) @ H.T, G], [G.T, cvxpy.diag(T) - R]])
+    problem = cvxpy.Problem(cvxpy.Minimize(tau), [0.5 * (block + block.T) >> 0])
+    problem.solve(solver="CLARABEL")
+    assert problem.status == "optimal"
+    ours = objective(here, lc.Diagonal(tolerance=1e-8).choose(here))
+    assert ours == pytest.approx(problem.value, rel=1e-5)
+
+
+@pytest.mark.parametrize("method", LADDER, ids=str)
+def test_multipliers_are_feasible_and_zero_on_affine_neurons(method: Greedy) -> None:
+    for here in STAGES:
+        T = method.choose(here)
+        assert T.shape == here.alpha.shape
+        assert (T[here.r == 0] == 0).all()
+        active = here.active
+        core = np.diag(T[active]) - (here.r[:, None] * here.S * here.r)[np.ix_(active, active)]
+        assert not active.size or np.linalg.eigvalsh(core)[0] > 0
+
+
+@pytest.mark.parametrize("method", LADDER, ids=str)
+def test_degenerate_stages(method: Greedy) -> None:
+    rng = np.random.default_rng(0)
+    n = 4
+    dead = Stage(0, np.zeros((n, n)), 0, np.zeros(n), np.ones(n), rng.normal(0, 1, (2, n)))
+    assert (method.choose(dead) == 0).all(), "neurons that do not move need nothing"
+    affine = Stage(0, np.eye(n), 0, np.ones(n), np.ones(n), rng.normal(0, 1, (2, n)))
+    assert (method.choose(affine) == 0).all()
+    blind = Stage(0, np.eye(n), 0, np.zeros(n), np.ones(n), np.zeros((2, n)))
+    T = method.choose(blind)
+    assert np.isfinite(T).all()
+    assert (T > 0.25).all(), "feasible, though nothing looks at the neurons"
+    rank_one = Stage(0, np.ones((n, n)), 0, np.zeros(n), np.ones(n), rng.normal(0, 1, (2, n)))
+    assert np.isfinite(objective(rank_one, method.choose(rank_one)))
+
+
+def test_methods_are_values() -> None:
+    assert lc.Scalar() == lc.Scalar()
+    assert lc.Scalar(tolerance=1e-3) != lc.Scalar()
+    assert repr(lc.ClosedForm()) == "ClosedForm()"
+    with pytest.raises(AttributeError):
+        lc.Scalar().tolerance = 1.0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("out", [4, 30, 70])
+def test_scalar_from_factors_is_scalar_from_eigenvectors(out: int) -> None:
+    some = stage(out, 50, out)
+    usual, found = best_scalar(some, 1e-6), _by_factors(some, 1e-6)
+    one, two = (objective(some, np.where(some.r > 0, t, 0.0)) for t in (usual, found))
+    assert two == pytest.approx(one, rel=3e-6)
+    assert _by_factors(replace(some, S=np.zeros((50, 50))), 1e-6) == 0.0
+
+
+# methods that others write: whatever they choose, what is certified holds, and repairs are told
+
+
+NET = random_network(1, (3, 8, 8, 2), "relu")
+BALL = lc.Ball([0.1, -0.2, 0.3], 0.5)
+
+
+@dataclass(frozen=True)
+class Dominant(lc.Greedy):
+    factor: float = 2.0
+
+    def choose(self, stage: lc.Stage) -> Array:
+        return self.factor * np.abs(stage.r[:, None] * stage.S * stage.r).sum(axis=1)
+
+
+@dataclass(frozen=True)
+class Odd(lc.Greedy):
+    what: str
+
+    def choose(self, stage: lc.Stage) -> Any:
+        n = len(stage.alpha)
+        odd = {"nan": np.full(n, np.nan), "negative": -np.ones(n), "zero": np.zeros(n), "huge": np.full(n, 1e300)}
+        return {**odd, "one": 3.0, "short": np.ones(n + 1), "tiny": np.full(n, 1e-300)}[self.what]
+
+
+def test_a_method_of_ones_own_is_proved() -> None:
+    cert = lc.certify(NET, BALL, Dominant())
+    assert cert.verified
+    assert cert.note == ""
+    assert lc.lower_bound(NET, BALL).value <= lc.verify(NET, cert) <= cert.bound
+
+
+@pytest.mark.parametrize(("what", "word"), [("nan", "replaced"), ("negative", "replaced"), ("zero", "replaced")])
+def test_multipliers_that_are_no_numbers_are_replaced(what: str, word: str) -> None:
+    cert = lc.certify(NET, BALL, Odd(what))
+    assert cert.verified
+    assert word in cert.note
+    assert lc.lower_bound(NET, BALL).value <= cert.bound < 10.0 * lc.certify(NET, BALL, "closed-form").bound
+
+
+def test_multipliers_that_are_too_small_are_enlarged() -> None:
+    for method in (Dominant(0.05), Odd("tiny")):
+        cert = lc.certify(NET, BALL, method)
+        assert cert.verified
+        assert "enlarged" in cert.note
+        assert lc.lower_bound(NET, BALL).value <= cert.bound
+
+
+def test_the_wrong_number_of_multipliers_is_an_error() -> None:
+    with pytest.raises(lc.InvalidInput, match=r"layer 1: a method must choose \d+ multipliers"):
+        lc.certify(NET, BALL, Odd("short"))
+    assert lc.certify(NET, BALL, Odd("one")).verified
+
+
+def test_values_beside_names_in_a_comparison() -> None:
+    found = compare(NET, BALL, {"mine": Dominant(0.05), "theirs": "trivial"}, timeout=120.0)
+    assert [row.status for row in found.rows] == ["certified", "certified"]
+    assert found["mine"].verified
+    assert "enlarged" in found["mine"].note
+    assert found["theirs"].published
+    assert not found["mine"].published
+    with pytest.raises(lc.InvalidInput, match="different ones"):
+        compare(NET, BALL, ["trivial", "trivial"])
+    with pytest.raises(lc.InvalidInput, match=r"a value, not a class; write Dominant\(\)"):
+        compare(NET, BALL, [Dominant])  # type: ignore[list-item]

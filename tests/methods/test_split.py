@@ -1,0 +1,623 @@
+"""Split: equal to the truth where that is known, valid whenever it stops, and trees that cannot be made to lie."""
+
+from __future__ import annotations
+
+import gc
+import heapq
+import itertools
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import lipcert as lc
+from lipcert.errors import InvalidInput, ProofFailed
+from lipcert.kernel import cover as ledger
+from lipcert.kernel import near, rounding
+from lipcert.kernel.cover import prove_tree
+from lipcert.kernel.domain import Domain
+from lipcert.kernel.piece_bounds import PieceBounds
+from lipcert.kernel.pieces import AXIS, LEAF, Bounds, Pieces
+from lipcert.kernel.rays import along_rays, has_rays, only_at_infinity
+from lipcert.kernel.sweep import Sweep, proving
+from lipcert.kernel.tree import Tree, children, confined
+from lipcert.methods import split as module
+from lipcert.methods.guide import MethodGuide
+from lipcert.model.activations import activation
+from lipcert.model.arrays import dense
+from lipcert.model.regions import Region
+from networks import named, random_network, sampled_norms, spread
+from patterns import true_constant
+
+SIZES = ((2, 6, 6, 2), (2, 6, 2), (1, 5, 6, 1), (2, 4, 4, 4, 2), (3, 5, 4, 2), (2, 6, 5, 6, 1), (3, 6, 6, 1))
+
+
+def quick(seconds: float = np.inf, tolerance: float = 1e-7, workers: int = 1) -> lc.Split:
+    return lc.Split(method=lc.Scalar(), seconds=seconds, tolerance=tolerance, workers=workers)
+
+
+def tree_of(certificate: lc.Certificate) -> Tree:
+    assert certificate.tree is not None
+    return certificate.tree
+
+
+def holds(network: lc.Network, certificate: lc.Certificate) -> None:
+    """The bound is not below what a search finds, and it proves again."""
+    assert lc.lower_bound(network, certificate.region).value <= certificate.bound
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(k, marks=pytest.mark.slow if k >= len(SIZES) else ()) for k in range(200)]
+)
+def test_tiny_networks_against_all_patterns(seed: int) -> None:
+    sizes = SIZES[seed % len(SIZES)]
+    network = random_network(seed, sizes, "relu", gain=2.0)
+    rng = np.random.default_rng(seed)
+    lower = rng.normal(0, 0.3, sizes[0]) - 1.0
+    box = lc.Box(lower, lower + 1.0 + rng.random(sizes[0]))
+    truth = true_constant(network, box)
+    certificate = lc.certify(network, box, quick())
+    assert truth * (1 - 1e-12) <= certificate.bound <= truth * (1 + 1e-6) + 1e-12
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+REGIONS: dict[str, Region] = {
+    "ball": lc.Ball([0.1, -0.3, 0.2], 0.8),
+    "clipped": lc.Ball([0.1, -0.3, 0.2], 0.8, clip=(-0.5, 0.4)),
+    "box": lc.Box([-0.5, -0.6, 0.0], [0.5, 0.1, 0.4]),
+    "flat": lc.Box([-0.5, -0.3, 0.0], [0.5, -0.3, 0.4]),
+    "point": lc.Ball([0.1, -0.3, 0.2], 0.0),
+}
+
+
+@pytest.mark.parametrize(
+    ("activation", "kind"), spread(5, named("relu", "elu", "tanh", "hardtanh", "sin"), named(*REGIONS))
+)
+def test_bound_is_above_all_samples_and_below_that_of_the_whole(activation: str, kind: str) -> None:
+    region = REGIONS[kind]
+    network = random_network(3, (3, 8, 7, 2), activation, gain=2.5)
+    whole = lc.certify(network, region, lc.Scalar()).bound
+    certificate = lc.certify(network, region, replace(quick(tolerance=0.02), pieces=60))
+    points = np.concatenate([region.center[None], region.sample(2000, np.random.default_rng(0))])
+    norms, error = sampled_norms(network, points)
+    assert (norms - error <= certificate.bound).all()
+    assert lc.lower_bound(network, region).value <= certificate.bound <= whole * (1 + 1e-9)
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+def test_intervals_of_pieces_contain_what_their_neurons_see() -> None:
+    network = random_network(8, (3, 9, 8, 2), "relu", gain=2.5)
+    region = REGIONS["clipped"]
+    points = region.sample(4000, np.random.default_rng(1))
+    seen = np.concatenate(network.preactivations(points)[:-1], axis=-1)
+    stack = PieceBounds(network, region)
+    pieces = stack.root
+    for layer, index, value in ((AXIS, 0, 0.1), (0, 4, 0.0), (1, 2, 0.0), (AXIS, 2, 0.1)):
+        found = stack.bound(pieces)
+        for number in range(len(pieces)):
+            inside = np.asarray(((pieces.lower[number] <= points) & (points <= pieces.upper[number])).all(axis=-1))
+            inside &= np.asarray(((pieces.low[number] <= seen) & (seen <= pieces.high[number])).all(axis=-1))
+            assert (seen[inside] >= found.low[number] - 1e-12).all()
+            assert (seen[inside] <= found.high[number] + 1e-12).all()
+            norms, error = sampled_norms(network, points[inside])
+            assert (norms - error <= found.values[number, 0]).all()
+        count = np.ones(len(pieces), dtype=int)
+        pieces = children(
+            confined(pieces, found), stack.starts, layer * count, index * count, value * np.ones(len(pieces))
+        )
+
+
+def test_more_time_never_hurts() -> None:
+    """Stopped after any number of rounds the bound is valid, and it only falls."""
+    network = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
+    region = REGIONS["ball"]
+    lower = lc.lower_bound(network, region).value
+    bounds = []
+    for rounds in (0, 1, 4, 16):
+        with interrupted_after(rounds):
+            certificate = best(network, region, quick())
+        bounds.append(certificate.bound)
+        assert lower <= certificate.bound
+        assert lc.verify(network, certificate) <= certificate.bound
+    assert all(after <= before * (1 + 1e-9) for before, after in itertools.pairwise(bounds))
+    assert bounds[-1] < 0.9 * bounds[0]
+
+
+def best(network: lc.Network, region: Region, method: lc.Split) -> lc.Certificate:
+    """The best answer so far of a question that may be interrupted."""
+    try:
+        return lc.certify(network, region, method)
+    except lc.Interrupted as interrupt:
+        found = interrupt.best
+    assert isinstance(found, lc.Certificate)
+    return found
+
+
+@contextmanager
+def interrupted_after(rounds: int) -> Iterator[None]:
+    """Ctrl-C while the pieces of some round are bounded."""
+    left = [rounds]
+
+    original = PieceBounds.bound
+
+    def bounding(bounding: PieceBounds, pieces: Pieces) -> Bounds:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return original(bounding, pieces)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PieceBounds, "bound", bounding)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("place", "calls", "event"),
+    spread(
+        3,
+        named("heappop", "heappush", "check_cuts", "confined", "jacobian_norms"),
+        {"first call": 1, "later": 30},
+        {one.__name__: one for one in (KeyboardInterrupt, ProofFailed, np.linalg.LinAlgError)},
+    ),
+)
+def test_interrupts_anywhere_leave_a_true_bound(place: str, calls: int, event: type[BaseException]) -> None:
+    """The tree is whole at every moment, also when a batch has been taken from the queue and not been put back."""
+    network = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
+    region = REGIONS["ball"]
+    owner: Any = heapq if place.startswith("heap") else ledger if hasattr(ledger, place) else module
+    original: Callable[..., Any] = getattr(owner, place)
+    left = [calls]
+
+    def stopping(*arguments: Any) -> Any:
+        left[0] -= 1
+        if left[0] == 0:
+            raise event
+        return original(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, place, stopping)
+        certificate = best(network, region, quick(0.5, 1e-3))
+    holds(network, certificate)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals")
+def interrupt(_: int, frame: FrameType | None) -> None:
+    """Send the signal of Ctrl-C; a little later where Python would ignore it, in what follows the end of an object."""
+    if frame is not None and frame.f_code.co_filename.endswith("weakref.py"):
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+    else:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_real_signal() -> None:
+    network = random_network(6, (4, 20, 20, 2), "relu", gain=2.5)
+    region = lc.Ball(np.zeros(4), 1.0)
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # shells leave it out for jobs in the background
+    before = signal.signal(signal.SIGALRM, interrupt)
+    gc.disable()  # a signal during a collection is delivered to its callbacks, which ignore it
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
+    try:
+        certificate = best(network, region, quick(30.0, 1e-9))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        gc.enable()
+        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGINT, usual)
+    assert certificate.seconds < 25.0
+    holds(network, certificate)
+
+
+def test_workers_find_the_same() -> None:
+    network = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
+    region = REGIONS["ball"]
+    alone, together = (lc.certify(network, region, quick(10.0, 1e-3, workers)).bound for workers in (1, 2))
+    assert together == pytest.approx(alone, rel=2e-3)
+
+
+def test_a_number_of_pieces_is_a_budget_that_every_machine_keeps() -> None:
+    network, ball = random_network(3, (3, 12, 12, 2), "relu", gain=3.0), lc.Ball(np.zeros(3), 1.0)
+    trees = []
+    for pieces in (30, 30, 200):
+        split = lc.Split(lc.ClosedForm(), np.inf, 1e-6, pieces=pieces)
+        trees.append(tree_of(lc.certify(network, ball, split)))
+        assert pieces <= len(trees[-1].layer) <= 2 * pieces
+    first, again, more = trees
+    np.testing.assert_array_equal(first.layer, again.layer)
+    np.testing.assert_array_equal(first.value, again.value)
+    assert first.bound == again.bound > more.bound
+
+
+def test_auto_hands_the_number_of_pieces_on() -> None:
+    network, ball = random_network(3, (3, 20, 20, 2), "relu", gain=3.0), lc.Ball(np.zeros(3), 3.0)
+    few, many = (lc.certify(network, ball, lc.Auto(np.inf, pieces)) for pieces in (100, 300))
+    assert len(tree_of(few).layer) < 200 < 300 <= len(tree_of(many).layer)
+    assert many.bound < few.bound
+
+
+def test_all_inputs_cannot_be_cut_where_slopes_bend() -> None:
+    with pytest.raises(InvalidInput, match="bounded region"):
+        lc.certify(random_network(5, (3, 4, 2), "tanh"), None, quick())
+
+
+@pytest.fixture(scope="module")
+def proved() -> tuple[lc.Network, lc.Certificate]:
+    network = random_network(10, (3, 14, 12, 2), "relu", gain=2.5)
+    return network, lc.certify(network, lc.Box([-1.0, -0.5, -0.3], [0.9, 0.8, 0.4]), quick(20.0, 1e-3))
+
+
+def test_trees_are_saved_and_checked(proved: tuple[lc.Network, lc.Certificate], tmp_path: Path) -> None:
+    network, certificate = proved
+    tree = tree_of(certificate)
+    assert {AXIS, LEAF} <= set(tree.layer.tolist())
+    assert (tree.layer >= 0).any()  # both ways to cut are there
+    certificate.save(tmp_path / "tree.json")
+    loaded = lc.Certificate.load(tmp_path / "tree.json")
+    assert lc.verify(network, loaded) <= loaded.bound == certificate.bound
+    for name in ("layer", "index", "value", "child"):
+        np.testing.assert_array_equal(getattr(loaded.tree, name), getattr(tree, name))
+
+
+def edited(certificate: lc.Certificate, **columns: Any) -> lc.Certificate:
+    return replace(certificate, tree=replace(tree_of(certificate), **columns))
+
+
+def test_a_claim_below_the_proof_is_refused(proved: tuple[lc.Network, lc.Certificate]) -> None:
+    network, certificate = proved
+    lowered = replace(certificate, bound=certificate.bound * (1 - 1e-6))
+    with pytest.raises(ProofFailed, match="prove no better"):
+        lc.verify(network, lowered)
+    tree = replace(tree_of(certificate), bound=0.5 * certificate.bound)  # what a tree says of itself does not count
+    with pytest.raises(ProofFailed, match="prove no better"):
+        lc.verify(network, replace(lowered, tree=tree))
+
+
+def forged_trees(tree: Tree) -> Iterator[tuple[str | None, dict[str, Any]]]:
+    """Columns of trees that do not cover the region, or cut what is not there, and perhaps a word of the refusal."""
+    names, cut = ("layer", "index", "value", "child"), np.flatnonzero(tree.layer != LEAF)
+    yield None, {name: getattr(tree, name)[:0] for name in names}
+    for leaf in np.flatnonzero(tree.layer == LEAF)[::19]:  # a leaf dropped, without and with the pointers mended
+        fewer = {name: np.delete(getattr(tree, name), leaf) for name in names}
+        yield None, fewer
+        yield None, fewer | {"child": fewer["child"] - (fewer["child"] > leaf)}
+
+    def changed(column: str, node: int, value: float) -> dict[str, Any]:
+        numbers = getattr(tree, column).copy()
+        numbers[node] = value
+        return {column: numbers}
+
+    for kind in (tree.layer == AXIS, tree.layer >= 0):  # one half, or one sign, named twice instead of the other
+        for node, move in itertools.product(np.flatnonzero(kind)[::9], (-1, 1)):
+            yield "cover", changed("child", node, tree.child[node] + move)
+    for node in np.flatnonzero(tree.layer == AXIS)[::9]:
+        yield "outside", changed("value", node, 7.0)
+    node, other = int(cut[len(cut) // 2]), int(cut[-1])
+    for pointer in (node, 0, len(tree.child), -5, 2**62, int(tree.child[other])):
+        yield None, changed("child", node, pointer)
+    cycle = changed("child", node, int(tree.child[other]))
+    cycle["child"][other] = node
+    yield None, cycle
+    for column, values in {"layer": (-3, 2, 2**40), "index": (-1, 99), "value": (np.nan, np.inf)}.items():
+        yield from ((None, changed(column, int(cut[3]), value)) for value in values)
+
+
+def test_forged_trees_are_refused(proved: tuple[lc.Network, lc.Certificate]) -> None:
+    network, certificate = proved
+    for word, columns in forged_trees(tree_of(certificate)):
+        with pytest.raises(ProofFailed, match=word):
+            lc.verify(network, edited(certificate, **columns))
+
+
+def test_edited_cuts_prove_the_truth_or_nothing(proved: tuple[lc.Network, lc.Certificate]) -> None:
+    """Both halves of a cut share its value, so any value makes a cover: what is proved from it is never too small."""
+    network, certificate = proved
+    region, tree = certificate.region, tree_of(certificate)
+    truth = lc.lower_bound(network, region, samples=5000).value
+    rng = np.random.default_rng(0)
+    cut = np.flatnonzero(tree.layer != LEAF)
+    refused = 0
+    for _ in range(10):
+        columns = {name: getattr(tree, name).copy() for name in ("layer", "index", "value")}
+        nodes = rng.choice(cut, 3)
+        name = rng.choice(list(columns))
+        if name == "value":
+            columns[name][nodes] += rng.normal(0, 0.2, 3)
+        else:
+            columns[name][nodes] = rng.integers(-1 if name == "layer" else 0, 2, 3)
+        try:
+            assert prove_tree(network, region, replace(tree, **columns), certificate.sweeps) >= truth
+        except ProofFailed:
+            refused += 1
+    assert refused < 10
+
+
+def test_a_tree_proves_again_what_other_batches_of_pieces_proved() -> None:
+    network = random_network(6, (4, 20, 20, 2), "relu", gain=2.5)
+    certificate = lc.certify(network, lc.Ball(np.zeros(4), 1.0), replace(quick(60.0, 1e-9), pieces=2100))
+    assert tree_of(certificate).leaves > 1000
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+def many_inputs() -> tuple[lc.Network, lc.Ball]:
+    """More inputs than axes are worth halving, and a clip that empties many patterns of signs."""
+    network = random_network(1, (30, 12, 10, 3), "relu", gain=2.0)
+    return network, lc.Ball(np.where(np.arange(30) % 2, 0.0, 0.02), 0.6, clip=(0, 1))
+
+
+@pytest.fixture(scope="module")
+def signed() -> lc.Certificate:
+    return lc.certify(*many_inputs(), quick(30.0, 1e-6))
+
+
+def test_with_many_inputs_signs_lead_to_the_constant_itself(signed: lc.Certificate) -> None:
+    (network, ball), certificate = many_inputs(), signed
+    tree = tree_of(certificate)
+    assert (tree.layer != AXIS).all()
+    assert tree.void.size
+    lower = lc.lower_bound(network, ball, points=certificate.witness).value
+    assert lower <= certificate.bound <= lower * (1 + 1e-5)
+    assert lower > lc.lower_bound(network, ball).value
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+def test_an_unproved_void_does_not_count(signed: lc.Certificate) -> None:
+    (network, ball), certificate = many_inputs(), signed
+    tree = tree_of(certificate)
+    nothing = np.zeros(0, dtype=int)
+    truth = lc.lower_bound(network, ball, points=certificate.witness).value
+
+    def proved_from(**columns: Any) -> float:
+        return prove_tree(network, ball, replace(tree, **columns), certificate.sweeps)
+
+    assert proved_from() <= certificate.bound
+    assert proved_from(void=nothing, neuron=nothing, weight=np.zeros(0)) > truth * (1 + 1e-3)
+    assert proved_from(weight=np.zeros(tree.weight.shape)) > truth * (1 + 1e-3)
+    for scale in (-1.0, 1e12):
+        assert proved_from(weight=scale * tree.weight) >= truth
+    for shift in (1, 11):
+        assert proved_from(neuron=(tree.neuron + shift) % 22) >= truth
+    leaves = np.flatnonzero(tree.layer == LEAF)
+    columns = {"void": np.repeat(leaves, 22), "neuron": np.tile(np.arange(22), len(leaves))}
+    for sign in (-1.0, 1.0):
+        assert proved_from(**columns, weight=np.full(22 * len(leaves), sign)) >= truth
+    with pytest.raises(ProofFailed, match="weighs"):
+        proved_from(neuron=tree.neuron + 22)
+
+
+def test_errors_are_carried_through_many_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers in place of matrices, and a coarse unit of rounding: then all that errors become can be added up."""
+    unit = 1e-7
+    for owner in (rounding, near):
+        monkeypatch.setattr(owner, "gamma", lambda n: unit * n)
+    rng = np.random.default_rng(3)
+    depth = 30
+    weights, slopes = rng.uniform(0.3, 3.0, depth), rng.uniform(0.2, 1.0, depth - 1)
+    network = lc.Network.from_weights(
+        [[[w]] for w in weights], activation=lc.activation("leaky_relu", negative_slope=-1.0)
+    )
+    ranges = [(np.full((2, 1), s), np.full((2, 1), s)) for s in slopes]
+    domain = Domain.of([lc.Ball([0.0], 1.0)] * 2)
+    with proving():
+        bounds = Sweep(network, domain, MethodGuide(lc.ClosedForm().choose_all, ()), limits=ranges).run().bounds
+    value = float(np.prod(weights) * np.prod(slopes))
+    # per layer two products with a weight that is known to LOOSE units, and two with a slope
+    least, most = (2 * rounding.LOOSE + 2) * unit * depth + 2 * unit * (depth - 1), 100 * unit * depth
+    assert (value * np.exp(0.5 * least) * (1.0 - unit) <= bounds).all()
+    assert (bounds <= value * np.exp(0.5 * most)).all()
+
+
+@pytest.mark.parametrize("last", [[[1.0, -1.0]], [[1.0, -1.0], [2.0, -2.0]], [[0.0, 0.0]]])
+def test_rows_that_add_up_to_zero(last: list[list[float]]) -> None:
+    """Without hints multipliers are found from estimates of norms, also where those begin in a bad direction."""
+    network = lc.Network.from_weights([[[1.0, 2.0, 0.5], [0.5, -1.0, 2.0]], last], activation="relu")
+    region = lc.Ball([0.1, 0.1, 0.2], 1.0)
+    stack = PieceBounds(network, region)
+    assert lc.lower_bound(network, region).value <= stack.bound(stack.root).values[0, 0] < np.inf
+
+
+@pytest.mark.parametrize("region", [lc.Box([-1.0] * 2, [1.0] * 2), lc.Ball([0.1, -0.2], 1.0)], ids=["box", "ball"])
+def test_a_region_whose_bound_says_nothing_is_cut_first(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = random_network(3, (2, 12, 12, 1), "tanh", gain=4.0)
+    monkeypatch.setattr(module, "_NOTHING", 1.2)
+    found = lc.certify(network, region, lc.Split(lc.ClosedForm(), np.inf, 0.02, pieces=300))
+    passed = tree_of(found).passed
+    assert passed.size >= 6  # the halves of the region, and theirs
+    assert (tree_of(found).layer[passed] != LEAF).all()
+    holds(network, found)
+    assert found.bound < 1.3 * lc.lower_bound(network, region).value < lc.certify(network, region, "closed-form").bound
+
+
+def test_nothing_is_cut_where_nothing_varies() -> None:
+    """There is no limit but that bounds are as good as can be told."""
+    split, box = lc.Split(seconds=np.inf), lc.Box([-1.0] * 3, [1.0] * 3)
+    constant = lc.Network.from_weights([np.zeros((5, 3)), np.zeros((2, 5))])
+    found = lc.certify(constant, box, split)
+    assert found.bound < 1e-250
+    assert found.tree is None
+    assert lc.sensitivity(constant, box, split).matrix.max() < 1e-250
+    network = random_network(0, (3, 9, 9, 2), "tanh")
+    point = lc.reach(network, lc.Ball([0.3, -0.2, 0.1], 0.0), split)
+    assert (point.upper - point.lower).max() < 1e-11
+
+
+# all of space: equal to the largest norm of any linear piece, proved again, and hard to fool
+
+
+def everywhere_by(tolerance: float = 1e-6) -> lc.Split:
+    return lc.Split(method=lc.Scalar(), seconds=np.inf, tolerance=tolerance, pieces=20_000)
+
+
+CASES = [(0, (2, 6, 6, 2)), (1, (2, 6, 2)), (2, (1, 5, 6, 1)), (4, (3, 5, 4, 2)), (12, (2, 4, 4, 4, 2))]
+DISTANT = [
+    (3, (2, 4, 4, 4, 2)),
+    pytest.param(17, (4, 4, 6, 2), marks=pytest.mark.slow),
+    pytest.param(16, (3, 4, 5, 4, 2), marks=pytest.mark.slow),
+]
+"""Here signs of later layers are ambiguous at infinity, where earlier layers are off: boxes alone do not tell them."""
+
+
+@pytest.mark.parametrize(("seed", "sizes"), [*CASES, *DISTANT])
+def test_the_constant_of_all_of_space_is_reached(seed: int, sizes: tuple[int, ...], tmp_path: Path) -> None:
+    network = random_network(seed, sizes, "relu", gain=2.0)
+    certificate = lc.certify(network, None, everywhere_by())
+    corner = np.full(network.inputs, 1e4)
+    truth = true_constant(network, lc.Box(-corner, corner))
+    assert truth * (1.0 - 1e-12) <= certificate.bound <= truth * (1.0 + 2e-6)
+    assert lc.verify(network, certificate) <= certificate.bound
+    certificate.save(tmp_path / "bound.json")
+    claim = lc.Certificate.load(tmp_path / "bound.json")
+    assert isinstance(claim.region, lc.Everywhere)
+    assert lc.verify(network, claim) <= certificate.bound
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "leaky_relu",
+        lc.activation("leaky_relu", negative_slope=-1.0),
+        ["relu", "identity", "relu", "leaky_relu", "relu"],
+    ],
+    ids=["leaky", "abs", "mixed"],
+)
+def test_other_activations_that_are_straight_from_zero(rows: Any) -> None:
+    hidden = [rows, rows] if not isinstance(rows, str) else rows
+    network = random_network(6, (2, 5, 5, 2), hidden, gain=2.0)
+    certificate = lc.certify(network, None, everywhere_by(1e-5))
+    points = 10.0 ** np.random.default_rng(0).uniform(-1, 3, (20_000, 1)) * np.random.default_rng(1).normal(
+        size=(20_000, 2)
+    )
+    norms = np.linalg.norm(network.jacobian(points), ord=2, axis=(-2, -1))
+    assert (
+        norms.max()
+        <= certificate.bound
+        <= 1.0001 * lc.lower_bound(network, lc.Everywhere(), points=certificate.witness).value
+    )
+    assert certificate.bound < lc.certify(network, None, lc.Joint()).bound
+    assert lc.verify(network, certificate) <= certificate.bound
+
+
+def test_the_network_along_rays_is_the_same_function() -> None:
+    network = random_network(3, (3, 5, 4, 2), ["relu", "leaky_relu"], gain=2.0)
+    rays, box = along_rays(network)
+    rng = np.random.default_rng(0)
+    x, t = rng.normal(size=(50, 3)), rng.uniform(0.1, 2.0, (50, 1))
+    np.testing.assert_allclose(rays(np.hstack([x, t])), t * network(x / t), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(rays.jacobian(np.hstack([x, t]))[:, :, :3], network.jacobian(x / t), rtol=1e-12)
+    assert (box.lower.tolist(), box.upper.tolist()) == ([-1.0, -1.0, -1.0, 0.0], [1.0] * 4)
+
+
+@pytest.mark.parametrize("name", ["tanh", "relu6", "hardtanh", "elu", "silu", "hardswish"])
+def test_what_bends_elsewhere_has_no_rays(name: str) -> None:
+    network = random_network(3, (2, 3, 1), name)
+    assert not has_rays(network)
+    with pytest.raises(ProofFailed, match="straight from zero"):
+        along_rays(network)
+    assert lc.certify(network, None, lc.Auto(seconds=5.0)).tree is None
+
+
+def test_rows_called_straight_from_zero_are() -> None:
+    v, rng = np.linspace(-3.0, 3.0, 41), np.random.default_rng(0)
+    rows = [
+        activation("relu"),
+        activation("identity"),
+        *(activation("leaky_relu", negative_slope=g) for g in rng.normal(size=4)),
+    ]
+    for row in rows:
+        np.testing.assert_array_equal(row.value(4.0 * v), 4.0 * row.value(v))
+
+
+def test_only_boxes_away_from_the_faces_are_left_out() -> None:
+    near = np.nextafter(1.0, 0.0)
+    lower = np.array([[-near, 0.0], [-1.0, 0.0], [0.0, near], [0.5, 0.5], [0.0, 0.0]])
+    upper = np.array([[near, near], [0.0, 0.5], [0.1, 1.0], [1.0, 0.6], [0.1, 0.1]])
+    domain = Domain(0.5 * (lower + upper), None, lower, upper, rays=True)
+    assert domain.outside().tolist() == [True, False, False, False, True]
+    assert not replace(domain, rays=False).outside().any()
+
+
+def at_infinity(second: list[list[float]], bias: list[float]) -> lc.Network:
+    """Two inputs, the relu of each, and neurons that see those."""
+    return lc.Network.from_weights([np.eye(2), second, np.ones((1, len(second)))], [np.zeros(2), bias, [0.0]])
+
+
+def test_signs_at_infinity() -> None:
+    """v = -z_1 - z_2 - t is never positive; v = -z_1 - z_2 + t is, and v = z_1 - z_2 - t is."""
+    sides = [(np.array([-9.0, -9.0, 0.0]), np.array([9.0, 9.0, 1.0])), (np.array([0.0, 0.0]), np.array([9.0, 1.0]))]
+    weights = [np.zeros(3), np.array([1.0, 0.0])]
+    for second, bias, expected in (
+        ([-1, -1], -1.0, True),
+        ([-1, -1], 1.0, False),
+        ([1, -1], -1.0, False),
+        ([-1, 0], -1, True),
+    ):
+        rays, _ = along_rays(at_infinity([[float(w) for w in second]], [bias]))
+        assert only_at_infinity(rays, sides, weights) is expected
+        assert only_at_infinity(rays, sides, [weights[0], -weights[1]]) is False  # v ≤ 0 is not asked for
+    rays, _ = along_rays(at_infinity([[-1.0, -1.0]], [-1.0]))
+    unknown = [sides[0], (np.array([-1.0, 0.0]), np.array([9.0, 1.0]))]
+    assert only_at_infinity(rays, unknown, weights) is False
+    tiny, _ = along_rays(at_infinity([[-1.0, 2.0**-60]], [-1.0]))  # a positive entry, however small, may count
+    assert only_at_infinity(tiny, sides, weights) is False
+
+
+def test_an_identity_before_has_no_sign_at_infinity() -> None:
+    network = lc.Network.from_weights(
+        [np.eye(2), [[-1.0, -1.0]], [[1.0]]], [np.zeros(2), [-1.0], [0.0]], ["identity", "relu"]
+    )
+    rays, _ = along_rays(network)
+    sides = [(np.array([-9.0, -9.0, 0.0]), np.array([9.0, 9.0, 1.0])), (np.array([0.0, 0.0]), np.array([9.0, 1.0]))]
+    assert only_at_infinity(rays, sides, [np.zeros(3), np.array([1.0, 0.0])]) is False
+
+
+def test_trees_of_another_network_or_region_prove_nothing() -> None:
+    network = random_network(0, (2, 6, 6, 2), "relu", gain=2.0)
+    certificate = lc.certify(network, None, everywhere_by())
+    assert certificate.tree is not None
+    small = lc.certify(network, lc.Ball(np.zeros(2), 0.01), everywhere_by())
+    forged = replace(certificate, bound=small.bound, tree=small.tree)
+    with pytest.raises(ProofFailed):
+        lc.verify(network, forged)
+    tree = certificate.tree
+    leaves = np.flatnonzero(tree.layer == -2)
+    lies = replace(tree, void=leaves, neuron=np.zeros(len(leaves), dtype=int), weight=np.ones(len(leaves)))
+    with pytest.raises(ProofFailed):  # not all leaves are void, whatever the weights
+        lc.verify(network, replace(certificate, bound=0.5 * certificate.bound, tree=lies))
+
+
+def test_a_search_that_leaves_a_face_out_gets_a_true_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is cut, the leaves cover the faces: a search that forgets some has the bound of what it did not cut."""
+    network = random_network(0, (2, 6, 6, 2), "relu", gain=2.0)
+    truth = lc.certify(network, None, everywhere_by()).bound
+    faces = module._Search.faces
+    monkeypatch.setattr(module._Search, "faces", lambda self, cover: faces(self, cover)[:2])
+    assert lc.certify(network, None, everywhere_by()).bound >= truth * (1.0 - 1e-9)
+
+
+def test_auto_cuts_all_of_space() -> None:
+    network = random_network(5, (3, 10, 10, 2), "relu", gain=2.5)
+    certificate = lc.certify(network, None, lc.Auto(seconds=np.inf, pieces=3000))
+    assert certificate.tree is not None
+    assert certificate.found_by == "Split"
+    assert certificate.bound < lc.certify(network, None, lc.Joint()).bound
+
+
+def test_many_inputs_are_not_cut_everywhere() -> None:
+    network = random_network(5, (40, 6, 2), "relu")
+    assert lc.certify(network, None, lc.Split(seconds=5.0)).tree is None
+
+
+def test_sparse_weights() -> None:
+    network = random_network(0, (2, 6, 6, 2), "relu", gain=2.0)
+    thin = [sparse.csr_array(dense(layer.weight)) for layer in network.layers]
+    same = lc.Network.from_weights(thin, [layer.bias for layer in network.layers])
+    assert lc.certify(same, None, everywhere_by()).bound == pytest.approx(
+        lc.certify(network, None, everywhere_by()).bound, rel=1e-6
+    )
