@@ -147,7 +147,14 @@ def rounding_units(sources: Architecture) -> Iterator[str]:
     for module in sources.modules.values():
         if module.package == "kernel" and module.path.stem not in ("near", "rounding", "neuron_bounds"):
             for line, target, _ in module.imports:
-                if target.removeprefix("lipcert.kernel.rounding.") in ("gamma", "U", "UP", "TINY", "ETA", "LOOSE"):
+                if target.removeprefix("lipcert.kernel.rounding.") in (
+                    "gamma",
+                    "U",
+                    "UP",
+                    "TINY",
+                    "ETA",
+                    "ULPS",
+                ):
                     yield f"{module.name}:{line} imports {target}"
 
 

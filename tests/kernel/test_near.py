@@ -11,7 +11,7 @@ from scipy import sparse
 
 from lipcert.kernel import near
 from lipcert.kernel.near import Approx, Near, Size, dot, rounded_off, sum_above
-from lipcert.kernel.rounding import LOOSE
+from lipcert.kernel.rounding import ULPS
 from lipcert.model.arrays import Array, dense
 
 Maker = Callable[[np.random.Generator, tuple[int, ...]], Array]
@@ -102,7 +102,7 @@ def wrong(operation: str, rng: np.random.Generator, maker: Maker) -> bool:
         )
     if operation == "through":
         weight = maker(rng, (5, 4))
-        true = exactly(weight) * (1 + exactly(rng.choice([-1.0, 1.0], weight.shape)) * Fraction(LOOSE, 2**53))
+        true = exactly(weight) * (1 + exactly(rng.choice([-1.0, 1.0], weight.shape)) * Fraction(ULPS, 2**53))
         found = a.through(sparse.csr_array(weight) if rng.random() < 0.5 else weight)
         return misses(found, x @ true.T)
     results = {"+": lambda: (a + b, x + y), "-": lambda: (a - b, x - y), "*": lambda: (a * b, x * y)}
@@ -154,7 +154,7 @@ def approx(rng: np.random.Generator, maker: Maker, shape: tuple[int, int]) -> tu
         return Approx(maker(rng, shape) + 0.0), np.zeros(0)
     if kind == 1:
         weight = maker(rng, shape)
-        signs = exactly(rng.choice([-1.0, 1.0], shape)) * Fraction(LOOSE, 2**53)
+        signs = exactly(rng.choice([-1.0, 1.0], shape)) * Fraction(ULPS, 2**53)
         stored = sparse.csr_array(weight) if rng.random() < 0.5 else weight
         return Approx.weight(stored), exactly(weight) * (1 + signs)
     return Approx(one) @ Approx(two), exactly(one) @ exactly(two)
@@ -202,14 +202,14 @@ def test_errors_of_matrices_act_on_vectors(which: str, maker: Maker) -> None:
         assert not any(strays(rng, maker, which) for _ in range(40))
 
 
-@pytest.mark.parametrize(("name", "value"), [("gamma", lambda n: 0.0), ("LOOSE", 0)])
+@pytest.mark.parametrize(("name", "value"), [("gamma", lambda n: 0.0), ("ULPS", 0)])
 def test_a_loss_of_a_matrix_that_is_left_out_is_noticed(
     monkeypatch: pytest.MonkeyPatch, name: str, value: object
 ) -> None:
-    truth = LOOSE
+    truth = ULPS
     rng = np.random.default_rng(2)
     monkeypatch.setattr(near, name, value)
-    if name == "LOOSE":  # the tolerance of weights is told to the reference as before
+    if name == "ULPS":  # the tolerance of weights is told to the reference as before
         weight = plain(rng, (4, 4))
         off = exactly(np.abs(weight)) * Fraction(truth, 2**53)
         said = np.broadcast_to(Approx.weight(weight).err(), (4,))
@@ -360,7 +360,7 @@ def test_a_sum_that_overflows_on_its_way_is_unknown() -> None:
 def test_what_underflows_in_a_scaled_vector_is_charged() -> None:
     """1e-300 · 1e-50 is zero in floats; times an error of 1e185 and a factor of 1e100 it is not."""
     said = Approx.weight(np.array([[1e200]])).scaled(np.array([1e100]), np.array([1e-300])).err(np.array([1e-50]))
-    true = Fraction(LOOSE, 2**53) * Fraction(1e200) * Fraction(1e100) * Fraction(1e-300) * Fraction(1e-50)
+    true = Fraction(ULPS, 2**53) * Fraction(1e200) * Fraction(1e100) * Fraction(1e-300) * Fraction(1e-50)
     assert Fraction(float(said[0])) >= true
 
 

@@ -16,19 +16,19 @@ from lipcert.kernel import blocks, near
 from lipcert.kernel.domain import Domain, check_region, radius_above
 from lipcert.kernel.near import congruence, diagonal_above, half_image, largest_eigenvalue_above
 from lipcert.kernel.rounding import (
-    LOOSE,
     TINY,
+    ULPS,
     UP,
     U,
     apply,
     down,
     fan_in,
     gamma,
+    inflate,
     magnitude,
+    matvec,
     norm_above,
     raise_diagonal,
-    spread,
-    stretched,
     up,
 )
 from lipcert.model.arrays import Array, Weight, dense
@@ -110,7 +110,7 @@ def test_stretched(n: int) -> None:
     rng = np.random.default_rng(n)
     x = np.concatenate([rng.random(200), 2.0 ** rng.uniform(-1074, 1000, 300), [0.0, 1.0, 1.5, 2.0 - 2**-52, 5e-324]])
     factor = 1 + fmpq(n, 2**53) / (1 - fmpq(n, 2**53))
-    for value, result in zip(x, stretched(x, n), strict=True):
+    for value, result in zip(x, inflate(x, n), strict=True):
         assert rational(result) >= rational(value) * factor
         assert rational(result) <= rational(value) * factor * (1 + fmpq(4, 2**53)) + 2 * rational(TINY)
 
@@ -185,7 +185,7 @@ def test_products_of_stacks(kind: str, storage: str) -> None:
             if np.isfinite(S[k]).all() and storage != "stack":
                 size = form(matrix(np.abs(whole[k])), np.abs(P))
                 floor = 64 * rational(TINY) * (1 + sum((rational(abs(x)) for x in whole[k].ravel()), fmpq(0)))
-                most = fmpq(16 * (n + LOOSE) * m, 2**53) * max(sum(row, fmpq(0)) for row in size.table()) + floor
+                most = fmpq(16 * (n + ULPS) * m, 2**53) * max(sum(row, fmpq(0)) for row in size.table()) + floor
                 assert all(abs(entry) <= most for entry in (matrix(S[k]) - exact).entries())  # by some last places
             for i in range(m):
                 if not whole[k][i].any():
@@ -255,8 +255,8 @@ def test_products_are_products() -> None:
     rng = np.random.default_rng(0)
     weight, vectors = rng.standard_normal((4, 6)), rng.standard_normal((3, 6))
     thin = sparse.csr_array(np.where(np.arange(24).reshape(4, 6) % 5 == 0, weight, 0.0))
-    np.testing.assert_allclose(spread(weight, vectors), vectors @ weight.T)
-    np.testing.assert_allclose(spread(thin, vectors), vectors @ thin.toarray().T)
+    np.testing.assert_allclose(matvec(weight, vectors), vectors @ weight.T)
+    np.testing.assert_allclose(matvec(thin, vectors), vectors @ thin.toarray().T)
     np.testing.assert_allclose(apply(np.stack([weight, weight]), vectors[:2]), vectors[:2] @ weight.T)
     assert (dense(magnitude(thin)) == abs(thin.toarray())).all()
     assert fan_in(weight) == 6

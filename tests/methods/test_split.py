@@ -408,8 +408,8 @@ def test_errors_are_carried_through_many_layers(monkeypatch: pytest.MonkeyPatch)
     with proving():
         bounds = Sweep(network, domain, MethodGuide(lc.ClosedForm().choose_all, ()), limits=ranges).run().bounds
     value = float(np.prod(weights) * np.prod(slopes))
-    # per layer two products with a weight that is known to LOOSE units, and two with a slope
-    least, most = (2 * rounding.LOOSE + 2) * unit * depth + 2 * unit * (depth - 1), 100 * unit * depth
+    # per layer two products with a weight that is known to ULPS units, and two with a slope
+    least, most = (2 * rounding.ULPS + 2) * unit * depth + 2 * unit * (depth - 1), 100 * unit * depth
     assert (value * np.exp(0.5 * least) * (1.0 - unit) <= bounds).all()
     assert (bounds <= value * np.exp(0.5 * most)).all()
 

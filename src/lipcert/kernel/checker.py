@@ -18,7 +18,7 @@ from lipcert.kernel.induced import start_gain
 from lipcert.kernel.norm_bounds import norm_bounds
 from lipcert.kernel.norm_product import norm_product
 from lipcert.kernel.passes import recall
-from lipcert.kernel.rounding import magnitude, norm_above, spread, stretched
+from lipcert.kernel.rounding import inflate, magnitude, matvec, norm_above
 from lipcert.kernel.sweep import Centers, Sweep, proving, stacked
 from lipcert.kernel.symbols import by_channel, prove_symbols
 from lipcert.kernel.tree import Tree
@@ -114,7 +114,7 @@ def _product(network: Network, part: Part) -> float:
     gain = start_gain(norms.input, None, piece.inputs)
     gain *= float(norm_above(np.ones(piece.outputs))) if norms.output.name == "l1" else 1.0
     with proving():
-        return float(stretched(np.asarray(norm_product(piece) * gain), 2))
+        return float(inflate(np.asarray(norm_product(piece) * gain), 2))
 
 
 def issue(
@@ -210,7 +210,7 @@ def _delicate(sweep: Sweep) -> Array:
     """
     if sweep.count == 1 or sweep.domain is None:
         return np.zeros(sweep.count, dtype=bool)
-    sizes = spread(magnitude(sweep.network.layers[0].weight), sweep.domain.sizes()).max(axis=-1)
+    sizes = matvec(magnitude(sweep.network.layers[0].weight), sweep.domain.sizes()).max(axis=-1)
     steepest = [np.maximum(np.abs(alpha), np.abs(beta)).max(axis=-1) for alpha, beta in sweep.rough]
     flat = [(most > 0.0) & (most < _FLAT) for most in steepest]
     return np.logical_or.reduce([~(sizes < _FAR), *flat])

@@ -21,7 +21,7 @@ from lipcert.kernel.hints import Hints
 from lipcert.kernel.margins import MarginHints, stays_negative
 from lipcert.kernel.near import Near
 from lipcert.kernel.outputs import OutputBounds, outputs_by_norms, outputs_hinted
-from lipcert.kernel.rounding import down, norm_above, stretched, up
+from lipcert.kernel.rounding import down, inflate, norm_above, up
 from lipcert.kernel.saved import Saved
 from lipcert.kernel.second_order import Rise, SecondOrder
 from lipcert.kernel.tree import Tree
@@ -181,7 +181,7 @@ class ClassBounds:
     @cached_property
     def plain(self) -> Array:
         """The same by the bound L of the whole network: margin/(√2·L), rounded down."""
-        return _ratios(self.margins, stretched(np.sqrt(2.0) * np.full(len(self.rows), self.whole), 3))
+        return _ratios(self.margins, inflate(np.sqrt(2.0) * np.full(len(self.rows), self.whole), 3))
 
     @property
     def whole(self) -> float:
@@ -194,7 +194,7 @@ class ClassBounds:
         if not isinstance(ball, Ball) or ball.plain:
             return bounds
         unit = norm_above(ball.units) if isinstance(ball.norm, LInf) else ball.units.max()
-        return stretched(bounds * unit, 2)
+        return inflate(bounds * unit, 2)
 
     @cached_property
     def falls(self) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.near import Near, dot
-from lipcert.kernel.rounding import down, norm_above, norm_below, turned, twice_above, up
+from lipcert.kernel.rounding import down, norm_above, norm_below, transpose, twice_above, up
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.norms import LInf, Norm
 from lipcert.model.regions import Ball, Box, Everywhere, Region
@@ -287,7 +287,7 @@ def form_over_ball(g: Array, weight: Weight, B: Array, radius: float, most: floa
     if not most < mu < np.inf:
         return np.inf
     inner = Near.of(y).through(weight)
-    image = (Near.of(B) @ inner if B.ndim == 2 else B * inner).through(turned(weight))
+    image = (Near.of(B) @ inner if B.ndim == 2 else B * inner).through(transpose(weight))
     rest = (g - mu * Near.of(y) + image).size
     length = norm_above(rest)
     square = length * (length / (Near.of(mu) - most))

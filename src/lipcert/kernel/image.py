@@ -10,7 +10,7 @@ from scipy import linalg
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.near import Approx, congruence, diagonal_above, half_image, raised, underflow
-from lipcert.kernel.rounding import magnitude, norm_above, square_above, stretched, up
+from lipcert.kernel.rounding import inflate, magnitude, norm_above, square_above, up
 from lipcert.kernel.step import SPARE, Step
 from lipcert.model.arrays import Array, Weight, dense, frozen, times
 
@@ -83,9 +83,9 @@ class Image:
         squares = diagonal_above(self.P, self.weight.full, self._half) + self.lost
         if self._rest is not None:
             still = np.asarray(magnitude(self.weight.weight).sum(axis=1)).ravel() == 0.0
-            squares = np.where(still, 0.0, stretched(squares + self._rest.squares(), 3))
+            squares = np.where(still, 0.0, inflate(squares + self._rest.squares(), 3))
         squares = np.broadcast_to(squares, (len(self.exponent), squares.shape[-1]))
-        size = up(np.ldexp(stretched(np.sqrt(squares), 1), self.exponent[:, None]))
+        size = up(np.ldexp(inflate(np.sqrt(squares), 1), self.exponent[:, None]))
         # a row that the shift by a power made zero may move
         return size if self.lost else np.where(squares == 0.0, 0.0, size)  # NaN stays NaN
 
@@ -167,8 +167,8 @@ class Fused:
         again = linalg.blas.dtrmm(1.0, L.T, Z, lower=0, trans_a=1)
         off = right - Approx(L).product(Approx(Z), again)
         rows, columns = off.rows(), off.T.rows()
-        share = max(1.0, float(stretched(rows.max(initial=0.0) / SPARE, 2)))
-        return Fused(Z, stretched(columns * share, 3))
+        share = max(1.0, float(inflate(rows.max(initial=0.0) / SPARE, 2)))
+        return Fused(Z, inflate(columns * share, 3))
 
     def squares(self) -> Array:
         """At least the diagonal of ZᵀZ + D_charge, (n,)."""

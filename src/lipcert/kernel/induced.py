@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from lipcert.kernel.near import Approx, Near, largest_eigenvalue_above
-from lipcert.kernel.rounding import norm_above, spectral_above, stretched, twice_above, up
+from lipcert.kernel.rounding import inflate, norm_above, spectral_above, twice_above, up
 from lipcert.model.arrays import Array
 from lipcert.model.norms import NORMS, Norm, Norms
 from lipcert.suggest.ellipsoids import shares_around
@@ -46,13 +46,13 @@ def ellipsoid_above(S: Array, norm: Norm) -> Array:
         square = np.diagonal(S, axis1=-2, axis2=-1).max(axis=-1)
     else:
         square = _cube_above(S)
-    return stretched(np.sqrt(np.maximum(square, 0.0)), 2)
+    return inflate(np.sqrt(np.maximum(square, 0.0)), 2)
 
 
 def _cube_above(S: Array) -> Array:
     """At least the largest σᵀSσ over sign vectors σ: ‖y‖₁ is σᵀy for one of them."""
     n = S.shape[-1]
-    total = stretched(np.abs(S).sum(axis=-1).sum(axis=-1), 2 * n + 2)
+    total = inflate(np.abs(S).sum(axis=-1).sum(axis=-1), 2 * n + 2)
     if n <= FEW:
         signs = _signs(n)
         values = ((signs @ S) * signs).sum(axis=-1).max(axis=-1)
@@ -79,16 +79,16 @@ def induced_above(matrix: Near, norms: Norms) -> Array:
         return _lengths(sizes, norms.input.dual).max(axis=-1)
     radius = np.broadcast_to(matrix.error, matrix.shape)
     if p == "l2":
-        return np.fmin(stretched(spectral_above(middle) + spectral_above(radius), 1), spectral_above(sizes))
+        return np.fmin(inflate(spectral_above(middle) + spectral_above(radius), 1), spectral_above(sizes))
     every, rest = (_lengths(_lengths(part, "l1"), q) for part in (sizes, radius))
-    return np.fmin(every, stretched(_corners(middle, q) + rest, 1))
+    return np.fmin(every, inflate(_corners(middle, q) + rest, 1))
 
 
 def spectral_factor(norms: Norms, rows: int, columns: int) -> float:
     """At least the norm from p to q of a matrix (rows, columns) whose spectral norm is one."""
     into = columns if norms.pair[0] == "linf" else 1
     out = rows if norms.pair[1] == "l1" else 1
-    return float(stretched(np.sqrt(float(into * out)), 1))
+    return float(inflate(np.sqrt(float(into * out)), 1))
 
 
 def length_above(vectors: Array, norm: Norm) -> Array:
@@ -103,7 +103,7 @@ def _lengths(vectors: Array, name: str) -> Array:
         return norm_above(vectors)
     if name == "linf":
         return np.asarray(vectors.max(axis=-1))
-    return stretched(vectors.sum(axis=-1), vectors.shape[-1])
+    return inflate(vectors.sum(axis=-1), vectors.shape[-1])
 
 
 def _turned(norms: Norms) -> Norms:
@@ -123,8 +123,8 @@ def _corners(middle: Array, q: str) -> Array:
         w = _axes(np.swapaxes(middle * h[..., None, :], -1, -2))
         h = _axes(w[..., None] * middle)
         sides = norm_above(up(1.0 / w))
-    norm = stretched(spectral_above(w[..., None] * middle * h[..., None, :]), 3) * norm_above(up(1.0 / h))
-    return stretched(norm * sides, 4)
+    norm = inflate(spectral_above(w[..., None] * middle * h[..., None, :]), 3) * norm_above(up(1.0 / h))
+    return inflate(norm * sides, 4)
 
 
 def _signs(n: int) -> Array:

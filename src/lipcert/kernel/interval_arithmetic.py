@@ -12,7 +12,7 @@ import numpy as np
 from lipcert.kernel.hints import Interval
 from lipcert.kernel.near import Near
 from lipcert.kernel.neuron_bounds import relax
-from lipcert.kernel.rounding import down, turned, up
+from lipcert.kernel.rounding import down, transpose, up
 from lipcert.model.arrays import Array, Weight, dense
 from lipcert.model.network import Layer, Network, Neurons
 
@@ -84,7 +84,7 @@ def _products(network: Network, slopes: Sequence[Interval], most: int) -> list[N
     small = count * max(network.inputs, network.outputs) * widest <= most
     found = []
     if small or network.inputs < network.outputs:
-        found.append(_product([turned(weight) for weight in weights], ends).T)
+        found.append(_product([transpose(weight) for weight in weights], ends).T)
     if small or network.inputs >= network.outputs:
         found.append(_product(weights[::-1], ends[::-1]))
     return found
@@ -99,5 +99,6 @@ def _product(weights: Sequence[Weight], slopes: Sequence[Interval]) -> Near:
     found = Near.weights(dense(first)[None])
     for weight, (alpha, beta) in zip(others, slopes, strict=True):
         corners = [end * slope[:, None, :] for end in (found.below, found.above) for slope in (alpha, beta)]
-        found = Near.between(down(np.minimum.reduce(corners)), up(np.maximum.reduce(corners))).through(turned(weight))
+        found = Near.between(down(np.minimum.reduce(corners)), up(np.maximum.reduce(corners)))
+        found = found.through(transpose(weight))
     return found

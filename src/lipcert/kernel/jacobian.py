@@ -32,7 +32,7 @@ from scipy import linalg
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.near import Approx, Near, congruence, largest_eigenvalue_above, raised
-from lipcert.kernel.rounding import norm_above, square_above, stretched, up
+from lipcert.kernel.rounding import inflate, norm_above, square_above, up
 from lipcert.kernel.step import Step, activate
 from lipcert.model.arrays import Array, Weight, dense
 from lipcert.model.network import Network
@@ -53,7 +53,7 @@ class Entries:
     def bounds(self) -> Array:
         """At least the size of every entry, (outputs, inputs)."""
         reach = np.sqrt(np.outer(np.diagonal(self.spread), np.diagonal(self.energy)))
-        return up(np.ldexp(stretched(np.abs(self.nominal) + stretched(reach, 3), 2), self.exponent))
+        return up(np.ldexp(inflate(np.abs(self.nominal) + inflate(reach, 3), 2), self.exponent))
 
     def block(self, rows: Sequence[int], columns: Sequence[int]) -> float:
         """At least the norm of a block: ‖U‖ + sqrt(λmax(A) λmax(E)) there."""
@@ -64,7 +64,7 @@ class Entries:
             largest_eigenvalue_above(matrix[np.ix_(which, which)])
             for matrix, which in ((self.spread, rows), (self.energy, columns))
         ]
-        return float(up(np.ldexp(stretched(norm + np.sqrt(sides[0] * sides[1]), 6), self.exponent)))
+        return float(up(np.ldexp(inflate(norm + np.sqrt(sides[0] * sides[1]), 6), self.exponent)))
 
 
 def entries(
@@ -128,7 +128,7 @@ class _Walk:
 
 def _wider(A: Array, lost: Array) -> Array:
     """A with what rounding errors of rows of U, of at most these lengths, add to it."""
-    return raised(np.array(A), stretched(len(A) * square_above(lost) / _TAU, 4))
+    return raised(np.array(A), inflate(len(A) * square_above(lost) / _TAU, 4))
 
 
 def _solved(A: Array, U: Array, step: Step) -> tuple[Array, Array]:

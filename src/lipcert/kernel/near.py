@@ -15,7 +15,20 @@ from scipy import sparse
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.blocks import LARGE, apply_size, column_sizes, factor_sizes, row_blocks, row_sizes, symmetrised
-from lipcert.kernel.rounding import ETA, LOOSE, TINY, UP, U, down, fan_in, gamma, spread, square_above, turned, up
+from lipcert.kernel.rounding import (
+    ETA,
+    TINY,
+    ULPS,
+    UP,
+    U,
+    down,
+    fan_in,
+    gamma,
+    matvec,
+    square_above,
+    transpose,
+    up,
+)
 from lipcert.model.arrays import Array, Weight, dense, product, times
 
 _FEW = 0.02
@@ -42,7 +55,7 @@ class Near:
         return x if isinstance(x, Near) else Near(np.asarray(x, dtype=float), np.zeros(()))
 
     @staticmethod
-    def weights(weight: Array, units: int = LOOSE) -> Near:
+    def weights(weight: Array, units: int = ULPS) -> Near:
         """Weights, biases or others that are known to some units u, relatively."""
         return Near(weight, units * U * UP * np.abs(weight) + ETA)
 
@@ -134,10 +147,10 @@ class Near:
         return Near.of(other) @ self
 
     def through(self, weight: Weight) -> Near:
-        """W x for rows x (..., n) and a weight that is known to LOOSE·u, dense or sparse."""
+        """W x for rows x (..., n) and a weight that is known to ULPS·u, dense or sparse."""
         size, n = abs(weight), fan_in(weight)
-        inner = gamma(n + LOOSE + 2) * np.abs(self.value) + self.error + ETA
-        value, error = spread(weight, self.value), spread(size, np.broadcast_to(inner, self.shape)) * UP + 8.0 * n * ETA
+        inner = gamma(n + ULPS + 2) * np.abs(self.value) + self.error + ETA
+        value, error = matvec(weight, self.value), matvec(size, np.broadcast_to(inner, self.shape)) * UP + 8.0 * n * ETA
         return Near(value, np.where(np.isfinite(value), error, np.inf))  # a part of a sum may overflow alone
 
     def sum(self, axis: int | tuple[int, ...] = -1) -> Near:
@@ -207,9 +220,9 @@ class Approx:
 
     @staticmethod
     def weight(weight: Weight, radius: Weight | None = None) -> Approx:
-        """A weight that is known to LOOSE·u, or also to a radius, entry by entry."""
-        sides = (None, None) if radius is None else (Approx(radius).reach, Approx(turned(radius)).reach)
-        return Approx(weight, LOOSE, *sides)
+        """A weight that is known to ULPS·u, or also to a radius, entry by entry."""
+        sides = (None, None) if radius is None else (Approx(radius).reach, Approx(transpose(radius)).reach)
+        return Approx(weight, ULPS, *sides)
 
     @staticmethod
     def diagonal(entries: Array) -> Approx:
@@ -223,8 +236,8 @@ class Approx:
     @property
     def T(self) -> Approx:
         if self._turned is None:
-            self._turned = Approx(turned(self.value), self._units, self._inner_turned, self._inner)
-            self._turned._turned, self._turned._size = self, None if self._size is None else turned(self._size)
+            self._turned = Approx(transpose(self.value), self._units, self._inner_turned, self._inner)
+            self._turned._turned, self._turned._size = self, None if self._size is None else transpose(self._size)
             self._turned._floor = self._floor
         return self._turned
 
@@ -236,7 +249,7 @@ class Approx:
             return self._sums
         if self._large:
             return self._rounded(apply_size(self.value, x))
-        return self._rounded(spread(self.size, x) if self.size.ndim == 2 else (self.size @ x[..., None])[..., 0])
+        return self._rounded(matvec(self.size, x) if self.size.ndim == 2 else (self.size @ x[..., None])[..., 0])
 
     @property
     def _large(self) -> bool:
@@ -423,15 +436,15 @@ def congruence(P: Array | None, weight: Weight, half: Array | None = None, radiu
     size = abs(weight)
     across = np.asarray(size.sum(axis=-2))
     if P is None:  # then H is W itself
-        S, rows = gram(weight), spread(size, across)
+        S, rows = gram(weight), matvec(size, across)
         columns = rows
     else:
-        half, inner = half_image(P, weight) if half is None else half, spread(size, apply_size(P, across))
-        S = _product(half, turned(weight))
+        half, inner = half_image(P, weight) if half is None else half, matvec(size, apply_size(P, across))
+        S = _product(half, transpose(weight))
         rows = inner + apply_size(half, across)
-        columns = inner + spread(size, column_sizes(half))
+        columns = inner + matvec(size, column_sizes(half))
     S = symmetrised(S)
-    g = gamma(max(weight.shape[-1], 1) + 2 * LOOSE + 4)
+    g = gamma(max(weight.shape[-1], 1) + 2 * ULPS + 4)
     error = g * (0.5 * (rows + columns) + row_sizes(S)) * UP + TINY * (1.0 + across.sum())
     return raised(S, error)
 
@@ -439,7 +452,7 @@ def congruence(P: Array | None, weight: Weight, half: Array | None = None, radiu
 def gram(weight: Weight) -> Array:
     """fl(W Wᵀ), of a matrix or a stack; a sparse product where its columns are short, else a dense one."""
     if isinstance(weight, np.ndarray):
-        return np.asarray(weight @ turned(weight))
+        return np.asarray(weight @ transpose(weight))
     weight = sparse.csr_array(weight)
     counts = np.bincount(weight.indices, minlength=weight.shape[1]).astype(float)
     few = float(counts @ counts) < _FEW * float(weight.shape[0]) * weight.nnz
@@ -470,9 +483,9 @@ def diagonal_above(P: Array | None, weight: Weight, half: Array | None = None) -
             sums = np.einsum("...ij,...ij->...i", half, weight)
         d = np.sqrt(np.maximum(np.diagonal(P, axis1=-2, axis2=-1), TINY))
         c = np.max([_share(P, d, some) for some in row_blocks(P)], axis=0)[..., None] * UP
-        along = spread(size, d) * UP
+        along = matvec(size, d) * UP
         reach = c * (along * along)
-    error = 3.0 * gamma(weight.shape[-1] + 2 * LOOSE + 8) * reach
+    error = 3.0 * gamma(weight.shape[-1] + 2 * ULPS + 8) * reach
     lost = TINY * (1.0 + c * (1.0 + d.sum(axis=-1, keepdims=True))) * (1.0 + float(size.max()))
     return np.where(still, 0.0, up(np.maximum(sums, 0.0) + error * (UP * UP)) + lost)
 
@@ -542,7 +555,7 @@ def rounded_off(size: Array, count: int) -> Array:
 
 def weighed_off(size: Array, count: int) -> Array:
     """The same for products with weights: what they lose, and what the weights are known to."""
-    return rounded_off(size, count + LOOSE)
+    return rounded_off(size, count + ULPS)
 
 
 def sum_above(stack: Array) -> Array:
@@ -579,10 +592,10 @@ class Size:
     def lost(self, roundings: int) -> Size:
         """At least what floats lose of a formula, if x is its value for the sizes of all terms.
 
-        Each term has one weight at most, which is known to LOOSE·u, and at most so many ``roundings``. Whatever
+        Each term has one weight at most, which is known to ULPS·u, and at most so many ``roundings``. Whatever
         underflows in the formula meets the same factors as TINY does here, and u·TINY is far more than it.
         """
-        return self * gamma(roundings + LOOSE)
+        return self * gamma(roundings + ULPS)
 
     @property
     def T(self) -> Size:

@@ -13,7 +13,7 @@ from lipcert.kernel.induced import ellipsoid_above, induced_above
 from lipcert.kernel.interval_arithmetic import jacobian
 from lipcert.kernel.jacobian import Entries, entries
 from lipcert.kernel.near import Near
-from lipcert.kernel.rounding import stretched, up
+from lipcert.kernel.rounding import inflate, up
 from lipcert.kernel.sweep import Sweep
 from lipcert.model.arrays import Array
 from lipcert.model.norms import NORMS, Norms
@@ -67,4 +67,4 @@ def around_nominal(found: Entries, norms: Norms) -> float:
     """At least ‖U‖ + sqrt(max zᵀAz · max xᵀEx)."""
     nominal = induced_above(Near.of(found.nominal), norms)
     out, into = ellipsoid_above(found.spread, norms.output), ellipsoid_above(found.energy, NORMS[norms.input.dual]())
-    return float(up(np.ldexp(stretched(nominal + stretched(out * into, 2), 2), found.exponent)))
+    return float(up(np.ldexp(inflate(nominal + inflate(out * into, 2), 2), found.exponent)))

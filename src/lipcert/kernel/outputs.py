@@ -25,7 +25,7 @@ from lipcert.kernel.near import Approx, Near, congruence, largest_eigenvalue_abo
 from lipcert.kernel.norm_product import norm_ellipsoid
 from lipcert.kernel.point import held, trajectory
 from lipcert.kernel.projection import Projection, projection
-from lipcert.kernel.rounding import norm_above, stretched, up
+from lipcert.kernel.rounding import inflate, norm_above, up
 from lipcert.kernel.second_order import Cap, Choice, FirstLayer, SecondOrder
 from lipcert.kernel.sweep import Centers, Sweep, proving, stacked
 from lipcert.kernel.tree import Tree
@@ -100,8 +100,8 @@ class OutputBounds:
         """At least the Lipschitz constant of each combination rows·v_N of the outputs, for rows (k, outputs)."""
         with np.errstate(all="ignore"):
             squares = np.diagonal(congruence(self._S, rows))
-            axes = up(np.ldexp(stretched(np.sqrt(squares), 1), self._exponent))
-            return np.fmin(stretched(self._stretch * axes, 2), stretched(self.bound * norm_above(rows), 2))
+            axes = up(np.ldexp(inflate(np.sqrt(squares), 1), self._exponent))
+            return np.fmin(inflate(self._stretch * axes, 2), inflate(self.bound * norm_above(rows), 2))
 
     def above(self, rows: Array) -> Array:
         """At least max over the region of rows·v_N by linear relaxation, (k,); infinite where there is none."""
@@ -123,7 +123,7 @@ class OutputBounds:
         """Where the outputs lie: centre ± δ·axes, cut by the linear relaxation."""
         eye = np.eye(self.network.outputs)
         with np.errstate(all="ignore"):
-            reach = stretched(radius_above(self.region) * self.lipschitz(eye) + self.output.error, 2)
+            reach = inflate(radius_above(self.region) * self.lipschitz(eye) + self.output.error, 2)
             around, above = Near(self.output.value, reach), self.above(np.concatenate([eye, -eye]))
             return np.fmax(around.below, -above[len(eye) :]), np.fmin(around.above, above[: len(eye)])
 
@@ -235,7 +235,7 @@ def outputs_by_norms(network: Network, region: Region, before: OutputBounds | No
     check_region(region, network.inputs)
     if network not in _products:
         S, exponent = norm_ellipsoid(network)
-        bound = stretched(np.ldexp(np.sqrt(largest_eigenvalue_above(S)), exponent), 2)
+        bound = inflate(np.ldexp(np.sqrt(largest_eigenvalue_above(S)), exponent), 2)
         _products[network] = _Product(network, float(ROOM * bound), S[None], np.array([exponent]))
     found = _products[network]
     known = before is not None and before.network is network and np.array_equal(before.region.center, region.center)
@@ -283,7 +283,7 @@ def _bounds(
 ) -> OutputBounds:
     ready = _ready(network).projection
     stretch = 1.0 if sweep.network is network or ready is None else ready.stretch
-    bound = float(ROOM * stretched(stretch * np.minimum(sweep.bounds[which], ceiling), 2))
+    bound = float(ROOM * inflate(stretch * np.minimum(sweep.bounds[which], ceiling), 2))
     if not np.isfinite(bound):
         raise ProofFailed("no finite bound was found; try a smaller region or another method")
     return OutputBounds(network, region, bound, output, stretch, inner, sweep, which)

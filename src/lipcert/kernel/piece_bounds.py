@@ -26,7 +26,7 @@ from lipcert.kernel.norm_bounds import interval_bounds
 from lipcert.kernel.passes import intervals
 from lipcert.kernel.pieces import Bounds, Pieces
 from lipcert.kernel.rays import along_rays, hints_along, only_at_infinity
-from lipcert.kernel.rounding import stretched
+from lipcert.kernel.rounding import inflate
 from lipcert.kernel.sweep import Sweep, proving
 from lipcert.kernel.taylor import Second, SecondOrder, curved, deep
 from lipcert.kernel.tree import children
@@ -223,7 +223,7 @@ class PieceBounds(Bounding):
         sizes = second.entries[..., :columns]
         found = induced_above(Near(np.zeros(sizes.shape), sizes), self.norms)
         factor = spectral_factor(self.norms, rows, columns)
-        return np.fmin(_usable(found), stretched(second.bounds * factor, 1))[:, None]
+        return np.fmin(_usable(found), inflate(second.bounds * factor, 1))[:, None]
 
     def soon(self, second: Second, first: Array) -> Array:
         if not self.norms.plain:

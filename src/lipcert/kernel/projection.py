@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from lipcert.kernel.near import Near
-from lipcert.kernel.rounding import norm_above, stretched
+from lipcert.kernel.rounding import inflate, norm_above
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network
 from lipcert.model.regions import Ball
@@ -40,8 +40,8 @@ class Projection:
     def image(self, ball: Ball) -> Ball:
         """A ball that contains Qx for every x of a ball."""
         center = Near.of(self.rows) @ ball.center
-        missed = stretched(norm_above(center.error) + self.rest * norm_above(ball.center), 3)
-        return Ball(center.value, stretched(self.stretch * ball.radius + missed, 3))
+        missed = inflate(norm_above(center.error) + self.rest * norm_above(ball.center), 3)
+        return Ball(center.value, inflate(self.stretch * ball.radius + missed, 3))
 
 
 def projection(network: Network) -> Projection | None:
@@ -73,8 +73,8 @@ def _proved(weight: Array, R: Array, rows: Array, inverse: Array) -> tuple[float
         G = _frobenius(eye - Near.of(rows) @ rows.T)
         if not E < 0.5:
             return np.inf, np.inf
-        rest = float(stretched(_frobenius(Near.of(inverse)) / (1.0 - E) * F, 6))
-        return float(stretched(np.sqrt(1.0 + G) + rest, 4)), rest
+        rest = float(inflate(_frobenius(Near.of(inverse)) / (1.0 - E) * F, 6))
+        return float(inflate(np.sqrt(1.0 + G) + rest, 4)), rest
 
 
 def _frobenius(matrix: Near) -> Array:

@@ -16,8 +16,8 @@ Two rules keep underflow harmless, and a test looks after them. Squares are form
 were brought near one, or with what underflow may lose added before the root is taken. And a loss that is multiplied by
 a number later on is charged with that number.
 
-Weights and biases stand for every real number within LOOSE·u of them, relatively. So a product with a weight loses
-γ_(n + LOOSE) of its terms, not γ_n.
+Weights and biases stand for every real number within ULPS·u of them, relatively. So a product with a weight loses
+γ_(n + ULPS) of its terms, not γ_n.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ U: Final = 2.0**-53
 """The unit of roundoff of float64."""
 ETA: Final = 2.0**-1074
 """The smallest float: at least what one product loses when it underflows."""
-LOOSE: Final = 11
+ULPS: Final = 11
 """Units u, relative, up to which proofs take weights and biases to be known: 2⁻⁵⁰ is promised, and a weight may be
 multiplied three times on its way to a proof, with one rounding each: by the units of inputs, by those of outputs, by a
 start."""
@@ -61,7 +61,7 @@ def down(x: Array) -> Array:
     return np.nextafter(x, -np.inf)
 
 
-def stretched(x: Array, n: int) -> Array:
+def inflate(x: Array, n: int) -> Array:
     """At least x(1 + γ_n) for x ≥ 0: above the exact value of a quantity whose n roundings each lost a factor 1 ± u.
 
     1 + γ_n rounds to an even multiple of u, so it falls short by less than u/4 where it falls short at all; ``up``
@@ -80,14 +80,14 @@ def magnitude(weight: Weight) -> Weight:
     return abs(weight)
 
 
-def spread(weight: Weight, vector: Array) -> Array:
+def matvec(weight: Weight, vector: Array) -> Array:
     """weight·vector for vectors (..., n), rounded as it comes; the weight is (m, n), dense or sparse, or a stack."""
     if sparse.issparse(weight):
         return times(vector, weight.T)
     return apply(weight, vector) if weight.ndim > 2 else np.asarray(vector @ weight.T)
 
 
-def turned(weight: Weight) -> Weight:
+def transpose(weight: Weight) -> Weight:
     """Wᵀ, for a matrix or a stack."""
     return weight.T if sparse.issparse(weight) else np.swapaxes(weight, -1, -2)
 
@@ -113,7 +113,7 @@ def norm_above(rows: Array) -> Array:
     lose a factor 1 ± γ_n, of which the root keeps half.
     """
     length, power = _length(rows)
-    return stretched(np.ldexp(length, power), rows.shape[-1] // 2 + 4)
+    return inflate(np.ldexp(length, power), rows.shape[-1] // 2 + 4)
 
 
 def size_above(x: Array, axis: int | tuple[int, ...] = -1) -> Array:
@@ -195,7 +195,7 @@ def square_above(x: Array) -> Array:
 
 def twice_above(x: Array, y: Array) -> Array:
     """At least x²y for x, y ≥ 0, without forming x²; what underflows in xy is multiplied by x."""
-    return np.asarray(stretched(x * (x * y), 3) + TINY * x)
+    return np.asarray(inflate(x * (x * y), 3) + TINY * x)
 
 
 def form_above(weights: Array, S: Array) -> Array:
@@ -209,7 +209,7 @@ def form_above(weights: Array, S: Array) -> Array:
     _, scale = np.frexp(np.abs(S).max(initial=0.0))
     d, unit = np.ldexp(weights, -power[..., None]), np.ldexp(S, -scale)
     squares = ((d @ (unit * unit)) * d).sum(axis=-1) + TINY
-    return stretched(np.ldexp(np.sqrt(squares), power + scale), 2 * n + 8)
+    return inflate(np.ldexp(np.sqrt(squares), power + scale), 2 * n + 8)
 
 
 def raise_diagonal(matrix: Array, amount: Array, fresh: bool = False) -> Array:

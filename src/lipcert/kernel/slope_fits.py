@@ -21,7 +21,7 @@ import numpy as np
 from lipcert.kernel.hints import Interval
 from lipcert.kernel.near import Near, rounded_off
 from lipcert.kernel.neuron_bounds import slope_bounds, slope_error, value_error
-from lipcert.kernel.rounding import down, stretched, twice_above, up
+from lipcert.kernel.rounding import down, inflate, twice_above, up
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
@@ -85,7 +85,7 @@ def fit(neurons: Neurons, center: Array, interval: Interval, cost: Array) -> Fit
     size = size + (np.abs(slope) + (np.abs(t) + np.abs(c) * far) * far) * far
     room = value_error(neurons, values).max(axis=0) + rounded_off(size, 32)
     rest = 0.5 * (gap[1:] + gap[:-1]).max(axis=0) + 0.5 * error * cells.width + room
-    return Fit(start, slope, t, c, error, apart, stretched(rest, 8))
+    return Fit(start, slope, t, c, error, apart, inflate(rest, 8))
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +186,7 @@ def fit_error(neurons: Neurons, center: Array, error: Array, reach: Array, slope
     cells = _Cells.of(neurons, v, center)
     bottom, top = cells.rest(tau, psi)
     away = np.maximum(top - sigma, sigma - bottom)
-    return stretched(np.maximum(away, 0.0) + (np.abs(tau) + np.abs(psi) * (cells.far + error)) * error, 8)
+    return inflate(np.maximum(away, 0.0) + (np.abs(tau) + np.abs(psi) * (cells.far + error)) * error, 8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,7 +233,7 @@ def parabolas(neurons: Neurons, lower: Array, upper: Array, center: Array, error
     slack = slack + steep * error + size * error * (2.0 * reach + error)
     alpha = np.maximum(least, np.minimum(*(side.alpha for side in sides)))
     beta = np.minimum(most, np.maximum(*(side.beta for side in sides)))
-    return Parabolas(slope, below, above, stretched(slack, 16), alpha, beta, reach)
+    return Parabolas(slope, below, above, inflate(slack, 16), alpha, beta, reach)
 
 
 @dataclass(frozen=True, eq=False)

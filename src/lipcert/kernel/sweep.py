@@ -35,7 +35,7 @@ from lipcert.kernel.image import Columns, Image
 from lipcert.kernel.induced import ellipsoid_above, start_gain
 from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.point import trajectory
-from lipcert.kernel.rounding import down, stretched, up
+from lipcert.kernel.rounding import down, inflate, up
 from lipcert.kernel.step import Step, activate, thin_step
 from lipcert.model.arrays import Array, Weight, frozen
 from lipcert.model.network import Network, Neurons
@@ -192,7 +192,7 @@ class Sweep:
         """At least the Lipschitz constant over each region, (count,); zero where the region is empty."""
         norm = up(np.ldexp(ellipsoid_above(self.S, self.norms.output), self.exponent))
         gain = start_gain(self.norms.input, self.start, self.moving)
-        return np.where(self.empty, 0.0, norm if gain == 1.0 else stretched(norm * gain, 1))
+        return np.where(self.empty, 0.0, norm if gain == 1.0 else inflate(norm * gain, 1))
 
     def hints(self, which: int) -> Hints:
         """What repeats the sweep of one region."""
@@ -227,7 +227,7 @@ class Sweep:
             lower, upper = np.full(shape, -np.inf), np.full(shape, np.inf)
         if self.local and self.domain is not None and axes is not None:
             value, error = self.values[index]
-            reach = stretched(self.domain.extent(self.start)[:, None] * axes + error, 2)
+            reach = inflate(self.domain.extent(self.start)[:, None] * axes + error, 2)
             lower, upper = np.fmax(lower, down(value - reach)), np.fmin(upper, up(value + reach))
         still = None if axes is None else axes == 0.0
         # of the first layer over a ball, linear relaxation tells what its Lipschitz constants tell

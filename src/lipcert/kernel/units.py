@@ -13,7 +13,7 @@ import numpy as np
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.induced import length_above
 from lipcert.kernel.near import Approx, Near
-from lipcert.kernel.rounding import down, stretched, up
+from lipcert.kernel.rounding import down, inflate, up
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.norms import NORMS, Norms
@@ -123,7 +123,7 @@ def _inverse(matrix: Array) -> Array:
         except np.linalg.LinAlgError:
             raise InvalidInput("the shape of output_norm cannot be inverted; give an ellipsoid with interior") from None
         off = Approx(B) @ Approx(matrix) - Approx(np.eye(len(B)))
-        f = stretched(np.sqrt(off.rows().max() * off.T.rows().max()), 2)
+        f = inflate(np.sqrt(off.rows().max() * off.T.rows().max()), 2)
     if not f < 0.5 or not np.isfinite(B).all():
         raise InvalidInput("the shape of output_norm is too ill-conditioned to be inverted; give a rounder ellipsoid")
     return np.asarray(_sound(B, B * (1.0 / (1.0 - Near.of(f))).above))
