@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from scipy import sparse
@@ -27,6 +28,9 @@ def inspect(
     model: options.ModelArgument,
     where: options.RegionOptions,
     reading: options.ReadingOptions,
+    save: Annotated[
+        str | None, typer.Option(metavar="FILE.npz", help="Write the network, with the digest that answers name.")
+    ] = None,
     json: options.JsonOption = False,
 ) -> None:
     """Show what MODEL becomes as a network: layers, activations, and what was folded.
@@ -39,11 +43,15 @@ def inspect(
 
       lipcert inspect model.npz --activation tanh --json
 
+      lipcert inspect model.onnx --save network.npz
+
       lipcert inspect model.onnx --center test.npz:7 --radius 0.1
     """
     if reading.mean is not None or reading.std is not None:
         raise InvalidInput("inspect shows the model alone; leave out --mean and --std")
     network, imported = examine(model, **reading.arguments())
+    if save is not None:
+        network.save(save)
     region = where.region(network)
     if region.bounded and not json:  # the layers are known before the pass over the region
         _print_layers(console(), model, describe(network, imported))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -148,6 +148,8 @@ class Network:
 
     layers: tuple[Layer, ...]
     input_shape: tuple[int, ...] | None = None
+    writer: ClassVar[Callable[[Network, str | PathLike[str]], None]]
+    """How it is written to a file; set by :mod:`lipcert.files.networks`."""
 
     @staticmethod
     def from_weights(weights: Sequence[Any], biases: Sequence[Any] | None = None, activation: Any = "relu") -> Network:
@@ -196,6 +198,10 @@ class Network:
             parts = (weight,) if isinstance(weight, np.ndarray) else (weight.data, weight.indices, weight.indptr)
             for array in (layer.bias, *parts):
                 np.asarray(array).flags.writeable = False
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write it to an ``.npz`` file, from which :func:`lipcert.load` reads a network with the same digest."""
+        Network.writer(self, path)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
