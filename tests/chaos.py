@@ -28,7 +28,7 @@ CALLS = 400
 KINDS = ("random", "nan", "infinite", "negative", "huge", "tiny", "zero", "permuted", "halved", "doubled")
 DECOY = "decoy"
 """No garbage, but true statements about something else."""
-DATA = {"Hints", "LayerReport", "MarginHints", "Part"}
+DATA = {"Hints", "LayerReport", "DualHints", "Part"}
 """Classes of the trusted packages that hold data which anyone may write."""
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.kernel.broken import nearest_broken
+from lipcert.kernel.counterexample import nearest_counterexample
 from lipcert.kernel.near import Near
 from lipcert.kernel.outputs import output_at
 from lipcert.model.arrays import Array, dense
@@ -50,7 +50,7 @@ def test_what_is_said_holds_exactly(norm: Norm) -> None:
         points = center + 0.7 * rng.standard_normal((90, 3))
         label = int(network(center).argmax())
         ball = lc.Ball(center, 1.5, norm=norm)
-        told = nearest_broken(network, ball, label, points)
+        told = nearest_counterexample(network, ball, label, points)
         inside = ball.contains(points) & (network(points).argmax(axis=1) != label)
         assert (told is not None) == inside.any()
         if told is None:
@@ -106,27 +106,29 @@ def test_what_is_outside_does_not_count() -> None:
     """Neither beyond the ball by a unit of the last place, nor beyond the clip."""
     center, point = np.array([2.0, 1.0]), np.array([[1.0, 2.0]])
     root = np.nextafter(np.sqrt(2.0), 0.0)  # below the square root of two
-    assert nearest_broken(LINE, lc.Ball(center, root), 0, point) is None
-    assert nearest_broken(LINE, lc.Ball(center, 1.5), 0, point) is not None
-    assert nearest_broken(LINE, lc.Ball(center, 1.5, clip=([1.0, 0.0], [3.0, 1.99])), 0, point) is None
-    assert nearest_broken(LINE, lc.Ball(center, 1.5, clip=([1.0, 0.0], [3.0, 2.0])), 0, point) is not None
+    assert nearest_counterexample(LINE, lc.Ball(center, root), 0, point) is None
+    assert nearest_counterexample(LINE, lc.Ball(center, 1.5), 0, point) is not None
+    assert nearest_counterexample(LINE, lc.Ball(center, 1.5, clip=([1.0, 0.0], [3.0, 1.99])), 0, point) is None
+    assert nearest_counterexample(LINE, lc.Ball(center, 1.5, clip=([1.0, 0.0], [3.0, 2.0])), 0, point) is not None
 
 
 def test_ties_and_what_is_no_number_do_not_count() -> None:
     center = np.array([2.0, 1.0])
     ball = lc.Ball(center, 5.0)
     tie, close = np.array([[1.5, 1.5]]), np.array([[1.5, np.nextafter(1.5, 2.0)]])
-    assert nearest_broken(LINE, ball, 0, tie) is None
+    assert nearest_counterexample(LINE, ball, 0, tie) is None
     assert LINE(close[0]).argmax() == 1
-    assert nearest_broken(LINE, ball, 0, close) is None  # a network with weights a unit away may see it differently
-    assert nearest_broken(LINE, ball, 0, np.array([[1.5, 1.5 + 1e-12]])) is not None
+    assert (
+        nearest_counterexample(LINE, ball, 0, close) is None
+    )  # a network with weights a unit away may see it differently
+    assert nearest_counterexample(LINE, ball, 0, np.array([[1.5, 1.5 + 1e-12]])) is not None
     with np.errstate(all="ignore"):
-        assert nearest_broken(LINE, ball, 0, np.array([[np.nan, 3.0], [1.0, np.inf]])) is None
-    assert nearest_broken(LINE, ball, 0, np.zeros((0, 2))) is None
+        assert nearest_counterexample(LINE, ball, 0, np.array([[np.nan, 3.0], [1.0, np.inf]])) is None
+    assert nearest_counterexample(LINE, ball, 0, np.zeros((0, 2))) is None
 
 
 def test_the_point_itself_may_be_wrong() -> None:
-    told = nearest_broken(LINE, lc.Ball(np.array([1.0, 2.0]), 1.0), 0, np.array([[1.0, 2.0], [1.0, 2.5]]))
+    told = nearest_counterexample(LINE, lc.Ball(np.array([1.0, 2.0]), 1.0), 0, np.array([[1.0, 2.0], [1.0, 2.5]]))
     assert told is not None
     assert (told.rival, told.point.tolist()) == (1, [1.0, 2.0])
     assert told.distance < 1e-200
@@ -134,8 +136,8 @@ def test_the_point_itself_may_be_wrong() -> None:
 
 def test_an_error_left_out_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without rounding errors the pair that is nearly a tie counts, and the test above would fail."""
-    monkeypatch.setattr("lipcert.kernel.broken.output_at", lambda *asked: Near.of(output_at(*asked).value))
+    monkeypatch.setattr("lipcert.kernel.counterexample.output_at", lambda *asked: Near.of(output_at(*asked).value))
     close = np.array([[1.5, 1.5 + 4 * np.spacing(1.5)]])
-    assert nearest_broken(LINE, lc.Ball(np.array([2.0, 1.0]), 5.0), 0, close) is not None
+    assert nearest_counterexample(LINE, lc.Ball(np.array([2.0, 1.0]), 5.0), 0, close) is not None
     monkeypatch.undo()
-    assert nearest_broken(LINE, lc.Ball(np.array([2.0, 1.0]), 5.0), 0, close) is None
+    assert nearest_counterexample(LINE, lc.Ball(np.array([2.0, 1.0]), 5.0), 0, close) is None

@@ -13,7 +13,7 @@ import lipcert as lc
 from exact import PRECISION, at, ball, exact, highest, precision, rational, slope_range
 from lipcert.kernel import neuron_bounds as relaxation
 from lipcert.kernel.neuron_bounds import relax, slope_bounds, value_error
-from lipcert.kernel.slope_fits import Fit, fit
+from lipcert.kernel.remainder import Fit, fit
 from lipcert.model.activation_row import USUAL
 from lipcert.model.activations import TABLE, Activation
 from lipcert.model.arrays import Array

@@ -13,8 +13,8 @@ import lipcert as lc
 from lipcert.kernel import second_order as proof
 from lipcert.kernel.classes import stay_positive
 from lipcert.kernel.neuron_bounds import value_error
+from lipcert.kernel.remainder import Parabolas, parabolas
 from lipcert.kernel.second_order import SecondOrder
-from lipcert.kernel.slope_fits import Parabolas, parabolas
 from lipcert.methods.second_order import PairSearch, _Objective, suits
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array

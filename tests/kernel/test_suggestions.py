@@ -16,8 +16,8 @@ from lipcert.kernel.induced import ellipsoid_above, induced_above
 from lipcert.kernel.near import Near, largest_eigenvalue_above
 from lipcert.kernel.neuron_bounds import relax
 from lipcert.kernel.projection import projection
+from lipcert.kernel.remainder import fit
 from lipcert.kernel.second_order import Cap
-from lipcert.kernel.slope_fits import fit
 from lipcert.kernel.step import activate
 from lipcert.kernel.symbols import convolution_norm
 from lipcert.model.arrays import Array

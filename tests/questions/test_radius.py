@@ -16,8 +16,8 @@ import lipcert as lc
 from digits import classifier
 from lipcert.errors import Interrupted
 from lipcert.kernel import classes
-from lipcert.kernel.broken import subject_of
 from lipcert.kernel.classes import RadiusProof, recheck_radius
+from lipcert.kernel.counterexample import subject_of
 from lipcert.kernel.outputs import OutputBounds
 from lipcert.kernel.second_order import Rise, SecondOrder
 from lipcert.model.arrays import Array, Weight

@@ -13,8 +13,8 @@ from scipy import sparse
 import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.kernel.domain import Domain
+from lipcert.kernel.dual_bound import DualHints
 from lipcert.kernel.hints import Linear
-from lipcert.kernel.margins import MarginHints
 from lipcert.kernel.point import held
 from lipcert.kernel.reach import recheck_reach
 from lipcert.kernel.sweep import Sweep
@@ -301,6 +301,6 @@ def test_a_smaller_region_has_no_larger_answer(name: str, way: str, kind: str) -
 def test_forged_hints_for_other_outputs_are_refused(row: Array) -> None:
     network = lc.Network.from_weights([np.eye(2)] * 2, [np.zeros(2)] * 2, "relu")
     found = lc.reach(network, lc.Ball(np.zeros(2), 0.5), lc.ClosedForm())
-    forged = Proof("values", margins=(MarginHints(row, (), np.zeros(6), 1.0),))
+    forged = Proof("values", margins=(DualHints(row, (), np.zeros(6), 1.0),))
     with pytest.raises(ProofFailed, match="not about a single output"):
         lc.verify(network, replace(found, proofs=(*found.proofs, forged)))

@@ -1,4 +1,4 @@
-"""How large the Jacobian can be over a ball, to second order, by the equations of :mod:`lipcert.kernel.curved`.
+"""How large the Jacobian can be over a ball: the equations of :mod:`lipcert.kernel.second_order_jacobian`.
 
 The symbols are those of that module; here every one of them is an array of balls, or a matrix of numbers that is at
 least the real one.

@@ -67,7 +67,7 @@ FIELDS: dict[str, Kind] = {
     "Reach.hull": (_MATRIX, _MATRIX),
     "Sensitivity.matrix": _MATRIX,
     "PairStage.ellipsoids": [_MATRIX],
-    "MarginHints.cuts": [(_COUNT, _COUNT, {-1, 1})],
+    "DualHints.cuts": [(_COUNT, _COUNT, {-1, 1})],
 }
 """Fields whose annotations say too little."""
 LEFT_OUT: dict[str, dict[str, Any]] = {

@@ -10,7 +10,6 @@ import numpy as np
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.certificate import Certificate, LayerReport
 from lipcert.kernel.cover import Cover, prove_tree
-from lipcert.kernel.curved import prove_curved
 from lipcert.kernel.domain import Domain, check_region
 from lipcert.kernel.guide import Guide, given
 from lipcert.kernel.hints import Curved, Hints, Interval, Part
@@ -19,6 +18,7 @@ from lipcert.kernel.norm_bounds import norm_bounds
 from lipcert.kernel.norm_product import norm_product
 from lipcert.kernel.passes import recall
 from lipcert.kernel.rounding import inflate, magnitude, matvec, norm_above
+from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
 from lipcert.kernel.sweep import Centers, Sweep, proving, stacked
 from lipcert.kernel.symbols import by_channel, prove_symbols
 from lipcert.kernel.tree import Tree
@@ -152,7 +152,7 @@ def _second_order(network: Network, region: Region, part: Part, hints: Curved | 
             "hints to second order are about a whole network in ℓ2 norms; this certificate is about others"
         )
     with proving():
-        return prove_curved(network, region, hints)
+        return prove_second_order_jacobian(network, region, hints)
 
 
 def issue_many(

@@ -14,13 +14,13 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.bowls import BowlHints, Bowls
-from lipcert.kernel.broken import Broken, subject_of
 from lipcert.kernel.checker import ROOM
+from lipcert.kernel.counterexample import Counterexample, subject_of
+from lipcert.kernel.dual_bound import DualHints, stays_negative
 from lipcert.kernel.hints import Hints
-from lipcert.kernel.margins import MarginHints, stays_negative
 from lipcert.kernel.near import Near
 from lipcert.kernel.outputs import OutputBounds, outputs_by_norms, outputs_hinted
+from lipcert.kernel.quadratic_relaxation import ParabolaHints, QuadraticRelaxation
 from lipcert.kernel.rounding import down, inflate, norm_above, up
 from lipcert.kernel.saved import Saved
 from lipcert.kernel.second_order import Rise, SecondOrder
@@ -33,9 +33,9 @@ from lipcert.suggest.pair_guide import Noting, PairGuide, PairStage, Told
 
 Basis: TypeAlias = Literal["", "lipschitz", "relaxation", "second order", "value functions", "parabolas"]
 _BASES: Final[tuple[Basis, ...]] = ("lipschitz", "relaxation", "second order", "value functions", "parabolas")
-Slopes: TypeAlias = Callable[[Bowls, Array], BowlHints | None]
+Slopes: TypeAlias = Callable[[QuadraticRelaxation, Array], ParabolaHints | None]
 """Hints for parabolas that show a row of the outputs to be negative; none where there is no hope."""
-Leaves: TypeAlias = Callable[[OutputBounds, Array], Sequence[MarginHints]]
+Leaves: TypeAlias = Callable[[OutputBounds, Array], Sequence[DualHints]]
 """Hints for value functions that show a row of the outputs to be negative; none where there is no hope."""
 _CAPS: Final = 2
 """How often the part of the ball that is in question is made smaller."""
@@ -63,8 +63,8 @@ class RadiusProof:
     tree: Tree | None = None
     pairs: tuple[PairStage, ...] = ()
     pairwise: bool = True
-    margins: tuple[MarginHints, ...] = ()
-    parabolas: tuple[BowlHints, ...] = ()
+    margins: tuple[DualHints, ...] = ()
+    parabolas: tuple[ParabolaHints, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class CertifiedRadius(Saved):
     basis: Basis
     subject: str = field(default="", repr=False, compare=False)
     proof: RadiusProof | None = field(default=None, repr=False, compare=False)
-    broken: Broken | None = field(default=None, repr=False, compare=False)
+    broken: Counterexample | None = field(default=None, repr=False, compare=False)
 
     def about(self, network: Network, ball: Ball) -> CertifiedRadius:
         """The radius itself, or an error if it is that of another network or point; so for the input that breaks it."""
@@ -227,20 +227,20 @@ class ClassBounds:
 
     def value_functions(self, leaves: Leaves) -> CertifiedRadius:
         """The same where value functions keep out all classes that are open; else as before."""
-        told: list[MarginHints] = []
+        told: list[DualHints] = []
         rows = -self.rows[self.open]
         for row in rows[np.argsort(-self.falls[self.open])]:
             told += leaves(self.facts, row)
-            if not stays_negative(self.facts.margins, row, told):
+            if not stays_negative(self.facts.dual_bound, row, told):
                 return self.first_order()
         return self._certified(np.where(self.open, 3, self._how), margins=told)
 
     def parabolas(self, slopes: Slopes) -> CertifiedRadius:
         """The same where parabolas of any slope keep out all classes that are open; else as before."""
-        told: list[BowlHints] = []
+        told: list[ParabolaHints] = []
         rows = -self.rows[self.open]
         try:
-            bowls = self.facts.bowls()
+            bowls = self.facts.quadratic_relaxation()
         except ProofFailed:
             return self.first_order()
         for row in rows[np.argsort(-self.falls[self.open])]:
@@ -254,8 +254,8 @@ class ClassBounds:
         self,
         how: Array,
         stages: Sequence[PairStage] = (),
-        margins: Sequence[MarginHints] = (),
-        parabolas: Sequence[BowlHints] = (),
+        margins: Sequence[DualHints] = (),
+        parabolas: Sequence[ParabolaHints] = (),
     ) -> CertifiedRadius:
         radii = np.where(how > 0, self.size, np.minimum(self.distances, self.size))
         radius = max(float(radii.min()), 0.0) if self.label == self.predicted else 0.0

@@ -76,7 +76,7 @@ class Hints:
 
 @dataclass(frozen=True, eq=False)
 class Curved:
-    """What is needed to repeat a bound to second order; see :mod:`lipcert.kernel.curved`.
+    """What is needed to repeat a bound to second order; see :mod:`lipcert.kernel.second_order_jacobian`.
 
     Attributes
     ----------

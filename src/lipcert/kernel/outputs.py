@@ -14,17 +14,17 @@ import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.backsubstitution import BackSubstitution
-from lipcert.kernel.bowls import Bowls, Spread
 from lipcert.kernel.checker import ROOM
 from lipcert.kernel.cover import Cover, prove_tree
 from lipcert.kernel.domain import Domain, check_region, radius_above
+from lipcert.kernel.dual_bound import Cut, DualBound
 from lipcert.kernel.guide import Guide, given
 from lipcert.kernel.hints import Hints, Interval
-from lipcert.kernel.margins import Cut, Margins
 from lipcert.kernel.near import Approx, Near, congruence, largest_eigenvalue_above
 from lipcert.kernel.norm_product import norm_ellipsoid
 from lipcert.kernel.point import held, trajectory
 from lipcert.kernel.projection import Projection, projection
+from lipcert.kernel.quadratic_relaxation import QuadraticRelaxation, Spread
 from lipcert.kernel.rounding import inflate, norm_above, up
 from lipcert.kernel.second_order import Cap, Choice, FirstLayer, SecondOrder
 from lipcert.kernel.sweep import Centers, Sweep, proving, stacked
@@ -137,7 +137,7 @@ class OutputBounds:
             first = FirstLayer(projected.network.layers[0].weight, projected.rows, projected.stretch)
         return SecondOrder(network, ball, _path(network, ball), self.intervals, choose, first, cap)
 
-    def margins(self, cuts: Sequence[Cut] = ()) -> Margins:
+    def dual_bound(self, cuts: Sequence[Cut] = ()) -> DualBound:
         """What value functions know over a ball, or the part of it where some neurons are confined.
 
         A box that cuts the ball counts in the intervals only, so that the network may have fewer inputs.
@@ -147,9 +147,9 @@ class OutputBounds:
         network, ball = projected(self.network, Ball(self.region.center, self.region.radius))
         assert isinstance(ball, Ball)
         with proving():
-            return Margins(network, ball, self.intervals, cuts)
+            return DualBound(network, ball, self.intervals, cuts)
 
-    def bowls(self) -> Bowls:
+    def quadratic_relaxation(self) -> QuadraticRelaxation:
         """What parabolas of any slope are drawn from over a ball."""
         network, ball = self._sweep.network, self._inner
         if not isinstance(ball, Ball) or not ball.plain:
@@ -159,7 +159,7 @@ class OutputBounds:
             neurons, S = view.known(self._which)
             spreads.append(Spread(S, int(view.exponent[self._which]), neurons))
         with proving():
-            return Bowls(network, ball, _path(network, ball), self.intervals, spreads)
+            return QuadraticRelaxation(network, ball, _path(network, ball), self.intervals, spreads)
 
 
 def output_at(network: Network, points: Array, quickly: bool = False) -> Near:

@@ -162,12 +162,12 @@ def _single(facts: OutputBounds, told: Proof) -> Interval:
         if np.shape(row) != (n,) or np.count_nonzero(row) != 1 or np.abs(row).max() != 1.0:
             raise ProofFailed("a hint is not about a single output")
     if told.margins:
-        margins = facts.margins()
+        margins = facts.dual_bound()
         if any(one.cuts for one in told.margins):
             raise ProofFailed("a hint is about a part of the region")
         found += [(one.row, margins.above(one.row, one.multipliers, one.ball)) for one in told.margins]
     if told.parabolas:
-        bowls = facts.bowls()
+        bowls = facts.quadratic_relaxation()
         found += [(one.row, bowls.above(one)) for one in told.parabolas]
     for row, above in found:
         k = np.flatnonzero(row)[0]

@@ -28,9 +28,9 @@ from lipcert.kernel.domain import form_over_ball, split_by_box
 from lipcert.kernel.hints import Interval
 from lipcert.kernel.image import Columns, Image
 from lipcert.kernel.near import Approx, Near, congruence, dot, largest_eigenvalue_above
+from lipcert.kernel.remainder import Parabolas, parabolas
 from lipcert.kernel.rounding import down, form_above, norm_above, raise_diagonal, twice_above, up
 from lipcert.kernel.row_bounds import pulled
-from lipcert.kernel.slope_fits import Parabolas, parabolas
 from lipcert.kernel.step import activate
 from lipcert.model.arrays import Array, Weight, dense
 from lipcert.model.network import Network

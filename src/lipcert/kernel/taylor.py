@@ -39,8 +39,8 @@ from lipcert.kernel.hints import Interval
 from lipcert.kernel.monomials import Monomials, collect
 from lipcert.kernel.near import Near, Size
 from lipcert.kernel.pieces import Rows
+from lipcert.kernel.remainder import Fit, fit
 from lipcert.kernel.rounding import down, largest_norm_above, spectral_above, up
-from lipcert.kernel.slope_fits import Fit, fit
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.backsubstitution import BackSubstitution
-from lipcert.kernel.bowls import BowlHints
 from lipcert.kernel.domain import Domain, corners, same_region
+from lipcert.kernel.dual_bound import DualHints
 from lipcert.kernel.hints import Hints, Interval, Part
 from lipcert.kernel.interval_arithmetic import values
-from lipcert.kernel.margins import MarginHints
 from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.outputs import OutputBounds, outputs_hinted
+from lipcert.kernel.quadratic_relaxation import ParabolaHints
 from lipcert.kernel.tree import Tree
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
@@ -44,8 +44,8 @@ class Proof:
     tree: Tree | None = None
     part: Part | None = None
     base: int = 0
-    margins: tuple[MarginHints, ...] = ()
-    parabolas: tuple[BowlHints, ...] = ()
+    margins: tuple[DualHints, ...] = ()
+    parabolas: tuple[ParabolaHints, ...] = ()
 
 
 class Together:

@@ -1,6 +1,6 @@
 """Multipliers of the semidefinite dual bound, by an interior-point method.
 
-With M of :mod:`lipcert.kernel.margins` as its first row and the rest R, the bound is b(λ) = gᵀR⁻¹g - M_00, a convex
+With M of :mod:`lipcert.kernel.dual_bound` as its first row and the rest R, the bound is b(λ) = gᵀR⁻¹g - M_00, a convex
 function of the multipliers where R is definite. Along μ → 0 the sum
 
     b(λ)/μ - log det R - Σ log λ
@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from scipy import linalg
 
-from lipcert.kernel.margins import Cut, MarginHints, Margins
+from lipcert.kernel.dual_bound import Cut, DualBound, DualHints
 from lipcert.kernel.outputs import OutputBounds, projected
 from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Ball
@@ -82,23 +82,23 @@ class DualSearch:
     center: tuple[Array, float] | None = None
     broken: Array | None = None
 
-    def leaves(self, facts: OutputBounds, row: Array) -> list[MarginHints]:
+    def leaves(self, facts: OutputBounds, row: Array) -> list[DualHints]:
         """Multipliers that seem to show that row·v_N < 0, for pieces that cover the ball; none if the search fails.
 
         A piece that is not settled is cut in two, unless there are too many pieces or a counterexample is seen.
         """
         if not affordable(facts):
             return []
-        found: list[MarginHints] = []
+        found: list[DualHints] = []
         waiting: list[tuple[Cut, ...]] = [()]
         while waiting:
             cuts = waiting.pop()
-            margins = facts.margins(cuts)
+            margins = facts.dual_bound(cuts)
             seen = self.find(margins, row)
             if seen is None:
                 return []
             if seen.settled:
-                found.append(MarginHints(row, cuts, seen.multipliers, seen.ball))
+                found.append(DualHints(row, cuts, seen.multipliers, seen.ball))
                 continue
             y = _attained(margins, row, seen)
             self.broken = _uphill(facts, margins, row, y[1 : 1 + margins.inputs])
@@ -110,7 +110,7 @@ class DualSearch:
             waiting += [(*cuts, (*cut, side)) for side in (-1, 1)]
         return found
 
-    def find(self, margins: Margins, row: Array, *, best: bool = False) -> Found | None:
+    def find(self, margins: DualBound, row: Array, *, best: bool = False) -> Found | None:
         """The first multipliers with a negative bound, or else the best; None if no form is definite.
 
         best=True: the search does not stop where zero is reached or out of reach.
@@ -128,13 +128,13 @@ class DualSearch:
         return path.found()
 
 
-def _attained(margins: Margins, row: Array, seen: Found) -> Array:
+def _attained(margins: DualBound, row: Array, seen: Found) -> Array:
     """The maximiser y of a bound, (size,)."""
     M = margins.form(margins.objective(row)[0], seen.multipliers, seen.ball)
     return np.append(1.0, -np.linalg.solve(M[1:, 1:], M[1:, 0]))
 
 
-def _uphill(facts: OutputBounds, margins: Margins, row: Array, inner: Array) -> Array | None:
+def _uphill(facts: OutputBounds, margins: DualBound, row: Array, inner: Array) -> Array | None:
     """A counterexample: an input where a row is positive, found by ascent from the maximiser; None if none is seen.
 
     If the network has more inputs than the form, W_1 = R Q with orthonormal rows of Q, and Qᵀ = W_1ᵀR⁻ᵀ leads back.
@@ -154,7 +154,7 @@ def _uphill(facts: OutputBounds, margins: Margins, row: Array, inner: Array) -> 
     return None
 
 
-def _cut(margins: Margins, seen: Found, y: Array, cuts: tuple[Cut, ...]) -> tuple[int, int] | None:
+def _cut(margins: DualBound, seen: Found, y: Array, cuts: tuple[Cut, ...]) -> tuple[int, int] | None:
     """The neuron to cut: the one whose products, zero in truth, add most to the bound at its maximiser; or None."""
     done = {(layer, neuron) for layer, neuron, _ in cuts}
     owed = np.abs(seen.multipliers * (margins.left @ y) * (margins.right @ y)) * margins.free
@@ -168,7 +168,7 @@ def _cut(margins: Margins, seen: Found, y: Array, cuts: tuple[Cut, ...]) -> tupl
 class _Path:
     """A point on the way to the best: multipliers x (all products, then the ball), their form M, and μ."""
 
-    def __init__(self, margins: Margins, row: Array, center: tuple[Array, float] | None = None) -> None:
+    def __init__(self, margins: DualBound, row: Array, center: tuple[Array, float] | None = None) -> None:
         self.margins = margins
         self.c, _ = margins.objective(row)
         self.scale = float(np.linalg.norm(self.c)) or 1.0

@@ -1,7 +1,7 @@
 """Slopes and bends of the quadratic relaxation, by descent; for networks too large for the semidefinite dual bound.
 
-For one row of the outputs every open neuron has a slope and a bend. The bound of :mod:`lipcert.kernel.bowls` is convex
-in them but not a smooth one: the side of a kink where a neuron's height is attained may change, and so may the
+For one row of the outputs every open neuron has a slope and a bend. The bound of
+:mod:`lipcert.kernel.quadratic_relaxation` is convex in them but not a smooth one: the side of a kink where a neuron's height is attained may change, and so may the
 top eigenvector of a layer. Subgradients are averaged over those that are nearly active, and steps are Adam's. A trial
 takes a few products with the weights and some tens with the layers' ellipsoids; 20 to 30 trials come close to the best.
 
@@ -18,8 +18,8 @@ from typing import Final
 import numpy as np
 from scipy.sparse import linalg as iterative
 
-from lipcert.kernel.bowls import BowlHints, Bowls, Cells, Stage
 from lipcert.kernel.domain import split_by_box
+from lipcert.kernel.quadratic_relaxation import Cells, ParabolaHints, QuadraticRelaxation, Stage
 from lipcert.model.activation_row import STRAIGHT
 from lipcert.model.arrays import Array, Weight, times
 from lipcert.model.network import Network
@@ -52,17 +52,17 @@ def straight(network: Network) -> bool:
     return all((np.asarray(shape) == STRAIGHT).all() for shape in shapes)
 
 
-def suggest(relaxation: Bowls, row: Array) -> BowlHints | None:
+def suggest(relaxation: QuadraticRelaxation, row: Array) -> ParabolaHints | None:
     """Slopes and bends that seem to show that row·v_N < 0; None if there seem to be none."""
     return _descended(relaxation, row, _TRIALS, best=False)
 
 
-def lowest(relaxation: Bowls, row: Array) -> BowlHints | None:
+def lowest(relaxation: QuadraticRelaxation, row: Array) -> ParabolaHints | None:
     """Slopes and bends for about the least bound of row·v_N; None if an ellipsoid is not known, or ill-scaled."""
     return _descended(relaxation, row, _BEST, best=True)
 
 
-def _descended(relaxation: Bowls, row: Array, trials: int, best: bool) -> BowlHints | None:
+def _descended(relaxation: QuadraticRelaxation, row: Array, trials: int, best: bool) -> ParabolaHints | None:
     with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):  # far too ill-scaled
         layers = [layer for stage in relaxation.stages if (layer := _Layer.of(stage, relaxation.radius)) is not None]
         if len(layers) < len(relaxation.stages):
@@ -118,7 +118,7 @@ class _Descent:
         falls = len(self.bounds) <= _PATIENCE
         return not falls and self.bounds[-1 - _PATIENCE] - self.bounds[-1] < _SHARE * self.bounds[-1]
 
-    def hints(self) -> BowlHints:
+    def hints(self) -> ParabolaHints:
         """Of the best."""
         assert self.best is not None
         return self.objective.hints(self.best)
@@ -196,7 +196,7 @@ class _Value:
 class _Objective:
     """The bound of a row over a ball, as a function of the coordinates: of all layers the slopes, then all bends."""
 
-    def __init__(self, relaxation: Bowls, row: Array, layers: list[_Layer]) -> None:
+    def __init__(self, relaxation: QuadraticRelaxation, row: Array, layers: list[_Layer]) -> None:
         self.row, self.layers, self.ball = row, layers, relaxation.ball
         self.radius, self.center = relaxation.radius, relaxation.ball.center
         last = relaxation.network.layers[-1]
@@ -215,14 +215,14 @@ class _Objective:
         bends = [np.log((layer.beta - layer.alpha) / (2.0 * way)) for layer, way in zip(self.layers, ways, strict=True)]
         return np.concatenate([*slopes, *bends])
 
-    def hints(self, value: _Value) -> BowlHints:
+    def hints(self, value: _Value) -> ParabolaHints:
         slopes, bends = [], []
         for layer, g, bend in zip(self.layers, value.slopes, value.bends, strict=True):
             slopes.append(np.zeros(layer.slope.size))
             bends.append(np.zeros(layer.slope.size))
             slopes[-1][layer.open], bends[-1][layer.open] = g, bend
         self.corrected(value)
-        return BowlHints(self.row, tuple(slopes), tuple(bends), tuple(value.tops), float(value.mu))
+        return ParabolaHints(self.row, tuple(slopes), tuple(bends), tuple(value.tops), float(value.mu))
 
     def corrected(self, value: _Value) -> float:
         """The bound with μ raised to at least the first layer's largest eigenvalue, as a proof needs it."""

@@ -1,6 +1,6 @@
 """Second-order Jacobian bounds over a ball, for smooth slopes and many inputs: multipliers by descent.
 
-The equations are those of :mod:`lipcert.kernel.curved`, here in floating point and with their gradient.
+The equations are those of :mod:`lipcert.kernel.second_order_jacobian`, here in floating point and with their gradient.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.curved import prove_curved
 from lipcert.kernel.hints import Curved
 from lipcert.kernel.projection import projection
+from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
 from lipcert.kernel.sweep import proving
 from lipcert.methods.candidate import Candidate
 from lipcert.methods.descent import descend, no_moves
@@ -94,7 +94,7 @@ def improved(problem: Problem, best: Candidate) -> Iterator[Candidate]:
     if found is not None and least < best.bound:
         try:
             with proving():
-                bound = prove_curved(problem.network, problem.region, found)
+                bound = prove_second_order_jacobian(problem.network, problem.region, found)
         except ProofFailed:
             bound = np.inf
         if bound < best.bound:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.kernel.broken import nearest_broken
+from lipcert.kernel.counterexample import nearest_counterexample
 from lipcert.methods.counterexample import bisected
 from lipcert.model.arguments import numbers, scaled
 from lipcert.model.arrays import Array, times
@@ -125,7 +125,9 @@ def _search(
     seen = np.flatnonzero(np.isfinite(distances))
     nearer = bisected(network, ball.center[seen], labels[seen], best[seen])
     for index, tried in zip(seen, nearer, strict=True):
-        proved = nearest_broken(network, _some(ball, index), int(labels[index]), np.vstack([tried, best[index]]))
+        proved = nearest_counterexample(
+            network, _some(ball, index), int(labels[index]), np.vstack([tried, best[index]])
+        )
         distances[index] = np.inf
         if proved is not None:
             best[index], distances[index] = proved.point, proved.distance

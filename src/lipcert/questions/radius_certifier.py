@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.broken import nearest_broken
 from lipcert.kernel.classes import CertifiedRadius, ClassBounds, margins_of
+from lipcert.kernel.counterexample import nearest_counterexample
 from lipcert.kernel.hints import BOTH, Enclosure
 from lipcert.kernel.outputs import OutputBounds, output_at, outputs_by_norms
 from lipcert.methods import quadratic
@@ -219,7 +219,7 @@ class BallResult:
         network, ball, label = self.certifier.network, self.proved.facts.region, self.certifier.label
         assert isinstance(ball, Ball)
         tried = np.concatenate([points, *bisected(network, ball.center, label, points)])
-        return replace(found, broken=nearest_broken(network, ball, label, tried))
+        return replace(found, broken=nearest_counterexample(network, ball, label, tried))
 
     def _descend(self, steps: int) -> Array | None:
         """Inputs (k, inputs) that gradient descent on the margins takes to another class; None if nothing is open."""

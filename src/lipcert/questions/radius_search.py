@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.broken import Broken
 from lipcert.kernel.classes import CertifiedRadius, ClassBounds, pairs
+from lipcert.kernel.counterexample import Counterexample
 from lipcert.methods.dual import DualSearch
 from lipcert.methods.second_order import PairSearch
 from lipcert.questions.radius_certifier import BallResult, RadiusCertifier
@@ -52,7 +52,7 @@ class RadiusSearch:
         self.best: CertifiedRadius = certifier.nothing
         self.proved: ClassBounds | None = None
         self.failure: ProofFailed | None = None
-        self.counterexample: Broken | None = None
+        self.counterexample: Counterexample | None = None
         self.unfinished = False
         self._begun = 0.0
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from lipcert.errors import Interrupted, InvalidInput
 from lipcert.kernel.cover import Cover, covering
+from lipcert.kernel.dual_bound import DualHints
 from lipcert.kernel.hints import BOTH, Enclosure
-from lipcert.kernel.margins import MarginHints
 from lipcert.kernel.outputs import OutputBounds
 from lipcert.kernel.piece_bounds import OutputRows
 from lipcert.kernel.reach import Reach, reach_set
@@ -143,8 +143,8 @@ class _Work:
     def _by_values(self, facts: OutputBounds) -> None:
         """Search multipliers that bound every output from both sides, while there is time."""
         base, eye = len(self.proofs) - 1, np.eye(facts.network.outputs)
-        margins = facts.margins() if affordable(facts) else None
-        bowls, search, proof = facts.bowls(), DualSearch(), Proof("values", base=base)
+        margins = facts.dual_bound() if affordable(facts) else None
+        bowls, search, proof = facts.quadratic_relaxation(), DualSearch(), Proof("values", base=base)
         try:
             for number, row in enumerate(np.concatenate([eye, -eye])):
                 clock().say(f"value functions, side {number + 1} of {2 * len(eye)}")
@@ -152,7 +152,7 @@ class _Work:
                     self.values_proof = proof = replace(proof, parabolas=(*proof.parabolas, hints))
                 found = None if margins is None else search.find(margins, row, best=True)
                 if found is not None:
-                    more = MarginHints(row, (), found.multipliers, found.ball)
+                    more = DualHints(row, (), found.multipliers, found.ball)
                     self.values_proof = proof = replace(proof, margins=(*proof.margins, more))
         except OutOfTime:
             return

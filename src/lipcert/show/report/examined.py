@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.broken import subject_of
 from lipcert.kernel.certificate import Certificate
 from lipcert.kernel.classes import CertifiedRadius
+from lipcert.kernel.counterexample import subject_of
 from lipcert.methods.lower import LowerBound, lower_bound, lower_bound_of
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Region

@@ -14,9 +14,9 @@ import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.kernel import curved
 from lipcert.kernel.checker import issue
-from lipcert.kernel.curved import inverse_above, prove_curved
 from lipcert.kernel.hints import Curved, Part
-from lipcert.kernel.slope_fits import fit_error
+from lipcert.kernel.remainder import fit_error
+from lipcert.kernel.second_order_jacobian import inverse_above, prove_second_order_jacobian
 from lipcert.kernel.sweep import proving
 from lipcert.methods.second_order_jacobian import _Search as Search
 from lipcert.model.activations import Activation
@@ -50,7 +50,7 @@ def chain_hints() -> Curved:
 
 def proved(network: lc.Network, ball: lc.Ball, hints: Curved) -> float:
     with proving():
-        return prove_curved(network, ball, hints)
+        return prove_second_order_jacobian(network, ball, hints)
 
 
 def largest_slope(network: lc.Network, ball: lc.Ball) -> float:
@@ -193,13 +193,13 @@ def test_hints_for_something_else_are_refused() -> None:
     first = certificate()
     assert first.curved is not None
     with pytest.raises(ProofFailed, match="not for this network"):
-        prove_curved(CHAIN, CHAIN_BALL, first.curved)
+        prove_second_order_jacobian(CHAIN, CHAIN_BALL, first.curved)
     with pytest.raises(ProofFailed, match="about ℓ2 balls"):
-        prove_curved(SMOOTH, lc.Box(np.zeros(20), np.ones(20)), first.curved)
+        prove_second_order_jacobian(SMOOTH, lc.Box(np.zeros(20), np.ones(20)), first.curved)
     with pytest.raises(ProofFailed, match="not finite"):
-        prove_curved(SMOOTH, SMOOTH_BALL, replace(first.curved, balance=np.nan * first.curved.balance))
+        prove_second_order_jacobian(SMOOTH, SMOOTH_BALL, replace(first.curved, balance=np.nan * first.curved.balance))
     with pytest.raises(ProofFailed, match="do not leave anything"):
-        prove_curved(SMOOTH, SMOOTH_BALL, replace(first.curved, weights=np.ones(6)))
+        prove_second_order_jacobian(SMOOTH, SMOOTH_BALL, replace(first.curved, weights=np.ones(6)))
     part = Part((1, SMOOTH.depth))
     rest = lc.certify(SMOOTH, SMOOTH_BALL, lc.ClosedForm(), layers=part.layers).part_sweeps
     with pytest.raises(ProofFailed, match="about a whole network"):

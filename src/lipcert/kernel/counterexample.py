@@ -16,7 +16,7 @@ from lipcert.model.regions import Ball
 
 
 @dataclass(frozen=True, eq=False)
-class Broken:
+class Counterexample:
     """An input that is not of the class that it should be of: f_rival > f_label there, in real arithmetic.
 
     Attributes
@@ -44,7 +44,7 @@ def subject_of(network: Network, ball: Ball) -> str:
     return f"declared:{found}" if network.declared else found
 
 
-def nearest_broken(network: Network, ball: Ball, label: int, points: Array) -> Broken | None:
+def nearest_counterexample(network: Network, ball: Ball, label: int, points: Array) -> Counterexample | None:
     """The nearest of some inputs (k, inputs) that are in the ball and proved not to be of a class; None if none is."""
     with np.errstate(all="ignore"):
         away = length_above(up(np.abs(points - ball.center)), ball.norm)
@@ -66,4 +66,4 @@ def nearest_broken(network: Network, ball: Ball, label: int, points: Array) -> B
             return None
     first = proved[np.argmin(away[proved])]
     rival = int(np.nanargmax(larger[first]))
-    return Broken(points[first].copy(), float(away[first]), int(label), rival, subject_of(network, ball))
+    return Counterexample(points[first].copy(), float(away[first]), int(label), rival, subject_of(network, ball))

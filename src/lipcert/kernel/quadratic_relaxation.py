@@ -42,7 +42,7 @@ _CELLS: Final = 16
 
 
 @dataclass(frozen=True, eq=False)
-class BowlHints:
+class ParabolaHints:
     """What shows that a row of the outputs stays below zero; nothing in it is believed.
 
     Attributes
@@ -105,7 +105,7 @@ class Stage:
     error: Array
 
 
-class Bowls:
+class QuadraticRelaxation:
     """One network over one ball, from intervals and ellipsoids of its pre-activations that are known.
 
     Attributes
@@ -128,12 +128,12 @@ class Bowls:
         self.stages = [_stage(*one) for one in known]
         self._sizes = [up(np.abs(ball.center) + self.radius), *(stage.size for stage in self.stages)]
 
-    def above(self, hints: BowlHints) -> float:
+    def above(self, hints: ParabolaHints) -> float:
         """At least max of row·v_N over the ball, for any hints."""
         with np.errstate(all="ignore"):  # overflows give infinity or NaN, which prove nothing
             return self._above(hints)
 
-    def _above(self, hints: BowlHints) -> float:
+    def _above(self, hints: ParabolaHints) -> float:
         if {len(hints.slopes), len(hints.bends), len(hints.tops)} != {len(self.stages)}:
             raise ProofFailed("the hints are for other layers")
         row, total = self._through(len(self.stages), np.asarray(hints.row, dtype=float))
@@ -155,7 +155,7 @@ class Bowls:
         (rest,), (missed,) = pulled(Approx(row[None]), layer.weight, self._sizes[index])
         return rest, dot(row, Near.weights(layer.bias)) + missed
 
-    def show_negative(self, row: Array, told: Sequence[BowlHints]) -> bool:
+    def show_negative(self, row: Array, told: Sequence[ParabolaHints]) -> bool:
         """Whether one of the hints proves that row·v_N is negative all over the ball."""
         try:
             return any(self.above(hints) < 0.0 for hints in told if np.array_equal(hints.row, row))

@@ -44,14 +44,14 @@ _ONE: Final = np.ones(1)
 
 
 @dataclass(frozen=True, eq=False)
-class MarginHints:
+class DualHints:
     """What shows that a row of the outputs stays below zero; nothing in it is believed.
 
     Attributes
     ----------
     row : of the outputs.
     cuts : the sides that neurons are confined to; none for the whole ball.
-    multipliers : one per product, in the order of :class:`Margins`.
+    multipliers : one per product, in the order of :class:`DualBound`.
     ball : the multiplier of the ball.
     """
 
@@ -145,7 +145,7 @@ class _Open:
         return _Open(self.neurons.take(which), self.v.take(which), *parts)
 
 
-class Margins:
+class DualBound:
     """The products of one network over one ball, from intervals of its pre-activations that are known.
 
     Attributes
@@ -323,7 +323,7 @@ def _confined(intervals: Sequence[Interval], cuts: Sequence[Cut]) -> Sequence[In
     return parts
 
 
-def stays_negative(build: Callable[[Sequence[Cut]], Margins], row: Array, leaves: Sequence[MarginHints]) -> bool:
+def stays_negative(build: Callable[[Sequence[Cut]], DualBound], row: Array, leaves: Sequence[DualHints]) -> bool:
     """Whether row·v_N is proved to be negative all over a region, piece by piece.
 
     ``build`` gives the products of the region where some neurons are confined. A piece without a leaf of its own is

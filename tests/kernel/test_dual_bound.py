@@ -20,10 +20,10 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel import bowls as parabolas
 from lipcert.kernel import guide, row_bounds, sweep
 from lipcert.kernel import margins as values
-from lipcert.kernel.bowls import BowlHints, Bowls
 from lipcert.kernel.classes import CertifiedRadius, RadiusProof, recheck_radius
-from lipcert.kernel.margins import MarginHints, Margins, stays_negative
+from lipcert.kernel.dual_bound import DualBound, DualHints, stays_negative
 from lipcert.kernel.outputs import OutputBounds
+from lipcert.kernel.quadratic_relaxation import ParabolaHints, QuadraticRelaxation
 from lipcert.methods import quadratic as search
 from lipcert.methods.dual import DualSearch
 from lipcert.model.activations import Activation
@@ -51,19 +51,19 @@ def case(seed: int, activation: Any = "relu", radius: float = 0.6) -> tuple[lc.N
     return network, ball, prove_outputs(network, ball, lc.ClosedForm())
 
 
-def best(facts: OutputBounds, row: Array = ROW) -> tuple[float, MarginHints]:
+def best(facts: OutputBounds, row: Array = ROW) -> tuple[float, DualHints]:
     """The bound that the end of a search proves."""
-    margins = facts.margins()
+    margins = facts.dual_bound()
     found = DualSearch().find(margins, row, best=True)
     assert found is not None
-    return margins.above(row, found.multipliers, found.ball), MarginHints(row, (), found.multipliers, found.ball)
+    return margins.above(row, found.multipliers, found.ball), DualHints(row, (), found.multipliers, found.ball)
 
 
 def attained(network: lc.Network, ball: lc.Ball, row: Array = ROW, seed: int = 0) -> float:
     return float((network(points_in(ball, 4000, seed)) @ row).max())
 
 
-def found(bowls: Bowls, trials: int = 60) -> BowlHints:
+def found(bowls: QuadraticRelaxation, trials: int = 60) -> ParabolaHints:
     """What a search ends with, whether the bound is negative or not."""
     layers = [layer for stage in bowls.stages if (layer := search._Layer.of(stage, bowls.radius)) is not None]
     assert len(layers) == len(bowls.stages)
@@ -73,12 +73,14 @@ def found(bowls: Bowls, trials: int = 60) -> BowlHints:
     return descent.hints()
 
 
-def wild(bowls: Bowls, rng: np.random.Generator) -> BowlHints:
+def wild(bowls: QuadraticRelaxation, rng: np.random.Generator) -> ParabolaHints:
     """Hints of any kind."""
     size = 10.0 ** rng.uniform(-3.0, 2.0)
     slopes = tuple(size * rng.standard_normal(stage.low.size) for stage in bowls.stages)
     bends = tuple(10.0 ** rng.uniform(-4.0, 1.0) * rng.standard_normal(stage.low.size) for stage in bowls.stages)
-    return BowlHints(ROW, slopes, bends, tuple(rng.standard_normal(len(slopes))), float(10.0 ** rng.uniform(-2.0, 4.0)))
+    return ParabolaHints(
+        ROW, slopes, bends, tuple(rng.standard_normal(len(slopes))), float(10.0 ** rng.uniform(-2.0, 4.0))
+    )
 
 
 def by_values(facts: OutputBounds) -> float:
@@ -86,13 +88,13 @@ def by_values(facts: OutputBounds) -> float:
 
 
 def by_parabolas(facts: OutputBounds) -> float:
-    return facts.bowls().above(found(facts.bowls()))
+    return facts.quadratic_relaxation().above(found(facts.quadratic_relaxation()))
 
 
 WAYS: dict[str, Callable[[OutputBounds], float]] = {"values": by_values, "parabolas": by_parabolas}
 
 
-def check_wild(bowls: Bowls, rng: np.random.Generator, truth: float, count: int) -> None:
+def check_wild(bowls: QuadraticRelaxation, rng: np.random.Generator, truth: float, count: int) -> None:
     """Whatever the hints are, the bound holds or there is none."""
     for _ in range(count):
         with suppress(ProofFailed):
@@ -106,7 +108,7 @@ def test_every_activation(row: Activation) -> None:
     assert truth <= bound
     linear = float(facts.above(ROW[None])[0])
     assert bound < linear + 0.01 * (1.0 + abs(linear))
-    check_wild(facts.bowls(), np.random.default_rng(0), truth, 8)
+    check_wild(facts.quadratic_relaxation(), np.random.default_rng(0), truth, 8)
 
 
 @pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 1040), marks=pytest.mark.slow)], ids=len)
@@ -117,7 +119,7 @@ def test_random_networks(seeds: range) -> None:
         network = random_network(seed, sizes, ROWS[seed % len(ROWS)] if seed % 2 else "relu", gain=3.0)
         ball = lc.Ball(rng.standard_normal(sizes[0]), float(10.0 ** rng.uniform(-2.0, 0.5)))
         facts = prove_outputs(network, ball, lc.ClosedForm())
-        margins = facts.margins()
+        margins = facts.dual_bound()
         told = DualSearch().find(margins, ROW)
         truth = attained(network, ball, seed=seed)
         if told is not None:
@@ -127,14 +129,14 @@ def test_random_networks(seeds: range) -> None:
         with suppress(ProofFailed):
             assert truth <= margins.above(ROW, some + margins.weights, float(rng.uniform(-1.0, 5.0))), seed
         if seed % 2 == 0:
-            assert truth <= facts.bowls().above(found(facts.bowls(), 12)), seed
-        check_wild(facts.bowls(), rng, truth, 3)
+            assert truth <= facts.quadratic_relaxation().above(found(facts.quadratic_relaxation(), 12)), seed
+        check_wild(facts.quadratic_relaxation(), rng, truth, 3)
 
 
 def test_the_semidefinite_relaxation_is_reached() -> None:
     cp = pytest.importorskip("cvxpy")
     _, _, facts = case(5)
-    margins = facts.margins()
+    margins = facts.dual_bound()
     c, _ = margins.objective(ROW)
     Y = cp.Variable((margins.size, margins.size), PSD=True)
     rules = [Y[0, 0] == 1, cp.trace(Y[1 : 1 + margins.inputs, 1 : 1 + margins.inputs]) <= 1]
@@ -147,7 +149,7 @@ def test_the_semidefinite_relaxation_is_reached() -> None:
     assert relaxation - 1e-5 <= bound <= relaxation + 0.01
 
 
-def exact_form(network: lc.Network, ball: lc.Ball, facts: OutputBounds, told: MarginHints) -> list[list[Fraction]]:
+def exact_form(network: lc.Network, ball: lc.Ball, facts: OutputBounds, told: DualHints) -> list[list[Fraction]]:
     """M of a ReLU network in fractions, from its weights and the intervals alone; z is not scaled."""
     opens = [np.flatnonzero((low < 0) & (high > 0)) for low, high in facts.intervals]
     count = network.inputs
@@ -307,8 +309,8 @@ def inner_chord(patch: pytest.MonkeyPatch) -> None:
 
 
 def small_ball(patch: pytest.MonkeyPatch) -> None:
-    right = Margins._input
-    patch.setattr(Margins, "_input", lambda m, b: right(m, lc.Ball(b.center, 0.8 * float(b.radius))))
+    right = DualBound._input
+    patch.setattr(DualBound, "_input", lambda m, b: right(m, lc.Ball(b.center, 0.8 * float(b.radius))))
 
 
 def open_taken_for_closed(patch: pytest.MonkeyPatch) -> None:
@@ -325,8 +327,8 @@ def no_squares(patch: pytest.MonkeyPatch) -> None:
 
 
 def part_of_the_ball(patch: pytest.MonkeyPatch) -> None:
-    over = Bowls._over_ball
-    patch.setattr(Bowls, "_over_ball", lambda *given: 0.8 * over(*given))
+    over = QuadraticRelaxation._over_ball
+    patch.setattr(QuadraticRelaxation, "_over_ball", lambda *given: 0.8 * over(*given))
 
 
 def no_bends(patch: pytest.MonkeyPatch) -> None:
@@ -361,23 +363,23 @@ def test_cuts_cover() -> None:
     for seed in range(6):
         network, ball, facts = case(seed)
         whole, told = best(facts)
-        layer, neuron = int(facts.margins().layer[0]), int(facts.margins().neuron[0])
+        layer, neuron = int(facts.dual_bound().layer[0]), int(facts.dual_bound().neuron[0])
         truth = points_in(ball, 4000, seed)
         v, values = network.preactivations(truth)[layer][:, neuron], network(truth) @ ROW
         leaves = []
         for side in (-1, 1):
-            margins = facts.margins([(layer, neuron, side)])
+            margins = facts.dual_bound([(layer, neuron, side)])
             found = DualSearch().find(margins, ROW)
             assert found is not None
             bound = margins.above(ROW, found.multipliers, found.ball)
-            leaves.append(MarginHints(ROW, ((layer, neuron, side),), found.multipliers, found.ball))
+            leaves.append(DualHints(ROW, ((layer, neuron, side),), found.multipliers, found.ball))
             if (v * side >= 0).any():
                 assert values[v * side >= 0].max() <= bound
-        assert stays_negative(facts.margins, ROW, leaves) == (
-            max(facts.margins(one.cuts).above(ROW, one.multipliers, one.ball) for one in leaves) < 0.0
+        assert stays_negative(facts.dual_bound, ROW, leaves) == (
+            max(facts.dual_bound(one.cuts).above(ROW, one.multipliers, one.ball) for one in leaves) < 0.0
         )
-        assert not stays_negative(facts.margins, ROW, leaves[:1])
-        assert stays_negative(facts.margins, ROW, [told]) == (whole < 0.0)
+        assert not stays_negative(facts.dual_bound, ROW, leaves[:1])
+        assert stays_negative(facts.dual_bound, ROW, [told]) == (whole < 0.0)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -400,27 +402,27 @@ def test_scales(way: str, scale: float) -> None:
 def test_what_is_refused() -> None:
     network, ball, facts = case(2)
     with pytest.raises(ProofFailed):
-        Margins(network, lc.Ball(ball.center, 0.0), facts.intervals)
+        DualBound(network, lc.Ball(ball.center, 0.0), facts.intervals)
     nothing = [(np.full(len(low), -np.inf), high) for low, high in facts.intervals]
     with pytest.raises(ProofFailed):
-        Margins(network, ball, nothing)
-    margins = facts.margins()
+        DualBound(network, ball, nothing)
+    margins = facts.dual_bound()
     for bad in (np.full(margins.free.size, np.nan), np.full(margins.free.size, 1e308), np.zeros(3)):
         with pytest.raises(ProofFailed):
             margins.above(ROW, bad, 1.0)
     for norm in ("linf", "l1"):
         other = prove_outputs(network, lc.Ball(ball.center, 0.1, norm=norm), lc.ClosedForm())
         with pytest.raises(ProofFailed, match="ℓ2"):
-            other.margins()
+            other.dual_bound()
         assert DualSearch().leaves(other, ROW) == []
     with pytest.raises(ProofFailed):
-        prove_outputs(network, lc.Box(ball.center - 0.1, ball.center + 0.1), lc.ClosedForm()).margins()
-    bowls = facts.bowls()
+        prove_outputs(network, lc.Box(ball.center - 0.1, ball.center + 0.1), lc.ClosedForm()).dual_bound()
+    bowls = facts.quadratic_relaxation()
     spreads = [stage.spread for stage in bowls.stages]
     centers = [(stage.center, stage.error) for stage in bowls.stages]
     for where, intervals in ((lc.Ball(ball.center, 0.0), facts.intervals), (ball, nothing)):
         with pytest.raises(ProofFailed):
-            Bowls(network, where, centers, intervals, spreads)
+            QuadraticRelaxation(network, where, centers, intervals, spreads)
 
 
 def test_clipped_balls() -> None:
@@ -432,7 +434,7 @@ def test_clipped_balls() -> None:
         whole, part = (lc.Ball(center, 0.7, clip) for clip in (None, (0, 1)))
         bounds = []
         for ball in (whole, part):
-            bowls = prove_outputs(network, ball, lc.ClosedForm()).bowls()
+            bowls = prove_outputs(network, ball, lc.ClosedForm()).quadratic_relaxation()
             bounds.append(bowls.above(found(bowls, 25)))
             assert float((network(ball.project(points_in(whole, 4000, seed))) @ ROW).max()) <= bounds[-1]
         less += bounds[1] < bounds[0] - 0.05 * (bounds[0] - float(network(center) @ ROW))
@@ -450,14 +452,16 @@ def test_large_layers_keep_what_parabolas_need(folded: bool, monkeypatch: pytest
     facts = prove_outputs(network, ball, lc.ClosedForm())
     monkeypatch.setattr(sweep, "_LARGEST", 3)
     large = prove_outputs(network, ball, lc.ClosedForm())
-    for one, two in zip(facts.bowls().stages, large.bowls().stages, strict=True):
+    for one, two in zip(facts.quadratic_relaxation().stages, large.quadratic_relaxation().stages, strict=True):
         assert set(two.open) <= set(two.spread.neurons) < set(range(two.low.size))
         place = np.searchsorted(one.spread.neurons, two.spread.neurons)
         np.testing.assert_allclose(two.spread.S, one.spread.S[np.ix_(place, place)], rtol=1e-12)
-    hints = found(facts.bowls(), 20)
-    assert large.bowls().above(hints) == pytest.approx(facts.bowls().above(hints), rel=1e-12)
+    hints = found(facts.quadratic_relaxation(), 20)
+    assert large.quadratic_relaxation().above(hints) == pytest.approx(
+        facts.quadratic_relaxation().above(hints), rel=1e-12
+    )
     monkeypatch.setattr(guide, "_MANY", 3)
-    bare = prove_outputs(network, ball, lc.ClosedForm()).bowls()  # too many open neurons: no bends, then
+    bare = prove_outputs(network, ball, lc.ClosedForm()).quadratic_relaxation()  # too many open neurons: no bends, then
     assert not any(stage.spread.neurons.size for stage in bare.stages)
     assert search.suggest(bare, ROW) is None
     with pytest.raises(ProofFailed, match="not known"):

@@ -45,8 +45,8 @@ from lipcert.kernel.hints import Curved
 from lipcert.kernel.near import Approx, Near, congruence, largest_eigenvalue_above
 from lipcert.kernel.point import trajectory
 from lipcert.kernel.projection import projection
+from lipcert.kernel.remainder import fit_error
 from lipcert.kernel.rounding import raise_diagonal, size_above, twice_above, up
-from lipcert.kernel.slope_fits import fit_error
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Region
@@ -55,7 +55,7 @@ _SMALLEST_SHARE: Final = 2.0**-20
 """Shares of a sum are at least this: smaller ones would multiply rounding errors."""
 
 
-def prove_curved(network: Network, region: Region, hints: Curved) -> float:
+def prove_second_order_jacobian(network: Network, region: Region, hints: Curved) -> float:
     """At least the Lipschitz constant of the network over a ball, rounded up."""
     if not isinstance(region, Ball) or not region.plain or network.depth < 2:
         raise ProofFailed("bounds to second order are about ℓ2 balls, and networks with a hidden layer")
