@@ -118,9 +118,7 @@ def test_ties_and_what_is_no_number_do_not_count() -> None:
     tie, close = np.array([[1.5, 1.5]]), np.array([[1.5, np.nextafter(1.5, 2.0)]])
     assert nearest_counterexample(LINE, ball, 0, tie) is None
     assert LINE(close[0]).argmax() == 1
-    assert (
-        nearest_counterexample(LINE, ball, 0, close) is None
-    )  # a network with weights a unit away may see it differently
+    assert nearest_counterexample(LINE, ball, 0, close) is None  # weights a unit away may decide
     assert nearest_counterexample(LINE, ball, 0, np.array([[1.5, 1.5 + 1e-12]])) is not None
     with np.errstate(all="ignore"):
         assert nearest_counterexample(LINE, ball, 0, np.array([[np.nan, 3.0], [1.0, np.inf]])) is None

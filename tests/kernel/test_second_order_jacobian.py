@@ -12,7 +12,7 @@ import pytest
 
 import lipcert as lc
 from lipcert.errors import ProofFailed
-from lipcert.kernel import curved
+from lipcert.kernel import second_order_jacobian as curved
 from lipcert.kernel.checker import issue
 from lipcert.kernel.hints import Curved, Part
 from lipcert.kernel.remainder import fit_error

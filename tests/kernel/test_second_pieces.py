@@ -14,7 +14,7 @@ import pytest
 
 import lipcert as lc
 from lipcert.errors import ProofFailed
-from lipcert.kernel import slope_fits, taylor
+from lipcert.kernel import remainder, taylor
 from lipcert.kernel.monomials import Monomials
 from lipcert.kernel.piece_bounds import PieceBounds
 from lipcert.kernel.rounding import largest_norm_above
@@ -148,12 +148,12 @@ def test_which_networks_are_curved_and_deep() -> None:
 
 
 def no_rest(patch: pytest.MonkeyPatch) -> None:
-    honest = slope_fits.fit
+    honest = remainder.fit
     patch.setattr(taylor, "fit", lambda *a: replace(found := honest(*a), rest=0.0 * found.rest))
 
 
 def half_an_error(patch: pytest.MonkeyPatch) -> None:
-    honest = slope_fits.fit
+    honest = remainder.fit
     patch.setattr(taylor, "fit", lambda *a: replace(found := honest(*a), error=0.5 * found.error))
 
 

@@ -1,9 +1,10 @@
 """Slopes and bends of the quadratic relaxation, by descent; for networks too large for the semidefinite dual bound.
 
 For one row of the outputs every open neuron has a slope and a bend. The bound of
-:mod:`lipcert.kernel.quadratic_relaxation` is convex in them but not a smooth one: the side of a kink where a neuron's height is attained may change, and so may the
-top eigenvector of a layer. Subgradients are averaged over those that are nearly active, and steps are Adam's. A trial
-takes a few products with the weights and some tens with the layers' ellipsoids; 20 to 30 trials come close to the best.
+:mod:`lipcert.kernel.quadratic_relaxation` is convex in them but not smooth: the side of a kink where a neuron's
+height is attained may change, and so may the top eigenvector of a layer. Subgradients are averaged over those that are
+nearly active, and steps are Adam's. A trial takes a few products with the weights and some tens with the layers'
+ellipsoids; 20 to 30 trials come close to the best.
 
 Coordinates do not depend on the size of the row: a neuron's slope as a share of its slope range, and the logarithm of
 its bend, both relative to the row's entry.
