@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import lipcert as lc
-from lipcert.model.wording import upward
+from lipcert.arguments.words import upward
 from lipcert.reproduce.cells import paper_center, paper_network
 from lipcert.show import plots
 

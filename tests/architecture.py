@@ -18,10 +18,12 @@ SOURCES = ROOT / "src" / "lipcert"
 
 TRUSTED = ("kernel", "model")
 """The packages that a proof rests on, besides the errors."""
-SUGGEST = "suggest"
-"""The package that proofs may ask for suggestions. It is not trusted, and knows the model only."""
+SUGGEST, ARGUMENTS = "suggest", "arguments"
+"""Not trusted: the package that proofs may ask for suggestions, which knows the model only, and the one with which a
+model reads what users hand in and puts itself into words, which knows nothing."""
 ALLOWED = ("lipcert.errors", "numpy", "scipy.linalg", "scipy.sparse", "scipy.special")
 """What they import besides each other and the standard library ..."""
+_MAY_USE = {"kernel": (*TRUSTED, SUGGEST, ARGUMENTS), "model": ("model", ARGUMENTS), SUGGEST: ("model", SUGGEST)}
 FORBIDDEN = ("scipy.sparse.linalg", "scipy.sparse.csgraph", "importlib", "runpy")
 """... and what of these they do not."""
 
@@ -109,8 +111,8 @@ class Architecture:
 
 def foreign(sources: Architecture) -> Iterator[str]:
     """What the trusted packages, and suggestions, import that they must not."""
-    for module in (one for one in sources.modules.values() if one.package in (*TRUSTED, "errors", SUGGEST)):
-        mine = (*TRUSTED, SUGGEST) if module.package == "kernel" else ("model", module.package)
+    for module in (one for one in sources.modules.values() if one.package in (*TRUSTED, "errors", SUGGEST, ARGUMENTS)):
+        mine = _MAY_USE.get(module.package, (module.package,))
         allowed = (*ALLOWED, *(f"lipcert.{name}" for name in mine))
         for line, target, _ in module.imports:
             standard = target.partition(".")[0] in sys.stdlib_module_names

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.model.wording import downward, upward
+from lipcert.arguments.words import downward, upward
 from lipcert.questions.compare import Comparison, Row
 from lipcert.questions.markup import table
 from lipcert.questions.names import METHODS

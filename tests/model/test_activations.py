@@ -16,10 +16,10 @@ import pytest
 from scipy.io import savemat
 
 import lipcert as lc
+from lipcert.arguments.names import ALIASES, PRESETS
 from lipcert.errors import InvalidInput
 from lipcert.model.activation_row import USUAL, Loss, Row
-from lipcert.model.activation_table import PRESETS
-from lipcert.model.activations import ALIASES, CONCAVE, CONVEX, TABLE, Activation
+from lipcert.model.activations import CONCAVE, CONVEX, TABLE, Activation
 from lipcert.model.arrays import Array
 from networks import ROW_LABELS, ROWS, STEEP, label
 

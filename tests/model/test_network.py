@@ -349,7 +349,7 @@ def test_the_digest_is_that_of_the_matrix(convolution: Convolution, monkeypatch:
     assert as_kernel.digest == as_matrix.digest
     assert as_kernel.layers[0].convolution is convolution
     assert as_matrix.layers[0].convolution is None
-    monkeypatch.setattr("lipcert.model.weights.MOST_ENTRIES", 1)
+    monkeypatch.setattr("lipcert.model.network.MOST_ENTRIES", 1)
     other = Convolution.of(convolution.kernel + 1e-9, **{name: getattr(convolution, name) for name in OPTIONS})
     again = [Network.from_weights([one]).digest for one in (convolution, convolution, other)]
     assert again[0] == again[1] != again[2]

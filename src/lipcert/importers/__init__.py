@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from lipcert.arguments.numbers import numbers
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.files.whole import is_file
 from lipcert.importers.normalise import normalised
 from lipcert.importers.untrusted import LARGEST_INPUT
-from lipcert.model.arguments import numbers
 from lipcert.model.network import Network
 from lipcert.runtime.clock import Progress, timed
 

@@ -15,8 +15,7 @@ from lipcert.errors import UnreadableModel
 from lipcert.importers.lowering.lower import Lowered
 from lipcert.model.activation_row import STRAIGHT
 from lipcert.model.arrays import Array
-from lipcert.model.network import Layer, Network, Neurons
-from lipcert.model.weights import entries
+from lipcert.model.network import Layer, Network, Neurons, entries
 from lipcert.runtime.clock import clock
 
 _WORK, _FEWEST = 5e8, 10

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from lipcert.arguments.numbers import numbers
 from lipcert.errors import InvalidInput
 from lipcert.importers.precise import Precise, PreciseMatrix
-from lipcert.model.arguments import numbers
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network, Neurons
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lipcert.arguments.words import upward
 from lipcert.kernel.hints import Curved, Hints, Part
 from lipcert.kernel.saved import Saved
 from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array
 from lipcert.model.regions import Region
-from lipcert.model.wording import upward
 
 
 @dataclass(frozen=True, eq=False)

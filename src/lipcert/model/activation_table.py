@@ -37,6 +37,20 @@ def _bump(knots: tuple[float, float], least: float, turns: tuple[float, float, f
     return facts | {"exact": False}
 
 
+def _sigmoidal(low: float, high: float, turn: float) -> dict[str, Any]:
+    """φ rises from one limit to another, φ' to its value at 0; φ'' turns at ± a rounded point."""
+    return always(knots=(0.0,), shape=(CONVEX, CONCAVE), ends=(0.0, 0.0), extent=(low, high), turns=(-turn, turn))
+
+
+def _wave(
+    period: float, shape: tuple[int, int], knots: tuple[float, float], turns: tuple[float, float], **facts: Any
+) -> dict[str, Any]:
+    """φ' comes again with a period; its points are multiples of π, rounded."""
+    loss = Loss(1.0, slope_tail=False, value_tail=False, value_terms=lambda: 1.0)
+    recur = {"knots": recurring(knots, period), "turns": recurring(turns, period), "shape": recurring_shape(shape)}
+    return always(**facts) | recur | {"loss": loss, "exact": False, "period": period}
+
+
 def _leaky(v: Array, side: int, gamma: Parameter) -> Array:
     return np.where(beyond(v, 0.0, side), 1.0, gamma)
 
@@ -76,6 +90,8 @@ def _normal_density(v: Array) -> Array:
     return np.exp(-0.5 * w * w) / np.sqrt(2.0 * np.pi)
 
 
+_ONE, _TWO, _AROUND = (0.0, 1.0), (0.0, 2.0), (-1.0, 1.0)
+"""Ranges of slopes and of values."""
 _GELU_SCALE = np.sqrt(2.0 / np.pi)
 _GELU_CUBIC = 0.044715
 """The constants of the GELU by tanh, by its definition."""
@@ -300,31 +316,26 @@ TABLE: Final[Mapping[str, Row]] = {
     "sigmoid": Row(
         value=lambda v: special.expit(v),
         slope=lambda v, side: _bell(v),
-        **always(knots=(0.0,), shape=(CONVEX, CONCAVE), ends=(0.0, 0.0), extent=(0.0, 1.0)),
+        bend=lambda v, side: 0.25 * _tanh_bend(np.tanh(0.5 * v)) / 2.0,
+        **_sigmoidal(0.0, 1.0, turn=1.3169578969248168),
         why="φ' = φ(1-φ) rises to 1/4 at 0 and falls.",
         loss=USUAL,
-        bend=lambda v, side: 0.25 * _tanh_bend(np.tanh(0.5 * v)) / 2.0,
-        turns=lambda _: (-1.3169578969248168, 1.3169578969248168),
     ),
     "tanh": Row(
         value=lambda v: np.tanh(v),
         slope=lambda v, side: 4.0 * _bell(2.0 * v),
-        **always(knots=(0.0,), shape=(CONVEX, CONCAVE), ends=(0.0, 0.0), extent=(-1.0, 1.0)),
+        bend=lambda v, side: _tanh_bend(np.tanh(v)),
+        **_sigmoidal(-1.0, 1.0, turn=0.6584789484624084),
         why="φ' = 1 - tanh² = 4σ(2v)σ(-2v), largest at 0.",
         loss=USUAL,
-        bend=lambda v, side: _tanh_bend(np.tanh(v)),
-        turns=lambda _: (-0.6584789484624084, 0.6584789484624084),
     ),
     "arctan": Row(
         value=lambda v: np.arctan(v),
         slope=lambda v, side: (1.0 / np.hypot(1.0, v)) ** 2,
-        **always(
-            knots=(0.0,), shape=(CONVEX, CONCAVE), ends=(0.0, 0.0), extent=(-1.5707963267948968, 1.5707963267948968)
-        ),
+        bend=lambda v, side: -2.0 * v / np.hypot(1.0, v) / np.hypot(1.0, v) ** 3,
+        **_sigmoidal(-1.5707963267948968, 1.5707963267948968, turn=0.5773502691896257),
         why="φ' = 1/(1+v²), largest at 0.",
         loss=USUAL,
-        bend=lambda v, side: -2.0 * v / np.hypot(1.0, v) / np.hypot(1.0, v) ** 3,
-        turns=lambda _: (-0.5773502691896257, 0.5773502691896257),
     ),
     "softsign": Row(
         value=lambda v: v / (1.0 + np.abs(v)),
@@ -393,51 +404,32 @@ TABLE: Final[Mapping[str, Row]] = {
     "sin": Row(
         value=lambda v: np.sin(v),
         slope=lambda v, side: np.cos(v),
-        **always(ends=(-1.0, 1.0), extent=(-1.0, 1.0)),
-        knots=recurring((0.0, np.pi), 2.0 * np.pi),
-        shape=recurring_shape((CONCAVE, CONVEX)),
-        why="φ' = cos turns at the multiples of π; an interval of length 2π or more sees all of [-1, 1].",
-        loss=Loss(1.0, slope_tail=False, value_tail=False, value_terms=lambda: 1.0),
-        exact=False,
-        period=2.0 * np.pi,
         bend=lambda v, side: -np.sin(v),
-        turns=recurring((0.5 * np.pi, 1.5 * np.pi), 2.0 * np.pi),
+        **_wave(2.0 * np.pi, (CONCAVE, CONVEX), (0.0, np.pi), (0.5 * np.pi, 1.5 * np.pi), ends=_AROUND, extent=_AROUND),
+        why="φ' = cos turns at the multiples of π; an interval of length 2π or more sees all of [-1, 1].",
     ),
     "cos": Row(
         value=lambda v: np.cos(v),
         slope=lambda v, side: -np.sin(v),
-        **always(ends=(-1.0, 1.0), extent=(-1.0, 1.0)),
-        knots=recurring((0.5 * np.pi, 1.5 * np.pi), 2.0 * np.pi),
-        shape=recurring_shape((CONVEX, CONCAVE)),
-        why="φ' = -sin turns at the odd multiples of π/2; an interval of length 2π or more sees all of [-1, 1].",
-        loss=Loss(1.0, slope_tail=False, value_tail=False, value_terms=lambda: 1.0),
-        exact=False,
-        period=2.0 * np.pi,
         bend=lambda v, side: -np.cos(v),
-        turns=recurring((0.0, np.pi), 2.0 * np.pi),
+        **_wave(2.0 * np.pi, (CONVEX, CONCAVE), (0.5 * np.pi, 1.5 * np.pi), (0.0, np.pi), ends=_AROUND, extent=_AROUND),
+        why="φ' = -sin turns at the odd multiples of π/2; an interval of length 2π or more sees all of [-1, 1].",
     ),
     "snake": Row(
         value=lambda v: v + np.sin(v) ** 2,
         slope=lambda v, side: 1.0 + np.sin(2.0 * v),
-        **always(ends=(0.0, 2.0), extent=(0.0, 1.0)),
-        knots=recurring((0.25 * np.pi, 0.75 * np.pi), np.pi),
-        shape=recurring_shape((CONCAVE, CONVEX)),
-        why="φ' = 1 + sin(2v) turns where cos(2v) = 0, at odd multiples of π/4; φ - v is sin², between 0 and 1.",
-        loss=Loss(1.0, slope_tail=False, value_tail=False, value_terms=lambda: 1.0),
-        exact=False,
-        period=np.pi,
-        drift=1.0,
         bend=lambda v, side: 2.0 * np.cos(2.0 * v),
-        turns=recurring((0.0, 0.5 * np.pi), np.pi),
+        **_wave(np.pi, (CONCAVE, CONVEX), (0.25 * np.pi, 0.75 * np.pi), (0.0, 0.5 * np.pi), ends=_TWO, extent=_ONE),
+        why="φ' = 1 + sin(2v) turns where cos(2v) = 0, at odd multiples of π/4; φ - v is sin², between 0 and 1.",
+        drift=1.0,
     ),
     "erf": Row(
         value=lambda v: special.erf(v),
         slope=lambda v, side: _erf_slope(v),
-        **always(knots=(0.0,), shape=(CONVEX, CONCAVE), ends=(0.0, 0.0), extent=(-1.0, 1.0)),
+        bend=lambda v, side: -4.0 / np.sqrt(np.pi) * _gauss_times(v, 1),
+        **_sigmoidal(-1.0, 1.0, turn=0.7071067811865476),
         why="φ' = 2/√π·exp(-v²), largest at 0.",
         loss=Loss(0.0, slope_tail=True, value_tail=False, value_terms=no_terms),
-        bend=lambda v, side: -4.0 / np.sqrt(np.pi) * _gauss_times(v, 1),
-        turns=lambda _: (-0.7071067811865476, 0.7071067811865476),
     ),
     "gaussian": Row(
         value=lambda v: _gauss(v),
@@ -537,17 +529,3 @@ TABLE: Final[Mapping[str, Row]] = {
         bend=lambda v, side: 6.0 * np.clip(v, -1e300, 1e300),
     ),
 }
-ALIASES: Final[Mapping[str, str]] = {
-    "linear": "identity",
-    "prelu": "leaky_relu",
-    "leakyrelu": "leaky_relu",
-    "swish": "silu",
-    "atan": "arctan",
-    "none": "identity",
-    "cosine": "cos",
-    "sine": "sin",
-    "absolute": "abs",
-    "quickgelu": "quick_gelu",
-}
-PRESETS: Final[Mapping[str, tuple[str, Mapping[str, float]]]] = {"abs": ("leaky_relu", {"negative_slope": -1.0})}
-"""Names of rows with certain parameters."""

@@ -5,20 +5,20 @@ Slope ranges over an interval, and whatever else is asked of an activation, foll
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from lipcert.arguments.names import read
 from lipcert.errors import InvalidInput
 from lipcert.model.activation_row import CONCAVE, CONVEX, STRAIGHT, Row
-from lipcert.model.activation_table import ALIASES, PRESETS, TABLE
-from lipcert.model.arrays import Array, Parameter, frozen
+from lipcert.model.activation_table import TABLE
+from lipcert.model.arrays import Array, Parameter
 from lipcert.model.declared import Definition, define, defined_as, definition_of, further_row
 
-__all__ = ["ALIASES", "CONCAVE", "CONVEX", "STRAIGHT", "TABLE", "Activation", "Row", "activation"]
+__all__ = ["CONCAVE", "CONVEX", "STRAIGHT", "TABLE", "Activation", "Row", "activation"]
 
 _PERIODS_RESOLVED = 1e6
 """From so many periods on, a rounded knot is no longer where cos is ±1 to the last bit."""
@@ -36,8 +36,6 @@ class Activation:
 
     def __post_init__(self) -> None:
         """Refuse parameters for which the numbers of the row are not proved."""
-        if self.name not in TABLE and further_row(self.name) is None:
-            raise InvalidInput(f"activation {self.name!r} is none of {', '.join(sorted(TABLE))}")
         (legal, condition), names = self.row.legal, self.row.parameters
         if len(self.parameters) != len(names):
             raise InvalidInput(f"activation {self.name!r} has {len(names)} parameters, got {len(self.parameters)}")
@@ -48,9 +46,7 @@ class Activation:
 
     @property
     def row(self) -> Row:
-        row = TABLE.get(self.name) or further_row(self.name)
-        assert row is not None
-        return row
+        return _row(self.name)
 
     def __reduce__(self) -> Any:
         """What another process needs to have the same, also where it was defined in this one."""
@@ -165,79 +161,15 @@ def activation(name: str | Activation, **parameters: Parameter | Sequence[float]
     >>> activation("LeakyReLU", negative_slope=0.2)
     Activation(name='leaky_relu', parameters=(0.2,))
     """
-    if isinstance(name, str) and "(" in name and not parameters:
-        return _spelled(name)
     if isinstance(name, Activation):
         if parameters:
             raise InvalidInput(f"{name} has its parameters already; give the name to set {', '.join(parameters)}")
         return name
-    key = _resolve(name)
-    if key in PRESETS:
-        if parameters:
-            raise InvalidInput(f"activation {key!r} has no parameter {', '.join(sorted(parameters))}; it takes none")
-        key, parameters = PRESETS[key][0], {**PRESETS[key][1]}
-    row = TABLE.get(key) or further_row(key)
-    assert row is not None
-    unknown = set(parameters) - set(row.parameters)
-    if unknown:
-        raise InvalidInput(
-            f"activation {key!r} has no parameter {', '.join(sorted(unknown))};"
-            f" it takes {', '.join(row.parameters) or 'none'}"
-        )
-    values = (_parameter(key, label, parameters.get(label, default)) for label, default in row.parameters.items())
-    return Activation(key, tuple(values))
+    return Activation(*read(name, parameters, TABLE, defined_as, lambda key: _row(key).parameters))
 
 
-def _spelled(text: str) -> Activation:
-    """An activation from its name, with parameters in brackets where they differ from the defaults.
-
-    Examples
-    --------
-    >>> activation("leaky_relu(0.2)") == activation("leaky_relu(negative_slope=0.2)")
-    True
-    """
-    match = re.fullmatch(r"([^()]*)(?:\(([^()]*)\))?", text.strip())
-    if match is None:
-        raise InvalidInput(f"activation {text!r} is not a name or name(number, …), as in leaky_relu(0.2)")
-    given = [part for part in (match[2] or "").split(",") if part.strip()]
-    slots = list(activation(match[1]).row.parameters)
-    parameters: dict[str, float] = {}
-    for place, part in enumerate(given):
-        label, _, number = part.rpartition("=")
-        if not label and place >= len(slots):
-            known = ", ".join(slots) or "nothing"
-            raise InvalidInput(f"activation {text!r} has too many parameters; {match[1]} takes {known}")
-        slot = label.strip() or slots[place]
-        if slot in parameters:
-            raise InvalidInput(f"activation {text!r} says {slot} twice")
-        try:
-            parameters[slot] = float(number)
-        except ValueError:
-            raise InvalidInput(f"activation {text!r}: {part.strip()!r} is not a number") from None
-    return activation(match[1], **parameters)
-
-
-def _parameter(key: str, label: str, value: Parameter | Sequence[float]) -> Parameter:
-    try:
-        if np.ma.is_masked(value):
-            raise ValueError("masked")
-        given = np.asarray(value).astype(float)
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor that requires grad
-        raise InvalidInput(f"activation {key!r}: {label} must be a number or one per neuron, got {value!r}") from None
-    if not np.all(np.isfinite(given)):
-        raise InvalidInput(f"activation {key!r}: {label} must be finite, got {given}")
-    return float(given) if given.ndim == 0 else frozen(given)
-
-
-def _resolve(name: str) -> str:
-    if not isinstance(name, str):
-        raise InvalidInput(f"activation must be a name or an Activation, got {type(name).__name__}")
-    mine = defined_as(name)
-    if mine is not None:
-        return mine
-    squeezed = "".join(c for c in name.lower() if c.isalnum())
-    names = {key.replace("_", ""): key for key in (*TABLE, *PRESETS)}
-    names |= {key.replace("_", ""): v for key, v in ALIASES.items()}
-    if squeezed not in names:
-        raise InvalidInput(f"unknown activation {name!r}; known are {', '.join(sorted({*TABLE, *PRESETS, *ALIASES}))}")
-    return names[squeezed]
+def _row(name: str) -> Row:
+    row = TABLE.get(name) or further_row(name)
+    if row is None:
+        raise InvalidInput(f"activation {name!r} is none of {', '.join(sorted(TABLE))}")
+    return row

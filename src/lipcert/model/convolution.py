@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from lipcert.arguments.numbers import numbers, sides, whole
 from lipcert.errors import InvalidInput
-from lipcert.model.arguments import numbers
 from lipcert.model.arrays import Array, Weight, frozen
 
 MOST_ENTRIES = 2**28
@@ -79,10 +79,10 @@ class Convolution:
         if not isinstance(groups, (int, np.integer)) or groups < 1 or taps.shape[0] % groups:
             raise InvalidInput(f"groups must divide the {taps.shape[0]} outputs of the kernel, got {groups!r}")
         sizes, steps, gaps = (
-            _whole(*one, axes) for one in (("image", image), ("stride", stride), ("dilation", dilation))
+            whole(*one, axes) for one in (("image", image), ("stride", stride), ("dilation", dilation))
         )
         spans = [gap * (size - 1) for gap, size in zip(gaps, taps.shape[2:], strict=True)]
-        pads = tuple((span // 2, span - span // 2) for span in spans) if padding is None else _pads(padding, axes)
+        pads = tuple((span // 2, span - span // 2) for span in spans) if padding is None else sides(padding, axes)
         found = Convolution(taps, sizes, steps, pads, gaps, int(groups), bool(circular))
         if min(found.places) < 1:
             raise InvalidInput(
@@ -195,20 +195,3 @@ class Convolution:
     def _padded(self, pictures: Array) -> Array:
         pads = [(0, 0)] * (pictures.ndim - self.axes) + list(self.padding)
         return np.pad(pictures, pads, mode="wrap") if self.circular else np.pad(pictures, pads)
-
-
-def _whole(name: str, value: Any, axes: int) -> tuple[int, ...]:
-    """Positive whole numbers, one per axis."""
-    sizes = np.broadcast_to(numbers(name, value), (axes,)) if np.size(value) in (1, axes) else np.zeros(1)
-    if (sizes < 1).any() or (sizes != np.round(sizes)).any():
-        raise InvalidInput(f"{name} must be a positive whole number, or {axes} of them, one per axis; got {value!r}")
-    return tuple(int(size) for size in sizes)
-
-
-def _pads(value: Any, axes: int) -> tuple[tuple[int, int], ...]:
-    """Pairs (before, after) of whole numbers that are at least 0, one per axis."""
-    pads = numbers("padding", value)
-    if pads.shape not in ((), (axes,), (axes, 2)) or (pads < 0).any() or (pads != np.round(pads)).any():
-        raise InvalidInput(f"padding must be whole numbers of at least 0, one or a pair per axis; got {value!r}")
-    pairs = np.broadcast_to(pads if pads.ndim == 2 else np.reshape(pads, (-1, 1)), (axes, 2))
-    return tuple((int(before), int(after)) for before, after in pairs)

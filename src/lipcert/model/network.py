@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
@@ -13,13 +12,12 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
+from lipcert.arguments.numbers import check_chain, flattened, indices, listed, matrix, scaled, vector
+from lipcert.arguments.words import sizes_in_words
 from lipcert.errors import InvalidInput
 from lipcert.model.activations import Activation, activation
-from lipcert.model.arguments import indices, scaled
 from lipcert.model.arrays import Array, Weight, times
-from lipcert.model.convolution import Convolution
-from lipcert.model.weights import bias_of, entries, identity, listed, transposed_hint, weight_of
-from lipcert.model.wording import sizes_in_words
+from lipcert.model.convolution import MOST_ENTRIES, Convolution
 
 _DENSE = 2048
 """A larger identity is sparse: in full it would need the square of its size."""
@@ -171,19 +169,16 @@ class Network:
         >>> Network.from_weights([[[1.0, -1.0], [0.5, 2.0]], [[1.0, 1.0]]], activation="tanh").sizes
         (2, 2, 1)
         """
-        matrices = [weight_of(w, i) for i, w in enumerate(listed("weights", weights), 1)]
-        if not matrices:
-            raise InvalidInput("weights is empty: a network needs at least one layer")
-        for i, (one, two) in enumerate(itertools.pairwise(matrices), 1):
-            if two.shape[1] != one.shape[0]:
-                raise InvalidInput(
-                    f"weights of layers {i} and {i + 1} do not fit: layer {i} has {one.shape[0]} outputs, layer {i + 1}"
-                    f" takes {two.shape[1]} inputs; each weight must be (outputs, inputs){transposed_hint(matrices)}"
-                )
+        matrices = [
+            w if isinstance(w, Convolution) else matrix(f"weight of layer {i}", w)
+            for i, w in enumerate(listed("weights", weights), 1)
+        ]
+        check_chain([w.shape for w in matrices])
         offsets = [None] * len(matrices) if biases is None else listed("biases", biases)
         if len(offsets) != len(matrices):
             raise InvalidInput(f"biases has {len(offsets)} entries for {len(matrices)} layers")
-        vectors = [bias_of(b, w.shape[0], i) for i, (b, w) in enumerate(zip(offsets, matrices, strict=True), 1)]
+        pairs = enumerate(zip(offsets, matrices, strict=True), 1)
+        vectors = [vector(f"bias of layer {i}", b, w.shape[0]) for i, (b, w) in pairs]
         specs = _specs(activation, len(matrices))
         if len(specs) == len(matrices):  # the output has an activation: a further identity layer reads it out
             size = matrices[-1].shape[0]
@@ -228,7 +223,7 @@ class Network:
         """
         state = hashlib.sha256()
         for layer in self.layers:
-            for part in identity(layer.linear):
+            for part in _identity(layer.linear):
                 state.update(part)
             state.update((np.asarray(layer.bias, dtype="<f8") + 0.0).tobytes())
             groups = layer.neurons.groups if layer.neurons else ()
@@ -353,29 +348,32 @@ class Network:
         return self.flat(name, scaled(name, x))
 
     def flat(self, name: str, point: Array) -> Array:
-        """A point, or several, of shape (..., inputs).
-
-        Inputs may have the shape that the model was read with. Where no shape is known, one point may have any shape;
-        its coordinates are taken in C order.
-        """
-        if point.ndim and point.shape[-1] == self.inputs:
-            return point
-        shape = self.input_shape if self.input_shape and len(self.input_shape) > 1 else None
-        if shape is None and point.ndim > 1 and point.size == self.inputs:
-            return point.reshape(self.inputs)
-        if shape is not None and point.shape[-len(shape) :] == shape:
-            return point.reshape(*point.shape[: -len(shape)], self.inputs)
-        if shape is not None and point.size == self.inputs and _bare(point.shape) == _bare(shape):
-            return point.reshape(self.inputs)
-        wanted = f", in the shape {shape} or flat" if shape else ""
-        raise InvalidInput(
-            f"{name} must have {self.inputs} numbers, as the network has inputs{wanted}; got shape {point.shape}"
-        )
+        """A point, or several, of shape (..., inputs)."""
+        return flattened(name, point, self.inputs, self.input_shape)
 
 
-def _bare(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape without leading ones: a batch of one, or a single channel."""
-    return tuple(itertools.dropwhile(lambda size: size == 1, shape))
+def _identity(linear: Weight | Convolution) -> Iterator[bytes]:
+    """What tells one linear map from another."""
+    if isinstance(linear, Convolution) and linear.entries > MOST_ENTRIES:
+        facts = linear.kernel.shape, linear.image, linear.stride, linear.padding, linear.dilation
+        yield f"convolution {facts} {linear.groups} {linear.circular}".encode()
+        yield (np.asarray(linear.kernel, dtype="<f8") + 0.0).tobytes()
+        return
+    stored = linear.sparse() if isinstance(linear, Convolution) else linear
+    matrix = sparse.csr_array(stored, copy=True)  # the stored arrays are read-only
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    yield repr(linear.shape).encode()
+    for part in (matrix.indptr, matrix.indices):
+        yield np.asarray(part, dtype="<i8").tobytes()
+    yield np.asarray(matrix.data, dtype="<f8").tobytes()
+
+
+def entries(linear: Weight | Convolution) -> int:
+    """How many numbers are stored."""
+    if isinstance(linear, Convolution):
+        return int(linear.kernel.size)
+    return int(linear.size if isinstance(linear, np.ndarray) else linear.nnz)
 
 
 def _specs(spec: Any, depth: int) -> list[Any]:

@@ -8,13 +8,12 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from lipcert.arguments.numbers import numbers
+from lipcert.arguments.words import scale_in_words
 from lipcert.errors import InvalidInput
-from lipcert.model.arguments import numbers
 from lipcert.model.arrays import Array
 
 Self = TypeVar("Self", bound="Norm")
-_SHOWN = 4
-"""Numbers of a scale that are printed; of a longer one the first and the last."""
 
 
 class Norm(ABC):
@@ -34,7 +33,9 @@ class Norm(ABC):
         """Check the scale and keep it as a number or a tuple."""
         scale = numbers("scale", 1.0 if self.scale is None else self.scale)
         if scale.ndim > 1 or not scale.size or (scale <= 0.0).any():
-            raise InvalidInput(f"scale must be a positive number, or one per coordinate; got {_listed(self.scale)}")
+            raise InvalidInput(
+                f"scale must be a positive number, or one per coordinate; got {scale_in_words(self.scale)}"
+            )
         object.__setattr__(self, "scale", tuple(scale.tolist()) if scale.ndim else float(scale))
 
     def check(self, size: int, what: str) -> None:
@@ -80,10 +81,10 @@ class Norm(ABC):
     def __str__(self) -> str:
         if self.scale == 1.0:
             return self.symbol
-        return f"{self.symbol} in units of {_listed(self.scale)}"
+        return f"{self.symbol} in units of {scale_in_words(self.scale)}"
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({'' if self.scale == 1.0 else f'scale={_listed(self.scale)}'})"
+        return f"{type(self).__name__}({'' if self.scale == 1.0 else f'scale={scale_in_words(self.scale)}'})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -227,12 +228,3 @@ def norm_of_ball(norm: Any, size: int | None) -> Norm:
     if size is not None:
         found.check(size, "norm")
     return found
-
-
-def _listed(scale: Any) -> str:
-    """A scale in few words."""
-    flat = np.ravel(np.asarray(scale, dtype=object)).tolist()
-    if np.ndim(scale) == 0:
-        return f"{scale:g}" if isinstance(scale, float) else str(scale)
-    shown = flat if len(flat) <= _SHOWN else [*flat[:3], "…", flat[-1]]
-    return "(" + ", ".join(f"{x:g}" if isinstance(x, (int, float)) else str(x) for x in shown) + ")"

@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from lipcert.arguments.numbers import alike, numbers, scaled
+from lipcert.arguments.points import into_ball, of_ball, of_box
+from lipcert.arguments.words import point_in_words
 from lipcert.errors import InvalidInput
-from lipcert.model.arguments import numbers, scaled
 from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network
-from lipcert.model.norms import L1, L2, NORMS, LInf, Norm, norm_of_ball
-from lipcert.model.wording import point_in_words
+from lipcert.model.norms import L2, NORMS, LInf, Norm, norm_of_ball
 
 
 class Region(ABC):
@@ -138,7 +139,7 @@ class Box(_Bounded):
     radius: Array
 
     def __init__(self, lower: Any, upper: Any) -> None:
-        low, high = _alike(("lower", scaled("lower", lower)), ("upper", scaled("upper", upper)))
+        low, high = alike(("lower", scaled("lower", lower)), ("upper", scaled("upper", upper)))
         object.__setattr__(self, "uniform", low.ndim == 0)
         low, high = np.atleast_1d(low), np.atleast_1d(high)
         if (low > high).any():
@@ -171,12 +172,7 @@ class Box(_Bounded):
 
     def sample(self, count: int, rng: np.random.Generator) -> Array:
         self.require_dimension()
-        shape = (count, *self.lower.shape)
-        share = rng.random(shape)
-        inside = self.project((1.0 - share) * self.lower + share * self.upper)
-        corner = np.where(rng.random(shape) < 0.5, self.lower, self.upper)
-        inside[::3] = corner[::3]
-        return inside
+        return of_box(count, rng, self.lower, self.upper)
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -216,22 +212,7 @@ class Ball(_Bounded):
         size = numbers("radius", radius)
         if (size < 0).any():
             raise InvalidInput(f"radius must be at least 0, got {radius}")
-        if clip is not None:
-            if not isinstance(clip, Box):
-                try:
-                    low, high = clip
-                except (TypeError, ValueError):
-                    raise InvalidInput(f"clip must be a pair (lower, upper), got {clip!r}") from None
-                below, above = (_alike(("center", middle), ("clip", numbers("clip", side)))[1] for side in (low, high))
-                if (below > above).all():
-                    raise InvalidInput(f"clip must be (lower, upper); the limits are swapped in {clip!r}")
-                clip = Box(below, above)
-            if clip.uniform:
-                clip = Box(np.full(middle.shape[-1], clip.lower[0]), np.full(middle.shape[-1], clip.upper[0]))
-            if clip.dimension != middle.shape[-1]:
-                raise InvalidInput(f"clip has {clip.dimension} coordinates, center has {middle.shape[-1]}")
-            if not clip.contains(middle).all():
-                raise InvalidInput("center must lie inside clip; project it there first, for example with numpy.clip")
+        clip = None if clip is None else _clip(clip, middle)
         if size.shape not in ((), middle.shape[:-1]) and size.size != 1:
             raise InvalidInput(
                 f"radius must be one number, or one per center of shape {middle.shape[:-1]}; got shape {size.shape}"
@@ -284,26 +265,9 @@ class Ball(_Bounded):
         return f"Ball({center}, {radius}{clip}{norm})"
 
     def project(self, points: Array) -> Array:
-        points = np.asarray(points, dtype=float)
-        if isinstance(self.norm, LInf):  # coordinate by coordinate; then inwards by what rounding asks
-            reach = self.radius[..., None] * self.units
-            points = np.clip(points, self.center - reach, self.center + reach)
-        moved = points if self.clip is None else self.clip.project(points)
-        for shortfall in (4e-16, 4e-15, 4e-14):
-            offset = moved - self.center
-            length = self.norm.of(offset)
-            outside = length > self.radius
-            if not outside.any():
-                return moved
-            # towards the centre, which keeps a point of the box inside the box; rounding may ask for another try
-            share = np.where(outside, self.radius * (1.0 - shortfall) / np.where(outside, length, 1.0), 1.0)
-            inner = self.center + share[..., None] * offset
-            moved = np.where(outside[..., None], inner if self.clip is None else self.clip.project(inner), moved)
-        # the centre is so far from the origin that its rounding matters: step in by a few ulp
-        offset = moved - self.center
-        step = 2.0 * np.spacing(np.maximum(np.abs(moved), np.abs(self.center)))
-        inner = self.center + np.sign(offset) * np.maximum(np.abs(offset) - step, 0.0)
-        return np.where(self.contains(moved)[..., None], moved, inner)
+        reach = self.radius[..., None] * self.units if isinstance(self.norm, LInf) else None
+        clip = (lambda near: near) if self.clip is None else self.clip.project
+        return into_ball(points, self.center, self.radius, self.norm.of, reach, clip)
 
     def contains(self, points: Array) -> Array:
         inside = self.norm.of(np.asarray(points, dtype=float) - self.center) <= self.radius
@@ -311,29 +275,29 @@ class Ball(_Bounded):
 
     def sample(self, count: int, rng: np.random.Generator) -> Array:
         self.require_dimension()
-        shape = count, *self.center.shape
-        if isinstance(self.norm, LInf):
-            direction = rng.uniform(-1.0, 1.0, shape)
-            direction[::3] = np.sign(direction[::3])
-        elif isinstance(self.norm, L1):
-            direction = rng.standard_exponential(shape) ** rng.integers(1, 4, (count, *[1] * (len(shape) - 1)))
-            direction *= rng.choice([-1.0, 1.0], shape)
-        else:
-            direction = rng.standard_normal(shape)
-        direction /= self.norm.bare.of(direction)[..., None]
-        distance = self.radius * rng.random(direction.shape[:-1]) ** (1.0 / direction.shape[-1])
-        distance[::2] = np.broadcast_to(self.radius, distance.shape)[::2]
-        return self.project(self.center + distance[..., None] * (direction if self.plain else direction * self.units))
+        direction, share = of_ball(count, rng, self.center.shape, self.norm.name, self.norm.bare.of)
+        direction = direction if self.plain else direction * self.units
+        return self.project(self.center + (self.radius * share)[..., None] * direction)
 
 
-def _alike(one: tuple[str, Array], two: tuple[str, Array]) -> tuple[Array, Array]:
-    """Two arrays brought to one shape."""
-    try:
-        first, second = np.broadcast_arrays(one[1], two[1])
-    except ValueError:
-        shapes = f"{one[0]} has shape {one[1].shape}, {two[0]} has shape {two[1].shape}"
-        raise InvalidInput(f"{one[0]} and {two[0]} must have as many coordinates: {shapes}") from None
-    return first, second
+def _clip(clip: Any, center: Array) -> Box:
+    """The box that a ball is clipped to, with as many coordinates as its centre, which lies inside."""
+    if not isinstance(clip, Box):
+        try:
+            low, high = clip
+        except (TypeError, ValueError):
+            raise InvalidInput(f"clip must be a pair (lower, upper), got {clip!r}") from None
+        below, above = (alike(("center", center), ("clip", numbers("clip", side)))[1] for side in (low, high))
+        if (below > above).all():
+            raise InvalidInput(f"clip must be (lower, upper); the limits are swapped in {clip!r}")
+        clip = Box(below, above)
+    if clip.uniform:
+        clip = Box(*(np.full(center.shape[-1], end[0]) for end in (clip.lower, clip.upper)))
+    if clip.dimension != center.shape[-1]:
+        raise InvalidInput(f"clip has {clip.dimension} coordinates, center has {center.shape[-1]}")
+    if not clip.contains(center).all():
+        raise InvalidInput("center must lie inside clip; project it there first, for example with numpy.clip")
+    return clip
 
 
 def _in_words(array: Array) -> str:

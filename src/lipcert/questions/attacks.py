@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from lipcert.arguments.numbers import numbers, scaled
+from lipcert.arguments.words import upward
 from lipcert.errors import InvalidInput
 from lipcert.kernel.counterexample import nearest_counterexample
 from lipcert.methods.counterexample import bisected
-from lipcert.model.arguments import numbers, scaled
 from lipcert.model.arrays import Array, times
 from lipcert.model.network import Network, network_in
 from lipcert.model.norms import LInf, Norm, norm_in
 from lipcert.model.regions import Ball
-from lipcert.model.wording import upward
 from lipcert.questions.radius import class_of
 from lipcert.runtime.threads import suited_to
 

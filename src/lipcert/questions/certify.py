@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from lipcert.arguments.numbers import indices
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.kernel.certificate import Certificate
 from lipcert.kernel.checker import issue, issue_many
@@ -23,7 +24,6 @@ from lipcert.methods.fourier import FourierSearch
 from lipcert.methods.guide import MethodGuide
 from lipcert.methods.method import Greedy, Method
 from lipcert.methods.problem import Problem
-from lipcert.model.arguments import indices
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network, network_in

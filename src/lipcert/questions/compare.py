@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from lipcert.arguments.words import downward, upward
 from lipcert.errors import Interrupted, InvalidInput, LipcertError, ProofFailed
 from lipcert.kernel.hints import BOTH
 from lipcert.methods.anytime import Anytime
@@ -19,7 +20,6 @@ from lipcert.methods.method import Method
 from lipcert.methods.problem import Problem
 from lipcert.model.network import Network
 from lipcert.model.regions import Everywhere, Region
-from lipcert.model.wording import downward, upward
 from lipcert.published import NotApplicable, Trivial
 from lipcert.published.base import Published
 from lipcert.questions.certify import certify, question

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from lipcert.arguments.names import ALIASES, PRESETS
+from lipcert.arguments.numbers import numbers
 from lipcert.errors import InvalidInput
-from lipcert.model.activation_table import PRESETS
-from lipcert.model.activations import ALIASES, TABLE, Activation
-from lipcert.model.arguments import numbers
+from lipcert.model.activations import TABLE, Activation
 from lipcert.model.arrays import Array
 from lipcert.model.declared import FUNCTIONS, MOST_KINKS, PIECES, Definition, Formula, define, evaluated
 

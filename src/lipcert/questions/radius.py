@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from lipcert.arguments.numbers import numbers
 from lipcert.errors import Interrupted, InvalidInput
 from lipcert.kernel.classes import CertifiedRadius
 from lipcert.kernel.hints import BOTH, Enclosure
 from lipcert.methods.closed_form import ClosedForm
 from lipcert.methods.method import Method
-from lipcert.model.arguments import numbers
 from lipcert.model.network import Network, network_in
 from lipcert.model.norms import Norm, norm_in
 from lipcert.questions.names import method_of

@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from lipcert.arguments.numbers import indices
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
 from lipcert.kernel.cover import Cover, covering
 from lipcert.kernel.hints import BOTH, Enclosure
@@ -21,7 +22,6 @@ from lipcert.methods.closed_form import ClosedForm
 from lipcert.methods.method import Method
 from lipcert.methods.problem import Problem
 from lipcert.methods.split import FEW_INPUTS, VANISHING, RowSearch, attained, entry_sizes
-from lipcert.model.arguments import indices
 from lipcert.model.network import Network, network_in
 from lipcert.model.regions import Everywhere, Region
 from lipcert.questions.certify import question

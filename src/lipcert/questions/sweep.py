@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from lipcert.arguments.numbers import numbers
 from lipcert.errors import Interrupted, InvalidInput
 from lipcert.kernel.certificate import Certificate
 from lipcert.methods.anytime import Anytime
@@ -19,7 +20,6 @@ from lipcert.methods.lower import lower_bound
 from lipcert.methods.method import Method
 from lipcert.methods.problem import Problem
 from lipcert.methods.split import Split
-from lipcert.model.arguments import numbers
 from lipcert.model.network import Network
 from lipcert.model.norms import Norm, norm_in
 from lipcert.model.regions import Ball

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from lipcert.arguments.words import upward
 from lipcert.errors import InvalidInput
 from lipcert.files.whole import write_whole
 from lipcert.kernel.reach import Reach
 from lipcert.kernel.sensitivity import Sensitivity
 from lipcert.model.network import Network
-from lipcert.model.wording import upward
 from lipcert.questions import compare
 from lipcert.questions.campaign import Row
 from lipcert.questions.compare import Comparison

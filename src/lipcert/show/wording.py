@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from lipcert.arguments.words import downward, point_in_words, sizes_in_words, upward
 from lipcert.kernel.certificate import Certificate
 from lipcert.kernel.hints import Part
 from lipcert.model.network import Network
 from lipcert.model.norms import Norm, Norms
 from lipcert.model.regions import Ball, Box, Region
-from lipcert.model.wording import downward, point_in_words, sizes_in_words, upward
 
 __all__ = [
     "WHOLE",

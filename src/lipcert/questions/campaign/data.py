@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from lipcert.arguments.numbers import numbers, scaled
 from lipcert.errors import InvalidInput, UnreadableModel
 from lipcert.files.whole import is_file
 from lipcert.importers.arrays import stored
-from lipcert.model.arguments import numbers, scaled
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from lipcert.arguments.words import downward
 from lipcert.errors import InvalidInput, UnreadableResults
 from lipcert.files.whole import write_whole
 from lipcert.model.arrays import Array
-from lipcert.model.wording import downward
 from lipcert.questions.campaign.store import COLUMNS, Row, Store
 from lipcert.questions.markup import table
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from lipcert.arguments.numbers import numbers
 from lipcert.errors import CampaignStopped, InvalidInput, UnreadableResults
 from lipcert.kernel.hints import BOTH, Enclosure
 from lipcert.methods.closed_form import ClosedForm
 from lipcert.methods.method import Method
-from lipcert.model.arguments import numbers
 from lipcert.model.network import Network
 from lipcert.model.norms import L2, Norm, norm_in
 from lipcert.questions.campaign.data import Points

@@ -5,9 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from typing import Any
+
+import numpy as np
 
 _SHOWN = 6
 """Coordinates of a point that are shown."""
+_SCALES = 4
+"""Numbers of a scale that are printed; of a longer one the first and the last."""
 
 
 def upward(value: float, digits: int = 6) -> str:
@@ -55,3 +60,12 @@ def point_in_words(values: Sequence[float], shown: int = _SHOWN) -> str:
         return f"[{values[0]:g}, …]"
     first = [f"{value:g}" for value in values[: shown if len(values) > shown else None]]
     return f"[{', '.join(first + ['…'] * (len(values) > shown))}]"
+
+
+def scale_in_words(scale: Any) -> str:
+    """A scale in few words."""
+    flat = np.ravel(np.asarray(scale, dtype=object)).tolist()
+    if np.ndim(scale) == 0:
+        return f"{scale:g}" if isinstance(scale, float) else str(scale)
+    shown = flat if len(flat) <= _SCALES else [*flat[:3], "…", flat[-1]]
+    return "(" + ", ".join(f"{x:g}" if isinstance(x, (int, float)) else str(x) for x in shown) + ")"
