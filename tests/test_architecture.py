@@ -123,8 +123,8 @@ PLANTED: dict[str, tuple[Rule, str, str, str]] = {
     "a cycle, by a string": (module_cycles, "model/arrays.py", "A = 'lipcert.model.network:Network'", "model.network"),
     "a cycle of packages": (package_cycles, "runtime/threads.py", "import lipcert.methods.auto", "runtime"),
     "a private name": (private_names, "methods/stage.py", "from lipcert.kernel.cover import _shape", "_shape"),
-    "a private name, dotted": (private_names, "cli/demo.py", "import lipcert.kernel.cover as c\nc._shape", "_shape"),
-    "a private name, in full": (private_names, "cli/demo.py", "import lipcert.errors\nlipcert.errors._x", "_x"),
+    "a private name, dotted": (private_names, "cli/methods.py", "import lipcert.kernel.cover as c\nc._shape", "_shape"),
+    "a private name, in full": (private_names, "cli/methods.py", "import lipcert.errors\nlipcert.errors._x", "_x"),
     "a charge by hand": (rounding_units, "kernel/step.py", "from lipcert.kernel.rounding import UP", "UP"),
     "a claim": (claims, "methods/stage.py", "Certificate(1.0, verified=True)", "verified=True"),
     "a claim that depends": (claims, "methods/stage.py", "Certificate(1.0, verified=good)", "verified=good"),
@@ -136,7 +136,7 @@ PLANTED: dict[str, tuple[Rule, str, str, str]] = {
     ),
     "a claim by copy": (claims, "questions/certify.py", "replace(found, verified=True)", "verified=True"),
     "another bound": (claims, "questions/certify.py", "replace(certificate, bound=1.0)", "changes"),
-    "a claim by force": (claims, "cli/demo.py", "object.__setattr__(found, 'verified', True)", "sets verified"),
+    "a claim by force": (claims, "cli/methods.py", "object.__setattr__(found, 'verified', True)", "sets verified"),
 }
 
 

@@ -16,8 +16,8 @@ import pytest
 import lipcert as lc
 from lipcert.arguments.words import downward, upward
 from lipcert.questions.compare import Comparison, Row
-from lipcert.questions.markup import table
 from lipcert.questions.names import METHODS
+from lipcert.questions.tables import Cell, Table
 from networks import random_network
 
 NET = random_network(3, (4, 6, 3), "tanh")
@@ -96,7 +96,7 @@ def test_notebooks_get_tables(tmp_path: Path) -> None:
     assert "2.001" in shown
     assert "a & b" in shown
     assert "%" in text_of(results(tmp_path)._repr_html_())
-    assert "… and 30 rows more" in text_of(table("t", ["k"], [[str(k)] for k in range(50)]))
+    assert "… and 30 rows more" in text_of(Table("t", ["k"], [[Cell(str(k))] for k in range(50)]).html())
 
 
 def test_rows_and_columns_have_names(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 import lipcert as lc
 from command import NETWORK, Command, Outcome, silent
 from lipcert.cli import main
-from lipcert.cli.demo import LADDER
+from lipcert.cli.methods import LADDER
 from lipcert.methods.candidate import Candidate
 from lipcert.methods.method import Method
 from lipcert.methods.problem import Problem

@@ -165,7 +165,7 @@ def test_an_interrupted_campaign_says_how_to_go_on(lipcert: Command, monkeypatch
 
     asked = ("robust", "model.npz", "data.npz", "--radii", "0.1", "--out", "run.sqlite")
     assert lipcert(*asked).code == 0
-    monkeypatch.setattr(sys.modules["lipcert.cli.robust"], "campaign", stop)
+    monkeypatch.setattr(sys.modules["lipcert.cli.campaigns"], "campaign", stop)
     outcome = lipcert(*asked)
     assert outcome.code == 130
     assert "6 points are stored in run.sqlite, and the same command resumes" in outcome.err

@@ -32,11 +32,11 @@ def replaced(monkeypatch: pytest.MonkeyPatch, name: str, by: Any) -> None:
 
 
 BEFORE: dict[str, tuple[str, str]] = {
-    "certificate": ("lipcert.cli.bound.certify", "bound model.npz --certificate FILE"),
-    "plot of a sweep": ("lipcert.cli.sweep.bounds", "sweep model.npz --center zeros --radii 1 --plot FILE.png"),
-    "plot of a comparison": ("lipcert.cli.compare.run_all", "compare model.npz --plot FILE.svg"),
-    "export": ("lipcert.cli.results.Results", "results run.sqlite --export FILE.csv"),
-    "network": ("lipcert.cli.demo.lower_bound", "demo --save FILE.npz"),
+    "certificate": ("lipcert.cli.answers.certify", "bound model.npz --certificate FILE"),
+    "plot of a sweep": ("lipcert.cli.answers.bounds", "sweep model.npz --center zeros --radii 1 --plot FILE.png"),
+    "plot of a comparison": ("lipcert.cli.methods.run_all", "compare model.npz --plot FILE.svg"),
+    "export": ("lipcert.cli.campaigns.Results", "results run.sqlite --export FILE.csv"),
+    "network": ("lipcert.cli.methods.lower_bound", "demo --save FILE.npz"),
     "folder": ("lipcert.reproduce.tables.run", "reproduce table1 --quick --out FILE"),
     "report": ("lipcert.show.report.writing.examine", "report model.npz -o FILE.html"),
 }
@@ -97,8 +97,8 @@ def test_an_interrupt_shows_and_saves_the_best_so_far(lipcert: Command, monkeypa
     def stopped(*_: Any, **__: Any) -> NoReturn:
         raise Interrupted(proved)
 
-    replaced(monkeypatch, "lipcert.cli.bound.certify", stopped)
-    replaced(monkeypatch, "lipcert.cli.bound.lower_bound_of", refused)
+    replaced(monkeypatch, "lipcert.cli.answers.certify", stopped)
+    replaced(monkeypatch, "lipcert.cli.answers.lower_bound_of", refused)
     outcome = lipcert("bound", "model.npz", *BALL, "--json", "--certificate", "c.json")
     assert outcome.code == 130
     assert json.loads(outcome.out)["bound"] == proved.bound
@@ -110,7 +110,7 @@ def test_an_interrupt_of_the_lower_bound_leaves_the_bound(lipcert: Command, monk
     def stopped(*_: Any, **__: Any) -> NoReturn:
         raise KeyboardInterrupt
 
-    replaced(monkeypatch, "lipcert.cli.bound.lower_bound_of", stopped)
+    replaced(monkeypatch, "lipcert.cli.answers.lower_bound_of", stopped)
     outcome = lipcert("bound", "model.npz", *BALL, "--method", "scalar", "--json")
     assert outcome.code == 130
     assert json.loads(outcome.out)["verified"]
@@ -118,13 +118,13 @@ def test_an_interrupt_of_the_lower_bound_leaves_the_bound(lipcert: Command, monk
 
 def test_an_interrupt_without_an_answer(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     for error in (Interrupted(), KeyboardInterrupt()):
-        replaced(monkeypatch, "lipcert.cli.bound.certify", _raising(error))
+        replaced(monkeypatch, "lipcert.cli.answers.certify", _raising(error))
         outcome = lipcert("bound", "model.npz", *BALL)
         assert (outcome.code, outcome.out, outcome.err) == (130, "", "lipcert: interrupted\n")
 
 
 def test_memory_that_runs_out_is_no_bound(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    replaced(monkeypatch, "lipcert.cli.bound.certify", _raising(MemoryError()))
+    replaced(monkeypatch, "lipcert.cli.answers.certify", _raising(MemoryError()))
     outcome = lipcert("bound", "model.npz", *BALL)
     assert (outcome.code, outcome.out) == (1, "")
     assert "memory ran out" in outcome.err
@@ -132,7 +132,7 @@ def test_memory_that_runs_out_is_no_bound(lipcert: Command, monkeypatch: pytest.
 
 def test_two_troubles_are_both_told(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", full)
-    replaced(monkeypatch, "lipcert.cli.bound.lower_bound_of", _raising(lc.ProofFailed("no such luck")))
+    replaced(monkeypatch, "lipcert.cli.answers.lower_bound_of", _raising(lc.ProofFailed("no such luck")))
     outcome = lipcert("bound", "model.npz", *BALL, "--method", "scalar", "--certificate", "c.json")
     assert outcome.code == 2
     assert [line[:20] for line in outcome.err.splitlines()] == ["lipcert: c.json cann", "lipcert: no such luc"]

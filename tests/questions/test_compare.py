@@ -151,7 +151,7 @@ def test_table_for_people(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> 
         Row("geolip", "timeout", seconds=3.0, note="stopped after 3 s"),
         Row("scalar", "certified", 6.5, 1.1, 0.2, verified=True),
     )
-    verb = sys.modules["lipcert.cli.compare"]  # the package's own name of that spelling is the function
+    verb = sys.modules["lipcert.cli.methods"]  # the package's own name of that spelling is the function
     monkeypatch.setattr(verb, "run_all", lambda *_, **__: Comparison(rows, LowerBound(6.0, np.zeros(3))))
     monkeypatch.setenv("COLUMNS", "120")
     arguments = ("compare", "model.npz", "--center", "zeros", "--radius", "1")

@@ -1,4 +1,4 @@
-"""The command ``lipcert``: one file per verb, and the exit codes of errors."""
+"""The command ``lipcert``: its verbs, and the exit codes of errors."""
 
 from __future__ import annotations
 
@@ -11,19 +11,12 @@ from typing import Annotated
 import typer
 
 from lipcert import __version__
-from lipcert.cli.bound import bound
-from lipcert.cli.compare import compare
-from lipcert.cli.demo import demo
+from lipcert.cli.answers import bound, reach, sensitivity, sweep, verify
+from lipcert.cli.campaigns import results, robust
 from lipcert.cli.inspect import inspect
+from lipcert.cli.methods import compare, demo
 from lipcert.cli.options import expanded
-from lipcert.cli.reach import reach
-from lipcert.cli.report import report
-from lipcert.cli.reproduce import reproduce
-from lipcert.cli.results import results
-from lipcert.cli.robust import robust
-from lipcert.cli.sensitivity import sensitivity
-from lipcert.cli.sweep import sweep
-from lipcert.cli.verify import verify
+from lipcert.cli.pages import report, reproduce
 from lipcert.errors import CampaignStopped, Interrupted, LipcertError, ProofFailed
 
 NOT_CERTIFIED = 1

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, get_type_hints
@@ -29,47 +29,42 @@ from lipcert.questions.names import OWN
 from lipcert.runtime.clock import Clock, timed
 from lipcert.show import plots
 
-_MODEL = {"rich_help_panel": "How the model is read"}
-_REGION = {"rich_help_panel": "Region: a ball or a box"}
-_NORMS = {"rich_help_panel": "Norms and units (default: ℓ2, as the numbers are)", "metavar": "l1|l2|linf"}
-_UNITS = _NORMS | {"metavar": "NUMBERS|FILE"}
+Text: TypeAlias = str | None
+
+
+def option(metavar: str | None, text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
+    """An option with its value's name and a help text; names follow from the argument if none are given."""
+    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=panel, **more)
+
+
 PART = "Part of the network (default: all of it)"
-_PART = {"rich_help_panel": PART, "metavar": "I,J,…"}
+_model = partial(option, panel="How the model is read")
+_region = partial(option, panel="Region: a ball or a box")
+_norms = partial(option, panel="Norms and units (default: ℓ2, as the numbers are)")
+_part = partial(option, "I,J,…", panel=PART)
+_NORM, _UNITS, _CORNERS = "l1|l2|linf", "NUMBERS|FILE", "LOWER UPPER"
 
 ModelArgument: TypeAlias = Annotated[str, typer.Argument(metavar="MODEL", help="A .onnx, .npz, .mat or .pt file.")]
-NormOption: TypeAlias = Annotated[
-    str, typer.Option("--norm", help="Norm of the ball, in the units of --input-scale.", **_NORMS)
-]
+NormOption: TypeAlias = Annotated[str, _norms(_NORM, "Norm of the ball, in the units of --input-scale.", "--norm")]
 InputScaleOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="One unit of each input, as in 0.1,100: for --input-norm, and for the ball.", **_UNITS),
+    Text, _norms(_UNITS, "One unit of each input, as in 0.1,100: for --input-norm, and for the ball.")
 ]
-InputsOption: TypeAlias = Annotated[
-    str | None, typer.Option(help="Input coordinates, from 0; the others fixed.", **_PART)
-]
-OutputsOption: TypeAlias = Annotated[str | None, typer.Option(help="Output coordinates, from 0.", **_PART)]
-SecondsOption: TypeAlias = Annotated[
-    float | None, typer.Option(metavar="NUMBER", help="Time limit; the first bound may take longer.")
-]
+InputsOption: TypeAlias = Annotated[Text, _part("Input coordinates, from 0; the others fixed.")]
+OutputsOption: TypeAlias = Annotated[Text, _part("Output coordinates, from 0.")]
+SecondsOption: TypeAlias = Annotated[float | None, option("NUMBER", "Time limit; the first bound may take longer.")]
 LowerOption: TypeAlias = Annotated[
     bool,
-    typer.Option(
-        "--lower-bound/--no-lower-bound", help="Also search a lower bound, which shows how tight the result is."
-    ),
+    option(None, "Also search a lower bound, which shows how tight the result is.", "--lower-bound/--no-lower-bound"),
 ]
 CertificateOption: TypeAlias = Annotated[
-    Path | None, typer.Option("--certificate", metavar="FILE", help="Save the proof; lipcert verify checks it.")
+    Path | None, option("FILE", "Save the proof; lipcert verify checks it.", "--certificate")
 ]
-JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+JsonOption: TypeAlias = Annotated[bool, option(None, "One JSON object on standard output.", "--json")]
 
 
 def _method(default: str) -> Any:
-    return typer.Option(
-        parser=parsing.method,
-        metavar="|".join(OWN),
-        help=f"How tight and how slow; see docs/how-to-choose.md. \\[default: {default}]",  # a bare [ would be markup
-        show_default=False,
-    )
+    text = f"How tight and how slow; see docs/how-to-choose.md. \\[default: {default}]"  # a bare [ would be markup
+    return option("|".join(OWN), text, parser=parsing.method, show_default=False)
 
 
 MethodOption: TypeAlias = Annotated[Method | None, _method("auto")]
@@ -81,42 +76,23 @@ class ReadingOptions:
     """How a model file becomes a network."""
 
     activation: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="If the file does not say: a name such as relu or 'leaky_relu(0.2)', or one per layer with commas.",
-            **_MODEL,
-        ),
+        Text, _model("NAME", "If the file does not say: relu, 'leaky_relu(0.2)', or one per layer with commas.")
     ] = None
-    input_shape: Annotated[
-        str | None,
-        typer.Option(metavar="N,N,…", help="Shape of one input, as in 3,32,32, if the model leaves it open.", **_MODEL),
-    ] = None
+    input_shape: Annotated[Text, _model("N,N,…", "Shape of one input, as in 3,32,32, if the model leaves it open.")] = (
+        None
+    )
     drop_softmax: Annotated[
-        bool, typer.Option("--drop-softmax", help="Take the logits before a final softmax as the output.", **_MODEL)
+        bool, _model(None, "Take the logits before a final softmax as the output.", "--drop-softmax")
     ] = False
     mean: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NUMBERS|FILE",
-            help="Put (x - mean)/std in front of the model: one number, one per channel, or one per input.",
-            **_MODEL,
-        ),
+        Text, _model(_UNITS, "Put (x - mean)/std in front of the model: one number, one per channel, or one per input.")
     ] = None
-    std: Annotated[str | None, typer.Option(metavar="NUMBERS|FILE", help="See --mean.", **_MODEL)] = None
+    std: Annotated[Text, _model(_UNITS, "See --mean.")] = None
     fixed: Annotated[
         list[str] | None,
-        typer.Option(
-            "--fixed",
-            metavar="NAME=FILE|NUMBERS",
-            help="A constant value for one of several inputs, as in mask=1,0,1 or mask=mask.npy. May be repeated.",
-            **_MODEL,
-        ),
+        _model("NAME=FILE|NUMBERS", "A constant for one of several inputs, as in mask=1,0,1. May be repeated."),
     ] = None
-    output: Annotated[
-        str | None,
-        typer.Option("--output", metavar="NAME|N", help="One of several outputs, by name or place.", **_MODEL),
-    ] = None
+    output: Annotated[Text, _model("NAME|N", "One of several outputs, by name or place.", "--output")] = None
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of :func:`load`, without mean and std."""
@@ -142,24 +118,19 @@ class ReadingOptions:
         return f"{file} behind (x - {mean})/{std}"
 
 
+_CENTER = (
+    "Centre of the ball: a .npy, .npz or .csv file, numbers separated by commas, or 'zeros'. test.npz:7 is point 7,"
+    " from 0, of a file with many."
+)
+
+
 @dataclass(frozen=True)
 class CenterOptions:
     """Balls around a point, without their radius."""
 
-    center: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|NUMBERS|zeros",
-            help="Centre of the ball: a .npy, .npz or .csv file, numbers separated by commas, or 'zeros'. test.npz:7 is"
-            " point 7, from 0, of a file with many.",
-            **_REGION,
-        ),
-    ] = None
+    center: Annotated[Text, _region("FILE|NUMBERS|zeros", _CENTER)] = None
     clip: Annotated[
-        tuple[str, str] | None,
-        typer.Option(
-            metavar="LOWER UPPER", help="Only inputs between these count, as in --clip 0 1 for images.", **_REGION
-        ),
+        tuple[str, str] | None, _region(_CORNERS, "Only inputs between these count, as in --clip 0 1 for images.")
     ] = None
     norm: NormOption = "l2"
     input_scale: InputScaleOption = None
@@ -178,18 +149,11 @@ class RegionOptions(CenterOptions):
     """A ball, a box, or all inputs."""
 
     radius: Annotated[
-        float | None,
-        typer.Option(
-            *("--radius", "--eps"), metavar="NUMBER", help="Radius of the ball, in the norm of --norm.", **_REGION
-        ),
+        float | None, _region("NUMBER", "Radius of the ball, in the norm of --norm.", "--radius", "--eps")
     ] = None
     box: Annotated[
         tuple[str, str] | None,
-        typer.Option(
-            metavar="LOWER UPPER",
-            help="A box instead of a ball; each corner as for --center, or one number for all inputs.",
-            **_REGION,
-        ),
+        _region(_CORNERS, "A box instead of a ball; each corner as for --center, or one number for all inputs."),
     ] = None
 
     def region(self, network: Network) -> Region:
@@ -217,9 +181,9 @@ class RegionOptions(CenterOptions):
 class NormOptions:
     """The norms of a bound; units of the inputs are those of the ball."""
 
-    input_norm: Annotated[str, typer.Option(help="Norm of changes of the input.", **_NORMS)] = "l2"
-    output_norm: Annotated[str, typer.Option(help="Norm of changes of the output.", **_NORMS)] = "l2"
-    output_scale: Annotated[str | None, typer.Option(help="One unit of each output.", **_UNITS)] = None
+    input_norm: Annotated[str, _norms(_NORM, "Norm of changes of the input.")] = "l2"
+    output_norm: Annotated[str, _norms(_NORM, "Norm of changes of the output.")] = "l2"
+    output_scale: Annotated[Text, _norms(_UNITS, "One unit of each output.")] = None
 
     def arguments(self, input_scale: str | None) -> dict[str, Norm]:
         """The norms as arguments of :func:`certify`."""
@@ -264,21 +228,21 @@ def limit(seconds: float | None) -> AbstractContextManager[Clock]:
     return timed(seconds)
 
 
-def check_figure(option: str, path: Path | None) -> None:
-    """Check before the work that a figure can be drawn and written."""
+def check_figure(path: Path | None) -> None:
+    """Check before the work that the figure of --plot can be drawn and written."""
     if path is None:
         return
     if path.suffix.lower() not in (".png", ".pdf", ".svg") or not path.parent.is_dir():
-        raise InvalidInput(f"{option} must name a .png, .pdf or .svg file in a folder that exists, got {path}")
-    check_output(option, path)
+        raise InvalidInput(f"--plot must name a .png, .pdf or .svg file in a folder that exists, got {path}")
+    check_output("--plot", path)
     plots.axes()  # raises if matplotlib is missing
 
 
-def check_output(option: str, path: Path | None, *inputs: str | Path) -> None:
-    """Check before the work that a file can be written and is not one of the inputs."""
+def check_output(name: str, path: Path | None, *inputs: str | Path) -> None:
+    """Check before the work that the file of an option can be written and is not one of the inputs."""
     if path is None:
         return
     for other in inputs:
         if path.exists() and os.path.exists(other) and path.samefile(other):
-            raise InvalidInput(f"{option} {path} would overwrite {other}; give another file")
+            raise InvalidInput(f"{name} {path} would overwrite {other}; give another file")
     require_writable(path)

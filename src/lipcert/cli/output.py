@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from json import dumps
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
+import rich.box
+import rich.table
 import typer
 from rich.console import Console
-from rich.table import Column, Table
 
 from lipcert.errors import LipcertError
-from lipcert.kernel.certificate import Certificate
 from lipcert.kernel.hints import Part
 from lipcert.methods.lower import LowerBound
 from lipcert.model.network import Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Ball, Box, Region
+from lipcert.questions.answers import Answer, save_answer
+from lipcert.questions.tables import Table
+from lipcert.show import plots
 from lipcert.show.wording import activations
 
-Answer = TypeVar("Answer")
+Found = TypeVar("Found")
 
 
 class Later:
@@ -34,18 +38,18 @@ class Later:
     def __init__(self) -> None:
         self.troubles: list[BaseException] = []
 
-    def best(self, question: Callable[..., Answer], *arguments: Any, **options: Any) -> Answer:
+    def best(self, question: Callable[..., Found], *arguments: Any, **options: Any) -> Found:
         """The answer to a question; on an interrupt the best answer so far, if there is one."""
         try:
             return question(*arguments, **options)
         except KeyboardInterrupt as stop:
-            found: Answer | None = getattr(stop, "best", None)
+            found: Found | None = getattr(stop, "best", None)
             if found is None:
                 raise
             self.troubles.append(_stopped())
             return found
 
-    def extra(self, question: Callable[..., Answer], *arguments: Any, **options: Any) -> Answer | None:
+    def extra(self, question: Callable[..., Found], *arguments: Any, **options: Any) -> Found | None:
         """The answer to an optional question; None if it fails, or after an interrupt."""
         if any(isinstance(trouble, KeyboardInterrupt) for trouble in self.troubles):
             return None
@@ -63,6 +67,16 @@ class Later:
             write(*arguments)
         except (LipcertError, OSError) as trouble:
             self.troubles.append(trouble)
+
+    def save(self, answer: Answer, path: Path | None) -> None:
+        """Save an answer, if a file was named."""
+        if path is not None:
+            self.attempt(save_answer, answer, path)
+
+    def draw(self, path: Path | None, figure: Callable[..., Any], *arguments: Any) -> None:
+        """Draw a figure and save it, if a file was named."""
+        if path is not None:
+            self.attempt(plots.save, figure(*arguments), path)
 
     def __enter__(self) -> Later:
         return self
@@ -91,45 +105,43 @@ def console() -> Console:
     return _Console(highlight=False)
 
 
-def as_json(record: dict[str, Any]) -> str:
-    """One JSON object, without NaN or infinity."""
-    return dumps(record, ensure_ascii=False, allow_nan=False)
-
-
 def show(json: bool, record: Callable[..., dict[str, Any]], printer: Callable[..., None], *found: Any) -> None:
     """Print a result as one JSON object, or as text."""
     if json:
-        typer.echo(as_json(record(*found)))
+        print_json(record(*found))
     else:
         printer(console(), *found)
 
 
-def aligned(left: int, *headings: str) -> Table:
-    """A table whose first columns are set to the left, the others to the right."""
-    columns = (Column(name, justify="left" if k < left else "right", no_wrap=True) for k, name in enumerate(headings))
-    return Table(*columns)
+def print_json(record: dict[str, Any]) -> None:
+    """Print one JSON object, without NaN or infinity."""
+    typer.echo(dumps(record, ensure_ascii=False, allow_nan=False))
+
+
+def grid(facts: Sequence[tuple[str, str]]) -> rich.table.Table:
+    """Facts with their names, a line for each."""
+    table = rich.table.Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    for fact in facts:
+        table.add_row(*fact)
+    return table
+
+
+def ruled(table: Table, ends: Container[int] = (), compact: bool = False) -> rich.table.Table:
+    """A table for the terminal, with a line after the rows ``ends``; a compact one has few lines."""
+    look: dict[str, Any] = {"box": rich.box.SIMPLE_HEAD, "padding": (0, 1, 0, 0)} if compact else {}
+    shown = rich.table.Table(**look)
+    for heading, right in zip(table.headings, table.numeric, strict=True):
+        shown.add_column(heading, justify="right" if right else "left", no_wrap=right)
+    for number, row in enumerate(table.rows):
+        shown.add_row(*(rich.markup.escape(cell.text) for cell in row), end_section=number in ends)
+    return shown
 
 
 def network_record(network: Network) -> dict[str, Any]:
     """A network in JSON's types."""
     return {"digest": network.digest, "sizes": list(network.sizes), "activations": activations(network)}
-
-
-def certificate_record(network: Network, certificate: Certificate, lower: LowerBound | None) -> dict[str, Any]:
-    """A certificate in JSON's types."""
-    return {
-        "bound": certificate.bound,
-        "lower": None if lower is None else lower.value,
-        "lower_point": None if lower is None else lower.point.tolist(),
-        "ratio": ratio(certificate.bound, lower),
-        "method": method_record(certificate.method),
-        "region": region_record(certificate.region),
-        "network": network_record(network),
-        **part_record(certificate.part),
-        "seconds": certificate.seconds,
-        "verified": certificate.verified,
-        **({"note": certificate.note} if certificate.note else {}),
-    }
 
 
 def method_record(method: object) -> dict[str, Any]:
@@ -163,8 +175,14 @@ def region_record(region: Region) -> dict[str, Any]:
     return {"kind": type(region).__name__.lower()}
 
 
-def ratio(bound: float, lower: LowerBound | None) -> float | None:
+def lower_record(bound: float, lower: LowerBound | None) -> dict[str, Any]:
+    """A lower bound, where it is attained, and the ratio; None where there is none."""
+    if lower is None:
+        return {"lower": None, "lower_point": None, "ratio": None}
+    return {"lower": lower.value, "lower_point": lower.point.tolist(), "ratio": ratio(bound, lower)}
+
+
+def ratio(bound: float, lower: LowerBound) -> float | None:
     """Bound divided by lower bound; None if that is not a number."""
-    if lower is None or lower.value == 0.0 or not math.isfinite(bound / lower.value):
-        return None
-    return bound / lower.value
+    found = bound / lower.value if lower.value > 0.0 else math.inf
+    return found if math.isfinite(found) else None

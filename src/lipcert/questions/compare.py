@@ -23,8 +23,8 @@ from lipcert.model.regions import Everywhere, Region
 from lipcert.published import NotApplicable, Trivial
 from lipcert.published.base import Published
 from lipcert.questions.certify import certify, question
-from lipcert.questions.markup import table
 from lipcert.questions.names import METHODS, method_of
+from lipcert.questions.tables import Cell, Table
 from lipcert.runtime.clock import Progress, timed
 from lipcert.runtime.limits import Unguarded, within
 from lipcert.runtime.threads import suited_to
@@ -84,20 +84,25 @@ class Comparison:
         below = "" if self.lower is None else f", lower bound {downward(self.lower.value)}"
         return f"Comparison({len(self.rows)} methods, {found}{below})"
 
-    def _repr_html_(self) -> str:
-        """A table for notebooks, a row per method."""
+    def table(self) -> Table:
+        """A row per method, and the lower bound if there is one."""
         rows = [
             (
-                row.name,
-                "" if row.bound is None else upward(row.bound, 4),
-                "" if row.ratio is None else upward(row.ratio, 4),
-                "" if row.seconds is None else f"{row.seconds:.2f}",
-                "verified" if row.verified else row.status,
-                row.note,
+                Cell(row.name),
+                Cell.bound(row.bound),
+                Cell.bound(row.ratio),
+                Cell.number(row.seconds, ".2f"),
+                Cell("verified" if row.verified else row.status),
+                Cell(row.note),
             )
             for row in self.rows
         ]
-        return table(repr(self), ("method", "bound", "÷ lower bound", "seconds", "status", "note"), rows)
+        if self.lower is not None:
+            rows.append((Cell("lower bound"), Cell.below(self.lower.value), Cell("1", 1.0), Cell(), Cell(), Cell()))
+        return Table(repr(self), ("method", "bound", "÷ lower bound", "seconds", "status", "note"), rows)
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
 
 
 def compare(

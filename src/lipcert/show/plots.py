@@ -82,7 +82,7 @@ def _number(ax: Any, points: Sequence[tuple[float, float]]) -> None:
         ax.annotate(text, points[last], (5, 3), textcoords="offset points", fontsize=size)
 
 
-def radius_curve(rows: Sequence[SweepRow], ax: Any = None) -> Any:
+def radius_curve(rows: Sequence[SweepRow], ax: Any = None, title: str = "") -> Any:
     """Bound, lower bound and trivial bound against the radius, on logarithmic axes; radius 0 is left out."""
     ax = axes() if ax is None else ax
     shown = sorted((row for row in rows if row.radius > 0), key=lambda row: row.radius)
@@ -97,6 +97,7 @@ def radius_curve(rows: Sequence[SweepRow], ax: Any = None) -> Any:
     for axis in (ax.xaxis, ax.yaxis):
         logarithmic(axis)
     ax.set(xlabel="radius", ylabel="Lipschitz constant")
+    ax.set_title(title, fontsize=10)
     ax.grid(True, which="major", alpha=0.3)
     if shown:
         ax.legend(fontsize=8, loc="best", frameon=False)

@@ -1,26 +1,24 @@
-"""Numbers, networks, regions and claims in words."""
+"""Networks, regions and answers in words and as tables, for the command line and for reports."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from lipcert.arguments.words import downward, point_in_words, sizes_in_words, upward
 from lipcert.kernel.certificate import Certificate
+from lipcert.kernel.classes import CertifiedRadius
 from lipcert.kernel.hints import Part
+from lipcert.kernel.reach import Reach
+from lipcert.kernel.sensitivity import Sensitivity
 from lipcert.model.network import Network
 from lipcert.model.norms import Norm, Norms
 from lipcert.model.regions import Ball, Box, Region
+from lipcert.questions.sweep import SweepRow
+from lipcert.questions.tables import Cell, Table
 
-__all__ = [
-    "WHOLE",
-    "activations",
-    "brief_region",
-    "describe_network",
-    "describe_region",
-    "downward",
-    "restrictions",
-    "upward",
-    "whom",
-]
-
+__all__ = ["downward", "upward"]
 
 WHOLE = 64
 """Coordinates of a point that a theorem spells out; beyond that the file has them."""
@@ -82,11 +80,39 @@ def unit_notes(norms: Norms) -> list[str]:
     return notes + [f"{what} by the inverse of a matrix of shape" for what, norm in ends if norm.matrix is not None]
 
 
-def whom(claim: Certificate) -> str:
-    """The pairs of points that a certificate is about."""
+def statement(claim: Certificate | Reach | Sensitivity | CertifiedRadius, depth: int | None) -> tuple[str, list[str]]:
+    """What an answer claims: which inputs it is about, and what holds for them; bounds are rounded outwards.
+
+    ``depth`` is that of the network, or None if it is unknown.
+    """
+    if isinstance(claim, CertifiedRadius):
+        assert claim.proof is not None  # a file has one
+        closer = f"that is closer to its centre than {downward(claim.radius)} is of class {claim.label},"
+        where = f"every input of the {describe_region(claim.proof.ball, WHOLE)}"
+        return where, [closer, "which has the largest output of f,"]
+    there = f"in the {describe_region(claim.region, WHOLE)}"
+    if isinstance(claim, Reach):
+        what = "f(x)" if claim.layer == depth else f"what layer {claim.layer} computes before its activation"
+        sides = zip(claim.lower, claim.upper, strict=True)
+        rows = [f"output {k} in [{downward(low)}, {upward(high)}]" for k, (low, high) in enumerate(sides)]
+        return f"for every input x {there}, {what} has", rows
+    if isinstance(claim, Sensitivity):
+        pairs = f"any two inputs {there}" if claim.region.bounded else "any two inputs"
+        rows = [
+            f"output {_group(one)} changes by at most {upward(float(claim.matrix[i, k]))} times the change of input"
+            f" {_group(other)}"
+            for i, one in enumerate(claim.outputs)
+            for k, other in enumerate(claim.inputs)
+        ]
+        return f"for {pairs} that differ in one coordinate, or group of them, only,", rows
+    formula = claim.part.norms.formula(upward(claim.bound))
     start = claim.part.layers[0]
     who = "any two inputs x, y" if start == 0 else f"the values x, y that layer {start} puts out for any two inputs"
-    return f"{who} in the {describe_region(claim.region, WHOLE)}" if claim.region.bounded else who
+    return f"for {who} {there}" if claim.region.bounded else f"for {who}", [formula]
+
+
+def _group(which: tuple[int, ...]) -> str:
+    return " + ".join(map(str, which))
 
 
 def restrictions(part: Part, depth: int | None) -> list[str]:
@@ -104,3 +130,46 @@ def restrictions(part: Part, depth: int | None) -> list[str]:
 
 def _numbered(what: str, which: tuple[int, ...]) -> str:
     return f"{what}{'s' if len(which) > 1 else ''} {', '.join(map(str, which))}"
+
+
+def region_of(row: SweepRow) -> Region:
+    """The region where the bound of a row is proved: the row's ball, if it is inside that of the certificate.
+
+    The radius in the file is not proved. If it is too large, the ball of the certificate counts.
+    """
+    region = row.certificate.region
+    if isinstance(region, Ball) and 0.0 <= row.radius < float(region.radius):
+        return Ball(region.center, row.radius, region.clip, region.norm)
+    return region
+
+
+def sweep_table(title: str, rows: Sequence[SweepRow]) -> Table:
+    """A row per radius."""
+    cells = [
+        (
+            Cell.number(row.radius, "g"),
+            Cell.bound(row.bound, 6),
+            Cell.below(row.lower, 6),
+            Cell.bound(row.bound / row.lower if row.lower > 0.0 else None),
+            Cell(describe_region(region_of(row))),
+            Cell.number(row.seconds, ".2f"),
+        )
+        for row in rows
+    ]
+    return Table(title, ("radius", "bound", "lower bound", "ratio", "region", "seconds"), cells)
+
+
+def reach_table(title: str, found: Reach, most: int) -> Table:
+    """The box of a reach set, a row for each of the first outputs, at most so many."""
+    widths = np.nextafter(found.upper - found.lower, np.inf)
+    cells = [
+        (
+            Cell(str(k)),
+            Cell.below(float(found.lower[k]), 6),
+            Cell.number(float(found.center[k]), ".6g"),
+            Cell.bound(float(found.upper[k]), 6),
+            Cell.bound(float(widths[k])),
+        )
+        for k in range(min(len(widths), most))
+    ]
+    return Table(title, ("output", "lower", "at the centre", "upper", "width"), cells)

@@ -9,7 +9,7 @@ import math
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from lipcert.arguments.words import downward
 from lipcert.errors import InvalidInput, UnreadableResults
 from lipcert.files.whole import write_whole
 from lipcert.model.arrays import Array
 from lipcert.questions.campaign.store import COLUMNS, Row, Store
-from lipcert.questions.markup import table
+from lipcert.questions.tables import Cell, Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,19 +84,7 @@ class Results:
         return f"Results({str(self.path)!r}, {len(self.rows)} rows: {', '.join(words)})"
 
     def _repr_html_(self) -> str:
-        """A table for notebooks, a row per network, method and radius."""
-        headings = ("method", "radius", "points", "correct", "certified", "plain rule", "mean radius")
-        rows = [
-            (
-                part.method,
-                f"{part.radius:g}" if part.radius else "searched",
-                str(part.points),
-                *(f"{100.0 * share:.2f} %" for share in (part.correct, part.certified, part.plain)),
-                downward(part.mean_radius, 4),
-            )
-            for part in summarise(self)
-        ]
-        return table(repr(self), headings, rows)
+        return summary_table(repr(self), summarise(self)).html()
 
 
 _MANY = (("point", "points"), ("radius", "radii"), ("method", "methods"))
@@ -174,6 +161,30 @@ def _summary(key: tuple[str, str, float], rows: list[Row], attacked: bool, met: 
         seconds=float(np.mean([row.seconds for row in rows])),
         longest=max(row.seconds for row in rows),
     )
+
+
+def summary_table(title: str, summaries: Sequence[Summary]) -> Table:
+    """A row per summary."""
+    attacked = any(part.unbroken is not None for part in summaries)
+    failed = any(part.problems for part in summaries)
+    headings = ("method", "radius", "points", "correct", "certified", "plain", *["unbroken"] * attacked)
+    rows = []
+    for part in summaries:
+        shares: list[float | None] = [part.correct, part.certified, part.plain]
+        # without a radius, every point has a counterexample somewhere
+        shares += [part.unbroken if part.radius else None] * attacked
+        rows.append(
+            (
+                Cell(part.method),
+                Cell.number(part.radius, "g") if part.radius else Cell("searched", 0.0),
+                Cell.number(part.points, "d"),
+                *map(Cell.percent, shares),
+                Cell.below(part.mean_radius),
+                Cell("none") if part.bound is None else Cell.bound(part.bound),
+                *[Cell.number(part.problems, "d")] * failed,
+            )
+        )
+    return Table(title, (*headings, "mean radius", "mean bound", *["without bound"] * failed), rows)
 
 
 def _share(facts: Iterable[bool]) -> float:

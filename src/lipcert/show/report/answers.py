@@ -1,36 +1,48 @@
-"""The sections of a report about answers: a card for each file, with tables and figures."""
+"""The sections of a report about saved answers: each is checked against the models, and shown as it was proved."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from lipcert.errors import ProofFailed
 from lipcert.kernel.certificate import Certificate
 from lipcert.kernel.classes import CertifiedRadius
+from lipcert.kernel.counterexample import subject_of
 from lipcert.kernel.reach import Reach
 from lipcert.kernel.sensitivity import Sensitivity
-from lipcert.model.norms import Norms
+from lipcert.methods.lower import LowerBound, lower_bound, lower_bound_of
+from lipcert.model.network import Network
 from lipcert.model.regions import Ball
+from lipcert.questions.answers import Answer, load_answer
 from lipcert.questions.sweep import SweepRow
+from lipcert.questions.tables import Cell, Table
+from lipcert.questions.verify import verify
+from lipcert.runtime.clock import Progress, silent
 from lipcert.show import plots
-from lipcert.show.report.examined import Examined, in_words, region_of, standing, verdict
-from lipcert.show.report.page import Block, Card, Cell, Figure, Section, Table
+from lipcert.show.report.page import Block, Card, Figure, Section
 from lipcert.show.wording import (
     brief_region,
-    describe_region,
+    describe_network,
     downward,
     measured,
+    reach_table,
+    region_of,
     restrictions,
+    statement,
+    sweep_table,
     unit_notes,
     upward,
-    whom,
 )
 
 LISTED = 300
-"""Most rows of a table."""
+"""Most rows of a table; a page with more would be slow to open."""
+_SECONDS = 5.0
+"""Time limit for the lower bounds of one file."""
 _BASES = {
     "lipschitz": "a Lipschitz bound",
     "relaxation": "linear relaxation",
@@ -38,10 +50,87 @@ _BASES = {
     "value functions": "value functions",
     "parabolas": "parabolas of chosen slopes",
 }
-Facts = list[tuple[str, str]]
 
 
-def answer_sections(found: Sequence[Examined[Any]], models: bool) -> list[Section]:
+@dataclass(frozen=True, eq=False)
+class Examined:
+    """A file with an answer, and the result of its check.
+
+    Attributes
+    ----------
+    path, claim : the file and its answer.
+    model, network : name and network of its model; None if that model was not given.
+    refuted : why the claim could not be proved; empty if it was proved or not checked.
+    lowers : lower bounds for a certificate or for each row of a sweep; empty if there was no search.
+    """
+
+    path: Path
+    claim: Any
+    model: str | None = None
+    network: Network | None = None
+    refuted: str = ""
+    lowers: tuple[LowerBound | None, ...] = ()
+
+    @property
+    def proved(self) -> bool:
+        """Whether the claim was proved again."""
+        return self.network is not None and not self.refuted
+
+    @property
+    def lower(self) -> LowerBound | None:
+        """The lower bound for a certificate; None if there is none."""
+        return self.lowers[0] if self.lowers else None
+
+    @property
+    def ratio(self) -> float | None:
+        """Bound of a certificate divided by its lower bound."""
+        known = self.lower is not None and self.lower.value > 0.0
+        return self.claim.bound / self.lower.value if known and self.lower is not None else None
+
+    @property
+    def standing(self) -> Cell:
+        """Whether the claim holds, in a word."""
+        return Cell("yes" if self.proved else "no" if self.refuted else "not checked")
+
+
+def examine(paths: Sequence[Path], models: Mapping[str, Network], report: Progress = silent) -> list[Examined]:
+    """Read files with answers. Those about one of the named models are proved again, and bounds get a lower bound."""
+    claims = [(path, load_answer(path)) for path in paths]
+    found = []
+    for number, (path, claim) in enumerate(claims, 1):
+        report(f"certificate {number} of {len(claims)}: {path.name}")
+        about = next(((name, network) for name, network in models.items() if _is_about(claim, network)), None)
+        found.append(Examined(path, claim) if about is None else _checked(path, claim, *about))
+    return found
+
+
+def _is_about(claim: Answer, network: Network) -> bool:
+    if isinstance(claim, CertifiedRadius):
+        return claim.proof is not None and claim.subject == subject_of(network, claim.proof.ball)
+    return (claim[0].certificate if isinstance(claim, tuple) else claim).network == network.digest
+
+
+def _checked(path: Path, claim: Any, name: str, network: Network) -> Examined:
+    try:
+        verify(network, claim)
+    except ProofFailed as error:
+        return Examined(path, claim, name, network, str(error))
+    lowers: list[LowerBound | None] = []
+    if isinstance(claim, Certificate):
+        lowers = [lower_bound_of(network, claim, _SECONDS)]
+    elif isinstance(claim, tuple):
+        lowers = [_lower(network, row, _SECONDS / len(claim)) for row in claim]
+    return Examined(path, claim, name, network, lowers=tuple(lowers))
+
+
+def _lower(network: Network, row: SweepRow, seconds: float) -> LowerBound | None:
+    region, norms = region_of(row), row.certificate.part.norms
+    if not region.bounded or norms.shaped:
+        return None
+    return lower_bound(network, region, input_norm=norms.input, output_norm=norms.output, seconds=seconds)
+
+
+def answer_sections(found: Sequence[Examined], models: bool) -> list[Section]:
     """A section for each kind of answer."""
     sections = []
     for kind in _KINDS:
@@ -50,20 +139,56 @@ def answer_sections(found: Sequence[Examined[Any]], models: bool) -> list[Sectio
             continue
         blocks: list[Block] = [kind.overview(mine)] if kind.overview is not None and len(mine) > 1 else []
         blocks += [block for item in mine for block in kind.blocks(item, models)]
-        text = f"{len(mine)} {kind.one if len(mine) == 1 else kind.many}. {in_words(mine, models)}"
-        ratios = [ratio for ratio in map(_ratio, mine) if ratio is not None] if kind.answer is Certificate else []
+        text = f"{len(mine)} {kind.one if len(mine) == 1 else kind.many}. {_in_words(mine, models)}"
+        ratios = [item.ratio for item in mine if kind.answer is Certificate and item.ratio is not None]
         if ratios:
             text += f" With a lower bound, the bound is at most {upward(max(ratios), 3)} times the true constant."
         sections.append(Section(kind.title, text, blocks))
     return sections
 
 
-def _ratio(item: Examined[Certificate]) -> float | None:
-    """Bound divided by lower bound."""
-    return item.claim.bound / item.lower.value if item.lower is not None and item.lower.value > 0.0 else None
+def _in_words(found: Sequence[Examined], models: bool) -> str:
+    """How many claims hold, in a sentence."""
+    count, proved, refuted = len(found), sum(item.proved for item in found), sum(bool(item.refuted) for item in found)
+    if not models:
+        return "Not checked: no model was given."
+    text = f"Proved again for this report: {proved} of {count}."
+    if refuted:
+        text += f" Not provable: {refuted}. Do not rely on those."
+    if count - proved - refuted:
+        text += f" About other models, not checked: {count - proved - refuted}."
+    return text
 
 
-def _certificates(found: Sequence[Examined[Certificate]]) -> Table:
+def _card(item: Examined, models: bool, where: str, formula: str, facts: Mapping[str, str], subject: str) -> Card:
+    """What a file claims, whether it holds, and facts about it."""
+    if item.refuted:
+        standing, verdict = "bad", f"Not proved: {item.refuted}"
+    elif item.proved:
+        standing, verdict = "good", "Proved again for this report, with every rounding error accounted for"
+    elif models:
+        standing, verdict = "open", "Not checked: none of the models given has this digest"
+    else:
+        standing = "open"
+        verdict = "Not checked: no model was given; lipcert report CERT --model MODEL checks it"
+    network = "not given" if item.network is None else f"{item.model}: {describe_network(item.network)}"
+    about = {**facts, "Network": network, "SHA-256": subject}
+    return Card(item.path.name, standing, verdict, where[0].upper() + where[1:], formula, list(about.items()))
+
+
+def _derived(claim: Reach | Sensitivity) -> dict[str, str]:
+    count = len(claim.proofs)
+    return {
+        "Time": f"{claim.seconds:.3g} s to find and prove, as the file says",
+        "Proof": f"hints of {count} derivation{'' if count == 1 else 's'} through the layers",
+    }
+
+
+def _depth(item: Examined) -> int | None:
+    return None if item.network is None else item.network.depth
+
+
+def _certificates(found: Sequence[Examined]) -> Table:
     rows = []
     for item in found:
         claim, norms = item.claim, item.claim.part.norms
@@ -72,92 +197,76 @@ def _certificates(found: Sequence[Examined[Certificate]]) -> Table:
                 Cell(item.path.name),
                 Cell(f"{upward(claim.bound)}{'' if norms.plain else f', {measured(norms)}'}", claim.bound),
                 Cell.below(None if item.lower is None else item.lower.value, 6),
-                Cell.bound(_ratio(item)),
+                Cell.bound(item.ratio),
                 Cell(brief_region(claim.region)),
                 Cell(str(claim.method).split("(")[0]),
-                Cell(f"{claim.network[:12]}…", kind="digest"),
-                Cell.number(claim.seconds, 3),
-                Cell(standing(item)),
+                Cell(f"{claim.network[:12]}…"),
+                Cell.number(claim.seconds, ".3g"),
+                item.standing,
             )
         )
     headings = ("file", "bound", "lower bound", "ratio", "region", "method", "network", "seconds", "proved")
     return Table("All certificates", headings, rows)
 
 
-def _certificate(item: Examined[Certificate], models: bool) -> list[Block]:
-    claim, sweeps = item.claim, len(item.claim.sweeps) + len(item.claim.part_sweeps)
-    depth = None if item.network is None else item.network.depth
-    left_out = "".join(f", {which}" for which in restrictions(claim.part, depth))
+def _certificate(item: Examined, models: bool) -> list[Block]:
+    claim: Certificate = item.claim
+    sweeps = len(claim.sweeps) + len(claim.part_sweeps)
+    where, (formula,) = statement(claim, _depth(item))
+    left_out = "".join(f", {which}" for which in restrictions(claim.part, _depth(item)))
     about = "" if item.model is None else f", where f is {item.model}"
     pieces = "" if claim.tree is None else f", and a cut of the region into {claim.tree.leaves} pieces"
-    facts = [
-        ("How tight", _tightness(item)),
-        ("Method", f"{claim.method}, as the file says"),
-        ("Time", f"{claim.seconds:.3g} s to find and prove, as the file says"),
-        ("Proof", f"hints of {sweeps} sweep{'' if sweeps == 1 else 's'} through the layers{pieces}"),
-        *_network(item, claim.network),
-    ]
-    where, formula = f"For {whom(claim)}{left_out}{about}:", claim.part.norms.formula(upward(claim.bound))
-    return [Card(item.path.name, verdict(item, models), where, formula, facts)]
+    facts = {
+        "How tight": _tightness(item),
+        "Method": f"{claim.method}, as the file says",
+        "Time": f"{claim.seconds:.3g} s to find and prove, as the file says",
+        "Proof": f"hints of {sweeps} sweep{'' if sweeps == 1 else 's'} through the layers{pieces}",
+    }
+    return [_card(item, models, f"{where}{left_out}{about}:", formula, facts, claim.network)]
 
 
-def _tightness(item: Examined[Certificate]) -> str:
-    upper, ratio = upward(item.claim.bound), _ratio(item)
+def _tightness(item: Examined) -> str:
+    upper = upward(item.claim.bound)
     if item.refuted:
         return "unknown, since the claim is not proved"
     if item.network is None:
         return f"at most {upper}; with the model, a lower bound can be found"
     if item.lower is None:
         return f"at most {upper}; no lower bound is offered for this region or part"
-    apart = "" if ratio is None else f", a factor of {upward(ratio, 4)} apart"
+    apart = "" if item.ratio is None else f", a factor of {upward(item.ratio, 4)} apart"
     return f"{downward(item.lower.value)} ≤ true constant ≤ {upper}{apart}"
 
 
-def _reach(item: Examined[Reach], models: bool) -> list[Block]:
-    claim, count, pieces = item.claim, len(item.claim.lower), len(item.claim.hull[0])
-    widths = np.nextafter(claim.upper - claim.lower, np.inf)
-    # without the network its depth is unknown
-    output = item.network is not None and claim.layer == item.network.depth
-    what = "f(x)" if output else f"what layer {claim.layer} computes before its activation"
-    facts = [
-        ("Widest side", upward(float(widths.max()))),
-        ("Lipschitz bound", f"{upward(claim.bound)}, of the same proof"),
-        ("Pieces", f"{pieces}, each with a box of its own" if pieces > 1 else "the region was not cut"),
-        *_derivations(item, claim),
-    ]
-    where = f"For every input x in the {describe_region(claim.region)}, {what} = y has"
-    card = Card(item.path.name, verdict(item, models), where, "lower ≤ y ≤ upper", facts)
-    rows = [
-        (
-            Cell(str(k), k),
-            Cell.below(float(claim.lower[k]), 6),
-            Cell.number(float(claim.center[k]), 6),
-            Cell.bound(float(claim.upper[k]), 6),
-            Cell.bound(float(widths[k])),
-        )
-        for k in range(min(count, LISTED))
-    ]
-    headings = ("output", "lower", "at the centre", "upper", "width")
-    blocks: list[Block] = [card, Table(_listed(f"Outputs, {item.path.name}", count), headings, rows)]
-    if item.proved and item.network is not None:
-        drawn = np.argsort(claim.lower - claim.upper, kind="stable")[:2].tolist()  # the widest sides
-        sets = "the interval" if count == 1 else "the box, and in the ellipsoid whose shadow is dashed"
-        caption = f"{item.path.name}: the outputs lie in {sets}. Outputs of random inputs are grey."
-        blocks.append(Figure.of(plots.reach_set(claim, item.network, (min(drawn), max(drawn))), caption))
-    return blocks
+def _reach(item: Examined, models: bool) -> list[Block]:
+    claim: Reach = item.claim
+    count, pieces = len(claim.lower), len(claim.hull[0])
+    facts = {
+        "Widest side": upward(float(np.nextafter(claim.upper - claim.lower, np.inf).max())),
+        "Lipschitz bound": f"{upward(claim.bound)}, of the same proof",
+        "Pieces": f"{pieces}, each with a box of its own" if pieces > 1 else "the region was not cut",
+        **_derived(claim),
+    }
+    where = statement(claim, _depth(item))[0]
+    card = _card(item, models, where, "output k in [lower, upper], as in the table", facts, claim.network)
+    table = reach_table(_listed(f"Outputs, {item.path.name}", count), claim, LISTED)
+    if not item.proved or item.network is None:
+        return [card, table]
+    drawn = np.argsort(claim.lower - claim.upper, kind="stable")[:2].tolist()  # the widest sides
+    sets = "the interval" if count == 1 else "the box, and in the ellipsoid whose shadow is dashed"
+    caption = f"{item.path.name}: the outputs lie in {sets}. Outputs of random inputs are grey."
+    return [card, table, Figure.of(plots.reach_set(claim, item.network, (min(drawn), max(drawn))), caption)]
 
 
-def _sensitivity(item: Examined[Sensitivity], models: bool) -> list[Block]:
-    claim = item.claim
-    facts = [
-        ("Largest", upward(float(claim.matrix.max()))),
-        ("Lipschitz bound", f"{upward(claim.bound)}, of all inputs and outputs together"),
-        *_derivations(item, claim),
-    ]
-    there = f" in the {describe_region(claim.region)}" if claim.region.bounded else ""
-    where = f"For any two inputs{there} that differ in one coordinate k, or group of them, only:"
+def _sensitivity(item: Examined, models: bool) -> list[Block]:
+    claim: Sensitivity = item.claim
+    facts = {
+        "Largest": upward(float(claim.matrix.max())),
+        "Lipschitz bound": f"{upward(claim.bound)}, of all inputs and outputs together",
+        **_derived(claim),
+    }
+    where = statement(claim, _depth(item))[0]
     formula = "‖change of output i‖ ≤ bound(i, k) · ‖change of input k‖"
-    blocks: list[Block] = [Card(item.path.name, verdict(item, models), where, formula, facts)]
+    blocks: list[Block] = [_card(item, models, where, formula, facts, claim.network)]
     if not item.refuted:
         caption = f"{item.path.name}: bounds for each output (down) and input (across)."
         blocks.append(Figure.of(plots.sensitivity_map(claim), caption))
@@ -174,65 +283,48 @@ def _group(which: tuple[int, ...]) -> Cell:
     return Cell(" + ".join(map(str, which)), which[0])
 
 
-def _radii(found: Sequence[Examined[CertifiedRadius]]) -> Table:
+def _radii(found: Sequence[Examined]) -> Table:
     rows = [
         (
             Cell(item.path.name),
             Cell.below(item.claim.radius, 6),
             Cell(str(item.claim.label), item.claim.label),
             Cell(_BASES[item.claim.basis]),
-            Cell.number(item.claim.ball, 6),
-            Cell(standing(item)),
+            Cell.number(item.claim.ball, ".6g"),
+            item.standing,
         )
         for item in found
     ]
     return Table("All certified radii", ("file", "radius", "class", "rests on", "ball", "proved"), rows)
 
 
-def _radius(item: Examined[CertifiedRadius], models: bool) -> list[Block]:
-    claim = item.claim
+def _radius(item: Examined, models: bool) -> list[Block]:
+    claim: CertifiedRadius = item.claim
     assert claim.proof is not None  # a file has one
     bounded = f"f_{claim.label} − f_{claim.rival}" if claim.proof.pairwise else "the whole network"
-    facts = [
-        ("Radius", f"{downward(claim.radius)} of {claim.ball:g}, the radius of the ball of the proof"),
-        ("Class", f"{claim.label}; the one that limits the radius is {claim.rival}, as the file says"),
-        ("Rests on", f"{_BASES[claim.basis]}, as the file says"),
-        ("Lipschitz bound", f"{upward(claim.bound)} of {bounded}" if np.isfinite(claim.bound) else "none"),
-        *_network(item, f"{claim.subject}, of network, point, clip and norm"),
-    ]
-    where = f"For every input x of the {describe_region(claim.proof.ball)}:"
-    bar = Norms(input=claim.proof.ball.norm).formula().rsplit("‖", 1)[1]
-    stated = f"‖x − centre‖{bar} < {downward(claim.radius)}  ⟹  f(x) is largest at output {claim.label}"
-    return [Card(item.path.name, verdict(item, models), where, stated, facts)]
+    facts = {
+        "Radius": f"{downward(claim.radius)} of {claim.ball:g}, the radius of the ball of the proof",
+        "Class": f"{claim.label}; the one that limits the radius is {claim.rival}, as the file says",
+        "Rests on": f"{_BASES[claim.basis]}, as the file says",
+        "Lipschitz bound": f"{upward(claim.bound)} of {bounded}" if np.isfinite(claim.bound) else "none",
+    }
+    where, said = statement(claim, None)
+    subject = f"{claim.subject}, of network, point, clip and norm"
+    return [_card(item, models, where, " ".join(said).rstrip(","), facts, subject)]
 
 
-def _sweep(item: Examined[tuple[SweepRow, ...]], models: bool) -> list[Block]:
-    lowers = [row.lower for row in item.claim]
+def _sweep(item: Examined, models: bool) -> list[Block]:
+    rows: tuple[SweepRow, ...] = item.claim
+    lowers = [row.lower for row in rows]
     if item.proved:
         lowers = [0.0 if lower is None else lower.value for lower in item.lowers]
-    shown = [_proved_row(row, lower) for row, lower in zip(item.claim, lowers, strict=True)]
+    shown = [_proved_row(row, lower) for row, lower in zip(rows, lowers, strict=True)]
     source = "found for this report" if item.proved else "as the file says"
-    facts = [
-        ("Rows", f"{len(shown)}, each with a certificate of its own"),
-        ("Lower bounds", source),
-        *_network(item, item.claim[0].certificate.network),
-    ]
-    norms = item.claim[0].certificate.part.norms
-    where = ", ".join(["For any two inputs x, y in the region of a row", *unit_notes(norms)]) + ":"
-    card = Card(item.path.name, verdict(item, models), where, norms.formula(), facts)
-    rows = [
-        (
-            Cell.number(row.radius, 6),
-            Cell.bound(row.bound, 6),
-            Cell.below(row.lower, 6),
-            Cell.bound(row.bound / row.lower if row.lower > 0.0 else None),
-            Cell(describe_region(region_of(row))),
-            Cell.number(row.seconds, 3),
-        )
-        for row in shown
-    ]
-    headings = ("radius", "bound", "lower bound", "ratio", "region", "seconds")
-    blocks: list[Block] = [card, Table(f"Rows, {item.path.name}", headings, rows)]
+    facts = {"Rows": f"{len(shown)}, each with a certificate of its own", "Lower bounds": source}
+    norms = rows[0].certificate.part.norms
+    where = ", ".join(["for any two inputs x, y in the region of a row", *unit_notes(norms)]) + ":"
+    blocks: list[Block] = [_card(item, models, where, norms.formula(), facts, rows[0].certificate.network)]
+    blocks.append(sweep_table(f"Rows, {item.path.name}", shown))
     if not item.refuted:
         caption = (
             f"{item.path.name}: certified bounds against the radius, lower bounds {source}. The trivial bound is what"
@@ -249,19 +341,6 @@ def _proved_row(row: SweepRow, lower: float) -> SweepRow:
     return replace(row, radius=radius, bound=row.certificate.bound, lower=lower)
 
 
-def _derivations(item: Examined[Any], claim: Reach | Sensitivity) -> Facts:
-    count = len(claim.proofs)
-    return [
-        ("Time", f"{claim.seconds:.3g} s to find and prove, as the file says"),
-        ("Proof", f"hints of {count} derivation{'' if count == 1 else 's'} through the layers"),
-        *_network(item, claim.network),
-    ]
-
-
-def _network(item: Examined[Any], digest: str) -> Facts:
-    return [("Network", item.described), ("SHA-256", digest)]
-
-
 def _listed(caption: str, count: int) -> str:
     return caption if count <= LISTED else f"{caption}: the first {LISTED} of {count}"
 
@@ -274,8 +353,8 @@ class _Kind:
     title: str
     one: str
     many: str
-    blocks: Callable[[Any, bool], list[Block]]
-    overview: Callable[[Any], Table] | None = None
+    blocks: Callable[[Examined, bool], list[Block]]
+    overview: Callable[[Sequence[Examined]], Table] | None = None
 
 
 _KINDS = (

@@ -5,94 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import resources
 from io import BytesIO
-from typing import Any, Literal, Protocol
+from typing import Any, TypeAlias
 
 from lipcert import __version__
-from lipcert.questions.markup import escape
-from lipcert.show.wording import downward, upward
+from lipcert.questions.tables import Cell, Table, escape
 
-
-class Block(Protocol):
-    """A piece of a page."""
-
-    def html(self) -> str:
-        """The piece as HTML."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """The text of a cell, and the number to sort by, if any."""
-
-    text: str = ""
-    value: float | None = None
-    kind: str = ""
-
-    @staticmethod
-    def bound(value: float | None, digits: int = 4) -> Cell:
-        """An upper bound, rounded up."""
-        return Cell() if value is None else Cell(upward(value, digits), value)
-
-    @staticmethod
-    def below(value: float | None, digits: int = 4) -> Cell:
-        """A lower bound, rounded down."""
-        return Cell() if value is None else Cell(downward(value, digits), value)
-
-    @staticmethod
-    def number(value: float | None, digits: int = 4) -> Cell:
-        """Any other number."""
-        return Cell() if value is None else Cell(f"{value:.{digits}g}", value)
-
-    @staticmethod
-    def percent(share: float | None) -> Cell:
-        """A share from 0 to 1."""
-        return Cell() if share is None else Cell(f"{100.0 * share:.2f} %", share)
-
-
-@dataclass(frozen=True)
-class Text:
-    """A paragraph."""
-
-    text: str
-
-    def html(self) -> str:
-        return f"<p>{escape(self.text)}</p>"
-
-
-@dataclass(frozen=True)
-class Table:
-    """A sortable table, with numbers set to the right. A folded table opens with a click."""
-
-    caption: str
-    headings: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    folded: bool = False
-
-    def html(self) -> str:
-        numeric = [any(row[k].value is not None for row in self.rows) for k in range(len(self.headings))]
-        head = "".join(
-            f'<th scope="col"{_class("number" if right else "")}>{escape(heading)}</th>'
-            for heading, right in zip(self.headings, numeric, strict=True)
-        )
-        body = "\n".join(f"<tr>{''.join(map(_cell, row, numeric))}</tr>" for row in self.rows)
-        caption = "" if self.folded else f"<caption>{escape(self.caption)}</caption>"
-        table = (
-            f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(self.caption)}">'
-            f"<table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>"
-        )
-        return f"<details><summary>{escape(self.caption)}</summary>{table}</details>" if self.folded else table
-
-
-def _cell(cell: Cell, numeric: bool) -> str:
-    value = "" if cell.value is None else f' data-value="{cell.value!r}"'
-    kind = "long" if len(cell.text) > _LONG else "number" if numeric else cell.kind
-    return f"<td{_class(kind)}{value}>{escape(cell.text)}</td>"
-
-
-def _class(name: str) -> str:
-    return f' class="{name}"' if name else ""
+_LONG = 40
+"""Cells with more characters than this are broken into lines."""
 
 
 @dataclass(frozen=True)
@@ -113,38 +35,21 @@ class Figure:
             ax.figure.savefig(stream, format="svg", bbox_inches="tight", metadata={"Date": None})
         return Figure(stream.getvalue(), caption)
 
-    def html(self) -> str:
-        data = base64.b64encode(self.svg).decode("ascii")
-        text = escape(self.caption)
-        return (
-            f'<figure><div class="frame{" wide" if self.wide else ""}" tabindex="0" role="region" aria-label="Figure">'
-            f'<img alt="{text}" src="data:image/svg+xml;base64,{data}"></div><figcaption>{text}</figcaption></figure>'
-        )
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether a claim holds: good, bad, or open if it was not checked."""
-
-    standing: Literal["good", "bad", "open"]
-    text: str
-
 
 @dataclass(frozen=True)
 class Card:
-    """One claim: its statement, whether it holds, and facts about it."""
+    """One claim: its statement, whether it holds ("good", "bad", or "open" if it was not checked), and facts."""
 
     title: str
-    verdict: Verdict
+    standing: str
+    verdict: str
     claim: str
     formula: str
     facts: Sequence[tuple[str, str]]
 
-    def html(self) -> str:
-        facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(fact)}</dd>" for name, fact in self.facts)
-        verdict = f'<p><span class="verdict {self.verdict.standing}">{escape(self.verdict.text)}</span></p>'
-        claim = f'<p class="claim">{escape(self.claim)}<span class="formula">{escape(self.formula)}</span></p>'
-        return f"<article><h3>{escape(self.title)}</h3>{verdict}{claim}<dl>{facts}</dl></article>"
+
+Block: TypeAlias = str | Table | Figure | Card
+"""A piece of a page; a text is a paragraph."""
 
 
 @dataclass(frozen=True)
@@ -153,25 +58,67 @@ class Section:
 
     title: str
     summary: str
-    blocks: Sequence[Block] = field(default_factory=tuple)
+    blocks: Sequence[Block] = ()
 
-    def html(self, anchor: str) -> str:
-        blocks = "\n".join(block.html() for block in self.blocks)
-        return f'<section id="{anchor}"><h2>{escape(self.title)}</h2>\n{blocks}</section>'
+
+def _html(block: Block) -> str:
+    if isinstance(block, str):
+        return f"<p>{escape(block)}</p>"
+    if isinstance(block, Figure):
+        data, text = base64.b64encode(block.svg).decode("ascii"), escape(block.caption)
+        kind = "frame wide" if block.wide else "frame"
+        return (
+            f'<figure><div class="{kind}" tabindex="0" role="region" aria-label="Figure">'
+            f'<img alt="{text}" src="data:image/svg+xml;base64,{data}"></div><figcaption>{text}</figcaption></figure>'
+        )
+    if isinstance(block, Card):
+        facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(fact)}</dd>" for name, fact in block.facts)
+        verdict = f'<p><span class="verdict {block.standing}">{escape(block.verdict)}</span></p>'
+        claim = f'<p class="claim">{escape(block.claim)}<span class="formula">{escape(block.formula)}</span></p>'
+        return f"<article><h3>{escape(block.title)}</h3>{verdict}{claim}<dl>{facts}</dl></article>"
+    return _table(block)
+
+
+def _table(table: Table) -> str:
+    """A sortable table."""
+    numeric, title = table.numeric, escape(table.title)
+    head = "".join(
+        f'<th scope="col"{_class("number" if right else "")}>{escape(heading)}</th>'
+        for heading, right in zip(table.headings, numeric, strict=True)
+    )
+    body = "\n".join(f"<tr>{''.join(map(_cell, row, numeric))}</tr>" for row in table.rows)
+    caption = "" if table.folded else f"<caption>{title}</caption>"
+    framed = (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">'
+        f"<table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>"
+    )
+    return f"<details><summary>{title}</summary>{framed}</details>" if table.folded else framed
+
+
+def _cell(cell: Cell, numeric: bool) -> str:
+    value = "" if cell.value is None else f' data-value="{cell.value!r}"'
+    kind = "long" if len(cell.text) > _LONG else "number" if numeric else ""
+    return f"<td{_class(kind)}{value}>{escape(cell.text)}</td>"
+
+
+def _class(name: str) -> str:
+    return f' class="{name}"' if name else ""
 
 
 def page(title: str, sections: Sequence[Section], made: str) -> str:
     """The whole page, with style and script inside."""
-    style, script = (resources.files("lipcert.show.report").joinpath(name).read_text("utf-8") for name in _PARTS)
+    folder = resources.files("lipcert.show.report")
+    style, script = (folder.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}';"
         " base-uri 'none'; form-action 'none'"
     )
-    short = "\n".join(
-        f'<p><a href="#part-{number}">{escape(section.title)}</a>. {escape(section.summary)}</p>'
-        for number, section in enumerate(sections, 1)
-    )
-    body = "\n".join(section.html(f"part-{number}") for number, section in enumerate(sections, 1))
+    short, body = [], []
+    for number, section in enumerate(sections, 1):
+        heading, blocks = escape(section.title), "\n".join(map(_html, section.blocks))
+        short.append(f'<p><a href="#part-{number}">{heading}</a>. {escape(section.summary)}</p>')
+        body.append(f'<section id="part-{number}"><h2>{heading}</h2>\n{blocks}</section>')
+    lines = "\n".join
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -185,9 +132,9 @@ def page(title: str, sections: Sequence[Section], made: str) -> str:
 <header><h1>{escape(title)}</h1><p class="made">{escape(made)}</p></header>
 <main>
 <div class="short">
-{short}
+{lines(short)}
 </div>
-{body}
+{lines(body)}
 </main>
 <footer><p>lipcert {__version__}. Bounds are rounded up as they are printed, lower bounds down. This page holds all that
 it shows, fetches nothing, and can be sent as it is.</p></footer>
@@ -195,11 +142,6 @@ it shows, fetches nothing, and can be sent as it is.</p></footer>
 </body>
 </html>
 """
-
-
-_PARTS = ("page.css", "page.js")
-_LONG = 40
-"""Cells with more characters than this are broken into lines."""
 
 
 def _digest(text: str) -> str:

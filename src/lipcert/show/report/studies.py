@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from lipcert.errors import UnreadableResults
-from lipcert.show.report.page import Block, Cell, Figure, Section, Table, Text
+from lipcert.questions.tables import Cell, Table
+from lipcert.show.report.page import Block, Figure, Section
 
 KIND: Final = "lipcert reproduce"
 FORMAT: Final = 1
@@ -23,7 +24,7 @@ _SHOWN: Final[Mapping[str, Callable[[float], Cell]]] = {
     "ratio": Cell.bound,
     "lower": Cell.below,
     "difference": lambda value: Cell(f"{100.0 * value:+.2g} %", value),
-    "seconds": lambda value: Cell.number(value, 3),
+    "seconds": lambda value: Cell.number(value, ".3g"),
     "attacked": Cell.number,
 }
 """How the numbers of a column are shown; the others to four digits."""
@@ -73,7 +74,7 @@ def _section(folder: Path, name: str, part: Mapping[str, Any]) -> Section:
     for file in (_inside(folder, name) for name in ([names] if isinstance(names, str) else names)):
         blocks.append(_table(file))
     summary = str(part.get("summary", ""))
-    return Section(str(part.get("title", name)), summary, [Text(summary), *blocks])
+    return Section(str(part.get("title", name)), summary, [summary, *blocks])
 
 
 def _inside(folder: Path, name: Any) -> Path:

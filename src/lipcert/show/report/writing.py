@@ -7,16 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from lipcert.errors import InvalidInput
 from lipcert.files.whole import require_writable, write_whole
 from lipcert.model.network import Network
 from lipcert.questions.campaign import Results
 from lipcert.runtime.clock import timed
-from lipcert.show.report.answers import answer_sections
+from lipcert.show.report.answers import Examined, answer_sections, examine
 from lipcert.show.report.campaigns import campaign_section
-from lipcert.show.report.examined import Examined, examine
 from lipcert.show.report.page import Section, page
 from lipcert.show.report.studies import study_sections
 
@@ -34,7 +32,7 @@ class Written:
     """
 
     path: Path
-    certificates: tuple[Examined[Any], ...]
+    certificates: tuple[Examined, ...]
 
 
 def write(

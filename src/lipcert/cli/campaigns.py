@@ -1,4 +1,4 @@
-"""``lipcert robust``: certify many points, into a file that can be resumed."""
+"""``lipcert robust`` and ``results``: many points, certified into a file that can be resumed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
-from lipcert.cli import options, parsing
-from lipcert.cli.results import show
+from lipcert.cli import options, output, parsing
+from lipcert.cli.options import option
+from lipcert.cli.output import Later
 from lipcert.errors import CampaignStopped, InvalidInput, ProofFailed
-from lipcert.questions.campaign import Results, campaign, read_points
+from lipcert.questions.campaign import Results, Summary, campaign, read_points, summarise
+from lipcert.questions.campaign.results import export as write
+from lipcert.questions.campaign.results import summary_table
 from lipcert.questions.names import OWN
 
 
@@ -24,37 +29,37 @@ from lipcert.questions.names import OWN
 class CampaignOptions:
     """Options that :func:`campaign` takes as they are."""
 
-    search: Annotated[bool, typer.Option("--search", help="Search the largest radius of each point.")] = False
-    attack: Annotated[bool, typer.Option("--attack", help="Also search counterexamples.")] = False
-    restarts: Annotated[int, typer.Option(metavar="N", help="Starts of each attack.")] = 9
+    search: Annotated[bool, option(None, "Search the largest radius of each point.", "--search")] = False
+    attack: Annotated[bool, option(None, "Also search counterexamples.", "--attack")] = False
+    restarts: Annotated[int, option("N", "Starts of each attack.")] = 9
     curvature: Annotated[
         bool | None,
-        typer.Option(
-            "--curvature/--no-curvature",
-            help="Whether to use bounds to second order, which take most of the time. They work for up to ten hidden"
+        option(
+            None,
+            "Whether to use bounds to second order, which take most of the time. They work for up to ten hidden"
             " layers of 150 neurons or three of 250. Default: up to ten of 110 or three of 150.",
+            "--curvature/--no-curvature",
             show_default=False,
         ),
     ] = None
     everywhere: Annotated[
-        bool, typer.Option("--everywhere", help="Try bounds over all inputs first, which are found only once.")
+        bool, option(None, "Try bounds over all inputs first, which are found only once.", "--everywhere")
     ] = False
     values: Annotated[
         bool | None,
-        typer.Option(
-            "--values/--no-values",
-            help="Whether to use value functions, which take seconds per point and suit networks with up to some"
+        option(
+            None,
+            "Whether to use value functions, which take seconds per point and suit networks with up to some"
             " hundred open neurons. Default: if --seconds-per-point is given.",
+            "--values/--no-values",
             show_default=False,
         ),
     ] = None
     seconds_per_point: Annotated[
-        float | None, typer.Option(metavar="NUMBER", help="Time limit for each point; then its best result counts.")
+        float | None, option("NUMBER", "Time limit for each point; then its best result counts.")
     ] = None
-    seconds: Annotated[
-        float | None, typer.Option(metavar="NUMBER", help="Time limit for all points; the same command resumes.")
-    ] = None
-    workers: Annotated[int, typer.Option(metavar="N", help="Processes, each with one BLAS thread.")] = 1
+    seconds: Annotated[float | None, option("NUMBER", "Time limit for all points; the same command resumes.")] = None
+    workers: Annotated[int, option("N", "Processes, each with one BLAS thread.")] = 1
 
 
 def robust(
@@ -64,25 +69,17 @@ def robust(
     ],
     how: CampaignOptions,
     reading: options.ReadingOptions,
-    out: Annotated[Path, typer.Option(metavar="FILE.sqlite", help="The results file, new or to be resumed.")],
-    radii: Annotated[
-        str | None, typer.Option("--radii", "--eps", metavar="R,R,…", help="Radii of the balls around each point.")
-    ] = None,
-    methods: Annotated[
-        str, typer.Option(metavar="NAME,NAME,…", help=f"Which methods: {', '.join(OWN)}.")
-    ] = "closed-form",
+    out: Annotated[Path, option("FILE.sqlite", "The results file, new or to be resumed.")],
+    radii: Annotated[str | None, option("R,R,…", "Radii of the balls around each point.", "--radii", "--eps")] = None,
+    methods: Annotated[str, option("NAME,NAME,…", f"Which methods: {', '.join(OWN)}.")] = "closed-form",
     clip: Annotated[
         tuple[float, float] | None,
-        typer.Option(metavar="LOWER UPPER", help="Only inputs between these count, as in --clip 0 1 for images."),
+        option("LOWER UPPER", "Only inputs between these count, as in --clip 0 1 for images."),
     ] = None,
     norm: options.NormOption = "l2",
     input_scale: options.InputScaleOption = None,
-    points: Annotated[
-        str | None, typer.Option(metavar="N|A:B", help="The first N points only, or those from A to B - 1.")
-    ] = None,
-    dask: Annotated[
-        str | None, typer.Option(metavar="tcp://…", help="A Dask cluster's scheduler instead (extra: dask).")
-    ] = None,
+    points: Annotated[str | None, option("N|A:B", "The first N points only, or those from A to B - 1.")] = None,
+    dask: Annotated[str | None, option("tcp://…", "A Dask cluster's scheduler instead (extra: dask).")] = None,
     json: options.JsonOption = False,
 ) -> None:
     """Certify how far the points of DATA may be moved before MODEL classifies them differently.
@@ -114,7 +111,7 @@ def robust(
         raise InvalidInput(f"--clip {clip[0]:g} {clip[1]:g}: the limits are swapped; give the lower one first")
     read = read_points(data, network)
     with _resumable(out), _cluster(dask) as executor:
-        results = campaign(
+        found = campaign(
             network,
             read.x,
             read.y,
@@ -128,10 +125,10 @@ def robust(
             names={"model": os.path.basename(model), "data": data.name},
             **asdict(how),
         )
-    show(results, json)
-    if not results.rows:
+    _show(found, json)
+    if not found.rows:
         raise CampaignStopped("time was up before the first point was done; the same command resumes")
-    if all(row.bound is None for row in results.rows):
+    if all(row.bound is None for row in found.rows):
         raise ProofFailed("no ball has a bound; try smaller --radii or other --methods")
 
 
@@ -174,3 +171,63 @@ def _cluster(address: str | None) -> Iterator[Executor | None]:
         raise CampaignStopped(f"no Dask scheduler answers at {address}: {error}") from None
     with client:
         yield client.get_executor()
+
+
+def results(
+    file: Annotated[Path, typer.Argument(metavar="FILE.sqlite", help="What lipcert robust wrote.")],
+    export: Annotated[Path | None, option("FILE", "Write all rows to a .csv or .json file.")] = None,
+    json: options.JsonOption = False,
+) -> None:
+    """Show what a campaign has found, also while it is running.
+
+    certified: the whole ball is proved to be of one class. plain: the same by the rule margin/(√2·bound). unbroken: no
+    attack succeeded, so this is an upper limit for certified. broken: an attack, or the search for a proof, found a
+    counterexample. undecided: neither certified nor broken. An export has a row per point, with the kind of proof
+    (column basis) and the time (column seconds).
+
+    [bold]Example[/bold]
+
+      lipcert results run.sqlite
+
+      lipcert results run.sqlite --export run.csv
+    """
+    options.check_output("--export", export, file)
+    found = Results.read(file)
+    with Later() as later:
+        later.attempt(_show, found, json)
+        if export is not None:
+            later.attempt(write, found, export)
+
+
+def _show(found: Results, json: bool) -> None:
+    """Print the summary as tables, or as JSON."""
+    summaries = summarise(found)
+    if json:
+        record = {"about": found.about, "seconds": found.seconds, "rows": len(found.rows)}
+        output.print_json({**record, "summary": [asdict(summary) for summary in summaries]})
+        return
+    out = output.console()
+    for (network, method), part in groupby(summaries, key=lambda summary: (summary.network, summary.method)):
+        out.print(f"[bold]{escape(method)}[/bold], network {network[:12]}…")
+        table = summary_table("", list(part)).without("method", "without bound")
+        out.print(output.ruled(table, compact=True))
+    for summary in summaries:
+        out.print(_counts(summary), soft_wrap=True)
+    problems = sum(summary.problems for summary in summaries)
+    out.print(f"{len(found.rows)} rows in {found.path}, {found.seconds:.3g} s of work", soft_wrap=True)
+    norm = found.about.get("norm")
+    if isinstance(norm, dict):
+        units = ", in units of their own" if "scale" in norm else ""
+        out.print(f"radii and bounds in the {norm['name']} norm of inputs{units}")
+    if problems:
+        out.print(f"{problems} rows have no bound; --export says why in the column problem")
+
+
+def _counts(summary: Summary) -> str:
+    """How many points of one radius are certified, by which proof, broken and undecided."""
+    size = f"radius {summary.radius:g}" if summary.radius > 0.0 else "searched"
+    ways = ", ".join(f"{count} by {basis}" for basis, count in sorted(summary.bases.items())) or "none"
+    rest = ""
+    if summary.broken is not None and summary.undecided is not None:
+        rest = f"; broken {100 * summary.broken:.2f}%, undecided {100 * summary.undecided:.2f}%"
+    return f"{size}: certified {ways}{rest}; {summary.seconds:.3g} s a point, {summary.longest:.3g} s at most"
