@@ -105,7 +105,7 @@ def test_the_witness_of_a_certificate_counts(monkeypatch: pytest.MonkeyPatch) ->
     assert certificate.witness is not None
     met = float(jacobian_norms(network, certificate.witness[None])[0])
     monkeypatch.setattr("lipcert.methods.lower._scattered", lambda *_: np.zeros((1, 4)))
-    monkeypatch.setattr("lipcert.methods.lower._climb", lambda network, region, z, *_: z)
+    monkeypatch.setattr("lipcert.methods.lower._Search.climb", lambda search, z, *_: z)
     monkeypatch.setattr(
         "lipcert.methods.lower.cross_kinks", lambda network, region, z, count, *_: (z[:0], np.zeros(0, dtype=int))
     )

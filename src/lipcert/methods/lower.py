@@ -26,10 +26,6 @@ _MOST = 10_000_000
 """Most points that a caller may ask for."""
 _STEP, _STEPS = 8, 8
 """Points that one step of one climb evaluates, about, and steps for which there should be time."""
-_FEW_INPUTS = 16
-"""With more inputs random steps lead nowhere."""
-_NEARBY, _NARROWER = 32, 0.75
-"""Random points tried at once around the best one, and the factor by which they draw closer if none is better."""
 _KINKS, _POOL = 40, 16
 """Kinks crossed from one point, and points that are kept for each that climbs."""
 _BEYOND = 1e-3
@@ -102,38 +98,33 @@ def lower_bound(
     part.check(network)
     if part.norms.shaped:
         raise InvalidInput("lower bounds are not made for norms with a shape; give a scale, or a certificate's bound")
-    rng, stretch = np.random.default_rng(seed), Stretch(part.norms)
+    search = _Search(network, region, Stretch(part.norms), np.random.default_rng(seed))
     with timed(seconds, progress) as now, suited_to(max(network.sizes)), np.errstate(over="ignore", invalid="ignore"):
         given = np.zeros((0, network.inputs)) if points is None else network.point("points", points)
         given = given.reshape(-1, network.inputs)
-        tried = np.concatenate([region.project(given), _scattered(network, region, samples, rng)])
+        tried = np.concatenate([region.project(given), _scattered(network, region, samples, search.rng)])
         tried = tried[np.isfinite(tried).all(axis=1)]  # samples of a huge region may overflow
         began = time.perf_counter()
         with now.keeping(0.5 * now.left if np.isfinite(now.left) else 0.0):
-            norms = jacobian_norms(network, tried, stretch, hurry=True)
+            norms = search.norms(tried, hurry=True)
         each = (time.perf_counter() - began) / max(len(norms), 1)  # seconds that one point takes
         order = np.argsort(norms)[::-1]
         trail = [(norms[k], tried[k]) for k in order[:3]]
         few = now.left / (_STEPS * _STEP * max(each, 1e-9))
         z = tried[order[: starts if few >= starts else max(int(few), min(starts, 1))]]
-        window = 0.5
         for step in range(steps if len(z) else 0):
             if not now.allows(_STEP * len(z) * each):
                 break
             now.say(f"lower bound {trail[-1][0]:.4g}, step {step + 1} of {steps}")
-            z = _climb(network, region, z, window, rng, stretch)
-            found = jacobian_norms(network, z, stretch)
+            z = search.climb(z, 0.5 * 0.85**step)
+            found = search.norms(z)
             leader = int(np.argmax(found))
             if found[leader] > trail[-1][0]:
                 trail.append((found[leader], z[leader]))
-            window *= 0.85
         if len(z) and has_kinks(network) and now.allows(2 * _POOL * len(z) * each):
-            more = _cross(network, region, tried[order[: _POOL * len(z)]], steps, stretch)
-            trail += _hop(network, region, np.concatenate([z, more]), starts, steps, stretch)
-        if len(z) and region.bounded and has_kinks(network) and network.inputs <= _FEW_INPUTS:
-            best = max(trail, key=lambda found: found[0])
-            trail.append(_settle(network, region, *best, steps, each, rng, stretch))
-        return _attained(network, region, trail, stretch)
+            pool = np.concatenate([z, tried[order[: _POOL * len(z)]]])
+            trail += search.cross_best(pool, 2 * starts, steps)
+        return search.proved(trail)
 
 
 def uphill(
@@ -148,10 +139,10 @@ def uphill(
 
     The window is relative to the region; it shrinks from step to step.
     """
-    z, rng = np.repeat(point[None], 4, axis=0), np.random.default_rng(0)
+    search, z = _Search(network, region, stretch, np.random.default_rng(0)), np.repeat(point[None], 4, axis=0)
     for step in range(steps):
-        z = _climb(network, region, z, window * 0.8**step, rng, stretch)
-    return np.asarray(z[np.argmax(jacobian_norms(network, z, stretch))])
+        z = search.climb(z, window * 0.8**step)
+    return np.asarray(z[np.argmax(search.norms(z))])
 
 
 def lower_bound_of(network: Network, certificate: Certificate, seconds: float | None = 5.0) -> LowerBound | None:
@@ -166,21 +157,6 @@ def lower_bound_of(network: Network, certificate: Certificate, seconds: float | 
     known = witness if witness is not None and witness.shape == (network.inputs,) else None  # a file may say anything
     ends = {"input_norm": part.norms.input, "output_norm": part.norms.output}
     return lower_bound(target, certificate.region, points=known, seconds=seconds, **ends)  # type: ignore[arg-type]
-
-
-def _attained(network: Network, region: Region, trail: list[tuple[float, Array]], stretch: Stretch) -> LowerBound:
-    """The best of the points met, by the norm proved there; near a kink the proof may give less than the search."""
-    best = LowerBound(0.0, _middle(network, region), stretch.norms)
-    for norm, point in sorted(trail, key=lambda found: -found[0])[:6]:
-        if norm <= best.value:
-            break
-        x = _inside(region, point)
-        *_, direction = stretch.most(np.nan_to_num(network.jacobian(x[None]), posinf=0.0, neginf=0.0))
-        value = stretch_below(network, x, direction[0], stretch.norms)
-        best = max(best, LowerBound(value, x, stretch.norms), key=lambda found: found.value)
-        if best.value > 0.999 * norm:
-            break
-    return best
 
 
 def _middle(network: Network, region: Region) -> Array:
@@ -232,117 +208,103 @@ def jacobian_norms(network: Network, points: Array, stretch: Stretch = PLAINLY, 
     return np.concatenate(values)
 
 
-def _climb(
-    network: Network, region: Region, z: Array, window: float, rng: np.random.Generator, stretch: Stretch
-) -> Array:
-    """One step from each point: the best of several lengths along the smoothed gradient and of a random move."""
-    size = np.full((len(z), 1), float(region.extent)) if region.bounded else 1.0 + np.abs(z).max(axis=1, keepdims=True)
-    reach = window * size
-    gradient = _ascent(network, z, reach, stretch)
-    length = np.linalg.norm(gradient, axis=-1, keepdims=True)
-    direction = np.divide(gradient, length, out=np.zeros_like(gradient), where=length > 0)
-    noise = rng.standard_normal(z.shape)
-    noise /= np.linalg.norm(noise, axis=-1, keepdims=True)
-    moves = [z] + [region.project(z + reach * scale * direction) for scale in (1.0, 0.3, 0.1)]
-    moves.append(region.project(z + reach * 0.3 * noise))
-    trials = np.stack(moves)  # (moves, starts, inputs)
-    trials = np.where(np.isfinite(trials), trials, z)  # from the edge of what floats can hold
-    norms = jacobian_norms(network, trials.reshape(-1, z.shape[-1]), stretch).reshape(len(moves), len(z))
-    return trials[np.argmax(norms, axis=0), np.arange(len(z))]
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """A search for points of a region with a large norm of the Jacobian."""
+
+    network: Network
+    region: Region
+    stretch: Stretch
+    rng: np.random.Generator
+
+    def norms(self, points: Array, hurry: bool = False) -> Array:
+        return jacobian_norms(self.network, points, self.stretch, hurry)
+
+    def climb(self, z: Array, window: float) -> Array:
+        """One step from each point: the best of several lengths along the smoothed gradient and of a random move."""
+        region = self.region
+        far = float(region.extent) if region.bounded else 1.0 + np.abs(z).max(axis=1, keepdims=True)
+        reach = window * far * np.ones((len(z), 1))
+        gradient = _ascent(self.network, z, reach, self.stretch)
+        length = np.linalg.norm(gradient, axis=-1, keepdims=True)
+        direction = np.divide(gradient, length, out=np.zeros_like(gradient), where=length > 0)
+        noise = self.rng.standard_normal(z.shape)
+        noise /= np.linalg.norm(noise, axis=-1, keepdims=True)
+        moves = [1.0 * direction, 0.3 * direction, 0.1 * direction, 0.3 * noise]
+        trials = np.stack([z, *(region.project(z + reach * move) for move in moves)])  # (moves, starts, inputs)
+        trials = np.where(np.isfinite(trials), trials, z)  # from the edge of what floats can hold
+        norms = self.norms(trials.reshape(-1, z.shape[-1])).reshape(trials.shape[:2])
+        return np.asarray(trials[np.argmax(norms, axis=0), np.arange(len(z))])
+
+    def cross_best(self, points: Array, count: int, rounds: int) -> list[tuple[float, Array]]:
+        """The best points found by crossing kinks repeatedly, from the best points not yet crossed from and from others.
+
+        The others are spread over the pool, so that it does not settle on the neighbours of one point.
+        """
+        now, norms, crossed = clock(), self.norms(points), np.zeros(len(points), dtype=bool)
+        order = np.argsort(-norms)
+        points, norms = points[order], norms[order]
+        for number in range(rounds):
+            begin = np.flatnonzero(~crossed)
+            begin = np.union1d(begin[:count], begin[:: max(1, len(begin) // count)][:count])
+            if not begin.size or now.left < 0.0:
+                break
+            now.say(f"lower bound {norms.max():.4g}, kinks, round {number + 1} of {rounds}")
+            crossed[begin] = True
+            new, _ = cross_kinks(self.network, self.region, points[begin], _KINKS, self.stretch)
+            found = self.norms(new, hurry=True)
+            points, norms = np.concatenate([points, new[: len(found)]]), np.concatenate([norms, found])
+            crossed = np.concatenate([crossed, np.zeros(len(found), dtype=bool)])
+            level = np.round(-norms / max(float(norms.max()), 1e-300), 9)
+            _, first = np.unique(level, return_index=True)  # one point a linear piece will do
+            best = first[: _POOL * count]
+            points, norms, crossed = points[best], norms[best], crossed[best]
+        return [(norms[k], points[k]) for k in np.argsort(-norms)[:3]]
+
+    def proved(self, trail: list[tuple[float, Array]]) -> LowerBound:
+        """The best of the points met, by the norm proved there; near a kink that may be less than the search found."""
+        norms = self.stretch.norms
+        best = LowerBound(0.0, _middle(self.network, self.region), norms)
+        for norm, point in sorted(trail, key=lambda found: -found[0])[:6]:
+            if norm <= best.value:
+                break
+            x = _inside(self.region, point)
+            *_, direction = self.stretch.most(self.network.jacobian(x[None]))
+            value = stretch_below(self.network, x, direction[0], norms)
+            best = max(best, LowerBound(value, x, norms), key=lambda found: found.value)
+            if best.value > 0.999 * norm:
+                break
+        return best
 
 
-def _settle(
-    network: Network,
-    region: Region,
-    norm: float,
-    z: Array,
-    rounds: int,
-    each: float,
-    rng: np.random.Generator,
-    stretch: Stretch,
-) -> tuple[float, Array]:
-    """The best point around another, by random steps: at the edge of a linear piece the gradient leads out of it."""
-    distance = 0.1
-    for _ in range(2 * rounds):
-        if not clock().allows(_NEARBY * each):
-            break
-        step = rng.standard_normal((_NEARBY, z.size))
-        step *= distance * float(region.extent) / np.linalg.norm(step, axis=-1, keepdims=True)
-        near = region.project(z + step)
-        near = near[np.isfinite(near).all(axis=1)]  # steps in a huge region may overflow
-        norms = jacobian_norms(network, near, stretch)
-        if norms.max(initial=0.0) > norm:
-            norm, z = float(norms.max()), near[int(np.argmax(norms))]
-        else:
-            distance *= _NARROWER
-    return norm, z
+def _derivatives(network: Network, z: Array, stretch: Stretch) -> tuple[list[Array], list[Array], list[Array], Array]:
+    """The pre-activations v, slopes, and derivatives of u·f by the neurons' values, layer by layer; and the input w.
 
-
-def _hop(
-    network: Network, region: Region, z: Array, count: int, rounds: int, stretch: Stretch
-) -> list[tuple[float, Array]]:
-    """The best points found by crossing kinks repeatedly, each time from the best points not yet crossed from."""
-    now = clock()
-    points, norms = z, jacobian_norms(network, z, stretch)
-    order = np.argsort(-norms)
-    points, norms, crossed = points[order], norms[order], np.zeros(len(z), dtype=bool)
-    for number in range(rounds):
-        begin = np.flatnonzero(~crossed)[:count]
-        if not begin.size or now.left < 0.0:
-            break
-        now.say(f"lower bound {norms.max():.4g}, kinks, round {number + 1} of {rounds}")
-        crossed[begin] = True
-        new, _ = cross_kinks(network, region, points[begin], _KINKS, stretch)
-        found = jacobian_norms(network, new, stretch, hurry=True) if len(new) else np.zeros(0)
-        points, norms = np.concatenate([points, new[: len(found)]]), np.concatenate([norms, found])
-        crossed = np.concatenate([crossed, np.zeros(len(found), dtype=bool)])
-        level = np.round(-norms / max(float(norms.max()), 1e-300), 9)
-        _, first = np.unique(level, return_index=True)  # one point a linear piece will do
-        best = first[: _POOL * count]
-        points, norms, crossed = points[best], norms[best], crossed[best]
-    return [(norms[k], points[k]) for k in np.argsort(-norms)[:3]]
-
-
-def _cross(network: Network, region: Region, z: Array, rounds: int, stretch: Stretch) -> Array:
-    """Each point moved across the kink around it that raises the norm most, until none does."""
-    norms, moving, z = jacobian_norms(network, z, stretch), np.arange(len(z)), np.array(z)
-    for _ in range(rounds):
-        if not moving.size or clock().left < 0.0:
-            break
-        new, origin = cross_kinks(network, region, z[moving], _KINKS, stretch)
-        found = jacobian_norms(network, new, stretch, hurry=True)
-        order = np.argsort(found, kind="stable")
-        best = np.full(len(moving), -1)
-        best[origin[order]] = order  # the largest is written last
-        rise = np.append(found, 0.0)[best]  # nothing, without a neighbour
-        better = rise > norms[moving] * (1.0 + 1e-9)
-        moving, best = moving[better], best[better]
-        z[moving], norms[moving] = new[best], found[best]
-    return z
+    u and w are the directions in which the Jacobian J is largest, ‖J‖ = uᵀJw.
+    """
+    values, hidden = network.preactivations(z), network.layers[:-1]
+    slopes = [layer.neurons.slope(v) for layer, v in zip(hidden, values) if layer.neurons]
+    _, u, w = stretch.most(network.jacobian_of(slopes, z.shape[:-1]))
+    back = [u @ network.layers[-1].weight]
+    for layer, slope in zip(hidden[:0:-1], slopes[:0:-1], strict=True):
+        back.append((back[-1] * slope) @ layer.weight)
+    return values, slopes, back[::-1], w
 
 
 def _ascent(network: Network, z: Array, reach: Array, stretch: Stretch) -> Array:
-    """Gradient of uᵀJ(z)v with u, v the top singular pair of J, and φ'' smoothed over what z can reach."""
-    preactivations = network.preactivations(z)
-    hidden = network.layers[:-1]
-    slopes = [layer.neurons.slope(v) for layer, v in zip(hidden, preactivations) if layer.neurons]
-    jacobian = np.nan_to_num(network.jacobian_of(slopes, z.shape[:-1]), posinf=0.0, neginf=0.0)
-    _, left, right = stretch.most(jacobian)
-    forward, state = [], right
-    for layer, slope in zip(hidden, slopes, strict=True):
-        moved = layer.affine(state) - layer.bias
-        forward.append(moved)
-        state = slope * moved
-    back = left @ network.layers[-1].weight
-    spill = np.zeros_like(back)
-    for k in range(len(hidden) - 1, -1, -1):
-        layer, slope, v = hidden[k], slopes[k], preactivations[k]
+    """Gradient of uᵀJ(z)w, with φ'' smoothed over what z can reach."""
+    values, slopes, back, state = _derivatives(network, z, stretch)
+    parts = []
+    for layer, v, slope, b in zip(network.layers, values, slopes, back):
         assert layer.neurons is not None
-        width = reach * np.abs(forward[k]) + 1e-9
+        moved = layer.affine(state) - layer.bias
+        width = reach * np.abs(moved) + 1e-9
         bend = (layer.neurons.slope(v + width) - layer.neurons.slope(v - width)) / (2.0 * width)
-        spill = spill * slope + back * forward[k] * bend
-        back = back * slope
-        spill, back = spill @ layer.weight, back @ layer.weight
+        parts.append((layer.weight, slope, b * moved * bend))
+        state = slope * moved
+    spill = np.zeros_like(z)
+    for number, (weight, slope, part) in enumerate(parts[::-1]):
+        spill = (spill * slope + part if number else part) @ weight
     return np.asarray(spill)
 
 
@@ -357,8 +319,8 @@ def cross_kinks(
     """Points beyond kinks, (m, inputs), up to ``count`` for each of the points z; and their origins in z, (m,).
 
     To first order v_j moves with A_j·dx, so the shortest step to a kink is (kink - v_j)·A_j/‖A_j‖². Crossing it adds
-    jump·b_j A_jᵀ to the Jacobian J, b_j the derivative of the outputs by the neuron. That raises uᵀJv, with u, v the
-    top singular pair of J, by jump·(u·b_j)(A_j·v). Half of the kinks are those with the largest rise, half the nearest.
+    jump·b_j A_jᵀ to the Jacobian J, b_j the derivative of the outputs by the neuron. That raises uᵀJw, with u, w the
+    top singular pair of J, by jump·(u·b_j)(A_j·w). Half of the kinks are those with the largest rise, half the nearest.
     """
     each = network.inputs * sum(network.sizes[1:-1])
     some = np.array_split(np.arange(len(z)), max(1, len(z) * each // _ENTRIES))
@@ -371,15 +333,10 @@ def cross_kinks(
 
 def _cross_kinks(network: Network, radius: float, z: Array, count: int, stretch: Stretch) -> tuple[Array, Array]:
     """The same for few points, not yet projected to the region."""
-    values, hidden = network.preactivations(z), network.layers[:-1]
-    slopes = [layer.neurons.slope(v) for layer, v in zip(hidden, values) if layer.neurons]
-    _, left, right = stretch.most(network.jacobian_of(slopes, z.shape[:-1]))
-    back = [left @ network.layers[-1].weight]
-    for layer, slope in zip(hidden[:0:-1], slopes[:0:-1], strict=True):
-        back.append((back[-1] * slope) @ layer.weight)
     moves = np.broadcast_to(np.eye(network.inputs), (len(z), network.inputs, network.inputs))  # rows: inputs
+    values, slopes, back, w = _derivatives(network, z, stretch)
     steps, rises, ways = [], [], []
-    for layer, v, slope, b in zip(hidden, values, slopes, back[::-1]):
+    for layer, v, slope, b in zip(network.layers, values, slopes, back):
         assert layer.neurons is not None
         moves = times(moves, layer.weight.T)  # (k, inputs, neurons): Aᵀ
         size = np.einsum("kin,kin->kn", moves, moves)
@@ -387,13 +344,11 @@ def _cross_kinks(network: Network, radius: float, z: Array, count: int, stretch:
         with np.errstate(all="ignore"):
             share = np.where(size > 0.0, gap / size, np.inf)
         length = np.abs(share) * np.sqrt(size)
-        rises.append(jump * b * np.einsum("kin,ki->kn", moves, right))
-        ways.append(np.where(np.isfinite(length), length, np.inf))
+        rises.append(jump * b * np.einsum("kin,ki->kn", moves, w))
+        ways.append(np.where(length <= 2.0 * radius, length, np.inf))
         steps.append(np.swapaxes(moves * np.where(np.isfinite(share), share, 0.0)[:, None, :], -1, -2))
         moves = moves * slope[:, None, :]
-    way, rise = (np.concatenate(part, axis=-1) for part in (ways, rises))
-    step = np.concatenate(steps, axis=-2)
-    way = np.where(way <= 2.0 * radius, way, np.inf)
+    way, rise, step = np.concatenate(ways, axis=-1), np.concatenate(rises, axis=-1), np.concatenate(steps, axis=-2)
     near = np.argsort(way, axis=-1, kind="stable")[:, : count - count // 2]
     steep = np.argsort(np.where(np.isfinite(way), -rise, np.inf), axis=-1, kind="stable")[:, : count // 2]
     chosen = np.concatenate([steep, near], axis=-1)
@@ -405,15 +360,10 @@ def _cross_kinks(network: Network, radius: float, z: Array, count: int, stretch:
 def _nearest(row: Activation, v: Array) -> tuple[Array, Array]:
     """The distance from v to the nearest kink, infinite without one, and the jump of the slope there."""
     gap, jump = np.full(v.shape, np.inf), np.zeros(v.shape)
-    if not row.row.kinks:
-        return gap, jump
-    for knot in row.row.knots(v, *row.parameters):
-        at = np.broadcast_to(np.asarray(knot, dtype=float), v.shape)
-        to = at - v
-        to = np.where(
-            np.abs(to) > _LEAST * (1.0 + np.abs(v)), to, np.where(to < 0.0, -_LEAST, _LEAST) * (1.0 + np.abs(v))
-        )
-        change = np.sign(to) * (row.slope(at, 1) - row.slope(at, -1))
+    for knot in row.row.knots(v, *row.parameters) if row.row.kinks else ():
+        at, least = np.broadcast_to(np.asarray(knot, dtype=float), v.shape), _LEAST * (1.0 + np.abs(v))
+        to = np.where(np.abs(at - v) > least, at - v, np.where(at < v, -least, least))
         nearer = np.abs(to) < np.abs(gap)
+        change = np.sign(to) * (row.slope(at, 1) - row.slope(at, -1))
         gap, jump = np.where(nearer, to, gap), np.where(nearer, change, jump)
     return gap, jump
