@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 from scipy import linalg, sparse
-from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from lipcert.errors import ProofFailed
 from lipcert.methods.eigenvalues import inverse_of
@@ -33,8 +32,8 @@ _ITERATIONS = 120
 """Most steps; LipSDP takes 16 to 21 for the paper's networks of 10 × 5 to 10 × 10."""
 _PATIENCE = 8
 """Steps without progress that are taken for the end of it."""
-_LANCZOS = 200
-"""Matrix size from which the step to the boundary is found by Lanczos instead of a full decomposition."""
+_SHORTER, _SHORTEST = 0.8, 1e-10
+"""Steps that leave a cone are shortened by the first until they stay, and given up below the second."""
 
 
 class SolverFailed(ProofFailed):
@@ -87,17 +86,15 @@ def _scaled(problem: Inequality) -> tuple[Inequality, float]:
     left = sparse.csc_array(problem.left * problem.start[problem.groups])
     matrix = problem.constant + symmetric_sum(left, problem.right, np.ones(problem.groups.size))
     diagonal = np.diagonal(matrix)
-    if not (np.isfinite(diagonal).all() and (diagonal > 0.0).all()):
-        raise SolverFailed("the inequality has no interior: the start is not feasible")
-    size = np.sqrt(diagonal)
-    shrink = sparse.diags_array(1.0 / size)
-    output = problem.output / size[:, None]
     try:
+        if not (np.isfinite(diagonal).all() and (diagonal > 0.0).all()):
+            raise linalg.LinAlgError
+        size = np.sqrt(diagonal)
         factor = linalg.cholesky(matrix / size / size[:, None], lower=True)
     except linalg.LinAlgError:
         raise SolverFailed("the inequality has no interior: the start is not feasible") from None
-    reach = np.linalg.norm(linalg.solve_triangular(factor, output, lower=True), 2)
-    gain = 0.5 / float(reach) ** 2
+    shrink, output = sparse.diags_array(1.0 / size), problem.output / size[:, None]
+    gain = 0.5 / float(np.linalg.norm(linalg.solve_triangular(factor, output, lower=True), 2)) ** 2
     scaled = Inequality(
         problem.constant / size / size[:, None],
         sparse.csc_array(shrink @ left),
@@ -114,50 +111,54 @@ def _maximise(problem: Inequality, tolerance: float) -> Solution:
     """The same for a problem that is scaled so that x = 1, c = 1 is well inside."""
     if not problem.start.size:
         return Solution(2.0, problem.start, problem.start)
-    program = _Program.of(problem)
-    step = best = _Step(program, program.begin())
+    program = _Program(problem)
+    point = best = program.begin()
     roomy, idle = None, 0
     for _ in range(_ITERATIONS):
-        if roomy is None and step.gap <= _ROOMY:
-            roomy = step.point.x
-        best, idle = (step, 0) if step.gap < 0.9 * best.gap or roomy is None else (best, idle + 1)
-        point = None if step.gap <= tolerance or idle > _PATIENCE else step.take()
-        if point is None:
+        if roomy is None and point.gap <= _ROOMY:
+            roomy = point.x
+        best, idle = (point, 0) if point.gap < 0.9 * best.gap or roomy is None else (best, idle + 1)
+        if point.gap <= tolerance or idle > _PATIENCE:
             break
-        step = _Step(program, point)
+        try:
+            point = _Step(program, point).take()
+        except linalg.LinAlgError:  # rounding allows no further step
+            break
     if roomy is None or best.gap > _ENOUGH:
         raise SolverFailed(
             f"the interior-point method stopped {best.gap:.1e} from the optimum, short of six digits;"
             " the weights may be ill-scaled"
         )
-    return Solution(best.point.c, best.point.x, roomy)
+    return Solution(best.c, best.x, roomy)
 
 
 @dataclass(frozen=True, eq=False)
+class _Point:
+    """x, c with the Cholesky factor of their matrix; X and s of the dual problem; how far they are from the best."""
+
+    x: Array
+    c: float
+    matrix: Array
+    factor: Array
+    slack: Array  # h + R x
+    X: Array
+    s: Array
+    mu: float
+    gap: float
+
+
 class _Program:
     """The inequality, with what every step needs of it."""
 
-    problem: Inequality
-    A: Any  # a as columns, (n, k); sparse if that pays
-    B: Any
-    left: Any  # the same as rows
-    right: Any
-    square: Array  # YYᵀ
-    R: Array
-    h: Array
-
-    @staticmethod
-    def of(problem: Inequality) -> _Program:
-        count = problem.start.size
-        R, h = np.eye(count), np.zeros(count)
+    def __init__(self, problem: Inequality) -> None:
+        self.problem, count = problem, problem.start.size
+        self.R, self.h = np.eye(count), np.zeros(count)
         if problem.budget is not None:
-            R, h = np.vstack([R, -problem.budget]), np.append(h, 1.0)
-        A, B = (part.toarray() if _crowded(part) else part for part in (problem.left, problem.right))
-        left, right = (part.T.tocsr() if sparse.issparse(part) else part.T for part in (A, B))
-        return _Program(problem, A, B, left, right, problem.output @ problem.output.T, R, h)
-
-    def matrix(self, x: Array, c: float) -> Array:
-        return self.problem.constant + self.change(x, c)
+            self.R, self.h = np.vstack([self.R, -problem.budget]), np.append(self.h, 1.0)
+        self.A, self.B = (part.toarray() if _crowded(part) else part for part in (problem.left, problem.right))
+        self.left, self.right = (part.T.tocsr() if sparse.issparse(part) else part.T for part in (self.A, self.B))
+        self.square = problem.output @ problem.output.T
+        self.order = len(self.square) + self.h.size
 
     def change(self, x: Array, c: float) -> Array:
         """Σ x F - c YYᵀ."""
@@ -175,11 +176,17 @@ class _Program:
         return np.bincount(self.problem.groups, weights=pairs, minlength=self.problem.start.size)
 
     def begin(self) -> _Point:
-        x, c = self.problem.start, 1.0
-        factor = linalg.cholesky(self.matrix(x, c), lower=True)
-        X = inverse_of(factor)
+        x = self.problem.start
+        X = inverse_of(linalg.cholesky(self.problem.constant + self.change(x, 1.0), lower=True))
         weight = 1.0 / float(np.sum(self.square * X))
-        return _Point(x, c, factor, weight * X, weight / (self.h + self.R @ x))
+        return self.point(x, 1.0, weight * X, weight / (self.h + self.R @ x))
+
+    def point(self, x: Array, c: float, X: Array, s: Array) -> _Point:
+        matrix, slack = self.problem.constant + self.change(x, c), self.h + self.R @ x
+        mu = (float(np.sum(X * matrix)) + float(s @ slack)) / self.order
+        astray = np.abs(self.pairing(X) + self.R.T @ s) @ x + abs(1.0 - float(np.sum(self.square * X))) * c
+        gap = (self.order * mu + float(astray)) / c
+        return _Point(x, c, matrix, linalg.cholesky(matrix, lower=True), slack, X, s, mu, gap)
 
 
 def _crowded(matrix: sparse.csc_array) -> bool:
@@ -188,56 +195,42 @@ def _crowded(matrix: sparse.csc_array) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Point:
-    """x, c with the Cholesky factor of their matrix; X and s of the dual problem."""
-
-    x: Array
-    c: float
-    factor: Array
-    X: Array
-    s: Array
-
-
-@dataclass(frozen=True, eq=False)
 class _Move:
-    """A direction in all unknowns; ``matrix`` is what (x, c) do to the inequality's matrix."""
+    """A direction in all unknowns; ``matrix`` and ``slack`` are what (x, c) do to the inequality."""
 
     x: Array
     c: float
     matrix: Array
+    slack: Array
     X: Array
     s: Array
 
 
 class _Step:
-    """One predictor-corrector step from a point."""
+    """One predictor-corrector step from a point; LinAlgError where rounding allows none."""
 
     def __init__(self, program: _Program, point: _Point) -> None:
         self.program, self.point = program, point
         self.inverse = inverse_of(point.factor)
-        self.slack = program.h + program.R @ point.x
-        self.matrix = program.matrix(point.x, point.c)
-        self.order = self.matrix.shape[0] + self.slack.size
-        self.mu = (float(np.sum(point.X * self.matrix)) + float(point.s @ self.slack)) / self.order
-        astray = np.abs(program.pairing(point.X) + program.R.T @ point.s) @ point.x
-        astray += abs(1.0 - float(np.sum(program.square * point.X))) * point.c
-        self.gap = (self.order * self.mu + float(astray)) / point.c
+        self._factorise()
 
-    def take(self) -> _Point | None:
-        """The next point, or None where rounding allows no further step."""
-        try:
-            self._factorise()
-            root = linalg.cholesky(self.point.X, lower=True, check_finite=False)
-            guess = self._direction(0.0, None)
-            dual, primal = (min(1.0, 0.98 * length) for length in self._lengths(guess, root))
-            sigma = self._centring(guess, dual, primal)
-            move = self._direction(sigma * self.mu, guess)
-            dual, primal = (min(1.0, 0.95 * length) for length in self._lengths(move, root))
-        except (linalg.LinAlgError, ArpackError):
-            return None
+    def take(self) -> _Point:
+        point, order = self.point, self.program.order
+        guess = self._direction(0.0, None)
+        dual, primal = self._lengths(guess)
+        sigma = 0.8
+        if min(dual, primal) >= 0.1:
+            X, s = point.X + dual * guess.X, point.s + dual * guess.s
+            after = float(np.sum(X * (point.matrix + primal * guess.matrix)))
+            after += float(s @ (point.slack + primal * guess.slack))
+            sigma = float(np.clip((after / order / point.mu) ** 3, 1e-6, 1.0))
+        move = self._direction(sigma * point.mu, guess)
+        dual, primal = self._lengths(move)
         if move.c < 0.0:
-            primal = min(primal, -0.9 * self.point.c / move.c)
-        return self._moved(move, dual, primal)
+            primal = min(primal, -0.9 * point.c / move.c)
+        X = point.X + dual * move.X
+        x, c = point.x + primal * move.x, point.c + primal * move.c
+        return self.program.point(x, c, 0.5 * (X + X.T), point.s + dual * move.s)
 
     def _factorise(self) -> None:
         """The system for (x, c): entries tr(F_j X F_k G⁻¹) and s/slack, scaled to unit diagonal."""
@@ -250,7 +243,7 @@ class _Step:
         system = np.empty((count + 1, count + 1))
         if count < p.problem.groups.size:
             pairs = np.apply_along_axis(p.collect, 0, np.apply_along_axis(p.collect, 1, pairs))
-        system[:count, :count] = 0.5 * (pairs + pairs.T) + (p.R.T * (self.point.s / self.slack)) @ p.R
+        system[:count, :count] = 0.5 * (pairs + pairs.T) + (p.R.T * (self.point.s / self.point.slack)) @ p.R
         XY, GY = X @ Y, G @ Y
         mixed = (p.left @ XY) * (p.right @ GY) + (p.right @ XY) * (p.left @ GY)
         system[:count, count] = system[count, :count] = -0.5 * p.collect(mixed.sum(axis=1))
@@ -269,74 +262,34 @@ class _Step:
     def _direction(self, target: float, guess: _Move | None) -> _Move:
         """Towards X G = target·I; a guess adds the second-order term that it lets us foresee."""
         p, point = self.program, self.point
-        aim, level = target * self.inverse, target / self.slack
+        aim, level = target * self.inverse, target / point.slack
         if guess is not None:
             bend = guess.X @ guess.matrix @ self.inverse
             aim = aim - 0.5 * (bend + bend.T)
-            level = level - guess.s * (p.R @ guess.x) / self.slack
+            level = level - guess.s * guess.slack / point.slack
         wanted = np.append(p.pairing(aim) + p.R.T @ level, 1.0 - float(np.sum(p.square * aim)))
         move = np.zeros(wanted.size)
         for _ in range(3):  # with iterative refinement
             rest = wanted - self.system @ move
             move = move + self.unit * linalg.cho_solve(self.root, self.unit * rest, check_finite=False)
         x, c = move[:-1], float(move[-1])
-        matrix = p.change(x, c)
+        matrix, slack = p.change(x, c), p.R @ x
         turn = point.X @ matrix @ self.inverse
-        s = level - point.s - (point.s / self.slack) * (p.R @ x)
-        return _Move(x, c, matrix, aim - point.X - 0.5 * (turn + turn.T), s)
+        s = level - point.s - point.s / point.slack * slack
+        return _Move(x, c, matrix, slack, aim - point.X - 0.5 * (turn + turn.T), s)
 
-    def _lengths(self, move: _Move, root: Array) -> tuple[float, float]:
-        """How far X and s, and x and c, may go before they leave their cones."""
-        dual = min(_reach(root, move.X), _ratio(self.point.s, move.s))
-        return dual, min(_reach(self.point.factor, move.matrix), _ratio(self.slack, self.program.R @ move.x))
-
-    def _centring(self, guess: _Move, dual: float, primal: float) -> float:
-        if min(dual, primal) < 0.1:
-            return 0.8
-        X, s = self.point.X + dual * guess.X, self.point.s + dual * guess.s
-        after = float(np.sum(X * (self.matrix + primal * guess.matrix)))
-        after += float(s @ (self.slack + primal * (self.program.R @ guess.x)))
-        return float(np.clip((after / self.order / self.mu) ** 3, 1e-6, 1.0))
-
-    def _moved(self, move: _Move, dual: float, primal: float) -> _Point | None:
-        """The point after the move, shortened until both matrices are positive definite in floating point."""
+    def _lengths(self, move: _Move) -> tuple[float, float]:
+        """How far X and s, and x and c, may go, with a little room to the edges of their cones."""
         point = self.point
-        while primal > 1e-10:
-            x, c = point.x + primal * move.x, point.c + primal * move.c
-            factor, failed = linalg.lapack.dpotrf(self.program.matrix(x, c), lower=1, clean=1)
-            if not failed:
-                break
-            primal *= 0.8
-        else:
-            return None
-        while dual > 1e-10:
-            X = point.X + dual * move.X
-            X = 0.5 * (X + X.T)
-            if not linalg.lapack.dpotrf(X, lower=1)[1]:
-                return _Point(x, c, factor, X, point.s + dual * move.s)
-            dual *= 0.8
-        return None
+        return _length(point.X, move.X, point.s, move.s), _length(point.matrix, move.matrix, point.slack, move.slack)
 
 
-def _ratio(values: Array, move: Array) -> float:
-    falling = move < 0
-    return float(np.min(-values[falling] / move[falling])) if falling.any() else np.inf
-
-
-def _reach(root: Array, move: Array) -> float:
-    """About the largest t for which root·rootᵀ + t·move stays positive semidefinite."""
-    size = len(root)
-
-    def apply(vector: Array) -> Array:
-        inner = linalg.solve_triangular(root, vector, lower=True, trans="T", check_finite=False)
-        return np.asarray(linalg.solve_triangular(root, move @ inner, lower=True, check_finite=False))
-
-    if size < _LANCZOS:
-        half = linalg.solve_triangular(root, move, lower=True, check_finite=False)
-        whole = linalg.solve_triangular(root, half.T, lower=True, check_finite=False)
-        least = float(linalg.eigh(0.5 * (whole + whole.T), eigvals_only=True, subset_by_index=[0, 0])[0])
-    else:
-        operator = LinearOperator((size, size), matvec=apply, dtype=float)
-        found = eigsh(operator, k=1, which="SA", tol=1e-3, ncv=30, v0=np.ones(size), return_eigenvectors=False)
-        least = float(found[0]) - 0.01 * abs(float(found[0]))
-    return np.inf if least >= 0.0 else -1.0 / least
+def _length(matrix: Array, change: Array, values: Array, move: Array) -> float:
+    """A share of the step, at most one, after which the matrix is positive definite and the values are positive."""
+    falling = move < 0.0
+    length = min(1.0, float(np.min(-values[falling] / move[falling], initial=np.inf)))
+    while linalg.lapack.dpotrf(matrix + length * change, lower=1)[1]:
+        length *= _SHORTER
+        if length < _SHORTEST:
+            raise linalg.LinAlgError("no step stays inside the cone")
+    return 0.95 * length
