@@ -12,7 +12,7 @@ from scipy.sparse.linalg import eigsh
 
 from lipcert.errors import InvalidInput
 from lipcert.kernel.certificate import LayerReport
-from lipcert.methods.eigenvalues import largest
+from lipcert.methods.eigenvalues import ITERATIVE, largest, top
 from lipcert.methods.problem import Problem
 from lipcert.methods.stage import Stage
 from lipcert.model.arrays import Array, dense
@@ -78,11 +78,13 @@ def forms(problem: Problem, isotropic: bool = True) -> Forms:
     state: Any = sparse.csr_array(sparse.eye_array(first.shape[1], size))
     offset = first.shape[1]
     left, right, start = [sparse.csr_array((0, size))], [sparse.csr_array((0, size))], [np.zeros(0)]
-    for weight, layer, free in zip(weights, candidate.layers, moving):
+    owners: list[Array] = [np.zeros((2, 0), dtype=int)]
+    for index, (weight, layer, free) in enumerate(zip(weights, candidate.layers, moving)):
         v = sparse.csr_array(weight) @ state
         count = int(free.sum())
         unit = sparse.csr_array((np.ones(count), (np.arange(count), offset + np.arange(count))), shape=(count, size))
         offset += count
+        owners.append(np.stack([np.full(count, index), np.flatnonzero(free)]))
         start.append(1.0 / np.ldexp(layer.multiplier[free], 2 * layer.exponent))
         left.append(unit - sparse.diags_array(layer.alpha[free]) @ v[free])
         right.append(unit - sparse.diags_array(layer.beta[free]) @ v[free])
@@ -90,18 +92,11 @@ def forms(problem: Problem, isotropic: bool = True) -> Forms:
         place = sparse.csr_array((np.ones(count), (np.flatnonzero(free), np.arange(count))), shape=(free.size, count))
         middle = np.where(free, 0.0, 0.5 * (layer.alpha + layer.beta))
         state = sparse.csr_array(sparse.diags_array(middle) @ v + place @ unit)
-    places = [np.flatnonzero(free) for free in moving]
-    columns = [sparse.csc_array(sparse.vstack(rows, format="csr").T) for rows in (left, right)]
-    return Forms(
-        first.shape[1],
-        columns[0],
-        columns[1],
-        (sparse.csr_array(weights[-1]) @ state).toarray().T,
-        np.concatenate([np.zeros(0, dtype=int), *(np.full(part.size, index) for index, part in enumerate(places))]),
-        np.concatenate([np.zeros(0, dtype=int), *places]),
-        np.concatenate(start),
-        tuple(candidate.slopes),
-    )
+    one, two = (sparse.csc_array(sparse.vstack(rows, format="csr").T) for rows in (left, right))
+    output = (sparse.csr_array(weights[-1]) @ state).toarray().T
+    layer_of, neuron = np.concatenate(owners, axis=1)
+    inputs, ends = first.shape[1], tuple(candidate.slopes)
+    return Forms(inputs, one, two, output, layer_of, neuron, np.concatenate(start), ends)
 
 
 def moves(layer: LayerReport) -> Array:
@@ -254,9 +249,8 @@ def _inequality(shape: Forms, output: int) -> Inequality:
     )
 
 
-_DENSE = 300
-"""Up to this size the top eigenvector comes from a dense decomposition, beyond it from Lanczos."""
 _DECAY, _SQUARES = 0.9, 0.999
+"""Adam's own constants, as published."""
 
 
 @dataclass(frozen=True)
@@ -291,11 +285,12 @@ class LipDiff(Published):
 
     def run(self, problem: Problem) -> Run:
         shape = forms(worldwide(problem))
-        penalty = _Penalty.of(problem.network, shape)
-        if penalty is None:
+        penalty = _Penalty(problem.network, shape)
+        if penalty.unit == 0.0:
             return Run(0.0)
-        point = best = penalty.start()
-        least = penalty.value(best)
+        count = shape.layer.size
+        point = start = best = np.concatenate([[1.0], np.zeros(count), np.ones(count)])
+        least = penalty(start)[0]
         speed, square = np.zeros(point.size), np.zeros(point.size)
         for step in range(self.steps):
             value, gradient = penalty(point)
@@ -306,23 +301,14 @@ class LipDiff(Published):
             rate = self.rate * (0.505 + 0.495 * math.cos(math.pi * step / self.steps))
             size = np.sqrt(square / (1.0 - _SQUARES ** (step + 1))) + 1e-12
             point = np.maximum(point - rate * speed / (1.0 - _DECAY ** (step + 1)) / size, 0.0)
-        value = min(penalty.value(best), penalty.value(penalty.start()))
-        return Run(penalty.unit * math.sqrt(value))
+        exact = (penalty.value(one, float(linalg.eigvalsh(penalty.matrix(one).toarray())[-1])) for one in (best, start))
+        return Run(penalty.unit * math.sqrt(min(exact)))
 
 
-@dataclass(eq=False)
 class _Penalty:
     """The right side as a function of (κ_0, κ, Λ relative to its start); outputs in units of the product of norms."""
 
-    inputs: int
-    left: sparse.csc_array
-    right: sparse.csc_array
-    output: Array
-    unit: float
-    vector: Array | None = None
-
-    @staticmethod
-    def of(network: Network, shape: Forms) -> _Penalty | None:
+    def __init__(self, network: Network, shape: Forms) -> None:
         norms = [float(np.linalg.norm(dense(layer.weight), 2)) for layer in network.layers]
         limits, before = [], 1.0  # before: how far z of the layer before can be from zero
         start = np.zeros(shape.layer.size)
@@ -334,54 +320,36 @@ class _Penalty:
             # the multipliers behind the product of norms
             start[mine] = 1.0 / (r * (r + m) * (norms[index] * before) ** 2)[shape.neuron[mine]]
             before *= norms[index] * float((m + r).max())
-        unit = before * norms[-1]
-        if unit == 0.0:
-            return None
+        self.inputs, self.count, self.unit = shape.inputs, shape.layer.size, before * norms[-1]
         scale = np.concatenate([np.ones(shape.inputs), *limits])
         scale = np.where(scale > 0.0, scale, 1.0)
         stretch = sparse.diags_array(scale)
-        left = sparse.csc_array((stretch @ shape.left) * start)
-        right, output = sparse.csc_array(stretch @ shape.right), scale[:, None] * shape.output / unit
-        return _Penalty(shape.inputs, left, right, output, unit)
-
-    def start(self) -> Array:
-        count = self.left.shape[1]
-        return np.concatenate([[1.0], np.zeros(count), np.ones(count)])
-
-    def value(self, point: Array) -> float:
-        """The right side, every eigenvalue computed."""
-        top = float(linalg.eigvalsh(self._matrix(point).toarray())[-1])
-        return self._total(point, top)
+        self.left = sparse.csc_array((stretch @ shape.left) * start)
+        self.right, output = sparse.csc_array(stretch @ shape.right), scale[:, None] * shape.output
+        output = sparse.csr_array(output / (self.unit or 1.0))
+        self.square, self.vector = output @ output.T, np.ones(len(scale))
 
     def __call__(self, point: Array) -> tuple[float, Array]:
         """The right side and a subgradient, from the top eigenvector alone."""
-        matrix = self._matrix(point)
-        size = matrix.shape[0]
-        if size <= _DENSE:
-            values, vectors = linalg.eigh(matrix.toarray(), subset_by_index=[size - 1, size - 1], check_finite=False)
+        matrix = self.matrix(point)
+        if len(self.vector) <= ITERATIVE:
+            height, u = top(matrix.toarray())
         else:
-            guess = np.ones(size) if self.vector is None else self.vector
-            values, vectors = eigsh(matrix, k=1, which="LA", v0=guess, tol=1e-5)
-        top, self.vector = float(values[0]), vectors[:, 0]
-        gradient = np.concatenate([np.ones(1 + self.left.shape[1]), np.zeros(self.left.shape[1])])
-        if top > 0.0:
-            u = self.vector
+            values, vectors = eigsh(matrix, k=1, which="LA", v0=self.vector, tol=1e-5)
+            height, u = float(values[0]), vectors[:, 0]
+        self.vector = u
+        gradient = np.concatenate([np.ones(1 + self.count), np.zeros(self.count)])
+        if height > 0.0:
             inputs, hidden = u[: self.inputs], u[self.inputs :]
             pull = np.concatenate([[float(inputs @ inputs)], hidden**2, (self.left.T @ u) * (self.right.T @ u)])
-            gradient = gradient - self._trace * pull
-        return self._total(point, top), gradient
+            gradient = gradient - (1.0 + self.count) * pull
+        return self.value(point, height), gradient
 
-    @property
-    def _trace(self) -> float:
-        return 1.0 + self.left.shape[1]
+    def value(self, point: Array, height: float) -> float:
+        """The right side, given the largest eigenvalue."""
+        return float(point[: 1 + self.count].sum()) + (1.0 + self.count) * max(height, 0.0)
 
-    def _total(self, point: Array, top: float) -> float:
-        count = self.left.shape[1]
-        return float(point[: 1 + count].sum()) + self._trace * max(top, 0.0)
-
-    def _matrix(self, point: Array) -> sparse.csr_array:
-        count = self.left.shape[1]
-        kappa = np.concatenate([np.full(self.inputs, point[0]), point[1 : 1 + count]])
-        product = (self.left * point[1 + count :]) @ self.right.T
-        output = sparse.csr_array(self.output)
-        return sparse.csr_array(output @ output.T - sparse.diags_array(kappa) - 0.5 * (product + product.T))
+    def matrix(self, point: Array) -> sparse.csr_array:
+        kappa = np.concatenate([np.full(self.inputs, point[0]), point[1 : 1 + self.count]])
+        product = (self.left * point[1 + self.count :]) @ self.right.T
+        return sparse.csr_array(self.square - sparse.diags_array(kappa) - 0.5 * (product + product.T))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,6 @@ from lipcert.kernel.norm_product import norm_product
 from lipcert.methods.problem import Problem
 from lipcert.methods.scalar import Scalar
 from lipcert.model.arrays import Array, dense
-from lipcert.model.network import Network
 from lipcert.model.norms import Norms
 from lipcert.published.base import NotApplicable, Published, Run, global_slopes
 
@@ -86,6 +84,7 @@ class AAO(Published):
 
 
 _BATCH = 2048
+"""Corners tried at once."""
 
 
 @dataclass(frozen=True)
@@ -120,51 +119,35 @@ class SeqLip(Published):
             raise InvalidInput(f"widest must be from 0 to 30, got {self.widest}")
 
     def run(self, problem: Problem) -> Run:
-        wide = max((int(np.count_nonzero(f.low < f.high)) for f in _factors(problem.network)), default=0)
+        layers = problem.network.layers
+        slopes = [global_slopes(layer) for layer in layers[:-1]]
+        wide = max((int(np.count_nonzero(low < high)) for low, high in slopes), default=0)
         if wide > self.widest:
             raise NotApplicable(
                 f"SeqLip would have to try 2^{wide} corners for a layer, and widest is {self.widest}; raise it, or take"
                 " LipSDP()"
             )
-        if problem.network.depth == 1:
-            return Run(float(np.linalg.norm(dense(problem.network.layers[0].weight), 2)))
-        return Run(math.prod(factor.maximum() for factor in _factors(problem.network)))
+        parts = [np.linalg.svd(dense(layer.weight), full_matrices=False) for layer in layers]
+        if len(parts) == 1:
+            return Run(float(parts[0][1].max()))
+        roots = [parts[0][1], *(np.sqrt(size) for _, size, _ in parts[1:-1]), parts[-1][1]]
+        factors = (
+            _at_corners(behind[:, None] * turned, frame * before, *ends)
+            for (frame, *_), (*_, turned), before, behind, ends in zip(parts, parts[1:], roots, roots[1:], slopes)
+        )
+        return Run(math.prod(factors))
 
 
-@dataclass(frozen=True, eq=False)
-class _Factor:
-    """‖left · D · right‖ for slopes D between low and high."""
-
-    left: Array
-    right: Array
-    low: Array
-    high: Array
-
-    def norms(self, slopes: Array) -> Array:
-        """For slopes (..., n)."""
-        return np.asarray(np.linalg.norm((self.left * slopes[..., None, :]) @ self.right, ord=2, axis=(-2, -1)))
-
-    def maximum(self) -> float:
-        """Over all corners."""
-        free = np.flatnonzero(self.low < self.high)
-        best = 0.0
-        for first in range(0, 2**free.size, _BATCH):
-            corner = np.arange(first, min(first + _BATCH, 2**free.size))
-            slopes = np.tile(self.low, (corner.size, 1))
-            chosen = (corner[:, None] >> np.arange(free.size)) & 1 == 1
-            slopes[:, free] = np.where(chosen, self.high[free], self.low[free])
-            best = max(best, float(self.norms(slopes).max()))
-        return best
-
-
-def _factors(network: Network) -> Iterator[_Factor]:
-    parts = [np.linalg.svd(dense(layer.weight), full_matrices=False) for layer in network.layers]
-    last = network.depth - 1
-    for index, layer in enumerate(network.layers[:-1]):
-        (frame, before, _), (_, behind, turned) = parts[index], parts[index + 1]
-        left = (behind if index + 1 == last else np.sqrt(behind))[:, None] * turned
-        right = frame * (before if index == 0 else np.sqrt(before))
-        yield _Factor(left, right, *global_slopes(layer))
+def _at_corners(left: Array, right: Array, low: Array, high: Array) -> float:
+    """The largest ‖left · D · right‖ over all corners of the box of slopes D between low and high."""
+    free, best = np.flatnonzero(low < high), 0.0
+    for first in range(0, 2**free.size, _BATCH):
+        corner = np.arange(first, min(first + _BATCH, 2**free.size))
+        slopes = np.tile(low, (corner.size, 1))
+        slopes[:, free] = np.where((corner[:, None] >> np.arange(free.size)) & 1 == 1, high[free], low[free])
+        norms = np.linalg.norm((left * slopes[..., None, :]) @ right, ord=2, axis=(-2, -1))
+        best = max(best, float(norms.max()))
+    return best
 
 
 @dataclass(frozen=True)
