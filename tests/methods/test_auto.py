@@ -66,9 +66,10 @@ def test_more_time_is_never_worse(clock: Clock, region: Region) -> None:
     assert bounds[-1] < 0.7 * bounds[0]
 
 
-def test_a_tiny_budget_returns_closed_form_s(clock: Clock) -> None:
+@pytest.mark.parametrize("method", [lc.Auto(seconds=0.0), lc.Joint(seconds=0.0)], ids=["Auto", "Joint"])
+def test_a_tiny_budget_returns_closed_form_s(method: lc.Auto | lc.Joint, clock: Clock) -> None:
     case = problem()
-    assert lc.Auto(seconds=0.0).solve(case).bound == lc.ClosedForm().solve(case).bound
+    assert method.solve(case).bound == lc.ClosedForm().solve(case).bound
 
 
 def test_it_takes_about_the_time_it_may(clock: Clock) -> None:
@@ -85,13 +86,7 @@ def test_with_time_it_is_at_least_as_good_as_every_rung(region: Region) -> None:
     assert all(bound <= method.solve(case).bound for method in (lc.ClosedForm(), lc.Scalar(), lc.Joint()))
 
 
-def test_a_network_without_hidden_layers() -> None:
-    weight = np.diag([1.0, 2.0, 3.0])
-    for region in (None, lc.Ball(np.zeros(3), 1.0)):
-        assert lc.certify(lc.Network.from_weights([weight]), region).bound == pytest.approx(3.0, rel=1e-9)
-
-
-def interrupted(region: Region, method: lc.Auto) -> lc.Certificate:
+def interrupted(region: Region, method: lc.Auto | lc.Joint) -> lc.Certificate:
     """The best answer so far, of a question that is interrupted."""
     with pytest.raises(lc.Interrupted) as caught:
         lc.certify(paper_network(10, 20, "relu"), region, method)
@@ -112,7 +107,10 @@ def test_an_interrupt_in_scalar_brings_closed_form(monkeypatch: pytest.MonkeyPat
     assert best.bound == lc.certify(paper_network(10, 20, "relu"), BALL, lc.ClosedForm()).bound
 
 
-def test_an_interrupt_in_joint_brings_what_joint_found(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", [lc.Auto(), lc.Joint()], ids=["Auto", "Joint"])
+def test_an_interrupt_in_joint_brings_what_joint_found(
+    method: lc.Auto | lc.Joint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     case, path = problem(lc.Everywhere()), descent.follow
 
     def stopped(*arguments: Any) -> Iterator[tuple[Array, Value]]:
@@ -120,9 +118,10 @@ def test_an_interrupt_in_joint_brings_what_joint_found(monkeypatch: pytest.Monke
         raise KeyboardInterrupt
 
     monkeypatch.setattr("lipcert.methods.joint.follow", stopped)
-    bound = interrupted(lc.Everywhere(), lc.Auto()).bound
+    best = interrupted(lc.Everywhere(), method)
     monkeypatch.undo()
-    assert lc.Joint().solve(case).bound < bound < 0.9 * lc.Scalar().solve(case).bound
+    assert best.found_by == "Joint"
+    assert lc.Joint().solve(case).bound < best.bound < 0.9 * lc.Scalar().solve(case).bound
 
 
 def test_an_interrupt_in_split_brings_the_pieces_so_far(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 import lipcert as lc
 from lipcert.kernel.point import stretch_below
+from lipcert.methods.counterexample import bisected
 from lipcert.methods.lower import cross_kinks, has_kinks, jacobian_norms, lower_bound_of
 from lipcert.model.arrays import Array
 from networks import random_network
@@ -142,3 +143,12 @@ def test_a_short_direction_does_not_round_up() -> None:
     short = [stretch_below(network, np.zeros(1), np.array([size])) for size in np.linspace(1e-130, 9e-130, 20)]
     assert max(short) <= weights.prod() * (1.0 + 1e-15)
     assert stretch_below(network, np.zeros(1), np.ones(1)) > 0.999 * weights.prod()
+
+
+def test_the_way_back_ends_where_classes_meet() -> None:
+    network = lc.Network.from_weights([np.eye(2), np.eye(2)])
+    center, points = np.array([2.0, 1.0]), np.array([[1.0, 2.0], [0.0, 4.0]])
+    found = bisected(network, center, 0, points)
+    np.testing.assert_allclose(found[:, 0], [[1.5, 1.5], [1.6, 1.6]], atol=1e-8)
+    np.testing.assert_allclose(found[:, -1], points, atol=1e-8)
+    assert (network(found.reshape(-1, 2)).argmax(axis=-1) == 1).all()

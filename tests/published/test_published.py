@@ -270,11 +270,11 @@ def test_lipdiff_lies_between_lipsdp_and_the_product() -> None:
     assert pub.LipSDP().value(network) <= values[1] < 0.5 * values[0]
 
 
-def test_jacobian_box_is_exact_where_slopes_are_known() -> None:
-    network = random_network(5, (3, 6, 5, 2))
-    ball = lc.Ball(np.zeros(3), 1e-6)
-    exact = float(sampled_norms(network, np.zeros((1, 3)))[0][0])
-    assert pub.JacobianBox().value(network, ball) == pytest.approx(exact, rel=1e-9)
+def test_jacobian_box_is_exact_where_every_slope_is_known() -> None:
+    network = lc.Network.from_weights([[[1.0, 2.0], [0.0, 1.0]], [[1.0, -1.0]]], activation="relu")
+    for center, row in (([3.0, 3.0], [1.0, 1.0]), ([-9.0, 3.0], [0.0, -1.0])):
+        found = pub.JacobianBox().value(network, lc.Ball(center, 0.1))
+        assert found == pytest.approx(float(np.linalg.norm(row)), rel=1e-9)
 
 
 # the Eclipse family, to the letter
@@ -324,6 +324,13 @@ def test_fallbacks(monkeypatch: pytest.MonkeyPatch) -> None:
             assert (rule(given, 1e10).Lambda == closed_form(given).Lambda).all()
     monkeypatch.setattr("lipcert.published.eclipse.solve", only_fast)
     assert (acc(given, 1e10).Lambda == fast(given, 1e10).Lambda).all()  # it promises more
+
+
+@pytest.mark.parametrize("variant", ["CF", "Fast"])
+def test_local_slopes_never_loosen_eclipse(variant: str) -> None:
+    network, ball = random_network(2, (3, 6, 5, 2), "tanh", gain=1.5), lc.Ball(np.zeros(3), 0.3)
+    local, everywhere = (kind(variant).value(network, ball) for kind in (pub.EclipseGenLocal, pub.EclipseGen))
+    assert lc.lower_bound(network, ball).value <= local < everywhere
 
 
 def test_affine_layers_are_merged_and_variants_may_differ() -> None:
