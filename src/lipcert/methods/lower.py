@@ -237,9 +237,9 @@ class _Search:
         return np.asarray(trials[np.argmax(norms, axis=0), np.arange(len(z))])
 
     def cross_best(self, points: Array, count: int, rounds: int) -> list[tuple[float, Array]]:
-        """The best points found by crossing kinks repeatedly, from the best points not yet crossed from and from others.
+        """The best points found by crossing kinks repeatedly: from the best not yet crossed from, and from others.
 
-        The others are spread over the pool, so that it does not settle on the neighbours of one point.
+        The others are spread over the pool, so that the search does not end around one point.
         """
         now, norms, crossed = clock(), self.norms(points), np.zeros(len(points), dtype=bool)
         order = np.argsort(-norms)
