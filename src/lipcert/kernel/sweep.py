@@ -182,7 +182,7 @@ class Sweep:
             slopes = self._slopes(index, layer.neurons, interval)
             self._draw(index, layer.neurons, interval, slopes)
             if image is not None:
-                P = self._activate(index, image, axes, interval, slopes)
+                P = self._activate(index, image, axes, slopes)
         if needs_bound:
             self.S, self.exponent = self._image(P).block()
         return self
@@ -244,12 +244,14 @@ class Sweep:
         return lower, upper
 
     def _slopes(self, index: int, neurons: Neurons, interval: Interval) -> Interval:
-        alpha, beta = slope_bounds(neurons, *interval)
+        rough = neurons.slope_range(*interval)
+        alpha, beta = slope_bounds(neurons, *interval, rough)
         if self.limits:  # at a kink a point has more slopes than an interval that ends there
             alpha, beta = np.maximum(alpha, self.limits[index][0]), np.minimum(beta, self.limits[index][1])
         if self.empty.any():  # no slopes at all: nothing to carry
             alpha, beta = (np.where(self.empty[:, None], 0.0, slope) for slope in (alpha, beta))
         self.slopes.append((alpha, beta))
+        self.rough.append(rough if self.guide.looks and not self.pieces else (alpha, beta))
         return alpha, beta
 
     def _draw(self, index: int, neurons: Neurons, interval: Interval, slopes: Interval) -> None:
@@ -265,12 +267,10 @@ class Sweep:
             self.drawn[which].append((lower, upper))
             trace.settle(interval, slopes, (lower, upper))
 
-    def _activate(self, index: int, image: Image, axes: Array | None, interval: Interval, slopes: Interval) -> Array:
+    def _activate(self, index: int, image: Image, axes: Array | None, slopes: Interval) -> Array:
         """P after the neurons of a layer; what is left out is not part of it."""
         layer, ahead = self.network.layers[index], self.network.layers[index + 1].weight
-        assert layer.neurons is not None
-        rough = layer.neurons.slope_range(*interval) if self.guide.looks and not self.pieces else slopes
-        self.rough.append(rough)
+        rough = self.rough[-1]
         alpha, beta = slopes
         moving = np.ones(alpha.shape, dtype=bool) if axes is None else axes != 0.0
         if not moving.all():  # differences of zero have any slope

@@ -86,22 +86,19 @@ class Activation:
 
         For an interval that is a single point at a kink, both one-sided derivatives count.
         """
-        right, left = self.slope(lower, 1), self.slope(upper, -1)
-        least, most = np.minimum(right, left), np.maximum(right, left)
-        if self.row.kinks:
-            point = lower == upper
-            before, after = self.slope(lower, -1), self.slope(upper, 1)
-            least = np.where(point, np.minimum(before, after), least)
-            most = np.where(point, np.maximum(before, after), most)
-        for knot, inside in self.knots_inside(lower, upper):
-            for side in (-1, 1) if self.row.kinks else (1,):
-                at_knot = self.slope(knot, side)
-                least = np.where(inside, np.minimum(least, at_knot), least)
-                most = np.where(inside, np.maximum(most, at_knot), most)
-        if np.isfinite(self.row.period):
+        row, ends = self.row, (self.slope(lower, 1), self.slope(upper, -1))
+        least, most = np.minimum(*ends), np.maximum(*ends)
+        for knot in row.knots(lower, *self.parameters):
+            inside = self._between(knot, lower, upper)
+            if row.kinks:
+                inside = inside | ((lower == knot) & (upper == knot))
+            at = [self.slope(np.asarray(knot, dtype=float), side) for side in ((-1, 1) if row.kinks else (1,))]
+            least = np.where(inside, np.minimum(least, np.minimum.reduce(at)), least)
+            most = np.where(inside, np.maximum(most, np.maximum.reduce(at)), most)
+        if np.isfinite(row.period):
             long = self.whole_period(lower, upper)
-            ends = self.row.ends(*self.parameters)
-            least, most = np.where(long, ends[0], least), np.where(long, ends[1], most)
+            steepest = row.ends(*self.parameters)
+            least, most = np.where(long, steepest[0], least), np.where(long, steepest[1], most)
         return least, most
 
     def whole_period(self, lower: Array, upper: Array) -> Array:
@@ -130,12 +127,12 @@ class Activation:
     def _inside(
         self, points: Sequence[Parameter], lower: Array, upper: Array, less: np.ufunc = np.less
     ) -> list[tuple[Array, Array]]:
-        found = []
-        for knot in points:
-            point = np.asarray(knot, dtype=float)
-            slack = 0.0 if self.row.exact else 4.0 * np.spacing(self.row.unit(point))
-            found.append((np.broadcast_to(point, lower.shape), less(lower, point + slack) & less(point - slack, upper)))
-        return found
+        wide = (np.broadcast_to(np.asarray(point, dtype=float), lower.shape) for point in points)
+        return [(point, self._between(point, lower, upper, less)) for point in wide]
+
+    def _between(self, point: Parameter, lower: Array, upper: Array, less: np.ufunc = np.less) -> Array:
+        slack = 0.0 if self.row.exact else 4.0 * np.spacing(self.row.unit(np.asarray(point, dtype=float)))
+        return np.asarray(less(lower, point + slack) & less(point - slack, upper))
 
 
 def _again(definition: Definition | None, name: str, parameters: tuple[Parameter, ...]) -> Activation:

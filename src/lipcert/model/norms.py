@@ -63,11 +63,11 @@ class Norm(ABC):
     @property
     def bare(self: Self) -> Self:
         """The same norm without units."""
-        return type(self)()
+        return self if self.scale == 1.0 and self.matrix is None else type(self)()
 
     @property
     def has_units(self) -> bool:
-        return self != self.bare
+        return self.bare is not self
 
     def of(self, vectors: Array) -> Array:
         """The norm of each vector (..., n), rounded as it comes."""
@@ -175,11 +175,11 @@ class Norms:
     @property
     def bare(self) -> Norms:
         """The same without units."""
-        return Norms(self.input.bare, self.output.bare)
+        return Norms(self.input.bare, self.output.bare) if self.has_units else self
 
     @property
     def has_units(self) -> bool:
-        return self != self.bare
+        return self.input.has_units or self.output.has_units
 
     @property
     def shaped(self) -> bool:
