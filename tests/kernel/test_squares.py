@@ -28,7 +28,6 @@ SUGGESTIONS = {
     "symbols._portions": "how many frequencies go together",
     "symbols._step": "the square of a number of neurons",
     "sweep.stacked": "how many regions go together",
-    "step._inverse": "of numbers between one half and one",
 }
 """Functions in which squares are no part of a proof, and what they are."""
 NORMS = {"norm", "square", "hypot", "vdot"}

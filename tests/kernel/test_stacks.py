@@ -192,7 +192,7 @@ def first_exponent(patch: pytest.MonkeyPatch) -> None:
 
 
 def first_slopes(patch: pytest.MonkeyPatch) -> None:
-    def slopes(neurons: Neurons, lower: Array, upper: Array) -> tuple[Array, ...]:
+    def slopes(neurons: Neurons, lower: Array, upper: Array, *_: object) -> tuple[Array, ...]:
         return tuple(np.broadcast_to(end[:1], end.shape) for end in slope_bounds(neurons, lower, upper))
 
     patch.setattr(sweep_module, "slope_bounds", slopes)

@@ -10,12 +10,12 @@ from scipy import linalg
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.near import Approx, congruence, diagonal_above, half_image, raised, underflow
-from lipcert.kernel.rounding import inflate, magnitude, norm_above, square_above, up
+from lipcert.kernel.rounding import inflate, norm_above, square_above, up
 from lipcert.kernel.step import SPARE, Step
 from lipcert.model.arrays import Array, Weight, dense, frozen, times
 
 _FAR = 2.0**200
-"""Weights beyond this, or below its inverse, are brought near one before they are squared."""
+"""Weights beyond this, or below its inverse, are extreme: their squares might over- or underflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,10 +60,11 @@ class Columns:
 class Image:
     """4**exponent·W P Wᵀ for a stack P (count, n, n) and exponents (count,); P None is the identity for all.
 
-    Powers of two are exact but for underflow. In W that moves an entry by at most η, so the product by at most
-    2nη|W||P| with |W| ≤ 1 there; in S by at most η per entry. Both are charged to the diagonal.
+    Of a step that was proved ``apart``, P lacks a term, which is added here. ``whole``, (n, n), is that of the
+    unit ball where it is known.
 
-    Of a step that was proved ``apart``, P lacks a term, which is added here.
+    Extreme weights are brought near one by a power of two, exact but for underflow, which moves an entry by at most η,
+    so the product by at most 2nη|W||P| with |W| ≤ 1 there. That is ``lost``, and charged to the diagonal.
     """
 
     def __init__(
@@ -71,9 +72,9 @@ class Image:
     ) -> None:
         largest = float(abs(weight.weight).max())
         power = int(np.frexp(largest)[1]) if largest > 0.0 and not 1.0 / _FAR < largest < _FAR else 0
-        self.P, self.weight, self.exponent = P, weight.shifted(-power) if power else weight, exponent + power
+        self.P, self.exponent, self._whole = P, exponent + power, whole
+        self.weight = weight.shifted(-power) if power else weight
         self.lost = underflow(1.0 if P is None else float(np.abs(P).max())) if power else 0.0
-        self._whole = whole
         self._half: Array | None = None
         self._rest = None if apart is None else Fused.of(apart, self.weight.weight)
 
@@ -82,60 +83,51 @@ class Image:
         self._half = None if self.P is None else half_image(self.P, self.weight.full)
         squares = diagonal_above(self.P, self.weight.full, self._half) + self.lost
         if self._rest is not None:
-            still = np.asarray(magnitude(self.weight.weight).sum(axis=1)).ravel() == 0.0
+            still = np.asarray(abs(self.weight.weight).sum(axis=1)).ravel() == 0.0
             squares = np.where(still, 0.0, inflate(squares + self._rest.squares(), 3))
         squares = np.broadcast_to(squares, (len(self.exponent), squares.shape[-1]))
         size = up(np.ldexp(inflate(np.sqrt(squares), 1), self.exponent[:, None]))
-        # a row that the shift by a power made zero may move
-        return size if self.lost else np.where(squares == 0.0, 0.0, size)  # NaN stays NaN
+        # a row that the shift by a power made zero may move; NaN stays NaN
+        return size if self.lost else np.where(squares == 0.0, 0.0, size)
 
     def block(self, kept: Array | None = None) -> tuple[Array, Array]:
         """Ŝ with 4**exponent·W P Wᵀ ≼ 4**e·Ŝ, its mean diagonal near one, and e, (count,).
 
-        Only the rows and columns of the neurons ``kept`` (count, k), of all without.
+        Only the rows and columns of the neurons ``kept`` (count, k), of all without. Powers of two are exact but for
+        underflow, by at most η per entry, which is charged to the diagonal.
         """
-        S = self._first(kept) if self.P is None else self._later(self.P, kept)
+        S = self._unscaled(kept)
+        S = raised(np.array(S), np.asarray(self.lost)) if self.lost else S
         S = S if self._rest is None else self._rest.added(S, kept)
         mean = np.trace(S, axis1=-2, axis2=-1) / S.shape[-1]
         if not np.isfinite(S).all() or not np.isfinite(mean).all():
             raise ProofFailed("the ellipsoid of a layer is not finite; weights may be too large")
         shift = np.where(mean > 0, np.round(0.5 * np.log2(np.where(mean > 0, mean, 1.0))), 0.0).astype(int)
-        scaled = S if S.flags.writeable else np.array(S)  # what others have is read-only
+        own = S if S.flags.writeable else None  # what others have is read-only
         if (np.abs(shift) < 256).all():  # then the powers of two are floats
-            scaled *= 4.0 ** -shift[:, None, None].astype(float)
+            scaled = np.multiply(S, 4.0 ** -shift[:, None, None].astype(float), out=own)
         else:
-            scaled = np.ldexp(scaled, -2 * shift[:, None, None])
+            scaled = np.ldexp(S, -2 * shift[:, None, None])
         return raised(scaled, np.asarray(underflow(S.shape[-1]))), self.exponent + shift
-
-    def _first(self, kept: Array | None) -> Array:
-        """Of the unit ball: one matrix for all regions."""
-        count = len(self.exponent)
-        if kept is not None and count == 1 and self._whole is None:
-            return self._congruence(None, self.weight.weight[kept[0]], None)[None]
-        whole = self.whole
-        if kept is None:
-            return np.broadcast_to(whole, (count, *whole.shape))
-        return np.asarray(whole[kept[:, :, None], kept[:, None, :]])
 
     @property
     def whole(self) -> Array:
         """Ŝ of all neurons for the unit ball, (n, n), before any scaling."""
         if self._whole is None:
-            self._whole = self._congruence(None, self.weight.weight, None)
+            self._whole = congruence(None, self.weight.weight)
         return self._whole
 
-    def _later(self, P: Array, kept: Array | None) -> Array:
-        half, self._half = self._half, None  # it is large, and not needed again
+    def _unscaled(self, kept: Array | None) -> Array:
+        if self.P is not None:
+            half, self._half = self._half, None  # it is large, and not needed again
+            if kept is not None and half is not None:
+                half = np.take_along_axis(half, kept[..., None], -2) if len(half) > 1 else half[:, kept[0]]
+            return congruence(self.P, self.weight.full if kept is None else self.weight.rows(kept), half)
         if kept is None:
-            return self._congruence(P, self.weight.full, half)
-        if half is not None:
-            half = np.take_along_axis(half, kept[..., None], -2) if len(half) > 1 else half[:, kept[0]]
-        return self._congruence(P, self.weight.rows(kept), half)
-
-    def _congruence(self, P: Array | None, weight: Weight, half: Array | None) -> Array:
-        """Ŝ with W P Wᵀ ≼ Ŝ, what the shift lost included."""
-        S = congruence(P, weight, half)
-        return raised(S, np.asarray(self.lost)) if self.lost else S
+            return np.broadcast_to(self.whole, (len(self.exponent), *self.whole.shape))
+        if len(kept) == 1 and self._whole is None:
+            return congruence(None, self.weight.weight[kept[0]])[None]
+        return np.asarray(self.whole[kept[:, :, None], kept[:, None, :]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,12 +153,10 @@ class Fused:
         the row sums of |E|, for which the step has SPARE in reserve, and the others by 1/ω of the column sums.
         """
         assert step.rest is not None
-        L = step.L[0]
-        right = step.rest.single() @ Approx.weight(weight).T
-        Z = linalg.blas.dtrsm(1.0, L.T, right.value, lower=0, trans_a=1)
-        again = linalg.blas.dtrmm(1.0, L.T, Z, lower=0, trans_a=1)
-        off = right - Approx(L).product(Approx(Z), again)
-        rows, columns = off.rows(), off.T.rows()
+        right = step.rest @ Approx.weight(weight).T
+        Z = linalg.blas.dtrsm(1.0, step.L[0].T, right.value[0], lower=0, trans_a=1)
+        off = right - Approx(step.L) @ Approx(Z[None])
+        rows, (columns,) = off.rows(), off.T.rows()
         share = max(1.0, float(inflate(rows.max(initial=0.0) / SPARE, 2)))
         return Fused(Z, inflate(columns * share, 3))
 

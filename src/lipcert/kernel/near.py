@@ -282,12 +282,7 @@ class Approx:
         return (self.reach() + self.err()) * UP
 
     def __matmul__(self, other: Approx) -> Approx:
-        return self.product(other)
-
-    def product(self, other: Approx, value: Array | None = None) -> Approx:
-        """The product; ``value`` is its float matrix, where a BLAS has formed it already."""
-        value = _product(self.value, other.value) if value is None else value
-        return Approx(value, 1.0, _through(self, other), _through(other.T, self.T))
+        return Approx(_product(self.value, other.value), 1.0, _through(self, other), _through(other.T, self.T))
 
     def __add__(self, other: Approx) -> Approx:
         sides = _both(self, other), _both(self.T, other.T)
@@ -321,16 +316,6 @@ class Approx:
         lost = total(*((one.err() + gamma(2) * one.reach()) / len(both) for one in both))
         own = isinstance(self.value, np.ndarray) and self._units > 0.0 and self.value.flags.writeable
         return raised(symmetrised(self.value if own else np.array(dense(self.value))), up(lost + extra))
-
-    def single(self) -> Approx:
-        """The matrix of a stack of one."""
-
-        def alone(side: Operator | None) -> Operator | None:
-            return None if side is None else lambda x: np.ravel(side(None if x is None else x[None]))
-
-        found = Approx(self.value[0], self._units, alone(self._inner), alone(self._inner_turned))
-        found._floor = np.max(self._floor)
-        return found
 
     def gram(self) -> Approx:
         """A Aᵀ."""
@@ -432,7 +417,7 @@ def congruence(P: Array | None, weight: Weight, half: Array | None = None, radiu
     """
     if radius is not None:
         W = Approx.weight(weight, radius)
-        return (W.gram() if P is None else W.product(Approx(P), half) @ W.T).above()
+        return (W.gram() if P is None else W @ Approx(P) @ W.T).above()
     size = abs(weight)
     across = np.asarray(size.sum(axis=-2))
     if P is None:  # then H is W itself

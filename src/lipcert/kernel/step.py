@@ -9,7 +9,7 @@ from scipy import linalg
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.near import Approx, Near, cholesky, factor_rows, total
-from lipcert.kernel.rounding import magnitude, tame, up
+from lipcert.kernel.rounding import tame, up
 from lipcert.model.arrays import Array, Weight
 from lipcert.suggest.multipliers import dominating
 
@@ -179,57 +179,37 @@ def thin_step(weight: Weight, power: int, alpha: Array, beta: Array, hint: Array
 
     since Bᵀ(I - BBᵀ)⁻¹B = (I - BᵀB)⁻¹ - I for B = D_h W.
 
-    W is the weight times 2**power, without underflow where entries are tame. The condition of :class:`Step` is proved
-    with ``lifted`` = 1, T = 1/g² and real S = W Wᵀ, and (I - N)⁻¹ ≼ κ YᵀY by :func:`_inverse`.
+    W is the weight times 2**power, without underflow where entries are tame. Let L and Y be any floats with
+    L Lᵀ ≈ C = I - N and L Y ≈ I. Then [C I; I YᵀY] is [Lᵀ Y]ᵀ[Lᵀ Y] + Δ with the blocks C - L Lᵀ, 0 and
+    I - L Y, whose absolute row sums are at most ε on the rows of C and δ on the others. So
+
+        C + εI ≻ 0,    (C + εI)⁻¹ ≼ K = YᵀY + D_δ,    C + εI = (1 + ε)(I - N/(1 + ε)),
+
+    which is the step for multipliers (1 + ε)T: ``lifted`` is 1 + ε, and (I - N/(1 + ε))⁻¹ ≼ (1 + ε)K.
     """
     m, r = middles(alpha, beta)
-    on = (r[0] > 0.0) & (np.asarray(magnitude(weight).sum(axis=1)).ravel() > 0.0)  # others do not move
-    given = hint[0][on]
-    if given.size < max(_WIDE, weight.shape[1]) or not tame(weight, _TAME) or abs(power) > 400:
+    on = (r[0] > 0.0) & (np.asarray(abs(weight).sum(axis=1)).ravel() > 0.0)  # others do not move
+    given, d = hint[0][on], weight.shape[1]
+    if given.size < max(_WIDE, d) or not tame(weight, _TAME) or abs(power) > 400:
         return None
     if not (np.isfinite(given) & (given > 0.0)).all():
         return None
-    weight, T = weight * 2.0**power, np.clip(hint[0], LEAST, MOST)
-    g = np.where(on, 1.0 / np.sqrt(T), 1.0)
+    W, ones = Approx.weight(weight * 2.0**power), np.ones(d)
+    g = np.where(on, 1.0 / np.sqrt(np.clip(hint[0], LEAST, MOST)), 1.0)
     h = np.where(on, up(g * r[0]), 0.0)
-    W = Approx.weight(weight)
-    B = W.scaled(h, np.ones(weight.shape[1]))
-    found = _inverse(B.T.gram().above())
-    if found is None:
+    N = W.scaled(h, ones).T.gram().above()
+    C = Approx.diagonal(ones) - Approx(N, symmetric=True)
+    (L,), (good,) = cholesky(C.value[None])
+    if not good:
         return None
-    Y, kappa = found
-    ones = np.ones(len(g))
-    P = (W @ Y.T.gram() @ W.T).scaled(m[0], m[0]).scaled(kappa * ones, ones)
-    raised = np.where(on, (Near.of(1.0) / g / g).above, 0.0)
+    Y = Approx(linalg.solve_triangular(L, np.eye(d), lower=True, check_finite=False))
+    off = Approx(np.eye(d)) - Approx(L) @ Y
+    lifted = up(1.0 + total(factor_rows(C, L), off.rows()).max())
+    if not lifted < 2.0:
+        return None
+    root = up(np.sqrt(lifted)) * ones
+    K = Approx(Y.T.gram().above(off.T.rows()), symmetric=True).scaled(root, root)
+    P = (W @ K @ W.T).scaled(m[0], m[0])
     active = np.flatnonzero(on)[None]
-    ends = h[active], g[active], np.ones(active.shape), np.zeros((1, 0, 0)), np.zeros((1, 0, 0))
-    return Step(P.above(raised)[None], active, m, *ends)
-
-
-def _inverse(N: Array) -> tuple[Approx, float] | None:
-    """Y and κ with I - N ≻ 0 and (I - N)⁻¹ ≼ κ YᵀY for a symmetric float matrix N; None where that is not shown.
-
-    Let L and Y be any floats with L Lᵀ ≈ I - N and Y L ≈ I, F = Y L - I and R = I - N - L Lᵀ. If ‖F‖ ≤ f < 1 then
-    L⁻¹ = (I + F)⁻¹Y, so ‖L⁻¹‖ ≤ ‖Y‖/(1 - f) = λ. If τ = λ²‖R‖ < 1 then I - N = L(I + L⁻¹RL⁻ᵀ)Lᵀ ≽ (1 - τ)LLᵀ ≻ 0,
-    and its inverse is at most L⁻ᵀL⁻¹/(1 - τ) ≼ YᵀY/((1 - τ)(1 - f)²). A norm is at most the root of the product of the
-    largest absolute row sum and column sum; these have the rounding errors of the products added.
-    """
-    eye = Approx.diagonal(np.ones(len(N)))
-    C = eye - Approx(N, symmetric=True)
-    (L,), good = cholesky(C.value[None])
-    if not good.all():
-        return None
-    Y = Approx(np.tril(linalg.solve_triangular(L, eye.value, lower=True, check_finite=False)))
-    off = Y @ Approx(L) - eye
-    f = _norm(off)
-    if not f < 0.5:
-        return None
-    rest, length = 1.0 - Near.of(f), _norm(Y)
-    tau = Near.of(length) * length * factor_rows(C, L).max() / rest / rest
-    kappa = 1.0 / ((1.0 - tau) * rest * rest)
-    return (Y, float(kappa.above)) if tau.above < 0.5 else None
-
-
-def _norm(matrix: Approx) -> float:
-    """At least the spectral norm: the root of the product of the largest absolute row sum and column sum."""
-    return float((Near.of(matrix.rows().max()) * matrix.T.rows().max()).root().above)
+    ends = h[active], g[active], np.full(active.shape, lifted), np.zeros((1, 0, 0)), np.zeros((1, 0, 0))
+    return Step(P.above(np.where(on, (Near.of(lifted) / g / g).above, 0.0))[None], active, m, *ends)
