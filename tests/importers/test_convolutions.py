@@ -11,7 +11,7 @@ import pytest
 import lipcert as lc
 from lipcert.importers.lowering.convolutions import recognised
 from lipcert.importers.precise import PreciseMatrix
-from lipcert.kernel.torus import torus_of
+from lipcert.kernel.fourier import torus_of
 from lipcert.model.convolution import Convolution
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra")

@@ -25,8 +25,8 @@ SUGGESTIONS = {
     "near.squared": "a product of sizes adds more than what underflows",
     "reach.contains": "says itself that it is as good as floating point",
     "step.multipliers": "the multipliers that were used, as a hint",
-    "symbols._portions": "how many frequencies go together",
-    "symbols._step": "the square of a number of neurons",
+    "fourier._portions": "how many frequencies go together",
+    "fourier._step": "the square of a number of neurons",
     "sweep.stacked": "how many regions go together",
 }
 """Functions in which squares are no part of a proof, and what they are."""

@@ -12,6 +12,7 @@ import pytest
 import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.kernel.domain import Domain, split_by_box
+from lipcert.kernel.fourier import convolution_norm
 from lipcert.kernel.induced import ellipsoid_above, induced_above
 from lipcert.kernel.near import Near, largest_eigenvalue_above
 from lipcert.kernel.neuron_bounds import relax
@@ -19,7 +20,6 @@ from lipcert.kernel.projection import projection
 from lipcert.kernel.remainder import fit
 from lipcert.kernel.second_order import Cap
 from lipcert.kernel.step import activate
-from lipcert.kernel.symbols import convolution_norm
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
 from lipcert.model.norms import L1, L2, LInf, Norms

@@ -11,6 +11,7 @@ from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.certificate import Certificate, LayerReport
 from lipcert.kernel.cover import Cover, prove_tree
 from lipcert.kernel.domain import Domain, check_region
+from lipcert.kernel.fourier import by_channel, prove_symbols
 from lipcert.kernel.guide import Guide, given
 from lipcert.kernel.hints import Curved, Hints, Interval, Part
 from lipcert.kernel.induced import start_gain
@@ -20,7 +21,6 @@ from lipcert.kernel.passes import recall
 from lipcert.kernel.rounding import inflate, magnitude, matvec, norm_above
 from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
 from lipcert.kernel.sweep import Centers, Sweep, proving, stacked
-from lipcert.kernel.symbols import by_channel, prove_symbols
 from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network

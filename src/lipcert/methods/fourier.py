@@ -1,6 +1,6 @@
 """Global bounds of networks that begin with convolutions: one multiplier per channel, frequency by frequency.
 
-The recursion of :mod:`lipcert.kernel.torus` in complex floating point: S, P and the step are c × c matrices, one per
+The recursion of :mod:`lipcert.kernel.fourier` in complex floating point: S, P and the step are c × c matrices, one per
 frequency, and T is shared by all of them. Dense layers after the convolutions are layers with one frequency. The
 variables are x = log(T / (r² mean S_cc)), the mean over all frequencies; so they follow what earlier layers do to S.
 """
@@ -16,10 +16,9 @@ from itertools import pairwise
 import numpy as np
 
 from lipcert.kernel.certificate import LayerReport
-from lipcert.kernel.frequency_grid import sparing
+from lipcert.kernel.fourier import Torus, sparing, torus_of
 from lipcert.kernel.hints import Hints, Interval
 from lipcert.kernel.neuron_bounds import slope_bounds
-from lipcert.kernel.torus import Torus, torus_of
 from lipcert.methods.auto import Auto
 from lipcert.methods.candidate import Candidate
 from lipcert.methods.chain import STILL, level

@@ -10,11 +10,11 @@ from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel import checker
 from lipcert.kernel.certificate import Certificate
 from lipcert.kernel.classes import CertifiedRadius, recheck_radius
+from lipcert.kernel.fourier import by_channel
 from lipcert.kernel.hints import Part
 from lipcert.kernel.reach import Reach, recheck_reach
 from lipcert.kernel.saved import Saved
 from lipcert.kernel.sensitivity import Sensitivity, recheck_sensitivity
-from lipcert.kernel.symbols import by_channel
 from lipcert.model.network import Network
 from lipcert.questions.answers import are_rows, load_answer
 from lipcert.questions.sweep import SweepRow

@@ -12,12 +12,11 @@ import pytest
 
 import lipcert as lc
 from lipcert import ProofFailed
-from lipcert.kernel import frequency_grid, symbols, torus
+from lipcert.kernel import fourier
 from lipcert.kernel.checker import prove
+from lipcert.kernel.fourier import Torus, by_channel, prove_symbols, stack_bound, torus_of
 from lipcert.kernel.hints import Hints
 from lipcert.kernel.near import largest_eigenvalue_above
-from lipcert.kernel.symbols import by_channel, prove_symbols, stack_bound
-from lipcert.kernel.torus import Torus, torus_of
 from lipcert.methods.fourier import FourierChain, closed_form, scalar
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
@@ -176,17 +175,17 @@ def test_a_bound_holds_for_every_smaller_image(name: str) -> None:
 
 def _mutant(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     if what == "small torus":
-        monkeypatch.setattr(torus, "_sizes", lambda found: [*(one.image for one in found), found[-1].places])
+        monkeypatch.setattr(fourier, "_sizes", lambda found: [*(one.image for one in found), found[-1].places])
     elif what == "no widening":
-        monkeypatch.setattr(torus, "_vanishing", lambda one, before, after: np.ones(one.outputs, dtype=bool))
+        monkeypatch.setattr(fourier, "_vanishing", lambda one, before, after: np.ones(one.outputs, dtype=bool))
     elif what == "aliases":
-        plain = torus.Torus.symbols
+        plain = fourier.Torus.symbols
         monkeypatch.setattr(
-            torus.Torus, "symbols", lambda self, k, w: (plain(self, k, w)[0] * 0.9, plain(self, k, w)[1])
+            fourier.Torus, "symbols", lambda self, k, w: (plain(self, k, w)[0] * 0.9, plain(self, k, w)[1])
         )
     else:
-        plain_step = symbols._step
-        monkeypatch.setattr(symbols, "_step", lambda S, slopes, T: plain_step(S, (slopes[0] + 0.3, slopes[1] - 0.3), T))
+        plain_step = fourier._step
+        monkeypatch.setattr(fourier, "_step", lambda S, slopes, T: plain_step(S, (slopes[0] + 0.3, slopes[1] - 0.3), T))
 
 
 @pytest.mark.parametrize("what", ["small torus", "no widening", "aliases", "narrow slopes"])
@@ -243,8 +242,8 @@ def test_a_frequency_that_is_no_number_is_not_passed_over(monkeypatch: pytest.Mo
         calls[0] += 1
         return np.full(len(matrix), np.nan) if calls[0] == 2 else largest_eigenvalue_above(matrix)
 
-    monkeypatch.setattr(symbols, "_portions", lambda *_: [slice(0, 5), slice(5, 9), slice(9, None)])
-    monkeypatch.setattr(symbols, "largest_eigenvalue_above", garbled)
+    monkeypatch.setattr(fourier, "_portions", lambda *_: [slice(0, 5), slice(5, 9), slice(9, None)])
+    monkeypatch.setattr(fourier, "largest_eigenvalue_above", garbled)
     assert np.isnan(prove_symbols(network, hints))
     assert calls[0] == 3
 
@@ -412,7 +411,7 @@ def multipliers(network: lc.Network, torus: Torus) -> Hints:
 @pytest.fixture
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few frequencies, so that much depends on what is said of those between."""
-    monkeypatch.setattr(frequency_grid, "_LOSS", 1.5)
+    monkeypatch.setattr(fourier, "_LOSS", 1.5)
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -420,7 +419,7 @@ def test_no_size_is_above(name: str, coarse: None) -> None:
     network = shaped(name, 8)
     torus = torus_of(network)
     assert torus is not None
-    hints = multipliers(network, grid := frequency_grid.on_grid(torus))
+    hints = multipliers(network, grid := fourier.on_grid(torus))
     bound = stack_bound(grid, hints.multipliers, hints.exponents)
     for image in (5, 6, 7, 9, 12, 17, 31):
         torus = torus_of(shaped(name, image))
@@ -431,12 +430,12 @@ def test_no_size_is_above(name: str, coarse: None) -> None:
 @pytest.mark.parametrize("mistake", ["none", "slopes", "gain", "degree"])
 def test_mistakes_would_be_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The symbol 2i·sin θ is largest in the middle between two of six points, where all that is added is needed."""
-    monkeypatch.setattr(frequency_grid, "_LOSS", 0.488)
+    monkeypatch.setattr(fourier, "_LOSS", 0.488)
     network = lc.conv_stack([np.array([[[1.0, 0.0, -1.0]]])] * 2, (39,))
     torus = torus_of(network)
     assert torus is not None
     assert torus.sizes == ((40,),) * 3
-    right = frequency_grid.on_grid(torus)
+    right = fourier.on_grid(torus)
     assert right.sizes == ((6,),) * 3
     hints = multipliers(network, right)
     wrong = {
@@ -454,7 +453,7 @@ def test_mistakes_would_be_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -
 def test_a_grid_is_enough_for_a_very_large_image(way: lc.Method, monkeypatch: pytest.MonkeyPatch) -> None:
     network = shaped("one axis", 700)
     plain = lc.certify(network, None, way).bound
-    monkeypatch.setattr(frequency_grid, "_MUCH", 0.0)
+    monkeypatch.setattr(fourier, "_MUCH", 0.0)
     spared = lc.certify(network, None, way)
     assert plain < spared.bound <= 1.03 * plain
     assert lc.verify(network, spared) == pytest.approx(spared.bound)
@@ -463,7 +462,7 @@ def test_a_grid_is_enough_for_a_very_large_image(way: lc.Method, monkeypatch: py
 @pytest.mark.parametrize("name", ["circular", "leaky", "one axis"])
 def test_it_is_not_where_little_is_spared_or_much_is_lost(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few frequencies; slopes that would have to be widened; work that is not much."""
-    monkeypatch.setattr(frequency_grid, "_MUCH", 0.0 if name != "one axis" else 1e11)
+    monkeypatch.setattr(fourier, "_MUCH", 0.0 if name != "one axis" else 1e11)
     network = shaped("circular", 40) if name == "circular" else shaped("one axis", 700)
     if name == "leaky":
         rng = np.random.default_rng(5)
@@ -471,4 +470,4 @@ def test_it_is_not_where_little_is_spared_or_much_is_lost(name: str, monkeypatch
         network = lc.conv_stack(kernels, (700,), "leaky_relu", circular=True)
     torus = torus_of(network)
     assert torus is not None
-    assert frequency_grid.sparing(torus) is torus
+    assert fourier.sparing(torus) is torus
