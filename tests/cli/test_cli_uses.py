@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
 from pathlib import Path
@@ -14,8 +13,6 @@ import pytest
 import lipcert as lc
 from command import BALL, NETWORK, Command
 from lipcert.importers.arrays import write_npz
-from lipcert.methods.lower import LowerBound
-from lipcert.questions.compare import Comparison, Row
 from lipcert.show import plots
 from networks import random_network
 
@@ -229,16 +226,3 @@ def test_a_figure_for_other_norms_says_so(lipcert: Command) -> None:
     write_npz(Path("one.npz"), random_network(4, (3, 5, 1), "tanh"), "tanh")
     outcome = lipcert("compare", "one.npz", "--methods", "geolip")
     assert "geolip: made for ℓ∞ changes of the input" in outcome.out.replace("\n", " ")
-
-
-def test_names_in_a_comparison_do_not_cover_each_other() -> None:
-    pytest.importorskip("matplotlib")
-    names = [f"lipsdp-neuron-split-{k}" for k in range(12)] + [f"eclipse-gen-{k}" for k in range(8)]
-    rows = [Row(name, "certified", 3.0 * 1.02**k, seconds=0.01 * 1.05**k) for k, name in enumerate(names)]
-    rows.append(Row("split", "certified", 2.05, seconds=0.1))
-    ax = plots.comparison(Comparison(tuple(rows), LowerBound(2.0, np.zeros(1))))
-    ax.figure.canvas.draw()
-    texts = [text.get_window_extent() for text in ax.texts]
-    for one, two in itertools.combinations(texts, 2):
-        wide, high = min(one.x1, two.x1) - max(one.x0, two.x0), min(one.y1, two.y1) - max(one.y0, two.y0)
-        assert min(wide, high) <= 2.0  # pixels

@@ -558,7 +558,7 @@ def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
     )
     ran = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode != 0
-    assert 'put the call of campaign under if __name__ == "__main__":' in ran.stderr
+    assert 'put what it does under the line if __name__ == "__main__":' in ran.stderr
     assert "workers were lost" not in ran.stderr
 
 

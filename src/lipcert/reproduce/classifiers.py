@@ -10,7 +10,7 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -136,33 +136,33 @@ class Recipe:
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class Classifier:
     """A network, its accuracy on the test set, and the epochs it took, the last of them perhaps in part."""
 
     network: Network
     accuracy: float
     epochs: int
+    name: str = ""
 
 
-def train(images: Images, recipe: Recipe, report: Progress = silent) -> Trained:
+def train(images: Images, recipe: Recipe, report: Progress = silent) -> Classifier:
     """Train a classifier whose hidden layers have ELU neurons."""
+    if min(recipe.epochs, recipe.checks) < 1:
+        raise InvalidInput(f"epochs and checks must be at least 1, got {recipe.epochs} and {recipe.checks}")
     torch = require_torch()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         return _train(torch, images, recipe, report)
 
 
-def _train(torch: Any, images: Images, recipe: Recipe, report: Progress) -> Trained:
+def _train(torch: Any, images: Images, recipe: Recipe, report: Progress) -> Classifier:
     x, y = (torch.tensor(part) for part in images.train)
     x = x.float()
     linear = [torch.nn.Linear(*sizes) for sizes in itertools.pairwise((x.shape[1], *recipe.hidden, CLASSES))]
     model = torch.nn.Sequential(*[part for layer in linear for part in (layer, torch.nn.ELU())][:-1])
     optimiser = torch.optim.Adam(model.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
-    if min(recipe.epochs, recipe.checks) < 1:
-        raise InvalidInput(f"epochs and checks must be at least 1, got {recipe.epochs} and {recipe.checks}")
     batches = -(-len(x) // recipe.batch)
-    every, last = -(-batches // recipe.checks), batches * recipe.epochs
-    seen = 0
+    every, last, seen = -(-batches // recipe.checks), batches * recipe.epochs, 0
     for epoch in range(1, recipe.epochs + 1):
         for part in torch.randperm(len(x)).split(recipe.batch):
             optimiser.zero_grad()
@@ -170,19 +170,19 @@ def _train(torch: Any, images: Images, recipe: Recipe, report: Progress) -> Trai
             optimiser.step()
             seen += 1
             if seen % every == 0 or seen == last:
-                network = _network(linear)
-                trained = Trained(network, accuracy(network, images), epoch)
-                if trained.accuracy >= recipe.target:
-                    report(f"epoch {epoch}: {trained.accuracy:.2%} of the test images are right")
-                    return trained
-        report(f"epoch {epoch} of at most {recipe.epochs}: {trained.accuracy:.2%} of the test images are right")
-    return trained
+                found = _tested(linear, images, epoch)
+                if found.accuracy >= recipe.target:
+                    report(f"epoch {epoch}: {found.accuracy:.2%} of the test images are right")
+                    return found
+        report(f"epoch {epoch} of at most {recipe.epochs}: {found.accuracy:.2%} of the test images are right")
+    return found
 
 
-def accuracy(network: Network, images: Images) -> float:
-    """Share of the test images that are classified as they should be."""
-    x, y = images.test
-    return float(np.mean(network(x).argmax(axis=1) == y))
+def _tested(linear: list[Any], images: Images, epoch: int) -> Classifier:
+    """The network as it is, with its share of test images that are classified as they should be."""
+    weights, biases = ([getattr(one, name).detach().double().numpy() for one in linear] for name in ("weight", "bias"))
+    network, (x, y) = Network.from_weights(weights, biases, "elu"), images.test
+    return Classifier(network, float(np.mean(network(x).argmax(axis=1) == y)), epoch)
 
 
 def _loss(torch: Any, model: Any, x: Any, y: Any, penalty: float) -> Any:
@@ -193,11 +193,6 @@ def _loss(torch: Any, model: Any, x: Any, y: Any, penalty: float) -> Any:
     probe = 2.0 * torch.randint(0, 2, outputs.shape) - 1.0
     (gradient,) = torch.autograd.grad((probe * outputs).sum(), x, create_graph=True)
     return torch.nn.functional.cross_entropy(outputs, y) + penalty * gradient.square().sum(dim=1).mean()
-
-
-def _network(linear: list[Any]) -> Network:
-    weights = [layer.weight.detach().double().numpy() for layer in linear]
-    return Network.from_weights(weights, [layer.bias.detach().double().numpy() for layer in linear], "elu")
 
 
 def require_torch() -> Any:
@@ -216,17 +211,6 @@ RECIPES: Final[dict[str, dict[str, Recipe]]] = {
 """By name of the images. There are few digits, so batches are small. They have few pixels, so narrower layers are
 enough, and a penalty of 1 would leave little to learn.
 """
-_LEDGER: Final = "models.json"
-
-
-@dataclass(frozen=True, eq=False)
-class Classifier:
-    """A trained network with its accuracy on the test set and the epochs it took."""
-
-    name: str
-    network: Network
-    accuracy: float
-    epochs: int
 
 
 def classifiers(
@@ -236,22 +220,16 @@ def classifiers(
 
     They are saved as NAME.npz, which ``lipcert.load`` reads, and described in models.json.
     """
-    ledger = folder / _LEDGER
+    ledger = folder / "models.json"
     known: dict[str, Any] = json.loads(ledger.read_text(encoding="utf-8")) if ledger.exists() else {}
     found = []
     for name, recipe in (recipes or RECIPES[images.name]).items():
         about = {"images": images.digest, "recipe": {**asdict(recipe), "hidden": list(recipe.hidden)}}
-        path = folder / f"{name}.npz"
-        note = known.get(name, {})
+        path, note = folder / f"{name}.npz", known.get(name, {})
         if not path.exists() or {key: note.get(key) for key in about} != about:
-            trained = train(images, recipe, partial(_say, report, name))
-            write_npz(path, trained.network, "elu")
-            note = {**about, "accuracy": trained.accuracy, "epochs": trained.epochs, "data": images.name}
-            known[name] = note
+            made = train(images, recipe, lambda text, name=name: report(f"mnist: training the {name} model, {text}"))  # type: ignore[misc]
+            write_npz(path, made.network, "elu")
+            known[name] = note = {**about, "accuracy": made.accuracy, "epochs": made.epochs, "data": images.name}
             write_whole(ledger, json.dumps(known, indent=1) + "\n")
-        found.append(Classifier(name, load(path), note["accuracy"], note["epochs"]))
+        found.append(Classifier(load(path), note["accuracy"], note["epochs"], name))
     return found
-
-
-def _say(report: Progress, name: str, text: str) -> None:
-    report(f"mnist: training the {name} model, {text}")

@@ -1,13 +1,13 @@
 """The paper's figures, drawn from what was found here (extra ``plot``).
 
-Every line has a colour, a marker and a dash pattern of its own, so that figures can be read without colour: methods of
-the literature are thin with open markers, lipcert's own thick with filled ones.
+Every method has a colour, a marker and a dash pattern of its own, so that figures can be read without colour: methods
+of the literature are thin with open markers, lipcert's own thick with filled ones.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,24 +15,13 @@ from typing import Any, Final
 import numpy as np
 
 from lipcert.questions.names import PUBLISHED
-from lipcert.reproduce.cells import AUTODIFF, LOWER, REFERENCES, STUDIES, Cell, origin
+from lipcert.reproduce.cells import AUTODIFF, LOWER, REFERENCES, STUDIES, origin
 from lipcert.reproduce.mnist import PAPER_METHOD, Sample, Study
 from lipcert.reproduce.printed import PAPER_RADII
 from lipcert.reproduce.tables import Line, Plan
 from lipcert.show import plots
 
-_COLOURS: Final = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")
-_MARKERS: Final = "o1^vD<>phX8dP+23s4*"
 _DASHES: Final = ((4, 2), (1, 1.5), (6, 2, 1, 2), (3, 1, 1, 1, 1, 1), (8, 3), (2, 2))
-_OWN: Final[dict[str, dict[str, Any]]] = {
-    "closed-form": {"color": "#000000", "marker": "s", "linewidth": 2.0},
-    "scalar": {"color": "#0050a0", "marker": "^", "linewidth": 2.0},
-    "diagonal": {"color": "#8000a0", "marker": "v", "linewidth": 2.0},
-    "joint": {"color": "#c03000", "marker": "D", "linewidth": 2.0},
-    "split": {"color": "#007050", "marker": "P", "linewidth": 2.0},
-    "auto": {"color": "#aaaaaa", "marker": "*", "linewidth": 5.0, "markersize": 13, "zorder": 1.5},
-}
-"""Auto often ends where joint does, so it is drawn broad and pale underneath."""
 
 
 @dataclass(frozen=True)
@@ -47,46 +36,42 @@ def draw_table(folder: Path, plan: Plan, found: Sequence[Line]) -> list[Figure]:
     """The figures of a table or of the radius study, as SVG and PNG."""
     if plan.study == "radius":
         return _draw_radii(folder, found)
-    facts = STUDIES[plan.study]
-    width = _fixed([line.cell for line in found], lambda cell: cell.width, facts.fixed[0])
-    layers = _fixed([line.cell for line in found], lambda cell: cell.layers, facts.fixed[1])
-    deep = [line for line in found if line.cell.width == width]
-    wide = [line for line in found if line.cell.layers == layers]
-    figures = []
-    for part, name, axis, fixed in (
-        (deep, "depth", "layers", f"{width} neurons per layer"),
-        (wide, "width", "neurons per layer", f"{layers} layers"),
+    facts, figures = STUDIES[plan.study], []
+    for name, axis, size, other, preferred, unit in (
+        ("depth", "layers", "layers", "width", facts.fixed[0], "neurons per layer"),
+        ("width", "neurons per layer", "width", "layers", facts.fixed[1], "layers"),
     ):
-        stem = f"{plan.study}_{name}"
-        caption = f"{facts.title}; {fixed}: bounds over the trivial bound, and seconds, against {axis}."
-        _save(_panels(part, name, axis, f"{facts.title}, {fixed}"), folder / stem)
+        # the other size is the one that most cells have; the paper's choice if there is no better one
+        counts = Counter(getattr(cell, other) for cell in {line.cell for line in found})
+        fixed = max(counts, key=lambda value: (counts[value], value == preferred))
+        part = [line for line in found if getattr(line.cell, other) == fixed]
+        stem, title = f"{plan.study}_{name}", f"{facts.title}, {fixed} {unit}"
+        _save(_panels(part, size, axis, title), folder / stem)
+        caption = f"{facts.title}; {fixed} {unit}: bounds over the trivial bound, and seconds, against {axis}."
         figures.append(Figure(stem, caption))
     return figures
 
 
-def _fixed(cells: Sequence[Cell], size: Callable[[Cell], int], preferred: int) -> int:
-    """The size at which most cells are; the paper's choice if there is no better one."""
-    counts = Counter(size(cell) for cell in set(cells))
-    return max(counts, key=lambda one: (counts[one], one == preferred))
-
-
 def _panels(found: Sequence[Line], name: str, axis: str, title: str) -> Any:
-    """Two panels: estimates and seconds."""
+    """Two panels: bounds and seconds against a size, with a red cross where a method took too long."""
+
+    def size(line: Line) -> int:
+        return int(getattr(line.cell, name))
+
     figure = plots.figure(11.0, 4.6)
     left, right = figure.subplots(1, 2)
     trivial = {line.cell: line.result.value for line in found if line.method == "trivial"}
     for method in _methods(found, ("trivial", AUTODIFF)):
-        part = sorted((line for line in found if line.method == method), key=lambda line: _size(line.cell, name))
-        style = _style(method)
-        values = [(_size(line.cell, name), line.result.value, trivial.get(line.cell)) for line in part]
-        points = [(size, value / whole) for size, value, whole in values if value and whole]
-        left.plot(*_columns(points), label=method, **style)
+        part = sorted((line for line in found if line.method == method), key=size)
+        values = [(size(line), line.result.value, trivial.get(line.cell)) for line in part]
+        left.plot(*_columns([(x, y / most) for x, y, most in values if y and most]), label=method, **_style(method))
         if method not in REFERENCES:
-            times = [(_size(line.cell, name), line.result.seconds) for line in part if line.result.value is not None]
-            right.plot(*_columns(times), **style)
-            _mark_late(right, part, name)
-    for ax, label in ((left, "bound / trivial bound"), (right, "seconds")):
-        ax.set(yscale="log", xlabel=axis, ylabel=label, xticks=sorted({_size(line.cell, name) for line in found}))
+            times = [(size(line), line.result.seconds) for line in part if line.result.value is not None]
+            late = [(size(line), line.result.seconds) for line in part if line.result.status == "timeout"]
+            right.plot(*_columns(times), **_style(method))
+            right.plot(*_columns(late), "x", markersize=9, markeredgewidth=2, color="red")
+    for ax, label in ((left, "bound / trivial bound"), (right, "seconds (× over the limit)")):
+        ax.set(yscale="log", xlabel=axis, ylabel=label, xticks=sorted({size(line) for line in found}))
         ax.grid(True, which="major", alpha=0.3)
     figure.suptitle(title, fontsize=11)
     if left.get_legend_handles_labels()[0]:
@@ -101,19 +86,6 @@ def _methods(found: Sequence[Line], without: Sequence[str] = ()) -> list[str]:
     return sorted(names, key=lambda name: ("lipcert", "reference", "published").index(origin(name)))
 
 
-def _mark_late(ax: Any, part: Sequence[Line], name: str) -> None:
-    """A red cross at the limit where a method took too long."""
-    late = [(_size(line.cell, name), line.result.seconds) for line in part if line.result.status == "timeout"]
-    if late:
-        label = None if "over the limit" in ax.get_legend_handles_labels()[1] else "over the limit"
-        cross: dict[str, Any] = {"marker": "x", "markersize": 9, "markeredgewidth": 2, "color": "red"}
-        ax.plot(*_columns(late), linestyle="none", label=label, **cross)
-
-
-def _size(cell: Cell, name: str) -> int:
-    return cell.layers if name == "depth" else cell.width
-
-
 def _columns(points: Sequence[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
     return [x for x, _ in points], [y for _, y in points]
 
@@ -123,17 +95,12 @@ def _style(method: str) -> dict[str, Any]:
         return {"color": "black", "linestyle": ":", "linewidth": 1.5, "marker": "_", "markersize": 10}
     if method == AUTODIFF:
         return {"color": "#777777", "linestyle": "-", "linewidth": 1.0}
-    if origin(method) == "lipcert":
-        return {"markersize": 6, **_OWN[method]}
-    number = list(PUBLISHED).index(method)  # the same in every figure; there are as many markers as methods
-    return {
-        "color": _COLOURS[number % len(_COLOURS)],
-        "linewidth": 1.0,
-        "dashes": _DASHES[number % len(_DASHES)],
-        "marker": _MARKERS[number % len(_MARKERS)],
-        "markersize": 5,
-        "markerfacecolor": "none",
-    }
+    if method == "auto":  # it often ends where joint does, so it is drawn broad and pale underneath
+        return plots.look(method) | {"linewidth": 5.0, "markersize": 13, "zorder": 1.5}
+    if method in PUBLISHED:
+        dashes = _DASHES[list(PUBLISHED).index(method) % len(_DASHES)]
+        return plots.look(method) | {"linewidth": 1.0, "dashes": dashes}
+    return plots.look(method) | {"linewidth": 2.0}
 
 
 def _draw_radii(folder: Path, found: Sequence[Line]) -> list[Figure]:
@@ -159,7 +126,7 @@ def _draw_radii(folder: Path, found: Sequence[Line]) -> list[Figure]:
 def draw_study(folder: Path, study: Study) -> list[Figure]:
     """The figures of the MNIST study: one for each way to choose points."""
     figures = []
-    for choice in dict.fromkeys(sample.choice for sample in study.samples):
+    for choice, points in (("random", "random points"), ("images", "test images")):
         samples = [sample for sample in study.samples if sample.choice == choice]
         names = [name for name in (PAPER_METHOD, "joint") if name in samples[0].bounds]
         if not names:
@@ -167,8 +134,7 @@ def draw_study(folder: Path, study: Study) -> list[Figure]:
         figure = plots.figure(5.5 * len(names), 4.6)
         panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
         for ax, method in zip(panels, names, strict=True):
-            handles = _draw_estimates(ax, study, samples, method)
-        points = {"random": "random points", "images": "test images"}[choice]
+            handles = _draw_bounds(ax, study, samples, method)
         data = {"mnist": "MNIST", "digits": "digits"}[study.images.name]
         figure.suptitle(f"{data}: local bounds around {points}, and failures under attack", fontsize=11)
         figure.tight_layout()
@@ -180,18 +146,17 @@ def draw_study(folder: Path, study: Study) -> list[Figure]:
     return figures
 
 
-def _draw_estimates(ax: Any, study: Study, samples: Sequence[Sample], method: str) -> list[Any]:
+def _draw_bounds(ax: Any, study: Study, samples: Sequence[Sample], method: str) -> list[Any]:
     """Bounds on a logarithmic axis, failures on a second one; returns what the legend shows."""
-    radii = np.array(PAPER_RADII)
-    second = ax.twinx()
-    for sample, colour, shape in zip(samples, ("#1f4e9c", "#d95f02"), "os", strict=True):
-        name = sample.classifier.name
+    radii, second = np.array(PAPER_RADII), ax.twinx()
+    for sample, color, marker in zip(samples, ("#1f4e9c", "#d95f02"), "os", strict=True):
+        name, style = sample.classifier.name, {"color": color, "marker": marker}
         mean, spread = sample.bounds[method].mean(axis=0), sample.bounds[method].std(axis=0)
-        ax.plot(radii, mean, color=colour, marker=shape, linewidth=2.0, label=f"{name}: bound")
+        ax.plot(radii, mean, linewidth=2.0, label=f"{name}: bound", **style)
         least = np.maximum(mean - spread, 0.05 * mean)
-        ax.fill_between(radii, least, mean + spread, color=colour, alpha=0.2, linewidth=0)
-        light: dict[str, Any] = {"linestyle": "--", "linewidth": 1.0, "markerfacecolor": "none"}
-        second.plot(radii, study.failures[name], color=colour, marker=shape, label=f"{name}: failures", **light)
+        ax.fill_between(radii, least, mean + spread, color=color, alpha=0.2, linewidth=0)
+        light = style | {"linestyle": "--", "markerfacecolor": "none"}
+        second.plot(radii, study.failures[name], linewidth=1.0, label=f"{name}: failures", **light)
     ax.set_xscale("log", base=2)
     plots.logarithmic(ax.yaxis)
     ax.set_xticks(radii, [f"1/{round(1 / radius)}" for radius in radii], fontsize=8)

@@ -8,6 +8,7 @@ import math
 import os
 import platform
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -18,14 +19,13 @@ from lipcert.files.whole import write_whole
 from lipcert.questions.names import METHODS
 from lipcert.reproduce import documents, figures, mnist, tables
 from lipcert.reproduce.cells import STUDIES
-from lipcert.reproduce.classifiers import classifiers, read_images, require_torch
+from lipcert.reproduce.classifiers import Images, classifiers, read_images, require_torch
 from lipcert.reproduce.store import Store
 from lipcert.runtime.clock import Progress, timed
 from lipcert.show import plots
+from lipcert.show.report.studies import FORMAT, KIND
 
 SECTIONS: Final = (*STUDIES, "mnist")
-RECORD: Final = "run.json"
-KIND: Final = "lipcert reproduce"
 TIMEOUT, QUICK_TIMEOUT = 600.0, 20.0
 """Seconds for each method in each cell: the paper's limit, and that of a quick run."""
 _POINTS, _QUICK_POINTS = 20, 5
@@ -74,46 +74,61 @@ def reproduce(
     _check(sections, methods, limit)
     images = read_images(data) if "mnist" in sections else None
     (out / "figures").mkdir(parents=True, exist_ok=True)
-    store = Store(out / "results.jsonl")
-    record = _record(out, quick, limit, methods, None if images is None else images.name)
+    store, path = Store(out / "results.jsonl"), out / "run.json"
+    record: dict[str, Any] = {
+        "kind": KIND,
+        "format": FORMAT,
+        "started": _now(),
+        "finished": None,
+        "quick": quick,
+        "timeout": limit,
+        "methods": None if methods is None else list(methods),
+        "data": None if images is None else images.name,
+        "versions": _versions(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
+        "sections": _earlier(path),
+    }
     with timed(None, progress) as clock:
         for section in sections:
-            write_whole(out / RECORD, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-            if section == "mnist":
-                assert images is not None
-                models = classifiers(out, images, clock.say)
-                names = tuple(name for name in mnist.BOUNDS if methods is None or name in methods)
-                work = mnist.Work(store, clock.say, _QUICK_POINTS if quick else _POINTS, names)
-                record["sections"]["mnist"] = _study(out, mnist.run(images, models, work))
+            write_whole(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+            if images is not None and section == "mnist":
+                record["sections"][section] = _study(out, images, quick, methods, store, clock.say)
             else:
                 plan = tables.Plan.of(section, quick=quick, methods=methods, timeout=limit)
                 record["sections"][section] = _table(out, plan, store, clock.say)
     record["finished"] = _now()
     record["sections"] = {name: record["sections"][name] for name in SECTIONS if name in record["sections"]}
-    write_whole(out / RECORD, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    write_whole(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     return record
 
 
 def _table(out: Path, plan: tables.Plan, store: Store, report: Progress) -> dict[str, Any]:
+    found: list[tables.Line] = []
+
     def so_far(results: tables.Results) -> None:
-        documents.write_table(out, plan, list(tables.lines(plan, results)))
+        found[:] = tables.lines(plan, results)
+        documents.write_table(out, plan, found)
 
-    found = list(tables.lines(plan, tables.run(plan, store, report, so_far)))
+    tables.run(plan, store, report, so_far)
     drawn = figures.draw_table(out / "figures", plan, found)
-    title = STUDIES[plan.study].title
-    return _section(title, documents.table_summary(found), [f"{plan.study}.csv"], f"{plan.study}.md", drawn)
+    return _section(STUDIES[plan.study].title, documents.table_summary(found), [plan.study], drawn)
 
 
-def _study(out: Path, study: mnist.Study) -> dict[str, Any]:
+def _study(
+    out: Path, images: Images, quick: bool, methods: Sequence[str] | None, store: Store, report: Progress
+) -> dict[str, Any]:
+    models = classifiers(out, images, report)
+    names = tuple(name for name in mnist.BOUNDS if methods is None or name in methods)
+    study = mnist.run(images, models, mnist.Work(store, report, _QUICK_POINTS if quick else _POINTS, names))
     documents.write_study(out, study)
     drawn = figures.draw_study(out / "figures", study)
-    files = ["mnist.csv", "mnist_radii.csv", "mnist_points.csv"]
-    return _section(documents.TITLE, documents.study_summary(study), files, "mnist.md", drawn)
+    return _section(documents.TITLE, documents.study_summary(study), ["mnist", "mnist_radii", "mnist_points"], drawn)
 
 
-def _section(title: str, summary: str, files: list[str], markdown: str, drawn: list[figures.Figure]) -> dict[str, Any]:
+def _section(title: str, summary: str, stems: list[str], drawn: list[figures.Figure]) -> dict[str, Any]:
     shown = [{"file": f"figures/{one.stem}.svg", "caption": one.caption} for one in drawn]
-    return {"title": title, "summary": summary, "csv": files, "markdown": markdown, "figures": shown}
+    files = {"csv": [f"{stem}.csv" for stem in stems], "markdown": f"{stems[0]}.md", "figures": shown}
+    return {"title": title, "summary": summary, **files}
 
 
 def _check(sections: Sequence[str], methods: Sequence[str] | None, timeout: float) -> None:
@@ -126,42 +141,26 @@ def _check(sections: Sequence[str], methods: Sequence[str] | None, timeout: floa
         raise InvalidInput(f"methods: {', '.join(map(repr, unknown))} unknown; known are {', '.join(METHODS)}")
     if not (math.isfinite(timeout) and timeout > 0.0):
         raise InvalidInput(f"timeout must be a positive number of seconds, got {timeout}")
-    plots.figure(1.0, 1.0)
+    plots.axes()  # raises if matplotlib is missing
     if "mnist" in sections:
         require_torch()
 
 
-def _record(out: Path, quick: bool, timeout: float, methods: Sequence[str] | None, data: str | None) -> dict[str, Any]:
-    """The record of this run, with the sections of earlier ones in the same folder."""
-    earlier: dict[str, Any] = {}
-    path = out / RECORD
-    if path.exists():
-        try:
-            earlier = json.loads(path.read_text(encoding="utf-8"))["sections"]
-        except (ValueError, KeyError, TypeError):
-            raise UnreadableResults(f"{path} is damaged; remove it and run again, results are kept") from None
-    return {
-        "kind": KIND,
-        "format": 1,
-        "started": _now(),
-        "finished": None,
-        "quick": quick,
-        "timeout": timeout,
-        "methods": None if methods is None else list(methods),
-        "data": data,
-        "versions": _versions(),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
-        "sections": earlier,
-    }
+def _earlier(path: Path) -> dict[str, Any]:
+    """The sections of earlier runs in the same folder."""
+    if not path.exists():
+        return {}
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8"))["sections"])
+    except (ValueError, KeyError, TypeError):
+        raise UnreadableResults(f"{path} is damaged; remove it and run again, results are kept") from None
 
 
 def _versions() -> dict[str, str]:
     found = {"lipcert": __version__, "python": platform.python_version()}
     for name in _PACKAGES:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return found
 
 

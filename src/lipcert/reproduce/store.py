@@ -22,21 +22,17 @@ class Store:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._found: dict[str, dict[str, Any]] = {}
-        if path.exists():
-            self._read()
-
-    def _read(self) -> None:
-        content = self.path.read_bytes()
+        content = path.read_bytes() if path.exists() else b""
         whole = content.rfind(b"\n") + 1
         if whole < len(content):
-            os.truncate(self.path, whole)
+            os.truncate(path, whole)
         for number, line in enumerate(content[:whole].splitlines(), 1):
             try:
                 record = json.loads(line)
                 self._found[_name(record["key"])] = record["found"]
             except (ValueError, KeyError, TypeError):
                 raise UnreadableResults(
-                    f"{self.path} is damaged in line {number}; remove that line, what it held is computed again"
+                    f"{path} is damaged in line {number}; remove that line, what it held is computed again"
                 ) from None
 
     def __len__(self) -> int:
@@ -49,12 +45,9 @@ class Store:
     def add(self, key: Key, found: dict[str, Any]) -> None:
         """Note an answer."""
         line = json.dumps({"key": key, "found": found}, ensure_ascii=False, allow_nan=False) + "\n"
-        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            os.write(handle, line.encode())
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        with self.path.open("ab", buffering=0) as stream:
+            stream.write(line.encode())
+            os.fsync(stream.fileno())
         self._found[_name(key)] = found
 
 

@@ -118,9 +118,8 @@ class Line:
     @property
     def agreement(self) -> bool | None:
         """Whether the value here rounds to every printed digit; None where one of them is missing."""
-        if self.printed.value is None or self.result.value is None:
-            return None
-        return agrees(self.result.value, self.printed.bound)
+        known = self.printed.value is not None and self.result.value is not None
+        return agrees(self.result.value or 0.0, self.printed.bound) if known else None
 
     @property
     def best_paper(self) -> float | None:
@@ -128,34 +127,31 @@ class Line:
         return number(self.best)
 
     @property
-    def below(self) -> bool | None:
-        """Whether lipcert's best is at most the smallest printed figure, or rounds to it."""
-        if self.ratio is None or self.ours is None:
-            return None
-        return self.ratio <= 1.0 or agrees(self.ours, self.best)
-
-    @property
     def ratio(self) -> float | None:
         """Lipcert's best over the best printed figure."""
         return None if self.ours is None or self.best_paper is None else self.ours / self.best_paper
 
+    @property
+    def below(self) -> bool | None:
+        """Whether lipcert's best is at most the smallest printed figure, or rounds to it."""
+        return None if self.ratio is None else self.ratio <= 1.0 or agrees(self.ours or 0.0, self.best)
+
 
 def lines(plan: Plan, results: Results) -> Iterator[Line]:
     """A line for each cell and method, cell by cell."""
-    printed = paper_table(plan.study)
+    table = paper_table(plan.study)
     for cell in sorted(plan.cells, key=lambda cell: (cell.width, cell.layers, -cell.delta)):
-        here = {method: _printed(printed, cell, method) for method, *_ in printed}
-        figures = [(one.value, one.bound) for name, one in here.items() if one.value and name != AUTODIFF]
-        best = min(figures, default=(0.0, ""))[1]
-        ours = [results[cell, name].value for name in plan.methods if name in OWN and (cell, name) in results]
-        lower = results.get((cell, LOWER), Result()).value
-        proved = min((value for value in ours if value is not None), default=None)
+
+        def printed(method: str, cell: Cell = cell) -> Printed:
+            """What is printed; numbers without a radius are the same for all radii."""
+            place = method, cell.width, cell.layers
+            return table.get((*place, cell.delta), table.get((*place, None), Printed()))
+
+        theirs = [printed(name) for name in {name for name, *_ in table} - {AUTODIFF}]
+        best = min(((one.value, one.bound) for one in theirs if one.value), default=(0.0, ""))[1]
+        here = {method: results.get((cell, method), Result()) for method in plan.methods}
+        proved = (here[name].value for name in plan.methods if name in OWN)
+        ours = min((value for value in proved if value is not None), default=None)
+        lower = here[LOWER].value if LOWER in here else None
         for method in plan.methods:
-            result = results.get((cell, method), Result())
-            yield Line(cell, method, here.get(method, Printed()), result, lower, best, proved)
-
-
-def _printed(table: dict[tuple[str, int, int, float | None], Printed], cell: Cell, method: str) -> Printed:
-    """What is printed for a cell and a method; numbers without a radius are the same for all radii."""
-    place = method, cell.width, cell.layers
-    return table.get((*place, cell.delta), table.get((*place, None), Printed()))
+            yield Line(cell, method, printed(method), here[method], lower, best, ours)

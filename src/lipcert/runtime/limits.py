@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import connection, current_process, get_context, parent_process
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
@@ -43,15 +43,11 @@ def within(seconds: float, function: Callable[..., Result], *arguments: Any) -> 
     Unguarded
         When the script lacks that line, so that the process, which imports it, asks the same question again.
     """
+    refuse_import()
     context = get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(theirs, function, arguments))
-    try:
-        process.start()
-    except RuntimeError as failure:
-        if "bootstrapping" not in str(failure):
-            raise
-        sys.exit(_UNGUARDED)  # this is such a process, still importing the script
+    process.start()
     theirs.close()
     begun = False
     try:
@@ -73,6 +69,12 @@ def within(seconds: float, function: Callable[..., Result], *arguments: Any) -> 
         raise error
     value: Result = result
     return value
+
+
+def refuse_import() -> None:
+    """End this process if it is a worker that still imports the script that has started it."""
+    if getattr(current_process(), "_inheriting", False):
+        sys.exit(_UNGUARDED)
 
 
 def end_with_parent() -> None:

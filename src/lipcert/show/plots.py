@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -17,69 +16,53 @@ from lipcert.files.whole import write_whole
 from lipcert.kernel.reach import Reach
 from lipcert.kernel.sensitivity import Sensitivity
 from lipcert.model.network import Network
-from lipcert.questions import compare
 from lipcert.questions.campaign import Row
 from lipcert.questions.compare import Comparison
-from lipcert.questions.names import OWN
+from lipcert.questions.names import PUBLISHED
 from lipcert.questions.sweep import SweepRow
 
-FAMILIES: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
-    "lipcert": ("tab:blue", "o", tuple(OWN)),
-    "ECLipsE": ("tab:orange", "s", ("eclipse",)),
-    "LipSDP and relatives": ("tab:green", "^", ("lipsdp", "geolip", "glipsdp", "lipdiff")),
-    "products and boxes": ("tab:red", "D", ("trivial", "seqlip", "aao", "jacobian")),
-    "others": ("tab:purple", "v", ()),
+_COLOURS: Final = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")
+_MARKERS: Final = "o1^vD<>phX8dP+23s4*"
+_OWN: Final[Mapping[str, tuple[str, str]]] = {
+    "closed-form": ("#000000", "s"),
+    "scalar": ("#0050a0", "^"),
+    "diagonal": ("#8000a0", "v"),
+    "joint": ("#c03000", "D"),
+    "split": ("#007050", "P"),
+    "auto": ("#aaaaaa", "*"),
 }
-"""Colour and marker of a family, and how the names of its methods begin."""
+"""Colours and markers of lipcert's own methods."""
 
 
-def family(row: compare.Row) -> str:
-    """The family of a method."""
-    return next((name for name, (_, _, begin) in FAMILIES.items() if row.name.startswith(begin)), "others")
+def look(method: str) -> dict[str, Any]:
+    """The look of a method, the same in every figure: lipcert's own are filled, those of the literature are open.
+
+    There are as many markers as methods in the literature, so that figures can be read without colours.
+    """
+    if method in PUBLISHED:
+        number = list(PUBLISHED).index(method)
+        color = _COLOURS[number % len(_COLOURS)]
+        return {"color": color, "marker": _MARKERS[number % len(_MARKERS)], "markerfacecolor": "none", "markersize": 5}
+    color, marker = _OWN.get(method, ("#cc0066", "H"))
+    return {"color": color, "marker": marker, "markersize": 6}
 
 
 def comparison(result: Comparison, ax: Any = None) -> Any:
-    """Bound against time, on logarithmic axes: a numbered point per method, the largest bound first, and its name.
+    """Bound against time, on logarithmic axes: a point per method, the largest bound first in the legend.
 
-    Points of lipcert's own methods are filled; the lower bound is a line.
+    The lower bound is a line.
     """
     ax = figure(9.0, 6.0).subplots() if ax is None else ax
     rows = sorted((row for row in result.rows if row.bound and row.seconds), key=lambda row: -(row.bound or 0.0))
     ax.set(xscale="log", yscale="log", xlabel="seconds", ylabel="bound")
     ax.grid(True, which="major", alpha=0.3)
-    for number, row in enumerate(rows, 1):
-        color, shape, _ = FAMILIES[family(row)]
-        look = {"marker": shape, "color": color, "markerfacecolor": "none" if row.published else color}
-        ax.plot(row.seconds, row.bound, linestyle="none", label=f"{number}  {row.name}", **look)
+    for row in rows:
+        ax.plot(row.seconds, row.bound, linestyle="none", label=row.name, **look(row.name))
     if result.lower is not None and result.lower.value > 0.0:
         ax.axhline(result.lower.value, color="black", linewidth=1, linestyle="--", label="lower bound")
     if rows:
-        _number(ax, [(row.seconds or 0.0, row.bound or 0.0) for row in rows])
         ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
     return ax
-
-
-def _number(ax: Any, points: Sequence[tuple[float, float]]) -> None:
-    """Number the points, from 1; points whose numbers would cover each other share a list of them."""
-    size = 7.0
-    spots = ax.transData.transform(points) * 72.0 / ax.figure.dpi  # in points, as sizes of letters are
-    groups = [[k] for k in range(len(points))]
-
-    def box(group: list[int]) -> tuple[float, float, float]:
-        """Left end, right end and height of a label, which stands to the right of the last point."""
-        x, y = max(map(tuple, spots[group]))
-        return x, x + 0.7 * size * len(", ".join(str(k + 1) for k in group)) + 0.5 * size, y
-
-    def meet(one: list[int], two: list[int]) -> bool:
-        (left, right, height), (start, stop, level) = box(one), box(two)
-        return left < stop and start < right and abs(height - level) < 1.3 * size
-
-    while pair := next(((a, b) for a, b in itertools.combinations(groups, 2) if meet(a, b)), None):
-        groups = [group for group in groups if group not in pair] + [sorted(pair[0] + pair[1])]
-    for group in groups:
-        last = max(group, key=lambda k: tuple(spots[k]))
-        text = ", ".join(str(k + 1) for k in group)
-        ax.annotate(text, points[last], (5, 3), textcoords="offset points", fontsize=size)
 
 
 def radius_curve(rows: Sequence[SweepRow], ax: Any = None, title: str = "") -> Any:

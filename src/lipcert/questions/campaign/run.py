@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
-from multiprocessing import current_process, get_context
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -29,15 +29,16 @@ from lipcert.questions.campaign.work import Answer, Question, Task, prepare, wor
 from lipcert.questions.names import method_of
 from lipcert.questions.radius_certifier import Rules
 from lipcert.runtime.clock import Progress, checked_seconds, clock, silent, timed
+from lipcert.runtime.limits import refuse_import, within
 
 _SECONDS = 2.0
 """Target time of a batch: a crash loses little, and transactions stay rare."""
 _LARGEST = 256
 """Most questions in a batch."""
-_UNGUARDED = 97
-"""Exit code of a worker that was about to start workers itself."""
 _LOST = ("KilledWorker", "CommClosedError", "CancelledError", "FutureCancelledError")
 """Exceptions of other packages' executors when workers are lost."""
+_STARTED = 60.0
+"""Seconds for a worker to do nothing; a script that starts workers while it is imported shows at once."""
 _AHEAD = 64
 """Batches submitted at once to an executor of unknown size."""
 
@@ -137,8 +138,8 @@ def campaign(
     measure.check(network.inputs, "norm")
     wanted = (*((0.0,) if search else ()), *sizes.tolist())
     per_point = checked_seconds(seconds_per_point)
-    if workers > 1 and executor is None and getattr(current_process(), "_inheriting", False):
-        raise SystemExit(_UNGUARDED)  # a worker that imports the script that starts it
+    if workers > 1 and executor is None:
+        refuse_import()
     rules = Rules(
         limits,
         tuple(enclosures),
@@ -267,25 +268,14 @@ def _run(store: Store, pool: Executor | None, workers: int, batches: _Batches) -
     except Exception as error:
         if not isinstance(error, BrokenExecutor) and type(error).__name__ not in _LOST:
             raise
-        if isinstance(error, BrokenExecutor) and isinstance(pool, ProcessPoolExecutor) and _unguarded():
-            raise InvalidInput(
-                'workers start by importing the script again: put the call of campaign under if __name__ == "__main__":'
-                " in your script, or take workers=1"
-            ) from None
+        if isinstance(pool, ProcessPoolExecutor):
+            within(_STARTED, prepare)  # an error if the script asks for this campaign again while a worker imports it
         raise CampaignStopped(
             f"workers were lost ({error}); finished rows are in {store.path}, the same command resumes"
         ) from error
     finally:
         for future in waiting:
             future.cancel()
-
-
-def _unguarded() -> bool:
-    """Whether a new process starts workers itself while it imports the script."""
-    probe = get_context("spawn").Process(target=prepare)
-    probe.start()
-    probe.join()
-    return probe.exitcode == _UNGUARDED
 
 
 @contextmanager

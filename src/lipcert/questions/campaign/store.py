@@ -12,10 +12,11 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final
+from types import NoneType
+from typing import Any, Final, get_args, get_type_hints
 
 from lipcert.errors import UnreadableResults
 from lipcert.files.whole import is_file
@@ -75,22 +76,9 @@ class Row:
 
 
 COLUMNS: Final = tuple(column.name for column in fields(Row))
-_TYPES: Final = {
-    "network": "TEXT NOT NULL",
-    "point": "INTEGER NOT NULL",
-    "radius": "REAL NOT NULL",
-    "method": "TEXT NOT NULL",
-    "label": "INTEGER NOT NULL",
-    "predicted": "INTEGER NOT NULL",
-    "margin": "REAL NOT NULL",
-    "bound": "REAL",
-    "certified": "REAL NOT NULL",
-    "plain": "REAL NOT NULL",
-    "basis": "TEXT NOT NULL",
-    "broken": "REAL",
-    "problem": "TEXT",
-    "seconds": "REAL NOT NULL",
-}
+_SQL: Final = {int: "INTEGER", float: "REAL", str: "TEXT"}
+_KINDS: Final = {name: (get_args(kind) or (kind,)) for name, kind in get_type_hints(Row).items() if name in COLUMNS}
+_TYPES: Final = {name: _SQL[kind[0]] + " NOT NULL" * (NoneType not in kind) for name, kind in _KINDS.items()}
 _SCHEMA: Final = (
     "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE results ("
@@ -105,15 +93,12 @@ _KEY: Final = "network = ? AND point = ? AND radius = ? AND method = ?"
 
 
 def _fits(name: str, value: Any) -> bool:
-    """Whether a value has its column's type, which SQLite does not check."""
-    kind = _TYPES[name]
-    if value is None:
-        return not kind.endswith("NOT NULL")
-    if kind.startswith("TEXT"):
-        return isinstance(value, str)
-    if kind.startswith("INTEGER"):
-        return isinstance(value, int) and abs(value) < 2**53
-    return isinstance(value, float) and (name == "margin" or (math.isfinite(value) and value >= 0.0))
+    """Whether a value has its column's type, which SQLite does not check, and is one that a campaign stores."""
+    if type(value) is float:
+        sane = name == "margin" or (math.isfinite(value) and value >= 0.0)
+    else:
+        sane = not isinstance(value, int) or abs(value) < 2**53
+    return type(value) in _KINDS[name] and sane
 
 
 def _checksum(values: tuple[Any, ...]) -> int:
@@ -129,19 +114,16 @@ class Store:
             raise UnreadableResults(f"{self.path} does not exist or is no file")
         if not self.path.parent.is_dir():
             raise UnreadableResults(f"the folder of {self.path} does not exist")
-        self._connection: sqlite3.Connection | None = None
-        try:
-            self._connection = sqlite3.connect(self.path, timeout=60.0, isolation_level=None)
-            self._open(create)
-        except (sqlite3.OperationalError, ValueError) as error:  # ValueError: a name that no file can have
-            self.close()
-            raise UnreadableResults(f"{self.path} cannot be used: {error}") from None
-        except sqlite3.Error as error:
-            self.close()
-            raise UnreadableResults(f"{self.path} is damaged or not a results file: {error}") from None
-        except UnreadableResults:
-            self.close()
-            raise
+        with ExitStack() as failed:
+            try:
+                self.connection = sqlite3.connect(self.path, timeout=60.0, isolation_level=None)
+                failed.callback(self.close)
+                self._open(create)
+            except (sqlite3.OperationalError, ValueError) as error:  # ValueError: a name that no file can have
+                raise UnreadableResults(f"{self.path} cannot be used: {error}") from None
+            except sqlite3.Error as error:
+                raise UnreadableResults(f"{self.path} is damaged or not a results file: {error}") from None
+            failed.pop_all()
 
     def _open(self, create: bool) -> None:
         run = self.connection.execute
@@ -186,11 +168,6 @@ class Store:
                 raise UnreadableResults(
                     f"{self.path} is damaged: in the row of {place}, {wrong[0]} is not of the kind that belongs there"
                 )
-
-    @property
-    def connection(self) -> sqlite3.Connection:
-        assert self._connection is not None
-        return self._connection
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -273,9 +250,7 @@ class Store:
 
     def close(self) -> None:
         """Close the file."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self.connection.close()
 
 
 def _key(row: Row) -> tuple[str, int, float, str]:

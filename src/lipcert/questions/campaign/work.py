@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.classes import CertifiedRadius, ClassBounds
@@ -24,7 +23,7 @@ from lipcert.questions.radius_certifier import BallResult, RadiusCertifier, Rule
 from lipcert.questions.radius_search import TOLERANCE, RadiusSearch, first_guess
 from lipcert.runtime.clock import timed
 from lipcert.runtime.limits import end_with_parent
-from lipcert.runtime.threads import suited_to
+from lipcert.runtime.threads import one_thread, suited_to
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +177,6 @@ def _attacked(certifier: RadiusCertifier, task: Task, radii: Sequence[float]) ->
 
 def prepare() -> None:
     """Set up a worker process: one BLAS thread, no reaction to Ctrl-C, and it ends with its parent."""
-    threadpool_limits(limits=1)
+    one_thread()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()

@@ -34,18 +34,21 @@ _PRINTED: Final = ("paper", "best_paper", "paper_seconds", "width", "layers", "r
 
 def study_sections(folder: Path) -> list[Section]:
     """A section for each study that was run, and one about the run itself."""
-    run = _described(folder)
-    parts = run["sections"]
-    if not parts:
-        raise UnreadableResults(f"{folder} holds a run of lipcert reproduce that has not finished anything yet")
-    sections = [_section(folder, name, part) for name, part in parts.items()]
-    return [*sections, Section("How this was run", _how(run), [_versions(run)])]
-
-
-def _described(folder: Path) -> dict[str, Any]:
     file = folder / "run.json"
+    run = _record(file)
+    sections = [_section(folder, name, part) for name, part in run["sections"].items()]
+    if not sections:
+        raise UnreadableResults(f"{folder} holds a run of lipcert reproduce that has not finished anything yet")
+    versions = run.get("versions")
+    facts = {"machine": run.get("machine", "")} | (versions if isinstance(versions, dict) else {})
+    rows = [(Cell(str(name)), Cell(str(fact))) for name, fact in facts.items()]
+    return [*sections, Section("How this was run", _how(run), [Table("Versions and machine", ("what", "which"), rows)])]
+
+
+def _record(file: Path) -> dict[str, Any]:
+    """What run.json says; an error if it is not the record of a run."""
     if not file.is_file():
-        raise UnreadableResults(f"{folder} has no run.json; name a folder that lipcert reproduce --out wrote")
+        raise UnreadableResults(f"{file.parent} has no run.json; name a folder that lipcert reproduce --out wrote")
     try:
         run = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
@@ -61,7 +64,8 @@ def _described(folder: Path) -> dict[str, Any]:
 
 
 def _section(folder: Path, name: str, part: Mapping[str, Any]) -> Section:
-    blocks: list[Block] = []
+    summary = str(part.get("summary", ""))
+    blocks: list[Block] = [summary]
     for figure in part.get("figures", []):
         if not isinstance(figure, dict):
             raise UnreadableResults(f"{folder / 'run.json'} is damaged: a figure of {name} is not described")
@@ -71,10 +75,8 @@ def _section(folder: Path, name: str, part: Mapping[str, Any]) -> Section:
             raise UnreadableResults(f"{file} is not an SVG drawing")
         blocks.append(Figure(drawing, str(figure.get("caption", file.stem)), wide=True))
     names = part.get("csv", [])
-    for file in (_inside(folder, name) for name in ([names] if isinstance(names, str) else names)):
-        blocks.append(_table(file))
-    summary = str(part.get("summary", ""))
-    return Section(str(part.get("title", name)), summary, [summary, *blocks])
+    blocks += [csv_table(_inside(folder, file)) for file in ([names] if isinstance(names, str) else names)]
+    return Section(str(part.get("title", name)), summary, blocks)
 
 
 def _inside(folder: Path, name: Any) -> Path:
@@ -85,7 +87,8 @@ def _inside(folder: Path, name: Any) -> Path:
     return file
 
 
-def _table(file: Path) -> Table:
+def csv_table(file: Path) -> Table:
+    """The columns of a CSV file that are not empty, with numbers rounded for people: bounds up, lower bounds down."""
     try:
         with file.open(newline="", encoding="utf-8") as stream:
             records = list(csv.DictReader(stream, strict=True))
@@ -96,8 +99,7 @@ def _table(file: Path) -> Table:
     columns = [column for column in (records[0] if records else ()) if any(record[column] for record in records)]
     certified = bool({"rule", "margin"} & set(columns))  # radii: safe when rounded down
     rows = [[_cell(column, record[column], certified) for column in columns] for record in records]
-    headings = [column.replace("_", " ") for column in columns]
-    return Table(file.name, headings, rows, folded=len(rows) > _FOLDED)
+    return Table(file.name, [column.replace("_", " ") for column in columns], rows, folded=len(rows) > _FOLDED)
 
 
 def _cell(column: str, text: str, certified: bool) -> Cell:
@@ -126,10 +128,3 @@ def _moment(text: Any) -> str:
         return datetime.fromisoformat(str(text)).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
     except ValueError:
         return str(text)
-
-
-def _versions(run: Mapping[str, Any]) -> Table:
-    facts = {"machine": run.get("machine", "")}
-    versions = run.get("versions")
-    facts |= versions if isinstance(versions, dict) else {}
-    return Table("Versions and machine", ("what", "which"), [(Cell(str(k)), Cell(str(v))) for k, v in facts.items()])
