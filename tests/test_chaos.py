@@ -409,7 +409,7 @@ def test_the_questions_reach_what_can_be_reached() -> None:
     expected = {"witness.witness", "split._Search.cuts", "lower.jacobian_norms", "joint.Joint.optimised"}
     expected |= {"auto.Auto.candidates", "guide.MethodGuide.lines", "problem.Problem.sweep", "split.RowSearch.cuts"}
     expected |= {f"second_order_jacobian.{name}" for name in ("improved", "_Search.hints", "_parabola")}
-    expected |= {"quadratic.suggest", "dual.DualSearch.find", "second_order.PairSearch.hints"}
+    expected |= {"quadratic.suggest", "dual.DualSearch.find", "second_order.SecondOrderSearch.suggest"}
     expected = {f"methods.{name}" for name in expected} | {"runtime.threads.suited_to"}
     offered = ("lines.suggested_lines", "lines.touching", "multipliers.advised", "algebra.lowest")
     expected |= {f"suggest.{name}" for name in (*offered, "ellipsoids.start_near", "fits.slope_parabola")}

@@ -18,7 +18,6 @@ from lipcert.kernel.near import Near, largest_eigenvalue_above
 from lipcert.kernel.neuron_bounds import relax
 from lipcert.kernel.projection import projection
 from lipcert.kernel.remainder import fit
-from lipcert.kernel.second_order import Cap
 from lipcert.kernel.step import activate
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
@@ -81,12 +80,6 @@ def fits() -> tuple[Array, Array]:
     return np.stack([one.error + room, one.rest + room])[:, None], np.stack([slope, value])
 
 
-def cap() -> tuple[Array, Array]:
-    """The part of a ball on one side of a plane."""
-    d = POINTS[POINTS @ ROWS[0] >= 0.2]
-    return Cap(ROWS[0], 0.2).above(ROWS, 1.0), (d @ ROWS.T).max(axis=0)
-
-
 def steps() -> tuple[Array, Array]:
     """The ellipsoid after neurons, by the differences of their values along random directions."""
     A = RNG.standard_normal((5, 5))
@@ -112,8 +105,7 @@ ASKED: dict[str, Callable[[], tuple[Any, Any]]] = {
     "symbols.largest_eigenvalue": eigenvalue,
     "domain.split_rate": clipped,
     "neuron_bounds.touching": lines,
-    "slope_fits.slope_parabola": fits,
-    "second_order.cap_weight": cap,
+    "remainder.slope_parabola": fits,
     "step.dominating": steps,
     "projection.triangular_factor": fewer,
 }

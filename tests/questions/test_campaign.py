@@ -24,7 +24,7 @@ import pytest
 import lipcert as lc
 from digits import classifier
 from lipcert.methods.method import Method
-from lipcert.methods.second_order import PairSearch
+from lipcert.methods.second_order import SecondOrderSearch
 from lipcert.questions import radius_certifier
 from lipcert.questions.campaign import Points, Row, read_points, summarise
 from lipcert.questions.campaign.results import export
@@ -106,9 +106,9 @@ def test_balls_are_given_up_only_in_vain(tmp_path: Path, monkeypatch: pytest.Mon
     def noting(which: int) -> None:
         def made() -> Any:
             tried[which] += 1
-            return PairSearch()
+            return SecondOrderSearch()
 
-        monkeypatch.setattr(radius_certifier, "PairSearch", made)
+        monkeypatch.setattr(radius_certifier, "SecondOrderSearch", made)
 
     noting(0)
     usual = lc.campaign(network, x[:6], y[:6], radii=radii, out=tmp_path / "usual.sqlite")

@@ -19,13 +19,13 @@ from lipcert.kernel import classes
 from lipcert.kernel.classes import RadiusProof, recheck_radius
 from lipcert.kernel.counterexample import subject_of
 from lipcert.kernel.outputs import OutputBounds
-from lipcert.kernel.second_order import Rise, SecondOrder
-from lipcert.model.arrays import Array, Weight
+from lipcert.kernel.quadratic_relaxation import QuadraticRelaxation, SecondOrderHints
+from lipcert.methods.second_order import SecondOrderSearch
+from lipcert.model.arrays import Array
 from lipcert.model.norms import Norm
 from lipcert.questions import radius_certifier, radius_search
 from lipcert.questions.prove_outputs import prove_outputs, prove_outputs_many
 from lipcert.questions.radius_certifier import RadiusCertifier, Rules
-from lipcert.suggest.pair_guide import PairGuide, PairHints
 from networks import random_network
 
 GRID = [2.0**-k for k in range(-1, 9)]
@@ -179,7 +179,7 @@ def test_the_plain_rule_rests_on_the_bound_of_the_network() -> None:
         assert found.radius == pytest.approx(min(found.ball, found.margin / (np.sqrt(2.0) * found.bound)), rel=1e-14)
 
 
-class Garbage(PairGuide):
+class Garbage:
     """Suggests anything."""
 
     def __init__(self, seed: int) -> None:
@@ -196,14 +196,12 @@ class Garbage(PairGuide):
         usual = np.exp(3.0 * self.rng.standard_normal(shape))
         return (*kinds, usual, usual, usual, usual)[self.rng.integers(9)]
 
-    def ellipsoids(self, S: Array, alpha: Array, beta: Array, ahead: Weight) -> Array:
-        return self._some(alpha.shape)
-
-    def hints(self, curvature: SecondOrder, name: tuple[int, bytes], rise: Rise, limit: float) -> PairHints | None:
-        shapes = [seen.alpha.shape for seen in curvature.parabolas[:-1]]
-        return PairHints(
-            [self._some(shape) for shape in shapes], float(self._some((1,))[0]), bool(self.rng.integers(2))
-        )
+    def suggest(self, relaxation: QuadraticRelaxation, row: Array) -> SecondOrderHints:
+        slopes, bends, T = (tuple(self._some(stage.low.shape) for stage in relaxation.stages) for _ in range(3))
+        honest = SecondOrderSearch().suggest(relaxation, row)
+        if honest is not None and self.rng.integers(2):
+            slopes, bends = honest.slopes, honest.bends
+        return SecondOrderHints(row, slopes, bends, T[:-1], float(self._some((1,))[0]))
 
 
 def test_any_suggestion_is_safe() -> None:
@@ -216,7 +214,7 @@ def test_any_suggestion_is_safe() -> None:
         hit = bool((network(ball.sample(500, rng)).argmax(axis=1) != label).any())
         broken += hit
         proved = classes.ClassBounds(prove_outputs(network, ball, lc.ClosedForm()), label, label)
-        found = [proved.second_order(Garbage(40 * seed + k)).radius for k in range(5)]
+        found = [proved.parabolas(Garbage(40 * seed + k).suggest).radius for k in range(5)]
         assert not hit or max(found) < ball.radius
     assert 8 < broken < 32
 
@@ -294,7 +292,7 @@ def test_a_radius_that_is_not_implied_is_refused() -> None:
         ]
         if one.basis == "second order":
             few = one.proof.pairs[:-1]
-            zeros = [replace(pair, hints=replace(pair.hints, mu=0.0)) for pair in one.proof.pairs]
+            zeros = [replace(pair, mu=0.0) for pair in one.proof.pairs]
             forged += [replace(one, proof=replace(one.proof, pairs=pairs)) for pairs in ((), few, tuple(zeros))]
         for lie in forged:
             with pytest.raises(lc.ProofFailed):

@@ -3,7 +3,7 @@
 What is shared: the network's numbers, the answers as data, and suggestions of lines, axes and factors, which nothing
 rests on. Everything else is here or in :mod:`lipcert.definitions` (activations): arrays of balls and their norms
 (balls.py), the network and the region (model.py), the pass through the layers (engine.py), trees (trees.py) and Taylor
-models on their leaves (taylor.py), bounds to second order (curved.py, rise.py, parabolas.py); and what each kind of
+models on their leaves (taylor.py), bounds to second order (curved.py, rise.py); and what each kind of
 answer claims (certificates.py, answers.py). search.py only makes suggestions: nobody need read it. Any multipliers,
 lines and cuts prove a bound if they prove one at all, so taking those of the answer costs no independence.
 """

@@ -49,7 +49,7 @@ from lipcert.audit.engine import (
     views_on,
 )
 from lipcert.audit.model import Inputs, Model, fewer, inputs_of, on_fewer, part_of, read
-from lipcert.audit.rise import Cap, Curvature, Margins, Place, by_parabolas, stays_negative
+from lipcert.audit.rise import Margins, Place, by_parabolas, stays_negative
 from lipcert.audit.taylor import MOST_INPUTS, Expansion
 from lipcert.audit.trees import Cuts, Piece, prove_leaves
 from lipcert.definitions.functions import ball
@@ -343,7 +343,6 @@ class _Radius:
         self.all = (bound * self.unit).upper()
         self.place = Place(self.model, inputs, region.clip is not None, centers, known)
         self.plain = region.plain and self.whole is not None
-        self.known: dict[bytes, Curvature] = {}
         self.others = [j for j in range(network.outputs) if j != claim.label]
         value, error = centers[-1]
         label, diag = claim.label, np.diagonal(S)
@@ -357,13 +356,11 @@ class _Radius:
         if not number(claim.margin) <= self.margins[claim.rival]:
             raise ProofFailed("the margin is larger than what is proved at the point")
         near = [j for j in self.others if not self._far(j) and not self._falls(j) < 0]
-        settled = {np.asarray(one.row, dtype=float).tobytes() for one in proof.pairs}
-        curved = [j for j in near if self._row(j).tobytes() in settled]
-        near = [j for j in near if j not in curved and not self._negative(j) and not self._bent(j)]
+        near = [j for j in near if not self._negative(j) and not self._bent(j)]
         self._pieces(near)
         if not (self.rates[claim.rival] if proof.pairwise else self.all) <= self.bound:
             raise ProofFailed("the Lipschitz bound is smaller than what its hints prove")
-        if any(not self._far(j) for j in near) or not all(self._stays(j) for j in curved):
+        if any(not self._far(j) for j in near):
             raise ProofFailed("the radius is larger than what its hints prove")
 
     def _far(self, j: int) -> bool:
@@ -389,8 +386,9 @@ class _Radius:
         return self.plain and bool(leaves) and stays_negative(*on_few(self.place), self.place.known, row, leaves)
 
     def _bent(self, j: int) -> bool:
-        """Whether f_j - f_label is negative all over the ball by parabolas of any slope."""
-        told = [one for one in self.proof.parabolas if np.array_equal(one.row, -self._row(j))]
+        """Whether f_j - f_label is negative all over the ball by parabolas."""
+        every = (*self.proof.pairs, *self.proof.parabolas)
+        told = [one for one in every if np.array_equal(one.row, -self._row(j))]
         if not told or not self.plain or self.whole is None:
             return False
         spreads = self.whole.last.spreads
@@ -409,30 +407,3 @@ class _Radius:
         found = self.whole.by_pieces(self.proof.tree, self.proof.ball, min(targets, key=float))
         self.all = known_smaller(self.all, (found * self.unit).upper())
         self.rates = known_smaller(self.rates, (double * found).upper())
-
-    def _curvature(self, hints: Sequence[Array], cap: Cap | None) -> Curvature:
-        """Of the ball it is found once: the same hints serve all classes."""
-        if cap is not None:
-            return Curvature(self.place, hints, cap)
-        name = b"|".join(np.asarray(T, dtype=float).tobytes() for T in hints)
-        if name not in self.known:
-            self.known[name] = Curvature(self.place, hints)
-        return self.known[name]
-
-    def _stays(self, j: int) -> bool:
-        """Whether f_label - f_j is positive all over the ball, or on caps that hold all inputs where it may not be."""
-        row, limit = self._row(j), self.margins[j]
-        mine = {int(one.stage): one for one in self.proof.pairs if np.array_equal(one.row, row)}
-        cap: Cap | None = None
-        if not limit > 0 or not self.plain:
-            return False
-        for stage in range(len(mine)):
-            if stage not in mine:
-                return False
-            hints = mine[stage].hints
-            curvature = self._curvature(mine[stage].ellipsoids, cap)
-            fall = curvature.rise(-row)
-            if hints.hopeful:
-                return bool(curvature.above(fall, hints.multipliers, hints.mu) < limit)
-            cap = curvature.where(fall, hints.multipliers, limit)
-        return False

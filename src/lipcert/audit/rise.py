@@ -1,15 +1,6 @@
-"""How large a row of the outputs can get within a ball: to second order, by parabolas of any slope, by value functions.
+"""How large a row of the outputs can get within a ball: by a parabola at each neuron, by value functions.
 
-With d the difference of the input from the centre and Δ that of anything else, parabolas around the activations give
-
-    row·Δz ≤ g·d + ½ Σ_k Δv_kᵀ D_k Δv_k + constant,
-
-and with secants instead of slopes, any multipliers, B = D_k for the last hidden layer,
-
-    A_k = W_{k+1}ᵀ B_{k+1} W_{k+1},   B_k = D_k + the step of A_k,   H = W_1ᵀ B_1 W_1,   Σ_k Δv_kᵀ D_k Δv_k ≤ dᵀHd.
-
-For μ > λmax(H) the maximum of g·d + ½dᵀHd over ‖d‖ ≤ δ is at most ½(gᵀ(μ - H)⁻¹g + μδ²). Radii of rows multiply
-differences that are bounded, and go into the constant.
+The equations of parabolas are those of :mod:`lipcert.kernel.quadratic_relaxation`.
 """
 
 from __future__ import annotations
@@ -28,16 +19,12 @@ from lipcert.audit.balls import (
     Interval,
     at_least,
     balls,
-    both,
     diagonal,
     dot,
     floats,
     image,
-    is_finite,
-    known_smaller,
     larger,
     largest_eigenvalue,
-    lower,
     mid,
     norm,
     plus_diagonal,
@@ -52,16 +39,14 @@ from lipcert.audit.balls import (
 )
 from lipcert.audit.engine import advance, slopes_on, suggested_lines, views_on
 from lipcert.audit.model import Inputs, Model, on_fewer
-from lipcert.audit.parabolas import parabola
 from lipcert.definitions.functions import Function, ball
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
-from lipcert.suggest.multipliers import cap_weight
 
 _LARGEST = 400
 _CLOSE = 1e-3
 """An end of an interval is moved out to this share of the other one: value functions were searched for that."""
-_CELLS = 24
+_CELLS = 64
 """Cells that the interval of a curved neuron is cut into."""
 
 
@@ -117,154 +102,21 @@ class Place:
         return (total / 2).upper()
 
 
-@dataclass(frozen=True, eq=False)
-class Cap:
-    """The part of a ball where gradient·d ≥ level."""
-
-    gradient: Balls
-    level: arb
-
-    def above(self, rows: Balls, radius: arb) -> Balls:
-        """At least max row·d there: for every ν ≥ 0 it is at most radius·‖row + ν·gradient‖ - ν·level."""
-        nu = cap_weight(floats(self.gradient), float(self.level), floats(rows), float(radius))
-        nu = balls(np.where(np.isfinite(nu) & (nu > 0.0), nu, 0.0))
-        return upper(radius * norm(rows + nu[:, None] * self.gradient) - nu * self.level)
-
-
-@dataclass(frozen=True, eq=False)
-class Rise:
-    """row·Δz ≤ gradient·d + ½ Σ Δv_kᵀ D_k Δv_k + constant."""
-
-    gradient: Balls
-    curvatures: list[Balls]
-    constant: arb
-
-
-class Curvature:
-    """Facts to second order over a ball, or the cap of one.
-
-    The intervals of all layers but the first are made smaller by a coarser bound of the same kind: with ellipsoids
-    ΔvΔvᵀ ≼ ‖d‖²S of the layers, Δvᵀ D Δv ≤ ‖d‖²‖D^½ S D^½‖_F for D ≥ 0. ``hints`` are their multipliers.
-    """
-
-    def __init__(self, place: Place, hints: Sequence[Array], cap: Cap | None = None) -> None:
-        self.place, self.cap, self.radius = place, cap, place.radius
-        self.slope: list[Balls] = []
-        self.below: list[Balls] = []
-        self.over: list[Balls] = []
-        self.slack: list[Balls] = []
-        self.secants: list[Interval] = []
-        self.moved = [place.inputs.sides]
-        """At least the size of each difference that enters a layer."""
-        squares: list[Balls] = []
-        P: Balls | None = None
-        for index, layer in enumerate(place.model[:-1]):
-            (value, error), interval = place.centers[index], place.known[index]
-            if index or cap is not None:
-                reach = self._coarsely(index, squares)
-                ends = lower(value - error - reach[layer.size :]), upper(value + error + reach[: layer.size])
-                interval = both(interval, ends)
-            if not (is_finite(interval[0]) & is_finite(interval[1])).all():
-                raise ProofFailed(f"layer {index + 1} has no finite intervals")
-            seen = [parabola(*neuron) for neuron in zip(layer.functions, *interval, value, error, strict=True)]
-            columns = np.empty((7, layer.size), dtype=object)
-            for k, one in enumerate(seen):
-                columns[:, k] = one.slope, one.below, one.above, one.slack, one.alpha, one.beta, one.moved
-            for found, column in zip((self.slope, self.below, self.over, self.slack), columns, strict=False):
-                found.append(column)
-            self.secants.append((columns[4], columns[5]))
-            self.moved.append(columns[6])
-            if index + 2 < len(place.model):
-                S = image(layer.weight, P)
-                squares.append(S * S)
-                P = advance(S, self.secants[-1], _absolute(hints, index, S))
-
-    def rise(self, row: Array) -> Rise:
-        """What row·Δv_N can rise by."""
-        last = len(self.place.model) - 1
-        through = dot(balls(row)[None], self.place.model[-1].weight)
-        gradient, curvatures, constant = self._traced(last, through)
-        kept, boxed = self.place.split(gradient[0])
-        return Rise(kept, [D[0] for D in curvatures], (constant[0] + boxed).upper())
-
-    def where(self, rise: Rise, multipliers: Sequence[Array], limit: arb) -> Cap:
-        """The cap outside of which a row rises by less than a limit: g·d ≥ limit - ½λmax(H)δ² - constant inside."""
-        _, top = self._pulled(rise, multipliers)
-        return Cap(rise.gradient, (limit - top * self.radius * self.radius / 2 - rise.constant).lower())
-
-    def above(self, rise: Rise, multipliers: Sequence[Array], mu: float) -> arb:
-        """At least what a row rises by within the ball."""
-        B, top = self._pulled(rise, multipliers)
-        return (self.place.over_ball(rise.gradient, B, top, ball(mu)) + rise.constant).upper()
-
-    def _pulled(self, rise: Rise, multipliers: Sequence[Array]) -> tuple[Balls, arb]:
-        """B of the first layer, and at least λmax(H) and zero."""
-        model = self.place.model
-        *others, top = range(len(model) - 1)
-        if [np.shape(T) for T in multipliers] != [(model[index].size,) for index in others]:
-            raise ProofFailed("the hints to second order are for other layers")
-        B = diagonal(rise.curvatures[top])
-        for index in reversed(others):
-            W = model[index + 1].weight
-            step = advance(image(W.T, B), self.secants[index], balls(multipliers[index]), signed=True)
-            B = at_least(plus_diagonal(step, rise.curvatures[index]))
-        R, stretch = self.place.first
-        return B, (largest_eigenvalue(image(R.T, B)) * stretch * stretch).upper()
-
-    def _coarsely(self, index: int, squares: Sequence[Balls]) -> Balls:
-        """At least how far each pre-activation of a layer rises and falls, and at least 0: the centre counts anyway."""
-        weight = self.place.model[index].weight
-        gradients, curvatures, constants = self._traced(index, np.vstack([weight, -weight]))
-        bends = zeros(len(constants))
-        for D, square in zip(curvatures, squares, strict=True):
-            D = positive(D)
-            bends = bends + root(positive(upper((D * dot(D, square)).sum(axis=1))))
-        slopes = self.radius * norm(gradients)
-        if self.cap is not None:
-            slopes = known_smaller(upper(slopes), self.cap.above(gradients, self.radius))
-        if self.place.clipped:
-            supports = self.place.inputs.support(gradients) - dot(gradients, self.place.inputs.center)
-            slopes = known_smaller(upper(slopes), upper(supports))
-        return positive(upper(slopes + self.radius * self.radius * bends / 2 + constants))
-
-    def _traced(self, index: int, rows: Balls) -> tuple[Balls, list[Balls], Balls]:
-        """g, the D_k from the first layer on, and the constants, for rows·Δz of what enters a layer."""
-        curvatures, constants = [], dot(rad(rows), self.moved[index])
-        rows = mid(rows)
-        for back in range(index - 1, -1, -1):
-            curvatures.append(upper(rows * np.where(rows > 0, self.over[back], self.below[back])))
-            constants = constants + dot(size(rows), self.slack[back])
-            rows = dot(rows * self.slope[back], self.place.model[back].weight)
-            constants = upper(constants + dot(rad(rows), self.moved[back]))
-            rows = mid(rows)
-        return rows, curvatures[::-1], upper(constants)
-
-
-def _absolute(hints: Sequence[Array], index: int, S: Balls) -> Balls | None:
-    """Multipliers of the hints, which are relative to the power of four nearest to the mean diagonal of S."""
-    if index >= len(hints) or np.size(hints[index]) != len(S):
-        raise ProofFailed("the hints to second order lack multipliers of an ellipsoid")
-    mean = np.trace(S) / len(S)
-    if not mean > 0:
-        return None
-    return balls(np.ravel(hints[index])) * arb(4) ** round(float(mean.log() / arb(4).log()))
-
-
 def by_parabolas(place: Place, spreads: Sequence[Balls], hints: Any) -> arb:
-    """At least max of row·v_N over the ball by parabolas of any slope, for any hints.
+    """At least max of row·v_N over the ball by parabolas, for any hints.
 
-    row·φ(v) ≤ g·v + ½b(v - c)² + h for each neuron, c its value at the centre; and Σ bΔv² ≤ ‖Δx‖² λmax(B^½ S B^½) for
-    the ellipsoids S of ``spreads``.
+    row·φ(v) ≤ g·v + ½b(v - c)² + h for each neuron, c its value at the centre. Hints with ``multipliers`` bound the
+    squares of all layers by one form, others those of each layer: Σ bΔv² ≤ ‖Δx‖² λmax(B^½ S B^½) for its ellipsoid S.
     """
     model, radius = place.model, place.radius
     row = balls(hints.row)
     total, row = (row * model[-1].bias).sum(), dot(row, model[-1].weight)
-    bends, top = zeros(0), arb(0)
+    every: list[Balls] = []
     for index in reversed(range(len(model) - 1)):
         layer = model[index]
         if {np.shape(hints.slopes[index]), np.shape(hints.bends[index])} != {(layer.size,)}:
             raise ProofFailed("the hints are for other layers")
-        g, bends = balls(hints.slopes[index]), positive(balls(hints.bends[index]))
+        g, bends = balls(hints.slopes[index]), balls(hints.bends[index])
         views = views_on(layer.functions, place.known[index])
         centers = zip(*place.centers[index], strict=True)
         for k, (view, (center, error)) in enumerate(zip(views, centers, strict=True)):
@@ -277,17 +129,70 @@ def by_parabolas(place: Place, spreads: Sequence[Balls], hints: Any) -> arb:
                     layer.functions[k], view.low, view.high, row[k], g[k], bends[k], center + arb(0, error)
                 )
         total += (g * layer.bias).sum()
-        some = np.flatnonzero(bends > 0)
-        scale = root(bends[some])
-        top = largest_eigenvalue(at_least(scale[:, None] * spreads[index][np.ix_(some, some)] * scale))
-        if index:
-            total += radius * radius * top / 2
+        every.insert(0, bends)
         row = dot(g, layer.weight)
     gradient, boxed = place.split(mid(row))
     total += (row * place.inputs.center).sum() + (rad(row) * place.inputs.sides).sum() + boxed
-    if top.is_zero():
+    if hasattr(hints, "multipliers"):
+        B, top = _together(place, every, hints.multipliers)
+    else:
+        tops = [_top(S, positive(bends)) for S, bends in zip(spreads, every, strict=True)]
+        total += radius * radius * sum(tops[1:], arb(0)) / 2
+        B, top = diagonal(positive(every[0])), tops[0]
+    if top.is_zero() and not np.any(B != 0):
         return (total + radius * norm(gradient)).upper()
-    return (total + place.over_ball(gradient, diagonal(bends), top, ball(float(hints.mu)))).upper()
+    return (total + place.over_ball(gradient, B, top, ball(float(hints.mu)))).upper()
+
+
+def _top(S: Balls, bends: Balls) -> arb:
+    """At least λmax(B^½ S B^½)."""
+    some = np.flatnonzero(bends > 0)
+    scale = root(bends[some])
+    return largest_eigenvalue(at_least(scale[:, None] * S[np.ix_(some, some)] * scale))
+
+
+def _together(place: Place, bends: Sequence[Balls], multipliers: Sequence[Array]) -> tuple[Balls, arb]:
+    """B of the first layer, and at least λmax(WᵀBW) and zero."""
+    model = place.model
+    if [np.shape(T) for T in multipliers] != [(layer.size,) for layer in model[:-2]]:
+        raise ProofFailed("the hints are for other layers")
+    B = diagonal(bends[-1])
+    for index in reversed(range(len(model) - 2)):
+        neurons = zip(model[index].functions, *place.known[index], *place.centers[index], strict=True)
+        secants = np.array([_secants(*neuron) for neuron in neurons], dtype=object).T
+        W = model[index + 1].weight
+        step = advance(image(W.T, B), (secants[0], secants[1]), balls(multipliers[index]), signed=True)
+        B = at_least(plus_diagonal(step, bends[index]))
+    R, stretch = place.first
+    return B, (largest_eigenvalue(image(R.T, B)) * stretch * stretch).upper()
+
+
+def _secants(f: Function, low: arb, high: arb, center: arb, error: arb) -> tuple[arb, arb]:
+    """Bounds of (φ(v) - φ(c))/(v - c) for v of an interval and |c - center| ≤ error.
+
+    Each side of c is cut into cells. At a distance t on one, the rise of φ from c is between two lines whose slopes are
+    the extreme ones of φ' there; over t they are monotone.
+    """
+    low, high = smaller(low, (center - error).lower()), larger(high, (center + error).upper())
+    whole = f.on(low, high).slopes()
+    if whole[0] == whole[1]:
+        return whole
+    begin, found = f.value(center + arb(0, error)), [[], []]  # type: ignore[var-annotated]
+    for end, behind in ((low, (center + error).upper()), (high, (center - error).lower())):
+        marks = [center, *((center + (end - center) * k / _CELLS).mid() for k in range(1, _CELLS)), end]
+        if not abs(marks[1] - center) > 2 * error:
+            return whole
+        first = f.on(*((behind, marks[1]) if behind < marks[1] else (marks[1], behind))).slopes()
+        extremes = [[first[0]], [first[1]]]
+        for one, two in pairwise(marks[1:]):
+            rates = f.on(*((one, two) if one < two else (two, one))).slopes()
+            left, right = one - center + arb(0, error), two - center + arb(0, error)
+            rise = f.value(one) - begin
+            for rate, some in zip(rates, extremes, strict=True):
+                some += [rise / left, (rise + rate * (two - one)) / right]
+        found[0] += [x.lower() for x in extremes[0]]
+        found[1] += [x.upper() for x in extremes[1]]
+    return larger(whole[0], min(found[0], key=float)), smaller(whole[1], max(found[1], key=float))
 
 
 def _height(f: Function, low: arb, high: arb, row: arb, g: arb, b: arb, c: arb) -> arb:

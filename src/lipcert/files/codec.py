@@ -66,7 +66,6 @@ FIELDS: dict[str, Kind] = {
     "Reach.shape": _MATRIX,
     "Reach.hull": (_MATRIX, _MATRIX),
     "Sensitivity.matrix": _MATRIX,
-    "PairStage.ellipsoids": [_MATRIX],
     "DualHints.cuts": [(_COUNT, _COUNT, {-1, 1})],
 }
 """Fields whose annotations say too little."""

@@ -20,27 +20,21 @@ from lipcert.kernel.dual_bound import DualHints, stays_negative
 from lipcert.kernel.hints import Hints
 from lipcert.kernel.near import Near
 from lipcert.kernel.outputs import OutputBounds, outputs_by_norms, outputs_hinted
-from lipcert.kernel.quadratic_relaxation import ParabolaHints, QuadraticRelaxation
+from lipcert.kernel.quadratic_relaxation import ParabolaHints, QuadraticRelaxation, SecondOrderHints
 from lipcert.kernel.rounding import down, inflate, norm_above, up
 from lipcert.kernel.saved import Saved
-from lipcert.kernel.second_order import Rise, SecondOrder
 from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import LInf
 from lipcert.model.regions import Ball
-from lipcert.suggest.pair_guide import Noting, PairGuide, PairStage, Told
 
 Basis: TypeAlias = Literal["", "lipschitz", "relaxation", "second order", "value functions", "parabolas"]
 _BASES: Final[tuple[Basis, ...]] = ("lipschitz", "relaxation", "second order", "value functions", "parabolas")
-Slopes: TypeAlias = Callable[[QuadraticRelaxation, Array], ParabolaHints | None]
+Parabolas: TypeAlias = Callable[[QuadraticRelaxation, Array], ParabolaHints | SecondOrderHints | None]
 """Hints for parabolas that show a row of the outputs to be negative; none where there is no hope."""
 Leaves: TypeAlias = Callable[[OutputBounds, Array], Sequence[DualHints]]
 """Hints for value functions that show a row of the outputs to be negative; none where there is no hope."""
-_CAPS: Final = 2
-"""How often the part of the ball that is in question is made smaller."""
-_SHALLOW: Final = 0.1
-"""Caps whose level is less than this, relative to their height, are no gain."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,16 +46,16 @@ class RadiusProof:
     ball : where it was proved, with its clip.
     sweeps : hints of the sweeps over the ball, each with the intervals of those before.
     tree : the pieces, where the ball was cut for a bound.
-    pairs : hints for the pairs of classes that it takes second order to settle.
+    pairs : hints for the pairs of classes that it takes parabolas to settle whose squares are bounded together.
     pairwise : whether ``bound`` is of f_label - f_rival, not of the whole network.
     margins : hints for the pairs of classes that it takes value functions to settle.
-    parabolas : hints for the pairs of classes that it takes parabolas of any slope to settle.
+    parabolas : hints for the pairs of classes that it takes parabolas to settle, bounded layer by layer.
     """
 
     ball: Ball
     sweeps: tuple[Hints, ...]
     tree: Tree | None = None
-    pairs: tuple[PairStage, ...] = ()
+    pairs: tuple[SecondOrderHints, ...] = ()
     pairwise: bool = True
     margins: tuple[DualHints, ...] = ()
     parabolas: tuple[ParabolaHints, ...] = ()
@@ -218,13 +212,6 @@ class ClassBounds:
         """What Lipschitz bounds and linear relaxation certify."""
         return self._certified(self._how)
 
-    def second_order(self, guide: PairGuide) -> CertifiedRadius:
-        """The same where bounds to second order keep out all classes that are open; else as before."""
-        noting = Noting(guide)
-        if not self.open.any() or not stay_positive(self.facts, self.rows[self.open], noting):
-            return self.first_order()
-        return self._certified(np.where(self.open, 2, self._how), noting.stages)
-
     def value_functions(self, leaves: Leaves) -> CertifiedRadius:
         """The same where value functions keep out all classes that are open; else as before."""
         told: list[DualHints] = []
@@ -233,29 +220,32 @@ class ClassBounds:
             told += leaves(self.facts, row)
             if not stays_negative(self.facts.dual_bound, row, told):
                 return self.first_order()
-        return self._certified(np.where(self.open, 3, self._how), margins=told)
+        return self._certified(np.where(self.open, 3, self._how), margins=tuple(told))
 
-    def parabolas(self, slopes: Slopes) -> CertifiedRadius:
-        """The same where parabolas of any slope keep out all classes that are open; else as before."""
-        told: list[ParabolaHints] = []
+    def parabolas(self, suggest: Parabolas) -> CertifiedRadius:
+        """The same where parabolas keep out all classes that are open; else as before."""
+        told: list[ParabolaHints | SecondOrderHints] = []
         rows = -self.rows[self.open]
         try:
-            bowls = self.facts.quadratic_relaxation()
+            relaxation = self.facts.quadratic_relaxation()
         except ProofFailed:
             return self.first_order()
         for row in rows[np.argsort(-self.falls[self.open])]:
-            found = slopes(bowls, row)
-            if found is None or not bowls.show_negative(row, [found]):
+            found = suggest(relaxation, row)
+            if found is None or not relaxation.show_negative(row, [found]):
                 return self.first_order()
             told.append(found)
-        return self._certified(np.where(self.open, 4, self._how), parabolas=told)
+        together = tuple(one for one in told if isinstance(one, SecondOrderHints))
+        others = tuple(one for one in told if isinstance(one, ParabolaHints))
+        how = np.where(self.open, 2 if together else 4, self._how)
+        return self._certified(how, pairs=together, parabolas=others)
 
     def _certified(
         self,
         how: Array,
-        stages: Sequence[PairStage] = (),
-        margins: Sequence[DualHints] = (),
-        parabolas: Sequence[ParabolaHints] = (),
+        pairs: tuple[SecondOrderHints, ...] = (),
+        margins: tuple[DualHints, ...] = (),
+        parabolas: tuple[ParabolaHints, ...] = (),
     ) -> CertifiedRadius:
         radii = np.where(how > 0, self.size, np.minimum(self.distances, self.size))
         radius = max(float(radii.min()), 0.0) if self.label == self.predicted else 0.0
@@ -267,9 +257,7 @@ class ClassBounds:
         ends = self.label, self.predicted, rival, self.size, basis
         if not isinstance(ball, Ball) or not radius > 0.0:
             return CertifiedRadius(radius, bound, margin, *ends)
-        proof = RadiusProof(
-            ball, self.facts.sweeps, self.facts.tree, tuple(stages), self.pairwise, tuple(margins), tuple(parabolas)
-        )
+        proof = RadiusProof(ball, self.facts.sweeps, self.facts.tree, pairs, self.pairwise, margins, parabolas)
         return CertifiedRadius(radius, bound, margin, *ends, subject_of(self.facts.network, ball), proof)
 
 
@@ -305,11 +293,12 @@ def recheck_radius(network: Network, found: CertifiedRadius) -> None:
         facts = outputs_by_norms(network, proof.ball)
     # where the rule is that of the whole network, that of pairs implies it
     proved = ClassBounds(facts, label, label, room=0.0)
-    again = proved.second_order(Told(proof.pairs)) if proof.pairs else proved.first_order()
+    again = proved.first_order()
+    parabolas: tuple[ParabolaHints | SecondOrderHints, ...] = (*proof.pairs, *proof.parabolas)
     if proof.margins:
         again = proved.value_functions(lambda _, row: [one for one in proof.margins if np.array_equal(one.row, row)])
-    if proof.parabolas:
-        again = proved.parabolas(lambda _, row: next((h for h in proof.parabolas if np.array_equal(h.row, row)), None))
+    if parabolas:
+        again = proved.parabolas(lambda _, row: next((one for one in parabolas if np.array_equal(one.row, row)), None))
     place = rival - (rival > label)
     if not found.margin <= proved.margins[place]:
         raise ProofFailed(f"the hints prove a margin of {proved.margins[place]:.17g}, not {found.margin:.17g}")
@@ -319,40 +308,6 @@ def recheck_radius(network: Network, found: CertifiedRadius) -> None:
             f"the hints prove a radius of {again.radius:.17g} and a bound of {bound:.17g}, not {found.radius:.17g} and"
             f" {found.bound:.17g}"
         )
-
-
-def stay_positive(facts: OutputBounds, rows: Array, guide: PairGuide) -> bool:
-    """Whether rows·v_N are proved to be positive all over a ball by bounds to second order, for rows (k, outputs)."""
-    try:
-        with np.errstate(all="ignore"):
-            curvature = facts.second_order(guide.ellipsoids)
-            limits, falls = curvature.least(rows), curvature.rises(-rows)
-            steep = np.array([np.linalg.norm(fall.gradient) for fall in falls])
-            worst_first = np.argsort(limits / np.maximum(steep, 1e-300))
-            return all(_stays_positive(facts, curvature, rows[k], falls[k], limits[k], guide) for k in worst_first)
-    except (ProofFailed, np.linalg.LinAlgError):
-        return False
-
-
-def _stays_positive(
-    facts: OutputBounds, curvature: SecondOrder, row: Array, fall: Rise, limit: float, guide: PairGuide
-) -> bool:
-    """Whether a row stays positive on the ball, or else on the cap that holds all inputs for which it does not."""
-    limit = float(limit)
-    if not limit > 0.0:
-        return False
-    for stage in range(_CAPS + 1):
-        hints = guide.hints(curvature, (stage, row.tobytes()), fall, limit)
-        if hints is None:
-            return False
-        if hints.hopeful:
-            return curvature.above(fall, hints.multipliers, hints.mu) < limit
-        cap = curvature.where(fall, hints.multipliers, limit)
-        if not cap.level > _SHALLOW * curvature.radius * float(np.linalg.norm(cap.gradient)):
-            return False
-        curvature = facts.second_order(guide.ellipsoids, cap)
-        (fall,) = curvature.rises(-row[None])
-    return False
 
 
 def pairs(outputs: int, label: int) -> Array:

@@ -26,7 +26,6 @@ from lipcert.kernel.point import held, trajectory
 from lipcert.kernel.projection import Projection, projection
 from lipcert.kernel.quadratic_relaxation import QuadraticRelaxation, Spread
 from lipcert.kernel.rounding import inflate, norm_above, up
-from lipcert.kernel.second_order import Cap, Choice, FirstLayer, SecondOrder
 from lipcert.kernel.sweep import Centers, Sweep, proving, stacked
 from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array
@@ -126,16 +125,6 @@ class OutputBounds:
             reach = inflate(radius_above(self.region) * self.lipschitz(eye) + self.output.error, 2)
             around, above = Near(self.output.value, reach), self.above(np.concatenate([eye, -eye]))
             return np.fmax(around.below, -above[len(eye) :]), np.fmin(around.above, above[: len(eye)])
-
-    def second_order(self, choose: Choice, cap: Cap | None = None) -> SecondOrder:
-        """What is known to second order over a ball, or part of it; hints for multipliers are asked for."""
-        network, ball = self._sweep.network, self._inner
-        if not isinstance(ball, Ball) or not ball.plain:
-            raise ProofFailed("second-order bounds are about ℓ2 balls only")
-        first, projected = None, _ready(self.network).projection
-        if network is self.network and projected is not None:
-            first = FirstLayer(projected.network.layers[0].weight, projected.rows, projected.stretch)
-        return SecondOrder(network, ball, _path(network, ball), self.intervals, choose, first, cap)
 
     def dual_bound(self, cuts: Sequence[Cut] = ()) -> DualBound:
         """What value functions know over a ball, or the part of it where some neurons are confined.

@@ -198,20 +198,6 @@ def twice_above(x: Array, y: Array) -> Array:
     return np.asarray(inflate(x * (x * y), 3) + TINY * x)
 
 
-def form_above(weights: Array, S: Array) -> Array:
-    """At least ‖D^½ S D^½‖_F = sqrt(Σ d_i S_ij² d_j) for rows d ≥ 0 of weights (k, n) and a matrix S (n, n).
-
-    Both are brought near one before anything is squared. Then the n² terms lose at most η each, times at most n in the
-    second product.
-    """
-    n = len(S)
-    _, power = np.frexp(np.abs(weights).max(axis=-1, initial=0.0))
-    _, scale = np.frexp(np.abs(S).max(initial=0.0))
-    d, unit = np.ldexp(weights, -power[..., None]), np.ldexp(S, -scale)
-    squares = ((d @ (unit * unit)) * d).sum(axis=-1) + TINY
-    return inflate(np.ldexp(np.sqrt(squares), power + scale), 2 * n + 8)
-
-
 def raise_diagonal(matrix: Array, amount: Array, fresh: bool = False) -> Array:
     """A copy with at least ``amount`` added to the diagonal; a ``fresh`` matrix, which nobody else has, itself."""
     out = matrix if fresh else np.array(matrix)

@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.hints import Interval
-from lipcert.kernel.near import Approx, Near
+from lipcert.kernel.near import Approx, Near, congruence, factor_rows
 from lipcert.kernel.neuron_bounds import relax, slope_bounds, value_error
-from lipcert.model.arrays import Array, Weight
+from lipcert.kernel.rounding import raise_diagonal
+from lipcert.model.arrays import Array, Weight, dense
 from lipcert.model.network import Layer, Neurons
 from lipcert.model.regions import Ball
 from lipcert.suggest.lines import suggested_lines
+
+_FACTORED: Final = 2.0**-48
+"""What a factor of an n × n matrix may miss, over n² times its largest entry: more than rounding makes of it."""
 
 
 def pulled(rows: Approx, weight: Weight, sizes: Array) -> tuple[Array, Array]:
     """Floats r, and numbers with rows·W z ≤ r·z + missed for every |z| ≤ sizes, for rows (k, n)."""
     through = rows @ Approx.weight(weight)
     return through.value, through.err(sizes)
+
+
+def first_factor(weight: Weight) -> Array:
+    """R with few columns and {W d : ‖d‖ ≤ 1} ⊂ {R u : ‖u‖ ≤ 1} for every W near the weight.
+
+    A weight that is not wide is its own R. Else the inclusion is W Wᵀ ≼ R Rᵀ. With S ≽ W Wᵀ and R near the Cholesky
+    factor of S + eI, R Rᵀ ≽ S + eI - D ≽ S, if the absolute row sums D of S + eI - R Rᵀ are at most e.
+    """
+    n, inputs = weight.shape
+    if inputs <= n:
+        return dense(weight)
+    S = congruence(None, weight)
+    e = _FACTORED * n * n * np.diagonal(S).max(initial=0.0)
+    raised = raise_diagonal(S, e)
+    R = np.linalg.cholesky(raised)
+    if not (factor_rows(Approx(raised, symmetric=True), R) <= e).all():
+        raise ProofFailed("the first layer's weight has no factor")
+    return R
 
 
 def radius_of(ball: Ball) -> float:

@@ -1,22 +1,26 @@
-"""Multipliers of second-order bounds of rows of the outputs over a ball, which separate pairs of classes."""
+"""Parabolas that touch at the centre of a ball, and multipliers that bound the squares of all layers together.
+
+For smooth activations: a parabola through the value at the centre, with the slope there, leaves no height. Multipliers
+are found by descent.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 from scipy import linalg, sparse
 
-from lipcert.kernel.second_order import Rise, SecondOrder
+from lipcert.kernel.quadratic_relaxation import QuadraticRelaxation, SecondOrderHints
 from lipcert.methods.closed_form import closed_form
 from lipcert.methods.descent import descend
 from lipcert.methods.eigenvalues import symmetric, top
 from lipcert.methods.stage import Stage
-from lipcert.model.arrays import Array, Weight, dense
+from lipcert.model.arrays import Array, dense, times
 from lipcert.model.network import Network
 from lipcert.runtime.clock import clock
-from lipcert.suggest.pair_guide import PairGuide, PairHints
 
 _LARGEST: Final = 1e8
 """Most cubes of the widths, summed: the cost of a trial is proportional to that."""
@@ -27,7 +31,9 @@ _TRIALS, _PATIENCE = 120, 15
 _BARRIER: Final = 1e-3
 """What the barrier may cost, relative to the margin."""
 _MARGIN: Final = 1e-9
-"""Relative room for what the proof loses to rounding."""
+"""Room for what the proof loses to rounding, relative to the margin."""
+_MARKS: Final = np.linspace(0.0, 1.0, 25)[1:]
+"""Where parabolas are compared with the activation, as shares of the way from the centre to an end."""
 
 
 def suits(network: Network, *, quick: bool = False) -> bool:
@@ -38,26 +44,27 @@ def suits(network: Network, *, quick: bool = False) -> bool:
 
 
 @dataclass(eq=False)
-class PairSearch(PairGuide):
-    """Multipliers by descent; those of one ball are the start for the next ball around the same point.
+class SecondOrderSearch:
+    """Hints for balls around one point, one after the other; those of one ball are the start for the next.
 
-    ``known`` holds T/r² (r: half-widths of the secants) and μ, by row of the outputs and number of shrinkings.
+    ``known`` holds T/r² (r: half-widths of the secants) and μ, by row of the outputs.
     """
 
-    known: dict[tuple[int, bytes], tuple[list[Array], float]] = field(default_factory=dict)
+    known: dict[bytes, tuple[list[Array], float]] = field(default_factory=dict)
 
-    def ellipsoids(self, S: Array, alpha: Array, beta: Array, ahead: Weight) -> Array:
-        return closed_form(Stage(0, S[0], 0, alpha[0], beta[0], ahead))[None]
+    def suggest(self, relaxation: QuadraticRelaxation, row: Array) -> SecondOrderHints | None:
+        """Hints that seem to show that row·v_N < 0; None if there seem to be none."""
+        with suppress(np.linalg.LinAlgError):  # far too ill-scaled
+            return self._found(relaxation, row)
+        return None
 
-    def hints(self, curvature: SecondOrder, name: tuple[int, bytes], rise: Rise, limit: float) -> PairHints | None:
-        """The first multipliers with a rise below the limit, or else the best found."""
-        objective = _Objective(curvature, rise, limit)
-        goal = (1.0 - _MARGIN) * limit
+    def _found(self, relaxation: QuadraticRelaxation, row: Array) -> SecondOrderHints | None:
+        objective, name = _Objective(relaxation, row), row.tobytes()
         start = objective.coordinates(*self.known[name]) if name in self.known else None
         if start is None or objective(start) is None:
             start = objective.start()
         totals: list[float] = []
-        best = start
+        best, goal = start, -_MARGIN * objective.scale
         for x, value in descend(objective, start, 0.0):
             clock().check()
             best = x
@@ -68,7 +75,27 @@ class PairSearch(PairGuide):
         if not totals:
             return None
         self.known[name] = objective.known(best)
-        return PairHints(*objective.hints(best), hopeful=totals[-1] < goal)
+        return objective.hints(best) if totals[-1] < goal else None
+
+
+def _touching(relaxation: QuadraticRelaxation, row: Array) -> SecondOrderHints:
+    """Slopes and bends of the parabolas that touch at the centre; no multipliers."""
+    row, slopes, bends = times(row[None], relaxation.network.layers[-1].weight)[0], [], []
+    for stage in reversed(relaxation.stages):
+        neurons, center = stage.layer.neurons, stage.center
+        assert neurons is not None
+        slope, value = neurons.slope(center), neurons.value(center)
+        ends = np.stack([stage.low, stage.high])
+        away = (_MARKS[:, None, None] * (ends - center)).reshape(-1, center.size)
+        steep = np.zeros(center.size)
+        steep[stage.open] = 2.0 * (stage.beta - stage.alpha)
+        with np.errstate(all="ignore"):  # an end may be the centre
+            bend = 2.0 * (neurons.value(center + away) - value - slope * away) / (away * away)
+            bend = np.nan_to_num(np.clip(bend, -steep / np.abs(away), steep / np.abs(away)))  # more is noise
+        slopes.append(row * slope)
+        bends.append(row * np.where(row > 0.0, bend.max(axis=0), bend.min(axis=0)))
+        row = times(slopes[-1][None], stage.layer.weight)[0]
+    return SecondOrderHints(row, tuple(slopes[::-1]), tuple(bends[::-1]), (), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,25 +110,30 @@ class _Value:
 class _Objective:
     """½(gᵀ(μ - H)⁻¹g + μδ²) + constant - κ·log det(μ - H) as a function of log T of all layers but the last, and log μ.
 
-    H is the matrix of :mod:`lipcert.kernel.second_order`, without rounding errors. With s = r·T^-½ the step is
+    H is that of :mod:`lipcert.kernel.quadratic_relaxation`, without rounding errors. With s = r·T^-½ the step is
     P = D_m K D_m + T, K = (A⁻¹ - D_s²)⁻¹; its adjoint is that of an ellipsoid. The adjoint of H is
     ½yyᵀ + κ(μ - H)⁻¹ for y = (μ - H)⁻¹g, the direction in which the bound is attained.
     """
 
-    def __init__(self, curvature: SecondOrder, rise: Rise, limit: float) -> None:
-        *others, last = range(curvature.network.depth - 1)
-        weights = [dense(layer.weight) for layer in curvature.network.layers[:-1]]
-        self.weights = [curvature.first.weight, *weights[1:]]
+    def __init__(self, relaxation: QuadraticRelaxation, row: Array) -> None:
+        network, stages = relaxation.network, relaxation.stages
+        *others, last = range(len(stages))
+        drawn = _touching(relaxation, row)
+        self.drawn = replace(drawn, row=row, multipliers=tuple(np.zeros(network.sizes[k + 1]) for k in others))
+        g, self.curvatures, constant = relaxation.replaced(self.drawn)
+        self.constant, self.delta = float(constant.above), relaxation.radius
+        self.scale = abs(float(row @ network(relaxation.ball.center)))
+        weights = [dense(layer.weight) for layer in network.layers[1:-1]]
+        self.weights = [relaxation.first, *weights]
         self.layers = others[::-1]
-        self.curvatures, self.constant, self.delta = rise.curvatures, rise.constant, curvature.radius
-        self.top = self.weights[last].T @ (rise.curvatures[last][:, None] * self.weights[last])
-        self.m = [0.5 * (seen.alpha + seen.beta) for seen in curvature.parabolas[:-1]]
-        self.r = [0.5 * (seen.beta - seen.alpha) for seen in curvature.parabolas[:-1]]
+        self.top = self.weights[last].T @ (self.curvatures[last][:, None] * self.weights[last])
+        secants = [stage.secants for stage in stages[:-1]]
+        self.m, self.r = [0.5 * (low + high) for low, high in secants], [0.5 * (high - low) for low, high in secants]
         self.active = [np.flatnonzero(r > 0) for r in self.r]
-        rows = curvature.first.rows
-        self.g = rise.gradient if rows is None else rows @ rise.gradient
-        self.rest = 0.0 if rows is None else max(0.0, float(rise.gradient @ rise.gradient - self.g @ self.g))
-        self.kappa = _BARRIER * limit / len(self.g)
+        weight, R = network.layers[0].weight, relaxation.first
+        self.g = g if R.shape == weight.shape else linalg.solve_triangular(R, weight @ g, lower=True)
+        self.rest = max(0.0, float(g @ g - self.g @ self.g))
+        self.kappa = _BARRIER * self.scale / len(self.g)
         self.trials = 0
 
     def start(self) -> Array:
@@ -117,7 +149,12 @@ class _Objective:
         mu = 1.05 * max(top(symmetric(A))[0], 0.0) + steep + 1e-200
         return np.concatenate([*parts, [np.log(mu)]])
 
-    def hints(self, x: Array) -> tuple[list[Array], float]:
+    def hints(self, x: Array) -> SecondOrderHints:
+        """The hints at x."""
+        multipliers, mu = self._multipliers(x)
+        return replace(self.drawn, multipliers=tuple(multipliers), mu=mu)
+
+    def _multipliers(self, x: Array) -> tuple[list[Array], float]:
         """The multipliers of each layer, in order, and μ."""
         found = [np.zeros(len(self.r[k])) for k in self.layers]
         for k, T, part in zip(self.layers, found, self._split(x), strict=False):
@@ -126,7 +163,7 @@ class _Objective:
 
     def known(self, x: Array) -> tuple[list[Array], float]:
         """The same, multipliers over r²."""
-        multipliers, mu = self.hints(x)
+        multipliers, mu = self._multipliers(x)
         return [T / np.where(r > 0, r * r, 1.0) for T, r in zip(multipliers, self.r, strict=True)], mu
 
     def coordinates(self, multipliers: list[Array], mu: float) -> Array:

@@ -21,7 +21,7 @@ from lipcert.methods.closed_form import ClosedForm
 from lipcert.methods.counterexample import bisected
 from lipcert.methods.dual import DualSearch, affordable
 from lipcert.methods.method import Method
-from lipcert.methods.second_order import PairSearch, suits
+from lipcert.methods.second_order import SecondOrderSearch, suits
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norm
@@ -174,7 +174,7 @@ class BallResult:
             if self.certifier.piecewise_linear or not second_order:
                 found = self.by_parabolas()
             if second_order and found.radius < self.proved.size:
-                found = self.by_second_order(PairSearch())
+                found = self.by_second_order(SecondOrderSearch())
             if values and found.radius < self.proved.size and affordable(self.proved.facts):
                 found = self.by_values(DualSearch(_BOXES))
         return found
@@ -192,10 +192,10 @@ class BallResult:
                 best = np.fmax(best, np.log(proved.margins / np.maximum(proved.margins + proved.falls, 0.0)))
         return float(np.where(proved.margins > 0, np.nan_to_num(best, nan=-np.inf, posinf=np.inf), -np.inf).min())
 
-    def by_second_order(self, search: PairSearch) -> CertifiedRadius:
+    def by_second_order(self, search: SecondOrderSearch) -> CertifiedRadius:
         """By bounds to second order; ``search`` starts from what it learned on other balls."""
         with self._computing():
-            return self.proved.second_order(search)
+            return self.proved.parabolas(search.suggest)
 
     def by_parabolas(self) -> CertifiedRadius:
         """By quadratic relaxation."""

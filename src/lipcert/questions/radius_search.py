@@ -13,7 +13,7 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel.classes import CertifiedRadius, ClassBounds, pairs
 from lipcert.kernel.counterexample import Counterexample
 from lipcert.methods.dual import DualSearch
-from lipcert.methods.second_order import PairSearch
+from lipcert.methods.second_order import SecondOrderSearch
 from lipcert.questions.radius_certifier import BallResult, RadiusCertifier
 from lipcert.runtime.clock import OutOfTime, clock
 from lipcert.runtime.costs import enclosing_seconds
@@ -77,7 +77,7 @@ class RadiusSearch:
         try:
             self._product_of_norms()
             self._first_order()
-            pair_search, value_search = PairSearch(), DualSearch()
+            pair_search, value_search = SecondOrderSearch(), DualSearch()
             by_second_order = self.certifier.rules.second_order(self.certifier.network, searching=True)
             by_values = self.certifier.uses_values(searching=True)
             if (self.certifier.piecewise_linear and by_second_order) or (by_values and not by_second_order):

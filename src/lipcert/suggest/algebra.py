@@ -22,14 +22,15 @@ _TINY: Final = 1e-280
 """Keeps quotients finite."""
 
 
-def solved(weight: Weight, bend: Array, row: Array, mu: float) -> Array:
-    """Nearly (μ - WᵀBW)⁻¹row, B = diag(bend), by conjugate gradients."""
+def solved(weight: Weight, B: Array, row: Array, mu: float) -> Array:
+    """Nearly (μ - WᵀBW)⁻¹row, B a matrix or the diagonal of one, by conjugate gradients."""
     back = weight.T
     y, rest, way = np.zeros(len(row)), np.array(row), np.array(row)
     left = float(rest @ rest)
     goal = _ENOUGH * _ENOUGH * left
     for _ in range(_ROUNDS):
-        image = mu * way - back @ (bend * (weight @ way))
+        inner = weight @ way
+        image = mu * way - back @ (B * inner if B.ndim == 1 else B @ inner)
         curve = float(way @ image)
         if not (left > goal and curve > 0.0):
             break
@@ -38,15 +39,6 @@ def solved(weight: Weight, bend: Array, row: Array, mu: float) -> Array:
         now = float(rest @ rest)
         way, left = rest + (now / left) * way, now
     return np.where(np.isfinite(y), y, 0.0)
-
-
-def solved_across(H: Array, rows: Array | None, g: Array, mu: float) -> Array:
-    """Nearly (μ - QᵀHQ)⁻¹g for a matrix Q with nearly orthonormal ``rows``; None is the identity."""
-    inner = mu * np.eye(len(H)) - H
-    if rows is None:
-        return np.asarray(np.linalg.solve(inner, g))
-    seen = rows @ g
-    return np.asarray(g / mu + rows.T @ (np.linalg.solve(inner, seen) - seen / mu))
 
 
 def largest_eigenvalue(S: Array) -> float:

@@ -53,20 +53,6 @@ def dominating(S: Array, r: Array, m: Array | None = None) -> Array:
     return np.asarray(share * (2.0 * share.sum(axis=-1, keepdims=True) + more))
 
 
-def cap_weight(gradient: Array, level: float, rows: Array, radius: float) -> Array:
-    """ν ≥ 0 for which radius·‖row + ν·gradient‖ - ν·level, at least row·d where gradient·d ≥ level, is small; (k,).
-
-    With t and w the parts of a row along the gradient and across it, the best ν makes t + ν‖gradient‖ the w-fold of
-    the cotangent of the cap's opening.
-    """
-    steep = max(float(np.linalg.norm(gradient)), 1e-300)
-    share = np.clip(level / (steep * radius), -1.0, 1.0) if radius > 0 else 0.0
-    along = rows @ (gradient / steep)
-    across = np.linalg.norm(rows - along[:, None] * (gradient / steep), axis=-1)
-    nu = np.maximum(share / np.sqrt(max((1.0 - share) * (1.0 + share), 1e-12)) * across - along, 0.0) / steep
-    return np.asarray(nu)
-
-
 def _apply(matrix: Array, x: Array) -> Array:
     return np.asarray(x @ matrix.T if matrix.ndim == 2 else (matrix @ x[..., None])[..., 0])
 
