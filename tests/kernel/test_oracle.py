@@ -16,7 +16,6 @@ from exact import PRECISION, ball, diagonal, matrix, positive_semidefinite, prec
 from lipcert.audit.balls import Balls, balls, dot
 from lipcert.kernel import near
 from lipcert.kernel.domain import Domain
-from lipcert.kernel.guide import given
 from lipcert.kernel.hints import Enclosure, Hints, Interval, Linear, Lipschitz
 from lipcert.kernel.point import stretch_below, trajectory
 from lipcert.kernel.step import Step, activate
@@ -24,6 +23,7 @@ from lipcert.kernel.sweep import Sweep, proving
 from lipcert.methods.guide import MethodGuide
 from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Region
+from lipcert.suggest.replay import StoredGuide
 from networks import ROWS
 from oracle import Oracle, below, check_inside, exact_layers, norm, rules_of, single, value_over
 
@@ -90,7 +90,7 @@ def compare(network: lc.Network, region: Region, sweeps: tuple[Hints, ...]) -> t
     domain = Domain.of([region]) if region.bounded else None
     for hints in sweeps:
         with proving():
-            sweep = Sweep(network, domain, given(hints, network, region.bounded), known).run()
+            sweep = Sweep(network, domain, StoredGuide(hints, network, region.bounded), known).run()
             proved = min(proved, float(sweep.bounds[0]))
         oracle = Oracle(network, region, hints, exact_known, rules_of(sweep))
         check_inside(sweep, 0, oracle)

@@ -316,7 +316,7 @@ def test_regions_that_no_rule_covers() -> None:
 @pytest.fixture(params=[False, True], ids=["at once", "in blocks"])
 def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param:
-        monkeypatch.setattr(blocks, "LARGE", 40)
+        monkeypatch.setattr(blocks, "_LARGE", 40)
         monkeypatch.setattr(blocks, "_PANEL", 3)
 
 
@@ -326,9 +326,9 @@ def test_sums_and_products(shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
     matrix = rng.standard_normal(shape)
     vector = rng.random((*shape[:-2], shape[-1]))
-    np.testing.assert_allclose(blocks.row_sizes(matrix), np.abs(matrix).sum(axis=-1))
-    np.testing.assert_allclose(blocks.column_sizes(matrix), np.abs(matrix).sum(axis=-2))
-    np.testing.assert_allclose(blocks.apply_size(matrix, vector), np.einsum("...ij,...j->...i", np.abs(matrix), vector))
+    np.testing.assert_allclose(blocks.size_times(matrix), np.abs(matrix).sum(axis=-1))
+    np.testing.assert_allclose(blocks.size_times(np.swapaxes(matrix, -1, -2)), np.abs(matrix).sum(axis=-2))
+    np.testing.assert_allclose(blocks.size_times(matrix, vector), np.einsum("...ij,...j->...i", np.abs(matrix), vector))
     rows = np.concatenate([np.arange(shape[-2])[some] for some in blocks.row_blocks(matrix)])
     np.testing.assert_array_equal(rows, np.arange(shape[-2]))
 

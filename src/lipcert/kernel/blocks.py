@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from scipy import sparse
 
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, Weight, times
 
-LARGE: Final = 2**17
+_LARGE: Final = 2**17
 """Numbers of a block of rows."""
 _PANEL: Final = 256
 """Rows of a block of a triangle."""
@@ -20,28 +21,22 @@ _PANEL: Final = 256
 
 def row_blocks(matrix: Array) -> list[slice]:
     """The rows of a matrix, or of a stack, in blocks: what is made of one stays in the processor's caches."""
-    if matrix.size <= LARGE:
+    if matrix.size <= _LARGE:
         return [slice(None)]
-    rows = max(1, LARGE * matrix.shape[-2] // matrix.size)
+    rows = max(1, _LARGE * matrix.shape[-2] // matrix.size)
     return [slice(start, start + rows) for start in range(0, matrix.shape[-2], rows)]
 
 
-def row_sizes(matrix: Array) -> Array:
-    """Σ_j |a_ij| of each row of a matrix, or of a stack, rounded as it comes."""
-    parts = [np.abs(matrix[..., rows, :]).sum(axis=-1) for rows in row_blocks(matrix)]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
-
-
-def column_sizes(matrix: Array) -> Array:
-    """Σ_i |a_ij| of each column of a matrix, or of a stack, rounded as it comes."""
-    return np.asarray(sum(np.abs(matrix[..., rows, :]).sum(axis=-2) for rows in row_blocks(matrix)))
-
-
-def apply_size(matrix: Array, vector: Array) -> Array:
-    """|matrix|·vector, for a stack of matrices (..., k, n) and of vectors (..., n), rounded as it comes."""
-    if matrix.size <= LARGE:
-        return np.asarray((np.abs(matrix) @ vector[..., None])[..., 0])
-    parts = [(np.abs(matrix[..., rows, :]) @ vector[..., None])[..., 0] for rows in row_blocks(matrix)]
+def size_times(matrix: Weight, x: Array | None = None) -> Array:
+    """|matrix|·x for x (..., n), or the row sums of |matrix|, rounded as it comes; one matrix, or as many as x."""
+    if sparse.issparse(matrix):
+        return np.asarray(abs(matrix).sum(axis=-1)) if x is None else times(x, abs(matrix).T)
+    if x is not None and matrix.ndim == 2 and matrix.size <= _LARGE:
+        return np.asarray(x @ np.abs(matrix).T)
+    parts = []
+    for rows in row_blocks(matrix):
+        part = np.abs(matrix[..., rows, :])
+        parts.append(part.sum(axis=-1) if x is None else (part @ x[..., None])[..., 0])
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
 

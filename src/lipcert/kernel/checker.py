@@ -12,7 +12,7 @@ from lipcert.kernel.certificate import Certificate, LayerReport
 from lipcert.kernel.cover import Cover, prove_tree
 from lipcert.kernel.domain import Domain, check_region
 from lipcert.kernel.fourier import by_channel, prove_symbols
-from lipcert.kernel.guide import Guide, given
+from lipcert.kernel.guide import Guide
 from lipcert.kernel.hints import Curved, Hints, Interval, Part
 from lipcert.kernel.induced import start_gain
 from lipcert.kernel.norm_bounds import norm_bounds
@@ -26,6 +26,7 @@ from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.model.regions import Region
+from lipcert.suggest.replay import StoredGuide
 
 ROOM = 1.0 + 2.0**-40
 """A certified bound is enlarged by this, so that another machine's rounding can confirm it."""
@@ -94,7 +95,7 @@ def prove(
             if fact is not None and (not last or (norms.plain and fact.norms.plain)):
                 bound, known = fact.bound if last else bound, fact.intervals
                 continue
-            guide = given(hints, network, region.bounded)
+            guide = StoredGuide(hints, network, region.bounded)
             sweep = Sweep(network, domain, guide, known, norms=norms if last else PLAIN).run(needs_bound=last)
             bound = min(bound, float(norm_bounds(sweep)[0])) if last else bound
             known = sweep.intervals
@@ -103,7 +104,9 @@ def prove(
             if fact is not None and fact.norms.plain:
                 bound = min(bound, fact.bound)
                 continue
-            inner = Sweep(piece, domain, given(hints, piece, region.bounded), part.known(known), norms=norms).run()
+            inner = Sweep(
+                piece, domain, StoredGuide(hints, piece, region.bounded), part.known(known), norms=norms
+            ).run()
             bound = min(bound, float(norm_bounds(inner)[0]))
     return bound
 

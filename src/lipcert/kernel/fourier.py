@@ -78,7 +78,6 @@ from typing import TypeVar
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.guide import given
 from lipcert.kernel.hints import Hints, Interval
 from lipcert.kernel.near import Approx, Near, Size, congruence, largest_eigenvalue_above, raised, sum_above
 from lipcert.kernel.neuron_bounds import WIDEN, all_slopes
@@ -89,6 +88,7 @@ from lipcert.model.arrays import Array, dense
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Layer, Network
 from lipcert.suggest.algebra import largest_eigenvalue
+from lipcert.suggest.replay import StoredGuide
 
 _LARGEST = 2**20
 """Least common multiple of the sizes of a torus; more would need many turns of the circle to be told apart."""
@@ -319,7 +319,7 @@ def prove_symbols(network: Network, hints: Hints) -> float:
         return stack_bound(torus, hints.multipliers, hints.exponents)
     tail = tail_of(network, torus, hints.multipliers[:count], hints.exponents[:count])
     rest = Hints((), hints.multipliers[count:], hints.exponents[count:])
-    return float(Sweep(tail, None, given(rest, tail, False)).run().bounds[0])
+    return float(Sweep(tail, None, StoredGuide(rest, tail, False)).run().bounds[0])
 
 
 def _suit(network: Network, torus: Torus, hints: Hints) -> bool:

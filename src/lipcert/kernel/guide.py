@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 
-from lipcert.errors import ProofFailed
 from lipcert.kernel.domain import Domain
-from lipcert.kernel.hints import Enclosure, Hints, Interval, Linear
+from lipcert.kernel.hints import Enclosure, Interval
 from lipcert.kernel.image import Columns
 from lipcert.model.arrays import Array, Weight, frozen
 from lipcert.model.network import Network, Neurons
@@ -85,23 +83,23 @@ class View:
         return np.arange(self.size) if self.neurons is None else self.neurons[which], self.S[which]
 
 
-class Guide(ABC):
+class Guide(Protocol):
     """Where multipliers and the slopes of lines come from; any answer of the right shape is safe."""
 
     enclosures: tuple[Enclosure, ...]
     looks: ClassVar[bool] = True
     """Whether it looks at slopes; if not, the view has them rounded outwards."""
 
-    @abstractmethod
     def multipliers(self, view: View) -> Array:
         """T of what is kept of one layer, (count, k); zero where there is no suggestion."""
+        ...
 
-    @abstractmethod
     def lines(self, which: int, index: int, neurons: Neurons, numbers: Array, interval: Interval) -> Interval:
         """Slopes of the lower and upper lines of some neurons, for one of the linear enclosures, (k,).
 
         ``neurons`` are those with open slopes, of all regions in a row; ``numbers`` says which of the layer they are.
         """
+        ...
 
     def start(
         self, network: Network, domain: Domain | None, norms: Norms, moving: int, known: Sequence[Interval]
@@ -109,55 +107,9 @@ class Guide(ABC):
         """Axes h of the ellipsoid P_0 = D_h² to begin with, (moving,); None is the unit ball."""
         return None
 
-    def room(self, index: int, size: int, open_: int, ahead: int) -> None:  # noqa: B027 - most have nothing to say
+    def room(self, index: int, size: int, open_: int, ahead: int) -> None:
         """Called before matrices are formed for a layer; an error stops the sweep.
 
         ``size`` neurons are carried, of which ``open_`` have open slopes, and the next layer has ``ahead``.
         """
-
-
-@dataclass(frozen=True, eq=False)
-class Given(Guide):
-    """The hints of a certificate, for one region."""
-
-    hints: Hints
-    looks = False
-
-    @property
-    def enclosures(self) -> tuple[Enclosure, ...]:  # type: ignore[override]
-        return self.hints.enclosures
-
-    def start(
-        self, network: Network, domain: Domain | None, norms: Norms, moving: int, known: Sequence[Interval]
-    ) -> Array | None:
-        return self.hints.start
-
-    def multipliers(self, view: View) -> Array:
-        power = 2 * (self.hints.exponents[view.index] - view.exponent)
-        T = np.asarray(self.hints.multipliers[view.index], dtype=float)
-        return np.ldexp(view.narrow(np.broadcast_to(T, (len(power), view.size))), power[:, None])
-
-    def lines(self, which: int, index: int, neurons: Neurons, numbers: Array, interval: Interval) -> Interval:
-        lower, upper = self.hints.lines[which * len(self.hints.multipliers) + index]
-        return lower[numbers], upper[numbers]
-
-
-def given(hints: Hints, network: Network, bounded: bool) -> Given:
-    """A guide from hints, or an error if they are not for such a network."""
-    hidden = network.layers[:-1]
-    linear = [enclosure for enclosure in hints.enclosures if isinstance(enclosure, Linear)]
-    if {len(hints.multipliers), len(hints.exponents)} != {len(hidden)}:
-        raise ProofFailed(f"the hints are for {len(hints.multipliers)} hidden layers, not {len(hidden)}")
-    lines = hints.lines if bounded else ()
-    if bounded and (len(lines) != len(linear) * len(hidden) or any(len(pair) != 2 for pair in lines)):
-        raise ProofFailed("the hints lack the slopes of the bounding lines, or have too many")
-    if any(enclosure.depth is not None and enclosure.depth < 0 for enclosure in linear):
-        raise ProofFailed("the depth of a linear enclosure must be at least 0")
-    if any(abs(exponent) > 2**20 for exponent in hints.exponents):
-        raise ProofFailed("an exponent of the hints is out of range")
-    arrays = [(k, hints.multipliers[k]) for k in range(len(hidden))]
-    arrays += [(k % len(hidden), slopes) for k, pair in enumerate(lines) for slopes in pair]
-    for index, array in arrays:
-        if np.shape(array) != (hidden[index].size,):
-            raise ProofFailed(f"the hints of layer {index + 1} are not for its {hidden[index].size} neurons")
-    return Given(hints)
+        return

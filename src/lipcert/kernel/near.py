@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.blocks import LARGE, apply_size, column_sizes, factor_sizes, row_blocks, row_sizes, symmetrised
+from lipcert.kernel.blocks import factor_sizes, row_blocks, size_times, symmetrised
 from lipcert.kernel.rounding import (
     ETA,
     TINY,
@@ -202,7 +202,7 @@ class Approx:
     entries that mirror each other may differ by what they lost, u of which is less than what UP adds to errors.
     """
 
-    __slots__ = ("_floor", "_inner", "_inner_turned", "_size", "_sums", "_turned", "_units", "value")
+    __slots__ = ("_floor", "_inner", "_inner_turned", "_sums", "_turned", "_units", "value")
 
     def __init__(
         self,
@@ -214,7 +214,6 @@ class Approx:
     ) -> None:
         self.value, self._units, self._inner, self._inner_turned = value, units, inner, inner_turned
         self._turned: Approx | None = self if symmetric else None
-        self._size: Weight | None = None
         self._sums: Array | None = None
         self._floor: Any = 1.0
 
@@ -237,31 +236,16 @@ class Approx:
     def T(self) -> Approx:
         if self._turned is None:
             self._turned = Approx(transpose(self.value), self._units, self._inner_turned, self._inner)
-            self._turned._turned, self._turned._size = self, None if self._size is None else transpose(self._size)
-            self._turned._floor = self._floor
+            self._turned._turned, self._turned._floor = self, self._floor
         return self._turned
 
     def reach(self, x: Array | None = None) -> Array:
         """At least |value|x for x ≥ 0; without x, the row sums of |value|."""
         if x is None:
             if self._sums is None:
-                self._sums = self._rounded(row_sizes(self.value) if self._large else self.size.sum(axis=-1))
+                self._sums = self._rounded(size_times(self.value))
             return self._sums
-        if self._large:
-            return self._rounded(apply_size(self.value, x))
-        return self._rounded(matvec(self.size, x) if self.size.ndim == 2 else (self.size @ x[..., None])[..., 0])
-
-    @property
-    def _large(self) -> bool:
-        """Whether |value| is not to be formed: it would take longer than what is done with it."""
-        return isinstance(self.value, np.ndarray) and self.value.size > LARGE
-
-    @property
-    def size(self) -> Weight:
-        """|value|."""
-        if self._size is None:
-            self._size = abs(self.value)
-        return self._size
+        return self._rounded(size_times(self.value, x))
 
     @staticmethod
     def _rounded(sums: Array) -> Array:
@@ -418,19 +402,17 @@ def congruence(P: Array | None, weight: Weight, half: Array | None = None, radiu
     if radius is not None:
         W = Approx.weight(weight, radius)
         return (W.gram() if P is None else W @ Approx(P) @ W.T).above()
-    size = abs(weight)
-    across = np.asarray(size.sum(axis=-2))
+    across = size_times(transpose(weight))
     if P is None:  # then H is W itself
-        S, rows = gram(weight), matvec(size, across)
+        S, rows = gram(weight), size_times(weight, across)
         columns = rows
     else:
-        half, inner = half_image(P, weight) if half is None else half, matvec(size, apply_size(P, across))
+        half, inner = half_image(P, weight) if half is None else half, size_times(weight, size_times(P, across))
         S = _product(half, transpose(weight))
-        rows = inner + apply_size(half, across)
-        columns = inner + matvec(size, column_sizes(half))
+        rows, columns = inner + size_times(half, across), inner + size_times(weight, size_times(transpose(half)))
     S = symmetrised(S)
     g = gamma(max(weight.shape[-1], 1) + 2 * ULPS + 4)
-    error = g * (0.5 * (rows + columns) + row_sizes(S)) * UP + TINY * (1.0 + across.sum())
+    error = g * (0.5 * (rows + columns) + size_times(S)) * UP + TINY * (1.0 + across.sum())
     return raised(S, error)
 
 

@@ -18,7 +18,7 @@ from lipcert.kernel.checker import ROOM
 from lipcert.kernel.cover import Cover, prove_tree
 from lipcert.kernel.domain import Domain, check_region, radius_above
 from lipcert.kernel.dual_bound import Cut, DualBound
-from lipcert.kernel.guide import Guide, given
+from lipcert.kernel.guide import Guide
 from lipcert.kernel.hints import Hints, Interval
 from lipcert.kernel.near import Approx, Near, congruence, largest_eigenvalue_above
 from lipcert.kernel.norm_product import norm_ellipsoid
@@ -31,6 +31,7 @@ from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Region
+from lipcert.suggest.replay import StoredGuide
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,7 +251,7 @@ def outputs_hinted(
         domain = Domain.of([inner]) if inner.bounded else None
         for position, hints in enumerate(sweeps, 1):
             last = position == len(sweeps)
-            sweep = Sweep(target, domain, given(hints, target, inner.bounded), known).run(needs_bound=last)
+            sweep = Sweep(target, domain, StoredGuide(hints, target, inner.bounded), known).run(needs_bound=last)
             known = sweep.intervals
             traces += [] if last else sweep.traces
         ceiling = np.inf if tree is None else prove_tree(target, inner, tree, sweeps)

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from lipcert.kernel.domain import Domain, check_region, same_region
-from lipcert.kernel.guide import Guide, given
+from lipcert.kernel.guide import Guide
 from lipcert.kernel.hints import Hints, Interval, Part
 from lipcert.kernel.sweep import Sweep, proving
 from lipcert.model.arrays import frozen
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.model.regions import Region
+from lipcert.suggest.replay import StoredGuide
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +98,7 @@ def intervals(
         for position, hints in enumerate(sweeps):
             fact = recall(network, region, hints, sweeps[:position]) if remembered else None
             if fact is None:
-                guide = given(hints, network, region.bounded)
+                guide = StoredGuide(hints, network, region.bounded)
                 known = Sweep(network, domain, guide, known).run(needs_bound=False).intervals
             else:
                 known = fact.intervals

@@ -12,7 +12,6 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.kernel.checker import ROOM
 from lipcert.kernel.cover import Cover, prove_leaves
-from lipcert.kernel.guide import given
 from lipcert.kernel.hints import Hints, Interval, Part
 from lipcert.kernel.interval_arithmetic import derivatives
 from lipcert.kernel.jacobian import entries
@@ -26,6 +25,7 @@ from lipcert.kernel.together import Proof, Together, base_of, derived
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
+from lipcert.suggest.replay import StoredGuide
 
 Group: TypeAlias = tuple[int, ...]
 
@@ -78,7 +78,7 @@ def prove_pair(outputs: OutputBounds, out: Group, into: Group, sweeps: Sequence[
     known = [(low[None], high[None]) for low, high in outputs.intervals]
     with proving():
         for hints in sweeps:
-            found = Sweep(piece, None, given(hints, piece, False), known).run()
+            found = Sweep(piece, None, StoredGuide(hints, piece, False), known).run()
             bound = float(np.fmin(bound, found.bounds[0]))
     return PairBound(outputs, Part((0, outputs.network.depth), into, out), tuple(sweeps), bound)
 
