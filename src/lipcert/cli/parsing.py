@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import typer
@@ -20,6 +21,8 @@ from lipcert.methods.split import Split
 from lipcert.model.arrays import Array
 from lipcert.model.norms import NORMS, Norm
 from lipcert.questions.names import OWN
+
+Number = TypeVar("Number", int, float)
 
 
 def method(name: str | Method) -> Method:
@@ -55,8 +58,7 @@ def fixed_values(texts: list[str] | None) -> dict[str, Any] | None:
             raise InvalidInput(f"--fixed must be NAME=FILE or NAME=NUMBERS, as in mask=1,0,1; got {text!r}")
         if name in found:
             raise InvalidInput(f"--fixed gives {name} twice")
-        array = listed(f"--fixed {name}", value)
-        assert array is not None
+        array = _listed(f"--fixed {name}", value)
         found[name] = array if _is_file(value) else array.tolist()
     return found or None
 
@@ -65,27 +67,25 @@ def norm(option: str, name: str, scale: str | None = None) -> Norm:
     """The norm of that name and scale."""
     if name not in NORMS:
         raise InvalidInput(f"{option} must be one of {', '.join(NORMS)}, got {name!r}")
-    units = listed(option.replace("-norm", "-scale"), scale)
-    single = units is None or units.size == 1
-    return NORMS[name](1.0 if units is None else units.ravel()[0] if single else units.ravel())  # type: ignore[call-arg]
+    units = np.ones(1) if scale is None else _listed(option.replace("-norm", "-scale"), scale).ravel()
+    return NORMS[name](units[0] if units.size == 1 else units)  # type: ignore[call-arg]
 
 
-def indices(option: str, text: str | None) -> list[int] | None:
-    """Integers separated by commas."""
-    if text is None:
-        return None
+def _parts(option: str, text: str, kind: Callable[[str], Number], what: str) -> list[Number]:
     try:
-        return [int(part) for part in text.split(",")]
+        return [kind(part) for part in text.split(",")]
     except ValueError:
-        raise InvalidInput(f"{option} must be whole numbers separated by commas, as in 0,3; got {text!r}") from None
+        raise InvalidInput(f"{option} must be {what}; got {text!r}") from None
 
 
 def numbers(option: str, text: str) -> list[float]:
     """Numbers separated by commas."""
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise InvalidInput(f"{option} must be numbers separated by commas, as in 0.5,0.1; got {text!r}") from None
+    return _parts(option, text, float, "numbers separated by commas, as in 0.5,0.1")
+
+
+def indices(option: str, text: str | None) -> list[int] | None:
+    """Integers separated by commas."""
+    return None if text is None else _parts(option, text, int, "whole numbers separated by commas, as in 0,3")
 
 
 def shape(option: str, text: str | None) -> tuple[int, ...] | None:
@@ -106,24 +106,19 @@ def span(option: str, text: str | None) -> tuple[int, int] | None:
 
 def listed(option: str, text: str | None) -> Array | None:
     """Numbers separated by commas, or those of a file."""
-    if text is None:
-        return None
-    if _is_file(text):
-        return _from_file(option, text)
-    try:
-        return np.array([float(part) for part in text.split(",")])
-    except ValueError:
-        raise InvalidInput(
-            f"{option} must be numbers separated by commas, a .npy, .npz or .csv file, or zeros; got {text!r}"
-        ) from None
+    return None if text is None else _listed(option, text)
+
+
+def _listed(option: str, text: str) -> Array:
+    what = "numbers separated by commas, a .npy, .npz or .csv file, or zeros"
+    return _from_file(option, text) if _is_file(text) else np.array(_parts(option, text, float, what))
 
 
 def vector(option: str, text: str, size: int) -> Array:
     """The ``size`` numbers of a file, of a point of a file, of a list with commas, or zeros."""
     if text.strip().lower() == "zeros":
         return np.zeros(size)
-    values = listed(option, text)
-    assert values is not None
+    values = _listed(option, text)
     if values.size != size:
         if values.ndim > 1 and values[0].size == size:
             raise InvalidInput(f"{option}: {text} holds {len(values)} points; say which, from 0, as in {text}:7")
@@ -134,16 +129,15 @@ def vector(option: str, text: str, size: int) -> Array:
 
 def corners(option: str, texts: tuple[str, str], size: int) -> tuple[Array, Array]:
     """Lower and upper corner: each as for ``vector``, or one number for all coordinates."""
-    low, high = (_corner(option, text, size) for text in texts)
+
+    def corner(text: str) -> Array:
+        single = "," not in text and not _is_file(text) and text.strip().lower() != "zeros"
+        return np.full(size, _listed(option, text)) if single else vector(option, text, size)
+
+    low, high = map(corner, texts)
     if (low > high).all():
         raise InvalidInput(f"{option} {texts[0]} {texts[1]}: the limits are swapped; give the lower one first")
     return low, high
-
-
-def _corner(option: str, text: str, size: int) -> Array:
-    if "," in text or _is_file(text) or text.strip().lower() == "zeros":
-        return vector(option, text, size)
-    return np.full(size, listed(option, text))
 
 
 def _is_file(text: str) -> bool:
@@ -152,11 +146,10 @@ def _is_file(text: str) -> bool:
 
 def _from_file(option: str, text: str) -> Array:
     """The array of a file, or for FILE:N its entry N along the first axis."""
-    match = re.search(r":(\d+)$", text)
+    match = re.fullmatch(r"(.*):(\d+)", text)
     if match is None:
         return _array(option, Path(text), None)
-    position = int(match[1])
-    array = _array(option, Path(text.rpartition(":")[0]), "x")
+    array, position = _array(option, Path(match[1]), "x"), int(match[2])
     if array.ndim < 2 or position >= len(array):
         held = f"{len(array)} points, from 0" if array.ndim > 1 else "one point only"
         raise InvalidInput(f"{option} {text}: there is no point {position}; the file holds {held}")
@@ -168,7 +161,13 @@ def _array(option: str, path: Path, name: str | None) -> Array:
     if not path.is_file():
         raise InvalidInput(f"{option}: there is no file {path}")
     if path.suffix.lower() == ".csv":
-        return _from_csv(option, path)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # numpy only warns about an empty file
+                return np.loadtxt(path, delimiter=",", ndmin=1)
+        except (ValueError, UserWarning) as error:
+            what = f"must hold numbers separated by commas and nothing else; {error}"
+            raise InvalidInput(f"{option}: {path} {what}") from None
     try:
         arrays = stored(path)
     except UnreadableModel as error:
@@ -180,14 +179,3 @@ def _array(option: str, path: Path, name: str | None) -> Array:
     if array.dtype.kind not in "fiub":
         raise InvalidInput(f"{option}: {path} must hold real numbers, got {array.dtype}")
     return array
-
-
-def _from_csv(option: str, path: Path) -> Array:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # numpy only warns about an empty file
-            return np.loadtxt(path, delimiter=",", ndmin=1)
-    except (ValueError, UserWarning) as error:
-        raise InvalidInput(
-            f"{option}: {path} must hold numbers separated by commas and nothing else; {error}"
-        ) from None

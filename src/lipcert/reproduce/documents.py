@@ -21,7 +21,7 @@ from lipcert.reproduce.cells import STUDIES, origin
 from lipcert.reproduce.mnist import PAPER_METHOD, RULES, Sample, Study
 from lipcert.reproduce.printed import PAPER_RADII, PaperModel, paper_model
 from lipcert.reproduce.tables import Line, Plan
-from lipcert.show.report.studies import csv_table
+from lipcert.show.report.writing import csv_table
 from lipcert.show.wording import describe_network
 
 

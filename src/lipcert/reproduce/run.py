@@ -23,7 +23,7 @@ from lipcert.reproduce.classifiers import Images, classifiers, read_images, requ
 from lipcert.reproduce.store import Store
 from lipcert.runtime.clock import Progress, timed
 from lipcert.show import plots
-from lipcert.show.report.studies import FORMAT, KIND
+from lipcert.show.report.writing import FORMAT, KIND
 
 SECTIONS: Final = (*STUDIES, "mnist")
 TIMEOUT, QUICK_TIMEOUT = 600.0, 20.0

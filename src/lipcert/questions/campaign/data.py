@@ -103,21 +103,19 @@ def _from_csv(file: Path, inputs: int) -> tuple[Any, Any]:
         raise InvalidInput(f"it is not a text file with comma-separated values: {error}") from None
     if not lines:
         raise InvalidInput("it is empty")
-    numeric = [_is_number(part) for part in lines[0]]
-    if any(numeric) and not all(numeric):  # not names: a typo
-        k = numeric.index(False)
-        raise InvalidInput(f"its first line has numbers, but column {k + 1} of it is {lines[0][k]!r}")
-    names = None if all(numeric) else [name.strip().lower() for name in lines.pop(0)]
-    lengths = {len(line) for line in lines}
-    if len(lengths) != 1 or (names is not None and lengths != {len(names)}):
+    words = [k for k, part in enumerate(lines[0]) if not _is_number(part)]
+    if 0 < len(words) < len(lines[0]):  # not names: a typo
+        raise InvalidInput(f"its first line has numbers, but column {words[0] + 1} of it is {lines[0][words[0]]!r}")
+    names = [name.strip().lower() for name in lines[0]]
+    if {len(line) for line in lines} != {len(names)} or len(lines) == bool(words):
         raise InvalidInput("its lines differ in length, or there are none after the names")
     try:
-        table = np.array(lines, dtype=float)
+        table = np.array(lines[bool(words) :], dtype=float)
     except ValueError as error:
         raise InvalidInput(f"it must hold numbers, apart from a first line of names: {error}") from None
-    marked = [k for k, name in enumerate(names or []) if name in _LABEL_NAMES]
+    marked = [k for k, name in enumerate(names) if name in _LABEL_NAMES]
     if len(marked) > 1:
-        raise InvalidInput(f"several columns could be labels: {', '.join((names or [])[k] for k in marked)}")
+        raise InvalidInput(f"several columns could be labels: {', '.join(names[k] for k in marked)}")
     if marked:
         return np.delete(table, marked[0], axis=1), table[:, marked[0]]
     if table.shape[1] == inputs + 1:

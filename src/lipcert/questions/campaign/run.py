@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import sqlite3
@@ -127,13 +128,13 @@ def campaign(
     sizes = np.unique(numbers("radii", list(radii)))
     if (sizes.size and sizes[0] <= 0) or not (sizes.size or search):
         raise InvalidInput(f"radii must be positive numbers, at least one or search=True; got {sizes.tolist()}")
-    chosen = [method_of(method, "methods") for method in ([methods] if isinstance(methods, str) else methods)]
+    listed = [methods] if isinstance(methods, str) else methods
+    chosen = list(dict.fromkeys(method_of(method, "methods") for method in listed))
     if not chosen:
         raise InvalidInput("methods is empty; give at least one, such as ClosedForm()")
     for name, number in (("workers", workers), ("restarts", restarts)):
         if number < 1:
             raise InvalidInput(f"{name} must be at least 1, got {number}")
-    limits = _limits(clip, data)
     measure = norm_in("norm", norm)
     measure.check(network.inputs, "norm")
     wanted = (*((0.0,) if search else ()), *sizes.tolist())
@@ -141,7 +142,7 @@ def campaign(
     if workers > 1 and executor is None:
         refuse_import()
     rules = Rules(
-        limits,
+        _limits(clip, data),
         tuple(enclosures),
         curvature=None if curvature is None else bool(curvature),
         norm=measure,
@@ -150,7 +151,7 @@ def campaign(
         everywhere=bool(everywhere),
     )
     starts = restarts if attack else 0
-    settings: dict[str, Any] = {"points": data.digest, "clip": limits, "attack": starts or False}
+    settings: dict[str, Any] = {"points": data.digest, "clip": rules.clip, "attack": starts or False}
     settings |= {"curvature": rules.curvature, "enclosures": repr(rules.enclosures)}
     settings |= {} if measure == L2() else {"norm": measure.record()}
     settings |= ({} if values is None else {"values": rules.values}) | ({"everywhere": True} if everywhere else {})
@@ -159,13 +160,18 @@ def campaign(
         store.agree(settings)
         store.note({key: str(value) for key, value in (names or {}).items() if key in ("model", "data")})
         done = store.done(network.digest, per_point)
-        missing = list(_missing(data, chosen_points, chosen, wanted, done))
+        questions = []
+        for point, method in itertools.product(chosen_points, chosen):
+            left = tuple(radius for radius in wanted if (point, radius, repr(method)) not in done)
+            if left:
+                label = None if data.y is None else int(data.y[point])
+                questions.append(Question(point, data.x[point], label, method, left))
         listener = silent if progress is False else None if progress is True else progress
         with timed(seconds, listener) as now, _executor(executor, workers) as pool:
             due = time.time() + now.left
             frame = Task(pickle.dumps(network), network.digest, rules, starts, (), seconds_per_point, due)
-            total = len(chosen_points) * len(dict.fromkeys(chosen)) * len(wanted)
-            _run(store, pool, workers, _Batches(frame, missing, total))
+            total = len(chosen_points) * len(chosen) * len(wanted)
+            _run(store, pool, workers, frame, questions, total)
     except sqlite3.Error as error:
         raise UnreadableResults(
             f"{out} can no longer be written: {error}; the same command resumes from there"
@@ -208,63 +214,28 @@ def _limits(clip: Any, data: Points) -> tuple[float, float] | None:
     return low, high
 
 
-def _missing(
-    data: Points,
-    points: range,
-    methods: Sequence[Method],
-    radii: tuple[float, ...],
-    done: set[tuple[int, float, str]],
-) -> Iterator[Question]:
-    """The questions whose rows are missing in the file, point by point."""
-    for number in points:
-        x = data.x[number]
-        for method in dict.fromkeys(methods):
-            left = tuple(radius for radius in radii if (number, radius, repr(method)) not in done)
-            if left:
-                yield Question(number, x, None if data.y is None else int(data.y[number]), method, left)
-
-
-class _Batches:
-    """Questions, handed out in batches of about the same time."""
-
-    def __init__(self, frame: Task, questions: list[Question], total: int) -> None:
-        self.frame, self.questions, self.next, self.size = frame, questions, 0, 1
-        self.total, self.missing, self.started = total, sum(len(one.radii) for one in questions), time.perf_counter()
-        self.added = 0
-
-    def __bool__(self) -> bool:
-        return self.next < len(self.questions) and time.time() < self.frame.due
-
-    def take(self) -> Task:
-        """The next batch."""
-        part = tuple(self.questions[self.next : self.next + self.size])
-        self.next += len(part)
-        return replace(self.frame, questions=part)
-
-    def store(self, store: Store, answer: Answer) -> None:
-        """Store the rows of a batch, report progress, and adapt the size of the next batch to the time of this one."""
-        store.add(answer.rows, answer.seconds, answer.cut)
-        self.added += len(answer.rows)
-        left = (self.missing - self.added) * (time.perf_counter() - self.started) / max(self.added, 1)
-        clock().say(f"{self.total - self.missing + self.added} of {self.total} rows, about {left:.0f} s left")
-        each = max(answer.seconds / max(answer.questions, 1), 1e-6)
-        self.size = int(np.clip(_SECONDS / each, 1, min(_LARGEST, 4 * self.size)))
-
-
-def _run(store: Store, pool: Executor | None, workers: int, batches: _Batches) -> None:
-    if pool is None:
-        while batches:
-            batches.store(store, work(batches.take()))
-        return
-    ahead = _AHEAD if workers == 1 else 2 * workers + 2
+def _run(
+    store: Store, pool: Executor | None, workers: int, frame: Task, questions: Sequence[Question], total: int
+) -> None:
+    """Hand out the questions in batches of about the same time, and store the answers as they come."""
+    ahead = 1 if pool is None else _AHEAD if workers == 1 else 2 * workers + 2
+    position, size, stored = 0, 1, total - sum(len(question.radii) for question in questions)
     waiting: set[Future[Answer]] = set()
     try:
-        while batches or waiting:
-            while batches and len(waiting) < ahead:
-                waiting.add(pool.submit(work, batches.take()))
+        while True:
+            while position < len(questions) and len(waiting) < ahead and time.time() < frame.due:
+                batch = tuple(questions[position : position + size])
+                position += len(batch)
+                waiting.add(_submitted(pool, replace(frame, questions=batch)))
+            if not waiting:
+                return
             finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for future in finished:
-                batches.store(store, future.result())
+            for answer in (future.result() for future in finished):
+                store.add(answer.rows, answer.seconds, answer.cut)
+                stored += len(answer.rows)
+                clock().say(f"{stored} of {total} rows")
+                each = max(answer.seconds / max(answer.questions, 1), 1e-6)
+                size = int(np.clip(_SECONDS / each, 1, min(_LARGEST, 4 * size)))
     except Exception as error:
         if not isinstance(error, BrokenExecutor) and type(error).__name__ not in _LOST:
             raise
@@ -276,6 +247,15 @@ def _run(store: Store, pool: Executor | None, workers: int, batches: _Batches) -
     finally:
         for future in waiting:
             future.cancel()
+
+
+def _submitted(pool: Executor | None, task: Task) -> Future[Answer]:
+    """The answer to come; without workers it is made at once."""
+    if pool is not None:
+        return pool.submit(work, task)
+    future: Future[Answer] = Future()
+    future.set_result(work(task))
+    return future
 
 
 @contextmanager

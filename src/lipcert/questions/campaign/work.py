@@ -100,41 +100,42 @@ def _answer(network: Network, task: Task, question: Question) -> tuple[list[Row]
     if len(radii) == len(question.radii):
         return rows, []
     searched, unfinished = _searched(certifier, task, blank)
-    return [searched, *rows], [searched] if unfinished else []
+    return [searched, *rows], [searched] * unfinished
 
 
 def _at_radii(certifier: RadiusCertifier, task: Task, blank: Row, radii: Sequence[float]) -> list[Row]:
     """A row per radius; each also counts its share of the time that they have in common."""
-    started = time.perf_counter()
-    results = certifier.over(radii)
-    shared = time.perf_counter() - started
-    rows = [_row(certifier, replace(blank, radius=r), result) for r, result in zip(radii, results, strict=True)]
-    started = time.perf_counter()
-    attacked = _attacked(certifier, task, radii)
-    shared += time.perf_counter() - started
+    started, own = time.perf_counter(), 0.0
+    rows = []
+    for radius, result in zip(radii, certifier.over(radii), strict=True):
+        begun = time.perf_counter()
+        row = _row(certifier, replace(blank, radius=radius), result)
+        rows.append(replace(row, seconds=time.perf_counter() - begun))
+        own += rows[-1].seconds
+    distances = _attacked(certifier, task, radii)
+    shared = (time.perf_counter() - started - own) / len(rows)
     return [
-        replace(row, broken=_nearer(row.broken, distance), seconds=row.seconds + shared / len(rows))
-        for row, distance in zip(rows, attacked, strict=True)
+        replace(row, broken=_nearer(row.broken, distance), seconds=row.seconds + shared)
+        for row, distance in zip(rows, distances, strict=True)
     ]
 
 
 def _row(certifier: RadiusCertifier, row: Row, result: BallResult | ProofFailed) -> Row:
     if isinstance(result, ProofFailed):
         return replace(row, problem=str(result))
-    started, ball = time.perf_counter(), certifier.rules.ball(certifier.point, row.radius)
     try:
-        found = result.answer().about(certifier.network, ball)
+        found = result.answer().about(certifier.network, certifier.rules.ball(certifier.point, row.radius))
     except ProofFailed as error:
         return replace(row, problem=str(error))
-    return replace(_filled(row, result.proved, found, row.radius), seconds=time.perf_counter() - started)
+    return _filled(row, result.proved, found, row.radius)
 
 
-def _searched(certifier: RadiusCertifier, task: Task, blank: Row) -> tuple[Row, bool]:
+def _searched(certifier: RadiusCertifier, task: Task, row: Row) -> tuple[Row, bool]:
     """The row of a search, and whether it ran out of time.
 
     Attacks look within twice the radius at which the linearised network changes its class.
     """
-    started, search, row = time.perf_counter(), RadiusSearch(certifier, TOLERANCE), blank
+    started, search = time.perf_counter(), RadiusSearch(certifier, TOLERANCE)
     if certifier.label == certifier.predicted:
         with suited_to(max(certifier.network.sizes)), np.errstate(all="ignore"):
             search.search()
