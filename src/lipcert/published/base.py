@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,7 @@ class NotApplicable(ProofFailed):
     """The method was not made for this network; the message says why and what to take instead."""
 
 
-@dataclass(frozen=True, eq=False)
-class Multipliers:
+class Multipliers(NamedTuple):
     """What a method chose for one hidden layer: T = 1/Λ, (n,), for slopes of half-width r, (n,).
 
     Where r is 0 the neuron is affine and T does not matter.
@@ -43,8 +42,7 @@ class Multipliers:
     r: Array
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
+class Run(NamedTuple):
     """The number that a method computes, as published, and the multipliers behind it, one entry per hidden layer."""
 
     value: float

@@ -6,7 +6,7 @@ import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from scipy import linalg, sparse
@@ -41,8 +41,7 @@ class Handover:
         return np.flatnonzero(self.beta > self.alpha)
 
 
-@dataclass(frozen=True, eq=False)
-class Choice:
+class Choice(NamedTuple):
     """Λ (n,) of a layer, the c that the choice promises, and the slopes it was made for."""
 
     Lambda: Array
@@ -60,14 +59,20 @@ def carry(problem: Problem, choose: Chooser) -> Run:
     A bounded region narrows the slopes (Algorithm 1); without one, or with intervals known beforehand, they are taken
     as they are.
     """
-    network = problem.network
+    network, region = problem.network, problem.region
     M, merged = np.eye(network.inputs), np.eye(network.inputs)
-    slopes = _slopes(problem)
+    local = bool(problem.enclosures) and region.bounded
+    centers = network.preactivations(region.center) if local else []
     done: list[Multipliers] = []
     for index, layer in enumerate(network.layers[:-1]):
+        assert layer.neurons is not None
         W = dense(layer.weight) @ merged
         S = through(W, M)
-        alpha, beta = slopes(index, np.sqrt(np.maximum(np.diagonal(S), 0.0)))
+        ends = problem.known[index] if problem.known else (np.full(len(W), -np.inf), np.full(len(W), np.inf))
+        if local:
+            center, reach = centers[index], float(region.extent) * np.sqrt(np.maximum(np.diagonal(S), 0.0))
+            ends = np.clip(center - reach, ends[0], center), np.clip(center + reach, center, ends[1])
+        alpha, beta = layer.neurons.slope_range(*ends)
         if (alpha == beta).all() or not S.any():
             middle = 0.5 * (alpha + beta)
             merged = middle[:, None] * W
@@ -105,27 +110,6 @@ def through(W: Array, M: Array) -> Array:
     return np.asarray(half.T @ half)
 
 
-def _slopes(problem: Problem) -> Callable[[int, Array], tuple[Array, Array]]:
-    """A function from layer number and neuronwise Lipschitz constants to the slopes of the layer."""
-    network, region = problem.network, problem.region
-    local = bool(problem.enclosures) and region.bounded
-    centers = network.preactivations(region.center) if local else []
-
-    def slopes(index: int, constants: Array) -> tuple[Array, Array]:
-        neurons = network.layers[index].neurons
-        assert neurons is not None
-        lower, upper = np.full(neurons.size, -np.inf), np.full(neurons.size, np.inf)
-        if problem.known:
-            lower, upper = problem.known[index]
-        if local:
-            reach = float(region.extent) * constants
-            lower = np.minimum(np.maximum(lower, centers[index] - reach), centers[index])
-            upper = np.maximum(np.minimum(upper, centers[index] + reach), centers[index])
-        return neurons.slope_range(lower, upper)
-
-    return slopes
-
-
 INACTIVE: Final = 100.0
 """The paper's l_i: neurons with a single slope get this multiple of the mean Λ of the others."""
 _SHARP: Final = 1e-10
@@ -144,22 +128,26 @@ def closed_form(hand: Handover) -> Choice:
     size = float(np.linalg.norm(both[:, None] * hand.S * both, 2))
     if size <= 0.0:
         raise ProofFailed(f"layer {hand.index + 1} does not move at all, so the closed form is not defined")
-    Lambda = np.full(both.size, 2.0 / size)
-    choice = Choice(Lambda, 0.0, alpha, beta)
+    choice = Choice(np.full(both.size, 2.0 / size), 0.0, alpha, beta)
     M = messenger(hand, choice)
     reach = float(np.linalg.norm(through(hand.ahead, M), 2)) if positive(M) else np.inf
-    return replace(choice, c=1.0 / reach if reach > 0.0 else np.inf)  # C = 1/σmax(W⁺ M⁻¹ W⁺ᵀ)
+    return choice._replace(c=1.0 / reach if reach > 0.0 else np.inf)  # C = 1/σmax(W⁺ M⁻¹ W⁺ᵀ)
 
 
 def fast(hand: Handover, cap: float) -> Choice:
     """Algorithm 4: one λ for the layer from a small semidefinite program; the closed form where that fails."""
-    try:
+    with contextlib.suppress(SolverFailed):
         found = small_program(hand, np.zeros(hand.free.size, dtype=int))
-    except SolverFailed:
-        return _last_resort(hand)
-    Lambda = np.full(hand.alpha.size, min(cap, float(found.x[0])))
-    choice = Choice(Lambda, found.c, hand.alpha, hand.beta)
-    return choice if _feasible(hand, choice) else _last_resort(hand)
+        choice = Choice(np.full(hand.alpha.size, min(cap, float(found.x[0]))), found.c, hand.alpha, hand.beta)
+        if _feasible(hand, choice):
+            return choice
+    try:
+        return closed_form(hand)
+    except NotApplicable as error:
+        raise SolverFailed(
+            f"the program of layer {hand.index + 1} was not solved, and its slopes differ in sign, which rules out the"
+            " closed form; take LipSDP() or one of lipcert's own methods"
+        ) from error
 
 
 def acc(hand: Handover, cap: float) -> Choice:
@@ -172,11 +160,9 @@ def acc(hand: Handover, cap: float) -> Choice:
         if _feasible(hand, choice):
             return choice
     one = fast(hand, cap)
-    try:
-        plain = closed_form(hand)
-    except NotApplicable:
-        return one
-    return one if one.c >= plain.c else plain
+    with contextlib.suppress(NotApplicable):
+        one = max(closed_form(hand), one, key=lambda choice: choice.c)
+    return one
 
 
 def small_program(hand: Handover, groups: Array) -> Solution:
@@ -200,24 +186,10 @@ def small_program(hand: Handover, groups: Array) -> Solution:
     return solve(inequality, _SHARP)
 
 
-def _last_resort(hand: Handover) -> Choice:
-    """The closed form in place of a program that failed."""
-    try:
-        return closed_form(hand)
-    except NotApplicable as error:
-        raise SolverFailed(
-            f"the program of layer {hand.index + 1} was not solved, and its slopes differ in sign, which rules out the"
-            " closed form; take LipSDP() or one of lipcert's own methods"
-        ) from error
-
-
 def _feasible(hand: Handover, choice: Choice) -> bool:
-    if not ((choice.Lambda > 0.0) & np.isfinite(choice.Lambda)).all():
-        return False
-    try:
-        return positive(messenger(hand, choice))
-    except ProofFailed:
-        return False
+    with contextlib.suppress(ProofFailed):
+        return bool(((choice.Lambda > 0.0) & (choice.Lambda < np.inf)).all()) and positive(messenger(hand, choice))
+    return False
 
 
 @dataclass(frozen=True)
@@ -233,15 +205,7 @@ class Eclipse(Published):
     """
 
     def run(self, problem: Problem) -> Run:
-        def choose(hand: Handover) -> Choice:
-            hand = _from_zero(hand, "Eclipse")
-            found = small_program(hand, np.arange(hand.free.size))
-            # a neuron that stays at zero has no part in the program; any positive number will do
-            Lambda = np.full(hand.alpha.size, found.x.mean())
-            Lambda[hand.free] = found.x
-            return Choice(Lambda, found.c, hand.alpha, hand.beta)
-
-        return carry(worldwide(problem), choose)
+        return carry(worldwide(problem), lambda hand: acc(_from_zero(hand, "Eclipse"), np.inf))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import pairwise
 from typing import Any, Final
 
@@ -37,59 +38,39 @@ class GLipSDP(Published):
     """
 
     def run(self, problem: Problem) -> Run:
-        network = problem.network
-        start = worldwide(problem).sweep(safe)
-        sizes = _units(start.layers)
-        units = [1.0, *sizes]
-        weights = [dense(layer.weight) * unit for layer, unit in zip(network.layers, units, strict=True)]
+        try:
+            module: Any = import_module("cvxpy")
+        except ImportError:
+            raise InvalidInput("GLipSDP needs cvxpy: pip install 'lipcert[sdp]'; LipSDP() does without") from None
+        network, start = problem.network, worldwide(problem).sweep(safe)
+        sizes = [_unit(layer) for layer in start.layers]
+        weights = [dense(layer.weight) * unit for layer, unit in zip(network.layers, [1.0, *sizes], strict=True)]
         weights[:-1] = [weight / unit for weight, unit in zip(weights[:-1], sizes, strict=True)]
         gain = 1.0 / float(start.bound) if start.bound > 0.0 else 1.0
-        module = _cvxpy()
         matrices: list[Any] = [np.eye(network.inputs)]
-        matrices += [module.Variable((weight.shape[0],) * 2, symmetric=True) for weight in weights[:-1]]
-        unknowns, constraints = [], []
-        for layer, weight, (before, after) in zip(start.layers, weights, pairwise(matrices)):
-            Lambda, inequality = _supply(module, layer, weight, before, after)
-            unknowns.append(Lambda)
-            constraints.append(inequality)
-        c = module.Variable()
-        output = gain * weights[-1]
-        constraints.append(matrices[-1] - c * (output.T @ output) >> 0)
-        _solve(module, module.Problem(module.Maximize(c), constraints))
-        if not float(c.value) > 0.0:
-            raise SolverFailed("Clarabel found no positive c")
+        matrices += [module.Variable((len(weight),) * 2, symmetric=True) for weight in weights[:-1]]
+        parts = zip(start.layers, weights, pairwise(matrices))
+        supplies = [_supply(module, layer, weight, *ends) for layer, weight, ends in parts]
+        c, output = module.Variable(), gain * weights[-1]
+        last = matrices[-1] - c * (output.T @ output) >> 0
+        program = module.Problem(module.Maximize(c), [*(inequality for _, inequality in supplies), last])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an inaccurate answer is an error below, not a warning
+            try:
+                program.solve(solver="CLARABEL", **ACCURACY)
+            except module.error.SolverError as error:
+                raise SolverFailed(f"Clarabel failed: {error}; take LipSDP()") from error
+        if program.status != module.OPTIMAL or not float(c.value) > 0.0:
+            raise SolverFailed(f"Clarabel ended with status {program.status!r}, so there is no bound; take LipSDP()")
+        unknowns = (Lambda for Lambda, _ in supplies)
         layers = tuple(_multipliers(*parts) for parts in zip(start.layers, unknowns, sizes, strict=True))
         return Run(1.0 / (gain * math.sqrt(float(c.value))), layers)
 
 
-def _cvxpy() -> Any:
-    """The module, or an error that says how to get it."""
-    try:
-        import cvxpy as module
-    except ImportError:
-        raise InvalidInput("GLipSDP needs cvxpy: pip install 'lipcert[sdp]'; LipSDP() does without") from None
-    return module
-
-
-def _solve(module: Any, program: Any) -> None:
-    """Solve a cvxpy problem; anything short of ``optimal`` is an error."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an inaccurate answer is an error below, not a warning
-        try:
-            program.solve(solver="CLARABEL", **ACCURACY)
-        except module.error.SolverError as error:
-            raise SolverFailed(f"Clarabel failed: {error}; take LipSDP()") from error
-    if program.status != module.OPTIMAL:
-        raise SolverFailed(f"Clarabel ended with status {program.status!r}, so there is no bound; take LipSDP()")
-
-
-def _units(layers: tuple[LayerReport, ...]) -> list[float]:
-    """A length for each hidden layer, so that all unknowns come out near one."""
-    sizes = []
-    for layer in layers:
-        moving = layer.multiplier[layer.multiplier > 0]
-        sizes.append(math.ldexp(math.sqrt(float(moving.mean())), layer.exponent) if moving.size else 1.0)
-    return sizes
+def _unit(layer: LayerReport) -> float:
+    """A length for a hidden layer, so that all unknowns come out near one."""
+    moving = layer.multiplier[layer.multiplier > 0]
+    return math.ldexp(math.sqrt(float(moving.mean())), layer.exponent) if moving.size else 1.0
 
 
 def _supply(module: Any, layer: LayerReport, weight: Array, before: Any, after: Any) -> tuple[Any, Any]:
