@@ -412,7 +412,7 @@ def test_the_questions_reach_what_can_be_reached() -> None:
     expected |= {"quadratic.suggest", "dual.DualSearch.find", "second_order.SecondOrderSearch.suggest"}
     expected = {f"methods.{name}" for name in expected} | {"runtime.threads.suited_to"}
     offered = ("lines.suggested_lines", "lines.touching", "multipliers.advised", "algebra.lowest")
-    expected |= {f"suggest.{name}" for name in (*offered, "ellipsoids.start_near", "fits.slope_parabola")}
+    expected |= {f"suggest.{name}" for name in (*offered, "ellipsoids.start_near", "lines.slope_parabola")}
     assert labels >= expected, expected - labels
 
 

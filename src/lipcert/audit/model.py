@@ -41,7 +41,7 @@ from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import Norm
 from lipcert.model.regions import Ball, Box, Everywhere, Region
 from lipcert.suggest.algebra import triangular_factor
-from lipcert.suggest.supports import split_rate
+from lipcert.suggest.multipliers import split_rate
 
 SPREAD = 2.0**-50
 """Weights and biases may differ from the stored numbers by this much, relative to their size; zeros stay zeros."""

@@ -6,6 +6,7 @@ error. What no part shows stays declared: what lies beyond the range, and how fo
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
@@ -102,16 +103,8 @@ def _continuous(name: str, formula: Formula, low: float, high: float, definition
 
     Only φ' may jump, at a declared kink; floats next to the kink must then have the slopes of their side.
     """
-    todo, seen = [(low, high)], 0
-    while todo:
-        one, two = todo.pop()
-        if _jet(formula, ball(one).union(ball(two)))[1].is_finite():
-            continue
-        seen += 1
-        if two - one > 4.0 * np.spacing(max(abs(one), abs(two), _NOTHING)) and seen <= _MOST:
-            middle = 0.5 * one + 0.5 * two
-            todo += [(middle, two), (one, middle)]
-            continue
+    settled = lambda one, two: _jet(formula, ball(one).union(ball(two)))[1].is_finite()  # noqa: E731
+    for one, two in _unsettled(low, high, settled, lambda x: 4.0 * np.spacing(max(abs(x), _NOTHING))):
         pairs = [(one, two)]
         for knot in definition.knots:
             if one <= knot <= two and definition.kinks and name == "slope":
@@ -120,6 +113,23 @@ def _continuous(name: str, formula: Formula, low: float, high: float, definition
             if not abs(right - left) <= ball(_JUMP) * (abs(left) + ball(definition.rounding)):
                 advice = "turning_points lacks its exact place, or kinks=True is missing"
                 raise InvalidInput(f"{name} jumps near {one:.9g}{f'; {advice}' if name == 'slope' else ''}")
+
+
+def _unsettled(
+    low: float, high: float, settled: Callable[[float, float], bool], finest: Callable[[float], float]
+) -> Iterator[tuple[float, float]]:
+    """The parts of an interval that are not settled, however finely it is cut: to the finest size near a point."""
+    todo, seen = [(low, high)], 0
+    while todo:
+        one, two = todo.pop()
+        if settled(one, two):
+            continue
+        seen += 1
+        if two - one > finest(max(one, two, key=abs)) and seen <= _MOST:
+            middle = 0.5 * one + 0.5 * two
+            todo += [(middle, two), (one, middle)]
+        else:
+            yield one, two
 
 
 def _towards_infinity(definition: Definition, side: int, limit: float, sense: int, far: float) -> None:
@@ -166,21 +176,20 @@ def _monotone(
 
 def _signs(formula: Formula, low: float, high: float, marks: list[float]) -> tuple[dict[int, list[float]], list[float]]:
     """Where the derivative of a formula is shown to be negative or positive between two marks, and where it is open."""
-    todo, seen = [(low, high)], 0
     found: dict[int, list[float]] = {-1: [], 1: []}
-    doubts: list[float] = []
-    while todo and not (found[-1] and found[1]):
-        one, two = todo.pop()
-        middle, seen = 0.5 * one + 0.5 * two, seen + 1
-        _, rate = _jet(formula, ball(one).union(ball(two)))
-        size = _FINEST * max(1.0, abs(middle))
-        if rate.is_finite() and (rate > 0 or rate < 0):
-            found[1 if rate > 0 else -1].append(middle)
-        elif two - one > size and seen <= _MOST and not rate.is_zero():
-            todo += [(middle, two), (one, middle)]
-        elif min(abs(middle - mark) for mark in marks) > 4.0 * size and not rate.is_zero():
-            doubts.append(middle)
-    return found, doubts
+
+    def settled(one: float, two: float) -> bool:
+        rate = _jet(formula, ball(one).union(ball(two)))[1]
+        shown = rate.is_finite() and (rate > 0 or rate < 0)
+        if shown:
+            found[1 if rate > 0 else -1].append(0.5 * one + 0.5 * two)
+        return bool(shown or rate.is_zero() or (found[-1] and found[1]))
+
+    def finest(x: float) -> float:
+        return _FINEST * max(1.0, abs(x))
+
+    middles = [0.5 * one + 0.5 * two for one, two in _unsettled(low, high, settled, finest)]
+    return found, [x for x in middles if min(abs(x - mark) for mark in marks) > 4.0 * finest(x)]
 
 
 def _jet(formula: Formula, v: arb) -> tuple[arb, arb]:
@@ -207,25 +216,21 @@ def _head(x: Any) -> arb:
     return x[0] if isinstance(x, arb_series) else arb(x)
 
 
-def _exceeds(one: Any, two: Any) -> bool | None:
-    """Whether one series is above another on the whole ball; None if on a part of it."""
-    return True if _head(one) > _head(two) else False if _head(one) < _head(two) else None
-
-
-def _chosen(truth: bool | None, yes: Any, no: Any) -> Any:
-    """One of two series; where it may be either, both values count, and nothing is known of the derivative."""
-    if truth is not None:
-        return yes if truth else no
+def _chosen(a: Any, b: Any, yes: Any, no: Any) -> Any:
+    """``yes`` where a > b, else ``no``; where it may be either, both values count, and no derivative is known."""
+    one, two = _head(a), _head(b)
+    if one > two or one < two:
+        return yes if one > two else no
     return arb_series([_head(yes).union(_head(no)), arb.nan()])
 
 
 def _larger(a: Any, b: Any) -> Any:
-    return _chosen(_exceeds(a, b), a, b)
+    return _chosen(a, b, a, b)
 
 
 def _above(a: Any, b: Any) -> Any:
     """One where a comparison holds, else zero."""
-    return _chosen(_exceeds(a, b), arb_series([1]), arb_series([0]))
+    return _chosen(a, b, arb_series([1]), arb_series([0]))
 
 
 _RULES: Final[dict[str, Any]] = {
@@ -254,7 +259,7 @@ _RULES: Final[dict[str, Any]] = {
     "greater_equal": _above,
     "less": lambda a, b: _above(b, a),
     "less_equal": lambda a, b: _above(b, a),
-    "where": lambda condition, a, b: _chosen(_exceeds(condition, 0.5), a, b),
+    "where": lambda condition, a, b: _chosen(condition, 0.5, a, b),
     "expit": gate,
     "erf": lambda a: a.erf(),
     "erfc": lambda a: a.erfc(),

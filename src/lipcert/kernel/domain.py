@@ -13,7 +13,7 @@ from lipcert.kernel.rounding import down, norm_above, norm_below, transpose, twi
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.norms import LInf, Norm
 from lipcert.model.regions import Ball, Box, Everywhere, Region
-from lipcert.suggest.supports import split_rate
+from lipcert.suggest.multipliers import split_rate
 
 _FEW_INPUTS = 16
 """Inputs up to which a box is made to fit what it has of a ball; with many, one cut hardly makes a difference."""

@@ -19,7 +19,7 @@ from lipcert.kernel.rounding import down, inflate, up
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array
 from lipcert.model.network import Neurons
-from lipcert.suggest.fits import slope_parabola
+from lipcert.suggest.lines import slope_parabola
 
 _MARKS: Final = np.linspace(-1.0, 1.0, 11)
 """Ends of the ten cells that an interval is cut into."""

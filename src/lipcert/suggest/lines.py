@@ -1,4 +1,4 @@
-"""Slopes of two straight lines around an activation on an interval.
+"""Slopes of two straight lines around an activation on an interval, and parabolas near its slope.
 
 The upper line is the one of least area: it supports the concave envelope of φ at the interval's midpoint,
 because the area under a line is its value there times the length. For a convex φ that is the chord, for a
@@ -9,6 +9,7 @@ A proof finds the intercepts, so a poor slope costs tightness, never validity.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -26,6 +27,10 @@ _ZOOMS = 4
 """Each makes the grid around the touching points four times finer."""
 _HALVINGS = 45
 """Of the bisection for a point of given slope: then it is known to half the digits of a float and more."""
+_BETTER = 0.8
+"""A parabola must make the error so much smaller than a line, or the line serves."""
+_RESOLVED = 2.0**-30
+"""Shorter intervals than this, relative to their distance from the point, have no parabola that means anything."""
 
 
 def suggested_lines(neurons: Neurons, interval: tuple[Array, Array], tilt: float = 0.5) -> tuple[Array, Array]:
@@ -58,16 +63,12 @@ def _both(row: Activation, lower: Array, upper: Array, tilt: float) -> tuple[Arr
     lower, upper = np.ravel(lower), np.ravel(upper)
     if shape[:-1]:
         row = row.take(np.tile(np.arange(shape[-1]), int(np.prod(shape[:-1]))))
-    finite = np.isfinite(lower) & np.isfinite(upper)
-    results = []
-    for sign in (-1, 1):
-        slope = np.full(lower.shape, row.row.drift)
-        inside = np.flatnonzero(finite)
-        if inside.size:
-            part = row if inside.size == lower.size else row.take(inside)
-            slope[inside] = sign * _upper(_Signed(part, sign), lower[inside], upper[inside], tilt)
-        results.append(slope.reshape(shape))
-    return results[0], results[1]
+    inside = np.flatnonzero(np.isfinite(lower) & np.isfinite(upper))
+    part = row if inside.size == lower.size else row.take(inside)
+    slopes = np.full((2, lower.size), row.row.drift, dtype=float)
+    for which, sign in enumerate((-1, 1) if inside.size else ()):
+        slopes[which, inside] = sign * _upper(_Signed(part, sign), lower[inside], upper[inside], tilt)
+    return slopes[0].reshape(shape), slopes[1].reshape(shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,3 +195,29 @@ def _zoom(grid: Array, index: Array, ends: Array) -> Array:
 def _at(grid: Array, index: Array) -> Array:
     """One entry per row."""
     return np.asarray(grid[np.arange(index.size), index])
+
+
+def slope_parabola(
+    slopes: Array, s: Array, middle: Array, reach: Array, kinked: Array, cost: Array
+) -> tuple[Array, Array]:
+    """Rate and bow of slope + rate·s + bow·s²/2, the better of a parabola and a line, for slopes at marks s.
+
+    The marks (marks, ...) are evenly spread from middle - reach to middle + reach. ``cost`` is what half of |bow| costs
+    beside the error. Where slopes are ``kinked`` both are zero.
+    """
+    _, line, bow = np.tensordot(_least_squares(len(slopes)), slopes, axes=1)
+    line, bow, chord = line / reach, 2.0 * bow / reach / reach, 0.5 * (slopes[-1] - slopes[0]) / reach
+    bow = np.where(np.isfinite(bow) & ~kinked & (reach > _RESOLVED * np.abs(middle)), bow, 0.0)
+    rate = line - bow * middle
+    chord = np.where(kinked, 0.0, chord)
+    bent = slopes - (rate + 0.5 * bow * s) * s
+    straight = slopes - chord * s
+    error, other = (0.5 * (ends.max(axis=0) - ends.min(axis=0)) for ends in (bent, straight))
+    pick = error + 0.5 * np.abs(bow) * cost < _BETTER * other
+    return np.where(pick, rate, chord), np.where(pick, bow, 0.0)
+
+
+@cache
+def _least_squares(marks: int) -> Array:
+    """What makes the three coefficients of a parabola of values at marks from -1 to 1."""
+    return np.linalg.pinv(np.vander(np.linspace(-1.0, 1.0, marks), 3, increasing=True))
