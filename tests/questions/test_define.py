@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,6 @@ from scipy import special
 
 import lipcert as lc
 from lipcert.errors import InvalidInput, ProofFailed, UnreadableCertificate
-from lipcert.model.arrays import Array
 from networks import random_network, spread
 
 Function = Callable[[Any], Any]
@@ -85,11 +85,6 @@ def declare(name: str, one: Declaration, **changes: Any) -> lc.Activation:
     return lc.define_activation(f"my_{name}", one.value, one.slope, points, **facts)
 
 
-def planted() -> list[tuple[str, int]]:
-    """Every true declaration with one of its turning points left out."""
-    return [(name, k) for name, one in TRUE.items() for k in range(len(one.points))]
-
-
 @pytest.mark.parametrize("name", TRUE)
 def test_true_declarations_pass_and_say_declared(name: str) -> None:
     row = declare(name, TRUE[name])
@@ -103,22 +98,22 @@ def test_true_declarations_pass_and_say_declared(name: str) -> None:
     assert lc.verify(network, found) <= found.bound
 
 
-def test_a_turning_point_left_out_is_caught(record_property: Callable[[str, object], None]) -> None:
-    cases = planted()
+def test_a_turning_point_left_out_is_caught() -> None:
+    """But for that of a dent too faint to be seen, whose network then says that it is declared."""
+    cases = [
+        (name, points)
+        for name, one in TRUE.items()
+        for points in itertools.combinations(one.points, len(one.points) - 1)
+    ]
     caught = 0
-    for name, left_out in cases:
-        one = TRUE[name]
-        points = [p for k, p in enumerate(one.points) if k != left_out]
+    for name, points in cases:
         try:
-            row = declare(name, one, turning_points=points)
+            row = declare(name, TRUE[name], turning_points=points)
         except InvalidInput:
             caught += 1
-            continue
-        assert "declared" in row.row.declared
-        assert lc.Network.from_weights([np.eye(2), np.eye(2)], activation=row).digest.startswith("declared:")
-    record_property("caught", f"{caught} of {len(cases)}")
-    assert caught >= 0.9 * len(cases)
-    assert len(cases) >= 10
+        else:
+            assert lc.Network.from_weights([np.eye(2), np.eye(2)], activation=row).digest.startswith("declared:")
+    assert caught >= 0.9 * len(cases) >= 9
 
 
 @pytest.mark.parametrize(
@@ -157,14 +152,10 @@ def test_formulas_that_cannot_be_written_down(value: Any, message: str) -> None:
         lc.define_activation("mine", value, np.cos, [0.0], limits=(0.0, 0.0))
 
 
-def test_slope_must_be_the_derivative() -> None:
-    with pytest.raises(InvalidInput, match="slope is"):
-        lc.define_activation("mine", np.tanh, lambda v: 1.0000001 - 1.0000001 * np.tanh(v) ** 2, [0.0], limits=(0, 0))
-
-
 @pytest.mark.parametrize(
     ("value", "slope", "points", "facts", "message"),
     [
+        (np.tanh, lambda v: 1.0000001 - 1.0000001 * np.tanh(v) ** 2, [0.0], {"limits": (0, 0)}, "slope is"),
         (lambda v: np.where(v > 0.5, v, 0.0), lambda v: np.where(v > 0.5, 1.0, 0.0), [0.5], {}, "value jumps near 0.5"),
         (
             lambda v: np.where(v < 0.0, 0.5 * v * v + v, -0.1 * v),
@@ -183,7 +174,7 @@ def test_slope_must_be_the_derivative() -> None:
         ),
     ],
 )
-def test_jumps_that_would_make_a_bound_wrong(
+def test_mistakes_that_would_make_a_bound_wrong(
     value: Function, slope: Function, points: list[float], facts: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
@@ -290,11 +281,6 @@ def test_straight_pieces_that_are_none(knots: Any, slopes: Any, value: Any, mess
         lc.piecewise_linear(knots, slopes, value)
 
 
-def steep_samples(row: lc.Activation) -> tuple[Array, Array]:
-    v = np.concatenate([np.linspace(-9.0, 9.0, 2001), np.array([-1e6, 1e6])])
-    return v, row.value(v)
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_random_straight_pieces_against_fractions(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -302,7 +288,8 @@ def test_random_straight_pieces_against_fractions(seed: int) -> None:
     knots = np.sort(rng.normal(size=count)) * 10.0 ** rng.integers(-3, 4)
     slopes = rng.normal(size=count + 1) * 10.0 ** rng.integers(-6, 7)
     row = lc.piecewise_linear(knots, slopes, float(rng.normal()))
-    v, values = steep_samples(row)
+    v = np.concatenate([np.linspace(-9.0, 9.0, 2001), np.array([-1e6, 1e6])])
+    values = row.value(v)
     lower, upper = np.minimum(v[:-1], v[1:]), np.maximum(v[:-1], v[1:])
     least, most = row.slope_range(lower, upper)
     quotient = np.diff(values) / np.diff(v)
