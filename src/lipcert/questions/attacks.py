@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -102,82 +102,85 @@ def attack(
         class_of(network, one)
     sizes = np.broadcast_to(numbers("radius", radius), batch)
     ball = Ball(np.atleast_2d(points), np.atleast_1d(sizes), clip, norm_in("norm", norm))
+    search = _Search(network, ball, np.atleast_1d(labels).astype(int), steps, step, seed)
     with suited_to(max(network.sizes)):
-        found = _search(network, ball, np.atleast_1d(labels).astype(int), steps, step, restarts, seed)
+        found = search.run(restarts)
     return Attack(*(part.reshape(array.shape if part.ndim > 1 else batch) for part in found))
 
 
-def _search(
-    network: Network, ball: Ball, labels: Array, steps: int, step: float, restarts: int, seed: int
-) -> tuple[Array, Array, Array]:
-    best, distances = ball.center.copy(), np.full(len(labels), np.inf)
-    values = network(best)
-    distances[values.argmax(axis=-1) != labels] = 0.0
-    values[np.arange(len(labels)), labels] = -np.inf
-    order = np.argsort(-values, axis=-1, kind="stable")[:, :-1]  # the other classes, the nearest first
-    for start in range(restarts):
-        left = np.flatnonzero(np.isinf(distances))
-        if not left.size:
-            break
-        target = None if start == 0 else order[left, (start - 1) % order.shape[-1]]
-        far, away = _climb(network, _some(ball, left), labels[left], target, (steps, step), (seed, start))
-        best[left], distances[left] = far, away
-    seen = np.flatnonzero(np.isfinite(distances))
-    nearer = bisected(network, ball.center[seen], labels[seen], best[seen])
-    for index, tried in zip(seen, nearer, strict=True):
-        proved = nearest_counterexample(
-            network, _some(ball, index), int(labels[index]), np.vstack([tried, best[index]])
-        )
-        distances[index] = np.inf
-        if proved is not None:
-            best[index], distances[index] = proved.point, proved.distance
-    return best, np.isfinite(distances), distances
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """The search around some points; see :func:`attack`."""
+
+    network: Network
+    ball: Ball
+    labels: Array
+    steps: int
+    step: float
+    seed: int
+
+    def some(self, which: Any) -> _Search:
+        """The same for some of the points, or for one."""
+        ball = self.ball
+        ends = () if ball.clip is None else (ball.clip.lower, ball.clip.upper)
+        clip = tuple(np.broadcast_to(end, ball.center.shape)[which] for end in ends) or None
+        part = Ball(ball.center[which], ball.radius[which], clip, ball.norm)
+        return replace(self, ball=part, labels=self.labels[which])
+
+    def run(self, restarts: int) -> tuple[Array, Array, Array]:
+        """Points, whether they are counterexamples, and their distances."""
+        network, labels, center = self.network, self.labels, self.ball.center
+        values, best = network(center), center.copy()
+        distances = np.where(values.argmax(axis=-1) != labels, 0.0, np.inf)
+        values[np.arange(len(labels)), labels] = -np.inf
+        order = np.argsort(-values, axis=-1, kind="stable")[:, :-1]  # the other classes, the nearest first
+        for start in range(restarts):
+            left = np.flatnonzero(np.isinf(distances))
+            if not left.size:
+                break
+            target = None if start == 0 else order[left, (start - 1) % order.shape[-1]]
+            best[left], distances[left] = self.some(left).climb(target, start)
+        seen = np.flatnonzero(np.isfinite(distances))
+        nearer = bisected(network, center[seen], labels[seen], best[seen])
+        for index, tried in zip(seen, nearer, strict=True):
+            proved = nearest_counterexample(
+                network, self.some(index).ball, int(labels[index]), np.vstack([tried, best[index]])
+            )
+            distances[index] = np.inf
+            if proved is not None:
+                best[index], distances[index] = proved.point, proved.distance
+        return best, np.isfinite(distances), distances
+
+    def climb(self, target: Array | None, start: int) -> tuple[Array, Array]:
+        """Gradient ascent from one start per point: from the point towards any class, or from elsewhere to a target.
+
+        All points use the same random numbers, so the result for one does not depend on the others.
+        """
+        network, ball, labels, rows = self.network, self.ball, self.labels, np.arange(len(self.labels))
+        best, distances = ball.center.copy(), np.full(len(labels), np.inf)
+        noise = np.random.default_rng((self.seed, start)).standard_normal((self.steps + 1, best.shape[-1]))
+        away = noise[0] * ball.units
+        z = best if target is None else ball.project(best + ball.radius[:, None] * away / ball.norm.of(away))
+        for number in range(self.steps + 1):
+            preactivations = network.preactivations(z)
+            outputs = np.array(preactivations[-1])
+            far = ball.norm.of(z - ball.center)
+            better = (outputs.argmax(axis=-1) != labels) & (far < distances) & (far <= ball.radius)
+            best[better], distances[better] = z[better], far[better]
+            if number == self.steps:
+                break
+            outputs[rows, labels] = -np.inf
+            gradient = _gradient(network, preactivations, labels, outputs.argmax(axis=-1) if target is None else target)
+            flat = np.linalg.norm(gradient, axis=-1) <= 0.0
+            gradient[flat] = noise[number + 1]  # zero gradient: go in a random direction
+            z = ball.project(z + self.step * ball.radius[:, None] * _steepest(ball, gradient))
+        return np.where(np.isfinite(distances)[:, None], best, z), distances
 
 
-def _some(ball: Ball, which: Any) -> Ball:
-    """Some of the balls, or one."""
-    ends = () if ball.clip is None else (ball.clip.lower, ball.clip.upper)
-    clip = tuple(np.broadcast_to(end, ball.center.shape)[which] for end in ends) or None
-    return Ball(ball.center[which], ball.radius[which], clip, ball.norm)
-
-
-def _climb(
-    network: Network,
-    ball: Ball,
-    labels: Array,
-    target: Array | None,
-    pace: tuple[int, float],
-    seed: tuple[int, int],
-) -> tuple[Array, Array]:
-    """Gradient ascent from one start per point: from the point towards any class, or from elsewhere to a target.
-
-    All points use the same random numbers, so the result for one does not depend on the others.
-    """
-    rows, rng = np.arange(len(labels)), np.random.default_rng(seed)
-    best, distances = ball.center.copy(), np.full(len(labels), np.inf)
-    noise = rng.standard_normal((pace[0] + 1, ball.center.shape[-1]))
-    away = noise[0] * ball.units
-    z = best if target is None else ball.project(best + ball.radius[:, None] * away / ball.norm.of(away))
-    for number in range(pace[0]):
-        preactivations = network.preactivations(z)
-        outputs = np.array(preactivations[-1])
-        _keep(ball, z, outputs.argmax(axis=-1) != labels, best, distances)
-        outputs[rows, labels] = -np.inf
-        gradient = _gradient(network, preactivations, labels, outputs.argmax(axis=-1) if target is None else target)
-        length = np.linalg.norm(gradient, axis=-1, keepdims=True)
-        flat = length[:, 0] <= 0
-        if flat.any():  # zero gradient: go in a random direction
-            gradient[flat] = noise[number + 1]
-            length = np.linalg.norm(gradient, axis=-1, keepdims=True)
-        z = ball.project(z + pace[1] * ball.radius[:, None] * _steepest(ball, gradient, length))
-    _keep(ball, z, network(z).argmax(axis=-1) != labels, best, distances)
-    return np.where(np.isfinite(distances)[:, None], best, z), distances
-
-
-def _steepest(ball: Ball, gradient: Array, length: Array) -> Array:
+def _steepest(ball: Ball, gradient: Array) -> Array:
     """An ascent step of about unit length in the norm of the ball."""
     if ball.plain:
-        return gradient / length
+        return np.asarray(gradient / np.linalg.norm(gradient, axis=-1, keepdims=True))
     if isinstance(ball.norm, LInf):
         return np.sign(gradient) * ball.units
     scaled = gradient * ball.units  # for ℓ1 too: the steepest step would change one coordinate only
@@ -192,10 +195,3 @@ def _gradient(network: Network, preactivations: list[Array], labels: Array, riva
         assert layer.neurons is not None
         back = times(back * layer.neurons.slope(v), layer.weight)
     return back
-
-
-def _keep(ball: Ball, z: Array, fooled: Array, best: Array, distances: Array) -> None:
-    """Keep the inputs of another class that are nearer than the best so far."""
-    away = ball.norm.of(z - ball.center)
-    better = fooled & (away < distances) & (away <= ball.radius)
-    best[better], distances[better] = z[better], away[better]
