@@ -136,6 +136,11 @@ class Domain:
     def __len__(self) -> int:
         return len(self.center)
 
+    @property
+    def plain(self) -> bool:
+        """Whether the regions are ℓ2 balls and nothing else."""
+        return self.radius is not None and self.lower is None and self.units is None
+
     def take(self, which: Array) -> Domain:
         """Some of the regions."""
         columns = self.center, self.radius, self.lower, self.upper, self.units

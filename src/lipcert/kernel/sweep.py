@@ -23,7 +23,6 @@ from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy import sparse
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.backsubstitution import BackSubstitution
@@ -37,7 +36,8 @@ from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.point import trajectory
 from lipcert.kernel.rounding import down, inflate, up
 from lipcert.kernel.step import Step, activate, thin_step
-from lipcert.model.arrays import Array, Weight, frozen
+from lipcert.kernel.units import columns_times, sound
+from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network, Neurons
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.model.regions import Region
@@ -53,8 +53,6 @@ _APART = 400
 """Neurons from which a step is proved together with a map to fewer."""
 _NEARLY_ALL = 0.9
 """Share of the neurons from which none is left out."""
-_UNDERFLOWN = 2.0**-800
-"""First weights that are smaller after they are multiplied by a start may have lost more than a rounding."""
 _LEAST = 2.0**-100
 """The axes of a start lie between this and its inverse."""
 
@@ -162,7 +160,9 @@ class Sweep:
         if self.start is None:
             self.start = self.guide.start(self.network, self.domain, self.norms, self.moving, self.known)
         self.start = _usable_start(self.start, self.moving)
-        self.first = first if self.start is None else _columns(first, self.start)
+        self.first = first if self.start is None else columns_times(first, self.start)
+        if self.first is not first and not sound(first, self.first):
+            raise ProofFailed("the first weights are too small for the start of a sweep")
         self.weight = Columns(self.first)
         self.apart: Step | None = None
 
@@ -230,10 +230,9 @@ class Sweep:
             reach = inflate(self.domain.extent(self.start)[:, None] * axes + error, 2)
             lower, upper = np.fmax(lower, down(value - reach)), np.fmin(upper, up(value + reach))
         still = None if axes is None else axes == 0.0
-        # of the first layer over a ball, linear relaxation tells what its Lipschitz constants tell
-        told = index == 0 and self.local and self.domain is not None and self.domain.lower is None
-        told = told and self.start is None and self.domain is not None and self.domain.units is None
-        for trace in () if told else self.traces:
+        # on layer 1 over an ℓ2 ball back-substitution equals the Lipschitz interval
+        equal = index == 0 and self.local and self.start is None and self.domain is not None and self.domain.plain
+        for trace in () if equal else self.traces:
             lower, upper = trace.tightened(index, lower, upper, still)
         hollow = np.asarray((lower > upper).any(axis=-1))  # no input of the region obeys
         if np.isnan(lower).any() or np.isnan(upper).any() or (hollow.any() and not self.pieces):
@@ -269,39 +268,40 @@ class Sweep:
 
     def _activate(self, index: int, image: Image, axes: Array | None, slopes: Interval) -> Array:
         """P after the neurons of a layer; what is left out is not part of it."""
-        layer, ahead = self.network.layers[index], self.network.layers[index + 1].weight
-        rough = self.rough[-1]
-        alpha, beta = slopes
-        moving = np.ones(alpha.shape, dtype=bool) if axes is None else axes != 0.0
-        if not moving.all():  # differences of zero have any slope
-            alpha, beta, *still = (np.where(moving, slope, 0.0) for slope in (*slopes, *rough))
-            rough = (still[0], still[1])
-        wide = int((alpha < beta).sum(axis=-1).max(initial=0))
-        alone = self.count == 1 and not self.pieces
-        kept = _kept(moving & ((alpha != 0.0) | (beta != 0.0)))
-        rows = layer.weight if index else self.first
-        rows = rows if kept is None else rows[kept[0]]
-        self.guide.room(index, layer.size if kept is None else kept.shape[-1], wide, ahead.shape[0])
+        size, ahead = self.network.layers[index].size, self.network.layers[index + 1].weight
+        ends = [*slopes, *self.rough[-1]]
+        if axes is not None and not axes.all():  # differences of zero have any slope
+            ends = [np.where(axes != 0.0, end, 0.0) for end in ends]
+        kept = _kept((ends[0] != 0.0) | (ends[1] != 0.0))
+        wide = int((ends[0] < ends[1]).sum(axis=-1).max(initial=0))
+        self.guide.room(index, size if kept is None else kept.shape[-1], wide, ahead.shape[0])
         S, self.exponent = image.block(kept)
         self.weight = Columns.of(ahead, kept)
         if kept is not None:
-            alpha, beta, *rough_ = (np.take_along_axis(x, kept, -1) for x in (alpha, beta, *rough))
-            rough = (rough_[0], rough_[1])
+            ends = [np.take_along_axis(end, kept, -1) for end in ends]
+        alpha, beta, *rough = ends
         S, scale, low, high = (frozen(x) for x in (S, self.exponent, *rough))  # a guide may look, not write
-        view = View(index, S, scale, low, high, self.weight, None if kept is None else frozen(kept), layer.size)
+        view = View(index, S, scale, low, high, self.weight, None if kept is None else frozen(kept), size)
         hint = np.array(np.broadcast_to(np.asarray(self.guide.multipliers(view), dtype=float), alpha.shape))
         hint[~np.isfinite(hint)] = 0.0  # no suggestion, which can be stored
-        first = index == 0 and alone  # S is that of the unit ball, exponent 0
-        step = thin_step(rows, -int(self.exponent[0]), alpha, beta, hint) if first else None
-        apart = step is None and alone and _APART <= S.shape[-1] > self.weight.weight.shape[0]
-        step = activate(S, alpha, beta, hint, apart=apart) if step is None else step
-        self.apart = step if apart and step.active.size else None
+        step = self._step(view, alpha, beta, hint)
         self.hinted.append(view.widen(hint))
         large = S.shape[-1] > _LARGEST and not self.pieces  # then the matrices are not kept for later
         none = np.zeros((self.count, 0, 0))
         self.views.append(view.bare(alpha < beta) if large else view)
         self.steps.append(replace(step, P=none, L=none, X=none, rest=None) if large else step)
         return step.P
+
+    def _step(self, view: View, alpha: Array, beta: Array, hint: Array) -> Step:
+        """The step of what is kept of a layer, in the way that takes the smallest matrices."""
+        alone, step = self.count == 1 and not self.pieces, None
+        if alone and view.index == 0:  # S is that of the unit ball, exponent 0
+            rows = self.first if view.neurons is None else self.first[view.neurons[0]]
+            step = thin_step(rows, -int(view.exponent[0]), alpha, beta, hint)
+        apart = step is None and alone and _APART <= view.S.shape[-1] > self.weight.weight.shape[0]
+        step = activate(view.S, alpha, beta, hint, apart=apart) if step is None else step
+        self.apart = step if apart and step.active.size else None
+        return step
 
 
 def _usable_start(start: Array | None, size: int) -> Array | None:
@@ -312,18 +312,6 @@ def _usable_start(start: Array | None, size: int) -> Array | None:
     if start.shape != (size,) or not ((start > _LEAST) & (start < 1.0 / _LEAST)).all():
         raise ProofFailed(f"the start of a sweep must be {size} positive numbers of moderate size")
     return frozen(start)
-
-
-def _columns(weight: Weight, factors: Array) -> Weight:
-    """W D_h, each entry rounded once; what underflows is refused."""
-    scaled = (
-        weight * factors if isinstance(weight, np.ndarray) else sparse.csr_array(weight @ sparse.diags_array(factors))
-    )
-    entries = np.abs(scaled if isinstance(scaled, np.ndarray) else scaled.data)
-    before = np.abs(weight if isinstance(weight, np.ndarray) else weight.data)
-    if not (entries[before > 0.0] > _UNDERFLOWN).all():
-        raise ProofFailed("the first weights are too small for the start of a sweep")
-    return scaled
 
 
 _first: WeakKeyDictionary[Network, Array] = WeakKeyDictionary()

@@ -8,7 +8,10 @@ identity.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from scipy import sparse
 
 from lipcert.errors import InvalidInput, ProofFailed
 from lipcert.kernel.induced import length_above
@@ -19,7 +22,7 @@ from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.norms import NORMS, Norms
 from lipcert.model.regions import Ball, Box, Region
 
-_LEAST = 2.0**-900
+_LEAST = 2.0**-800
 """Weights that are smaller after a change of units may have lost more than a rounding."""
 
 
@@ -29,7 +32,7 @@ def in_units(network: Network, norms: Norms) -> Network:
     layers = list(network.layers)
     if into is not None:
         first = layers[0]
-        layers[0] = Layer(_sound(first.weight, _columns_times(first.weight, into)), first.bias, first.neurons)
+        layers[0] = Layer(_sound(first.weight, columns_times(first.weight, into)), first.bias, first.neurons)
     if out is not None:
         last = layers[-1]
         layers[-1] = Layer(_sound(last.weight, _rows_over(last.weight, out)), last.bias / out, None)
@@ -73,26 +76,32 @@ def _exact(numbers: Array, units: Array) -> Array:
     return np.asarray(((np.frexp(units)[0] == 0.5) & normal) | (numbers == units) | (numbers == 0.0))
 
 
-def _columns_times(weight: Weight, units: Array) -> Weight:
+def columns_times(weight: Weight, units: Array) -> Weight:
+    """W D_units, one rounding per entry."""
     if isinstance(weight, np.ndarray):
         return weight * units
-    found = weight.copy()
-    found.data = weight.data * units[weight.indices]
-    return found
+    return _with(weight, weight.data * units[weight.indices])
 
 
 def _rows_over(weight: Weight, units: Array) -> Weight:
+    """D_units⁻¹ W, one rounding per entry."""
     if isinstance(weight, np.ndarray):
         return weight / units[:, None]
-    found = weight.copy()
-    found.data = weight.data / np.repeat(units, np.diff(weight.indptr))
-    return found
+    return _with(weight, weight.data / np.repeat(units, np.diff(weight.indptr)))
+
+
+def _with(weight: Any, data: Array) -> Weight:
+    return sparse.csr_array((data, weight.indices, weight.indptr), shape=weight.shape)
+
+
+def sound(old: Weight, new: Weight) -> bool:
+    """Whether no entry lost more than a rounding; a single layer is changed twice."""
+    before, after = (np.abs(weight if isinstance(weight, np.ndarray) else weight.data) for weight in (old, new))
+    return bool((np.isfinite(after) & ((before == 0.0) | (after >= _LEAST))).all())
 
 
 def _sound(old: Weight, new: Weight) -> Weight:
-    """The new weight, if no entry lost more than a rounding; a single layer is changed twice."""
-    before, after = (np.abs(weight if isinstance(weight, np.ndarray) else weight.data) for weight in (old, new))
-    if not (np.isfinite(after) & ((before == 0.0) | (after >= _LEAST))).all():
+    if not sound(old, new):
         raise InvalidInput("the scale or shape of a norm takes weights out of the range of floats; choose other units")
     return new
 
