@@ -11,10 +11,11 @@ import pytest
 from flint import arb
 
 import lipcert as lc
-from lipcert.audit import model, rise
+from lipcert.audit import model, rows
 from lipcert.audit.balls import balls, largest_eigenvalue
 from lipcert.audit.certificates import Whole
 from lipcert.audit.engine import centre_values
+from lipcert.audit.remainder import secants
 from lipcert.definitions.functions import precision
 from lipcert.definitions.rows import function
 from lipcert.errors import ProofFailed
@@ -180,7 +181,7 @@ def test_secants_hold(row: Activation) -> None:
             ends = np.sort(rng.normal(0.0, 2.0, 2))
             center = float(rng.uniform(*ends)) if trial % 4 else float(ends[0])
             error = float(rng.choice([0.0, 1e-14, 1e-3]))
-            alpha, beta = rise._secants(f, arb(ends[0]), arb(ends[1]), arb(center), arb(error))
+            alpha, beta = secants(f, arb(ends[0]), arb(ends[1]), arb(center), arb(error))
             for _ in range(12):
                 c, v = arb(center + error * float(rng.uniform(-1, 1))), arb(float(rng.uniform(*ends)))
                 if abs(v - c) > 1e-9:
@@ -203,11 +204,11 @@ def test_what_parabolas_say_is_above_what_is_sampled(clip: Any) -> None:
         layers, inputs = model.read(network), model.inputs_of(ball, 3)
         assert inputs is not None
         whole = Whole(layers, inputs, found.sweeps)
-        place = rise.Place(layers, inputs, clip is not None, centre_values(layers, inputs.center), whole.known)
+        place = rows.Place(layers, inputs, clip is not None, centre_values(layers, inputs.center), whole.known)
         for trial in range(4):
             multipliers = tuple(rng.uniform(0.1, 2.0, n) for n in network.sizes[1:-2])
             hints = replace(drawn, row=row, multipliers=multipliers, mu=50.0 * (trial + 1))
-            above = float(rise.by_parabolas(place, whole.last.spreads, hints))
+            above = float(rows.by_parabolas(place, whole.last.spreads, hints))
             assert most <= above < 30.0
             assert above <= relaxation.above(hints) + 1e-6
 

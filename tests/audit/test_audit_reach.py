@@ -79,7 +79,7 @@ def test_less_is_refused_by_the_second_opinion_alone(which: str, monkeypatch: py
 
 def lines_drawn(monkeypatch: pytest.MonkeyPatch, draw: Any) -> None:
     """Let the second opinion draw lines of any slopes."""
-    for place in ("lipcert.audit.answers", "lipcert.audit.trees"):
+    for place in ("lipcert.audit.answers", "lipcert.audit.pieces"):
         monkeypatch.setattr(f"{place}.suggested_lines", lambda layer, *_, **__: draw(layer.size))
 
 

@@ -6,7 +6,7 @@ The answers themselves are only read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from lipcert.audit.balls import (
     at_least,
     balls,
     both,
-    floats,
     image,
     known_smaller,
     larger,
@@ -34,7 +33,7 @@ from lipcert.audit.balls import (
     upward,
     with_enough_bits,
 )
-from lipcert.audit.certificates import Whole, common, least_bound, wholes_of
+from lipcert.audit.certificates import Whole, common, least_bound, narrow, wholes_of
 from lipcert.audit.engine import (
     Lines,
     Pass,
@@ -48,19 +47,16 @@ from lipcert.audit.engine import (
     suggested_lines,
     views_on,
 )
-from lipcert.audit.model import Inputs, Model, fewer, inputs_of, on_fewer, part_of, read
-from lipcert.audit.rise import Margins, Place, by_parabolas, stays_negative
-from lipcert.audit.taylor import MOST_INPUTS, Expansion
-from lipcert.audit.trees import Cuts, Piece, prove_leaves
+from lipcert.audit.model import Inputs, Model, inputs_of, part_of, read
+from lipcert.audit.pieces import Cover, Cuts, Say
+from lipcert.audit.rows import DualBound, Place, by_parabolas, stays_negative
+from lipcert.audit.taylor import Expansion
 from lipcert.definitions.functions import ball
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 
-Say = Callable[[str], None]
 Group = Sequence[int]
-_CURVED = 8
-"""Cuts beyond those of a tree, a leaf, where activations are curved."""
 
 
 def number(x: float) -> arb:
@@ -122,24 +118,25 @@ def _reach(network: Network, claim: Any, say: Say | None) -> None:
     if not cuts and not _inside(box, claim):
         raise ProofFailed("the box of the outputs is smaller than what its hints prove")
     for one in cuts:
-        target, place_, _ = fewer(model, inputs, claim.region)
-
-        def holds(piece: Piece, trace: Trace, _: object) -> bool:
-            found = both(trace.interval(len(target) - 1, box), trace.boxed(len(target) - 1))  # noqa: B023
-            if _inside(found, claim) or not _smooth(target, piece.inputs):  # noqa: B023
-                return _inside(found, claim)
-            taylor = Expansion(target, piece.inputs, piece.intervals)  # noqa: B023
-            return taylor.empty or _inside(both(found, taylor.v.ends()), claim)
-
-        root_ = Piece(place_, list(wholes[one.base].known))
-        what = "the reach set claims a box"
-        prove_leaves(target, root_, Cuts(one.tree, _CURVED if _smooth(target, place_) else 0), holds, what, say=say)
+        target, place_, _ = narrow(model, inputs, claim.region)
+        _Outputs(target, place_, wholes[one.base].known, one.tree, box, claim).prove(say)
 
 
-def _smooth(model: Model, inputs: Inputs) -> bool:
-    """Whether Taylor models say something."""
-    curved = any(any(f.bends) for layer in model for f in layer.functions)
-    return curved and len(inputs.center) <= MOST_INPUTS
+class _Outputs(Cover):
+    """The box of the outputs, on every piece in one of the hull."""
+
+    def __init__(
+        self, model: Model, inputs: Inputs, known: Sequence[Interval], tree: Any, box: Interval, claim: Any
+    ) -> None:
+        super().__init__(model, inputs, known, tree, "the reach set claims a box")
+        self.box, self.claim = box, claim
+
+    def by_taylor(self, found: Expansion) -> bool:
+        return _inside(both(self.box, found.v.ends()), self.claim)
+
+    def by_slopes(self, trace: Trace, slopes: list[Interval]) -> bool:
+        last = len(self.model) - 1
+        return _inside(both(trace.interval(last, self.box), trace.boxed(last)), self.claim)
 
 
 def _single(place: Place, whole: Whole, told: Any, claim: Any, box: Interval) -> Interval:
@@ -152,7 +149,9 @@ def _single(place: Place, whole: Whole, told: Any, claim: Any, box: Interval) ->
         k, upwards = places[0], one.row[places[0]] > 0.0
         if hasattr(one, "multipliers"):
             limit = ball(claim.upper[k]) if upwards else -ball(claim.lower[k])
-            if one.cuts or not _margins(place).below(one.row, one.multipliers, one.ball, limit):
+            if one.cuts or not DualBound(*place.narrow[:2], place.known).below(
+                one.row, one.multipliers, one.ball, limit
+            ):
                 continue
         else:
             limit = by_parabolas(place, whole.last.spreads, one)
@@ -161,18 +160,6 @@ def _single(place: Place, whole: Whole, told: Any, claim: Any, box: Interval) ->
         else:
             low[k] = -known_smaller(-low[k], limit)
     return low, high
-
-
-def _margins(place: Place) -> Margins:
-    return Margins(*on_few(place), place.known)
-
-
-def on_few(place: Place) -> tuple[Model, Inputs]:
-    """The model and its ball on fewer inputs, where the first layer is narrower."""
-    weight = place.model[0].weight
-    if weight.shape[1] <= len(weight):
-        return place.model, place.inputs
-    return on_fewer(place.model, place.inputs, np.linalg.qr(floats(weight).T)[1].T)[:2]
 
 
 def _inside(found: Interval, claim: Any) -> bool:
@@ -223,9 +210,9 @@ class _Sensitivity:
 
     def run(self, say: Say | None) -> None:
         claim = self.claim
-        cuts = [
-            (Cuts(one.tree), one) for one in claim.proofs if one.kind == "entries"
-        ]  # an error if leaves are missing
+        cuts = [one for one in claim.proofs if one.kind == "entries"]
+        for one in cuts:
+            Cuts(one.tree)  # an error if leaves are missing
         bound = least_bound(self.wholes, self.trees, claim.region, number(claim.bound))
         if not bound <= number(claim.bound):
             raise ProofFailed("the bound of all inputs and outputs is smaller than what its hints prove")
@@ -243,9 +230,9 @@ class _Sensitivity:
         self._note({place: self._block(sizes, place) for place in self.open})
         for one in self.wholes:
             self._entries(one)
-        for cut, proof in cuts:
+        for proof in cuts:
             if self.open:
-                self._pieces(products, sizes, cut, proof, say)
+                self._pieces(products, sizes, proof, say)
         if self.open:
             i, k = self.open[0]
             raise ProofFailed(
@@ -284,26 +271,32 @@ class _Sensitivity:
             return
         self._note({(i, k): found.block(self.claim.outputs[i], self.claim.inputs[k]) for i, k in self.open})
 
-    def _pieces(self, products: Products, whole: Balls, cuts: Cuts, proof: Any, say: Say | None) -> None:
+    def small(self, sizes: Balls) -> bool:
+        """Whether entries of these sizes prove all that is open."""
+        return all(self._block(sizes, (i, k)) <= self.claimed[i][k] for i, k in self.open)
+
+    def _pieces(self, products: Products, sizes: Balls, proof: Any, say: Say | None) -> None:
         """What is open, on every leaf of the tree."""
         if self.inputs is None or not 0 <= proof.base < len(self.wholes):
             raise ProofFailed("the pieces rest on a proof that is not there, or are those of an unbounded region")
-        if smooth := _smooth(self.model, self.inputs):
-            cuts.extra += _CURVED * (len(cuts.nodes) + 2)
-
-        def small(sizes: Balls) -> bool:
-            return all(self._block(sizes, (i, k)) <= self.claimed[i][k] for i, k in self.open)
-
-        def holds(piece: Piece, _: Trace, slopes: list[Interval]) -> bool:
-            sizes = known_smaller(size(products.entries(slopes)), whole)
-            if small(sizes) or not smooth:
-                return small(sizes)
-            taylor = Expansion(self.model, piece.inputs, piece.intervals)
-            return taylor.empty or small(known_smaller(sizes, taylor.entries()))
-
-        root_ = Piece(self.inputs, list(self.wholes[proof.base].known))
-        prove_leaves(self.model, root_, cuts, holds, "the sensitivities claim a bound", say=say)
+        _Entries(self, products, sizes, proof).prove(say)
         self.open = []
+
+
+class _Entries(Cover):
+    """The entries of the Jacobian, whose sizes over the whole region are known."""
+
+    def __init__(self, asked: _Sensitivity, products: Products, sizes: Balls, proof: Any) -> None:
+        known = asked.wholes[proof.base].known
+        assert asked.inputs is not None
+        super().__init__(asked.model, asked.inputs, known, proof.tree, "the sensitivities claim a bound")
+        self.asked, self.products, self.sizes = asked, products, sizes
+
+    def by_taylor(self, found: Expansion) -> bool:
+        return self.asked.small(known_smaller(self.sizes, found.entries()))
+
+    def by_slopes(self, trace: Trace, slopes: list[Interval]) -> bool:
+        return self.asked.small(known_smaller(self.sizes, size(self.products.entries(slopes))))
 
 
 def verify_radius(network: Network, claim: Any) -> None:
@@ -383,7 +376,7 @@ class _Radius:
         """Whether f_j - f_label is negative all over the ball by value functions."""
         row = -self._row(j)
         leaves = [one for one in self.proof.margins if np.array_equal(one.row, row)]
-        return self.plain and bool(leaves) and stays_negative(*on_few(self.place), self.place.known, row, leaves)
+        return self.plain and bool(leaves) and stays_negative(*self.place.narrow[:2], self.place.known, row, leaves)
 
     def _bent(self, j: int) -> bool:
         """Whether f_j - f_label is negative all over the ball by parabolas."""

@@ -13,14 +13,17 @@ from lipcert.audit.balls import Balls, Interval, both, known_smaller, upward, wi
 from lipcert.audit.curved import prove_curved
 from lipcert.audit.engine import Pass, gain, least_of, norm_product
 from lipcert.audit.model import Inputs, Model, fewer, in_units, inputs_of, part_of, read
-from lipcert.audit.trees import LipschitzTree
+from lipcert.audit.pieces import LipschitzCover
 from lipcert.definitions.functions import ball
 from lipcert.errors import ProofFailed
 from lipcert.kernel.certificate import Certificate
 from lipcert.kernel.hints import Hints, Part
 from lipcert.model.network import Network
 from lipcert.model.norms import L2
-from lipcert.model.regions import Region
+from lipcert.model.regions import Ball, Region
+
+_WORTH = 1.5
+"""Inputs a neuron of the first layer from which trees are about fewer inputs."""
 
 
 def verify(network: Network, certificate: Certificate) -> float:
@@ -87,13 +90,18 @@ def _prove(network: Network, certificate: Certificate) -> arb:
             first = told.last.start
             if bare.input.name == "linf" and first is None:
                 first = gain_start(model)
-            tree = LipschitzTree(model, inputs, told.known, certificate.tree, limit, bare, first)
-            return tree.prove()
+            return LipschitzCover(model, inputs, told.known, certificate.tree, limit, bare, first).bound()
     if certificate.curved is not None and not bound <= claim:
         if replace(part, inputs=None) != Part((0, network.depth), None, part.outputs):
             raise ProofFailed("hints to second order are about a whole network in ℓ2 norms; this certificate is not")
         bound = known_smaller(bound, prove_curved(model, inputs, certificate.curved))
     return bound
+
+
+def narrow(model: Model, inputs: Inputs, region: Region) -> tuple[Model, Inputs, arb]:
+    """The model and the inputs that trees cut: over a ball on fewer inputs where the first layer is narrow."""
+    whole_ball = isinstance(region, Ball) and region.clip is None and region.plain
+    return fewer(model, inputs, _WORTH) if whole_ball else (model, inputs, arb(1))
 
 
 def gain_start(model: Model) -> Balls:
@@ -136,10 +144,10 @@ class Whole:
     def by_pieces(self, tree: Any, region: Region, claim: arb) -> arb:
         """The bound that a tree proves, at most the claim."""
         if self.inputs is None:
-            return LipschitzTree(self.model, None, self.known, tree, -upward(-claim)).prove()
-        model, inputs, stretch = fewer(self.model, self.inputs, region)
+            return LipschitzCover(self.model, None, self.known, tree, -upward(-claim)).bound()
+        model, inputs, stretch = narrow(self.model, self.inputs, region)
         target = -upward(-(claim / stretch).lower())
-        return (LipschitzTree(model, inputs, self.known, tree, target).prove() * stretch).upper()
+        return (LipschitzCover(model, inputs, self.known, tree, target).bound() * stretch).upper()
 
 
 def least_bound(wholes: Sequence[Whole], trees: Sequence[Any], region: Region, claim: arb) -> arb:

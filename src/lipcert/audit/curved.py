@@ -6,10 +6,8 @@ least the real one.
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
-from flint import arb, arb_series, ctx
+from flint import arb
 
 from lipcert.audit.balls import (
     at_least,
@@ -22,18 +20,18 @@ from lipcert.audit.balls import (
     largest_eigenvalue,
     plus_diagonal,
     root,
-    smaller,
     solve,
     upper,
     zeros,
 )
 from lipcert.audit.engine import centre_values
-from lipcert.audit.model import Inputs, Model, on_fewer
-from lipcert.definitions.functions import Formula, Function, ball, jet
+from lipcert.audit.model import Inputs, Model, fewer
+from lipcert.audit.remainder import remainder
+from lipcert.definitions.functions import Function, ball
 from lipcert.errors import ProofFailed
 from lipcert.kernel.hints import Curved
 
-_CELLS = 1024
+_CELLS = 64
 _LEAST_SHARE = 2.0**-20
 
 
@@ -41,9 +39,7 @@ def prove_curved(model: Model, inputs: Inputs | None, hints: Curved) -> arb:
     """At least the Lipschitz constant over a ball."""
     if inputs is None or not inputs.plain or len(model) < 2:
         raise ProofFailed("bounds to second order are about ℓ2 balls, and networks with a hidden layer")
-    stretch, weight = arb(1), floats(model[0].weight)
-    if weight.shape[1] > len(weight):
-        model, inputs, stretch = on_fewer(model, inputs, np.linalg.qr(weight.T)[1].T)
+    model, inputs, stretch = fewer(model, inputs)
     return (_Curved(model, inputs, hints).bound() * stretch).upper()
 
 
@@ -109,37 +105,8 @@ class _Curved:
 
 
 def _fit_error(f: Function, center: arb, error: arb, far: arb, sigma: arb, tau: arb, psi: arb) -> arb:
-    """At least |φ'(c + Δ) - σ - τΔ - ½ψΔ²| for |Δ| ≤ far and |c - center| ≤ error.
-
-    On a cell every Δ is within w of its middle m, so the parabola stays within |τ + ψm|w + ½|ψ|w² of its value there.
-    Where one formula holds, what is left is at most what it is at the ends of the cell, and ½w²|φ''' - ψ| more.
-    """
+    """At least |φ'(c + Δ) - σ - τΔ - ½ψΔ²| for |Δ| ≤ far and |c - center| ≤ error."""
     extent = (far + error).upper()
-    marks = [(center + extent * ball(x)).mid() for x in np.linspace(-1.0, 1.0, _CELLS + 1)]
-    marks[0], marks[-1] = (center - extent).lower(), (center + extent).upper()
-    moved = (abs(tau) + abs(psi) * (extent + error)) * error
-    worst = arb(0)
-    for low, high in pairwise(marks):
-        view = f.on(low, high)
-        alpha, beta = view.slopes()
-        m, half = (low + high) / 2 - center, (high - low) / 2
-        value, w = sigma + tau * m + psi * m * m / 2, half + error
-        wide = abs(tau + psi * m) * w + abs(psi) * w * w / 2
-        found = larger(upper(beta - value), upper(value - alpha)) + wide
-        if len({arc.formula for arc in view.arcs}) == 1:
-            formula, steps = view.arcs[0].formula, [v - center for v in (low, high)]
-            ends = [jet(formula, center + x)[1] - sigma - tau * x - psi * x * x / 2 for x in steps]
-            turn = abs(_third(formula, low.union(high)) - psi)
-            fine = larger(abs(ends[0]), abs(ends[1])) + half * half / 2 * turn + moved
-            found = smaller(found, fine) if fine.is_finite() else found
-        worst = larger(worst, found)
-    return worst.upper()
-
-
-def _third(formula: Formula, v: arb) -> arb:
-    """φ''' anywhere in the ball v."""
-    cap, ctx.cap = ctx.cap, 4
-    try:
-        return 6 * formula(arb_series([v, 1]))[3]
-    finally:
-        ctx.cap = cap
+    view = f.on((center - extent).lower(), (center + extent).upper())
+    ((low, high),) = remainder(view, center, [(1, arb(1), [sigma, tau, psi / 2])], _CELLS)
+    return (larger(-low, high) + (abs(tau) + abs(psi) * (extent + error)) * error).upper()

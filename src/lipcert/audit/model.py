@@ -46,8 +46,6 @@ from lipcert.suggest.multipliers import split_rate
 SPREAD = 2.0**-50
 """Weights and biases may differ from the stored numbers by this much, relative to their size; zeros stay zeros."""
 _HALVINGS, _FEW_INPUTS = 40, 16
-_WORTH = 1.5
-"""Inputs a neuron of the first layer from which trees are about fewer inputs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,34 +262,24 @@ def inputs_of(region: Region, count: int, units: Array | None = None) -> Inputs 
     return Inputs(center, *ends, radius, None if same else upper(scale), region.norm.name == "l1")
 
 
-def on_fewer(model: Model, inputs: Inputs, first: Array) -> tuple[Model, Inputs, arb]:
+def fewer(model: Model, inputs: Inputs, worth: float = 1.0) -> tuple[Model, Inputs, arb]:
     """A model and its inputs, and a number, with f(x) = model(Q x), Q x among these inputs, and ‖Q‖ at most the number.
 
-    A square matrix R, any that has an inverse, takes the place of the first weight W: Q is R⁻¹W, W in its balls.
-    A box that cuts the ball is left out: the ball around it counts.
+    It is on fewer inputs where the first layer W has more than ``worth`` inputs a neuron: a square matrix R, any that
+    has an inverse, takes its place, and Q is R⁻¹W, W in its balls. The ball counts, not the box that cuts it.
     """
-    weight = model[0].weight
-    if np.shape(first) != (len(weight),) * 2 or not np.isfinite(first).all() or not inputs.plain:
-        raise ProofFailed(
-            "the matrix that takes the place of the first weight is not one for balls, or of another size"
-        )
-    R = balls(np.asarray(first, dtype=float))
-    Q = solve(R, weight)
+    W = floats(model[0].weight)
+    factors = triangular_factor(W) if inputs.plain and W.shape[1] > worth * len(W) else None
+    if factors is None:
+        return model, inputs, arb(1)
+    R = balls(factors[0])
+    Q = solve(R, model[0].weight)
     stretch = largest_eigenvalue(image(Q, None)).sqrt().upper()
     center = dot(Q, inputs.center)
     radius = (stretch * inputs.radius + norm(rad(center))).upper()
     middle = mid(center)
     moved = Inputs(middle, lower(middle - radius), upper(middle + radius), radius)
     return (replace(model[0], weight=R), *model[1:]), moved, stretch
-
-
-def fewer(model: Model, inputs: Inputs, region: Region) -> tuple[Model, Inputs, arb]:
-    """The model and the inputs that trees over a ball cut: on fewer inputs where the first layer is narrow."""
-    weight = floats(model[0].weight)
-    found = None
-    if isinstance(region, Ball) and region.clip is None and region.plain and weight.shape[1] >= _WORTH * len(weight):
-        found = triangular_factor(weight)
-    return (model, inputs, arb(1)) if found is None else on_fewer(model, inputs, found[0])
 
 
 def along_rays(model: Model) -> tuple[Model, Inputs]:

@@ -1,22 +1,18 @@
-"""Taylor models over a box c ± h: x = c + h∘δ with |δ_i| ≤ 1, and everything is a polynomial of degree two in δ.
+"""Taylor models over a box c ± h: x = c + h∘δ with |δ_i| ≤ 1, and everything is a polynomial in δ.
 
-What is cut off, and what is known of no polynomial, is bounded by ``rest``. With v̂ the constant term of a
-pre-activation v and s = v - v̂, Taylor's theorem for φ and for φ', with derivatives enclosed on the neuron's interval,
-
-    φ(v) = c_0 + c_1 s + c_2 s² + c_3(ξ) s³,     φ'(v) = c_1 + 2c_2 s + 3c_3 s² + 4c_4(ξ) s³,
-
-and ∂z/∂δ_j = φ'(v)·∂v/∂δ_j. Where φ has no series on the interval, its range of slopes serves.
+What is cut off, and what is known of no polynomial, is bounded by ``rest``. On the interval of a pre-activation v its
+φ and φ' are near polynomials (:func:`remainder`), and ∂z/∂δ_j = φ'(v)·∂v/∂δ_j.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 
 import numpy as np
-from flint import arb, arb_series, ctx
+from flint import arb
 
 from lipcert.audit.balls import (
     Balls,
@@ -40,69 +36,90 @@ from lipcert.audit.balls import (
     upper,
     zeros,
 )
-from lipcert.audit.model import Inputs, Model
-from lipcert.definitions.functions import Function, View
+from lipcert.audit.engine import views_on
+from lipcert.audit.model import Inputs, Layer, Model
+from lipcert.audit.remainder import remainder
 from lipcert.model.norms import Norms
 
-MOST_INPUTS, _TERMS, _CELLS = 8, 5, 4
-"""Inputs of a box at most; terms of a series; cells of an interval on each of which derivatives are enclosed."""
+MOST_INPUTS, _CUBIC, _CELLS = 8, 4, 8
+"""Inputs of a box at most, and for cubic models; cells of an interval on each of which derivatives are enclosed."""
 
 
-@cache
-def _monomials(d: int) -> tuple[list[tuple[int, ...]], list[tuple[int, int, int]]]:
-    """The monomials 1, δ_i, δ_i δ_k in order, and which two of them have which product."""
-    found: list[tuple[int, ...]] = [
-        (),
-        *((i,) for i in range(d)),
-        *itertools.combinations_with_replacement(range(d), 2),
-    ]
-    places = {one: k for k, one in enumerate(found)}
-    pairs = itertools.product(enumerate(found), repeat=2)
-    table = [(i, k, places[tuple(sorted(a + b))]) for (i, a), (k, b) in pairs if len(a + b) <= 2]
-    return found, table
+class Basis:
+    """The monomials of d variables up to a degree, in the order of their degrees.
+
+    Each is near a multiple of the product of ``odd`` ones of its variables, all different: δ² = ½ ± ½, δ³ = ¾δ ± ¼.
+    """
+
+    def __init__(self, d: int) -> None:
+        self.d, self.degree = d, 3 if d <= _CUBIC else 2
+        self.monomials = [
+            one for n in range(self.degree + 1) for one in itertools.combinations_with_replacement(range(d), n)
+        ]
+        places = {one: k for k, one in enumerate(self.monomials)}
+        pairs = itertools.product(enumerate(self.monomials), repeat=2)
+        table = [(places[tuple(sorted(a + b))], i, k) for (i, a), (k, b) in pairs if len(a + b) <= self.degree]
+        target, self.left, self.right = np.array(sorted(table)).T
+        self.first = np.flatnonzero(np.diff(target, prepend=-1))
+        degrees = np.array([len(one) for one in self.monomials])
+        self.starts = np.searchsorted(degrees, np.arange(self.degree + 1))
+        powers = [[one.count(i) for i in set(one)] for one in self.monomials]
+        self.even = np.array([k > 0 and all(p % 2 == 0 for p in one) for k, one in enumerate(powers)])
+        shares = {0: 1.0, 1: 1.0, 2: 0.5, 3: 0.75}
+        self.shares = np.array([shares[max(one, default=0)] for one in powers])
+        every = np.concatenate([corners(d), -corners(d)])
+        self.corners = np.array(
+            [[np.prod(at[[i for i in set(one) if one.count(i) % 2]]) for one in self.monomials] for at in every]
+        )
+
+
+_basis = cache(Basis)
 
 
 @dataclass(frozen=True, eq=False)
 class Taylor:
-    """Polynomials in d variables with coefficients (monomials, ...), up to ``rest`` (...)."""
+    """Polynomials with coefficients (monomials, ...), up to ``rest`` (...)."""
 
-    d: int
+    basis: Basis
     terms: Balls
     rest: Balls
 
     def __add__(self, other: Taylor) -> Taylor:
-        return Taylor(self.d, self.terms + other.terms, upper(self.rest + other.rest))
+        return Taylor(self.basis, self.terms + other.terms, upper(self.rest + other.rest))
 
     def times(self, factor: Balls) -> Taylor:
         """Each polynomial times a number."""
-        return Taylor(self.d, self.terms * factor, upper(self.rest * size(factor)))
+        return Taylor(self.basis, self.terms * factor, upper(self.rest * size(factor)))
 
-    def sizes(self) -> tuple[Balls, Balls, Balls]:
-        """At least the sizes of the constant, the linear and the quadratic terms."""
-        sizes = size(self.terms)
-        return sizes[0], upper(sizes[1 : self.d + 1].sum(axis=0)), upper(sizes[self.d + 1 :].sum(axis=0))
+    def plus(self, constant: Balls) -> Taylor:
+        terms = self.terms.copy()
+        terms[0] = terms[0] + constant
+        return Taylor(self.basis, terms, self.rest)
+
+    @cached_property
+    def sizes(self) -> Balls:
+        """At least the sizes of the terms of each degree."""
+        return upper(np.add.reduceat(size(self.terms), self.basis.starts))
 
     def __mul__(self, other: Taylor) -> Taylor:
-        shape = np.broadcast_shapes(self.terms.shape[1:], other.terms.shape[1:])
-        terms = zeros(len(self.terms), *shape)
-        for i, k, place in _monomials(self.d)[1]:
-            terms[place] = terms[place] + self.terms[i] * other.terms[k]
-        (a, b), (p, q) = self.sizes()[1:], other.sizes()[1:]
-        far = sum(other.sizes()) + other.rest
-        return Taylor(self.d, terms, upper(a * q + b * (p + q) + sum(self.sizes()) * other.rest + self.rest * far))
+        basis, one, two = self.basis, self.sizes, other.sizes
+        terms = np.add.reduceat(self.terms[basis.left] * other.terms[basis.right], basis.first)
+        cut = sum(one[n] * two[basis.degree + 1 - n :].sum(axis=0) for n in range(1, basis.degree + 1))
+        rest = cut + one.sum(axis=0) * other.rest + self.rest * (two.sum(axis=0) + other.rest)
+        return Taylor(basis, terms, upper(rest))
 
     def through(self, weight: Balls) -> Taylor:
         """What a matrix makes of them, along the last axis."""
         flat = dot(self.terms.reshape(-1, weight.shape[1]), weight.T)
         rest = dot(np.atleast_2d(self.rest), size(weight).T)
         shape = (*self.terms.shape[:-1], len(weight))
-        return Taylor(self.d, flat.reshape(shape), upper(rest.reshape(shape[1:])))
+        return Taylor(self.basis, flat.reshape(shape), upper(rest.reshape(shape[1:])))
 
     def ends(self) -> Interval:
-        """Between which numbers they lie: δ_i² is between 0 and 1, the other monomials between -1 and 1."""
-        squares = np.array([len(one) == 2 and one[0] == one[-1] for one in _monomials(self.d)[0]])
-        others = upper(size(self.terms[1:][~squares[1:]]).sum(axis=0) + self.rest)
-        own, none = self.terms[squares], arb(0)
+        """Between which numbers they lie: even monomials are between 0 and 1, the others between -1 and 1."""
+        even = self.basis.even
+        others = upper(size(self.terms[1:][~even[1:]]).sum(axis=0) + self.rest)
+        own, none = self.terms[even], arb(0)
         low, high = (pick(end(own), none).sum(axis=0) for pick, end in ((smaller, lower), (larger, upper)))
         return lower(self.terms[0] + low - others), upper(self.terms[0] + high + others)
 
@@ -114,20 +131,20 @@ class Expansion:
     """
 
     def __init__(self, model: Model, inputs: Inputs, known: Sequence[Interval]) -> None:
-        self.d = d = len(inputs.center)
+        d = len(inputs.center)
+        self.basis = _basis(d)
         center = mid((inputs.lower + inputs.upper) / 2)
         self.half = larger(upper(inputs.upper - center), upper(center - inputs.lower))
         self.half = larger(self.half, largest(self.half) * arb(2) ** -40 + arb(2) ** -500)  # a larger box is no mistake
-        count = len(_monomials(d)[0])
-        z = Taylor(d, zeros(count, d), zeros(d))
+        count = len(self.basis.monomials)
+        z = Taylor(self.basis, zeros(count, d), zeros(d))
         z.terms[0], z.terms[np.arange(d) + 1, np.arange(d)] = center, self.half
-        slopes = Taylor(d, zeros(count, d, d), zeros(d, d))
+        slopes = Taylor(self.basis, zeros(count, d, d), zeros(d, d))
         slopes.terms[0, np.arange(d), np.arange(d)] = self.half
         self.intervals: list[Interval] = []
         self.empty, self.first = False, model[0].weight
         for layer, interval in zip(model, [*known, None]):
-            v, self.J = z.through(layer.weight), slopes.through(layer.weight)
-            v.terms[0] = v.terms[0] + layer.bias
+            v, self.J = z.through(layer.weight).plus(layer.bias), slopes.through(layer.weight)
             self.v = v
             if interval is None:
                 return
@@ -136,24 +153,22 @@ class Expansion:
             self.empty = self.empty or bool((interval[0] > interval[1]).any())
             if self.empty:
                 return
-            z, slope = _activated(layer.functions, v, interval)
-            slopes = Taylor(d, slope.terms[:, None], slope.rest[None]) * self.J
+            z, slope = _activated(layer, v, interval)
+            slopes = Taylor(self.basis, slope.terms[:, None], slope.rest[None]) * self.J
 
     def bound(self, norms: Norms, limit: arb, moving: int | None = None) -> arb:
-        """At least the norm of the Jacobian, or more than a limit: at a corner of the box, squares δ_i² being ½ ± ½."""
-        monomials, signs = _monomials(self.d)[0], corners(self.d)
-        terms, rest = self.J.terms / self.half[:, None], self.J.rest / self.half[:, None]
-        square = np.array([len(one) == 2 and one[0] == one[1] for one in monomials])
-        rest = upper(rest + size(terms[square]).sum(axis=0) / 2 + rad(terms).sum(axis=0))[:moving]
-        middle = np.where(square[:, None, None], mid(terms) / 2, mid(terms))[:, :moving]
-        products = [[np.prod(corner[list(one)]) for one in monomials] for corner in np.concatenate([signs, -signs])]
-        values = dot(balls(np.where(square, 1.0, products)), middle.reshape(len(middle), -1))
+        """At least the norm of the Jacobian, or more than a limit: products of different δ are largest at a corner."""
+        basis, terms = self.basis, self.J.terms / self.half[:, None]
+        shares = basis.shares[:, None, None]
+        rest = self.J.rest / self.half[:, None] + (size(terms) * (1.0 - shares)).sum(axis=0) + rad(terms).sum(axis=0)
+        rest, middle = upper(rest)[:moving], (mid(terms) * shares)[:, :moving]
+        values = dot(balls(basis.corners), middle.reshape(len(middle), -1))
         sizes = norm(values)
         if norms.plain and len(rest) > 1 < rest.shape[1]:  # those of small Frobenius norm need no look
-            values = values[np.argsort(-floats(sizes))]
+            values, sizes = values[order := np.argsort(-floats(sizes))], sizes[order]
         more, worst = induced_norm(hull(-rest, rest).T, norms), arb(0)
-        for there in values:
-            if norms.plain and norm(there) <= worst:
+        for there, length in zip(values, sizes, strict=True):
+            if norms.plain and length <= worst:
                 continue
             worst = larger(worst, induced_norm(there.reshape(rest.shape).T, norms))
             if not worst + more <= limit:
@@ -165,9 +180,7 @@ class Expansion:
         sizes = np.abs(floats(self.J.terms / self.half[:, None])).sum(axis=(1, 2))
         if sizes[1:].sum() < floats(self.J.rest / self.half[:, None]).sum():
             return int(np.argmax(floats(self.half * size(self.first).sum(axis=0))))
-        shares = [
-            sum(x for x, one in zip(sizes, _monomials(self.d)[0], strict=True) if i in one) for i in range(self.d)
-        ]
+        shares = [sum(x for x, one in zip(sizes, self.basis.monomials) if i in one) for i in range(self.basis.d)]
         return int(np.argmax(shares))
 
     def entries(self) -> Balls:
@@ -176,48 +189,35 @@ class Expansion:
         return upper(larger(size(low), size(high)) / self.half[:, None]).T
 
 
-def _activated(functions: Sequence[Function], v: Taylor, interval: Interval) -> tuple[Taylor, Taylor]:
-    """φ(v) and φ'(v)."""
-    middle = mid(v.terms[0])
-    s = Taylor(v.d, v.terms.copy(), v.rest)
-    s.terms[0] = s.terms[0] - middle
-    reach = known_smaller(
-        upper(sum(s.sizes()) + s.rest), larger(upper(interval[1] - middle), upper(middle - interval[0]))
-    )
-    found = np.empty((7, len(functions)), dtype=object)
-    for k, (f, low, high, at, far) in enumerate(zip(functions, *interval, middle, reach, strict=True)):
-        found[:, k] = _series(f, f.on(low, high), at, far)
-    value, first, second, third, last, other, whole = found
-    square = s * s
-    z = s.times(first) + square.times(second)
-    z.terms[0] = z.terms[0] + value
-    slope = s.times(2 * second) + square.times(3 * third)
-    slope.terms[0] = slope.terms[0] + first
-    return Taylor(v.d, z.terms, upper(z.rest + last)), Taylor(v.d, slope.terms, upper(slope.rest + other + whole))
-
-
-def _series(f: Function, view: View, at: arb, far: arb) -> tuple[arb, ...]:
-    """c_0, c_1, c_2, c_3, and at least what is left of φ, of φ', and of the slopes where there is no series."""
-    low, high = smaller(view.low, at), larger(view.high, at)
-    formulas = {arc.formula for arc in f.on(low, high).arcs}
-    alpha, beta = f.on(low, high).slopes()
-    slope = ((alpha + beta) / 2).mid()
-    reach = larger(upper(beta - slope), upper(slope - alpha))
-    crude = f.value(at), slope, arb(0), arb(0), (reach * far).upper(), arb(0), reach
-    if len(formulas) != 1 or reach.is_zero():
-        return crude
-    (formula,) = formulas
-    cap, ctx.cap = ctx.cap, _TERMS
-    try:
-        marks = [low + (high - low) * k / _CELLS for k in range(_CELLS + 1)]
-        here, *there = (formula(arb_series([x, 1])) for x in (at, *(a.union(b) for a, b in itertools.pairwise(marks))))
-    finally:
-        ctx.cap = cap
-    c, cubed = [here[k] for k in range(_TERMS)], far * far * far
-    last, other = (larger.reduce([x[k].abs_upper() for x in there]) for k in (3, 4))
-    if not all(x.is_finite() for x in (*c, last, other)):
-        return crude
-    left = (last * cubed).upper(), (4 * other * cubed).upper()
-    if not left[1] < reach:
-        return crude
-    return c[0], c[1], c[2], c[3], *left, arb(0)
+def _activated(layer: Layer, v: Taylor, interval: Interval) -> tuple[Taylor, Taylor]:
+    """φ(v) and φ'(v), by polynomials in s = (v - m)/h on the interval m ± h; which ones is only a suggestion."""
+    assert layer.neurons is not None
+    low, high = interval
+    middle = mid((low + high) / 2)
+    half = larger(upper(high - middle), upper(middle - low)) + arb(2) ** -200  # a larger interval is no mistake
+    count = v.basis.degree + 1
+    nodes = np.cos((np.arange(count) + 0.5) * np.pi / count)
+    at, fit = floats(middle) + np.multiply.outer(nodes, floats(half)), np.linalg.inv(np.vander(nodes, increasing=True))
+    told = np.stack([fit @ layer.neurons.value(at), fit @ layer.neurons.slope(at)])
+    found, rests = balls(np.where(np.isfinite(told), told, 0.0)), zeros(2, len(middle))
+    ends = (lower(middle - half), upper(middle + half))
+    for k, (f, m, h, view) in enumerate(
+        zip(layer.functions, middle, half, views_on(layer.functions, ends), strict=True)
+    ):
+        alpha, beta = view.slopes()
+        slope, value = ((alpha + beta) / 2).mid(), f.value(m)
+        steep = larger(upper(beta - slope), upper(slope - alpha))
+        wanted = [(order, arb(1), [x / h**n for n, x in enumerate(found[order, :, k])]) for order in (0, 1)]
+        left = [larger(-low, high) for low, high in remainder(view, m, wanted, _CELLS)]
+        crude = ([value.mid(), (slope * h).mid()], (steep * h + value.rad()).upper()), ([slope], steep)
+        for order, (line, rest) in enumerate(crude):
+            rests[order, k] = known_smaller(left[order], rest)
+            if not left[order] < rest:
+                found[order, :, k] = [*line, *[arb(0)] * (count - len(line))]
+    s = v.plus(-middle).times(1 / half)
+    power, results = s, [s.times(a[1]).plus(a[0]) for a in found]
+    for n in range(2, count):
+        power = power * s
+        results = [one + power.times(a[n]) for one, a in zip(results, found, strict=True)]
+    z, slopes = (replace(one, rest=upper(one.rest + rest)) for one, rest in zip(results, rests, strict=True))
+    return z, slopes

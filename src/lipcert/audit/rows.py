@@ -1,4 +1,4 @@
-"""How large a row of the outputs can get within a ball: by a parabola at each neuron, by value functions.
+"""How large a row of the outputs can get within a ball: by a parabola at each neuron, by a dual bound.
 
 The equations of parabolas are those of :mod:`lipcert.kernel.quadratic_relaxation`.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,19 +33,19 @@ from lipcert.audit.balls import (
     root,
     size,
     smaller,
-    upper,
     zeros,
 )
 from lipcert.audit.engine import advance, slopes_on, suggested_lines, views_on
-from lipcert.audit.model import Inputs, Model, on_fewer
+from lipcert.audit.model import Inputs, Model, fewer
+from lipcert.audit.remainder import remainder, secants
 from lipcert.definitions.functions import Function, ball
 from lipcert.errors import ProofFailed
 from lipcert.model.arrays import Array
 
 _LARGEST = 400
 _CLOSE = 1e-3
-"""An end of an interval is moved out to this share of the other one: value functions were searched for that."""
-_CELLS = 64
+"""An end of an interval is moved out to this share of the other one: dual bounds were searched for that."""
+_CELLS = 24
 """Cells that the interval of a curved neuron is cut into."""
 
 
@@ -67,13 +66,9 @@ class Place:
         return self.inputs.radius
 
     @cached_property
-    def first(self) -> tuple[Balls, arb]:
-        """R and a number s with λmax(W_1ᵀBW_1) ≤ s²·λmax(RᵀBR) where that is positive: W_1 = RQ, ‖Q‖ ≤ s."""
-        weight = self.model[0].weight
-        if weight.shape[1] <= len(weight):
-            return weight, arb(1)
-        fewer, _, stretch = on_fewer(self.model, self.inputs, np.linalg.qr(floats(weight).T)[1].T)
-        return fewer[0].weight, stretch
+    def narrow(self) -> tuple[Model, Inputs, arb]:
+        """The model and its ball on fewer inputs, where the first layer is narrower."""
+        return fewer(self.model, self.inputs)
 
     def split(self, gradient: Balls) -> tuple[Balls, arb]:
         """A gradient q and a number c with g·d ≤ q·d + c over the region: if it is clipped, the box bounds a part."""
@@ -90,11 +85,10 @@ class Place:
         if not top < mu:
             return arb.pos_inf()
         weight, W = self.model[0].weight, floats(self.model[0].weight)
-        with np.errstate(all="ignore"):
-            try:
-                guess = np.linalg.solve(float(mu) * np.eye(W.shape[1]) - W.T @ floats(B) @ W, floats(g))
-            except np.linalg.LinAlgError:
-                guess = np.zeros(W.shape[1])
+        try:
+            guess = np.linalg.solve(float(mu) * np.eye(W.shape[1]) - W.T @ floats(B) @ W, floats(g))
+        except np.linalg.LinAlgError:
+            guess = np.zeros(W.shape[1])
         y = balls(np.where(np.isfinite(guess), guess, 0.0))
         rest = g - y * mu + dot(dot(B, dot(weight, y)), weight)
         length = norm(size(rest))
@@ -117,17 +111,19 @@ def by_parabolas(place: Place, spreads: Sequence[Balls], hints: Any) -> arb:
         if {np.shape(hints.slopes[index]), np.shape(hints.bends[index])} != {(layer.size,)}:
             raise ProofFailed("the hints are for other layers")
         g, bends = balls(hints.slopes[index]), balls(hints.bends[index])
-        views = views_on(layer.functions, place.known[index])
         centers = zip(*place.centers[index], strict=True)
-        for k, (view, (center, error)) in enumerate(zip(views, centers, strict=True)):
+        for k, (view, (c, error)) in enumerate(
+            zip(views_on(layer.functions, place.known[index]), centers, strict=True)
+        ):
             alpha, beta = view.slopes()
             if alpha == beta:
                 g[k], bends[k] = row[k] * alpha, arb(0)
                 total += row[k] * (view.arcs[0].first[0] - alpha * view.low)
-            else:
-                total += _height(
-                    layer.functions[k], view.low, view.high, row[k], g[k], bends[k], center + arb(0, error)
-                )
+            else:  # |(v - c)² - (v - ĉ)²| ≤ (2|v - ĉ| + e)e where |c - ĉ| ≤ e
+                far = larger(abs(view.low - c).upper(), abs(view.high - c).upper())
+                told = [g[k] * c, g[k], bends[k] / 2]
+                ((_, height),) = remainder(view, c, [(0, row[k], told)], _CELLS)
+                total += height + abs(bends[k]) * (2 * far + error) * error / 2
         total += (g * layer.bias).sum()
         every.insert(0, bends)
         row = dot(g, layer.weight)
@@ -159,73 +155,23 @@ def _together(place: Place, bends: Sequence[Balls], multipliers: Sequence[Array]
     B = diagonal(bends[-1])
     for index in reversed(range(len(model) - 2)):
         neurons = zip(model[index].functions, *place.known[index], *place.centers[index], strict=True)
-        secants = np.array([_secants(*neuron) for neuron in neurons], dtype=object).T
+        low, high = np.array([secants(*neuron) for neuron in neurons], dtype=object).T
         W = model[index + 1].weight
-        step = advance(image(W.T, B), (secants[0], secants[1]), balls(multipliers[index]), signed=True)
+        step = advance(image(W.T, B), (low, high), balls(multipliers[index]), signed=True)
         B = at_least(plus_diagonal(step, bends[index]))
-    R, stretch = place.first
-    return B, (largest_eigenvalue(image(R.T, B)) * stretch * stretch).upper()
+    narrow, _, stretch = place.narrow
+    return B, (largest_eigenvalue(image(narrow[0].weight.T, B)) * stretch * stretch).upper()
 
 
-def _secants(f: Function, low: arb, high: arb, center: arb, error: arb) -> tuple[arb, arb]:
-    """Bounds of (φ(v) - φ(c))/(v - c) for v of an interval and |c - center| ≤ error.
-
-    Each side of c is cut into cells. At a distance t on one, the rise of φ from c is between two lines whose slopes are
-    the extreme ones of φ' there; over t they are monotone.
-    """
-    low, high = smaller(low, (center - error).lower()), larger(high, (center + error).upper())
-    whole = f.on(low, high).slopes()
-    if whole[0] == whole[1]:
-        return whole
-    begin, found = f.value(center + arb(0, error)), [[], []]  # type: ignore[var-annotated]
-    for end, behind in ((low, (center + error).upper()), (high, (center - error).lower())):
-        marks = [center, *((center + (end - center) * k / _CELLS).mid() for k in range(1, _CELLS)), end]
-        if not abs(marks[1] - center) > 2 * error:
-            return whole
-        first = f.on(*((behind, marks[1]) if behind < marks[1] else (marks[1], behind))).slopes()
-        extremes = [[first[0]], [first[1]]]
-        for one, two in pairwise(marks[1:]):
-            rates = f.on(*((one, two) if one < two else (two, one))).slopes()
-            left, right = one - center + arb(0, error), two - center + arb(0, error)
-            rise = f.value(one) - begin
-            for rate, some in zip(rates, extremes, strict=True):
-                some += [rise / left, (rise + rate * (two - one)) / right]
-        found[0] += [x.lower() for x in extremes[0]]
-        found[1] += [x.upper() for x in extremes[1]]
-    return larger(whole[0], min(found[0], key=float)), smaller(whole[1], max(found[1], key=float))
-
-
-def _height(f: Function, low: arb, high: arb, row: arb, g: arb, b: arb, c: arb) -> arb:
-    """At least max of row·φ(v) - g·v - ½b(v - c)² on an interval, cell by cell: there φ is below or above a line."""
-    whole = f.on(low, high)
-    marks = [low, *(mark.mid() for mark in whole.marks if low < mark.mid() < high), high]
-    if any(arc.bend for arc in whole.arcs):
-        marks += [(low + (high - low) * arb(k) / _CELLS).mid() for k in range(1, _CELLS)]
-        marks.sort(key=float)
-    row_size, found = row.abs_upper(), arb.neg_inf()
-    for start, stop in pairwise(marks):
-        view = f.on(start, stop)
-        tilt = ((f.value(stop) - f.value(start)) / (stop - start)).mid() if start < stop else arb(0)
-        up, down = view.top(1, tilt), -view.top(-1, -tilt)
-        a = row * tilt - g
-        shift = row * up if row > 0 else row * down if row < 0 else row_size * larger(abs(up), abs(down))
-        ends = [a * v - b * (v - c) ** 2 / 2 for v in (start, stop)]
-        peak = larger(*map(upper, ends))
-        if b > 0 and not a - b * (start - c) < 0 and not a - b * (stop - c) > 0:
-            peak = larger(peak, (a * c + a * a / (2 * b)).upper())
-        found = larger(found, (peak + shift).upper())
-    return found
-
-
-class Margins:
-    """Value functions: products of affine functions of y = (1, the input, open neurons) that are not negative, or zero.
+class DualBound:
+    """The dual bound: products of affine functions of y = (1, the input, open neurons) that are not negative, or zero.
 
     If -row·v_N + t - Σ λq - λ_0(1 - ‖·‖²) is a positive definite form of y, then row·v_N < t all over the ball.
     """
 
     def __init__(self, model: Model, inputs: Inputs, known: Sequence[Interval], cuts: Sequence[Any] = ()) -> None:
         if not inputs.plain:
-            raise ProofFailed("value functions are about balls of the ℓ2 norm only")
+            raise ProofFailed("dual bounds are about balls of the ℓ2 norm only")
         parts = [(low.copy(), high.copy()) for low, high in known]
         for layer_, neuron, side in cuts:
             low, high = parts[layer_]
@@ -239,7 +185,7 @@ class Margins:
         self.count = len(inputs.center)
         self.size = 1 + self.count + sum(map(len, opens))
         if self.size > _LARGEST:
-            raise ProofFailed("the value functions are too large for ball arithmetic; verify without exact")
+            raise ProofFailed("the dual bound is too large for ball arithmetic; verify without exact")
         self.left: list[Balls] = []
         self.right: list[Balls] = []
         self.free: list[bool] = []
@@ -348,7 +294,7 @@ def _kinked(f: Function, view: Any) -> bool:
 
 
 def stays_negative(model: Model, inputs: Inputs, known: Sequence[Interval], row: Array, leaves: Sequence[Any]) -> bool:
-    """Whether row·v_N < 0 all over the ball by value functions, on both sides of neurons where hints say so."""
+    """Whether row·v_N < 0 all over the ball by dual bounds, on both sides of neurons where hints say so."""
 
     def covered(cuts: tuple[Any, ...]) -> bool:
         below = [leaf for leaf in leaves if tuple(leaf.cuts)[: len(cuts)] == cuts]
@@ -356,7 +302,7 @@ def stays_negative(model: Model, inputs: Inputs, known: Sequence[Interval], row:
             return False
         for leaf in below:
             if len(leaf.cuts) == len(cuts):
-                return Margins(model, inputs, known, cuts).below(row, leaf.multipliers, leaf.ball, arb(0))
+                return DualBound(model, inputs, known, cuts).below(row, leaf.multipliers, leaf.ball, arb(0))
         layer, neuron, _ = below[0].cuts[len(cuts)]
         return all(covered((*cuts, (layer, neuron, side))) for side in (-1, 1))
 

@@ -26,6 +26,7 @@ from lipcert.audit.balls import (
     is_finite,
     larger,
     smaller,
+    unbounded,
     zeros,
 )
 from lipcert.audit.engine import Lines, Products, Trace, advance, gain, slopes_on, suggested_lines, views_on
@@ -37,21 +38,20 @@ from lipcert.model.norms import PLAIN, Norms
 from lipcert.suggest.chain import Chain
 
 _LEAF, _AXIS = -2, -1
-_LOOK, _STARE = 20, 150
-"""Rounds of the search for multipliers: of a leaf, of a leaf that needs more."""
+_ROUNDS = (20, 150)
+"""Of the search for multipliers: of a leaf, of a leaf that needs more."""
 _NEAR = 1.05
-"""A leaf whose bound is not within this factor of the claim after a look is not worth a stare."""
-_EXTRA = 12
-"""So many cuts beyond those of the tree, and one more for every eight leaves."""
-_CURVED = 24
-"""So many more for every leaf, and as many again, where activations are curved: Taylor models here are of lower degree
-than those that the tree may rest on."""
+"""A leaf whose bound is not within this factor of the claim after a look is not worth more rounds."""
+_EXTRA, _CURVED = 12, 8
+"""So many cuts beyond those of the tree, and one for every eight leaves; or for each leaf, with Taylor models."""
 _FEW, _FEW_INPUTS = 4, 16
 """With few open neurons, or many inputs, a neuron is cut rather than the box."""
 _HOPEFUL = 1.5
 """A leaf whose Taylor model is within this factor of the claim is cut further rather than bounded to first order."""
 _SKIPPED = 3
 """Of the nodes that the tree cuts, those of every third depth are looked at: their intervals serve what is below."""
+
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +84,9 @@ class Piece:
 
 
 class Cuts:
-    """The cuts of a tree; its leaves are shown to cover the region. ``extra``: how many more may be made."""
+    """The cuts of a tree; its leaves are shown to cover the region."""
 
-    def __init__(self, tree: Any, extra: int = 0) -> None:
+    def __init__(self, tree: Any) -> None:
         cuts, voids = (tree.layer, tree.index, tree.value, tree.child), (tree.void, tree.neuron, tree.weight)
         if any(len({np.shape(column) for column in group}) != 1 for group in (cuts, voids)):
             raise Exhausted("the columns of the tree differ in length")
@@ -96,7 +96,6 @@ class Cuts:
         later = all(node < first for node, (*_, first) in self.nodes.items())
         if not later or sorted(children) != list(range(1, len(tree.layer))):
             raise Exhausted("the pieces do not cover the region: a node lacks a child, or has more than one parent")
-        self.extra = _EXTRA + (len(self.nodes) + 1) // 8 + extra * (len(self.nodes) + 2)
         self.voids: dict[int | None, dict[int, float]] = {}
         for node, neuron, weight in zip(*voids, strict=True):
             self.voids.setdefault(int(node), {})[int(neuron)] = float(weight)
@@ -110,66 +109,117 @@ class Cuts:
             raise Exhausted("the tree cuts something that the network does not have")
         return piece.halves(layer, index, ball(value), (child, child + 1))
 
-
-Holds = Callable[[Piece, Trace, list[Interval]], bool]
-"""Whether something is proved of a piece with an input, from its lines and its slopes."""
-
-
-def prove_leaves(
-    model: Model,
-    root: Piece,
-    cuts: Cuts,
-    holds: Holds,
-    what: str,
-    done: Callable[[Piece], bool] = lambda piece: piece.inputs.empty(),
-    say: Callable[[str], None] | None = None,
-    again: Callable[[Piece], list[Piece]] = Piece.across,
-    void: Callable[[Piece, Trace], bool] | None = None,
-) -> None:
-    """Show that something holds on every leaf that may have an input; one for which it does not is cut further."""
-    todo, seen = [root], 0
-    while todo:
-        piece, seen = todo.pop(), seen + 1
-        if say is not None:
-            say(f"ball arithmetic: piece {seen} of about {2 * len(cuts.nodes) + 1}")
-        if done(piece):
-            continue
-        inner = piece.node in cuts.nodes
-        if inner and (piece.depth + 1) % _SKIPPED:
-            todo += cuts.halves(piece)
-            continue
-        piece = replace(piece, inputs=piece.inputs.snug())
-        trace = Trace(model, piece.inputs)
-        slopes = enclosed(piece, trace)
-        if slopes is None:
-            continue
-        if inner:
-            todo += cuts.halves(piece)
-        elif not holds(piece, trace, slopes) and not (void or voided(cuts))(piece, trace):
-            cuts.extra -= 1
-            if cuts.extra < 0:
-                raise Exhausted(f"{what}, which the second opinion cannot prove for a leaf of its tree")
-            todo += again(piece)
-
-
-def enclosed(piece: Piece, trace: Trace) -> list[Interval] | None:
-    """The slopes of a piece, None if it has no input. Its intervals become smaller, in place.
-
-    Back-substitution is asked about neurons whose slope is open, or that may have no value left.
-    """
-    slopes = []
-    for index, layer in enumerate(trace.model[:-1]):
-        views = views_on(layer.functions, piece.intervals[index])
-        rows = np.array([k for k, f in enumerate(layer.functions) if _undecided(f, views[k])], dtype=int)
-        low, high = piece.intervals[index] = trace.interval(index, piece.intervals[index], rows)
-        if (low > high).any():
+    def weights(self, piece: Piece) -> list[Balls] | None:
+        """The weights of all neurons for a void leaf, layer by layer."""
+        told, start, rows = self.voids.get(piece.node), 0, []
+        if told is None:
             return None
-        for k in rows:
-            views[k] = layer.functions[k].on(low[k], high[k])
-        slopes.append(slopes_on(views))
-        down, up = suggested_lines(layer, (low, high), slopes[-1], least_area=False)
-        trace.lines.append(Lines(views, slopes[-1], down, up))
-    return slopes
+        for low, _ in piece.intervals:
+            rows.append(balls([told.get(start + k, 0.0) for k in range(len(low))]))
+            start += len(low)
+        return rows if all(is_finite(row).all() for row in rows) else None
+
+
+class Cover:
+    """The walk over a tree. A leaf is settled by its Taylor model, to first order, or because it has no input."""
+
+    def __init__(self, model: Model, inputs: Inputs, known: Sequence[Interval], tree: Any, what: str) -> None:
+        self.model, self.root, self.cuts, self.what = model, Piece(inputs, list(known)), Cuts(tree), what
+        self.curved = any(any(f.bends) for layer in model for f in layer.functions)
+        self.smooth = self.curved and len(inputs.center) <= MOST_INPUTS and len(model) > 1
+        count = len(self.cuts.nodes) + 1
+        self.extra = _EXTRA + (_CURVED * count if self.smooth else count // 8)
+
+    def prove(self, say: Say | None = None) -> None:
+        """Show it on every leaf that may have an input; one for which that fails is cut further."""
+        todo, seen = [self.root], 0
+        while todo:
+            piece, seen = todo.pop(), seen + 1
+            if say is not None:
+                say(f"ball arithmetic: piece {seen} of about {2 * len(self.cuts.nodes) + 1}")
+            if self.outside(piece):
+                continue
+            inner = piece.node in self.cuts.nodes
+            if inner and (piece.depth + 1) % _SKIPPED:
+                todo += self.cuts.halves(piece)
+                continue
+            piece = replace(piece, inputs=piece.inputs.snug())
+            settled, axis = self._leaf(piece) if not inner else (self._trace(piece) is None, None)
+            if inner and not settled:
+                todo += self.cuts.halves(piece)
+            elif not settled:
+                self.extra -= 1
+                if self.extra < 0:
+                    raise Exhausted(f"{self.what}, which the second opinion cannot prove for a leaf of its tree")
+                todo += self.further(piece, axis)
+
+    def _leaf(self, piece: Piece) -> tuple[bool, int | None]:
+        """Whether a leaf is settled; if not, an axis across which it had better be cut."""
+        axis = None
+        if self.smooth:
+            taylor = Expansion(self.model, piece.inputs, piece.intervals)
+            piece.intervals[: len(taylor.intervals)] = taylor.intervals
+            if taylor.empty or self.by_taylor(taylor):
+                return True, None
+            axis = taylor.axis()
+            if self.hopeful(taylor):
+                return False, axis
+        traced = self._trace(piece)
+        return traced is None or self.by_slopes(*traced) or self.void(piece, traced[0]), axis
+
+    def _trace(self, piece: Piece) -> tuple[Trace, list[Interval]] | None:
+        """Lines and slopes of a piece, None if it has no input. Its intervals become smaller, in place.
+
+        Back-substitution is asked about neurons whose slope is open, or that may have no value left.
+        """
+        trace, slopes = Trace(self.model, piece.inputs), []
+        for index, layer in enumerate(self.model[:-1]):
+            views = views_on(layer.functions, piece.intervals[index])
+            rows = np.array([k for k, f in enumerate(layer.functions) if _undecided(f, views[k])], dtype=int)
+            low, high = piece.intervals[index] = trace.interval(index, piece.intervals[index], rows)
+            if (low > high).any():
+                return None
+            for k in rows:
+                views[k] = layer.functions[k].on(low[k], high[k])
+            slopes.append(slopes_on(views))
+            down, up = suggested_lines(layer, (low, high), slopes[-1], least_area=False)
+            trace.lines.append(Lines(views, slopes[-1], down, up))
+        return trace, slopes
+
+    def outside(self, piece: Piece) -> bool:
+        """Whether a piece has no input at first sight."""
+        return piece.inputs.empty()
+
+    def by_taylor(self, found: Expansion) -> bool:
+        """Whether a Taylor model shows it."""
+        raise NotImplementedError
+
+    def hopeful(self, found: Expansion) -> bool:
+        """Whether a Taylor model that does not show it would show it of smaller pieces."""
+        return False
+
+    def by_slopes(self, trace: Trace, slopes: list[Interval]) -> bool:
+        """Whether lines or slopes show it."""
+        raise NotImplementedError
+
+    def further(self, piece: Piece, axis: int | None) -> list[Piece]:
+        """Two parts of a leaf."""
+        return piece.across(axis)
+
+    def void(self, piece: Piece, trace: Trace) -> bool:
+        """Whether the stored weights λ prove that no input obeys the intervals of a piece.
+
+        They ask for λ·v ≥ Σ λ_j (low_j where λ_j > 0, else high_j); back-substitution bounds λ·v from above.
+        """
+        rows = self.cuts.weights(piece)
+        if rows is None:
+            return False
+        asked = arb(0)
+        for row, (low, high) in zip(rows, piece.intervals, strict=True):
+            some = np.flatnonzero(row != 0)
+            asked += (row[some] * np.where(row[some] > 0, low[some], high[some])).sum() if some.size else 0
+        above = trace.above(len(rows), zeros(1, len(rows[-1])), [row[None] for row in rows])
+        return bool(above[0] < asked)
 
 
 def _undecided(f: Function, view: View) -> bool:
@@ -180,39 +230,8 @@ def _undecided(f: Function, view: View) -> bool:
     return any(not (mark < view.low or mark > view.high) for mark in f.marks)
 
 
-def voided(cuts: Cuts) -> Callable[[Piece, Trace], bool]:
-    """Whether the stored weights λ prove that no input obeys the intervals of a piece.
-
-    They ask for λ·v ≥ Σ λ_j (low_j where λ_j > 0, else high_j); back-substitution bounds λ·v from above.
-    """
-
-    def void(piece: Piece, trace: Trace) -> bool:
-        rows = weights_of(cuts, piece)
-        if rows is None:
-            return False
-        asked = arb(0)
-        for row, (low, high) in zip(rows, piece.intervals, strict=True):
-            some = np.flatnonzero(row != 0)
-            asked += (row[some] * np.where(row[some] > 0, low[some], high[some])).sum() if some.size else 0
-        above = trace.above(len(rows), zeros(1, len(rows[-1])), [row[None] for row in rows])
-        return bool(above[0] < asked)
-
-    return void
-
-
-def weights_of(cuts: Cuts, piece: Piece) -> list[Balls] | None:
-    """The weights of all neurons for a void leaf, layer by layer."""
-    told, start, rows = cuts.voids.get(piece.node), 0, []
-    if told is None:
-        return None
-    for low, _ in piece.intervals:
-        rows.append(balls([told.get(start + k, 0.0) for k in range(len(low))]))
-        start += len(low)
-    return rows if all(is_finite(row).all() for row in rows) else None
-
-
-class LipschitzTree:
-    """The walk over a tree for a Lipschitz bound; of a region without bounds, over the rays of a box."""
+class LipschitzCover(Cover):
+    """A Lipschitz bound; of a region without bounds, over the rays of a box."""
 
     def __init__(
         self,
@@ -228,46 +247,34 @@ class LipschitzTree:
         self.moving = None if inputs is not None else model[0].weight.shape[1]
         if inputs is None:
             model, inputs = along_rays(model)
-            known = [(np.full(x.size, arb.neg_inf()), np.full(x.size, arb.pos_inf())) for x in model[:-1]]
-        self.model, self.root = model, Piece(inputs, list(known))
+            known = [unbounded(layer.size) for layer in model[:-1]]
+        super().__init__(model, inputs, known, tree, f"the certificate claims {claim!r}")
         first = model[0].weight[:, : self.moving]
         self.factor = gain(norms, start, first.shape[1])
         self.carried = (replace(model[0], weight=first if start is None else first * start), *model[1:])
         self.chain = Chain.of([floats(layer.weight) for layer in self.carried])
         self.products = Products((replace(model[0], weight=first), *model[1:]))
-        self.curved = any(any(f.bends) for layer in model for f in layer.functions)
-        self.cuts = Cuts(tree, _CURVED if self.curved else 0)
         self.kinked = any(len(set(f.formulas)) > 1 for layer in model for f in layer.functions)
         self.multipliers: list[Array] | None = None
-        self.hopeless = False
-        self.axis: int | None = None
         self.shares: Sequence[Array] = ()
-        self.smooth = self.curved and len(inputs.center) <= MOST_INPUTS and len(model) > 1
+        self.near = arb(0)
 
-    def prove(self) -> arb:
+    def bound(self) -> arb:
         """The largest bound of a leaf, at most the claim."""
-        what = f"the certificate claims {self.claim!r}"
-        prove_leaves(self.model, self.root, self.cuts, self._holds, what, self._done, None, self._again, self._void)
+        self.prove()
         return self.worst
 
-    def _no_face(self, piece: Piece) -> bool:
-        """Whether no coordinate of a piece has size one."""
-        return bool((larger(-piece.inputs.lower, piece.inputs.upper) < 1).all())
+    def outside(self, piece: Piece) -> bool:
+        """Also where no coordinate has size one, and rays do not begin there."""
+        missed = self.moving is not None and (larger(-piece.inputs.lower, piece.inputs.upper) < 1).all()
+        return bool(missed) or piece.inputs.empty()
 
-    def _done(self, piece: Piece) -> bool:
-        """Whether a piece has no input, or a leaf is settled by a Taylor model."""
-        if piece.inputs.empty() or (self.moving is not None and self._no_face(piece)):
-            return True
-        if not self.smooth or piece.node in self.cuts.nodes:
-            return False
-        found = Expansion(self.model, piece.inputs.snug(), piece.intervals)
-        piece.intervals[: len(found.intervals)] = found.intervals
-        if found.empty:
-            return True
-        bound = found.bound(self.norms, ball(self.claim), self.moving)
-        self.axis = found.axis()
-        self.hopeless = self.kinked or not bound <= _HOPEFUL * ball(self.claim)
-        return self._noted(bound)
+    def by_taylor(self, found: Expansion) -> bool:
+        self.near = found.bound(self.norms, ball(self.claim), self.moving)
+        return self._noted(self.near)
+
+    def hopeful(self, found: Expansion) -> bool:
+        return not self.kinked and bool(self.near <= _HOPEFUL * ball(self.claim))
 
     def _noted(self, bound: arb) -> bool:
         """Whether a bound of a leaf is at most the claim."""
@@ -276,30 +283,23 @@ class LipschitzTree:
         self.worst = larger(self.worst, bound)
         return True
 
-    def _holds(self, _: Piece, trace: Trace, slopes: list[Interval]) -> bool:
-        if self.smooth and not self.hopeless:
-            return False
-        bound = self._by_slopes(slopes, ball(self.claim))
-        settled = all((alpha == beta).all() for alpha, beta in slopes)
-        if bound is None and (settled or not self.norms.plain):
-            bound = induced_norm(self.products.entries(slopes), self.norms)
-        return bound is not None and self._noted(bound)
-
-    def _by_slopes(self, slopes: list[Interval], limit: arb) -> arb | None:
-        """A bound by ellipsoids that is at most a limit, if one is found."""
+    def by_slopes(self, trace: Trace, slopes: list[Interval]) -> bool:
+        """By ellipsoids with suggested multipliers, or by an interval for each entry of the Jacobian."""
         about = [(floats(a), floats(b)) for a, b in slopes]
-        settled = all((a == b).all() for a, b in about)
+        settled = all((alpha == beta).all() for alpha, beta in slopes)
         goal = self.claim / float(self.factor)
-        for rounds in (_LOOK, _STARE):
-            found, multipliers, self.shares = self.chain.suggest(about, self.multipliers, rounds, goal * (1.0 - 1e-9))
-            self.multipliers = multipliers
-            if found <= goal * (1.0 + 1e-9) or settled or self.norms.output.name != "l2":
-                bound = self._carry(slopes, multipliers)
-                if bound <= limit:
-                    return bound
+        for rounds in _ROUNDS:
+            found, self.multipliers, self.shares = self.chain.suggest(
+                about, self.multipliers, rounds, goal * (1.0 - 1e-9)
+            )
+            hope = found <= goal * (1.0 + 1e-9) or settled or self.norms.output.name != "l2"
+            if hope and self._noted(self._carry(slopes, self.multipliers)):
+                return True
             if settled or found > _NEAR * goal or self.curved:
                 break
-        return None
+        if not settled and self.norms.plain:
+            return False
+        return self._noted(induced_norm(self.products.entries(slopes), self.norms))
 
     def _carry(self, slopes: list[Interval], multipliers: list[Array] | None) -> arb:
         P: Balls | None = None
@@ -310,8 +310,8 @@ class LipschitzTree:
                 P = advance(S, slopes[index], None if multipliers is None else balls(multipliers[index]) * scale)
         return (ellipsoid_norm(S, self.norms.output) * self.factor).upper()
 
-    def _again(self, piece: Piece) -> list[Piece]:
-        """Two parts of a leaf: at the kink of the open neuron with the largest share, or across its longest side."""
+    def further(self, piece: Piece, axis: int | None) -> list[Piece]:
+        """At the kink of the open neuron with the largest share, or across an axis."""
         shares = [(float(x), index, k) for index, row in enumerate(self.shares) for k, x in enumerate(row) if x > 0]
         few = len(piece.inputs.lower) > _FEW_INPUTS or len(shares) <= _FEW
         if shares and (self.kinked or not self.smooth) and few:
@@ -319,10 +319,10 @@ class LipschitzTree:
             low, high = (side[k] for side in piece.intervals[index])
             inner = [mark for mark in self.model[index].functions[k].on(low, high).marks if low < mark < high]
             return piece.halves(index, k, inner[0].mid() if inner else ((low + high) / 2).mid())
-        return piece.across(self.axis)
+        return piece.across(axis)
 
-    def _void(self, piece: Piece, trace: Trace) -> bool:
-        return voided(self.cuts)(piece, trace) or (self.moving is not None and self._only_at_infinity(piece))
+    def void(self, piece: Piece, trace: Trace) -> bool:
+        return super().void(piece, trace) or (self.moving is not None and self._only_at_infinity(piece))
 
     def _only_at_infinity(self, piece: Piece) -> bool:
         """Whether weights λ prove that no point with t > 0 has its neurons in their intervals.
@@ -331,7 +331,7 @@ class LipschitzTree:
         last layer on the sum is written in what comes before, as row·z. Where no term can be positive, all but that of
         t are left out, which makes the sum larger. If row_t·t with row_t < 0 is all that is left, there is no t > 0.
         """
-        weights = weights_of(self.cuts, piece)
+        weights = self.cuts.weights(piece)
         if weights is None:
             return False
         row = zeros(len(weights[-1]))
@@ -342,27 +342,13 @@ class LipschitzTree:
             ends = [f.on(arb(a), arb(b)).slopes()[0] for a, b in ((-1, 0), (0, 1)) for f in layer.functions]
             left, right = balls(np.zeros(2 * layer.size)).reshape(2, -1)
             left[:], right[:] = ends[: layer.size], ends[layer.size :]
-            plus, minus = (
-                (below | sign(right)) & (above | other(left))
-                for sign, other in ((_at_least_zero, _at_most_zero), (_at_most_zero, _at_least_zero))
-            )
+            plus = (below | (right >= 0)) & (above | (left <= 0))
+            minus = (below | (right <= 0)) & (above | (left >= 0))
             gone = (plus & (row <= 0)) | (minus & (row >= 0)) | (plus & minus)
             gone = gone if gone[:-1].all() else plus & minus
             gone[-1] = False
             row = np.where(gone, zeros(len(row)), row)
             if (~(row == 0) & ~(above | below | (left == right))).any():
                 return False
-            row = _times(np.where(above, right, left) * row + weight, layer.weight)
+            row = ((np.where(above, right, left) * row + weight)[:, None] * layer.weight).sum(axis=0)
         return bool((row[:-1] == 0).all() and row[-1] < 0)
-
-
-def _at_least_zero(x: Balls) -> Array:
-    return np.asarray(x >= 0)
-
-
-def _at_most_zero(x: Balls) -> Array:
-    return np.asarray(x <= 0)
-
-
-def _times(row: Balls, weight: Balls) -> Balls:
-    return (row[:, None] * weight).sum(axis=0)
