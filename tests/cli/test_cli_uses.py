@@ -100,15 +100,6 @@ def test_nobody_at_the_address(lipcert: Command, monkeypatch: pytest.MonkeyPatch
     assert "no Dask scheduler answers at tcp://127.0.0.1:9" in outcome.err
 
 
-@pytest.mark.parametrize(
-    ("verb", "default"),
-    [("bound", "auto"), ("reach", "auto"), ("sweep", "joint"), ("sensitivity", "auto"), ("compare", "all")],
-)
-def test_the_help_names_the_default_methods(lipcert: Command, verb: str, default: str) -> None:
-    text = " ".join(lipcert(verb, "--help").out.replace("│", " ").split())
-    assert f"[default: {default}]" in text
-
-
 # what people met with at the command line: silence, dead ends and figures that said nothing
 
 
@@ -130,12 +121,6 @@ def test_a_report_proves_answers_about_normalised_models(lipcert: Command) -> No
     outcome = lipcert("report", "b.json", "--model", "model.npz", "-o", "r.html")
     assert outcome.code == 1
     assert "not checked: b.json" in outcome.err
-
-
-def test_a_report_with_the_wrong_model_fails(lipcert: Command) -> None:
-    write_npz(Path("other.npz"), random_network(4, (3, 4, 3), "tanh"), "tanh")
-    assert lipcert("bound", "model.npz", *CLOSED, "--certificate", "b.json").code == 0
-    assert lipcert("report", "b.json", "--model", "other.npz", "-o", "r.html").code == 1
 
 
 def test_one_row_of_sensitivities_is_a_low_figure() -> None:
@@ -168,11 +153,6 @@ def test_an_interrupted_campaign_says_how_to_go_on(lipcert: Command, monkeypatch
     assert "6 points are stored in run.sqlite, and the same command resumes" in outcome.err
 
 
-def test_words_of_a_comparison_are_explained(lipcert: Command) -> None:
-    outcome = lipcert("compare", "model.npz", "--methods", "trivial,closed-form")
-    assert "verified: proved" in outcome.out
-
-
 def test_notes_of_a_certificate_are_printed(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lipcert.runtime.costs._SMALL", 2)
     monkeypatch.setattr("lipcert.runtime.costs.available_memory", lambda: 100)
@@ -186,14 +166,9 @@ def test_an_interrupted_bound_says_how_long_it_took(lipcert: Command, monkeypatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr("lipcert.questions.certify.candidates", stop)
-    outcome = lipcert("bound", "model.npz", "--center", "zeros", "--radius", "0.5", "--json")
+    outcome = lipcert("bound", "model.npz", "--center", "zeros", "--eps", "0.5", "--json")
     assert outcome.code == 130
     assert json.loads(outcome.out)["seconds"] > 0.0
-
-
-def test_eps_is_a_radius(lipcert: Command) -> None:
-    outcome = lipcert("bound", "model.npz", "--center", "zeros", "--eps", "0.5", "--method", "closed-form")
-    assert "ball of radius 0.5" in outcome.out
 
 
 def test_a_sweep_without_lower_bounds(lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,5 +199,6 @@ def test_a_theorem_has_the_whole_region_and_the_normalisation(lipcert: Command) 
 
 def test_a_figure_for_other_norms_says_so(lipcert: Command) -> None:
     write_npz(Path("one.npz"), random_network(4, (3, 5, 1), "tanh"), "tanh")
-    outcome = lipcert("compare", "one.npz", "--methods", "geolip")
+    outcome = lipcert("compare", "one.npz", "--methods", "geolip,closed-form")
+    assert "verified: proved" in outcome.out
     assert "geolip: made for ℓ∞ changes of the input" in outcome.out.replace("\n", " ")

@@ -26,10 +26,8 @@ def model(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_inputs_are_held_and_an_output_is_chosen(
-    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command, mask = Command(capsys), tmp_path / "mask.npy"
+def test_inputs_are_held_and_an_output_is_chosen(model: str, tmp_path: Path, lipcert: Command) -> None:
+    command, mask = lipcert, tmp_path / "mask.npy"
     np.save(mask, np.array([[0.1, -3.0, 2.0]], dtype=np.float32))
     bounds = [
         command.json("bound", model, "--fixed", f"mask={value}", "--output", output)["bound"]
@@ -41,10 +39,8 @@ def test_inputs_are_held_and_an_output_is_chosen(
     assert shown["outputs"] == 3
 
 
-def test_a_certificate_of_such_a_model_is_verified(
-    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command, saved = Command(capsys), str(tmp_path / "bound.json")
+def test_a_certificate_of_such_a_model_is_verified(model: str, lipcert: Command) -> None:
+    command, saved = lipcert, "bound.json"
     options = ("--fixed", "mask=1,2,3", "--output", "z")
     assert command("bound", model, *options, "--certificate", saved).code == 0
     assert command("verify", saved, model, *options).code == 0
@@ -66,10 +62,8 @@ def test_a_certificate_of_such_a_model_is_verified(
         (["--fixed", "mask=1,2,3", "--output", "7"], "output must be one of y, z"),
     ],
 )
-def test_what_does_not_fit_is_said(
-    model: str, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    outcome = Command(capsys)("bound", model, *options)
+def test_what_does_not_fit_is_said(model: str, options: list[str], message: str, lipcert: Command) -> None:
+    outcome = lipcert("bound", model, *options)
     assert outcome.code != 0
     assert message in outcome.err
 

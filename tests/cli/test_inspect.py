@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import lipcert as lc
-from lipcert.cli import main
+from command import Command
 from lipcert.runtime.costs import available_memory
 from networks import random_network
 
@@ -18,7 +16,7 @@ onnx = pytest.importorskip("onnx", reason="onnx is an extra")
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
+def model(tmp_path: Path) -> str:
     """Convolution, batch norm, residual, max-pool, softmax."""
     rng = np.random.default_rng(0)
     stored = {
@@ -53,20 +51,14 @@ def model(tmp_path: Path) -> Path:
     whole = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
     path = tmp_path / "model.onnx"
     onnx.save(whole, path)
-    return path
+    return str(path)
 
 
-def _run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    captured = capsys.readouterr()
-    return int(ended.value.code or 0), captured.out, captured.err
+OPTIONS = ("--input-shape", "1x5x5", "--drop-softmax")
 
 
-def test_layers_and_what_was_folded(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = _run(capsys, "inspect", str(model), "--input-shape", "1,5,5", "--drop-softmax", "--json")
-    assert (code, err) == (0, "")
-    record: dict[str, Any] = json.loads(out)
+def test_layers_and_what_was_folded(model: str, lipcert: Command) -> None:
+    record = lipcert.json("inspect", model, *OPTIONS)
     assert record["input_shape"] == [1, 5, 5]
     assert record["parameters"] == 18 + 8 + 4 + 54
     first, second = record["layers"][:2]
@@ -77,47 +69,41 @@ def test_layers_and_what_was_folded(model: Path, capsys: pytest.CaptureFixture[s
     assert second["activations"] == {"tanh": 50, "identity": 50}
     assert second["carried"] == 50
     assert record["layers"][-1]["folded"][-1] == "head (MatMul)"
+    bound = lipcert.json("bound", model, "--method", "scalar", *OPTIONS, "--center", "zeros", "--radius", "0.1")
+    assert bound["lower"] <= bound["bound"]
 
 
-def test_what_people_see(model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_people_see(model: str, lipcert: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "140")
-    code, out, _ = _run(capsys, "inspect", str(model), "--input-shape", "1x5x5", "--drop-softmax")
-    assert code == 0
-    for text in (
-        "25 inputs (1 × 5 × 5), 3 outputs",
-        "norm (BatchNormalization)",
-        "tanh 50, identity 50",
-        "Free memory",
+    outcome = lipcert("inspect", model, *OPTIONS)
+    assert outcome.code == 0
+    for text in ("25 inputs (1 × 5 × 5), 3 outputs", "norm (BatchNormalization)", "tanh 50, identity 50", "Free mem"):
+        assert text in outcome.out
+
+
+def test_wrong_use_is_told(model: str, lipcert: Command) -> None:
+    for options, *messages in (
+        ((), "leaves sizes of its input x open"),
+        (OPTIONS[:2], "probabilities: Softmax", "--drop-softmax"),
     ):
-        assert text in out
+        outcome = lipcert("inspect", model, *options)
+        assert outcome.code == 2
+        assert all(message in outcome.err for message in messages)
 
 
-def test_wrong_use_is_told(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = _run(capsys, "inspect", str(model))
-    assert code == 2
-    assert "leaves sizes of its input x open" in err
-    code, _, err = _run(capsys, "inspect", str(model), "--input-shape", "1,5,5")
-    assert code == 2
-    assert "probabilities: Softmax" in err
-    assert "--drop-softmax" in err
-
-
-def test_bounds_of_models_from_the_command_line(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("--input-shape", "1,5,5", "--drop-softmax", "--center", "zeros", "--radius", "0.1", "--json")
-    code, out, _ = _run(capsys, "bound", str(model), "--method", "scalar", *arguments)
-    assert code == 0
-    record = json.loads(out)
-    assert record["lower"] <= record["bound"]
-
-
-def test_arrays_are_inspected_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "model.npz"
-    np.savez(path, W1=np.ones((4, 3)), W2=np.ones((2, 4)))
-    code, out, _ = _run(capsys, "inspect", str(path), "--activation", "tanh", "--json")
-    assert code == 0
-    record = json.loads(out)
+def test_arrays_are_inspected_too(lipcert: Command) -> None:
+    np.savez("arrays.npz", W1=np.ones((4, 3)), W2=np.ones((2, 4)))
+    record = lipcert.json("inspect", "arrays.npz", "--activation", "tanh")
     assert record["parameters"] == 12 + 4 + 8 + 2
     assert record["layers"][0]["activations"] == {"tanh": 4}
+
+
+def test_open_slopes_of_a_region(lipcert: Command) -> None:
+    np.savez("arrays.npz", W1=np.eye(4, 3), W2=np.ones((2, 4)), b1=np.ones(4), activation="relu")
+    ball = ("inspect", "arrays.npz", "--center", "zeros", "--radius")
+    assert [lipcert.json(*ball, radius)["layers"][0]["open"] for radius in ("1e-9", "2")] == [0, 3]
+    assert lipcert.json("inspect", "arrays.npz")["layers"][0]["open"] is None
+    assert "open slopes" in lipcert(*ball, "0.1").out
 
 
 def test_free_memory_is_known_here() -> None:

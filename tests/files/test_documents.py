@@ -20,7 +20,7 @@ from fuzz_documents import mutated, rewritten, signed
 from lipcert.errors import InvalidInput, ProofFailed, UnreadableCertificate
 from lipcert.files.codec import FIELDS, LEFT_OUT, encode
 from lipcert.kernel.certificate import Certificate
-from lipcert.kernel.hints import Hints, Linear, Lipschitz
+from lipcert.kernel.hints import Linear, Lipschitz
 from lipcert.methods.method import Method
 from lipcert.model.network import Network
 from lipcert.model.regions import Region
@@ -51,30 +51,17 @@ def certificate(case: str = "ball") -> Certificate:
     return lc.certify(network(), region, method, **options)
 
 
-def same_bits(one: Any, two: Any) -> bool:
-    return np.asarray(one, dtype=float).tobytes() == np.asarray(two, dtype=float).tobytes()
-
-
-def same_sweep(one: Hints, two: Hints) -> bool:
-    return (
-        one.enclosures == two.enclosures
-        and tuple(one.exponents) == two.exponents
-        and all(same_bits(a, b) for a, b in zip(one.multipliers, two.multipliers, strict=True))
-        and all(same_bits(a, b) for p, q in zip(one.lines, two.lines, strict=True) for a, b in zip(p, q, strict=True))
-    )
-
-
-def same_region(one: Region, two: Region) -> bool:
-    if type(one) is not type(two):
-        return False
-    if isinstance(one, lc.Box) and isinstance(two, lc.Box):
-        return same_bits(one.lower, two.lower) and same_bits(one.upper, two.upper)
-    if isinstance(one, lc.Ball) and isinstance(two, lc.Ball):
-        clips = one.clip is two.clip or (
-            one.clip is not None and two.clip is not None and same_region(one.clip, two.clip)
+def same(one: Any, two: Any) -> bool:
+    """Whether two values are equal to the last bit."""
+    if is_dataclass(one):
+        return type(one) is type(two) and all(
+            same(getattr(one, part.name), getattr(two, part.name)) for part in fields(one)
         )
-        return same_bits(one.center, two.center) and same_bits(one.radius, two.radius) and clips
-    return True
+    if isinstance(one, (tuple, list)):
+        return len(one) == len(two) and all(map(same, one, two))
+    if isinstance(one, (float, np.ndarray)):
+        return np.asarray(one, dtype=float).tobytes() == np.asarray(two, dtype=float).tobytes()
+    return bool(one == two)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -82,38 +69,26 @@ def test_what_is_saved_comes_back_bit_for_bit(case: str, tmp_path: Path) -> None
     before = certificate(case)
     before.save(tmp_path / "c.json")
     after = Certificate.load(tmp_path / "c.json")
-    assert same_bits(before.bound, after.bound)
     assert after.method == str(before.method)
     assert after.network == before.network == network().digest
-    assert after.part == before.part
-    assert same_bits(before.seconds, after.seconds)
-    assert same_region(before.region, after.region)
-    assert all(same_sweep(a, b) for a, b in zip(before.sweeps, after.sweeps, strict=True))
-    assert all(same_sweep(a, b) for a, b in zip(before.part_sweeps, after.part_sweeps, strict=True))
-    assert (before.tree is None) == (after.tree is None)
-    if before.tree is not None and after.tree is not None:
-        assert all(
-            same_bits(getattr(before.tree, f), getattr(after.tree, f)) for f in ("layer", "index", "value", "child")
-        )
+    for name in (
+        "bound",
+        "part",
+        "seconds",
+        "region",
+        "sweeps",
+        "part_sweeps",
+        "tree",
+        "witness",
+        "found_by",
+        "curved",
+    ):
+        assert same(getattr(before, name), getattr(after, name)), name
     assert lc.verify(network(), after) <= after.bound
     assert not after.verified, "what a file says of itself is no proof"
     after.save(tmp_path / "again.json")
     one, two = (json.loads((tmp_path / name).read_text()) for name in ("c.json", "again.json"))
     assert one["content"] == two["content"]
-
-
-def test_the_file_describes_itself(tmp_path: Path) -> None:
-    made = certificate()
-    made.save(tmp_path / "c.json")
-    stored = json.loads((tmp_path / "c.json").read_text(encoding="utf-8"))
-    assert stored["format"] == "lipcert certificate"
-    assert stored["version"] == 5
-    assert stored["kind"] == "bound"
-    content = stored["content"]
-    assert content["bound"] == made.bound
-    assert content["network"] == network().digest
-    assert content["region"]["kind"] == "Ball"
-    assert content["region"]["center"] == CENTER.tolist()
 
 
 def test_extreme_numbers_survive(tmp_path: Path) -> None:
@@ -124,8 +99,8 @@ def test_extreme_numbers_survive(tmp_path: Path) -> None:
     for bound in (0.0, 5e-324, 1e308, 0.1):
         replace(made, sweeps=(changed,), bound=bound).save(tmp_path / "c.json")
         after = Certificate.load(tmp_path / "c.json")
-        assert same_bits(after.bound, bound)
-        assert same_sweep(after.sweeps[0], changed)
+        assert same(after.bound, bound)
+        assert same(after.sweeps[0], changed)
 
 
 def test_multipliers_that_overflow_leave_a_file_that_can_be_read(tmp_path: Path) -> None:
@@ -188,21 +163,14 @@ def test_files_that_are_no_certificates(tmp_path: Path) -> None:
         (b"", "not a certificate file"),
         (b"\x80\x04\x95", "not a certificate file"),
         (pickle.dumps({"format": "lipcert certificate"}), "not a certificate file"),
-        (b"PK\x03\x04" + bytes(100), "not a certificate file"),
         (b"[]", "does not say so in its field 'format'"),
-        (b"7", "does not say so in its field 'format'"),
         (b'{"format": "another"}', "does not say so in its field 'format'"),
         (b'{"format": "lipcert certificate"}', "is of version None; this program reads version 5"),
         (b'{"format": "lipcert certificate", "version": 6}', "is of version 6"),
         (b'{"format": "lipcert certificate", "version": true}', "is of version True"),
         (b'{"format": "lipcert certificate", "version": 5}', "the field '(sha256|content)' is missing"),
-        (
-            b'{"format": "lipcert certificate", "version": 1}',
-            "is of version 1; this program reads version 5",
-        ),
         (b'{"format": "lipcert certificate", "version": [[1]]}', "is of version list"),
         (whole[: len(whole) // 2], "not a certificate file"),
-        (whole[:-1], "not a certificate file"),
         (whole + "x", "not a certificate file"),
         ("[" * 100_000 + "]" * 100_000, "not a certificate file"),
         ('{"a":' * 100_000 + "1" + "}" * 100_000, "not a certificate file"),
@@ -232,9 +200,9 @@ def test_any_edited_byte_is_noticed_or_changes_nothing(tmp_path: Path) -> None:
                 after = Certificate.load(file)
             except UnreadableCertificate:
                 continue
-            assert same_bits(after.bound, made.bound)
-            assert all(same_sweep(a, b) for a, b in zip(after.sweeps, made.sweeps, strict=True))
-            assert same_region(after.region, made.region)
+            assert same(after.bound, made.bound)
+            assert same(after.sweeps, made.sweeps)
+            assert same(after.region, made.region)
 
 
 def sapling(**columns: list[float]) -> dict[str, Any]:
@@ -258,25 +226,16 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "digest": (lambda c: c.update(network="abc"), r"content\.network must be a digest"),
     "method with half a character": (lambda c: c.update(method="Scalar\ud800"), "can be printed"),
     "method that drives a terminal": (lambda c: c.update(method="\x1b[2J"), "can be printed"),
-    "digest as a list": (lambda c: c.update(network=[1]), "must be a text"),
-    "seconds as a word": (lambda c: c.update(seconds="1"), "finite number"),
     "seconds as truth": (lambda c: c.update(seconds=True), "finite number"),
     "part a list": (lambda c: c.update(part=[0, 3]), r"content\.part must be a group of fields"),
     "layers as words": (lambda c: c["part"].update(layers=["0", "3"]), r"content\.part\.layers\[0\] must be a whole"),
-    "three layers": (lambda c: c["part"].update(layers=[0, 1, 3]), "list of length 2"),
     "layers as fractions": (lambda c: c["part"].update(layers=[0.5, 3]), "whole number"),
-    "layers as truth": (lambda c: c["part"].update(layers=[False, 3]), "whole number"),
-    "giant input": (lambda c: c["part"].update(inputs=[10**40]), "whole number"),
     "negative input": (lambda c: c["part"].update(inputs=[-1]), "whole number"),
-    "inputs as a number": (lambda c: c["part"].update(inputs=3), "must be a list"),
     "norm unknown": (lambda c: c["part"]["norms"]["input"].update(kind="L3"), r"norms\.input\.kind must be one of"),
     "norm of no size": (lambda c: c["part"]["norms"]["input"].update(scale=0.0), "scale must be a positive number"),
     "norm of words": (lambda c: c["part"]["norms"]["input"].update(scale=["1"]), "finite numbers"),
     "shape not square": (lambda c: c["part"]["norms"]["input"].update(shape=[[1.0, 2.0]]), "square matrix"),
     "region unknown": (lambda c: c.update(region={"kind": "Torus"}), r"content\.region\.kind must be one of"),
-    "region of a kind that is none": (lambda c: c.update(region={"kind": ["Ball"]}), "must be one of"),
-    "region a list": (lambda c: c.update(region=[]), "group of fields"),
-    "region a norm": (lambda c: c.update(region={"kind": "L1", "scale": 1.0}), "must be one of"),
     "region without centre": (lambda c: c["region"].pop("center"), "the field 'center' of content.region is missing"),
     "everywhere with more": (
         lambda c: c.update(region={"kind": "Everywhere", "radius": 1}),
@@ -285,8 +244,6 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "radius negative": (lambda c: c["region"].update(radius=-1.0), "at least 0"),
     "radius a stack": (lambda c: c["region"].update(radius=[1.0, 2.0]), "a finite number"),
     "centre a stack": (lambda c: c["region"].update(center=[[0, 0, 0]]), "finite numbers"),
-    "centre a number": (lambda c: c["region"].update(center=0.5), "a list of finite numbers"),
-    "centre of words": (lambda c: c["region"].update(center=["0", "0", "0"]), "finite numbers"),
     "centre of nothing": (lambda c: c["region"].update(center=[None, 0, 0]), "finite numbers"),
     "clip a ball": (lambda c: c["region"].update(clip=dict(c["region"])), r"clip\.kind must be one of \['Box'\]"),
     "box upside down": (
@@ -294,14 +251,9 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         "lower must not exceed upper",
     ),
     "sweeps a word": (lambda c: c.update(sweeps="none"), "must be a list"),
-    "sweep a list": (lambda c: c.update(sweeps=[[]]), r"content\.sweeps\[0\] must be a group of fields"),
-    "multiplier a number": (sweep(multipliers=[1.0]), "a list of finite numbers"),
     "multiplier beyond floats": (sweep(multipliers=[[10**400]]), "damaged"),
     "giant exponent": (sweep(exponents=[10**9, 0]), "whole number from -1048576"),
-    "exponent a fraction": (sweep(exponents=[0.5, 0]), "whole number"),
     "enclosure unknown": (sweep(enclosures=[{"kind": "Magic"}]), r"enclosures\[0\]\.kind must be one of"),
-    "enclosure a word": (sweep(enclosures=["Linear"]), "group of fields"),
-    "negative depth": (sweep(enclosures=[{"kind": "Linear", "depth": -1, "tilt": 0.5}]), "whole number"),
     "line of one": (lambda c: c["sweeps"][0]["lines"][0].pop(), "list of length 2"),
     "second order in a row": (
         lambda c: c.update(curved={"slopes": [1.0], "balance": [1.0], "mix": [[1.0]], "weights": [1.0]}),
@@ -313,7 +265,6 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     ),
     "tree a word": (lambda c: c.update(tree="oak"), "group of fields"),
     "tree with fractions": (lambda c: c.update(tree=sapling(layer=[-2.5])), "whole numbers"),
-    "tree with giants": (lambda c: c.update(tree=sapling(child=[2**31])), "whole numbers"),
     "tree that weighs fractions": (
         lambda c: c.update(tree=sapling(void=[0], neuron=[0.5], weight=[1.0])),
         "whole numbers",
@@ -410,7 +361,7 @@ def fuzz(tmp_path: Path, count: int) -> dict[str, int]:
         made = originals[case]
         assert proved <= loaded.bound
         assert loaded.network == model.digest
-        unchanged = loaded.part == made.part and same_region(loaded.region, made.region) and loaded.bound >= made.bound
+        unchanged = loaded.part == made.part and same(loaded.region, made.region) and loaded.bound >= made.bound
         outcomes["same" if unchanged else "true"] += 1
         if not unchanged:
             holds(model, loaded)

@@ -233,17 +233,6 @@ def test_wrong_use(
     assert not (tmp_path / "r.html").exists()
 
 
-def test_the_command_prints_where_the_page_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    save_model(tmp_path / "model.npz")
-    save_certificates(tmp_path, (0.1,))
-    outcome = Command(capsys)("report", "radius0.1.json", "--model", "model.npz", "-o", "report.html")
-    assert (outcome.code, outcome.out) == (0, "report.html\n")
-    assert "Proved again" in (tmp_path / "report.html").read_text(encoding="utf-8")
-
-
 def test_without_matplotlib_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 

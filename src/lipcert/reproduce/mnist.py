@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -86,6 +87,18 @@ class Work:
     points: int = 20
     methods: tuple[str, ...] = BOUNDS
 
+    def kept(self, model: Classifier, key: Key, function: Callable[..., float], *arguments: Any) -> dict[str, float]:
+        """The value that a function gives and its seconds, from the store if they are there."""
+        about = (f"{name} {part}" for name, part in key.items() if name != "images")
+        self.report(f"mnist: {model.name}, {', '.join(about)}")
+        key = {"study": "mnist", "network": model.network.digest, "lipcert": __version__, **key}
+        found = self.store.find(key)
+        if found is None:
+            started = time.perf_counter()
+            found = {"value": function(*arguments), "seconds": time.perf_counter() - started}
+            self.store.add(key, found)
+        return found
+
 
 def run(images: Images, models: list[Classifier], work: Work) -> Study:
     """Compute what the store does not hold."""
@@ -108,54 +121,55 @@ def choose(images: Images, points: int) -> dict[str, Array]:
 
 def _failures(images: Images, model: Classifier, work: Work) -> Array:
     """Percentage of the test images that are misclassified after an attack, for each radius."""
-    rates = []
-    for radius in PAPER_RADII:
-        work.report(f"mnist: attacks on the {model.name} model within {radius:g}")
-        key: Key = {"attack": radius, "images": images.digest}
-        rates.append(_kept(work.store, model, key, failure_rate, model.network, images, radius)[0])
-    return np.array(rates)
+    keys: list[Key] = [{"attack": radius, "images": images.digest} for radius in PAPER_RADII]
+    rates = (work.kept(model, key, failure_rate, model.network, images, key["attack"]) for key in keys)
+    return np.array([rate["value"] for rate in rates])
 
 
 def failure_rate(network: Network, images: Images, radius: float) -> float:
     """Percentage of the test images that are wrong as they are, or after an attack within a radius."""
     x, y = images.test
-    found = [
-        attack(network, x[start : start + _CHUNK], y[start : start + _CHUNK], radius, clip=(0.0, 1.0)).found
-        for start in range(0, len(x), _CHUNK)
-    ]
+    parts = (slice(start, start + _CHUNK) for start in range(0, len(x), _CHUNK))
+    found = [attack(network, x[part], y[part], radius, clip=(0.0, 1.0)).found for part in parts]
     return 100.0 * float(np.concatenate(found).mean())
 
 
 def _sample(model: Classifier, choice: str, points: Array, trivial: float, work: Work) -> Sample:
-    network = model.network
+    network, numbered = model.network, list(enumerate(points))
     outputs = np.sort(network(points), axis=1)
     margins = outputs[:, -1] - outputs[:, -2]
-    found = {method: np.array(list(_bounds(model, choice, points, method, work))) for method in work.methods}
-    bounds = {method: pairs[:, 0].reshape(len(points), -1) for method, pairs in found.items()}
-    seconds = {method: float(pairs[:, 1].mean()) for method, pairs in found.items()}
-    radii = {"trivial": margins / (math.sqrt(2.0) * trivial)}
+    bounds, seconds, radii = {}, {}, {"trivial": margins / (math.sqrt(2.0) * trivial)}
+    for method in work.methods:
+        found = [
+            work.kept(
+                model,
+                {"choice": choice, "point": number, "radius": radius, "method": method},
+                *(local_bound, network, Ball(point, radius), method),
+            )
+            for number, point in numbered
+            for radius in PAPER_RADII
+        ]
+        bounds[method] = np.array([one["value"] for one in found]).reshape(len(points), -1)
+        seconds[method] = float(np.mean([one["seconds"] for one in found]))
     for rule, method in (("paper", PAPER_METHOD), ("plain", "joint")):
         if method in bounds:
             radii[rule] = best_radii(margins, bounds[method])
     for rule, options in _CERTIFIED.items():
-        radii[rule] = np.array(list(_certified(model, choice, points, rule, options, work)))
+        certified = partial(_certified, network, options)
+        keys: list[Key] = [{"choice": choice, "point": number, "rule": rule} for number, _ in numbered]
+        radii[rule] = np.array([work.kept(model, keys[k], certified, point)["value"] for k, point in numbered])
     predicted = network(points).argmax(axis=1)
     broken = attack(network, points, predicted, _FAR, clip=(0.0, 1.0), restarts=5).distances
     return Sample(model, choice, bounds, seconds, radii, predicted, margins, broken)
 
 
+def _certified(network: Network, options: dict[str, Any], point: Array) -> float:
+    return certified_radius(network, point, **options).radius
+
+
 def best_radii(margins: Array, bounds: Array) -> Array:
     """The paper's rule: max over ε of min(ε, margin/(√2·L(ε))), with bounds (points, radii) for margins (points,)."""
     return np.minimum(np.array(PAPER_RADII), margins[:, None] / (math.sqrt(2.0) * bounds)).max(axis=1)
-
-
-def _bounds(model: Classifier, choice: str, points: Array, method: str, work: Work) -> Iterator[tuple[float, float]]:
-    """A bound and its seconds for every point and radius."""
-    for number, point in enumerate(points):
-        work.report(f"mnist: {model.name}, {choice} points: {method}, {number + 1} of {len(points)}")
-        for radius in PAPER_RADII:
-            key: Key = {"choice": choice, "point": number, "radius": radius, "method": method}
-            yield _kept(work.store, model, key, local_bound, model.network, Ball(point, radius), method)
 
 
 def local_bound(network: Network, ball: Ball, method: str) -> float:
@@ -171,25 +185,3 @@ def local_bound(network: Network, ball: Ball, method: str) -> float:
     if fewer is None:
         return chosen.value(network, ball)
     return chosen.value(fewer.network, fewer.image(ball))
-
-
-def _certified(
-    model: Classifier, choice: str, points: Array, rule: str, options: dict[str, Any], work: Work
-) -> Iterator[float]:
-    for number, point in enumerate(points):
-        work.report(f"mnist: {model.name}, {choice} points: radius by {rule}, {number + 1} of {len(points)}")
-        key: Key = {"choice": choice, "point": number, "rule": rule}
-        yield _kept(work.store, model, key, lambda x: certified_radius(model.network, x, **options).radius, point)[0]
-
-
-def _kept(
-    store: Store, model: Classifier, key: Key, function: Callable[..., float], *arguments: Any
-) -> tuple[float, float]:
-    """The number that a function gives and the seconds it takes, from the store if it is there."""
-    key = {"study": "mnist", "network": model.network.digest, "lipcert": __version__, **key}
-    found = store.find(key)
-    if found is None:
-        started = time.perf_counter()
-        found = {"value": function(*arguments), "seconds": time.perf_counter() - started}
-        store.add(key, found)
-    return found["value"], found["seconds"]
