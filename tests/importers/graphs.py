@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from lipcert.importers import graph as ops
 from lipcert.importers.builder import Builder
@@ -59,12 +58,6 @@ def _value(op: ops.Op, operands: Sequence[Array]) -> Any:
             return np.concatenate([np.broadcast_to(o, (*batch, o.shape[-1])) for o in operands], axis=-1)
         case ops.Apply():
             return op.neurons.value(operands[0])
-        case ops.Special(name="erf"):
-            return special.erf(operands[0])
-        case ops.Special(name="reciprocal"):
-            return 1.0 / operands[0]
-        case ops.Product():
-            return operands[0] * operands[1]
         case ops.Maximum():
-            return np.where(op.windows >= 0, operands[0][..., op.windows], -np.inf).max(axis=-1)
+            return op.sign * np.where(op.windows >= 0, op.sign * operands[0][..., op.windows], -np.inf).max(axis=-1)
     raise AssertionError(f"{op} has no value")

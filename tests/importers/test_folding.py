@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import lipcert as lc
-from lipcert.importers.builder import Builder, Unsupported
+from lipcert.importers.builder import Builder, Frame, Unsupported
 from lipcert.importers.graph import Affine, Constant, Graph, Join, Pick, Scale, Sum
-from lipcert.importers.lowering.lower import REWRITES, Merged, fold, lower, separate
+from lipcert.importers.lowering.extremes import expand_maxima
+from lipcert.importers.lowering.lower import Merged, fold, lower, separate
 from lipcert.importers.lowering.schedule import levels
 from lipcert.importers.precise import Precise, PreciseMatrix
 from lipcert.model.arrays import Array, dense
@@ -242,7 +242,8 @@ def test_weights_that_padding_adds_up() -> None:
     kernel = np.array([[[0.1, 0.2, 0.7]]])
     wrapped = np.array([[[1, 0, 1, 0]]])
     graph = built(
-        (1, 1, 2), lambda b, x: b.scale(b.conv(b.pick(x, wrapped), kernel, None, (1,), [(0, 0)], (1,)), 1.0 / 3.0)
+        (1, 1, 2),
+        lambda b, x: b.scale(b.conv(b.pick(x, wrapped), kernel, None, Frame((3,), (1,), [(0, 0)], (1,))), 1.0 / 3.0),
     )
     (layer,) = lower(graph).network.layers
     left, middle, right = (Fraction(v) for v in (0.1, 0.2, 0.7))
@@ -255,7 +256,7 @@ def test_weights_that_padding_adds_up() -> None:
 @pytest.mark.parametrize("turn", [0.5**0.5, float(np.float32(0.5**0.5)), -1.9])
 def test_gelu_spelt_out_keeps_its_own_constant(turn: float) -> None:
     """x(1 + erf(dx)) = (2/t)·gelu(tx), t = d√2, is read with t itself, not with the float32 number nearest to 1."""
-    graph = built((1,), lambda b, x: b.multiply(x, b.scale(b.special(b.scale(x, turn), "erf"), 1.0, 1.0)))
+    graph = built((1,), lambda b, x: b.multiply(x, b.scale(b.activate(b.scale(x, turn), "erf"), 1.0, 1.0)))
     first, last = lower(graph).network.layers
     with mp.workprec(300):
         t = mp.sqrt(2) * mp.mpf(turn)
@@ -371,7 +372,7 @@ def test_models_fold_into_as_few_layers_as_ever(name: str, monkeypatch: pytest.M
 
     monkeypatch.setattr(reader, "lower", watched)
     assert lc.load(SHARED / name).sizes == MODELS[name]
-    graph = reduce(lambda g, rewrite: rewrite(g), REWRITES, seen[0].live())
+    graph = expand_maxima(seen[0].live())
     _assert_merged(graph, fold(graph)[0], 3, np.random.default_rng(0))
 
 
@@ -395,7 +396,7 @@ def test_any_graph_is_folded_exactly(seed: int, steps: int) -> None:
         ]
         return others[kind - 1]()
 
-    graph = reduce(lambda g, rewrite: rewrite(g), REWRITES, grown(3, steps, rng, grow).live())
+    graph = expand_maxima(grown(3, steps, rng, grow).live())
     merged, apart = fold(graph)
     while apart:
         graph = separate(graph, apart)

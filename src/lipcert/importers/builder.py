@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from lipcert.errors import LipcertError
+from lipcert.importers import gates
 from lipcert.importers import graph as ops
 from lipcert.importers import windows as win
 from lipcert.importers.graph import Graph, Node, Offender, refuse
-from lipcert.importers.lowering.forms import fold_constants
-from lipcert.importers.lowering.gates import recognise_gates, unrecognised
 from lipcert.importers.precise import Precise, PreciseMatrix
+from lipcert.importers.windows import positions
 from lipcert.model.activations import Activation, activation
 from lipcert.model.arrays import Array, Weight
 from lipcert.model.network import Neurons
@@ -37,6 +37,11 @@ class Tensor:
 Value = Tensor | Array
 """A tensor that depends on the input, or a constant."""
 
+_PRODUCT = (
+    "it multiplies two values that both depend on the input, and is no activation that is known; a GELU that is spelled"
+    " out with tanh is one operator from operator set 20 of ONNX on"
+)
+_QUOTIENT = "it divides by a value that depends on the input"
 
 SELF_NORMALISING = (
     "it divides by the spread of its own input, which has no exact translation and hardly a bound; batch norm in"
@@ -64,12 +69,44 @@ class Unsupported(Exception):
     """An operation, as it is used here, has no exact translation; the message says why."""
 
 
+class Room:
+    """How many numbers a model may ask for: some in any case, and so many times those that it stores.
+
+    Kernels of convolutions are used at many places.
+    """
+
+    def __init__(self, stored: float = 0, always: float = 2**25, times: int = 4096) -> None:
+        self.most = self.left = always + times * stored
+
+    def take(self, *sizes: int) -> None:
+        """Use up the product of the sizes; refuse, before anything is made, where there is not as much left."""
+        count = math.prod(int(size) for size in sizes)
+        self.left -= count
+        if self.left < 0:
+            raise Unsupported(
+                f"it needs {count} numbers, far more than the model stores; it may have {self.most} in all"
+            )
+
+
+@dataclass(frozen=True)
+class Frame:
+    """How the windows of a convolution or pool lie, one number an axis; ``ceil`` lets the last one be incomplete."""
+
+    kernel: Sequence[int]
+    stride: Sequence[int]
+    pads: win.Pads
+    dilation: Sequence[int]
+    ceil: bool = False
+
+
 class Builder:
     """A graph under construction. Operations that cannot be translated are noted, and refused all at once."""
 
-    def __init__(self, shape: Sequence[int]) -> None:
+    def __init__(self, shape: Sequence[int], room: Room | None = None) -> None:
         self.nodes: list[Node] = []
         self.offenders: list[Offender] = []
+        self.picks: dict[tuple[int, int], list[int]] = {}  # operand and number of elements → nodes that pick so
+        self.room = room or Room(math.inf)
         self.source, self.kind = "input", "Input"
         self.input = self._add(ops.Input(), (), tuple(shape))
 
@@ -87,12 +124,10 @@ class Builder:
         if isinstance(output, Positions):
             self.offenders.append(Offender("output", "output", None, output.reason))
         last = self.tensor(output) if isinstance(output, (Tensor, np.ndarray)) else self.unknown((1,))
-        if self.offenders:  # whatever was read may hold further ones, also where the output is out of reach
-            last = self._add(ops.Unknown(), tuple(range(len(self.nodes))), (1,))
-        graph = Graph(tuple(self.nodes), last.node)
-        offenders = [*self.offenders, *unrecognised(recognise_gates(fold_constants(graph.live())))]
-        if offenders:
-            refuse(offenders)
+        graph = Graph(tuple(self.nodes), last.node).live()
+        left = [node for node in graph.nodes if isinstance(node.op, ops.Reciprocal)]
+        if self.offenders or left:
+            refuse([*self.offenders, *(Offender(n.source, n.kind, n.shape, _QUOTIENT) for n in left)])
         return graph
 
     def unknown(self, shape: Sequence[int], operands: Sequence[Any] = ()) -> Tensor:
@@ -117,15 +152,28 @@ class Builder:
         flat = index.ravel()
         if flat.size == x.size and (flat == np.arange(x.size)).all():
             return Tensor(x.node, index.shape)
-        picked = self._add(ops.Pick(flat), (x.node,), index.shape)
+        same = self.picks.setdefault((x.node, flat.size), [])
+        known = [k for k in same if np.array_equal(self.nodes[k].op.index, flat)]  # type: ignore[attr-defined]
+        picked = Tensor(known[0], index.shape) if known else self._add(ops.Pick(flat), (x.node,), index.shape)
+        same += [] if known else [picked.node]
         if fill != 0.0 and (flat < 0).any():
             picked = self.scale(picked, 1.0, np.where(index < 0, fill, 0.0))
         return picked
 
+    def taken(self, operands: Sequence[Value], index: Array) -> Tensor:
+        """The elements at some positions of the operands, which are counted through one after the other."""
+        tensors = [self.tensor(operand) for operand in operands]
+        starts = np.cumsum([0, *(tensor.size for tensor in tensors)])
+        for start, tensor in zip(starts, tensors, strict=False):
+            if ((start <= index) & (index < start + tensor.size)).all():
+                return self.pick(tensor, index - start)
+        joined = self._add(ops.Join(), tuple(tensor.node for tensor in tensors), (int(starts[-1]),))
+        return self.pick(joined, index)
+
     def view(self, x: Tensor, change: Any) -> Tensor:
         """Whatever a function of arrays does to the arrangement of the elements (reshape, transpose, slice …)."""
         try:
-            index = np.asarray(change(win.positions(x.shape)))
+            index = np.asarray(change(positions(x.shape)))
         except (ValueError, IndexError, TypeError, np.exceptions.AxisError) as error:
             raise Unsupported(f"its arguments do not fit an operand of shape {x.shape}: {error}") from None
         return self.pick(x, index)
@@ -135,19 +183,20 @@ class Builder:
         return self.view(x, lambda index: index.reshape(tuple(int(s) for s in shape)))
 
     def pad(self, x: Tensor, pads: win.Pads, fill: float = 0.0) -> Tensor:
-        """Padding of the last axes."""
-        return self.pick(x, win.padded(win.positions(x.shape), pads), fill)
+        """Padding of the last axes; negative numbers crop."""
+        last = x.shape[len(x.shape) - len(pads) :]
+        self.room.take(8, *x.shape[: -len(pads)], *(n + max(a, 0) + max(z, 0) for n, (a, z) in zip(last, pads)))
+        return self.pick(x, win.padded(positions(x.shape), pads), fill)
 
     def concat(self, parts: Sequence[Value], axis: int) -> Tensor:
         """Tensors side by side along an axis."""
-        tensors = [self.tensor(part) for part in parts]
-        offsets = np.cumsum([0, *(t.size for t in tensors[:-1])])
+        starts = np.cumsum([0, *(np.prod(part.shape, dtype=int) for part in parts)])
         try:
-            index = np.concatenate([win.positions(t.shape) + o for t, o in zip(tensors, offsets)], axis=axis)
+            places = [positions(part.shape) + start for part, start in zip(parts, starts, strict=False)]
+            index = np.concatenate(places, axis=axis)
         except (ValueError, np.exceptions.AxisError) as error:
             raise Unsupported(f"operands do not fit together: {error}") from None
-        joined = self._add(ops.Join(), tuple(t.node for t in tensors), (int(index.size),))
-        return self.pick(joined, index)
+        return self.taken(parts, index)
 
     # affine maps ---------------------------------------------------------------------------------------------
 
@@ -183,137 +232,176 @@ class Builder:
         """X broadcast to a shape."""
         return x if x.shape == shape else self.view(x, lambda index: np.broadcast_to(index, shape))
 
+    def _paired(self, x: Tensor, y: Tensor) -> tuple[tuple[int, int], tuple[int, ...]]:
+        """The nodes of two tensors broadcast to their common shape, and that shape."""
+        shape = common_shape(x.shape, y.shape)
+        return (self.spread(x, shape).node, self.spread(y, shape).node), shape
+
+    def _gated(self, found: gates.Gate, shape: tuple[int, ...]) -> Tensor:
+        """An activation that was recognised: outer·φ(inner·x) + offset."""
+        inner = self.scale(Tensor(found.root, shape), found.inner)
+        return self.scale(self.activate(inner, found.name), found.outer, found.offset)
+
     def add(self, x: Value, y: Value, sign: float = 1.0) -> Tensor:
         """X + sign·y."""
         if not isinstance(x, Tensor) and not isinstance(y, Tensor):
             x = self.constant(x)
         if isinstance(x, Tensor) and isinstance(y, Tensor):
-            shape = common_shape(x.shape, y.shape)
-            y = y if sign == 1.0 else self.scale(y, sign)
-            return self._add(ops.Sum(), (self.spread(x, shape).node, self.spread(y, shape).node), shape)
+            pair, shape = self._paired(x, y if sign == 1.0 else self.scale(y, sign))
+            found = gates.total(self.nodes, *pair)
+            return self._add(ops.Sum(), pair, shape) if found is None else self._gated(found, shape)
         if isinstance(x, Tensor):
             return self.scale(x, 1.0, Precise.of(y) if sign == 1.0 else sign * Precise.of(y))
         assert isinstance(y, Tensor)
         return self.scale(y, sign, x)
 
     def multiply(self, x: Value, y: Value) -> Tensor:
-        """X·y, element by element."""
-        if isinstance(x, Tensor) and isinstance(y, Tensor):
-            shape = common_shape(x.shape, y.shape)
-            return self._add(ops.Product(), (self.spread(x, shape).node, self.spread(y, shape).node), shape)
-        return self.scale(y, x) if isinstance(y, Tensor) else self.scale(self.tensor(x), y)
+        """X·y, element by element; of two tensors only where that is an activation."""
+        x, y = (self._number(value) for value in (x, y))
+        if not isinstance(x, Tensor) or not isinstance(y, Tensor):
+            return self.scale(y, x) if isinstance(y, Tensor) else self.scale(self.tensor(x), y)
+        pair, shape = self._paired(x, y)
+        found = gates.product(self.nodes, *pair)
+        if found is None:
+            quotient = any(isinstance(self.nodes[value.node].op, ops.Reciprocal) for value in (x, y))
+            raise Unsupported(_QUOTIENT if quotient else _PRODUCT)
+        return self._gated(found, shape)
+
+    def _number(self, value: Value) -> Value:
+        """A tensor that is a constant as an array."""
+        if isinstance(value, Tensor) and isinstance(op := self.nodes[value.node].op, ops.Constant):
+            return op.number.reshape(value.shape)
+        return value
 
     def divide(self, x: Value, y: Value) -> Tensor:
         """Quotient x / y; a y that depends on the input only counts as a part of an activation."""
         if isinstance(y, Tensor):
-            return self.multiply(x, self.special(y, "reciprocal"))
+            return self.multiply(x, self.reciprocal(y))
         if not np.all(y):
             raise Unsupported("it divides by zero")
         return self.scale(self.tensor(x), Precise.of(y).reciprocal())
 
-    def matmul(self, x: Value, y: Value) -> Tensor:
-        """Matrix product with a constant matrix on either side, vectors as in numpy."""
+    def reciprocal(self, x: Tensor) -> Tensor:
+        """1/x, which only counts as a part of an activation."""
+        return self._add(ops.Reciprocal(), (x.node,), x.shape)
+
+    def matmul(self, x: Value, y: Value | Precise) -> Tensor:
+        """Matrix product as numpy's, of a tensor and a constant on either side."""
         if isinstance(x, Tensor) and isinstance(y, Tensor):
             raise Unsupported("it multiplies two values that both depend on the input")
         if not isinstance(x, Tensor) and not isinstance(y, Tensor):
             x = self.constant(x)
-        tensor, matrix = (x, np.asarray(y, float)) if isinstance(x, Tensor) else (y, np.asarray(x, float))
+        tensor, fixed = (x, Precise.of(y)) if isinstance(x, Tensor) else (y, Precise.of(x))
         assert isinstance(tensor, Tensor)
-        if matrix.ndim != 2 or not matrix.size:
-            raise Unsupported(f"the constant operand must be a matrix with entries, it has shape {matrix.shape}")
-        right = isinstance(x, Tensor)
-        inner = tensor.shape[-1] if right or len(tensor.shape) == 1 else tensor.shape[-2]
-        if inner != matrix.shape[0 if right else 1]:
-            raise Unsupported(f"shapes do not fit: {getattr(x, 'shape', ())} times {getattr(y, 'shape', ())}")
-        if right:
-            shape = (*tensor.shape[:-1], matrix.shape[1])
-            return self.affine(tensor, _repeat(matrix.T, tensor.size // inner, 1), 0.0, shape)
-        after = 1 if len(tensor.shape) == 1 else tensor.shape[-1]
-        shape = (matrix.shape[0],) if len(tensor.shape) == 1 else (*tensor.shape[:-2], matrix.shape[0], after)
-        return self.affine(tensor, _repeat(matrix, tensor.size // (inner * after), after), 0.0, shape)
+        places, numbers = positions(tensor.shape), np.arange(fixed.high.size).reshape(fixed.shape)
+        one, two = (places, numbers) if tensor is x else (numbers, places)
+        ends = (*one.shape[-2:-1], *two.shape[1:][-1:])  # a vector has no rows, or no columns
+        one, two = (one[None] if one.ndim == 1 else one), (two[:, None] if two.ndim == 1 else two)
+        if min(one.ndim, two.ndim) < 2 or one.shape[-1] != two.shape[-2] or not numbers.size:
+            raise Unsupported(f"shapes do not fit: {x.shape} times {y.shape}")
+        batch = common_shape(one.shape[:-2], two.shape[:-2])
+        full = (*batch, one.shape[-2], two.shape[-1], one.shape[-1])
+        self.room.take(*full)
+        left, right = one[..., None, :], np.swapaxes(two, -1, -2)[..., None, :, :]
+        columns, entries = (left, right) if tensor is x else (right, left)
+        rows = positions(full[:-1])[..., None]
+        i, j, k = (np.broadcast_to(index, full).ravel() for index in (rows, columns, entries))
+        shape = (*batch, *ends)
+        weight = PreciseMatrix.of_entries((math.prod(shape), tensor.size), i, j, fixed.reshape(-1).take(k))
+        return self.affine(tensor, weight, 0.0, shape)
+
+    def along(self, x: Tensor, axis: int, matrix: Array | Precise) -> Tensor:
+        """A matrix (before, after) applied along an axis."""
+        last = self.view(x, lambda index: np.moveaxis(index, axis, -1))
+        return self.view(self.matmul(last, matrix), lambda index: np.moveaxis(index, -1, axis))
+
+    def totals(self, x: Tensor, seen: Array, shape: Sequence[int]) -> Tensor:
+        """The sum over each row of positions; -1 stands for nothing."""
+        rows, columns = np.broadcast_to(np.arange(len(seen))[:, None], seen.shape)[seen >= 0], seen[seen >= 0]
+        ones = PreciseMatrix.of_entries((len(seen), x.size), rows, columns, Precise.of(np.ones(rows.size)))
+        return self.affine(x, ones, 0.0, shape)
 
     def mean(self, x: Tensor, axes: Sequence[int] | None, keep: bool, total: bool = False) -> Tensor:
         """Mean (or sum) over some axes; None is all of them."""
         seen, shape = win.over_axes(x.shape, range(len(x.shape)) if axes is None else axes, keep)
-        weight = win.averaging(seen, np.full(len(seen), 1.0 if total else float(seen.shape[1])), x.size)
-        return self.affine(x, weight, 0.0, shape)
+        result = self.totals(x, seen, shape)
+        return result if total else self.divide(result, np.asarray(float(seen.shape[1])))
 
-    def conv(
-        self,
-        x: Tensor,
-        weight: Array,
-        bias: Array | None,
-        stride: Sequence[int],
-        pads: win.Pads,
-        dilation: Sequence[int],
-        groups: int = 1,
-    ) -> Tensor:
+    def conv(self, x: Tensor, weight: Array, bias: Array | None, frame: Frame, groups: int = 1) -> Tensor:
         """A convolution of (batch, channels, …)."""
         weight = np.asarray(weight, dtype=float)
         if len(x.shape) != weight.ndim or x.shape[1] != weight.shape[1] * groups:
             raise Unsupported(f"a kernel of shape {weight.shape} in {groups} groups does not fit {x.shape}")
-        matrix, shape = win.convolution(x.shape, weight, stride, pads, dilation, groups)
+        matrix, shape = self._convolution(x.shape, weight, frame, groups)
         offset = 0.0 if bias is None else np.reshape(bias, (-1, *(1 for _ in shape[2:])))
         return self.affine(x, matrix, offset, shape)
 
     def conv_transpose(
-        self,
-        x: Tensor,
-        weight: Array,
-        bias: Array | None,
-        stride: Sequence[int],
-        pads: win.Pads,
-        dilation: Sequence[int],
-        sizes: Sequence[int],
-        groups: int = 1,
+        self, x: Tensor, weight: Array, bias: Array | None, frame: Frame, more: Sequence[int], groups: int = 1
     ) -> Tensor:
-        """The adjoint of a convolution of images of the given sizes, padded so, into those of x."""
+        """The adjoint of a convolution, of images that have ``more`` places at the end than they need, into those of x.
+
+        The frame has the padding that is taken off the result.
+        """
         weight = np.asarray(weight, dtype=float)
         if len(x.shape) != weight.ndim or x.shape[1] != weight.shape[0] or x.shape[1] % groups:
             raise Unsupported(f"a kernel of shape {weight.shape} in {groups} groups does not fit {x.shape}")
+        axes = zip(x.shape[2:], frame.kernel, frame.stride, frame.pads, frame.dilation, more, strict=True)
+        sizes = [(n - 1) * s - low - high + d * (k - 1) + 1 + m for n, k, s, (low, high), d, m in axes]
         shape = (x.shape[0], weight.shape[1] * groups, *sizes)
         if min(sizes) < 1:
             raise Unsupported(f"the result has no elements (shape {shape})")
-        matrix, back = win.convolution(shape, weight, stride, pads, dilation, groups)
+        pads = [(low, high - m) for (low, high), m in zip(frame.pads, more, strict=True)]
+        around = Frame(frame.kernel, frame.stride, pads, frame.dilation)
+        matrix, back = self._convolution(shape, weight, around, groups)
         if back != x.shape:
             raise Unsupported(f"its padding does not fit: images of sizes {tuple(sizes)} become {back[2:]}")
-        turned = PreciseMatrix.of_entries(matrix.shape[::-1], matrix.columns, matrix.rows, matrix.values)
+        transposed = PreciseMatrix.of_entries(matrix.shape[::-1], matrix.columns, matrix.rows, matrix.values)
         offset = 0.0 if bias is None else np.reshape(bias, (-1, *(1 for _ in sizes)))
-        return self.affine(x, turned, offset, shape)
+        return self.affine(x, transposed, offset, shape)
 
-    def average_windows(self, x: Tensor, seen: Array, counts: Array | None, shape: Sequence[int]) -> Tensor:
-        """The average over windows of positions, divided by the given counts or by what each window sees."""
-        divisor = (seen >= 0).sum(axis=1) if counts is None else counts
+    def _convolution(self, shape: Sequence[int], weight: Array, frame: Frame, groups: int) -> Any:
+        places = self._places(shape, frame)
+        self.room.take(shape[0], *places, *weight.shape)
+        return win.convolution(shape, weight, frame.stride, frame.pads, frame.dilation, groups)
+
+    def _places(self, shape: Sequence[int], frame: Frame) -> list[int]:
+        """How many places windows take along each axis, if there is room for the padded operand."""
+        axes = list(zip(shape[2:], frame.kernel, frame.stride, frame.pads, frame.dilation, strict=True))
+        if not all(k > 0 and s > 0 and d > 0 for _, k, s, _, d in axes):
+            raise Unsupported("its window, stride or dilation is not positive")
+        self.room.take(8, *shape[:2], *(max(n + max(sum(p), 0), d * (k - 1) + 1) for n, k, _, p, d in axes))
+        return [win.outputs(*axis, frame.ceil) for axis in axes]
+
+    def windows(self, x: Tensor, frame: Frame) -> tuple[Array, tuple[int, ...]]:
+        """The positions under each window of a pool, and the shape of its result; axes before them are left alone."""
+        lead = len(x.shape) - len(frame.kernel)
+        if lead < 0:
+            raise Unsupported(f"its window of {len(frame.kernel)} axes does not fit an operand of shape {x.shape}")
+        places = self._places((math.prod(x.shape[:lead]), 1, *x.shape[lead:]), frame)
+        self.room.take(*x.shape[:lead], *places, *frame.kernel)
+        return win.pool_windows(x.shape, frame.kernel, frame.stride, frame.pads, frame.dilation, frame.ceil)
+
+    def average_windows(self, x: Tensor, seen: Array, shape: Sequence[int], count: int | None = None) -> Tensor:
+        """The average over windows of positions, divided by a count or by how many each window sees."""
+        divisor = np.full(len(seen), count) if count else (seen >= 0).sum(axis=1)
         if (divisor == 0).any():
             raise Unsupported("a window lies outside the input")
-        return self.affine(x, win.averaging(seen, divisor.astype(float), x.size), 0.0, shape)
+        return self.divide(self.totals(x, seen, shape), divisor.astype(float).reshape(shape))
 
-    def average_pool(
-        self,
-        x: Tensor,
-        kernel: win.Sizes,
-        stride: win.Sizes,
-        pads: win.Pads,
-        dilation: win.Sizes,
-        ceil: bool,
-        include: bool,
-    ) -> Tensor:
+    def average_pool(self, x: Tensor, frame: Frame, include: bool) -> Tensor:
         """The average over windows; with ``include`` padding counts as zeros."""
-        if ceil and include:
+        if frame.ceil and include:
             raise Unsupported("ceil_mode together with count_include_pad means different things to different runtimes")
-        seen, shape = win.pool_windows(x.shape, kernel, stride, pads, dilation, ceil)
-        return self.average_windows(x, seen, np.full(len(seen), seen.shape[1]) if include else None, shape)
+        return self.average_windows(x, *self.windows(x, frame), math.prod(frame.kernel) if include else None)
 
-    def upsample(self, x: Tensor, factors: Sequence[float], linear: bool, corners: bool = False) -> Tensor:
-        """Each axis enlarged by a whole factor, by repeating values or by linear interpolation."""
+    def interpolate(self, x: Tensor, factors: Sequence[float], corners: bool) -> Tensor:
+        """Each axis enlarged by a whole factor by linear interpolation."""
         if len(factors) != len(x.shape) or any(factor < 1 or factor != int(factor) for factor in factors):
             raise Unsupported(f"factors {list(factors)}: only enlarging by whole factors is read")
         for axis, factor in enumerate(map(int, factors)):
-            if factor > 1 and linear:
-                matrix, shape = win.interpolation(x.shape, axis, factor, corners)
-                x = self.affine(x, matrix, 0.0, shape)
-            elif factor > 1:
-                x = self.pick(x, np.repeat(win.positions(x.shape), factor, axis))
+            if factor > 1:
+                x = self.along(x, axis, win.interpolation(x.shape[axis], factor, corners))
         return x
 
     # what is not affine --------------------------------------------------------------------------------------
@@ -335,14 +423,12 @@ class Builder:
         (slope, _) = activation("hardsigmoid").parameters
         return self.activate(self.scale(x, (6.0 * Precise.of(slope)).reciprocal()), "hardsigmoid")
 
-    def special(self, x: Tensor, name: Any) -> Tensor:
-        """A function that only counts as a part of an activation."""
-        return self._add(ops.Special(name), (x.node,), x.shape)
-
     def power(self, x: Tensor, exponent: Any) -> Tensor:
         """x², x³ and x."""
         if np.ndim(exponent) or float(exponent) not in (1.0, 2.0, 3.0):
             raise Unsupported("only the powers 1, 2 and 3 are known")
+        if float(exponent) == 2.0 and (found := gates.squared_sine(self.nodes, x.node)) is not None:
+            return self._gated(found, x.shape)
         return x if float(exponent) == 1.0 else self.activate(x, "square" if float(exponent) == 2.0 else "cube")
 
     def clamp(self, x: Tensor, low: float | None, high: float | None) -> Tensor:
@@ -363,23 +449,27 @@ class Builder:
             raise Unsupported("a window lies outside the input")
         return self._add(ops.Maximum(seen, sign), (x.node,), tuple(shape))
 
+    def over_axes(self, x: Tensor, axes: Sequence[int], keep: bool, sign: float = 1.0) -> Tensor:
+        """The maximum over some axes; the minimum with sign -1."""
+        return self.maximum(x, *win.over_axes(x.shape, axes, keep), sign)
+
     def sort(self, x: Tensor, axis: int, descending: bool = False) -> Tensor:
         """The values along an axis of size two in order."""
-        index = np.moveaxis(win.positions(x.shape), axis, -1)
-        windows = index.reshape(-1, index.shape[-1])
-        if windows.shape[1] != 2:
-            raise Unsupported(f"it sorts {windows.shape[1]} values at a time; only the sorting of pairs is read")
-        result = self._add(ops.Sort(windows), (x.node,), index.shape)
-        ordered = self.view(result, lambda place: place[..., ::-1]) if descending else result
-        return self.view(ordered, lambda place: np.moveaxis(place, -1, axis))
+        index = np.moveaxis(positions(x.shape), axis, -1)
+        pairs = index.reshape(-1, index.shape[-1])
+        if pairs.shape[1] != 2:
+            raise Unsupported(f"it sorts {pairs.shape[1]} values at a time; only the sorting of pairs is read")
+        ends = [self.maximum(x, pairs, (len(pairs),), sign) for sign in (-1.0, 1.0)]
+        place = positions((2, len(pairs))).T.reshape(index.shape)
+        return self.taken(ends, np.moveaxis(place[..., ::-1] if descending else place, -1, axis))
 
     def larger(self, x: Value, y: Value, sign: float = 1.0) -> Tensor:
         """The larger of two values, element by element; the smaller with sign -1."""
-        left, right = self.tensor(x), self.tensor(y)
-        shape = common_shape(left.shape, right.shape)
-        pair = [self.spread(side, shape) for side in (left, right)]
-        joined = self.concat([self.reshape(side, (side.size,)) for side in pair], 0)
-        return self.maximum(joined, np.arange(joined.size).reshape(2, -1).T, shape, sign)
+        pair, shape = self._paired(self.tensor(x), self.tensor(y))
+        size = math.prod(shape)
+        same = [k for k, n in enumerate(self.nodes) if isinstance(n.op, ops.Join) and sorted(n.inputs) == sorted(pair)]
+        joined = Tensor(same[0], (2 * size,)) if same else self._add(ops.Join(), pair, (2 * size,))
+        return self.maximum(joined, np.arange(2 * size).reshape(2, -1).T, shape, sign)
 
     def _add(self, op: ops.Op, inputs: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
         shape = tuple(int(s) for s in shape)
@@ -394,9 +484,11 @@ def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
         raise Unsupported(f"shapes do not fit: {error}") from None
 
 
-def _repeat(matrix: Array, before: int, after: int) -> Weight:
-    """I ⊗ matrix ⊗ I, with identities of the given sizes."""
-    if before == after == 1:
-        return matrix
-    inner = sparse.kron(sparse.csr_array(matrix), sparse.eye_array(after))
-    return sparse.csr_array(sparse.kron(sparse.eye_array(before), inner))
+def each_axis(value: Any, rank: int) -> tuple[int, ...]:
+    """One number an axis."""
+    values = (value,) * rank if np.ndim(value) == 0 else tuple(value)
+    if len(values) == 1:
+        values = values * rank
+    if len(values) != rank:
+        raise Unsupported(f"it has {len(values)} sizes for {rank} axes")
+    return tuple(int(v) for v in values)

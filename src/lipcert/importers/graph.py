@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -83,15 +83,8 @@ class Apply(Op):
     neurons: Neurons
 
 
-@dataclass(frozen=True, eq=False)
-class Special(Op):
-    """A function that is no activation by itself but part of one; a rewrite must remove it."""
-
-    name: Literal["erf", "reciprocal"]
-
-
-class Product(Op):
-    """y = x_1 · x_2, element by element; a rewrite must remove it."""
+class Reciprocal(Op):
+    """y = 1/x; it must be part of an activation that is recognised."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,13 +93,6 @@ class Maximum(Op):
 
     windows: Array
     sign: float = 1.0
-
-
-@dataclass(frozen=True, eq=False)
-class Sort(Op):
-    """Row after row of ``windows`` (pairs, 2), the values of x there in ascending order."""
-
-    windows: Array
 
 
 class Unknown(Op):

@@ -1,111 +1,58 @@
-"""What ONNX's operators mean, as verbs of the builder; both the older and the newer form of each."""
+"""What ONNX's operators mean, as verbs of the builder; both the older and the newer form of each.
+
+A handler gets the operands that may depend on the input, then the others and the attributes by the names that ONNX
+gives them: what older operator sets have as an attribute newer ones have as an operand of the same name.
+"""
 
 from __future__ import annotations
 
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from lipcert.importers import windows as win
-from lipcert.importers.builder import SELF_NORMALISING, SOFTMAX, Builder, Positions, Tensor, Unsupported, Value
+from lipcert.importers.builder import SELF_NORMALISING, SOFTMAX, Builder, Frame, Positions, Tensor, Unsupported, Value
+from lipcert.model.arrays import Array
+
+Operator = Callable[..., Any]
 
 _FAR = 2.0**20
 """Limits beyond it are not reached by a shift, which would cost digits."""
 
 
-class Room:
-    """How many numbers a model may ask for: some in any case, and so many times those that it stores.
+class OnnxBuilder(Builder):
+    """A graph under construction.
 
-    Kernels of convolutions are used at many places.
+    Of the operator that is being read: how many results it gives, the type of its numbers, and whether all of them are
+    numbers of single precision.
     """
 
-    def __init__(self, stored: int = 0, always: int = 2**25, times: int = 4096) -> None:
-        self.most = self.left = always + times * stored
-
-    def take(self, *sizes: int) -> None:
-        """Use up the product of the sizes; refuse, before anything is made, where there is not as much left."""
-        count = math.prod(int(size) for size in sizes)
-        self.left -= count
-        if self.left < 0:
-            raise Unsupported(
-                f"it needs {count} numbers, far more than the model stores; it may have {self.most} in all"
-            )
+    outputs: int = 1
+    dtype: Any = np.float64
+    single: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class Call:
-    """One use of an operator: operands (None where left out), attributes, operator set, number of outputs.
-
-    ``shape`` is that of its first result, ``dtype`` the type of the numbers, ``single`` whether they all are numbers of
-    single precision.
-    """
-
-    operands: Sequence[Any]
-    attributes: Mapping[str, Any]
-    opset: int
-    outputs: int
-    shape: tuple[int, ...]
-    dtype: Any
-    single: bool
-    room: Room
-
-    @property
-    def x(self) -> Tensor:
-        """The first operand, which must depend on the input."""
-        if not isinstance(self.operands[0], Tensor):
-            raise Unsupported("its first operand is a constant and another one is not")
-        return self.operands[0]
-
-    def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute, text decoded."""
-        value = self.attributes.get(name, default)
-        return value.decode() if isinstance(value, bytes) else value
-
-    def operand(self, position: int) -> Any:
-        """An operand, or None where it is left out."""
-        return self.operands[position] if position < len(self.operands) else None
-
-    def constant(self, position: int, name: str, default: Any = None) -> Any:
-        """What older operator sets give as an attribute and newer ones as a constant operand."""
-        value = self.operand(position)
-        if isinstance(value, Tensor):
-            raise Unsupported(f"its {name} depends on the input")
-        return self.attribute(name, default) if value is None else value
-
-    def whole(self, position: int, name: str, default: Any = None) -> list[int] | None:
-        """Such a constant as a list of whole numbers."""
-        value = self.constant(position, name, default)
-        if value is None:
-            return None
-        if np.size(value) and np.asarray(value).dtype.kind not in "iub":
-            raise Unsupported(f"its {name} must be whole numbers")
-        return [int(v) for v in np.ravel(value)]
-
-    def axes(self, position: int, rank: int) -> list[int] | None:
-        """Axes counted from the front."""
-        axes = self.whole(position, "axes")
-        return None if axes is None else [axis_of(a, rank) for a in axes]
-
-
-Operator = Callable[[Builder, Call], Any]
-
-
-def axis_of(axis: int, rank: int) -> int:
+def _axis(axis: int, rank: int) -> int:
     """An axis counted from the front."""
     if not -rank <= axis < rank:
         raise Unsupported(f"it names axis {axis} of {rank}")
     return axis % rank
 
 
+def _whole(value: Any) -> list[int]:
+    """Whole numbers, where they are meant."""
+    if value is not None and np.size(value) and np.asarray(value).dtype.kind not in "iub":
+        raise Unsupported("one of its operands must be whole numbers")
+    return [] if value is None else [int(v) for v in np.ravel(value)]
+
+
 def _refused(reason: str) -> Operator:
     """What has no translation."""
 
-    def operator(b: Builder, call: Call) -> Tensor:
+    def operator(*_: Any, **__: Any) -> Tensor:
         raise Unsupported(reason)
 
     return operator
@@ -114,26 +61,35 @@ def _refused(reason: str) -> Operator:
 softmax: Final = _refused(SOFTMAX)
 
 
-def _row(name: str, **parameters: str) -> Operator:
-    """An activation; parameters are attributes of the operator."""
-    return lambda b, call: b.activate(call.x, name, **{k: float(call.attributes[a]) for k, a in parameters.items()})
+def _row(name: str, **names: str) -> Operator:
+    """An activation; its parameters by the attributes that hold them."""
+    return lambda b, x, **given: b.activate(x, name, **{names[key]: float(value) for key, value in given.items()})
 
 
-def _prelu(b: Builder, call: Call) -> Tensor:
-    slope = np.asarray(call.constant(1, "slope"), dtype=float)
-    return b.activate(call.x, "leaky_relu", negative_slope=slope.reshape(()) if slope.size == 1 else slope)
+def _fold(verb: Callable[[Builder, Any, Any], Value]) -> Operator:
+    """An operator of any number of operands, which are taken in turn."""
+
+    def operator(b: Builder, result: Any, *others: Any) -> Value:
+        for operand in others:
+            result = verb(b, result, operand)
+        return result
+
+    return operator
 
 
-def _selu(b: Builder, call: Call) -> Tensor:
-    alpha, gamma = (float(call.attributes[name]) for name in ("alpha", "gamma"))
-    return b.scale(b.activate(call.x, "elu", alpha=alpha), gamma)
+def _prelu(b: Builder, x: Tensor, slope: Array) -> Tensor:
+    slope = np.asarray(slope, dtype=float)
+    return b.activate(x, "leaky_relu", negative_slope=slope.reshape(()) if slope.size == 1 else slope)
 
 
-def _clip(b: Builder, call: Call) -> Tensor:
+def _selu(b: Builder, x: Tensor, alpha: float, gamma: float) -> Tensor:
+    return b.scale(b.activate(x, "elu", alpha=alpha), gamma)
+
+
+def _clip(b: OnnxBuilder, x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """A limit that no finite number of the type exceeds is none; every other one is kept."""
-    most = float(np.finfo(call.dtype).max)
-    given = [call.constant(1, "min"), call.constant(2, "max")]
-    low, high = (None if v is None else float(np.asarray(v).reshape(())) for v in given)
+    most = float(np.finfo(b.dtype).max)
+    low, high = (None if v is None else float(np.asarray(v).reshape(())) for v in (min, max))
     low = None if low is None or low <= -most else low
     high = None if high is None or high >= most else high
     limits = [limit for limit in (low, high) if limit is not None]
@@ -141,126 +97,108 @@ def _clip(b: Builder, call: Call) -> Tensor:
         raise Unsupported(f"its limits are {low} and {high}")
     if len(limits) == 1 and abs(limits[0]) > _FAR:  # the other limit is beyond every number
         beyond = sys.float_info.max
-        return b.clamp(call.x, -beyond if low is None else low, beyond if high is None else high)
-    return b.clamp(call.x, low, high)
+        return b.clamp(x, -beyond if low is None else low, beyond if high is None else high)
+    return b.clamp(x, low, high)
 
 
-def _fold(verb: Callable[[Builder, Any, Any], Value]) -> Operator:
-    def operator(b: Builder, call: Call) -> Value:
-        result = call.operands[0]
-        for operand in call.operands[1:]:
-            result = verb(b, result, operand)
-        return result
-
-    return operator
-
-
-def _matmul(b: Builder, call: Call) -> Value:
-    return _product(b, call, *call.operands)
-
-
-def _product(b: Builder, call: Call, left: Value, right: Value) -> Value:
-    """A matrix that acts on each row of a tensor of several axes is repeated."""
-    call.room.take(*call.shape, *(max(side.shape, default=1) for side in (left, right) if not isinstance(side, Tensor)))
-    return b.matmul(left, right)
-
-
-def _gemm(b: Builder, call: Call) -> Value:
-    sides: list[Any] = []
-    for operand, key in zip(call.operands[:2], ("transA", "transB")):
-        turned = bool(call.attribute(key, 0))
-        if isinstance(operand, Tensor):
-            sides.append(b.view(operand, lambda index: index.T) if turned else operand)
-        else:
-            sides.append(np.asarray(operand).T if turned else np.asarray(operand))
-    product = _product(b, call, *sides)
-    alpha, beta = (float(call.attributes[name]) for name in ("alpha", "beta"))
+def _gemm(
+    b: Builder, left: Any, right: Any, offset: Any = None, *, alpha: float, beta: float, transA: int, transB: int
+) -> Value:
+    sides = [
+        side if not turned else b.view(side, np.transpose) if isinstance(side, Tensor) else np.transpose(side)
+        for side, turned in ((left, transA), (right, transB))
+    ]
+    product: Value = b.matmul(*sides)
     product = product if alpha == 1.0 else b.multiply(product, np.asarray(alpha))
-    offset = call.operand(2)
     if offset is None or beta == 0.0:
         return product
     return b.add(product, offset if beta == 1.0 else b.multiply(offset, np.asarray(beta)))
 
 
-def _batch_norm(b: Builder, call: Call) -> Tensor:
-    if call.attribute("training_mode", 0) or call.attribute("spatial", 1) != 1 or call.outputs > 1:
+def _batch_norm(
+    b: OnnxBuilder, x: Tensor, epsilon: float, scale: Array, B: Array, momentum: float, **given: Any
+) -> Tensor:
+    if given.pop("training_mode", 0) or given.pop("spatial", 1) != 1 or b.outputs > 1:
         raise Unsupported("it normalises by the batch at hand")
-    gain, offset, mean, variance = (np.asarray(call.constant(k, "statistics"), dtype=float) for k in range(1, 5))
-    channels = (call.x.shape[1],) if len(call.x.shape) > 1 else (1,)
-    if any(part.shape != channels for part in (gain, offset, mean, variance)):
+    mean, variance = given.values()  # whose names differ between operator sets
+    channels = (x.shape[1],) if len(x.shape) > 1 else (1,)
+    if any(part.shape != channels for part in (mean, variance, scale, B)):
         raise Unsupported(f"its statistics do not fit {channels[0]} channels")
-    return b.batch_norm(call.x, mean, variance, gain, offset, float(call.attributes["epsilon"]))
+    return b.batch_norm(x, mean, variance, scale, B, epsilon)
 
 
-def _frame(call: Call, kernel: Sequence[int]) -> tuple[list[int], win.Pads, list[int]]:
-    """Stride, padding and dilation of a convolution or pool."""
+def _frame(x: Tensor, kernel: Sequence[int], auto_pad: str, given: Mapping[str, Any]) -> Frame:
+    """The windows of a convolution or pool; where it says nothing they move by one and nothing is padded."""
     rank = len(kernel)
-    stride = list(call.attribute("strides", [1] * rank))
-    dilation = list(call.attribute("dilations", [1] * rank))
-    flat = list(call.attribute("pads", [0] * (2 * rank)))
-    auto = call.attribute("auto_pad", "NOTSET")
-    if len(call.x.shape) != rank + 2 or not len(stride) == len(dilation) == rank or len(flat) != 2 * rank:
-        raise Unsupported(f"its window of {rank} axes does not fit an operand of shape {call.x.shape}")
-    if min([*kernel, *stride, *dilation], default=1) < 1 or min(flat, default=0) < 0:
-        raise Unsupported("its window, stride, dilation or padding is not positive")
-    spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
-    wide = [max(n + flat[a] + flat[a + rank], spans[a]) for a, n in enumerate(call.x.shape[2:])]
-    call.room.take(8, *call.x.shape[:2], *wide)
-    if auto == "VALID":
-        return stride, [(0, 0)] * rank, dilation
-    if auto == "NOTSET":
-        return stride, list(zip(flat[:rank], flat[rank:])), dilation
-    if auto not in ("SAME_UPPER", "SAME_LOWER"):
-        raise Unsupported(f"its padding {auto!r} is not known")
-    pads = []
-    for size, k, s, d in zip(call.x.shape[2:], kernel, stride, dilation, strict=True):
-        spare = max((-(-size // s) - 1) * s + d * (k - 1) + 1 - size, 0)
-        pads.append((spare // 2, spare - spare // 2) if auto == "SAME_UPPER" else (spare - spare // 2, spare // 2))
-    return stride, pads, dilation
+    names = (("strides", [1] * rank), ("dilations", [1] * rank), ("pads", [0] * (2 * rank)))
+    stride, dilation, flat = (given.get(name) or default for name, default in names)
+    if len(x.shape) != rank + 2 or not len(stride) == len(dilation) == rank or len(flat) != 2 * rank:
+        raise Unsupported(f"its window of {rank} axes does not fit an operand of shape {x.shape}")
+    if min(flat, default=0) < 0:
+        raise Unsupported("its padding is negative")
+    around = list(zip(flat[:rank], flat[rank:], strict=True))
+    if auto_pad == "VALID":
+        around = [(0, 0)] * rank
+    elif auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        axes = zip(x.shape[2:], kernel, stride, dilation, strict=True)
+        spare = [max((-(-n // s) - 1) * s + d * (k - 1) + 1 - n, 0) for n, k, s, d in axes]
+        less = [(count // 2, count - count // 2) for count in spare]
+        around = less if auto_pad == "SAME_UPPER" else [pair[::-1] for pair in less]
+    elif auto_pad != "NOTSET":
+        raise Unsupported(f"its padding {auto_pad!r} is not known")
+    return Frame(kernel, stride, around, dilation, bool(given.get("ceil_mode", 0)))
 
 
-def _conv(b: Builder, call: Call) -> Tensor:
-    weight, bias = call.constant(1, "weight"), call.constant(2, "bias")
-    stride, pads, dilation = _frame(call, weight.shape[2:])
-    if list(call.attribute("kernel_shape", weight.shape[2:])) != list(weight.shape[2:]):
+def _conv(
+    b: Builder, x: Tensor, W: Array, group: int, auto_pad: str, B: Any = None, kernel_shape: Any = None, **given: Any
+) -> Tensor:
+    if kernel_shape and tuple(kernel_shape) != W.shape[2:]:
         raise Unsupported("its kernel_shape is not that of its kernel")
-    call.room.take(*call.shape, *weight.shape[1:])
-    return b.conv(call.x, weight, bias, stride, pads, dilation, int(call.attribute("group", 1)))
+    return b.conv(x, W, B, _frame(x, W.shape[2:], auto_pad, given), group)
 
 
-def _conv_transpose(b: Builder, call: Call) -> Tensor:
-    weight, bias = call.constant(1, "weight"), call.constant(2, "bias")
-    if call.attribute("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or call.attribute("output_shape", None):
+def _conv_transpose(
+    b: Builder, x: Tensor, W: Array, group: int, auto_pad: str, B: Any = None, kernel_shape: Any = None, **given: Any
+) -> Tensor:
+    kernel = W.shape[2:]
+    if auto_pad not in ("NOTSET", "VALID") or given.get("output_shape"):
         raise Unsupported("its padding follows from a wanted size; give pads and output_padding")
-    kernel = weight.shape[2:]
-    rank = len(kernel)
-    stride, pads, dilation = _frame(call, kernel)
-    spare = list(call.attribute("output_padding", [0] * rank))
-    if list(call.attribute("kernel_shape", kernel)) != list(kernel) or len(spare) != rank or min(spare) < 0:
+    more = given.get("output_padding") or [0] * len(kernel)
+    if (kernel_shape and tuple(kernel_shape) != kernel) or len(more) != len(kernel) or min(more) < 0:
         raise Unsupported("its kernel_shape or output_padding does not fit its kernel")
-    sizes, around = [], []
-    for n, k, s, (low, high), d, more in zip(call.x.shape[2:], kernel, stride, pads, dilation, spare, strict=True):
-        sizes.append((n - 1) * s - low - high + d * (k - 1) + 1 + more)
-        around.append((low, high - more))
-    call.room.take(*call.x.shape, *weight.shape[1:])
-    return b.conv_transpose(call.x, weight, bias, stride, around, dilation, sizes, int(call.attribute("group", 1)))
+    return b.conv_transpose(x, W, B, _frame(x, kernel, auto_pad, given), more, group)
 
 
-def _resize(b: Builder, call: Call) -> Tensor:
+def _average_pool(
+    b: Builder, x: Tensor, kernel_shape: Any, auto_pad: str, count_include_pad: int = 0, **given: Any
+) -> Tensor:
+    return b.average_pool(x, _frame(x, kernel_shape, auto_pad, given), bool(count_include_pad))
+
+
+def _max_pool(
+    b: OnnxBuilder, x: Tensor, kernel_shape: Any, auto_pad: str, storage_order: int = 0, **given: Any
+) -> Tensor:
+    if b.outputs > 1 or storage_order:
+        raise Unsupported("it also returns indices")
+    return b.maximum(x, *b.windows(x, _frame(x, kernel_shape, auto_pad, given)))
+
+
+def _resize(b: Builder, x: Tensor, mode: str, scales: Any = None, sizes: Any = None, **given: Any) -> Tensor:
     """Resize, and Upsample of older operator sets, by whole factors."""
-    older, shape = call.opset < 11, call.x.shape
-    scales, sizes = call.constant(1 if older else 2, "scales"), None if older else call.whole(3, "sizes")
-    rule = "asymmetric" if older else call.attribute("coordinate_transformation_mode", "half_pixel")
-    mode = call.attribute("mode", "nearest")
-    near = "floor" if older else call.attribute("nearest_mode", "round_prefer_floor")
-    if any(call.attribute(name, 0) for name in ("axes", "antialias", "exclude_outside")) or (
-        sizes and call.attribute("keep_aspect_ratio_policy", "stretch") != "stretch"
-    ):
+    rule, near = given.get("coordinate_transformation_mode", "asymmetric"), given.get("nearest_mode", "floor")
+    odd = [name for name in ("axes", "antialias", "exclude_outside") if given.get(name)]
+    if odd or (sizes is not None and given.get("keep_aspect_ratio_policy", "stretch") != "stretch"):
         raise Unsupported("axes, antialias, exclude_outside and keep_aspect_ratio_policy are not known")
     if (mode, rule, near if mode == "nearest" else "") not in _RESIZED:
         raise Unsupported(f"the mode {mode!r} with coordinates {rule!r} and {near!r} is not known")
-    factors = [m / n for m, n in zip(sizes, shape, strict=True)] if sizes else [float(f) for f in np.ravel(scales)]
-    return b.upsample(call.x, factors, mode == "linear", rule == "align_corners")
+    wanted = [m / n for m, n in zip(_whole(sizes), x.shape)] or np.ravel(scales).tolist()
+    if mode == "linear":
+        return b.interpolate(x, wanted, rule == "align_corners")
+    if len(wanted) != len(x.shape) or any(factor < 1 or factor != int(factor) for factor in wanted):
+        raise Unsupported(f"factors {wanted}: only enlarging by whole factors is read")
+    for axis, factor in enumerate(map(int, wanted)):
+        x = b.view(x, lambda index, axis=axis, factor=factor: np.repeat(index, factor, axis))
+    return x
 
 
 _RESIZED: Final = {
@@ -271,89 +209,67 @@ _RESIZED: Final = {
 """Mode, coordinates and rounding that exporters write; by whole factors, all nearest ones repeat each value."""
 
 
-def _shrink(b: Builder, call: Call) -> Tensor:
-    limit, bias = (float(call.attributes[name]) for name in ("lambd", "bias"))
-    if limit != bias:
+def _shrink(b: Builder, x: Tensor, lambd: float, bias: float) -> Tensor:
+    if lambd != bias:
         raise Unsupported("it jumps at its limits unless bias is lambd, so it has no Lipschitz constant")
-    return b.activate(call.x, "softshrink", lambd=limit)
+    return b.activate(x, "softshrink", lambd=lambd)
 
 
-def _pow(b: Builder, call: Call) -> Tensor:
-    exponent = np.asarray(call.constant(1, "exponent"), dtype=float)
-    if exponent.size != 1:
+def _pow(b: Builder, x: Tensor, Y: Array) -> Tensor:
+    if Y.size != 1:
         raise Unsupported("its exponents differ")
-    return b.power(call.x, exponent.reshape(()))
+    return b.power(x, Y.reshape(()))
 
 
-def _pool(call: Call) -> tuple[list[int], list[int], win.Pads, list[int], bool]:
-    """Kernel, stride, padding and dilation of a pool, and whether the last window may be incomplete."""
-    kernel, ceil = list(call.attribute("kernel_shape")), bool(call.attribute("ceil_mode", 0))
-    stride, pads, dilation = _frame(call, kernel)
-    call.room.take(*call.shape, *kernel)
-    return kernel, stride, pads, dilation, ceil
-
-
-def _average_pool(b: Builder, call: Call) -> Tensor:
-    return b.average_pool(call.x, *_pool(call), bool(call.attribute("count_include_pad", 0)))
-
-
-def _max_pool(b: Builder, call: Call) -> Tensor:
-    if call.outputs > 1 or call.attribute("storage_order", 0):
-        raise Unsupported("it also returns indices")
-    return b.maximum(call.x, *win.pool_windows(call.x.shape, *_pool(call)))
-
-
-def _reduce(kind: str, b: Builder, call: Call) -> Tensor:
-    rank = len(call.x.shape)
-    axes, keep = call.axes(1, rank), bool(call.attribute("keepdims", 1))
-    if not axes and call.attribute("noop_with_empty_axes", 0):
-        return call.x
-    chosen = axes or list(range(rank))
+def _reduce(
+    kind: str, b: Builder, x: Tensor, axes: Any = None, keepdims: int = 1, noop_with_empty_axes: int = 0
+) -> Tensor:
+    rank = len(x.shape)
+    chosen = [_axis(axis, rank) for axis in _whole(axes)]
+    if not chosen and noop_with_empty_axes:
+        return x
+    chosen = chosen or list(range(rank))
     if kind in ("mean", "sum"):
-        return b.mean(call.x, chosen, keep, kind == "sum")
-    return b.maximum(call.x, *win.over_axes(call.x.shape, chosen, keep), 1.0 if kind == "max" else -1.0)
+        return b.mean(x, chosen, bool(keepdims), kind == "sum")
+    return b.over_axes(x, chosen, bool(keepdims), 1.0 if kind == "max" else -1.0)
 
 
-def _global(kind: str, b: Builder, call: Call) -> Tensor:
-    axes = list(range(2, len(call.x.shape)))
-    return _reduce(kind, b, replace(call, operands=[call.x], attributes={"axes": axes, "keepdims": 1}))
+def _global(kind: str, b: Builder, x: Tensor) -> Tensor:
+    return _reduce(kind, b, x, list(range(2, len(x.shape))))
 
 
-def _top(b: Builder, call: Call) -> Any:
+def _top(b: Builder, x: Tensor, axis: int, K: Any = None, k: Any = None, largest: int = 1, sorted: int = 1) -> Any:
     """TopK of all values along an axis: they are sorted. The indices have no translation."""
-    axis = axis_of(int(call.attribute("axis", -1)), len(call.x.shape))
-    (count,) = call.whole(1, "k") or [0]
-    if count != call.x.shape[axis] or not call.attribute("sorted", 1):
-        raise Unsupported(f"it takes {count} of {call.x.shape[axis]} values; only sorting all of them is known")
-    return b.sort(call.x, axis, bool(call.attribute("largest", 1))), Positions()
+    axis = _axis(axis, len(x.shape))
+    (count,) = _whole(k if K is None else K) or [0]
+    if count != x.shape[axis] or not sorted:
+        raise Unsupported(f"it takes {count} of {x.shape[axis]} values; only sorting all of them is known")
+    return b.sort(x, axis, bool(largest)), Positions()
 
 
-def _dropout(b: Builder, call: Call) -> Any:
-    if np.any(call.constant(2, "training_mode", False)):
+def _dropout(b: OnnxBuilder, x: Tensor, ratio: Any = 0.5, training_mode: Any = False, seed: int = 0) -> Any:
+    if np.any(training_mode):
         raise Unsupported("it is random in training mode")
-    return (call.x, np.ones(call.x.shape, dtype=bool))[: call.outputs]  # the mask keeps everything
+    return (x, np.ones(x.shape, dtype=bool))[: b.outputs]  # the mask keeps everything
 
 
-def _cast(b: Builder, call: Call) -> Tensor:
+def _cast(b: OnnxBuilder, x: Tensor, to: int, **_: Any) -> Tensor:
     single, double = 1, 11
-    to = int(call.attributes["to"])
     if to not in (single, double):
         raise Unsupported("it rounds to another type of number")
-    if to == single and not call.single:
+    if to == single and not b.single:
         raise Unsupported("it rounds from double to single precision, in steps; keep to one precision")
-    return call.x
+    return x
 
 
-def _pad(b: Builder, call: Call) -> Tensor:
-    rank = len(call.x.shape)
-    flat = call.whole(1, "pads") or []
-    fill = call.constant(2, "value", 0.0)
-    axes = call.axes(3, rank) or list(range(rank))
-    pads = [(0, 0)] * rank
-    for axis, low, high in zip(axes, flat[: len(axes)], flat[len(axes) :], strict=True):
-        pads[axis] = (low, high)
-    call.room.take(8, *(n + max(low, 0) + max(high, 0) for n, (low, high) in zip(call.x.shape, pads, strict=True)))
-    return b.pad(call.x, pads, float(np.ravel(fill)[0]))
+def _pad(b: Builder, x: Tensor, mode: str, pads: Any, axes: Any = None, **value: Any) -> Tensor:
+    """Padding with a constant; with anything else it only moves elements."""
+    rank, flat = len(x.shape), _whole(pads)
+    chosen = [_axis(axis, rank) for axis in _whole(axes)] or list(range(rank))
+    around = [(0, 0)] * rank
+    for axis, low, high in zip(chosen, flat[: len(chosen)], flat[len(chosen) :], strict=True):
+        around[axis] = (low, high)
+    return b.pad(x, around, float(np.ravel(next(iter(value.values()), 0.0))[0]))
 
 
 ARRANGING: Final = frozenset(
@@ -364,25 +280,36 @@ ARRANGING: Final = frozenset(
 )
 """Operators that only move elements, or tell their number."""
 
-OPERATORS: Final[Mapping[str, Operator]] = {
-    "Abs": lambda b, call: b.activate(call.x, "leaky_relu", negative_slope=-1.0),
+SEVERAL: Final[Mapping[str, Operator]] = {
     "Add": _fold(lambda b, x, y: b.add(x, y)),
+    "Concat": lambda b, *parts, axis: b.concat(parts, axis),
+    "Div": _fold(lambda b, x, y: b.divide(x, y)),
+    "Gemm": _gemm,
+    "MatMul": lambda b, x, y: b.matmul(x, y),
+    "Max": _fold(lambda b, x, y: b.larger(x, y)),
+    "Min": _fold(lambda b, x, y: b.larger(x, y, -1.0)),
+    "Mul": _fold(lambda b, x, y: b.multiply(x, y)),
+    "Sub": _fold(lambda b, x, y: b.add(x, y, -1.0)),
+    "Sum": _fold(lambda b, x, y: b.add(x, y)),
+}
+"""Operators all of whose operands may depend on the input; the others' first one must."""
+
+OPERATORS: Final[Mapping[str, Operator]] = {
+    **SEVERAL,
+    "Abs": lambda b, x: b.activate(x, "leaky_relu", negative_slope=-1.0),
     "Atan": _row("arctan"),
     "AveragePool": _average_pool,
     "BatchNormalization": _batch_norm,
     "Cast": _cast,
     "Celu": _row("celu", alpha="alpha"),
     "Clip": _clip,
-    "Concat": lambda b, call: b.concat(call.operands, int(call.attribute("axis"))),
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "Cos": _row("cos"),
-    "Div": _fold(lambda b, x, y: b.divide(x, y)),
     "Dropout": _dropout,
     "Elu": _row("elu", alpha="alpha"),
-    "Erf": lambda b, call: b.special(call.x, "erf"),
-    "Gelu": lambda b, call: b.activate(call.x, "gelu_tanh" if call.attribute("approximate") == "tanh" else "gelu"),
-    "Gemm": _gemm,
+    "Erf": _row("erf"),
+    "Gelu": lambda b, x, approximate: b.activate(x, "gelu_tanh" if approximate == "tanh" else "gelu"),
     "GlobalAveragePool": partial(_global, "mean"),
     "GlobalMaxPool": partial(_global, "max"),
     **dict.fromkeys(
@@ -391,24 +318,17 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     ),
     "HardSigmoid": _row("hardsigmoid", alpha="alpha", beta="beta"),
     "HardSwish": _row("hardswish"),
-    "Identity": lambda b, call: call.x,
-    "LeakyRelu": _row("leaky_relu", negative_slope="alpha"),
+    "Identity": lambda b, x: x,
+    "LeakyRelu": _row("leaky_relu", alpha="negative_slope"),
     "LogSoftmax": softmax,
-    "MatMul": _matmul,
-    "Max": _fold(lambda b, x, y: b.larger(x, y)),
     "MaxPool": _max_pool,
-    "Min": _fold(lambda b, x, y: b.larger(x, y, -1.0)),
     "Mish": _row("mish"),
-    "Mul": _fold(lambda b, x, y: b.multiply(x, y)),
-    "Neg": lambda b, call: b.scale(call.x, -1.0),
+    "Neg": lambda b, x: b.scale(x, -1.0),
     "PRelu": _prelu,
     "Pad": _pad,
     "Pow": _pow,
-    "Reciprocal": lambda b, call: b.special(call.x, "reciprocal"),
-    "ReduceMax": partial(_reduce, "max"),
-    "ReduceMean": partial(_reduce, "mean"),
-    "ReduceMin": partial(_reduce, "min"),
-    "ReduceSum": partial(_reduce, "sum"),
+    "Reciprocal": lambda b, x: b.reciprocal(x),
+    **{f"Reduce{kind.title()}": partial(_reduce, kind) for kind in ("max", "mean", "min", "sum")},
     "Relu": _row("relu"),
     "Resize": _resize,
     "Selu": _selu,
@@ -418,8 +338,6 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Softmax": softmax,
     "Softplus": _row("softplus"),
     "Softsign": _row("softsign"),
-    "Sub": _fold(lambda b, x, y: b.add(x, y, -1.0)),
-    "Sum": _fold(lambda b, x, y: b.add(x, y)),
     "Tanh": _row("tanh"),
     "TopK": _top,
     "Upsample": _resize,

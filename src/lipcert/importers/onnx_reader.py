@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -13,9 +12,9 @@ from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from lipcert.errors import LipcertError, UnreadableModel
-from lipcert.importers.builder import SOFTMAX, Builder, Opaque, Positions, Tensor, Unsupported
+from lipcert.importers.builder import Opaque, Positions, Room, Tensor, Unsupported
 from lipcert.importers.graph import Graph
-from lipcert.importers.onnx_ops import ARRANGING, OPERATORS, Call, Operator, Room, softmax
+from lipcert.importers.onnx_ops import ARRANGING, OPERATORS, SEVERAL, OnnxBuilder, softmax
 from lipcert.importers.registry import of_function
 from lipcert.importers.untrusted import line, shown
 from lipcert.importers.windows import positions
@@ -65,11 +64,10 @@ class Reader:
     """Walks the operators and writes the graph. ``values`` has what each name stands for, ``types`` its ONNX type."""
 
     def __init__(self, model: onnx.ModelProto, source: Source, arrays: dict[str, Array], opset: int) -> None:
-        self.model, self.source, self.opset = model, source, opset
-        self.opsets = list(model.opset_import)
-        self.build = Builder(source.shape)
+        self.model, self.opset = model, opset
         stored = sum(array.size for array in arrays.values())
-        self.room, self.constants = Room(stored), Room(stored, 2**22, 8)
+        self.build = OnnxBuilder(source.shape, Room(stored))
+        self.constants = Room(stored, 2**22, 8)
         self.values: dict[str, Any] = {**arrays, source.name: self.build.input}
         self.types = {name: _type(array) for name, array in arrays.items()}
         self.types[source.name] = onnx.helper.make_tensor_type_proto(source.kind, source.shape)
@@ -100,23 +98,20 @@ class Reader:
             if any(isinstance(operand, Positions) for operand in operands):
                 raise Unsupported(Positions.reason)
             opaque = any(isinstance(operand, Opaque) for operand in operands)
-            operator = self._operator(node, bool(tensors), opaque)
+            self._check(node, bool(tensors), opaque)
             if not opaque:
                 if misfit:
                     raise Unsupported(f"its operands do not fit ({misfit})")
-                made = [shapes.get(name) for name in names]
-                results = self._results(operator, node, operands, made)
+                read = self._translated if tensors else self._evaluated
+                results = read(node, operands, [shapes.get(name) for name in names])
         if results is None:
-            results = [
-                Opaque() if shapes.get(name) is None else self.build.unknown(shapes[name] or (), tensors)
-                for name in node.output
-            ]
+            made = [shapes.get(name) for name in node.output]
+            results = [Opaque() if shape is None else self.build.unknown(shape, tensors) for shape in made]
         for name, result in zip(node.output, results, strict=True):
             self.values[name] = result
             self.types[name] = _type(result) if isinstance(result, np.ndarray) else types.get(name, onnx.TypeProto())
-            if self.types[name].tensor_type.elem_type != DOUBLE or (
-                node.op_type == "Cast" and node.input[0] in self.single
-            ):
+            cast = node.op_type == "Cast" and node.input[0] in self.single
+            if cast or self.types[name].tensor_type.elem_type != DOUBLE:
                 self.single.add(name)
 
     def _inferred(self, node: onnx.NodeProto, operands: Sequence[Any]) -> tuple[dict[str, onnx.TypeProto], str]:
@@ -130,55 +125,68 @@ class Reader:
             if isinstance(value, np.ndarray) and value.size <= _PASSED_ON
         }
         types = {name: self.types[name] for name in node.input if name}
-        schema = onnx.defs.get_schema(node.op_type, self.opset, "")
+        schema, opsets = onnx.defs.get_schema(node.op_type, self.opset, ""), list(self.model.opset_import)
         try:
-            return onnx.shape_inference.infer_node_outputs(schema, node, types, data, None, self.opsets), ""
+            return onnx.shape_inference.infer_node_outputs(schema, node, types, data, None, opsets), ""
         except Exception as error:  # of classes of its own
             return {}, line(error)
 
-    def _operator(self, node: onnx.NodeProto, depends: bool, opaque: bool) -> Operator | None:
-        """What to do for an operator; None where it is known on constants only."""
-        mine = of_function(node.domain, node.op_type)
-        if mine is not None and any((f.domain, f.name) == (node.domain, node.op_type) for f in self.model.functions):
+    def _activation(self, node: onnx.NodeProto) -> Any:
+        """The activation that is registered for the function that a node calls."""
+        known = any((f.domain, f.name) == (node.domain, node.op_type) for f in self.model.functions)
+        return of_function(node.domain, node.op_type) if known else None
+
+    def _check(self, node: onnx.NodeProto, depends: bool, opaque: bool) -> None:
+        """Refuse an operator that nothing is known of, or that is not used as the standard says."""
+        if self._activation(node) is not None:
             if len(node.input) != 1 or len(node.output) != 1 or node.attribute or not depends:
                 raise Unsupported("it is registered as an activation, and must take one operand that is no constant")
-            return lambda b, call: b.apply(call.x, mine)
+            return
         if node.domain not in ("", "ai.onnx"):
             raise Unsupported(f"operators of the domain {node.domain} are not known")
         if any(a.type in (a.GRAPH, a.GRAPHS) for a in node.attribute):
             raise Unsupported("control flow has no translation")
         operator = OPERATORS.get(node.op_type)
-        pads = node.op_type == "Pad" and any(a.name == "mode" and a.s != b"constant" for a in node.attribute)
-        if node.op_type in ARRANGING or pads:
-            operator = partial(self._arranged, node)
-        if (depends or opaque) and (operator is None or operator is softmax):
-            raise Unsupported(SOFTMAX if operator is softmax else "unknown operator")
+        if (depends or opaque) and operator is softmax:
+            softmax()
+        if (depends or opaque) and operator is None and node.op_type not in ARRANGING:
+            raise Unsupported("unknown operator")
         schema = onnx.defs.get_schema(node.op_type, self.opset, "")
         optional = onnx.defs.OpSchema.FormalParameterOption.Optional
         for names, formal in ((node.input, schema.inputs), (node.output, schema.outputs)):
             if any(not name and formal[min(k, len(formal) - 1)].option != optional for k, name in enumerate(names)):
                 raise Unsupported("it leaves out an operand or a result that it must have")  # onnxruntime would crash
-        return operator
 
-    def _results(
-        self, operator: Operator | None, node: onnx.NodeProto, operands: Sequence[Any], shapes: Sequence[Any]
-    ) -> Sequence[Any]:
-        if not any(isinstance(operand, Tensor) for operand in operands):
-            return self._evaluated(node, operands, shapes)
-        assert operator is not None
-        kind = self.types[next(n for n, v in zip(node.input, operands) if isinstance(v, Tensor))].tensor_type.elem_type
-        single = all(name in self.single for name, v in zip(node.input, operands) if isinstance(v, Tensor))
+    def _translated(self, node: onnx.NodeProto, operands: Sequence[Any], shapes: Sequence[Any]) -> Sequence[Any]:
+        """The results of an operator, some operand of which depends on the input."""
+        if (row := self._activation(node)) is not None:
+            return [self.build.apply(operands[0], row)]
         if node.op_type == "Slice" and None in shapes:  # of operator sets before 10; it makes nothing larger
             shapes = [operands[0].shape]
         for shape in shapes:
             if shape is None:
                 raise Unsupported("the shape of its result cannot be told from those of its operands")
-            self.room.take(8, *shape)  # several arrays are made for each element
-        dtype, attributes = REAL.get(kind, np.float64), self._attributes(node)
-        call = Call(operands, attributes, self.opset, len(node.output), shapes[0], dtype, single, self.room)
+            self.build.room.take(8, *shape)  # several arrays are made for each element
+        named = self._attributes(node)
+        several = node.op_type in SEVERAL
+        if not several:
+            schema = onnx.defs.get_schema(node.op_type, self.opset, "")
+            named |= {f.name: value for f, value in zip(schema.inputs[1:], operands[1:]) if value is not None}
+            if not isinstance(operands[0], Tensor):
+                raise Unsupported("its first operand is a constant and another one is not")
+            if moved := [name for name, value in named.items() if isinstance(value, Tensor)]:
+                raise Unsupported(f"its {moved[0]} depends on the input")
+        first = next(name for name, value in zip(node.input, operands) if isinstance(value, Tensor))
+        self.build.dtype = REAL.get(self.types[first].tensor_type.elem_type, np.float64)
+        self.build.single = all(name in self.single for name, v in zip(node.input, operands) if isinstance(v, Tensor))
+        self.build.outputs = len(node.output)
         try:
             with np.errstate(all="ignore"):  # numbers that are not finite are refused at the end
-                result = operator(self.build, call)
+                if node.op_type in ARRANGING or (node.op_type == "Pad" and named["mode"] != "constant"):
+                    result = self._arranged(node, operands)
+                else:
+                    given = operands if several else operands[:1]
+                    result = OPERATORS[node.op_type](self.build, *given, **named)
         except LipcertError:  # says itself what is wrong
             raise
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, MemoryError) as error:
@@ -188,18 +196,14 @@ class Reader:
             raise Unsupported(f"it gives {len(results)} results and the model expects {len(node.output)}")
         return results
 
-    def _arranged(self, node: onnx.NodeProto, b: Builder, call: Call) -> Any:
+    def _arranged(self, node: onnx.NodeProto, operands: Sequence[Any]) -> Any:
         """What an operator that only moves elements makes of x: it is evaluated on the elements' positions."""
-        if any(isinstance(operand, Tensor) for operand in call.operands[1:]):
-            raise Unsupported("its arguments depend on the input")
-        results = self._run(node, [positions(call.x.shape), *call.operands[1:]])
+        results = self._run(node, [positions(operands[0].shape), *operands[1:]])
         if node.op_type == "Shape":
             return results[0]
-        return tuple(None if index is None else b.pick(call.x, index) for index in results)
+        return tuple(None if index is None else self.build.pick(operands[0], index) for index in results)
 
-    def _evaluated(
-        self, node: onnx.NodeProto, operands: Sequence[Array | None], shapes: Sequence[Any]
-    ) -> Sequence[Any]:
+    def _evaluated(self, node: onnx.NodeProto, operands: Sequence[Any], shapes: Sequence[Any]) -> Sequence[Any]:
         """The results of an operator on constants, None where it leaves one out."""
         if node.op_type not in EVALUATED:
             raise Unsupported("it is not evaluated on constants, because it may be random, slow or unknown")
@@ -217,7 +221,8 @@ class Reader:
         """An operator as onnx's reference implementation computes it."""
         feeds = {name: value for name, value in zip(node.input, operands, strict=True) if name}
         names = [name for name in node.output if name]
-        function = onnx.helper.make_function("", "constant", list(feeds), names, [node], self.opsets)
+        opsets = list(self.model.opset_import)
+        function = onnx.helper.make_function("", "constant", list(feeds), names, [node], opsets)
         try:
             with np.errstate(all="ignore"):
                 found = dict(zip(names, ReferenceEvaluator(function).run(None, feeds, {}), strict=True))
@@ -230,10 +235,11 @@ class Reader:
 
         The defaults come from ONNX's own table, where they are numbers of single precision.
         """
-        known = onnx.defs.get_schema(node.op_type, self.opset, "").attributes if node.domain in ("", "ai.onnx") else {}
+        known = onnx.defs.get_schema(node.op_type, self.opset, "").attributes
         defaults = {name: a.default_value for name, a in known.items() if a.default_value.name}
-        given = {a.name: a for a in node.attribute}
-        return {name: onnx.helper.get_attribute_value(a) for name, a in (defaults | given).items()}
+        found = defaults | {a.name: a for a in node.attribute}
+        values = {name: onnx.helper.get_attribute_value(a) for name, a in found.items()}
+        return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
 
 
 def _type(array: Array) -> onnx.TypeProto:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import io
 import logging
@@ -69,13 +68,12 @@ def read_module(
     try:
         exported = _found(given, input_shape)
         own = _without_softmax(exported) if drop_softmax else exported
-        wide = _in_double(own)
-        graph = _Reader(wide, given).read()
+        graph = _Reader(own, given).read()
         checks.same_operations(given, exported.program, exported.example())
     finally:
         checks.unchanged(before, checks.state(module))  # what changes a module is the cause of all else
     lowered = lower(graph)
-    for original in _originals(given, own, wide, drop_softmax):
+    for original in _originals(given, own, drop_softmax):
         confirm(lowered.network, original, points, sizes=_large_constants(own))
     return Imported(lowered, exported.shape[1:], sum(parameter.numel() for parameter in module.parameters()))
 
@@ -94,17 +92,16 @@ class _Given(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.model = module
-        self.entry, self.chosen, self.numbers = entry, chosen, {}
+        self.entry, self.chosen, self.names = entry, chosen, list(fixed)
         for name, value in fixed.items():
             if isinstance(value, torch.Tensor):
                 self.register_buffer(f"fixed_{name}", value)
             else:
-                self.numbers[name] = value
-        self.tensors = [name for name, value in fixed.items() if isinstance(value, torch.Tensor)]
+                setattr(self, f"fixed_{name}", value)
         self.training = False  # not eval(), which would change the module
 
     def forward(self, x: Any) -> Any:
-        arguments = {**self.numbers, **{name: getattr(self, f"fixed_{name}") for name in self.tensors}}
+        arguments = {name: getattr(self, f"fixed_{name}") for name in self.names}
         result = self.model(x, **arguments) if self.entry is None else self.model(**{self.entry: x}, **arguments)
         result = result if self.chosen is None else _chosen(result, self.chosen)
         if not isinstance(result, torch.Tensor):
@@ -113,6 +110,17 @@ class _Given(torch.nn.Module):
                 " output=…, its name or number"
             )
         return result
+
+    @property
+    def place(self) -> torch.device:
+        """Where the module keeps its numbers."""
+        return next((value.device for value in (*self.parameters(), *self.buffers())), torch.device("cpu"))
+
+    @property
+    def dtypes(self) -> tuple[torch.dtype, ...]:
+        """The types of numbers among parameters and buffers, the widest first; double where there are none."""
+        kinds = {v.dtype for v in (*self.model.parameters(), *self.model.buffers()) if v.is_floating_point()}
+        return tuple(kind for kind in (torch.float64, torch.float32) if kind in kinds) or (torch.float64,)
 
 
 def _chosen(result: Any, name: str | int) -> Any:
@@ -137,27 +145,26 @@ def _described(result: Any) -> str:
 
 def _given(module: torch.nn.Module, fixed: Mapping[str, Any] | None, output: str | int | None) -> _Given:
     """The module as a function of one tensor."""
-    if fixed is not None and not (isinstance(fixed, Mapping) and all(isinstance(name, str) for name in fixed)):
+    fixed = {} if fixed is None else fixed
+    if not (isinstance(fixed, Mapping) and all(isinstance(name, str) for name in fixed)):
         raise InvalidInput(f"fixed must be a dictionary of arguments by name, got {fixed!r}")
     if output is not None and (not isinstance(output, (str, int)) or isinstance(output, bool)):
         raise InvalidInput(f"output must be the name or the number of an output, got {output!r}")
     parameters = list(inspect.signature(module.forward).parameters.values())
     names = [p.name for p in parameters if p.kind not in _MANY]
-    strange = [name for name in fixed or () if name not in names]
-    if strange:
+    if strange := [name for name in fixed if name not in names]:
         raise InvalidInput(f"fixed names {few(strange)}; forward takes {few(names)}")
-    free = [p for p in parameters if p.kind not in _MANY and p.name not in (fixed or {})]
-    needed = [p.name for p in free[1:] if p.default is inspect.Parameter.empty]
-    if needed:
+    free = [p for p in parameters if p.kind not in _MANY and p.name not in fixed]
+    if needed := [p.name for p in free[1:] if p.default is inspect.Parameter.empty]:
         raise UnreadableModel(
             f"the module takes {1 + len(needed)} inputs ({free[0].name}, {few(needed)}); a network has one: give the"
             f" others as fixed={{{needed[0]!r}: …}}"
         )
     if not free and not any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
         raise UnreadableModel(f"the module takes 0 inputs that are not fixed ({few(names)}); a network has one")
-    values = {name: _plain(name, value, _precisions(module)[0]) for name, value in (fixed or {}).items()}
-    entry = free[0].name if free and free[0] is not parameters[0] else None
-    return _Given(module, entry, values, output)
+    dtype = _Given(module, None, {}, None).dtypes[0]
+    values = {name: _plain(name, value, dtype) for name, value in fixed.items()}
+    return _Given(module, free[0].name if free and free[0] is not parameters[0] else None, values, output)
 
 
 def _plain(name: str, value: Any, dtype: torch.dtype) -> Any:
@@ -174,21 +181,19 @@ def _plain(name: str, value: Any, dtype: torch.dtype) -> Any:
     )
 
 
-def _precisions(module: torch.nn.Module) -> tuple[torch.dtype, ...]:
-    """The types of numbers among parameters and buffers, the widest first; double where there are none."""
-    kinds = {v.dtype for v in (*module.parameters(), *module.buffers()) if v.is_floating_point()}
-    return tuple(kind for kind in (torch.float64, torch.float32) if kind in kinds) or (torch.float64,)
-
-
 # the export ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class _Exported:
-    """A module's program, and its graph without operations in place; the shape is that of the input, with batch."""
+    """A module's program, and its graph without operations in place; the shape is that of the input, with batch.
+
+    ``result`` is the node whose value is the output.
+    """
 
     program: Callable[[Any], Any]
     graph: fx.GraphModule
+    result: fx.Node
     state: Mapping[str, torch.Tensor]
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -199,20 +204,41 @@ class _Exported:
         numbers = torch.randn(self.shape, generator=torch.Generator().manual_seed(0), dtype=self.dtype)
         return numbers.to(self.place)
 
-    def run(self, x: torch.Tensor) -> torch.Tensor:
-        """What the graph makes of an input."""
-        result: torch.Tensor = self.graph(*self.state.values(), x)[-1]
-        return result
+    def held(self, node: fx.Node, given: Any) -> Any:
+        """What stands for a node that is no operation: a parameter, buffer or constant, or what is given."""
+        return self.state.get(node.name, given) if node.op == "placeholder" else getattr(self.graph, str(node.target))
+
+    def run(self, x: torch.Tensor, wide: bool) -> torch.Tensor:
+        """What the graph makes of an input, maybe with all numbers in double precision."""
+        values: dict[fx.Node, Any] = {}
+        for node in self.graph.graph.nodes:
+            if node.op == "call_function":
+                args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
+                values[node] = _computed(node, args, kwargs, wide)
+            elif node.op != "output":
+                values[node] = _widened(self.held(node, x)) if wide else self.held(node, x)
+        found: torch.Tensor = values[self.result]
+        return found
 
     @property
     def calls(self) -> list[fx.Node]:
         """The operations, in order."""
         return [node for node in self.graph.graph.nodes if node.op == "call_function"]
 
-    @property
-    def result(self) -> fx.Node:
-        """The node whose value is the output."""
-        return next(node.args[0][-1] for node in self.graph.graph.nodes if node.op == "output")
+
+def _computed(node: fx.Node, args: Any, kwargs: Any, wide: bool) -> Any:
+    """The result of an operation; in double precision numbers that it makes itself are rounded as they were."""
+    if wide and node.all_input_nodes:
+        args, kwargs = fx.node.map_aggregate((args, kwargs), _widened)
+    result = node.target(*args, **kwargs)  # type: ignore[operator]
+    return fx.node.map_aggregate(result, _widened) if wide else result
+
+
+def _widened(leaf: Any) -> Any:
+    """Single precision as double."""
+    if isinstance(leaf, torch.Tensor):
+        return leaf.double() if leaf.dtype == torch.float32 else leaf
+    return torch.float64 if leaf is torch.float32 else leaf
 
 
 def _found(module: _Given, input_shape: Sequence[int] | None) -> _Exported:
@@ -237,9 +263,8 @@ def _tells(exported: _Exported, size: int) -> bool:
     """Whether the input goes to a linear layer of that size, by operations that keep the number of its elements."""
     node = next(n for n in exported.graph.graph.nodes if n.op == "placeholder" and n.name not in exported.state)
     while node.users:
-        for user in node.users:
-            if name_of(user.target) == "linear" and user.args[1].meta["val"].shape[-1] == size:
-                return True
+        if any(name_of(u.target) == "linear" and u.args[1].meta["val"].shape[-1] == size for u in node.users):
+            return True
         node = next(iter(node.users))
         if name_of(node.target) not in {*ACTIVATIONS, "view", "reshape", "flatten", "clone", "contiguous"}:
             return False
@@ -248,14 +273,14 @@ def _tells(exported: _Exported, size: int) -> bool:
 
 def _exported(module: _Given, shape: tuple[int, ...]) -> _Exported:
     """The export for an input of the given shape, with batch."""
-    place = _device(module)
     dtype, why = _type(module, shape)
     if dtype is None:
         raise UnreadableModel(f"the module fails on an input of shape {shape}{why}; {_advice(module)}")
     clock().say("exporting the module with torch.export (the first time in a process this loads its tracer)")
     try:
         with silent(), torch.no_grad():
-            program = torch.export.export(module, (torch.zeros(shape, dtype=dtype, device=place),), strict=False)
+            example = torch.zeros(shape, dtype=dtype, device=module.place)
+            program = torch.export.export(module, (example,), strict=False)
             functional = _functional(program)
     except LipcertError:
         raise
@@ -265,28 +290,22 @@ def _exported(module: _Given, shape: tuple[int, ...]) -> _Exported:
             " values of tensors, nor hand them to Python or numpy: write choices with relu, clamp, abs or maximum, or"
             " load the part of the module that does not decide"
         ) from error
-    _no_mutation(functional)
-    return _Exported(
-        program.module(check_guards=False),
-        functional.graph_module,
-        {
-            spec.arg.name: _stored(functional, spec)
-            for spec in functional.graph_signature.input_specs
-            if spec.kind.name != "USER_INPUT"
-        },
-        shape,
-        dtype,
-        place,
-    )
+    signature, graph = functional.graph_signature, functional.graph_module
+    changed = [s for s in signature.output_specs if s.kind.name in ("BUFFER_MUTATION", "PARAMETER_MUTATION")]
+    checks.refuse_changes(spec.target.removeprefix("model.") for spec in changed)
+    kept = {**functional.constants, **functional.state_dict}
+    state = {s.arg.name: kept[s.target].detach() for s in signature.input_specs if s.kind.name != "USER_INPUT"}
+    result = next(node.args[0][-1] for node in graph.graph.nodes if node.op == "output")
+    return _Exported(program.module(check_guards=False), graph, result, state, shape, dtype, module.place)
 
 
 def _type(module: _Given, shape: tuple[int, ...]) -> tuple[torch.dtype | None, str]:
     """The type of numbers that the module takes, or None and why it fails with any; buffers may have other types."""
     why = ""
-    for dtype in _precisions(module):
+    for dtype in module.dtypes:
         try:
             with checks.quiet(), torch.no_grad():
-                module(torch.zeros(shape, dtype=dtype, device=_device(module)))
+                module(torch.zeros(shape, dtype=dtype, device=module.place))
         except LipcertError:  # there is no output of that name
             raise
         except Exception as error:  # the module's own code
@@ -294,11 +313,6 @@ def _type(module: _Given, shape: tuple[int, ...]) -> tuple[torch.dtype | None, s
         else:
             return dtype, ""
     return None, why
-
-
-def _device(module: torch.nn.Module) -> torch.device:
-    """Where the module keeps its numbers."""
-    return next((value.device for value in (*module.parameters(), *module.buffers())), torch.device("cpu"))
 
 
 def _advice(module: torch.nn.Module) -> str:
@@ -309,6 +323,10 @@ def _advice(module: torch.nn.Module) -> str:
         "give input_shape without the batch, such as input_shape=(3, 32, 32), and values of fixed= as the forward gets"
         " them, with a batch of one where it has one; a batch norm needs track_running_stats=True"
     )
+
+
+APART = ("rnn_tanh", "rnn_relu", "rnn_tanh_cell", "rnn_relu_cell", "einsum", "outer", "bilinear")
+"""Operations that PyTorch writes with simpler ones."""
 
 
 def _functional(program: Any, harmless: Sequence[str] = ("detach_",)) -> Any:
@@ -322,29 +340,6 @@ def _functional(program: Any, harmless: Sequence[str] = ("detach_",)) -> Any:
     return program.run_decompositions({target: table[target] for target in apart})
 
 
-APART = ("rnn_tanh", "rnn_relu", "rnn_tanh_cell", "rnn_relu_cell", "einsum", "outer", "bilinear")
-"""Operations that PyTorch writes with simpler ones."""
-
-
-_MUTATIONS = ("BUFFER_MUTATION", "PARAMETER_MUTATION")
-
-
-def _no_mutation(program: Any) -> None:
-    specs = program.graph_signature.output_specs
-    changed = [spec.target.removeprefix("model.") for spec in specs if spec.kind.name in _MUTATIONS]
-    if changed:
-        raise UnreadableModel(
-            f"a run changes what the module holds ({few(changed)}): its next run may compute something else;"
-            " keep counters, caches and statistics outside of the module"
-        )
-
-
-def _stored(program: Any, spec: Any) -> torch.Tensor:
-    """The numbers of a parameter, buffer or constant."""
-    held = program.state_dict if spec.target in program.state_dict else program.constants
-    return held[spec.target].detach()
-
-
 def _shape(node: fx.Node, first: int = 0) -> tuple[int, ...] | None:
     """The shape of a node's value, from some axis on; None where it is no tensor, or its sizes may vary."""
     value = node.meta.get("val")
@@ -355,15 +350,11 @@ def _shape(node: fx.Node, first: int = 0) -> tuple[int, ...] | None:
 
 def _without_softmax(exported: _Exported) -> _Exported:
     """The export whose output is what the final softmax receives."""
-    last = exported.result
-    if name_of(last.target) not in _SOFTMAX:
-        raise InvalidInput(f"drop_softmax=True, but the last operation is {name_of(last.target)}, not a softmax")
-    graph = copy.deepcopy(exported.graph)
-    output = next(node for node in graph.graph.nodes if node.op == "output")
-    output.args = ((output.args[0][-1].args[0],),)
-    graph.graph.eliminate_dead_code()
-    graph.recompile()
-    return replace(exported, graph=graph)
+    if name_of(exported.result.target) not in _SOFTMAX:
+        last = name_of(exported.result.target)
+        raise InvalidInput(f"drop_softmax=True, but the last operation is {last}, not a softmax")
+    (logits,) = exported.result.all_input_nodes
+    return replace(exported, result=logits)
 
 
 @contextmanager
@@ -381,51 +372,28 @@ def silent() -> Iterator[None]:
 # what is compared with the network -------------------------------------------------------------------------------
 
 
-def _widened(leaf: Any) -> Any:
-    """Single precision as double."""
-    if isinstance(leaf, torch.Tensor):
-        return leaf.double() if leaf.dtype == torch.float32 else leaf
-    return torch.float64 if leaf is torch.float32 else leaf
-
-
-def _in_double(exported: _Exported) -> _Exported:
-    """The same graph with all numbers in double precision; those that it makes itself are rounded as they were."""
-    if exported.dtype == torch.float64:
-        return exported
-    module = copy.deepcopy(exported.graph)
-    for node in list(module.graph.nodes):
-        if node.op != "call_function":
-            continue
-        if node.all_input_nodes:
-            node.args, node.kwargs = fx.node.map_aggregate((node.args, node.kwargs), _widened)
-        elif getattr(node.meta.get("val"), "dtype", None) == torch.float32:
-            with module.graph.inserting_after(node):
-                wide = module.graph.call_function(torch.ops.aten._to_copy.default, (node,), {"dtype": torch.float64})
-            wide.meta = dict(node.meta)
-            node.replace_all_uses_with(wide, delete_user_cb=lambda user, wide=wide: user is not wide)
-    module.recompile()
-    state = {name: _widened(value) for name, value in exported.state.items()}
-    return replace(exported, graph=module, state=state, dtype=torch.float64)
-
-
-def _originals(module: _Given, own: _Exported, wide: _Exported, graphs: bool) -> Iterator[Original]:
+def _originals(module: _Given, exported: _Exported, graphs: bool) -> Iterator[Original]:
     """The module as it is, and its graph in double precision.
 
     Where a softmax was dropped the graph stands for the module, whose operations are known to be the same.
     """
-    precision = SINGLE if own.dtype == torch.float32 else DOUBLE
-    yield Original(_runner(own.run if graphs else module, own), precision, "PyTorch")
-    if wide is not own:
+    single = exported.dtype == torch.float32
+    call = (lambda x: exported.run(x, False)) if graphs else module
+    yield Original(_runner(call, exported, exported.dtype), SINGLE if single else DOUBLE, "PyTorch")
+    if single:
         # PyTorch's softplus switches to x where single precision cannot tell, but double precision can
-        coarse = 2.0**-21 if any(name_of(node.target) == "softplus" for node in own.calls) else 0.0
-        yield Original(_runner(wide.run, wide), DOUBLE, "PyTorch in double precision", coarse)
+        coarse = 2.0**-21 if any(name_of(node.target) == "softplus" for node in exported.calls) else 0.0
+        wide = _runner(lambda x: exported.run(x, True), exported, torch.float64)
+        yield Original(wide, DOUBLE, "PyTorch in double precision", coarse)
 
 
-def _runner(call: Callable[[torch.Tensor], torch.Tensor], exported: _Exported) -> Callable[[Array], Array]:
+def _runner(
+    call: Callable[[torch.Tensor], torch.Tensor], exported: _Exported, dtype: torch.dtype
+) -> Callable[[Array], Array]:
     """A function of one flat input."""
 
     def run(x: Array) -> Array:
-        given = torch.from_numpy(x.copy()).to(exported.dtype).reshape(exported.shape)
+        given = torch.from_numpy(x.copy()).to(dtype).reshape(exported.shape)
         try:
             with torch.no_grad(), checks.quiet():
                 return np.asarray(call(given.to(exported.place)).cpu().numpy().ravel(), dtype=float)
@@ -440,27 +408,20 @@ def _runner(call: Callable[[torch.Tensor], torch.Tensor], exported: _Exported) -
 
 def _large_constants(exported: _Exported, above: float = 1e25, most: int = 8) -> tuple[float, ...]:
     """Large numbers among the arguments of the operations and among what the module holds, the smallest first."""
-    found: set[float] = set()
-
-    def note(value: Any) -> Any:
-        if isinstance(value, (int, float)) and above < abs(value) < 1e290:
-            found.add(abs(float(value)))
-        return value
-
-    for node in exported.calls:
-        fx.node.map_aggregate((node.args, node.kwargs), note)
+    found: list[Any] = []
+    fx.node.map_aggregate([(node.args, node.kwargs) for node in exported.calls], found.append)
     for value in exported.state.values():
         if value.is_floating_point() and value.numel():
-            for size in (value.abs().min(), value.abs().max()):
-                note(float(size))
-    return tuple(sorted(found)[:most])
+            found += [float(value.abs().min()), float(value.abs().max())]
+    large = {abs(float(v)) for v in found if isinstance(v, (int, float)) and above < abs(v) < 1e290}
+    return tuple(sorted(large)[:most])
 
 
 # the graph, as the builder writes it -----------------------------------------------------------------------------
 
 
 class _Reader:
-    """Walks the exported graph and writes ours."""
+    """Walks the exported graph and writes ours; what does not depend on the input is computed in double precision."""
 
     def __init__(self, exported: _Exported, module: _Given) -> None:
         self.exported = exported
@@ -476,13 +437,12 @@ class _Reader:
     def read(self) -> Graph:
         """The finished graph, or an error with every offender."""
         for node in self.exported.graph.graph.nodes:
-            if node.op == "placeholder":
-                held = self.exported.state.get(node.name)
-                self.values[node] = self.build.input if held is None else held
-            elif node.op == "get_attr":
-                self.values[node] = getattr(self.exported.graph, str(node.target))
+            if node.op in ("placeholder", "get_attr"):
+                self.values[node] = _widened(self.exported.held(node, self.build.input))
             elif node.op == "call_function" and node.users:
                 self.values[node] = self._call(node)
+            if node is self.exported.result:
+                break
         output = self.values[self.exported.result]
         return self.build.finish(array(output) if isinstance(output, torch.Tensor) else output)
 
@@ -535,16 +495,14 @@ class _Reader:
             )
         try:
             with torch.no_grad(), checks.quiet():
-                return target(*args, **kwargs)
+                return _computed(node, args, kwargs, True)
         except Exception as error:  # it ran when the module did, but not on what was made of its operands here
             raise Unsupported(f"it is called in an unknown way: {_first_line(error)}") from None
 
     def _of_registered(self, node: fx.Node) -> tuple[str, Any] | None:
         """The call of a registered class that a node belongs to, and the activation that the class stands for."""
-        for key, (path, _) in (node.meta.get("nn_module_stack") or {}).items():
-            if path in self.rows:
-                return key, self.rows[path]
-        return None
+        stack = (node.meta.get("nn_module_stack") or {}).items()
+        return next(((key, self.rows[path]) for key, (path, _) in stack if path in self.rows), None)
 
     def _activation(self, node: fx.Node, key: str, row: Any) -> Any:
         """The value of a node in the call of a registered class: that of the activation, where the call returns it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final
@@ -111,31 +111,35 @@ def state(module: nn.Module) -> dict[str, Any]:
 
 def unchanged(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     """Refuse a module that a run has changed."""
-    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    if names:
+    refuse_changes(name for name in {**before, **after} if before.get(name) != after.get(name))
+
+
+def refuse_changes(names: Iterable[str]) -> None:
+    """Refuse a module in which runs change what has these names; none are fine."""
+    if changed := list(names):
         raise UnreadableModel(
-            f"a run changes what the module holds ({few(names)}): its next run may compute something else;"
+            f"a run changes what the module holds ({few(changed)}): its next run may compute something else;"
             " keep counters, caches and statistics outside of the module"
         )
 
 
 def _summary(value: Any, depth: int = 4) -> Any:
+    """What a value is, in a form that can be compared; beyond some depth, and of code, only which object it is."""
+    kind = type(value).__name__
     if isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_meta:
         value = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy() if value.numel() else None
     if isinstance(value, np.ndarray) and value.dtype != object:
         return value.shape, str(value.dtype), hashlib.blake2b(np.ascontiguousarray(value).tobytes()).digest()
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
-        return type(value).__name__, repr(value)
-    inner: Any = None
-    if depth and isinstance(value, (list, tuple)):
-        inner = [_summary(item, depth - 1) for item in value]
-    elif depth and isinstance(value, dict):
-        inner = [(repr(key), _summary(item, depth - 1)) for key, item in value.items()]
-    elif depth and isinstance(value, (set, frozenset)):
-        inner = sorted(map(repr, value))
-    elif depth and hasattr(value, "__dict__") and not isinstance(value, (type, ModuleType, FunctionType, MethodType)):
-        inner = id(value), [(key, _summary(item, depth - 1)) for key, item in vars(value).items()]
-    return type(value).__name__, id(value) if inner is None else inner
+        return kind, repr(value)
+    if isinstance(value, (set, frozenset)):
+        return kind, sorted(map(repr, value))
+    code = isinstance(value, (type, ModuleType, FunctionType, MethodType))
+    held = dict(enumerate(value)) if isinstance(value, (list, tuple)) else value
+    if depth and isinstance(held, dict):
+        return kind, [(repr(key), _summary(item, depth - 1)) for key, item in held.items()]
+    inner = _summary(vars(value), depth - 1) if depth and hasattr(value, "__dict__") and not code else None
+    return kind, id(value), inner
 
 
 @contextmanager

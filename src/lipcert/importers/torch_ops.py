@@ -15,15 +15,21 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
 from lipcert.errors import LipcertError
-from lipcert.importers import graph as ops
 from lipcert.importers import windows as win
-from lipcert.importers.builder import SELF_NORMALISING, SOFTMAX, Builder, Positions, Tensor, Unsupported, common_shape
+from lipcert.importers.builder import (
+    SELF_NORMALISING,
+    SOFTMAX,
+    Builder,
+    Frame,
+    Positions,
+    Tensor,
+    Unsupported,
+    common_shape,
+    each_axis,
+)
 from lipcert.model.arrays import Array
 
 Handler = Callable[..., Any]
-
-LARGEST_MATRIX = 2**25
-"""Entries of a matrix that is found by applying an operation to one basis vector after the other."""
 
 _INDICES = ("index", "indices", "repeats")
 """Arguments that say which elements are taken; all other tensors hold elements."""
@@ -84,7 +90,7 @@ def _zeros(leaf: Any) -> Any:
     return torch.zeros(leaf.shape, dtype=torch.float64) if isinstance(leaf, Tensor) else leaf
 
 
-# operations that move elements, and maps that are linear ---------------------------------------------------------
+# operations that move elements -----------------------------------------------------------------------------------
 
 
 def arranged(b: Builder, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -109,18 +115,7 @@ def arranged(b: Builder, target: Any, args: Sequence[Any], kwargs: Mapping[str, 
         values[name] = value if name in _INDICES else tree_map(place, value)
     if values.get("accumulate"):
         raise Unsupported("it adds up elements; use index_add or a linear layer")
-    found = target(**values)
-    return tree_map(lambda part: _taken(b, operands, part.numpy().astype(int)), found)
-
-
-def _taken(b: Builder, operands: Sequence[Tensor], index: Array) -> Tensor:
-    """The elements at some positions of the operands, counted through."""
-    starts = np.cumsum([0, *(operand.size for operand in operands)])
-    for start, end, operand in zip(starts, starts[1:], operands):
-        if ((start <= index) & (index < end)).all():
-            return b.pick(operand, index - start)
-    joined = b.concat([b.reshape(operand, (operand.size,)) for operand in operands], 0)
-    return b.pick(joined, index)
+    return tree_map(lambda part: b.taken(operands, part.numpy().astype(int)), target(**values))
 
 
 def _chosen(b: Builder, condition: Any, x: Any, other: Any) -> Tensor:
@@ -130,32 +125,13 @@ def _chosen(b: Builder, condition: Any, x: Any, other: Any) -> Tensor:
     left, right = (v if isinstance(v, Tensor) else b.constant(v) for v in (x, other))
     shape = common_shape(np.shape(condition), left.shape, right.shape)
     one, two = (np.broadcast_to(win.positions(side.shape), shape) for side in (left, right))
-    return _taken(b, [left, right], np.where(condition, one, two + left.size))
+    return b.taken([left, right], np.where(condition, one, two + left.size))
 
 
-def linear_map(b: Builder, x: Tensor, call: Callable[[torch.Tensor], torch.Tensor]) -> Tensor:
-    """What a linear operation makes of x: its matrix is found by applying it to one basis vector after the other."""
-    shape = tuple(call(torch.zeros(x.shape, dtype=torch.float64)).shape)
-    if x.size * int(np.prod(shape)) > LARGEST_MATRIX:
-        raise Unsupported(f"its matrix has more than {LARGEST_MATRIX} entries; write it with linear or conv layers")
-    basis = torch.eye(x.size, dtype=torch.float64).reshape(x.size, *x.shape)
-    columns = torch.stack([call(one).reshape(-1) for one in basis], dim=1)
-    return b.affine(x, columns.numpy(), 0.0, shape)
-
-
-def _matmul(b: Builder, x: Any, other: Any) -> Tensor:
-    """A product with a constant of any number of axes."""
-    tensor, constant = (x, other) if isinstance(x, Tensor) else (other, x)
-    if isinstance(constant, Tensor) or constant.ndim == 2:
-        return b.matmul(x, other)
-    if constant.ndim == 3 and len(constant) == 1 and len(tensor.shape) >= 3:
-        return b.matmul(x, other[0]) if tensor is x else b.matmul(x[0], other)
-    fixed = torch.from_numpy(constant.astype(float))
-    return linear_map(b, tensor, lambda z: torch.matmul(z, fixed) if tensor is x else torch.matmul(fixed, z))
-
-
-def _addmm(b: Builder, x: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Tensor:
-    return b.add(b.multiply(b.tensor(x), np.asarray(beta)), b.scale(_matmul(b, mat1, mat2), alpha))
+def _pad(b: Builder, x: Tensor, pad: Any, mode: str = "constant", value: float = 0.0) -> Tensor:
+    place = torch.arange(1, x.size + 1, dtype=torch.float64).reshape(x.shape)
+    index = torch.nn.functional.pad(place, list(pad), mode).numpy().astype(int) - 1  # -1 where zeros come in
+    return b.pick(x, index, float(value or 0.0))
 
 
 # functions of one number -----------------------------------------------------------------------------------------
@@ -186,15 +162,12 @@ def _elu(b: Builder, x: Tensor, alpha: float, scale: float, input_scale: float) 
     return b.activate(x, "elu", alpha=alpha)
 
 
-def _hardtanh(b: Builder, x: Tensor, min_val: float, max_val: float) -> Tensor:
-    if (min_val, max_val) == (0, 6):
-        return b.activate(x, "relu6")
-    return b.activate(x, "hardtanh", min_val=min_val, max_val=max_val)
+def _hardtanh(b: Builder, x: Tensor, **limits: float) -> Tensor:
+    return b.activate(x, "relu6") if tuple(limits.values()) == (0, 6) else b.activate(x, "hardtanh", **limits)
 
 
-def _softplus(b: Builder, x: Tensor, beta: float, threshold: float) -> Tensor:
+def _softplus(b: TorchBuilder, x: Tensor, beta: float, threshold: float) -> Tensor:
     # beyond βx = t PyTorch returns x: less than softplus by log(1 + exp(-t))/β, which must be lost in rounding t/β
-    assert isinstance(b, TorchBuilder)
     half = b.unit * 2.0 ** np.floor(np.log2(threshold / beta)) if threshold > 0 and beta > 0 else 0.0
     if not np.exp(-threshold) <= half * beta:
         raise Unsupported(
@@ -205,9 +178,8 @@ def _softplus(b: Builder, x: Tensor, beta: float, threshold: float) -> Tensor:
 
 
 def _clamp(b: Builder, x: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    for limit in (min, max):
-        if isinstance(limit, Tensor) or np.ndim(limit):
-            raise Unsupported("its limits must be numbers")
+    if any(isinstance(limit, Tensor) or np.ndim(limit) for limit in (min, max)):
+        raise Unsupported("its limits must be numbers")
     return b.clamp(x, min, max)
 
 
@@ -218,72 +190,45 @@ def _threshold(b: Builder, x: Tensor, threshold: float, value: float) -> Tensor:
 
 
 def _rrelu(b: Builder, x: Tensor, lower: float, upper: float, training: bool) -> Tensor:
-    if training:
-        raise Unsupported("it is random in training mode; pass training=self.training, and call eval()")
-    return b.activate(x, "leaky_relu", negative_slope=(lower + upper) / 2)
+    return b.activate(_dropout(b, x, 1.0, training), "leaky_relu", negative_slope=(lower + upper) / 2)
 
 
 def _prelu(b: Builder, x: Tensor, weight: Array) -> Tensor:
     if isinstance(weight, Tensor):
         raise Unsupported("its slope depends on the input")
-    if weight.size == 1:
-        return b.activate(x, "leaky_relu", negative_slope=float(weight.reshape(-1)[0]))
-    along = weight.shape if weight.ndim > 1 else (-1, *(1 for _ in x.shape[2:]))
+    along = () if weight.size == 1 else weight.shape if weight.ndim > 1 else (-1, *(1 for _ in x.shape[2:]))
     return b.activate(x, "leaky_relu", negative_slope=np.reshape(weight, along))
 
 
 def _dropout(b: Builder, x: Tensor, p: float, train: bool = True) -> Tensor:
     if train and p > 0:
-        raise Unsupported("it is random: pass training=self.training, and call eval()")
+        raise Unsupported("it is random in training mode: pass training=self.training, and call eval()")
     return x
 
 
 ACTIVATIONS: Final[Mapping[str, Handler]] = {
-    "relu": _row("relu"),
-    "leaky_relu": _row("leaky_relu"),
+    **{name: _row(name) for name in ("relu", "leaky_relu", "relu6", "celu", "selu", "sigmoid", "tanh", "silu", "mish")},
+    **{name: _row(name) for name in ("hardswish", "arctan", "sin", "cos", "erf", "softshrink")},
+    **{alias: _row(name) for alias, name in (("atan", "arctan"), ("special_expit", "sigmoid"), ("special_erf", "erf"))},
     **dict.fromkeys(("prelu", "_prelu_kernel"), _prelu),
     "rrelu": _rrelu,
-    "relu6": _row("relu6"),
     "hardtanh": _hardtanh,
     "elu": _elu,
-    "celu": _row("celu"),
-    "selu": _row("selu"),
-    **dict.fromkeys(("sigmoid", "special_expit"), _row("sigmoid")),
-    "tanh": _row("tanh"),
     "softplus": _softplus,
-    "silu": _row("silu"),
     "gelu": lambda b, x, approximate: b.activate(x, "gelu_tanh" if approximate == "tanh" else "gelu"),
-    "mish": _row("mish"),
-    "hardswish": _row("hardswish"),
     "hardsigmoid": lambda b, x: b.hard_sigmoid(x),
-    **dict.fromkeys(("arctan", "atan"), _row("arctan")),
-    "sin": _row("sin"),
-    "cos": _row("cos"),
-    **dict.fromkeys(("erf", "special_erf"), lambda b, x: b.special(x, "erf")),
     "square": lambda b, x: b.power(x, 2),
-    "softshrink": _row("softshrink"),
     "hardshrink": _refused("it jumps at its limits, so it has no Lipschitz constant; softshrink does not"),
     "threshold": _threshold,
     "log_sigmoid": lambda b, x: b.scale(b.activate(b.scale(x, -1.0), "softplus"), -1.0),
     **dict.fromkeys(("abs", "absolute"), lambda b, x: b.activate(x, "leaky_relu", negative_slope=-1.0)),
-    **dict.fromkeys(("clamp", "clip"), _clamp),
-    "clamp_min": lambda b, x, min: _clamp(b, x, min=min),
-    "clamp_max": lambda b, x, max: _clamp(b, x, max=max),
+    **dict.fromkeys(("clamp", "clip", "clamp_min", "clamp_max"), _clamp),
     **dict.fromkeys(("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"), _dropout),
 }
 """Functions of each element by itself."""
 
 
-# arithmetic ------------------------------------------------------------------------------------------------------
-
-
-def _sub(b: Builder, x: Any, other: Any, alpha: Any) -> Tensor:
-    if alpha == 1 and isinstance(x, Tensor) and isinstance(other, Tensor):
-        made = b.nodes[other.node]
-        bend = made.op.neurons.describe() if isinstance(made.op, ops.Apply) else ""
-        if bend == "tanh" and made.inputs == (x.node,) and other.shape == x.shape:
-            return b.activate(x, "tanhshrink")
-    return b.add(x, other, -float(alpha))
+# arithmetic and layers -------------------------------------------------------------------------------------------
 
 
 def _div(b: Builder, x: Any, other: Any, rounding_mode: str | None = None) -> Any:
@@ -296,15 +241,12 @@ def _extreme(sign: float, b: Builder, x: Any, other: Any = None, dim: Any = None
     """Max and min: of two tensors, over an axis (with the positions, which nothing may use), or of all elements."""
     if other is not None:
         return b.larger(x, other, sign)
-    if dim is None:
-        return _over_axes(sign, b, x)
-    return _over_axes(sign, b, x, dim, keepdim), Positions()
+    found = _over_axes(sign, b, x, () if dim is None else dim, keepdim)
+    return found if dim is None else (found, Positions())
 
 
 def _over_axes(sign: float, b: Builder, x: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
-    axes = np.atleast_1d(np.asarray(dim, dtype=int)).tolist() or range(len(x.shape))
-    seen, shape = win.over_axes(x.shape, axes, keepdim)
-    return b.maximum(x, seen, shape, sign)
+    return b.over_axes(x, np.atleast_1d(np.asarray(dim, dtype=int)).tolist() or range(len(x.shape)), keepdim, sign)
 
 
 def _mean(total: bool, b: Builder, x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
@@ -312,32 +254,8 @@ def _mean(total: bool, b: Builder, x: Tensor, dim: Any = None, keepdim: bool = F
     return b.mean(x, axes, keepdim, total)
 
 
-ARITHMETIC: Final[Mapping[str, Handler]] = {
-    "sort": _with_positions(lambda b, x, dim, descending, stable=False: b.sort(x, dim, descending)),
-    "pow": lambda b, x, exponent: b.power(x, exponent),
-    "reciprocal": lambda b, x: b.special(x, "reciprocal"),
-    "add": lambda b, x, other, alpha: b.add(x, other, float(alpha)),
-    **dict.fromkeys(("sub", "subtract"), _sub),
-    "rsub": lambda b, x, other, alpha: b.add(other, b.multiply(x, np.asarray(alpha)), -1.0),
-    **dict.fromkeys(("mul", "multiply"), lambda b, x, other: b.multiply(x, other)),
-    **dict.fromkeys(("div", "divide", "true_divide"), _div),
-    **dict.fromkeys(("neg", "negative"), lambda b, x: b.scale(x, -1.0)),
-    "lerp": lambda b, x, end, weight: b.add(x, b.multiply(b.add(end, x, -1.0), np.asarray(weight))),
-    **dict.fromkeys(("maximum", "max"), partial(_extreme, 1.0)),
-    **dict.fromkeys(("minimum", "min"), partial(_extreme, -1.0)),
-    "amax": partial(_over_axes, 1.0),
-    "amin": partial(_over_axes, -1.0),
-    "mean": partial(_mean, False),
-    "sum": partial(_mean, True),
-    "cumsum": lambda b, x, dim, dtype=None: linear_map(b, x, lambda z: torch.cumsum(z, dim)),
-    "where": lambda b, condition, self, other: _chosen(b, condition, self, other),
-    "masked_fill": lambda b, x, mask, value: _chosen(b, mask, value, x),
-    "fill": lambda b, x, value: b.spread(b.tensor(value if isinstance(value, Tensor) else np.asarray(value)), x.shape),
-    **dict.fromkeys(("gt", "ge", "lt", "le", "eq", "ne", "sign", "round", "floor", "ceil"), _refused(_JUMPS)),
-}
-
-
-# layers ----------------------------------------------------------------------------------------------------------
+def _addmm(b: Builder, x: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Tensor:
+    return b.add(b.multiply(b.tensor(x), np.asarray(beta)), b.scale(b.matmul(mat1, mat2), alpha))
 
 
 def _fixed(*weights: Any) -> None:
@@ -351,33 +269,32 @@ def _linear(b: Builder, x: Any, weight: Any, bias: Any = None) -> Any:
     return result if bias is None else b.add(result, bias)
 
 
-def _conv(b: Builder, x: Tensor, weight: Any, padding: Any, groups: int, bias: Any = None, **given: Any) -> Tensor:
+def _conv(
+    b: Builder, x: Tensor, weight: Any, padding: Any, stride: Any, dilation: Any, groups: int, bias: Any = None
+) -> Tensor:
     _fixed(weight, bias)
-    rank = weight.ndim - 2
-    stride, dilation = (_each(given[key], rank) for key in ("stride", "dilation"))
+    dilation = each_axis(dilation, weight.ndim - 2)
     if padding == "same":
         spare = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
         pads: win.Pads = [(s // 2, s - s // 2) for s in spare]
     else:
-        pads = _both(0 if padding == "valid" else padding, rank)
-    return b.conv(x, weight, bias, stride, pads, dilation, groups)
+        pads = _both(0 if padding == "valid" else padding, weight.ndim - 2)
+    frame = Frame(weight.shape[2:], each_axis(stride, weight.ndim - 2), pads, dilation)
+    return b.conv(x, weight, bias, frame, groups)
 
 
 def _conv_transpose(b: Builder, x: Tensor, weight: Any, groups: int, bias: Any = None, **given: Any) -> Tensor:
     _fixed(weight, bias)
-    axes = range(weight.ndim - 2)
-    names = ("stride", "dilation", "output_padding", "padding")
-    stride, dilation, spare, pads = (_each(given[name], len(axes)) for name in names)
-    reach = [dilation[a] * (weight.shape[2 + a] - 1) + 1 for a in axes]
-    sizes = [(x.shape[2 + a] - 1) * stride[a] - 2 * pads[a] + reach[a] + spare[a] for a in axes]
-    around = [(pads[a], pads[a] - spare[a]) for a in axes]
-    return b.conv_transpose(x, weight, bias, stride, around, dilation, sizes, groups)
+    rank = weight.ndim - 2
+    stride, dilation, more = (each_axis(given[name], rank) for name in ("stride", "dilation", "output_padding"))
+    frame = Frame(weight.shape[2:], stride, _both(given["padding"], rank), dilation)
+    return b.conv_transpose(x, weight, bias, frame, more, groups)
 
 
 def _enlarge(b: Builder, x: Tensor, align_corners: bool, output_size: Any = None, scale_factors: Any = None) -> Tensor:
     """Linear interpolation."""
     factors = scale_factors or [after / n for after, n in zip(output_size, x.shape[2:], strict=True)]
-    return b.upsample(x, (1, 1, *factors), True, align_corners)
+    return b.interpolate(x, (1, 1, *factors), align_corners)
 
 
 def _batch_norm(b: Builder, x: Tensor, eps: float, training: bool = False, **given: Any) -> Tensor:
@@ -387,53 +304,58 @@ def _batch_norm(b: Builder, x: Tensor, eps: float, training: bool = False, **giv
     return b.batch_norm(x, given["running_mean"], given["running_var"], gain, offset, eps)
 
 
-def _frame(rank: int, kernel_size: Any, stride: Any, padding: Any) -> tuple[tuple[int, ...], tuple[int, ...], win.Pads]:
-    """Kernel, stride and padding of a pool; without a stride the windows lie side by side."""
-    kernel = _each(kernel_size, rank)
-    return kernel, _each(stride, rank) if stride else kernel, _both(padding, rank)
+def _frame(rank: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Frame:
+    """The windows of a pool, which lie side by side where it has no stride."""
+    kernel = each_axis(kernel_size, rank)
+    moves = each_axis(stride, rank) if stride else kernel
+    return Frame(kernel, moves, _both(padding, rank), each_axis(dilation, rank), ceil_mode)
 
 
-def _average_pool(rank: int, b: Builder, x: Tensor, ceil_mode: bool, count_include_pad: bool, **frame: Any) -> Tensor:
-    return b.average_pool(x, *_frame(rank, **frame), (1,) * rank, ceil_mode, count_include_pad)
+def _average_pool(rank: int, b: Builder, x: Tensor, count_include_pad: bool, **frame: Any) -> Tensor:
+    return b.average_pool(x, _frame(rank, dilation=1, **frame), count_include_pad)
 
 
-def _max_pool(rank: int, b: Builder, x: Tensor, dilation: Any, ceil_mode: bool, **frame: Any) -> Tensor:
-    return b.maximum(x, *win.pool_windows(x.shape, *_frame(rank, **frame), _each(dilation, rank), ceil_mode))
+def _max_pool(rank: int, b: Builder, x: Tensor, **frame: Any) -> Tensor:
+    return b.maximum(x, *b.windows(x, _frame(rank, **frame)))
 
 
 def _adaptive(rank: int, maximum: bool, b: Builder, x: Tensor, output_size: Any) -> Any:
-    seen, shape = win.adaptive_windows(x.shape, _each(output_size, rank))
-    return (b.maximum(x, seen, shape), Positions()) if maximum else b.average_windows(x, seen, None, shape)
-
-
-def _each(value: Any, rank: int) -> tuple[int, ...]:
-    """One number an axis."""
-    values = (value,) * rank if np.ndim(value) == 0 else tuple(value)
-    if len(values) == 1 and rank > 1:
-        values = values * rank
-    if len(values) != rank:
-        raise Unsupported(f"it has {len(values)} sizes for {rank} axes")
-    return tuple(int(v) for v in values)
+    seen, shape = win.adaptive_windows(x.shape, each_axis(output_size, rank))
+    return (b.maximum(x, seen, shape), Positions()) if maximum else b.average_windows(x, seen, shape)
 
 
 def _both(padding: Any, rank: int) -> win.Pads:
     """The same padding on both sides of each axis."""
-    return [(p, p) for p in _each(padding, rank)]
-
-
-def _pad(b: Builder, x: Tensor, pad: Any, mode: str = "constant", value: float = 0.0) -> Tensor:
-    if mode != "constant":
-        place = torch.arange(x.size, dtype=torch.float64).reshape(x.shape)
-        return b.pick(x, torch.nn.functional.pad(place, list(pad), mode).numpy().astype(int))
-    pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
-    return b.pad(x, pairs[::-1], float(value))
+    return [(p, p) for p in each_axis(padding, rank)]
 
 
 _RANKS = (1, 2, 3)
 
-LAYERS: Final[Mapping[str, Handler]] = {
+HANDLERS: Final[Mapping[str, Handler]] = {
+    **ACTIVATIONS,
+    "sort": _with_positions(lambda b, x, dim, descending, stable=False: b.sort(x, dim, descending)),
+    "pow": lambda b, x, exponent: b.power(x, exponent),
+    "reciprocal": lambda b, x: b.reciprocal(x),
+    "add": lambda b, x, other, alpha: b.add(x, other, float(alpha)),
+    **dict.fromkeys(("sub", "subtract"), lambda b, x, other, alpha: b.add(x, other, -float(alpha))),
+    "rsub": lambda b, x, other, alpha: b.add(other, b.multiply(x, np.asarray(alpha)), -1.0),
+    **dict.fromkeys(("mul", "multiply"), lambda b, x, other: b.multiply(x, other)),
+    **dict.fromkeys(("div", "divide", "true_divide"), _div),
+    **dict.fromkeys(("neg", "negative"), lambda b, x: b.scale(x, -1.0)),
+    "lerp": lambda b, x, end, weight: b.add(x, b.multiply(b.add(end, x, -1.0), np.asarray(weight))),
+    **dict.fromkeys(("maximum", "max"), partial(_extreme, 1.0)),
+    **dict.fromkeys(("minimum", "min"), partial(_extreme, -1.0)),
+    "amax": partial(_over_axes, 1.0),
+    "amin": partial(_over_axes, -1.0),
+    "mean": partial(_mean, False),
+    "sum": partial(_mean, True),
+    "cumsum": lambda b, x, dim, dtype=None: b.along(x, dim, np.triu(np.ones((x.shape[dim],) * 2))),
+    "where": lambda b, condition, self, other: _chosen(b, condition, self, other),
+    "masked_fill": lambda b, x, mask, value: _chosen(b, mask, value, x),
+    "fill": lambda b, x, value: b.spread(b.tensor(value if isinstance(value, Tensor) else np.asarray(value)), x.shape),
+    **dict.fromkeys(("gt", "ge", "lt", "le", "eq", "ne", "sign", "round", "floor", "ceil"), _refused(_JUMPS)),
     "linear": _linear,
-    **dict.fromkeys(("matmul", "mm", "mv", "bmm", "dot", "vdot"), lambda b, x, **other: _matmul(b, x, *other.values())),
+    **dict.fromkeys(("matmul", "mm", "mv", "bmm", "dot", "vdot"), lambda b, x, **other: b.matmul(x, *other.values())),
     **dict.fromkeys(("addmm", "addmv", "baddbmm"), lambda b, x, **others: _addmm(b, x, *others.values())),
     **{f"conv{d}d": _conv for d in _RANKS},
     **{f"conv_transpose{d}d": _conv_transpose for d in _RANKS},
@@ -452,13 +374,25 @@ LAYERS: Final[Mapping[str, Handler]] = {
     ),
     **dict.fromkeys(("pad", "constant_pad_nd"), _pad),
     **dict.fromkeys(("softmax", "_softmax", "log_softmax", "_log_softmax"), _refused(SOFTMAX)),
-    **dict.fromkeys(("layer_norm", "native_layer_norm", "instance_norm", "std", "var"), _refused(SELF_NORMALISING)),
-    **dict.fromkeys(("group_norm", "native_group_norm", "rms_norm"), _refused(SELF_NORMALISING)),
+    **dict.fromkeys(
+        (
+            "layer_norm",
+            "native_layer_norm",
+            "instance_norm",
+            "std",
+            "var",
+            "group_norm",
+            "native_group_norm",
+            "rms_norm",
+        ),
+        _refused(SELF_NORMALISING),
+    ),
     **dict.fromkeys(
         ("to", "_to_copy", "type_as", "clone", "contiguous", "lift_fresh_copy", "detach", "detach_", "alias"),
         lambda b, x, **_: x,
     ),
 }
+"""What each other operation means, by its name in ATen."""
 
 MISSING: Final[Mapping[str, str]] = {
     **dict.fromkeys(
@@ -491,6 +425,3 @@ ARRANGING: Final = frozenset(
 
 SHAPES: Final = frozenset({"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"})
 """Operations whose result depends on the shape of the operand alone."""
-
-HANDLERS: Final[Mapping[str, Handler]] = {**ACTIVATIONS, **ARITHMETIC, **LAYERS}
-"""What each other operation means, by its name in ATen."""

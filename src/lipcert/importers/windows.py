@@ -125,31 +125,18 @@ def adaptive_windows(shape: Sizes, result: Sizes) -> tuple[Array, tuple[int, ...
     return index.reshape(int(np.prod(final, dtype=int)), -1), final
 
 
-def averaging(windows: Array, counts: Array, size: int) -> PreciseMatrix:
-    """The matrix that averages over each row of windows, dividing by its count; 1/count is not rounded."""
-    kept = windows >= 0
-    rows = np.broadcast_to(np.arange(len(windows))[:, None], windows.shape)[kept]
-    distinct, which = np.unique(counts, return_inverse=True)
-    values = Precise.of(distinct).reciprocal().take(which[rows])
-    return PreciseMatrix.of_entries((len(windows), size), rows, windows[kept], values)
-
-
-def interpolation(shape: Sizes, axis: int, factor: int, corners: bool) -> tuple[PreciseMatrix, tuple[int, ...]]:
-    """The matrix of linear interpolation to ``factor`` times as many places along an axis, and the shape of its result.
+def interpolation(before: int, factor: int, corners: bool) -> Precise:
+    """The matrix (before, after) of linear interpolation to ``factor`` times as many places.
 
     Output p lies at (p + ½)/factor - ½ of the input, or with ``corners`` where first and last places coincide.
     """
-    before, after = shape[axis], factor * shape[axis]
+    after = factor * before
     place = np.arange(after)
-    halves, bottom = 2 * place + 1 - factor, 2 * factor
-    top = np.clip(halves, 0, bottom * (before - 1))
+    top, bottom = np.clip(2 * place + 1 - factor, 0, 2 * factor * (before - 1)), 2 * factor
     if corners:
         top, bottom = place * (before - 1), max(after - 1, 1)
     left, rest = np.divmod(top, bottom)  # the input is at left + rest/bottom
-    result = (*shape[:axis], after, *shape[axis + 1 :])
-    seen, made = (np.moveaxis(positions(s), axis, -1) for s in (shape, result))
-    columns = np.stack([seen[..., left], seen[..., np.minimum(left + 1, before - 1)]])
-    shares = np.broadcast_to(np.stack([bottom - rest, rest])[:, *(None,) * (made.ndim - 1), :], columns.shape)
-    values = Precise.of(shares.ravel()) * Precise.of(bottom).reciprocal()
-    size = int(np.prod(result, dtype=int)), int(np.prod(shape, dtype=int))
-    return PreciseMatrix.of_entries(size, np.tile(made.ravel(), 2), columns.ravel(), values), result
+    shares = np.zeros((before, after))
+    np.add.at(shares, (left, place), bottom - rest)
+    np.add.at(shares, (np.minimum(left + 1, before - 1), place), rest)
+    return Precise.of(shares) * Precise.of(bottom).reciprocal()

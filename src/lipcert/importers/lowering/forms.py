@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lipcert.importers.graph import Affine, Constant, Graph, Join, Op, Pick, Product, Rewriting, Scale, Sum
+from lipcert.importers.graph import Affine, Constant, Join, Op, Pick, Scale, Sum
 from lipcert.importers.precise import Precise, PreciseMatrix
 
 
@@ -51,21 +51,3 @@ def compose(op: Op, operands: Sequence[Form], width: int) -> Form:
             moved = [matrix.moved(starts[-1], start) for matrix, start in zip(matrices, starts, strict=False)]
             return Form(PreciseMatrix.total(moved), Precise.joined(offsets))
     raise AssertionError(f"{type(op).__name__} is left over")
-
-
-def fold_constants(graph: Graph) -> Graph:
-    """The same function: a product with a value that does not depend on the input becomes a scaling.
-
-    An activation of constants stays a row of neurons: its value is a float only by accident.
-    """
-    new = Rewriting()
-    known: dict[int, Form] = {}
-    for position, node in enumerate(graph.nodes):
-        op, inputs = node.op, node.inputs
-        if isinstance(op, Product) and any(i in known for i in inputs):
-            factor, other = sorted(inputs, key=lambda i: i not in known)
-            op, inputs = Scale(known[factor].offset, Precise.of(np.zeros(node.size))), (other,)
-        if op.linear and all(i in known for i in inputs):
-            known[position] = compose(op, [known[i] for i in inputs], 0)
-        new.place[position] = new.add(op, (new.place[i] for i in inputs), node)
-    return new.graph(graph.output)

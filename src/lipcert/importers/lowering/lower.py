@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import numpy as np
 from scipy import sparse
 
 from lipcert.importers.graph import Apply, Constant, Graph, Input, Join, Offender, Rewriting, refuse
 from lipcert.importers.lowering.convolutions import recognised
-from lipcert.importers.lowering.extremes import expand_maxima, sort_pairs
-from lipcert.importers.lowering.forms import Form, compose, fold_constants
-from lipcert.importers.lowering.gates import recognise_gates
+from lipcert.importers.lowering.extremes import expand_maxima
+from lipcert.importers.lowering.forms import Form, compose
 from lipcert.importers.lowering.schedule import Level, levels
 from lipcert.model.activations import Activation, activation
 from lipcert.model.arrays import Array, Parameter, Weight
@@ -62,17 +60,13 @@ class Lowered:
     origins: tuple[Origin, ...]
 
 
-REWRITES = (fold_constants, recognise_gates, sort_pairs, expand_maxima)
-"""Each returns a graph of the same function, nearer to what a network can hold."""
-
-
 def lower(graph: Graph) -> Lowered:
     """The network that computes what the graph does.
 
     Each weight and bias is within 2⁻⁵⁰ of a coefficient of a composition of the graph's affine maps, relatively. Where
     that cannot be shown, the maps stay apart, with identity neurons between them.
     """
-    graph = reduce(lambda g, rewrite: rewrite(g), REWRITES, graph.live())
+    graph = expand_maxima(graph.live())
     merged, apart = fold(graph)
     while apart:
         graph = separate(graph, apart)

@@ -1,0 +1,170 @@
+"""Products, quotients and differences that spell out an activation, recognised while a graph is written.
+
+Exporters write SiLU as x·sigmoid(x), Mish as x·tanh(softplus(x)), GELU as x·(1 + erf(x/√2))/2, hardswish as
+x·clip(x + 3, 0, 6)/6, softsign as x/(1 + |x|) and tanhshrink as x - tanh(x), with the constants in any place; people
+write x·x and sin(x)².
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lipcert.importers.graph import Apply, Node, Reciprocal, Scale
+from lipcert.importers.precise import Precise
+
+_ROOT_TWO = Precise.of(0.5).inverse_root()
+_ONE, _NOTHING = Precise.of(1.0), Precise.of(0.0)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """factor·x + shift, the same for all elements, with x the value of node ``root``."""
+
+    root: int
+    factor: Precise
+    shift: Precise
+
+
+@dataclass(frozen=True)
+class Gate:
+    """outer·φ(inner·x + shift) + offset with φ a row of the table and x the value of node ``root``."""
+
+    name: str
+    root: int
+    inner: Precise
+    outer: Precise
+    offset: Precise = _NOTHING
+
+
+def product(nodes: Sequence[Node], one: int, two: int) -> Gate | None:
+    """The activation that the product of two nodes is, if it is one."""
+    return _square(nodes, one, two) or _match(nodes, one, two) or _match(nodes, two, one)
+
+
+def total(nodes: Sequence[Node], one: int, two: int) -> Gate | None:
+    """The activation that the sum of two nodes is: tanhshrink, or none."""
+    return _tanhshrink(nodes, one, two) or _tanhshrink(nodes, two, one)
+
+
+def _line(nodes: Sequence[Node], position: int, until: Collection[int] = ()) -> _Line:
+    """A node as a line over the first ancestor that is not a uniform scaling, or that is in ``until``."""
+    factor, shift = _ONE, _NOTHING
+    while position not in until and isinstance(op := nodes[position].op, Scale):
+        if not all((part == part[0]).all() for number in (op.factor, op.shift) for part in number.parts):
+            break
+        factor, shift = factor * op.factor.take(0), shift + factor * op.shift.take(0)
+        (position,) = nodes[position].inputs
+    return _Line(position, factor, shift)
+
+
+def _common(nodes: Sequence[Node], one: int, two: int) -> tuple[_Line, _Line] | None:
+    """Two nodes as lines over the nearest value that both are lines over; the second is no constant."""
+    root, chain = _line(nodes, one).root, [one]
+    while chain[-1] != root:
+        chain += nodes[chain[-1]].inputs
+    second = _line(nodes, two, chain)
+    if second.root not in chain or second.factor.nothing:
+        return None
+    return _line(nodes, one, (second.root,)), second
+
+
+def _square(nodes: Sequence[Node], one: int, two: int) -> Gate | None:
+    lines = _common(nodes, one, two)
+    if lines is None or not all(line.shift.nothing for line in lines):
+        return None
+    square = Gate("square", lines[0].root, _ONE, lines[0].factor * lines[1].factor)
+    return squared_sine(nodes, square.root, square.outer) or square
+
+
+def squared_sine(nodes: Sequence[Node], root: int, outer: Precise = _ONE) -> Gate | None:
+    """outer·sin² = outer·(1 - cos(2·))/2, whose slopes a bound sees better."""
+    line = _line(nodes, root)
+    inner = nodes[line.root]
+    if _name(inner) != "sin" or not line.shift.nothing:
+        return None
+    half = 0.5 * (outer * (line.factor * line.factor))
+    return Gate("cos", inner.inputs[0], 2.0 * _ONE, -half, half)
+
+
+def _tanhshrink(nodes: Sequence[Node], plain: int, bent: int) -> Gate | None:
+    """a·x + s + c·tanh(d·x) + e is -c·tanhshrink(d·x) + s + e, if a = -cd."""
+    tanh = _line(nodes, bent)
+    inner = nodes[tanh.root]
+    lines = _common(nodes, plain, inner.inputs[0]) if _name(inner) == "tanh" else None
+    if lines is None or not lines[1].shift.nothing or not (lines[0].factor + tanh.factor * lines[1].factor).nothing:
+        return None
+    line, y = lines
+    return Gate("tanhshrink", y.root, y.factor, -tanh.factor, line.shift + tanh.shift)
+
+
+def _match(nodes: Sequence[Node], plain: int, gate: int) -> Gate | None:
+    """The activation a·x · (c·ψ(d·x + f) + e), for the known ψ.
+
+    Constants such as 1/6 or 1/√2 come in single precision. That changes the scale of an activation and not its kind,
+    so no constant has to be near another: x·(1 + erf(dx)) is 2/t·gelu(tx) with t = d·√2, and x·clip(αx + 1/2, 0, 1) is
+    1/t·hardswish(tx) with t = 6α, whatever d and α are.
+    """
+    bent = _line(nodes, gate)
+    inner = nodes[bent.root]
+    if not isinstance(inner.op, (Apply, Reciprocal)):
+        return None
+    c, e, name, (parent,) = bent.factor, bent.shift, _name(inner), inner.inputs
+    if name == "reciprocal":
+        return _softsign(nodes, plain, parent, c) if e.nothing else None
+    if name == "tanh" and _name(nodes[parent]) == "softplus":
+        name, (parent,) = "tanh(softplus)", nodes[parent].inputs
+    lines = _common(nodes, plain, parent)
+    if lines is None or not lines[0].shift.nothing:
+        return None
+    (root, a, _), (_, d, f) = ((line.root, line.factor, line.shift) for line in lines)
+    kind, turn = None, d
+    if name == "erf" and f.nothing and (e - c).nothing:
+        kind, turn, c = "gelu", _ROOT_TWO * d, 2.0 * c
+    elif name == "clip(0, 6)" and (f - 3.0).nothing and e.nothing:
+        kind, c = "hardswish", 6.0 * c
+    elif name in _GATES and f.nothing and e.nothing:
+        kind = _GATES[name]
+        if isinstance(inner.op, Apply) and name == "hardsigmoid":
+            turn = 6.0 * Precise.of(inner.op.neurons.groups[0][0].parameters[0]) * d
+    return None if kind is None else Gate(kind, root, turn, a * c * turn.reciprocal())
+
+
+_GATES = {"sigmoid": "silu", "tanh(softplus)": "mish", "hardsigmoid": "hardswish"}
+"""ψ → the activation x·ψ(x)."""
+
+
+def _softsign(nodes: Sequence[Node], plain: int, below: int, c: Precise) -> Gate | None:
+    """a·x·c/(e + k·|dx|) is ac/(et)·softsign(tx) with t = k·|d|/e."""
+    bottom = _line(nodes, below)
+    size = nodes[bottom.root]
+    if _name(size) != "|x|" or not bottom.shift.high > 0.0 or not bottom.factor.high > 0.0:
+        return None
+    lines = _common(nodes, plain, size.inputs[0])
+    if lines is None or not all(line.shift.nothing for line in lines):
+        return None
+    d = lines[1].factor if lines[1].factor.high > 0.0 else -lines[1].factor
+    turn = bottom.factor * d * bottom.shift.reciprocal()
+    return Gate("softsign", lines[1].root, turn, lines[0].factor * c * (bottom.shift * turn).reciprocal())
+
+
+def _name(node: Node) -> str | None:
+    """The function of a node, where one function with known parameters serves all elements."""
+    if isinstance(node.op, Reciprocal):
+        return "reciprocal"
+    if not isinstance(node.op, Apply) or len(node.op.neurons.groups) != 1:
+        return None
+    row = node.op.neurons.groups[0][0]
+    if any(np.ndim(parameter) for parameter in row.parameters):
+        return None
+    if row.name == "leaky_relu":
+        return "|x|" if row.parameters == (-1.0,) else None
+    if row.name == "softplus":
+        return row.name if row.parameters == (1.0,) else None
+    if row.name == "hardsigmoid":
+        return row.name if row.parameters[1] == 0.5 and row.parameters[0] != 0.0 else None
+    if row.name == "relu6" or (row.name == "hardtanh" and row.parameters == (0.0, 6.0)):
+        return "clip(0, 6)"
+    return row.name
