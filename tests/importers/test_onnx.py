@@ -38,9 +38,16 @@ def assert_reads(model: Any, shape: Sequence[int], batched: bool = True, **optio
 
 
 RNG = np.random.default_rng(0)
+
+
 V = RNG.standard_normal(6)
+
+
 IMAGE = (2, 5, 6)
+
+
 KERNEL = RNG.standard_normal((4, 2, 3, 2))
+
 
 ELEMENTWISE: dict[str, Any] = {
     **{key: {} for key in ("Relu", "LeakyRelu", "Selu", "Sigmoid", "Tanh", "Softplus", "Softsign", "HardSigmoid")},
@@ -323,3 +330,135 @@ def test_the_model_object_is_not_changed() -> None:
     before = model.SerializeToString()
     lc.load(model, drop_softmax=True)
     assert model.SerializeToString() == before
+
+
+NODES: dict[str, tuple[str, list[str], dict[str, Any], dict[str, Any], list[int], int]] = {
+    "depth DCR": ("DepthToSpace", ["x"], {"blocksize": 2}, {}, [1, 8, 2, 3], 17),
+    "space": ("SpaceToDepth", ["x"], {"blocksize": 2}, {}, [1, 2, 4, 6], 17),
+    "shrink": ("Shrink", ["x"], {"lambd": 0.5, "bias": 0.5}, {}, [1, 5], 17),
+    "sorted": ("TopK", ["x", "k"], {"axis": 1, "largest": 0}, {"k": np.array([2])}, [1, 2], 17),
+    "sorted down": ("TopK", ["x", "k"], {"axis": 1}, {"k": np.array([2])}, [1, 2, 5], 17),
+    "upsample": ("Upsample", ["x", "s"], {}, {"s": np.array([1, 1, 2, 3], np.float32)}, [1, 1, 2, 3], 9),
+    **{
+        f"resize {mode} {place} {near}": (
+            "Resize",
+            ["x", "", "s"],
+            {"mode": mode, "coordinate_transformation_mode": place, "nearest_mode": near},
+            {"s": np.array([1, 1, 3, 2], np.float32)},
+            [1, 1, 4, 3],
+            17,
+        )
+        for mode, place, near in [
+            ("nearest", "half_pixel", "round_prefer_floor"),
+            ("nearest", "half_pixel", "round_prefer_ceil"),
+            ("nearest", "asymmetric", "floor"),
+            ("linear", "half_pixel", "floor"),
+            ("linear", "align_corners", "floor"),
+            ("linear", "pytorch_half_pixel", "floor"),
+        ]
+    },
+    "transposed": (
+        "ConvTranspose",
+        ["x", "W"],
+        {"strides": [2, 1], "pads": [1, 0, 0, 2], "output_padding": [1, 0]},
+        {"W": np.random.default_rng(0).normal(size=(2, 3, 3, 3)).astype(np.float32)},
+        [1, 2, 3, 4],
+        17,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_more_operators(name: str) -> None:
+    """Reading compares with onnxruntime, so that what is read is right."""
+    kind, inputs, attributes, arrays, shape, opset = NODES[name]
+    results = ["y", "places"] if kind == "TopK" else ["y"]
+    network = lc.load(
+        onnx_graphs.model_of([helper.make_node(kind, inputs, results, **attributes)], arrays, shape=shape, opset=opset)
+    )
+    assert network.inputs == np.prod(shape)
+
+
+@pytest.mark.parametrize(
+    ("node", "arrays", "reason"),
+    [
+        (("Shrink", ["x"], {"lambd": 0.5, "bias": 0.0}), {}, "jumps at its limits"),
+        (("ThresholdedRelu", ["x"], {"alpha": 1.0}), {}, "unknown operator"),
+        (("TopK", ["x", "k"], {"axis": 1}), {"k": np.array([2])}, "only sorting all of them"),
+        (("Pow", ["x", "p"], {}), {"p": np.array([2.0, 3.0, 2.0, 1.0], np.float32)}, "its exponents differ"),
+        (("Pow", ["x", "p"], {}), {"p": np.array(0.5, np.float32)}, "only the powers"),
+        (("Reciprocal", ["x"], {}), {}, "divides by a value"),
+        (("LayerNormalization", ["x", "s"], {}), {"s": np.ones(4, np.float32)}, "spread of its own input"),
+        (("Log", ["x"], {}), {}, "unknown operator"),
+        (("Resize", ["x", "", "s"], {}), {"s": np.array([1, 1.5], np.float32)}, "only enlarging by whole factors"),
+        (
+            ("Resize", ["x", "", "s"], {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "ceil"}),
+            {"s": np.array([1, 2], np.float32)},
+            "'asymmetric' and 'ceil' is not known",
+        ),
+    ],
+    ids=lambda part: part[0] if isinstance(part, tuple) else "",
+)
+def test_operators_that_are_refused(node: Any, arrays: dict[str, Any], reason: str) -> None:
+    kind, inputs, attributes = node
+    results = ["y", "places"] if kind == "TopK" else ["y"]
+    with pytest.raises(lc.UnreadableModel, match=reason):
+        lc.load(onnx_graphs.model_of([helper.make_node(kind, inputs, results, **attributes)], arrays, shape=(1, 4)))
+
+
+def function_model(body: list[Any]) -> Any:
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
+    wave = helper.make_function("mine", "Wave", ["v"], ["w"], body, opsets[:1])
+    nodes = [helper.make_node("Gemm", ["x", "W"], ["a"]), helper.make_node("Wave", ["a"], ["y"], domain="mine")]
+    entry, result = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [1, 3]), ("y", None)))
+    weight = onnx.numpy_helper.from_array(np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32), "W")
+    graph = helper.make_graph(nodes, "g", [entry], [result], [weight])
+    return helper.make_model(graph, opset_imports=opsets, functions=[wave], ir_version=9)
+
+
+def test_registered_functions_of_onnx_models() -> None:
+    pytest.importorskip("onnxruntime")
+    lc.register_activation(lc.activation("cos"), onnx="mine:Wave")
+    network = lc.load(function_model([helper.make_node("Cos", ["v"], ["w"])]))
+    assert network.layers[0].neurons is not None
+    assert network.layers[0].neurons.describe() == "cos"
+    with pytest.raises(lc.UnreadableModel, match="the import is not faithful"):
+        lc.load(function_model([helper.make_node("Sin", ["v"], ["w"])]))
+
+
+def test_half_precision_is_read_as_the_numbers_that_are_stored() -> None:
+    dtype = np.float16
+    rng = np.random.default_rng(2)
+    arrays = {name: rng.normal(size=size).astype(dtype) for name, size in (("W", (4, 3)), ("b", 4), ("V", (2, 4)))}
+    nodes = [
+        helper.make_node("Gemm", ["x", "W", "b"], ["a"], transB=1),
+        helper.make_node("Relu", ["a"], ["r"]),
+        helper.make_node("Gemm", ["r", "V"], ["y"], transB=1),
+    ]
+    network = lc.load(onnx_graphs.model_of(nodes, arrays, kind=TensorProto.FLOAT16))
+    np.testing.assert_array_equal(network.layers[0].weight, arrays["W"].astype(float))
+    np.testing.assert_array_equal(network.layers[1].weight, arrays["V"].astype(float))
+    nodes[1] = helper.make_node("Selu", ["a"], ["r"])
+    assert lc.load(onnx_graphs.model_of(nodes, arrays, kind=TensorProto.FLOAT16)).depth == 2
+
+
+def test_onnx_inputs_that_are_fixed_and_outputs_that_are_chosen() -> None:
+    entries = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 3]) for n in ("x", "mask")]
+    results = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("y", "z")]
+    nodes = [helper.make_node("Mul", ["x", "mask"], ["y"]), helper.make_node("Relu", ["y"], ["z"])]
+    graph = helper.make_graph(nodes, "g", entries, results)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    mask = np.array([[1.0, 0.0, 3.0]], dtype=np.float32)
+    assert lc.load(model, fixed={"mask": mask}, output="y")(np.ones(3)).tolist() == [1.0, 0.0, 3.0]
+    assert lc.load(model, fixed={"mask": mask}, output=1)(-np.ones(3)).tolist() == [0.0, 0.0, 0.0]
+    for options, message in (
+        ({"output": "y"}, "2 inputs .x, mask.; a network has one: give all but one as fixed"),
+        ({"fixed": {"mask": mask}}, "2 outputs .y, z.; a network has one: choose one with output"),
+        ({"fixed": {"mask": mask[0]}, "output": "y"}, "must be of shape"),
+        ({"fixed": {"mask": mask + 0.1j}, "output": "y"}, "must be numbers of type"),
+        ({"fixed": {"mask": mask.astype(float) + 1e-12}, "output": "y"}, "got others"),
+        ({"fixed": {"task": mask}, "output": "y"}, "fixed names task"),
+        ({"fixed": {"mask": mask}, "output": "w"}, "output must be one of y, z"),
+    ):
+        with pytest.raises((lc.UnreadableModel, lc.InvalidInput), match=message):
+            lc.load(model, **options)

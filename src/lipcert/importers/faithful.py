@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -101,9 +100,9 @@ class Imported:
 
 
 def confirm(
-    network: Network, original: Original, points: Any = None, *, sizes: Sequence[float] = (), seed: int = 0
+    network: Network, originals: Iterable[Original], points: Any = None, *, sizes: Sequence[float] = (), seed: int = 0
 ) -> None:
-    """Refuse an import that is not faithful.
+    """Refuse an import that is not faithful to a model, which may be run in several ways.
 
     The two are evaluated at the given points, at two draws of random points of sizes 1e-3 to 1e39 (the second depends
     on the network, so that nobody can prepare for it), and on both sides of kinks of the network's activations, as
@@ -119,55 +118,44 @@ def confirm(
         The outputs differ by more than rounding explains, or the model's are not finite.
     """
     say = clock().say
-    say(f"comparing with {original.library}: looking for points at kinks")
-    tests = _tests(network, original.precision, points, sizes, seed)
-    theirs = []
-    for number, x in enumerate(tests, 1):
-        say(f"comparing with {original.library}: point {number} of {len(tests)}")
-        theirs.append(np.asarray(original.run(x), dtype=float).ravel())
-    say(f"comparing with {original.library}: what rounding explains")
-    sizes_seen = sorted({result.size for result in theirs})
-    if sizes_seen != [network.outputs]:
-        raise UnreadableModel(
-            f"the import is not faithful: the network has {network.outputs} outputs, {original.library} gives"
-            f" {' or '.join(map(str, sizes_seen))}; please report this model"
-        )
-    _compare(network, original, tests, np.stack(theirs))
+    say("comparing with the model: looking for points at kinks")
+    drawn = _tests(network, points, sizes, seed)
+    for original in originals:
+        with np.errstate(over="ignore"):
+            tests = drawn.astype(original.precision.dtype).astype(float)  # so that both sides see the same input
+        tests = tests[np.isfinite(tests).all(axis=1)]
+        theirs = []
+        for number, x in enumerate(tests, 1):
+            say(f"comparing with {original.library}: point {number} of {len(tests)}")
+            theirs.append(np.asarray(original.run(x), dtype=float).ravel())
+        say(f"comparing with {original.library}: what rounding explains")
+        seen = sorted({result.size for result in theirs})
+        if seen != [network.outputs]:
+            raise UnreadableModel(
+                f"the import is not faithful: the network has {network.outputs} outputs, {original.library} gives"
+                f" {' or '.join(map(str, seen))}; please report this model"
+            )
+        _compare(network, original, tests, np.stack(theirs))
 
 
-def _tests(network: Network, precision: Precision, points: Any, sizes: Sequence[float], seed: int) -> Array:
-    """All points to compare at, as numbers that the model's precision can represent."""
-    known = _drawn.setdefault(network, {})
-    if (seed, *sizes) not in known:
-        known[seed, *sizes] = _draw(network, sizes, seed)
-    tests = known[seed, *sizes]
-    # in a network of many weights a point costs much, and there are many neurons to show what is wrong
-    room = max(_FEWEST, int(_WORK / sum(cost(layer) for layer in network.layers)))
-    tests = tests[np.unique(np.linspace(0, len(tests) - 1, min(room, len(tests))).astype(int))]
-    if points is not None:
-        given = network.point("points", points)
-        tests = np.concatenate([np.reshape(given, (-1, network.inputs)), tests])
-    with np.errstate(over="ignore"):
-        tests = tests.astype(precision.dtype).astype(float)  # so that both sides see the same input
-    return tests[np.isfinite(tests).all(axis=1)]
-
-
-_drawn: WeakKeyDictionary[Network, dict[tuple[float, ...], Array]] = WeakKeyDictionary()
-"""Points that were drawn before: a model in two precisions is compared at the same ones."""
-
-
-def _draw(network: Network, sizes: Sequence[float], seed: int) -> Array:
-    """Random points, and points at kinks; the second draw depends on every weight and bias."""
+def _tests(network: Network, points: Any, sizes: Sequence[float], seed: int) -> Array:
+    """All points to compare at: given ones, random ones, and points at kinks."""
     # a size s of the model's own constants may be reached only after weights that make it smaller
     more = [factor * size for size in sizes for factor in (2.0, 1e3, 1e6)]
-    state = hashlib.blake2b(digest_size=7)
+    state = hashlib.blake2b(digest_size=7)  # the second draw depends on every weight and bias
     for layer in network.layers:
         stored: Any = layer.convolution.kernel if layer.convolution else layer.linear  # so that no matrix is made
         for array in (stored if isinstance(stored, np.ndarray) else stored.data, layer.bias):
             state.update(np.ascontiguousarray(array).tobytes())
     drawn = int.from_bytes(state.digest())
     random = np.concatenate([sample(network.inputs, s, more) for s in (seed, drawn)])
-    return np.concatenate([random, at_kinks(network, random, np.random.default_rng(drawn))])
+    tests = np.concatenate([random, at_kinks(network, random, np.random.default_rng(drawn))])
+    # in a network of many weights a point costs much, and there are many neurons to show what is wrong
+    room = max(_FEWEST, int(_WORK / sum(cost(layer) for layer in network.layers)))
+    tests = tests[np.unique(np.linspace(0, len(tests) - 1, min(room, len(tests))).astype(int))]
+    if points is None:
+        return tests
+    return np.concatenate([np.reshape(network.point("points", points), (-1, network.inputs)), tests])
 
 
 def _compare(network: Network, original: Original, tests: Array, theirs: Array) -> None:
@@ -285,17 +273,11 @@ def disturbed(network: Network, x: Array, unit: float, seed: int = 0) -> tuple[A
     ±16u(1 + |v|) in addition, |v| up to 64, times the largest parameter. The result is 16 times the largest change
     of an output in three draws of the signs and of their opposites.
     """
-    parts = [x[start : start + _rows(network)] for start in range(0, len(x), _rows(network))]
-    exact, moved, largest = zip(*(_moved(network, part, unit, seed) for part in parts), strict=True)
-    return np.concatenate(exact), np.concatenate(moved), np.concatenate(largest)
-
-
-def _rows(network: Network) -> int:
-    """How many points may be carried through the network at once."""
-    return max(8, int(_MEMORY / sum(network.sizes)))
-
-
-def _moved(network: Network, x: Array, unit: float, seed: int) -> tuple[Array, Array, Array]:
+    rows = _rows(network)
+    if len(x) > rows:
+        parts = zip(*(disturbed(network, x[k : k + rows], unit, seed) for k in range(0, len(x), rows)), strict=True)
+        exact, moved, largest = map(np.concatenate, parts)
+        return exact, moved, largest
     exact, reaches = x, []
     for layer in network.layers:
         size = layer.convolution.magnitude() if layer.convolution else abs(layer.weight)
@@ -318,6 +300,11 @@ def _moved(network: Network, x: Array, unit: float, seed: int) -> tuple[Array, A
         moved = np.fmax(moved, np.abs(z - exact))
     largest = np.max([np.abs(x).max(axis=1), *(sums.max(axis=1) for sums, _ in reaches)], axis=0)
     return exact, MARGIN * moved, largest
+
+
+def _rows(network: Network) -> int:
+    """How many points may be carried through the network at once."""
+    return max(8, int(_MEMORY / sum(network.sizes)))
 
 
 def _shaken(value: Array, reach: Array, rng: np.random.Generator) -> Array:

@@ -61,7 +61,7 @@ def read_onnx(
         network = lower(graph)
     except InvalidInput as error:  # numbers that are not finite
         raise UnreadableModel(f"the model is no network: {error}") from None
-    confirm(network.network, _original(judge, source), points, sizes=_large_constants(model.graph))
+    confirm(network.network, [_original(judge, source)], points, sizes=_large_constants(model.graph))
     parameters = sum(int(np.prod(t.dims)) for t in model.graph.initializer if t.data_type in (FLOAT, DOUBLE))
     return Imported(network, source.shape[1:] if source.batched else source.shape, parameters)
 

@@ -57,7 +57,7 @@ def read_perceptron(
             if name != "identity" and not (drop_softmax and number == len(weights)):
                 x = b.activate(x, name)
     lowered = lower(b.finish(x))
-    confirm(lowered.network, _original(model, weights, biases, drop_softmax), points)
+    confirm(lowered.network, [_original(model, weights, biases, drop_softmax)], points)
     return Imported(lowered, (size,), sum(part.size for part in (*weights, *biases)))
 
 

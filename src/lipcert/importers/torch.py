@@ -73,8 +73,7 @@ def read_module(
     finally:
         checks.unchanged(before, checks.state(module))  # what changes a module is the cause of all else
     lowered = lower(graph)
-    for original in _originals(given, own, drop_softmax):
-        confirm(lowered.network, original, points, sizes=_large_constants(own))
+    confirm(lowered.network, _originals(given, own, drop_softmax), points, sizes=_large_constants(own))
     return Imported(lowered, exported.shape[1:], sum(parameter.numel() for parameter in module.parameters()))
 
 

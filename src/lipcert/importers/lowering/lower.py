@@ -1,4 +1,4 @@
-"""The lowering itself: rewrites, then layer after layer as one affine map and one row of activations."""
+"""The lowering itself: each layer as one affine map, composed far beyond double precision, and its activations."""
 
 from __future__ import annotations
 
@@ -8,22 +8,33 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from lipcert.importers.graph import Apply, Constant, Graph, Input, Join, Offender, Rewriting, refuse
+from lipcert.importers.graph import (
+    Affine,
+    Apply,
+    Constant,
+    Graph,
+    Input,
+    Join,
+    Offender,
+    Op,
+    Pick,
+    Rewriting,
+    Scale,
+    Sum,
+    refuse,
+)
 from lipcert.importers.lowering.convolutions import recognised
 from lipcert.importers.lowering.extremes import expand_maxima
-from lipcert.importers.lowering.forms import Form, compose
 from lipcert.importers.lowering.schedule import Level, levels
+from lipcert.importers.precise import Precise, PreciseMatrix
 from lipcert.model.activations import Activation, activation
 from lipcert.model.arrays import Array, Parameter, Weight
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.runtime.clock import clock
 
-SPARSE_BELOW = 0.25
-"""Density under which a weight is stored sparse."""
-
-SPARSE_FROM = 10_000
-"""Entries from which sparse storage pays."""
+SPARSE_BELOW, SPARSE_FROM = 0.25, 10_000
+"""A weight is stored sparse if it is less dense than this, and has at least so many entries that it pays."""
 
 KERNELS_FROM = 512
 """Neurons from which a dense matrix is looked at as a convolution too."""
@@ -77,9 +88,52 @@ def lower(graph: Graph) -> Lowered:
     for one, layer in zip(merged, network.layers, strict=True):
         kept = one.convolution is not None and one.convolution.shape == layer.linear.shape  # not pruned
         layers.append(replace(layer, linear=one.convolution) if kept else layer)
-        carried = min(one.origin.carried, _identities(layer.neurons))
+        same = [index.size for row, index in layer.neurons.groups if row.name == "identity"] if layer.neurons else []
+        carried = min(one.origin.carried, sum(same))
         origins.append(replace(one.origin, carried=carried, dropped=len(one.bias) - layer.size))
     return Lowered(Network(tuple(layers)), tuple(origins))
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """matrix·(all known values, one after the other) + offset."""
+
+    matrix: PreciseMatrix
+    offset: Precise
+
+    @staticmethod
+    def known(size: int, start: int, width: int) -> Form:
+        """Known values themselves: ``size`` of them from ``start`` on, of ``width`` in all."""
+        place, ones = np.arange(size), Precise.of(np.ones(size))
+        return Form(PreciseMatrix((size, width), place, place + start, ones), Precise.of(np.zeros(size)))
+
+    @property
+    def fits(self) -> bool:
+        """Whether each coefficient has a float within 2⁻⁵⁰ of it, as a certificate's theorem allows."""
+        return bool(self.matrix.values.good.all() and self.offset.good.all())
+
+
+def compose(op: Op, operands: Sequence[Form], width: int) -> Form:
+    """The form of a linear operation's result, given those of its operands and the number of known values."""
+    matrices, offsets = [form.matrix for form in operands], [form.offset for form in operands]
+    match op:
+        case Constant(number=number):
+            nothing = np.zeros(0, dtype=int)
+            empty = PreciseMatrix((number.size, width), nothing, nothing, Precise.of(np.zeros(0)))
+            return Form(empty, Precise.of(number))
+        case Affine(weight=weight, bias=bias):
+            return Form(weight @ matrices[0], weight.times(offsets[0]) + bias)
+        case Scale(factor=factor, shift=shift):
+            return Form(matrices[0].scaled(factor), factor * offsets[0] + shift)
+        case Pick(index=index):
+            return Form(matrices[0].picked(index), offsets[0].each(lambda part: np.where(index < 0, 0.0, part[index])))
+        case Sum():
+            return Form(PreciseMatrix.total(matrices), sum(offsets[1:], offsets[0]))
+        case Join():
+            starts = np.cumsum([0, *(matrix.shape[0] for matrix in matrices)]).tolist()
+            moved = [matrix.moved(starts[-1], start) for matrix, start in zip(matrices, starts, strict=False)]
+            return Form(PreciseMatrix.total(moved), Precise.joined(offsets))
+    raise AssertionError(f"{type(op).__name__} is left over")
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,25 +155,32 @@ def fold(graph: Graph) -> tuple[list[Merged], set[int]]:
         targets = [graph.nodes[i].inputs[0] for i in level.applied] + list(level.carried)
         targets = targets if level.applied else [graph.output]
         forms = _forms(graph, level.known, targets)
-        stuck = _stuck(graph, level.known, targets, forms)
-        apart.update(stuck)
-        if stuck:
-            continue
-        whole = compose(Join(), [forms[t] for t in targets], 0)
-        weight = _stored(whole.matrix.nearest)
-        shapes, known = ([graph.nodes[i].shape for i in nodes] for nodes in (targets, level.known))
-        wide = sparse.issparse(weight) or max(weight.shape) >= KERNELS_FROM
-        kernel = recognised(whole.matrix, shapes, known) if wide else None
-        passed = [graph.nodes[i] for i in forms if i not in level.known]
-        origin = Origin(
-            tuple(dict.fromkeys(node.label() for node in passed if not isinstance(node.op, Constant))),
-            tuple(dict.fromkeys(graph.nodes[i].label() for i in level.applied)),
-            sum(graph.nodes[i].size for i in level.carried),
-            0,
-        )
-        neurons = _neurons(graph, level) if level.applied else None
-        merged.append(Merged(weight, whole.offset.high + 0.0, neurons, kernel, origin))
+        for target in targets:
+            if not forms[target].fits:  # the first node on the way of which this is true
+                way = sorted(_ancestors(graph, level.known, [target]))
+                apart.add(next(position for position in way if not forms[position].fits))
+        if not apart:
+            merged.append(_merged(graph, level, targets, forms))
     return merged, apart
+
+
+def _merged(graph: Graph, level: Level, targets: Sequence[int], forms: Mapping[int, Form]) -> Merged:
+    """A layer, all of whose coefficients can be rounded."""
+    whole = compose(Join(), [forms[target] for target in targets], 0)
+    entries = whole.matrix.nearest
+    area = entries.shape[0] * entries.shape[1]
+    thin = area >= SPARSE_FROM and entries.nnz < SPARSE_BELOW * area
+    weight = entries if thin else np.asarray(entries.toarray())
+    shapes, known = ([graph.nodes[i].shape for i in nodes] for nodes in (targets, level.known))
+    kernel = recognised(whole.matrix, shapes, known) if thin or max(weight.shape) >= KERNELS_FROM else None
+    passed = [graph.nodes[i] for i in forms if i not in level.known]
+    origin = Origin(
+        tuple(dict.fromkeys(node.label() for node in passed if not isinstance(node.op, Constant))),
+        tuple(dict.fromkeys(graph.nodes[i].label() for i in level.applied)),
+        sum(graph.nodes[i].size for i in level.carried),
+        0,
+    )
+    return Merged(weight, whole.offset.high + 0.0, _neurons(graph, level) if level.applied else None, kernel, origin)
 
 
 def _forms(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> dict[int, Form]:
@@ -149,22 +210,6 @@ def _ancestors(graph: Graph, known: Sequence[int], targets: Sequence[int]) -> se
     return needed
 
 
-def _stuck(graph: Graph, known: Sequence[int], targets: Sequence[int], forms: Mapping[int, Form]) -> set[int]:
-    """For each target whose form cannot be rounded, the first node on the way to it of which this is true."""
-    found = set()
-    for target in targets:
-        if not forms[target].fits:
-            way = sorted(_ancestors(graph, known, [target]))
-            found.add(next(position for position in way if not forms[position].fits))
-    return found
-
-
-def _stored(entries: sparse.csr_array) -> Weight:
-    """Sparse where that is worth it, else dense."""
-    area = entries.shape[0] * entries.shape[1]
-    return entries if area >= SPARSE_FROM and entries.nnz < SPARSE_BELOW * area else np.asarray(entries.toarray())
-
-
 def _neurons(graph: Graph, level: Level) -> Neurons:
     """The activations of a level, then identities for what is carried; equal rows are joined."""
     shared: dict[tuple[str, tuple[Parameter, ...]], list[Array]] = {}
@@ -186,10 +231,6 @@ def _neurons(graph: Graph, level: Level) -> Neurons:
         start += node.size
     joined = [(Activation(name, parameters), np.concatenate(index)) for (name, parameters), index in shared.items()]
     return Neurons(start, (*joined, *own))
-
-
-def _identities(neurons: Neurons | None) -> int:
-    return sum(index.size for row, index in neurons.groups if row.name == "identity") if neurons else 0
 
 
 def separate(graph: Graph, nodes: Collection[int]) -> Graph:
