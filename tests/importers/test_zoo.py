@@ -288,8 +288,8 @@ def made(case: Case) -> Any:
     part: Any
     for part in module.modules():
         if isinstance(part, nn.modules.batchnorm._BatchNorm):
-            part.running_mean.normal_()
-            part.running_var.uniform_(0.3, 3.0)
+            part.get_buffer("running_mean").normal_()
+            part.get_buffer("running_var").uniform_(0.3, 3.0)
         if isinstance(part, (nn.modules.batchnorm._BatchNorm, nn.PReLU)) and getattr(part, "weight", None) is not None:
             nn.init.uniform_(part.weight, -0.5, 1.5)
     return module
