@@ -154,30 +154,3 @@ def flattened(name: str, point: Array, inputs: int, shape: tuple[int, ...] | Non
 def _bare(shape: tuple[int, ...]) -> tuple[int, ...]:
     """A shape without leading ones: a batch of one, or a single channel."""
     return tuple(itertools.dropwhile(lambda size: size == 1, shape))
-
-
-def whole(name: str, value: Any, axes: int) -> tuple[int, ...]:
-    """Positive whole numbers, one per axis."""
-    sizes = np.broadcast_to(numbers(name, value), (axes,)) if np.size(value) in (1, axes) else np.zeros(1)
-    if (sizes < 1).any() or (sizes != np.round(sizes)).any():
-        raise InvalidInput(f"{name} must be a positive whole number, or {axes} of them, one per axis; got {value!r}")
-    return tuple(int(size) for size in sizes)
-
-
-def sides(value: Any, axes: int) -> tuple[tuple[int, int], ...]:
-    """Padding as pairs (before, after) of whole numbers that are at least 0, one per axis."""
-    pads = numbers("padding", value)
-    if pads.shape not in ((), (axes,), (axes, 2)) or (pads < 0).any() or (pads != np.round(pads)).any():
-        raise InvalidInput(f"padding must be whole numbers of at least 0, one or a pair per axis; got {value!r}")
-    pairs = np.broadcast_to(pads if pads.ndim == 2 else np.reshape(pads, (-1, 1)), (axes, 2))
-    return tuple((int(before), int(after)) for before, after in pairs)
-
-
-def alike(one: tuple[str, Array], two: tuple[str, Array]) -> tuple[Array, Array]:
-    """Two arrays brought to one shape."""
-    try:
-        first, second = np.broadcast_arrays(one[1], two[1])
-    except ValueError:
-        shapes = f"{one[0]} has shape {one[1].shape}, {two[0]} has shape {two[1].shape}"
-        raise InvalidInput(f"{one[0]} and {two[0]} must have as many coordinates: {shapes}") from None
-    return first, second

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from lipcert.arguments.numbers import numbers, sides, whole
+from lipcert.arguments.windows import check_circular, read
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array, Weight, frozen
 
@@ -72,28 +72,14 @@ class Convolution:
         circular
             Periodic padding in the place of zeros.
         """
-        taps = np.array(numbers("kernel", kernel))
-        axes = taps.ndim - 2
-        if axes < 1 or 0 in taps.shape:
-            raise InvalidInput(f"kernel must be (outputs, channels, *window), got shape {taps.shape}")
-        if not isinstance(groups, (int, np.integer)) or groups < 1 or taps.shape[0] % groups:
-            raise InvalidInput(f"groups must divide the {taps.shape[0]} outputs of the kernel, got {groups!r}")
-        sizes, steps, gaps = (
-            whole(*one, axes) for one in (("image", image), ("stride", stride), ("dilation", dilation))
-        )
-        spans = [gap * (size - 1) for gap, size in zip(gaps, taps.shape[2:], strict=True)]
-        pads = tuple((span // 2, span - span // 2) for span in spans) if padding is None else sides(padding, axes)
+        taps, sizes, steps, pads, gaps = read(kernel, image, stride, padding, dilation, groups)
         found = Convolution(taps, sizes, steps, pads, gaps, int(groups), bool(circular))
         if min(found.places) < 1:
             raise InvalidInput(
                 f"a kernel of shape {taps.shape} does not fit into an image of sizes {sizes}, padded by {pads}"
             )
-        if circular and any(span >= size for span, size in zip(spans, sizes, strict=True)):
-            raise InvalidInput(
-                f"the window of a circular convolution must fit into the image {sizes}, got {taps.shape}"
-            )
-        if circular and any(max(pair) > size for pair, size in zip(pads, sizes, strict=True)):
-            raise InvalidInput(f"circular padding must be at most the image {sizes}, got {pads}")
+        if circular:
+            check_circular(sizes, taps.shape, pads, gaps)
         return found
 
     @property

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from lipcert.arguments.numbers import numbers
+from lipcert.arguments.boxes import scale_of, shape_of
 from lipcert.arguments.words import scale_in_words
 from lipcert.errors import InvalidInput
 from lipcert.model.arrays import Array
@@ -31,12 +31,7 @@ class Norm(ABC):
 
     def __post_init__(self) -> None:
         """Check the scale and keep it as a number or a tuple."""
-        scale = numbers("scale", 1.0 if self.scale is None else self.scale)
-        if scale.ndim > 1 or not scale.size or (scale <= 0.0).any():
-            raise InvalidInput(
-                f"scale must be a positive number, or one per coordinate; got {scale_in_words(self.scale)}"
-            )
-        object.__setattr__(self, "scale", tuple(scale.tolist()) if scale.ndim else float(scale))
+        object.__setattr__(self, "scale", scale_of(self.scale))
 
     def check(self, size: int, what: str) -> None:
         """An error unless it is a norm of vectors of that size; ``what`` says what they are, as in 'input_norm'."""
@@ -128,14 +123,8 @@ class L2(Norm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.shape is None:
-            return
-        matrix = numbers("shape", self.shape)
-        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
-            raise InvalidInput(f"shape must be a square matrix, got one of shape {matrix.shape}")
-        if self.scale != 1.0:
-            raise InvalidInput("give a scale or a shape, not both; scale the rows of the shape instead")
-        object.__setattr__(self, "shape", tuple(map(tuple, matrix.tolist())))
+        if self.shape is not None:
+            object.__setattr__(self, "shape", shape_of(self.shape, self.scale))
 
     @property
     def matrix(self) -> Array | None:

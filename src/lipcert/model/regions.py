@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lipcert.arguments.numbers import alike, numbers, scaled
+from lipcert.arguments.boxes import clip_of, corners, radii
+from lipcert.arguments.numbers import scaled
 from lipcert.arguments.points import into_ball, of_ball, of_box
 from lipcert.arguments.words import point_in_words
 from lipcert.errors import InvalidInput
@@ -139,15 +140,9 @@ class Box(_Bounded):
     radius: Array
 
     def __init__(self, lower: Any, upper: Any) -> None:
-        low, high = alike(("lower", scaled("lower", lower)), ("upper", scaled("upper", upper)))
+        low, high = corners(lower, upper)
         object.__setattr__(self, "uniform", low.ndim == 0)
         low, high = np.atleast_1d(low), np.atleast_1d(high)
-        if (low > high).any():
-            where = np.argwhere(low > high)[0]
-            raise InvalidInput(
-                f"lower must not exceed upper; at index {where.tolist()} lower is {low[tuple(where)]},"
-                f" upper is {high[tuple(where)]}"
-            )
         center = np.clip(0.5 * low + 0.5 * high, low, high)
         reach = np.maximum(high - center, center - low)
         size = max(1.0, float(reach.max(initial=0.0)) * 2.0**-500)  # squares of larger numbers would overflow
@@ -209,17 +204,9 @@ class Ball(_Bounded):
         middle = scaled("center", center)
         object.__setattr__(self, "uniform", middle.ndim == 0)
         middle = np.atleast_1d(middle)
-        size = numbers("radius", radius)
-        if (size < 0).any():
-            raise InvalidInput(f"radius must be at least 0, got {radius}")
-        clip = None if clip is None else _clip(clip, middle)
-        if size.shape not in ((), middle.shape[:-1]) and size.size != 1:
-            raise InvalidInput(
-                f"radius must be one number, or one per center of shape {middle.shape[:-1]}; got shape {size.shape}"
-            )
-        size = size.reshape(()) if size.size == 1 else size
-        _freeze(self, center=middle, radius=np.array(np.broadcast_to(size, middle.shape[:-1])))
-        object.__setattr__(self, "clip", clip)
+        box = None if clip is None else Box(*clip_of(clip, middle))
+        _freeze(self, center=middle, radius=radii(radius, middle))
+        object.__setattr__(self, "clip", box)
         object.__setattr__(self, "norm", norm_of_ball(norm, None if self.uniform else middle.shape[-1]))
 
     @property
@@ -278,26 +265,6 @@ class Ball(_Bounded):
         direction, share = of_ball(count, rng, self.center.shape, self.norm.name, self.norm.bare.of)
         direction = direction if self.plain else direction * self.units
         return self.project(self.center + (self.radius * share)[..., None] * direction)
-
-
-def _clip(clip: Any, center: Array) -> Box:
-    """The box that a ball is clipped to, with as many coordinates as its centre, which lies inside."""
-    if not isinstance(clip, Box):
-        try:
-            low, high = clip
-        except (TypeError, ValueError):
-            raise InvalidInput(f"clip must be a pair (lower, upper), got {clip!r}") from None
-        below, above = (alike(("center", center), ("clip", numbers("clip", side)))[1] for side in (low, high))
-        if (below > above).all():
-            raise InvalidInput(f"clip must be (lower, upper); the limits are swapped in {clip!r}")
-        clip = Box(below, above)
-    if clip.uniform:
-        clip = Box(*(np.full(center.shape[-1], end[0]) for end in (clip.lower, clip.upper)))
-    if clip.dimension != center.shape[-1]:
-        raise InvalidInput(f"clip has {clip.dimension} coordinates, center has {center.shape[-1]}")
-    if not clip.contains(center).all():
-        raise InvalidInput("center must lie inside clip; project it there first, for example with numpy.clip")
-    return clip
 
 
 def _in_words(array: Array) -> str:
