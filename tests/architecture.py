@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -176,24 +177,29 @@ def private_names(sources: Architecture) -> Iterator[str]:
 
 
 def claims(sources: Architecture) -> Iterator[str]:
-    """Where a module outside the proofs says that something is verified, or makes a certificate that may say so."""
+    """Where a module outside the kernel makes a fact, changes one, or says itself that something is verified."""
     for name, module in sources.modules.items():
         for node in module.nodes if module.package != "kernel" else ():
             if isinstance(node, ast.Attribute) and node.attr == "verified" and isinstance(node.ctx, ast.Store):
                 yield f"{name}:{node.lineno} sets verified"
+            if isinstance(node, ast.FunctionDef) and node.name in ("verified", "shows") and name != CERTIFICATE:
+                yield f"{name}:{node.lineno} defines {node.name}"
+            if isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith("Fact") for base in node.bases):
+                yield f"{name}:{node.lineno} derives a class from a fact"
             if isinstance(node, ast.Call):
-                kind = ast.unparse(node.func).rpartition(".")[2]
-                given = {word.arg or "**": ast.unparse(word.value) for word in node.keywords}
-                flag = given.get("verified", "False")
-                of_certificate = bool(node.args) and "cert" in ast.unparse(node.args[0]).lower()
-                if flag == "True" or (flag != "False" and kind in {"Certificate", "replace"}):
-                    yield f"{name}:{node.lineno} says verified={flag}"
-                if kind == "Certificate" and ("verified" not in given or "**" in given):
-                    yield f"{name}:{node.lineno} makes a Certificate without verified=False"
-                if kind == "replace" and of_certificate and given.keys() & {"bound", "region", "network", "part", "**"}:
-                    yield f"{name}:{node.lineno} changes what a certificate says: {ast.unparse(node)[:60]}"
-                if "setattr" in kind and "verified" in ast.unparse(node):
-                    yield f"{name}:{node.lineno} sets verified"
+                kind, text = ast.unparse(node.func).rpartition(".")[2], ast.unparse(node)
+                if kind.endswith("Fact") or kind == "made":
+                    yield f"{name}:{node.lineno} makes a fact: {text[:60]}"
+                if kind == "replace" and node.args and _FACT.search(ast.unparse(node.args[0])):
+                    yield f"{name}:{node.lineno} changes a fact: {text[:60]}"
+                if "setattr" in kind and ("verified" in text or "fact" in text.lower()):
+                    yield f"{name}:{node.lineno} sets verified, or a fact: {text[:60]}"
+
+
+_FACT = re.compile(r"(^|\W|_)facts?(\[\w+\])?$")
+"""What something is called that is a fact."""
+CERTIFICATE = "lipcert.answers.certificate"
+"""Where a certificate asks its fact whether that shows it."""
 
 
 Rule = Callable[[Architecture], Iterator[str]]

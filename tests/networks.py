@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 import lipcert as lc
+from lipcert.kernel.checker import lipschitz_fact
+from lipcert.kernel.hints import Hints, Part
 from lipcert.model.activations import TABLE, Activation
 from lipcert.model.arrays import Array, dense
 from lipcert.model.regions import Region
@@ -121,3 +123,8 @@ def pairs(region: Region, count: int, rng: np.random.Generator) -> tuple[Array, 
     one, two = region.sample(count, rng), region.sample(count, rng)
     near = region.project(one + 1e-4 * (two - one))
     return one, np.where((np.arange(count) % 2 == 0)[:, None], near, two)
+
+
+def proved_bound(network: lc.Network, region: Region, sweeps: Sequence[Hints]) -> float:
+    """The Lipschitz bound that hints for the whole network prove."""
+    return lipschitz_fact(network, region, Part((0, network.depth)), sweeps).bound

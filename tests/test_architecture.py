@@ -126,17 +126,15 @@ PLANTED: dict[str, tuple[Rule, str, str, str]] = {
     "a private name, dotted": (private_names, "cli/methods.py", "import lipcert.kernel.cover as c\nc._shape", "_shape"),
     "a private name, in full": (private_names, "cli/methods.py", "import lipcert.errors\nlipcert.errors._x", "_x"),
     "a charge by hand": (rounding_units, "kernel/step.py", "from lipcert.kernel.rounding import UP", "UP"),
-    "a claim": (claims, "methods/stage.py", "Certificate(1.0, verified=True)", "verified=True"),
-    "a claim that depends": (claims, "methods/stage.py", "Certificate(1.0, verified=good)", "verified=good"),
-    "a claim by place": (
-        claims,
-        "methods/stage.py",
-        "c.Certificate(1.0, '', None, '', None, (), (), (), 0.0, True)",
-        "makes",
-    ),
-    "a claim by copy": (claims, "questions/certify.py", "replace(found, verified=True)", "verified=True"),
-    "another bound": (claims, "questions/certify.py", "replace(certificate, bound=1.0)", "changes"),
-    "a claim by force": (claims, "cli/methods.py", "object.__setattr__(found, 'verified', True)", "sets verified"),
+    "a fact": (claims, "methods/stage.py", "LipschitzFact('', None, frozenset(), None, 1.0)", "makes a fact"),
+    "a fact, dotted": (claims, "answers/reach.py", "facts.RowsFact(*parts)", "makes a fact"),
+    "a fact, indirectly": (claims, "answers/reach.py", "proofs[0].made(RowsFact, (), 1)", "makes a fact"),
+    "a fact changed": (claims, "questions/certify.py", "replace(found.facts[0], bound=1.0)", "changes a fact"),
+    "a fact by force": (claims, "questions/certify.py", "object.__setattr__(fact, 'bound', 1.0)", "sets verified"),
+    "a fact of its own": (claims, "methods/stage.py", "class Mine(LipschitzFact):\n    pass", "derives"),
+    "a claim": (claims, "questions/certify.py", "found.verified = True", "sets verified"),
+    "a claim, computed": (claims, "questions/certify.py", "def verified(self): return True", "defines verified"),
+    "a claim by force": (claims, "questions/certify.py", "object.__setattr__(a, 'verified', True)", "sets verified"),
 }
 
 

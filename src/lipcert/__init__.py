@@ -1,6 +1,10 @@
 """Certified Lipschitz bounds for neural networks."""
 
 from lipcert import published
+from lipcert.answers.certificate import Certificate
+from lipcert.answers.radius import CertifiedRadius
+from lipcert.answers.reach import Reach
+from lipcert.answers.sensitivity import Sensitivity
 from lipcert.errors import (
     CampaignStopped,
     Interrupted,
@@ -14,11 +18,7 @@ from lipcert.errors import (
 from lipcert.importers import load
 from lipcert.importers.kernels import conv_stack
 from lipcert.importers.registry import register as register_activation
-from lipcert.kernel.certificate import Certificate
-from lipcert.kernel.classes import CertifiedRadius
 from lipcert.kernel.hints import Linear, Lipschitz
-from lipcert.kernel.reach import Reach
-from lipcert.kernel.sensitivity import Sensitivity
 from lipcert.methods.auto import Auto
 from lipcert.methods.closed_form import ClosedForm
 from lipcert.methods.diagonal import Diagonal

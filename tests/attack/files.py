@@ -13,7 +13,7 @@ from attack.draw import leaky, plain, region, some
 from attack.log import Log
 from attack.points import steepest
 from fuzz_documents import mutated, rewritten, signed
-from lipcert.kernel.certificate import Certificate
+from lipcert.answers.certificate import Certificate
 from lipcert.kernel.hints import Part
 
 

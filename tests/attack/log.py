@@ -16,8 +16,8 @@ from flint import arb, fmpq
 
 import lipcert as lc
 from attack.truth import Point, Witness
+from lipcert.answers.certificate import Certificate
 from lipcert.errors import LipcertError
-from lipcert.kernel.certificate import Certificate
 from lipcert.kernel.hints import Linear, Lipschitz
 
 

@@ -11,7 +11,7 @@ import lipcert as lc
 from attack.draw import extreme, leaky, plain, region, rescaled, some
 from attack.log import Log
 from attack.points import steepest
-from lipcert.kernel.certificate import Certificate
+from lipcert.answers.certificate import Certificate
 from lipcert.kernel.hints import Hints, Linear, Lipschitz, Part
 from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array

@@ -11,7 +11,7 @@ import lipcert as lc
 from attack.draw import extreme, leaky, plain, region, rescaled, some, tilted
 from attack.log import Log
 from attack.points import steepest
-from lipcert.kernel.certificate import Certificate
+from lipcert.answers.certificate import Certificate
 from lipcert.kernel.hints import Hints, Part
 from lipcert.kernel.pieces import AXIS, LEAF
 from lipcert.kernel.tree import Tree

@@ -11,6 +11,7 @@ import pytest
 from flint import arb
 
 import lipcert as lc
+from lipcert.answers.radius import CertifiedRadius, RadiusProof
 from lipcert.audit import model, rows
 from lipcert.audit.balls import balls, largest_eigenvalue
 from lipcert.audit.certificates import Whole
@@ -19,7 +20,6 @@ from lipcert.audit.remainder import secants
 from lipcert.definitions.functions import precision
 from lipcert.definitions.rows import function
 from lipcert.errors import ProofFailed
-from lipcert.kernel.classes import CertifiedRadius, RadiusProof
 from lipcert.methods.second_order import _touching
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import lipcert as lc
+from lipcert.answers.proofs import Proof
+from lipcert.answers.reach import Reach
 from lipcert.audit.balls import balls
 from lipcert.errors import ProofFailed
 from lipcert.kernel.pieces import LEAF
-from lipcert.kernel.reach import Reach
-from lipcert.kernel.together import Proof
 from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network

@@ -11,12 +11,12 @@ import pytest
 
 import lipcert as lc
 from lipcert import audit
+from lipcert.answers.sensitivity import Sensitivity
 from lipcert.audit import model
 from lipcert.audit.balls import balls, size
 from lipcert.audit.engine import Entries, Products
 from lipcert.definitions.functions import precision
 from lipcert.errors import ProofFailed
-from lipcert.kernel.sensitivity import Sensitivity
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.regions import Region

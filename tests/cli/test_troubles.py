@@ -16,8 +16,8 @@ import pytest
 
 import lipcert as lc
 from command import BALL, NETWORK, Command
+from lipcert.answers.certificate import Certificate
 from lipcert.errors import Interrupted
-from lipcert.kernel.certificate import Certificate
 from networks import named, spread
 
 

@@ -16,10 +16,10 @@ import pytest
 
 import lipcert as lc
 from fuzz_documents import mutated, rewritten, signed
+from lipcert.answers.radius import CertifiedRadius
+from lipcert.answers.reach import Reach
 from lipcert.errors import InvalidInput, ProofFailed, UnreadableCertificate
 from lipcert.files import documents
-from lipcert.kernel.classes import CertifiedRadius
-from lipcert.kernel.reach import Reach
 from lipcert.questions.answers import Answer
 from networks import random_network
 

@@ -12,7 +12,7 @@ import pytest
 
 import lipcert as lc
 from lipcert.errors import ProofFailed
-from lipcert.kernel.checker import issue
+from lipcert.kernel.checker import lipschitz_fact
 from lipcert.kernel.cover import Cover, covering
 from lipcert.kernel.piece_bounds import PieceBounds
 from lipcert.kernel.pieces import AXIS, LEAF
@@ -93,7 +93,7 @@ def test_a_cover_belongs_to_its_network_and_region() -> None:
 def test_pieces_of_the_whole_network_tell_nothing_of_a_part() -> None:
     part = lc.certify(NETWORK, BALL, lc.ClosedForm(), layers=(1, 3))
     with pytest.raises(ProofFailed, match="about the whole network"):
-        issue(NETWORK, BALL, part.part, part.sweeps, part.part_sweeps, made())
+        lipschitz_fact(NETWORK, BALL, part.part, part.sweeps, part.part_sweeps, made())
 
 
 def test_pieces_are_not_bounded_in_units() -> None:

@@ -15,12 +15,12 @@ import pytest
 from scipy import sparse
 
 import lipcert as lc
+from lipcert.answers.radius import CertifiedRadius, RadiusProof, recheck_radius
 from lipcert.audit import verify_radius
 from lipcert.errors import ProofFailed
 from lipcert.kernel import dual_bound as values
 from lipcert.kernel import guide, row_bounds, sweep
 from lipcert.kernel import quadratic_relaxation as parabolas
-from lipcert.kernel.classes import CertifiedRadius, RadiusProof, recheck_radius
 from lipcert.kernel.dual_bound import DualBound, DualHints, stays_negative
 from lipcert.kernel.outputs import OutputBounds
 from lipcert.kernel.quadratic_relaxation import ParabolaHints, QuadraticRelaxation

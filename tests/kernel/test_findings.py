@@ -16,9 +16,9 @@ import pytest
 from scipy import sparse
 
 import lipcert as lc
+from lipcert.answers.certificate import Certificate
 from lipcert.errors import InvalidInput, LipcertError, ProofFailed
 from lipcert.kernel import rounding
-from lipcert.kernel.certificate import Certificate
 from lipcert.kernel.neuron_bounds import relax, slope_bounds
 from lipcert.kernel.pieces import AXIS, LEAF
 from lipcert.kernel.tree import Tree

@@ -13,7 +13,6 @@ import pytest
 import lipcert as lc
 from lipcert import ProofFailed
 from lipcert.kernel import fourier
-from lipcert.kernel.checker import prove
 from lipcert.kernel.fourier import Torus, by_channel, prove_symbols, stack_bound, torus_of
 from lipcert.kernel.hints import Hints
 from lipcert.kernel.near import largest_eigenvalue_above
@@ -21,7 +20,7 @@ from lipcert.methods.fourier import FourierChain, closed_form, scalar
 from lipcert.model.arrays import Array
 from lipcert.model.convolution import Convolution
 from lipcert.model.network import Network
-from networks import named
+from networks import named, proved_bound
 from networks import spread as combinations
 
 STACKS: dict[str, dict[str, Any]] = {
@@ -112,7 +111,7 @@ def largest_jacobian(network: Network) -> float:
 def test_a_circular_stack_has_the_bound_of_the_dense_engine(name: str, activation: Any, choose: Any) -> None:
     network = stack(ROUND[name], activation, circular=True)
     hints = hints_of(network, choose)
-    dense = prove(network, lc.Everywhere(), [spread(network, hints)])
+    dense = proved_bound(network, lc.Everywhere(), [spread(network, hints)])
     assert prove_symbols(network, hints) == pytest.approx(dense, rel=1e-9)
     assert prove_symbols(network, hints) >= largest_jacobian(network)
 
@@ -135,7 +134,7 @@ def test_no_bound_is_below_the_dense_one_or_a_jacobian(name: str, activation: An
         if head or lowest_slopes(network) > 0.0:
             return
         network = stack(STACKS[name], "relu", head, circular=False)
-    assert found >= prove(network, lc.Everywhere(), [spread(network, hints)]) * (1.0 - 1e-12)
+    assert found >= proved_bound(network, lc.Everywhere(), [spread(network, hints)]) * (1.0 - 1e-12)
 
 
 @pytest.mark.parametrize("name", [name for name in STACKS if name != "valid"])
@@ -147,7 +146,7 @@ def test_zero_padding_is_the_torus_with_slopes_that_hold_zero(name: str) -> None
         [_around(one, size, after) for one, size, after in zip(space.convolutions, space.sizes, space.sizes[1:])]
     )
     hints = hints_of(network)
-    dense = prove(around, lc.Everywhere(), [spread(around, hints)])
+    dense = proved_bound(around, lc.Everywhere(), [spread(around, hints)])
     assert prove_symbols(network, hints) == pytest.approx(dense, rel=1e-9)
     assert prove_symbols(around, hints) == pytest.approx(dense, rel=1e-9)
 
@@ -170,7 +169,7 @@ def test_a_bound_holds_for_every_smaller_image(name: str) -> None:
     for less in ((1, 0), (0, 1), (2, 1)):
         small = stack(options | {"image": tuple(n - k for n, k in zip(options["image"], less, strict=True))})
         assert found >= largest_jacobian(small)
-        assert found >= prove(small, lc.Everywhere(), [spread(small, hints)]) * (1.0 - 1e-12)
+        assert found >= proved_bound(small, lc.Everywhere(), [spread(small, hints)]) * (1.0 - 1e-12)
 
 
 def _mutant(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
@@ -218,7 +217,7 @@ def test_whatever_the_multipliers_are_the_bound_holds(head: bool) -> None:
             garbage = tuple(T * scale * random.uniform(0.5, 2.0, T.size) for T in hints.multipliers)
             try:
                 moved = tuple(e + exponent for e in hints.exponents)
-                found = prove(network, lc.Everywhere(), [Hints((), garbage, moved)])
+                found = proved_bound(network, lc.Everywhere(), [Hints((), garbage, moved)])
             except ProofFailed:
                 continue
             proved += np.isfinite(found)
@@ -263,7 +262,7 @@ def test_a_residual_block_carries_its_channels_exactly() -> None:
     np.testing.assert_array_equal([alpha, beta], [[0, 0, 0, 1, 1, 1], [1] * 6])
     hints = hints_of(network)
     found = prove_symbols(network, hints)
-    assert max(largest_jacobian(network), prove(network, lc.Everywhere(), [spread(network, hints)])) <= found
+    assert max(largest_jacobian(network), proved_bound(network, lc.Everywhere(), [spread(network, hints)])) <= found
     product = np.linalg.norm(dense_of(second), 2) * np.linalg.norm(dense_of(first), 2)
     assert found < 1.0 + product
 

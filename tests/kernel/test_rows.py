@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import lipcert as lc
+from lipcert.answers.reach import recheck_reach
+from lipcert.answers.sensitivity import recheck_sensitivity
 from lipcert.errors import ProofFailed
 from lipcert.kernel import interval_arithmetic, piece_bounds
 from lipcert.kernel.cover import Cover, covering
 from lipcert.kernel.piece_bounds import JacobianEntries, OutputRows
 from lipcert.kernel.pieces import AXIS
-from lipcert.kernel.reach import recheck_reach
-from lipcert.kernel.sensitivity import recheck_sensitivity
 from lipcert.methods import split
 from lipcert.model.regions import Region
 from networks import named, random_network, spread

@@ -13,7 +13,7 @@ import pytest
 import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.kernel import second_order_jacobian as curved
-from lipcert.kernel.checker import issue
+from lipcert.kernel.checker import lipschitz_fact
 from lipcert.kernel.hints import Curved, Part
 from lipcert.kernel.remainder import fit_error
 from lipcert.kernel.second_order_jacobian import inverse_above, prove_second_order_jacobian
@@ -203,7 +203,7 @@ def test_hints_for_something_else_are_refused() -> None:
     part = Part((1, SMOOTH.depth))
     rest = lc.certify(SMOOTH, SMOOTH_BALL, lc.ClosedForm(), layers=part.layers).part_sweeps
     with pytest.raises(ProofFailed, match="about a whole network"):
-        issue(SMOOTH, SMOOTH_BALL, part, first.sweeps, rest, curved=first.curved)
+        lipschitz_fact(SMOOTH, SMOOTH_BALL, part, first.sweeps, rest, curved=first.curved)
 
 
 def test_the_second_opinion_agrees_and_refuses_less() -> None:

@@ -17,8 +17,8 @@ TRUSTED = [
     *(SOURCE / "questions" / f"{name}.py" for name in ("reach", "radius", "sensitivity")),
 ]
 SUGGESTIONS = {
-    "classes._stays_positive": "which caps are worth a try",
-    "classes.stay_positive": "which pair is tried first",
+    "outputs._stays_positive": "which caps are worth a try",
+    "outputs.stay_positive": "which pair is tried first",
     "margins._ends": "where a search begins",
     "margins._kink": "where a search begins",
     "margins._lines": "where a search begins",

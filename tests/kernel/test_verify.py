@@ -16,21 +16,20 @@ from test_oracle import compare, random_case
 
 import lipcert as lc
 from exact import PRECISION, precision
+from lipcert.answers.certificate import Certificate
 from lipcert.errors import ProofFailed
 from lipcert.kernel import near
 from lipcert.kernel import neuron_bounds as relaxation
 from lipcert.kernel import step as step_module
 from lipcert.kernel import sweep as sweep_module
 from lipcert.kernel.backsubstitution import BackSubstitution
-from lipcert.kernel.certificate import Certificate
-from lipcert.kernel.checker import prove
 from lipcert.kernel.domain import Domain
 from lipcert.kernel.hints import Hints, Linear, Lipschitz, Part
 from lipcert.methods.method import Method
 from lipcert.model.arrays import Array
 from lipcert.model.network import Layer, Network, Neurons
 from lipcert.model.regions import Region
-from networks import random_network, spread
+from networks import proved_bound, random_network, spread
 from oracle import below
 
 CENTER, STEPS = np.array([0.3, -0.2, 0.9]), np.array([0.1, 0.2, 0.3])
@@ -226,7 +225,7 @@ def test_wild_numbers_in_hints_prove_nothing_false(value: float, attained: tuple
             pair[what == "upper"][1] = value
             changed = replace(sweep, lines=_put(sweep.lines, layer, tuple(pair)))
         try:
-            proved = prove(network, certificate.region, (changed,))
+            proved = proved_bound(network, certificate.region, (changed,))
         except ProofFailed:
             continue
         assert not proved < truth
@@ -242,11 +241,11 @@ def test_weights_that_the_error_bounds_are_not_for() -> None:
     first = network.layers[0]
     single = with_layer(network, 0, replace(first, linear=np.array(first.weight, dtype=np.float32)))
     with pytest.raises(ProofFailed, match="layer 1 must have weights and biases of float64"):
-        prove(single, certificate.region, certificate.sweeps)
+        proved_bound(single, certificate.region, certificate.sweeps)
     twice = sparse.csr_array((np.ones(2), np.zeros(2, dtype=int), np.array([0, 2])), shape=(1, 3))
     doubled = Network((Layer(twice, np.zeros(1), Neurons.of("relu", 1)), Layer(np.ones((1, 1)), np.zeros(1), None)))
     with pytest.raises(ProofFailed, match="without repeated entries"):
-        prove(doubled, lc.Everywhere(), (Hints((), (np.ones(1),), (0,)),))
+        proved_bound(doubled, lc.Everywhere(), (Hints((), (np.ones(1),), (0,)),))
 
 
 def narrower(honest: Callable[..., tuple[Array, Array]]) -> Callable[..., tuple[Array, Array]]:

@@ -14,9 +14,9 @@ import pytest
 
 import lipcert as lc
 from digits import classifier
+from lipcert.answers.radius import ClassBounds, RadiusProof, recheck_radius
 from lipcert.errors import Interrupted
-from lipcert.kernel import classes
-from lipcert.kernel.classes import RadiusProof, recheck_radius
+from lipcert.kernel import outputs
 from lipcert.kernel.counterexample import subject_of
 from lipcert.kernel.outputs import OutputBounds
 from lipcert.kernel.quadratic_relaxation import QuadraticRelaxation, SecondOrderHints
@@ -135,9 +135,9 @@ def test_a_network_that_never_changes_its_mind() -> None:
 
 def test_a_narrowed_margin_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """If margins were a little too large, an attack would find an input inside a certified radius."""
-    margins = classes.margins_of
+    margins = outputs.margins_of
     monkeypatch.setattr(
-        classes, "margins_of", lambda output, label: (margins(output, label)[0], 1.05 * margins(output, label)[1])
+        outputs, "margins_of", lambda output, label: (margins(output, label)[0], 1.05 * margins(output, label)[1])
     )
     network = lc.Network.from_weights([[[2.0, 0.0], [0.0, 1.0]]])
     found = lc.certified_radius(network, [1.0, 1.0], relaxation=False)
@@ -213,7 +213,7 @@ def test_any_suggestion_is_safe() -> None:
         ball = lc.Ball(x, 10.0 ** rng.uniform(-2.0, 0.0))
         hit = bool((network(ball.sample(500, rng)).argmax(axis=1) != label).any())
         broken += hit
-        proved = classes.ClassBounds(prove_outputs(network, ball, lc.ClosedForm()), label, label)
+        proved = ClassBounds(prove_outputs(network, ball, lc.ClosedForm()), label, label)
         found = [proved.parabolas(Garbage(40 * seed + k).suggest).radius for k in range(5)]
         assert not hit or max(found) < ball.radius
     assert 8 < broken < 32

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from flint import arb
 
+from lipcert.answers.certificate import Certificate
 from lipcert.audit.balls import Balls, Interval, both, known_smaller, upward, with_enough_bits
 from lipcert.audit.curved import prove_curved
 from lipcert.audit.engine import Pass, gain, least_of, norm_product
@@ -16,7 +17,6 @@ from lipcert.audit.model import Inputs, Model, fewer, in_units, inputs_of, part_
 from lipcert.audit.pieces import LipschitzCover
 from lipcert.definitions.functions import ball
 from lipcert.errors import ProofFailed
-from lipcert.kernel.certificate import Certificate
 from lipcert.kernel.hints import Hints, Part
 from lipcert.model.network import Network
 from lipcert.model.norms import L2

@@ -11,14 +11,14 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from lipcert.answers.certificate import Certificate
+from lipcert.answers.radius import CertifiedRadius
+from lipcert.answers.reach import Reach
+from lipcert.answers.sensitivity import Sensitivity
 from lipcert.cli import options, output, parsing
 from lipcert.cli.options import PART, option
 from lipcert.cli.output import Later, show
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.kernel.certificate import Certificate
-from lipcert.kernel.classes import CertifiedRadius
-from lipcert.kernel.reach import Reach
-from lipcert.kernel.sensitivity import Sensitivity
 from lipcert.methods.joint import Joint
 from lipcert.methods.lower import LowerBound, lower_bound_of
 from lipcert.methods.method import Method
@@ -32,7 +32,7 @@ from lipcert.questions.sensitivity import sensitivity as matrix_of
 from lipcert.questions.sweep import SweepRow
 from lipcert.questions.sweep import sweep as bounds
 from lipcert.questions.tables import Cell, Table
-from lipcert.questions.verify import verify as prove_again
+from lipcert.questions.verify import proved as prove_again
 from lipcert.show import plots, wording
 from lipcert.show.wording import describe_network, describe_region, downward, measured, upward
 
@@ -368,6 +368,10 @@ def verify(
     exact: Annotated[
         bool, option(None, "Prove it in ball arithmetic instead: independent code, slower (python-flint).", "--exact")
     ] = False,
+    rules: Annotated[
+        str | None,
+        option("RULES", "Refuse proofs by other rules: core, or names with commas between them.", "--rules"),
+    ] = None,
     json: options.JsonOption = False,
 ) -> None:
     """Prove a saved answer again for MODEL, with every rounding error accounted for.
@@ -388,7 +392,8 @@ def verify(
     network = reading.network(model)
     started = time.perf_counter()
     try:
-        proved = prove_again(network, claim, exact=exact)
+        accepted = rules if rules in (None, "core") else [name.strip() for name in rules.split(",")]
+        proved, used = prove_again(network, claim, exact, accepted)
     except ProofFailed as error:
         if not json:
             raise
@@ -396,9 +401,13 @@ def verify(
         raise typer.Exit(1) from None
     seconds = time.perf_counter() - started
     if json:
-        output.print_json(_verified_record(claim, proved, {"proved": True, "exact": exact, "seconds": seconds}))
+        output.print_json(
+            _verified_record(claim, proved, {"proved": True, "exact": exact, "rules": used, "seconds": seconds})
+        )
         return
     output.console().print(_theorem(reading.name(model), network, claim), soft_wrap=True)
+    if used:
+        output.console().print(f"Rules of the proof: {', '.join(used)}.", soft_wrap=True)
     if exact:
         output.console().print(
             f"Derived in ball arithmetic in {seconds:.3g} seconds. It also holds for all weights and biases within"

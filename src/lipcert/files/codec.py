@@ -70,8 +70,10 @@ FIELDS: dict[str, Kind] = {
 }
 """Fields whose annotations say too little."""
 LEFT_OUT: dict[str, dict[str, Any]] = {
-    "Certificate": {"layers": (), "verified": False, "note": ""},  # what a file says of itself is no proof
-    "CertifiedRadius": {"broken": None},
+    "Certificate": {"layers": (), "facts": (), "note": ""},  # what a file says of itself is no proof
+    "Reach": {"facts": ()},
+    "Sensitivity": {"facts": ()},
+    "CertifiedRadius": {"broken": None, "facts": ()},
 }
 """Fields that are not written, and what they are after reading."""
 FAMILIES: dict[type, tuple[type, ...]] = {

@@ -1,48 +1,63 @@
-"""What is proved of the outputs of a network over a region: their ellipsoid and their box, not only a bound.
+"""What is proved of the outputs of a network over a region: how fast they change, and where they lie.
 
-Reach sets, sensitivities, certified radii and campaigns rest on this.
+Reach sets, sensitivities and certified radii are bundles of the facts that are made here. Hints come from outside;
+whatever they say, the facts hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.backsubstitution import BackSubstitution
-from lipcert.kernel.checker import ROOM
-from lipcert.kernel.cover import Cover, prove_tree
-from lipcert.kernel.domain import Domain, check_region, radius_above
-from lipcert.kernel.dual_bound import Cut, DualBound
+from lipcert.kernel.checker import rules_of
+from lipcert.kernel.cover import Cover, prove_leaves, prove_tree
+from lipcert.kernel.domain import Domain, check_region, corners, radius_above, same_region
+from lipcert.kernel.dual_bound import Cut, DualBound, DualHints, stays_negative
+from lipcert.kernel.facts import EllipsoidFact, Fact, LipschitzFact, PairsFact, RowsFact, SlopesFact
 from lipcert.kernel.guide import Guide
-from lipcert.kernel.hints import Hints, Interval
+from lipcert.kernel.hints import Hints, Interval, Part
+from lipcert.kernel.interval_arithmetic import derivatives, values
+from lipcert.kernel.jacobian import entries
 from lipcert.kernel.near import Approx, Near, congruence, largest_eigenvalue_above
+from lipcert.kernel.neuron_bounds import slope_bounds
 from lipcert.kernel.norm_product import norm_ellipsoid
+from lipcert.kernel.piece_bounds import Bounding, JacobianEntries, OutputRows
 from lipcert.kernel.point import held, trajectory
 from lipcert.kernel.projection import Projection, projection
-from lipcert.kernel.quadratic_relaxation import QuadraticRelaxation, Spread
+from lipcert.kernel.quadratic_relaxation import ParabolaHints, QuadraticRelaxation, SecondOrderHints, Spread
 from lipcert.kernel.rounding import inflate, norm_above, up
 from lipcert.kernel.sweep import Centers, Sweep, proving, stacked
 from lipcert.kernel.tree import Tree
-from lipcert.model.arrays import Array
+from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network
+from lipcert.model.norms import LInf
 from lipcert.model.regions import Ball, Region
+from lipcert.suggest.lines import suggested_lines
 from lipcert.suggest.replay import StoredGuide
+
+Group: TypeAlias = tuple[int, ...]
+AnyFact = TypeVar("AnyFact", bound=Fact)
+Quadratic: TypeAlias = ParabolaHints | SecondOrderHints
+"""Hints for a quadratic relaxation: with the squares bounded layer by layer, or together."""
 
 
 @dataclass(frozen=True, eq=False)
 class OutputBounds:
-    """Proved of one network over one region.
+    """Proved of one network over one region; the methods that return facts state what.
 
     Attributes
     ----------
     network, region : what is spoken of.
     bound : ‖Δv_N‖ ≤ bound·‖Δz_0‖ for any two inputs of the region.
     output : at the centre; empty without a centre.
+    tree : the pieces over which the bound was proved, if it was.
     """
 
     network: Network
@@ -56,7 +71,6 @@ class OutputBounds:
     _earlier: tuple[BackSubstitution, ...] = field(default=(), repr=False)
     _told: tuple[Hints, ...] = field(default=(), repr=False)
     tree: Tree | None = field(default=None, repr=False)
-    """The pieces over which the bound was proved, if it was."""
 
     @cached_property
     def sweeps(self) -> tuple[Hints, ...]:
@@ -64,6 +78,16 @@ class OutputBounds:
         if isinstance(self._sweep, _Product):
             return ()
         return self._told or (self._sweep.hints(self._which),)
+
+    @cached_property
+    def rules(self) -> frozenset[str]:
+        """The rules that all of this rests on."""
+        return rules_of(self.network, self.region, self.sweeps, self.tree is not None)
+
+    @property
+    def rules_by_pieces(self) -> frozenset[str]:
+        """The rules where pieces of the region are bounded besides."""
+        return self.rules | rules_of(self.network, self.region, self.sweeps, True)
 
     @property
     def subject(self) -> tuple[Network, Region]:
@@ -76,31 +100,24 @@ class OutputBounds:
         return tuple((lower[self._which], upper[self._which]) for lower, upper in self._sweep.intervals)
 
     @property
-    def multipliers(self) -> tuple[tuple[Array, int], ...]:
+    def multipliers(self) -> list[tuple[Array, int]]:
         """About the T of each hidden layer that the proof used, relative to 4**exponent, and the exponent."""
-        pairs = zip(self._sweep.views, self._sweep.steps, strict=True)
-        return tuple((v.widen(s.multipliers)[self._which], int(v.exponent[self._which])) for v, s in pairs)
+        steps = zip(self._sweep.views, self._sweep.steps, strict=True)
+        return [(v.widen(s.multipliers)[self._which], int(v.exponent[self._which])) for v, s in steps]
 
     @property
     def ellipsoid(self) -> Array:
         """Ŝ with Δv_N Δv_Nᵀ ≼ ‖Δz_0‖² Ŝ, (outputs, outputs)."""
+        S, exponent = self._sweep.S[self._which], int(self._sweep.exponent[self._which])
         stretch = np.full(self.network.outputs, self._stretch)
         # what underflows is far less than what is added to the diagonal
-        return Approx(np.ldexp(self._S, 2 * self._exponent)).scaled(stretch, stretch).above()
-
-    @property
-    def _S(self) -> Array:
-        return np.asarray(self._sweep.S[self._which])
-
-    @property
-    def _exponent(self) -> int:
-        return int(self._sweep.exponent[self._which])
+        return Approx(np.ldexp(S, 2 * exponent)).scaled(stretch, stretch).above()
 
     def lipschitz(self, rows: Array) -> Array:
         """At least the Lipschitz constant of each combination rows·v_N of the outputs, for rows (k, outputs)."""
+        S, exponent = self._sweep.S[self._which], int(self._sweep.exponent[self._which])
         with np.errstate(all="ignore"):
-            squares = np.diagonal(congruence(self._S, rows))
-            axes = up(np.ldexp(inflate(np.sqrt(squares), 1), self._exponent))
+            axes = up(np.ldexp(inflate(np.sqrt(np.diagonal(congruence(S, rows))), 1), exponent))
             return np.fmin(inflate(self._stretch * axes, 2), inflate(self.bound * norm_above(rows), 2))
 
     def above(self, rows: Array) -> Array:
@@ -109,6 +126,72 @@ class OutputBounds:
         with np.errstate(all="ignore"):
             found = (trace.above_output(self._which, rows) for trace in (*self._earlier, *self._sweep.traces))
             return np.fmin.reduce([best, *found])
+
+    def measured(self, bounds: Array) -> Array:
+        """Bounds by ℓ2 norms, as bounds by the norm of the ball: ‖z‖₂ ≤ (largest ‖z‖₂ of its unit ball)·‖z‖."""
+        ball = self.region
+        if not isinstance(ball, Ball) or ball.plain:
+            return bounds
+        unit = norm_above(ball.units) if isinstance(ball.norm, LInf) else ball.units.max()
+        return inflate(bounds * unit, 2)
+
+    def made(self, kind: type[AnyFact], rules: Iterable[str], *content: Any) -> AnyFact:
+        """A fact about the network and region of this; for the rules of this package alone."""
+        return kind(self.network.digest, self.region, self.rules.union(rules), *content)
+
+    @property
+    def fact(self) -> LipschitzFact:
+        """The bound."""
+        return self.made(LipschitzFact, (), Part((0, self.network.depth)), self.bound)
+
+    def slopes(self, rows: Array) -> SlopesFact:
+        """How fast combinations of the outputs change."""
+        return self.made(SlopesFact, (), rows, self.measured(self.lipschitz(rows)))
+
+    def leads(self, label: int) -> RowsFact:
+        """At most f_j - f_label at the centre, for the other classes j."""
+        rows, limits = -pairs(self.network.outputs, label), -margins_of(self.output, label)[1]
+        return RowsFact(self.network.digest, Ball(self.region.center, 0.0), frozenset(), rows, limits[None])
+
+    def rows(self, rows: Array) -> RowsFact:
+        """How large combinations of the outputs get, by linear relaxation."""
+        return self.made(RowsFact, ["back-substitution"], rows, self.above(rows)[None])
+
+    def sides(self) -> RowsFact:
+        """How large outputs and their negatives get: centre ± δ·axes."""
+        with np.errstate(all="ignore"):
+            axes = self.lipschitz(np.eye(self.network.outputs))
+            reach = inflate(radius_above(self.region) * axes + self.output.error, 2)
+            found = Near(self.output.value, reach)
+            limits = np.concatenate([found.above, -found.below])
+        return self.made(RowsFact, (), both_sides(self.network.outputs), limits[None])
+
+    def shape(self) -> EllipsoidFact:
+        """Y - value = (y - f(c)) + (f(c) - value): the first is in δ²Ŝ, the second in the box of the error."""
+        radius = np.full(self.network.outputs, radius_above(self.region))
+        shape = Approx(self.ellipsoid).scaled(radius, radius).sum_above(self.output.error)
+        return self.made(EllipsoidFact, (), self.output.value, shape)
+
+    def hinted(self, dual: Sequence[DualHints] = (), quadratic: Sequence[Quadratic] = ()) -> RowsFact:
+        """How large the rows of some hints get over a ball."""
+        rows = [np.asarray(row, dtype=float) for row in (*(one.row for one in dual), *(one.row for one in quadratic))]
+        if any(row.shape != (self.network.outputs,) for row in rows) or any(one.cuts for one in dual):
+            raise ProofFailed("a hint is not about outputs over all of the region")
+        margins, relaxation = self.dual_bound() if dual else None, self.quadratic_relaxation() if quadratic else None
+        limits = [margins.above(one.row, one.multipliers, one.ball) for one in dual if margins is not None]
+        limits += [relaxation.above(one) for one in quadratic if relaxation is not None]
+        return self.made(RowsFact, _rules_of_rows(dual, quadratic), np.array(rows), np.array(limits)[None])
+
+    def negative(
+        self, rows: Array, dual: Sequence[DualHints] = (), quadratic: Sequence[Quadratic] = ()
+    ) -> RowsFact | None:
+        """The fact that rows·v_N < 0 all over the ball, if the hints prove it row by row; either kind will do."""
+        relaxation = self.quadratic_relaxation() if quadratic else None
+        for row in rows:
+            shown = relaxation is not None and relaxation.show_negative(row, quadratic)
+            if not (shown or stays_negative(self.dual_bound, row, dual)):
+                return None
+        return self.made(RowsFact, _rules_of_rows(dual, quadratic), rows, np.zeros((1, len(rows))), True)
 
     def around(self, ball: Ball) -> OutputBounds:
         """The same over a ball: what holds for all inputs holds there. Hints are those of a sweep without intervals."""
@@ -119,37 +202,147 @@ class OutputBounds:
         told = tuple(replace(one, enclosures=(), lines=()) for one in self.sweeps)
         return replace(self, region=ball, output=output, _inner=ball, _told=told)
 
-    def box(self) -> Interval:
-        """Where the outputs lie: centre ± δ·axes, cut by the linear relaxation."""
-        eye = np.eye(self.network.outputs)
-        with np.errstate(all="ignore"):
-            reach = inflate(radius_above(self.region) * self.lipschitz(eye) + self.output.error, 2)
-            around, above = Near(self.output.value, reach), self.above(np.concatenate([eye, -eye]))
-            return np.fmax(around.below, -above[len(eye) :]), np.fmin(around.above, above[: len(eye)])
-
     def dual_bound(self, cuts: Sequence[Cut] = ()) -> DualBound:
-        """What value functions know over a ball, or the part of it where some neurons are confined.
+        """What the dual bound knows over a ball, or the part of it where some neurons are confined.
 
         A box that cuts the ball counts in the intervals only, so that the network may have fewer inputs.
         """
-        if not isinstance(self.region, Ball) or not self.region.plain:
-            raise ProofFailed("value functions are about balls of the ℓ2 norm only")
-        network, ball = projected(self.network, Ball(self.region.center, self.region.radius))
-        assert isinstance(ball, Ball)
+        region = self._plain_ball(self.region)
+        network, ball = projected(self.network, Ball(region.center, region.radius))
         with proving():
-            return DualBound(network, ball, self.intervals, cuts)
+            return DualBound(network, self._plain_ball(ball), self.intervals, cuts)
 
     def quadratic_relaxation(self) -> QuadraticRelaxation:
-        """What parabolas of any slope are drawn from over a ball."""
-        network, ball = self._sweep.network, self._inner
-        if not isinstance(ball, Ball) or not ball.plain:
-            raise ProofFailed("parabolas of any slope are about balls of the ℓ2 norm only")
+        """What a quadratic relaxation knows over a ball."""
+        network, ball = self._sweep.network, self._plain_ball(self._inner)
         spreads = []
         for view in self._sweep.views:
             neurons, S = view.known(self._which)
             spreads.append(Spread(S, int(view.exponent[self._which]), neurons))
         with proving():
             return QuadraticRelaxation(network, ball, _path(network, ball), self.intervals, spreads)
+
+    @staticmethod
+    def _plain_ball(region: Region) -> Ball:
+        if not isinstance(region, Ball) or not region.plain:
+            raise ProofFailed("this bound is about balls of the ℓ2 norm only")
+        return region
+
+
+def _rules_of_rows(dual: Sequence[DualHints], quadratic: Sequence[Quadratic]) -> set[str]:
+    kinds = {"second order" if isinstance(one, SecondOrderHints) else "quadratic relaxation" for one in quadratic}
+    return kinds | ({"dual"} if dual else set())
+
+
+@lru_cache(4)
+def both_sides(outputs: int) -> Array:
+    """Rows for every output, and for its negative."""
+    eye = np.eye(outputs)
+    return frozen(np.concatenate([eye, -eye]))
+
+
+def pairs(outputs: int, label: int) -> Array:
+    """Rows that take f_label - f_j from the outputs, for all other classes j."""
+    eye = np.eye(outputs)
+    return np.delete(eye[label] - eye, label, axis=0)
+
+
+def margins_of(output: Near, label: int) -> tuple[Array, Array]:
+    """The other classes j, and at most f_label - f_j."""
+    rivals = np.flatnonzero(np.arange(len(output.value)) != label)
+    return rivals, np.fmax((output[label] - output[rivals]).below, -np.inf)  # an overflow gives NaN, which says nothing
+
+
+def relaxed(proofs: Sequence[OutputBounds]) -> RowsFact:
+    """How large outputs and their negatives get by linear relaxation, and interval arithmetic, on all intervals."""
+    network, region = proofs[0].subject
+    lower, upper = corners(region)
+    with proving():
+        *hidden, (low, high) = values(network, (lower[None], upper[None]), intersected(proofs))
+        trace = BackSubstitution(network, Domain.of([region]), None)
+        for layer, interval in zip(network.layers, hidden, strict=False):
+            assert layer.neurons is not None
+            alpha, beta = slope_bounds(layer.neurons, *interval)
+            lines = np.array(alpha), np.array(alpha)
+            where = np.nonzero(alpha < beta)
+            if where[0].size:
+                told = suggested_lines(layer.neurons.take(where[1]), (interval[0][where], interval[1][where]))
+                for line, slope in zip(lines, told, strict=True):
+                    line[where] = np.where(np.isfinite(slope), slope, 0.0)
+            trace.settle(interval, (alpha, beta), lines)
+        rows = both_sides(network.outputs)
+        limits = np.fmin(np.concatenate([high[0], -low[0]]), trace.above_output(0, rows))
+    return proofs[0].made(RowsFact, {"back-substitution"}.union(*(one.rules for one in proofs)), rows, limits[None])
+
+
+def over_pieces(base: OutputBounds, pieces: Cover | Tree) -> RowsFact:
+    """How large outputs and their negatives get over pieces of the region."""
+    leaves = _leaves(OutputRows, base.subject, base, pieces)
+    return base.made(RowsFact, base.rules_by_pieces, both_sides(base.network.outputs), leaves)
+
+
+def derivatives_fact(proofs: Sequence[OutputBounds], base: OutputBounds, pieces: Cover | Tree | None) -> PairsFact:
+    """How large each entry of the Jacobian gets, by its interval, and over pieces of the region if there are any."""
+    network, rules = proofs[0].network, frozenset[str]().union(*(one.rules for one in proofs))
+    with proving():
+        least = derivatives(network, _slopes(network, intersected(proofs)))[0]
+        if pieces is not None:
+            leaves = _leaves(JacobianEntries, (network, base.region), base, pieces)
+            least = np.fmin(least, leaves.max(axis=0, initial=0.0).reshape(least.shape))
+            rules |= base.rules_by_pieces
+    single = tuple(tuple((k,) for k in range(size)) for size in least.shape)
+    return proofs[0].made(PairsFact, rules, *single, least)
+
+
+def entries_fact(one: OutputBounds, outputs: tuple[Group, ...], inputs: tuple[Group, ...]) -> PairsFact:
+    """How fast groups of outputs change with groups of inputs, by an ellipsoid around a nominal Jacobian."""
+    some = sorted({k for group in inputs for k in group})
+    at = {k: place for place, k in enumerate(some)}
+    places = tuple(tuple(at[k] for k in group) for group in inputs)
+    limits = np.full((len(outputs), len(inputs)), one.bound)
+    with proving():
+        network = one.network.select(None if len(some) == one.network.inputs else some)
+        found = entries(network, _slopes(one.network, one.intervals), one.multipliers)
+        if all(len(group) == 1 for group in (*outputs, *inputs)):
+            limits = found.bounds()[np.ix_([group[0] for group in outputs], [group[0] for group in places])]
+        else:
+            limits = np.array([[found.block(rows, columns) for columns in places] for rows in outputs])
+    return one.made(PairsFact, (), outputs, inputs, limits)
+
+
+def pair_bound(base: OutputBounds, outputs: Group, inputs: Group, sweeps: Sequence[Hints]) -> PairsFact:
+    """The same for one pair by hints of its own, the intervals being those of the whole network."""
+    if any(hints.enclosures for hints in sweeps) or not sweeps:
+        raise ProofFailed("the hints of a pair must be multipliers only: the region is one of all inputs")
+    piece, known = base.network.select(inputs, outputs), intersected([base])
+    with proving():
+        bounds = [Sweep(piece, None, StoredGuide(hints, piece, False), known).run().bounds for hints in sweeps]
+    return base.made(PairsFact, (), (outputs,), (inputs,), np.fmin.reduce(bounds)[None])
+
+
+def _leaves(kind: type[Bounding], subject: tuple[Network, Region], base: OutputBounds, pieces: Cover | Tree) -> Array:
+    """The values of the pieces, (pieces, rows): those of a cover, or of a tree that is proved again."""
+    if isinstance(pieces, Cover):
+        return pieces.check(*subject, kind).leaves()
+    return prove_leaves(kind(*subject, base.sweeps), pieces)  # type: ignore[call-arg]
+
+
+def intersected(proofs: Sequence[OutputBounds]) -> list[Interval]:
+    """Where the pre-activations of each hidden layer lie by all of the proofs, (1, neurons)."""
+    first = proofs[0]
+    for one in proofs[1:]:
+        if one.network.digest != first.network.digest or not same_region(one.region, first.region):
+            raise ProofFailed("what was proved is about different networks or regions")
+    layers = zip(*(one.intervals for one in proofs), strict=True)
+    return [
+        (np.max([low for low, _ in ends], axis=0)[None], np.min([high for _, high in ends], axis=0)[None])
+        for ends in layers
+    ]
+
+
+def _slopes(network: Network, intervals: Sequence[Interval]) -> list[Interval]:
+    hidden = zip(network.layers[:-1], intervals, strict=True)
+    return [slope_bounds(layer.neurons, *interval) for layer, interval in hidden if layer.neurons is not None]
 
 
 def output_at(network: Network, points: Array, quickly: bool = False) -> Near:
@@ -176,30 +369,19 @@ def outputs_asked(network: Network, regions: Sequence[Region], guide: Guide) -> 
     """What a guide that is asked for multipliers leads to over each region, or why nothing is proved."""
     for region in regions:
         check_region(region, network.inputs)
-    inner = [projected(network, region) for region in regions]
-    mapped = [region for _, region in inner]
-    answers: list[OutputBounds | ProofFailed] = [ProofFailed("")] * len(regions)
-    for target in dict.fromkeys(target for target, _ in inner):
-        members = [number for number, (mine, _) in enumerate(inner) if mine is target]
-        centers = Centers(target)
+    subjects = [projected(network, region) for region in regions]
+    target, centers = subjects[0][0], Centers(subjects[0][0])
+    if any(mine is not target for mine, _ in subjects):
+        return [found for region in regions for found in outputs_asked(network, [region], guide)]
+    numbers = {id(inner): number for number, (_, inner) in enumerate(subjects)}
+    outputs = _values(network, regions)
 
-        def sweep(
-            domain: Domain | None, some: Sequence[Region], target: Network = target, centers: Centers = centers
-        ) -> list[tuple[Sweep, int]]:
-            run = Sweep(target, domain, guide, centers=centers).run()
-            return [(run, which) for which in range(len(some))]
+    def ask(domain: Domain | None, some: Sequence[Region]) -> list[OutputBounds]:
+        run = Sweep(target, domain, guide, centers=centers).run()
+        at = [numbers[id(inner)] for inner in some]
+        return [_bounds(network, regions[k], some[n], outputs[k], run, n) for n, k in enumerate(at)]
 
-        found = stacked(target, [mapped[number] for number in members], sweep)
-        values = _values(network, [regions[number] for number in members])
-        for number, answer, value in zip(members, found, values, strict=True):
-            if isinstance(answer, ProofFailed):
-                answers[number] = answer
-                continue
-            try:
-                answers[number] = _bounds(network, regions[number], mapped[number], value, *answer)
-            except ProofFailed as error:
-                answers[number] = error
-    return answers
+    return stacked(target, [inner for _, inner in subjects], ask)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +389,7 @@ class _Product:
     """The product of norms in the place of a sweep: nothing is known of single neurons."""
 
     network: Network
-    bound: float
+    bounds: Array
     S: Array
     exponent: Array
     intervals: Sequence[Interval] = ()
@@ -226,19 +408,14 @@ def outputs_by_norms(network: Network, region: Region, before: OutputBounds | No
     if network not in _products:
         S, exponent = norm_ellipsoid(network)
         bound = inflate(np.ldexp(np.sqrt(largest_eigenvalue_above(S)), exponent), 2)
-        _products[network] = _Product(network, float(ROOM * bound), S[None], np.array([exponent]))
-    found = _products[network]
+        _products[network] = _Product(network, np.asarray([bound]), S[None], np.array([exponent]))
     known = before is not None and before.network is network and np.array_equal(before.region.center, region.center)
     output = before.output if known and before is not None else _values(network, [region])[0]
-    return OutputBounds(network, region, found.bound, output, 1.0, region, found, 0)  # type: ignore[arg-type]
+    return _bounds(network, region, region, output, _products[network], 0)  # type: ignore[arg-type]
 
 
 def outputs_hinted(
-    network: Network,
-    region: Region,
-    sweeps: Sequence[Hints],
-    cover: Cover | None = None,
-    tree: Tree | None = None,
+    network: Network, region: Region, sweeps: Sequence[Hints], pieces: Cover | Tree | None = None
 ) -> OutputBounds:
     """What hints prove, and a cover, or a tree of pieces that is proved again; all are about :func:`projected`."""
     check_region(region, network.inputs)
@@ -254,9 +431,11 @@ def outputs_hinted(
             sweep = Sweep(target, domain, StoredGuide(hints, target, inner.bounded), known).run(needs_bound=last)
             known = sweep.intervals
             traces += [] if last else sweep.traces
-        ceiling = np.inf if tree is None else prove_tree(target, inner, tree, sweeps)
-        if cover is not None:
-            ceiling, tree = cover.bound_of(target, inner), cover.tree()
+        ceiling, tree = np.inf, pieces.tree() if isinstance(pieces, Cover) else pieces
+        if isinstance(pieces, Cover):
+            ceiling = pieces.bound_of(target, inner)
+        elif tree is not None:
+            ceiling = prove_tree(target, inner, tree, sweeps)
         (value,) = _values(network, [region])
         found = _bounds(network, region, inner, value, sweep, 0, ceiling)
         return replace(found, _earlier=tuple(traces), _told=tuple(sweeps), tree=tree)
@@ -273,7 +452,7 @@ def _bounds(
 ) -> OutputBounds:
     ready = _ready(network).projection
     stretch = 1.0 if sweep.network is network or ready is None else ready.stretch
-    bound = float(ROOM * inflate(stretch * np.minimum(sweep.bounds[which], ceiling), 2))
+    bound = float(inflate(stretch * np.minimum(sweep.bounds[which], ceiling), 2))
     if not np.isfinite(bound):
         raise ProofFailed("no finite bound was found; try a smaller region or another method")
     return OutputBounds(network, region, bound, output, stretch, inner, sweep, which)

@@ -26,8 +26,8 @@ import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.backsubstitution import BackSubstitution
-from lipcert.kernel.certificate import LayerReport
 from lipcert.kernel.domain import Domain, kind_of
+from lipcert.kernel.facts import LayerReport
 from lipcert.kernel.guide import Guide, View
 from lipcert.kernel.hints import Hints, Interval, Linear, Lipschitz
 from lipcert.kernel.image import Columns, Image

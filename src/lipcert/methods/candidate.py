@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lipcert.kernel.certificate import LayerReport
 from lipcert.kernel.cover import Cover
+from lipcert.kernel.facts import LayerReport
 from lipcert.kernel.guide import View
 from lipcert.kernel.hints import Curved, Hints
 from lipcert.model.arrays import Array, Weight

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from lipcert.kernel.certificate import LayerReport
+from lipcert.kernel.facts import LayerReport
 from lipcert.kernel.fourier import Torus, sparing, torus_of
 from lipcert.kernel.hints import Hints, Interval
 from lipcert.kernel.neuron_bounds import slope_bounds

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from lipcert.answers.certificate import Certificate
 from lipcert.errors import InvalidInput
-from lipcert.kernel.certificate import Certificate
 from lipcert.kernel.hints import Part
 from lipcert.kernel.induced import length_above
 from lipcert.kernel.point import stretch_below

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from lipcert.errors import InvalidInput
-from lipcert.kernel.certificate import LayerReport
+from lipcert.kernel.facts import LayerReport
 from lipcert.methods.problem import Problem
 from lipcert.model.arrays import Array, dense
 from lipcert.published.base import Multipliers, Published, Run, worldwide

@@ -11,7 +11,7 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import eigsh
 
 from lipcert.errors import InvalidInput
-from lipcert.kernel.certificate import LayerReport
+from lipcert.kernel.facts import LayerReport
 from lipcert.methods.eigenvalues import ITERATIVE, largest, top
 from lipcert.methods.problem import Problem
 from lipcert.methods.stage import Stage

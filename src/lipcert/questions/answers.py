@@ -8,14 +8,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from lipcert.answers.certificate import Certificate
+from lipcert.answers.radius import CertifiedRadius
+from lipcert.answers.reach import Reach
+from lipcert.answers.saved import Saved
+from lipcert.answers.sensitivity import Sensitivity
 from lipcert.errors import InvalidInput
 from lipcert.files import documents
 from lipcert.files.codec import Kind
-from lipcert.kernel.certificate import Certificate
-from lipcert.kernel.classes import CertifiedRadius
-from lipcert.kernel.reach import Reach
-from lipcert.kernel.saved import Saved
-from lipcert.kernel.sensitivity import Sensitivity
 from lipcert.questions.sweep import SweepRow
 
 Answer: TypeAlias = Certificate | Reach | Sensitivity | CertifiedRadius | tuple[SweepRow, ...]

@@ -12,10 +12,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from lipcert.answers.certificate import Certificate
 from lipcert.arguments.numbers import indices
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
-from lipcert.kernel.certificate import Certificate
-from lipcert.kernel.checker import issue, issue_many
+from lipcert.kernel.checker import Proved, lipschitz_fact, lipschitz_facts
 from lipcert.kernel.hints import BOTH, Enclosure, Part
 from lipcert.methods.anytime import Anytime
 from lipcert.methods.auto import Auto
@@ -231,7 +231,8 @@ def _product(network: Network, region: Region, method: Method, part: Part) -> Ce
     """The product of norms. It exists for every network with finite slopes, for all inputs, and needs little memory."""
     try:
         with suited_to(max(network.sizes)):
-            return replace(issue(network, region, part, (), method=method), found_by="Trivial")
+            fact = lipschitz_fact(network, region, part, ())
+            return replace(Certificate.of(Proved(fact, (), (), ()), method), found_by="Trivial")
     except ProofFailed as error:
         return error
 
@@ -271,7 +272,8 @@ def _proved(
     with suited_to(max(network.sizes)), np.errstate(all="ignore"):
         stacked = len(regions) > 1 or isinstance(method, ClosedForm)
         if isinstance(method, Greedy) and stacked:
-            return issue_many(network, regions, part, MethodGuide(method.choose_all, enclosures), method)
+            several = lipschitz_facts(network, regions, part, MethodGuide(method.choose_all, enclosures))
+            return [found if isinstance(found, ProofFailed) else Certificate.of(found, method) for found in several]
         answers: list[Certificate | ProofFailed] = []
         for region in regions:
             try:
@@ -409,9 +411,11 @@ def _issued(
     rest = () if candidate is whole else candidate.sweeps
     if whole.sweeps:
         cover, curved = candidate.cover, candidate.curved
-        found = issue(network, region, part, whole.sweeps, rest, cover, candidate.layers, method, curved)
+        fact = lipschitz_fact(network, region, part, whole.sweeps, rest, cover, curved, remembered=True)
+        found = Certificate.of(Proved(fact, whole.sweeps, rest, candidate.layers), method)
+        found = replace(found, tree=None if cover is None else cover.tree(), curved=curved)
     elif np.isfinite(candidate.bound):  # a method of the literature without multipliers
-        found = Certificate(candidate.bound, method, region, network.digest, part, (), (), (), 0.0, verified=False)
+        found = Certificate(candidate.bound, method, region, network.digest, part, (), (), (), 0.0)
     else:
         raise ProofFailed(f"{method} found no finite bound; try a smaller region or another method")
     origin_name, note = candidate.found_by or type(method).__name__, "; ".join(candidate.notes)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from lipcert.answers.radius import CertifiedRadius
 from lipcert.arguments.numbers import numbers
 from lipcert.errors import Interrupted, InvalidInput
-from lipcert.kernel.classes import CertifiedRadius
 from lipcert.kernel.hints import BOTH, Enclosure
 from lipcert.methods.closed_form import ClosedForm
 from lipcert.methods.method import Method

@@ -11,11 +11,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from lipcert.answers.radius import CertifiedRadius, ClassBounds
 from lipcert.errors import ProofFailed
-from lipcert.kernel.classes import CertifiedRadius, ClassBounds, margins_of
 from lipcert.kernel.counterexample import nearest_counterexample
 from lipcert.kernel.hints import BOTH, Enclosure
-from lipcert.kernel.outputs import OutputBounds, output_at, outputs_by_norms
+from lipcert.kernel.outputs import OutputBounds, margins_of, output_at, outputs_by_norms
 from lipcert.methods import quadratic
 from lipcert.methods.closed_form import ClosedForm
 from lipcert.methods.counterexample import bisected

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from lipcert.answers.radius import CertifiedRadius, ClassBounds
 from lipcert.errors import ProofFailed
-from lipcert.kernel.classes import CertifiedRadius, ClassBounds, pairs
 from lipcert.kernel.counterexample import Counterexample
+from lipcert.kernel.outputs import pairs
 from lipcert.methods.dual import DualSearch
 from lipcert.methods.second_order import SecondOrderSearch
 from lipcert.questions.radius_certifier import BallResult, RadiusCertifier

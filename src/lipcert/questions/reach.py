@@ -9,14 +9,14 @@ from functools import partial
 
 import numpy as np
 
+from lipcert.answers.proofs import Pieces, Proof
+from lipcert.answers.reach import Reach, reach_set
 from lipcert.errors import Interrupted, InvalidInput
-from lipcert.kernel.cover import Cover, covering
+from lipcert.kernel.cover import covering
 from lipcert.kernel.dual_bound import DualHints
 from lipcert.kernel.hints import BOTH, Enclosure
 from lipcert.kernel.outputs import OutputBounds
 from lipcert.kernel.piece_bounds import OutputRows
-from lipcert.kernel.reach import Reach, reach_set
-from lipcert.kernel.together import Proof
 from lipcert.methods.auto import Auto
 from lipcert.methods.dual import DualSearch, affordable
 from lipcert.methods.method import Method
@@ -112,11 +112,13 @@ class _Work:
     method: Method
     values: bool
     proofs: list[OutputBounds] = field(default_factory=list)
-    cover: Cover | None = None
     values_proof: Proof | None = None
+    pieces: Pieces | None = None
 
     def answer(self, started: float) -> Reach:
-        found = reach_set(self.network, self.layer, self.proofs, self.cover, self.values_proof)
+        with np.errstate(all="ignore"):
+            hints = [] if self.values_proof is None else [self.values_proof]
+            found = reach_set(self.network, self.layer, self.proofs, hints, self.pieces)
         return replace(found, seconds=time.perf_counter() - started)
 
     def run(self, network: Network, region: Region, enclosures: Sequence[Enclosure]) -> None:
@@ -137,8 +139,9 @@ class _Work:
             least = _ROUNDED * float(np.abs(lower).max()) + VANISHING
             scale = np.tile(np.maximum(lower[:n] + lower[n:], least), 2)
             search = RowSearch(target, inner, values, lower, scale, _SIDE * split.tolerance)
-            with covering(OutputRows(target, inner, self.proofs[-1].sweeps), split.workers, one_thread) as self.cover:
-                search.run(self.cover, np.inf if split.pieces is None else split.pieces)
+            with covering(OutputRows(target, inner, self.proofs[-1].sweeps), split.workers, one_thread) as cover:
+                self.pieces = len(self.proofs) - 1, cover
+                search.run(cover, np.inf if split.pieces is None else split.pieces)
 
     def _by_values(self, facts: OutputBounds) -> None:
         """Search multipliers that bound every output from both sides, while there is time."""

@@ -9,13 +9,15 @@ from functools import partial
 
 import numpy as np
 
+from lipcert.answers.proofs import Pieces, Proof
+from lipcert.answers.sensitivity import Sensitivity, pair_facts, sensitivities
 from lipcert.arguments.numbers import indices
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
-from lipcert.kernel.cover import Cover, covering
-from lipcert.kernel.hints import BOTH, Enclosure
-from lipcert.kernel.outputs import OutputBounds
+from lipcert.kernel.cover import covering
+from lipcert.kernel.facts import PairsFact
+from lipcert.kernel.hints import BOTH, Enclosure, Part
+from lipcert.kernel.outputs import Group, OutputBounds, pair_bound
 from lipcert.kernel.piece_bounds import JacobianEntries
-from lipcert.kernel.sensitivity import Group, PairBound, Sensitivity, prove_pair, sensitivities
 from lipcert.kernel.taylor import curved
 from lipcert.methods.auto import Auto
 from lipcert.methods.closed_form import ClosedForm
@@ -110,17 +112,20 @@ class _Work:
     out: tuple[Group, ...]
     into: tuple[Group, ...]
     proofs: list[OutputBounds] = field(default_factory=list)
-    pairs: list[PairBound] = field(default_factory=list)
-    cover: Cover | None = None
+    pairs: list[Proof] = field(default_factory=list)
+    pieces: Pieces | None = None
+    facts: list[PairsFact] = field(default_factory=list)
     all_pairs: bool = True
     """Whether there is time for the pass that bounds all pairs."""
 
     def answer(self, started: float) -> Sensitivity:
-        return replace(self.found, seconds=time.perf_counter() - started)
+        return replace(self.found(), seconds=time.perf_counter() - started)
 
-    @property
     def found(self) -> Sensitivity:
-        return sensitivities(self.proofs, self.out, self.into, self.pairs, self.cover, self.all_pairs)
+        with np.errstate(all="ignore"):
+            if not self.facts:
+                self.facts += pair_facts(self.proofs, self.out, self.into, (), self.pieces, self.all_pairs)
+            return sensitivities(self.proofs, self.out, self.into, self.facts, self.pairs, self.pieces)
 
     def run(self, enclosures: Sequence[Enclosure]) -> None:
         share = (_PAIRED if curved(self.network) else _WHOLE) * clock().left
@@ -147,13 +152,14 @@ class _Work:
         rest = (_PAIRED if bounding.curved else 1.0 - _PIECES) * max(clock().left, 0.0)
         with (
             clock().keeping(rest if np.isfinite(rest) else 0.0),
-            covering(bounding, split.workers, one_thread) as self.cover,
+            covering(bounding, split.workers, one_thread) as cover,
         ):
-            search.run(self.cover, np.inf if split.pieces is None else split.pieces * lower.size)
+            self.pieces = len(self.proofs) - 1, cover
+            search.run(cover, np.inf if split.pieces is None else split.pieces * lower.size)
 
     def single(self, method: Method, took: float) -> None:
         """Bound single pairs, the largest first. ``took`` estimates the time of the first one."""
-        matrix = self.found.matrix
+        matrix = self.found().matrix
         order = np.argsort(-matrix, axis=None)
         has_limit = np.isfinite(clock().left)
         order = order if has_limit else order[:_PAIRS]
@@ -168,7 +174,9 @@ class _Work:
             problem = Problem(part, self.region, (), base.intervals)
             try:
                 hints = limited(method, clock().left / (len(order) - number)).solve(problem).sweeps
-                self.pairs.append(prove_pair(base, self.out[row], self.into[column], hints))
+                self.facts.append(pair_bound(base, self.out[row], self.into[column], hints))
+                about = Part((0, self.network.depth), self.into[column], self.out[row])
+                self.pairs.append(Proof("pair", hints, part=about, base=len(self.proofs) - 1))
             except (ProofFailed, np.linalg.LinAlgError) as failure:
                 clock().say(f"output {self.out[row]}, input {self.into[column]}: {failure}")
             took = time.perf_counter() - started

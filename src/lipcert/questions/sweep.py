@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from lipcert.answers.certificate import Certificate
 from lipcert.arguments.numbers import numbers
 from lipcert.errors import Interrupted, InvalidInput
-from lipcert.kernel.certificate import Certificate
 from lipcert.methods.anytime import Anytime
 from lipcert.methods.auto import Auto
 from lipcert.methods.candidate import Candidate

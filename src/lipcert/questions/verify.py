@@ -3,36 +3,45 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any, overload
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias, overload
 
+import numpy as np
+
+from lipcert.answers.certificate import Certificate, recheck_certificate
+from lipcert.answers.radius import CertifiedRadius, recheck_radius
+from lipcert.answers.reach import Reach, recheck_reach
+from lipcert.answers.saved import Saved
+from lipcert.answers.sensitivity import Sensitivity, recheck_sensitivity
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.kernel import checker
-from lipcert.kernel.certificate import Certificate
-from lipcert.kernel.classes import CertifiedRadius, recheck_radius
+from lipcert.kernel.facts import CORE, OPTIONAL
 from lipcert.kernel.fourier import by_channel
 from lipcert.kernel.hints import Part
-from lipcert.kernel.reach import Reach, recheck_reach
-from lipcert.kernel.saved import Saved
-from lipcert.kernel.sensitivity import Sensitivity, recheck_sensitivity
 from lipcert.model.network import Network
 from lipcert.questions.answers import are_rows, load_answer
 from lipcert.questions.sweep import SweepRow
 from lipcert.runtime.clock import clock, timed
 from lipcert.runtime.threads import suited_to
 
+Rules: TypeAlias = str | Iterable[str] | None
+Path: TypeAlias = str | os.PathLike[str]
+
 
 @overload
-def verify(network: Network, answer: str | os.PathLike[str], exact: bool = False) -> Any: ...
+def verify(network: Network, answer: Path, exact: bool = False, rules: Rules = None) -> Any: ...
 @overload
-def verify(network: Network, answer: Certificate | CertifiedRadius, exact: bool = False) -> float: ...
+def verify(
+    network: Network, answer: Certificate | CertifiedRadius, exact: bool = False, rules: Rules = None
+) -> float: ...
 @overload
-def verify(network: Network, answer: Reach, exact: bool = False) -> Reach: ...
+def verify(network: Network, answer: Reach, exact: bool = False, rules: Rules = None) -> Reach: ...
 @overload
-def verify(network: Network, answer: Sensitivity, exact: bool = False) -> Sensitivity: ...
+def verify(network: Network, answer: Sensitivity, exact: bool = False, rules: Rules = None) -> Sensitivity: ...
 @overload
-def verify(network: Network, answer: Sequence[SweepRow], exact: bool = False) -> tuple[float, ...]: ...
-def verify(network: Network, answer: Any, exact: bool = False) -> Any:
+def verify(
+    network: Network, answer: Sequence[SweepRow], exact: bool = False, rules: Rules = None
+) -> tuple[float, ...]: ...
+def verify(network: Network, answer: Any, exact: bool = False, rules: Rules = None) -> Any:
     """Derive an answer again from its hints.
 
     Parameters
@@ -45,6 +54,10 @@ def verify(network: Network, answer: Any, exact: bool = False) -> Any:
     exact
         Ask for a second opinion: the proof is made in ball arithmetic, by other code, which takes longer. It needs
         python-flint, ``pip install "lipcert[exact]"``. Of what is no bound, both arithmetics must prove it.
+    rules
+        The rules of the kernel that are accepted: ``"core"``, or names such as ``["step", "back-substitution"]``;
+        :mod:`lipcert.kernel.facts` lists them. Default: all. The ones that are not core are "fourier", "taylor" and
+        "norms".
 
     Returns
     -------
@@ -59,62 +72,92 @@ def verify(network: Network, answer: Any, exact: bool = False) -> Any:
     ProofFailed
         If the network is another one, or the hints do not prove what the answer claims.
     """
+    return proved(network, answer, exact, rules)[0]
+
+
+def proved(network: Network, answer: Any, exact: bool = False, rules: Rules = None) -> tuple[Any, tuple[str, ...]]:
+    """What :func:`verify` returns, and the rules that it rests on; a second opinion has none of the kernel's."""
     if isinstance(answer, (str, os.PathLike)):
         answer = load_answer(answer)
-    rows = are_rows(answer)
-    if not isinstance(network, Network) or not (rows or isinstance(answer, Saved)):
+    if not isinstance(network, Network) or not (are_rows(answer) or isinstance(answer, Saved)):
         raise InvalidInput(
             f"verify takes a Network and an answer, got {type(network).__name__} and {type(answer).__name__};"
             " read them with load and load_answer"
         )
-    if isinstance(answer, CertifiedRadius):
-        network = network.classifier
-    if rows:
-        return tuple(_row(network, row, exact) for row in answer)
+    accepted = _accepted(rules)
+    if are_rows(answer):
+        rows = [proved(network, _of_row(network, row), exact, rules) for row in answer]
+        return tuple(value for value, _ in rows), tuple(sorted({rule for _, names in rows for rule in names}))
     if exact:
-        if isinstance(answer, Certificate) and any(by_channel(network, sweep) for sweep in answer.sweeps):
-            raise InvalidInput(
-                "a second opinion is not there yet for bounds of convolutions with one multiplier per channel"
-            )
-        with timed():
-            return _audited(network, answer)
-    with suited_to(max(network.sizes)):
-        if isinstance(answer, Reach):
-            return recheck_reach(network, answer)
-        if isinstance(answer, Sensitivity):
-            return recheck_sensitivity(network, answer)
+        return _audited(network, answer, accepted), ()
+    found = derived(network, answer, accepted)
+    if isinstance(found, Certificate):
+        return found.bound, found.rules
+    return found.radius if isinstance(found, CertifiedRadius) else found, found.rules
+
+
+def derived(network: Network, answer: Saved, rules: frozenset[str] | None = None) -> Saved:
+    """An answer of the same kind with the facts that its hints prove now, or ProofFailed; its own claims at most."""
+    with suited_to(max(network.sizes)), np.errstate(all="ignore"):
         if isinstance(answer, CertifiedRadius):
-            recheck_radius(network, answer)
-            return answer.radius
-        return checker.verify(network, answer)
+            found: Saved = recheck_radius(network.classifier, answer)
+        elif isinstance(answer, Reach):
+            found = recheck_reach(network, answer)
+        elif isinstance(answer, Sensitivity):
+            found = recheck_sensitivity(network, answer)
+        elif isinstance(answer, Certificate):
+            found = recheck_certificate(network, answer)
+        else:
+            raise InvalidInput(f"there is no proof for a {type(answer).__name__}")
+    refused = [] if rules is None else [rule for rule in found.rules if rule not in rules]
+    if refused:
+        raise ProofFailed(f"the answer rests on rules that are not accepted here: {', '.join(refused)}")
+    return found
 
 
-def _audited(network: Network, answer: Any) -> Any:
+def _accepted(rules: Rules) -> frozenset[str] | None:
+    if rules is None or rules == "core":
+        return None if rules is None else CORE
+    named = [rules] if isinstance(rules, str) else list(rules)
+    unknown = [name for name in named if name not in CORE | OPTIONAL]
+    if unknown or not named:
+        known = ", ".join(sorted(CORE | OPTIONAL))
+        raise InvalidInput(
+            f"rules must be 'core' or names among {known}; got {', '.join(map(repr, unknown)) or 'none'}"
+        )
+    return frozenset(named)
+
+
+def _audited(network: Network, answer: Any, rules: frozenset[str] | None) -> Any:
     """A single answer in ball arithmetic; what is no bound must be proved by both arithmetics."""
+    if isinstance(answer, Certificate) and any(by_channel(network, sweep) for sweep in answer.sweeps):
+        raise InvalidInput(
+            "a second opinion is not there yet for bounds of convolutions with one multiplier per channel"
+        )
     import lipcert.audit as audit
 
-    if isinstance(answer, Certificate):
-        return audit.verify(network, answer)
-    with suited_to(max(network.sizes)):
-        if isinstance(answer, CertifiedRadius):
-            recheck_radius(network, answer)
-            if answer.radius != 0.0:  # which says nothing
-                audit.verify_radius(network, answer)
-            return answer.radius
-        if isinstance(answer, Reach):
-            recheck_reach(network, answer)
-            audit.verify_reach(network, answer, clock().say)
-        else:
-            recheck_sensitivity(network, answer)
-            audit.verify_sensitivity(network, answer, clock().say)
-    return answer
+    with timed():
+        if isinstance(answer, Certificate):
+            if rules is not None:
+                derived(network, answer, rules)
+            return audit.verify(network, answer)
+        derived(network, answer, rules)
+        with suited_to(max(network.sizes)):
+            if isinstance(answer, Reach):
+                audit.verify_reach(network, answer, clock().say)
+            elif isinstance(answer, Sensitivity):
+                audit.verify_sensitivity(network, answer, clock().say)
+            elif answer.radius != 0.0:  # a radius of 0 says nothing
+                audit.verify_radius(network.classifier, answer)
+    return answer.radius if isinstance(answer, CertifiedRadius) else answer
 
 
-def _row(network: Network, row: SweepRow, exact: bool) -> float:
+def _of_row(network: Network, row: SweepRow) -> Certificate:
+    """The certificate of a row of a sweep, which must be about the whole network and claim no more than the row."""
     if not row.bound >= row.certificate.bound:
         raise ProofFailed(f"the row of radius {row.radius:g} claims less than its certificate")
     if row.certificate.part != Part((0, network.depth)):
         raise ProofFailed(
             f"the row of radius {row.radius:g} is about a part of the network; sweeps are about all of it"
         )
-    return verify(network, row.certificate, exact)
+    return row.certificate

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from lipcert.answers.reach import Reach
+from lipcert.answers.sensitivity import Sensitivity
 from lipcert.arguments.words import upward
 from lipcert.errors import InvalidInput
 from lipcert.files.whole import write_whole
-from lipcert.kernel.reach import Reach
-from lipcert.kernel.sensitivity import Sensitivity
 from lipcert.model.network import Network
 from lipcert.questions.campaign import Row
 from lipcert.questions.compare import Comparison

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lipcert.answers.certificate import Certificate
+from lipcert.answers.radius import CertifiedRadius
+from lipcert.answers.reach import Reach
+from lipcert.answers.sensitivity import Sensitivity
 from lipcert.arguments.words import downward, point_in_words, sizes_in_words, upward
-from lipcert.kernel.certificate import Certificate
-from lipcert.kernel.classes import CertifiedRadius
 from lipcert.kernel.hints import Part
-from lipcert.kernel.reach import Reach
-from lipcert.kernel.sensitivity import Sensitivity
 from lipcert.model.network import Network
 from lipcert.model.norms import Norm, Norms
 from lipcert.model.regions import Ball, Box, Region

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from lipcert.answers.radius import CertifiedRadius, ClassBounds
 from lipcert.errors import ProofFailed
-from lipcert.kernel.classes import CertifiedRadius, ClassBounds
 from lipcert.methods.method import Method
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network

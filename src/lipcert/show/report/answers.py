@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from lipcert.answers.certificate import Certificate
+from lipcert.answers.radius import CertifiedRadius
+from lipcert.answers.reach import Reach
+from lipcert.answers.sensitivity import Sensitivity
 from lipcert.errors import ProofFailed
-from lipcert.kernel.certificate import Certificate
-from lipcert.kernel.classes import CertifiedRadius
 from lipcert.kernel.counterexample import subject_of
-from lipcert.kernel.reach import Reach
-from lipcert.kernel.sensitivity import Sensitivity
 from lipcert.methods.lower import LowerBound, lower_bound, lower_bound_of
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball
 from lipcert.questions.answers import Answer, load_answer
 from lipcert.questions.sweep import SweepRow
 from lipcert.questions.tables import Cell, Table
-from lipcert.questions.verify import verify
+from lipcert.questions.verify import proved
 from lipcert.runtime.clock import Progress, silent
 from lipcert.show import plots
 from lipcert.show.report.page import Block, Card, Figure, Section
@@ -62,6 +62,7 @@ class Examined:
     model, network : name and network of its model; None if that model was not given.
     refuted : why the claim could not be proved; empty if it was proved or not checked.
     lowers : lower bounds for a certificate or for each row of a sweep; empty if there was no search.
+    rules : the rules of the kernel that the proof rests on.
     """
 
     path: Path
@@ -70,6 +71,7 @@ class Examined:
     network: Network | None = None
     refuted: str = ""
     lowers: tuple[LowerBound | None, ...] = ()
+    rules: tuple[str, ...] = ()
 
     @property
     def proved(self) -> bool:
@@ -112,7 +114,7 @@ def _is_about(claim: Answer, network: Network) -> bool:
 
 def _checked(path: Path, claim: Any, name: str, network: Network) -> Examined:
     try:
-        verify(network, claim)
+        _, rules = proved(network, claim)
     except ProofFailed as error:
         return Examined(path, claim, name, network, str(error))
     lowers: list[LowerBound | None] = []
@@ -120,7 +122,7 @@ def _checked(path: Path, claim: Any, name: str, network: Network) -> Examined:
         lowers = [lower_bound_of(network, claim, _SECONDS)]
     elif isinstance(claim, tuple):
         lowers = [_lower(network, row, _SECONDS / len(claim)) for row in claim]
-    return Examined(path, claim, name, network, lowers=tuple(lowers))
+    return Examined(path, claim, name, network, lowers=tuple(lowers), rules=rules)
 
 
 def _lower(network: Network, row: SweepRow, seconds: float) -> LowerBound | None:
@@ -172,7 +174,8 @@ def _card(item: Examined, models: bool, where: str, formula: str, facts: Mapping
         standing = "open"
         verdict = "Not checked: no model was given; lipcert report CERT --model MODEL checks it"
     network = "not given" if item.network is None else f"{item.model}: {describe_network(item.network)}"
-    about = {**facts, "Network": network, "SHA-256": subject}
+    rules = {"Rules of the proof": ", ".join(item.rules)} if item.rules else {}
+    about = {**facts, **rules, "Network": network, "SHA-256": subject}
     return Card(item.path.name, standing, verdict, where[0].upper() + where[1:], formula, list(about.items()))
 
 

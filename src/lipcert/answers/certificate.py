@@ -1,30 +1,19 @@
-"""What was proved, of what, with which hints."""
+"""Certificates: a Lipschitz bound, of what, with which hints."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from lipcert.answers.saved import ROOM, Saved
 from lipcert.arguments.words import upward
+from lipcert.errors import ProofFailed
+from lipcert.kernel.checker import Proved, lipschitz_fact
+from lipcert.kernel.facts import LayerReport, LipschitzFact
 from lipcert.kernel.hints import Curved, Hints, Part
-from lipcert.kernel.saved import Saved
 from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array
+from lipcert.model.network import Network
 from lipcert.model.regions import Region
-
-
-@dataclass(frozen=True, eq=False)
-class LayerReport:
-    """One hidden layer: where its pre-activations lie, the slopes there, and the multipliers T.
-
-    ``multiplier`` is relative: the true T is 4**exponent times it.
-    """
-
-    lower: Array
-    upper: Array
-    alpha: Array
-    beta: Array
-    multiplier: Array
-    exponent: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +31,9 @@ class Certificate(Saved):
     sweeps : the hints from which the whole network's bound can be derived again.
     part_sweeps : the same for the part, where the certificate is about less than the whole network.
     seconds : wall-clock time.
+    facts : the kernel's fact that shows the bound; none where it was not proved, or comes from a file.
     tree : the pieces, where the region was cut; the largest of their bounds counts.
     witness : an input at which the Jacobian's norm comes near the bound, where the search met one; no proof needs it.
-    verified : whether the bound was proved in floating point with outward rounding.
     found_by : the method that found the bound, by name, where ``method`` tries several; no proof needs it.
     curved : hints to second order, where there are any; the smaller of their bound and that of the sweeps counts.
     note : what had to be repaired of the method's choices, if anything; no proof needs it, and files do not keep it.
@@ -59,12 +48,24 @@ class Certificate(Saved):
     sweeps: tuple[Hints, ...]
     part_sweeps: tuple[Hints, ...]
     seconds: float
-    verified: bool = False
+    facts: tuple[LipschitzFact, ...] = ()
     tree: Tree | None = None
     witness: Array | None = None
     found_by: str = ""
     curved: Curved | None = None
     note: str = ""
+
+    @staticmethod
+    def of(proved: Proved, method: object) -> Certificate:
+        """The certificate of a fact."""
+        fact, hints = proved.fact, (proved.sweeps, proved.part_sweeps)
+        bound, about = ROOM * fact.bound, (fact.region, fact.network, fact.part)
+        return Certificate(bound, method, *about, proved.layers, *hints, 0.0, (fact,))
+
+    @property
+    def verified(self) -> bool:
+        """Whether the kernel proved the bound, in floating point with outward rounding."""
+        return any(fact.shows(self.network, self.region, self.part, self.bound) for fact in self.facts)
 
     @property
     def declared(self) -> bool:
@@ -80,3 +81,17 @@ class Certificate(Saved):
     def _norms(self) -> str:
         """In which norms the bound is, unless both are plain ℓ2."""
         return "" if self.part.norms.plain else f" from {self.part.norms}"
+
+
+def recheck_certificate(network: Network, claim: Certificate) -> Certificate:
+    """The certificate with the bound that its hints prove now, or ProofFailed; nothing in it is believed."""
+    if claim.network != network.digest:
+        raise ProofFailed(
+            f"the certificate is about another network: its digest is {claim.network[:12]}…, "
+            f"this network's is {network.digest[:12]}…"
+        )
+    hints = claim.sweeps, claim.part_sweeps, claim.tree, claim.curved
+    fact = lipschitz_fact(network, claim.region, claim.part, *hints)
+    if not fact.shows(claim.network, claim.region, claim.part, claim.bound):
+        raise ProofFailed(f"the certificate claims {claim.bound!r}, its hints prove no better than {fact.bound!r}")
+    return replace(claim, bound=fact.bound, facts=(fact,))

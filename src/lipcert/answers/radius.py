@@ -1,7 +1,6 @@
-"""How far other classes are kept away from a point: certified radii.
+"""Certified radii: how far other classes are kept away from a point.
 
-All of this follows from what is proved of the outputs over a ball around the point. Multipliers for bounds to second
-order are suggested by a guide; any answer of the right shape is safe.
+All of it follows from facts about the outputs over a ball around the point.
 """
 
 from __future__ import annotations
@@ -9,32 +8,30 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from lipcert.answers.saved import ROOM, Saved
 from lipcert.errors import ProofFailed
-from lipcert.kernel.checker import ROOM
 from lipcert.kernel.counterexample import Counterexample, subject_of
-from lipcert.kernel.dual_bound import DualHints, stays_negative
+from lipcert.kernel.dual_bound import DualHints
+from lipcert.kernel.facts import Fact, RowsFact, SlopesFact
 from lipcert.kernel.hints import Hints
-from lipcert.kernel.near import Near
-from lipcert.kernel.outputs import OutputBounds, outputs_by_norms, outputs_hinted
+from lipcert.kernel.outputs import OutputBounds, Quadratic, outputs_by_norms, outputs_hinted, pairs
 from lipcert.kernel.quadratic_relaxation import ParabolaHints, QuadraticRelaxation, SecondOrderHints
-from lipcert.kernel.rounding import down, inflate, norm_above, up
-from lipcert.kernel.saved import Saved
+from lipcert.kernel.rounding import down, inflate, up
 from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
-from lipcert.model.norms import LInf
 from lipcert.model.regions import Ball
 
 Basis: TypeAlias = Literal["", "lipschitz", "relaxation", "second order", "value functions", "parabolas"]
 _BASES: Final[tuple[Basis, ...]] = ("lipschitz", "relaxation", "second order", "value functions", "parabolas")
-Parabolas: TypeAlias = Callable[[QuadraticRelaxation, Array], ParabolaHints | SecondOrderHints | None]
-"""Hints for parabolas that show a row of the outputs to be negative; none where there is no hope."""
+Parabolas: TypeAlias = Callable[[QuadraticRelaxation, Array], Quadratic | None]
+"""Hints for a quadratic relaxation that shows a row of the outputs to be negative; none where there is no hope."""
 Leaves: TypeAlias = Callable[[OutputBounds, Array], Sequence[DualHints]]
-"""Hints for value functions that show a row of the outputs to be negative; none where there is no hope."""
+"""Hints for the dual bound that shows a row of the outputs to be negative; none where there is no hope."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +43,10 @@ class RadiusProof:
     ball : where it was proved, with its clip.
     sweeps : hints of the sweeps over the ball, each with the intervals of those before.
     tree : the pieces, where the ball was cut for a bound.
-    pairs : hints for the pairs of classes that it takes parabolas to settle whose squares are bounded together.
+    pairs : hints for the pairs of classes that it takes quadratic relaxation to settle, squares bounded together.
     pairwise : whether ``bound`` is of f_label - f_rival, not of the whole network.
-    margins : hints for the pairs of classes that it takes value functions to settle.
-    parabolas : hints for the pairs of classes that it takes parabolas to settle, bounded layer by layer.
+    margins : hints for the pairs of classes that it takes the dual bound to settle.
+    parabolas : hints for the pairs of classes that it takes quadratic relaxation to settle, layer by layer.
     """
 
     ball: Ball
@@ -73,8 +70,8 @@ class CertifiedRadius(Saved):
     * ``"relaxation"``: f_label - f_j is positive all over the ball for every j, and for ``rival`` at least it takes
       linear relaxation to show this. Then radius = ball, and margin/bound is less.
     * ``"second order"``: the same, and for ``rival`` it takes a bound to second order.
-    * ``"value functions"``: the same, and for ``rival`` it takes value functions.
-    * ``"parabolas"``: the same, and for ``rival`` it takes parabolas of slopes that were chosen for it.
+    * ``"value functions"``: the same, and for ``rival`` it takes the semidefinite dual bound.
+    * ``"parabolas"``: the same, and for ``rival`` it takes quadratic relaxation.
     * ``""``: nothing is certified, and the radius is 0.
 
     Attributes
@@ -88,7 +85,7 @@ class CertifiedRadius(Saved):
     ball : radius of the ball over which all this was proved.
     basis : what the radius rests on.
     subject : digest of the network, the point, the clip and the norm that it is about.
-    proof : what :func:`lipcert.kernel.classes.recheck_radius` derives it from again; None where the radius is 0.
+    proof : what :func:`recheck_radius` derives it from again; None where the radius is 0.
     broken : the nearest input of another class that was met on the way and proved to be one; None where none was. It is
         not saved.
     """
@@ -104,6 +101,7 @@ class CertifiedRadius(Saved):
     subject: str = field(default="", repr=False, compare=False)
     proof: RadiusProof | None = field(default=None, repr=False, compare=False)
     broken: Counterexample | None = field(default=None, repr=False, compare=False)
+    facts: tuple[Fact, ...] = field(default=(), repr=False, compare=False)
 
     def about(self, network: Network, ball: Ball) -> CertifiedRadius:
         """The radius itself, or an error if it is that of another network or point; so for the input that breaks it."""
@@ -154,18 +152,27 @@ class ClassBounds:
         return pairs(self.facts.network.outputs, self.label)
 
     @cached_property
+    def _leads(self) -> RowsFact:
+        return self.facts.leads(self.label)
+
+    @cached_property
+    def _slopes(self) -> SlopesFact:
+        return self.facts.slopes(self.rows)
+
+    @cached_property
+    def _falls(self) -> RowsFact:
+        return self.facts.rows(-self.rows)
+
+    @cached_property
     def margins(self) -> Array:
         """At most f_label - f_j at the point."""
-        margins = margins_of(self.facts.output, self.label)[1]
+        margins = -self._leads.limits[0]
         return np.asarray(down(margins - self.room * np.abs(margins))) if self.room else margins
 
     @cached_property
     def bounds(self) -> Array:
         """At least the Lipschitz constant of f_label - f_j over the ball; of the network if not ``pairwise``."""
-        if not self.pairwise:
-            return np.full(len(self.rows), self.whole)
-        bounds = self._measured(self.facts.lipschitz(self.rows))
-        return np.asarray(up(bounds * (1.0 + self.room))) if self.room else bounds
+        return self._roomy(self._slopes.limits) if self.pairwise else np.full(len(self.rows), self.whole)
 
     @cached_property
     def distances(self) -> Array:
@@ -180,20 +187,15 @@ class ClassBounds:
     @property
     def whole(self) -> float:
         """At least the Lipschitz constant of all outputs, from the norm of the ball to ℓ2."""
-        return float(self._measured(np.asarray(self.facts.bound)))
+        return float(self._roomy(self.facts.measured(np.asarray(self.facts.bound))))
 
-    def _measured(self, bounds: Array) -> Array:
-        """Bounds by ℓ2 norms, as bounds by the norm of the ball: ‖z‖₂ ≤ (largest ‖z‖₂ of its unit ball)·‖z‖."""
-        ball = self.facts.region
-        if not isinstance(ball, Ball) or ball.plain:
-            return bounds
-        unit = norm_above(ball.units) if isinstance(ball.norm, LInf) else ball.units.max()
-        return inflate(bounds * unit, 2)
+    def _roomy(self, bounds: Array) -> Array:
+        return np.asarray(up(bounds * (1.0 + self.room))) if self.room else bounds
 
-    @cached_property
+    @property
     def falls(self) -> Array:
         """At least max of f_j - f_label over the ball, by linear relaxation."""
-        return self.facts.above(-self.rows)
+        return self._falls.limits[0]
 
     @cached_property
     def _how(self) -> Array:
@@ -208,60 +210,67 @@ class ClassBounds:
         """The classes that first-order bounds do not keep out of the whole ball."""
         return np.asarray((self._how == 0) & (self.distances < self.size))
 
+    @property
+    def _rising(self) -> Array:
+        """f_j - f_label of the classes that are open, the highest first."""
+        return -self.rows[self.open][np.argsort(-self.falls[self.open])]
+
     def first_order(self) -> CertifiedRadius:
         """What Lipschitz bounds and linear relaxation certify."""
         return self._certified(self._how)
 
     def value_functions(self, leaves: Leaves) -> CertifiedRadius:
-        """The same where value functions keep out all classes that are open; else as before."""
+        """The same where the dual bound keeps out all classes that are open; else as before."""
         told: list[DualHints] = []
-        rows = -self.rows[self.open]
-        for row in rows[np.argsort(-self.falls[self.open])]:
+        facts: list[RowsFact | None] = []
+        for row in self._rising:
             told += leaves(self.facts, row)
-            if not stays_negative(self.facts.dual_bound, row, told):
-                return self.first_order()
-        return self._certified(np.where(self.open, 3, self._how), margins=tuple(told))
+            facts.append(self.facts.negative(row[None], dual=told))
+            if facts[-1] is None:
+                break
+        return self._stronger("value functions", facts, margins=tuple(told))
 
     def parabolas(self, suggest: Parabolas) -> CertifiedRadius:
-        """The same where parabolas keep out all classes that are open; else as before."""
-        told: list[ParabolaHints | SecondOrderHints] = []
-        rows = -self.rows[self.open]
+        """The same where quadratic relaxation keeps out all classes that are open; else as before."""
         try:
             relaxation = self.facts.quadratic_relaxation()
         except ProofFailed:
             return self.first_order()
-        for row in rows[np.argsort(-self.falls[self.open])]:
+        told: list[Quadratic] = []
+        for row in self._rising:
             found = suggest(relaxation, row)
-            if found is None or not relaxation.show_negative(row, [found]):
+            if found is None:
                 return self.first_order()
             told.append(found)
+        facts = [self.facts.negative(self._rising, quadratic=told)] if told else []
         together = tuple(one for one in told if isinstance(one, SecondOrderHints))
         others = tuple(one for one in told if isinstance(one, ParabolaHints))
-        how = np.where(self.open, 2 if together else 4, self._how)
-        return self._certified(how, pairs=together, parabolas=others)
+        return self._stronger("second order" if together else "parabolas", facts, pairs=together, parabolas=others)
 
-    def _certified(
-        self,
-        how: Array,
-        pairs: tuple[SecondOrderHints, ...] = (),
-        margins: tuple[DualHints, ...] = (),
-        parabolas: tuple[ParabolaHints, ...] = (),
-    ) -> CertifiedRadius:
+    def _stronger(self, basis: Basis, facts: Sequence[RowsFact | None], **hints: Any) -> CertifiedRadius:
+        """What is certified if there are facts that keep out all classes that are open."""
+        shown = [fact for fact in facts if fact is not None]
+        if not shown or len(shown) < len(facts):
+            return self.first_order()
+        return self._certified(np.where(self.open, _BASES.index(basis), self._how), shown, hints)
+
+    def _certified(self, how: Array, facts: Sequence[Fact] = (), hints: Any = None) -> CertifiedRadius:
         radii = np.where(how > 0, self.size, np.minimum(self.distances, self.size))
         radius = max(float(radii.min()), 0.0) if self.label == self.predicted else 0.0
         needed = int(how.max()) if radius >= self.size else 0
         worst = int(np.argmin(np.where(how == needed, self.distances, np.inf)))
         margin, bound, rival = float(self.margins[worst]), float(self.bounds[worst]), worst + (worst >= self.label)
-        basis = _BASES[needed] if radius > 0.0 else ""
-        ball = self.facts.region
-        ends = self.label, self.predicted, rival, self.size, basis
+        ball, ends = self.facts.region, (self.label, self.predicted, rival, self.size)
         if not isinstance(ball, Ball) or not radius > 0.0:
-            return CertifiedRadius(radius, bound, margin, *ends)
-        proof = RadiusProof(ball, self.facts.sweeps, self.facts.tree, pairs, self.pairwise, margins, parabolas)
-        return CertifiedRadius(radius, bound, margin, *ends, subject_of(self.facts.network, ball), proof)
+            return CertifiedRadius(radius, bound, margin, *ends, _BASES[needed] if radius > 0.0 else "")
+        facts = (self._leads, self._slopes if self.pairwise else self.facts.fact, *facts)
+        facts = (*facts, self._falls) if (how == 1).any() else facts
+        proof = RadiusProof(ball, self.facts.sweeps, self.facts.tree, pairwise=self.pairwise, **(hints or {}))
+        subject = subject_of(self.facts.network, ball)
+        return CertifiedRadius(radius, bound, margin, *ends, _BASES[needed], subject, proof, None, facts)
 
 
-def recheck_radius(network: Network, found: CertifiedRadius) -> None:
+def recheck_radius(network: Network, found: CertifiedRadius) -> CertifiedRadius:
     """Derive a certified radius again from the hints that it keeps, and from nothing else.
 
     If this returns, then in real arithmetic no z of the ball's clip with ‖z - centre‖ < radius has f_j(z) ≥ f_label(z)
@@ -274,7 +283,7 @@ def recheck_radius(network: Network, found: CertifiedRadius) -> None:
         If the hints do not prove it.
     """
     if found.radius == 0.0:
-        return
+        return found
     proof = found.proof
     if proof is None:
         raise ProofFailed("the radius keeps no proof")
@@ -288,38 +297,27 @@ def recheck_radius(network: Network, found: CertifiedRadius) -> None:
     if not proof.sweeps and (proof.tree is not None or proof.pairs or proof.margins or proof.parabolas):
         raise ProofFailed("the product of norms says nothing of intervals, on which the other hints rest")
     if proof.sweeps:
-        facts = outputs_hinted(network, proof.ball, proof.sweeps, tree=proof.tree)
+        facts = outputs_hinted(network, proof.ball, proof.sweeps, proof.tree)
     else:
         facts = outputs_by_norms(network, proof.ball)
     # where the rule is that of the whole network, that of pairs implies it
     proved = ClassBounds(facts, label, label, room=0.0)
+    told: tuple[Quadratic, ...] = (*proof.pairs, *proof.parabolas)
     again = proved.first_order()
-    parabolas: tuple[ParabolaHints | SecondOrderHints, ...] = (*proof.pairs, *proof.parabolas)
     if proof.margins:
         again = proved.value_functions(lambda _, row: [one for one in proof.margins if np.array_equal(one.row, row)])
-    if parabolas:
-        again = proved.parabolas(lambda _, row: next((one for one in parabolas if np.array_equal(one.row, row)), None))
+    if told:
+        again = proved.parabolas(lambda _, row: next((one for one in told if np.array_equal(one.row, row)), None))
     place = rival - (rival > label)
     if not found.margin <= proved.margins[place]:
         raise ProofFailed(f"the hints prove a margin of {proved.margins[place]:.17g}, not {found.margin:.17g}")
-    bound = proved.bounds[place] if proof.pairwise else float(up(up(np.asarray(proved.whole / ROOM))))
+    bound = proved.bounds[place] if proof.pairwise else proved.whole
     if not (again.radius >= found.radius and found.bound >= bound):
         raise ProofFailed(
             f"the hints prove a radius of {again.radius:.17g} and a bound of {bound:.17g}, not {found.radius:.17g} and"
             f" {found.bound:.17g}"
         )
-
-
-def pairs(outputs: int, label: int) -> Array:
-    """Rows that take f_label - f_j from the outputs, for all other classes j."""
-    eye = np.eye(outputs)
-    return np.delete(eye[label] - eye, label, axis=0)
-
-
-def margins_of(output: Near, label: int) -> tuple[Array, Array]:
-    """The other classes j, and at most f_label - f_j."""
-    rivals = np.flatnonzero(np.arange(len(output.value)) != label)
-    return rivals, np.fmax((output[label] - output[rivals]).below, -np.inf)  # an overflow gives NaN, which says nothing
+    return again
 
 
 def _ratios(margins: Array, bounds: Array) -> Array:
