@@ -149,32 +149,36 @@ class LipSDP(Published):
             raise InvalidInput(f"split must be at least 1 layer, or None, got {self.split}")
 
     def run(self, problem: Problem) -> Run:
-        problem = worldwide(problem)
-        if self.split is None or self.split >= problem.network.depth:
-            return whole(problem, self.kind)
-        depth = problem.network.depth
+        problem, depth = worldwide(problem), problem.network.depth
+        if self.split is None or self.split >= depth:
+            shape = forms(problem)
+            program = inequality(shape, self.kind)
+            found = solve(program)
+            return Run(1.0 / math.sqrt(found.c), shape.spread(found.roomy[program.groups]))
         ends = ((start, min(start + self.split, depth)) for start in range(0, depth, self.split))
         parts = [replace(problem, network=problem.network.slice(*pair), region=Everywhere()) for pair in ends]
-        return _joined(problem, self.split, [whole(part, self.kind) for part in parts])
+        return _joined(problem, self.split, [replace(self, split=None).run(part) for part in parts])
 
 
-def whole(problem: Problem, kind: str) -> Run:
-    """One semidefinite program for the network of the problem."""
-    shape = forms(problem)
-    program = inequality(shape, kind)
-    found = solve(program)
-    return Run(1.0 / math.sqrt(found.c), shape.spread(found.roomy[program.groups]))
+def inequality(shape: Forms, kind: str, output: int | None = None) -> Inequality:
+    """Σ d_j Δx_j² - c‖Δy‖² + Σ Λ_k (a_k·ξ)(b_k·ξ) ≥ 0 for all ξ.
 
-
-def inequality(shape: Forms, kind: str) -> Inequality:
-    """‖Δx‖² - c‖Δy‖² + Σ Λ_k (a_k·ξ)(b_k·ξ) ≥ 0 for all ξ: then ‖Δy‖² ≤ ‖Δx‖²/c."""
-    constant = np.zeros((shape.size, shape.size))
-    constant[np.arange(shape.inputs), np.arange(shape.inputs)] = 1.0
-    count = shape.layer.size
+    With d = 1 it follows that ‖Δy‖² ≤ ‖Δx‖²/c. For one ``output`` the d are unknowns too, the first ones, with Σ d ≤ 1:
+    then Δy² ≤ max Δx_j²/c.
+    """
+    count, square = shape.layer.size, np.zeros((shape.size, shape.size))
     groups = np.arange(count) if kind == "neuron" else np.unique(shape.layer, return_inverse=True)[1]
     start = np.full(groups.max(initial=-1) + 1, np.inf)
     np.minimum.at(start, groups, shape.start)
-    return Inequality(constant, shape.left, shape.right, shape.output, groups, start)
+    if output is None:
+        square[np.arange(shape.inputs), np.arange(shape.inputs)] = 1.0
+        return Inequality(square, shape.left, shape.right, shape.output, groups, start)
+    inputs, share = shape.inputs, 0.9 / shape.inputs
+    unit = sparse.csc_array(sparse.eye_array(shape.size, inputs))
+    left, right = (sparse.csc_array(sparse.hstack([unit, part])) for part in (shape.left, shape.right))
+    groups, start = np.append(np.arange(inputs), inputs + groups), np.append(np.full(inputs, share), share * start)
+    budget = np.where(np.arange(start.size) < inputs, 1.0, 0.0)
+    return Inequality(square, left, right, shape.output[:, [output]], groups, start, budget)
 
 
 def _joined(problem: Problem, split: int, runs: list[Run]) -> Run:
@@ -220,7 +224,7 @@ class GeoLIP(Published):
         shape = forms(worldwide(problem), isotropic=False)
         squares, Lambda, slopes = 0.0, np.zeros(shape.layer.size), [0.0]
         for output in range(problem.network.outputs):
-            found = solve(_inequality(shape, output))
+            found = solve(inequality(shape, "neuron", output))
             if math.isfinite(found.c):
                 # the sum of the outputs' inequalities is one for all of them, since D ≼ I
                 squares += 1.0 / found.c
@@ -231,22 +235,6 @@ class GeoLIP(Published):
         if problem.norms.pair[0] == "linf":
             return Run(float(problem.norms.output.of(np.array(slopes))))
         return Run(math.sqrt(squares), shape.spread(Lambda / squares))
-
-
-def _inequality(shape: Forms, output: int) -> Inequality:
-    """Σ d_j Δx_j² - c Δy² + Σ Λ_k (a_k·ξ)(b_k·ξ) ≥ 0 with Σ d_j ≤ 1: then Δy² ≤ max Δx_j²/c."""
-    inputs, count = shape.inputs, shape.layer.size
-    unit = sparse.csc_array(sparse.eye_array(shape.size, inputs))
-    share = 0.9 / inputs
-    return Inequality(
-        np.zeros((shape.size, shape.size)),
-        sparse.csc_array(sparse.hstack([unit, shape.left])),
-        sparse.csc_array(sparse.hstack([unit, shape.right])),
-        shape.output[:, [output]],
-        np.arange(inputs + count),
-        np.concatenate([np.full(inputs, share), share * shape.start]),
-        np.concatenate([np.ones(inputs), np.zeros(count)]),
-    )
 
 
 _DECAY, _SQUARES = 0.9, 0.999
