@@ -8,7 +8,6 @@ A proof finds the intercepts, so a poor slope costs tightness, never validity.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -67,92 +66,81 @@ def _both(row: Activation, lower: Array, upper: Array, tilt: float) -> tuple[Arr
     part = row if inside.size == lower.size else row.take(inside)
     slopes = np.full((2, lower.size), row.row.drift, dtype=float)
     for which, sign in enumerate((-1, 1) if inside.size else ()):
-        slopes[which, inside] = sign * _upper(_Signed(part, sign), lower[inside], upper[inside], tilt)
+        slopes[which, inside] = sign * _upper(part, sign, lower[inside], upper[inside], tilt)
     return slopes[0].reshape(shape), slopes[1].reshape(shape)
 
 
-@dataclass(frozen=True, eq=False)
-class _Signed:
-    """φ or -φ, so that one routine draws both lines."""
-
-    row: Activation
-    sign: int
-
-    def value(self, v: Array) -> Array:
-        return self.sign * self.row.value(v)
-
-    def slope(self, v: Array, side: int) -> Array:
-        return self.sign * self.row.slope(v, side)
-
-    def take(self, neurons: Array) -> _Signed:
-        return _Signed(self.row.take(neurons), self.sign)
-
-    def pieces(self, lower: Array, upper: Array) -> list[tuple[Array, Array, Array]]:
-        """Start, end and curvature of the pieces of [lower, upper]; empty ones have start = end."""
-        row, parameters = self.row.row, self.row.parameters
-        inner = [np.clip(knot, lower, upper) for knot in row.knots(lower, *parameters)]
-        marks = [lower, *inner, upper]
-        shapes = row.shape(lower, *parameters)
-        return [
-            (start, stop, self.sign * np.broadcast_to(shape, lower.shape))
-            for start, stop, shape in zip(marks[:-1], marks[1:], shapes, strict=True)
-        ]
-
-    def bends(self, lower: Array, upper: Array) -> tuple[Array, Array]:
-        """Whether the function is convex, and whether it is concave, on all of [lower, upper]."""
-        convex, concave = np.ones(lower.shape, dtype=bool), np.ones(lower.shape, dtype=bool)
-        for start, stop, shape in self.pieces(lower, upper):
-            convex &= (start >= stop) | (shape != CONCAVE)
-            concave &= (start >= stop) | (shape != CONVEX)
-        if self.row.row.kinks:
-            for knot, inside in self.row.knots_inside(lower, upper):
-                jump = self.slope(knot, 1) - self.slope(knot, -1)
-                convex &= ~inside | (jump >= 0)
-                concave &= ~inside | (jump <= 0)
-        return convex, concave
+def _pieces(row: Activation, sign: int, lower: Array, upper: Array) -> list[tuple[Array, Array, Array]]:
+    """Start, end and curvature of the pieces of sign·φ on [lower, upper]; empty ones have start = end."""
+    inner = [np.clip(knot, lower, upper) for knot in row.row.knots(lower, *row.parameters)]
+    shapes = row.row.shape(lower, *row.parameters)
+    return [
+        (start, stop, sign * np.broadcast_to(shape, lower.shape))
+        for start, stop, shape in zip([lower, *inner], [*inner, upper], shapes, strict=True)
+    ]
 
 
-def _upper(phi: _Signed, lower: Array, upper: Array, tilt: float) -> Array:
-    """Slope of the upper line."""
+def _bends(row: Activation, sign: int, lower: Array, upper: Array) -> tuple[Array, Array]:
+    """Whether sign·φ is convex, and whether it is concave, on all of [lower, upper]."""
+    convex, concave = np.ones(lower.shape, dtype=bool), np.ones(lower.shape, dtype=bool)
+    for start, stop, shape in _pieces(row, sign, lower, upper):
+        convex &= (start >= stop) | (shape != CONCAVE)
+        concave &= (start >= stop) | (shape != CONVEX)
+    for knot, inside in row.knots_inside(lower, upper) if row.row.kinks else ():
+        jump = sign * (row.slope(knot, 1) - row.slope(knot, -1))
+        convex &= ~inside | (jump >= 0)
+        concave &= ~inside | (jump <= 0)
+    return convex, concave
+
+
+def _upper(row: Activation, sign: int, lower: Array, upper: Array, tilt: float) -> Array:
+    """Slope of the upper line of sign·φ."""
     middle = np.clip((1.0 - tilt) * lower + tilt * upper, lower, upper)
     half = 0.5 * upper - 0.5 * lower
-    convex, concave = phi.bends(lower, upper)
-    tangent = np.where(middle < upper, phi.slope(middle, 1), phi.slope(middle, -1))  # from inside the interval
-    rise = 0.5 * phi.value(upper) - 0.5 * phi.value(lower)
+    convex, concave = _bends(row, sign, lower, upper)
+    tangent = sign * np.where(middle < upper, row.slope(middle, 1), row.slope(middle, -1))  # from inside the interval
+    rise = sign * (0.5 * row.value(upper) - 0.5 * row.value(lower))
     chord = np.divide(rise, half, out=np.array(tangent, dtype=float), where=half > 0)
     slope = np.where(concave, tangent, chord)
-    whole = phi.row.whole_period(lower, upper)
+    whole = row.whole_period(lower, upper)
     mixed = np.flatnonzero(~convex & ~concave & ~whole)
     if mixed.size:
-        slope[mixed] = _envelope_slope(phi.take(mixed), lower[mixed], upper[mixed], middle[mixed])
-    return np.where(whole, phi.sign * phi.row.row.drift, slope)
+        slope[mixed] = _envelope_slope(row.take(mixed), sign, lower[mixed], upper[mixed], middle[mixed])
+    return np.where(whole, sign * row.row.drift, slope)
 
 
-def _envelope_slope(phi: _Signed, lower: Array, upper: Array, middle: Array) -> Array:
-    """The a that minimises max_v φ(v) - a(v - middle).
+def _envelope_slope(row: Activation, sign: int, lower: Array, upper: Array, middle: Array) -> Array:
+    """The a that minimises max_v sign·φ(v) - a(v - middle).
 
     That maximum is the larger of one over the left part, which grows with a, and one over the right part, which
     falls; they meet at the slope of the line through the two maximisers. These are sought on a grid that zooms in.
     """
-    pieces = phi.pieces(lower, upper)
+    pieces = _pieces(row, sign, lower, upper)
     ends = np.stack([lower, *(stop for _, stop, _ in pieces)], axis=1)
     marks = [ends]
     for start, stop, shape in pieces:
         if (shape == CONCAVE).any():
             marks.append(start[:, None] * (1.0 - _SHARES) + stop[:, None] * _SHARES)
     left = right = np.sort(np.concatenate(marks, axis=1), axis=1)
-    rise = [phi.sign * edge for edge in phi.row.slope_range(lower, upper)]
+    rise = [sign * edge for edge in row.slope_range(lower, upper)]
     bracket = np.minimum(*rise), np.maximum(*rise)
-    slope, i, j = _balance(phi, left, right, middle, 0.5 * bracket[0] + 0.5 * bracket[1], bracket, 16)
+    slope, i, j = _balance(row, sign, left, right, middle, 0.5 * bracket[0] + 0.5 * bracket[1], bracket, 16)
     ends = np.concatenate([ends, middle[:, None]], axis=1)
     for _ in range(_ZOOMS):
         left, right = _zoom(left, i, ends), _zoom(right, j, ends)
-        slope, i, j = _balance(phi, left, right, middle, slope, bracket, 3)
+        slope, i, j = _balance(row, sign, left, right, middle, slope, bracket, 3)
     return slope
 
 
 def _balance(
-    phi: _Signed, left: Array, right: Array, middle: Array, slope: Array, bracket: tuple[Array, Array], rounds: int
+    row: Activation,
+    sign: int,
+    left: Array,
+    right: Array,
+    middle: Array,
+    slope: Array,
+    bracket: tuple[Array, Array],
+    rounds: int,
 ) -> tuple[Array, Array, Array]:
     """The slope at which the maxima over the left and the right grid (n, k) agree, and where they are attained.
 
@@ -160,11 +148,11 @@ def _balance(
     the chord between the two maximisers.
     """
     n, k = left.shape
-    rows = phi.take(np.repeat(np.arange(n), k))
+    rows = row.take(np.repeat(np.arange(n), k))
     away = [side - middle[:, None] for side in (left, right)]
     heights = [
-        np.where(sign * x >= 0.0, rows.value(np.ravel(side)).reshape(n, k), -np.inf)
-        for side, x, sign in zip((left, right), away, (-1, 1), strict=True)
+        np.where(way * x >= 0.0, sign * rows.value(np.ravel(side)).reshape(n, k), -np.inf)
+        for side, x, way in zip((left, right), away, (-1, 1), strict=True)
     ]
     low, high = bracket
     best, least = (slope, np.zeros(n, dtype=int), np.zeros(n, dtype=int)), np.full(n, np.inf)
