@@ -102,7 +102,7 @@ def fewer() -> tuple[Array, Array]:
 
 ASKED: dict[str, Callable[[], tuple[Any, Any]]] = {
     "induced.shares_around": cube,
-    "symbols.largest_eigenvalue": eigenvalue,
+    "fourier.largest_eigenvalue": eigenvalue,
     "domain.split_rate": clipped,
     "neuron_bounds.touching": lines,
     "remainder.slope_parabola": fits,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -45,14 +46,25 @@ def largest_eigenvalue(S: Array) -> float:
     """A little above the largest eigenvalue of all matrices of a stack (count, n, n), by the power method."""
     x = np.random.default_rng(0).standard_normal((len(S), S.shape[-1]))
     for _ in range(_POWERS):
-        x = _times(S, x)
+        x = matvec(S, x)
         x = x / np.maximum(np.abs(x).max(axis=-1), _TINY)[:, None]
-    top = np.einsum("ki,ki->k", x, _times(S, x)) / np.maximum(np.einsum("ki,ki->k", x, x), _TINY)
+    top = np.einsum("ki,ki->k", x, matvec(S, x)) / np.maximum(np.einsum("ki,ki->k", x, x), _TINY)
     return float(top.max()) * (1.0 + _ABOVE)
 
 
-def _times(matrices: Array, vectors: Array) -> Array:
+def matvec(matrices: Array, vectors: Array) -> Array:
+    """Matrices (..., m, n) times vectors (..., n), stack by stack."""
     return np.asarray((matrices @ vectors[..., None])[..., 0])
+
+
+def powers(image: Callable[[Array], Array], x: Array, rounds: int) -> tuple[Array, Array]:
+    """About the largest eigenvalue of a positive semidefinite map, (..., 1), and its vector, by powers from x."""
+    value = np.zeros((*x.shape[:-1], 1))
+    for _ in range(rounds):
+        x = image(x)
+        value = np.linalg.norm(x, axis=-1, keepdims=True)
+        x = x / np.maximum(value, _TINY)
+    return value, x
 
 
 def lowest(M: Array) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import Norms
+from lipcert.suggest.algebra import matvec, powers
 
 _ROUNDS: Final = 12
 """Of the search for an ellipsoid around a cube."""
@@ -35,14 +36,12 @@ def start_near(
         if len(points) and all(len(point) == network.inputs for point in points):
             matrix = np.concatenate([network.jacobian(point) for point in points])
         else:
-            slopes = []
+            ranges = []
             for index, layer in enumerate(network.layers[:-1]):
                 assert layer.neurons is not None
-                low, high = known[index] if known else (-np.inf, np.inf)
-                ends = (np.broadcast_to(end, (layer.size,)) for end in (low, high))
-                alpha, beta = layer.neurons.slope_range(*ends)
-                slopes.append(0.5 * (alpha + beta))
-            matrix = network.jacobian_of(slopes)
+                ends = known[index] if known else (-np.inf, np.inf)
+                ranges.append(layer.neurons.slope_range(*(np.broadcast_to(end, (layer.size,)) for end in ends)))
+            matrix = network.jacobian_of([0.5 * (alpha + beta) for alpha, beta in ranges])
         return suggested_start(matrix[:, :moving], norms)
 
 
@@ -80,7 +79,7 @@ def shares_around(matrix: Array, gram: bool = False) -> Array:
         value, v = _top(rows @ np.swapaxes(rows, -1, -2) if wide else h[..., :, None] * S * h[..., None, :])
         better = value < least
         best, least = np.where(better[..., None], q, best), np.where(better, value, least)
-        v = _times(np.swapaxes(rows, -1, -2), v) if wide else v
+        v = matvec(np.swapaxes(rows, -1, -2), v) if wide else v
         share = np.sqrt(q) * np.abs(v) + 1e-300
         share = share / share.sum(axis=-1, keepdims=True) + _FLOOR / n
         q = share / share.sum(axis=-1, keepdims=True)
@@ -110,14 +109,6 @@ def _top(S: Array) -> tuple[Array, Array]:
     if S.shape[-1] <= _SMALL:
         values, vectors = np.linalg.eigh(S)
         return values[..., -1], vectors[..., -1]
-    v = 1.0 + 0.5 * np.cos(np.arange(S.shape[-1]) + 1.0) + np.zeros(S.shape[:-1])
-    size = np.ones(S.shape[:-2])
-    for _ in range(_ROUNDS):
-        v = _times(S, v)
-        size = np.linalg.norm(v, axis=-1)
-        v = v / np.maximum(size, 1e-300)[..., None]
-    return size, v
-
-
-def _times(matrices: Array, vectors: Array) -> Array:
-    return np.asarray((matrices @ vectors[..., None])[..., 0])
+    start = 1.0 + 0.5 * np.cos(np.arange(S.shape[-1]) + 1.0) + np.zeros(S.shape[:-1])
+    size, v = powers(lambda x: matvec(S, x), start, _ROUNDS)
+    return size[..., 0], v

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import linalg
 
 from lipcert.model.arrays import Array, Weight, dense
+from lipcert.suggest.algebra import matvec, powers
 
 _TOP, _SHARPNESS = 5, 4.0
 """So many top directions advise, weighted by a power of their share of the norm, so that close ones count alike."""
@@ -75,7 +76,7 @@ def split_rate(rows: Array, radius: Array, below: Array, above: Array, halvings:
 
 
 def _apply(matrix: Array, x: Array) -> Array:
-    return np.asarray(x @ matrix.T if matrix.ndim == 2 else (matrix @ x[..., None])[..., 0])
+    return np.asarray(x @ matrix.T) if matrix.ndim == 2 else matvec(matrix, x)
 
 
 def _turned(matrix: Array) -> Array:
@@ -84,13 +85,7 @@ def _turned(matrix: Array) -> Array:
 
 def _norm(numbers: Array, image: Callable[[Array], Array]) -> Array:
     """About the largest eigenvalue of a positive semidefinite map, (count, 1)."""
-    x = 1.0 + 0.5 * np.cos(numbers + 1.0)  # rows often add up to zero: no ones
-    value = np.zeros((len(x), 1))
-    for _ in range(_POWERS):
-        x = image(x)
-        value = np.linalg.norm(x, axis=-1, keepdims=True)
-        x = x / np.maximum(value, _TINY)
-    return value
+    return powers(image, 1.0 + 0.5 * np.cos(numbers + 1.0), _POWERS)[0]  # rows often add up to zero: no ones
 
 
 def from_relative(hints: Array, r: Array, variance: Array, narrow: Callable[[Array], Array]) -> Array:
