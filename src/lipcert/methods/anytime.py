@@ -1,4 +1,4 @@
-"""Anytime methods: they can be stopped at any moment and then have an answer."""
+"""Anytime methods: stopped at any moment, they have a proved bound."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Anytime(Method):
 
     @abstractmethod
     def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
-        """What is found after the start, until nothing is left to gain or time is up.
+        """Better candidates than the start, until no more gain is expected or time is up.
 
-        An interrupt is raised again after the current candidate.
+        At an interrupt the current candidate still comes, then the interrupt is raised again.
         """
 
     def solve(self, problem: Problem) -> Candidate:
@@ -38,7 +38,7 @@ class Anytime(Method):
 
 
 def best_of(candidates: Iterator[Candidate], best: Candidate) -> Candidate:
-    """The candidate with the least bound; the end of the time ends them."""
+    """The candidate with the least bound among those found before time is up."""
     try:
         for candidate in candidates:
             best = candidate if candidate.bound < best.bound else best

@@ -1,4 +1,4 @@
-"""The default method: which method to run next."""
+"""The default method: it runs one method after the other while they pay."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lipcert.methods.split import FEW_INPUTS, Split, affordable, can_cut
 from lipcert.runtime.clock import clock
 
 _SHARE = 0.5
-"""Share of the time for Joint if boxes follow."""
+"""Share of the time that Joint gets if Split comes after it."""
 
 
 @dataclass(frozen=True)

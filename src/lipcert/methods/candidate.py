@@ -1,4 +1,4 @@
-"""What a search found, before a certificate is issued."""
+"""What a method found: a bound with the hints that prove it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lipcert.model.arrays import Array, Weight
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """The neurons of a hidden layer that a pass kept.
+    """The neurons of a hidden layer that a pass carried: its slopes can be other than zero.
 
-    ``alpha`` and ``beta`` are their slopes, ``ahead`` is the next weight over them, ``neurons`` says which ones of the
-    layer they are.
+    ``alpha`` and ``beta`` are their slopes, ``ahead`` the columns of the next weight that belong to them, ``neurons``
+    their numbers in the layer.
     """
 
     alpha: Array
@@ -28,7 +28,7 @@ class Kept:
 
     @staticmethod
     def of(view: View, hint: Array) -> Kept:
-        """The same for a single region; neurons without a multiplier are affine or do not move: they get one slope."""
+        """From a pass over one region. Neurons without a multiplier are affine or do not move: they get one slope."""
         neurons = np.arange(view.size) if view.neurons is None else view.neurons[0]
         alpha, beta = view.alpha[0], view.beta[0]
         middle, still = 0.5 * (alpha + beta), view.narrow(hint)[0] <= 0.0
@@ -37,11 +37,11 @@ class Kept:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A bound, the layers it was carried through, what was kept of them, and the sweeps that led there.
+    """A bound, the layers of the pass that gave it, and the hints of all passes (``sweeps``) that led there.
 
-    Each sweep starts from the intervals of the ones before; the last gives the bound. ``found_by`` names the method if
+    Each pass starts from the intervals of the ones before; the last gives the bound. ``found_by`` names the method if
     one calls others; ``curved`` are second-order hints, used if their bound is smaller; ``notes`` say which of a
-    method's choices had to be repaired.
+    method's multipliers had to be repaired.
     """
 
     bound: float
@@ -56,7 +56,7 @@ class Candidate:
 
     @property
     def intervals(self) -> tuple[tuple[Array, Array], ...]:
-        """Where the pre-activations of each hidden layer lie."""
+        """Lower and upper ends of the pre-activations of each hidden layer."""
         return tuple((layer.lower, layer.upper) for layer in self.layers)
 
     @property

@@ -1,4 +1,4 @@
-"""Quasi-Newton descent inside a barrier: functions that are infinite outside an open set."""
+"""L-BFGS for functions that are infinite outside an open set, and the central path of a barrier."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST = 1.5
 """Largest change of a coordinate in one step; coordinates are logarithms."""
 
 Moves: TypeAlias = deque[tuple[Array, Array]]
-"""Steps and the changes of the gradient along them: what is known of the curvature."""
+"""Steps, and the changes of the gradient along them: the memory of L-BFGS."""
 
 
 class Smooth(Protocol):
@@ -37,7 +37,7 @@ V = TypeVar("V", bound=Smooth)
 
 
 def no_moves() -> Moves:
-    """Nothing is known yet."""
+    """An empty memory."""
     return deque(maxlen=_MEMORY)
 
 
@@ -50,7 +50,7 @@ def descend(
 ) -> Iterator[tuple[Array, V]]:
     """Points of falling value, found by L-BFGS with backtracking, until nothing is left to gain.
 
-    A trial outside the domain shortens the step; it tells the quadratic model nothing.
+    A trial outside the domain shortens the step and is not used for the quadratic model.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def descend(
     tolerance
         The descent ends when the predicted decrease of a full step is below this.
     moves
-        What a descent of a similar function has learned; it is used and added to.
+        The memory of a descent of a similar function; it is used and added to.
     bends
         About the second derivative in each coordinate, where it is known to some factor; positive.
     """

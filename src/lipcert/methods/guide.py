@@ -1,4 +1,4 @@
-"""A choice of multipliers as the guide of a proved pass."""
+"""How a method is asked for multipliers, layer by layer, inside a proved pass."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from lipcert.suggest.ellipsoids import start_near
 from lipcert.suggest.lines import suggested_lines
 
 _CENTERS = 16
-"""Regions of a stack whose Jacobians decide the first ellipsoid; all would take too long."""
+"""The first ellipsoid is chosen by the Jacobians of at most so many regions of a stack, for speed."""
 
 _ROUNDING = 2.0**-46
-"""Ranges of slopes that are narrower, relative to the slopes."""
+"""Slope ranges narrower than this, relative to the slopes, are rounding."""
 
 
 @dataclass(frozen=True, eq=False)
 class MethodGuide(Guide):
-    """Asks a method for multipliers layer by layer.
+    """Asks a method for the multipliers of each layer.
 
-    ``axes`` are those of the ellipsoid to begin with, if known; ``name`` is what the listener is told. A pass that is
-    ``hurried`` stops when time is up.
+    ``axes`` are those of the first ellipsoid, if known; ``name`` is shown as progress. A ``hurried`` pass stops when
+    time is up.
     """
 
     choose: Callable[[View], Array]
@@ -68,7 +68,7 @@ class MethodGuide(Guide):
 
 
 def settled(view: View) -> View:
-    """The view with one slope where a range is but rounding: there a search has no digits to choose by."""
+    """The view with one slope where the range is rounding only: there is nothing to choose."""
     return replace(view, beta=np.where(view.beta - view.alpha > _ROUNDING * np.abs(view.alpha), view.beta, view.alpha))
 
 
@@ -78,7 +78,7 @@ def _first(ends: Array) -> Array:
 
 
 def one_by_one(choose: Callable[[Stage], Array]) -> Callable[[View], Array]:
-    """A choice for a single region, made for each region of a stack."""
+    """Make a choice for one region into one for a stack of regions."""
 
     def inner(view: View) -> Array:
         return np.stack([_checked(choose, Stage.of(view, which)) for which in range(len(view.S))])

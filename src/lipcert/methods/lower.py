@@ -84,7 +84,7 @@ def lower_bound(
     seconds
         How long it may take; half of it for random points. None is no limit.
     progress
-        Told, in short lines, how far the search is.
+        Called with short lines that say how far the search is.
     """
     network_in(network)
     if not isinstance(region, Region):
@@ -160,7 +160,7 @@ def lower_bound_of(network: Network, certificate: Certificate, seconds: float | 
 
 
 def _middle(network: Network, region: Region) -> Array:
-    """The centre; in all of space the origin."""
+    """The centre of the region; the origin if the region is everywhere."""
     return region.center if region.bounded else np.zeros(network.inputs)
 
 

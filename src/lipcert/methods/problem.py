@@ -1,4 +1,4 @@
-"""What a method solves: a network, a region, and the proved pass through its layers in which multipliers are chosen."""
+"""What a method solves: a network, a region, and proved passes through the layers that ask for multipliers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lipcert.model.norms import PLAIN, Norms
 from lipcert.model.regions import Region
 
 _WORTH_SAYING = 1e-6
-"""Multipliers that are enlarged by less lie on the edge of the feasible set."""
+"""A note is made from this relative change on; smaller ones are rounding at the edge of the feasible set."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,13 +52,14 @@ class Problem:
     whole: Whole | None = None
 
     def sweep(self, choose: Callable[[Stage], Array], name: str = "pass", hurried: bool = False) -> Candidate:
-        """A proved pass, with multipliers chosen layer by layer; it is ``hurried`` if it may stop when time is up."""
+        """A proved pass that asks ``choose`` for the multipliers of each layer; if ``hurried``, time may end it."""
         return self.guided(one_by_one(choose), name, hurried)
 
     def guided(self, choose: Callable[[View], Array], name: str = "pass", hurried: bool = False) -> Candidate:
         """The same with a choice for stacks of regions.
 
-        A start for a cube is of little use to the intervals of other regions: those are found beforehand.
+        For ℓ∞ inputs the first ellipsoid surrounds a cube. It gives poor intervals on a region that is no box, so these
+        are found by a pass in ℓ2 beforehand.
         """
         early = self.norms.input.name == "linf" and self.known is None
         if early and self.region.bounded and not is_box(self.region):
@@ -92,7 +93,7 @@ class Problem:
 
 
 def repairs(sweep: Sweep) -> tuple[str, ...]:
-    """What the proof of a pass had to change about the multipliers that were chosen for a single region."""
+    """Which chosen multipliers the proof had to change, in words; for a single region."""
     notes = []
     for view, step, hint in zip(map(settled, sweep.views), sweep.steps, sweep.hinted, strict=True):
         number, chosen = view.index + 1, view.narrow(hint)[0, step.active[0]]

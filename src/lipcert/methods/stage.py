@@ -1,4 +1,4 @@
-"""What is known when multipliers are chosen."""
+"""What a greedy method knows when it chooses the multipliers of a layer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Stage:
     beta: Array
     ahead: Weight
     neurons: Array | None = None
-    """Which neurons of the layer the first of these are, where not all; any others are carried along with slope one."""
+    """Numbers of the first of these neurons in the layer, unless all are here; any others carry values unchanged."""
 
     @staticmethod
     def of(view: View, which: int) -> Stage:
@@ -44,11 +44,11 @@ class Stage:
 
     @cached_property
     def target(self) -> Weight:
-        """The next weight, or a dense one with fewer rows that serves as well."""
+        """The next weight W⁺, or a dense C with fewer rows and CᵀC = W⁺ᵀW⁺, which gives the same objective."""
         return self.ahead if self.neurons is None else _smaller(self.ahead)
 
     def narrow(self, values: Array) -> Array:
-        """Values of the layer's neurons, as values of what is kept; zero for what is carried along."""
+        """Values of the layer's neurons for the rows of S; zero for values that are carried unchanged."""
         if self.neurons is None:
             return values
         kept = np.zeros(self.alpha.shape)

@@ -61,7 +61,7 @@ class Published(Method):
     """Dense matrices of the largest layer that the method makes at least; they must fit into the free memory."""
 
     remark: ClassVar[str] = ""
-    """What a reader of a comparison in ℓ2 norms should know of its figure."""
+    """A sentence that explains its figure in a comparison of ℓ2 bounds."""
 
     def check(self, norms: Norms) -> None:
         """Raise an error unless the method applies to these norms; scales are moved into the weights beforehand."""
@@ -117,7 +117,7 @@ def global_slopes(layer: Layer) -> tuple[Array, Array]:
 
 
 def worldwide(problem: Problem) -> Problem:
-    """The same problem without its region: every neuron may see anything."""
+    """The same problem without its region: pre-activations may be any numbers."""
     region = problem.region if problem.whole is None else Everywhere()  # that of the whole network's inputs
     return replace(problem, region=region, enclosures=(), known=None, history=(), whole=None)
 
