@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg, sparse
@@ -51,17 +52,16 @@ class Value:
     bends: Array
 
 
-@dataclass(frozen=True, eq=False)
-class _Map:
+class _Map(NamedTuple):
     """An affine map with its weight scaled near one, and the logarithm of the squared factor taken out."""
 
     weight: Weight
-    log_scale: float = 0.0
+    log_scale: float
 
-    @staticmethod
-    def of(weight: Weight, log_scale: float = 0.0) -> _Map:
-        size = float(abs(weight).max()) or 1.0
-        return _Map(weight / size, log_scale + 2.0 * float(np.log(size)))
+
+def _scaled(weight: Weight, log_scale: float = 0.0) -> _Map:
+    size = float(abs(weight).max()) or 1.0
+    return _Map(weight / size, log_scale + 2.0 * float(np.log(size)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,15 +141,15 @@ class Chain:
         self.links: list[_Link] = []
         weights = [first, *(part.ahead for part in kept)]
         weights[:-1] = [_rows(weight, part) for weight, part in zip(weights, kept, strict=False)]
-        self.first = pending = _Map.of(weights[0])
+        self.first = pending = _scaled(weights[0])
         for index, (part, ahead) in enumerate(zip(kept, weights[1:], strict=True)):
             m, r = 0.5 * (part.alpha + part.beta), 0.5 * (part.beta - part.alpha)
             active = np.flatnonzero(r > 0)
             if active.size or not _mergeable(ahead, pending.weight):
-                pending = _Map.of(ahead)
+                pending = _scaled(ahead)
                 self.links.append(_Link(index, m, r[active], active, part.neurons[active], pending))
                 continue
-            pending = _Map.of(ahead @ (m[:, None] * dense(pending.weight)), pending.log_scale)
+            pending = _scaled(ahead @ (m[:, None] * dense(pending.weight)), pending.log_scale)
             if self.links:
                 self.links[-1] = replace(self.links[-1], ahead=pending)
             else:

@@ -133,7 +133,8 @@ class Joint(Anytime):
             except KeyboardInterrupt as error:
                 interrupt = error
         if chain is not None and np.isfinite(least):
-            yield _better(problem, candidate, chain, best)
+            found = replace(problem.knowing(candidate), start=chain.started(best)).sweep(chosen(chain, best))
+            yield replace(found, found_by="Joint") if found.bound < candidate.bound else candidate
         if interrupt is not None:
             raise interrupt
 
@@ -164,11 +165,6 @@ def _essential(problem: Problem, candidate: Candidate, mu: float) -> tuple[Chain
         kept[layer] = replace(kept[layer], alpha=middle, beta=middle)
     chain = Chain(first, kept, *ends)
     return chain, chain.coordinates(given), mu, away
-
-
-def _better(problem: Problem, candidate: Candidate, chain: Chain, x: Array) -> Candidate:
-    found = replace(problem.knowing(candidate), start=chain.started(x)).sweep(chosen(chain, x))
-    return replace(found, found_by="Joint") if found.bound < candidate.bound else candidate
 
 
 def _ranges(candidate: Candidate) -> float:
