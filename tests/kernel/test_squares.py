@@ -19,9 +19,9 @@ TRUSTED = [
 SUGGESTIONS = {
     "outputs._stays_positive": "which caps are worth a try",
     "outputs.stay_positive": "which pair is tried first",
-    "margins._ends": "where a search begins",
-    "margins._kink": "where a search begins",
-    "margins._lines": "where a search begins",
+    "dual_bound._ends": "where a search begins",
+    "dual_bound._kink": "where a search begins",
+    "dual_bound._lines": "where a search begins",
     "near.squared": "a product of sizes adds more than what underflows",
     "reach.contains": "says itself that it is as good as floating point",
     "step.multipliers": "the multipliers that were used, as a hint",

@@ -15,7 +15,7 @@ from lipcert.kernel.domain import Domain, Pick
 from lipcert.kernel.hints import Interval
 from lipcert.kernel.near import rounded_off, total, underflow, weighed_off
 from lipcert.kernel.neuron_bounds import relax, value_error
-from lipcert.kernel.rounding import magnitude, matvec, up
+from lipcert.kernel.rounding import matvec, up
 from lipcert.model.activations import Activation
 from lipcert.model.arrays import Array, dense, times
 from lipcert.model.network import Network, Neurons
@@ -145,7 +145,7 @@ class BackSubstitution:
                 column[open_] = found
         below = self._below(index)
         z_size = up(np.maximum(np.abs(floor), np.abs(roof)))
-        passed = matvec(magnitude(layer.weight), below) + np.abs(layer.bias) + np.maximum(np.abs(low), np.abs(high))
+        passed = matvec(abs(layer.weight), below) + np.abs(layer.bias) + np.maximum(np.abs(low), np.abs(high))
         sizes = np.maximum(np.abs(columns[1]), np.abs(columns[3]))
         # what underflows in a row multiplies values below and above the affine map, whatever the slopes are
         lost = underflow(1.0 + passed.sum(axis=-1) + below.sum(axis=-1) + sizes.sum(axis=-1))
@@ -200,7 +200,7 @@ class BackSubstitution:
         through, shift = times(rows, layer.weight), rows @ layer.bias
         # the rounding of these two products multiplies activations that are bounded
         below = self._below(last)[regions]
-        missed = (matvec(magnitude(layer.weight), below) + np.abs(layer.bias)) @ np.abs(rows).T
+        missed = (matvec(abs(layer.weight), below) + np.abs(layer.bias)) @ np.abs(rows).T
         value = self.above(last, np.repeat(regions, len(rows)), np.tile(through, (len(regions), 1)))
         value = value.reshape(missed.shape)
         charge = weighed_off(missed, rows.shape[-1] + 4) + underflow(1.0 + below.sum(axis=-1, keepdims=True))

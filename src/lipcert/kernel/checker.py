@@ -18,7 +18,7 @@ from lipcert.kernel.induced import start_gain
 from lipcert.kernel.norm_bounds import norm_bounds
 from lipcert.kernel.norm_product import norm_product
 from lipcert.kernel.passes import intervals, recall
-from lipcert.kernel.rounding import inflate, magnitude, matvec, norm_above
+from lipcert.kernel.rounding import inflate, matvec, norm_above
 from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
 from lipcert.kernel.sweep import Centers, Sweep, proving, stacked
 from lipcert.kernel.taylor import curved as bends
@@ -192,7 +192,7 @@ def _delicate(sweep: Sweep) -> Array:
     """
     if sweep.count == 1 or sweep.domain is None:
         return np.zeros(sweep.count, dtype=bool)
-    sizes = matvec(magnitude(sweep.network.layers[0].weight), sweep.domain.sizes()).max(axis=-1)
+    sizes = matvec(abs(sweep.network.layers[0].weight), sweep.domain.sizes()).max(axis=-1)
     steepest = [np.maximum(np.abs(alpha), np.abs(beta)).max(axis=-1) for alpha, beta in sweep.rough]
     flat = [(most > 0.0) & (most < _FLAT) for most in steepest]
     return np.logical_or.reduce([~(sizes < _FAR), *flat])

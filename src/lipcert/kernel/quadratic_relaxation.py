@@ -36,9 +36,9 @@ import numpy as np
 from lipcert.errors import ProofFailed
 from lipcert.kernel.domain import form_over_ball, split_by_box
 from lipcert.kernel.hints import Interval
-from lipcert.kernel.near import Approx, Near, congruence, dot, largest_eigenvalue_above
+from lipcert.kernel.near import Approx, Near, congruence, dot, largest_eigenvalue_above, raised
 from lipcert.kernel.neuron_bounds import kinked, relax, slope_bounds
-from lipcert.kernel.rounding import down, norm_above, raise_diagonal, twice_above, up
+from lipcert.kernel.rounding import down, norm_above, twice_above, up
 from lipcert.kernel.row_bounds import first_factor, lines_around, pulled, radius_of, straight_parts
 from lipcert.kernel.step import activate
 from lipcert.model.arrays import Array
@@ -225,7 +225,7 @@ class QuadraticRelaxation:
             if T.shape != low.shape:
                 raise ProofFailed("the hints are for other layers")
             A = congruence(B, self.network.layers[index + 1].weight.T)
-            B = raise_diagonal(activate(A[None], low[None], high[None], T[None], signed=True).P[0], bends[index])
+            B = raised(activate(A[None], low[None], high[None], T[None], signed=True).P[0], bends[index])
         return B, float(np.maximum(largest_eigenvalue_above(congruence(B, self.first.T)), 0.0))
 
     def show_negative(self, row: Array, told: Sequence[ParabolaHints | SecondOrderHints]) -> bool:

@@ -70,21 +70,11 @@ def inflate(x: Array, n: int) -> Array:
     return np.asarray(up(x * (1.0 + gamma(n))) + TINY)
 
 
-def apply(matrix: Array, vector: Array) -> Array:
-    """matrix·vector for a stack of matrices (..., k, n) and of vectors (..., n), rounded as it comes."""
-    return np.asarray((matrix @ vector[..., None])[..., 0])
-
-
-def magnitude(weight: Weight) -> Weight:
-    """|W|, dense or sparse."""
-    return abs(weight)
-
-
 def matvec(weight: Weight, vector: Array) -> Array:
     """weight·vector for vectors (..., n), rounded as it comes; the weight is (m, n), dense or sparse, or a stack."""
     if sparse.issparse(weight):
         return times(vector, weight.T)
-    return apply(weight, vector) if weight.ndim > 2 else np.asarray(vector @ weight.T)
+    return np.asarray((weight @ vector[..., None])[..., 0] if weight.ndim > 2 else vector @ weight.T)
 
 
 def transpose(weight: Weight) -> Weight:
@@ -196,12 +186,3 @@ def square_above(x: Array) -> Array:
 def twice_above(x: Array, y: Array) -> Array:
     """At least x²y for x, y ≥ 0, without forming x²; what underflows in xy is multiplied by x."""
     return np.asarray(inflate(x * (x * y), 3) + TINY * x)
-
-
-def raise_diagonal(matrix: Array, amount: Array, fresh: bool = False) -> Array:
-    """A copy with at least ``amount`` added to the diagonal; a ``fresh`` matrix, which nobody else has, itself."""
-    out = matrix if fresh else np.array(matrix)
-    n = out.shape[-1]
-    diagonal = np.arange(n)
-    out[..., diagonal, diagonal] = up(out[..., diagonal, diagonal] + amount)
-    return out

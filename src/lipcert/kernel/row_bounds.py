@@ -8,9 +8,8 @@ import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.hints import Interval
-from lipcert.kernel.near import Approx, Near, congruence, factor_rows
+from lipcert.kernel.near import Approx, Near, congruence, factor_rows, raised
 from lipcert.kernel.neuron_bounds import relax, slope_bounds, value_error
-from lipcert.kernel.rounding import raise_diagonal
 from lipcert.model.arrays import Array, Weight, dense
 from lipcert.model.network import Layer, Neurons
 from lipcert.model.regions import Ball
@@ -37,9 +36,9 @@ def first_factor(weight: Weight) -> Array:
         return dense(weight)
     S = congruence(None, weight)
     e = _FACTORED * n * n * np.diagonal(S).max(initial=0.0)
-    raised = raise_diagonal(S, e)
-    R = np.linalg.cholesky(raised)
-    if not (factor_rows(Approx(raised, symmetric=True), R) <= e).all():
+    lifted = raised(np.array(S), e)
+    R = np.linalg.cholesky(lifted)
+    if not (factor_rows(Approx(lifted, symmetric=True), R) <= e).all():
         raise ProofFailed("the first layer's weight has no factor")
     return R
 

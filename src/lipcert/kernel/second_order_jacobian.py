@@ -42,11 +42,11 @@ import numpy as np
 
 from lipcert.errors import ProofFailed
 from lipcert.kernel.hints import Curved
-from lipcert.kernel.near import Approx, Near, congruence, largest_eigenvalue_above
+from lipcert.kernel.near import Approx, Near, congruence, largest_eigenvalue_above, raised
 from lipcert.kernel.point import trajectory
 from lipcert.kernel.projection import projection
 from lipcert.kernel.remainder import fit_error
-from lipcert.kernel.rounding import raise_diagonal, size_above, twice_above, up
+from lipcert.kernel.rounding import size_above, twice_above, up
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Network
 from lipcert.model.regions import Ball, Region
@@ -175,7 +175,7 @@ def inverse_above(A: Array) -> Array:
     inverse = np.linalg.inv(A)
     inverse = 0.5 * (inverse + inverse.T)
     residual = np.eye(len(A)) - Near.of(A) @ inverse
-    return raise_diagonal(inverse, up(size_above(residual.size, (0, 1)) / least))
+    return raised(np.array(inverse), up(size_above(residual.size, (0, 1)) / least))
 
 
 def _image(P: Array | None, maps: Near) -> Array:
