@@ -237,7 +237,7 @@ def test_figures(study: Study, tmp_path: Path) -> None:
     from lipcert.reproduce.figures import draw_study
 
     drawn = draw_study(tmp_path, study)
-    assert [figure.stem for figure in drawn] == ["mnist_random", "mnist_images"]
-    for figure in drawn:
-        assert (tmp_path / f"{figure.stem}.svg").read_text().count("<svg") == 1
-        assert (tmp_path / f"{figure.stem}.png").stat().st_size > 10_000
+    assert [stem for stem, _ in drawn] == ["mnist_random", "mnist_images"]
+    for stem, _ in drawn:
+        assert (tmp_path / f"{stem}.svg").read_text().count("<svg") == 1
+        assert (tmp_path / f"{stem}.png").stat().st_size > 10_000

@@ -126,26 +126,10 @@ def _print_layers(console: Console, model: str, record: dict[str, Any]) -> None:
 
 
 def _print_region(console: Console, record: dict[str, Any]) -> None:
-    """The open slopes of a region, the size of the largest matrix, and free memory."""
-    widest = max(layer["neurons"] for layer in record["layers"])
-    if record["region"] is not None:
-        counted = [(k, layer) for k, layer in enumerate(record["layers"], 1) if layer["open"] is not None]
-        rows = [[Cell(str(k)), Cell(str(layer["neurons"])), Cell(str(layer["open"]))] for k, layer in counted]
-        console.print(output.ruled(Table("", ("layer", "neurons", "open slopes"), rows)))
-        most = max((layer["open"] for _, layer in counted), default=0)
-        console.print(f"At most {most} slopes of a layer are open over the region: {_memory(8 * most**2)} a matrix.")
-    else:
-        console.print(
-            f"The widest layer has {widest} neurons: {_memory(8 * widest**2)} a matrix if all their slopes are open."
-            " Give --center and --radius to count those of a region."
-        )
-    if record["free_memory"] is not None:
-        console.print(f"Free memory: {_memory(record['free_memory'])}.")
-
-
-def _memory(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
+    """The open slopes of a region."""
+    if record["region"] is None:
+        console.print("Give --center and --radius to count open slopes, on which time and memory depend.")
+        return
+    counted = [(k, layer) for k, layer in enumerate(record["layers"], 1) if layer["open"] is not None]
+    rows = [[Cell(str(k)), Cell(str(layer["neurons"])), Cell(str(layer["open"]))] for k, layer in counted]
+    console.print(output.ruled(Table("", ("layer", "neurons", "open slopes"), rows)))

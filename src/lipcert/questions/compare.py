@@ -150,7 +150,9 @@ def compare(
             clock.say(f"{number} of {len(chosen)}: {name}")
             limit = min(timeout, clock.left / (len(chosen) - number + 1) - starting)
             if limit <= 0.0:
-                rows.append(Row(name, "timeout", seconds=0.0, note="no time was left", published=_published(method)))
+                rows.append(
+                    Row(name, "timeout", seconds=0.0, note="no time was left", published=isinstance(method, Published))
+                )
                 continue
             began = time.perf_counter()
             try:
@@ -159,9 +161,9 @@ def compare(
                 raise Interrupted(Comparison(tuple(rows), below) if rows else None) from interrupt
             spare = max(time.perf_counter() - began - (row.seconds or 0.0), 0.0)
             starting += (spare - starting) / number
-            known = below is not None and below.value > 0.0 and row.bound is not None
-            ratio = (row.bound or 0.0) / below.value if known and below is not None else None
-            rows.append(replace(row, name=name, ratio=ratio, published=_published(method)))
+            if below is not None and below.value > 0.0 and row.bound is not None:
+                row = replace(row, ratio=row.bound / below.value)
+            rows.append(replace(row, name=name, published=isinstance(method, Published)))
     return Comparison(tuple(rows), below)
 
 
@@ -177,10 +179,6 @@ def _named(methods: Iterable[str | Method] | Mapping[str, str | Method]) -> list
     if twice or not pairs:
         raise InvalidInput(f"methods must be different ones, at least one; got {', '.join(twice) or 'none'}")
     return pairs
-
-
-def _published(method: Method) -> bool:
-    return isinstance(method, Published)
 
 
 def supervised(name: str, timeout: float, function: Callable[..., Row], *arguments: Any) -> Row:
@@ -215,9 +213,9 @@ def run(method: str | Method, network: Network, region: Region, timeout: float) 
     # multipliers may prove less than the method publishes; the published number counts
     bound = max(candidate.bound, certificate.bound)
     took = time.perf_counter() - started
-    remark = method.remark if isinstance(method, Published) else ""
-    note = "; ".join(filter(None, (remark, certificate.note)))
-    return Row(name, "certified", bound, None, took, certificate.verified, note, _published(method))
+    published = isinstance(method, Published)
+    note = "; ".join(filter(None, (method.remark if isinstance(method, Published) else "", certificate.note)))
+    return Row(name, "certified", bound, None, took, certificate.verified, note, published)
 
 
 @dataclass(frozen=True, eq=False)

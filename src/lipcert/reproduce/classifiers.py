@@ -62,25 +62,25 @@ def read_images(folder: Path | None = None) -> Images:
         return _digits()
     if not folder.is_dir():
         raise InvalidInput(f"the data must be a folder with MNIST's four files; {folder} is not a folder")
-    missing = [name for names in FILES.values() for name in names if _file(folder, name) is None]
+    found = {
+        name: [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
+        for names in FILES.values()
+        for name in names
+    }
+    missing = [name for name, paths in found.items() if not paths]
     if missing:
         raise InvalidInput(f"{folder} lacks {', '.join(missing)} (with or without .gz); MNIST has four files")
-    raw = [(_idx(folder, images), _idx(folder, labels)) for images, labels in FILES.values()]
-    train, test = ((x.reshape(len(x), -1) / 255.0, y.astype(int)) for x, y in raw)
-    for x, y in raw:
+    sets = []
+    for names in FILES.values():
+        x, y = (_idx(found[name][0]) for name in names)
         if len(x) != len(y) or not len(x):
             raise InvalidInput(f"{folder} has {len(x)} images but {len(y)} labels; get its files again")
-    return Images("mnist", train, test)
+        sets.append((x.reshape(len(x), -1) / 255.0, y.astype(int)))
+    return Images("mnist", sets[0], sets[1])
 
 
-def _file(folder: Path, name: str) -> Path | None:
-    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
-
-
-def _idx(folder: Path, name: str) -> Array:
+def _idx(path: Path) -> Array:
     """The array in an idx file: two zeros, the type (8: bytes), the number of axes, their sizes, the bytes."""
-    path = _file(folder, name)
-    assert path is not None
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError) as error:

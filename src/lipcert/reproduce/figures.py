@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -21,18 +20,12 @@ from lipcert.reproduce.printed import PAPER_RADII
 from lipcert.reproduce.tables import Line, Plan
 from lipcert.show import plots
 
+Drawn: TypeAlias = tuple[str, str]
+"""A file of a figure, without its ending, and what it shows."""
 _DASHES: Final = ((4, 2), (1, 1.5), (6, 2, 1, 2), (3, 1, 1, 1, 1, 1), (8, 3), (2, 2))
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A file of a figure, without its ending, and what it shows."""
-
-    stem: str
-    caption: str
-
-
-def draw_table(folder: Path, plan: Plan, found: Sequence[Line]) -> list[Figure]:
+def draw_table(folder: Path, plan: Plan, found: Sequence[Line]) -> list[Drawn]:
     """The figures of a table or of the radius study, as SVG and PNG."""
     if plan.study == "radius":
         return _draw_radii(folder, found)
@@ -48,7 +41,7 @@ def draw_table(folder: Path, plan: Plan, found: Sequence[Line]) -> list[Figure]:
         stem, title = f"{plan.study}_{name}", f"{facts.title}, {fixed} {unit}"
         _save(_panels(part, size, axis, title), folder / stem)
         caption = f"{facts.title}; {fixed} {unit}: bounds over the trivial bound, and seconds, against {axis}."
-        figures.append(Figure(stem, caption))
+        figures.append((stem, caption))
     return figures
 
 
@@ -103,7 +96,7 @@ def _style(method: str) -> dict[str, Any]:
     return plots.look(method) | {"linewidth": 2.0}
 
 
-def _draw_radii(folder: Path, found: Sequence[Line]) -> list[Figure]:
+def _draw_radii(folder: Path, found: Sequence[Line]) -> list[Drawn]:
     figures = []
     for layers in sorted({line.cell.layers for line in found}):
         part = [line for line in found if line.cell.layers == layers]
@@ -119,11 +112,11 @@ def _draw_radii(folder: Path, found: Sequence[Line]) -> list[Figure]:
         ax.grid(True, which="major", alpha=0.3)
         ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, handlelength=3.5)
         _save(ax.figure, folder / f"radius_{layers}")
-        figures.append(Figure(f"radius_{layers}", f"Bounds against the radius, {layers} layers of 128 neurons."))
+        figures.append((f"radius_{layers}", f"Bounds against the radius, {layers} layers of 128 neurons."))
     return figures
 
 
-def draw_study(folder: Path, study: Study) -> list[Figure]:
+def draw_study(folder: Path, study: Study) -> list[Drawn]:
     """The figures of the MNIST study: one for each way to choose points."""
     figures = []
     for choice, points in (("random", "random points"), ("images", "test images")):
@@ -142,7 +135,7 @@ def draw_study(folder: Path, study: Study) -> list[Figure]:
         figure.legend(handles=handles, fontsize=9, frameon=False, **below)
         _save(figure, folder / f"mnist_{choice}")
         caption = f"Mean local bounds around {points} ± one standard deviation; failures in percent."
-        figures.append(Figure(f"mnist_{choice}", caption))
+        figures.append((f"mnist_{choice}", caption))
     return figures
 
 

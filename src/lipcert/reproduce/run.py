@@ -125,8 +125,8 @@ def _study(
     return _section(documents.TITLE, documents.study_summary(study), ["mnist", "mnist_radii", "mnist_points"], drawn)
 
 
-def _section(title: str, summary: str, stems: list[str], drawn: list[figures.Figure]) -> dict[str, Any]:
-    shown = [{"file": f"figures/{one.stem}.svg", "caption": one.caption} for one in drawn]
+def _section(title: str, summary: str, stems: list[str], drawn: list[figures.Drawn]) -> dict[str, Any]:
+    shown = [{"file": f"figures/{stem}.svg", "caption": caption} for stem, caption in drawn]
     files = {"csv": [f"{stem}.csv" for stem in stems], "markdown": f"{stems[0]}.md", "figures": shown}
     return {"title": title, "summary": summary, **files}
 

@@ -81,22 +81,17 @@ def timed(seconds: float | None = None, progress: Progress | None = None) -> Ite
     outer = _clock.get()
     end = min(outer.end - outer.held, time.perf_counter() + checked_seconds(seconds))
     if outer is not _ENDLESS and progress is None:
-        yield from _running(Clock(end, outer.say, sweep=outer.sweep))
-        return
-    line = None if progress is not None or not sys.stderr.isatty() else _Line()
+        now, line = Clock(end, outer.say, sweep=outer.sweep), None
+    else:
+        line = _Line() if progress is None and sys.stderr.isatty() else None
+        now = Clock(end, progress or line or silent)
+    token = _clock.set(now)
     try:
-        yield from _running(Clock(end, progress or line or silent))
-    finally:
-        if line is not None:
-            line.clear()
-
-
-def _running(clock: Clock) -> Iterator[Clock]:
-    token = _clock.set(clock)
-    try:
-        yield clock
+        yield now
     finally:
         _clock.reset(token)
+        if line is not None:
+            line.clear()
 
 
 def clock() -> Clock:

@@ -77,7 +77,12 @@ def available_memory() -> int | None:
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration, ValueError):
         return None
-    return min(free, _group_limit(free))
+    folder = Path("/sys/fs/cgroup")
+    try:  # what is left of the control group's share, where there is one
+        most, used = ((folder / name).read_text(encoding="ascii") for name in ("memory.max", "memory.current"))
+        return min(free, int(most) - int(used))
+    except (OSError, ValueError):
+        return free
 
 
 def require_memory(neurons: int, layer: int, open_: int, ahead: int) -> None:
@@ -97,16 +102,6 @@ def require_memory(neurons: int, layer: int, open_: int, ahead: int) -> None:
             f" {needed / 1e9:.3g} GB are needed, but {free / 1e9:.3g} GB are free; a smaller region leaves fewer"
             " slopes open"
         )
-
-
-def _group_limit(otherwise: int) -> int:
-    """What is left of the control group's share, where there is one."""
-    folder = Path("/sys/fs/cgroup")
-    try:
-        most, used = ((folder / name).read_text(encoding="ascii") for name in ("memory.max", "memory.current"))
-        return int(most) - int(used)
-    except (OSError, ValueError):
-        return otherwise
 
 
 def entries(weight: Any) -> int:

@@ -99,8 +99,8 @@ def statement(claim: Certificate | Reach | Sensitivity | CertifiedRadius, depth:
     if isinstance(claim, Sensitivity):
         pairs = f"any two inputs {there}" if claim.region.bounded else "any two inputs"
         rows = [
-            f"output {_group(one)} changes by at most {upward(float(claim.matrix[i, k]))} times the change of input"
-            f" {_group(other)}"
+            f"output {group_in_words(one)} changes by at most {upward(float(claim.matrix[i, k]))} times the change of"
+            f" input {group_in_words(other)}"
             for i, one in enumerate(claim.outputs)
             for k, other in enumerate(claim.inputs)
         ]
@@ -111,7 +111,8 @@ def statement(claim: Certificate | Reach | Sensitivity | CertifiedRadius, depth:
     return f"for {who} {there}" if claim.region.bounded else f"for {who}", [formula]
 
 
-def _group(which: tuple[int, ...]) -> str:
+def group_in_words(which: tuple[int, ...]) -> str:
+    """Inputs or outputs that count together."""
     return " + ".join(map(str, which))
 
 

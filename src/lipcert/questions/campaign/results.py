@@ -10,7 +10,7 @@ import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -79,15 +79,13 @@ class Results:
         return pandas.DataFrame(self.columns())
 
     def __repr__(self) -> str:
-        counts = [len({getattr(row, name) for row in self.rows}) for name in ("point", "radius", "method")]
-        words = [f"{n} {name}" if n == 1 else f"{n} {many}" for n, (name, many) in zip(counts, _MANY, strict=True)]
+        many = {"point": "points", "radius": "radii", "method": "methods"}
+        counts = {name: len({getattr(row, name) for row in self.rows}) for name in many}
+        words = [f"{count} {name if count == 1 else many[name]}" for name, count in counts.items()]
         return f"Results({str(self.path)!r}, {len(self.rows)} rows: {', '.join(words)})"
 
     def _repr_html_(self) -> str:
         return summary_table(repr(self), summarise(self)).html()
-
-
-_MANY = (("point", "points"), ("radius", "radii"), ("method", "methods"))
 
 
 @dataclass(frozen=True)
@@ -132,35 +130,40 @@ class Summary:
 
 def summarise(results: Results) -> list[Summary]:
     """One summary a network, method and radius."""
-    rows = sorted(results.rows, key=_group)
+
+    def group(row: Row) -> tuple[str, str, float]:
+        return row.network, row.method, row.radius
+
     attacked = bool(results.about.get("attack"))
-    met = attacked or any(row.broken is not None for row in rows)
-    return [_summary(key, list(group), attacked, met) for key, group in groupby(rows, key=_group)]
-
-
-def _group(row: Row) -> tuple[str, str, float]:
-    return row.network, row.method, row.radius
+    met = attacked or any(row.broken is not None for row in results.rows)
+    parts = groupby(sorted(results.rows, key=group), key=group)
+    return [_summary(key, list(rows), attacked, met) for key, rows in parts]
 
 
 def _summary(key: tuple[str, str, float], rows: list[Row], attacked: bool, met: bool) -> Summary:
     bounds = [row.bound for row in rows if row.bound is not None]
+    unbroken = [row.correct and row.broken is None for row in rows]
     return Summary(
         *key,
         points=len(rows),
-        correct=_share(row.correct for row in rows),
-        certified=_share(row.robust for row in rows),
-        plain=_share(row.plain >= row.radius if row.radius > 0.0 else row.plain > 0.0 for row in rows),
-        unbroken=_share(row.correct and row.broken is None for row in rows) if attacked else None,
-        bound=float(np.mean(bounds)) if bounds else None,
-        mean_radius=float(np.mean([row.certified for row in rows])),
-        mean_plain=float(np.mean([row.plain for row in rows])),
+        correct=_mean(row.correct for row in rows),
+        certified=_mean(row.robust for row in rows),
+        plain=_mean(row.plain >= row.radius if row.radius > 0.0 else row.plain > 0.0 for row in rows),
+        unbroken=_mean(unbroken) if attacked else None,
+        bound=_mean(bounds) if bounds else None,
+        mean_radius=_mean(row.certified for row in rows),
+        mean_plain=_mean(row.plain for row in rows),
         problems=len(rows) - len(bounds),
         bases=dict(Counter(row.basis for row in rows if row.robust)),
-        broken=_share(row.correct and row.broken is not None for row in rows) if met else None,
-        undecided=_share(row.correct and row.broken is None and not row.robust for row in rows) if met else None,
-        seconds=float(np.mean([row.seconds for row in rows])),
+        broken=_mean(row.correct and row.broken is not None for row in rows) if met else None,
+        undecided=_mean(held and not row.robust for held, row in zip(unbroken, rows, strict=True)) if met else None,
+        seconds=_mean(row.seconds for row in rows),
         longest=max(row.seconds for row in rows),
     )
+
+
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean(list(values)))
 
 
 def summary_table(title: str, summaries: Sequence[Summary]) -> Table:
@@ -187,10 +190,6 @@ def summary_table(title: str, summaries: Sequence[Summary]) -> Table:
     return Table(title, (*headings, "mean radius", "mean bound", *["without bound"] * failed), rows)
 
 
-def _share(facts: Iterable[bool]) -> float:
-    return float(np.mean(list(facts)))
-
-
 def export(results: Results, path: str | Path) -> None:
     """Write all rows to a .csv or .json file."""
     file = Path(path)
@@ -198,16 +197,10 @@ def export(results: Results, path: str | Path) -> None:
     if suffix not in (".csv", ".json") or not file.parent.is_dir():
         raise InvalidInput(f"export needs a .csv or .json file in a folder that exists, got {file}")
     if suffix == ".json":
-        record = {"about": results.about, "rows": [_finite(asdict(row)) for row in results.rows]}
-        write_whole(file, json.dumps(record, indent=1, allow_nan=False))
+        # JSON has no infinity, which the margin of outputs that overflow may be
+        rows = [asdict(row) | {"margin": row.margin if math.isfinite(row.margin) else None} for row in results.rows]
+        write_whole(file, json.dumps({"about": results.about, "rows": rows}, indent=1, allow_nan=False))
         return
     stream = io.StringIO(newline="")
-    writer = csv.writer(stream)
-    writer.writerow(COLUMNS)
-    writer.writerows([getattr(row, name) for name in COLUMNS] for row in results.rows)
+    csv.writer(stream).writerows([COLUMNS, *map(astuple, results.rows)])
     write_whole(file, stream.getvalue())
-
-
-def _finite(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields, with None for infinite margins of outputs that overflow: JSON has no infinity."""
-    return {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in fields.items()}

@@ -29,6 +29,7 @@ from lipcert.show.wording import (
     brief_region,
     describe_network,
     downward,
+    group_in_words,
     measured,
     reach_table,
     region_of,
@@ -276,14 +277,14 @@ def _sensitivity(item: Examined, models: bool) -> list[Block]:
     order = np.argsort(-claim.matrix, axis=None, kind="stable")[:LISTED]
     pairs = zip(*np.unravel_index(order, claim.matrix.shape), strict=True)
     rows = [
-        (_group(claim.outputs[i]), _group(claim.inputs[k]), Cell.bound(float(claim.matrix[i, k]), 6)) for i, k in pairs
+        (
+            *(Cell(group_in_words(group), group[0]) for group in (claim.outputs[i], claim.inputs[k])),
+            Cell.bound(float(claim.matrix[i, k]), 6),
+        )
+        for i, k in pairs
     ]
     caption = _listed(f"Pairs, largest bound first, {item.path.name}", claim.matrix.size)
     return [*blocks, Table(caption, ("output", "input", "bound"), rows, folded=True)]
-
-
-def _group(which: tuple[int, ...]) -> Cell:
-    return Cell(" + ".join(map(str, which)), which[0])
 
 
 def _radii(found: Sequence[Examined]) -> Table:
