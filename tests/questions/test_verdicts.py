@@ -181,7 +181,7 @@ def test_a_search_that_errs_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> N
         return x + 0.1 * size
 
     blind(monkeypatch)
-    monkeypatch.setattr(BallResult, "by_parabolas", BallResult.first_order)
+    monkeypatch.setattr(BallResult, "by_parabolas", lambda self, _: self.first_order())
     monkeypatch.setattr(dual, "_uphill", wrong)
     monkeypatch.setattr(dual.Found, "settled", False)
     found = lc.certified_radius(NETWORK, x, radii=[size], curvature=False, values=True)

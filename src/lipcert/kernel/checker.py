@@ -63,11 +63,12 @@ def lipschitz_fact(
     """
     try:
         (target, inner), place = part.reduced(network), part.place(region)
+        check_region(place, target.inputs)
+        with proving():
+            bound = _by_sweeps(target, place, inner, sweeps, part_sweeps, remembered)
     except InvalidInput as error:
         raise ProofFailed(f"the network has no such part: {error}") from None
-    check_region(place, target.inputs)
     with proving():
-        bound = _by_sweeps(target, place, inner, sweeps, part_sweeps, remembered)
         if pieces is not None:
             if part_sweeps or not sweeps:
                 raise ProofFailed("the pieces are about the whole network, and need multipliers")
@@ -200,12 +201,9 @@ def _delicate(sweep: Sweep) -> Array:
 
 def _piece(network: Network, part: Part, has_hints: bool) -> Network:
     """The part of the network that a bound is about."""
-    start, stop = part.layers
     if part.is_whole(network):
         return network
-    if not has_hints and ((start, stop) != (0, network.depth) or part.norms.has_units):
+    if not has_hints and (part.layers != (0, network.depth) or part.norms.has_units):
+        start, stop = part.layers
         raise ProofFailed(f"the hints are about the whole network, not about its layers {start} to {stop}")
-    try:
-        return part.of(network)
-    except InvalidInput as error:
-        raise ProofFailed(f"the network has no such part: {error}") from None
+    return part.of(network)

@@ -106,16 +106,13 @@ class OutputBounds:
         return [(v.widen(s.multipliers)[self._which], int(v.exponent[self._which])) for v, s in steps]
 
     @property
-    def ellipsoid(self) -> Array:
-        """Ŝ with Δv_N Δv_Nᵀ ≼ ‖Δz_0‖² Ŝ, (outputs, outputs)."""
-        S, exponent = self._sweep.S[self._which], int(self._sweep.exponent[self._which])
-        stretch = np.full(self.network.outputs, self._stretch)
-        # what underflows is far less than what is added to the diagonal
-        return Approx(np.ldexp(S, 2 * exponent)).scaled(stretch, stretch).above()
+    def _ellipsoid(self) -> tuple[Array, int]:
+        """S and e with Δv_N Δv_Nᵀ ≼ ‖stretch·Δz_0‖² 4**e·S."""
+        return self._sweep.S[self._which], int(self._sweep.exponent[self._which])
 
     def lipschitz(self, rows: Array) -> Array:
         """At least the Lipschitz constant of each combination rows·v_N of the outputs, for rows (k, outputs)."""
-        S, exponent = self._sweep.S[self._which], int(self._sweep.exponent[self._which])
+        S, exponent = self._ellipsoid
         with np.errstate(all="ignore"):
             axes = up(np.ldexp(inflate(np.sqrt(np.diagonal(congruence(S, rows))), 1), exponent))
             return np.fmin(inflate(self._stretch * axes, 2), inflate(self.bound * norm_above(rows), 2))
@@ -168,8 +165,11 @@ class OutputBounds:
 
     def shape(self) -> EllipsoidFact:
         """Y - value = (y - f(c)) + (f(c) - value): the first is in δ²Ŝ, the second in the box of the error."""
-        radius = np.full(self.network.outputs, radius_above(self.region))
-        shape = Approx(self.ellipsoid).scaled(radius, radius).sum_above(self.output.error)
+        S, exponent = self._ellipsoid
+        stretch, radius = (np.full(len(S), x) for x in (self._stretch, radius_above(self.region)))
+        # what underflows is far less than what is added to the diagonal
+        shape = Approx(np.ldexp(S, 2 * exponent)).scaled(stretch, stretch).above()
+        shape = Approx(shape).scaled(radius, radius).sum_above(self.output.error)
         return self.made(EllipsoidFact, (), self.output.value, shape)
 
     def hinted(self, dual: Sequence[DualHints] = (), quadratic: Sequence[Quadratic] = ()) -> RowsFact:
@@ -177,9 +177,10 @@ class OutputBounds:
         rows = [np.asarray(row, dtype=float) for row in (*(one.row for one in dual), *(one.row for one in quadratic))]
         if any(row.shape != (self.network.outputs,) for row in rows) or any(one.cuts for one in dual):
             raise ProofFailed("a hint is not about outputs over all of the region")
-        margins, relaxation = self.dual_bound() if dual else None, self.quadratic_relaxation() if quadratic else None
-        limits = [margins.above(one.row, one.multipliers, one.ball) for one in dual if margins is not None]
-        limits += [relaxation.above(one) for one in quadratic if relaxation is not None]
+        by_dual = self.dual_bound().above if dual else None
+        by_parabolas = self.quadratic_relaxation().above if quadratic else None
+        limits = [by_dual(one.row, one.multipliers, one.ball) for one in dual if by_dual]
+        limits += [by_parabolas(one) for one in quadratic if by_parabolas]
         return self.made(RowsFact, _rules_of_rows(dual, quadratic), np.array(rows), np.array(limits)[None])
 
     def negative(

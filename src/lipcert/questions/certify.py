@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from weakref import WeakKeyDictionary
 
@@ -192,19 +193,27 @@ def _answers(
     if isinstance(method, Trivial):
         return [_product(network, region, method, part) for region in regions]
     target, inner = part.reduced(network)
-    whole = inner == Part((0, target.depth)) and not any(region.bounded for region in regions)  # in plain norms
-    spectral = FourierSearch.of(target, method) if whole else None
-    found: list[Certificate | ProofFailed]
-    if spectral is not None:
-        found = [_spectral(network, region, method, part, spectral) for region in regions]
-    else:
-        try:
-            if not all(region.bounded for region in regions):  # slopes will be open; else that is known layer by layer
+    bounded = all(region.bounded for region in regions)
+    global_ = inner == Part((0, target.depth)) and not any(region.bounded for region in regions)  # in plain norms
+    spectral = FourierSearch.of(target, method) if global_ else None
+    stacked = isinstance(method, Greedy) and (len(regions) > 1 or isinstance(method, ClosedForm))
+    found: list[Certificate | ProofFailed] = []
+    try:
+        with suited_to(max(network.sizes) if spectral is None else spectral.widest), np.errstate(all="ignore"):
+            if spectral is None and not bounded:  # slopes will be open; else that is known layer by layer
                 for number, (layer, ahead) in enumerate(pairwise(network.layers), 1):
                     require_memory(layer.size, number, layer.size, ahead.size)
-            found = _proved(network, regions, method, part, enclosures)
-        except NoRoom as error:
-            found = [error] * len(regions)
+            if spectral is None and stacked and isinstance(method, Greedy):
+                facts = lipschitz_facts(network, regions, part, MethodGuide(method.choose_all, enclosures))
+                found = [one if isinstance(one, ProofFailed) else Certificate.of(one, method) for one in facts]
+            else:
+                for region in regions:
+                    try:
+                        found.append(_searched(network, region, method, part, enclosures, spectral))
+                    except ProofFailed as error:
+                        found.append(error)
+    except NoRoom as error:
+        found = [error] * len(regions)
     if isinstance(method, Published):
         return found
     return [_or_product(network, *pair, method, part) for pair in zip(regions, found, strict=True)]
@@ -261,88 +270,55 @@ def _rows_product(network: Network, part: Part) -> float:
     return least
 
 
-def _proved(
+def _searched(
     network: Network,
-    regions: Sequence[Region],
+    region: Region,
     method: Method,
     part: Part,
     enclosures: tuple[Enclosure, ...],
-) -> list[Certificate | ProofFailed]:
-    """The certificate of a method for each region, or why there is none."""
-    with suited_to(max(network.sizes)), np.errstate(all="ignore"):
-        stacked = len(regions) > 1 or isinstance(method, ClosedForm)
-        if isinstance(method, Greedy) and stacked:
-            several = lipschitz_facts(network, regions, part, MethodGuide(method.choose_all, enclosures))
-            return [found if isinstance(found, ProofFailed) else Certificate.of(found, method) for found in several]
-        answers: list[Certificate | ProofFailed] = []
-        for region in regions:
-            try:
-                answers.append(_searched(network, region, method, part, enclosures))
-            except ProofFailed as error:
-                answers.append(error)
-        return answers
-
-
-def _spectral(
-    network: Network, region: Region, method: Method, part: Part, spectral: FourierSearch
-) -> Certificate | ProofFailed:
-    """The certificate of a network that begins with convolutions, over all inputs: closed form, then the method."""
-    interrupt: KeyboardInterrupt | None = None
-    best: Certificate | None = None
-    failure: ProofFailed | None = None
-    with suited_to(spectral.widest), np.errstate(all="ignore"), timed(getattr(method, "seconds", None)) as now:
-        started = time.perf_counter()
-        try:
-            with _explained(method):
-                first = spectral.start()
-                best = _issued(network, region, part, first, first, method)  # to fall back on
-                with now.keeping(time.perf_counter() - started):
-                    several = sorted([first, *spectral.candidates(method)], key=lambda one: one.bound)
-                for found in several:
-                    if found.bound < best.bound:
-                        with suppress(ProofFailed):
-                            better = _issued(network, region, part, found, found, method)
-                            best = better if better.bound < best.bound else best
-                best = _frank(best, several[0])
-        except OutOfTime:
-            now.say("time is up")
-        except ProofFailed as error:
-            failure = error
-        except KeyboardInterrupt as error:
-            interrupt = error
-    if interrupt is not None:
-        raise Interrupted(best) from interrupt
-    return best or failure or ProofFailed(f"{method} found no finite bound; try another method")
-
-
-def _searched(
-    network: Network, region: Region, method: Method, part: Part, enclosures: tuple[Enclosure, ...]
+    spectral: FourierSearch | None,
 ) -> Certificate:
     """The certificate of a method that optimises all layers together."""
     target, inner = part.reduced(network)
     problem = Problem(target, part.place(region), enclosures)
     if inner.is_whole(target):
         problem = replace(problem, norms=inner.norms)
+    issue = partial(_issued, network, region, part, method)
+    if spectral is not None:
+        with timed(getattr(method, "seconds", None)):
+            return _best(_spectral(spectral, method), issue, part, method, reserve=True)
+    if isinstance(method, Anytime):
+        with timed(method.seconds):
+            return _best(candidates(problem, inner, method), issue, part, method, reserve=not inner.norms.plain)
     if isinstance(method, Published):
         method.check(inner.norms)
-    if not isinstance(method, Anytime):
-        with _explained(method):
-            candidate = whole = method.solve(problem)
-            if not inner.is_whole(target):
-                candidate = method.solve(problem.restrict(inner, whole))
-                if whole.bound < candidate.bound and is_bounded_by_whole(inner, problem):
-                    candidate = whole
-        return _issued(network, region, part, whole, candidate, method)
-    with timed(method.seconds):
-        return _improved(network, region, problem, method, part, inner)
+    with _explained(method):
+        candidate = whole = method.solve(problem)
+        if not inner.is_whole(target):
+            candidate = method.solve(problem.restrict(inner, whole))
+            if whole.bound < candidate.bound and is_bounded_by_whole(inner, problem):
+                candidate = whole
+    return issue(whole, candidate)
 
 
-def _improved(
-    network: Network, region: Region, problem: Problem, method: Anytime, part: Part, inner: Part
+def _spectral(search: FourierSearch, method: Method) -> Iterator[tuple[Candidate, Candidate]]:
+    """Candidates for a network that begins with convolutions, over all inputs: closed form, then the method."""
+    start = search.start()
+    yield start, start
+    for found in search.candidates(method):
+        yield found, found
+
+
+def _best(
+    pairs: Iterator[tuple[Candidate, Candidate]],
+    issue: Callable[[Candidate, Candidate], Certificate],
+    part: Part,
+    method: Method,
+    reserve: bool,
 ) -> Certificate:
-    """The best certificate of an anytime method, at least that of ClosedForm.
+    """The best certificate of candidates, of the whole network and of the part; the first is there in any case.
 
-    What is found is proved already, but for bounds in other norms, where a pass at the end may prove more.
+    With ``reserve``, time is kept for a pass at the end; without, all that is found is proved already.
     """
     now, started = clock(), time.perf_counter()
     best: Certificate | None = None
@@ -351,14 +327,12 @@ def _improved(
     kept: dict[tuple[bool, str], tuple[Candidate, Candidate]] = {}  # the best of each method, of the whole and the part
     try:
         with _explained(method):
-            start = first = replace(ClosedForm().solve(problem), found_by="ClosedForm")
-            if not inner.is_whole(problem.network):
-                first = replace(ClosedForm().solve(problem.restrict(inner, start)), found_by="ClosedForm")
+            first = next(pairs)
             with suppress(ProofFailed):  # a better method may have a finite bound
-                best = _issued(network, region, part, start, first, method)
+                best = issue(*first)
             now.sweep = time.perf_counter() - started
-            with now.keeping(0.0 if inner.norms.plain else now.sweep):
-                for whole, found in candidates(problem, inner, method, start):
+            with now.keeping(now.sweep if reserve else 0.0):
+                for whole, found in pairs:
                     key = found is whole, found.found_by
                     if key not in kept or found.bound <= kept[key][1].bound:
                         kept[key] = whole, found
@@ -368,13 +342,12 @@ def _improved(
         failure = error
     except KeyboardInterrupt as error:
         interrupt = error
-    pairs = sorted(kept.values(), key=lambda pair: pair[1].bound)
-    for whole, candidate in pairs:
-        if best is not None and not candidate.bound < best.bound:
-            continue
+    several = sorted(kept.values(), key=lambda pair: pair[1].bound)
+    for whole, candidate in several:
         try:
-            proved = _issued(network, region, part, whole, candidate, method)
-            best = proved if best is None or proved.bound < best.bound else best
+            if best is None or candidate.bound < best.bound:
+                proved = issue(whole, candidate)
+                best = proved if best is None or proved.bound < best.bound else best
         except ProofFailed as error:
             failure = error
         except KeyboardInterrupt as error:  # a second interrupt: skip the proof
@@ -384,7 +357,9 @@ def _improved(
         raise Interrupted(best) from interrupt
     if best is None:
         raise failure
-    return _frank(replace(best, witness=_witness(pairs[0][1], part, best.witness)), pairs[0][1]) if pairs else best
+    if not several:
+        return best
+    return _frank(replace(best, witness=_witness(several[0][1], part, best.witness)), several[0][1])
 
 
 def _frank(proved: Certificate, found: Candidate) -> Certificate:
@@ -405,7 +380,7 @@ def _explained(method: Method) -> Iterator[None]:
 
 
 def _issued(
-    network: Network, region: Region, part: Part, whole: Candidate, candidate: Candidate, method: Method
+    network: Network, region: Region, part: Part, method: Method, whole: Candidate, candidate: Candidate
 ) -> Certificate:
     """The certificate of a candidate; ``whole`` gives the intervals of the whole network if it is about a part."""
     rest = () if candidate is whole else candidate.sweeps

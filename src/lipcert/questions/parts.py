@@ -30,25 +30,24 @@ def is_bounded_by_whole(part: Part, problem: Problem) -> bool:
     return part.layers == (0, problem.network.depth) and part.norms.plain
 
 
-def candidates(
-    problem: Problem, part: Part, method: Anytime, start: Candidate
-) -> Iterator[tuple[Candidate, Candidate]]:
+def candidates(problem: Problem, part: Part, method: Anytime) -> Iterator[tuple[Candidate, Candidate]]:
     """Pairs: a candidate of the whole network, which gives the intervals, and a candidate of the part.
 
-    Both are the same if the part is the whole network, and where a bound of the whole network is tried for the part.
-    Only whole networks are split. So a method that splits spends half of its time on the whole network, unless the
-    Jacobian at some point shows that its bound would be too large.
+    The first is that of ClosedForm. Both are the same if the part is the whole network, and where a bound of the whole
+    network is tried for the part. Only whole networks are split. So a method that splits spends half of its time on the
+    whole network, unless the Jacobian at some point shows that its bound would be too large.
     """
+    whole, now = _closed_form(problem), clock()
     if part.is_whole(problem.network):
-        yield start, start
-        for found in method.candidates(problem, start):
+        yield whole, whole
+        for found in method.candidates(problem, whole):
             yield found, found
         return
-    whole, now = start, clock()
-    for found in islice(Joint().candidates(problem, start), 2):
+    yield whole, _closed_form(problem.restrict(part, whole))
+    for found in islice(Joint().candidates(problem, whole), 2):
         whole = found
     piece = problem.restrict(part, whole)
-    first = replace(ClosedForm().solve(piece), found_by="ClosedForm")
+    first = _closed_form(piece)
     yield whole, first
     least = first.bound
     cuts = is_bounded_by_whole(part, problem) and _cuts(method, problem)
@@ -59,6 +58,10 @@ def candidates(
     if cuts and not _exceeded(problem, least):
         for found in method.candidates(problem, whole):
             yield found, found
+
+
+def _closed_form(problem: Problem) -> Candidate:
+    return replace(ClosedForm().solve(problem), found_by="ClosedForm")
 
 
 def _cuts(method: Method, problem: Problem) -> bool:

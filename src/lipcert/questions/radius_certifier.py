@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Final
+from functools import cache, cached_property
+from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from lipcert.answers.radius import CertifiedRadius, ClassBounds
+from lipcert.answers.radius import CertifiedRadius, ClassBounds, Parabolas
 from lipcert.errors import ProofFailed
 from lipcert.kernel.counterexample import nearest_counterexample
 from lipcert.kernel.hints import BOTH, Enclosure
@@ -19,7 +19,7 @@ from lipcert.kernel.outputs import OutputBounds, margins_of, output_at, outputs_
 from lipcert.methods import quadratic
 from lipcert.methods.closed_form import ClosedForm
 from lipcert.methods.counterexample import bisected
-from lipcert.methods.dual import DualSearch, affordable
+from lipcert.methods.dual import DualSearch
 from lipcert.methods.method import Method
 from lipcert.methods.second_order import SecondOrderSearch, suits
 from lipcert.model.arrays import Array
@@ -37,6 +37,8 @@ _MORE_STEPS: Final = 12
 _BOXES: Final = 64
 """Most boxes that value functions may cut a ball into."""
 
+Rung: TypeAlias = "Callable[[BallResult], CertifiedRadius]"
+"""A proof of the class over a ball."""
 _everywhere: WeakKeyDictionary[Network, OutputBounds | None] = WeakKeyDictionary()
 """Bounds over all inputs, found once per network."""
 
@@ -62,11 +64,15 @@ class Rules:
         """The ball around a point."""
         return Ball(point, radius, self.clip, self.norm)
 
-    def second_order(self, network: Network, *, searching: bool = False) -> bool:
+    def second_order(self, network: Network, searching: bool) -> bool:
         """Whether bounds to second order may be used: over balls of given radii, or in a search."""
         if not self.pairwise or not (self.curvature is None or self.curvature) or self.norm != PLAIN.input:
             return False
         return suits(network, quick=self.curvature is None and not searching)
+
+    def dual(self, network: Network, searching: bool) -> bool:
+        """The same for the dual bound."""
+        return (self.values_in_search if searching else self.values) and self.pairwise and network.depth > 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,15 +120,19 @@ class RadiusCertifier:
         """The result for one ball."""
         return self.over([radius])[0]
 
-    def uses_values(self, *, searching: bool = False) -> bool:
-        """Whether value functions may be used: over balls of given radii, or in a search."""
-        allowed = self.rules.values_in_search if searching else self.rules.values
-        return allowed and self.rules.pairwise and self.network.depth > 1
-
-    @cached_property
-    def piecewise_linear(self) -> bool:
-        """Whether all activations are piecewise linear; then parabolas come before bounds to second order."""
-        return quadratic.straight(self.network)
+    def rungs(self, searching: bool = False) -> list[tuple[str, Rung]]:
+        """Proofs beyond first order that the rules allow, the cheapest first; they start from what they learned."""
+        second, dual = (allowed(self.network, searching) for allowed in (self.rules.second_order, self.rules.dual))
+        found: list[tuple[str, Rung]] = []
+        if (second and quadratic.straight(self.network)) or (dual and not second):
+            found.append(("parabolas", lambda result: result.by_parabolas(quadratic.suggest)))
+        if second:
+            together = cache(lambda: SecondOrderSearch())  # made when it is needed
+            found.append(("second order", lambda result: result.by_parabolas(together().suggest)))
+        if dual:
+            search = DualSearch(1 if searching else _BOXES)
+            found.append(("value functions", lambda result: result.by_values(search)))
+        return found
 
     @cached_property
     def nothing(self) -> CertifiedRadius:
@@ -161,22 +171,17 @@ class BallResult:
 
     def answer(self) -> CertifiedRadius:
         """By every proof that the rules allow for given radii, the cheapest first."""
-        found, rules = self.first_order(), self.certifier.rules
+        found, rungs = self.first_order(), self.certifier.rungs()
         with suppress(OutOfTime):  # what was found before stands
-            second_order, values = rules.second_order(self.certifier.network), self.certifier.uses_values()
-            if not (second_order or values):
-                return found
-            suspects = self._descend(_MORE_STEPS if values else _STEPS)
+            steps = _MORE_STEPS if rungs and rungs[-1][0] == "value functions" else _STEPS
+            suspects = self._descend(steps) if rungs else None
             if suspects is None:
                 return found
             if len(suspects):
                 return self._with_counterexample(found, suspects)
-            if self.certifier.piecewise_linear or not second_order:
-                found = self.by_parabolas()
-            if second_order and found.radius < self.proved.size:
-                found = self.by_second_order(SecondOrderSearch())
-            if values and found.radius < self.proved.size and affordable(self.proved.facts):
-                found = self.by_values(DualSearch(_BOXES))
+            for _, prove in rungs:
+                if found.radius < self.proved.size:
+                    found = prove(self)
         return found
 
     def score(self) -> float:
@@ -192,15 +197,10 @@ class BallResult:
                 best = np.fmax(best, np.log(proved.margins / np.maximum(proved.margins + proved.falls, 0.0)))
         return float(np.where(proved.margins > 0, np.nan_to_num(best, nan=-np.inf, posinf=np.inf), -np.inf).min())
 
-    def by_second_order(self, search: SecondOrderSearch) -> CertifiedRadius:
-        """By bounds to second order; ``search`` starts from what it learned on other balls."""
-        with self._computing():
-            return self.proved.parabolas(search.suggest)
-
-    def by_parabolas(self) -> CertifiedRadius:
+    def by_parabolas(self, suggest: Parabolas) -> CertifiedRadius:
         """By quadratic relaxation."""
         with self._computing():
-            return self.proved.parabolas(quadratic.suggest)
+            return self.proved.parabolas(suggest)
 
     def by_values(self, search: DualSearch) -> CertifiedRadius:
         """By value functions; ``search`` starts from what it learned on other balls."""

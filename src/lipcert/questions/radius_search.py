@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +13,7 @@ from lipcert.answers.radius import CertifiedRadius, ClassBounds
 from lipcert.errors import ProofFailed
 from lipcert.kernel.counterexample import Counterexample
 from lipcert.kernel.outputs import pairs
-from lipcert.methods.dual import DualSearch
-from lipcert.methods.second_order import SecondOrderSearch
-from lipcert.questions.radius_certifier import BallResult, RadiusCertifier
+from lipcert.questions.radius_certifier import BallResult, RadiusCertifier, Rung
 from lipcert.runtime.clock import OutOfTime, clock
 from lipcert.runtime.costs import enclosing_seconds
 
@@ -78,15 +76,8 @@ class RadiusSearch:
         try:
             self._product_of_norms()
             self._first_order()
-            pair_search, value_search = SecondOrderSearch(), DualSearch()
-            by_second_order = self.certifier.rules.second_order(self.certifier.network, searching=True)
-            by_values = self.certifier.uses_values(searching=True)
-            if (self.certifier.piecewise_linear and by_second_order) or (by_values and not by_second_order):
-                self._extend("parabolas", BallResult.by_parabolas)
-            if by_second_order:
-                self._extend("second order", lambda result: result.by_second_order(pair_search))
-            if by_values:
-                self._extend("value functions", lambda result: result.by_values(value_search))
+            for name, prove in self.certifier.rungs(searching=True):
+                self._extend(name, prove)
         except OutOfTime:
             self.unfinished = True
             clock().say("time is up")
@@ -156,7 +147,7 @@ class RadiusSearch:
                 return
             at += float(np.clip(step, -math.log(100.0), math.log(1e3)))
 
-    def _extend(self, name: str, prove: Callable[[BallResult], CertifiedRadius]) -> None:
+    def _extend(self, name: str, prove: Rung) -> None:
         """Enlarge the best radius with a stronger proof.
 
         A ball that cannot be certified takes much longer than one that can. So after the first failure, the smallest
@@ -176,7 +167,7 @@ class RadiusSearch:
             else:
                 failed = size if self.counterexample is None else min(size, self.counterexample.distance)
 
-    def _certifies(self, size: float, prove: Callable[[BallResult], CertifiedRadius]) -> bool:
+    def _certifies(self, size: float, prove: Rung) -> bool:
         result = self.certifier.at(size)
         if isinstance(result, ProofFailed):
             return False
