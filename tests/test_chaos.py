@@ -28,7 +28,7 @@ from architecture import Architecture
 from lipcert.answers.radius import ClassBounds
 from lipcert.answers.sensitivity import sensitivities
 from lipcert.errors import ProofFailed
-from lipcert.kernel.cover import Leaf, covering
+from lipcert.kernel.cover import Cover, Leaf
 from lipcert.kernel.facts import LipschitzFact
 from lipcert.kernel.guide import View
 from lipcert.kernel.hints import Part
@@ -380,8 +380,8 @@ def decoys(question: str) -> tuple[Any, ...]:
         outputs = prove_outputs(CALM, Ball(POINT, 0.3), lc.ClosedForm())
         return outputs, ClassBounds(outputs, LABEL, LABEL, True, True)
     certificate = lc.certify(NETWORK, SMALL, lc.ClosedForm())
-    with covering(PieceBounds(NETWORK, SMALL, certificate.sweeps)) as pieces:
-        return certificate, pieces, prove_outputs(NETWORK, SMALL, lc.ClosedForm())
+    pieces = Cover(PieceBounds(NETWORK, SMALL, certificate.sweeps))
+    return certificate, pieces, prove_outputs(NETWORK, SMALL, lc.ClosedForm())
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import pytest
 import lipcert as lc
 from lipcert.errors import ProofFailed
 from lipcert.kernel.checker import lipschitz_fact
-from lipcert.kernel.cover import Cover, covering
+from lipcert.kernel.cover import Cover
 from lipcert.kernel.piece_bounds import PieceBounds
 from lipcert.kernel.pieces import AXIS, LEAF
 from lipcert.methods.candidate import Candidate
@@ -77,8 +77,7 @@ def test_a_wrong_search_gets_a_true_bound(
 
 def made(**arguments: Any) -> Cover:
     sweeps = lc.certify(NETWORK, BALL, lc.ClosedForm()).sweeps
-    with covering(PieceBounds(NETWORK, BALL, sweeps, **arguments)) as found:
-        return found
+    return Cover(PieceBounds(NETWORK, BALL, sweeps, **arguments))
 
 
 def test_a_cover_belongs_to_its_network_and_region() -> None:
@@ -132,22 +131,6 @@ def test_bounds_fall_and_trees_prove_them_again() -> None:
     assert LOWER <= found.bound <= whole
     assert not found.drop(3, np.full(20, np.nan))
     claim = replace(lc.certify(NETWORK, BALL, lc.ClosedForm()), tree=found.tree(), bound=found.bound)
-    assert lc.verify(NETWORK, claim) <= found.bound
+    for passed in ([], [1, 2]):  # older files name nodes that were not bounded
+        assert lc.verify(NETWORK, replace(claim, tree=replace(found.tree(), passed=np.array(passed)))) <= found.bound
     assert found.tree().leaves == 4
-
-
-def test_halves_that_are_passed_over_have_the_bound_of_the_whole() -> None:
-    found = made()
-    whole = float(found.leaf(0).bound)
-    halves = found.cut([0], np.array([AXIS]), np.array([0]), np.array([0.0]), passing=True)
-    assert [leaf.bound for leaf in halves] == [whole, whole]
-    nodes = [leaf.node for leaf in halves]
-    found.cut(nodes, np.array([AXIS, AXIS]), np.array([1, 2]), np.zeros(2))
-    tree = found.tree()
-    assert tree.passed.tolist() == nodes
-    assert LOWER <= found.bound <= whole * (1.0 + 1e-6)
-    claim = replace(lc.certify(NETWORK, BALL, lc.ClosedForm()), tree=tree, bound=found.bound)
-    assert lc.verify(NETWORK, claim) <= found.bound
-    every = replace(tree, passed=np.arange(1, len(tree.layer)))
-    with pytest.raises(ProofFailed):
-        lc.verify(NETWORK, replace(claim, tree=every, bound=LOWER))

@@ -14,7 +14,7 @@ from lipcert.answers.reach import recheck_reach
 from lipcert.answers.sensitivity import recheck_sensitivity
 from lipcert.errors import ProofFailed
 from lipcert.kernel import interval_arithmetic, piece_bounds
-from lipcert.kernel.cover import Cover, covering
+from lipcert.kernel.cover import Cover
 from lipcert.kernel.piece_bounds import JacobianEntries, OutputRows
 from lipcert.kernel.pieces import AXIS
 from lipcert.methods import split
@@ -74,8 +74,8 @@ def test_pieces_hold_everything(activation: str, region: Region) -> None:
 
 def test_a_mistake_in_the_proof_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """So the checks of this file can fail."""
-    honest = piece_bounds.OutputRows.found
-    monkeypatch.setattr(piece_bounds.OutputRows, "found", lambda rows, sweep: honest(rows, sweep) - 0.2)
+    honest = piece_bounds.OutputRows.to_first_order
+    monkeypatch.setattr(piece_bounds.OutputRows, "to_first_order", lambda rows, sweep: honest(rows, sweep) - 0.2)
     with pytest.raises(AssertionError):
         holds(NETWORK, BALL)
     monkeypatch.undo()
@@ -86,14 +86,14 @@ def test_a_mistake_in_the_proof_shows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_covers_are_not_taken_for_each_other() -> None:
-    with covering(OutputRows(NETWORK, BALL)) as outputs, covering(JacobianEntries(NETWORK, BALL)) as entries:
-        for found in (outputs, entries):
-            with pytest.raises(ProofFailed, match="something else"):
-                found.bound_of(NETWORK, BALL)
+    outputs, entries = Cover(OutputRows(NETWORK, BALL)), Cover(JacobianEntries(NETWORK, BALL))
+    for found in (outputs, entries):
         with pytest.raises(ProofFailed, match="something else"):
-            entries.check(NETWORK, BALL, OutputRows)
-        with pytest.raises(ProofFailed, match="another network or region"):
-            outputs.check(NETWORK, REGIONS["box"], OutputRows)
+            found.bound_of(NETWORK, BALL)
+    with pytest.raises(ProofFailed, match="something else"):
+        entries.check(NETWORK, BALL, OutputRows)
+    with pytest.raises(ProofFailed, match="another network or region"):
+        outputs.check(NETWORK, REGIONS["box"], OutputRows)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import lipcert as lc
 from lipcert.kernel.guide import View
 from lipcert.kernel.hints import BOTH
 from lipcert.kernel.piece_bounds import PieceBounds
-from lipcert.kernel.pieces import Bounds, Pieces
+from lipcert.kernel.pieces import Pieces
 from lipcert.methods import descent
 from lipcert.methods.chain import Value
 from lipcert.methods.problem import Problem
@@ -127,7 +127,7 @@ def test_an_interrupt_in_joint_brings_what_joint_found(
 def test_an_interrupt_in_split_brings_the_pieces_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     plain, calls = PieceBounds.bound, itertools.count()
 
-    def bound(self: PieceBounds, pieces: Pieces) -> Bounds:
+    def bound(self: PieceBounds, pieces: Pieces) -> Pieces:
         if next(calls) == 12:
             raise KeyboardInterrupt
         return plain(self, pieces)

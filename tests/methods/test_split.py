@@ -25,10 +25,10 @@ from lipcert.kernel import near, rounding
 from lipcert.kernel.cover import prove_tree
 from lipcert.kernel.domain import Domain
 from lipcert.kernel.piece_bounds import PieceBounds
-from lipcert.kernel.pieces import AXIS, LEAF, Bounds, Pieces
+from lipcert.kernel.pieces import AXIS, LEAF, Pieces, children
 from lipcert.kernel.rays import along_rays, has_rays, only_at_infinity
 from lipcert.kernel.sweep import Sweep, proving
-from lipcert.kernel.tree import Tree, children, confined
+from lipcert.kernel.tree import Tree
 from lipcert.methods import split as module
 from lipcert.methods.guide import MethodGuide
 from lipcert.model.activations import activation
@@ -111,9 +111,7 @@ def test_intervals_of_pieces_contain_what_their_neurons_see() -> None:
             norms, error = sampled_norms(network, points[inside])
             assert (norms - error <= found.values[number, 0]).all()
         count = np.ones(len(pieces), dtype=int)
-        pieces = children(
-            confined(pieces, found), stack.starts, layer * count, index * count, value * np.ones(len(pieces))
-        )
+        pieces = children(found, stack.starts, layer * count, index * count, value * np.ones(len(pieces)))
 
 
 def test_more_time_never_hurts() -> None:
@@ -149,7 +147,7 @@ def interrupted_after(rounds: int) -> Iterator[None]:
 
     original = PieceBounds.bound
 
-    def bounding(bounding: PieceBounds, pieces: Pieces) -> Bounds:
+    def bounding(bounding: PieceBounds, pieces: Pieces) -> Pieces:
         left[0] -= 1
         if left[0] < 0:
             raise KeyboardInterrupt
@@ -164,7 +162,7 @@ def interrupted_after(rounds: int) -> Iterator[None]:
     ("place", "calls", "event"),
     spread(
         3,
-        named("heappop", "heappush", "check_cuts", "confined", "jacobian_norms"),
+        named("heappop", "heappush", "check_cuts", "Leaf", "jacobian_norms"),
         {"first call": 1, "later": 30},
         {one.__name__: one for one in (KeyboardInterrupt, ProofFailed, np.linalg.LinAlgError)},
     ),
@@ -421,18 +419,6 @@ def test_rows_that_add_up_to_zero(last: list[list[float]]) -> None:
     region = lc.Ball([0.1, 0.1, 0.2], 1.0)
     stack = PieceBounds(network, region)
     assert lc.lower_bound(network, region).value <= stack.bound(stack.root).values[0, 0] < np.inf
-
-
-@pytest.mark.parametrize("region", [lc.Box([-1.0] * 2, [1.0] * 2), lc.Ball([0.1, -0.2], 1.0)], ids=["box", "ball"])
-def test_a_region_whose_bound_says_nothing_is_cut_first(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
-    network = random_network(3, (2, 12, 12, 1), "tanh", gain=4.0)
-    monkeypatch.setattr(module, "_NOTHING", 1.2)
-    found = lc.certify(network, region, lc.Split(lc.ClosedForm(), np.inf, 0.02, pieces=300))
-    passed = tree_of(found).passed
-    assert passed.size >= 6  # the halves of the region, and theirs
-    assert (tree_of(found).layer[passed] != LEAF).all()
-    holds(network, found)
-    assert found.bound < 1.3 * lc.lower_bound(network, region).value < lc.certify(network, region, "closed-form").bound
 
 
 def test_nothing_is_cut_where_nothing_varies() -> None:

@@ -1,16 +1,15 @@
-"""The ledger of a region that is cut into pieces: it alone says what was cut where, and what is proved of each piece.
+"""The ledger of branch and bound: it alone says what was cut where, and what is proved of each piece.
 
 A search suggests where to cut and which pieces have no input. Every suggestion is safe: whatever is cut, the leaves
 cover the region, and their values are those that were proved here. So the values of a cover hold even if the search is
 wrong. What a value bounds is the matter of a :class:`Bounding`: a Lipschitz constant, outputs, entries of a Jacobian.
+A stored tree is proved again by the same steps.
 """
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,28 +18,36 @@ from lipcert.errors import ProofFailed
 from lipcert.kernel.domain import same_region
 from lipcert.kernel.hints import Hints
 from lipcert.kernel.piece_bounds import Bounding, PieceBounds
-from lipcert.kernel.pieces import LEAF, Bounds, Pieces
+from lipcert.kernel.pieces import LEAF, Pieces
 from lipcert.kernel.rounding import up
-from lipcert.kernel.tree import Tree, check_cuts, check_shape, confined
-from lipcert.model.arrays import Array, frozen
+from lipcert.kernel.tree import Tree, check_cuts, check_shape
+from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 from lipcert.model.norms import PLAIN, Norms
 from lipcert.model.regions import Region
 
-_CHUNK = 128
-"""Pieces that are bounded together when a tree is proved again."""
+_CHUNK = 64
+"""Pieces that are cut together when a tree is proved again; more would not be faster."""
 _AGAIN = 2.0**-24
 """verify() batches pieces differently, so they round differently: room for that, relative to a value."""
 
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """One piece: its number in the tree, its proved values (rows,), where it lies, and each neuron's share."""
+    """One piece that is not cut, and its number in the tree."""
 
     node: int
-    values: Array
     piece: Pieces
-    shares: Array
+
+    @property
+    def values(self) -> Array:
+        """What is proved of it, (rows,)."""
+        return np.asarray(self.piece.values[0])
+
+    @property
+    def shares(self) -> Array:
+        """What each neuron is to blame for, (neurons,)."""
+        return np.asarray(self.piece.shares[0])
 
     @property
     def bound(self) -> float:
@@ -57,25 +64,27 @@ class _Node:
 
     values: Array
     second: bool
-    passed: bool
     cut: tuple[int, int, float, int] = _UNCUT
 
 
 class Cover:
-    """A region and the pieces that it was cut into; make one with :func:`covering`.
+    """A region and the pieces that it was cut into.
 
-    Rows are written before they count: ``_whole`` says how many nodes belong to a finished tree, so an interrupt at any
-    moment leaves a cover.
+    Rows are written before they count: ``pieces`` says how many nodes belong to a finished tree, so an interrupt at any
+    moment leaves a cover. Each of the ``workers`` of a pool must have been told what to bound, by :func:`prepare`. For a
+    tree that is proved again, ``second`` (nodes,) says which nodes are bounded to second order only; then pieces that
+    turn out to have no input can still be cut.
     """
 
-    def __init__(self, bounding: Bounding, pool: Executor | None, workers: int) -> None:
-        self.bounding, self._pool, self._workers = bounding, pool, workers
+    def __init__(
+        self, bounding: Bounding, pool: Executor | None = None, workers: int = 1, second: Array | None = None
+    ) -> None:
+        self.bounding, self._pool, self._workers, self._second = bounding, pool, workers, second
         self._nodes: list[_Node] = []
         self._leaves: dict[int, Leaf] = {}
         self._void: dict[int, Array] = {}
-        self._whole = 0
-        self._first: Pieces | None = None
-        self._add(bounding.root, self._bounded(bounding.root))
+        self.pieces = 0
+        self._add(bounding.root)
 
     @property
     def values(self) -> Array:
@@ -105,39 +114,28 @@ class Cover:
             raise ProofFailed("the values of the pieces bound something else than what is asked for")
         return self
 
-    @property
-    def pieces(self) -> int:
-        """How many pieces were bounded so far."""
-        return self._whole
-
     def leaf(self, node: int) -> Leaf:
         """A piece that is neither cut nor known to have no input."""
         return self._leaves[node]
 
-    def leaves(self) -> Array:
+    def leaves(self, room: bool = True) -> Array:
         """The values of all pieces that may have an input, (pieces, rows), in the order of their nodes."""
         found = [values for values in self._uncut() if (values > self.bounding.least).any()]
-        return roomy(np.array(found).reshape(len(found), self.bounding.rows), self.bounding.slack)
+        values = np.array(found).reshape(len(found), self.bounding.rows)
+        return roomy(values, self.bounding.slack) if room else values
 
-    def cut(self, nodes: Sequence[int], layer: Array, index: Array, value: Array, passing: bool = False) -> list[Leaf]:
-        """Cut some leaves, each along an axis or by a neuron; the halves that may have an input are returned.
-
-        With ``passing`` the halves are not bounded: they are to be cut again, and what is known of the whole serves.
-        """
+    def cut(self, nodes: Sequence[int], layer: Array, index: Array, value: Array) -> list[Leaf]:
+        """Cut some leaves, each along an axis or by a neuron; the halves that may have an input are returned."""
         check_cuts(self.bounding.network, layer, index, value)
         if len(set(nodes)) != len(nodes):
             raise ProofFailed("a piece cannot be cut twice at once")
-        pieces = Pieces.stack([self._leaves[node].piece for node in nodes])
-        halves = self.bounding.halves(pieces, layer, index, value)
-        first, cuts = self._whole, list(zip(layer.tolist(), index.tolist(), value.tolist(), strict=True))
-        if passing:
-            shares = np.repeat(np.stack([self._leaves[node].shares for node in nodes]), 2, axis=0)
-            added = self._add(halves, self.bounding.passed(halves, shares), nodes, cuts, passing)
-        else:
-            added = self._add(halves, self._bounded(halves), nodes, cuts)
+        whole = [self._leaves[node] for node in nodes]
+        halves = self.bounding.halves(Pieces.stack([leaf.piece for leaf in whole]), layer, index, value)
+        first, cuts = self.pieces, zip(layer.tolist(), index.tolist(), value.tolist(), strict=True)
+        self._add(halves, whole, list(cuts))
         for node in nodes:
             del self._leaves[node]
-        return [self._leaves[first + k] for k in range(added) if first + k in self._leaves]
+        return [self._leaves[node] for node in range(first, self.pieces) if node in self._leaves]
 
     def drop(self, node: int, weights: Array) -> bool:
         """Whether weights of the neurons prove that a leaf has no input; then it counts no more."""
@@ -150,59 +148,49 @@ class Cover:
 
     def tree(self) -> Tree:
         """The cuts as arrays, for a certificate."""
-        nodes = self._nodes[: self._whole]
+        nodes = self._nodes[: self.pieces]
         rows = [node.cut if self._is_cut(node) else _UNCUT for node in nodes]
         layer, index, value, child = (np.array(column) for column in zip(*rows, strict=True))
-        void = {node: weights for node, weights in self._void.items() if node < self._whole}
+        void = {node: weights for node, weights in self._void.items() if node < self.pieces}
         table = np.array(list(void.values())).reshape(len(void), sum(self.bounding.network.sizes[1:-1]))
         row, neuron = np.nonzero(table)
         columns = np.array(list(void), dtype=int)[row], neuron, table[row, neuron]
-        second, passed = (np.flatnonzero([getattr(node, mark) for node in nodes]) for mark in ("second", "passed"))
-        return Tree(layer, index, value, child, max(self.bound, 0.0), *columns, second, passed)
+        second = np.flatnonzero([node.second for node in nodes])
+        return Tree(layer, index, value, child, max(self.bound, 0.0), *columns, second)
 
     def _is_cut(self, node: _Node) -> bool:
         """Whether the halves of a node belong to the finished tree."""
-        return 0 < node.cut[3] < self._whole
+        return 0 < node.cut[3] < self.pieces
 
     def _uncut(self) -> list[Array]:
         """The values of the nodes that were not cut."""
-        return [node.values for node in self._nodes[: self._whole] if not self._is_cut(node)]
+        return [node.values for node in self._nodes[: self.pieces] if not self._is_cut(node)]
 
-    def _add(
-        self,
-        pieces: Pieces,
-        found: Bounds,
-        parents: Sequence[int] = (),
-        cuts: Sequence[tuple[int, int, float]] = (),
-        passing: bool = False,
-    ) -> int:
-        """New leaves, then the cuts that made them; all of it counts from the last line on."""
-        check_values(self.bounding, found.values)
-        proved, first = confined(pieces, found), self._whole
+    def _add(self, pieces: Pieces, parents: Sequence[Leaf] = (), cuts: Sequence[tuple[int, int, float]] = ()) -> None:
+        """Bound new leaves, then note the cuts that made them; all of it counts from the last line on."""
+        first = self.pieces
+        if self._second is not None:
+            pieces = replace(pieces, second=self._second[first : first + len(pieces)])
+        found = self._bounded(pieces)
+        if not (found.values >= self.bounding.least).all():
+            raise ProofFailed("the bound of a piece is no number")
         del self._nodes[first:]  # what an interrupt left behind
-        for number, values in enumerate(frozen(np.array(found.values))):
-            self._nodes.append(_Node(values, bool(pieces.second[number]), passing))
-            if (values > self.bounding.least).any():
-                piece = proved.take(slice(number, number + 1)).copy(self._first)
-                self._first = piece if self._first is None else self._first
-                self._leaves[first + number] = Leaf(first + number, values, piece, frozen(found.open[number].copy()))
+        for number in range(len(found)):
+            like = parents[number // 2].piece if parents else None
+            piece = found.take(slice(number, number + 1)).copy(like)
+            self._nodes.append(_Node(piece.values[0], bool(pieces.second[number])))
+            if self._second is not None or (piece.values > self.bounding.least).any():
+                self._leaves[first + number] = Leaf(first + number, piece)
         for number, (parent, cut) in enumerate(zip(parents, cuts, strict=True)):
-            self._nodes[parent].cut = (*cut, first + 2 * number)
-        self._whole = len(self._nodes)
-        return len(found.values)
+            self._nodes[parent.node].cut = (*cut, first + 2 * number)
+        self.pieces = len(self._nodes)
 
-    def _bounded(self, pieces: Pieces) -> Bounds:
-        """Values of pieces, proved in this process or shared among workers."""
+    def _bounded(self, pieces: Pieces) -> Pieces:
+        """Pieces with their values, proved in this process or shared among workers."""
         if self._pool is None or len(pieces) < 2 * self._workers:
             return self.bounding.bound(pieces)
         parts = [pieces.take(part) for part in np.array_split(np.arange(len(pieces)), self._workers)]
-        return Bounds.stack(list(self._pool.map(_work, parts)))
-
-
-def check_values(bounding: Bounding, values: Array) -> None:
-    """Raise unless every value is a number, and none is less than that of nothing."""
-    if not (values >= bounding.least).all():
-        raise ProofFailed("the bound of a piece is no number")
+        return Pieces.stack(list(self._pool.map(_work, parts)))
 
 
 def roomy(values: Array, slack: Array) -> Array:
@@ -210,28 +198,16 @@ def roomy(values: Array, slack: Array) -> Array:
     return np.asarray(up(np.where(values > 0.0, values * (1.0 + _AGAIN), values * (1.0 - _AGAIN)) + slack))
 
 
-@contextmanager
-def covering(bounding: Bounding, workers: int = 1, setup: Callable[[], None] | None = None) -> Iterator[Cover]:
-    """The region as one piece; ``setup`` is called in each of the worker processes."""
-    if workers <= 1:
-        yield Cover(bounding, None, 1)
-        return
-    with ProcessPoolExecutor(workers, initializer=_prepare, initargs=(bounding, setup)) as pool:
-        yield Cover(bounding, pool, workers)
+_prepared: dict[str, Bounding] = {}
 
 
-_shared: dict[str, Bounding] = {}
+def prepare(bounding: Bounding) -> None:
+    """Called in each process of a pool before pieces are shared among them."""
+    _prepared["bounding"] = bounding
 
 
-def _prepare(bounding: Bounding, setup: Callable[[], None] | None) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the process that has the tree
-    if setup is not None:
-        setup()
-    _shared["bounding"] = bounding
-
-
-def _work(pieces: Pieces) -> Bounds:
-    return _shared["bounding"].bound(pieces)
+def _work(pieces: Pieces) -> Pieces:
+    return _prepared["bounding"].bound(pieces)
 
 
 def prove_tree(
@@ -244,50 +220,23 @@ def prove_tree(
 def prove_leaves(bounding: Bounding, tree: Tree) -> Array:
     """The values of the leaves that may have an input, (pieces, rows), derived again from the cuts.
 
+    Nodes are cut in the order of their children, so they get the numbers that they have in the tree.
+
     Raises
     ------
     ProofFailed
         If the cuts do not describe a tree whose leaves cover the region.
     """
     check_shape(bounding.network, tree)
-    proved: dict[int, Array] = {}
-    second, passed = (np.isin(np.arange(len(tree.layer)), marked) for marked in (tree.second, tree.passed))
-    todo: list[tuple[Array, Pieces]] = [(np.zeros(1, dtype=int), replace(bounding.root, second=second[:1]))]
-    seen = 0
-    while todo:
-        nodes, pieces = todo.pop()
-        by = passed[nodes]
-        parts = np.array_split(np.arange(len(nodes)), -(-len(nodes) // _CHUNK))
-        if by.any() and not by.all():
-            parts = [np.flatnonzero(by), np.flatnonzero(~by)]
-        if len(parts) > 1:
-            todo += [(nodes[part], pieces.take(part)) for part in parts]
-            continue
-        seen += len(nodes)
-        found = bounding.passed(pieces, np.zeros((len(pieces), 0))) if by.all() else bounding.bound(pieces)
-        leaf = tree.layer[nodes] == LEAF
-        check_values(bounding, found.values[leaf])
-        void = _void(bounding, tree, nodes, confined(pieces, found)) & leaf
-        counts = leaf & ~void & (found.values > bounding.least).any(axis=-1)
-        proved |= {int(nodes[number]): found.values[number] for number in np.flatnonzero(counts)}
-        cut = np.flatnonzero(~leaf)
-        if cut.size:
-            at = nodes[cut]
-            below = confined(pieces, found).take(cut)
-            below = bounding.halves(below, tree.layer[at], tree.index[at], tree.value[at])
-            below_them = np.stack([tree.child[at], tree.child[at] + 1], axis=1).ravel()
-            todo.append((below_them, replace(below, second=second[below_them])))
-    if seen != len(tree.layer):
-        raise ProofFailed("the tree has nodes that do not belong to it")
-    return np.array([proved[node] for node in sorted(proved)]).reshape(len(proved), bounding.rows)
-
-
-def _void(bounding: Bounding, tree: Tree, nodes: Array, pieces: Pieces) -> Array:
-    """Which of the pieces are proved to contain no input."""
-    void = np.isin(nodes, tree.void)
-    for number in np.flatnonzero(void):
-        weights = np.zeros(pieces.low.shape[-1])
-        mine = tree.void == nodes[number]
+    cover = Cover(bounding, second=np.isin(np.arange(len(tree.layer)), tree.second))
+    todo = np.flatnonzero(tree.layer != LEAF)
+    todo = todo[np.argsort(tree.child[todo])]
+    while todo.size:
+        count = int((todo[:_CHUNK] < cover.pieces).argmin()) or min(_CHUNK, len(todo))  # those that exist already
+        some, todo = todo[:count], todo[count:]
+        cover.cut(some.tolist(), tree.layer[some], tree.index[some], tree.value[some])
+    for node in np.intersect1d(tree.void, np.flatnonzero(tree.layer == LEAF)).tolist():
+        weights, mine = np.zeros(bounding.starts[-1]), tree.void == node
         weights[tree.neuron[mine]] = tree.weight[mine]
-        void[number] = bounding.is_void(pieces.take(np.array([number])), weights)
-    return void
+        cover.drop(node, weights)
+    return cover.leaves(room=False)

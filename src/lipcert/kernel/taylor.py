@@ -29,8 +29,7 @@ charged by the sizes of all terms, which are multiplied in the order of the term
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -47,7 +46,7 @@ from lipcert.model.network import Network
 MOST_INPUTS: Final = 8
 """With more inputs a box has too many corners."""
 _FEW_LAYERS: Final = 6
-"""Hidden layers up to which a network is not deep."""
+"""Hidden layers up to which products over fewer layers will do."""
 _BAND: Final = 12
 """Layers that a product Φ spans at most."""
 _ENTRIES: Final = 20_000_000
@@ -65,17 +64,8 @@ def curved(network: Network) -> bool:
     rows = {id(row.row): row.row for layer in network.layers[:-1] if layer.neurons for row, _ in layer.neurons.groups}
     bends = any(len(row.turns(np.zeros(1), *row.parameters.values())) for row in rows.values())
     dense_ = all(isinstance(layer.weight, np.ndarray) for layer in network.layers)
-    few = not _is_deep(network) or _BAND * _inner(network) <= _ENTRIES
+    few = network.depth <= _FEW_LAYERS + 1 or _BAND * _inner(network) <= _ENTRIES
     return network.inputs <= MOST_INPUTS and network.depth > 1 and dense_ and bends and few
-
-
-def deep(network: Network) -> bool:
-    """Whether a network is of that kind, and has many layers."""
-    return _is_deep(network) and curved(network)
-
-
-def _is_deep(network: Network) -> bool:
-    return network.depth > _FEW_LAYERS + 1
 
 
 def _inner(network: Network) -> int:
@@ -87,12 +77,11 @@ class Second(Rows):
     """What was proved of each piece: the Jacobian's norm is at most ``bounds``, its entries at most ``entries``.
 
     Outputs and their negatives are at most ``outputs``, pre-activations between ``low`` and ``high``; an ``empty``
-    piece has no input. A bound that is not finite proves nothing. ``shares`` estimates what each
-    neuron adds to the bound, ``near`` the largest norm.
+    piece has no input. A bound that is not finite proves nothing. ``shares`` estimates what each neuron adds to the
+    bound.
     """
 
     bounds: Array
-    near: Array
     entries: Array
     outputs: Array
     low: Array
@@ -101,7 +90,6 @@ class Second(Rows):
     shares: Array
 
 
-@dataclass(frozen=True, eq=False)
 class Polynomial:
     """The pre-activations v̂ + L + q + w + R of a layer over all pieces.
 
@@ -113,71 +101,44 @@ class Polynomial:
     squares, cubes : the sums of the sizes of the coefficients of q and of w.
     bent, twisted : |∂q/∂δ_j| and |∂w/∂δ_j|, (count, d, n).
     fuzz : what floats lose of ∂p/∂δ_j, (count, n).
+    beyond, more : |w + R|, and |a| for a = q + w + R.
+    crossed : |(L + a)² - L² - 2Lq|.
     """
 
-    Z: Array
-    below: Array
-    above: Array
-    linear: Size
-    square: Size
-    cube: Size
-    squares: Size
-    cubes: Size
-    bent: Size
-    twisted: Size
-    rest: Size
-    fuzz: Size
-
-    @staticmethod
-    def of(poly: Monomials, Z: Array, rest: Size, fuzz: Size) -> Polynomial:
+    def __init__(self, poly: Monomials, Z: Array, rest: Size, fuzz: Size) -> None:
         """Without squares, L and w are odd and q is even, so half of the corners serve."""
+        self.Z, self.fuzz = Z, fuzz
         parts, sizes = poly.split(Z), poly.split(np.abs(Z))
-        linear, squares, cubes = (Size(size).sum(1) for size in sizes)
+        self.linear, self.squares, self.cubes = (Size(size).sum(1) for size in sizes)
         L, q, w = (side @ part for side, part in zip(poly.sides, parts, strict=True))
         spare, more = (
             slack @ Size(size) + total.lost(256)
-            for slack, size, total in zip(poly.slacks[1:], sizes[1:], (squares, cubes), strict=True)
+            for slack, size, total in zip(poly.slacks[1:], sizes[1:], (self.squares, self.cubes), strict=True)
         )
-        square, cube = Size(np.abs(q).max(axis=1)) + spare, Size(np.abs(w).max(axis=1)) + more
+        self.square, self.cube = Size(np.abs(q).max(axis=1)) + spare, Size(np.abs(w).max(axis=1)) + more
         L += w
-        room = (spare + more + linear.lost(256)).above
-        above = up(np.maximum((q + L).max(axis=1), (q - L).max(axis=1)) + room)
-        below = up(room - np.minimum((q + L).min(axis=1), (q - L).min(axis=1)))
-        bent, twisted = (touched @ Size(size) for touched, size in zip(poly.touched, sizes[1:], strict=True))
-        return Polynomial(Z, below, above, linear, square, cube, squares, cubes, bent, twisted, rest, fuzz)
+        room = (spare + more + self.linear.lost(256)).above
+        self.above = up(np.maximum((q + L).max(axis=1), (q - L).max(axis=1)) + room)
+        self.below = up(room - np.minimum((q + L).min(axis=1), (q - L).min(axis=1)))
+        self.bent, self.twisted = (touched @ Size(size) for touched, size in zip(poly.touched, sizes[1:], strict=True))
+        self.within(rest)
 
-    @staticmethod
-    def first(poly: Monomials, B: Array, rest: Size, fuzz: Size) -> Polynomial:
-        """L = Bδ alone."""
-        Z = np.zeros((len(B), sum(poly.count[1:4]), B.shape[-1]))
-        Z[:, : poly.d] = B
-        linear, none, flat = Size.of(B).sum(1), Size(np.zeros((len(B), B.shape[-1]))), Size(np.zeros(B.shape))
-        return Polynomial(Z, linear.above, linear.above, linear, none, none, none, none, flat, flat, rest, fuzz)
+    def within(self, rest: Size) -> None:
+        """Note what is known of |R|."""
+        self.rest, self.beyond = rest, self.cube + rest
+        self.more = self.square + self.beyond
+        self.crossed = 2.0 * self.linear * self.beyond + self.more.squared()
 
-    @cached_property
-    def beyond(self) -> Size:
-        """|w + R|."""
-        return self.cube + self.rest
-
-    @cached_property
-    def more(self) -> Size:
-        """|a|, a = q + w + R."""
-        return self.square + self.beyond
-
-    @cached_property
-    def crossed(self) -> Size:
-        """|(L + a)² - L² - 2Lq|."""
-        return 2.0 * self.linear * self.beyond + self.more.squared()
-
-    @cached_property
+    @property
     def cost(self) -> Array:
         """What half of |c| costs beside the error of a fit, about."""
         return (2.0 * self.linear * self.rest + self.more.squared()).value
 
 
-@dataclass(frozen=True, eq=False)
 class Slopes:
     """The slopes σ + τ₁ + τ₂ + ε of a layer, and the sizes of what there is of them, (count, n).
+
+    By ε = t(w + R) + c/2·((L + a)² - L²) + e, and by what is known of φ'(v) - σ alone.
 
     Attributes
     ----------
@@ -185,41 +146,22 @@ class Slopes:
     slope, rate, bow : |σ|, |t| and |c|.
     swing, sway, off : |τ₁|, |τ₂| and |ε|.
     error, other : |ε - tw - cLq - cLw| and |ε - tw|.
-    most, open, whole : |σ| + |φ'(v) - σ|, |φ'(v) - σ - τ₁| and |φ'(v) - σ|.
+    most, open, whole : |φ'(v)|, |φ'(v) - σ - τ₁| and |φ'(v) - σ|.
+    added : |φ(v) - φ(v̂) - σ(s - R) - t/2·L² - tLq - c/6·L³ - σR|, with s = L + a.
     """
 
-    fit: Fit
-    slope: Size
-    rate: Size
-    bow: Size
-    swing: Size
-    sway: Size
-    off: Size
-    error: Size
-    other: Size
-    most: Size
-    open: Size
-    whole: Size
-
-    @staticmethod
-    def of(layer: Polynomial, fit: Fit) -> Slopes:
-        """By ε = t(w + R) + c/2·((L + a)² - L²) + e, and by what is known of φ'(v) - σ alone."""
-        slope, rate, bow = Size.of(fit.slope), Size.of(fit.rate), Size.of(fit.bow)
-        linear, more, known = layer.linear, layer.more, Size(fit.apart)
-        still, cubed = rate * layer.rest + Size(fit.error), rate * layer.cube
-        swing, bowed, bent = rate * linear, bow * linear, 0.5 * bow * more
-        sway = rate * layer.square + 0.5 * bowed * linear
-        apart = bent * (linear + linear + more) + still
-        off = (apart + cubed).least(known + swing + sway)
-        error = bowed * layer.rest + bent * more + still
-        open_ = (sway + off).least(known + swing)
-        whole, other = known.least(swing + open_), apart.least(off + cubed)
-        return Slopes(fit, slope, rate, bow, swing, sway, off, error, other, slope + known, open_, whole)
-
-    def added(self, layer: Polynomial) -> Size:
-        """|φ(v) - φ(v̂) - σ(s - R) - t/2·L² - tLq - c/6·L³ - σR|, with s = L + a."""
-        third = layer.more * (3.0 * layer.linear * (layer.linear + layer.more) + layer.more.squared())
-        return 0.5 * self.rate * layer.crossed + self.bow * third / 6.0 + Size(self.fit.rest)
+    def __init__(self, layer: Polynomial, fit: Fit) -> None:
+        linear, more = layer.linear, layer.more
+        self.fit, self.slope, self.rate, self.bow = fit, Size.of(fit.slope), Size.of(fit.rate), Size.of(fit.bow)
+        still, bowed, bent = self.rate * layer.rest + Size(fit.error), self.bow * linear, 0.5 * self.bow * more
+        self.swing, self.sway = self.rate * linear, self.rate * layer.square + 0.5 * bowed * linear
+        self.error = bowed * layer.rest + bent * more + still
+        self.other = bent * (linear + linear + more) + still
+        self.off = self.other + self.rate * layer.cube
+        self.open = self.sway + self.off
+        self.whole, self.most = self.swing + self.open, self.slope + Size(fit.apart)
+        third = more * (3.0 * linear * (linear + more) + more.squared())
+        self.added = 0.5 * self.rate * layer.crossed + self.bow * third / 6.0 + Size(fit.rest)
 
 
 class Unfolding:
@@ -313,7 +255,7 @@ class SecondOrder:
         half = up(np.maximum(upper - center, center - lower))
         half = np.maximum(half, _FLAT * half.max(axis=-1, keepdims=True))
         hidden, value, last, intervals, empty = self._forward(center, half, known)
-        bounds, entries, near, shares = self._backward(half, hidden, last)
+        bounds, entries, shares = self._backward(half, hidden, last)
         rest = last.rest.above
         outputs = np.concatenate([up(value + up(last.above + rest)), up(up(last.below + rest) - value)], axis=-1)
         flat = ~(half > np.finfo(float).tiny).all(axis=-1)
@@ -322,7 +264,7 @@ class SecondOrder:
             for part in (bounds, entries, outputs)
         )
         floor, roof = (np.concatenate(side, axis=-1) for side in zip(*intervals, strict=True))
-        return Second(bounds, near, entries, outputs, floor, roof, empty, np.concatenate(shares, axis=-1))
+        return Second(bounds, entries, outputs, floor, roof, empty, np.concatenate(shares, axis=-1))
 
     def _forward(
         self, center: Array, half: Array, known: list[Interval]
@@ -337,7 +279,9 @@ class SecondOrder:
         value, B = Near.of(center).through(weight) + Near.weights(bias), half[:, :, None] * weight.T
         fuzz = Size.of(B).sum(1).lost(1)
         noise = fuzz + Size(value.error)
-        layer = Polynomial.first(self.poly, B, noise, fuzz)
+        Z = np.zeros((len(B), sum(self.poly.count[1:4]), B.shape[-1]))
+        Z[:, : self.poly.d] = B
+        layer = Polynomial(self.poly, Z, noise, fuzz)
         for k, (low, high) in enumerate(known):
             neurons, (weight, bias, _) = self.layers[k][2], self.layers[k + 1]
             assert neurons is not None
@@ -349,10 +293,10 @@ class SecondOrder:
             low[hollow] = high[hollow] = middle[hollow]
             intervals.append((low, high))
             away = Size(up(np.maximum(high - middle, middle - low)))
-            layer = replace(layer, rest=layer.rest.least(away + layer.linear + layer.square + layer.cube))
-            seen = Slopes.of(layer, fit(neurons, middle, (low, high), layer.cost))
+            layer.within(layer.rest.least(away + layer.linear + layer.square + layer.cube))
+            seen = Slopes(layer, fit(neurons, middle, (low, high), layer.cost))
             hidden.append((layer, seen))
-            source, turned = seen.added(layer), Size(np.abs(seen.fit.slope - self.slopes[k]), 1)
+            source, turned = seen.added, Size(np.abs(seen.fit.slope - self.slopes[k]), 1)
             parts.append(turned * layer.rest + source + self.slopes[k] * noise)
             wholes.append(seen.slope * layer.rest + source)
             doubled = layer.linear.squared()
@@ -363,7 +307,7 @@ class SecondOrder:
             noise = lost + Size(value.error)
             # squares double the roundings that are counted, layer by layer: so they are charged here
             rest = Size((self.unfolding.forwards(k, parts, wholes) + noise).above)
-            layer = Polynomial.of(self.poly, self._next(layer.Z, seen, k), rest, 3.0 * lost)
+            layer = Polynomial(self.poly, self._next(layer.Z, seen, k), rest, 3.0 * lost)
         return hidden, value.value, layer, intervals, empty
 
     def _next(self, Z: Array, seen: Slopes, k: int) -> Array:
@@ -380,8 +324,8 @@ class SecondOrder:
 
     def _backward(
         self, half: Array, hidden: list[tuple[Polynomial, Slopes]], last: Polynomial
-    ) -> tuple[Array, Array, Array, list[Array]]:
-        """Bounds of the norm and of the entries, about the largest norm, and shares of the neurons of each layer.
+    ) -> tuple[Array, Array, list[Array]]:
+        """Bounds of the norm and of the entries, and shares of the neurons of each layer.
 
         Γ⁰ is G, Γ¹ is H, and K is |Γ¹|; sizes of Jacobians are by δ_j, their norms by x_j = h_j δ_j.
         """
@@ -487,22 +431,17 @@ class SecondOrder:
 
     def _total(
         self, half: Array, last: Polynomial, quartic: Array, entries: Size, rest: Size, third: Size
-    ) -> tuple[Array, Array, Array]:
-        """The largest norm and entries at a corner with all that is added to them, and the norm without."""
+    ) -> tuple[Array, Array]:
+        """The largest norm and entries at a corner with all that is added to them."""
         rows, parts = half[:, None, :], self.poly.split(last.Z)
         C = self.poly.gradient([*(np.swapaxes(part, 1, 2) for part in parts), quartic])
         sizes = Size.of(C)
         own = sizes @ self.poly.slack + sizes.sum(-1).lost(C.shape[-1] + 64)
         entries, rest = (entries + own) / rows, rest + (own / rows).length((1, 2))
         corners = np.moveaxis((C * (1.0 / rows)[..., None]) @ self.poly.values, -1, 1)
-        if C.shape[1] == 1 or half.shape[-1] == 1:
-            near = Size.of(corners).length((-2, -1)).max(1)
-            norms = (Size.of(corners) + entries[:, None]).length((-2, -1)).max(1)
-        else:
-            near = Size(largest_norm_above(corners, 7))
-            norms = near + entries.length((1, 2))
+        norms = Size(largest_norm_above(corners, 7)) + rest.least(entries.length((1, 2)))
         largest = Size.of(corners).max(1) + entries + third[:, None, None]
-        return (norms.least(near + rest) + third).above, largest.above, near.value
+        return (norms + third).above, largest.above
 
 
 def _between(square: Array) -> Array:

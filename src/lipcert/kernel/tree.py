@@ -1,8 +1,7 @@
-"""A region cut into pieces: what was cut where, and the proof that the pieces cover it.
+"""What was cut where, as a certificate stores it, and the checks that it is a tree.
 
-Every cut replaces a piece by two that together contain it: a box is halved at a float between its sides, which both
-halves share, or a neuron is confined to either side of a value, which both sides share. So the leaves cover the root
-whatever the cuts are; only the bound of each leaf needs a proof, and those are derived again.
+Every cut replaces a piece by two that together contain it, so the leaves cover the root whatever the cuts are; only the
+bound of each leaf needs a proof, and those are derived again.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lipcert.errors import ProofFailed
-from lipcert.kernel.pieces import AXIS, LEAF, Bounds, Pieces
+from lipcert.kernel.pieces import AXIS, LEAF
 from lipcert.model.arrays import Array
 from lipcert.model.network import Network
 
@@ -31,7 +30,7 @@ class Tree:
     void, neuron, weight : for leaves that contain no input, three columns of their own: the node, and the weights of
         the neurons (numbered through all hidden layers) that show it.
     second : nodes that are bounded to second order only.
-    passed : nodes that are not bounded themselves: what is known of the piece they are part of serves them.
+    passed : empty; older files name nodes that were not bounded then, and are now.
     """
 
     layer: Array
@@ -48,29 +47,6 @@ class Tree:
     @property
     def leaves(self) -> int:
         return int((self.layer == LEAF).sum())
-
-
-def children(pieces: Pieces, starts: Array, layer: Array, index: Array, value: Array) -> Pieces:
-    """The two halves of each piece, in the order first, second, first, second, …
-
-    ``starts`` tells where the neurons of each hidden layer begin.
-    """
-    twice = pieces.take(np.repeat(np.arange(len(pieces)), 2))
-    below = 2 * np.arange(len(pieces))
-    axis, neuron = layer == AXIS, layer != AXIS
-    cut, at = below[axis], value[axis]
-    if not ((twice.lower[cut, index[axis]] <= at) & (at <= twice.upper[cut, index[axis]])).all():
-        raise ProofFailed("a box is cut outside its sides")
-    twice.upper[cut, index[axis]] = twice.lower[cut + 1, index[axis]] = at
-    cut, at, place = below[neuron], value[neuron], starts[layer[neuron]] + index[neuron]
-    twice.high[cut, place] = np.minimum(twice.high[cut, place], at)
-    twice.low[cut + 1, place] = np.maximum(twice.low[cut + 1, place], at)
-    return twice
-
-
-def confined(pieces: Pieces, found: Bounds) -> Pieces:
-    """The pieces with the intervals that were proved for them, and with better hints."""
-    return Pieces(pieces.lower, pieces.upper, found.low, found.high, found.hints, found.values, found.second)
 
 
 def check_shape(network: Network, tree: Tree) -> None:

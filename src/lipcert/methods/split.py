@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from lipcert.errors import InvalidInput, ProofFailed
-from lipcert.kernel.cover import Cover, Leaf, covering
+from lipcert.kernel.cover import Cover, Leaf
 from lipcert.kernel.domain import corners
 from lipcert.kernel.hints import Interval
 from lipcert.kernel.piece_bounds import PieceBounds
 from lipcert.kernel.pieces import AXIS, Pieces
 from lipcert.kernel.rays import along_rays, has_rays
-from lipcert.kernel.taylor import MOST_INPUTS, curved, deep
+from lipcert.kernel.taylor import MOST_INPUTS, curved
 from lipcert.methods.anytime import Anytime
 from lipcert.methods.candidate import Candidate
 from lipcert.methods.directions import Stretch
@@ -29,12 +29,12 @@ from lipcert.methods.method import Method
 from lipcert.methods.problem import Problem
 from lipcert.methods.second_order_jacobian import improved, suits
 from lipcert.methods.witness import weights_at_infinity, witness
+from lipcert.methods.workers import covering
 from lipcert.model.arrays import Array, dense
 from lipcert.model.network import Layer, Network
 from lipcert.model.norms import Norms
 from lipcert.model.regions import Region
 from lipcert.runtime.clock import clock
-from lipcert.runtime.threads import one_thread
 
 _BATCH = 256
 """Boxes that are cut at once at most; more would not be faster."""
@@ -62,11 +62,8 @@ _GAIN, _LEAST_PIECES, _EARLY, _OPTIMISM = 0.98, 200, 9.0, 2.0
 """Auto stops cutting if the mean bound of the boxes, extrapolated, does not reach the first, relative to that of the
 whole region. Not before so many boxes, not with more than 9 times the time used left, and not unless bounds would miss
 it even if they fell twice as fast."""
-_FAR = (2.5, 1.6)
-"""A second-order bound that exceeds the lower bound by these factors: its halves are cut again at once."""
-_NOTHING, _PARTS = 1e3, 1024
-"""A bound that exceeds the lower bound by the first says nothing: the region is cut until parts say more, into at most
-the second."""
+_NOTHING = 1e3
+"""A bound that exceeds the lower bound by this says nothing, not even which axis to halve."""
 _ATTAINED = 1.0 - 1e-6
 """A box is done when a point of it attains this share of its bound."""
 _SAMPLES, _STARTS, _STEPS = 2000, 8, 12
@@ -117,7 +114,7 @@ class Split(Anytime):
         now.check()
         if isinstance(method, Anytime):
             limit = np.inf if method.seconds is None else method.seconds
-            share = _FIRST if curved(problem.network) or deep(problem.network) else _WHOLE
+            share = _FIRST if curved(problem.network) else _WHOLE
             with now.sharing(min(share * now.left, limit) if affordable(problem, 1.0 - share) else np.inf):
                 for candidate in method.candidates(problem, start):
                     yield candidate
@@ -143,7 +140,7 @@ class Split(Anytime):
         search, kept, interrupt = _Search(problem.network, problem.region, problem.norms, impatient), None, None
         try:
             bounding = PieceBounds(problem.network, problem.region, candidate.sweeps, problem.norms, remembered=True)
-            with covering(bounding, self.workers, one_thread) as kept:
+            with covering(bounding, self.workers) as kept:
                 search.run(kept, self, candidate.bound)
         except KeyboardInterrupt as error:
             interrupt = error
@@ -191,7 +188,6 @@ class _Search:
     def __post_init__(self) -> None:
         self.rays = not self.region.bounded
         self.cut = along_rays(self.network)[0] if self.rays else self.network  # what pieces and cuts speak of
-        self.curved, self.deep = curved(self.network), deep(self.network)
         self.stretch = Stretch(self.norms)
 
     def run(self, cover: Cover, limits: Split, ceiling: float) -> None:
@@ -204,7 +200,7 @@ class _Search:
         self.lower, self.witness = start.value, start.point
         if cover.bound > VANISHING:
             self.whole = cover.leaf(0).bound
-            self.add(self.parts(cover, self.faces(cover)))
+            self.add(self.faces(cover))
         began = before = time.perf_counter()
         pace = 0.0
         while self.open and now.allows(pace) and cover.pieces < most:
@@ -216,7 +212,7 @@ class _Search:
             kept = [leaf for leaf in batch if leaf.bound > enough and not self.settle(cover, leaf)]
             if not kept:
                 continue
-            self.add(self.halved(cover, kept))
+            self.add(cover.cut([leaf.node for leaf in kept], *self.cuts(kept, cover.bounding.starts)))
             share = min(self.upper, ceiling)
             now.say(
                 f"{cover.pieces} pieces, {len(self.open)} open, upper {share:.4g}, lower {self.lower:.4g},"
@@ -252,7 +248,7 @@ class _Search:
     @property
     def most(self) -> int:
         """How many pieces are cut at once at most."""
-        entries = _CURVED if self.curved else _ENTRIES
+        entries = _CURVED if curved(self.network) else _ENTRIES
         return min(_BATCH, max(2, entries // max(self.network.sizes[1:-1]) ** 2))
 
     @property
@@ -291,37 +287,6 @@ class _Search:
             self.meet(np.array(middles))
         for leaf in leaves:
             heapq.heappush(self.open, (-leaf.bound, leaf.node))
-
-    def parts(self, cover: Cover, leaves: list[Leaf]) -> list[Leaf]:
-        """The leaves to start with; if slopes are smooth and their bounds say nothing, parts without bounds.
-
-        They are cut until trial halves of one part have bounds that say something.
-        """
-        bounding, now, level = cover.bounding, clock(), 1
-        while self.curved and leaves and max(leaf.bound for leaf in leaves) > _NOTHING * self.lower > 0.0:
-            if level % self.network.inputs == 0:
-                probe = leaves[len(leaves) // 2]
-                bounds = bounding.bound(bounding.halves(probe.piece, *self.cuts([probe], bounding.starts))).values
-                now.say(f"{len(leaves)} parts, halves of one have bounds to {bounds.max():.4g}, lower {self.lower:.4g}")
-                if bounds.max() <= _NOTHING * self.lower or len(leaves) > _PARTS or not now.allows(0.0):
-                    break
-            leaves = cover.cut([leaf.node for leaf in leaves], *self.cuts(leaves, bounding.starts), passing=True)
-            level += 1
-        return leaves
-
-    def halved(self, cover: Cover, leaves: list[Leaf]) -> list[Leaf]:
-        """The leaves cut in halves; where second-order bounds are far too large, the halves are cut again at once.
-
-        Halves that are cut again inherit their parent's bound.
-        """
-        starts = cover.bounding.starts
-        for limit in _FAR[self.deep :] if self.lower > 0.0 else ():
-            far = [leaf for leaf in leaves if leaf.piece.second[0] and limit * self.lower < leaf.bound < self.whole]
-            if far and len(leaves) + len(far) <= 4 * self.most:
-                nodes = {leaf.node for leaf in far}
-                leaves = [leaf for leaf in leaves if leaf.node not in nodes]
-                leaves += cover.cut([leaf.node for leaf in far], *self.cuts(far, starts), passing=True)
-        return cover.cut([leaf.node for leaf in leaves], *self.cuts(leaves, starts))
 
     def settle(self, cover: Cover, leaf: Leaf) -> bool:
         """Whether a box is done because none of its neurons is open.

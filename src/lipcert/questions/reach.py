@@ -12,7 +12,6 @@ import numpy as np
 from lipcert.answers.proofs import Pieces, Proof
 from lipcert.answers.reach import Reach, reach_set
 from lipcert.errors import Interrupted, InvalidInput
-from lipcert.kernel.cover import covering
 from lipcert.kernel.dual_bound import DualHints
 from lipcert.kernel.hints import BOTH, Enclosure
 from lipcert.kernel.outputs import OutputBounds
@@ -22,12 +21,13 @@ from lipcert.methods.dual import DualSearch, affordable
 from lipcert.methods.method import Method
 from lipcert.methods.quadratic import lowest
 from lipcert.methods.split import FEW_INPUTS, VANISHING, RowSearch, attained, output_values
+from lipcert.methods.workers import covering
 from lipcert.model.network import Network, network_in
 from lipcert.model.regions import Ball, Region
 from lipcert.questions.certify import question
 from lipcert.questions.prove_outputs import limited, shorter_limit, splitting, stages
 from lipcert.runtime.clock import OutOfTime, Progress, clock, timed
-from lipcert.runtime.threads import one_thread, suited_to
+from lipcert.runtime.threads import suited_to
 
 _SIDE = 0.2
 """Share of the tolerance for each side of an output."""
@@ -139,7 +139,7 @@ class _Work:
             least = _ROUNDED * float(np.abs(lower).max()) + VANISHING
             scale = np.tile(np.maximum(lower[:n] + lower[n:], least), 2)
             search = RowSearch(target, inner, values, lower, scale, _SIDE * split.tolerance)
-            with covering(OutputRows(target, inner, self.proofs[-1].sweeps), split.workers, one_thread) as cover:
+            with covering(OutputRows(target, inner, self.proofs[-1].sweeps), split.workers) as cover:
                 self.pieces = len(self.proofs) - 1, cover
                 search.run(cover, np.inf if split.pieces is None else split.pieces)
 

@@ -13,7 +13,6 @@ from lipcert.answers.proofs import Pieces, Proof
 from lipcert.answers.sensitivity import Sensitivity, pair_facts, sensitivities
 from lipcert.arguments.numbers import indices
 from lipcert.errors import Interrupted, InvalidInput, ProofFailed
-from lipcert.kernel.cover import covering
 from lipcert.kernel.facts import PairsFact
 from lipcert.kernel.hints import BOTH, Enclosure, Part
 from lipcert.kernel.outputs import Group, OutputBounds, pair_bound
@@ -24,13 +23,14 @@ from lipcert.methods.closed_form import ClosedForm
 from lipcert.methods.method import Method
 from lipcert.methods.problem import Problem
 from lipcert.methods.split import FEW_INPUTS, VANISHING, RowSearch, attained, entry_sizes
+from lipcert.methods.workers import covering
 from lipcert.model.network import Network, network_in
 from lipcert.model.regions import Everywhere, Region
 from lipcert.questions.certify import question
 from lipcert.questions.prove_outputs import limited, shorter_limit, splitting, stages
 from lipcert.runtime.clock import Progress, clock, timed
 from lipcert.runtime.costs import pairs_seconds
-from lipcert.runtime.threads import one_thread, suited_to
+from lipcert.runtime.threads import suited_to
 
 _WHOLE = 0.5
 """Share of the time for the bound of all inputs and outputs together."""
@@ -152,7 +152,7 @@ class _Work:
         rest = (_PAIRED if bounding.curved else 1.0 - _PIECES) * max(clock().left, 0.0)
         with (
             clock().keeping(rest if np.isfinite(rest) else 0.0),
-            covering(bounding, split.workers, one_thread) as cover,
+            covering(bounding, split.workers) as cover,
         ):
             self.pieces = len(self.proofs) - 1, cover
             search.run(cover, np.inf if split.pieces is None else split.pieces * lower.size)

@@ -20,6 +20,9 @@ _POWERS = 8
 """Steps of the power method where a norm need not be exact."""
 _PACE = 0.5
 """The largest change that is advised, in powers of two."""
+_STEPS = 64.0
+"""Advice is rounded to so many parts of a power of two. Else roundings grow from piece to part, to 1e-7 of a bound in 20
+layers, and a tree would not prove the same again. A bound changes by less than 1e-4 of itself, either way."""
 _BARRIER = 5e-3
 """Weight of the barrier that keeps multipliers inside the set where they are of use."""
 _TINY = 1e-280
@@ -118,7 +121,7 @@ def advised(sweep: Any, advise: bool) -> tuple[Array, Array]:
             found.append(_wide(view, full, empty))
         back = _wide(view, back, 0.0)
     hint, share = (np.concatenate([blank, *found[::-1]], axis=-1) for found in (hints, shares))
-    return hint, share
+    return np.round(hint * _STEPS) / _STEPS if advise else hint, share
 
 
 def _wide(view: Any, values: Array, empty: float) -> Array:
