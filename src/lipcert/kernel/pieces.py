@@ -1,4 +1,4 @@
-"""Pieces of a region: boxes, and intervals that neurons are confined to; what is proved of them, and how to cut them."""
+"""Pieces of a region: boxes, and intervals that neurons are confined to; what is proved of them, how to cut them."""
 
 from __future__ import annotations
 

@@ -5,14 +5,16 @@ The step proves whatever multipliers it is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import numpy as np
 from scipy import linalg
 
 from lipcert.model.arrays import Array, Weight, dense
+from lipcert.model.network import Neurons
 from lipcert.suggest.algebra import matvec, powers
+from lipcert.suggest.lines import suggested_lines
 
 _TOP, _SHARPNESS = 5, 4.0
 """So many top directions advise, weighted by a power of their share of the norm, so that close ones count alike."""
@@ -21,8 +23,8 @@ _POWERS = 8
 _PACE = 0.5
 """The largest change that is advised, in powers of two."""
 _STEPS = 64.0
-"""Advice is rounded to so many parts of a power of two. Else roundings grow from piece to part, to 1e-7 of a bound in 20
-layers, and a tree would not prove the same again. A bound changes by less than 1e-4 of itself, either way."""
+"""Advice is rounded to so many parts of a power of two. Else roundings grow from piece to part, to 1e-7 of a bound in
+20 layers, and a tree would not prove the same again. A bound changes by less than 1e-4 of itself, either way."""
 _BARRIER = 5e-3
 """Weight of the barrier that keeps multipliers inside the set where they are of use."""
 _TINY = 1e-280
@@ -91,10 +93,45 @@ def _norm(numbers: Array, image: Callable[[Array], Array]) -> Array:
     return powers(image, 1.0 + 0.5 * np.cos(numbers + 1.0), _POWERS)[0]  # rows often add up to zero: no ones
 
 
-def from_relative(hints: Array, r: Array, variance: Array, narrow: Callable[[Array], Array]) -> Array:
-    """T from hints log2(T/(r² S_jj)) of all neurons of a layer, of which ``narrow`` picks some; zero without a hint."""
-    log = narrow(np.where(np.isfinite(hints), hints, -2000.0))  # 2⁻²⁰⁰⁰ is zero
-    return np.asarray(np.exp2(log) * (r * r * variance))
+class Hinted:
+    """The choices of a guide: T as hinted for a view, (count, k), a closed form where that is zero; lines of least area."""
+
+    def __init__(self, hint: Callable[[Any], Array]) -> None:
+        self.hint = hint
+
+    @classmethod
+    def relative(cls, layers: Sequence[Array]) -> Self:
+        """By log2(T/(r² S_jj)) per layer, (count, neurons), which also serves a part whose S is far smaller."""
+
+        def hint(view: Any) -> Array:
+            log = layers[view.index]
+            log = view.narrow(np.where(np.isfinite(log), log, -2000.0))  # 2⁻²⁰⁰⁰ is zero
+            r = 0.5 * (view.beta - view.alpha)
+            return np.asarray(np.exp2(log) * (r * r * view.variance))
+
+        return cls(hint)
+
+    @classmethod
+    def absolute(cls, hints: Any) -> Self:
+        """By the multipliers of a pass over the whole region, if there was one."""
+
+        def hint(view: Any) -> Array:
+            T = np.zeros((1, view.size))
+            if hints is not None and view.index < len(hints.multipliers):
+                T[0] = np.ldexp(hints.multipliers[view.index], 2 * (hints.exponents[view.index] - view.exponent[0]))
+            return np.asarray(view.narrow(T))
+
+        return cls(hint)
+
+    def multipliers(self, view: Any) -> Array:
+        r, m, T = 0.5 * (view.beta - view.alpha), 0.5 * (view.alpha + view.beta), self.hint(view)
+        missing = (T <= 0.0) & (r > 0.0)
+        return np.where(missing, closed_form(view.S, m, r, view.ahead, view.neurons), T) if missing.any() else T
+
+    def lines(
+        self, which: int, index: int, neurons: Neurons, numbers: Array, interval: tuple[Array, Array]
+    ) -> tuple[Array, Array]:
+        return suggested_lines(neurons, interval)
 
 
 def advised(sweep: Any, advise: bool) -> tuple[Array, Array]:
