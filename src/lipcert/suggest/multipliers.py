@@ -94,7 +94,7 @@ def _norm(numbers: Array, image: Callable[[Array], Array]) -> Array:
 
 
 class Hinted:
-    """The choices of a guide: T as hinted for a view, (count, k), a closed form where that is zero; lines of least area."""
+    """The choices of a guide: T as hinted for a view, a closed form where that is zero; lines of least area."""
 
     def __init__(self, hint: Callable[[Any], Array]) -> None:
         self.hint = hint
