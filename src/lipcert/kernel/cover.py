@@ -71,9 +71,9 @@ class Cover:
     """A region and the pieces that it was cut into.
 
     Rows are written before they count: ``pieces`` says how many nodes belong to a finished tree, so an interrupt at any
-    moment leaves a cover. Each of the ``workers`` of a pool must have been told what to bound, by :func:`prepare`. Where
-    a tree is proved again, ``second`` (nodes,) says which nodes are bounded to second order only; then pieces that turn
-    out to have no input can still be cut.
+    moment leaves a cover. Each of the ``workers`` of a pool must have been told what to bound, by :func:`prepare`.
+    Where a tree is proved again, ``second`` (nodes,) says which nodes are bounded to second order only; then pieces
+    that turn out to have no input can still be cut.
     """
 
     def __init__(
