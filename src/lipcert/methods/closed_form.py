@@ -9,7 +9,7 @@ import numpy as np
 from lipcert.kernel.guide import View
 from lipcert.methods.eigenvalues import ITERATIVE, largest, largest_of, symmetric
 from lipcert.methods.method import Greedy
-from lipcert.methods.stage import Stage
+from lipcert.methods.stage import Stage, smaller
 from lipcert.model.arrays import Array, Weight, dense, times
 
 _SMALL = 64
@@ -92,8 +92,7 @@ def _stacked(view: View) -> Array:
     active = np.argsort(r <= 0, axis=-1, kind="stable")[:, :most]
     on = np.take_along_axis(r, active, -1)
     ahead = dense(view.ahead) if view.ahead.ndim == 2 else view.ahead
-    gram = np.swapaxes(ahead, -1, -2) @ ahead
-    target = ahead if ahead.shape[-2] <= ahead.shape[-1] else _root(gram, ahead)
+    gram, target = np.swapaxes(ahead, -1, -2) @ ahead, smaller(ahead)
     s = largest(_block(view.S, active, on))
     e = largest(_block(np.broadcast_to(gram, view.S.shape), active, np.where(on > 0, 1.0, 0.0)))
     sigma = largest(symmetric(target @ (m[:, :, None] * view.S * m[:, None, :]) @ np.swapaxes(target, -1, -2)))
@@ -104,16 +103,6 @@ def _block(stack: Array, active: Array, scale: Array) -> Array:
     """The rows and columns of the active neurons, scaled."""
     rows = np.take_along_axis(stack, active[:, :, None], -2)
     return scale[:, :, None] * np.take_along_axis(rows, active[:, None, :], -1) * scale[:, None, :]
-
-
-def _root(gram: Array, ahead: Array) -> Array:
-    """A square matrix that serves in the place of a weight with more rows than columns; see :func:`smaller`."""
-    n = gram.shape[-1]
-    jitter = 1e-13 * np.trace(gram, axis1=-2, axis2=-1)[..., None, None] / n + np.finfo(float).tiny
-    try:
-        return np.swapaxes(np.linalg.cholesky(gram + jitter * np.eye(n)), -1, -2)
-    except np.linalg.LinAlgError:
-        return ahead
 
 
 def _best(s: Array, sigma: Array, e: Array) -> Array:

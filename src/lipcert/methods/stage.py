@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import linalg
 
 from lipcert.kernel.guide import View
 from lipcert.methods.eigenvalues import symmetric
@@ -45,7 +44,7 @@ class Stage:
     @cached_property
     def target(self) -> Weight:
         """The next weight W⁺, or a dense C with fewer rows and CᵀC = W⁺ᵀW⁺, which gives the same objective."""
-        return self.ahead if self.neurons is None else _smaller(self.ahead)
+        return self.ahead if self.neurons is None else smaller(self.ahead)
 
     def narrow(self, values: Array) -> Array:
         """Values of the layer's neurons for the rows of S; zero for values that are carried unchanged."""
@@ -80,14 +79,14 @@ class Stage:
         return np.flatnonzero(self.beta > self.alpha)
 
 
-def _smaller(ahead: Weight) -> Weight:
-    """A matrix C with as few rows as possible and CᵀC = aheadᵀ·ahead, to rounding: λmax(C P Cᵀ) is the same."""
-    rows, columns = ahead.shape
+def smaller(ahead: Weight) -> Weight:
+    """C with as few rows as possible and CᵀC = W⁺ᵀW⁺, nearly, for one weight or a stack: λmax(C P Cᵀ) is the same."""
+    rows, columns = ahead.shape[-2:]
     if rows <= columns:
         return ahead
-    gram = dense(ahead.T @ ahead)
-    gram.flat[:: columns + 1] += 1e-13 * np.trace(gram) / columns + np.finfo(float).tiny
+    gram = dense(ahead.T @ ahead) if ahead.ndim == 2 else np.swapaxes(ahead, -1, -2) @ ahead
+    jitter = 1e-13 * np.trace(gram, axis1=-2, axis2=-1)[..., None, None] / columns + np.finfo(float).tiny
     try:
-        return np.asarray(linalg.cholesky(gram, lower=False, overwrite_a=True, check_finite=False))
-    except linalg.LinAlgError:
+        return np.swapaxes(np.linalg.cholesky(gram + jitter * np.eye(columns)), -1, -2)
+    except np.linalg.LinAlgError:
         return ahead
