@@ -20,7 +20,6 @@ from lipcert.methods.scalar import Scalar
 from lipcert.methods.stage import Stage
 from lipcert.model.arrays import Array
 from lipcert.runtime.clock import OutOfTime, clock
-from lipcert.runtime.costs import scalar_share
 
 LOG4 = float(np.log(4.0))
 _AWAY = (0.1, 1.0, 3.0)
@@ -36,6 +35,8 @@ _TILTS = (0.25, 0.75)
 """Where on the interval the lines of later rounds touch the activation; those of the first touch in the middle."""
 _WIDE = 1000
 """From so many open neurons in a layer, limited time is better spent on gradients than on Scalar and more rounds."""
+_SCALAR = 3.0
+"""A Scalar pass takes at most about so many times as long as a ClosedForm pass: it finds all eigenvectors."""
 _FLAT = 0.1
 """Share of the mean that is added to second derivatives, so that none is far below the others."""
 _WORTH = 1e-3
@@ -68,17 +69,12 @@ class Joint(Anytime):
     seconds: float | None = None
 
     def candidates(self, problem: Problem, start: Candidate) -> Iterator[Candidate]:
-        """A Scalar sweep, then what further rounds and joint multipliers make of it.
-
-        The cost per layer is constant, so the time of one ClosedForm sweep tells that of the others.
-        """
+        """A Scalar pass, then what further rounds and joint multipliers make of it."""
         open_ = [int((layer.beta > layer.alpha).sum()) for layer in start.layers]
         if max(open_, default=0) >= _WIDE and clock().end < np.inf:
             yield from self.optimised(problem, start)
             return
-        kept = [int(((layer.beta != 0.0) | (layer.alpha != 0.0)).sum()) for layer in start.layers]
-        share = 1.0 + scalar_share(open_, kept, problem.network.sizes[2:])
-        if not clock().allows(share * clock().sweep):
+        if not clock().allows(_SCALAR * clock().sweep):
             return
         first = replace(problem.sweep(Scalar().choose, "scalar", hurried=True), found_by="Scalar")
         yield first

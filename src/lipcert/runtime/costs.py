@@ -18,10 +18,6 @@ from lipcert.runtime.threads import suited_to
 
 _SMALL: Final = 2000
 """Layers of fewer neurons are not checked: their matrices, 32 MB each, fit into any memory."""
-_FLOOR: Final = 0.7
-"""The least that :func:`scalar_share` tells, measured on narrow networks, where matrices take little of the time."""
-_FACTORED: Final = 1000
-"""Open neurons from which Scalar works with Cholesky factors; as in :mod:`lipcert.methods.scalar`."""
 _PAIRS: Final = 8.0
 """Operations of a layer's entries of the Jacobian, over its size squared times its size and the inputs."""
 _DEPTH: Final = 24
@@ -43,22 +39,6 @@ def pairs_seconds(network: Network, groups: Sequence[Sequence[int]]) -> float:
     work = sum(_PAIRS * float(n) * n * (n + inputs) for n in network.sizes[1:-1])
     with suited_to(max(network.sizes)):
         return work / _speed() if work > _QUICK else 0.0
-
-
-def scalar_share(open_: Sequence[int], kept: Sequence[int], after: Sequence[int]) -> float:
-    """How many times as long a Scalar sweep takes as a ClosedForm sweep with its proof, about.
-
-    With a open neurons of k that are kept, and n in the next layer: the proof factors, solves and multiplies, and goes
-    some thirty times through the matrices; Scalar finds all eigenvectors and tries a few products, or, of many open
-    neurons, a few factors.
-    """
-    proof = scalar = 0.0
-    for a, k, n in zip(open_, kept, after, strict=True):
-        smaller = min(k, n)
-        proof += 2.0 * a**3 + 4.0 * a * a * smaller + 2.0 * a * smaller**2 + 1300.0 * k * k
-        once = 6.5 * a**3 + 3.0 * a * a * n if a < _FACTORED else 1.5 * a**3 + 5.0 * a * a * n
-        scalar += once + 5.0 * a * n * n + 1300.0 * k * k
-    return max(_FLOOR, scalar / max(proof, 1.0))
 
 
 def enclosing_seconds(network: Network) -> float:
