@@ -19,7 +19,7 @@ from lipcert.kernel.domain import Domain, Pick
 from lipcert.kernel.hints import BOTH, Enclosure
 from lipcert.kernel.image import Image
 from lipcert.kernel.neuron_bounds import slope_bounds
-from lipcert.kernel.sweep import Centers, Sweep, proving, stacked
+from lipcert.kernel.sweep import Sweep, at_centers, proving, stacked
 from lipcert.methods.guide import MethodGuide
 from lipcert.methods.method import Greedy
 from lipcert.model.arrays import Array
@@ -199,8 +199,9 @@ def first_slopes(patch: pytest.MonkeyPatch) -> None:
 
 
 def turned_centres(patch: pytest.MonkeyPatch) -> None:
-    honest = Centers.of
-    patch.setattr(Centers, "of", lambda self, domain: [(v[::-1], e[::-1]) for v, e in honest(self, domain)])
+    patch.setattr(
+        sweep_module, "at_centers", lambda net, domain: [(v[::-1], e[::-1]) for v, e in at_centers(net, domain)]
+    )
 
 
 def first_extent(patch: pytest.MonkeyPatch) -> None:

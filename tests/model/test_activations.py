@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable
-from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,6 @@ from scipy.io import savemat
 import lipcert as lc
 from lipcert.arguments.names import ALIASES, PRESETS
 from lipcert.errors import InvalidInput
-from lipcert.model.activation_row import USUAL, Loss, Row
 from lipcert.model.activations import CONCAVE, CONVEX, TABLE, Activation
 from lipcert.model.arrays import Array
 from networks import ROW_LABELS, ROWS, STEEP, label
@@ -459,11 +456,6 @@ def test_bad_activations_are_named(name: Any, parameters: dict[str, Any], expect
         lc.activation(name, **parameters)
 
 
-def test_every_row_says_why() -> None:
-    assert all(row.why for row in TABLE.values())
-    assert inspect.getdoc(type(TABLE["relu"]))
-
-
 def test_an_infinite_neighbour_changes_no_value() -> None:
     v = np.array([-np.inf, -1.7e308, -1e301, 0.5, 1e301, 1.7e308, np.inf])
     for name in TABLE:
@@ -471,22 +463,6 @@ def test_an_infinite_neighbour_changes_no_value() -> None:
         with np.errstate(all="ignore"):
             together, alone = row.value(v), np.array([row.value(x[None])[0] for x in v])
         np.testing.assert_array_equal(together, alone, err_msg=name)
-
-
-@pytest.mark.parametrize("name", TABLE)
-def test_a_row_says_what_its_formulas_lose(name: str) -> None:
-    stated = {field.name: getattr(TABLE[name], field.name) for field in fields(Row)}
-    assert Row(**stated) == TABLE[name]
-    del stated["loss"]
-    with pytest.raises(TypeError, match="loss"):
-        Row(**stated)
-
-
-def test_a_loss_is_said_in_full() -> None:
-    stated = {field.name: getattr(USUAL, field.name) for field in fields(Loss)}
-    for name in stated:
-        with pytest.raises(TypeError, match=name):
-            Loss(**{other: value for other, value in stated.items() if other != name})
 
 
 # Names with parameters, as files and arguments of load() have them.

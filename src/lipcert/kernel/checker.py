@@ -20,7 +20,7 @@ from lipcert.kernel.norm_product import norm_product
 from lipcert.kernel.passes import intervals, recall
 from lipcert.kernel.rounding import inflate, matvec, norm_above
 from lipcert.kernel.second_order_jacobian import prove_second_order_jacobian
-from lipcert.kernel.sweep import Centers, Sweep, proving, stacked
+from lipcert.kernel.sweep import Sweep, proving, stacked
 from lipcert.kernel.taylor import curved as bends
 from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array
@@ -154,20 +154,18 @@ def lipschitz_facts(
     norms = inner.norms.bare
     piece = None if inner.is_whole(target) else _piece(target, inner, True)
     covers = piece is not None and inner.layers == (0, target.depth) and inner.norms.plain  # of some inputs
-    centers = Centers(target)
 
     def sweep(domain: Domain | None, some: Sequence[Region]) -> list[Proved]:
-        shared = None if len(some) == 1 else centers
         known: Sequence[Interval] = ()
         sweeps: list[Sweep] = []
         # intervals first; a start for cubes is of little use to other regions
         if piece is not None or (domain is not None and norms.input.name == "linf" and domain.radius is not None):
-            sweeps = [Sweep(target, domain, guide, centers=shared).run()]
+            sweeps = [Sweep(target, domain, guide).run()]
             known = sweeps[0].intervals
         if piece is not None:
             last = Sweep(piece, domain, guide, inner.known(known), enclose=False, norms=norms).run()
         else:
-            last = Sweep(target, domain, guide, known, centers=shared, norms=norms, enclose=not sweeps).run()
+            last = Sweep(target, domain, guide, known, norms=norms, enclose=not sweeps).run()
         alone = _delicate(sweeps[0] if sweeps else last)
         found, bounds = [], norm_bounds(last, quick=True)
         for which, (place, bound) in enumerate(zip(some, bounds.tolist(), strict=True)):

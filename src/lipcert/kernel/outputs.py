@@ -33,7 +33,7 @@ from lipcert.kernel.point import held, trajectory
 from lipcert.kernel.projection import Projection, projection
 from lipcert.kernel.quadratic_relaxation import ParabolaHints, QuadraticRelaxation, SecondOrderHints, Spread
 from lipcert.kernel.rounding import inflate, norm_above, up
-from lipcert.kernel.sweep import Centers, Sweep, proving, stacked
+from lipcert.kernel.sweep import Sweep, proving, stacked
 from lipcert.kernel.tree import Tree
 from lipcert.model.arrays import Array, frozen
 from lipcert.model.network import Network
@@ -371,14 +371,14 @@ def outputs_asked(network: Network, regions: Sequence[Region], guide: Guide) -> 
     for region in regions:
         check_region(region, network.inputs)
     subjects = [projected(network, region) for region in regions]
-    target, centers = subjects[0][0], Centers(subjects[0][0])
+    target = subjects[0][0]
     if any(mine is not target for mine, _ in subjects):
         return [found for region in regions for found in outputs_asked(network, [region], guide)]
     numbers = {id(inner): number for number, (_, inner) in enumerate(subjects)}
     outputs = _values(network, regions)
 
     def ask(domain: Domain | None, some: Sequence[Region]) -> list[OutputBounds]:
-        run = Sweep(target, domain, guide, centers=centers).run()
+        run = Sweep(target, domain, guide).run()
         at = [numbers[id(inner)] for inner in some]
         return [_bounds(network, regions[k], some[n], outputs[k], run, n) for n, k in enumerate(at)]
 

@@ -114,7 +114,6 @@ class Sweep:
     limits : slopes that were proved before.
     pieces : whether regions may turn out to be ``empty``; otherwise that is an error.
     enclose : whether the guide's enclosures are used.
-    centers : what other sweeps know of the centres.
     inputs : how many inputs move, the first ones; None is all. The others are equal for any two points compared.
     norms : in which the bounds are, without units.
     start : h, (inputs,), for P_0 = D_h²; None is what the guide says, if it does.
@@ -131,7 +130,6 @@ class Sweep:
     limits: Sequence[Interval] = ()
     pieces: bool = False
     enclose: bool = True
-    centers: Centers | None = None
     inputs: int | None = None
     norms: Norms = PLAIN
     start: Array | None = None
@@ -172,7 +170,7 @@ class Sweep:
         if domain is not None:
             self.traces = [BackSubstitution(self.network, domain, e.depth, self.pieces) for e in self.linear]
             self.empty = domain.outside() if self.pieces else self.empty
-        self.values = (self.centers or Centers(self.network)).of(domain) if self.local and domain is not None else []
+        self.values = at_centers(self.network, domain) if self.local and domain is not None else []
         carry, P = self.local or needs_bound, None
         for index, layer in enumerate(hidden):
             assert layer.neurons is not None
@@ -326,23 +324,16 @@ def _kept(wanted: Array) -> Array | None:
     return np.sort(np.argsort(~wanted, axis=-1, kind="stable")[:, : max(most, 1)], axis=-1)
 
 
-class Centers:
-    """What a network does at the centres of regions; regions around one centre share the work."""
+def at_centers(network: Network, domain: Domain) -> list[Interval]:
+    """Pre-activations of the hidden layers at the centres as computed, and bounds of their errors, (count, n).
 
-    def __init__(self, network: Network) -> None:
-        self.network = network
-        self.known: dict[bytes, list[Interval]] = {}
-
-    def of(self, domain: Domain) -> list[Interval]:
-        """Pre-activations of the hidden layers at the centres as computed, and bounds of their errors, (count, n)."""
-        names = [center.tobytes() for center in domain.center]
-        new = {name: place for place, name in enumerate(names) if name not in self.known}
-        if new:
-            found = trajectory(self.network, domain.center[list(new.values())])
-            for place, name in enumerate(new):
-                self.known[name] = [(value[place], error[place]) for value, error in found]
-        layers = zip(*(self.known[name] for name in names), strict=True)
-        return [tuple(np.stack(part) for part in zip(*layer, strict=True)) for layer in layers]  # type: ignore[misc]
+    Regions around one centre share the work.
+    """
+    if len(domain) == 1:
+        return trajectory(network, domain.center)
+    _, first, place = np.unique(domain.center, axis=0, return_index=True, return_inverse=True)
+    found = trajectory(network, domain.center[first])
+    return [(value[np.ravel(place)], error[np.ravel(place)]) for value, error in found]
 
 
 def _check_weights(network: Network) -> None:
